@@ -1,8 +1,8 @@
-"""Attention on its own, by the kernel that computes it: scaled_dot_product_attention of 16 heads of 64.
+"""Attention alone, by the kernel that computes it: scaled_dot_product_attention with 16 heads of size 64.
 
-FLOPs are those of the two products (4 x heads x queries x keys x size); of a causal attention, half of them and the
-diagonal, which is all that the fused kernels compute; ``math`` computes the whole square and masks it. Torch's counter
-has the whole square for all of them. Bytes are queries, keys, values and answers.
+FLOPs are those of the two products (4 x heads x queries x keys x size). A causal attention has half of them plus the
+diagonal, which is all that the fused kernels compute; ``math`` computes the whole square and masks it. torch's counter
+has the whole square for all kernels. Bytes are those of queries, keys, values and results.
 """
 
 import pytest
@@ -30,7 +30,8 @@ HEADS, SIZE = 16, 64
 
 
 def attention(query, key, value, backend, causal, grouped):
-    """By one kernel alone, on a CPU too. Without data only ``math`` is counted; else the work is declared."""
+    """Compute attention by a single kernel, also on a CPU. Without data only ``math`` is counted; for other kernels the
+    work is declared."""
     if query.is_meta and backend != "math":
         raise NotImplementedError("no kernel of this name on meta")
     with sdpa_kernel(BACKENDS[backend]):
@@ -38,7 +39,7 @@ def attention(query, key, value, backend, causal, grouped):
 
 
 def plain(query, key, value, backend, causal, grouped):
-    """Whatever kernel there is for float64."""
+    """Compute attention by any kernel, since float64 has only one."""
     return functional.scaled_dot_product_attention(query, key, value, is_causal=causal, enable_gqa=grouped)
 
 
@@ -52,7 +53,7 @@ def attend(gpubench, backend, length, *, causal=False, groups=1):
 
 
 class Watch(dispatch_mode()):
-    """Notes the kernels of attention that torch takes."""
+    """Records which attention kernels torch uses."""
 
     def __init__(self):
         super().__init__()
@@ -64,7 +65,7 @@ class Watch(dispatch_mode()):
 
 
 def require_kernel(arguments, backend):
-    """Skip where torch has no such kernel for these tensors: it raises, or computes by another one without a word."""
+    """Skip where torch has no such kernel for these tensors: it raises an error, or silently uses another kernel."""
     few = [part[:, :, :32] if isinstance(part, torch.Tensor) else part for part in arguments]
     try:
         with Watch() as watch:
@@ -96,5 +97,5 @@ def test_causal(gpubench, backend, length):
 @FULL_ONLY
 @LENGTHS
 def test_grouped(gpubench, backend, length):
-    """Causal, with four queries' heads to one of keys and values, as in Llama 3."""
+    """Causal, with four query heads per key and value head, as in Llama 3."""
     attend(gpubench, backend, length, causal=True, groups=4)

@@ -1,7 +1,7 @@
-"""The script that most people compare a CPU and a GPU with: result = result + a * b, a thousand times.
+"""The script with which most people compare a CPU and a GPU: result = result + a * b, a thousand times.
 
-Two tensors of 100 x 1000 x 1000 float32. Published as 178.3 s on a laptop CPU and 4.02 s on a GTX 1060, with no wait
-for the GPU. One step is measured here; the report derives the total of 1,000 from it, and says so.
+Two tensors of 100 x 1000 x 1000 float32. Published as 178.3 s on a laptop CPU and 4.02 s on a GTX 1060, without waiting
+for the GPU. One step is measured here; the report derives the total of 1,000 steps from it, and states that.
 """
 
 import pytest
@@ -25,17 +25,17 @@ FORMS = ["as written", "preallocated", "one pass"]
 
 
 def as_written(result, a, b):
-    """Two new arrays a step, of which a compiler leaves out one."""
+    """Allocate two new arrays per step, of which a compiler removes one."""
     return result + a * b
 
 
 def preallocated(xp, result, a, b, product, out):
-    """The same two operations, into memory that is there."""
+    """The same two operations, into existing memory."""
     return xp.add(result, xp.multiply(a, b, out=product), out=out)
 
 
 def one_pass(result, a, b, out):
-    """The fused operation that torch has and NumPy hasn't."""
+    """The fused operation, which torch has and NumPy lacks."""
     return torch.addcmul(result, a, b, out=out)
 
 

@@ -1,4 +1,4 @@
-"""Convolution as an operator, in shapes of ResNet-50 and MobileNet. FLOPs are those of the direct algorithm."""
+"""Convolution as a single operator, in shapes of ResNet-50 and MobileNet. FLOPs are those of the direct algorithm."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ import torch.nn.functional as F
 pytestmark = pytest.mark.gpubench(kind="operators")
 
 SHAPES = {"3x3": (64, 64, 3, 56, 1), "1x1": (256, 64, 1, 56, 1), "depthwise": (128, 128, 3, 56, 128)}
-"""Channels in and out, width of the kernel, of the image, and groups."""
+"""Input and output channels, kernel width, image width, and groups."""
 
 
 def convolve(gpubench, kind, batch, layout=torch.contiguous_format):
@@ -34,5 +34,5 @@ def test_conv2d(gpubench, kind, batch):
 @pytest.mark.parametrize("kind", list(SHAPES))
 @pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[8], full=[1, 8, 32, 128])
 def test_conv2d_channels_last(gpubench, kind, batch):
-    """The same with a pixel's channels side by side in memory, as oneDNN and cuDNN like it."""
+    """The same with a pixel's channels adjacent in memory, the layout that oneDNN and cuDNN prefer."""
     convolve(gpubench, kind, batch, torch.channels_last)

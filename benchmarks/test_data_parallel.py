@@ -19,8 +19,8 @@ MODES = pytest.mark.gpubench_sweep("mode", smoke=["strong"], quick=["strong", "w
 
 
 def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3, epochs=0, **options):
-    """An epoch of ``rows`` in batches of ``batch``: of each device with weak scaling. The loss curve of a fresh start
-    where there are epochs."""
+    """Measure an epoch of ``rows`` in batches of ``batch``, in all or, with weak scaling, per device. If there are
+    ``epochs``, also record the loss curve of a new network."""
     home = gpubench.home
     if not home.supports_data_parallel:
         raise Unmeasurable(f"nn.DataParallel does not split over {home.kind} devices")

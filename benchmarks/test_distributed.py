@@ -1,6 +1,6 @@
-"""One process a device: training steps under DDP and FSDP2 against the plain step, and all_reduce on its own.
+"""One process per device: training steps under DDP and FSDP2 compared with the plain step, and all_reduce alone.
 
-On a CPU a device is a core, with one thread. The baseline is one process with all threads.
+A CPU's device is a core, with one thread. The baseline is one process with all threads.
 """
 
 import pytest
@@ -23,7 +23,7 @@ SMALL = [("single", 1), ("one thread", 1), ("ddp", 2)]
 
 
 def step(gpubench, ranks, task, method, devices, mode, batch, optimizer="sgd", **options):
-    """``batch`` rows in all (strong scaling), or on each device (weak)."""
+    """Measure a step of ``batch`` rows in all (strong scaling), or on each device (weak)."""
     if method == "one thread" and gpubench.home.accelerator:
         pytest.skip("one thread is for CPUs: an accelerator's single device is the case 'single'")
     rows = batch * devices if mode == "weak" else batch
@@ -48,7 +48,7 @@ def test_lenet(gpubench, gpubench_ranks, method, devices, mode):
 @pytest.mark.gpubench(title="Linear layer, distributed")
 @pytest.mark.gpubench_sweep("method, devices", smoke=SMALL, quick=[], full=STEPS)
 def test_linear(gpubench, gpubench_ranks, method, devices):
-    """Linear(5, 2), 30 rows: so little work that meeting costs more than it brings."""
+    """Linear(5, 2), 30 rows: so little work that synchronizing costs more than is gained."""
     step(gpubench, gpubench_ranks, "linear", method, devices, "strong", 30)
 
 
@@ -80,7 +80,7 @@ def test_tabular(gpubench, gpubench_ranks, method, devices):
     full=[10**3, 10**4, 10**5, 10**6, 10**7, 10**8, 10**9],
 )
 def test_all_reduce(gpubench, gpubench_ranks, devices, nbytes):
-    """The sum of a message over all ranks: its bytes over time are nccl-tests' algorithm bandwidth."""
+    """The sum of a message over all ranks: its bytes per time are the algorithm bandwidth of nccl-tests."""
     gpubench_ranks.measure(
         gpubench, AllReduce(nbytes, seed=gpubench.data.seed), devices, work=Work(bytes=nbytes),
         method="all_reduce", bus_share=bus_bandwidth(1.0, 1.0, devices),

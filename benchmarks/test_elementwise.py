@@ -1,7 +1,7 @@
-"""Elementwise work: one pass over memory, in each form that says who allocates the result.
+"""Elementwise work: one pass over memory, in several forms that differ in who allocates the result.
 
-Bytes are compulsory traffic: inputs read once, output written once. A form that allocates also pays for new memory,
-on a CPU mostly page faults; that is why it is a case of its own.
+Bytes are the minimum memory traffic: inputs read once, output written once. A form that allocates also pays for new
+memory, on a CPU mostly page faults, so it is a separate case.
 """
 
 import pytest
@@ -29,24 +29,24 @@ TWO_FORMS = pytest.mark.parametrize("form", FORMS[:2])
 
 
 def threads(gpubench):
-    """NumPy's elementwise work has one; ``None`` is all."""
+    """Return the threads that the work uses: NumPy's elementwise work has one; ``None`` means all."""
     return 1 if gpubench.implementation == "numpy" else None
 
 
 def signs(gpubench, n):
-    """+1 and -1: multiplying by them for ever stays finite."""
+    """Return random +1 and -1: repeated multiplication by them stays finite."""
     return gpubench.randn(n).sign()
 
 
 def result_of(gpubench, form, first):
-    """Where a call of this form writes, as keywords: nothing where it allocates."""
+    """Return the keyword for the array that a call of this form writes into; none where it allocates."""
     if form == "allocating":
         return {}
     return {"out": first if form == "inplace" else gpubench.array(gpubench.empty(first.shape[0]))}
 
 
 def binary(gpubench, form, name, a, b):
-    """Time one of the forms of ``a ? b``: the function of this name in each library."""
+    """Time one form of ``a ? b``: the function of this name in each library."""
     n = a.numel()
     work = {"items": n, "flops": n, "nbytes": 3 * a.nbytes, "threads": threads(gpubench)}
     if form == "inplace" and gpubench.implementation == "torch":
@@ -66,14 +66,14 @@ def test_add(gpubench, form, n):
 
 @pytest.mark.gpubench(title="Multiply")
 @THREE_FORMS
-@pytest.mark.gpubench_sweep("n", **COUNTS | {"quick": []})  # it moves the bytes that adding does
+@pytest.mark.gpubench_sweep("n", **COUNTS | {"quick": []})  # it moves the same bytes as adding
 def test_mul(gpubench, form, n):
     a, b = gpubench.randn(n), signs(gpubench, n)
     binary(gpubench, form, "mul" if gpubench.implementation == "torch" else "multiply", a, b)
 
 
 def multiply_add(xp, r, a, b, out=None, scratch=None):
-    """r + a * b as NumPy and CuPy write it: two passes, since they have no fused form. JAX makes one of them."""
+    """r + a * b in NumPy and CuPy: two passes, since they have no fused form. JAX compiles it to one."""
     if out is None:
         return xp.add(r, xp.multiply(a, b))
     return xp.add(r, xp.multiply(a, b, out=scratch), out=out)
@@ -101,13 +101,13 @@ def test_multiply_add(gpubench, form, n):
 @SIZES_AT_A_GLANCE
 def test_exp(gpubench, form, n):
     x = gpubench.array(gpubench.randn(n))
-    work = {"items": n, "flops": n, "nbytes": 2 * x.nbytes}  # by custom one FLOP, whatever it takes
+    work = {"items": n, "flops": n, "nbytes": 2 * x.nbytes}  # counts as one FLOP by convention
     gpubench(gpubench.xp.exp, x, **result_of(gpubench, form, x), threads=threads(gpubench), **work)
 
 
 @pytest.mark.gpubench(title="Sum")
 @SIZES
 def test_sum(gpubench, n):
-    """Of positive numbers: a sum of both signs may come out near zero, and then no relative error is small."""
+    """Positive numbers: a sum of both signs may be near zero, where no relative error is small."""
     x = gpubench.array(gpubench.randn(n).abs())
     gpubench(gpubench.xp.sum, x, items=n, flops=n, nbytes=x.nbytes, threads=threads(gpubench))

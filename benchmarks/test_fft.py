@@ -1,5 +1,5 @@
-"""Fourier transforms. FLOPs by the custom of FFT benchmarks (benchFFT of the FFTW project): 5 N log2 N, half for real
-input, whatever the algorithm does."""
+"""Fourier transforms. FLOPs follow the convention of FFT benchmarks (benchFFT of the FFTW project): 5 N log2 N, half of
+that for real input, whatever the algorithm does."""
 
 import math
 from functools import partial
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.gpubench(
 
 
 def transform(gpubench, name, x, points, factor, out_bytes, batch, unit):
-    """Time the function of this name, which is the same in every library. NumPy's use one thread, SciPy's all: of
-    several signals, or of the rows and columns of an image."""
+    """Time the function of this name, which is the same in every library. NumPy's uses one thread; SciPy's, which is
+    measured instead, uses all of them for several signals, or for the rows and columns of an image."""
     work = {"flops": batch * factor * points * math.log2(points), "nbytes": x.nbytes + out_bytes, "items": batch}
     function = getattr(scipy.fft if gpubench.implementation == "numpy" else gpubench.xp.fft, name)
     if gpubench.implementation == "numpy":

@@ -1,8 +1,8 @@
 """Irregular memory access, sorting, scans and random numbers.
 
-Bytes are the minimum memory traffic: every input row that is touched read once, indices read, outputs written. What
-is reached of the measured bandwidth is the price of the irregular order. Values are checked where their order is
-unique: of a sort or a top-k the values, not the indices.
+Bytes are the minimum memory traffic: every touched input row read once, indices read, outputs written. The share of the
+measured bandwidth shows what the irregular order costs. Values are checked where their order is unique: for a sort or a
+top-k the values, but not the indices.
 """
 
 import math
@@ -18,9 +18,9 @@ WIDTH, TABLE = 128, 100_000
 """Columns and rows of the embedding table: 51 MB in float32, more than most caches hold."""
 BINS = 1 << 16
 VOCABULARY, KEPT = 50_257, 50
-"""Tokens of GPT-2, and how many of them a sampler keeps."""
+"""Tokens of GPT-2, and the number of them that a sampler keeps."""
 LEVELS = 201
-"""Heights of a running sum: differences of two have at most the 8 bits of bfloat16."""
+"""Heights of a running sum: the difference of two has at most the 8 bits of bfloat16."""
 COUNTS = {"smoke": [1000], "quick": [10**4, 10**6], "full": [10**3, 10**4, 10**5, 10**6, 10**7]}
 
 pytestmark = pytest.mark.gpubench(kind="irregular", size="n")
@@ -29,7 +29,7 @@ ONE_COUNT = pytest.mark.gpubench_sweep("n", smoke=[1000], quick=[10**6], full=CO
 
 
 def expected_distinct(draws, values):
-    """How many different values so many draws from them have, on average."""
+    """Return the expected number of different values among this many random draws from ``values``."""
     return values * -math.expm1(draws * math.log1p(-1 / values))
 
 
@@ -49,7 +49,7 @@ def numpy_rows(tokens, table):
 @WITH_NUMPY
 @pytest.mark.gpubench_sweep("n", smoke=[100], quick=[20_000], full=[100, 1000, 20_000, 10**5, 10**6])
 def test_embedding(gpubench, n):
-    """n rows of 128 from a table of 100,000, at random."""
+    """n random rows of 128 from a table of 100,000."""
     table, tokens = gpubench.randn(TABLE, WIDTH), gpubench.randint(TABLE, (n,))
     row = WIDTH * table.element_size()
     nbytes = (expected_distinct(n, TABLE) + n) * row + tokens.nbytes
@@ -78,7 +78,7 @@ def test_gather(gpubench, n):
 @WITH_NUMPY
 @ONE_COUNT
 def test_random_access(gpubench, n):
-    """All n elements in a random order. A memory moves whole lines of 64 or 128 bytes, so most of them are wasted."""
+    """All n elements in a random order. Memory moves whole lines of 64 or 128 bytes, so most of each line is wasted."""
     x = gpubench.randn(n)
     order = gpubench.host.randn(n).argsort().to(gpubench.device)
     measure(gpubench, torch.take, np.take, x, order, nbytes=2 * x.nbytes + order.nbytes, items=n)
@@ -89,7 +89,7 @@ def scatter_add(target, index, values):
 
 
 def numpy_scatter_add(target, index, values):
-    """A new array, as torch's function returns one."""
+    """Return a new array, as torch's function does."""
     result = target.copy()
     np.add.at(result, index, values)
     return result
@@ -99,19 +99,19 @@ def numpy_scatter_add(target, index, values):
 @WITH_NUMPY
 @ONE_COUNT
 def test_scatter_add(gpubench, n):
-    """n values, added into 65,536 bins: a histogram with weights, or the messages to a graph's nodes."""
+    """n values, added into 65,536 bins: a weighted histogram, or the messages to a graph's nodes."""
     target, index, values = gpubench.randn(BINS), gpubench.randint(BINS, (n,)), gpubench.randn(n)
     work = {"items": n, "flops": n, "nbytes": 2 * target.nbytes + index.nbytes + values.nbytes}
     measure(gpubench, scatter_add, numpy_scatter_add, target, index, values, **work)
 
 
 def sorted_values(x):
-    """What is unique of a sort: equal values may change places."""
+    """Return the values only, which are unique: equal values may swap their indices."""
     return torch.sort(x).values
 
 
 def numpy_sorted_values(x):
-    """With the places from which they came, as torch's function finds them."""
+    """Sort with indices, which torch's function computes too."""
     return x[np.argsort(x)]
 
 
@@ -119,7 +119,7 @@ def numpy_sorted_values(x):
 @WITH_NUMPY
 @pytest.mark.gpubench_sweep("n", glance=[10**6], **COUNTS)
 def test_sort(gpubench, n):
-    """Values and where each was before."""
+    """Sorted values and their indices."""
     x = gpubench.randn(n)
     measure(gpubench, sorted_values, numpy_sorted_values, x, nbytes=2 * x.nbytes, items=n)
 
@@ -128,20 +128,20 @@ def test_sort(gpubench, n):
 @WITH_NUMPY
 @ONE_COUNT
 def test_sort_values(gpubench, n):
-    """Nobody asks where they were: NumPy then needn't know, while torch, which has no other sort, finds it all the
-    same. The job is done when the values are in order, so both do it."""
+    """The sorted values are needed, but not their indices. NumPy then doesn't compute them, whereas torch, which has no
+    other sort, does. Both do the job, since the values end up in order."""
     x = gpubench.randn(n)
     measure(gpubench, sorted_values, np.sort, x, nbytes=2 * x.nbytes, items=n)
 
 
 def largest(scores):
-    """The largest of each row, in order."""
+    """Return the largest values of each row, in order."""
     return torch.topk(scores, KEPT).values
 
 
 def numpy_largest(scores):
-    """NumPy has no top-k: people partition, and sort what is left. With the places, as torch's function finds them:
-    a sampler needs to know which tokens they are."""
+    """NumPy has no top-k: the usual way is to partition, and to sort the part that is kept. The indices are computed as
+    in torch's function, since a sampler needs to know the tokens."""
     kept = np.argpartition(scores, -KEPT)[..., -KEPT:]
     values = np.take_along_axis(scores, kept, -1)
     order = np.argsort(values)[..., ::-1]
@@ -152,7 +152,7 @@ def numpy_largest(scores):
 @pytest.mark.gpubench(title="Top-k", size="batch")
 @pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[64], full=[1, 8, 64, 512])
 def test_topk(gpubench, batch):
-    """The 50 largest of 50,257 scores: what sampling the next token costs."""
+    """The 50 largest of 50,257 scores: the cost of sampling the next token."""
     scores = gpubench.randn(batch, VOCABULARY)
     work = {"nbytes": scores.nbytes + batch * KEPT * scores.element_size(), "items": batch, "unit": "row"}
     measure(gpubench, largest, numpy_largest, scores, **work)
@@ -162,7 +162,7 @@ def test_topk(gpubench, batch):
 @WITH_NUMPY
 @ONE_COUNT
 def test_unique(gpubench, n):
-    """The different ones of n integers below n / 8, sorted. How many come out is known when it is done."""
+    """The distinct values of n integers below n / 8, sorted. The size of the result is known only at the end."""
     values = gpubench.randint(n // 8, (n,))
     work = {"nbytes": values.nbytes + 8 * expected_distinct(n, n // 8), "items": n}
     measure(gpubench, torch.unique, np.unique, values, **work)
@@ -172,8 +172,8 @@ def test_unique(gpubench, n):
 @WITH_NUMPY
 @ONE_COUNT
 def test_cumsum(gpubench, n):
-    """A running sum of whole numbers of which no stretch adds up to more than 200: every partial sum is exact, in
-    bfloat16 too, in whatever order they are added up."""
+    """A running sum of integers in which no stretch adds up to more than 200, so that every partial sum is exact, even
+    in bfloat16, in any order of summation."""
     levels = gpubench.randint(LEVELS, (n + 1,))
     steps = (levels[1:] - levels[:-1]).to(gpubench.dtype)
     work = {"items": n, "flops": n, "nbytes": 2 * steps.nbytes}
@@ -184,17 +184,17 @@ def test_cumsum(gpubench, n):
 
 
 def require_normal(values):
-    """Raise WrongAnswer unless mean and variance are those of normal values, within six standard errors."""
+    """Raise WrongAnswer unless mean and variance are those of normal values within six standard errors."""
     n, mean, variance = values.size, values.mean(), values.var()
     if abs(mean) > 6 / math.sqrt(n) or abs(variance - 1) > 6 * math.sqrt(2 / n):
-        raise WrongAnswer(f"wrong answer: {n} normal values of mean {mean:.3g} and variance {variance:.3g}")
+        raise WrongAnswer(f"wrong result: {n} normal values of mean {mean:.3g} and variance {variance:.3g}")
 
 
 @pytest.mark.gpubench(title="Random numbers")
 @WITH_NUMPY
 @ONE_COUNT
 def test_random_numbers(gpubench, n):
-    """n normal values. No two libraries draw the same, so mean and variance are checked instead of the values."""
+    """n normal values. No two libraries draw the same ones, so mean and variance are checked instead of the values."""
     if gpubench.implementation == "numpy":
         dtype = {torch.float32: np.float32}.get(gpubench.dtype, np.float64)
         draw, how = np.random.default_rng(gpubench.data.seed).standard_normal, {"dtype": dtype}

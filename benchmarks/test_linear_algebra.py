@@ -1,12 +1,12 @@
-"""Dense linear algebra by LAPACK and its kin: one large matrix, and many small ones in a batch.
+"""Dense linear algebra by LAPACK and similar libraries: one large matrix, or a batch of many small ones.
 
 FLOPs are nominal, by the textbook's algorithm: G. H. Golub, C. F. Van Loan, *Matrix Computations*, 4th edition (2013):
-Cholesky 4.2, LU 3.2, QR 5.2, least squares 5.3, reduction to bidiagonal form 5.4 and to tridiagonal form 8.3. Of SVD
-and eigenvectors they are the least: the reduction, and n reflections of n vectors back; the iteration between them
+Cholesky 4.2, LU 3.2, QR 5.2, least squares 5.3, reduction to bidiagonal form 5.4 and to tridiagonal form 8.3. For SVD
+and eigenvectors they are a lower bound: the reduction, and n reflections of n vectors back; the iteration between them
 depends on the matrix.
 
-Factors are unique up to signs. The timed calls make all of them and return what is unique, which is checked; that the
-factors multiply to the matrix, and are orthogonal, is checked beside.
+Factors are unique up to signs. The timed calls compute all of them and return what is unique, which is checked. A
+separate check makes sure that the factors multiply to the matrix and are orthogonal.
 """
 
 import math
@@ -32,11 +32,11 @@ SHAPES = pytest.mark.gpubench_sweep("batch, n", smoke=[(2, 16)], quick=[(1, 512)
 TWO_SHAPES = pytest.mark.gpubench_sweep("batch, n", smoke=[(2, 16)], quick=[(1, 512), (1024, 16)], full=FULL)
 BOTH_DTYPES = pytest.mark.gpubench(dtypes=["float32", "float64"])
 TALL = 4
-"""Rows of a least squares problem for each of its unknowns."""
+"""Rows of a least squares problem per unknown."""
 
 
 def square(gpubench, batch, n):
-    """One matrix has no batch dimension, as people write it."""
+    """Return random square matrices; a single one has no batch dimension, which is how people write it."""
     return gpubench.randn(n, n) if batch == 1 else gpubench.randn(batch, n, n)
 
 
@@ -47,7 +47,7 @@ def identity(gpubench, n):
 def measure(gpubench, function, *tensors, check=True, flops, batch, nbytes=None):
     """Time ``function(linalg, *tensors)``: the functions of torch.linalg, numpy.linalg and others have the same names.
 
-    JAX compiles them one by one: of a whole it would leave out the factors that aren't returned.
+    JAX compiles them one by one: from the whole it would remove the factors that aren't returned.
     """
     linalg, inputs = gpubench.xp.linalg, [*map(gpubench.array, tensors)]
     call = partial(function, linalg)
@@ -58,16 +58,16 @@ def measure(gpubench, function, *tensors, check=True, flops, batch, nbytes=None)
 
 
 def in_double(array):
-    """An array or tensor as a float64 tensor on the CPU."""
+    """Return an array or a tensor as a float64 tensor on the CPU."""
     return as_tensor(array).cpu().double()
 
 
 def require_equal(what, left, right, dtype):
-    """Raise WrongAnswer unless factors of n columns agree as backward stable algorithms do, within 20 n roundoffs."""
+    """Raise WrongAnswer unless factors of n columns agree as with backward stable algorithms: within 20 n roundoffs."""
     error = float((left - right).abs().max() / right.abs().max())
     allowed = 20 * right.shape[-1] * ROUNDOFF[dtype]
     if not error <= allowed:
-        raise WrongAnswer(f"wrong answer: {what}: relative error {error:.3g}, rounding explains {allowed:.3g}")
+        raise WrongAnswer(f"wrong result: {what}: relative error {error:.3g} (tolerance {allowed:.3g})")
 
 
 def require_orthogonal(columns, dtype):
@@ -82,7 +82,8 @@ def solve(linalg, a, b):
 @BOTH_DTYPES
 @TWO_SHAPES
 def test_solve(gpubench, batch, n):
-    """One right-hand side, by LU with row exchanges. Well conditioned; its rows are out of order, so all move."""
+    """One right-hand side, by LU with row exchanges. The matrix is well conditioned, and its rows are out of order, so
+    all of them move."""
     a = (square(gpubench, batch, n) / math.sqrt(n) + 3 * identity(gpubench, n)).roll(1, -2)
     b = gpubench.randn(*a.shape[:-1], 1)
     measure(gpubench, solve, a, b, flops=2 * n**3 / 3 + 2 * n**2, batch=batch, nbytes=a.nbytes + 2 * b.nbytes)
@@ -162,18 +163,19 @@ def test_eigh(gpubench, batch, n):
 
 
 def checked(reference, dtype, linalg, given, *args):
-    """The reference's result for float64 copies of the inputs, which may be arrays; ``given`` are those measured."""
+    """Return the reference's result for float64 copies of the inputs, which may be arrays; ``given`` are the measured
+    ones."""
     return reference(linalg, given, *map(in_double, args), dtype=dtype)
 
 
 def lstsq(linalg, a, b):
-    """By QR on every device; other libraries know only the SVD."""
+    """Solve by QR on every device; other libraries only have the SVD."""
     return linalg.lstsq(a, b, driver="gels").solution if linalg is torch.linalg else linalg.lstsq(a, b, rcond=None)[0]
 
 
 @pytest.mark.gpubench(title="Least squares, torch by QR, others by SVD")
 @pytest.mark.gpubench_sweep("n", smoke=[16], quick=[256], full=[16, 64, 256, 1024])
 def test_lstsq(gpubench, n):
-    """A fit of n unknowns to 4 n equations, by QR; other libraries take the SVD, which costs more and forgives more."""
+    """A fit of n unknowns to 4 n equations, by QR; other libraries use the SVD, which costs more and tolerates more."""
     a, b = gpubench.randn(TALL * n, n), gpubench.randn(TALL * n, 1)
     measure(gpubench, lstsq, a, b, flops=2 * n**2 * (TALL * n - n / 3), batch=1)

@@ -1,8 +1,8 @@
-"""A Llama decoder's inference, by the names of llama-bench: ``pp`` tokens of a prompt at once (prefill), then one token
-after another, ``tg`` of them already in the cache (decode).
+"""A Llama decoder's inference, with the names of llama-bench: ``pp`` tokens of a prompt at once (prefill), then one
+token after another with ``tg`` of them already in the cache (decode).
 
-Random weights in the benchmark's dtype, not under autocast. FLOPs are torch's count, which has the whole square of a
-causal attention; bytes are every weight once, the cache and the scores, which is what bounds decoding.
+Weights are random and in the benchmark's dtype, not under autocast. FLOPs are torch's count, which has the whole square
+of a causal attention. Bytes are every weight once, the cache and the scores; this traffic limits decoding.
 """
 
 import pytest
@@ -18,7 +18,7 @@ FULL += [(model, batch, tg) for model in ("1B", "8B") for batch in (1, 8, 32) fo
 
 
 def infer(gpubench, model, batch, start, count, *, int8=False):
-    """One call: ``count`` tokens of each of ``batch`` sequences, behind ``start`` tokens."""
+    """Measure one call: ``count`` tokens of each of ``batch`` sequences, after ``start`` tokens."""
     decoder = models.on_device(lambda: models.Decoder(model, batch, start + count, int8=int8), gpubench.data)
     decoder.start = start
     tokens = gpubench.randint(models.LLAMAS[model]["vocab_size"], (batch, count))
@@ -31,20 +31,20 @@ def infer(gpubench, model, batch, start, count, *, int8=False):
 @pytest.mark.gpubench_sweep("model", smoke=["10M"], quick=["125M"], full=["125M", "1B", "8B"])
 @pytest.mark.gpubench_sweep("pp", smoke=[16], quick=[512], full=[128, 512, 2048, 4096])
 def test_prefill(gpubench, model, pp):
-    """A prompt into the cache. Its latency is the time to the first token."""
+    """Process a prompt into the cache. The latency is the time to the first token."""
     infer(gpubench, model, 1, 0, pp)
 
 
 @pytest.mark.gpubench(title="Llama decode", size="batch", variants=["eager", "compile", "graph"])
 @pytest.mark.gpubench_sweep("model, batch, tg", smoke=[("10M", 1, 16)], quick=QUICK, full=FULL)
 def test_decode(gpubench, model, batch, tg):
-    """The next token of each sequence, always at the same place: every call does the same work."""
+    """The next token of each sequence, always at the same position, so that every call does the same work."""
     infer(gpubench, model, batch, tg, 1)
 
 
 @pytest.mark.gpubench(title="Llama decode, int8", size="batch", dtypes=["bfloat16"])
 @pytest.mark.gpubench_sweep("model, batch, tg", smoke=[("10M", 1, 16)], quick=QUICK, full=FULL)
 def test_decode_int8(gpubench, model, batch, tg):
-    """The same with weights of 8 bits and activations of 16: half of the bytes to read."""
+    """The same with 8-bit weights and 16-bit activations: half as many bytes to read."""
     gpubench.prepare(models.require_int8, gpubench.device, gpubench.dtype)
     infer(gpubench, model, batch, tg, 1, int8=True)

@@ -12,7 +12,8 @@ pytestmark = pytest.mark.gpubench(
 
 
 def into(gpubench, out):
-    """Where the product is written, as keywords; a library that can't write into an array makes a new one."""
+    """Return the keyword for the array that the product is written into; none for a library that can't write into
+    one."""
     return {"out": gpubench.array(out)} if gpubench.writes else {}
 
 
@@ -25,7 +26,7 @@ def into(gpubench, out):
     full=[32, 64, 128, 256, 512, 1024, 2048, 4096, 8192],
 )
 def test_square(gpubench, n):
-    """(n, n) x (n, n) into memory that is there, where the library can."""
+    """(n, n) x (n, n), into existing memory where the library can."""
     a, b, out = gpubench.randn(n, n), gpubench.randn(n, n), gpubench.empty(n, n)
     work = {"flops": 2 * n**3, "nbytes": 3 * a.nbytes}
     multiply = torch.mm if gpubench.implementation == "torch" else gpubench.xp.matmul

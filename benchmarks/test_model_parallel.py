@@ -1,4 +1,4 @@
-"""A model cut over several devices: naive, where one stage works at a time, and pipelined by microbatches."""
+"""A model that is cut over several devices: naive, where one stage works at a time, and pipelined in microbatches."""
 
 import pytest
 
@@ -14,7 +14,7 @@ SINGLE = [("single", 1, 1), ("one thread", 1, 1)]
 
 
 def schedules(microbatches, counts=(2,)):
-    """The non-parallel cases, the naive cut, and both schedules by number of microbatches."""
+    """Return the non-parallel cases, the naive cut, and both schedules by number of microbatches."""
     cases = list(SINGLE)
     for count in counts:
         cases += [("naive", count, 1)]

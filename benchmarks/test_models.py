@@ -1,7 +1,7 @@
-"""Forward passes, in eval mode and without autograd: small networks first, then those that people know.
+"""Forward passes, in eval mode and without autograd: small networks first, then well-known ones.
 
-``full`` also has the known ones with their weights in bfloat16 and float16: autocast, the variant, converts all weights
-again at every call.
+The preset ``full`` also has the well-known ones with weights in bfloat16 and float16: the variant autocast converts all
+weights again at every call.
 """
 
 import contextlib
@@ -63,7 +63,8 @@ def test_encoder(gpubench, length, batch):
 @pytest.mark.gpubench_sweep("batch", glance=[1, 128], **LARGE | {"quick": [1, 128]})
 @HALF
 def test_resnet50(gpubench, batch):
-    """128 images, a TFLOP, fill a data-centre GPU. For most CPUs they are too many; then an image is compared."""
+    """128 images, a TFLOP, fill a data-centre GPU. They are too many for most CPUs, where single images are
+    compared."""
     forward(gpubench, models.resnet50, gpubench.randn(batch, 3, 224, 224), batch)
 
 
@@ -93,7 +94,7 @@ PER_CORE = pytest.mark.gpubench_sweep("batch", smoke=[], quick=[], full=[1, 4, 1
 
 
 def on_each_core(gpubench, ranks, network, batch, *shape):
-    """One process a core, each with a batch of its own: a CPU's best throughput in small work, which has too little for
+    """Measure one process per core, each with its own batch: a CPU's best throughput for small work that can't use
     several threads."""
     count = environment.cores()
     job = Inference(network, (batch, *shape), gpubench.case.dtype, gpubench.data.seed)
@@ -121,7 +122,7 @@ TUNINGS = [CHANNELS_LAST, CUDNN_BENCHMARK, f"{CHANNELS_LAST} and {CUDNN_BENCHMAR
 
 @contextlib.contextmanager
 def cudnn_benchmark(wanted):
-    """Within: cuDNN times its algorithms at the first call of each shape, and takes the fastest."""
+    """A context in which cuDNN times its algorithms at the first call of each shape and uses the fastest."""
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = wanted or before
     try:
@@ -135,7 +136,7 @@ def cudnn_benchmark(wanted):
 @pytest.mark.gpubench_sweep("tuning", smoke=TUNINGS[:1], quick=TUNINGS[:1], full=TUNINGS)
 @pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1], full=[1, 32, 256])
 def test_resnet50_tuned(gpubench, tuning, batch):
-    """As convolutions like it: a pixel's channels side by side in memory, and cuDNN's algorithms tried out."""
+    """The settings that suit convolutions: a pixel's channels adjacent in memory, and cuDNN's algorithms tried out."""
     if CUDNN_BENCHMARK in tuning and gpubench.home.kind != "cuda":
         raise Unmeasurable(f"cuDNN is for NVIDIA GPUs: {gpubench.home} has none")
     network, images = gpubench.module(models.resnet50), gpubench.randn(batch, 3, 224, 224)

@@ -1,8 +1,8 @@
-"""Products of numbers of 8 bits, n x n: bytes summed up in 32 bits, and floating-point numbers of 8 bits.
+"""Products of 8-bit numbers, n x n: integers summed in 32 bits, and floating-point numbers.
 
-A CPU multiplies bytes by its VNNI or AMX instructions where it has them. The operands are quantised beforehand. A
-multiply-add counts as two operations; they are no FLOPs, since no peak of such products is measured. The record's
-dtype is bfloat16, which they stand in for.
+A CPU multiplies bytes with its VNNI or AMX instructions where it has them. The operands are quantised beforehand. A
+multiply-add counts as two operations; these are not FLOPs, since the peak of such products isn't measured. The recorded
+dtype is bfloat16, which they replace.
 """
 
 import pytest
@@ -14,7 +14,7 @@ from gpubench.measure import budget
 from gpubench.measure.clock import DeviceClock, repeat
 
 SMALL = 256
-"""Size at which a product is tried."""
+"""Size n at which a product is tried."""
 
 pytestmark = [
     pytest.mark.gpubench(kind="other_matmul", size="n", dtypes=["bfloat16"]),
@@ -23,27 +23,28 @@ pytestmark = [
 
 
 def whole_sums(a, b):
-    """Bytes times bytes, in 32 bits. Without data it isn't counted: no peak of bytes is measured to hold it against."""
+    """Multiply bytes by bytes, in 32 bits. Without data this isn't counted, since no peak of bytes is measured to
+    compare it with."""
     if a.is_meta:
         raise NotImplementedError("operations, not FLOPs")
     return torch._int_mm(a, b)
 
 
 def scaled_sums(a, b, scale_a, scale_b):
-    """Numbers of 8 bits with a scale for each operand, in bfloat16; not counted either."""
+    """Multiply 8-bit numbers with a scale for each operand, in bfloat16; not counted either."""
     if a.is_meta:
         raise NotImplementedError("operations, not FLOPs")
     return torch._scaled_mm(a, b, scale_a, scale_b, out_dtype=torch.bfloat16)
 
 
 def exactly(a, b, *_):
-    """Products and sums of so few bits are exact in float64; the scales are 1."""
+    """Return the exact result: products and sums of so few bits are exact in float64, and the scales are 1."""
     return a.double() @ b.double()
 
 
 def require(gpubench, product, n, *operands):
-    """Skip, with torch's reason, where it has no such product; and where a CPU has one in plain loops, which take
-    thousands of times as long as another: no work is counted that would say so before."""
+    """Skip, with torch's reason, where torch has no such product. Also skip where a CPU has it only in plain loops,
+    which take thousands of times as long: no counted work would reveal that earlier."""
     home = CPU if gpubench.home.simulated else gpubench.home
     small, clock = min(n, SMALL), DeviceClock([home])
     few = [each if each.dim() < 2 else each[:small, :small] for each in operands]
@@ -62,7 +63,7 @@ def multiply(gpubench, product, n, *operands):
 
 @pytest.mark.gpubench(title="Product in int8")
 def test_int8(gpubench, n):
-    """Bytes from -127 to 127, sums of 32 bits."""
+    """Integers from -127 to 127, sums in 32 bits."""
     a, b = ((gpubench.randint(255, (n, n)) - 127).to(torch.int8) for _ in range(2))
     multiply(gpubench, whole_sums, n, a, b)
 

@@ -1,7 +1,7 @@
 """Reductions and norms along rows of 1024: each element is read once, and a row's result needs the whole row.
 
 Bytes are the minimum memory traffic: inputs read once, outputs written once. A kernel that passes over its row twice,
-out of cache, reaches half the bandwidth.
+outside of the cache, reaches half the bandwidth.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 COLUMNS = 1024
 VOCABULARY = 32_000
-"""Classes of the cross-entropy: the tokens of Llama 2."""
+"""Classes of the cross-entropy: the number of tokens of Llama 2."""
 FULL = [16, 64, 256, 1024, 4096, 65536]
 ROWS = {"smoke": [8], "quick": [4096], "full": FULL}
 
@@ -32,7 +32,7 @@ def softmax(x):
 
 
 def numpy_softmax(x):
-    """SciPy's makes two arrays more."""
+    """Written by hand, since SciPy's function allocates two more arrays."""
     result = np.exp(x - x.max(-1, keepdims=True))
     result /= result.sum(-1, keepdims=True)
     return result
@@ -105,7 +105,7 @@ def test_argmax(gpubench, rows):
 @pytest.mark.gpubench(title="Cross-entropy", size="tokens")
 @pytest.mark.gpubench_sweep("tokens", smoke=[4], quick=[128], full=[16, 128, 1024, 4096])
 def test_cross_entropy(gpubench, tokens):
-    """The loss of a language model: 32,000 classes, which is why its scores are large and its arithmetic small."""
+    """The loss of a language model: with 32,000 classes there are many scores and little arithmetic."""
     scores, labels = gpubench.randn(tokens, VOCABULARY), gpubench.randint(VOCABULARY, (tokens,))
     work = {"nbytes": scores.nbytes + labels.nbytes, "items": tokens, "unit": "token"}
     measure(gpubench, F.cross_entropy, numpy_cross_entropy, scores, labels, **work)

@@ -1,7 +1,7 @@
-"""What people bring from NumPy: clustering, neighbours, simulation, grids and images, in NumPy and in torch.
+"""Typical NumPy code: clustering, neighbours, simulation, grids and images, in NumPy and in torch.
 
-Each is written as one writes it in an afternoon: expressions on whole arrays, no kernels of one's own. Both libraries
-compute the same values, which tests/benchmarks/test_science.py holds.
+Each is written in the usual way: expressions on whole arrays, without custom kernels. Both libraries compute the same
+values, which tests/benchmarks/test_science.py checks.
 """
 
 import math
@@ -32,7 +32,7 @@ CLUSTERS, DIMENSIONS = 64, 32
 
 
 def kmeans_step(points, centres):
-    """Each point to its nearest centre, each centre to the mean of its points."""
+    """Assign each point to its nearest centre, and move each centre to the mean of its points."""
     nearest = ((centres * centres).sum(1) - 2 * points @ centres.T).argmin(1)
     sums = torch.zeros_like(centres).index_add_(0, nearest, points)
     counts = torch.zeros_like(centres[:, 0]).index_add_(0, nearest, torch.ones_like(points[:, 0]))
@@ -49,7 +49,7 @@ def numpy_kmeans_step(points, centres):
 @pytest.mark.gpubench(title="k-means step")
 @pytest.mark.gpubench_sweep("n", smoke=[2000], quick=[10**5], full=[10**3, 10**4, 10**5, 10**6])
 def test_kmeans(gpubench, n):
-    """A step of k-means: n points of 32 numbers, 64 centres. The clusters lie apart, so no point is in doubt.
+    """A step of k-means: n points of 32 numbers, 64 centres. The clusters are far apart, so every assignment is clear.
 
     FLOPs are those of the product, as PyTorch counts them.
     """
@@ -63,15 +63,15 @@ QUERIES, NEIGHBOURS = 100, 10
 
 
 def nearest(base, queries):
-    """Squared distances of the nearest neighbours, by |q|² + |b|² - 2 q·b. Which they are is computed too, in both
-    libraries: that is what people search for."""
+    """Return squared distances of the nearest neighbours, by |q|² + |b|² - 2 q·b. Both libraries also compute their
+    indices, which are what people search for."""
     distances = (queries * queries).sum(1)[:, None] + (base * base).sum(1) - 2 * queries @ base.T
     return distances.topk(NEIGHBOURS, largest=False).values
 
 
 def numpy_nearest(base, queries):
     distances = (queries * queries).sum(1)[:, None] + (base * base).sum(1) - 2 * queries @ base.T
-    found = np.argpartition(distances, NEIGHBOURS)[:, :NEIGHBOURS]  # which they are, as torch's function finds it
+    found = np.argpartition(distances, NEIGHBOURS)[:, :NEIGHBOURS]  # with indices, as in torch's function
     return np.sort(np.take_along_axis(distances, found, 1))
 
 
@@ -93,14 +93,14 @@ PAYOFF_DEVIATION = 15.0
 
 
 def exact_price():
-    """Of a European call, by Black and Scholes (1973)."""
+    """Return the price of a European call, by Black and Scholes (1973)."""
     d1 = (math.log(PRICE / STRIKE) + (RATE + VOLATILITY**2 / 2) * YEARS) / SPREAD
     normal = NormalDist().cdf
     return PRICE * normal(d1) - STRIKE * math.exp(-RATE * YEARS) * normal(d1 - SPREAD)
 
 
 def simulated_price(n, **kind):
-    """The mean payoff of n simulated paths, discounted."""
+    """Return the mean payoff of n simulated paths, discounted."""
     final = PRICE * torch.exp(DRIFT + SPREAD * torch.randn(n, **kind))
     return math.exp(-RATE * YEARS) * (final - STRIKE).clamp(min=0).mean()
 
@@ -111,17 +111,17 @@ def numpy_simulated_price(n, generator, dtype):
 
 
 def require_price(price, n):
-    """Raise WrongAnswer beyond six standard errors."""
+    """Raise WrongAnswer if the price is off by more than six standard errors."""
     if not abs(price - exact_price()) <= 6 * PAYOFF_DEVIATION / math.sqrt(n):
-        raise WrongAnswer(f"wrong answer: a price of {price:.4g} from {n} paths, exactly {exact_price():.4g}")
+        raise WrongAnswer(f"wrong result: a price of {price:.4g} from {n} paths, exactly {exact_price():.4g}")
 
 
 @pytest.mark.gpubench(title="Option price", variants=["eager", "compile"])
 @pytest.mark.gpubench_sweep("n", smoke=[10**4], quick=[10**6], full=[10**4, 10**5, 10**6, 10**7, 10**8])
 def test_option_price(gpubench, n):
-    """A call option by Monte Carlo: n random numbers, an exponential and a mean. The price is held against Black's
-    and Scholes' formula."""
-    work = {"items": n, "unit": "path", "check": "random paths: the price is held against the exact one"}
+    """A call option by Monte Carlo: n random numbers, an exponential and a mean. The price is compared with the
+    Black-Scholes formula."""
+    work = {"items": n, "unit": "path", "check": "random paths: the price is compared with the exact one"}
     if gpubench.implementation == "numpy":
         dtype = np.float32 if gpubench.dtype == torch.float32 else np.float64
         generator = np.random.default_rng(gpubench.data.seed)
@@ -136,7 +136,7 @@ def test_option_price(gpubench, n):
 
 
 def heat_step(u):
-    """The inner points after a step of the heat equation, by the five-point stencil."""
+    """Return the inner points after a step of the heat equation, by the five-point stencil."""
     middle = u[1:-1, 1:-1]
     return middle + 0.1 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4 * middle)
 
@@ -144,7 +144,7 @@ def heat_step(u):
 @pytest.mark.gpubench(title="Stencil", variants=["eager", "compile"], quick_variants="compile")
 @pytest.mark.gpubench_sweep("n", smoke=[64], quick=[2048], full=[64, 256, 1024, 2048, 4096, 8192])
 def test_stencil(gpubench, n):
-    """A step of the heat equation on n x n points: seven operations a point, each a pass over memory."""
+    """A step of the heat equation on n x n points: seven operations per point, each a pass over memory."""
     u, inner = gpubench.randn(n, n), (n - 2) ** 2
     work = {"flops": 7 * inner, "nbytes": u.nbytes + inner * u.element_size(), "items": inner, "unit": "point"}
     if gpubench.implementation == "numpy":
@@ -155,13 +155,13 @@ def test_stencil(gpubench, n):
 # Images ---------------------------------------------------------------------------------------------------------------
 
 CHANNELS, LARGE, SMALL = 3, 448, 256
-"""From 448 to 256 pixels: a ratio of 1.75, whose positions between pixels float32 holds exactly."""
+"""Resizing from 448 to 256 pixels: a ratio of 1.75, at which float32 holds the positions between pixels exactly."""
 TAPS = [math.exp(-(x**2) / 2) for x in (-2, -1, 0, 1, 2)]
 BATCHES = pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[8], full=[1, 8, 32, 128])
 
 
 def resize(images):
-    """To 256 x 256, bilinear."""
+    """Resize to 256 x 256, bilinear."""
     return F.interpolate(images, size=(SMALL, SMALL), mode="bilinear", align_corners=False)
 
 
@@ -184,14 +184,15 @@ def test_resize(gpubench, batch):
 
 
 def blur(images, taps):
-    """Gaussian, five by five: along the rows, then along the columns. Black beyond the edge."""
+    """Apply a Gaussian blur, five by five: along the rows, then along the columns. The image is black beyond its
+    edge."""
     kernels, reach = taps.expand(CHANNELS, 1, 1, len(TAPS)), len(TAPS) // 2
     along_rows = F.conv2d(images, kernels, padding=(0, reach), groups=CHANNELS)
     return F.conv2d(along_rows, kernels.mT, padding=(reach, 0), groups=CHANNELS)
 
 
 def scipy_blur(images, taps):
-    """As ``scipy.ndimage.gaussian_filter`` does it."""
+    """Blur like ``scipy.ndimage.gaussian_filter``."""
     rows = scipy.ndimage.correlate1d(images, taps, axis=-1, mode="constant")
     return scipy.ndimage.correlate1d(rows, taps, axis=-2, mode="constant")
 
@@ -199,7 +200,7 @@ def scipy_blur(images, taps):
 @pytest.mark.gpubench(title="Image blur", size="batch")
 @BATCHES
 def test_blur(gpubench, batch):
-    """A Gaussian blur of colour images of 448 x 448: ten multiply-adds a pixel, in two passes."""
+    """A Gaussian blur of colour images of 448 x 448: ten multiply-adds per pixel, in two passes."""
     images = gpubench.randn(batch, CHANNELS, LARGE, LARGE)
     taps = torch.tensor(TAPS, dtype=gpubench.dtype, device=gpubench.device)
     work = {"flops": 2 * 2 * len(TAPS) * images.numel(), "nbytes": 2 * images.nbytes, "items": batch, "unit": "image"}

@@ -1,8 +1,9 @@
-"""A request as a server sees it: input in the host's memory, answer in the host's memory, both copies within the time.
+"""A request as a server sees it: the input is in the host's memory, so is the answer, and the time includes both
+copies.
 
-Every round is one call with another request, so that the percentiles of results.csv (p95_s, p99_s) are those of single
-requests. FLOPs are the network's; bytes are those of the request and the answer, which cross to an accelerator, and on
-a CPU those of its memory. A cold start is a benchmark of its own: a new process up to its first answer.
+Every round is one call with another request, so the percentiles of results.csv (p95_s, p99_s) are those of single
+requests. FLOPs are the network's. Bytes are those of the request and the answer, which cross to an accelerator; on a
+CPU they are those of its memory. A cold start is a separate benchmark: a new process up to its first answer.
 """
 
 import dataclasses
@@ -23,14 +24,14 @@ from gpubench.workloads import models
 pytestmark = pytest.mark.gpubench(kind="networks")
 
 REQUESTS = 4
-"""Different requests, in turn."""
+"""Number of different requests, which are used in turn."""
 PATIENCE = {"max_time": 5, "min_rounds": 4}
-"""So many times as long as other benchmarks are measured, and as often: percentiles need many calls."""
+"""Factors by which the time and the rounds exceed those of other benchmarks: percentiles need many calls."""
 
 
 def serve(gpubench, network, draw, *, answers, nbytes=None, **work):
-    """``draw`` makes a request; ``answers`` are the numbers of an answer. ``nbytes`` is the traffic of a CPU's memory,
-    if not each weight once."""
+    """Measure requests, which ``draw`` makes; ``answers`` is how many numbers an answer has. ``nbytes`` is the traffic
+    of a CPU's memory, if it isn't each weight once."""
     requests = [draw() for _ in range(REQUESTS)]
     turn = itertools.cycle(requests)
     if gpubench.preset != "smoke":
@@ -55,7 +56,7 @@ def test_resnet50(gpubench, batch):
 @pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1], full=[1, 8, 32])
 @pytest.mark.gpubench_sweep("length", smoke=[16], quick=[32], full=[32, 128])
 def test_bert(gpubench, batch, length):
-    """A text of so many tokens to a vector for each."""
+    """A text of ``length`` tokens to a vector for each."""
     network = models.Served(gpubench.module(models.bert))
     request = partial(gpubench.host.randint, 30522, (batch, length))
     serve(gpubench, network, request, items=batch, unit="sequence", answers=batch * length * 768)
@@ -66,7 +67,7 @@ def test_bert(gpubench, batch, length):
 @pytest.mark.gpubench_sweep("prompt, answer", smoke=[(16, 2)], quick=[(32, 2)], full=[(128, 16)])
 @pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1], full=[1, 8, 32])
 def test_decoder(gpubench, model, prompt, answer, batch):
-    """A prompt to the most likely tokens behind it, one after the other."""
+    """A prompt to the most likely next tokens, one after the other."""
     decoder = models.on_device(lambda: models.Decoder(model, batch, prompt + answer), gpubench.data)
     network = models.ServedDecoder(decoder, answer)
     request = partial(gpubench.host.randint, models.LLAMAS[model]["vocab_size"], (batch, prompt))
@@ -103,8 +104,8 @@ PHASES = ("import torch", "context", "first kernel", "build", "first answer")
 @pytest.mark.gpubench(title="Cold start", kind="details")
 @pytest.mark.gpubench_sweep("mode", smoke=[], quick=[], full=["eager", "compile"])
 def test_cold_start(gpubench, mode):
-    """A new process: torch imported, the device's context made, a kernel run, LeNet built, its first answer on the
-    host. With ``compile`` the answer waits for the compiler."""
+    """A new process: it imports torch, creates the device's context, runs a kernel, builds LeNet, and has its first
+    answer on the host. With ``compile`` the answer waits for the compiler."""
     spent = []
 
     def start(device):
@@ -117,9 +118,9 @@ def test_cold_start(gpubench, mode):
 
 
 def phases_of_a_start(device, mode):
-    """Seconds of each phase, as the process itself measured them."""
+    """Return the seconds of each phase, which the process itself measured."""
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    variables["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"  # what another process compiled
+    variables["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"  # else another process's code is reused
     done = subprocess.run(
         [sys.executable, "-c", START, device, mode], capture_output=True, text=True, env=variables, check=False
     )

@@ -1,6 +1,6 @@
 """A sparse matrix in compressed rows, times a dense one: graphs, meshes, recommendations.
 
-n rows with 16 elements each, at sorted random columns. FLOPs are those of the elements that are there.
+It has n rows with 16 elements each, at sorted random columns. FLOPs are those of the stored elements.
 """
 
 import pytest
@@ -15,7 +15,8 @@ PER_ROW = 16
 
 
 def multiply(offsets, columns, values, dense):
-    """The matrix is put together within the call, which takes microseconds: its parts are what is copied."""
+    """Multiply; the matrix is assembled within the call, which takes microseconds, because its parts are what is
+    copied."""
     n = dense.shape[0]
     return torch.sparse_csr_tensor(offsets, columns, values, (n, n), check_invariants=False) @ dense
 
@@ -26,13 +27,13 @@ def scipy_multiply(offsets, columns, values, dense):
 
 
 def reference(offsets, columns, values, dense):
-    """SciPy's, in float64."""
+    """Return SciPy's product, in float64."""
     arrays = [each.numpy() if isinstance(each, torch.Tensor) else each for each in (offsets, columns, values, dense)]
     return scipy_multiply(*arrays)
 
 
 def require_product(home, *operands):
-    """Skip, with torch's reason, where it has none."""
+    """Skip, with torch's reason, where torch has no sparse product."""
     try:
         multiply(*operands)
     except torch.OutOfMemoryError:
@@ -48,7 +49,7 @@ def require_product(home, *operands):
 @pytest.mark.parametrize("width", [1, 64])
 @pytest.mark.gpubench_sweep("n", smoke=[256], quick=[10**5], full=[10**3, 10**4, 10**5, 10**6])
 def test_csr(gpubench, width, n):
-    """Times a vector, as a solver does; times 64 columns, as a graph network does."""
+    """Multiply by a vector, as a solver does, or by 64 columns, as a graph network does."""
     stride = n // PER_ROW
     columns = gpubench.randint(stride, (n, PER_ROW)) + stride * torch.arange(PER_ROW, device=gpubench.device)
     offsets = PER_ROW * torch.arange(n + 1, device=gpubench.device)

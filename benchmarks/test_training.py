@@ -47,14 +47,15 @@ def train(gpubench, name, batch, part="step", optimizer="sgd", pieces=1, scaled=
     exactly = gpubench.variant != "autocast" and gpubench.case.dtype in ("float32", "float64")
     tolerance = training.GRADIENT_TOLERANCE if exactly else LOOSE
     if training.task(name).batch_norm:
-        tolerance = math.inf  # through the statistics of a small batch rounding grows to percents
+        tolerance = math.inf  # the statistics of a small batch amplify rounding to percents
     tokens = training.task(name).tokens
     unit = "token" if tokens else "sample"
     gpubench(getattr(learner, part), check=reference, items=batch * (tokens or 1), unit=unit, **count)
 
 
 def not_for_a_quick_run(gpubench):
-    """A large network under autocast may take many seconds where bfloat16 is emulated."""
+    """Skip a large network under autocast in a quick run on a CPU: it may take many seconds where bfloat16 is
+    emulated."""
     if gpubench.preset == "quick" and gpubench.variant == "autocast" and not gpubench.home.accelerator:
         pytest.skip("a large network under autocast on a CPU: in preset full only")
 
@@ -80,7 +81,7 @@ def test_cifar(gpubench, optimizer, batch):
 @OPTIMIZERS
 @pytest.mark.gpubench_sweep("batch", smoke=[], glance=[1, 32], quick=[1, 32], full=[1, 8, 32])
 def test_resnet50(gpubench, optimizer, batch):
-    """32 images, 0.8 TFLOP and 3 GB, fill a data-centre GPU, and fit most others."""
+    """32 images (0.8 TFLOP, 3 GB) fill a data-centre GPU and fit into most others."""
     not_for_a_quick_run(gpubench)
     train(gpubench, "resnet50", batch, optimizer=optimizer)
 
@@ -98,7 +99,7 @@ def test_gpt2(gpubench, optimizer, batch):
 @VARIANTS
 @pytest.mark.gpubench_sweep("batch", smoke=[], quick=[], full=[1, 8])
 def test_gpt2_512(gpubench, batch):
-    """GPT-2 at the length of a real training run's shorter texts."""
+    """GPT-2 at the length of the shorter texts in real training."""
     train(gpubench, "gpt2_512", batch, optimizer="adam")
 
 
@@ -115,8 +116,8 @@ def test_llama(gpubench, model, batch):
 @pytest.mark.gpubench_sweep("network", smoke=["lenet"], quick=[], full=["cifar", "resnet50", "gpt2_512"])
 @pytest.mark.gpubench_sweep("batch", smoke=[2], quick=[128], full=[8, 64])
 def test_scaled(gpubench, network, batch):
-    """Mixed precision in float16 with a GradScaler: the loss is scaled up before the backward pass, the gradients down
-    after it, and a step with an infinite one is left out."""
+    """Mixed precision in float16 with a GradScaler: the loss is scaled up before the backward pass, the gradients are
+    scaled down after it, and a step with an infinite gradient is skipped."""
     train(gpubench, network, batch, scaled=True)
 
 
@@ -124,7 +125,8 @@ def test_scaled(gpubench, network, batch):
 @pytest.mark.gpubench_sweep("network", smoke=["lenet"], quick=["cifar"], full=["cifar", "gpt2"])
 @pytest.mark.gpubench_sweep("pieces", smoke=[2], quick=[4], full=[1, 2, 4, 8, 16])
 def test_accumulation(gpubench, network, pieces):
-    """A batch too large for the memory, 128 rows (GPT-2: 16), in so many pieces whose gradients are summed up."""
+    """A batch that is too large for the memory, 128 rows (GPT-2: 16), in ``pieces`` parts whose gradients are
+    summed."""
     train(gpubench, network, 16 if network == "gpt2" else 128, pieces=pieces)
 
 
@@ -132,8 +134,8 @@ def test_accumulation(gpubench, network, pieces):
 @pytest.mark.parametrize("optimizer", ["adam foreach", "adam fused"])
 @pytest.mark.gpubench_sweep("network", smoke=["lenet"], quick=["cifar"], full=["cifar", "resnet50", "gpt2"])
 def test_optimizer(gpubench, optimizer, network):
-    """Adam's update of all parameters by a kernel an operation, and by one kernel; ``training.part`` has torch's own
-    choice."""
+    """Adam's update of all parameters by one kernel per operation, and by a single kernel; ``training.part`` has
+    torch's own choice."""
     train(gpubench, network, 2, "update", optimizer)
 
 
@@ -166,7 +168,7 @@ def test_width(gpubench, widened, width, batch):
 
 @pytest.mark.gpubench(title="Training a tabular MLP")
 def test_tabular(gpubench):
-    """Time of an epoch: 506 rows of 13 columns in batches of 128, Adam 0.01. The whole job is 100 epochs."""
+    """Time per epoch: 506 rows of 13 columns in batches of 128, Adam 0.01. The whole job is 100 epochs."""
     options = {"update": "adam", "rate": training.TABULAR_RATE, "rows": training.TABULAR_ROWS}
 
     def fresh(data):

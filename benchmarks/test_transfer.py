@@ -1,4 +1,4 @@
-"""Moving data: host to device and back, within a device, between two, and creating it there or here.
+"""Moving data: from host to device and back, within a device, between two devices, and creating it on either side.
 
 Bytes are those that arrive; a copy within one memory also reads as many.
 """
@@ -50,7 +50,7 @@ def test_within_device(gpubench, nbytes):
 
 @pytest.mark.gpubench(title="Copy between devices", devices="two accelerators")
 def test_between_devices(gpubench, nbytes):
-    """From the case's accelerator to its neighbour of the same kind."""
+    """A copy from the case's accelerator to the next one of the same kind."""
     source = gpubench.randn(nbytes // 4)
     target = gpubench.neighbour.empty(nbytes // 4)
     gpubench(
@@ -69,6 +69,6 @@ def create_and_move(count, device):
 @pytest.mark.gpubench(title="Create on the device")
 @pytest.mark.parametrize("place", ["device", "host"])
 def test_create(gpubench, place, nbytes):
-    """Zeros made on the device, or made on the host and copied: why device= belongs into the factory call."""
+    """Zeros made on the device, or made on the host and copied, which shows why device= belongs in the factory call."""
     make = create_there if place == "device" else create_and_move
     gpubench(make, nbytes // 4, gpubench.device, nbytes=nbytes, items=nbytes // 4, check=lambda n, _: torch.zeros(n))

@@ -1,7 +1,7 @@
 """gpubench: how much faster is the GPU than the CPU, in numbers that can be trusted.
 
 Each public name is imported when it is first used: importing this package loads neither torch nor pandas. ``dir`` lists
-none of them before, since there are tools that read all that every module lists (freezegun), in the middle of a test.
+a name only after that, since some tools (freezegun) read everything that every module lists, in the middle of a test.
 """
 
 import importlib

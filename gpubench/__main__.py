@@ -1,4 +1,4 @@
-"""``python -m gpubench``."""
+"""Entry point of ``python -m gpubench``."""
 
 from .commands.cli import main
 

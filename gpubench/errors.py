@@ -1,14 +1,15 @@
-"""What can go wrong, for callers to catch."""
+"""The exceptions that the package raises, for callers to catch."""
 
 import argparse
 
 
 class GpubenchError(Exception):
-    """Base of all errors this package raises on purpose; its text is one line."""
+    """Base of all errors that this package raises on purpose; its text is one line."""
 
 
 class UsageError(GpubenchError, argparse.ArgumentTypeError):
-    """An option, name or path that can't be used: the text names what exists, and argparse prints it as it is."""
+    """An option, name or path that can't be used: the text lists the possible ones, and argparse prints it
+    unchanged."""
 
 
 class Unrepeatable(UsageError):
@@ -20,7 +21,7 @@ class RunFileError(GpubenchError):
 
 
 class WrongAnswer(GpubenchError, AssertionError):
-    """The benchmarked call returned something else than its reference: its time would be meaningless."""
+    """The benchmarked call's result differs from its reference, so its time would be meaningless."""
 
 
 class WorkMismatch(GpubenchError, ValueError):
@@ -28,7 +29,7 @@ class WorkMismatch(GpubenchError, ValueError):
 
 
 class RankFailure(GpubenchError):
-    """A rank that died, hung or raised ends its case: the text names the rank, ``status`` is that of the case."""
+    """A rank that died, hung or raised, which ends its case: the text names the rank, ``status`` is the case's."""
 
     def __init__(self, rank: int | None, reason: str, status: str) -> None:
         super().__init__(reason if rank is None else f"rank {rank}: {reason}")
@@ -39,7 +40,7 @@ class RankFailure(GpubenchError):
 
 
 class Unmeasurable(GpubenchError):
-    """The case doesn't fit this machine: it becomes a skip with the numbers in its reason."""
+    """The case can't be measured on this machine; it is skipped, with the numbers as the reason."""
 
 
 class TooLarge(Unmeasurable):
@@ -47,4 +48,4 @@ class TooLarge(Unmeasurable):
 
 
 class OverBudget(Unmeasurable):
-    """The case would take longer than it may; the text has the prediction and what it rests on."""
+    """The case would exceed its time budget; the text has the prediction and its basis."""

@@ -1,4 +1,4 @@
-"""A fake accelerator on a virtual clock: tests what measures, without a GPU, exactly and in no time.
+"""A fake accelerator on a virtual clock, for exact and instant tests of measuring code without a GPU.
 
 In a ``conftest.py``::
 
@@ -12,7 +12,7 @@ In a ``conftest.py``::
         return testing.VirtualDevice.machine
 
 ``pytest --gpubench-device=virtual`` then measures on ``virtual:0``: a benchmark that calls ``machine.launch(2e-3)``
-takes 2 ms by the clock of the run. No tensor can lie on a virtual device.
+takes 2 ms by the clock of the run. A virtual device can't hold tensors.
 """
 
 from .devices.demo import VirtualDevice, VirtualMachine

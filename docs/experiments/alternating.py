@@ -2,9 +2,9 @@
 
     python docs/experiments/alternating.py
 
-Each comparison has five runs a side of ten cases. The machine's speed wanders: a random walk of 3 % a run, and 2 % that
-come and go with each run; each case follows it by a half or more. Processes of a run vary by 3 %, rounds by 2 %. The
-same files are judged twice: with their time stamps, as pairs, and without them, as two sets of runs.
+Each comparison has five runs per side of ten cases. The machine's speed varies: a random walk of 3 % per run, and 2 %
+that are independent in each run; each case follows it by a half or more. Processes of a run vary by 3 %, rounds by 2 %.
+The same files are judged twice: with their time stamps as pairs, and without them as two sets of runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WALK, RUN, PROCESS, ROUND = 0.03, 0.02, 0.03, 0.02
 
 
 def result(number: int, times: np.ndarray) -> dict[str, Any]:
-    """One entry of ``benchmarks``; rows of ``times`` are processes."""
+    """Return one entry of ``benchmarks``; the rows of ``times`` are processes, in seconds."""
     identity = {"id": f"made.case{number}", "workload": f"made.case{number}", "device": "cpu", "dtype": "float32"}
     processes = [
         {"process": i, "rounds": len(row), "kept": len(row), "iterations": 1, "median_s": float(np.median(row))}
@@ -51,7 +51,8 @@ def result(number: int, times: np.ndarray) -> dict[str, Any]:
 
 
 def run_file(random: np.random.Generator, slower: Sequence[float], drift: np.ndarray, processes: int) -> dict[str, Any]:
-    """``slower`` are the factors of the cases, ``drift`` the logarithms of the machine's slowness for each of them."""
+    """Return a run file. ``slower`` are the factors of the cases, ``drift`` is the logarithm of the machine's slowness
+    for each."""
     marks = []
     for number, (factor, late) in enumerate(zip(slower, drift, strict=True)):
         middle = 1e-3 * (number + 1) * factor * np.exp(late + random.normal(0, PROCESS, (processes, 1)))
@@ -65,7 +66,7 @@ def run_file(random: np.random.Generator, slower: Sequence[float], drift: np.nda
 
 
 def compared(random: np.random.Generator, slower: Sequence[float], processes: int) -> tuple[Comparison, Comparison]:
-    """A comparison with its time stamps, and the same without."""
+    """Return a comparison with time stamps, and the same without."""
     follows, walk = random.uniform(0.5, 1.0, CASES), 0.0
     found = []
     with tempfile.TemporaryDirectory() as folder:
@@ -90,7 +91,8 @@ def compared(random: np.random.Generator, slower: Sequence[float], processes: in
 
 
 def hits(slower: Sequence[float], processes: int, count: int) -> tuple[int, int]:
-    """In how many comparisons every case that is slower is named, and no other; of unchanged code: any case."""
+    """Count the comparisons, with and without time stamps, that name every slower case and no other; for unchanged
+    code, those that name any case."""
     expected = {f"made.case{number}" for number, factor in enumerate(slower) if factor > 1}
     random = np.random.default_rng([2026, processes, len(expected)])
     reached = [0, 0]

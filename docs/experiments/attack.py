@@ -49,7 +49,7 @@ GPUBENCH = [sys.executable, "-m", "gpubench"]
 STUB = ["gpubench of a fork"]
 """The same command line, journal, supervisor and report, see :class:`Fork`."""
 ONE_IN = 10
-"""So many tries with a stub, less one, go with one that measures, as that takes ten times as long."""
+"""One of this many tries measures and the others use a stub, since measuring takes ten times as long."""
 RUN_WORDS = ["run", "--charts=none", "--no-ceilings", "--device=cpu"]
 RUN = [*GPUBENCH, *RUN_WORDS]
 CASES = 10
@@ -61,9 +61,9 @@ def test_sleep(gpubench, n):
     gpubench(lambda x: x.is_meta or time.sleep(0.02), gpubench.randn(n + 1), check=False)
 """
 LONGEST_S = 20.0
-"""A reader or a refusal that takes longer hangs."""
+"""Seconds after which a reader or a refusal counts as hanging."""
 CHUNK = 100
-"""So many damaged files are drawn at once."""
+"""Number of damaged files that are drawn at once."""
 Broken = list[str]
 
 
@@ -71,14 +71,15 @@ Broken = list[str]
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """With scratch files of the children inside the folder, to see what is left of them."""
+    """Return an environment in which the children's scratch files lie inside the folder, so that what they leave can be
+    found."""
     (folder / "scratch").mkdir(exist_ok=True)
     return {**os.environ, "TMPDIR": str(folder / "scratch"), "PYTHONPATH": str(ROOT)}
 
 
 class Fork:
-    """``gpubench`` in a fork of this process, which has imported what takes long, with the methods of a ``Popen``. The
-    measuring processes that it starts write a journal, and load no torch."""
+    """``gpubench`` in a fork of this process, which has already imported the slow modules, with the methods of a
+    ``Popen``. The measuring processes that it starts write a journal and don't load torch."""
 
     def __init__(self, words: list[str], folder: Path) -> None:
         _import_all()
@@ -100,14 +101,14 @@ class Fork:
             raise subprocess.TimeoutExpired(STUB, timeout)
 
     def communicate(self, timeout: float) -> tuple[str, str]:
-        """What it printed; errors are among it."""
+        """Return what the process printed, errors included."""
         self.wait(timeout)
         return self._output.read_text(errors="replace") if self._output.exists() else "", ""
 
 
 @functools.cache
 def _import_all() -> None:
-    """What a run and its report import."""
+    """Import what a run and its report need."""
     with tempfile.TemporaryDirectory(prefix="imports-") as name:
         (Path(name) / "run.json").write_text(json.dumps(mutations.RUNS[0]))
         _commands([["report", f"{name}/run.json", "-o", f"{name}/out", "--charts=none"], ["run", "--help"]])
@@ -146,8 +147,8 @@ def call(command: list[str], folder: Path, timeout: float = 300.0) -> subprocess
 
 
 def left_over(folder: Path, patience_s: float = 0.0, after_kill: bool = False) -> Broken:
-    """Processes whose command line or working folder lies there after so many seconds at most, and scratch files, which
-    nobody can remove right after he was killed."""
+    """Return the processes that still refer to the folder after ``patience_s`` seconds, and scratch files, unless the
+    process was just killed and couldn't remove them."""
     end = time.monotonic() + patience_s
     while (left := _processes_in(folder)) and time.monotonic() < end:
         time.sleep(0.1)
@@ -167,7 +168,7 @@ def _processes_in(folder: Path) -> Broken:
 
 
 def traceback_in(done: subprocess.CompletedProcess[str]) -> Broken:
-    """A traceback that a person would see."""
+    """Return a traceback that a user would see."""
     return _traceback(done.stdout + done.stderr)
 
 
@@ -177,7 +178,7 @@ def _traceback(text: str) -> Broken:
 
 
 def rows_of(run_file: Path) -> tuple[set[str], dict[str, str]]:
-    """Names that were measured, and names with the reason why not."""
+    """Return the names that were measured, and those that weren't, with the reason."""
     data = json.loads(run_file.read_text())
     measured = {benchmark["fullname"] for benchmark in data["benchmarks"]}
     return measured, {row["fullname"]: row["reason"] for row in data["gpubench"]["unmeasured"]}
@@ -215,13 +216,14 @@ def kill(number: int) -> Broken:
 
 
 _START_S = (5.0, 1.0)
-"""How long a run takes to start, and a stub's."""
+"""Seconds that a run takes to start, and a stub."""
 
 
 def _wait_for_moment(
     chance: random.Random, run: subprocess.Popen[str] | Fork, journal: Path, processes: int, start_s: float
 ) -> None:
-    """One in five comes while the run starts, the others after an event of the journal, the last ones too."""
+    """Wait for the moment of the kill: one in five is while the run starts, the others are after an event of the
+    journal, up to the last."""
     if chance.random() < 0.2:
         time.sleep(chance.uniform(0.0, start_s))
         return
@@ -283,7 +285,7 @@ def hostile(number: int) -> Broken:
 
 
 def _judged(folder: Path, done: subprocess.CompletedProcess[str]) -> Broken:
-    """What is wrong with a run of hostile benchmarks that has ended."""
+    """Return what is wrong with a run of hostile benchmarks that has ended."""
     if not (folder / "out/run.json").exists():
         return [f"no run file: {done.stderr[-500:]}"]
     measured, refused = rows_of(folder / "out/run.json")
@@ -306,7 +308,7 @@ def _judged(folder: Path, done: subprocess.CompletedProcess[str]) -> Broken:
 
 
 def _slower(run_file: Path) -> Broken:
-    """Healthy cases that what came before them made slower, without a flag: twice the median of all."""
+    """Return unflagged healthy cases that earlier cases made slower: to more than twice the median of all."""
     marks = [b for b in json.loads(run_file.read_text())["benchmarks"] if "healthy-after-" in b["fullname"]]
     medians = sorted(mark["stats"]["median"] for mark in marks)
     usual = medians[len(medians) // 2]
@@ -330,15 +332,15 @@ KINDS = {
 
 
 def drawn(kind: str, number: int) -> bytes:
-    """One example of a kind, by number."""
+    """Return one example of a kind, by number."""
     examples = _chunk(kind, number // CHUNK)
     return examples[number % len(examples)]
 
 
 @functools.lru_cache(maxsize=1)
 def _chunk(kind: str, number: int) -> list[bytes]:
-    """So many examples at once, as each drawing costs as much as ten examples. The first, which is always the
-    simplest, is left out."""
+    """Return :data:`CHUNK` examples at once, since each drawing costs as much as ten examples. The first, which is
+    always the simplest, is left out."""
     examples: list[bytes] = []
     phases = {"database": None, "deadline": None, "phases": (Phase.generate,)}
 
@@ -353,7 +355,7 @@ def _chunk(kind: str, number: int) -> list[bytes]:
 
 
 def _commands(arguments: list[list[str]], allowed: tuple[int, ...] = (0, 2)) -> Broken:
-    """Run commands in this process; what they broke."""
+    """Run commands in this process, and return what they broke."""
     broken = []
     for words in arguments:
         out, err = io.StringIO(), io.StringIO()
@@ -383,7 +385,7 @@ def _false_alarm(code: Any, text: str) -> bool:
 
 
 def damaged_file(number: int) -> Broken:
-    """A mutated run file through the tables, and in turn through the terminal, a conversion and a comparison."""
+    """Pass a mutated run file through the tables, and in turn through the terminal, a conversion and a comparison."""
     with tempfile.TemporaryDirectory(prefix="file-") as name:
         path, sound = Path(name) / "run.json", Path(name) / "sound.json"
         path.write_bytes(drawn("file", number))
@@ -400,7 +402,7 @@ EXPORTS = ("github-action-benchmark", "bmf", "oss", "csv", "markdown", "rst", "h
 
 
 def _tables(folder: Path) -> Broken:
-    """What is wrong with the CSV files of a folder."""
+    """Return what is wrong with the CSV files of a folder."""
     broken = []
     for table in folder.glob("*.csv"):
         rows = list(csv.reader(io.StringIO(table.read_text())))
@@ -411,11 +413,12 @@ def _tables(folder: Path) -> Broken:
 
 
 FORMULAS = ("=", "+", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff20")
-"""A spreadsheet computes a cell that begins so; the last ones are full-width signs."""
+"""First characters of cells that a spreadsheet computes; the last ones are full-width signs."""
 
 
 def damaged_journal(number: int) -> Broken:
-    """A mutated journal through recover and a resume whose measuring processes end at once, or which refuses."""
+    """Pass a mutated journal through recover and through a resume that refuses, or whose measuring processes end at
+    once."""
     with tempfile.TemporaryDirectory(prefix="journal-") as name:
         out = Path(name) / "out"
         out.mkdir()
@@ -434,7 +437,8 @@ def damaged_journal(number: int) -> Broken:
 
 @contextlib.contextmanager
 def _nothing_measured() -> Iterator[None]:
-    """Measuring processes that end at once: a damaged journal names files and options that nobody wants to run."""
+    """A context in which measuring processes end at once: a damaged journal names files and options that must not be
+    run."""
     usual = measuring.pytest_command
     measuring.pytest_command = lambda *_: ["true"]
     try:
@@ -451,7 +455,7 @@ NAMES = [
 
 
 def named(number: int) -> Broken:
-    """A run file and a folder with a name that nobody would choose: not one sign of it acts anywhere."""
+    """Give a run file and a folder an absurd name: no character of it may have an effect anywhere."""
     name = NAMES[number % len(NAMES)]
     with tempfile.TemporaryDirectory(prefix="name-") as temporary:
         folder = Path(temporary) / name
@@ -477,7 +481,7 @@ def named(number: int) -> Broken:
 
 
 def _active(out: Path) -> list[str]:
-    """Where a name became markup, a link or a control character."""
+    """Return where a name became markup, a link or a control character."""
     summary = (out / "summary.md").read_text() if (out / "summary.md").exists() else ""
     page = (out / "report.html").read_text() if (out / "report.html").exists() else ""
     signs = ("<script>alert", "[x](javascript", "![x](http", "@everyone")
@@ -494,7 +498,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u2028\u2029\u202a-\u202e]")
 
 @functools.lru_cache
 def _finished() -> tempfile.TemporaryDirectory[str]:
-    """A folder that holds a finished run, to be copied. It goes with this process."""
+    """Return a folder with a finished run, for copying. It is removed when this process ends."""
     temporary = tempfile.TemporaryDirectory(prefix="finished-")
     folder = Path(temporary.name)
     (folder / "test_suite.py").write_text(SUITE)
@@ -508,7 +512,7 @@ START_WORDS = [*RUN_WORDS, "test_suite.py", "--preset=smoke", "--processes=1"]
 
 
 def double_start(number: int) -> Broken:
-    """Two runs begun in one folder: one measures, the other says so and touches nothing."""
+    """Begin two runs in one folder: one must measure, and the other must report that and change nothing."""
     chance = random.Random(number)
     with tempfile.TemporaryDirectory(prefix="start-") as name:
         folder = Path(name)
@@ -545,20 +549,20 @@ ATTACKS: dict[str, tuple[Callable[[int], Broken], int]] = {
     "names": (named, len(NAMES)),
     "starts": (double_start, 100),
 }
-"""Name → one try by its number, and how many tries are a full attack."""
+"""The function of one try, which takes its number, and how many tries a full attack has; by name."""
 
 
 def tried(name: str, number: int) -> list[str]:
-    """What one try broke."""
+    """Return what one try broke."""
     one_try, _ = ATTACKS[name]
     try:
         return [f"{name} {number}: {each}" for each in one_try(number)]
-    except Exception as error:  # the attack's own defects too must not hide what other tries broke
+    except Exception as error:  # a defect of the attack itself must not hide what other tries broke
         return [f"{name} {number}: {type(error).__name__}: {str(error)[:200]}"]
 
 
 def tries(name: str, count: int, seed: int, parallel: int) -> Iterator[Broken]:
-    """What each of so many tries broke, with its number."""
+    """Yield what each of ``count`` tries broke, with its number."""
     one_try, numbers = functools.partial(tried, name), range(seed, seed + count)
     if parallel == 1:
         yield from map(one_try, numbers)
@@ -569,16 +573,16 @@ def tries(name: str, count: int, seed: int, parallel: int) -> Iterator[Broken]:
 
 
 def attack(name: str, count: int, seed: int, parallel: int) -> Broken:
-    """All that so many tries broke."""
+    """Return all that ``count`` tries broke."""
     return [each for broken in tries(name, count, seed, parallel) for each in broken]
 
 
 IN_PROCESS, FORKING = ("files", "journals", "names"), ("kills", "starts")
-"""Those redirect their process's output, and these must not be forked from one of several threads."""
+"""The former redirect their process's output, and the latter must not be forked while several threads run."""
 
 
 def chosen(words: list[str]) -> Iterator[tuple[str, int]]:
-    """``kills=20`` → ("kills", 20); all attacks in full where none is named."""
+    """Yield ("kills", 20) for ``kills=20``; all attacks in full if none is named."""
     for word in words or ATTACKS:
         name, _, count = word.partition("=")
         if name not in ATTACKS:
@@ -592,7 +596,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--parallel", type=int, default=2)
     args = parser.parse_args()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background, and then by all children
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored, also by all children
     anything = False
     print("| attack | tried | broken | seconds |\n|---|---:|---:|---:|", flush=True)
     for name, count in chosen(args.attacks):
@@ -601,7 +605,7 @@ def main() -> int:
             for broken in tries(name, count, args.seed, args.parallel):
                 done, all_broken = done + 1, all_broken + len(broken)
                 print("".join(f"{line}\n" for line in broken), end="", file=sys.stderr, flush=True)
-        except KeyboardInterrupt:  # what was tried counts
+        except KeyboardInterrupt:  # finished tries count
             stopped = True
         anything = anything or all_broken > 0 or stopped
         print(f"| {name} | {done:,} | {all_broken} | {time.monotonic() - began:.0f} |", flush=True)

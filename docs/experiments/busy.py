@@ -1,11 +1,11 @@
-"""Does a busy machine's time hold, where it has no star? A line for each operation; exit code 1 where one doesn't.
+"""Are times from a busy machine right if they have no star? One line per operation; exit code 1 if any is wrong.
 
     python docs/experiments/busy.py [OUT] [--processes 3] [--busy 2]
 
 ``gpubench time`` measures 20 small operations of torch on an idle machine, with all threads and with one, and once more
-beside programs that compute, which this script starts and ends. A time that the busy machine shows without a star must
-be within 25 % of the idle one's with as many threads. One with a star must have an interval that holds the idle time,
-or say instead of an interval that the machine was busy, its threads waited, or it is too noisy.
+beside programs that compute, which this script starts and ends. A time from the busy machine without a star must be
+within 25 % of the idle machine's with as many threads. A time with a star must have an interval that contains the idle
+time, or state instead that the machine was busy, that its threads waited, or that the time is too noisy.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OPERATIONS = (
 
 @contextlib.contextmanager
 def neighbours(count: int) -> Iterator[None]:
-    """Within: so many programs compute."""
+    """A context in which ``count`` other programs compute."""
     programs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield
@@ -47,7 +47,7 @@ def neighbours(count: int) -> Iterator[None]:
 
 
 def measured(folder: Path, name: str, processes: int, *options: str) -> dict[str, Measured]:
-    """What ``gpubench time`` makes of the operations, by expression."""
+    """Return what ``gpubench time`` measures for the operations, by expression."""
     file = folder / f"{name}.json"
     command = [
         sys.executable,
@@ -67,7 +67,7 @@ def measured(folder: Path, name: str, processes: int, *options: str) -> dict[str
 
 
 def judged(idle: Measured, busy: Measured) -> tuple[bool, str]:
-    """Whether what is shown of the busy machine's time holds, and the words for it."""
+    """Return whether what is shown of the busy machine's time is right, and a text about it."""
     shown, error = words.time(busy), busy.time_s / idle.time_s - 1
     spread = words.precision(busy)
     told = f"{shown:>9} {spread:>9}   idle {seconds_text(idle.time_s):>8}   {error:+.0%}"

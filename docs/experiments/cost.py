@@ -24,7 +24,7 @@ FILES = ("elementwise", "matmul", "transfer", "models", "classic")
 
 
 def measure(checkout: Path, processes: int, out: Path) -> tuple[float, dict[str, float]]:
-    """Seconds of one run of a checkout, and each case's median time in seconds."""
+    """Return the seconds of one run of a checkout, and each case's median time in seconds."""
     files = [str(checkout / f"benchmarks/test_{name}.py") for name in FILES]
     command = [sys.executable, "-m", "gpubench", "run", *files, "--device=cpu", "--preset=quick", "--charts=none"]
     command += [f"--processes={processes}", "-o", str(out)]

@@ -3,9 +3,9 @@
     python docs/experiments/coverage.py --runs 20 --processes 3
     python docs/experiments/coverage.py --series FOLDER …    # of run files of one process each, measured in a row
 
-Ten cases of all kinds. Prints, for each, how often the 95 % interval of its time covered, and the interval's
-half-width (median over the runs): of the geometric mean of the processes, and of their median. Of a series, files that
-follow one another are the processes of a run.
+Runs ten cases of all kinds. Prints for each how often the 95 % interval of its time covered, and the interval's
+half-width (median over the runs), both for the geometric mean of the processes and for their median. In a series,
+consecutive files are the processes of a run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gpubench.statistics.intervals import INTERVAL, Interval, median, median_int
 
 
 def mean_interval(values: Sequence[float]) -> Interval:
-    """Geometric mean with Student's interval, which the median replaced."""
+    """Return the geometric mean with Student's interval, which was used before the median."""
     logs = [math.log(value) for value in values]
     half = quantile(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
     centre = statistics.fmean(logs)
@@ -62,7 +62,8 @@ def main() -> int:
 
 
 def in_a_row(folder: Path, processes: int) -> dict[str, list[list[float]]]:
-    """Of the files of a folder, in the order of their names; what is left at the end is left out."""
+    """Return the runs that consecutive files of a folder make, in the order of their names; a remainder at the end is
+    left out."""
     medians: dict[str, list[float]] = {}
     for path in sorted(folder.iterdir()):
         for result in read(path).results:
@@ -73,7 +74,7 @@ def in_a_row(folder: Path, processes: int) -> dict[str, list[list[float]]]:
 
 
 def show(runs: Runs) -> None:
-    """A row for each case, and how often the intervals of all covered."""
+    """Print a row for each case, and how often the intervals of all cases covered."""
     print(f"| case | {' | '.join(f'{kind} covers | half-width | between runs' for kind in KINDS)} |")
     print("|---|" + "---:|" * 3 * len(KINDS))
     hits, total = dict.fromkeys(KINDS, 0), 0

@@ -18,7 +18,8 @@ from gpubench.devices.cpu import resolve_vector_math
 
 
 def difference(x: torch.Tensor, *, resolved: bool) -> float:
-    """Largest difference of a new process's first and second answer, relative to the largest element."""
+    """Return the largest difference between a new process's first and second result, relative to the largest
+    element."""
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:

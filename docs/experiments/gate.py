@@ -4,11 +4,11 @@
     python docs/experiments/gate.py mixed --slower 1.15 --times 3    # 30 tests that compute, one 15 % slower
     python docs/experiments/gate.py mixed --neighbour                # beside a process that only counts
 
-``mixed`` takes at most eight minutes a time: three plain runs, and two comparisons of at most ``--budget`` seconds.
+``mixed`` takes at most eight minutes each time: three plain runs, and two comparisons of at most ``--budget`` seconds.
 
 Writes a suite for base, one for new, in which one test is slower, and one for new in which none is. Each time plain
 pytest-benchmark measures both sides once, as jobs of CI do, and ``gpubench compare --interleave`` measures them in
-turn. Of the plain runs two rules judge: ``--benchmark-compare-fail=median:5%`` and Welch's t test of the rounds
+turn. Two rules judge the plain runs: ``--benchmark-compare-fail=median:5%`` and Welch's t test of the rounds
 (one-sided, 2.5 %, and 5 % slower). An alarm is a test that a rule calls slower although its code is unchanged.
 """
 
@@ -86,7 +86,7 @@ FILE = "test_suite.py"
 
 
 def plain(folder: Path, out: Path, *more: str) -> tuple[float, str]:
-    """Seconds that plain pytest-benchmark takes for a side, and what it says."""
+    """Return the seconds that plain pytest-benchmark takes for a side, and its output."""
     began = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:gpubench.plugin", "-p", "no:cacheprovider", FILE]
     done = subprocess.run(
@@ -98,7 +98,7 @@ def plain(folder: Path, out: Path, *more: str) -> tuple[float, str]:
 
 
 def by_median(base: Path, new: Path) -> list[str]:
-    """The rule of ``--benchmark-compare-fail=median:5%``."""
+    """Return the tests that ``--benchmark-compare-fail=median:5%`` calls slower."""
     before, after = (read(path) for path in (base, new))
     return [name for name in after if after[name]["median"] > 1.05 * before[name]["median"]]
 
@@ -119,7 +119,7 @@ def read(path: Path) -> dict[str, dict]:
 
 
 def in_turn(sides: tuple[Path, Path], out: Path, budget_s: float) -> tuple[float, dict[str, str]]:
-    """Seconds that ``gpubench compare --interleave`` takes, and the verdict on each test."""
+    """Return the seconds that ``gpubench compare --interleave`` takes, and the verdict on each test."""
     began = time.monotonic()
     command = [sys.executable, "-m", "gpubench", "compare", "--interleave", *map(str, sides), "--paths", FILE]
     command += ["-o", str(out), "--format=json", f"--budget={budget_s}"]

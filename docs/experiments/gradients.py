@@ -11,7 +11,7 @@ from gpubench.parallel.team import Rank, WorkerGroup
 
 
 def error(rank: Rank, job: RankJob) -> float | None:
-    """As the case's own check finds it, on rank 0."""
+    """Return the relative L2 error that the case's own check finds, on rank 0."""
     return job.start(rank).check().error
 
 

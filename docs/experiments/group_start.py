@@ -13,7 +13,7 @@ from gpubench.parallel.team import WorkerGroup
 
 
 def seconds() -> float:
-    """From nothing to two ranks that have met; ended again outside the time."""
+    """Return the seconds from nothing to two connected ranks; ending them isn't timed."""
     begin = time.perf_counter()
     group = WorkerGroup(["cpu", "cpu"], 1, 60.0)
     spent = time.perf_counter() - begin

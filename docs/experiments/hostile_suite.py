@@ -1,4 +1,4 @@
-"""Benchmarks that do what none should, one kind of harm each, with a healthy one between each two.
+"""Benchmarks that do what none should, each one kind of harm, with a healthy one after each.
 
     gpubench run docs/experiments/hostile_suite.py --processes 1 --deadline 60 -o out
 
@@ -42,17 +42,17 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 KINDS: dict[str, Callable[[Any, Any], object]] = {}
-"""Name → what a case does with the fixtures ``gpubench`` and ``request``."""
+"""Functions that harm, by name: what a case does with the fixtures ``gpubench`` and ``request``."""
 HEALTHY_N = 192
 
 
 def measured(gpubench: Any, **declared: Any) -> object:
-    """Time something small and sound."""
+    """Time something small and harmless."""
     return gpubench(torch.add, gpubench.randn(100), 1.0, **declared)
 
 
 def kind(name: str) -> Callable[[Callable[[Any, Any], object]], Callable[[Any, Any], object]]:
-    """Enter a function as one kind of harm."""
+    """Register a function as one kind of harm."""
 
     def enter(function: Callable[[Any, Any], object]) -> Callable[[Any, Any], object]:
         KINDS[name] = function
@@ -386,7 +386,7 @@ def thread_raises(gpubench: Any, request: Any) -> object:
 
 
 def left(change: Callable[[], object]) -> Callable[[Any, Any], object]:
-    """Measure, then change the process's state and leave it so."""
+    """Return a case that measures, then changes the process's state and leaves it changed."""
 
     def leave(gpubench: Any, request: Any) -> None:
         measured(gpubench)
@@ -461,7 +461,7 @@ for name, change in STATE.items():
 
 
 def spoilt(change: Callable[[Any, Any], object]) -> Callable[[Any, Any], object]:
-    """Measure, then change what was measured."""
+    """Return a case that measures, then changes its result."""
 
     def spoil(gpubench: Any, request: Any) -> None:
         measured(gpubench)
@@ -490,7 +490,7 @@ def _healthy(gpubench: Any) -> None:
 
 @pytest.mark.parametrize("case", [case for name in KINDS for case in (f"healthy-after-{name}", name)])
 def test_kind(gpubench: Any, request: Any, case: str) -> None:
-    """In turn a healthy case, and one of KINDS."""
+    """A healthy case and one of KINDS, in turn."""
     if case.startswith("healthy-"):
         _healthy(gpubench)
     else:
@@ -499,5 +499,5 @@ def test_kind(gpubench: Any, request: Any, case: str) -> None:
 
 @pytest.mark.parametrize("value", list(VALUES.values()), ids=list(VALUES))
 def test_value(gpubench: Any, value: Any) -> None:
-    """A sound case with a parameter that JSON, a table or a name can't hold."""
+    """A harmless case with a parameter that JSON, a table or a name can't hold."""
     measured(gpubench)

@@ -4,8 +4,8 @@
 
 ``timings.csv`` has calls of one operator (``op,card,milliseconds,b,m_or_h,n,k``), ``networks.csv`` whole networks
 (``card,network,mode,tokens,batch,milliseconds,layers``): parts of the public test set of NeuSight (S. Lee et al.,
-ASPLOS 2025, github.com/sitar-lab/NeuSight, MIT licence), in float32 without TF32. Each card is left out in turn: what
-is learned of the others is held against it. ``--write`` replaces the factors that the package ships. The whole networks
+ASPLOS 2025, github.com/sitar-lab/NeuSight, MIT licence), in float32 without TF32. Each card is left out in turn and
+compared with what the others teach. ``--write`` replaces the factors that the package ships. The whole networks
 need ``transformers``.
 """
 
@@ -27,11 +27,11 @@ from gpubench.estimate.model import likely, shortest
 from gpubench.runfile.schema import Operators, Work
 
 SHORTEST_S = 1e-4
-"""Below that, the timings say little: 24 to 36 µs of each are their harness."""
+"""Shortest time that is used, in seconds: 24 to 36 µs of each timing are its harness."""
 LEVEL = 0.8
-"""Share of times that the interval is to hold."""
+"""Share of times that the interval should contain."""
 RIDGE, STEEPEST = 0.1, 0.5
-"""How much a slope that four or five cards suggest is flattened, and its limit."""
+"""Ridge penalty that flattens a slope which only four or five cards suggest, and the steepest slope allowed."""
 SMALL_S = 5e-5
 KINDS = ("elementwise", "normalisation", "product")
 CALLED = {"product": "products", "elementwise": "elementwise work"}
@@ -53,7 +53,7 @@ class Timing:
 
 
 def operator_of(row: Mapping[str, str]) -> Operators:
-    """FLOPs, and least bytes of float32."""
+    """Return the operator with its FLOPs and least bytes in float32."""
     b, m = float(row["b"]), float(row["m_or_h"])
     if row["op"] in ("bmm", "linear"):
         n, k = float(row["n"]), float(row["k"])
@@ -82,8 +82,8 @@ def crowding(card: Gpu) -> float:
 
 
 def middle_of(timings: Iterable[Timing], kind: str, cards: Mapping[str, Gpu]) -> Factor:
-    """The factor's middle: of each card the median, of the cards the mean, for products along a line over what they
-    promise per watt (ridge regression on the logarithms)."""
+    """Return the factor's middle: the mean over the cards of each card's median. For products it lies on a line over
+    the promised FLOP/s per watt (ridge regression on the logarithms)."""
     small_s = SMALL_S if kind == "product" else 0.0
     ratios = defaultdict(list)
     for each in timings:
@@ -105,7 +105,7 @@ def residuals(timings: Iterable[Timing], factor: Factor, cards: Mapping[str, Gpu
 
 
 def weighted_quantile(groups: Sequence[Sequence[float]], share: float) -> float:
-    """Of all values, each group weighing the same."""
+    """Return the quantile of all values, with equal weight for each group."""
     pairs = sorted((value, 1 / len(group)) for group in groups for value in group)
     total, seen = sum(weight for _, weight in pairs), 0.0
     for value, weight in pairs:
@@ -116,8 +116,9 @@ def weighted_quantile(groups: Sequence[Sequence[float]], share: float) -> float:
 
 
 def learn(timings: Sequence[Timing], kind: str, cards: Mapping[str, Gpu]) -> Factor:
-    """The middle by all cards; the interval by how far each card lay from what the others taught (cross-conformal
-    prediction with cards as folds: V. Vovk, Annals of Mathematics and Artificial Intelligence 74 (2015) 9)."""
+    """Return the factor: its middle from all cards, its interval from how far each card lay from what the others taught
+    (cross-conformal prediction with cards as folds: V. Vovk, Annals of Mathematics and Artificial Intelligence 74
+    (2015) 9)."""
     by_card = grouped(timings, lambda each: each.card)
     left_out = []
     for name, own in by_card.items():
@@ -144,14 +145,15 @@ def learn_all(timings: Iterable[Timing], cards: Mapping[str, Gpu], without: Coll
 
 
 def print_bound(timings: Sequence[Timing], cards: Mapping[str, Gpu]) -> None:
-    """How many real times lie below the bound, and how far above it they lie."""
+    """Print how many real times lie below the bound, and how far above it they lie."""
     bounds = [shortest(each.work, "float32", cards[each.card]).seconds for each in timings]
     below = sum(each.seconds < bound for each, bound in zip(timings, bounds, strict=True))
     print(f"\nReal times below shortest_s: {below} of {len(timings)}")
 
 
 def print_left_out(timings: Sequence[Timing], cards: Mapping[str, Gpu]) -> dict[str, tuple[float, float]]:
-    """Each card against what the others taught; returns the least and the most share of times within the interval."""
+    """Compare each card with what the others taught; return the least and the greatest share of times within the
+    interval."""
     print(f"\nLeft out one by one, times from {SHORTEST_S * 1e3:g} ms on; the interval aims at {LEVEL:.0%}.\n")
     print("| card | work | times | within | middle off by (median) | time / bound: 5 % | median | 95 % |")
     print("|---|---|---:|---:|---:|---:|---:|---:|")
@@ -203,11 +205,11 @@ NETWORKS = {
     "gpt3_27": gpt(2560, 32, 32),
     "opt_13": opt_13,
 }
-"""Sizes as in NeuSight's configurations, which are those of ``transformers`` but for the two GPT-3."""
+"""Sizes from NeuSight's configurations, which are those of ``transformers`` except for the two GPT-3."""
 
 
 def traced(network: str, tokens: int, batch: int, mode: str) -> Work:
-    """The work of a pass over the network, on tensors without data."""
+    """Return the work of a pass over the network, on tensors without data."""
     import torch
     import transformers
 
@@ -229,7 +231,7 @@ def traced(network: str, tokens: int, batch: int, mode: str) -> Work:
 
 
 def print_networks(path: str, timings: Sequence[Timing], cards: Mapping[str, Gpu]) -> None:
-    """Each network on each card, by factors that were learned without that card."""
+    """Print each network on each card, with factors that were learned without that card."""
     print("\n| card | network | tokens | batch | ms | / bound | probably, ms | middle off by |")
     print("|---|---|---:|---:|---:|---:|---:|---:|")
     off, within, below, left_out = [], [], 0, 0

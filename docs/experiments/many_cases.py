@@ -2,8 +2,8 @@
 
     python docs/experiments/many_cases.py --cases 2500 5000 10000
 
-The journals are made up, for timing only: three processes, 200 samples of each in every benchmark. Prints the seconds
-of CPU and the most memory that each command took; a run is resumed when all of it is measured, so that nothing is.
+The journals are made up, for timing only: three processes, 200 samples of each in every benchmark. Prints the CPU
+seconds and the most memory that each command took. The run that is resumed is complete, so nothing is measured.
 """
 
 from __future__ import annotations

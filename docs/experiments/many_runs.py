@@ -66,7 +66,7 @@ def _mark(case: Case, chance: random.Random, slower: float) -> dict:
 
 
 class Cost(NamedTuple):
-    """What a command took; ``memory_bytes`` is the most that it held at once."""
+    """What a command took: its time, and ``memory_bytes``, the most that it held at once."""
 
     wall_s: float
     cpu_s: float
@@ -74,7 +74,7 @@ class Cost(NamedTuple):
 
 
 def measure_command(words: list[str]) -> Cost:
-    """Run ``gpubench`` with these words. Raises SystemExit where it doesn't do what it is asked for."""
+    """Run ``gpubench`` with these words. Raises SystemExit if it fails."""
     code = (
         "import resource, sys; from gpubench.commands.cli import main; code = main(sys.argv[1:]);"
         "used = resource.getrusage(resource.RUSAGE_SELF);"

@@ -16,14 +16,14 @@ from gpubench.compare.verdict import FASTER, SLOWER, judge
 
 COMPARISONS = 400
 WAITING = 0.002
-"""Spread of a benchmark that waits."""
+"""Relative spread of a benchmark that waits."""
 # how many wait and compute; the machine's spread from run to run and from process to process, and that of a case
 SUITES = ((5, 5, 0.05, 0.1, 0.05), (10, 20, 0.05, 0.1, 0.05), (20, 10, 0.05, 0.1, 0.05), (5, 5, 0.05, 0.01, 0.005))
 Suite = tuple[int, int, float, float, float]
 
 
 def run(random: np.random.Generator, suite: Suite, factor: float) -> dict[CaseKey, list[Observation]]:
-    """One run, in which the first benchmark of each kind takes ``factor`` times as long."""
+    """Return one run, in which the first benchmark of each kind takes ``factor`` times as long."""
     waiting, computing, between_runs, between_processes, own = suite
     speeds = np.exp(random.normal(0, between_runs) + random.normal(0, between_processes, 3))
     cases = {}
@@ -37,7 +37,7 @@ def run(random: np.random.Generator, suite: Suite, factor: float) -> dict[CaseKe
 
 
 def count(suite: Suite, factor: float) -> Counter[str]:
-    """How many comparisons name the waiting or the computing benchmark that is slower, and how many another."""
+    """Count the comparisons that name the slower waiting or computing benchmark, and those that name another."""
     random = np.random.default_rng(1)
     found: Counter[str] = Counter()
     for _ in range(COMPARISONS):

@@ -2,8 +2,8 @@
 
     python docs/experiments/pitfalls.py
 
-Prints a table: what was left out, what it then read, what it should have read, and the ratio. Pitfalls that need an
-accelerator say so where there is none.
+Prints a table: what was left out, the reading without it, the right reading, and the ratio. Pitfalls that need an
+accelerator report that where there is none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Row = tuple[str, float | None, float | None]
 
 
 def median(call: Callable[[], Any], clock: Callable[[], float], calls: int = 20) -> float:
-    """Median seconds of single calls, after three untimed ones."""
+    """Return the median seconds of single calls, after three untimed ones."""
     for _ in range(3):
         call()
     times = []
@@ -61,7 +61,7 @@ def tf32(accelerator: devices.Device | None) -> Row:
 
 
 def no_warm_up(accelerator: devices.Device | None) -> Row:
-    """In a process of its own: warm is warm for good."""
+    """Measure in a new process, because warm-up can't be undone."""
     device = str(accelerator or "cpu")
     code = f"""
 import time, torch
@@ -100,7 +100,7 @@ def one_thread() -> Row:
 
 
 def busy_neighbour() -> Row:
-    """Means over seconds: a neighbour takes turns of milliseconds, so most calls never meet it."""
+    """Compare means over seconds: a neighbour takes turns of milliseconds, so most single calls never meet it."""
     a = torch.randn(256, 256)
 
     def mean(seconds: float = 2.0) -> float:

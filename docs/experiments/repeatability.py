@@ -48,7 +48,7 @@ def measure(processes: int, folder: Path) -> dict[str, Times]:
 
 
 def times(folder: Path) -> dict[str, Times]:
-    """Of each case of a run, by its id."""
+    """Return the times of a run's cases, by id."""
     return {result.case.id: result.times for result in read(folder / "run.json").results if result.times}
 
 

@@ -4,10 +4,10 @@
     python docs/experiments/validate_gpu.py OUT               # as many as fit in nine minutes
     python docs/experiments/validate_gpu.py OUT --from OUT/validation.tar.gz    # go on, on this machine or another
 
-Each call leaves one file, ``OUT/validation.tar.gz``: all results so far and what is still to do. It is written anew
-every ten seconds, so a call that is killed loses no more. The next call begins with it, in any folder, and measures
-nothing again. Steps come in the order of their worth. A machine without a network needs the libraries that it lacks as
-wheels: ``--wheels FOLDER``; the first line of a call names them. Refuses, with one line, where there is no CUDA GPU.
+Each call leaves one file, ``OUT/validation.tar.gz``, with all results so far and what is still to do. It is rewritten
+every ten seconds, so a killed call loses no more than that. The next call begins with it, in any folder, and repeats no
+measurement. The most valuable steps come first. A machine without a network needs the libraries that it lacks as wheels
+(``--wheels FOLDER``); the first line of a call names them. Without a CUDA GPU the script ends with one line.
 
 ``--device``, ``--small``, ``--tests``, ``--suite`` and ``--saved-every`` are for rehearsals without a GPU.
 """
@@ -37,11 +37,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent.parent
 ARCHIVE = "validation.tar.gz"
 LIMIT_S, SAVED_EVERY_S = 540.0, 10.0
-"""Seconds of a call, and between two savings."""
+"""Seconds that a call may take, and seconds between two savings."""
 AT_HAND_S = 1800.0
-"""Seconds for which a GPU is often at hand: the first steps fit into them, and a line says which don't."""
+"""Seconds for which a GPU is often available: the first steps fit into them, and a line shows which don't."""
 PATIENCE_S = 25.0
-"""What a process that is asked to stop may take to write down what it has."""
+"""Seconds that a process may take to write its results when it is asked to stop."""
 LARGEST_LOG = 1 << 20
 LONGEST_REASON = 4000
 DISTRIBUTIONS = ("torch", "triton", "numpy", "pytest", "pytest-benchmark", "py-cpuinfo2", "msgspec", "transformers")
@@ -51,14 +51,15 @@ REFERENCE = {
     "elementwise": (("elementwise", "transfer", "classic"), 380.0),
     "science": (("convolution", "reductions", "irregular", "linear_algebra", "fft", "sparse", "science"), 240.0),
 }
-"""Runs of the preset quick in the order of their worth: families of benchmarks, and seconds that these take in three
-processes. ``gpubench merge`` makes one results file of theirs."""
+"""Runs of the preset quick, the most valuable first: families of benchmarks, and the seconds that they take in three
+processes. ``gpubench merge`` makes one results file of them."""
 FULL_MIN = {
     "models": 130, "matmul": 23, "llm": 48, "serving": 6, "training": 72, "attention": 59, "quantised": 4,
     "elementwise": 35, "transfer": 15, "classic": 1, "convolution": 4, "reductions": 10, "irregular": 20,
     "linear_algebra": 45, "fft": 12, "sparse": 8, "science": 14,
 }  # fmt: skip
-"""Minutes of a family in the preset full, by the number of its benchmarks: less where many are too slow or large."""
+"""Minutes of a family in the preset full, estimated from its number of benchmarks; fewer where many are too slow or too
+large."""
 PARALLEL = ("distributed", "data_parallel", "model_parallel")
 TESTS_LOG = "GPUBENCH_VALIDATION_TESTS"
 
@@ -67,21 +68,21 @@ PUBLISHED: dict[str, dict[str, float]] = {
     "H100": {"bfloat16": 790e12, "float32": 52e12, "copy": 2.9e12, "host to device": 51e9},
     "A100": {"bfloat16": 264e12, "float32": 19.2e12, "copy": 1.6e12, "host to device": 26e9},
 }
-"""FLOP/s of matrix products, bytes/s of a copy (read and written) and of pinned copies: the lower end of what is
-published as measured, not data sheets."""
+"""FLOP/s of matrix products, bytes/s of a copy (read and written) and of pinned copies: the lower end of published
+measurements, not data sheets."""
 EXPLAINED = 0.95
-"""Below this ratio to a published figure, ours has to be explained or mended."""
+"""Ratio to a published figure below which gpubench's figure must be explained or corrected."""
 
 
 class Refused(Exception):
-    """This machine or archive can't be used, and why."""
+    """Raised if this machine or archive can't be used, with the reason."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A part of the validation: what it is for, and about how many seconds it takes on one data-centre GPU.
+    """A part of the validation: its purpose, and about how many seconds it takes on one data-centre GPU.
 
-    ``tries``: a step that fails or is out of time is begun at most so often; one that resumes goes on without an end.
+    ``tries``: how often a step is begun that fails or runs out of time; one that resumes is continued without limit.
     """
 
     name: str
@@ -92,17 +93,17 @@ class Step:
 
     @property
     def resumes(self) -> bool:
-        """Whether a call goes on where an earlier one was ended."""
+        """Whether a call continues where an earlier one was ended."""
         return bool(self.families) or self.name == "tests"
 
     @property
     def preset(self) -> str:
-        """Of a reference run."""
+        """The preset of a reference run."""
         return self.name.partition(" ")[0]
 
 
 def all_steps() -> list[Step]:
-    """In the order of their worth."""
+    """Return all steps, the most valuable first."""
     reference = "reference run, preset quick, in three processes"
     return [
         Step("tests", "pytest -m gpu tests/, test by test", 240),
@@ -139,21 +140,22 @@ class Call:
 
     @property
     def left_s(self) -> float:
-        """Seconds to the end of this call, less what saving takes."""
+        """Return the seconds to the end of this call, without those that saving takes."""
         return self.begin + self.limit_s - time.monotonic() - 5.0
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of the processes that measure: the package of this checkout, and the wheels' libraries."""
+        """Return the environment of the measuring processes: the package of this checkout, and the wheels'
+        libraries."""
         paths = [str(ROOT), str(Path(__file__).parent), str(self.site or ""), os.environ.get("PYTHONPATH", "")]
         return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUNBUFFERED": "1"}
 
     def part(self, step: str) -> Path:
-        """What a step has to say: a part of validation.md."""
+        """Return the path of a step's part of validation.md."""
         return self.work / "parts" / f"{step.replace(' ', '-')}.md"
 
     def save(self, *, whole: bool = False) -> None:
-        """Write the archive anew, if anything has changed; ``whole``: validation.md too."""
+        """Rewrite the archive if anything has changed; ``whole``: validation.md too."""
         if whole:
             self._write_page()
         (self.work / "state.json").write_text(json.dumps(self.state, indent=1) + "\n")
@@ -170,7 +172,7 @@ class Call:
         self._saved_s = time.monotonic()
 
     def save_now_and_then(self) -> None:
-        """Called every second while a step works."""
+        """Save every ``--saved-every`` seconds; called every second while a step works."""
         if time.monotonic() - self._saved_s >= self.saved_every_s:
             self.save()
 
@@ -181,7 +183,7 @@ class Call:
         (self.work / "validation.md").write_text("\n".join([head, *texts]), encoding="utf-8")
 
     def note(self, step: Step, status: str, seconds: float) -> None:
-        """Keep what came of a step, with the time it took over all calls."""
+        """Record the outcome of a step, with the seconds that it took over all calls."""
         known = self.state.setdefault("steps", {}).setdefault(step.name, {"seconds": 0.0, "tries": 0})
         tries = known["tries"] + (0 if status == "resumable" else 1)
         known |= {"status": status, "seconds": round(known["seconds"] + seconds, 1), "tries": tries}
@@ -196,7 +198,8 @@ class Call:
 
 
 def run(call: Call, step: Step, arguments: Sequence[str], limit_s: float) -> int | None:
-    """Exit code of a Python process; ``None`` when its time was up. It is asked to stop first, then ended."""
+    """Run a Python process and return its exit code; ``None`` when its time was up. It is asked to stop first, then
+    killed."""
     log = call.work / "logs" / f"{step.name.replace(' ', '-')}.txt"
     log.parent.mkdir(exist_ok=True)
     with log.open("ab") as file:
@@ -235,7 +238,7 @@ def _shorten(log: Path) -> None:
 
 
 def work_on(call: Call, step: Step) -> str:
-    """Do a step as far as this call's time goes; its status: done, ended (it failed), resumable."""
+    """Do a step as far as this call's time allows, and return its status: done, ended (it failed), resumable."""
     if step.name == "tests":
         return tests(call, step)
     if step.families:
@@ -258,7 +261,7 @@ def work_on(call: Call, step: Step) -> str:
 
 
 def _test_events(log: Path) -> list[dict[str, Any]]:
-    """What was written of each test; a last line that was cut off is none."""
+    """Return the events of the tests; a last line that was cut off is ignored."""
     events = []
     for line in log.read_text(encoding="utf-8").splitlines() if log.exists() else ():
         with contextlib.suppress(ValueError):
@@ -267,7 +270,7 @@ def _test_events(log: Path) -> list[dict[str, Any]]:
 
 
 def _finished_tests(events: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The last word on each test that came to its end. One that was begun twice without an end counts as ended."""
+    """Return the last event of each test that ended. One that was begun twice without an end counts as ended."""
     finished = {event["test"]: event for event in events if "outcome" in event}
     begun = [event["test"] for event in events if "begun" in event]
     hung = {name for name in begun if name not in finished and begun.count(name) > 1}
@@ -275,7 +278,7 @@ def _finished_tests(events: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any
 
 
 def _shown(report: Any) -> str:
-    """Why a test didn't pass, and the end of what it wrote: a pytest in a test says there what failed."""
+    """Return why a test didn't pass, and the end of its output, in which a pytest inside a test reports its failure."""
     if isinstance(report.longrepr, tuple):
         return str(report.longrepr[2])
     written = [text[-LONGEST_REASON:] for _, text in report.sections]
@@ -283,14 +286,14 @@ def _shown(report: Any) -> str:
 
 
 class TestLog:
-    """A pytest plugin: writes each test's outcome as it comes, and leaves out those that have one."""
+    """A pytest plugin that writes each test's outcome at once, and leaves out tests that have one."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._outcomes: dict[str, dict[str, Any]] = {}
 
     def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
-        """Tests that were begun and came to no end go last: they would take the time of all others again."""
+        """Move tests that were begun but didn't end to the end, since they would take the time of all others again."""
         events = _test_events(self._path)
         finished, begun = _finished_tests(events), {event["test"] for event in events if "begun" in event}
         known = [item for item in items if item.nodeid in finished]
@@ -298,7 +301,7 @@ class TestLog:
         config.hook.pytest_deselected(items=known)
 
     def pytest_collectreport(self, report: Any) -> None:
-        """A file that can't be imported, as of a library that is missing here: its tests are missing too."""
+        """Record a file that can't be imported, for example because a library is missing: its tests are missing too."""
         if report.failed and report.nodeid not in _finished_tests(_test_events(self._path)):
             self._append({"test": report.nodeid, "outcome": "not collected", "reason": _shown(report)})
 
@@ -326,7 +329,7 @@ def pytest_configure(config: Any) -> None:
 
 
 def tests(call: Call, step: Step) -> str:
-    """Each test once, over all calls."""
+    """Run each test once, over all calls."""
     log = call.work / "tests.jsonl"
     os.environ[TESTS_LOG] = str(log)
     options = ["-p", "gpubench.plugin", "-p", "validate_gpu", "-p", "no:cacheprovider", "-q", "-m", "gpu"]
@@ -353,7 +356,7 @@ def tests(call: Call, step: Step) -> str:
 
 
 def reference(call: Call, step: Step) -> str:
-    """A run, or what is missing of it. It resumes where machine, software and code are the same."""
+    """Measure a reference run, or what is missing of it. It resumes if machine, software and code are the same."""
     folder = call.work / f"run-{step.name.replace(' ', '-')}"
     files = [f"benchmarks/test_{name}.py" for name in step.families]
     files = [str(ROOT / name) for name in (call.suite or files)]
@@ -381,10 +384,10 @@ def reference(call: Call, step: Step) -> str:
 
 
 def adopt(ledger: Path, files: Sequence[str]) -> bool:
-    """Make the journal of an archive one of this folder, if its benchmarks are those of this checkout.
+    """Adopt the journal of an archive for this folder, if its benchmarks are those of this checkout.
 
-    ``gpubench run --resume`` asks a person before it goes on with a journal that was copied, as that names files and
-    options to run. Here they are compared with what this program would run.
+    ``gpubench run --resume`` asks the user before it continues a copied journal, since that names files and options to
+    run. Here they are compared with what this program would run.
     """
     if not ledger.exists():
         return False
@@ -404,7 +407,7 @@ def adopt(ledger: Path, files: Sequence[str]) -> bool:
 
 
 def _progress(ledger: Path) -> tuple[int, int, bool]:
-    """Ends of cases over all processes, how many there will be, and whether the run is complete."""
+    """Return how many cases have ended over all processes, how many there will be, and whether the run is complete."""
     ended, cases, processes, whole = set(), 0, 1, False
     for line in ledger.read_text(encoding="utf-8").splitlines() if ledger.exists() else ():
         with contextlib.suppress(ValueError):
@@ -431,7 +434,7 @@ def _versions() -> str:
 
 
 def figures(gpu: Any, small: bool) -> Iterator[str]:
-    """Our ceilings of the GPU beside what others measured."""
+    """Yield gpubench's ceilings of the GPU next to published measurements."""
     from gpubench.measure import ceilings
     from gpubench.runfile.quantities import seconds_text, text
 
@@ -470,7 +473,7 @@ def _median(call: Callable[[], Any], clock: Callable[[], float], rounds: int = 3
 
 
 def timers(gpu: Any, small: bool) -> Iterator[str]:
-    """Our time beside torch's Timer and triton's do_bench."""
+    """Yield gpubench's time next to those of torch's Timer and triton's do_bench."""
     import torch
     from torch.utils.benchmark import Timer
 
@@ -507,7 +510,8 @@ def timers(gpu: Any, small: bool) -> Iterator[str]:
 
 
 def classic(gpu: Any, small: bool) -> Iterator[str]:
-    """As published: create, a thousand times result + a * b, and read the clock without waiting."""
+    """Yield the classic script as published: create, a thousand times result + a * b, and read the clock without
+    waiting."""
     import torch
 
     from gpubench.measure.clock import DeviceClock
@@ -536,21 +540,22 @@ def classic(gpu: Any, small: bool) -> Iterator[str]:
 
 
 def pitfalls(gpu: Any, small: bool) -> Iterator[str]:
-    """The rows of pitfalls.py that need an accelerator, from the script itself."""
+    """Yield the rows of pitfalls.py that need an accelerator, from the script itself."""
     yield "## Pitfalls\n"
     if small:
         yield "Left out: a rehearsal.\n"
         return
     script = Path(__file__).with_name("pitfalls.py")
     done = subprocess.run([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT)
-    yield done.stdout  # what it has to say of a failure goes to the log
+    yield done.stdout  # its errors go to the log
 
 
 MEASURED = {"figures": figures, "timers": timers, "classic": classic, "pitfalls": pitfalls}
 
 
 def measure(name: str, target: Path, device: str, small: bool) -> int:
-    """One of the above, in a process of its own: this one must not hold the GPU while others measure."""
+    """Run one of the measurements above in its own process, since this one must not hold the GPU while others
+    measure."""
     sys.path.insert(0, str(ROOT))
     from gpubench import devices
     from gpubench.measure.environment import set_threads
@@ -570,7 +575,7 @@ def measure(name: str, target: Path, device: str, small: bool) -> int:
 
 
 def install(wheels: Path, site: Path) -> None:
-    """Unpack wheels for this call and its processes. Raises Refused when pip can't."""
+    """Unpack wheels for this call and its processes. Raises Refused if pip fails."""
     options = ["--quiet", "--no-index", "--no-deps", "--no-compile", "--no-cache-dir", "--target", str(site)]
     files = sorted(map(str, wheels.glob("*.whl")))
     done = subprocess.run([sys.executable, "-m", "pip", "install", *options, *files], capture_output=True, text=True)
@@ -581,7 +586,7 @@ def install(wheels: Path, site: Path) -> None:
 
 
 def missing() -> list[str]:
-    """Libraries that the package needs and that are not here, or too old."""
+    """Return the libraries that the package needs and that are missing or too old."""
     from packaging.requirements import Requirement
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -599,7 +604,8 @@ def missing() -> list[str]:
 
 
 def require_gpu(device: str) -> str:
-    """The GPU's name; raises Refused without one. In a process of its own: this one never holds the GPU."""
+    """Return the GPU's name, found in another process so that this one never holds the GPU. Raises Refused without a
+    GPU."""
     code = "import sys; from gpubench import devices; choice = devices.find_device(sys.argv[1])\n"
     code += "print(choice.device.label if choice.device else '', choice.reason or '', sep='\\n')"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), *sys.path)))}
@@ -635,7 +641,8 @@ def begin(args: argparse.Namespace, scratch: Path) -> Call:
 
 
 def listing(state: dict[str, Any]) -> Iterator[str]:
-    """Every step: about how long it takes, and what came of it so far; where the time at hand ends."""
+    """Yield a line for every step, with about how long it takes and its outcome so far, and one where the usual time
+    ends."""
     total = 0.0
     for step in all_steps():
         before, total = total, total + step.seconds
@@ -650,7 +657,7 @@ def listing(state: dict[str, Any]) -> Iterator[str]:
 
 
 def proceed(call: Call, chosen: Sequence[str]) -> bool:
-    """Do what fits in this call; whether all that was begun came to a good end."""
+    """Do what fits in this call, and return whether all steps that were begun ended well."""
     good = True
     for step in all_steps():
         if (chosen and step.name not in chosen) or not call.todo(step):
@@ -676,7 +683,7 @@ def _stop(*_: object) -> None:
 
 
 def parsed() -> argparse.Namespace:
-    """The command line."""
+    """Return the parsed command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("out", type=Path, nargs="?", help=f"folder for {ARCHIVE}")
     parser.add_argument("--list", action="store_true", help="print the steps and their times; measure nothing")
@@ -697,7 +704,7 @@ def parsed() -> argparse.Namespace:
 
 
 def main() -> int:
-    """0 when all that was begun came to a good end, 1 when a step failed, 2 where nothing can be measured."""
+    """Return 0 if all steps that were begun ended well, 1 if one failed, 2 if nothing can be measured."""
     args = parsed()
     if args.measure:
         return measure(args.measure, args.out, args.device, args.small)

@@ -9,8 +9,8 @@
     python docs/experiments/verdicts.py judge ONES THREES              # tables as in how-comparisons-are-decided.md
 
 A round of a pool is four runs of verdict_cases.py: twice unchanged code, once with a case that does 10 % more work,
-once 20 %. Every other round takes them in reverse (A B B A), so that the pairs of a round are interleaved. The
-neighbour is a process that only counts, on for one to six runs, off for as many.
+once 20 %. Every other round runs them in reverse (A B B A), so that the pairs of a round are interleaved. The
+neighbour is a process that only counts; it is on for one to six runs, and off for as many.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ HERE = Path(__file__).resolve().parent
 CASES = HERE / "verdict_cases.py"
 SLOWED = "products["
 KINDS = {"same": 10, "slower10": 11, "again": 10, "slower20": 12}
-"""The runs of a round, and how many products the compute-bound case multiplies in them."""
+"""The runs of a round, with how many products the compute-bound case multiplies in each."""
 
 
 def schedule(rounds: int, most: int = 1) -> list[tuple[int, str, int]]:
-    """(round, kind, neighbours) of each run in turn; equal for equal rounds, longer for more."""
+    """Return (round, kind, neighbours) of each run in turn; more rounds continue the same sequence."""
     chance = random.Random(2026)
     found: list[tuple[int, str, int]] = []
     neighbours, left = 0, 3
@@ -95,28 +95,29 @@ def measure(pool: Path, args: argparse.Namespace) -> None:
 
 
 Row = tuple[str, int, int, int, int]
-"""What was compared, how often, and how often ours, pytest-benchmark and github-action-benchmark raised an alarm."""
+"""What was compared, how often, and how often gpubench, pytest-benchmark and github-action-benchmark raised an
+alarm."""
 IN_TURN = Terms(in_turn=(True, True))
 MADE_UP = (0.245, 0.22, 0.125, 0.12, 0.05, 0.05, 0.04, 0.04, 0.03, 0.03)
-"""Spreads between processes: those of 24 runs of unchanged code on two idle cores, as they were noted down."""
+"""Spreads between processes, recorded from 24 runs of unchanged code on two idle cores."""
 DRIFT = 0.05
-"""Made up: the machine's speed wanders slowly by that much, for all benchmarks alike."""
+"""Made up: by how much the machine's speed drifts slowly, for all benchmarks alike."""
 MEMORY_BOUND, DELAY = (2, 3), 0.5
-"""Made up: beside a neighbour these benchmarks are delayed in every other process, by this logarithm (half-normal): it
-doubled memory-bound times now and then, and hardly delayed others."""
+"""Made up: next to a neighbour these benchmarks are delayed in every other process, by this logarithm (half-normal). A
+real neighbour doubled memory-bound times now and then, and hardly delayed others."""
 BLOCKS, SLOWED_PLACE = 400, 4
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One run of a pool: what ``gpubench compare`` reads of it, and the statistics that the others read."""
+    """One run of a pool: what ``gpubench compare`` reads from it, and the statistics that the other tools read."""
 
     side: Side
     stats: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 def load(pool: Path) -> dict[str, dict[int, Measured]]:
-    """By kind and round."""
+    """Return the runs of a pool, by kind and round."""
     found: dict[str, dict[int, Measured]] = {kind: {} for kind in KINDS}
     for path in sorted(pool.glob("*.json")):
         number, kind, _ = path.stem.split("-")
@@ -126,7 +127,7 @@ def load(pool: Path) -> dict[str, dict[int, Measured]]:
 
 
 def made_up(processes: int, rounds: int, seed: int = 1) -> dict[str, dict[int, Measured]]:
-    """A pool as :func:`measure` makes it, of ten benchmarks with the spreads of :data:`MADE_UP`."""
+    """Return a pool like that of :func:`measure`, of ten benchmarks with the spreads of :data:`MADE_UP`."""
     chance = np.random.default_rng([seed, processes])
     found: dict[str, dict[int, Measured]] = {kind: {} for kind in KINDS}
     drift = 0.0
@@ -156,7 +157,7 @@ def together(runs: Sequence[Measured]) -> Cases:
 
 
 def staged(cases: Cases, stage: str, chosen: Mapping[CaseKey, int] | None = None) -> Cases:
-    """As runs of that stage; of the ``chosen`` benchmarks alone, so many of each."""
+    """Return the cases as runs of this stage; if some are ``chosen``, only these, with this many runs each."""
     return {
         key: [replace(each, stage=stage) for each in seen[: chosen[key] if chosen else None]]
         for key, seen in cases.items()
@@ -165,14 +166,15 @@ def staged(cases: Cases, stage: str, chosen: Mapping[CaseKey, int] | None = None
 
 
 def interleave(base: Sequence[Measured], new: Sequence[Measured], most: int = 20) -> tuple[list[Verdict], int]:
-    """What ``compare --interleave`` would have said had it measured these pairs, and how many it would have taken."""
+    """Return the verdicts of ``compare --interleave`` if it had measured these pairs, and how many pairs it would have
+    taken."""
     return interleaved_effort(base, new, most)[:2]
 
 
 def interleaved_effort(
     base: Sequence[Measured], new: Sequence[Measured], most: int = 20
 ) -> tuple[list[Verdict], int, int]:
-    """The same, and how often a benchmark would have been measured in a pair."""
+    """Return the same, and how often a benchmark would have been measured in a pair."""
     before, after = together(base), together(new)
     first = dict.fromkeys(before, SCREENING_PAIRS)
     verdicts = judge(*(staged(side, SCREEN, first) for side in (before, after)), IN_TURN)
@@ -199,7 +201,7 @@ def interleaved_effort(
 
 
 def others(base: Measured, new: Measured, case: str) -> tuple[bool, bool]:
-    """Whether the rules of pytest-benchmark (its own code) and of github-action-benchmark raise an alarm."""
+    """Return whether the rules of pytest-benchmark (its own code) and of github-action-benchmark raise an alarm."""
     names = [name for name in new.stats if case in name]
     median = PercentageRegressionCheck("median", 5.0)
     ours = any(median.fails(new.stats[name], base.stats[name]) for name in names)
@@ -212,7 +214,7 @@ def alarmed(verdicts: list[Verdict], case: str) -> bool:
 
 
 def drawn(pool: dict[str, dict[int, Measured]], kind: str, side: int, count: int) -> Row:
-    """Comparisons of ``side`` runs a side, drawn from the pool without regard to what the machine was doing."""
+    """Return comparisons of ``side`` runs per side, drawn from the pool without regard to the machine's state."""
     chance = random.Random(f"{kind} {side}")
     unchanged = [*pool["same"].values(), *pool["again"].values()]
     case = "" if kind == "again" else SLOWED
@@ -229,7 +231,7 @@ def drawn(pool: dict[str, dict[int, Measured]], kind: str, side: int, count: int
 
 
 def interleaved(pool: dict[str, dict[int, Measured]], kind: str, count: int, most: int = 20) -> tuple[Row, float]:
-    """Comparisons of pairs taken in turn, in an order drawn from the pool; and how many pairs they took."""
+    """Return comparisons of pairs taken in turn, in an order drawn from the pool, and how many pairs they took."""
     chance = random.Random(kind)
     rounds = sorted(set(pool["same"]) & set(pool[kind]))
     case = "" if kind == "again" else SLOWED
@@ -237,7 +239,7 @@ def interleaved(pool: dict[str, dict[int, Measured]], kind: str, count: int, mos
     for _ in range(count):
         numbers = chance.sample(rounds, min(MOST_SCREENING + most, len(rounds)))
         sides = [[pool[each][number] for number in numbers] for each in ("same", kind)]
-        if kind == "again" and chance.random() < 0.5:  # of two that are the same either may be the new one
+        if kind == "again" and chance.random() < 0.5:  # either of two equal ones may be the new one
             sides.reverse()
         verdicts, taken = interleave(*sides, most)
         pairs += taken
@@ -261,7 +263,7 @@ def tables(pairs: dict[str, dict[int, Measured]], runs: dict[str, dict[int, Meas
 
 
 def read_series(folder: Path) -> dict[str, list[Measured]]:
-    """The runs of base and of new in the order of their names."""
+    """Return the runs of base and of new, in the order of their names."""
     found: dict[str, list[Measured]] = {}
     with tempfile.TemporaryDirectory() as scratch:
         for side in ("base", "new"):
@@ -273,7 +275,8 @@ def read_series(folder: Path) -> dict[str, list[Measured]]:
 
 
 def recorded(folder: Path, slowed: Sequence[str], slower_in: Sequence[str]) -> None:
-    """Windows of each series, in turn and one after the other; and whole series as they would have been interleaved."""
+    """Print windows of each series, in turn and one after the other, and whole series as they would have been
+    interleaved."""
     series = {path.name: read_series(path) for path in sorted(folder.iterdir()) if (path / "base").is_dir()}
     print(
         "| in turn, runs a side | windows | " + " | ".join(f"{name} slower, named" for name in slowed) + " | alarms |"
@@ -308,7 +311,7 @@ def recorded(folder: Path, slowed: Sequence[str], slower_in: Sequence[str]) -> N
 
 
 def unchanged_pairs(folder: Path, without: Sequence[str]) -> dict[str, list[tuple[Observation, Observation]]]:
-    """Base and new of each test that nobody changed, pair by pair, all series one after the other."""
+    """Return base and new of each unchanged test, pair by pair, all series one after the other."""
     found: dict[str, list[tuple[Observation, Observation]]] = {}
     for path in sorted(folder.iterdir()):
         if (path / "base").is_dir():
@@ -321,9 +324,9 @@ def unchanged_pairs(folder: Path, without: Sequence[str]) -> dict[str, list[tupl
 
 
 def mixed(folder: Path, without: Sequence[str], factor: float = 1.2, size: int = 100) -> None:
-    """Suites of ``size`` tests. Each varies as a recorded one does from a pair of its own on, with sides drawn by lot;
-    a recorded pair isn't used twice in a test. A plain run takes a second a test and three for the process, as
-    pytest-benchmark does; a turn of ours 0.25 s a test and three for the process."""
+    """Print suites of ``size`` tests. Each test varies like a recorded one, beginning at a pair of its own, with sides
+    drawn by lot; a recorded pair isn't used twice in a test. A plain run takes a second per test and three for the
+    process, as with pytest-benchmark; a turn of gpubench takes 0.25 s per test and three for the process."""
     pairs, most = unchanged_pairs(folder, without), MOST_SCREENING + 20
     print("| | comparisons | named | with an alarm | benchmarks called slower by mistake | times a plain run of both |")
     print("|---|---:|---:|---:|---:|---:|")
@@ -357,7 +360,7 @@ def _scaled(one: Observation, factor: float) -> Observation:
 
 
 def summaries(folder: Path, slowed: Sequence[str], slower_in: Sequence[str]) -> None:
-    """Windows of three and five a side, in the first half of each kind of series and in the second."""
+    """Print windows of three and five runs per side, in the first half of each kind of series and in the second."""
     names = sorted(path.name for path in folder.iterdir() if (path / "base").is_dir())
     series = {name: read_series(folder / name) for name in names}
     halves = [[name for i, name in enumerate(names) if i // 2 == half] for half in (0, 1)]

@@ -1,6 +1,6 @@
-"""Devices: the only place that knows their kinds. A kind is one file here, or one class that a plugin registers.
+"""Devices: the only package that knows their kinds. A kind is one file here, or one class that a plugin registers.
 
-Torch is imported when a question needs it, never before.
+torch is imported only when a function needs it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ CPU = Cpu()
 
 
 def kinds() -> dict[str, type[Device]]:
-    """Every kind that is registered here or with torch, the CPU first."""
+    """Return every kind that is registered here or with torch, the CPU first."""
     extra = out_of_tree_kind()
     return KINDS | {extra.kind: extra} if extra and extra.kind not in KINDS else dict(KINDS)
 
 
 def present() -> list[Device]:
-    """Every device of this machine, the CPU first, as far as ``CUDA_VISIBLE_DEVICES`` and its like allow."""
+    """Return every device of this machine that ``CUDA_VISIBLE_DEVICES`` and similar variables allow, the CPU first."""
     real = (kind for kind in kinds().values() if not kind.simulated)
     return [kind(index) for kind in real for index in range(kind.count())]
 
@@ -53,9 +53,9 @@ class Choice:
 
 
 def find_device(name: str) -> Choice:
-    """One device by name: a kind (``cuda``: its first device) or a kind and index (``cuda:1``, or ``demo:L4``).
+    """Return one device by name: a kind (``cuda``: its first device) or a kind and index (``cuda:1``, or ``demo:L4``).
 
-    Raises :class:`UsageError` when no such kind exists, naming those that do.
+    Raises :class:`UsageError` for an unknown kind, with a list of the known ones.
     """
     known = kinds()
     kind_name, _, which = name.partition(":")
@@ -75,9 +75,11 @@ def find_device(name: str) -> Choice:
 
 
 def select(requests: Iterable[str]) -> list[Choice]:
-    """The devices to measure: ``auto`` is the CPU and the first of each kind present, ``all`` is every device.
+    """Return the devices to measure: ``auto`` is the CPU and the first device of each kind present, ``all`` is every
+    device.
 
-    A device requested by name but absent is kept with its reason, so that its benchmarks are reported as skipped.
+    A device that was requested by name but is absent is kept with its reason, so that its benchmarks are reported as
+    skipped.
     """
     chosen: dict[str, Choice] = {}
     for request in requests:
@@ -88,6 +90,6 @@ def select(requests: Iterable[str]) -> list[Choice]:
 
 
 def in_use(among: Iterable[type[Device]] | None = None) -> list[Device]:
-    """The accelerators that this process has used so far, of all kinds or ``among`` some."""
+    """Return the accelerators that this process has used so far, of all kinds or only of those in ``among``."""
     known = kinds().values() if among is None else among
     return [kind(index) for kind in known if kind.accelerator for index in kind.indices_in_use()]

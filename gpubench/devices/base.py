@@ -1,4 +1,4 @@
-"""What the rest of the package may ask of a device."""
+"""The interface through which the rest of the package uses a device."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes free to this process now, and in all."""
+    """Memory of a device in bytes: what is free to this process now, and the total."""
 
     free: int
     total: int
@@ -24,10 +24,10 @@ class Memory:
 
 @dataclass(frozen=True)
 class Device(ABC):
-    """One device; a subclass is a kind of device. ``str(device)`` is the name torch knows it by.
+    """One device; a subclass is a kind of device. ``str(device)`` is the name by which torch knows it.
 
-    :func:`register` adds a kind, which must define what is abstract here. A method that a kind doesn't define answers
-    that it doesn't know: ``None``, or nothing.
+    :func:`register` adds a kind, which must define the abstract methods. Every other method has a default that means
+    "unknown": ``None``, or an empty value.
     """
 
     index: int = 0
@@ -35,11 +35,11 @@ class Device(ABC):
     kind: ClassVar[str]
     """The name of the kind: torch's ``device.type``."""
     accelerator: ClassVar[bool] = True
-    """Whether a call returns before its work is done. Only then is there anything to wait for."""
+    """Whether a call returns before its work is done. Only then must the clock wait for the device."""
     indexed: ClassVar[bool] = True
-    """Whether a device is written with its index (``cuda:0``) or, being the only one, without (``cpu``)."""
+    """Whether a device's name has an index (``cuda:0``) or, since there is only one, has none (``cpu``)."""
     simulated: ClassVar[bool] = False
-    """Whether a model gives its times, as for ``--device demo``. It is measured only when it is named."""
+    """Whether a model computes its times, as for ``--device demo``. Such a device is measured only when it is named."""
     supports_graphs: ClassVar[bool] = False
     """Whether :meth:`capture_graph` works."""
     supports_data_parallel: ClassVar[bool] = False
@@ -47,23 +47,23 @@ class Device(ABC):
 
     @staticmethod
     def now() -> float:
-        """Seconds on the clock that times this kind; a simulated device has its own."""
+        """Return the time in seconds on the clock of this kind; a simulated device has its own."""
         return time.perf_counter()
 
     @classmethod
     @abstractmethod
     def count(cls) -> int:
-        """Devices of this kind that are present; must not initialize any."""
+        """Return the number of devices of this kind that are present; must not initialize any."""
 
     @classmethod
     def called(cls, name: str) -> Device | None:
-        """The device of this kind that ``kind:name`` means, where it isn't an index; ``None`` if none."""
+        """Return the device that ``kind:name`` means if the name isn't an index; ``None`` if there is none."""
         return None
 
     @property
     @abstractmethod
     def label(self) -> str:
-        """The model's name, as people know it."""
+        """The customary name of the model."""
 
     @abstractmethod
     def synchronize(self) -> None:
@@ -71,26 +71,27 @@ class Device(ABC):
 
     @classmethod
     def why_absent(cls) -> str:
-        """Why :meth:`count` is 0, in words a person can act on."""
+        """Return why :meth:`count` is 0, in words that a user can act on."""
         return f"no {cls.kind} device found"
 
     @classmethod
     def indices_in_use(cls) -> tuple[int, ...]:
-        """Indices of the devices that this process has work or memory on."""
+        """Return the indices of the devices on which this process has work or memory."""
         return tuple(range(cls.count()))
 
     @classmethod  # noqa: B027
     def release_memory(cls) -> None:
-        """Return memory that is cached but unused to the devices of this kind."""
+        """Release memory that is cached but unused to the devices of this kind."""
 
     @classmethod  # noqa: B027
     def release_pinned_memory(cls) -> None:
-        """Return page-locked host memory that is cached but unused to the system."""
+        """Release page-locked host memory that is cached but unused to the system."""
 
     def ruined(self) -> str | None:
-        """Why nothing more can be measured on the device in this process, or ``None``.
+        """Return why nothing more can be measured on the device in this process, or ``None``.
 
-        Waits for the device: what a failed case left in its queue may fail only now, and again at every later call.
+        This waits for the device: what a failed case left in its queue may fail only now, and again at every later
+        call.
         """
         try:
             self.synchronize()
@@ -100,93 +101,97 @@ class Device(ABC):
 
     @classmethod
     def interconnect(cls, indices: Sequence[int]) -> str | None:
-        """What joins the devices of these indices: ``NVLink``, ``PCIe``, ``memory``."""
+        """Return what connects the devices of these indices: ``NVLink``, ``PCIe``, ``memory``; ``None`` if unknown."""
         return None
 
     def lacks(self, dtype: str) -> str | None:
-        """Why a dtype can't be used on the device, or ``None``."""
+        """Return why a dtype can't be used on the device, or ``None`` if it can."""
         return f"{dtype} does not exist on {self.kind}" if dtype == "tf32" else None
 
     def memory(self) -> Memory | None:
-        """Bytes free and in all; may initialize the device."""
+        """Return the free and the total bytes; may initialize the device."""
         return None
 
     def total_memory(self) -> int | None:
-        """Bytes in all; unlike :meth:`memory`, must not initialize the device."""
+        """Return the total bytes; unlike :meth:`memory`, must not initialize the device."""
         memory = self.memory()
         return memory.total if memory else None
 
     def allocated_memory(self) -> int | None:
-        """Bytes allocated by this process now, as :meth:`peak_memory` counts them."""
+        """Return the bytes that this process has allocated now, as :meth:`peak_memory` counts them."""
         return None
 
     def peak_memory(self) -> int | None:
-        """Most bytes allocated at once since :meth:`reset_peak_memory`."""
+        """Return the most bytes allocated at once since :meth:`reset_peak_memory`."""
         return None
 
     def reset_peak_memory(self) -> None:  # noqa: B027
-        """Start a new peak."""
+        """Reset the peak to the memory that is allocated now."""
 
     def settle(self) -> None:  # noqa: B027
-        """Have libraries allocate what they never return, lest it counts as memory of the first case that needs it."""
+        """Make libraries allocate memory that they never release, so that it doesn't count as memory of the first case
+        that needs it."""
 
     def cache_bytes(self) -> int | None:
-        """Size of the last cache before the device's memory: what a cold measurement flushes."""
+        """Return the bytes of the device's last-level cache, which a cold measurement flushes."""
         return None
 
     def clocks(self) -> Mapping[str, float] | None:
-        """Current clocks in Hz, by domain."""
+        """Return the current clocks in Hz, by domain."""
         return None
 
     def throttle_reasons(self) -> tuple[str, ...]:
-        """Why the device's clocks are held down at this moment, e.g. heat or power limit; empty if unknown."""
+        """Return why the device's clocks are held down at this moment, such as heat or power limit; empty if
+        unknown."""
         return ()
 
     def throttled_s(self) -> Mapping[str, float]:
-        """Seconds, since some moment, that each cause has held the device's clocks down."""
+        """Return the seconds for which each cause has held the device's clocks down, since an unspecified moment."""
         return {}
 
     def other_processes(self) -> int | None:
-        """Number of other processes that use the device now."""
+        """Return the number of other processes that use the device now."""
         return None
 
     def energy_j(self) -> float | None:
-        """Reading of the device's energy counter, in joules since some moment."""
+        """Return the reading of the device's energy counter, in joules since an unspecified moment."""
         return None
 
     def queue_wait(self, seconds: float) -> bool:
-        """Queue a wait of at least so many seconds on the device itself; ``False`` where the kind can't.
+        """Queue a wait of at least this many seconds on the device itself; return ``False`` where the kind can't.
 
-        What is launched meanwhile runs afterwards without a gap.
+        Work that is launched during the wait runs after it without a gap.
         """
         return False
 
     def record_event(self) -> torch.Event:
-        """Queue a timestamp that is timed on the device's own clock; needed where :meth:`queue_wait` works."""
+        """Queue a timestamp of the device's own clock; required where :meth:`queue_wait` works."""
         raise NotImplementedError
 
     def kernels_s(self, call: Callable[[], Any]) -> float | None:
-        """Sum of the seconds that each kernel and copy of one call takes on the device; ``None`` if none is seen."""
+        """Return the sum of the seconds that each kernel and copy of one call takes on the device; ``None`` if none is
+        seen."""
         return None
 
     def capture_graph(self, call: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
-        """Capture a call's launches: the function that replays them, and the call's result, which a replay fills.
+        """Capture a call's launches; return the function that replays them, and the call's result, which a replay
+        fills.
 
-        Raises :class:`~gpubench.errors.Unmeasurable` where the kind or the call can't.
+        Raises :class:`~gpubench.errors.Unmeasurable` where the kind has no graphs or the call can't be captured.
         """
         raise Unmeasurable(f"{self.kind} has no graphs of launches")
 
     def details(self) -> dict[str, Any]:
-        """What else doesn't change while running, JSON-ready: driver, capability, cache sizes."""
+        """Return further facts that don't change during a run, JSON-ready: driver, capability, cache sizes."""
         return {}
 
     @property
     def torch_name(self) -> str:
-        """Where its tensors lie, for torch."""
+        """The torch device on which its tensors lie."""
         return str(self)
 
     def facts(self) -> dict[str, Any]:
-        """Name, kind, model, memory and :meth:`details`; JSON-ready. Whether it is simulated only if it is."""
+        """Return name, kind, model, memory and :meth:`details`, JSON-ready; ``simulated`` only if it is true."""
         own = {"name": str(self), "kind": self.kind, "label": self.label, "memory_bytes": self.total_memory()}
         return own | ({"simulated": True} if self.simulated else {}) | self.details()
 
@@ -201,6 +206,6 @@ _DeviceType = TypeVar("_DeviceType", bound=type[Device])
 
 
 def register(kind: _DeviceType) -> _DeviceType:
-    """Add a kind of device to this process, in place of one of the same name; a class decorator."""
+    """Register a kind of device in this process, replacing one of the same name; a class decorator."""
     KINDS[kind.kind] = kind
     return kind

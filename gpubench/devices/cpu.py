@@ -18,7 +18,8 @@ _MEMBERSHIP = Path("/proc/self/cgroup")
 
 
 def _groups(controller: str, root: Path, membership: Path) -> Iterator[Path]:
-    """Folders of the control groups of this process (versions 2 and 1), innermost first: each limit binds."""
+    """Yield the folders of this process's control groups (versions 2 and 1), innermost first; the limits of all
+    apply."""
     paths = {"": "", controller: ""}
     with contextlib.suppress(OSError):
         for line in membership.read_text().splitlines():
@@ -30,7 +31,7 @@ def _groups(controller: str, root: Path, membership: Path) -> Iterator[Path]:
 
 
 def cgroup_cores(root: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> float | None:
-    """CPUs' worth of time that the control groups allow, or ``None`` for no limit."""
+    """Return how many CPUs' worth of time the control groups allow, or ``None`` if there is no limit."""
     limits = []
     versions = ("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")
     for group, files in itertools.product(_groups("cpu", root, membership), versions):
@@ -42,9 +43,9 @@ def cgroup_cores(root: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> float
 
 
 def cgroup_memory(root: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> tuple[int, int] | None:
-    """Bytes used and allowed by the tightest control group, or ``None`` for no limit.
+    """Return the bytes used and allowed in the tightest control group, or ``None`` if there is no limit.
 
-    Cached file pages count as used there but are given up on demand, so inactive ones are left out.
+    The kernel counts cached file pages as used but gives them up on demand, so inactive ones are left out.
     """
     limits = []
     new = "memory.current", "memory.max", "inactive_file"
@@ -59,15 +60,15 @@ def cgroup_memory(root: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> tupl
 
 
 def affinity() -> list[int]:
-    """Logical CPUs this process may run on."""
+    """Return the logical CPUs on which this process may run."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
 
 
 def cores(topology: Path = Path("/sys/devices/system/cpu")) -> int:
-    """Physical cores that affinity and control group allow: the thread count to measure a CPU with.
+    """Return the number of physical cores that affinity and control group allow: the default thread count of a CPU.
 
-    Two hardware threads of one core share its arithmetic units, so they count as one. Not loky's ``cpu_count``, which
-    reads the outermost control group only, rounds its quota up and imports a pool of workers.
+    Two hardware threads of one core share its arithmetic units, so they count as one. loky's ``cpu_count`` isn't used:
+    it reads only the outermost control group, rounds its quota up and imports a pool of workers.
     """
     allowed = affinity()
     try:
@@ -91,7 +92,7 @@ def _cpuid() -> dict[str, Any]:
 
 @functools.cache
 def model() -> str:
-    """The CPU's name, e.g. ``AMD EPYC 9654 96-Core Processor``."""
+    """Return the CPU's name, for example ``AMD EPYC 9654 96-Core Processor``."""
     brand = _cpuid().get("brand_raw") or platform.processor() or platform.machine()
     return " ".join(str(brand).split())
 
@@ -100,27 +101,27 @@ FOR_PRODUCTS = (
     "avx", "avx2", "fma", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16",
     "asimd", "asimdhp", "bf16", "sve", "sve2", "sme", "sme2",
 )  # fmt: skip
-"""Instructions, of x86 and of ARM, that decide how fast products are, by Linux's names."""
+"""Instruction sets of x86 and ARM that decide how fast products are, by Linux's names."""
 VIRTUAL = "hypervisor"
 
 
 def instructions() -> tuple[str, ...]:
-    """Those :data:`FOR_PRODUCTS` that the CPU has, and :data:`VIRTUAL` in a virtual machine."""
+    """Return those of :data:`FOR_PRODUCTS` that the CPU has, and :data:`VIRTUAL` in a virtual machine."""
     known = _cpuid().get("flags") or ()
     return tuple(name for name in (*FOR_PRODUCTS, VIRTUAL) if name in known)
 
 
 UNITS, AMX = 2, 1024
-"""Fused multiply-add units of a core: no x86 core has more, some have one of 512 bits; and FLOP per cycle of AMX tiles
+"""Fused multiply-add units of a core (no x86 core has more, some have one of 512 bits), and FLOP per cycle of AMX tiles
 (Intel 64 and IA-32 Architectures Optimization Reference Manual, chapter "Intel AMX": TDPBF16PS takes 16 cycles)."""
 
 
 def flops_allowed(known: Collection[str], count: int, clock_hz: float | None) -> tuple[dict[str, float], str]:
-    """FLOP/s of ``count`` cores by dtype, at most, from their ``known`` instructions; and what this rests on, or why
-    it is unknown.
+    """Return the most FLOP/s of ``count`` cores by dtype, from their ``known`` instructions and clock, and its basis in
+    words or why it is unknown.
 
-    A core does cycles × units × lanes × 2: a fused multiply-add is two operations. bfloat16 and float16 that the CPU
-    has no instructions for are computed as float32.
+    A core does cycles × units × lanes × 2: a fused multiply-add is two operations. bfloat16 and float16 count as
+    float32 where the CPU has no instructions for them.
     """
     width = 512 if "avx512f" in known else 256 if {"avx2", "fma"} <= {*known} else None
     if width is None:
@@ -136,7 +137,8 @@ def flops_allowed(known: Collection[str], count: int, clock_hz: float | None) ->
 
 
 def highest_clock() -> float | None:
-    """Hz of the fastest core at this moment; ``None`` in a virtual machine, which sees a nominal clock."""
+    """Return the clock of the fastest core at this moment, in Hz; ``None`` in a virtual machine, which sees a nominal
+    clock."""
     import psutil
 
     if VIRTUAL in instructions():
@@ -149,8 +151,8 @@ def highest_clock() -> float | None:
 
 
 def layout(root: Path = Path("/sys/devices/system")) -> dict[str, Any]:
-    """Sockets and NUMA nodes that hold this process's CPUs, and the governor of their clocks; ``None`` where Linux
-    doesn't say."""
+    """Return how many sockets and NUMA nodes hold this process's CPUs, and the governor of their clocks; ``None`` where
+    Linux doesn't show it."""
     folders = [root / f"cpu/cpu{index}" for index in affinity()]
     sockets = {_text(folder / "topology/physical_package_id") for folder in folders} - {None}
     nodes = {node.name for folder in folders for node in folder.glob("node[0-9]*")}
@@ -163,12 +165,12 @@ def layout(root: Path = Path("/sys/devices/system")) -> dict[str, Any]:
 
 
 def resolve_vector_math() -> None:
-    """Call each function that torch hands to Intel's vector math library on one element, so that no thread is first.
+    """Call each function that torch passes to Intel's vector math library once, on one element, before threads do.
 
-    The library looks for the right kernel at a function's first call in a process. When several threads make that call
-    together, one may run a kernel of a lower accuracy over its whole share: relative errors of 6e-5 in float32, once
-    in some thousand processes (``docs/experiments/first_call.py``; https://github.com/pytorch/pytorch/issues/188792).
-    Later calls are right, so a time is not touched, but the answer that is checked is the first.
+    The library selects a kernel at a function's first call in a process. When several threads make that call together,
+    one of them may run a kernel of lower accuracy over its whole share: relative errors of 6e-5 in float32, once in
+    some thousand processes (``docs/experiments/first_call.py``; https://github.com/pytorch/pytorch/issues/188792).
+    Later calls are right, so times are unaffected, but the result of the first call is the one that is checked.
     """
     import torch
 
@@ -178,7 +180,7 @@ def resolve_vector_math() -> None:
 
 
 def cache_sizes(cpu: Path = Path("/sys/devices/system/cpu/cpu0")) -> dict[str, int] | None:
-    """Bytes of each cache that one core reaches: ``l1d``, ``l2``, ``l3``; shared ones in full."""
+    """Return the bytes of each cache that one core can use: ``l1d``, ``l2``, ``l3``. Shared caches count in full."""
     sizes: dict[str, int] = {}
     for folder in sorted(cpu.glob("cache/index*")):
         try:
@@ -192,22 +194,22 @@ def cache_sizes(cpu: Path = Path("/sys/devices/system/cpu/cpu0")) -> dict[str, i
 
 
 class EnergyCounter:
-    """The energy counters of all CPU sockets (RAPL: *running average power limit*), as Linux shows them.
+    """The energy counters of all CPU sockets (RAPL: *running average power limit*), as Linux exposes them.
 
-    Often root alone may read them. Each begins again at 0 after some 260 kJ: minutes at full power.
+    Often only root may read them. Each counter restarts at 0 after some 260 kJ, which is minutes at full power.
     """
 
     def __init__(self, root: Path = Path("/sys/class/powercap")) -> None:
         names = sorted(
             root.glob("intel-rapl:*/name")
-        )  # AMD's have the same name; a colon more names a part of a socket
+        )  # AMD's have the same name; a second colon names a part of a socket
         sockets = [name.parent for name in names if name.parent.name.count(":") == 1 and _reads(name, "package")]
         self._sockets = [folder for folder in sockets if _number(folder / "energy_uj") is not None]
         self._last: dict[Path, int] = {}
         self._total = 0
 
     def joules(self) -> float | None:
-        """Joules since some moment; ``None`` without a counter that may be read."""
+        """Return the joules since an unspecified moment; ``None`` without a readable counter."""
         for socket in self._sockets:
             reading = _number(socket / "energy_uj")
             if reading is None:
@@ -257,7 +259,7 @@ class Cpu(Device):
         return model()
 
     def synchronize(self) -> None:
-        """A CPU call has returned: nothing to wait for."""
+        """Do nothing: a CPU call is done when it returns."""
 
     def memory(self) -> Memory:
         import psutil
@@ -271,7 +273,7 @@ class Cpu(Device):
 
     @classmethod
     def interconnect(cls, indices: Sequence[int]) -> str:
-        """Ranks on one CPU exchange data through its memory."""
+        """Return ``memory``: ranks on one CPU exchange data through it."""
         return "memory"
 
     def clocks(self) -> Mapping[str, float] | None:
@@ -284,7 +286,7 @@ class Cpu(Device):
         return {"core": frequency.current * 1e6} if frequency and frequency.current else None
 
     def energy_j(self) -> float | None:
-        """Of all sockets, whatever runs on them."""
+        """Return the energy of all sockets in joules, whatever runs on them."""
         return _energy_counter().joules()
 
     def cache_bytes(self) -> int | None:

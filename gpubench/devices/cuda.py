@@ -1,7 +1,7 @@
-"""NVIDIA GPUs through CUDA, and AMD GPUs through ROCm, which torch calls ``cuda`` too.
+"""NVIDIA GPUs through CUDA, and AMD GPUs through ROCm, which torch also calls ``cuda``.
 
-What torch doesn't know comes from NVIDIA's management library (NVML). It is an extra, so each answer may be missing.
-AMD's is asked by :mod:`.rocm`.
+What torch doesn't know comes from NVIDIA's management library (NVML). It is an optional dependency, so each of its
+answers may be missing. :mod:`.rocm` asks AMD's library.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 _HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _FASTEST_CLOCK = 3e9
-"""Cycles per second that no GPU exceeds: a wait of so many cycles lasts at least as long as requested."""
+"""Cycles per second that no GPU exceeds, so that a wait of this many cycles per second is at least as long as
+requested."""
 _SOURCE = re.compile(r"\(Triggered internally at [^)]*\)")
 _REASONS = {
     "SwPowerCap": "power limit",
@@ -40,15 +41,15 @@ _POLICIES = {"power limit": "NVML_PERF_POLICY_POWER", "heat": "NVML_PERF_POLICY_
 
 
 def _cause(error: BaseException) -> str:
-    """The first line of the error that began it: the end of a failed capture has one of its own, and torch adds advice
-    for debugging."""
+    """Return the first line of the original error: the end of a failed capture raises another one, and torch adds
+    advice for debugging."""
     first = error.__context__ if isinstance(error.__context__, RuntimeError) else error
     return str(first).strip().split("\n")[0] or type(first).__name__
 
 
 @functools.cache
 def _library() -> Any:
-    """The initialised ``pynvml`` module, or ``None`` without library or driver."""
+    """Return the initialised ``pynvml`` module, or ``None`` if library or driver is missing."""
     try:
         import pynvml
 
@@ -59,7 +60,7 @@ def _library() -> Any:
 
 
 def driver(kernel: Path = Path("/proc/driver/nvidia/version")) -> str | None:
-    """Version of the NVIDIA driver: from the library, or without it from the kernel module."""
+    """Return the version of the NVIDIA driver, from the library or otherwise from the kernel module."""
     library = _library()
     if library is not None:
         with contextlib.suppress(library.NVMLError):
@@ -71,13 +72,13 @@ def driver(kernel: Path = Path("/proc/driver/nvidia/version")) -> str | None:
 
 
 _HEADROOM = 1.5
-"""How far a clock may rise after it was calibrated."""
+"""Factor by which a clock may rise after its calibration."""
 
 
 @functools.cache
 def _ticks_per_s(device: Cuda) -> float:
-    """Ticks per second of the device-side wait, by events: on some AMD GPUs it counts a clock of 100 MHz, on others
-    the shader's."""
+    """Return the ticks per second of the device-side wait, measured with events: some AMD GPUs count a clock of 100
+    MHz, others the shader's."""
     ticks, waited_ms = 10**5, 0.0
     while waited_ms < 1.0 and ticks < 10**9:
         ticks *= 10
@@ -92,7 +93,8 @@ def _ticks_per_s(device: Cuda) -> float:
 
 @register
 class Cuda(TorchDevice):
-    """Differs from other torch devices in how it is found, and in what the driver's library tells of it."""
+    """CUDA devices, which differ from other torch devices in how they are found and in what the driver's library
+    reports."""
 
     kind = "cuda"
     supports_graphs = True
@@ -100,11 +102,11 @@ class Cuda(TorchDevice):
     supports_data_parallel = True
     _failed_capture: ClassVar[str | None] = None
     _sides: ClassVar[dict[int, Any]] = {}
-    """Streams beside the usual one, by the device's index: torch captures on none but them."""
+    """Additional streams by device index: torch doesn't capture on the default stream."""
 
     @classmethod
     def count(cls) -> int:
-        with warnings.catch_warnings():  # of a driver that is missing or too old: why_absent() reports it
+        with warnings.catch_warnings():  # why_absent() reports a driver that is missing or too old
             warnings.simplefilter("ignore")
             return super().count()
 
@@ -138,7 +140,7 @@ class Cuda(TorchDevice):
         def has_context(index: int) -> bool:
             try:
                 return bool(ask(index))
-            except RuntimeError:  # a broken one, as clean-up must find out without failing
+            except RuntimeError:  # a broken context, which clean-up must survive
                 return True
 
         # Waiting for a GPU that has no context would create one: seconds, and hundreds of megabytes.
@@ -146,7 +148,7 @@ class Cuda(TorchDevice):
 
     @classmethod
     def interconnect(cls, indices: Sequence[int]) -> str | None:
-        """NVLink if it joins every pair, else PCIe; ``None`` without the driver's library."""
+        """Return NVLink if it connects every pair of GPUs, else PCIe; ``None`` without the driver's library."""
         handles = [cls(index)._nvml(lambda nvml, gpu: gpu) for index in indices]
         library = _library()
         if library is None or None in handles:
@@ -199,7 +201,8 @@ class Cuda(TorchDevice):
         return tuple(reason for suffix, reason in _REASONS.items() if (mask or 0) & bits[suffix])
 
     def throttled_s(self) -> dict[str, float]:
-        """As the driver counts them: two readings cover the time between them, unlike :meth:`throttle_reasons`."""
+        """Return the driver's counters of throttled seconds: two readings cover the time between them, unlike
+        :meth:`throttle_reasons`."""
 
         def seconds(nvml: Any, gpu: Any, policy: str) -> float:
             return float(nvml.nvmlDeviceGetViolationStatus(gpu, getattr(nvml, policy)).violationTime) / 1e9
@@ -208,9 +211,9 @@ class Cuda(TorchDevice):
         return {cause: answer for cause, answer in answers.items() if answer is not None}
 
     def other_processes(self) -> int | None:
-        """Processes with a context on the GPU, besides this one and those it has started.
+        """Return the number of processes with a context on the GPU, besides this one and those that it has started.
 
-        A container sees the host's process ids: there, as many of the listed processes are subtracted.
+        A container sees the host's process ids and can't recognise its own, so their number is subtracted there.
         """
         listed = self._nvml(lambda nvml, gpu: {p.pid for p in nvml.nvmlDeviceGetComputeRunningProcesses(gpu)})
         if listed is None:
@@ -221,7 +224,7 @@ class Cuda(TorchDevice):
         return len(listed - family) if os.getpid() in listed else max(0, len(listed) - len(family))
 
     def energy_j(self) -> float | None:
-        """Since the driver was loaded; GPUs before Volta have no counter."""
+        """Return joules since the driver was loaded; GPUs before Volta have no counter."""
         if self._is_amd:
             return rocm.energy_j(rocm.address(self._properties()))
         return self._nvml(lambda nvml, gpu: float(nvml.nvmlDeviceGetTotalEnergyConsumption(gpu)) / 1e3)
@@ -265,9 +268,10 @@ class Cuda(TorchDevice):
         return self._failed_capture or super().ruined()
 
     def settle(self) -> None:
-        """cuBLAS has a workspace (32 MiB on Hopper) for each of its handles, one a thread, and stream.
+        """Make cuBLAS allocate its workspaces (32 MiB on Hopper), of which each handle, one per thread, has one per
+        stream.
 
-        So a product and its backward pass, which has a thread of its own, run once on both streams.
+        To that end a product and its backward pass, which has its own thread, run once on both streams.
         """
         if self.index in self._sides:
             return
@@ -290,7 +294,7 @@ class Cuda(TorchDevice):
         with profile(activities=[ProfilerActivity.CUDA]) as profiled:
             call()
             self.synchronize()
-        with warnings.catch_warnings():  # of earlier profiles, whose events are gone
+        with warnings.catch_warnings():  # about earlier profiles, whose events are gone
             warnings.simplefilter("ignore")
             events = [event for event in profiled.events() if event.device_type.name == "CUDA"]
         mine = [event for event in events if event.device_index == self.index and not event.is_user_annotation]
@@ -313,7 +317,7 @@ class Cuda(TorchDevice):
         return bool(self.torch.version.hip)
 
     def limits(self) -> dict[str, float | None]:
-        """Power limit (W) and highest clocks (Hz); empty if NVML doesn't know the GPU."""
+        """Return the power limit (W) and the highest clocks (Hz); empty if NVML doesn't know the GPU."""
         if self._nvml(lambda nvml, gpu: True) is None:
             return {}
         return {
@@ -325,17 +329,17 @@ class Cuda(TorchDevice):
         }
 
     def _nvml(self, question: Callable[[Any, Any], _Answer]) -> _Answer | None:
-        """``question(library, handle)`` of this GPU, or ``None`` where library, GPU or answer is missing."""
+        """Return ``question(library, handle)`` for this GPU, or ``None`` where library, GPU or answer is missing."""
         library, uuid = _library(), self._uuid()
         if library is None or uuid is None:
             return None
-        for kind in ("GPU", "MIG"):  # a part of a GPU has a key of its own, and torch names it without its kind
+        for kind in ("GPU", "MIG"):  # a part of a GPU has its own key, which torch gives without the kind
             with contextlib.suppress(library.NVMLError, AttributeError):  # older libraries lack some functions
                 return question(library, library.nvmlDeviceGetHandleByUUID(f"{kind}-{uuid}"))
         return None
 
     def _uuid(self) -> str | None:
-        """The key by which NVML knows the device: its index there ignores ``CUDA_VISIBLE_DEVICES``."""
+        """Return the key by which NVML knows the device: its index in NVML ignores ``CUDA_VISIBLE_DEVICES``."""
         uuid = getattr(self._properties(), "uuid", None)
         return None if uuid is None or self._is_amd else str(uuid)
 

@@ -1,4 +1,5 @@
-"""GPUs by their makers' figures. ``cards.json`` names the source of each; a figure without a source isn't there."""
+"""GPUs with their makers' figures. ``cards.json`` names the source of each figure; figures without a source are left
+out."""
 
 from __future__ import annotations
 
@@ -16,11 +17,11 @@ from ..errors import UsageError
 
 TABLE = Path(__file__).with_name("cards.json")
 PEAKS = {"float32": "float32", "tf32": "tf32", "float16": "half", "bfloat16": "half", "float64": "float64"}
-"""Which figure holds the FLOP/s of a dtype."""
+"""The figure that holds the FLOP/s of each dtype."""
 
 
 class Sourced(Struct, frozen=True):
-    """A number of a datasheet, in SI base units, and where it stands."""
+    """A number from a datasheet, in SI base units, and its source."""
 
     value: Annotated[float, Meta(gt=0, le=1e30)]
     source: str
@@ -28,8 +29,8 @@ class Sourced(Struct, frozen=True):
 
 
 class Figures(Struct, frozen=True, forbid_unknown_fields=True):
-    """FLOP/s by dtype without sparsity; ``memory`` and ``link`` (to the host, one direction) in bytes per second;
-    ``cache``, the last level, in bytes; ``watt``, the power limit."""
+    """The figures of a GPU: FLOP/s by dtype without sparsity; ``memory`` and ``link`` (to the host, one direction) in
+    bytes per second; ``cache``, the last level, in bytes; ``watt``, the power limit, in watts."""
 
     float32: Sourced | None = None
     tf32: Sourced | None = None
@@ -42,9 +43,8 @@ class Figures(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Gpu(Struct, frozen=True, forbid_unknown_fields=True):
-    """A GPU. One that ``beats_datasheet`` clocks above the boost that its datasheet counts with, as GeForce do; dtypes
-    that it ``emulates`` have no units of their own; the figures of one that is ``measured`` are the peaks that a run
-    reached."""
+    """A GPU. ``beats_datasheet``: its clock exceeds the boost that its datasheet assumes, as with GeForce.
+    ``emulates``: dtypes for which it has no units. ``measured``: its figures are peaks that a run reached."""
 
     figures: Figures
     aliases: tuple[str, ...] = ()
@@ -54,12 +54,12 @@ class Gpu(Struct, frozen=True, forbid_unknown_fields=True):
     name: str = ""
 
     def value(self, figure: str) -> float | None:
-        """The number, ``None`` where no source says it."""
+        """Return a figure's number; ``None`` where no source has it."""
         found: Sourced | None = getattr(self.figures, figure)
         return found.value if found else None
 
     def flop_per_s(self, dtype: str) -> float | None:
-        """Peak in this dtype."""
+        """Return the peak FLOP/s in this dtype; ``None`` if unknown."""
         return self.value(PEAKS[dtype]) if dtype in PEAKS else None
 
 
@@ -70,7 +70,7 @@ class _Table(Struct, frozen=True):
 
 
 def read_cards(further: Sequence[str] = ()) -> tuple[dict[str, Gpu], dict[str, str]]:
-    """All cards by name, and the sources by theirs; ``further`` files add cards or replace ours.
+    """Return all cards by name and all sources by name; ``further`` files add cards or replace the shipped ones.
 
     Raises :class:`UsageError` for a file that isn't a table of cards.
     """
@@ -88,7 +88,7 @@ def read_cards(further: Sequence[str] = ()) -> tuple[dict[str, Gpu], dict[str, s
 
 
 def find_card(name: str, cards: Mapping[str, Gpu]) -> Gpu:
-    """The card of that name, as people write it: capitals, spaces, hyphens and the maker's name don't matter.
+    """Return the card of a name; capitals, spaces, hyphens and the maker's name don't matter.
 
     Raises :class:`UsageError` with the nearest names.
     """

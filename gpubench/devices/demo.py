@@ -1,8 +1,8 @@
 """Devices on a virtual clock: one for tests, and a simulated GPU for learning, for documentation and for trying CI.
 
-On the simulated GPU results are computed on the CPU, once. A call then takes what ``gpubench estimate`` takes for the
-middle of what is likely on that card: each operator costs the host a launch, and the device its roofline times a factor
-that was learned from timings (:mod:`.roofline`). Times vary by about a percent, from a fixed seed, as on hardware.
+The simulated GPU computes results on the CPU, once. A call then takes the time that ``gpubench estimate`` finds most
+likely on that card: each operator costs the host a launch, and the device its roofline times a factor that was learned
+from timings (:mod:`.roofline`). Times vary by about a percent, from a fixed seed, as on hardware.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from .datasheets import Gpu, find_card, read_cards
 from .roofline import DISPATCH_S, LEAST_KERNEL_S, kind_by_sums, middle_s
 
 USUAL = "L4"
-"""The card that is simulated where none is named."""
+"""The card that is simulated if none is named."""
 EIGHT_BITS = "8 bits"
-"""Products of numbers of 8 bits run at twice the rate of those of 16."""
+"""The dtype of products of 8-bit numbers, which run at twice the rate of 16-bit ones."""
 WAIT_S, FIRST_S = 6e-6, 0.02
-"""Seconds that a wait takes, and what the first call prepares: it loads a kernel's code from the library, which CUDA
-does lazily (CUDA C++ Programming Guide, "Lazy Loading"), and makes handles and workspaces. Allocating costs nothing:
-PyTorch's caching allocator hands out again what was freed (PyTorch, "CUDA semantics: memory management")."""
+"""Seconds that a wait takes, and seconds that the first call takes to prepare: it loads a kernel's code from the
+library, which CUDA does lazily (CUDA C++ Programming Guide, "Lazy Loading"), and makes handles and workspaces.
+Allocation costs nothing, since PyTorch's caching allocator reuses freed memory (PyTorch, "CUDA semantics: memory
+management")."""
 PAGEABLE, LINK_SHARE, COPY_S = 6e9, 0.8, 1e-5
 """Bytes per second to and from the host's pageable memory, the share of the link's rate that page-locked memory
-reaches, and seconds per copy at least."""
+reaches, and the least seconds per copy."""
 _NEEDED = {"float32": "peak in float32", "memory": "memory's rate", "link": "link's rate", "watt": "power limit"}
 
 
 class Operators(Protocol):
-    """Some operators of one kind and size, as run files hold them; FLOPs and bytes are the sums of all."""
+    """Operators of one kind and size, as run files hold them; FLOPs and bytes are the sums over all of them."""
 
     @property
     def kind(self) -> str: ...
@@ -47,8 +48,8 @@ class Operators(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The work of one call: FLOPs in a dtype, or operations on numbers of 8 bits; bytes read and written at least; the
-    number of its operators, and what they are as far as it is known."""
+    """The work of one call: FLOPs in a dtype, or operations on 8-bit numbers; the least bytes read and written; the
+    number of its operators, and their kinds as far as they are known."""
 
     flops: float
     nbytes: float
@@ -63,8 +64,8 @@ class VirtualMachine:
 
     Time passes only while a device is waited for or the host launches work, and by ``tick_s`` at each reading, since
     pytest-benchmark can't calibrate with a clock that stands still. Each wait itself takes ``wait_cost_s``. Work takes
-    as long as it is said to, give or take the share ``jitter``, the same in every run. ``waits`` lists the devices
-    that were waited for, by index.
+    its given time, with a relative variation of ``jitter`` that is the same in every run. ``waits`` lists the indices
+    of the devices that were waited for.
     """
 
     time_s: float = 0.0
@@ -83,7 +84,7 @@ class VirtualMachine:
         return self.time_s
 
     def launch(self, seconds: float, index: int = 0, host_s: float = 0.0) -> None:
-        """Queue work of this length on a device, which takes the host so long."""
+        """Queue work of this length in seconds on a device; launching it takes the host ``host_s``."""
         noise = max(0.5, self._random.gauss(1.0, self.jitter)) if self.jitter else 1.0
         self.time_s += host_s * noise
         self.busy_until_s[index] = max(self.time_s, self.busy_until_s.get(index, 0.0)) + seconds * noise
@@ -103,7 +104,7 @@ class VirtualDevice(Device):
 
     @classmethod
     def on(cls, machine: VirtualMachine) -> type[VirtualDevice]:
-        """The same kind on another machine."""
+        """Return the same kind on another machine."""
         return type("VirtualDevice", (cls,), {"machine": machine, "now": staticmethod(machine.now)})
 
     @property
@@ -112,7 +113,7 @@ class VirtualDevice(Device):
 
     @classmethod
     def count(cls) -> int:
-        """Two."""
+        """Return 2."""
         return 2
 
     def synchronize(self) -> None:
@@ -120,13 +121,13 @@ class VirtualDevice(Device):
         self.machine.synchronize(self.index)
 
     def memory(self) -> Memory | None:
-        """A gigabyte, all free."""
+        """Return a gigabyte, all of it free."""
         return Memory(free=10**9, total=10**9)
 
 
 @dataclass(frozen=True)
 class Demo(VirtualDevice):
-    """One simulated GPU of each card of the table, measured only when it is named. Its tensors lie on the CPU."""
+    """One simulated GPU of each card in the table, measured only when it is named. Its tensors lie on the CPU."""
 
     card: str = ""
 
@@ -138,7 +139,8 @@ class Demo(VirtualDevice):
 
     @classmethod
     def called(cls, name: str) -> Demo:
-        """``demo:L4``. Raises UsageError where the table has no such card, or lacks what a simulation needs of it."""
+        """Return the device of a name such as ``demo:L4``. Raises UsageError if the table has no such card, or lacks
+        figures that a simulation needs."""
         card = find_card(name, _cards())
         device = cls(card=card.name)
         if missing := [words for figure, words in _NEEDED.items() if card.value(figure) is None]:
@@ -147,7 +149,7 @@ class Demo(VirtualDevice):
 
     @property
     def gpu(self) -> Gpu:
-        """Its figures."""
+        """The simulated card with its figures."""
         return _cards()[self.card or USUAL]
 
     @property
@@ -156,7 +158,7 @@ class Demo(VirtualDevice):
 
     @classmethod
     def count(cls) -> int:
-        """One."""
+        """Return 1."""
         return 1
 
     @classmethod
@@ -168,12 +170,12 @@ class Demo(VirtualDevice):
         return "cpu"
 
     def synchronize(self) -> None:
-        """Let the clock pass until the device is idle; nobody reads how often."""
+        """Let the clock pass until the device is idle; the list of waits isn't read and is cleared."""
         super().synchronize()
         self.machine.waits.clear()
 
     def memory(self) -> Memory | None:
-        """Unknown: the table of cards doesn't say it, and the tensors lie in the host's."""
+        """Return ``None``: the table of cards doesn't contain it, and the tensors lie in the host's memory."""
         return None
 
     def lacks(self, dtype: str) -> str | None:
@@ -181,11 +183,12 @@ class Demo(VirtualDevice):
         return super().lacks(dtype) or (f"{dtype} does not exist on {self}" if lacking else None)
 
     def launch(self, load: Load) -> None:
-        """Queue a call."""
+        """Queue one call's work."""
         self.machine.launch(self.busy_s(load), host_s=DISPATCH_S * load.operations)
 
     def busy_s(self, load: Load) -> float:
-        """Seconds that the device is busy with a call: with all its operators, and not less than its sums take."""
+        """Return the seconds that a call keeps the device busy: the sum of its operators, and at least what its total
+        work takes."""
         dtype, scale = (load.dtype, 1.0) if load.dtype != EIGHT_BITS else ("float16", 0.5)
         dtype = dtype if self.gpu.flop_per_s(dtype) else "float32"
         kind = kind_by_sums(scale * load.flops, load.nbytes, dtype, self.gpu)
@@ -200,7 +203,7 @@ class Demo(VirtualDevice):
         return max(LEAST_KERNEL_S, middle_s(kind, flops, nbytes, dtype, self.gpu) or 0.0)
 
     def copy_s(self, nbytes: int, pinned: bool) -> float:
-        """Seconds that a copy between host and device takes."""
+        """Return the seconds that a copy between host and device takes."""
         return COPY_S + nbytes / (LINK_SHARE * (self.gpu.value("link") or 0.0) if pinned else PAGEABLE)
 
     def __str__(self) -> str:

@@ -1,5 +1,6 @@
-"""Implementations: the libraries that can do a benchmark's work. Each is one file here, or one class that a plugin
-registers, and is imported when a benchmark needs it, never before.
+"""Implementations: the libraries that can do a benchmark's work.
+
+Each is one file here, or one class that a plugin registers. A library is imported only when a benchmark needs it.
 """
 
 from __future__ import annotations
@@ -24,45 +25,45 @@ if TYPE_CHECKING:
 TORCH = "torch"
 """The implementation that works on the fixture's own tensors; all others get arrays."""
 ENTRY_POINTS = "gpubench.implementations"
-"""The group of entry points by which an installed package adds a library, under the library's name."""
+"""The group of entry points through which an installed package adds a library, under the library's name."""
 
 
 class Implementation(ABC):
     """A library on the device of one case; a subclass is a library.
 
-    :func:`register_implementation` adds one, which must define what is abstract here, :attr:`name`, :attr:`label` and
+    :func:`register_implementation` adds one, which must define the abstract methods and :attr:`name`, :attr:`label` and
     :attr:`module`. A case's object is opened before the case makes its inputs, and closed when its test is over.
     """
 
     name: ClassVar[str]
     """The value of the parameter ``implementation``."""
     label: ClassVar[str]
-    """The name as people write it."""
+    """The customary spelling of the name."""
     module: ClassVar[str]
-    """What is imported."""
+    """The module that is imported."""
     install: ClassVar[str] = ""
     """The command that installs it."""
     distributions: ClassVar[tuple[str, ...]] = ()
-    """Names of the packages whose versions matter, as pip knows them."""
+    """Names, as pip knows them, of the packages whose versions are recorded."""
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "float64")
-    """Those that the library has and people use."""
+    """Dtypes that the library supports and people use."""
     variants: ClassVar[tuple[str, ...]] = ("eager",)
     """Variants that a call on its arrays can have."""
     writes: ClassVar[bool] = True
-    """Whether a call can write into an array that it is given."""
+    """Whether a call can write into a given array."""
     asynchronous: ClassVar[bool] = False
-    """Whether a call may return before its work is done; then :meth:`wait` is what waits."""
+    """Whether a call may return before its work is done; :meth:`wait` then waits for it."""
 
     keeps_memory: ClassVar[bool] = False
-    """Whether a GPU's memory that it has once taken stays taken until the process ends."""
+    """Whether the library keeps a GPU's memory until the process ends."""
 
     def __init__(self, device: Device, dtype: str) -> None:
         self.device, self.dtype = device, dtype
 
     @classmethod
     def why_absent(cls) -> str | None:
-        """Why the library can't be imported, in words a person can act on; ``None`` where it is installed. Imports
-        nothing."""
+        """Return why the library can't be imported, in words that a user can act on; ``None`` if it is installed.
+        Imports nothing."""
         if cls.module in sys.modules:
             present = sys.modules[cls.module] is not None
         else:
@@ -73,11 +74,12 @@ class Implementation(ABC):
     @classmethod
     @abstractmethod
     def why_not_on(cls, device: Device) -> str | None:
-        """Why the library can't compute on this device, or ``None``. Imports nothing and initializes nothing."""
+        """Return why the library can't compute on this device, or ``None`` if it can. Imports and initializes
+        nothing."""
 
     @classmethod
     def versions(cls) -> dict[str, str]:
-        """Versions of those :attr:`distributions` that are installed."""
+        """Return the versions of those :attr:`distributions` that are installed."""
         found = {}
         for name in cls.distributions:
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -86,17 +88,17 @@ class Implementation(ABC):
 
     @classmethod  # noqa: B027
     def release_memory(cls) -> None:
-        """Return memory that the library keeps, but doesn't use, to the devices."""
+        """Release memory that the library keeps but doesn't use to the devices."""
 
     def open(self, threads: int) -> None:
-        """Import the library, have it use so many CPU threads if it can be told, and the precision of the case's dtype.
+        """Import the library, and set its number of CPU threads, if possible, and the precision of the case's dtype.
 
-        Raises :class:`~gpubench.errors.Unmeasurable` where the library is broken or finds no such device.
+        Raises :class:`~gpubench.errors.Unmeasurable` where the library is broken or doesn't see the device.
         """
         self._import()
 
     def close(self) -> None:  # noqa: B027
-        """Put back what :meth:`open` has set."""
+        """Undo what :meth:`open` has set."""
 
     @classmethod
     def _import(cls) -> Any:
@@ -107,33 +109,35 @@ class Implementation(ABC):
 
     @property
     def xp(self) -> Any:
-        """The library's functions on arrays, called as NumPy's or the array API standard's are."""
+        """The library's functions on arrays, called like those of NumPy or the array API standard."""
         return self._import()
 
     @abstractmethod
     def array(self, tensor: torch.Tensor) -> Any:
-        """A tensor's values as an array of this library on the case's device; the same memory where it can be."""
+        """Return a tensor's values as an array of this library on the case's device, in the same memory where
+        possible."""
 
     def prepared(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """The function as people call it in this library, for calls like the one with these arguments. A function with
-        ``applies_variant`` set is called as it is."""
+        """Return the function in the form that is usual in this library (such as compiled), for calls with arguments
+        like these. A function with ``applies_variant`` set is called as it is."""
         return function
 
     def wait(self) -> None:  # noqa: B027
         """Return once the work of all calls is done, where the library is :attr:`asynchronous`."""
 
     def on_stream_of_torch(self) -> bool:
-        """Whether its work lies between two marks on torch's current stream, made before and after the call."""
+        """Whether the library's work lies between two marks on torch's current stream that are made before and after
+        the call."""
         return False
 
     @contextlib.contextmanager
     def in_double(self) -> Iterator[None]:
-        """Within: a call on float64 arrays computes in float64, on the CPU if the library can."""
+        """A context in which a call on float64 arrays computes in float64, on the CPU if the library can."""
         yield
 
     def twin(self, value: Any) -> Any:
-        """What does the same in NumPy, to check results with: of the namespace, its parts and their functions, and of
-        a ``functools.partial`` with any of these. Other values are returned as they are."""
+        """Return NumPy's counterpart of the library's namespace, of its parts and functions, or of a
+        ``functools.partial`` of any of these, to check results with. Other values are returned unchanged."""
         if isinstance(value, functools.partial):
             named = {name: self.twin(each) for name, each in value.keywords.items()}
             return functools.partial(self.twin(value.func), *map(self.twin, value.args), **named)
@@ -174,8 +178,8 @@ def _load_entry_points() -> None:
 
 
 def find_implementation(name: str) -> type[Implementation]:
-    """The library of this name; entry points are asked for one that isn't known. Raises :class:`UsageError`, naming
-    those that exist."""
+    """Return the library of this name; entry points are searched for an unknown one. Raises :class:`UsageError` with a
+    list of the known ones."""
     if name not in LIBRARIES:
         _load_entry_points()
     if name not in LIBRARIES:
@@ -184,7 +188,7 @@ def find_implementation(name: str) -> type[Implementation]:
 
 
 def implementation_label(name: str) -> str:
-    """``NumPy`` of ``numpy``; a name that isn't known here stays as it is."""
+    """Return the label of a library, ``NumPy`` for ``numpy``; an unknown name is returned unchanged."""
     try:
         return find_implementation(name).label
     except UsageError:
@@ -192,7 +196,7 @@ def implementation_label(name: str) -> str:
 
 
 def library_versions() -> dict[str, str]:
-    """Versions of all libraries that are installed, but for torch, by the name of their package."""
+    """Return the versions of all installed libraries except torch, by the name of their package."""
     return {
         name: version for each in LIBRARIES.values() if each.name != TORCH for name, version in each.versions().items()
     }
@@ -208,34 +212,34 @@ class PyTorch(Implementation):
 
     @classmethod
     def why_not_on(cls, device: Device) -> None:
-        """It is what knows the device."""
+        """Return ``None``: devices are torch's."""
 
     def array(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The tensor itself."""
+        """Return the tensor itself."""
         return tensor
 
     def on_stream_of_torch(self) -> bool:
-        """By what they are."""
+        """Return ``True``: the work is torch's own."""
         return True
 
     def twin(self, value: Any) -> Any:
-        """torch's own functions compute in float64 on the CPU."""
+        """Return the value itself: torch's functions compute in float64 on the CPU."""
         return value
 
 
 @register_implementation
 class NumPy(Implementation):
-    """Calls are done when they return."""
+    """NumPy, whose calls are done when they return."""
 
     name, label, module, distributions = "numpy", "NumPy", "numpy", ("numpy",)
 
     @classmethod
     def why_not_on(cls, device: Device) -> str | None:
-        """Accelerators."""
+        """Return why NumPy can't compute on an accelerator."""
         return "NumPy computes on the CPU only" if device.accelerator else None
 
     def array(self, tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
-        """The tensor's own memory."""
+        """Return the tensor's own memory as an array. Raises :class:`Unmeasurable` where NumPy has no such dtype."""
         import torch
 
         try:
@@ -246,5 +250,5 @@ class NumPy(Implementation):
         return array
 
     def twin(self, value: Any) -> Any:
-        """Itself: called with float64, its functions compute in it."""
+        """Return the value itself: called with float64, NumPy's functions compute in it."""
         return value

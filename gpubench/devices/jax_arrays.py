@@ -1,4 +1,4 @@
-"""JAX: compiled by XLA for the CPU, and for GPUs where its plugin for them is installed."""
+"""JAX, which XLA compiles for the CPU, and for GPUs where its plugin for them is installed."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ if TYPE_CHECKING:
     import torch
 
 _THREADS = ("NPROC", "PJRT_NPROC")
-"""Environment variables from which XLA takes the size of its CPU thread pools, when it makes them."""
+"""Environment variables from which XLA takes the size of its CPU thread pools when it creates them."""
 _KEEP = "XLA_PYTHON_CLIENT_PREALLOCATE"
-"""Whether XLA takes three quarters of a GPU's memory as soon as it sees the GPU: then nothing is left for torch."""
+"""Variable that decides whether XLA takes three quarters of a GPU's memory as soon as it sees the GPU, which leaves too
+little for torch."""
 _PRECISIONS = {"float32": "highest", "float64": "highest", "tf32": "tensorfloat32"}
-"""What products are computed in; by default float32 is shortened to TF32 on GPUs."""
+"""JAX's precision of products by dtype; by default it shortens float32 to TF32 on GPUs."""
 
 
 @register_implementation
 class Jax(Implementation):
-    """A call is compiled with its first arguments. It returns before its work is done, on a CPU too."""
+    """JAX. A call is compiled with its first arguments. It returns before its work is done, also on a CPU."""
 
     name, label, module = "jax", "JAX", "jax"
     install = "pip install 'pytest-gpubench[jax]'"
@@ -44,7 +45,7 @@ class Jax(Implementation):
 
     @classmethod
     def why_not_on(cls, device: Device) -> str | None:
-        """GPUs, without a plugin for them."""
+        """Return why JAX can't compute on a GPU: its plugin for them isn't installed."""
         if not device.accelerator:
             return None
         plugins = [entry.name for entry in importlib.metadata.entry_points(group="jax_plugins")]
@@ -53,7 +54,8 @@ class Jax(Implementation):
         return f"this JAX has no support for {device.kind}"
 
     def open(self, threads: int) -> None:
-        """Set precision and, before XLA makes its pools, threads and memory."""
+        """Set the precision and, before XLA creates its pools, threads and memory. Raises :class:`Unmeasurable` if JAX
+        doesn't see the device."""
         jax = self._start(threads)
         platform = "gpu" if self.device.accelerator else "cpu"
         try:
@@ -72,39 +74,40 @@ class Jax(Implementation):
 
     @classmethod
     def _start(cls, threads: int) -> Any:
-        """Import it, and make its devices with the environment that it reads then."""
+        """Import JAX, and create its devices with the environment that it reads at that moment."""
         wanted = dict.fromkeys(_THREADS, str(threads)) | ({} if _KEEP in os.environ else {_KEEP: "false"})
         with _environment(wanted if not cls._started else {}):
             jax = cls._import()
             if not cls._started:
-                with contextlib.suppress(RuntimeError):  # of a platform that isn't there: asked for below
+                with contextlib.suppress(RuntimeError):  # a missing platform is reported by open()
                     jax.devices()
                 import threadpoolctl
 
-                threadpoolctl.threadpool_limits(threads)  # of the LAPACK that it has loaded
+                threadpoolctl.threadpool_limits(threads)  # for the LAPACK that JAX has loaded
                 cls._started = True
         return jax
 
     def close(self) -> None:
-        """Put the precision back."""
+        """Restore the precision."""
         self._result = None
         for name, value in self._before.items():
             self._import().config.update(name, value)
 
     @property
     def xp(self) -> Any:
-        """``jax.numpy``."""
+        """The module ``jax.numpy``."""
         return self._import().numpy
 
     def array(self, tensor: torch.Tensor) -> Any:
-        """The same memory where XLA can use it as it lies, else a copy."""
+        """Return the tensor's values in the same memory where XLA can use it, else as a copy."""
         self.device.synchronize()
         return self._import().dlpack.from_dlpack(tensor.detach().resolve_conj().contiguous())
 
     def prepared(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Callable[..., Any]:
-        """Compiled by ``jax.jit``; arguments that are no arrays are constants of the compiled call."""
+        """Return the function compiled by ``jax.jit``; arguments that aren't arrays are constants of the compiled
+        call."""
         call = function
         if not getattr(function, "applies_variant", False):
             fixed = [place for place, value in enumerate(args) if _is_constant(value)]
@@ -118,13 +121,13 @@ class Jax(Implementation):
         return remembering
 
     def wait(self) -> None:
-        """Until the latest result is there: XLA runs the calls of one thread one after the other."""
+        """Wait for the latest result: XLA runs the calls of one thread one after the other."""
         if self._result is not None:
             self._import().block_until_ready(self._result)
 
     @contextlib.contextmanager
     def in_double(self) -> Iterator[None]:
-        """With 64 bits, which JAX otherwise makes 32, on the CPU."""
+        """A context in which JAX computes on the CPU and keeps 64-bit numbers, which it otherwise shortens to 32."""
         jax = self._import()
         before = jax.config.jax_enable_x64
         jax.config.update("jax_enable_x64", True)
@@ -136,7 +139,7 @@ class Jax(Implementation):
 
 
 def _is_constant(value: Any) -> bool:
-    """Neither arrays nor what holds some, and hashable, as ``jax.jit`` needs it."""
+    """Whether a value neither is nor contains an array, and is hashable, as ``jax.jit`` requires of constants."""
     from torch.utils import _pytree
 
     if any(hasattr(leaf, "__dlpack__") for leaf in _pytree.tree_leaves(value)):
@@ -150,7 +153,7 @@ def _is_constant(value: Any) -> bool:
 
 @contextlib.contextmanager
 def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    """Within: these variables are set."""
+    """A context in which these environment variables are set."""
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:

@@ -1,7 +1,7 @@
-"""What AMD's management library (amdsmi) and the kernel tell of an AMD GPU.
+"""What AMD's management library (amdsmi) and the kernel report about an AMD GPU.
 
 Written from their documentation (rocm.docs.amd.com/projects/amdsmi, the kernel's amdkfd topology); not run on an AMD
-GPU yet. Each answer may be missing; :func:`why_unknown` says why none is there.
+GPU yet. Each answer may be missing; :func:`why_unknown` returns why all are.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REASONS = {
 
 @functools.cache
 def _library() -> tuple[Any, str | None]:
-    """The initialised ``amdsmi`` module, or ``None`` and why."""
+    """Return the initialised ``amdsmi`` module and ``None``, or ``None`` and why it can't be used."""
     try:
         import amdsmi
     except (ImportError, OSError, KeyError) as error:  # OSError, KeyError: its shared library isn't found
@@ -38,8 +38,8 @@ def _library() -> tuple[Any, str | None]:
 
 
 def address(properties: Any) -> str | None:
-    """The GPU's place on the PCI bus, ``0000:43:00``, by which the library and the kernel know it; torch's properties
-    of older versions lack it."""
+    """Return the GPU's address on the PCI bus, such as ``0000:43:00``, by which the library and the kernel know it;
+    ``None`` with older versions of torch, whose properties lack it."""
     try:
         return f"{properties.pci_domain_id:04x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}"
     except AttributeError:
@@ -47,7 +47,7 @@ def address(properties: Any) -> str | None:
 
 
 def why_unknown(place: str | None) -> str | None:
-    """Why nothing is known of clocks, throttling and energy, or ``None``."""
+    """Return why clocks, throttling and energy are unknown, or ``None`` if they aren't."""
     library, reason = _library()
     if library is None:
         return reason
@@ -65,7 +65,7 @@ def _handle(library: Any, place: str) -> Any:
 
 
 def _ask(place: str | None, question: Callable[[Any, Any], _Answer]) -> _Answer | None:
-    """``question(library, handle)``, or ``None`` where library, GPU or answer is missing."""
+    """Return ``question(library, handle)``, or ``None`` where library, GPU or answer is missing."""
     library, _ = _library()
     handle = _handle(library, place) if library is not None and place else None
     if handle is None:
@@ -77,7 +77,7 @@ def _ask(place: str | None, question: Callable[[Any, Any], _Answer]) -> _Answer 
 
 
 def clocks(place: str | None) -> dict[str, float] | None:
-    """Hz; the library's are means over about a second."""
+    """Return the clocks in Hz; the library reports means over about a second."""
     return _ask(
         place,
         lambda library, gpu: {
@@ -88,13 +88,13 @@ def clocks(place: str | None) -> dict[str, float] | None:
 
 
 def throttle_reasons(place: str | None) -> tuple[str, ...]:
-    """Why clocks are held down now; known of MI300 and newer."""
+    """Return why clocks are held down now; only MI300 and newer report it."""
     status = _ask(place, lambda library, gpu: dict(library.amdsmi_get_violation_status(gpu))) or {}
     return tuple(reason for name, reason in _REASONS.items() if status.get(name) is True or status.get(name) == 1)
 
 
 def energy_j(place: str | None) -> float | None:
-    """Joules since some moment: steps of the counter times the microjoules of each."""
+    """Return joules since an unspecified moment: steps of the counter times the microjoules of each."""
 
     def joules(library: Any, gpu: Any) -> float:
         counter = library.amdsmi_get_energy_count(gpu)
@@ -105,7 +105,8 @@ def energy_j(place: str | None) -> float | None:
 
 
 def cache_bytes(place: str | None, topology: Path = _TOPOLOGY) -> int | None:
-    """The largest cache of the GPU as the kernel lists them: MI300's 256 MB behind an L2 of 4 MB, for example."""
+    """Return the bytes of the GPU's largest cache that the kernel lists, for example MI300's 256 MB behind an L2 of 4
+    MB."""
     if place is None:
         return None
     domain, bus, device = (int(part, 16) for part in place.split(":"))
@@ -118,7 +119,7 @@ def cache_bytes(place: str | None, topology: Path = _TOPOLOGY) -> int | None:
 
 
 def _properties(path: Path) -> dict[str, int]:
-    """Lines of a name and a whole number."""
+    """Return the lines of a file that consist of a name and a whole number."""
     try:
         pairs = (line.split() for line in path.read_text().splitlines())
         return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}

@@ -1,9 +1,9 @@
-"""How long one operator takes on a GPU: its roofline, times a factor that other GPUs' timings taught.
+"""How long one operator takes on a GPU: its roofline, times a factor learned from the timings of other GPUs.
 
-The roofline (S. Williams, A. Waterman, D. Patterson, Communications of the ACM 52(4), 2009) is the larger of the
-arithmetic at the peak of its dtype and the bytes at the memory's rate, by the card's datasheet.
-``docs/experiments/learn_estimate.py`` learned the factors; docs/estimate.md says how wrong they were. ``gpubench
-estimate`` and the simulated device both rest on this.
+The roofline (S. Williams, A. Waterman, D. Patterson, Communications of the ACM 52(4), 2009) is the larger of two times:
+the arithmetic at the peak of its dtype, and the bytes at the memory's rate, both from the card's datasheet.
+``docs/experiments/learn_estimate.py`` learned the factors; docs/estimate.md reports their errors. ``gpubench estimate``
+and the simulated device both use them.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ from .datasheets import Gpu
 
 LEARNED = Path(__file__).with_name("factors.json")
 LEAST_KERNEL_S, DISPATCH_S = 3e-6, 1e-5
-"""Seconds per operator: of a kernel at least, as aiconfigurator counts; and of eager PyTorch on the host: about half in
-Python and PyTorch's dispatcher, as one on a small tensor takes on a CPU, and half in the driver."""
+"""Seconds per operator: the least of a kernel, as in aiconfigurator, and of eager PyTorch on the host. Of the latter
+about half is Python and PyTorch's dispatcher, measured with a small tensor on a CPU, and half is the driver."""
 _LIKE = {"convolution": "product", "other": "elementwise"}
-"""Whose factor is taken for kinds of operator that nothing was learned of."""
+"""The kind whose factor stands in for a kind of operator without a learned one."""
 
 
 class Factor(Struct, frozen=True):
-    """Time over roofline of one kind of operator. The middle is ``exp(intercept + slope * crowding) >= least`` times
-    the roofline, plus up to ``small_s`` for operators too small to fill the card; the interval is ``low`` to ``high``
-    times the middle."""
+    """The ratio of time to roofline for one kind of operator.
+
+    The middle is ``exp(intercept + slope * crowding)``, but at least ``least``, times the roofline, plus up to
+    ``small_s`` for operators too small to fill the card. The interval is ``low`` to ``high`` times the middle.
+    """
 
     intercept: float
     slope: float
@@ -40,7 +42,7 @@ class Factor(Struct, frozen=True):
     high: float
 
     def middle(self, roofline_s: float, crowding: float) -> float:
-        """Seconds; ``crowding`` is what :func:`crowding_of` says of the card."""
+        """Return the middle in seconds; ``crowding`` is that of :func:`crowding_of` for the card."""
         factor = max(math.exp(self.intercept + self.slope * crowding if self.slope else self.intercept), self.least)
         return factor * roofline_s + min(roofline_s, self.small_s)
 
@@ -56,18 +58,18 @@ def _learned() -> _Learned:
 
 
 def learned_factors() -> Mapping[str, Factor]:
-    """The factors that the package ships, by kind of operator."""
+    """Return the factors that the package ships, by kind of operator."""
     return _learned().kinds
 
 
 def held_shares() -> Mapping[str, tuple[float, float]]:
-    """Of the times of cards that were left out of the learning, the share that the interval held: the worst card's and
-    the best one's, by what people call the work."""
+    """Return the share of measured times that lay within the interval, for cards that were left out of the learning:
+    the worst card's share and the best card's, by the name of the work."""
     return _learned().held
 
 
 def arithmetic_s(flops: float, dtype: str, card: Gpu) -> float | None:
-    """Seconds at the peak of the dtype, ``None`` where nothing says it."""
+    """Return the seconds of the arithmetic at the peak of the dtype; ``None`` if the peak is unknown."""
     if not flops:
         return 0.0
     peak = card.flop_per_s(dtype)
@@ -75,10 +77,10 @@ def arithmetic_s(flops: float, dtype: str, card: Gpu) -> float | None:
 
 
 def memory_s(nbytes: float, card: Gpu, cached: bool = False) -> float | None:
-    """Seconds to move so many bytes, less those that the last cache may spare if ``cached``.
+    """Return the seconds to move this many bytes, without those that the last-level cache may save if ``cached``.
 
-    What a call leaves in the cache spares the next at most one read and one write of each byte of it: hence twice its
-    size. ``None`` where the card's rate, or its cache, is unknown.
+    What a call leaves in the cache saves the next call at most one read and one write of each byte in it, hence twice
+    the cache's size. ``None`` where the card's rate, or its cache, is unknown.
     """
     rate, cache = card.value("memory"), card.value("cache")
     if rate is None or (cached and cache is None):
@@ -87,14 +89,15 @@ def memory_s(nbytes: float, card: Gpu, cached: bool = False) -> float | None:
 
 
 def kind_by_sums(flops: float, nbytes: float, dtype: str, card: Gpu) -> str:
-    """What work is taken for of which no more is known: a product where its arithmetic takes longer than its bytes."""
+    """Return the kind that is assumed for work of which only the sums are known: a product if its arithmetic takes
+    longer than its bytes."""
     longer = (arithmetic_s(flops, dtype, card) or 0.0) > (memory_s(nbytes, card) or 0.0)
     return "product" if longer else "elementwise"
 
 
 def crowding_of(card: Gpu) -> float | None:
-    """The logarithm of FLOP/s promised per watt: what is promised beyond the power limit isn't kept. Peaks that were
-    measured have been kept."""
+    """Return the logarithm of the card's FLOP/s per watt: a peak that needs more than the power limit isn't reached.
+    Measured peaks have been reached, so theirs is minus infinity."""
     if card.measured:
         return -math.inf
     watt, promised = card.value("watt"), card.flop_per_s("float32")
@@ -102,13 +105,14 @@ def crowding_of(card: Gpu) -> float | None:
 
 
 def factor_of(kind: str, card: Gpu, factors: Mapping[str, Factor]) -> tuple[Factor, float] | None:
-    """The factor of a kind of operator and the card's crowding; ``None`` where that is needed and unknown."""
+    """Return the factor of a kind of operator and the card's crowding; ``None`` if the crowding is needed and
+    unknown."""
     factor, crowding = factors[_LIKE.get(kind, kind)], crowding_of(card)
     return None if factor.slope and crowding is None else (factor, crowding or 0.0)
 
 
 def middle_s(kind: str, flops: float, nbytes: float, dtype: str, card: Gpu) -> float | None:
-    """The likely time of one operator in seconds; ``None`` where a figure of the card is unknown."""
+    """Return the likely time of one operator in seconds; ``None`` where a figure of the card is unknown."""
     arithmetic, memory = arithmetic_s(flops, dtype, card), memory_s(nbytes, card)
     found = factor_of(kind, card, learned_factors())
     if arithmetic is None or memory is None or found is None:

@@ -1,5 +1,4 @@
-"""Devices that torch's own module describes, and the kinds that are little but that: Apple's, Intel's and out-of-tree
-ones."""
+"""Devices that torch's own module describes, and kinds that need little else: Apple's, Intel's and out-of-tree ones."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _Torch:
-    """The package ``torch``, imported by the first question that needs it."""
+    """The package ``torch``, imported when it is first used."""
 
     def __get__(self, device: object, kind: type) -> Any:
         import torch
@@ -24,15 +23,15 @@ class _Torch:
 
 
 class TorchDevice(Device):
-    """A kind known by its ``torch.<kind>`` module, through torch's contract for device modules."""
+    """A kind of device that is used through its ``torch.<kind>`` module, by torch's contract for device modules."""
 
     torch: ClassVar[Any] = _Torch()
     caches_pinned_memory: ClassVar[bool] = False
-    """Whether torch keeps this kind's page-locked host memory. Asked of another kind, torch may end the process."""
+    """Whether torch caches this kind's page-locked host memory. If another kind is asked, torch may end the process."""
 
     @classmethod
     def _module(cls) -> Any:
-        """torch's module of this kind; ``None`` where torch was built without it."""
+        """Return torch's module of this kind; ``None`` where torch was built without it."""
         try:
             return cls.torch.get_device_module(cls.kind)
         except (RuntimeError, AttributeError):
@@ -40,7 +39,7 @@ class TorchDevice(Device):
 
     @classmethod
     def _ask(cls, function: str, *args: Any) -> Any:
-        """The module's answer, or ``None`` when it doesn't have that function or doesn't know."""
+        """Return the module's answer, or ``None`` if it doesn't have that function or doesn't know."""
         try:
             return getattr(cls._module(), function)(*args)
         except (RuntimeError, AttributeError, TypeError):
@@ -108,7 +107,7 @@ class TorchDevice(Device):
 
 
 class Mps(TorchDevice):
-    """The one GPU of an Apple computer, through Metal; ``torch.mps`` takes no index."""
+    """The GPU of an Apple computer, through Metal; ``torch.mps`` takes no index."""
 
     kind = "mps"
     indexed = False
@@ -139,8 +138,10 @@ class Mps(TorchDevice):
 
 
 class Xpu(TorchDevice):
-    """Intel GPUs, whose events time their work; a queue of theirs can't be held. Written from the documentation of
-    ``torch.xpu``; not run on one yet."""
+    """Intel GPUs. Their events time work, but their queue can't be made to wait.
+
+    Written from the documentation of ``torch.xpu``; not run on such a GPU yet.
+    """
 
     kind = "xpu"
     caches_pinned_memory = True
@@ -160,11 +161,12 @@ class Xpu(TorchDevice):
 
 @functools.cache
 def torch_kind(name: str) -> type[Device]:
-    """The kind that is nothing but its torch module; one class per name, since devices of a class compare equal."""
+    """Return the kind that consists only of its torch module; one class per name, since devices of a class compare
+    equal."""
     return type(name, (TorchDevice,), {"kind": name})
 
 
 def out_of_tree_kind() -> type[Device] | None:
-    """The kind that an out-of-tree backend has registered with torch (PrivateUse1), if any."""
+    """Return the kind that an out-of-tree backend has registered with torch (PrivateUse1), if any."""
     name = TorchDevice.torch._C._get_privateuse1_backend_name()
     return None if name == "privateuseone" else torch_kind(name)

@@ -1,1 +1,1 @@
-"""Measuring: one case at a time, inside pytest, with torch."""
+"""Measurement of one case at a time, inside pytest, with torch."""

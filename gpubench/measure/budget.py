@@ -1,4 +1,4 @@
-"""How long a case may take, and how long it will: sizes made for a GPU can take hours on a CPU.
+"""Time budgets and time estimates of cases: sizes made for a GPU can take hours on a CPU.
 
 The constants of estimates were measured on two cores with the preset ``quick`` unless they name presets.
 """
@@ -22,11 +22,12 @@ from .precision import matmul_precision, torch_dtype
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """How much care a run takes. Times in seconds, per case.
+    """How carefully a run measures. All times are in seconds and per case.
 
-    ``max_time``: rounds are timed until this is spent. ``min_rounds``: but at least so many. ``warmup``: untimed calls
-    first, for so long (twice that on an accelerator, whose clocks rise slowly). ``budget``: a case whose fewest rounds
-    would take longer is skipped. ``check``: likewise its reference. ``case_s``: a whole case whose calls are short.
+    ``max_time``: rounds are timed until this much time is spent. ``min_rounds``: the fewest rounds, however long they
+    take. ``warmup``: time of the untimed calls before them (doubled on an accelerator, whose clocks rise slowly).
+    ``budget``: a case is skipped if its fewest rounds would take longer. ``check``: a result isn't checked if its
+    reference would take longer. ``case_s``: estimated time of a whole case whose calls are short.
     """
 
     name: str
@@ -38,12 +39,12 @@ class Preset:
     case_s: float
 
     def split(self, processes: int) -> Preset:
-        """The share of one of several processes."""
+        """Return the preset of one of several processes: its share of the time, and of the rounds at least two."""
         rounds = max(2, math.ceil(self.min_rounds / processes))
         return dataclasses.replace(self, max_time=self.max_time / processes, min_rounds=rounds)
 
     def adjusted(self, marker: Mapping[str, Any]) -> Preset:
-        """The preset with what a test's ``benchmark`` marker sets."""
+        """Return the preset with the values that a test's ``benchmark`` marker overrides."""
         return dataclasses.replace(self, **{key: marker[key] for key in ("max_time", "min_rounds") if key in marker})
 
 
@@ -53,15 +54,15 @@ PRESET_SETTINGS = {
     "quick": Preset("quick", max_time=0.2, min_rounds=5, warmup=0.05, budget=3.0, check=0.5, case_s=0.7),
     "full": Preset("full", max_time=1.0, min_rounds=10, warmup=0.2, budget=30.0, check=10.0, case_s=3.5),
 }
-"""``glance`` times as ``quick`` does, fewer benchmarks and in one process."""
+"""``glance`` times like ``quick``, but fewer benchmarks and in a single process."""
 
 MIN_ROUND, MIN_WAITS = 1e-3, 100
-"""Shortest round: in seconds, and in waits for the device."""
+"""Shortest round: in seconds, and in multiples of the time that one wait for the device takes."""
 FEWEST_ROUNDS = 3
 MOST_DOUBTS = 2
-"""How often rates are measured again because a benchmark would be skipped for them."""
+"""Most repetitions of a rate measurement whose result would cause a benchmark to be skipped."""
 SLACK = 2.0
-"""An estimated case may exceed its budget by this factor: one that may just miss it is tried."""
+"""Factor by which an estimated case may exceed its budget: one that may only just miss it is tried."""
 
 
 class Rates:
@@ -91,8 +92,9 @@ class Rates:
         return self._bytes[key]
 
     def doubt(self, device: Device, dtype: str) -> bool:
-        """Measure the rates of a device once more, on a CPU with one thread, and keep the higher ones; returns False
-        where that was done often enough. Other programs make a probe 80 times slower, and the device no slower."""
+        """Measure the rates of a device again, on a CPU with one thread, and keep the higher ones. Return False if that
+        was done :data:`MOST_DOUBTS` times already. Other programs can make a probe 80 times slower without making the
+        device slower."""
         import torch
 
         key = str(device), dtype
@@ -110,8 +112,8 @@ class Rates:
         return True
 
     def _measured_flops(self, device: Device, dtype: str) -> float:
-        """From the difference between n = 512 and n = 256, which leaves out a call's fixed cost: milliseconds on a busy
-        CPU."""
+        """Return FLOP/s from the difference between n = 512 and n = 256, which cancels a call's fixed cost
+        (milliseconds on a busy CPU)."""
         small, large = 256, 512
         small_s = self._product(device, dtype, small)
         if small_s >= 0.02:
@@ -135,7 +137,8 @@ class Rates:
         return 2 * source.nbytes / self._shortest(device, lambda: target.copy_(source))
 
     def estimate(self, work: Work, device: Device, dtype: str) -> tuple[float | None, str]:
-        """Seconds of one call at best, and what they rest on; ``None`` if neither FLOPs nor bytes are known."""
+        """Return the least seconds of one call, and the rate that they follow from in words; ``None`` and an empty text
+        if neither FLOPs nor bytes are known."""
         seconds, basis = None, ""
         if work.bytes:
             rate = self.bytes(device)
@@ -148,52 +151,55 @@ class Rates:
 
     @staticmethod
     def _shortest(device: Device, call: Callable[[], Any]) -> float:
-        """Shortest of up to 20 calls within about 50 ms: a busy machine slows most calls, rarely all of them."""
+        """Seconds of the shortest of up to 20 calls within about 50 ms: a busy machine slows most calls, but rarely all
+        of them."""
         call()
         return max(min(repeat(call, DeviceClock([device]), least=3, most=20, seconds=0.05)), 1e-9)
 
 
 def require(seconds: float | None, why: str, preset: Preset, *, slack: float = 1.0) -> None:
-    """Raise :class:`OverBudget` if the fewest useful rounds of such calls take longer than ``slack`` budgets."""
+    """Raise :class:`OverBudget` if the fewest useful rounds, of one call of ``seconds`` each, exceed ``slack`` times
+    the budget."""
     if seconds is not None and FEWEST_ROUNDS * seconds > slack * preset.budget:
-        allowed = f"the {seconds_text(preset.budget)} that {preset.name} allows a case"
-        needed = f"one call takes {seconds_text(seconds)} ({why}), and {FEWEST_ROUNDS} are needed"
+        needed = f"one call takes {seconds_text(seconds)} ({why})"
+        allowed = f"{FEWEST_ROUNDS} must fit in {seconds_text(preset.budget)}"
         longer = FEWEST_ROUNDS * seconds <= PRESET_SETTINGS["full"].budget and preset.name != "full"
         remedy = "use a smaller size" + " or --preset full" * longer
-        raise OverBudget(f"over budget: {needed} within {allowed}: {remedy}")
+        raise OverBudget(f"too slow for --preset {preset.name}: {needed}; {allowed}: {remedy}")
 
 
 def rounds(seconds: float, preset: Preset) -> int | None:
-    """How many rounds of one call fit the budget; ``None`` where calls are short and a round has several."""
+    """Return how many rounds of one call fit the budget; ``None`` where calls are so short that a round has several."""
     if seconds * preset.min_rounds <= preset.max_time:
         return None
     return max(1, min(preset.min_rounds, int(preset.budget / seconds)))
 
 
 COMPILE_S, RANKS_S = 15.0, 2.0
-"""Estimates of compiling a small network, and of a case of several processes, in seconds."""
+"""Estimated seconds to compile a small network, and to measure a case of several processes."""
 CEILINGS_S = {"smoke": 1.0, "brief": 1.0, "glance": 7.0, "quick": 7.0, "full": 20.0}
-"""Estimate of measuring a device's ceilings, in seconds, by preset."""
+"""Estimated seconds to measure a device's ceilings, by preset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """How long one call takes (``None`` where its work is unknown) and the whole case, known without running it;
-    ``obstacle``: why the case can't be measured."""
+    """Estimated seconds of one call (``None`` where its work is unknown) and of the whole case, known without running
+    it. ``obstacle``: why the case can't be measured."""
 
     call_s: float | None
     case_s: float
     obstacle: Unmeasurable | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """As ``--gpubench-plan`` writes it."""
+        """Return the estimate in the form that ``--gpubench-plan`` writes."""
         return {"call_s": self.call_s, "case_s": self.case_s, "skip": str(self.obstacle) if self.obstacle else None}
 
 
 def estimate(
     case: Case, work: Work, home: Device, preset: Preset, rates: Rates, *, nbytes: int, host_bytes: int
 ) -> Estimate:
-    """Estimate a case from its work; ``nbytes`` and ``host_bytes`` must still fit on its device and on the host."""
+    """Estimate a case from its work. ``nbytes`` and ``host_bytes`` must still fit into the free memory of its device
+    and of the host."""
     call_s, basis = rates.estimate(work, home, case.dtype)
     while call_s and FEWEST_ROUNDS * call_s > SLACK * preset.budget and rates.doubt(home, case.dtype):
         call_s, basis = rates.estimate(work, home, case.dtype)

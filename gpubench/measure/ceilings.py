@@ -1,8 +1,9 @@
 """Measured peaks of each device, taken at the start of a run: the ceilings of its results.
 
-A CPU's in-place operation runs two to four times a copy, and a cache many times memory, so bandwidth is taken by
-access pattern and by footprint; matrix throughput by dtype. On a CPU one library may be half as fast as another, and
-would then seem to reach its own peak: there products are computed in several ways, and the fastest counts.
+An in-place operation on a CPU runs two to four times as fast as a copy, and a cache many times as fast as memory, so
+bandwidth is measured by access pattern and by footprint, and matrix throughput by dtype. On a CPU one library may be
+half as fast as another, and would then seem to reach its own peak, so products are computed by several libraries there
+and the fastest counts.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ BLOCK = 65521
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """Seconds for each figure, the longest call tried, and the most bytes a pattern may touch."""
+    """Seconds spent on each figure, seconds of the longest call tried, and the most bytes that an access pattern may
+    touch."""
 
     seconds: float
     call: float
@@ -56,7 +58,8 @@ GLIMPSE = Effort(0.005, 0.02, 0)
 
 
 def measure_ceilings(wanted: Mapping[Device, Iterable[str]], effort: str) -> dict[str, Ceilings]:
-    """Ceilings by the device's name, for the dtypes wanted of it. A device that fails has none, with a warning."""
+    """Return the ceilings by device name, for the dtypes wanted of each. A device that fails has none, and a warning
+    says why."""
     measured = {}
     for device, dtypes in wanted.items():
         if isinstance(device, Demo):
@@ -70,7 +73,8 @@ def measure_ceilings(wanted: Mapping[Device, Iterable[str]], effort: str) -> dic
 
 
 def measure_products(dtypes: Iterable[str]) -> Ceilings:
-    """Products alone, on the CPU, within half a second: enough to see that a library is much slower than another."""
+    """Measure only the CPU's products, within half a second: enough to see that a library is much slower than
+    another."""
     return _products(CPU, list(dtypes), DeviceClock([CPU]), GLIMPSE)
 
 
@@ -81,7 +85,7 @@ def _products(device: Device, dtypes: list[str], clock: DeviceClock, effort: Eff
 
 
 def _declared(device: Demo, dtypes: Iterable[str]) -> Ceilings:
-    """Those of the simulated card's datasheet."""
+    """Return the ceilings that the simulated card's datasheet declares."""
     bytes_per_s, link = device.gpu.value("memory") or 0.0, device.gpu.value("link")
     bandwidth = tuple(Bandwidth(pattern, 1 << 30, bytes_per_s, "memory") for pattern in PATTERNS)
     throughput = {dtype: peak for dtype in dtypes if (peak := device.gpu.flop_per_s(dtype))}
@@ -100,7 +104,8 @@ def _ceilings(device: Device, dtypes: list[str], effort: Effort) -> Ceilings:
 
 
 def _instruction_limit(dtypes: Iterable[str]) -> dict[str, Any]:
-    """What the CPU's instructions allow at the clock that its fastest core has right after a product."""
+    """Return the FLOP/s that the CPU's instructions allow at the clock that its fastest core has right after a
+    product."""
     import torch
 
     a = _random(1 << 20, CPU).view(1 << 10, 1 << 10)
@@ -124,7 +129,7 @@ def _bandwidth(device: Device, clock: DeviceClock, effort: Effort) -> Iterator[B
 
 
 def _random(count: int, device: Device) -> torch.Tensor:
-    """Uniform in [-1, 1) with all bits random, since a device's clocks depend on the bits that flip.
+    """Return values uniform in [-1, 1) with all bits random, since a device's clocks depend on the bits that flip.
 
     The repeated block has a prime length: with a power of two, the rows of a matrix would be equal.
     """
@@ -135,7 +140,7 @@ def _random(count: int, device: Device) -> torch.Tensor:
 
 
 def random_matrix(n: int, dtype: str, device: Device) -> torch.Tensor:
-    """n × n values, uniform in [-1, 1)."""
+    """Return n × n values, uniform in [-1, 1)."""
     return _random(n * n, device).view(n, n).to(torch_dtype(dtype))
 
 
@@ -152,15 +157,16 @@ PATTERNS: dict[str, tuple[int, int, Callable[..., Any]]] = {
     "triad": (3, 3, _triad),
     "write": (1, 1, lambda x: x.fill_(1.0)),
 }
-"""Arrays, passes over one array's bytes, and the operation (triad: J. McCalpin's STREAM). What leaves constants behind
-comes last."""
+"""Number of arrays, passes over one array's bytes, and operation of each pattern (triad is that of J. McCalpin's
+STREAM). The pattern that leaves constants behind comes last."""
 
 
 def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:
-    """Half of each cache, twice and eight times the last one, and steps of 16 between, as far as effort and memory go.
+    """Footprints in bytes, each with its level: half of each cache, twice and eight times the last cache, and steps of
+    a factor of 16 between them, as far as effort and free memory allow.
 
-    Beyond twice the last cache nothing survives in it until the next pass; a footprint between the two is named
-    after that cache with a plus.
+    Beyond twice the last cache, nothing survives in it until the next pass. A footprint between the cache's size and
+    twice that is named after the cache, with a plus.
     """
     size = device.cache_bytes()
     caches = (device == CPU and cache_sizes()) or ({"l2": size} if size else {"cache": 1 << 23})
@@ -183,7 +189,7 @@ def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:
 
 
 def _ways(device: Device, dtype: str, clock: DeviceClock, effort: Effort) -> dict[str, float]:
-    """FLOP/s of square products by the library that computes them; nothing where none can."""
+    """FLOP/s of square products, by the library that computes them; empty where no library can."""
     if device.lacks(dtype):
         return {}
     used = {name for name, library in LIBRARIES.items() if library.module in sys.modules or effort is EFFORTS["full"]}
@@ -192,14 +198,15 @@ def _ways(device: Device, dtype: str, clock: DeviceClock, effort: Effort) -> dic
 
 
 Maker = Callable[["torch.Tensor"], Callable[[], Any]]
-"""Makes the call that multiplies a matrix with itself."""
+"""A function that makes the call which multiplies a matrix by itself."""
 
 
 @contextlib.contextmanager
 def product_makers(device: Device, dtype: str, wanted: Collection[str]) -> Iterator[dict[str, Maker]]:
-    """By library what makes a product; those ``wanted`` that are installed and can.
+    """A context that yields the maker of products of each ``wanted`` library that is installed and has this dtype, by
+    name.
 
-    oneDNN's own product, which PyTorch uses in layers of networks, is another one than that of ``torch.mm``, for which
+    oneDNN's own product, which PyTorch uses in the layers of networks, differs from that of ``torch.mm``, for which
     PyTorch calls a BLAS.
     """
     import torch
@@ -227,7 +234,7 @@ def _of_onednn(a: torch.Tensor) -> Callable[[], Any]:
 
 
 def _by_library(library: type[Implementation], device: Device, dtype: str, opened: contextlib.ExitStack) -> Maker:
-    """Raises :class:`Unmeasurable` where the library is broken."""
+    """Return the maker of a library's products; raises :class:`Unmeasurable` where the library is broken."""
     import torch
 
     instance = library(device, dtype)
@@ -251,8 +258,10 @@ def _by_library(library: type[Implementation], device: Device, dtype: str, opene
 def _throughputs(
     device: Device, dtype: str, makers: dict[str, Maker], clock: DeviceClock, effort: Effort
 ) -> dict[str, float]:
-    """FLOP/s of square products: the best over sizes that double while a call stays short. At each size the makers'
-    calls are timed in turn, so that what else the machine does slows all of them."""
+    """FLOP/s of square products by library: the best over sizes that double while a call stays short.
+
+    At each size the libraries' calls are timed in turn, so that whatever else the machine does slows all of them.
+    """
     best: dict[str, float] = {}
     for n in SIZES:
         memory = device.memory()
@@ -273,7 +282,7 @@ def _throughputs(
 
 
 def _host_link(device: Device, clock: DeviceClock, effort: Effort) -> tuple[float, float]:
-    """Bytes per second to the device and back, pinned where the kind can."""
+    """Bytes per second to the device and back, from pinned memory where the kind of device supports it."""
     import torch
 
     count = min(TRANSFER_BYTES, effort.footprint) // 4
@@ -286,7 +295,8 @@ def _host_link(device: Device, clock: DeviceClock, effort: Effort) -> tuple[floa
 
 
 def _shortest(call: Callable[[], Any], clock: DeviceClock, seconds: float, most: int = 100) -> float:
-    """Least seconds per call, over stretches of at most ``most`` calls that share one wait, for about ``seconds``."""
+    """Least seconds per call over stretches of at most ``most`` calls that share one wait, measured for about
+    ``seconds``."""
     call()
     call()
     (single_s,) = repeat(call, clock, least=1, most=1)

@@ -1,4 +1,4 @@
-"""Clocks that wait for the device before they are read, and what repeats a timing.
+"""Clocks that wait for the device before they are read, and the loop that repeats a timing.
 
 Work on an accelerator is queued, not done, when a call returns. A clock that doesn't wait times the queueing.
 """
@@ -9,7 +9,7 @@ import math
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from time import perf_counter  # by its own name: what a benchmark patches isn't read
+from time import perf_counter  # imported by name: a benchmark may patch time.perf_counter
 from typing import Any
 
 from ..devices import Device, in_use, kinds
@@ -27,10 +27,10 @@ def repeat(
     calls: int = 1,
     before: _Call | None = None,
 ) -> list[float]:
-    """Time ``call`` again and again; returns the seconds of each timing, of which callers take the minimum or median.
+    """Time ``call`` repeatedly and return the seconds of each timing, of which callers take the minimum or the median.
 
-    There are at least ``least`` timings and at most ``most``; none is begun after ``seconds`` were spent in them. One
-    timing covers ``calls`` calls, which share the clock's wait. ``before`` runs untimed before each timing.
+    There are at least ``least`` and at most ``most`` timings; none begins after ``seconds`` were spent in earlier ones.
+    One timing covers ``calls`` calls, which share the clock's wait. ``before`` runs untimed before each timing.
     """
     times: list[float] = []
     spent = 0.0
@@ -46,17 +46,19 @@ def repeat(
 
 
 STALLED, MOST_STALLS = 2.0, 3
-"""A block whose calls take longer than this many times the shortest was interrupted, but not more often than this."""
+"""A block whose calls take more than 2 times as long as the shortest was interrupted; at most 3 blocks are judged
+so."""
 
 
 def warm_up(
     call: _Call, clock: Callable[[], float], *, seconds: float, first_s: float, before: _Call | None = None
 ) -> tuple[float, float]:
-    """Call for about ``seconds``; returns the seconds of one call in the last block, without and with ``before``.
+    """Call for about ``seconds``; return the seconds of one call in the last block, without and with ``before``.
 
-    Blocks of calls share one wait; each has twice as many as the one before, up to 1000, or a single one where
-    ``before`` runs first. A stalled block is repeated and doesn't count: the pause would be taken for the calls' cost.
-    Slow for the fourth time it is no stall. ``first_s``, the seconds of an earlier call, shows one in the first block.
+    The calls of a block share one wait. Each block has twice as many calls as the one before, up to 1000, or a single
+    one where ``before`` runs first. A stalled block is repeated and doesn't count, since the pause would be taken for
+    the calls' cost; a fourth slow block is no stall. ``first_s``, the seconds of an earlier call, reveals a stall in
+    the first block.
     """
     shortest_s, warm_s, stalls, calls = first_s, 0.0, 0, 1
     while True:
@@ -81,7 +83,7 @@ def warm_up(
 class DeviceClock:
     """Waits for the devices of one case, then reads the time: the timer that pytest-benchmark is given.
 
-    It is read at both ends of a round, so the wait at the end is shared by all the round's calls.
+    It is read at both ends of a round, so all calls of the round share the wait at its end.
     """
 
     __name__ = "device_clock"  # pytest-benchmark writes it into the run file
@@ -98,15 +100,15 @@ class DeviceClock:
         plain = [device.synchronize for device in accelerators if device not in self._by_library]
         self._waits = [*self._by_library.values(), *plain]
         self.now = accelerators[0].now if accelerators else perf_counter
-        """Reads the time without a wait: for what the host does meanwhile."""
+        """Reads the time without waiting, to time what the host does meanwhile."""
 
     def wait_by(self, device: Device, wait: _Call) -> None:
-        """Wait for what a library other than torch has queued on the device by that library's own means."""
+        """Wait for work that a library other than torch has queued on the device, by that library's own function."""
         self._by_library[device] = wait
         self.use((*self.devices, device))
 
     def __call__(self) -> float:
-        """Seconds, read once the devices are done."""
+        """Return the time in seconds, read once the devices are done."""
         if self._replayed and self._replayed.readings_left:
             return self._replayed()
         for wait in (*_own_waits, *self._waits):
@@ -114,7 +116,8 @@ class DeviceClock:
         return self.now()
 
     def replay(self, durations: Sequence[float]) -> None:
-        """Have pytest-benchmark enter rounds that were timed already: the next readings are theirs."""
+        """Make the next readings return rounds that were timed already (seconds each), so that pytest-benchmark records
+        them."""
         self._replayed = ReplayTimer()
         self._replayed.load(durations)
 
@@ -126,12 +129,12 @@ class DeviceClock:
 
 _own_waits: list[_Call] = []
 UNAWARE = {"cupy": "CuPy", "jax": "JAX", "numba.cuda": "Numba", "tensorflow": "TensorFlow"}
-"""Libraries, by module, that queue work which only they can wait for."""
+"""Libraries, by module, that queue work which torch can't wait for."""
 
 
 def add_wait(wait: _Call) -> _Call:
-    """Have every reading of :func:`timer` and of the fixture's clock call ``wait`` first, which returns once the work
-    of a library other than torch is done: ``add_wait(cupy.cuda.Device().synchronize)`` in a conftest.py. Returns it.
+    """Call ``wait`` before every reading of :func:`timer` and of the fixture's clock, and return it. It must return
+    once the work of a library other than torch is done: ``add_wait(cupy.cuda.Device().synchronize)`` in a conftest.py.
     """
     if wait not in _own_waits:
         _own_waits.append(wait)
@@ -139,7 +142,7 @@ def add_wait(wait: _Call) -> _Call:
 
 
 def unwaited() -> list[str]:
-    """Names of the libraries that this process has loaded and whose work nothing waits for."""
+    """Names of the libraries that this process has loaded and for whose work no clock waits."""
     return [] if _own_waits else [name for module, name in UNAWARE.items() if module in sys.modules]
 
 
@@ -147,14 +150,15 @@ _watched: list[type[Device]] | None = None
 
 
 def watch_present_kinds() -> None:
-    """Have :func:`timer` ask from now on only kinds of which there is a device: asking all takes ten microseconds,
-    which would show in a round of one short call."""
+    """Restrict :func:`timer` to the kinds of which a device is present: asking all kinds takes ten microseconds, which
+    would show in a round of one short call."""
     global _watched
     _watched = [kind for kind in kinds().values() if kind.count()] if "torch" in sys.modules else None
 
 
 def timer() -> float:
-    """For plain ``benchmark`` tests: ``--benchmark-timer=gpubench.timer`` waits for every accelerator in use."""
+    """Return the time in seconds after waiting for every accelerator in use: ``--benchmark-timer=gpubench.timer`` for
+    plain ``benchmark`` tests."""
     for wait in _own_waits:
         wait()
     if "torch" in sys.modules:  # else none of torch's is in use
@@ -164,9 +168,9 @@ def timer() -> float:
 
 
 class ReplayTimer:
-    """Enters durations that other processes measured: a timer that returns 0, d0, 0, d1, ….
+    """A timer that returns 0, d0, 0, d1, …, so that pytest-benchmark records durations that other processes measured.
 
-    For ``benchmark.pedantic`` only, which reads it at both ends of a round; the calibrating mode would never end.
+    It is for ``benchmark.pedantic`` only, which reads it at both ends of a round; the calibrating mode would never end.
     It raises ``IndexError`` when it is read more often than there are durations.
     """
 
@@ -176,14 +180,14 @@ class ReplayTimer:
         self._readings: list[float] = []
 
     def load(self, durations: Sequence[float]) -> None:
-        """Seconds of each round."""
+        """Load the seconds of each round."""
         self._readings = [reading for duration in reversed(durations) for reading in (duration, 0.0)]
 
     @property
     def readings_left(self) -> bool:
-        """Whether not all of the rounds were read."""
+        """Whether rounds are left to read."""
         return bool(self._readings)
 
     def __call__(self) -> float:
-        """The next reading."""
+        """Return the next reading, in seconds."""
         return self._readings.pop()

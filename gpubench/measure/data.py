@@ -1,4 +1,4 @@
-"""Inputs: random, from a seed, the same on every device, and never more than the memory holds."""
+"""Random inputs from a seed: the same on every device, and never larger than the free memory."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     import torch
 
 MEMORY_SHARE = 0.8
-"""Share of the free memory that a case may allocate; outputs and workspaces need some too."""
+"""Share of the free memory that a case may allocate; the rest is for outputs and workspaces."""
 
 
 def require_memory(nbytes: float, device: Device) -> None:
-    """Raise :class:`TooLarge` unless ``nbytes`` more fit on the device."""
+    """Raise :class:`TooLarge` unless ``nbytes`` more fit into the device's free memory."""
     memory = device.memory()
     if memory is not None and nbytes > MEMORY_SHARE * memory.free:
         raise TooLarge(f"needs {bytes_text(nbytes)} more on {device}, {bytes_text(memory.free)} are free")
@@ -28,8 +28,8 @@ def require_memory(nbytes: float, device: Device) -> None:
 class Data:
     """Makes a case's tensors. The n-th tensor of a case has the same values on every device and in every run.
 
-    Different ``stream``s of one seed are different data. With ``meta`` set, tensors have shapes and no data: that is
-    how a case is planned without running it.
+    Different ``stream``s of one seed are different data. With ``meta`` set, tensors have shapes but no data, so that a
+    case can be planned without running it.
     """
 
     def __init__(self, device: Device, dtype: torch.dtype, seed: int, *, stream: int = 0, meta: bool = False) -> None:
@@ -39,13 +39,13 @@ class Data:
 
     @functools.cached_property
     def device(self) -> torch.device:
-        """Where the tensors are made."""
+        """The torch device on which tensors are made."""
         import torch
 
         return torch.device("meta" if self.meta else self.home.torch_name)
 
     def randn(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """Standard normal values. Drawn in float32 on the CPU, whatever the device and dtype."""
+        """Return standard normal values, drawn in float32 on the CPU whatever the device and dtype."""
         import torch
 
         dtype = dtype or self.dtype
@@ -55,7 +55,7 @@ class Data:
         return torch.randn(shape, generator=self._generator()).to(device=self.device, dtype=dtype)
 
     def randint(self, high: int, shape: tuple[int, ...]) -> torch.Tensor:
-        """Integers below ``high``, as token ids or labels need."""
+        """Return random integers from 0 to below ``high``, such as token ids or labels."""
         import torch
 
         self._reserve(shape, torch.int64, drawn_bytes=8)
@@ -64,7 +64,8 @@ class Data:
         return torch.randint(high, shape, generator=self._generator()).to(self.device)
 
     def empty(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """Room for an output, filled with NaN (integers: -1) so that an element never written can't pass a check."""
+        """Return memory for an output, filled with NaN (integers: -1), so that an element which is never written fails
+        the check."""
         import torch
 
         dtype = dtype or self.dtype
@@ -72,7 +73,8 @@ class Data:
         return torch.full(shape, math.nan if dtype.is_floating_point else -1, dtype=dtype, device=self.device)
 
     def module(self, build: Callable[[], torch.nn.Module]) -> torch.nn.Module:
-        """The network that ``build`` returns: parameters from the seed, in eval mode, on the device in the dtype."""
+        """Return the network that ``build`` makes: parameters from the seed, in eval mode, on the device, in the
+        dtype."""
         import torch
 
         if self.meta:
@@ -103,7 +105,7 @@ class Data:
 
 
 def bare_tensors(*values: Any) -> list[torch.Tensor]:
-    """All tensors in nested containers; not those of modules."""
+    """All tensors in nested containers, except those of modules."""
     import torch
     from torch.utils import _pytree
 
@@ -120,7 +122,7 @@ def tensors(*values: Any) -> list[torch.Tensor]:
 
 
 def as_tensor(value: Any) -> torch.Tensor:
-    """The values of a number or of an array, whichever library's, as a tensor where they lie."""
+    """Return a number or an array of any library as a tensor on the same device."""
     import numpy as np
     import torch
 
@@ -130,7 +132,7 @@ def as_tensor(value: Any) -> torch.Tensor:
 
 
 def all_as_tensors(*values: Any) -> list[torch.Tensor]:
-    """All tensors and arrays in nested containers, as tensors where they lie; not those of modules."""
+    """All tensors and arrays in nested containers, as tensors on the same device; those of modules are left out."""
     from torch.utils import _pytree
 
     leaves = _pytree.tree_leaves(values)
@@ -138,7 +140,7 @@ def all_as_tensors(*values: Any) -> list[torch.Tensor]:
 
 
 def total_bytes(*values: Any) -> int:
-    """Of the tensors and arrays in nested containers, each once; none is copied."""
+    """Bytes of all distinct tensors and arrays in nested containers, counted without copying."""
     from torch.utils import _pytree
 
     leaves = {id(leaf): leaf for leaf in _pytree.tree_leaves(values) if is_array(leaf) or bare_tensors(leaf)}
@@ -146,7 +148,7 @@ def total_bytes(*values: Any) -> int:
 
 
 def is_array(value: Any) -> bool:
-    """Whether it is an array of another library than torch."""
+    """Whether the value is an array of a library other than torch."""
     import torch
 
     return hasattr(value, "__dlpack__") and not isinstance(value, torch.Tensor)
@@ -154,8 +156,8 @@ def is_array(value: Any) -> bool:
 
 @functools.cache
 def dispatch_mode() -> Any:
-    """The base class of what sees each of torch's operations. torch's own class has its compiler imported, two seconds
-    of work, to be left alone by it; here nothing is compiled."""
+    """Return the base class of modes that see each of torch's operations. torch's own class makes torch import its
+    compiler, which takes two seconds, only to exclude the mode from compilation; nothing is compiled here."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Uncompiled(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -167,14 +169,14 @@ def dispatch_mode() -> Any:
 
 
 def apart_from(result: Any, *inputs: Any) -> list[torch.Tensor]:
-    """The tensors of a result that share no memory with these inputs: what may be overwritten."""
+    """The tensors of a result that share no memory with these inputs, and so may be overwritten."""
     held = {tensor.untyped_storage()._cdata for tensor in tensors(inputs)}
     return [tensor for tensor in tensors(result) if tensor.untyped_storage()._cdata not in held]
 
 
 def pinned_copy(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy in page-locked host memory. Raises :class:`Unmeasurable` where there is none, also where torch says
-    nothing and returns ordinary memory."""
+    """Return a copy in page-locked host memory. Raises :class:`Unmeasurable` where there is none, also where torch
+    silently returns ordinary memory."""
     try:
         pinned = tensor.pin_memory()
         locked = pinned.is_pinned()
@@ -186,12 +188,12 @@ def pinned_copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def memory_key(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Equal for tensors that are the same memory."""
+    """Return a key that is equal for tensors of the same memory and shape."""
     return tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape
 
 
 def reference_data(seed: int, *, meta: bool = False) -> Data:
-    """The same values in float64 on the CPU, to hold results against."""
+    """Return a source of the same values in float64 on the CPU, to compare results with."""
     import torch
 
     return Data(CPU, torch.float64, seed, meta=meta)

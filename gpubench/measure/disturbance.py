@@ -1,7 +1,7 @@
-"""What disturbed a measurement: judged from its rounds, its process, its device and, for a whole run, a canary.
+"""Detection of what disturbed a measurement, from its rounds, its process, its device and, for a whole run, a canary.
 
 The canary is a small matrix product on one thread and on all of them. On a busy machine, threads that wait for each
-other make several of them up to 50 times slower than one, and the spread of the rounds doesn't show it.
+other can make it up to 50 times slower on all threads than on one, which the spread of the rounds doesn't show.
 """
 
 from __future__ import annotations
@@ -25,40 +25,43 @@ from .budget import MIN_WAITS
 from .clock import repeat
 
 COLD = 1.3
-"""Rounds are cold when the first tenth took this many times the others."""
+"""Rounds are cold when the first tenth took more than this many times as long as the rest."""
 DRIFT, DRIFT_Z = 1.1, 4.0
 """Smallest ratio between the first and the last third of drifting rounds, and smallest z of their trend."""
 CLOCK_S = 1e-7
-"""Seconds that reading the clock twice takes."""
+"""Seconds that it takes to read the clock twice."""
 CALLING = 0.1
-"""Largest share of a call's time that calling a function which does nothing may take."""
+"""Largest share of a call's time that the call of an empty function may take."""
 SWITCHES_PER_S = 2000.0
-"""Most involuntary context switches of an undisturbed process; an idle machine had up to 500."""
+"""Most involuntary context switches per second of an undisturbed process; an idle machine had up to 500."""
 STOLEN = 0.15
 """Largest share of the allowed cores' time that other processes may take."""
 SHORTEST_WATCH = 0.05
-"""Shortest time to judge by the kernel's counters of CPU time, in seconds; they move in steps of 10 ms."""
+"""Shortest time, in seconds, that the kernel's counters of CPU time can judge; they move in steps of 10 ms."""
 SLOWED = 0.02
-"""Largest share of the time that a device's clocks may be held down."""
+"""Largest share of the time in which a device may hold its clocks down."""
 SLOWER_CLOCK = 0.8
-"""A clock below this share of its earlier value is throttled."""
+"""A device is throttled when its clock falls below this share of its earlier value."""
 SIZE, CALLS, CANARY_S = 256, 30, 0.05
 SHARE_S = 0.1
-"""Seconds of wanting a core: long beside the 3 to 4 ms that a scheduler gives each of several programs."""
+"""Seconds that a thread keeps a core busy to measure its share: long compared with the 3 to 4 ms that a scheduler gives
+each of several programs."""
 WAITS = 1.25
-"""Threads that make a small product take this many times as long as one of them wait for each other."""
+"""Threads wait for each other if they make a small product take more than this many times as long as one thread
+does."""
 TAKEN = 1 / 3
-"""Share of the cores that threads need above which other programs make them wait for each other."""
+"""Other programs make threads wait for each other above this share of the cores that the threads need."""
 TICKS_S = (1e-2, 4e-3, 1 / 300, 1e-3)
-"""How often the schedulers of Linux look: 100, 250, 300 or 1000 times a second."""
+"""Seconds between two ticks of Linux schedulers, which run 100, 250, 300 or 1000 times a second."""
 ON_A_TICK, MANY_ON_TICKS, ALL_ON_TICKS = 0.02, 0.25, 0.8
-"""How near to a whole number of ticks a round is on one, in ticks: one of 25 is by chance. Shares of the rounds that
-tell: where their numbers of ticks differ, and where they don't but other programs were there."""
+"""A round lasts whole ticks if it is within this fraction of a tick of a whole number, which one round in 25 is by
+chance. The other two are the smallest shares of such rounds that count: where the numbers of ticks differ, and where
+they are the same but other programs were seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Readings of the process and of its devices: CPU seconds, context switches, clocks, reasons to throttle."""
+    """Readings of the process and its devices: CPU seconds, context switches, clocks in Hz, reasons to throttle."""
 
     wall_s: float
     own_s: float
@@ -72,7 +75,7 @@ class Moment:
 
 
 def look(devices: Sequence[Device], *, family: bool = False) -> Moment:
-    """Read all that tells of a disturbance; takes tens of microseconds, more where a GPU is read.
+    """Read everything that can reveal a disturbance; takes tens of microseconds, more where a GPU is read.
 
     ``family``: the processes that this one started do the work, so their CPU time counts as its own.
     """
@@ -93,14 +96,14 @@ def look(devices: Sequence[Device], *, family: bool = False) -> Moment:
 
 
 def age_s() -> float:
-    """Seconds since this process was started, its imports included."""
+    """Seconds since this process was started, including its imports."""
     import psutil
 
     return time.time() - float(psutil.Process().create_time())
 
 
 def _family_s() -> float:
-    """CPU seconds of this process and of all that it started."""
+    """CPU seconds of this process and of all processes that it started."""
     import psutil
 
     total, parent = 0.0, psutil.Process()
@@ -120,9 +123,9 @@ def _switches() -> int:
 
 
 def core_seconds() -> tuple[float | None, float | None]:
-    """Seconds that the cores of this process's affinity were busy, and that the host took from them.
+    """Seconds that the cores of this process's affinity were busy, and seconds that the host took from them.
 
-    Unknown under a control group's quota, which names no cores: other processes may run on other cores.
+    Both are ``None`` under a control group's quota, which names no cores: other processes may run on other cores.
     """
     if cgroup_cores() is not None:
         return None, None
@@ -140,7 +143,8 @@ def core_seconds() -> tuple[float | None, float | None]:
 
 
 def disturbed(before: Moment, after: Moment, cores: int) -> Iterator[Flag]:
-    """``contended`` and ``throttled``, from what changed between two moments."""
+    """Yield ``contended`` and ``throttled`` from what changed between two moments; ``cores`` is how many may be
+    used."""
     signs = []
     whole = "core" if cores == 1 else f"{cores} cores"
     wall = after.wall_s - before.wall_s
@@ -163,7 +167,7 @@ def disturbed(before: Moment, after: Moment, cores: int) -> Iterator[Flag]:
 
 
 def _others(before: Moment, after: Moment) -> float | None:
-    """How many cores other processes used between two moments; None where it is unknown."""
+    """How many cores other processes used between two moments; ``None`` if unknown."""
     wall = after.wall_s - before.wall_s
     if before.busy_s is None or after.busy_s is None or wall < SHORTEST_WATCH:
         return None
@@ -171,7 +175,7 @@ def _others(before: Moment, after: Moment) -> float | None:
 
 
 def held_down(before: Moment, after: Moment) -> Iterator[Flag]:
-    """``throttled``, from what changed of the devices between two moments."""
+    """Yield ``throttled`` from what changed in the devices' clocks between two moments."""
     wall = after.wall_s - before.wall_s
     slower = [
         f"{name}: {before.clocks[name] / 1e9:.2f} to {clock / 1e9:.2f} GHz"
@@ -188,8 +192,8 @@ def held_down(before: Moment, after: Moment) -> Iterator[Flag]:
 
 
 def uneven(times: Sequence[float], *, light: bool = False) -> Iterator[Flag]:
-    """``noisy``, ``cold`` and ``drifting``, from the seconds per call of the rounds in the order of time; the last not
-    in a ``light`` process, since it needs scipy."""
+    """Yield ``noisy``, ``cold`` and ``drifting`` from the seconds per call of each round, in order of time. A ``light``
+    process can't find ``drifting``, which needs SciPy."""
     count = len(times)
     if count < FEW:
         return
@@ -201,7 +205,7 @@ def uneven(times: Sequence[float], *, light: bool = False) -> Iterator[Flag]:
     # Few rounds are cold only if the first exceeds all others: one slow round is likely.
     if begin > COLD * rest and (count >= 20 or times[0] > max(times[1:])):
         which = f"the first {first} rounds" if first > 1 else "the first round"
-        yield Flag("cold", f"{which} took {begin / rest:.2f} times the others")
+        yield Flag("cold", f"{which} took {begin / rest:.2f}× as long as the rest")
         return
     third = count // 3
     if third >= 5 and not light:
@@ -213,14 +217,15 @@ def uneven(times: Sequence[float], *, light: bool = False) -> Iterator[Flag]:
 
 
 def waiting(rounds_s: Sequence[float], threads: int, contended: bool, calls: int = 1) -> Iterator[Flag]:
-    """``waiting``, from the seconds of whole rounds: they last as long as the scheduler lets another program run.
+    """Yield ``waiting`` from the seconds of whole rounds, if they last as long as the scheduler lets another program
+    run.
 
-    A thread that another program has put off its core is back at a tick of the scheduler's clock; until then the other
-    threads of the operation wait for it, so that 6 µs of work take 4.00, 8.00 or 16.0 ms, whatever the work. Rounds of
-    one and the same number of ticks may be the code's own time, unless other programs were seen (``contended``).
+    A thread that another program has displaced from its core returns at a tick of the scheduler's clock. Until then the
+    other threads of the operation wait for it, so that 6 µs of work take 4.00, 8.00 or 16.0 ms. Rounds that all last
+    the same number of ticks may be the code's own time, unless other programs were seen (``contended``).
 
-    A round of several ``calls`` lasts by design just over the shortest useful time, which is a whole tick: there only
-    what a round takes beyond the shortest of all may be ticks.
+    A round of several ``calls`` is made to last just over the shortest useful time, which is a whole tick: there only
+    what a round takes beyond the shortest one may be ticks.
     """
     count = len(rounds_s)
     if threads < 2 or count < FEW:
@@ -237,8 +242,8 @@ def waiting(rounds_s: Sequence[float], threads: int, contended: bool, calls: int
 
 
 def short(round_s: float, call_s: float, wait_s: float) -> Iterator[Flag]:
-    """``too-short``: reading the clock, or the wait for the device, takes more than a few percent of a round; or
-    calling a function more than a tenth of a call, as of ``1 + 1``."""
+    """Yield ``too-short`` if reading the clock or waiting for the device takes more than a few percent of a round, or
+    if calling a function takes more than a tenth of a call, as with ``1 + 1``."""
     if round_s < max(MIN_WAITS * CLOCK_S, MIN_WAITS / 5 * wait_s):
         what = f"a wait takes {seconds_text(wait_s)}" if wait_s else f"reading the clock takes {seconds_text(CLOCK_S)}"
         yield Flag(TOO_SHORT, f"a round lasted {seconds_text(round_s)}, and {what}")
@@ -249,7 +254,7 @@ def short(round_s: float, call_s: float, wait_s: float) -> Iterator[Flag]:
 
 @cache
 def calling_s() -> float:
-    """Seconds that it takes to call a function which does nothing, in the loop that times all others."""
+    """Seconds that the call of an empty function takes in the loop that times all others."""
 
     def nothing() -> None:
         pass
@@ -260,7 +265,7 @@ def calling_s() -> float:
 def impossible(
     work: Work, seconds: float, dtype: str, ceilings: Ceilings, floor: bool, convolutions: float, link: bool = False
 ) -> Iterator[Flag]:
-    """``implausible``: faster than the device's measured ceilings allow.
+    """Yield ``implausible`` if a call is faster than the device's measured ceilings allow.
 
     ``floor``: whether each call launches something, and so takes at least the launch floor. ``convolutions``: their
     share of the FLOPs; fast algorithms do fewer multiplications than are counted. ``link``: whether the bytes cross
@@ -276,17 +281,17 @@ def impossible(
 
 
 def slow_threads(times: CanaryTimes | None) -> Iterator[Flag]:
-    """``contended``, from a canary that was slower on more threads than on one."""
+    """Yield ``contended`` if the canary was slower on several threads than on one."""
     if times and times.all_s > times.one_s:
         single, every = seconds_text(times.one_s), seconds_text(times.all_s)
         yield Flag("contended", f"a {SIZE}×{SIZE} product took {every} on {times.threads} threads and {single} on one")
 
 
 def waiting_threads(threads: int) -> tuple[CanaryTimes | None, str]:
-    """The canary of so many threads, and what to say where one thread is to be used instead.
+    """Return the canary of so many threads, and a notice if a single thread is to be used instead (else an empty text).
 
-    That is where they are slower than one twice in a row, or other programs take a third of the cores that they need:
-    whether threads wait for each other then changes from one second to the next.
+    A single thread is used where several are slower than one twice in a row, or where other programs take a third of
+    the cores that they need: whether threads wait for each other then changes from one second to the next.
     """
     remedy = f"Measuring with 1 thread (--threads {threads} to insist)"
     before = look(())
@@ -309,7 +314,7 @@ def waiting_threads(threads: int) -> tuple[CanaryTimes | None, str]:
 
 
 def core_share(clock: Callable[[], float] = time.perf_counter, own: Callable[[], float] = time.thread_time) -> float:
-    """The share of a core that a thread gets which wants all of it; other programs have the rest."""
+    """Return the share of a core that a thread gets if it keeps the core busy; other programs have the rest."""
     begin, used_s = clock(), own()
     while (passed_s := clock() - begin) < SHARE_S:
         pass
@@ -317,7 +322,8 @@ def core_share(clock: Callable[[], float] = time.perf_counter, own: Callable[[],
 
 
 def canary(threads: int) -> CanaryTimes | None:
-    """``None`` with one thread: there is nothing to compare. The thread count is as before afterwards."""
+    """Time the canary; ``None`` with one thread, which leaves nothing to compare. The thread count is restored
+    afterwards."""
     import torch
 
     if threads < 2:

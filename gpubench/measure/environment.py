@@ -1,6 +1,6 @@
 """Facts about the machine: those that stay the same, and those that change while it runs.
 
-They may be published: no host or user name, no path, no serial number is among them.
+They may be published: they contain no host or user name, no path and no serial number.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OF_CPUS = re.compile(
     r"|TORCHINDUCTOR_(MAX_AUTOTUNE(_GEMM)?(_BACKENDS)?|CPP_WRAPPER|FREEZING|COORDINATE_DESCENT_TUNING|LAYOUT_OPTIMIZATION"
     r"|CPP_\w+|(MIN|MAX)_FUSION_SIZE)"
 )
-"""Variables by which the libraries of a CPU are made faster or slower. Their values may be published."""
+"""Environment variables that make a CPU's libraries faster or slower. Their values may be published."""
 _VALUE = re.compile(r"[A-Za-z0-9 _.,:;{}()=+*%-]{0,80}")
 VARIABLES = re.compile(
     r"(OMP|KMP|GOMP|MKL|OPENBLAS|BLIS|VECLIB|NUMEXPR|ONEDNN|DNNL|ATEN|MALLOC|TORCHINDUCTOR)_\w+"
@@ -49,13 +49,13 @@ _OF_ACCELERATORS = re.compile(
     r"(CUBLAS|CUBLASLT|NVIDIA|AMD)_\w+|(CUDA|HIP)_LAUNCH_BLOCKING|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
     r"|PYTORCH_(CUDA_|HIP_)?ALLOC_CONF|PYTORCH_NO_(CUDA|HIP)_MEMORY_CACHING|TORCH_CUDNN_V8_API_DISABLED"
 )
-"""Those of :data:`VARIABLES` that change what an accelerator does, not which one is used."""
+"""The part of :data:`VARIABLES` that changes what an accelerator does, not which one is used."""
 _BLOCKING = ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL")
 _OFF = ("", "0")
 
 
 def _known(*asks: Callable[[], T]) -> T | None:
-    """The first answer, or ``None`` where this torch, device or system can't say."""
+    """Return the first answer, or ``None`` where this torch, device or system has none."""
     for ask in asks:
         with contextlib.suppress(RuntimeError, AttributeError, OSError):  # NotImplementedError is a RuntimeError
             return ask()
@@ -63,7 +63,7 @@ def _known(*asks: Callable[[], T]) -> T | None:
 
 
 def imported_torch() -> tuple[Any, str | None]:
-    """torch, or ``None`` and what to do about it."""
+    """Return torch and ``None``, or ``None`` and a text on what to do about it."""
     try:
         return importlib.import_module("torch"), None
     except (ImportError, OSError) as error:  # OSError: a shared library of it is missing
@@ -74,11 +74,11 @@ def imported_torch() -> tuple[Any, str | None]:
 
 
 def machine(label: str | None = None, simulated: Iterable[devices.Device] = (), light: bool = False) -> dict[str, Any]:
-    """Facts that don't change between two runs on an unchanged machine: pytest-benchmark warns at any difference.
+    """Return the facts that don't change between two runs on an unchanged machine: pytest-benchmark warns at any
+    difference.
 
-    ``simulated`` devices are no part of a machine unless they were asked for. ``light`` describes the CPU alone,
-    without torch. Asking a GPU for its model initialises it, so this belongs at the end of a session, never at its
-    start.
+    ``simulated`` devices are part of the facts only if they were asked for. ``light`` describes the CPU alone, without
+    torch. Asking a GPU for its model initialises it, so call this at the end of a session, never at its start.
     """
     torch = None if light else imported_torch()[0]
     present = [*(devices.present() if torch else [devices.CPU]), *simulated]
@@ -103,8 +103,8 @@ def machine(label: str | None = None, simulated: Iterable[devices.Device] = (), 
 def surroundings(
     maps: Path = Path("/proc/self/maps"), pages: Path = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 ) -> dict[str, Any]:
-    """What decides a CPU's times beside the CPU, as :class:`~gpubench.runfile.schema.CpuFacts` has it: known names and
-    values, of files their names alone."""
+    """What else decides a CPU's times, in the keys of :class:`~gpubench.runfile.schema.CpuFacts`: only known names and
+    values, and of files only their names."""
     preloads = os.environ.get("LD_PRELOAD", os.environ.get("DYLD_INSERT_LIBRARIES", ""))
     loaded = _known(maps.read_text) or ""
     chosen = re.search(r"\[(\w+)\]", _known(pages.read_text) or "")
@@ -122,20 +122,24 @@ def surroundings(
 
 
 def cpu_variables() -> dict[str, str]:
-    """Variables of a CPU's libraries by name; a value that may be a path, or somebody's, is ``(set)``."""
+    """Environment variables of a CPU's libraries by name; a value that may be a path or private is shown as
+    ``(set)``."""
     found = {name: value for name, value in sorted(os.environ.items()) if _OF_CPUS.fullmatch(name)}
     return {name: without_paths(value) if _VALUE.fullmatch(value) else "(set)" for name, value in found.items()}
 
 
 def _kernels(torch: Any) -> dict[str, str]:
-    """By library what its products are computed by: of torch the BLAS and its own CPU code, of NumPy the BLAS and its
-    kernel. OpenBLAS names a kernel by the processor that it was written for."""
+    """What computes each library's products: for torch its BLAS and its own CPU code, for NumPy its BLAS and the
+    kernel.
+
+    OpenBLAS names a kernel by the processor that it was written for.
+    """
     found = {}
     if torch:
         build = _build(torch)
         found["torch"] = " ".join(filter(None, (build["blas"], build["cpu_capability"])))
     pools = [pool for pool in _pools() if pool.get("user_api") == "blas"]
-    if pools:  # SciPy's may be another one
+    if pools:  # SciPy may bring another BLAS
         pool = next((pool for pool in pools if "numpy" in pool["filepath"].lower()), pools[0])
         found["numpy"] = " ".join(filter(None, (pool["internal_api"], pool.get("architecture"))))
     return found
@@ -157,7 +161,8 @@ def _build(torch: Any) -> dict[str, Any]:
 
 
 def switches() -> dict[str, Any]:
-    """How exact products are at this moment, and what else changes an accelerator's times; empty without torch."""
+    """Return the switches in force for the precision of products, and others that change an accelerator's times; empty
+    without torch."""
     torch, _ = imported_torch()
     if torch is None:
         return {}
@@ -186,7 +191,7 @@ def accelerator_variables() -> str:
 
 
 def unusual() -> list[str]:
-    """What this process has set that changes an accelerator's times, in words; nothing by default."""
+    """Describe the settings of this process that change an accelerator's times; empty by default."""
     texts = [accelerator_variables()] if accelerator_variables() else []
     names = {"cudnn_benchmark": "cudnn.benchmark is on", "cudnn_deterministic": "cudnn.deterministic is on"}
     names["deterministic"] = "deterministic algorithms are on"
@@ -195,8 +200,8 @@ def unusual() -> list[str]:
 
 
 def require_free_launches() -> None:
-    """Raise UsageError where a variable makes each launch wait for its work: nothing of what is measured would be so
-    outside of a debugger."""
+    """Raise :class:`UsageError` where an environment variable makes each launch wait for its work: such times occur
+    only in a debugger."""
     for name in _BLOCKING:
         if os.environ.get(name, "0") not in _OFF:
             value = os.environ[name]
@@ -204,7 +209,8 @@ def require_free_launches() -> None:
 
 
 def moment() -> dict[str, Any]:
-    """What changes while running. Starts nothing: an accelerator is asked only if this process already uses it."""
+    """Return the facts that change during a run. It initialises nothing: an accelerator is asked only if this process
+    already uses it."""
     states: dict[str, Any] = {}
     for device in (devices.CPU, *(devices.in_use() if sys.modules.get("torch") else [])):
         memory, clocks = _known(device.memory), _known(device.clocks)
@@ -218,16 +224,17 @@ def moment() -> dict[str, Any]:
 
 
 def absent() -> dict[str, str]:
-    """Why torch sees none of a kind of accelerator, by kind."""
+    """Return why torch sees no device of a kind, for each kind of accelerator that is absent."""
     if imported_torch()[0] is None:
         return {}
     return {name: kind.why_absent() for name, kind in devices.kinds().items() if not kind.count()}
 
 
 def set_threads(count: int | None = None) -> int:
-    """Let torch and NumPy's thread pools use ``count`` threads, by default every core allowed; returns the count.
+    """Let torch and NumPy's thread pools use ``count`` threads (default: every allowed core), and return the count.
 
-    ``OMP_NUM_THREADS`` and its like are overruled: a CPU on fewer threads makes every accelerator look better.
+    This overrides ``OMP_NUM_THREADS`` and similar variables: a CPU on fewer threads makes every accelerator look
+    better. Raises :class:`UsageError` for a count below 1.
     """
     if count is not None and count < 1:
         raise UsageError(f"threads: {count} is not possible, choose 1 or more ({cores()} cores may be used)")
@@ -238,12 +245,12 @@ def set_threads(count: int | None = None) -> int:
     wanted = count or cores()
     threadpoolctl.threadpool_limits(wanted)
     resolve_vector_math()
-    torch.set_num_threads(wanted)  # last: its own matrix library is linked in and unknown to threadpoolctl
+    torch.set_num_threads(wanted)  # last: torch's own matrix library is unknown to threadpoolctl
     return wanted
 
 
 def thread_pools() -> list[dict[str, Any]]:
-    """The thread pools loaded in this process: what they are for, and how many threads each may use."""
+    """The thread pools loaded in this process: their purpose, and how many threads each may use."""
     names = {"library": "internal_api", "kind": "user_api", "version": "version", "threads": "num_threads"}
     names |= {"kernel": "architecture"}
     return [{name: pool.get(key) for name, key in names.items()} for pool in _pools()]

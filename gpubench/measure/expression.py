@@ -1,7 +1,7 @@
 """Expressions as benchmarks: their names, the inputs that their setup makes, and the call that the fixture measures.
 
-``a @ b`` with the setup ``a, b = randn(n, n), randn(n, n)`` becomes a function of ``a`` and ``b``: what the fixture
-counts, checks and copies are its arguments. torch is imported when something is measured.
+``a @ b`` with the setup ``a, b = randn(n, n), randn(n, n)`` becomes a function of ``a`` and ``b``, because the fixture
+counts, checks and copies the arguments of a call. torch is imported only when something is measured.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
     import torch
 
 MAKERS = ("randn", "randint", "empty", "module")
-"""What the fixture makes inputs with, by the names that it has there."""
+"""Methods of the fixture that make inputs; expressions use them by the same names."""
 KNOWN = ("torch", "nn", "F", "np", "device", "dtype", *MAKERS)
-"""Names that every expression and its setup see."""
+"""Names that every expression and its setup can use."""
 NUMPY = frozenset({"np", "numpy"})
 ALIASES = {"pandas": "pd", "jax.numpy": "jnp", "cupy": "cp"}
-"""What people call a module that they import."""
+"""Customary names of imported modules."""
 MOST_CHARACTERS = 1000
-"""Characters of an expression, whose whole text is its name."""
+"""Most characters of an expression, whose whole text is its name."""
 Size = tuple[tuple[str, ...], tuple[tuple[float, ...], ...]]
 """Names that vary together, and their values."""
 _ON_CPU = "a tensor of this case is on cpu"
 
 
 def parse(text: str, what: str) -> ast.Module:
-    """The statements of ``what``. Raises :class:`UsageError` with the place of the error, where there are none, and for
-    a function that is made and never called: its time would be read as that of a call."""
+    """Return the statements of ``what``. Raises :class:`UsageError` with the place of the error, if there are none, and
+    for a function that is made and never called: its time would be read as that of a call."""
     text = text.strip()
     try:
         tree = ast.parse(text)
-        compile(text, what, "exec")  # refuses more: a return, a break
+        compile(text, what, "exec")  # refuses more than ast.parse: a return, a break
     except (SyntaxError, ValueError) as error:
         line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and "\n" in text else ""
         place = f"{line} at {error.text.strip()!r}" if isinstance(error, SyntaxError) and error.text else line
@@ -69,7 +69,7 @@ def parse(text: str, what: str) -> ast.Module:
 
 
 def names_in(text: str) -> tuple[list[str], set[str]]:
-    """Global names that the code reads, in the order of their first use, and those that it makes."""
+    """Return the global names that the code reads, in the order of their first use, and those that it assigns."""
     read: dict[str, None] = {}
     made: set[str] = set()
     codes = [compile(text.strip(), "<expression>", "exec")]
@@ -84,19 +84,19 @@ def names_in(text: str) -> tuple[list[str], set[str]]:
 
 
 def unknown_names(texts: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Names that no text makes, in the order of their first use; Python's own and :data:`KNOWN` are known too."""
+    """Return the names that no text assigns, in the order of their first use, except Python's own and :data:`KNOWN`."""
     pairs = [names_in(text) for text in texts]
     made = {*known, *KNOWN, *dir(builtins)}.union(*(made for _, made in pairs))
     return list(dict.fromkeys(name for read, _ in pairs for name in read if name not in made))
 
 
 def on_numpy(text: str) -> bool:
-    """Whether an expression names NumPy, and so can run on the CPU alone."""
+    """Whether an expression uses NumPy by name, and so can run on the CPU alone."""
     return not NUMPY.isdisjoint(names_in(text)[0])
 
 
 def brought(module: str) -> dict[str, Any]:
-    """The module by its name and by what people call it, and its public names. Raises :class:`UsageError` where it
+    """Return the module under its own and its customary name, and its public names. Raises :class:`UsageError` if it
     can't be imported."""
     try:
         imported = importlib.import_module(module)
@@ -109,7 +109,7 @@ def brought(module: str) -> dict[str, Any]:
 
 
 class Fixture(Protocol):
-    """What is asked of :class:`gpubench.measure.fixture.Gpubench`, with its :data:`MAKERS`."""
+    """The part of :class:`gpubench.measure.fixture.Gpubench` that is used here; it also has the :data:`MAKERS`."""
 
     implementation: str
     dtype: torch.dtype
@@ -117,19 +117,19 @@ class Fixture(Protocol):
 
     @property
     def device(self) -> torch.device:
-        """Where to make tensors."""
+        """The torch device on which to make tensors."""
         ...
 
     def array(self, tensor: torch.Tensor) -> Any:
-        """The same values for the implementation."""
+        """Return the tensor's values as an array of the implementation."""
         ...
 
     def name_dtype(self, dtype: str) -> None:
-        """Say which dtype the data has."""
+        """Name the dtype that the data has."""
         ...
 
     def measure_in_turn(self, name: str, others: Mapping[str, Callable[[Any], Any]], shares: dict[str, Any]) -> None:
-        """Time the call's rounds in turn with those of others."""
+        """Time the call's rounds in turn with those of other calls."""
         ...
 
     def __call__(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -139,7 +139,7 @@ class Fixture(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function and its arguments, as the fixture takes them."""
+    """A function and its arguments in the form that the fixture takes."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -147,10 +147,10 @@ class Call:
 
 
 def function_of(text: str, namespace: dict[str, Any]) -> Call:
-    """The expression as a function of the values that it uses; modules, functions and classes stay global.
+    """Return the expression as a function of the values that it uses; modules, functions and classes stay global.
 
     ``out=c`` makes ``c`` the keyword argument ``out``, which the fixture counts as written and not as read. The
-    function returns the last statement's value, or what that assigns to.
+    function returns the value of the last statement, or the target that it assigns to.
     """
     body = parse(text, "the expression").body
     target = _written(body)
@@ -168,7 +168,7 @@ def function_of(text: str, namespace: dict[str, Any]) -> Call:
 
 
 def _returning(body: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements, with the value of the last one returned."""
+    """Return the statements with a ``return`` of the last one's value."""
     match body[-1]:
         case ast.Expr(value):
             return [*body[:-1], ast.Return(value)]
@@ -178,7 +178,7 @@ def _returning(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _written(body: list[ast.stmt]) -> str | None:
-    """The only name that is given as ``out=`` and used for nothing else."""
+    """Return the only name that is passed as ``out=`` and used for nothing else; ``None`` if there is none."""
     nodes = [node for statement in body for node in ast.walk(statement)]
     given = [node.value for node in nodes if isinstance(node, ast.keyword) and node.arg == "out"]
     names = Counter(value.id for value in given if isinstance(value, ast.Name))
@@ -188,7 +188,7 @@ def _written(body: list[ast.stmt]) -> str | None:
 
 
 def _is_data(value: Any) -> bool:
-    """Whether it is a value to work on, and no module, function or class; a network is both and counts as data."""
+    """Whether a value is data rather than a module, function or class; a network is both and counts as data."""
     import torch
 
     if isinstance(value, torch.nn.Module):
@@ -198,7 +198,7 @@ def _is_data(value: Any) -> bool:
 
 @contextmanager
 def _defaults(device: torch.device | str, dtype: torch.dtype) -> Iterator[None]:
-    """Within: where and in which dtype torch's own factories make tensors."""
+    """A context in which torch's own factories make tensors on this device and in this dtype."""
     import torch
 
     before = torch.get_default_dtype()
@@ -211,7 +211,8 @@ def _defaults(device: torch.device | str, dtype: torch.dtype) -> Iterator[None]:
 
 
 def _maker(make: Callable[..., Any]) -> Callable[..., Any]:
-    """One of the fixture's makers as it is without :func:`_defaults`: the same values on every device."""
+    """Wrap one of the fixture's makers so that :func:`_defaults` doesn't affect it: it makes the same values on every
+    device."""
     import torch
 
     def made(*args: Any, **kwargs: Any) -> Any:
@@ -223,8 +224,11 @@ def _maker(make: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """An expression with its setup, as a benchmark. ``names`` are further values that it sees, ``imports`` modules;
-    ``asked``: whether somebody asked for the dtype, which the data must have then."""
+    """An expression with its setup, as a benchmark.
+
+    ``names`` are further values that it can use, ``imports`` modules. ``asked``: whether the user chose the dtype,
+    which the data must then have.
+    """
 
     text: str
     setup: str = ""
@@ -263,7 +267,7 @@ class Snippet:
 
 @dataclass(frozen=True, slots=True)
 class LiveCall:
-    """A function of this process with its arguments, as a benchmark; ``setup`` makes the arguments from the sizes."""
+    """A function of this process with its arguments, as a benchmark; ``setup`` makes arguments from the sizes."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...] = ()
@@ -284,16 +288,19 @@ class LiveCall:
 
 
 LIVE: dict[str, Snippet | LiveCall] = {}
-"""What :func:`gpubench.time` measures in this process, by a name that its benchmark file knows it by."""
+"""What :func:`gpubench.time` measures in this process, by the name under which its benchmark file finds it."""
 
 
 def define(
     module: dict[str, Any], benchmarks: Mapping[str, Snippet | LiveCall], sizes: Sequence[Size], *,
     against: Snippet | None = None, in_numpy: Collection[str] = (), **terms: Any,
 ) -> None:  # fmt: skip
-    """Add a test of each benchmark to a module. ``against`` is measured in NumPy, where those of ``in_numpy`` are
-    measured at all; ``terms`` are those of the mark ``gpubench``. The rounds of those on one device that have the same
-    sizes, dtype and variant are timed in turn."""
+    """Add a test of each benchmark to a module.
+
+    ``against`` is the expression that is measured in NumPy; the benchmarks of ``in_numpy`` are measured in NumPy only.
+    ``terms`` are arguments of the mark ``gpubench``. Benchmarks on one device with the same sizes, dtype and variant
+    are timed in turn.
+    """
     import pytest
 
     names = [name for group, _ in sizes for name in group]
@@ -332,14 +339,14 @@ def define(
 
 
 def _measured(snippet: Snippet | LiveCall, sizes: Mapping[str, Any], bench: Fixture) -> None:
-    """Unchecked: its own test checks it."""
+    """Measure a benchmark without its check, which its own test does."""
     replace(snippet, check=False).measure(bench, sizes)
 
 
 @contextmanager
 def _memory_limit(bench: Fixture) -> Iterator[None]:
-    """Within: on the CPU of a system that can do so, memory that isn't free is refused before it is filled, which
-    would have the system end the process. Raises :class:`TooLarge`."""
+    """A context that limits the memory of the process, on a CPU under Linux: an allocation beyond the free memory is
+    refused before it is filled, when the system would kill the process. Raises :class:`TooLarge`."""
     memory = CPU.memory()
     if bench.device.type != "cpu" or memory is None or sys.platform != "linux":
         yield
@@ -366,7 +373,8 @@ def _memory_limit(bench: Fixture) -> Iterator[None]:
 
 @contextmanager
 def fresh_inputs(bench: Fixture) -> Iterator[None]:
-    """Within: torch's factories make tensors on the benchmark's device, in its dtype, from the seed of the run."""
+    """A context in which torch's factories make tensors on the benchmark's device, in its dtype, from the run's
+    seed."""
     import torch
 
     with torch.random.fork_rng(devices=[]), _defaults(bench.device, bench.dtype):
@@ -375,8 +383,12 @@ def fresh_inputs(bench: Fixture) -> Iterator[None]:
 
 
 def measure_call(bench: Fixture, call: Call, check: bool = True, asked: bool = False) -> None:
-    """Measure it with the fixture, by the dtype of its data. A call that can't be repeated in float64 is recorded as
-    unchecked, with why."""
+    """Measure a call with the fixture, under the dtype of its data. A call that can't be repeated in float64 is
+    recorded as unchecked, with the reason.
+
+    Raises :class:`UsageError` if the dtype was ``asked`` for and the data has another, or if a tensor is on another
+    device.
+    """
     found = dtypes_of((call.function, call.args, call.kwargs))
     wanted = str(bench.dtype).removeprefix("torch.")
     if asked and found and wanted not in found:
@@ -402,7 +414,8 @@ def measure_call(bench: Fixture, call: Call, check: bool = True, asked: bool = F
 
 
 def moved(value: Any, bench: Fixture) -> Any:
-    """The value with its tensors and networks on the benchmark's device; copies, unless they are there already."""
+    """Return the value with its tensors and networks on the benchmark's device, copied unless they are there
+    already."""
     import copy
 
     import torch
@@ -421,7 +434,7 @@ def moved(value: Any, bench: Fixture) -> Any:
 
 
 def dtypes_of(values: Any) -> set[str]:
-    """Names of the floating-point dtypes of all tensors, networks and arrays among these values."""
+    """Names of the floating-point dtypes of all tensors, networks and arrays in these values."""
     if "torch" not in sys.modules:  # so there is no tensor
         return set()
     import torch
@@ -434,7 +447,7 @@ def dtypes_of(values: Any) -> set[str]:
 
 
 def _arrays(bench: Fixture, value: Any) -> Any:
-    """The value with arrays of the implementation in place of tensors."""
+    """Return the value with arrays of the implementation in place of tensors."""
     import torch
     from torch.utils import _pytree
 
@@ -442,6 +455,6 @@ def _arrays(bench: Fixture, value: Any) -> Any:
 
 
 def is_name(text: str) -> bool:
-    """Whether it can be the name of a size: no fixture's, nor one that expressions see."""
+    """Whether a text can name a size: an identifier that is neither a fixture nor a name that expressions use."""
     free = not text.startswith(("gpubench", "benchmark")) and text not in (*KNOWN, "request")
     return free and text.isidentifier() and not keyword.iskeyword(text)

@@ -1,7 +1,7 @@
 """The ``gpubench`` fixture: checks a call's result, warms up, times it on its device and records what was measured.
 
 A call goes through seven steps: prepare, estimate, verify, warm up, run rounds, probe, record. Each takes the values of
-the steps before it and returns one. ``gpubench run --list`` stops after the estimate.
+the steps before it and returns one of its own. ``gpubench run --list`` stops after the estimate.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 LONG_CALL = 0.01
-"""A call that takes longer, in seconds, is a round of its own: the median of the rounds is its latency."""
+"""A call that takes longer than this, in seconds, is a whole round: the median of the rounds is its latency."""
 ENERGY_FROM = 0.05
-"""Presets that time a case for fewer seconds (smoke) skip the energy counter, which needs a second."""
+"""Presets that time a case for fewer seconds than this (smoke) skip the energy counter, which needs a second."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class Verified:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Warm:
-    """Seconds of a warm call, and of a round of one call with its setup; the machine's state before them; what the call
-    is made of, where it can't be repeated on meta tensors."""
+    """Seconds of a warm call, and of a round of one call with its setup; the machine's state before them; and the
+    operators of the call, where it can't be repeated on meta tensors."""
 
     call_s: float
     round_s: float
@@ -69,7 +69,7 @@ class Warm:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Timed:
-    """The last round's result, and what was measured beside the rounds, which pytest-benchmark keeps."""
+    """The last round's result, and what was measured besides the rounds, which pytest-benchmark keeps."""
 
     result: Any
     latency_s: float | None
@@ -80,11 +80,11 @@ class Timed:
 class Inputs:
     """What a case is made from.
 
-    ``device`` and ``dtype`` are torch's, to make tensors with; ``implementation`` (``torch``, ``numpy``, …),
-    ``variant`` (which the fixture applies to the call) and ``preset`` are names. ``library`` is that implementation on
-    the case's device. ``data`` makes all tensors of the case, ``host`` makes those on the CPU that transfers need.
-    ``home`` is the device that the case is named for. ``first``: whether this process is the run's first, which counts
-    the work and checks the results.
+    ``device`` and ``dtype`` are torch's, for making tensors; ``implementation`` (``torch``, ``numpy``, …), ``variant``
+    (which the fixture applies to the call) and ``preset`` are names. ``library`` is that implementation on the case's
+    device. ``data`` makes all tensors of the case, ``host`` makes the CPU tensors that transfers need. ``home`` is the
+    device that the case is named after. ``first``: whether this process is the run's first, which counts the work and
+    checks the results.
     """
 
     def __init__(self, session: Session, case: Case, home: Device) -> None:
@@ -103,42 +103,42 @@ class Inputs:
         return Data(home, torch_dtype(self.case.dtype), settings.seed, stream=stream, meta=settings.plan)
 
     def prepare(self, function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T | None:
-        """Call what has to be done or known before the benchmark is measured, and return its result. A plan (``gpubench
-        run --list``), whose tensors have shapes and no data, doesn't call it: the result is None."""
+        """Call a function that the benchmark needs before it is measured, and return its result. A plan
+        (``gpubench run --list``), whose tensors have shapes but no data, doesn't call it and gets ``None``."""
         return None if self._session.settings.plan else function(*args, **kwargs)
 
     @property
     def device(self) -> torch.device:
-        """The device this case is to use, for torch."""
+        """The torch device that this case uses."""
         return self.data.device
 
     @property
     def neighbour(self) -> Data:
-        """Data on the next of the chosen accelerators of the same kind, to copy to."""
+        """Data on the next chosen accelerator of the same kind, as the target of copies."""
         chosen = [c.device for c in self._session.choices if c.device and c.device.kind == self.home.kind]
         return self._data(chosen[(chosen.index(self.home) + 1) % len(chosen)], stream=2)
 
     def pinned(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A copy in page-locked host memory, which a device reads without the CPU's help."""
+        """Return a copy in page-locked host memory, which a device reads without the CPU's help."""
         return tensor if tensor.is_meta else pinned_copy(tensor)
 
     @property
     def xp(self) -> Any:
-        """The functions of the implementation: ``torch``, ``numpy``, ``cupy``, ``jax.numpy``."""
+        """The implementation's module: ``torch``, ``numpy``, ``cupy``, ``jax.numpy``."""
         return self.library.xp
 
     @property
     def writes(self) -> bool:
-        """Whether the implementation can write into an array that it is given (``out=``, in place)."""
+        """Whether the implementation can write into a given array (``out=``, in place)."""
         return self.library.writes
 
     def array(self, tensor: torch.Tensor) -> Any:
-        """The tensor's values for the implementation: the tensor itself for torch, for others an array of theirs, which
-        shares its memory where it can."""
+        """Return the tensor itself for torch, or its values as an array of another implementation, which shares the
+        tensor's memory where it can."""
         return self._array(self.library, tensor)
 
     def numpy(self, tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
-        """The tensor's own memory as a NumPy array; skips where NumPy has no such dtype."""
+        """Return the tensor's own memory as a NumPy array; skips the test where NumPy has no such dtype."""
         array: numpy.ndarray[Any, Any] = self._array(find_implementation("numpy")(CPU, self.case.dtype), tensor)
         return array
 
@@ -151,15 +151,16 @@ class Inputs:
         return library.array(tensor)
 
     def too_few(self, reason: str) -> GpubenchError:
-        """The error for missing devices: a usage error where the case's kind is required, else a skip."""
+        """Return the error for missing devices: a usage error where devices of this kind are required, otherwise a
+        skip."""
         required = any(name.partition(":")[0] == self.home.kind for name in self._session.settings.required)
         return UsageError(f"required devices absent: {reason}") if required else Unmeasurable(reason)
 
 
 class Gpubench(Inputs):
-    """What a test gets from the ``gpubench`` fixture: where to put its data and, when called, a measurement.
+    """The value of the ``gpubench`` fixture: it makes a test's data and, when called, measures.
 
-    ``parallel`` is what a case of several devices adds to its record; ``allowance`` is how long the case may take.
+    ``parallel`` is what a case of several devices adds to its record. ``allowance`` sets how long the case may take.
     """
 
     def __init__(
@@ -174,7 +175,7 @@ class Gpubench(Inputs):
     ) -> None:
         if home.accelerator and not session.settings.plan:
             _release_memory_of_others(case.implementation, home)
-        # Before any data is made: what the device holds by then isn't the case's.
+        # Before any data is made: memory in use by now isn't the case's.
         self._flush = flush(home) if case.cache == "cold" else None
         if not session.settings.plan:
             home.settle()
@@ -187,9 +188,9 @@ class Gpubench(Inputs):
             clock.wait_by(home, self.library.wait)
         self._replayed = replayed or ReplayTimer()
         self._family = case.workload, case.device, case.dtype, case.implementation, case.variant
-        """Equal for cases that differ in their size only: checking one of them tells about the others."""
+        """Equal for cases that differ only in size, of which checking one is nearly as good as checking all."""
         self.enabled = bool(getattr(benchmark, "enabled", False))
-        """Whether anything is timed at all: not with ``--benchmark-disable``."""
+        """Whether anything is timed at all: false with ``--benchmark-disable``."""
         self.called = False
         self.estimate: Estimate | None = None
         self._data_dtype: str | None = None
@@ -199,8 +200,9 @@ class Gpubench(Inputs):
     def measure_in_turn(
         self, name: str, others: Mapping[str, Callable[[Gpubench], Any]], shares: MutableMapping[str, Share]
     ) -> None:
-        """Time this call's rounds in turn with those of others; each measures its own call with the fixture that it is
-        given. ``shares``, by name, belong to all of them: the first that is measured takes the rounds of all."""
+        """Time this call's rounds in turn with those of ``others``, each of which measures its own call with the
+        fixture that it is given. ``shares``, by name, belong to all of them: the first one measured takes the rounds of
+        all."""
         self._contest = Contest(name, others, shares, self.case)
 
     def __call__(  # noqa: PLR0913 - what users write
@@ -222,17 +224,17 @@ class Gpubench(Inputs):
         """Measure ``fn(*args, **kwargs)`` and return its result.
 
         - ``flops``, ``nbytes``, ``items``: the work of one call. FLOPs are counted from the call where
-          torch can; declared ones must agree with that.
+          torch can; declared ones must agree with the count.
         - ``check``: ``True`` repeats the call in float64 on the CPU and compares; a callable is used instead of ``fn``
-          for that reference, with the same arguments; ``False``, or a text that says why, records the case
+          for that reference, with the same arguments; ``False``, or a text with the reason, records the case
           as unchecked.
         - ``setup`` runs untimed before every round, of one call each, and may return ``(args, kwargs)`` for it.
-        - ``devices`` names further devices that the call uses, for which the clock waits too. Those of the arguments
-          and of the result are known without being named.
-        - ``threads`` is what the call can use when that isn't all (NumPy's elementwise work uses one).
-        - ``steps``: so many such calls make up the whole job; the report derives its total, and says that it did.
+        - ``devices`` names further devices that the call uses, for which the clock must wait too. The devices of
+          arguments and result are found without being named.
+        - ``threads``: how many the call can use, if not all (NumPy's elementwise work uses one).
+        - ``steps``: how many such calls make up the whole job; the report derives and marks the total.
 
-        Raises UsageError for an amount that is none, :class:`~gpubench.errors.WrongAnswer` and
+        Raises UsageError for an invalid amount, :class:`~gpubench.errors.WrongAnswer` and
         :class:`~gpubench.errors.WorkMismatch`; skips the test when it would exceed its budget or the memory.
         """
         self.called = True
@@ -255,7 +257,8 @@ class Gpubench(Inputs):
         return timed.result
 
     def accept(self, estimate: Estimate) -> None:
-        """Go on with a case of this estimate, unless only that is wanted. Raises what the estimate has against it."""
+        """Continue with a case of this estimate. Raises the estimate's obstacle, and :class:`Unmeasurable` where only
+        the estimate is wanted."""
         self.estimate = estimate
         if self._session.settings.plan:
             raise Unmeasurable  # this ends the test
@@ -263,14 +266,15 @@ class Gpubench(Inputs):
             raise estimate.obstacle
 
     def name_dtype(self, dtype: str) -> None:
-        """Name the case by the dtype that its data turns out to have; empty where it has none of ours."""
+        """Name the case by the dtype that its data turns out to have; an empty name if gpubench doesn't know the
+        dtype."""
         self.case = structs.replace(self.case, dtype=dtype or self.case.dtype)
         self._data_dtype = dtype
 
     # The seven steps ----------------------------------------------------------------------------------------------
 
     def _prepare(self, request: Request) -> Prepared:
-        """Count the work of one call, and let the clock wait for all devices that it names or whose tensors it gets."""
+        """Count the work of one call, and make the clock wait for all devices that are named or hold its tensors."""
         args, kwargs = request.args, request.kwargs
         if request.setup is not None and not args and not kwargs:
             args, kwargs = _arguments(request.setup())
@@ -285,7 +289,8 @@ class Gpubench(Inputs):
         return Prepared(request, args, kwargs, work, counted, further)
 
     def _estimate(self, prepared: Prepared) -> Estimate:
-        """How long the case will take, and what it still has to allocate: its inputs too where they have no data."""
+        """Estimate how long the case will take and how much it still has to allocate, its inputs too where they have no
+        data."""
         outputs = prepared.counted.output_bytes if prepared.counted else 0
         inputs, host = (data.allocated if data.meta else 0 for data in (self.data, self.host))
         case, preset, rates = self.case, self.allowance, self._session.rates
@@ -310,11 +315,11 @@ class Gpubench(Inputs):
             result = call(*prepared.args, **prepared.kwargs)
         first_s = self._clock() - start
         if self.case.variant == "eager" and budget.FEWEST_ROUNDS * (estimate.call_s or 0.0) > self.allowance.budget:
-            # It was tried since the estimate may be wrong; this call says that it isn't.
+            # It was tried since the estimate may be wrong; this call confirms the estimate.
             budget.require(first_s, "seen in its first call", self.allowance, slack=budget.SLACK)
         if self.case.variant == "graph":  # its memory is allocated while it is captured, and replays allocate none
             self._peak_bytes = self.home.peak_memory()
-        # Nothing but the first call says how long the reference takes; a CPU is slower than most accelerators.
+        # Only the first call shows how long the reference may take; a CPU is slower than most accelerators.
         reference_s = first_s * (50 if self.home.accelerator else 2)
         if isinstance(expected, Reference) and estimate.call_s is None and reference_s > self._reference_limit_s:
             expected = unchecked(f"a float64 reference may take long: a call {first_s:.3g} s")
@@ -326,11 +331,11 @@ class Gpubench(Inputs):
         return Verified(call, again, outcome, first_s)
 
     def _warm_up(self, prepared: Prepared, verified: Verified) -> Warm:
-        """Call until warm. The machine is watched from here on: a few short rounds alone may be too short to judge."""
+        """Call until warm. The machine is watched from here on, since a few short rounds may be too short to judge."""
         before = disturbance.look(self._clock.devices)
         self.home.reset_peak_memory()  # forget what was only needed to prepare the calls
         call_s, round_s = self._warm_seconds(prepared, verified)
-        # Not that of the rounds: some of them keep a call's result during the next one.
+        # Not the peak of the rounds: some keep a call's result during the next one.
         self._peak_bytes = max(filter(None, (self._peak_bytes, self.home.peak_memory())), default=None)
         budget.require(call_s, "seen in warm-up", self.allowance)
         uncounted = self.first and prepared.counted is None and self.case.variant == "eager"
@@ -360,7 +365,7 @@ class Gpubench(Inputs):
         return Timed(result, latency_s, self._memory_bytes(prepared.counted), flags)
 
     def _probe(self, prepared: Prepared, verified: Verified, warm: Warm, timed: Timed) -> dict[str, Any]:
-        """What else the record says: the precision in force and, once in a run, what only an accelerator has."""
+        """Measure the other fields of the record: the precision in force and, once in a run, what needs a probe."""
         record: dict[str, Any] = {"precision": self._precision()}
         if not (self.enabled and self.first):
             return record
@@ -370,7 +375,7 @@ class Gpubench(Inputs):
         single = sum(used.accelerator for used in self._clock.devices) < 2
         if self.home.accelerator:
             record |= self._device_time(verified, warm, single)
-        if len(self._clock.devices) == 1:  # else copying is the work itself
+        if len(self._clock.devices) == 1:  # with several devices copying is the work itself
             record["transfer"] = self._transfer(prepared, timed)
         # Energy is counted over many calls in a row, whose cache is hot.
         if verified.again and single and self._flush is None and self.allowance.max_time >= ENERGY_FROM:
@@ -388,8 +393,11 @@ class Gpubench(Inputs):
         return device_time(verified.again, self.home, warm.call_s, self._flush)._asdict()
 
     def _transfer(self, prepared: Prepared, timed: Timed) -> Transfer | None:
-        """Copies of the arguments, or of what the call's object says that it reads: a training step's batch. On a CPU
-        there are none: how many bytes a GPU would have to copy is all that is recorded."""
+        """Time the copies of the arguments, or of what the call's object declares that it reads: a training step's
+        batch.
+
+        Nothing is copied for a CPU: only the number of bytes that a GPU would have to copy is recorded.
+        """
         function = prepared.request.function
         inputs_of = getattr(getattr(function, "__self__", None), "inputs_of", None)
         named = {name: value for name, value in prepared.kwargs.items() if name != "out"}
@@ -402,7 +410,7 @@ class Gpubench(Inputs):
         return transfer(all_as_tensors(inputs), all_as_tensors(timed.result), self.home)
 
     def _record(self, record: dict[str, Any], work: Work, counted: Counted | None, flags: Iterable[Flag]) -> None:
-        """Make the case's :class:`Measurement`; ``record`` holds the fields that were measured beside the rounds."""
+        """Make the case's :class:`Measurement`; ``record`` holds the fields that were measured besides the rounds."""
         raised = list(flags)
         stats = getattr(self._benchmark, "stats", None)
         wait_s = sum(self._session.wait_s(device) for device in self._clock.devices)
@@ -429,19 +437,19 @@ class Gpubench(Inputs):
         measured = {"work": work, "wait_s": wait_s, "processes": processes, **record}
         named = {"dtype": self._data_dtype} if self._data_dtype is not None else {}
         measurement = Measurement(**structs.asdict(self.case) | named, **measured)
-        # The test may go on adding to what it says of its devices: phases, losses.
+        # The test may still add to this: phases, losses.
         parallel = {"parallel": self.parallel} if self.parallel else {}
         self._benchmark.extra_info[KEY] = measurement.as_dict() | parallel
 
     def replay(
         self, durations: Sequence[float], iterations: int, work: Work, flags: Iterable[Flag], **record: Any
     ) -> None:
-        """Enter durations that other processes measured, round by round, as this case's times.
+        """Record durations that other processes measured, round by round, as this case's times.
 
         ``durations``: seconds of each round, of its slowest rank; ``iterations``: calls in each; ``flags``: what was
-        wrong meanwhile; ``record``: further fields of the :class:`Measurement`. The durations come through the case's
-        timer, a :class:`ReplayTimer` in a test that asks for ``gpubench_ranks``: ``stats.data`` are exactly these over
-        their iterations.
+        wrong meanwhile; ``record``: further fields of the :class:`Measurement`. The durations are passed to
+        pytest-benchmark through the case's timer, a :class:`ReplayTimer` in a test that asks for ``gpubench_ranks``, so
+        that ``stats.data`` are exactly these divided by the iterations.
         """
         self.called, work = True, declared(work)
         self.case = structs.replace(self.case, devices=record.pop("devices"), threads=record.pop("threads"))
@@ -453,13 +461,13 @@ class Gpubench(Inputs):
         self._record({"precision": self._precision(), **record}, work, None, flags)
 
     def add_flag(self, flag: Flag) -> None:
-        """Add what was noticed after the measurement, if there is one."""
+        """Add a flag that was noticed after the measurement, if there is one."""
         for process in self._benchmark.extra_info.get(KEY, {}).get("processes", ())[:1]:
             process["flags"] = [*process["flags"], to_builtins(flag)]
 
     def _load(self, prepared: Prepared, seen: Any) -> Load:
-        """What a simulated device takes its time for: the work as it was counted or declared, and the operators that
-        were seen, on tensors without data or else in the first call."""
+        """The load that a simulated device takes its time for: the work as counted or declared, and the operators that
+        were seen on tensors without data or else in the first call."""
         counted, work = prepared.counted, prepared.work
         least = work.bytes or sum(tensor.nbytes for tensor in bare_tensors(prepared.args, prepared.kwargs))
         if counted is None and (operations := _operations(work)):
@@ -505,11 +513,12 @@ class Gpubench(Inputs):
 
     @property
     def _reference_limit_s(self) -> float:
-        """Seconds that a float64 reference may take."""
+        """Most seconds that a float64 reference may take."""
         return self.allowance.check * (1 if self._family in self._session.checked else FIRST)
 
     def _setup(self, prepared: Prepared) -> Callable[[], Any] | None:
-        """What runs before each round: the test's setup, then the flush of a cold cache."""
+        """Return what runs before each round: the test's setup, then the flush of a cold cache; ``None`` if neither is
+        needed."""
         setup, empty_cache = prepared.request.setup, self._flush
         if empty_cache is None:
             return setup
@@ -522,7 +531,8 @@ class Gpubench(Inputs):
         return flushed
 
     def _warm_seconds(self, prepared: Prepared, verified: Verified) -> tuple[float, float]:
-        """Seconds per call at the end of the warm-up, and with its setup; 0 where nothing is timed."""
+        """Return the seconds per call at the end of the warm-up, without and with its setup; 0 where nothing is
+        timed."""
         if not self.enabled:
             return 0.0, 0.0
         seconds = self.allowance.warmup * (2 if self.home.accelerator else 1)
@@ -541,7 +551,7 @@ class Gpubench(Inputs):
         return warm(lambda: verified.call(*args, **kwargs), before=before)
 
     def _rounds(self, prepared: Prepared, verified: Verified, warm: Warm) -> Any:
-        """Let pytest-benchmark time the rounds; it calibrates the calls in each unless a call is long."""
+        """Let pytest-benchmark time the rounds; it calibrates the number of calls in each, unless a call is long."""
         benchmark, preset, request = self._benchmark, self.allowance, prepared.request
         few = budget.rounds(warm.call_s, preset) if self.enabled else None
         benchmark.group = benchmark.group or self.case.workload
@@ -558,13 +568,13 @@ class Gpubench(Inputs):
         return benchmark(verified.call, *request.args, **request.kwargs)
 
     def _share(self, call: Callable[[], Any], call_s: float) -> Share:
-        """The rounds that this call is to have where it is measured in turn with others."""
+        """Return the rounds that this call gets where it is measured in turn with others."""
         round_s = max(MIN_ROUND, MIN_WAITS * self._session.wait_s(self.home))
         return share(call, self._clock, call_s, self.allowance, round_s)
 
     def _prepared_share(self, case: Case, measure: Callable[[Gpubench], Any]) -> Share:
-        """Rounds of another call on the same device, up to the point where they could begin. Raises what the call
-        raises, and what speaks against measuring it."""
+        """Return the rounds of another call on the same device, prepared up to the point where they could begin. Raises
+        what that call raises, and :class:`Unmeasurable` if it can't be timed in turn."""
         other = _Other(self._session, self.allowance, case, self.home, DeviceClock([self.home]), self._benchmark)
         with suppress(_ReadyError):
             measure(other)
@@ -573,21 +583,21 @@ class Gpubench(Inputs):
         return other.ready
 
     def _memory_bytes(self, counted: Counted | None) -> int | None:
-        """The most that the case held at once, inputs included: by its device's allocator, or on a CPU, which has none
-        that counts, from the call's tensors."""
+        """Return the most bytes that the case held at once, inputs included: from its device's allocator or, on a CPU,
+        which has no allocator that counts, from the call's tensors. ``None`` if unknown."""
         if not self.home.accelerator:
             return counted.held_bytes + counted.peak_bytes if counted else None
         if self._peak_bytes is None or self._held_bytes is None or self.implementation != TORCH:
-            return None  # another library has an allocator of its own
+            return None  # another library has its own allocator
         return max(0, self._peak_bytes - self._held_bytes)
 
 
 class _ReadyError(Exception):
-    """The call could be timed now."""
+    """Raised where the call is ready to be timed."""
 
 
 class _Other(Gpubench):
-    """Takes the steps up to the rounds, for a call that another fixture measures in turn with its own."""
+    """A fixture that stops before the rounds, for a call that another fixture measures in turn with its own."""
 
     ready: Share | None = None
 
@@ -599,8 +609,8 @@ class _Other(Gpubench):
 
 @dataclasses.dataclass(slots=True)
 class Contest:
-    """A call that is measured in turn with ``others``, by name; ``case`` is what all of them have in common, but for
-    the library that the last word of each name is."""
+    """A call ``name`` that is measured in turn with ``others``. ``case`` is what all of them have in common, except the
+    library, which is the last word of each name."""
 
     name: str
     others: Mapping[str, Callable[[Gpubench], Any]]
@@ -609,8 +619,8 @@ class Contest:
     own: Share | None = None
 
     def share(self, bench: Gpubench, own: Share) -> Share:
-        """The call's rounds: those that were timed already, or else all are now. What can't be prepared is left out:
-        its own test says why."""
+        """Return the call's rounds, which were timed already or are timed now together with all others. A call that
+        can't be prepared is left out; its own test reports why."""
         if self.name not in self.shares:
             wanted = {self.name: own}
             for name, measure in self.others.items():
@@ -623,7 +633,7 @@ class Contest:
         return self.own
 
     def noticed(self, flags: Sequence[Flag]) -> tuple[Flag, ...]:
-        """All that disturbed the rounds, which may have been timed by another's test."""
+        """Return all that disturbed the rounds, which another test may have timed."""
         if self.own is None:
             return tuple(flags)
         known = {flag.name for flag in self.own.flags}
@@ -632,7 +642,7 @@ class Contest:
 
 
 def _release_memory_of_others(implementation: str, device: Device) -> None:
-    """Return what other libraries keep of the device's memory for later."""
+    """Release the device memory that other libraries keep for later."""
     if implementation != TORCH:
         device.release_memory()
     for name, library in LIBRARIES.items():
@@ -641,7 +651,7 @@ def _release_memory_of_others(implementation: str, device: Device) -> None:
 
 
 def _present(name: str) -> Device:
-    """A device by name; raises :class:`Unmeasurable` when it is absent."""
+    """Return a device by name; raises :class:`Unmeasurable` when it is absent."""
     choice = find_device(name)
     if choice.device is None:
         raise Unmeasurable(str(choice.reason))
@@ -649,11 +659,11 @@ def _present(name: str) -> Device:
 
 
 def _operations(work: Work) -> float:
-    """Multiplications and additions that are no FLOPs, as those of numbers of 8 bits."""
+    """Multiplications and additions that aren't floating-point, such as those of 8-bit integers."""
     return (work.items or 0.0) if work.unit == "operation" else 0.0
 
 
 def _arguments(value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments that ``setup`` returned, if any."""
+    """Return the arguments that ``setup`` returned, if any."""
     args, kwargs = value or ((), {})
     return tuple(args), dict(kwargs)

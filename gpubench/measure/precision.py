@@ -1,7 +1,7 @@
-"""How a call is run: dtypes by name, what a float32 product really computes, and the variants of a network.
+"""How a call is run: dtypes by name, the arithmetic of a float32 product, and the variants of a network.
 
-float32 means IEEE float32 on every device. The shorter product that NVIDIA calls TF32 is a dtype of its own here,
-since it is up to eight times faster and a thousand times less precise.
+float32 means IEEE float32 on every device. The shorter product that NVIDIA calls TF32 is a separate dtype here, since
+it is up to eight times faster and a thousand times less precise.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "tf32": 2.0**-11, "float16
 
 
 def torch_dtype(name: str) -> torch.dtype:
-    """The dtype that holds the data; raises :class:`UsageError` naming those that exist."""
+    """Return the torch dtype that holds the data; raises :class:`UsageError` that lists the known names."""
     import torch
 
     if name not in DTYPES:
@@ -37,17 +37,17 @@ def torch_dtype(name: str) -> torch.dtype:
 
 @contextlib.contextmanager
 def matmul_precision(dtype: str) -> Iterator[None]:
-    """Within: float32 products (and convolutions) in IEEE float32, or in TF32 for the dtype ``tf32``.
+    """A context in which float32 products (and convolutions) use IEEE float32, or TF32 for the dtype ``tf32``.
 
-    Set through torch's older switches, which write the newer ``fp32_precision`` ones as well; the other way round,
-    the older ones refuse to be read, and torch.compile reads them.
+    It sets torch's older switches, which write the newer ``fp32_precision`` ones as well. The other way round, the
+    older switches refuse to be read, and torch.compile reads them.
     """
     import torch
 
     tf32, before = dtype == "tf32", float32_state()
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     torch.backends.cudnn.allow_tf32 = tf32
-    for place, switch in enumerate(_switches()[3:]):  # the older ones leave them at a default that a broader one sets
+    for place, switch in enumerate(_switches()[3:]):  # the older ones leave these at a broader default
         switch.fp32_precision = "tf32" if tf32 and place < 3 else "ieee"
     try:
         yield
@@ -56,7 +56,8 @@ def matmul_precision(dtype: str) -> Iterator[None]:
 
 
 def _switches() -> list[Any]:
-    """torch's newer switches: three broad ones, then three of CUDA and three of oneDNN; older torch has none."""
+    """torch's newer switches: three broad ones, then three of CUDA and three of oneDNN. Older versions of torch have
+    none."""
     import torch
 
     cuda, cudnn, mkldnn = torch.backends.cuda, torch.backends.cudnn, torch.backends.mkldnn
@@ -66,8 +67,8 @@ def _switches() -> list[Any]:
 
 
 def float32_state() -> tuple[Any, ...]:
-    """All switches of float32 products: the two older ones, ``None`` where torch can't tell since the program has set
-    some of the newer, and the newer."""
+    """Return all switches of float32 products: the two older ones (``None`` where torch can't read them because the
+    program has set some of the newer), then the newer ones."""
     import torch
 
     older = torch.get_float32_matmul_precision, lambda: torch.backends.cudnn.allow_tf32
@@ -82,7 +83,7 @@ def _readable(read: Callable[[], Any]) -> Any:
 
 
 def set_float32_state(state: tuple[Any, ...]) -> None:
-    """Set what :func:`float32_state` returned."""
+    """Restore what :func:`float32_state` returned."""
     import torch
 
     precision, allow_tf32, *newer = state
@@ -95,20 +96,20 @@ def set_float32_state(state: tuple[Any, ...]) -> None:
 
 
 def autocast_dtype(device: Device) -> str:
-    """What products are computed in under autocast: bfloat16, or float16 where the device only emulates bfloat16."""
+    """Return the dtype of products under autocast: bfloat16, or float16 where the device only emulates bfloat16."""
     return "float16" if device.lacks("bfloat16") else "bfloat16"
 
 
 def computed_dtype(case: Case, device: Device) -> str:
-    """The dtype that a case's products are computed in on its device."""
+    """Return the dtype in which a case's products are computed on its device."""
     return autocast_dtype(device) if case.variant == "autocast" else case.dtype
 
 
 def apply(variant: str, call: Callable[..., Any], device: Device) -> Callable[..., Any]:
-    """The call in this variant. ``compile`` compiles at its first call, ``graph`` records at its first.
+    """Return the call in this variant. ``compile`` compiles and ``graph`` records at the first call.
 
-    A call with ``applies_variant`` set does so itself: of a training step only the forward pass runs under autocast.
-    A recorded graph replays with the memory of the first call's arguments, whatever it is called with later.
+    A call with ``applies_variant`` set applies the variant itself: only the forward pass of a training step runs under
+    autocast. A recorded graph replays with the memory of the first call's arguments, whatever it is called with later.
     """
     if variant == "eager" or getattr(call, "applies_variant", False):
         return call
@@ -129,7 +130,7 @@ def apply(variant: str, call: Callable[..., Any], device: Device) -> Callable[..
 
 
 def _compiler_config() -> Any:
-    """Where the compiler's caches can be switched off: in torch 2.8 and older in a module of its own."""
+    """Return the module in which the compiler's caches can be switched off; torch 2.8 and older have a separate one."""
     import torch
 
     known = getattr(torch.compiler, "config", None)
@@ -137,7 +138,8 @@ def _compiler_config() -> Any:
 
 
 def compiled(call: Callable[..., Any], mode: str | None = None) -> Callable[..., Any]:
-    """By ``torch.compile``, at its first call, in one of its modes (``None``: its default)."""
+    """Return the call wrapped by ``torch.compile`` in one of its modes (``None``: its default); it compiles at its
+    first call."""
     import torch
 
     torch.compiler.reset()  # each case pays for its own compilation, whatever ran before
@@ -152,7 +154,7 @@ def compiled(call: Callable[..., Any], mode: str | None = None) -> Callable[...,
 
 
 class _Recorded:
-    """Records at the first call, replays at every one."""
+    """Records a graph at the first call, and replays it at every call."""
 
     def __init__(self, call: Callable[..., Any], device: Device) -> None:
         self._call, self._device = call, device
@@ -165,6 +167,6 @@ class _Recorded:
             given = {name: value for name, value in kwargs.items() if name != "out"}
             for tensor in apart_from(self._result, args, given, self._call, getattr(self._call, "__self__", None)):
                 if tensor.is_floating_point():
-                    tensor.detach().fill_(math.nan)  # what a replay doesn't fill, no check shall pass
+                    tensor.detach().fill_(math.nan)  # what a replay doesn't fill must fail the check
         self._replay()
         return self._result

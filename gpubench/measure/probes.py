@@ -19,46 +19,49 @@ if TYPE_CHECKING:
 
 LATENCY_CALLS, LATENCY_S = 100, 0.02
 ENERGY_S, MOST_STEPS = 1.0, 50
-"""Energy is counted over so many seconds, or over so many steps of a counter that moves often: a GPU's moves every 20
-to 100 ms, a CPU's every millisecond."""
+"""Seconds, or steps of a counter that moves often, over which energy is counted: a GPU's counter moves every 20 to 100
+ms, a CPU's every millisecond."""
 LOOK_S = 0.004
-"""Seconds of calls between two looks at a counter: short beside the steps of a GPU's, long beside a wait."""
+"""Seconds of calls between two readings of a counter: short compared with the steps of a GPU's, long compared with a
+wait."""
 LONG_S = 1.0
-"""A call that takes longer, in seconds, is made once for its device time."""
+"""A call that takes longer than this, in seconds, is made only once for its device time."""
 REPEATS, QUEUED_S = 5, 0.02
-"""Repeats of the device's time, and what each may keep the device busy, roughly."""
+"""Repetitions of a device time, and the rough number of seconds for which each may keep the device busy."""
 MOST_CALLS = 50
-"""A device's queue is finite: beyond about a thousand launches the host has to wait for it."""
+"""Most calls that are queued at once. A device's queue is finite: beyond about a thousand launches the host has to
+wait."""
 LONGEST_HOLD, TRIES = 0.5, 4
 LAGS = 0.5
-"""Largest share of a device's time that launching may take where the device isn't held."""
+"""Largest share of a device's time that launching may take where the device can't be held."""
 HELD, KERNELS, MARKED = "held", "kernels", "marked"
-"""How the device's time was measured: calls queued behind a wait, the sum of the kernels of one call, or marks around
-calls that were not held back."""
+"""How a device time was measured: calls queued behind a wait, the sum of the kernels of one call, or marks around calls
+that were not held back."""
 FEWEST_COPIES, MOST_COPIES, COPIES_S = 3, 20, 0.05
-"""Copies each way: at least and at most so many, within about so long."""
+"""Copies in each direction: fewest, most, and the seconds that they take in about."""
 
 
 def flush(device: Device) -> Callable[[], Any]:
-    """What empties the device's last cache before a round, by writing as many bytes as the cache holds.
+    """Return the function that empties the device's last-level cache before a round, by writing as many bytes as it
+    holds.
 
     Raises :class:`Unmeasurable` where the size of the cache is unknown.
     """
     size = device.cache_bytes()
     if not size:
-        raise Unmeasurable(f"{device} doesn't tell the size of its cache, so it can't be flushed")
+        raise Unmeasurable(f"{device} reports no cache size, so its cache can't be flushed")
     import torch
 
     return torch.empty(size, dtype=torch.int8, device=str(device)).zero_
 
 
 def latency(call: Callable[[], Any], clock: DeviceClock) -> float:
-    """Median seconds of one call with its own wait, over at most 100 calls and about 20 ms, but 3 at least."""
+    """Median seconds of one call that waits for its own end: over at least 3 and at most 100 calls, for about 20 ms."""
     return statistics.median(repeat(call, clock, least=3, most=LATENCY_CALLS, seconds=LATENCY_S))
 
 
 class Energy(NamedTuple):
-    """Joules per call, idle power included; ``energy_error_j`` is the counter's largest step, per call."""
+    """Joules per call, idle power included; ``energy_error_j`` is the counter's largest step, in joules per call."""
 
     energy_j: float
     energy_error_j: float
@@ -68,7 +71,7 @@ def energy(call: Callable[[], Any], device: Device, clock: DeviceClock, call_s: 
     """Count joules from one step of the device's counter to another; ``None`` without a counter that moves.
 
     A counter stands still between its steps. Calls count from the first step that is seen to the first one after a
-    second (:data:`ENERGY_S`). Of calls that take longer than that, there are two.
+    second (:data:`ENERGY_S`). If a call takes longer than that, two are counted.
     """
     last = device.energy_j()
     if last is None:
@@ -95,7 +98,7 @@ def energy(call: Callable[[], Any], device: Device, clock: DeviceClock, call_s: 
 
 
 class DeviceTime(NamedTuple):
-    """Seconds per call on the device and on the host; ``device_reason`` where the former is unknown."""
+    """Seconds per call on the device and on the host; ``device_reason`` says why the former is unknown."""
 
     device_s: float | None
     launch_s: float | None
@@ -106,14 +109,14 @@ class DeviceTime(NamedTuple):
 def device_time(call: Callable[[], Any], device: Device, call_s: float, flush: Callable[[], Any] | None) -> DeviceTime:
     """Queue calls behind a wait on the device and read the device's own clock around them.
 
-    All launches are queued before the first starts, so between two marks on the device there is nothing but work.
-    Without that wait, marks around a few launches measure the host.
+    All launches are queued before the first one starts, so there is only work between two marks on the device. Without
+    that wait, marks around a few launches measure the host.
 
-    ``call_s`` is the expected wall time of one. ``flush``, if given, runs on the device before each call and outside
-    its marks, of which an empty pair is taken off. A repeat counts only if the wait was still on when the last call
-    was queued; otherwise fewer are queued behind a longer wait, up to half a second. Where that doesn't help, a call
-    is profiled and the times of its kernels are summed. A call of more than a second (:data:`LONG_S`) is made once, and
-    a device that can't be held isn't.
+    ``call_s`` is the expected wall time of one call. ``flush``, if given, runs on the device before each call and
+    outside its marks; the time of an empty pair of marks is subtracted. A repetition counts only if the device still
+    waited when the last call was queued; otherwise fewer calls are queued behind a longer wait, up to half a second.
+    Where that doesn't help, a call is profiled and the times of its kernels are summed. A call of more than a second
+    (:data:`LONG_S`) is made once. A device that can't be made to wait is measured without.
     """
     if call_s > LONG_S:
         return _unheld(call, device, 1, flush)
@@ -131,7 +134,7 @@ def device_time(call: Callable[[], Any], device: Device, call_s: float, flush: C
         if seconds >= 0:
             times.append(seconds)
         else:
-            # Too many launches for the queue, or too short a wait: less of the one, more of the other.
+            # Too many launches for the queue, or too short a wait: queue fewer and wait longer.
             calls, failures = max(1, calls // 4), failures + 1
             hold_s = max(hold_s, 2 * calls * launch_s * 4**failures + 2e-4)
     device_s = statistics.median(times)
@@ -141,7 +144,8 @@ def device_time(call: Callable[[], Any], device: Device, call_s: float, flush: C
 
 
 def _profiled(call: Callable[[], Any], device: Device, launch_s: float) -> DeviceTime:
-    """The device's time by its kernels, of a call that can't be held: gaps are left out, overlaps count twice."""
+    """Return the device time as the sum of the kernels of a call that can't be held: gaps are left out, overlaps count
+    twice."""
     why = "the call waits for the device itself, or has more launches than fit its queue"
     try:
         device_s = device.kernels_s(call)
@@ -153,7 +157,7 @@ def _profiled(call: Callable[[], Any], device: Device, launch_s: float) -> Devic
 
 
 def _launch(call: Callable[[], Any], device: Device, calls: int) -> float:
-    """Host seconds per call into an empty queue, with no wait at the end: the least of three."""
+    """Host seconds per call into an empty queue, without waiting at the end: the least of three."""
     times = repeat(call, device.now, least=3, most=3, calls=calls, before=device.synchronize)
     device.synchronize()
     return min(times) / calls
@@ -162,7 +166,8 @@ def _launch(call: Callable[[], Any], device: Device, calls: int) -> float:
 def _repeat(
     call: Callable[[], Any], device: Device, calls: int, hold_s: float, flush: Callable[[], Any] | None
 ) -> float | None:
-    """Seconds per call; below 0 if the device had begun before all was queued; ``None`` if it can't be held."""
+    """Seconds per call; negative if the device began before all calls were queued; ``None`` if it can't be made to
+    wait."""
     device.synchronize()
     if not device.queue_wait(hold_s):
         return None
@@ -190,8 +195,8 @@ def _repeat(
 
 
 def _unheld(call: Callable[[], Any], device: Device, calls: int, flush: Callable[[], Any] | None) -> DeviceTime:
-    """Marks around calls that begin at once: right only where the device lags far behind the host, so that it has
-    always work."""
+    """Measure with marks around calls that begin at once: right only where the device lags far behind the host, so that
+    it always has work."""
     if flush is not None:
         flush()
     device.synchronize()
@@ -207,15 +212,15 @@ def _unheld(call: Callable[[], Any], device: Device, calls: int, flush: Callable
     device.synchronize()
     device_s = start.elapsed_time(end) / 1e3 / calls
     if launch_s > LAGS * device_s:
-        return DeviceTime(None, launch_s, "launching takes about as long as the device, which isn't held meanwhile")
+        return DeviceTime(None, launch_s, "launching takes as long as the work itself; device time unknown")
     return DeviceTime(device_s, launch_s, device_method=MARKED)
 
 
 def transfer(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], device: Device) -> Transfer | None:
-    """Median seconds of all copies of one direction with one wait at the end.
+    """Time all copies of each direction, with one wait at the end: median seconds, pageable and pinned.
 
-    A case's inputs are overwritten with themselves. ``None`` if it has no tensor on its device, or no room on the
-    host for their copies.
+    A case's inputs are overwritten with themselves. ``None`` if it has no tensor on its device, or if the host has no
+    room for their copies.
     """
     inputs, outputs = _distinct(inputs, device), _distinct(outputs, device)
     sizes = sum(t.nbytes for t in inputs), sum(t.nbytes for t in outputs)
@@ -234,13 +239,13 @@ def transfer(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], de
 
 
 def _distinct(tensors: Sequence[torch.Tensor], device: Device) -> list[torch.Tensor]:
-    """Those on the device, each memory once."""
+    """Return the tensors on the device, each memory once."""
     distinct: dict[Any, torch.Tensor] = {}
     for tensor in tensors:
         resident = str(tensor.device) == str(device) or (tensor.device.type == device.kind and not device.index)
         if resident and tensor.numel():
             distinct.setdefault(memory_key(tensor), tensor.detach())
-    # Of a view with gaps as many bytes travel as it has elements.
+    # A view with gaps is copied as its elements alone.
     return [tensor if tensor.is_contiguous() else tensor.contiguous() for tensor in distinct.values()]
 
 
@@ -264,7 +269,8 @@ def _copies(tensors: Sequence[torch.Tensor], device: Device, arriving: bool, pin
 
 
 def stand_in(device: Demo, load: Load, result: Any) -> Callable[..., Any]:
-    """What takes the place of a call on a simulated device, once the call itself was made. The first takes longer."""
+    """Return a function that replaces a call on a simulated device, after the real call was made once. The first takes
+    longer."""
     device.machine.launch(0.0, host_s=FIRST_S)
     device.launch(load)
 
@@ -278,7 +284,7 @@ def stand_in(device: Demo, load: Load, result: Any) -> Callable[..., Any]:
 def simulated_probes(
     device: Demo, load: Load, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
 ) -> dict[str, Any]:
-    """The fields of a record that :func:`device_time` and :func:`transfer` give on hardware, from the model."""
+    """Return the model's values of the fields that :func:`device_time` and :func:`transfer` measure on hardware."""
     sizes = [sum({memory_key(t): t.nbytes for t in tensors}.values()) for tensors in (inputs, outputs)]
     copies = [device.copy_s(size, pinned) if size else None for pinned in (False, True) for size in sizes]
     return {

@@ -24,14 +24,14 @@ from .precision import computed_dtype, matmul_precision
 from .work import Counted
 
 BRIEF_BUDGET_S = 8.0
-"""Of one expression: whoever times it wants to know it, and waits."""
+"""Seconds of budget for a single expression: its user wants that one time, and waits."""
 MOST_REMEASURED = 3
-"""Ceilings are measured again at most this often in a run."""
+"""Most repetitions of the ceilings' measurement in a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The options of a run; values that don't exist are refused."""
+    """The options of a run; unknown values raise :class:`UsageError`."""
 
     devices: tuple[str, ...] = ("auto",)
     required: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Settings:
     processes: int = 1
 
     def __post_init__(self) -> None:
-        """Raise :class:`UsageError` on a value that doesn't exist, naming those that do."""
+        """Raise :class:`UsageError` for an unknown value, with a list of the known ones."""
         for option in OPTIONS:
             if option.choices:
                 values = getattr(self, option.field)
@@ -70,7 +70,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Unmeasured:
-    """A case without a result: its row in the run file, and why."""
+    """A case without a result, and why: its row in the run file."""
 
     case: Case
     name: str
@@ -79,17 +79,17 @@ class Unmeasured:
     reason: str
 
     def as_dict(self) -> dict[str, Any]:
-        """The case's keys, then its own; JSON-ready."""
+        """Return the case's keys, then its own; JSON-ready."""
         return self.case.as_dict() | {name: getattr(self, name) for name in ("name", "fullname", "status", "reason")}
 
 
 @dataclass
 class Session:
-    """State of one measuring process. torch is imported by the first question that needs it."""
+    """State of one measuring process. torch is imported only by the first property that needs it."""
 
     settings: Settings
     unmeasured: dict[str, Unmeasured] = field(default_factory=dict)
-    """By full name."""
+    """Cases without a result, by full name."""
     begun: dict[str, Case] = field(default_factory=dict)
     estimates: list[dict[str, Any]] = field(default_factory=list)
     started: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat())
@@ -99,31 +99,31 @@ class Session:
     checked: set[tuple[str, ...]] = field(default_factory=set)
     """Keys of the cases whose check passed."""
     absent: dict[str, str] = field(default_factory=dict)
-    """Libraries that tests name, but that aren't installed, and how to install them."""
+    """Libraries that tests name but that aren't installed, with how to install them."""
     plain: bool = False
-    """Whether nothing that is measured uses the fixture ``gpubench``: then threads are as the suite has set them."""
+    """Whether no measured test uses the fixture ``gpubench``: then threads stay as the suite has set them."""
     light: bool = False
-    """Whether nothing that is measured uses torch, or another library that computes on accelerators: then torch isn't
-    imported, which takes seconds in each process, and the machine is described without its accelerators. Garbage
-    collection would visit torch's hundred thousand objects too, which makes a test that creates many up to three times
-    as slow."""
+    """Whether nothing that is measured uses torch or another library that computes on accelerators. Then torch, whose
+    import takes seconds in each process, isn't imported, and the machine is described without its accelerators. Garbage
+    collection would also visit torch's hundred thousand objects, which makes a test that creates many objects up to
+    three times as slow."""
     of_run: bool = False
-    """Whether ``gpubench run`` or ``gpubench time`` measures: then this process may choose its threads, as one of a
-    notebook may."""
+    """Whether ``gpubench run`` or ``gpubench time`` measures: then this process may choose its threads, as may one that
+    a notebook started."""
     agreed_threads: int | None = None
-    """Those that an earlier process of this run has chosen, whose numbers these belong to."""
+    """Threads that an earlier process of this run chose, and that this process uses too."""
     notices: list[str] = field(default_factory=list)
-    """What is said before anything is measured."""
+    """Notices that are shown before anything is measured."""
     peaks: Mapping[str, Ceilings] | None = None
-    """Those that an earlier process of this run has measured."""
+    """Peaks by device name that an earlier process of this run has measured."""
     remeasured: int = 0
-    """How often peaks were measured again because a result was above them."""
+    """How often peaks were measured again because a result exceeded them."""
     _waits: dict[Device, float] = field(default_factory=dict)
     _canary: CanaryTimes | None = None
 
     @property
     def preset(self) -> Preset:
-        """The preset, with what pytest-benchmark's own options override."""
+        """The preset, with the values that pytest-benchmark's own options override."""
         given = {"max_time": self.settings.max_time, "min_rounds": self.settings.min_rounds}
         preset = PRESET_SETTINGS[self.settings.preset].adjusted({k: v for k, v in given.items() if v is not None})
         return replace(preset, budget=max(preset.budget, BRIEF_BUDGET_S)) if self.settings.brief else preset
@@ -135,7 +135,7 @@ class Session:
 
     @property
     def _effort(self) -> str:
-        """With how much effort peaks are measured."""
+        """The effort with which peaks are measured."""
         return "brief" if self.settings.brief else self.settings.preset
 
     @property
@@ -145,13 +145,13 @@ class Session:
 
     @functools.cached_property
     def pace(self) -> float:
-        """How many times as long as on an idle machine things take, in a run: other programs use the cores."""
+        """How many times as long as on an idle machine a run takes, because other programs use the cores."""
         unknown = not self.of_run or not self.judges or self.settings.plan or self.settings.brief
         return 1.0 if unknown else 1 / core_share()
 
     @property
     def first(self) -> bool:
-        """Whether this process does what is done once in a run: count the work, check the results."""
+        """Whether this process does what is done once per run: count the work and check the results."""
         return self.settings.process == 0
 
     @property
@@ -161,7 +161,7 @@ class Session:
 
     @functools.cached_property
     def ceilings(self) -> dict[str, Ceilings]:
-        """Measured peaks of the collected cases' devices, by name; measured once, by a run's first process."""
+        """Peaks of the collected cases' devices, by device name; measured once, by a run's first process."""
         if not self.settings.ceilings or not self.first:
             return {}
         if self.peaks is not None:
@@ -174,9 +174,9 @@ class Session:
         return ceilings.measure_ceilings(wanted, self._effort)
 
     def doubt(self, case: Case, work: Work, seconds: float, counted: Counted | None) -> list[Flag]:
-        """``implausible`` if the case beats its device's ceilings, also after these were measured once more.
+        """Return ``implausible`` if the case exceeds its device's ceilings, even after they were measured once more.
 
-        A CPU isn't judged where the thread canary was slow: its ceilings are too low themselves.
+        A CPU isn't judged where the thread canary was slow, because its ceilings are then too low themselves.
         """
         if not self.judges:
             return []
@@ -201,21 +201,21 @@ class Session:
         return flags
 
     def measured_again(self, device: Device, known: Ceilings, dtypes: Iterable[str] | None = None) -> Ceilings:
-        """The better figure of each kind: of the peaks that are known, and of those measured now. Products of other
-        dtypes than these, where given, aren't measured: half a dozen seconds each where a CPU emulates them."""
+        """Measure the peaks again, and return the better of both figures for each. Only products of these ``dtypes``,
+        if given, are measured, since others take half a dozen seconds each where a CPU emulates them."""
         wanted = known.throughput if dtypes is None else known.throughput.keys() & set(dtypes)
         again = ceilings.measure_ceilings({device: wanted}, self._effort).get(str(device))
         return known.raised(again) if again else known
 
     @functools.cached_property
     def canary(self) -> CanaryTimes | None:
-        """One and all threads, before the first case; unknown without torch."""
+        """Times of the thread canary on one and on all threads, before the first case; unknown without torch."""
         threads = 1 if self.light else self.threads
         return None if threads < 2 else self._canary or canary(threads)
 
     @property
     def flags(self) -> list[Flag]:
-        """What was wrong when this process started, and so with all that it measures."""
+        """What was wrong when this process started, and so affects all that it measures."""
         flags = list(slow_threads(self.canary))
         load, count = self.before["load"], cores()
         if self.first and load and load[0] > count / 2:
@@ -226,15 +226,15 @@ class Session:
 
     @functools.cached_property
     def choices(self) -> list[Choice]:
-        """The chosen devices; raises :class:`UsageError` for a kind that doesn't exist, and for accelerators that are
-        set to make each launch wait."""
+        """The chosen devices. Raises :class:`UsageError` for an unknown kind, and for accelerators that an environment
+        variable makes wait at each launch."""
         chosen = select(self.settings.devices)
         if any(choice.device.accelerator for choice in chosen if choice.device):
             environment.require_free_launches()
         return chosen
 
     def require_devices(self) -> None:
-        """Raise :class:`UsageError` if a required device is absent: then a CPU run can't pass for a GPU run."""
+        """Raise :class:`UsageError` if a required device is absent, so that a CPU run can't pass for a GPU run."""
         chosen = {choice.name for choice in self.choices}
         for choice in select(self.settings.required):
             if choice.device is None:
@@ -244,8 +244,8 @@ class Session:
 
     @functools.cached_property
     def implementations(self) -> tuple[str, ...]:
-        """Names of the libraries that were asked for; none where each test's own are measured. Raises
-        :class:`UsageError` for one that doesn't exist, isn't installed or computes on none of the chosen devices."""
+        """Names of the requested libraries; empty if each test's own are measured. Raises :class:`UsageError` for a
+        library that is unknown, isn't installed or supports none of the chosen devices."""
         names: dict[str, None] = {}
         for name in self.settings.implementations:
             if name == "all":
@@ -266,8 +266,8 @@ class Session:
 
     @functools.cached_property
     def threads(self) -> int:
-        """CPU threads in use; but for a plain suite of which none were asked, set on first asking for torch and NumPy
-        alike. In a run of which none were asked it is one where more are slower."""
+        """CPU threads in use, set for torch and NumPy alike when first asked for. A plain suite keeps its own number
+        unless ``threads`` was given. A run without that option uses one thread where several are slower."""
         if self.light:
             return self.settings.threads or cores()
         if self.plain and self.settings.threads is None:
@@ -297,10 +297,10 @@ class Session:
 
     @functools.cached_property
     def machine(self) -> dict[str, Any]:
-        """Static facts, taken once, in the precision that float32 cases are measured in."""
+        """Static facts of the machine, taken once, in the precision in which float32 cases are measured."""
         if self.light:
             return environment.machine(self.settings.machine, light=True) | {"threads": self.threads}
-        _ = self.threads  # set before they are asked for
+        _ = self.threads  # threads are set before the facts are read
         with matmul_precision("float32"):
             chosen = (choice.device for choice in self.choices)
             simulated = [device for device in chosen if device and device.simulated]

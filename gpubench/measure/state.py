@@ -1,4 +1,4 @@
-"""What a benchmark may leave changed in its process: recorded before it, put back after it, and named."""
+"""Settings that a benchmark may leave changed in its process: recorded before it, restored after it, and reported."""
 
 from __future__ import annotations
 
@@ -23,39 +23,40 @@ from .precision import float32_state, set_float32_state
 
 AUTOCAST_KINDS = ("cpu", "cuda")
 OF_LIBRARIES = ("PYTEST_", "TORCHINDUCTOR_", "TRITON_", "KINETO_", "CUDA_MODULE_LOADING")
-"""Beginnings of environment variables that pytest and torch set by themselves."""
+"""Prefixes of environment variables that pytest and torch set by themselves."""
 
 MOST_TOOLS = 6
-"""Of ``sys.monitoring``, by its documentation."""
+"""The number of tools that ``sys.monitoring`` allows, by its documentation."""
 _FUNCTIONS = "functions of "
 _IMPORTED = {"warnings filters", "signal handlers"}
-"""What modules set when they are imported; torch's compiler wraps functions too."""
+"""Settings that modules change when they are imported; torch's compiler wraps functions too."""
 _UNREADABLE = "unreadable"
-"""The value of a setting that can't be read as the process is now: whatever it was, it isn't that any more."""
+"""The value of a setting that can't be read in the process's present state; it differs from whatever the value was
+before."""
 _HANDLED = [
     number
     for name in ["INT", "TERM", "HUP", "QUIT", "CHLD", "PIPE", "ALRM", "VTALRM", "PROF", "USR1", "USR2", "XCPU"]
     if (number := getattr(signal, f"SIG{name}", None))
 ]
-"""Signals that people handle; asking for all of them takes as long as everything else."""
+"""Signals that programs usually handle; asking for all signals takes as long as reading all other settings."""
 _FOLLOWERS = ("tracer", "profiler")
 
 _COMPILER = "torch._inductor.compile_fx"
 _COMPILED = "torch._inductor.runtime.compile_tasks"
-"""Modules that the compiler makes, and takes away when its cache is cleared."""
+"""Modules that the compiler creates, and removes when its cache is cleared."""
 _COMPILER_DEPTH = 2000
-"""The recursion limit to which torch's compiler raises a lower one, for deep models; it leaves it there."""
+"""The recursion limit to which torch's compiler raises a lower one for deep models, and where it leaves it."""
 
 _LOCALE = functools.partial(locale.setlocale, locale.LC_ALL)
-"""Without an argument it returns the name that it takes."""
+"""Sets the locale; without an argument, returns its present name."""
 
 _modules: dict[str, ModuleType] = {}
-"""Those that are imported, as of the latest :class:`State`."""
+"""The imported modules, as of the latest :class:`State`."""
 _Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
 
 
 class State:
-    """The settings of this process before a test's body; not those that its fixtures make and undo."""
+    """The settings of this process before a test's body, except those that its fixtures make and undo."""
 
     def __init__(self) -> None:
         if len(_modules) != len(sys.modules):  # copying them takes as long as half of the settings
@@ -65,16 +66,16 @@ class State:
         self._latest = next(reversed(sys.modules))
         self._before = self._read()
         self._changed: dict[str, Any] = {}
-        self._lost: list[str] = []  # modules that were taken away
+        self._lost: list[str] = []  # removed modules
 
     def compare(self) -> None:
-        """Note what has changed since; right after the body. What a teardown puts back still is no fault.
+        """Note what has changed, right after the body: a teardown may still restore settings, which is no fault.
 
-        Modules are put back here: whatever needs one of them from now on would import it for a second time, which torch
-        doesn't survive.
+        Missing modules are restored here, because code that needs one from now on would import it a second time, which
+        torch doesn't survive.
         """
         grown = len(sys.modules) > self._modules
-        same = len(sys.modules) == self._modules and next(reversed(sys.modules)) == self._latest  # none came, none went
+        same = len(sys.modules) == self._modules and next(reversed(sys.modules)) == self._latest  # nothing changed
         if not same and not _modules.keys() <= sys.modules.keys():
             lost = sorted(_modules.keys() - sys.modules.keys())
             self._lost = [name for name in lost if not name.startswith(_COMPILED)]
@@ -91,13 +92,13 @@ class State:
         self._changed = {name: after.get(name) for name in names}
 
     def restore(self) -> tuple[Flag | None, list[str]]:
-        """Put back what is still changed; returns the flag that names it, and what can't be put back."""
+        """Restore what is still changed; return the flag that names it, and the names of what can't be restored."""
         now = self._read() if self._changed else {}
         left = {name: self._before.get(name) for name in sorted(self._changed) if now.get(name) == self._changed[name]}
         if not left and not self._lost:
             return None, []
         for name, before in left.items():
-            with contextlib.suppress(Exception):  # what can't be written is seen below
+            with contextlib.suppress(Exception):  # what can't be written is noticed below
                 self._write(name, before)
         texts = [f"{name} ({was} → {now[name]})" if isinstance(was, bool | int) else name for name, was in left.items()]
         texts += [f"module {', '.join(self._lost[:3])} (taken away)"] if self._lost else []
@@ -106,7 +107,7 @@ class State:
         return Flag("altered", f"left changed: {', '.join(texts)}"), stuck
 
     def _read(self) -> dict[str, Any]:
-        """All settings by name; environment variables have a dollar sign."""
+        """All settings by name; the names of environment variables begin with a dollar sign."""
         known = os.environ.items()
         variables = {f"${name}": value for name, value in known if not name.lstrip("_").startswith(OF_LIBRARIES)}
         with _bare():
@@ -125,19 +126,19 @@ class State:
 def _value(read: Callable[[], Any]) -> Any:
     try:
         return read()
-    except Exception:  # by what a benchmark left: a mode of torch's, a function that it replaced
+    except Exception:  # a benchmark may have left a mode of torch or a replaced function
         return _UNREADABLE
 
 
 def _bare() -> contextlib.AbstractContextManager[Any]:
-    """No function mode, which may be what a benchmark left, sees the calls of torch within."""
+    """A context in which no function mode sees the calls of torch: a benchmark may have left one."""
     torch = sys.modules.get("torch")
     return torch._C.DisableTorchFunction() if torch else contextlib.nullcontext()
 
 
 @functools.cache
 def _settings(with_torch: bool) -> dict[str, _Setting]:
-    """What reads and what writes each setting, by name."""
+    """Return the function that reads and the one that writes each setting, by name."""
     settings: dict[str, _Setting] = {
         "working folder": (_working_folder, os.chdir),
         "warnings filters": (lambda: tuple(warnings.filters), _set_filters),
@@ -158,7 +159,7 @@ def _settings(with_torch: bool) -> dict[str, _Setting]:
 
 
 def _of_system() -> Iterator[tuple[str, _Setting]]:
-    """What an operating system holds of a process, where it can be asked."""
+    """Yield the settings of the process that the operating system holds, where they can be read."""
     if hasattr(os, "sched_getaffinity"):
         yield "cores", (lambda: os.sched_getaffinity(0), lambda cores: os.sched_setaffinity(0, cores))
     if sys.platform != "win32":
@@ -190,18 +191,19 @@ def _block(numbers: set[signal.Signals]) -> None:
 
 
 def _pending(timer: int) -> bool:
-    """Whether the timer will send a signal: its time runs, so two readings are never equal."""
+    """Whether the timer will send a signal. Its remaining time changes, so two readings of it are never equal."""
     return signal.getitimer(timer)[0] > 0
 
 
 def _stop(timer: int, pending: bool) -> None:
-    """Of one that was pending before and isn't any more, nobody knows when it would have been due."""
+    """Stop a timer that wasn't pending before. One that was pending before can't be restored: when it was due is
+    unknown."""
     if not pending:
         signal.setitimer(timer, 0)
 
 
 def _functions(module: ModuleType) -> tuple[str, _Setting]:
-    """All that can be called in a module, of which a benchmark may have replaced some."""
+    """The setting of all callables of a module, some of which a benchmark may have replaced."""
     names = [name for name, value in vars(module).items() if callable(value) and name != "perf_counter"]
 
     def write(values: tuple[Any, ...]) -> None:
@@ -213,7 +215,7 @@ def _functions(module: ModuleType) -> tuple[str, _Setting]:
 
 
 def _of_torch() -> Iterator[tuple[str, _Setting]]:
-    """Those of torch, and of NumPy, which it needs."""
+    """Yield the settings of torch, and of NumPy, which torch needs."""
     import numpy
     import threadpoolctl
     import torch
@@ -226,7 +228,7 @@ def _of_torch() -> Iterator[tuple[str, _Setting]]:
     yield "torch inter-op threads", (torch.get_num_interop_threads, torch.set_num_interop_threads)
     yield "default dtype", (torch.get_default_dtype, torch.set_default_dtype)
     yield "default device", (_default_device, _set_default_device)
-    yield "inference mode", (torch.is_inference_mode_enabled, lambda value: None)  # its end is its context's alone
+    yield "inference mode", (torch.is_inference_mode_enabled, lambda value: None)  # only its context can end it
     yield "grad mode", (torch.is_grad_enabled, torch.set_grad_enabled)
     yield "autocast", (_autocast, _set_autocast)
     yield "float32 precision", (float32_state, set_float32_state)
@@ -241,7 +243,8 @@ def _of_torch() -> Iterator[tuple[str, _Setting]]:
 
 
 def _of_contexts(torch: Any) -> Iterator[tuple[str, _Setting]]:
-    """Contexts of torch that a benchmark has entered and not left: private names, as none of them can be asked for."""
+    """Yield torch's contexts that a benchmark may have entered and not left. The names are private, since torch has no
+    public way to ask."""
     from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
     from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
@@ -257,8 +260,8 @@ def _of_contexts(torch: Any) -> Iterator[tuple[str, _Setting]]:
 
 
 def _modes(stack: Callable[[], list[Any]], kind: Any) -> _Setting:
-    """A stack of modes, by the numbers of its objects, whose own ``==`` may be anything. The default device is a mode
-    too, and a setting of its own."""
+    """The setting of a stack of modes, compared by the ``id`` of its objects, whose own ``==`` may be anything. The
+    default device is a mode too, but a separate setting."""
 
     def read() -> tuple[int, ...]:
         return tuple(id(mode) for mode in stack() if not _is_device(mode))
@@ -267,7 +270,7 @@ def _modes(stack: Callable[[], list[Any]], kind: Any) -> _Setting:
         for mode in reversed(stack()):
             if id(mode) in before or _is_device(mode):
                 break
-            kind.__exit__(mode, None, None, None)  # not its own, which may do anything
+            kind.__exit__(mode, None, None, None)  # not the mode's own method, which may do anything
 
     return read, write
 
@@ -277,7 +280,7 @@ def _attribute(owner: Any, name: str) -> _Setting:
 
 
 def _umask() -> str:
-    """As it is written everywhere, in octal digits."""
+    """Return the umask in octal digits, as it is usually written."""
     bits = os.umask(0o077)  # it can only be read by setting it; what another thread creates meanwhile is private
     os.umask(bits)
     return f"{bits:03o}"
@@ -295,7 +298,8 @@ def _set_filters(filters: tuple[Any, ...]) -> None:
 
 
 def _default_device() -> str:
-    """Without making a tensor, as ``torch.get_default_device`` does: the modes that see to it are off here."""
+    """Return the default device without making a tensor as ``torch.get_default_device`` does: its modes are off
+    here."""
     from torch import overrides
 
     modes: list[Any] = overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
@@ -303,7 +307,7 @@ def _default_device() -> str:
 
 
 def _is_device(mode: Any) -> bool:
-    """Whether it is the mode by which torch sees to the default device."""
+    """Whether a mode is the one that implements torch's default device."""
     return type(mode).__name__ == "DeviceContext"
 
 
@@ -314,7 +318,8 @@ def _set_default_device(name: str) -> None:
 
 
 def _autocast() -> tuple[Any, ...]:
-    """How deep contexts are nested, whether casts are kept, and for each kind whether it is on and its dtype."""
+    """Return how deep autocast contexts are nested, whether casts are cached, and for each kind whether it is on and
+    its dtype."""
     import torch
 
     torch.autocast_increment_nesting()
@@ -340,8 +345,8 @@ def _set_autocast(value: tuple[Any, ...]) -> None:
 
 @contextlib.contextmanager
 def untraced() -> Iterator[None]:
-    """Nothing follows this thread's Python code meanwhile: neither ``sys.settrace`` and ``sys.setprofile`` nor a tool
-    of ``sys.monitoring``. Coverage makes a call of Python code several times as long."""
+    """A context in which nothing traces this thread's Python code: neither ``sys.settrace`` and ``sys.setprofile`` nor
+    a tool of ``sys.monitoring``. Coverage makes a call of Python code several times as slow."""
     followers = (sys.gettrace(), sys.settrace), (sys.getprofile(), sys.setprofile)
     resumes = [*(_end(follower, install) for follower, install in followers), *_paused_monitors()]
     try:
@@ -352,9 +357,9 @@ def untraced() -> Iterator[None]:
 
 
 def _end(follower: Any, install: Callable[[Any], None]) -> Callable[[], object]:
-    """End a tracer or a profiler; returns what resumes it.
+    """End a tracer or a profiler, and return the function that resumes it.
 
-    Up to Python 3.11 ``sys.getprofile`` gives ``cProfile``'s own object, which only its methods end and resume:
+    Up to Python 3.11 ``sys.getprofile`` returns ``cProfile``'s own object, which only its methods can end and resume:
     ``sys.setprofile`` would call it for each event. One written in C without such methods can't be resumed.
     """
     enable: Callable[[], object] | None = getattr(follower, "enable", None)
@@ -372,7 +377,8 @@ def _end(follower: Any, install: Callable[[Any], None]) -> Callable[[], object]:
 
 
 def _paused_monitors() -> Iterator[Callable[[], object]]:
-    """Take away the events and callbacks of all tools (Python 3.12 and newer); calls that give them back."""
+    """Remove the events and callbacks of all tools (Python 3.12 and newer), and yield the functions that restore
+    them."""
     monitoring: Any = getattr(sys, "monitoring", None)
     for tool in range(MOST_TOOLS) if monitoring else ():
         if monitoring.get_tool(tool) is None:

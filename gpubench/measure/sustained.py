@@ -1,4 +1,4 @@
-"""Burst and sustained rates: a device's product for seconds on end, when heat and power limits have come to act.
+"""Sustained rates: a device's matrix product for many seconds, until heat and power limits take effect.
 
 A benchmark lasts a fraction of a second, and so does the measurement of a peak. Both are over before clocks fall.
 """
@@ -17,11 +17,12 @@ from .clock import DeviceClock, repeat
 SECONDS = 20
 DTYPE = "float32"
 CALL_S, STRETCH_S = 0.25, 0.1
-"""The longest call, and how long calls are queued without a wait."""
+"""Seconds of the longest call, and of the calls that are queued without a wait."""
 
 
 def sustained(device: Device, peaks: Ceilings) -> Sustained | None:
-    """The fastest library's largest product whose call stays short; ``None`` where no peak is known of the device."""
+    """Measure the fastest library's largest product whose call stays short; ``None`` if the device has no known
+    peak."""
     rate, memory = peaks.throughput.get(DTYPE), device.memory()
     if not rate:
         return None
@@ -41,7 +42,8 @@ def sustained(device: Device, peaks: Ceilings) -> Sustained | None:
 def over_time(
     device: Device, call: Callable[[], Any], flops: float, seconds: int = SECONDS
 ) -> tuple[list[float], list[float], list[float]]:
-    """FLOP/s, clock in Hz and power in W of each second; the last two are empty where the device doesn't tell."""
+    """Return FLOP/s, clock in Hz and power in W of each second; the last two are empty where the device reports
+    none."""
     clock = DeviceClock([device])
     call()
     calls = max(1, int(STRETCH_S / max(min(repeat(call, clock, least=2, most=2)), 1e-9)))

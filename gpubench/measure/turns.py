@@ -13,13 +13,14 @@ from .budget import Preset, rounds
 from .clock import repeat
 
 MOST_TURNS = 20
-"""More would leave each call with caches that the others have filled."""
+"""Most turns; more would leave each call with caches that the others have filled."""
 _Key = TypeVar("_Key", bound=Hashable)
 
 
 @dataclass(slots=True)
 class Share:
-    """``rounds`` rounds of ``calls`` calls each; ``times`` are the seconds of each, once they were taken.
+    """A call's rounds: ``rounds`` rounds of ``calls`` calls each; ``times`` are the seconds of each, once they were
+    taken.
 
     ``flags`` are what was noticed meanwhile, one list for all shares that were measured in turn.
     """
@@ -33,7 +34,8 @@ class Share:
 
 
 def share(call: Callable[[], Any], clock: Callable[[], float], call_s: float, preset: Preset, round_s: float) -> Share:
-    """As many rounds as pytest-benchmark takes of a call of ``call_s`` seconds, each of ``round_s`` at least."""
+    """Return as many rounds as pytest-benchmark takes of a call of ``call_s`` seconds, each of at least ``round_s``
+    seconds."""
     few = rounds(call_s, preset)
     if few is not None:
         return Share(call, clock, few, 1)
@@ -42,8 +44,9 @@ def share(call: Callable[[], Any], clock: Callable[[], float], call_s: float, pr
 
 
 def take_turns(shares: Mapping[_Key, Share]) -> None:
-    """Time all rounds: a few of each call in every turn, A B B A …; a call that is short is made once before, untimed,
-    for its data to be in the caches again. Python's garbage collector waits meanwhile, as pytest-benchmark has it."""
+    """Time all rounds, a few of each call in every turn: A B B A …. A short call is made once before each turn,
+    untimed, to bring its data back into the caches. Python's garbage collector is off meanwhile, as in
+    pytest-benchmark."""
     contenders, collects = list(shares.values()), gc.isenabled()
     turns, noticed = min([MOST_TURNS, *(each.rounds for each in contenders)]), contenders[0].flags
     gc.disable()

@@ -1,4 +1,4 @@
-"""Is the result right? Checked before anything is timed: the time of a wrong result means nothing.
+"""Checks of results, before anything is timed: the time of a wrong result means nothing.
 
 A float64 copy of the inputs is made before the first call and compared with that call's result.
 """
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     import torch
 
 LOOSEST = {"float64": 1e-10, "float32": 1e-3, "tf32": 2e-2, "float16": 2e-2, "bfloat16": 5e-2}
-"""However long the reduction, an error beyond this is a wrong answer, not rounding."""
+"""However long the reduction, a larger relative error than this is a wrong result, not rounding."""
 
 
 _CHAIN = 100
-"""An error beyond the tolerance by less than that may be the rounding of many steps."""
+"""An error up to this many times the tolerance may be the rounding of many steps."""
 
 
 def unchecked(reason: str) -> Check:
-    """The outcome of a case that has no reference, and why."""
+    """Return the outcome of a case that has no reference, with the reason."""
     return Check("unchecked", reason=reason)
 
 
 def tolerance(dtype: str, flops: float | None, inputs: int, outputs: int) -> float:
-    """Largest relative error that rounding explains: 8 u + 4 u sqrt(k).
+    """Return the largest relative error that rounding explains: 8 u + 4 u sqrt(k).
 
-    u is the dtype's unit roundoff and k the length of the longest sum behind one output. Rounding errors of a sum of
-    k terms grow as sqrt(k) u if they are independent (Higham and Mary, *A New Approach to Probabilistic Rounding
-    Error Analysis*, 2019); the factors leave room for the unlucky draw. k is at most the multiply-adds, or the
+    u is the dtype's unit roundoff and k the length of the longest sum behind one output. Rounding errors of a sum of k
+    terms grow as sqrt(k) u if they are independent (Higham and Mary, *A New Approach to Probabilistic Rounding Error
+    Analysis*, 2019); the factors leave room for an unlucky draw. k is at most the number of multiply-adds, or of
     elements of all inputs, per element of the output.
     """
     length = max(1.0, (flops or 0) / (2 * max(1, outputs)), inputs / max(1, outputs))
@@ -48,7 +48,7 @@ def tolerance(dtype: str, flops: float | None, inputs: int, outputs: int) -> flo
 
 
 def elements(*values: Any) -> int:
-    """Elements of all tensors and arrays in these values; those of a module's parameters not counted."""
+    """Number of elements of all tensors and arrays in these values, without the parameters of modules."""
     import numpy as np
     from torch.utils import _pytree
 
@@ -57,8 +57,8 @@ def elements(*values: Any) -> int:
 
 
 def in_float64(value: Any, library: Implementation | None = None) -> Any:
-    """A copy on the CPU, floating-point parts in float64. Modules, tensors and arrays, in any container; arrays as
-    NumPy's, and functions of the ``library`` as those of NumPy that do the same."""
+    """Return a copy on the CPU with floating-point parts in float64: modules, tensors and arrays, in any container.
+    Arrays become NumPy's, and functions of the ``library`` become those of NumPy that do the same."""
     import numpy as np
     import torch
     from torch.utils import _pytree
@@ -80,7 +80,8 @@ def in_float64(value: Any, library: Implementation | None = None) -> Any:
 
 
 def poisoned() -> Any:
-    """Within: memory that the program asks torch for and doesn't fill holds NaN, not the answer of an earlier call."""
+    """A context in which memory that the program asks torch for and doesn't fill holds NaN, not an earlier call's
+    answer."""
     import torch
 
     aten = torch.ops.aten
@@ -97,7 +98,7 @@ def poisoned() -> Any:
 
 
 def poison(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Fill what ``out=`` names with NaN, unless the call reads it too."""
+    """Fill the tensors of ``out=`` with NaN, unless the call reads them too."""
     given = {name: value for name, value in kwargs.items() if name != "out"}
     for tensor in apart_from(kwargs.get("out"), args, given):
         if tensor.is_floating_point() or tensor.is_complex():
@@ -105,30 +106,32 @@ def poison(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
 
 
 def compare(result: Any, expected: Any, allowed: float) -> Check:
-    """Compare all outputs; raises :class:`WrongAnswer` with the worst error when they differ by more than allowed.
+    """Compare all outputs. Raises :class:`WrongAnswer` with the worst error if they differ by more than ``allowed``, a
+    relative error.
 
-    Without any there is nothing to compare, and the outcome is unchecked."""
+    If there are no outputs, there is nothing to compare, and the outcome is unchecked.
+    """
     got, wanted = _outputs(result), _outputs(expected)
     if not got and not wanted:
         return unchecked("the call returns no tensor and no number to compare")
     if len(got) != len(wanted):
-        raise WrongAnswer(f"wrong answer: {len(got)} outputs, the reference has {len(wanted)}")
+        raise WrongAnswer(f"wrong result: {len(got)} outputs, the reference has {len(wanted)}")
     worst = 0.0
     for left, right in zip(got, wanted, strict=True):
         if left.shape != right.shape:
-            raise WrongAnswer(f"wrong answer: shape {tuple(left.shape)}, the reference has {tuple(right.shape)}")
+            raise WrongAnswer(f"wrong result: shape {tuple(left.shape)}, the reference has {tuple(right.shape)}")
         worst = max(worst, _error(left, right))
     if not worst <= allowed:
         kind = "an output is not finite or was never written" if math.isinf(worst) else f"relative error {worst:.3g}"
-        text = f"wrong answer: {kind}, rounding explains {allowed:.3g}"
+        text = f"wrong result: {kind} (tolerance {allowed:.3g})"
         if worst <= _CHAIN * allowed:
-            text += " in one step; a chain of steps rounds more: pass check=, a reference that makes the same steps"
+            text += "; a chain of steps rounds more: pass check=, a reference that makes the same steps"
         raise WrongAnswer(text)
     return Check("passed", worst, allowed)
 
 
 def _outputs(result: Any) -> list[torch.Tensor]:
-    """The tensors of a result, on the CPU in float64; a number counts as one."""
+    """Return the tensors of a result, on the CPU in float64; a number counts as one."""
     import numpy as np
     import torch
     from torch.utils import _pytree
@@ -145,14 +148,15 @@ def _error(left: torch.Tensor, right: torch.Tensor) -> float:
     difference = (left - right).abs_()
     difference[left == right] = 0  # equal infinities
     worst = difference.max().item()
-    scale = right.abs().nan_to_num_(0.0, 0.0).max().item()  # of what is finite
+    scale = right.abs().nan_to_num_(0.0, 0.0).max().item()  # of the finite values
     if math.isnan(worst):
         return math.inf
     return worst / scale if scale else worst
 
 
 FIRST = 10.0
-"""The first reference of a workload on a device may take this many times its allowance: each is checked once."""
+"""The first reference of a workload on a device may take this many times its allowance, so that each is checked
+once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +172,13 @@ class Reference:
     library: Implementation
 
     def check(self, result: Any) -> Check:
-        """Compare a result with the reference's; raises :class:`~gpubench.errors.WrongAnswer`, and
-        :class:`~gpubench.errors.Unrepeatable` when the call can't be repeated in float64: a closure over float32
-        tensors, for example."""
+        """Compare a result with the reference's. Raises :class:`~gpubench.errors.WrongAnswer`, and
+        :class:`~gpubench.errors.Unrepeatable` if the call can't be repeated in float64, for example a closure over
+        float32 tensors."""
         try:
             with poisoned(), self.library.in_double():
                 expected = self.function(*self.args, **self.kwargs)
-        except WrongAnswer:  # of a reference that also looks at what the call doesn't return
+        except WrongAnswer:  # a reference may also check what the call doesn't return
             raise
         except Exception as error:
             message = " ".join(str(error).split())[:150]
@@ -188,15 +192,15 @@ class Reference:
 def prepare_reference(
     prepared: Prepared, precision: str, allowance: float, rates: Rates, library: Implementation
 ) -> Reference | Check:
-    """The reference, or why there will be none (an unchecked :class:`Check`).
+    """Return the reference, or an unchecked :class:`Check` that says why there is none.
 
     ``allowance``: seconds that it may take. ``precision``: the dtype whose rounding to expect. ``library``: what the
-    call computes with; one of torch works on tensors, so without any it can't be repeated in float64.
+    call computes with. A call of torch works on tensors, so without any it can't be repeated in float64.
     """
     check, call, work = prepared.request.check, prepared.request.function, prepared.work
     args, kwargs, counted = prepared.args, prepared.kwargs, prepared.counted
     if check is False or isinstance(check, str):
-        return unchecked(check or "the case asks for no check")
+        return unchecked(check or "check=False")
     if check is True and not tensors(args, kwargs, call) and library.name == TORCH:
         return unchecked("no tensor among the arguments to repeat the call with")
     seconds, basis = rates.estimate(work, CPU, "float64")

@@ -1,8 +1,8 @@
-"""How much work a call does, counted without running it.
+"""The work of a call, counted without running it.
 
-The call is repeated with ``meta`` tensors, which have shapes and no data, under torch's FLOP counter. On real CPU
-tensors that counter misses attention and recurrent layers. It never counts elementwise work, there or here. The same
-pass tells how much memory the call's tensors take at most.
+The call is repeated with ``meta`` tensors, which have shapes but no data, under torch's FLOP counter. On real CPU
+tensors that counter misses attention and recurrent layers; it never counts elementwise work. The same pass shows how
+much memory the call's tensors take at most.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from torch.utils.flop_counter import FlopCounterMode
 
 FUSED = {"flash": 1, "efficient": 3, "cudnn": 3}
-"""Kinds of fused attention in torch's names, and where behind queries, keys and values they are told ``is_causal``."""
+"""Kinds of fused attention in torch's names, with the position of ``is_causal`` after queries, keys and values."""
 
 CHOOSING = frozenset({"index", "index_select", "gather", "take", "embedding", "masked_select"})
-"""torch's operations that read those elements of their first argument that others choose."""
+"""torch's operations that read only those elements of their first argument that another argument selects."""
 WHOLE = 0.9
-"""Share of a tensor that views of it must read to count as all: a stencil leaves out its edges."""
+"""Smallest share of a tensor that its views must read to count as the whole: a stencil leaves out the edges."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """FLOPs torch knows of (``None`` if it knows of none), ``convolution_flops`` of them in convolutions.
+    """FLOPs that torch counts (``None`` if it counts none), ``convolution_flops`` of them in convolutions.
 
-    ``input_bytes`` and ``output_bytes`` are those of the tensors that are read, parameters included, and come out.
-    ``held_bytes`` is what the call is given, room for outputs included, ``peak_bytes`` the most that the tensors made
-    within it held at once, ``moved_bytes`` the traffic of its ``operations``, views aside. ``whole``: whether these
-    are known to read all of the arguments, and not ``x[0]`` alone.
+    ``input_bytes`` are those of the tensors that are read, parameters included, ``output_bytes`` those of the results.
+    ``held_bytes`` is what the call is given, memory for outputs included; ``peak_bytes`` is the most that the tensors
+    made within it held at once; ``moved_bytes`` is the traffic of its ``operations``, without views. ``whole``: whether
+    these are known to read all of the arguments, and not only ``x[0]``.
     """
 
     flops: float | None
@@ -56,7 +56,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the test passed to the fixture's call. ``work`` is the declared one."""
+    """What the test passed to the fixture's call. ``work`` is the declared work."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -80,9 +80,12 @@ class Prepared:
 
 
 def flop_counter() -> FlopCounterMode:
-    """torch's own counter; a context. A fused attention counts as its products alone: torch adds what a causal one
-    leaves out, the masked half, and in the backward pass a fifth product, which makes the scores again instead of
-    keeping them. Products with weights of 8 bits count too, as those of the layer that they stand for."""
+    """Return torch's own counter, a context, with corrections.
+
+    Fused attention counts as its products alone: torch adds the masked half of a causal one, and in the backward pass a
+    fifth product, which recomputes the scores instead of keeping them. Products with 8-bit weights count too, like the
+    layer that they stand for.
+    """
     import torch
     from torch.utils import flop_counter as flop_counter_module
     from torch.utils.flop_counter import FlopCounterMode
@@ -99,10 +102,10 @@ def flop_counter() -> FlopCounterMode:
 
 
 def _spare_the_compiler(mode: Any) -> None:
-    """Keep torch from importing its compiler, two seconds of work, to tell it that it leaves this dispatch mode alone.
+    """Keep torch from importing its compiler, which takes two seconds, only to mark this dispatch mode as not compiled.
 
-    torch keeps what its compiler makes of the mode as an attribute, and asks for it at the first dispatch. A compiler
-    that is there is asked; where torch keeps it elsewhere, nothing is lost but the time.
+    torch keeps the compiler's mark as an attribute of the mode, and asks for it at the first dispatch. A compiler that
+    is loaded already is asked; if torch keeps the mark elsewhere, only the time is lost.
     """
     dispatch = getattr(getattr(mode, "__torch_dispatch__", None), "__wrapped__", None)
     if dispatch is not None and "torch._dynamo" not in sys.modules:
@@ -110,7 +113,7 @@ def _spare_the_compiler(mode: Any) -> None:
 
 
 def _product(left: Any, right: Any, **_: Any) -> int:
-    """FLOPs of the elements that are there: torch counts a sparse matrix as if it were full."""
+    """FLOPs of the elements that are stored: torch counts a sparse matrix as if it were full."""
     full = str(left.layout) == "torch.strided"
     return int(2 * (left.shape[0] * left.shape[1] if full else left._nnz()) * right.shape[1])
 
@@ -119,7 +122,7 @@ _product._get_raw = True  # type: ignore[attr-defined]  # it gets tensors, not t
 
 
 def _attention(place: int, query: Any, key: Any, value: Any, *rest: Any, is_causal: bool = False, **_: Any) -> int:
-    """FLOPs by shapes: two products, of a causal attention the scores up to the diagonal."""
+    """FLOPs by shapes: two products, or for causal attention only the scores up to the diagonal."""
     batch, heads, queries, size = query
     scores = queries * key[-2]
     if (is_causal or (len(rest) > place and rest[place])) and queries == key[-2]:
@@ -139,7 +142,7 @@ def _attention_backward(gradient: Any, query: Any, key: Any, value: Any, *_: Any
 
 
 def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Counted | None:
-    """Count one call; ``None`` if it has no tensor arguments or can't run on ``meta`` tensors."""
+    """Count the work of one call; ``None`` if it has no tensor arguments or can't run on ``meta`` tensors."""
     import torch
     from torch.utils import _pytree
 
@@ -158,7 +161,7 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
     try:
         with watched() as (memory, counter), torch.random.fork_rng(devices=[]):
             result = target(*args, **kwargs)
-    except Exception:  # whatever a call does that meta tensors can't: nothing is known, and nothing lost
+    except Exception:  # the call does something that meta tensors can't: the work stays unknown
         return None
     by_operator = counter.get_flop_counts().get("Global", {})
     return Counted(
@@ -176,19 +179,20 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
 
 
 def _bytes(counted: list[Any]) -> int:
-    """Of distinct tensors: a memory named twice counts once."""
+    """Bytes of the distinct tensors; memory that occurs twice counts once."""
     return sum({memory_key(tensor): tensor.nbytes for tensor in counted}.values())
 
 
 NORMALISATIONS = ("softmax", "layer_norm", "batch_norm", "group_norm", "rms_norm")
 MOVES = ("copy", "clone", "cat", "stack", "fill", "zero", "pad_nd", "_foreach", "_fused", "dropout", "bernoulli")
-"""Parts of the names of operators that read and write each element once, besides those that torch tags so."""
+"""Parts of the names of operators that read and write each element once, besides those that torch tags as pointwise."""
 
 
 def kind_of_operator(operator: Any, args: tuple[Any, ...], flops: float) -> str:
-    """A kind of :class:`~gpubench.runfile.schema.Operators`: those whose times on GPUs follow one rule.
+    """Return the kind of an operator, as in :class:`~gpubench.runfile.schema.Operators`: operators whose GPU times
+    follow the same rule.
 
-    A convolution whose kernel is a single point is a product: no algorithm spares it multiplications.
+    A convolution whose kernel is a single point is a product: no algorithm saves multiplications.
     """
     import torch
 
@@ -206,27 +210,29 @@ def kind_of_operator(operator: Any, args: tuple[Any, ...], flops: float) -> str:
 
 
 class Tally:
-    """Operators by kind and size. ``opaque`` once a tensor was seen whose layout hides how many bytes it has."""
+    """Operators by kind and size. ``opaque`` becomes true with the first tensor whose layout hides how many bytes it
+    has."""
 
     def __init__(self) -> None:
         self.opaque = False
         self._groups: dict[tuple[str, int, int], list[float]] = {}
 
     def add(self, operator: Any, args: tuple[Any, ...], flops: float, nbytes: int) -> None:
-        """Count one that reads and writes so much; one that only makes room does nothing on a device."""
+        """Count an operator with its FLOPs and the bytes that it reads and writes. One that only allocates does nothing
+        on a device."""
         if nbytes and "empty" not in operator._schema.name:
             size = kind_of_operator(operator, args, flops), int(flops).bit_length(), nbytes.bit_length()
             group = self._groups.setdefault(size, [0, 0.0, 0.0])
             group[:] = group[0] + 1, group[1] + flops, group[2] + nbytes
 
     def operators(self) -> tuple[Operators, ...]:
-        """All of them; none where they say too little or are too many for a results file."""
+        """Return all groups of operators; empty if they are unreliable or too many for a results file."""
         groups = tuple(Operators(size[0], int(group[0]), *group[1:]) for size, group in self._groups.items())
         return groups if len(groups) <= MOST_OPERATORS and not self.opaque else ()
 
 
 class _Reads:
-    """Bytes of each view that was read, by the memory that it is of."""
+    """Bytes of each view that was read, by the memory that it belongs to."""
 
     def __init__(self) -> None:
         self._views: dict[int, dict[Any, int]] = {}
@@ -236,7 +242,7 @@ class _Reads:
             self._views.setdefault(tensor.untyped_storage()._cdata, {})[memory_key(tensor)] = tensor.nbytes
 
     def cover(self, given: list[Any]) -> bool:
-        """Whether the views of each tensor amount to nearly all of it; never of sparse tensors, which aren't seen."""
+        """Whether the views of each tensor cover nearly all of it; false for sparse tensors, which aren't seen."""
         return all(str(tensor.layout) == "torch.strided" and self._share(tensor) >= WHOLE for tensor in given)
 
     def _share(self, tensor: Any) -> float:
@@ -245,8 +251,9 @@ class _Reads:
 
 
 def watch(counter: FlopCounterMode) -> Any:
-    """A dispatch mode: ``peak`` is the most bytes that tensors made under it held at once, ``operations`` what it saw
-    but for views, ``moved`` the bytes that these read and wrote, ``tally`` what they were.
+    """Return a dispatch mode: ``peak`` is the most bytes that tensors made under it held at once, ``operations`` the
+    number of operations that it saw without views, ``moved`` the bytes that these read and wrote, ``tally`` their
+    kinds.
 
     ``counter`` knows the FLOPs of an operator by the shapes of its tensors.
     """
@@ -265,7 +272,7 @@ def watch(counter: FlopCounterMode) -> Any:
             result = operator(*args, **kwargs)
             if not operator.is_view and operator is not torch.ops.aten._unsafe_view.default:  # a view to the device
                 self._note(operator, args, kwargs, result)
-            self._known |= {tensor.untyped_storage()._cdata for tensor in self._full(args, kwargs)}  # not made here
+            self._known |= {tensor.untyped_storage()._cdata for tensor in self._full(args, kwargs)}  # made elsewhere
             for storage in (tensor.untyped_storage() for tensor in self._full(result)):
                 if storage._cdata not in self._known:
                     self._known.add(storage._cdata)
@@ -285,7 +292,7 @@ def watch(counter: FlopCounterMode) -> Any:
             read = {name: value for name, value in kwargs.items() if name not in written}
             nbytes = sum(tensor.nbytes for tensor in bare_tensors(args, read, result))
             if operator.overloadpacket is torch.ops.aten.sort:
-                nbytes *= args[0].element_size()  # a radix sort passes over all of it for each byte of a key
+                nbytes *= args[0].element_size()  # a radix sort passes over everything once per byte of a key
             self.operations += 1
             self.moved += nbytes
             chosen = operator.overloadpacket.__name__ in CHOOSING
@@ -303,18 +310,19 @@ def watch(counter: FlopCounterMode) -> Any:
 
 @contextmanager
 def watched() -> Iterator[tuple[Any, FlopCounterMode]]:
-    """What :func:`watch` makes, and torch's counter, of the calls made meanwhile."""
+    """A context that yields the mode of :func:`watch` and torch's counter, of the calls made within it."""
     counter = flop_counter()
     with (seen := watch(counter)), counter:
         yield seen, counter
 
 
 def substituted(module: Any, convert: Callable[[Any], Any]) -> Callable[..., Any]:
-    """A module called with other parameters and buffers, made from its own; the module itself is not copied."""
+    """Return a function that calls a module with other parameters and buffers, converted from its own; the module isn't
+    copied."""
     import torch
 
     state, converted = {}, {}
-    for prefix, part in module.named_modules():  # each once: torch restores a part that it swaps twice wrongly
+    for prefix, part in module.named_modules():  # each part once: torch restores one that it swaps twice wrongly
         own = {"recurse": False, "remove_duplicate": False}
         for name, tensor in (*part.named_parameters(**own), *part.named_buffers(**own)):
             if id(tensor) not in converted:  # tied weights stay tied
@@ -324,9 +332,9 @@ def substituted(module: Any, convert: Callable[[Any], Any]) -> Callable[..., Any
 
 
 def plain_number(name: str, value: Any, *, whole: bool = False) -> Any:
-    """A declared amount as Python's own number, also one of NumPy or torch; ``None`` stays.
+    """Return a declared amount as a plain Python number, also if it is one of NumPy or torch; ``None`` stays ``None``.
 
-    Raises :class:`UsageError` unless it is above 0 and of a size that a results file takes, and whole if it counts.
+    Raises :class:`UsageError` unless it is above 0 and within what a results file allows, and whole if it must be.
     """
     if value is None:
         return None
@@ -336,8 +344,8 @@ def plain_number(name: str, value: Any, *, whole: bool = False) -> Any:
         raise UsageError(f"{name} must be a single number: {' '.join(str(error).split())}") from error
     if isinstance(amount, bool) or not isinstance(amount, int | float):
         raise UsageError(f"{name} must be a number, not {type(amount).__name__}")
-    most = 2**63 - 1 if whole else 1e30  # the schema's, as is the least
-    if not 1e-15 <= amount <= most:  # nor is NaN
+    most = 2**63 - 1 if whole else 1e30  # the schema's bounds
+    if not 1e-15 <= amount <= most:  # rejects NaN too
         shown = f", not {amount:g}" if abs(amount) < 1e300 else ""
         raise UsageError(f"{name} must be above 0 and at most {most:g}{shown}")
     if whole and amount != int(amount):
@@ -346,7 +354,7 @@ def plain_number(name: str, value: Any, *, whole: bool = False) -> Any:
 
 
 def declared(work: Work) -> Work:
-    """The work with plain numbers; raises :class:`UsageError` where it isn't of any."""
+    """Return the work with plain numbers; raises :class:`UsageError` for a value that is none."""
     if not isinstance(work.unit, str):
         raise UsageError(f"unit must be a text, not {type(work.unit).__name__}")
     amounts = plain_number("flops", work.flops), plain_number("nbytes", work.bytes)
@@ -354,8 +362,8 @@ def declared(work: Work) -> Work:
 
 
 def agree(work: Work, counted: Counted | None) -> Work:
-    """The declared work, completed by what was counted: bytes too, each input read once and each output written once,
-    where inputs are known to be read as a whole.
+    """Return the declared work, completed by what was counted. Bytes too, if the inputs are known to be read as a
+    whole: each input is then read once and each output written once.
 
     Raises :class:`WorkMismatch` when declared FLOPs differ from counted ones by more than a thousandth.
     """
@@ -371,7 +379,7 @@ def agree(work: Work, counted: Counted | None) -> Work:
 
 
 def require_least(flops: float, ran: float) -> None:
-    """Raise :class:`WorkMismatch` when fewer FLOPs are declared than were counted in a real call: a lower bound, since
-    on CPU tensors the counter misses attention and recurrent layers."""
+    """Raise :class:`WorkMismatch` when fewer FLOPs are declared than a real call counted. That count is a lower bound,
+    since on CPU tensors the counter misses attention and recurrent layers."""
     if flops < ran * (1 - 1e-3):
         raise WorkMismatch(f"{flops:.6g} FLOP declared, {ran:.6g} or more counted: a multiply-add counts as two")

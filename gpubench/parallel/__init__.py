@@ -1,1 +1,2 @@
-"""Several devices at once: DataParallel in this process; all else in a process group with one process per device."""
+"""Several devices at once: DataParallel in this process, everything else in a process group with one process per
+device."""

@@ -1,9 +1,9 @@
-"""Training on several devices, and all_reduce: DistributedDataParallel, FSDP2 or a pipeline of stages on several ranks,
-and ``nn.DataParallel`` in one process, a thread a device.
+"""Training on several devices, and all_reduce.
 
-People try ``nn.DataParallel`` first, since it is one line. It copies the network to every device in each step; its
-costs are in four phases: the batch is scattered, the network replicated, the replicas run, the outputs gathered on the
-first device.
+DistributedDataParallel, FSDP2 and a pipeline of stages run on several ranks, ``nn.DataParallel`` in one process with a
+thread per device. People try ``nn.DataParallel`` first, since it is one line. It copies the network to every device in
+each step, and its time goes into four phases: the batch is scattered, the network replicated, the replicas run, and the
+outputs gathered on the first device.
 """
 
 from __future__ import annotations
@@ -29,15 +29,18 @@ from .ranks import RankWork
 from .team import Rank
 
 _TOLERANCES = {"float64": 1e-10, "float32": training.GRADIENT_TOLERANCE}
-"""Of the gradient against that of one process in float64 on the CPU, relative in the L2 norm. Without a ReLU or
-max-pooling that rounding switches, float32 stays below 1e-6; one switch has cost thousandths, a missing average
-costs 0.5."""
+"""Largest relative error, in the L2 norm, of the gradient compared with that of one process in float64 on the CPU.
+
+Unless rounding switches a ReLU or max-pooling, float32 stays below 1e-6; one switch has cost thousandths, and a missing
+average costs 0.5.
+"""
 _OTHER_TOLERANCE = 0.2  # bfloat16 has eight bits, and rounds in every layer
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingJob:
-    """A training step on several ranks: ``batch`` rows over all ranks; ``rows`` as in :func:`training.trainer`."""
+    """A training step on several ranks: ``batch`` rows over all ranks together; ``rows`` as in
+    :func:`training.trainer`."""
 
     task: str
     method: str
@@ -51,7 +54,7 @@ class TrainingJob:
     options: dict[str, Any] = field(default_factory=dict)
 
     def build(self, rank: Rank) -> tuple[nn.Module, list[training.Batch]]:
-        """The whole network and all rows of each batch, on a rank's device."""
+        """Return the whole network and all rows of each batch, on a rank's device."""
         device = find_device(rank.device).device
         assert device is not None, rank.device
         data = Data(device, torch_dtype(self.dtype), self.seed)
@@ -59,12 +62,12 @@ class TrainingJob:
         return network, training.batches(self.task, data, self.rows or self.batch, self.batch)
 
     def update_rule(self, network: nn.Module) -> torch.optim.Optimizer:
-        """The job's optimiser for a network or a part of one."""
+        """Return the job's optimiser for a network or a part of one."""
         return training.optimizer(self.optimizer, list(network.parameters()), self.rate)
 
     def compare(self, gradient: torch.Tensor, rank: Rank) -> Check:
-        """Rank 0 checks the job's first gradient against that of one process on the whole batch, in float64 on the CPU.
-        Raises WrongAnswer when they differ by more than rounding in the job's dtype explains."""
+        """Compare the job's first gradient, on rank 0, with that of one process on the whole batch, in float64 on the
+        CPU. Raises WrongAnswer if they differ by more than rounding in the job's dtype explains."""
         if rank.number:
             return unchecked("checked by rank 0")
         exact = reference_data(self.seed)
@@ -83,8 +86,8 @@ class TrainingJob:
 class Training(TrainingJob):
     """A training step of the whole network on every rank.
 
-    ``single`` and ``one thread`` are the plain step on one rank. ``unsynchronised`` is the plain step on every rank
-    with its share of the rows and without communication: what the hardware would give if communication were free.
+    ``single`` and ``one thread`` are the plain step on one rank. ``unsynchronised`` is the plain step on every rank,
+    with its share of the rows and without communication: what the hardware would reach if communication were free.
     """
 
     def start(self, rank: Rank) -> _Training:
@@ -125,7 +128,7 @@ class _Training(RankWork):
         return job.compare(gradient, rank)
 
     def record(self) -> dict[str, Any]:
-        """The loss curve of a new trainer, if the job has epochs."""
+        """Return the loss curve of a new trainer, if the job has epochs."""
         if not self._job.epochs:
             return {}
         losses = training.loss_curve(self._trainer(), self._job.epochs)
@@ -137,7 +140,8 @@ class _Training(RankWork):
 
 
 def _wrapped(network: nn.Module, method: str, rank: Rank) -> nn.Module:
-    """The network under DDP or FSDP2, which average gradients over the ranks; the network itself for other methods."""
+    """Return the network under DDP or FSDP2, which average gradients over the ranks; for other methods the network
+    itself."""
     if method == "ddp":
         index = torch.device(rank.device).index
         return nn.parallel.DistributedDataParallel(network, device_ids=None if index is None else [index])
@@ -155,8 +159,8 @@ def _wrapped(network: nn.Module, method: str, rank: Rank) -> nn.Module:
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """A forward pass of a network of ``workloads.models`` on each rank, which has a batch of its own: many small jobs
-    at once. Ranks meet between rounds alone."""
+    """A forward pass of a network of ``workloads.models`` on each rank, each with its own batch: many small jobs at
+    once. Ranks synchronize only between rounds."""
 
     network: str
     shape: tuple[int, ...]
@@ -189,7 +193,7 @@ class _Inference(RankWork):
 
 
 def pipeline_speedup(stages: int, microbatches: int) -> float:
-    """k m / (m + k - 1): of m + k - 1 slots the first and last stage work in m.
+    """Return the ideal speedup k m / (m + k - 1): the first and the last stage work in m of m + k - 1 slots.
 
     Source: Huang et al., *GPipe* (2019), whose bubble is (k - 1) / (m + k - 1) of the time.
     """
@@ -198,7 +202,7 @@ def pipeline_speedup(stages: int, microbatches: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class PipelineTraining(TrainingJob):
-    """A training step of a network cut into one stage a rank; the schedule ``naive`` has one microbatch."""
+    """A training step of a network that is cut into one stage per rank; the schedule ``naive`` has one microbatch."""
 
     microbatches: int = 1
 
@@ -208,7 +212,8 @@ class PipelineTraining(TrainingJob):
 
 
 def cut(layers: Sequence[nn.Module], stages: int) -> list[list[nn.Module]]:
-    """Consecutive layers of about equal parameters for each stage. Raises Unmeasurable for more stages than layers."""
+    """Return consecutive layers with about equally many parameters for each stage. Raises Unmeasurable if there are
+    more stages than layers."""
     if stages > len(layers):
         raise Unmeasurable(f"{len(layers)} layers can't be cut into {stages} stages")
     sizes = [sum(parameter.numel() for parameter in layer.parameters()) for layer in layers]
@@ -247,7 +252,8 @@ class _PipelineTraining(RankWork):
         }
 
     def _pass(self, index: int) -> list[torch.Tensor]:
-        """Forward and backward of one batch; returns the losses of its microbatches on the last rank, else none."""
+        """Run forward and backward passes of one batch; return the losses of its microbatches on the last rank, else
+        none."""
         inputs, targets = self._batches[index]
         first, last = self._rank.number == 0, self._rank.number == self._rank.world_size - 1
         losses: list[torch.Tensor] = []
@@ -264,7 +270,7 @@ class _PipelineTraining(RankWork):
         return losses
 
     def gradient(self) -> torch.Tensor:
-        """The gradient of all stages on rank 0, of this stage elsewhere: one float64 vector on the CPU."""
+        """Return the gradient of all stages on rank 0, of this stage elsewhere, as one float64 vector on the CPU."""
         part = training.flat([parameter.grad for parameter in self._stage.parameters()])
         parts: list[Any] | None = [None] * self._rank.world_size if self._rank.number == 0 else None
         dist.gather_object(part, parts)
@@ -278,7 +284,7 @@ class _PipelineTraining(RankWork):
         return self._job.compare(gradient, self._rank)
 
     def record(self) -> dict[str, Any]:
-        """The loss curve of a new network, if the job has epochs: each epoch's mean loss over all rows."""
+        """Return the loss curve of a new network, if the job has epochs: each epoch's mean loss over all rows."""
         if not self._job.epochs:
             return {}
         self._start()
@@ -292,10 +298,10 @@ class _PipelineTraining(RankWork):
 
 
 def bus_bandwidth(nbytes: float, seconds: float, size: int) -> float:
-    """Bytes/s that each link must carry for an all_reduce: algorithm bandwidth x 2 (n - 1) / n.
+    """Return the bytes per second that each link must carry for an all_reduce: algorithm bandwidth x 2 (n - 1) / n.
 
-    nccl-tests' formula (its PERFORMANCE.md): algbw = size / time, and each of n ranks has to send and receive
-    2 (n - 1) / n of the message at least, so that busbw can be held against the hardware whatever n is.
+    nccl-tests' formula (its PERFORMANCE.md): algbw = size / time, and each of n ranks has to send and receive at least
+    2 (n - 1) / n of the message, so that busbw can be compared with the hardware for any n.
     """
     return nbytes / seconds * 2 * (size - 1) / size
 
@@ -344,28 +350,30 @@ class _AllReduce(RankWork):
 
 
 class SilentFallback(GpubenchError):
-    """DataParallel doesn't run on the requested devices: its time would be that of something else."""
+    """DataParallel doesn't run on the requested devices, so its time would be that of something else."""
 
 
 def split_rows(rows: int, devices: int) -> list[int]:
-    """Rows that each replica gets of a batch: ``torch.chunk``'s, so there may be fewer replicas than devices."""
+    """Return the rows of a batch that each replica gets: those of ``torch.chunk``, so there may be fewer replicas than
+    devices."""
     return [len(part) for part in torch.empty(rows, device="meta").chunk(devices)]
 
 
 def split_batches(rows: int, batch: int, devices: int) -> list[list[int]]:
-    """The rows of each replica, for each batch of an epoch."""
+    """Return the rows of each replica, for each batch of an epoch."""
     return [split_rows(min(batch, rows - start), devices) for start in range(0, rows, batch)]
 
 
 def split_speedup(rows: int, batch: int, devices: int) -> float:
-    """Rows over those of the fullest replica, summed over the batches: what the split allows at best."""
+    """Return the largest speedup that the split allows: all rows over those of the fullest replica, summed over the
+    batches."""
     return rows / sum(max(split) for split in split_batches(rows, batch, devices))
 
 
 def replicated(network: nn.Module, devices: Sequence[torch.device]) -> nn.DataParallel[nn.Module]:
-    """The network under DataParallel on exactly these devices.
+    """Return the network under DataParallel on exactly these devices.
 
-    Raises :class:`SilentFallback` if it isn't: without a GPU DataParallel becomes the plain network.
+    Raises :class:`SilentFallback` if DataParallel uses others: without a GPU it becomes the plain network.
     """
     requested = [device.index for device in devices]
     parallel = nn.DataParallel(network, device_ids=requested)
@@ -378,9 +386,9 @@ def replicated(network: nn.Module, devices: Sequence[torch.device]) -> nn.DataPa
 def phase_times(
     parallel: nn.DataParallel[nn.Module], inputs: torch.Tensor, clock: DeviceClock, rounds: int = 10
 ) -> dict[str, float]:
-    """Median seconds of scatter, replicate, parallel forward and gather, each with a wait at its end.
+    """Return the median seconds of scatter, replicate, parallel forward and gather, each with a wait at its end.
 
-    ``clock`` waits for all devices. Raises :class:`SilentFallback` when the rows aren't split as by :func:`split_rows`.
+    ``clock`` waits for all devices. Raises :class:`SilentFallback` if the rows aren't split as in :func:`split_rows`.
     """
     times: dict[str, list[float]] = {"scatter": [], "replicate": [], "forward": [], "gather": []}
     devices = list(parallel.device_ids)

@@ -1,6 +1,8 @@
-"""The ``gpubench_ranks`` fixture: several processes, one a device, measure a case together, each round after a barrier.
+"""The ``gpubench_ranks`` fixture: several processes, one per device, measure a case together, each round after a
+barrier.
 
-What depends on a measured time is decided by rank 0 and sent to all, so that all ranks reach the same barriers.
+Rank 0 makes every decision that depends on a measured time and sends it to all, so that all ranks reach the same
+barriers.
 """
 
 from __future__ import annotations
@@ -34,9 +36,10 @@ _MOST_RANKS_ON_A_CPU = 8
 
 
 def device_counts() -> list[int]:
-    """The numbers of devices to measure with: 2, 4, 8, … up to the most of a kind, and that number itself.
+    """Return the numbers of devices to measure with: 2, 4, 8, … up to the most devices of a kind, and that number
+    itself.
 
-    Of a CPU, devices are its cores, 8 at most. Under torchrun the most is its world size.
+    A CPU's devices are its cores, 8 at most. Under torchrun the most is its world size.
     """
     most = max(min(cores(), _MOST_RANKS_ON_A_CPU), *(kind.count() for kind in devices.kinds().values()))
     if rank := launched_rank():
@@ -48,7 +51,7 @@ def device_counts() -> list[int]:
 
 
 class Ranks:
-    """Groups of ranks, kept for the next case that needs the same devices and threads."""
+    """Groups of ranks, which stay alive for the next case that needs the same devices and threads."""
 
     def __init__(self, deadline_s: float) -> None:
         self._deadline_s = deadline_s
@@ -64,7 +67,7 @@ class Ranks:
             self._torchrun_group.close()
 
     def close_idle(self, device: str) -> None:
-        """End the workers on accelerators, before another case has this one: each holds a context on its device."""
+        """End the workers on accelerators before another case uses this device: each holds a context on its own."""
         choice = find_device(device).device
         for key, group in [*self._groups.items()]:
             if choice and choice.accelerator and any(name.startswith(f"{choice.kind}:") for name in key[0]):
@@ -74,10 +77,10 @@ class Ranks:
     def measure(
         self, gpubench: Gpubench, job: RankJob, count: int, *, all_threads: bool = False, work: Work, **record: Any
     ) -> list[RankTimes]:
-        """Measure a job on ``count`` devices of the case's kind and enter it as this case's times.
+        """Measure a job on ``count`` devices of the case's kind and record it as this case's times.
 
-        On a CPU a device is a core: each rank has one thread, unless the only rank has them all. ``record`` is
-        what the report needs to know of the case: ``method``, ``mode``, ``ideal_speedup``.
+        On a CPU a device is a core: each rank has one thread, unless a single rank has them all (``all_threads``).
+        ``record`` is what the report needs to know of the case: ``method``, ``mode``, ``ideal_speedup``.
         """
         gpubench.accept(Estimate(None, RANKS_S))
         world_size = 1 if all_threads else count
@@ -86,7 +89,7 @@ class Ranks:
         home = gpubench.home
         before = disturbance.look((), family=True)
         times: list[RankTimes] = group.run(measure_rank, job, gpubench.allowance, gpubench.enabled)
-        # Ranks of a launcher are no children of this process: their CPU time would count as that of others.
+        # A launcher's ranks aren't children of this process: their CPU time would count as other programs'.
         children = isinstance(group, WorkerGroup)
         used = [device for name in dict.fromkeys(names) if (device := find_device(name).device)]
         neighbours = sum(device.other_processes() or 0 for device in used if children and device.accelerator)
@@ -107,7 +110,8 @@ class Ranks:
         return times
 
     def group(self, gpubench: Gpubench, names: list[str], threads: int) -> WorkerGroup | TorchrunGroup:
-        """Ranks on these devices: torchrun's where it started so many, else of this machine; or raises Unmeasurable."""
+        """Return ranks on these devices: torchrun's, if it started this many, else processes of this machine. Raises
+        Unmeasurable if there are neither."""
         home, world_size, launched = gpubench.home, len(names), self._launched
         collective_backend(home.kind)
         if launched is not None:
@@ -138,12 +142,12 @@ class Ranks:
 
 
 def _local_world_size(world_size: int) -> int:
-    """Ranks on this machine, as torchrun says."""
+    """Return the number of ranks on this machine, from torchrun's variable."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", world_size))
 
 
 def _devices_and_threads(gpubench: Gpubench, world_size: int, all_threads: bool) -> tuple[list[str], int]:
-    """The device of each rank, by name, and the CPU threads that each has."""
+    """Return the name of each rank's device, and the CPU threads of each rank."""
     home, threads = gpubench.home, 1
     if home.accelerator:
         threads = max(1, cores() // world_size)
@@ -157,13 +161,13 @@ def _devices_and_threads(gpubench: Gpubench, world_size: int, all_threads: bool)
 
 
 def circle(home: Device, count: int) -> list[Device]:
-    """As many devices of a kind, the case's first: with the last one's successor, the first, if need be."""
+    """Return this many devices of a kind, beginning with the case's; the first follows the last."""
     kind = type(home)
     return [kind((home.index + step) % max(kind.count(), home.index + 1)) for step in range(count)]
 
 
 def require_devices(count: int, home: Device, gpubench: Gpubench) -> None:
-    """Raise :class:`Unmeasurable`, with the numbers, unless so many devices of that kind are here."""
+    """Raise :class:`Unmeasurable`, with the numbers, unless this many devices of that kind are present."""
     available = home.count() if home.indexed else cores()
     what = f"{home.kind} devices" if home.indexed else "CPU cores, one a rank"
     if count > available:
@@ -177,24 +181,24 @@ class RankWork(Protocol):
         """The call that is timed."""
 
     def reset(self) -> None:
-        """Runs untimed before each round."""
+        """Run untimed before each round."""
         return
 
     def check(self) -> Check:
-        """Check the result, once, before anything else; raises :class:`WrongAnswer`."""
+        """Check the result once, before anything else; raises :class:`WrongAnswer`."""
 
     def record(self) -> dict[str, Any]:
-        """Further fields of the case's record."""
+        """Return further fields of the case's record."""
         return {}
 
 
 class RankJob(Protocol):
-    """A case's work, described so that it can be sent to the ranks."""
+    """A case's work, in a form that can be sent to the ranks."""
 
     dtype: str
 
     def start(self, rank: Rank) -> RankWork:
-        """Set the work up on one rank."""
+        """Set up the work on one rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +206,7 @@ class RankTimes:
     """What one rank measured: ``durations`` are the seconds of each round of ``iterations`` steps.
 
     ``first_s``: seconds of the first step. ``record``: further fields of the case's record. ``flags``: what disturbed
-    this rank's own device.
+    this rank's device.
     """
 
     durations: Sequence[float]
@@ -214,7 +218,7 @@ class RankTimes:
 
 
 def _flags_of_ranks(times: Sequence[RankTimes]) -> list[Flag]:
-    """One flag of each name, with what each rank saw of its device."""
+    """Return one flag of each name, with what each rank saw on its device."""
     seen: dict[str, list[str]] = {}
     for number, rank in enumerate(times):
         for flag in rank.flags:
@@ -223,7 +227,8 @@ def _flags_of_ranks(times: Sequence[RankTimes]) -> list[Flag]:
 
 
 def measure_rank(rank: Rank, job: RankJob, preset: Preset, timed: bool = True) -> RankTimes:
-    """Check and time a job on this rank; ``timed=False`` runs a single step. Raises OverBudget, on every rank."""
+    """Check and time a job on this rank; ``timed=False`` runs a single step. Raises OverBudget on every rank if a step
+    takes too long."""
     with matmul_precision(job.dtype):
         work = job.start(rank)
         report_progress()
@@ -258,18 +263,20 @@ def _accelerator(rank: Rank) -> Device | None:
 
 
 def _warmup_s(rank: Rank, preset: Preset) -> float:
-    """As long as a case of one process: twice as long on an accelerator, whose clocks rise slowly."""
+    """Return the seconds of warm-up, as for a case of one process: doubled on an accelerator, whose clocks rise
+    slowly."""
     return preset.warmup * (2 if _accelerator(rank) else 1)
 
 
 def _look(rank: Rank) -> Moment:
-    """The state of the rank's own device; the group's first process looks at the machine."""
+    """Return the state of the rank's device; the group's first process observes the machine."""
     device = _accelerator(rank)
     return disturbance.look([device] if device else [])
 
 
 def _rounds(step_s: float, preset: Preset) -> tuple[int, int]:
-    """Number of rounds and of steps per round: a round lasts at least MIN_ROUND, all of them the preset's time."""
+    """Return the number of rounds and of steps per round: a round lasts at least MIN_ROUND, all rounds the preset's
+    time."""
     if few := budget.rounds(step_s, preset):
         return few, 1
     step_s = max(step_s, 1e-7)
@@ -278,7 +285,8 @@ def _rounds(step_s: float, preset: Preset) -> tuple[int, int]:
 
 
 def _timer(rank: Rank) -> Callable[..., float]:
-    """Times calls on this rank: from when all ranks are ready to when its own device is done."""
+    """Return a function that times calls on this rank, from the moment when all ranks are ready until its device is
+    done."""
     device = find_device(rank.device).device
     clock = DeviceClock([device] if device else [])
     barrier = dist.barrier if rank.world_size > 1 else None
@@ -292,7 +300,7 @@ def _timer(rank: Rank) -> Callable[..., float]:
 
 
 def _decide_on_rank_0(rank: Rank, decide: Callable[[], T]) -> T:
-    """The result of ``decide`` on rank 0, returned on every rank."""
+    """Return the result of ``decide`` on rank 0 to every rank."""
     decision = [decide() if rank.number == 0 else None]
     if rank.world_size > 1:
         dist.broadcast_object_list(decision)

@@ -1,4 +1,4 @@
-"""Groups of ranks that run a function together: how they find each other, and who is to blame when one fails.
+"""Groups of ranks that run a function together: how they connect, and which rank caused a failure.
 
 They are processes of this machine, or those that torchrun started. Both groups have ``run(function, *arguments)``,
 which returns what ``function(rank, *arguments)`` returns on each rank.
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
 _PATIENCE = 10
-"""Number of deadlines that a rank waits for others: a parent process watches them, or rank 0 measures alone."""
+"""Number of deadlines for which a rank waits for others: a parent process watches them, or rank 0 measures alone."""
 _ADDRESS = re.compile(r"\[?(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f]*:[0-9a-f:]+:[0-9a-f.]*)\]?(?::\d+)?")
 _PRELOADED = ["gpubench.parallel.distributed", "torch.distributed.fsdp", "torch.distributed.pipelining", "pytest"]
-"""Imported by the fork server, so that a worker starts in milliseconds; pytest is the parent's main module."""
+"""Modules that the fork server imports, so that a worker starts in milliseconds; pytest is the parent's main module."""
 _GRACE_S = 1.0
-"""Seconds to wait for a process to end after another one's error: its death may have caused the error."""
+"""Seconds to wait for a process to end after another one's error, which its death may have caused."""
 
 _progress: tuple[Any, int] = [0], 0
 
@@ -58,7 +58,7 @@ class Rank:
 
 
 def collective_backend(kind: str) -> str:
-    """torch's collective backend for a kind of device (nccl, gloo, …). Raises Unmeasurable where there is none."""
+    """Return torch's collective backend for a kind of device (nccl, gloo, …). Raises Unmeasurable if there is none."""
     if not dist.is_available():
         raise Unmeasurable("this torch was built without torch.distributed")
     name = "undefined"
@@ -72,7 +72,8 @@ def collective_backend(kind: str) -> str:
 
 
 def launcher_store(rank: Rank, deadline_s: float) -> Store:
-    """The rendezvous store of torchrun's ranks. Raises :class:`RankFailure` with one line when it can't be reached."""
+    """Return the rendezvous store of torchrun's ranks. Raises :class:`RankFailure`, in one line, if it can't be
+    reached."""
     from torch.distributed.rendezvous import rendezvous
 
     with _in_one_line(rank, deadline_s):
@@ -82,7 +83,8 @@ def launcher_store(rank: Rank, deadline_s: float) -> Store:
 
 
 def join_process_group(rank: Rank, deadline_s: float, store: Store) -> None:
-    """Join the process group through a store that all ranks share. Raises RankFailure when the others don't in time."""
+    """Join the process group through a store that all ranks share. Raises RankFailure if the others don't join in
+    time."""
     resolve_vector_math()
     torch.set_num_threads(rank.threads)
     device, timeout = torch.device(rank.device), timedelta(seconds=deadline_s)
@@ -97,7 +99,7 @@ def join_process_group(rank: Rank, deadline_s: float, store: Store) -> None:
 
 @contextlib.contextmanager
 def _in_one_line(rank: Rank, deadline_s: float) -> Iterator[None]:
-    """Makes a :class:`RankFailure`, of one line, of what torch raises when the ranks don't meet."""
+    """A context that turns torch's errors of ranks that don't connect into a :class:`RankFailure` of one line."""
     try:
         yield
     except (RuntimeError, ValueError) as error:  # dist.DistError is a RuntimeError
@@ -113,12 +115,12 @@ def _in_one_line(rank: Rank, deadline_s: float) -> Iterator[None]:
 
 
 def one_line(error: BaseException) -> str:
-    """An error's text without the addresses of machines: reasons end up in published files."""
+    """Return an error's text in one line without the addresses of machines: reasons end up in published files."""
     return _ADDRESS.sub("…", " ".join(str(error).split()))[:300]
 
 
 def launched_rank() -> Rank | None:
-    """The rank that torchrun gave this process, its device not yet known; ``None`` without torchrun."""
+    """Return the rank that torchrun gave this process, with its device still unknown; ``None`` without torchrun."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return None
     return Rank(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), "", 1)
@@ -131,13 +133,14 @@ def share_progress(counts: Any, number: int) -> None:
 
 
 def report_progress() -> None:
-    """Count one finished step: a rank that doesn't within the deadline counts as hanging."""
+    """Count one finished step: a rank that doesn't do so within the deadline counts as hanging."""
     counts, number = _progress
     counts[number] += 1
 
 
 def context() -> Any:
-    """Fork server if available, else spawn; not a plain fork, which copies locks that threads hold."""
+    """Return the start method: fork server if available, else spawn. A plain fork would copy locks that threads
+    hold."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     chosen = multiprocessing.get_context("forkserver")
@@ -147,7 +150,8 @@ def context() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a function gave on a rank, the settings that it left changed there, and those that can't be put back."""
+    """What a function returned or raised on a rank, the settings that it left changed there, and those that can't be
+    restored."""
 
     value: Any
     altered: Flag | None = None
@@ -157,7 +161,8 @@ class _Answer:
 def _watched(
     rank: Rank, function: Callable[..., Any], arguments: Sequence[Any], caught: type[BaseException]
 ) -> _Answer:
-    """Call a function on this rank; what it raises is a value too, and what it leaves changed is put back."""
+    """Call a function on this rank; an error is returned as its value, and settings that it leaves changed are
+    restored."""
     state = State()
     try:
         value = function(rank, *arguments)
@@ -171,11 +176,11 @@ def _watched(
 
 
 class WorkerGroup:
-    """One worker process per device, joined in a process group and kept between cases.
+    """One worker process per device, joined in a process group that stays alive between cases.
 
     A group that failed is ``broken``: its processes have ended and it must not be used again. ``deadline_s``: seconds
-    without progress of any rank after which a rank counts as hanging. ``altered`` names what the latest function left
-    changed on its ranks.
+    without progress of any rank after which a rank counts as hanging. ``altered`` flags the settings that the latest
+    function left changed on its ranks.
     """
 
     def __init__(self, devices: Sequence[str], threads: int, deadline_s: float) -> None:
@@ -205,8 +210,8 @@ class WorkerGroup:
     def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Return what ``function(rank, *arguments)`` returns on each rank.
 
-        Raises a rank's :class:`GpubenchError` as it is, and otherwise :class:`RankFailure`, which names the rank that
-        died, hung or raised. The group is broken then, and all its processes are gone.
+        Raises a rank's :class:`GpubenchError` unchanged, and otherwise :class:`RankFailure`, which names the rank that
+        died, hung or raised. The group is broken then, and all its processes have ended.
         """
         try:
             for rank, connection in enumerate(self._connections):
@@ -224,7 +229,7 @@ class WorkerGroup:
         return [answer.value for answer in answers]
 
     def close(self) -> None:
-        """End all workers, stopped ones too, and wait for them."""
+        """End all workers, including stopped ones, and wait for them."""
         self.broken = True
         for connection in self._connections:
             connection.close()
@@ -235,7 +240,7 @@ class WorkerGroup:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _answers(self) -> list[_Answer]:
-        """One answer per rank; raises the failure of the rank that caused it."""
+        """Return one answer per rank; raises the failure of the rank that caused it."""
         answers: dict[int, _Answer] = {}
         world_size = len(self.processes)
         counts, since = list(self._counts), time.monotonic()
@@ -270,7 +275,7 @@ class WorkerGroup:
         return RankFailure(rank, how, status="crashed")
 
     def _cause(self, rank: int, error: GpubenchError) -> GpubenchError:
-        """The failure to report for a rank's error: a lost connection means that another rank died."""
+        """Return the failure to report for a rank's error: a lost connection means that another rank died."""
         if not isinstance(error, RankFailure):
             return error
         others = [process.sentinel for i, process in enumerate(self.processes) if i != rank]
@@ -279,7 +284,8 @@ class WorkerGroup:
         return error
 
     def _hang(self, waiting: Sequence[int]) -> RankFailure:
-        """Name the rank that the others wait for: a stopped process, else the one with the least progress."""
+        """Return a failure that names the rank for which the others wait: a stopped process, else the one with the
+        least progress."""
         import psutil
 
         late = f"no progress for {self._deadline_s:g} s"
@@ -295,7 +301,7 @@ class WorkerGroup:
 
 
 class TorchrunGroup:
-    """The ranks that torchrun started, on one machine or several: each must call :meth:`run` at the same point."""
+    """The ranks that torchrun started, on one machine or several. Each rank must call :meth:`run` at the same point."""
 
     def __init__(self, rank: Rank, deadline_s: float) -> None:
         self.broken: RankFailure | None = None
@@ -317,7 +323,7 @@ class TorchrunGroup:
         self._control = dist.new_group(backend="gloo", timeout=patience)
 
     def move(self, rank: Rank) -> None:
-        """Have this rank's device and threads from now on; every rank must move at the same point."""
+        """Use this rank's device and threads from now on; every rank must move at the same point."""
         if rank != self._rank and not self.broken:
             self.close()
             self._rank = rank
@@ -326,8 +332,8 @@ class TorchrunGroup:
     def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Return, on every rank, what ``function(rank, *arguments)`` returns on each rank.
 
-        Raises, on every rank, the first failure: a :class:`GpubenchError` as it is, otherwise :class:`RankFailure`.
-        When a rank has ended, all later calls fail too.
+        Raises, on every rank, the first failure: a :class:`GpubenchError` unchanged, otherwise :class:`RankFailure`.
+        Once a rank has ended, all later calls fail too.
         """
         if self.broken:
             raise self.broken
@@ -336,7 +342,7 @@ class TorchrunGroup:
             dist.barrier(group=self._control)
             start = time.monotonic()
             usual = torch.get_num_threads()
-            torch.set_num_threads(self._rank.threads)  # the rest of this pytest keeps its own
+            torch.set_num_threads(self._rank.threads)  # other tests of this pytest keep their number
             try:
                 answer = _watched(self._rank, function, arguments, Exception)
             finally:
@@ -365,12 +371,12 @@ class TorchrunGroup:
 
 
 def _serve(connection: Connection, rank: Rank, store: str, deadline_s: float, counts: Any) -> None:
-    """Join the group, then run each ``(function, arguments)`` that comes, until the other end closes."""
+    """Join the group, then run each received ``(function, arguments)`` until the other end closes."""
     from torch._C._distributed_c10d import FileStore
 
     parent = multiprocessing.parent_process()
     threading.Thread(target=_end_after, args=(parent, os.path.dirname(store)), daemon=True).start()
-    if loopback := {"lo", "lo0"} & {name for _, name in socket.if_nameindex()}:  # lo0: macOS; nobody else may connect
+    if loopback := {"lo", "lo0"} & {name for _, name in socket.if_nameindex()}:  # lo0: macOS; keeps others out
         os.environ |= dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), min(loopback))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process
     share_progress(counts, rank.number)
@@ -392,7 +398,7 @@ def _serve(connection: Connection, rank: Rank, store: str, deadline_s: float, co
 
 
 def _release_memory(rank: Rank) -> None:
-    """Return what the last job held on its accelerator: an idle rank needs no memory there."""
+    """Release what the last job held on its accelerator: an idle rank needs no memory there."""
     device = find_device(rank.device).device
     if device and device.accelerator:
         gc.collect()
@@ -401,14 +407,15 @@ def _release_memory(rank: Rank) -> None:
 
 
 def _end_after(parent: Any, folder: str) -> None:
-    """End this process when its parent does, whatever it is doing then: the fork server lives on with any worker."""
+    """End this process when its parent ends, whatever it is doing: the fork server lives as long as any worker."""
     wait([parent.sentinel])
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
 
 
 def _sendable(error: BaseException, rank: int) -> GpubenchError:
-    """A rank's error that can be pickled: a GpubenchError as it is, any other as its type and first words."""
+    """Return a rank's error in a form that can be pickled: a GpubenchError unchanged, any other as its type and first
+    words."""
     if isinstance(error, GpubenchError):
         return error
     memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"

@@ -1,4 +1,4 @@
-"""The pytest plugin. It loads in every pytest run, so importing it loads nothing but pytest."""
+"""The pytest plugin. It is loaded in every pytest run, so importing it imports only pytest."""
 
 from __future__ import annotations
 

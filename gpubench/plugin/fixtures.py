@@ -1,4 +1,4 @@
-"""What a test is measured with: the fixtures, and its device's clock, merged into its ``benchmark`` marker."""
+"""The fixtures of a test, and its device's clock, which is merged into its ``benchmark`` marker."""
 
 from __future__ import annotations
 
@@ -25,38 +25,41 @@ if TYPE_CHECKING:
     from ..parallel.ranks import Ranks
 
 PARAMETERS = {"device": "cpu", "dtype": "float32", "implementation": "torch", "variant": "eager", "cache": "hot"}
-"""What a case is parametrised with, by the fixture ``gpubench_NAME``, and the value in a test without it."""
+"""Parameters of a case, each set by the fixture ``gpubench_NAME``, with the value in a test without that fixture."""
 RANKS = "gpubench_ranks"
-"""The fixture of tests whose times come from other processes."""
+"""The fixture of tests whose times are measured by other processes."""
 PLAIN_CALIBRATION = 100
-"""A plain benchmark's round lasts so many waits, as in a gpubench test. Within the usual 10 the wait would show."""
+"""A round of a plain benchmark lasts this many waits, as in a gpubench test. With the usual 10, the wait would show."""
 
 
 @dataclass(slots=True)
 class Attempt:
-    """One test that is measured: its identity, what makes its fixture of pytest-benchmark's, and that fixture."""
+    """A test that is measured: its identity, the function that makes its fixture from pytest-benchmark's, and that
+    fixture."""
 
     case: Case
     make: Callable[[Any], Gpubench] | None = None
     fixture: Gpubench | None = None
     state: State | None = None
-    """The process's settings before the test's body, if that was reached."""
+    """The process's settings before the test's body; ``None`` if the test didn't get that far."""
     surroundings: Surroundings | None = None
-    """Of a plain benchmark: what its devices and the machine were like before it."""
+    """The state of the devices and the machine before a plain benchmark."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Accelerators in use and the bytes that each had allocated; the machine's state, on which it may be judged."""
+    """Accelerators in use, with the bytes that each had allocated, and the machine's state, by which disturbances are
+    judged."""
 
     allocated: dict[Device, int | None]
     moment: Moment
 
 
 def equip(item: pytest.Item, case: Case, session: Session) -> Callable[[Any], Gpubench]:
-    """Merge our benchmark marker into the test's own, since only the closest marker counts in pytest.
+    """Merge gpubench's benchmark marker into the test's own, since pytest considers only the closest marker.
 
-    The test's own settings win, except for the timer (any other would not wait) and the least length of a round.
+    The test's settings take precedence, except for the timer (any other would not wait) and the shortest round. Raises
+    :class:`Unmeasurable` if the device has disappeared since collection. Returns the function that makes the fixture.
     """
     from ..devices import find_device
     from ..measure.budget import MIN_ROUND, MIN_WAITS
@@ -64,7 +67,7 @@ def equip(item: pytest.Item, case: Case, session: Session) -> Callable[[Any], Gp
     from ..measure.fixture import Gpubench
 
     choice = find_device(case.device)
-    if (device := choice.device) is None:  # it was there at collection
+    if (device := choice.device) is None:  # it was present at collection
         raise Unmeasurable(str(choice.reason))
     marker = _marker(item)
     if "timer" in marker or benchmark_option(item.config, "--benchmark-timer"):
@@ -81,7 +84,7 @@ def equip(item: pytest.Item, case: Case, session: Session) -> Callable[[Any], Gp
 
 
 def lengthen_rounds(item: pytest.Item) -> None:
-    """Give a plain benchmark that uses our timer rounds in which the wait doesn't show."""
+    """Lengthen the rounds of a plain benchmark that uses gpubench's timer, so that the wait doesn't show."""
     from ..measure.clock import timer
 
     marker = _marker(item)
@@ -96,14 +99,15 @@ def _long_rounds(item: pytest.Item) -> dict[str, Any]:
 
 
 def _warm(item: pytest.Item) -> dict[str, Any]:
-    """Call again before rounds are counted: where the first call compiles, it would leave room for five."""
+    """Add a warm-up call before rounds are calibrated: if the first call compiles, there would be time for only five
+    rounds."""
     asked = benchmark_option(item.config, "--benchmark-warmup")
     return {"warmup": True, "warmup_iterations": 1} if asked is None else {}
 
 
 def equip_plain(item: pytest.Item, session: Session) -> Surroundings:
-    """Give a plain benchmark of ``gpubench run`` the timer that waits, and its share of the preset's rounds; returns
-    what it finds."""
+    """Give a plain benchmark of ``gpubench run`` the timer that waits, and its share of the preset's rounds; return the
+    state of devices and machine before it."""
     from ..devices import in_use
     from ..measure.clock import timer, watch_present_kinds
     from ..measure.disturbance import look
@@ -123,8 +127,8 @@ def equip_plain(item: pytest.Item, session: Session) -> Surroundings:
 
 
 def record_plain(item: pytest.Item, attempt: Attempt, session: Session) -> None:
-    """Make a plain benchmark's record. Its device is that of a parameter or of a fixture, else the accelerators on
-    which it has allocated memory, else unknown."""
+    """Make a plain benchmark's record. Its device is that of a parameter or a fixture, else the accelerators on which
+    it has allocated memory, else unknown."""
     from ..devices import find_device, in_use
     from ..measure import disturbance
     from ..measure.clock import DeviceClock, unwaited
@@ -159,7 +163,7 @@ def record_plain(item: pytest.Item, attempt: Attempt, session: Session) -> None:
 
 
 def _device_fixtures(item: pytest.Item) -> list[str]:
-    """Names of torch's devices among the values of a test's fixtures."""
+    """Names of torch devices among the values of a test's fixtures."""
     values = [value for value in item.funcargs.values() if type(value).__module__ == "torch"]  # type: ignore[attr-defined]
     return list(dict.fromkeys(str(value) for value in values if type(value).__name__ == "device"))
 
@@ -200,12 +204,12 @@ gpubench_cache = _parameter("cache", "Whether the device's last cache is flushed
 def _gpubench_parameters(
     gpubench_device: str, gpubench_dtype: str, gpubench_implementation: str, gpubench_variant: str, gpubench_cache: str
 ) -> None:
-    """All of them."""
+    """Depends on all five parameters."""
 
 
 @pytest.fixture(scope="session")
 def gpubench_ranks(pytestconfig: pytest.Config) -> Generator[Ranks, None, None]:
-    """Several processes, one a device, kept from case to case: see :class:`gpubench.parallel.ranks.Ranks`."""
+    """Worker processes, one per device, that stay alive between cases: see :class:`gpubench.parallel.ranks.Ranks`."""
     from ..parallel.ranks import Ranks
 
     plugin = _plugin(pytestconfig)
@@ -216,11 +220,12 @@ def gpubench_ranks(pytestconfig: pytest.Config) -> Generator[Ranks, None, None]:
 
 
 class Measured:
-    """The fixture where pytest-benchmark is there. It must be named in the signature, or --benchmark-only skips."""
+    """The fixture where pytest-benchmark is available. It must be in the signature, or --benchmark-only skips the
+    test."""
 
     @pytest.fixture
     def gpubench(self, request: pytest.FixtureRequest, benchmark: Any, _gpubench_parameters: None) -> Gpubench:
-        """Check, warm up, time on its device and label one call: see :class:`gpubench.measure.fixture.Gpubench`."""
+        """Check, warm up, time and record one call: see :class:`gpubench.measure.fixture.Gpubench`."""
         attempt: Attempt | None = _plugin(request.config).attempts.get(request.node.nodeid)
         if attempt is None or attempt.make is None:
             raise UsageError("ask for gpubench in the test's signature, not by getfixturevalue()")
@@ -229,11 +234,11 @@ class Measured:
 
 
 class Unequipped:
-    """The fixture where pytest-benchmark is not."""
+    """The fixture where pytest-benchmark is missing."""
 
     @pytest.fixture
     def gpubench(self, _gpubench_parameters: None) -> None:
-        """Skips: there is nothing to time with."""
+        """Skip the test: nothing can time it."""
         pytest.skip("gpubench needs pytest-benchmark, which is disabled, replaced by another plugin or not installed")
 
 

@@ -1,4 +1,4 @@
-"""The plugin's state and its hooks. torch is imported for a test that needs it; configuring touches no device."""
+"""The plugin's state and its hooks. torch is imported only for a test that needs it; configuring touches no device."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ if TYPE_CHECKING:
     from ..parallel.ranks import Ranks
 
 _USING_ACCELERATORS = {"torch", "jax", "cupy", "numba.cuda"}
-"""Modules of a suite that may compute on a GPU, which torch describes."""
+"""Modules whose import shows that a suite may compute on a GPU; torch then describes the GPUs."""
 _PARAMETRIZED = {"gpubench", "gpubench_device", "gpubench_variant"}
 
 
 def _point(case: Case) -> str:
-    """What the expressions that are compared with each other share: size, device, dtype."""
+    """Return the size, device, dtype and variant that expressions which are compared with each other share."""
     return f"{case.params} {case.device} {case.dtype} {case.variant}"
 
 
 class Plugin:
-    """What one pytest session knows: ``config.pluginmanager.getplugin("gpubench")``."""
+    """The state of one pytest session: ``config.pluginmanager.getplugin("gpubench")``."""
 
     def __init__(self, config: pytest.Config) -> None:
-        """Raises pytest.UsageError for an option's value that doesn't exist."""
+        """Raises pytest.UsageError for an unknown value of an option."""
         self.config = config
         if settings.secondary():
             config.option.benchmark_json = None  # torchrun's rank 0 writes for all
         with settings.usage_errors():
             self.session = Session(settings.read_settings(config))
-        plugins = config.pluginmanager  # ``-p no:benchmark`` takes pytest-benchmark out, pytest-codspeed blocks it
+        plugins = config.pluginmanager  # ``-p no:benchmark`` removes pytest-benchmark, pytest-codspeed blocks it
         loaded = plugins.hasplugin("benchmark") or plugins.hasplugin("pytest_benchmark.plugin")  # the latter by -p
         self.equipped = loaded and not plugins.is_blocked("pytest-benchmark")
         self.measures = False  # whether a test that is measured was collected
@@ -65,12 +65,13 @@ class Plugin:
         self.ranks: Ranks | None = None
 
     def pytest_report_header(self) -> str:
-        """What benchmarks are measured with."""
+        """Return the header line that names devices and preset."""
         chosen = self.session.settings
         return f"gpubench: devices {', '.join(chosen.devices)}, preset {chosen.preset}"
 
     def pytest_sessionstart(self) -> None:
-        """Refuse unknown and missing devices before anything is collected; import torch only if one is named."""
+        """Reject unknown and missing devices before anything is collected; torch is imported only if a device is
+        named."""
         with settings.usage_errors():
             if self.session.settings.required:
                 self.session.require_devices()
@@ -89,11 +90,12 @@ class Plugin:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Tell files of the same name apart. For the supervisor: only what is missing, in an order of its own."""
+        """Distinguish files of the same name. For the supervisor, keep only tests without a result, in this process's
+        order."""
         items[:] = [item for item in items if possible(item)]
         self.ambiguous = ambiguous_files(item.nodeid for item in items)
         self.collected = list(items)
-        if settings.launched():  # by torchrun: what one process measures would be measured by all at once
+        if settings.launched():  # by torchrun: all processes would measure other tests at the same time
             self._keep(items, [item for item in items if RANKS in fixture_names(item)])
         self.sources = {item.path for item in items if "benchmark" in fixture_names(item)}
         if expression := config.getoption("--gpubench-match"):
@@ -103,7 +105,7 @@ class Plugin:
                 self._keep(items, [item for item in items if matches(self._names(item))])
                 if every and not items:
                     raise nothing_matches(expression, map(self._workload, every))
-        if self.session.settings.preset == GLANCE and any(map(glances, items)):  # else they know nothing of it
+        if self.session.settings.preset == GLANCE and any(map(glances, items)):  # else no test declares it
             self._keep(items, [item for item in items if glances(item) or "benchmark" not in fixture_names(item)])
         if ledger := config.getoption("--gpubench-ledger"):
             names = missing(Follower(ledger, begin=True).events(), self.session.settings.process)
@@ -121,7 +123,7 @@ class Plugin:
                 items.sort(key=lambda item: (keeps_memory(item), RANKS in fixture_names(item)))
 
     def _names(self, item: pytest.Item) -> list[str]:
-        """All names by which a test can be chosen: those that pytest knows, and those that tables show."""
+        """Return all names by which a test can be selected: those that pytest knows, and those that tables show."""
         names = [item.nodeid, *item.listextrakeywords(), *(marker.name for marker in item.iter_markers())]
         if "benchmark" in fixture_names(item):
             case = self.case_of(item)
@@ -163,18 +165,19 @@ class Plugin:
             self.recorder = recorder
 
     def case_of(self, item: pytest.Item) -> Case:
-        """The identity of a test, before it is known with how many threads it runs."""
+        """Return the identity of a test, in which the number of threads is still unknown."""
         return self._plain_cases.get(item.nodeid) or case_of(item, self.ambiguous or frozenset())
 
     @functools.cached_property
     def _plain_cases(self) -> dict[str, Case]:
-        """Of all that were collected: which of them are called alike is a matter of the others."""
+        """Cases of all collected plain benchmarks: whether a name is unique depends on the others."""
         names = {item: {"benchmark", "gpubench"}.intersection(fixture_names(item)) for item in self.collected}
         plain = [item for item, known in names.items() if known == {"benchmark"}]
         return told_apart(without_shared({item.nodeid: case_of(item, self.ambiguous or frozenset()) for item in plain}))
 
     def _ledger_path(self) -> Path | None:
-        """Where the supervisor says, or beside the results file; None where pytest-benchmark times nothing."""
+        """Return the journal's path: the supervisor's, or next to the results file; ``None`` where pytest-benchmark
+        times nothing."""
         option = self.config.getoption
         workers = option("dist", "no") != "no" or hasattr(self.config, "workerinput")
         off = option("benchmark_disable", False) and not option("benchmark_enable", False)
@@ -187,7 +190,7 @@ class Plugin:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Before pytest-benchmark makes its fixture: know the case, and give it the clock of its device."""
+        """Determine the case and give it its device's clock, before pytest-benchmark makes its fixture."""
         names = fixture_names(item)
         if "gpubench" in names:
             if not self.session.settings.plan:
@@ -195,7 +198,7 @@ class Plugin:
             case = structs.replace(self.case_of(item), threads=self.session.threads)
             attempt = self._start(item, case)
             self.session.begun[item.nodeid] = case
-            if item.get_closest_marker("skip") is None:  # else its device may be none that exists
+            if item.get_closest_marker("skip") is None:  # the device of a skipped test may not exist
                 if self.ranks and RANKS not in names:
                     self.ranks.close_idle(case.device)
                 if self.equipped:
@@ -204,14 +207,14 @@ class Plugin:
             self._prepare_plain(item)
         try:
             return (yield)
-        except Unmeasurable as error:  # of a fixture that asks for too much memory
+        except Unmeasurable as error:  # raised in a fixture that asks for too much memory
             pytest.skip(str(error))
 
     def _prepare_plain(self, item: pytest.Item) -> None:
-        """A benchmark without our fixture: only ``gpubench run`` measures it as a case."""
+        """Prepare a benchmark without the gpubench fixture: only ``gpubench run`` measures it as a case."""
         if self.session.settings.plan:
             self.attempts[item.nodeid] = Attempt(self.case_of(item))
-            return  # outcomes.PlainPlan passes it over
+            return  # outcomes.PlainPlan skips it
         if not self.config.getoption("--gpubench-ledger"):
             lengthen_rounds(item)
         if self.recorder:
@@ -227,14 +230,14 @@ class Plugin:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """A case that doesn't fit this machine is skipped, with its numbers as the reason."""
+        """Skip a case that doesn't fit this machine, with the numbers as the reason."""
         attempt = self.attempts.get(item.nodeid)
         pause: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if attempt and not self.session.settings.plan:
             from ..measure.state import State, untraced
 
             attempt.state = State()
-            if attempt.make is None:  # nothing of ours is around what a plain benchmark times
+            if attempt.make is None:  # the fixture would pause tracers itself
                 pause = untraced()
         try:
             with pause:
@@ -276,14 +279,15 @@ class Plugin:
         return report
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        """Between two tests, when nothing holds the traceback of the last one any more."""
+        """Free memory between two tests, when nothing holds the last one's traceback any more."""
         if nodeid in self._failed:
             self._failed.discard(nodeid)
             outcomes.free_memory()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, exitstatus: int) -> Generator[None, Any, Any]:
-        """After pytest-benchmark has written its file: see that it is whole, or write one where it wrote none."""
+        """Make sure, after pytest-benchmark has written its file, that the file is complete; write one if it wrote
+        none."""
         try:
             return (yield)
         finally:
@@ -295,7 +299,7 @@ class Plugin:
                 Path(plan).write_text(json.dumps(fit(self.session.plan), indent=1, allow_nan=False), encoding="utf-8")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Say what has no time, what casts doubt on the times, and what to do with the file."""
+        """Print which benchmarks have no time, what casts doubt on the times, and the command that reads the file."""
         if not self.measures or self.session.settings.plan:
             return
         for line in outcomes.summary_lines(self.session):
@@ -308,8 +312,8 @@ class Plugin:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
-        """Add this machine's facts once a gpubench test was collected, since they need torch. The host's name is left
-        out unless asked for: it says nothing about speed and something about its owner."""
+        """Add this machine's facts if a gpubench test was collected, since they need torch. The host's name is left out
+        unless asked for: it reveals nothing about speed, but something about the owner."""
         if self.measures:
             machine_info[KEY] = self.session.machine
             if not self.session.settings.identify:
@@ -317,8 +321,8 @@ class Plugin:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_commit_info(self, commit_info: dict[str, Any]) -> None:
-        """Leave out the project, which is called like the working folder or its remote, and the branch, which may be
-        called like a person, unless they are asked for."""
+        """Leave out the project, which is named after the working folder or its remote, and the branch, which may name
+        a person, unless they are asked for."""
         if self.measures and not self.session.settings.identify:
             commit_info |= {"project": "", "branch": ""}
 
@@ -326,7 +330,8 @@ class Plugin:
     def pytest_benchmark_compare_machine_info(
         self, machine_info: dict[str, Any], compared_benchmark: dict[str, Any]
     ) -> Generator[None, Any, Any]:
-        """pytest-benchmark compares machines while it is configured, when our facts aren't known: leave them out."""
+        """Leave gpubench's facts out of the comparison of machines, which pytest-benchmark makes before they are
+        known."""
         saved = compared_benchmark["machine_info"]
         facts = None if KEY in machine_info else saved.pop(KEY, None)
         node = saved.get("node")
@@ -340,6 +345,6 @@ class Plugin:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:
-        """Add our keys to every file that pytest-benchmark writes of a session with gpubench tests."""
+        """Add gpubench's keys to every file that pytest-benchmark writes in a session with gpubench tests."""
         if self.measures:
             complete_run(output_json, self.session)

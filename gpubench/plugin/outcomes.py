@@ -1,4 +1,4 @@
-"""What came of each test: its status, the reason in one line, and the lines at the end of a session."""
+"""The outcome of each test: its status, the reason in one line, and the lines at the end of a session."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from .parametrize import shown_library
 
 LONGEST_REASON = 500
 UNESTIMATED = "measured without an estimate"
-"""Why a plain benchmark isn't called while a run is planned."""
+"""Reason with which a plain benchmark is skipped while a run is planned."""
 _OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|ALLOC_FAILED", re.IGNORECASE)
 
 
 class PlainPlan:
-    """Passes over plain benchmarks while a run is planned: no wrapper, so that all plugins have set up what they take
-    down, and after pytest's own marks, so that what these skip has their reason."""
+    """Skips plain benchmarks while a run is planned. It is no wrapper, so all plugins have set up what they tear down;
+    and it acts after pytest's own marks, so a test that those skip keeps their reason."""
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         if "gpubench" not in fixture_names(item) and "benchmark" in fixture_names(item):
@@ -42,7 +42,7 @@ class PlainPlan:
 def note(
     session: Session, attempt: Attempt, item: pytest.Item, report: Any, call: pytest.CallInfo[None]
 ) -> tuple[str, str]:
-    """Note in the session what came of one phase of a test, and return its status and the reason."""
+    """Record the outcome of one phase of a test in the session, and return its status and the reason."""
     status, reason = _outcome(report, call)
     if not session.settings.identify:
         reason = without_paths(reason)
@@ -67,7 +67,8 @@ def note(
 
 
 def restore(session: Session, attempt: Attempt, item: pytest.Item) -> list[str]:
-    """Put back what a finished test left changed, and name it there; returns what can't be put back."""
+    """Restore the settings that a finished test left changed, and flag its result; return the names of those that can't
+    be restored."""
     flag, stuck = attempt.state.restore() if attempt.state else (None, [])
     if flag is not None:
         session.raised.append((attempt.case, flag))
@@ -79,7 +80,7 @@ def restore(session: Session, attempt: Attempt, item: pytest.Item) -> list[str]:
 
 
 def ruined() -> str | None:
-    """Which device can't be used any more after a case without a result, and why: every later case would fail."""
+    """Return which device has become unusable after a case without a result, and why; every later case would fail."""
     for device in in_use() if "torch" in sys.modules else ():
         if why := device.ruined():
             return f"{device} is unusable ({without_paths(why)[:LONGEST_REASON]})"
@@ -87,7 +88,7 @@ def ruined() -> str | None:
 
 
 def free_memory() -> None:
-    """Free what a failed case holds through its traceback, lest the next one finds no memory."""
+    """Free the memory that a failed case holds through its traceback, which the next case may need."""
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):  # pytest's, for a debugger
         vars(sys).pop(name, None)
     gc.collect()
@@ -98,7 +99,7 @@ def free_memory() -> None:
 
 
 def summary_lines(session: Session) -> list[str]:
-    """What has no time, and what was flagged, in a line each."""
+    """Return the lines on what has no time and what was flagged."""
     lines = []
     if session.unmeasured:
         counts = Counter(row.status for row in session.unmeasured.values())
@@ -114,8 +115,9 @@ def summary_lines(session: Session) -> list[str]:
 
 
 def _slow_library(session: Session) -> list[str]:
-    """A line where PyTorch's products take longer on this CPU than another library's, or than those in float32."""
-    known: dict[str, Ceilings] = vars(session).get("ceilings", {})  # not measured for this line
+    """Return a line if PyTorch's products take longer on this CPU than another library's, or than its own in
+    float32."""
+    known: dict[str, Ceilings] = vars(session).get("ceilings", {})  # only if measured already
     if "cpu" not in known or any(slow_threads(session.canary)):
         return []
     found = slow_products(known["cpu"], msgspec.convert(session.machine["cpu"], CpuFacts))
@@ -123,7 +125,7 @@ def _slow_library(session: Session) -> list[str]:
 
 
 def _outcome(report: Any, call: pytest.CallInfo[None]) -> tuple[str, str]:
-    """Status of one phase of a test, and the reason in one line."""
+    """Return the status of one phase of a test, and the reason in one line."""
     if report.passed:
         return OK, ""
     if call.excinfo is None:  # a strict xfail that passed

@@ -1,5 +1,6 @@
-"""Options of a project's pytest (``addopts``, ``PYTEST_ADDOPTS``) with which nothing would be measured, or something
-else, or not all of it: a process that measures for ``gpubench run`` takes them back once pytest has parsed them."""
+"""Overrides of a project's pytest options (``addopts``, ``PYTEST_ADDOPTS``) with which nothing would be measured, or
+something else, or not all of it. A process that measures for ``gpubench run`` undoes them once pytest has parsed them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 IGNORED = pytest.StashKey[list[str]]()
-"""What was taken back, as one would write it."""
+"""The options that were overridden, in the form in which they are written."""
 _AS_ASKED = pytest.StashKey[dict[str, Any]]()
 _UNFIT = {
     "benchmark_skip": "--benchmark-skip", "benchmark_disable": "--benchmark-disable",
@@ -23,12 +24,12 @@ _UNFIT = {
     "setupplan": "--setup-plan", "lf": "--lf", "failedfirst": "--ff", "newfirst": "--nf", "stepwise": "--sw",
     "cacheclear": "--cache-clear",
 }  # fmt: skip
-"""The flag of each, by the name under which pytest keeps its value."""
+"""The flag of each option, by the name under which pytest keeps its value."""
 _WRITE_INTO_THE_PROJECT = ("cacheprovider", "stepwise")
 
 
 def take_back(config: pytest.Config, parser: pytest.Parser, args: list[str]) -> None:
-    """Before any plugin acts on its options: those that only the project gives are as if it had not."""
+    """Reset, before any plugin acts on its options, those that only the project sets."""
     plugins = config.pluginmanager
     for name in filter(plugins.hasplugin, _WRITE_INTO_THE_PROJECT):
         plugins.unregister(name=name)
@@ -45,8 +46,8 @@ def take_back(config: pytest.Config, parser: pytest.Parser, args: list[str]) -> 
 
 
 def leave_out_unknown(config: pytest.Config, parser: pytest.Parser, args: list[str]) -> None:
-    """Once all plugins and conftest files are known: what the project gives to a plugin that isn't installed here, and
-    its files, for which others are named. ``args`` are the words that pytest will parse."""
+    """Remove from ``args``, the words that pytest will parse, the options of plugins that aren't installed and the
+    project's own files, in place of which others are named. All plugins and conftest files must be loaded."""
     (known, unknown), (asked, refused) = map(
         parser.parse_known_and_unknown_args, (list(args), list(config.invocation_params.args))
     )
@@ -56,6 +57,6 @@ def leave_out_unknown(config: pytest.Config, parser: pytest.Parser, args: list[s
 
 
 def parse_finished(config: pytest.Config) -> None:
-    """After pytest has parsed its words for good."""
+    """Reset the options again, after pytest has parsed its arguments for the last time."""
     as_asked = config.stash.get(_AS_ASKED, None)
     vars(config.option).update(as_asked or {})

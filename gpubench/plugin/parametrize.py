@@ -1,6 +1,6 @@
-"""The devices, dtypes, implementations, variants, caches and sizes that a test is measured with.
+"""The devices, dtypes, implementations, variants, caches and sizes with which a test is measured.
 
-pytest keeps the registry, the sweep, the ids, the skips and the selection; this gives it the values.
+pytest provides the registry, the sweep, the ids, the skips and the selection; this module provides the values.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from ..runfile.writer import text_of
 from .fixtures import PARAMETERS, fixture_names
 
 FULL_ONLY = frozenset({"compile", "graph"})
-"""Variants that no other preset has, unless asked for: slow, or of interest to few. The CPU's ``quick_variants`` are in
-the preset quick, as an honest opponent of a GPU would compile, too."""
+"""Variants that only the preset full measures unless they are asked for: they are slow, or of interest to few. A CPU's
+``quick_variants`` are measured in the preset quick too, since a fair CPU baseline would also be compiled."""
 GLANCE = "glance"
-"""The preset of those tests that choose it."""
+"""The preset that contains only tests which declare values for it."""
 _FIXTURES = [f"gpubench_{name}" for name in PARAMETERS]
 
 _PLACES = ("any", "cpu", "accelerator", "two accelerators")
@@ -44,20 +44,20 @@ _MARKER = {
     "title": None, "limit": None,
 }  # fmt: skip
 _TEXTS = ("devices", "size", "kind", "title", "limit")
-"""Keys whose value is a text; that of others but ``writing`` becomes a tuple."""
+"""Keys whose value is a text. The values of all other keys except ``writing`` become tuples."""
 
 
 @dataclass(frozen=True, slots=True)
 class Markers:
-    """What a test's ``gpubench`` markers say; the closest marker wins, key by key.
+    """The values of a test's ``gpubench`` markers; for each key the closest marker counts.
 
-    ``dtypes`` are those it can do; a test that names none does float32, and others when asked. In the preset ``full``
-    it does ``full_dtypes`` too. ``implementations`` are measured where they are installed, ``full_implementations`` in
-    the preset ``full`` and when asked. ``quick_variants`` are measured in the preset ``quick`` too, on the CPU alone:
-    those that pay there, and take few seconds to compile. ``writing``: values of parameters with which the call writes
-    into an array that it is given, ``{"form": ["out", "inplace"]}``; a library that can't is measured without them.
-    ``kind`` is a key of :data:`~gpubench.runfile.kinds.KINDS`, ``title`` what people read for the workload's name,
-    ``limit`` the most that a call may take: ``2 ms``.
+    ``dtypes`` are those that the test supports; a test that names none runs in float32, and in others when asked. The
+    preset ``full`` adds ``full_dtypes``. ``implementations`` are measured where they are installed,
+    ``full_implementations`` in the preset ``full`` and when asked. ``quick_variants`` are measured in the preset
+    ``quick`` too, but only on the CPU: variants that pay off there and compile in a few seconds. ``writing``: values of
+    parameters with which the call writes into a given array, ``{"form": ["out", "inplace"]}``; a library that can't is
+    measured without them. ``kind`` is a key of :data:`~gpubench.runfile.kinds.KINDS`, ``title`` the workload's name for
+    people, ``limit`` the longest time that a call may take: ``2 ms``.
     """
 
     dtypes: tuple[str, ...] = ()
@@ -80,7 +80,8 @@ class Markers:
 
     @classmethod
     def of(cls, node: Any) -> Markers:
-        """Raises :class:`UsageError` for a key or value that doesn't exist, naming those that do."""
+        """Read the markers of a test. Raises :class:`UsageError` for an unknown key or value, with a list of the known
+        ones."""
         values: dict[str, Any] = {}
         for marker in node.iter_markers("gpubench"):
             if marker.args:
@@ -105,13 +106,14 @@ class Markers:
         return markers
 
     def installed(self, names: Collection[str]) -> list[str]:
-        """Those of the ``names`` that the test can use and that are installed."""
+        """Return those of the ``names`` that the test can use and that are installed."""
         able = dict.fromkeys((*self.implementations, *self.full_implementations))
         return [name for name in able if name in names and not find_implementation(name).why_absent()]
 
 
 def parametrize(metafunc: pytest.Metafunc, session: Session) -> None:
-    """Give a test that uses the ``gpubench`` fixture its devices, dtypes, implementations, variants and sizes."""
+    """Parametrize a test that uses the ``gpubench`` fixture with its devices, dtypes, implementations, variants and
+    sizes."""
     markers = Markers.of(metafunc.definition)
     combinations = list(_combinations(markers, session))
     anywhere = any(not values.marks for values in combinations)
@@ -123,13 +125,14 @@ def parametrize(metafunc: pytest.Metafunc, session: Session) -> None:
 
 
 def glances(item: pytest.Item) -> bool:
-    """Whether a test is in the preset ``glance``: one of its sweeps has values for it, and none an empty list."""
+    """Whether a test is in the preset ``glance``: at least one of its sweeps has values for it, and none an empty
+    list."""
     values = [marker.kwargs[GLANCE] for marker in item.iter_markers("gpubench_sweep") if GLANCE in marker.kwargs]
     return bool(values) and all(values)
 
 
 def possible(item: pytest.Item) -> bool:
-    """Whether a test's implementation can write where its parameters say that the call writes."""
+    """Whether a test's implementation can write into given arrays, where its parameters require that."""
     given = getattr(getattr(item, "callspec", None), "params", {})
     if _library(item).writes:
         return True
@@ -137,12 +140,12 @@ def possible(item: pytest.Item) -> bool:
 
 
 def keeps_memory(item: pytest.Item) -> bool:
-    """Whether a test's implementation never returns a GPU's memory: then it is best measured last."""
+    """Whether a test's implementation never returns a GPU's memory; such tests are measured last."""
     return _library(item).keeps_memory
 
 
 def shown_library(item: pytest.Item) -> str:
-    """The label of a test's implementation; empty for torch, which nobody needs to be told of."""
+    """Return the label of a test's implementation; empty for torch, which is the default."""
     library = _library(item)
     return "" if library.name == TORCH else library.label
 
@@ -153,8 +156,8 @@ def _library(item: pytest.Item) -> type[Implementation]:
 
 
 def case_of(item: pytest.Item, ambiguous: Collection[str]) -> Case:
-    """The identity of a collected test: what is measured, and how. ``ambiguous`` are the names of files that occur
-    twice: there the folder is part of the workload's name."""
+    """Return the identity of a collected test. ``ambiguous`` are the names of files that occur twice, for which the
+    folder is part of the workload's name."""
     callspec = getattr(item, "callspec", None)
     given, indices = getattr(callspec, "params", {}), getattr(callspec, "indices", {})
     if "gpubench" not in fixture_names(item):
@@ -172,23 +175,24 @@ def case_of(item: pytest.Item, ambiguous: Collection[str]) -> Case:
 
 
 def _shipped(item: pytest.Item) -> bool:
-    """Whether its file comes with gpubench, be it of another installation, or was written by ``gpubench time``."""
+    """Whether a test's file comes with gpubench, even of another installation, or was written by ``gpubench time``."""
     return _of_suite(item.path.parent) or bool(item.config.getoption("--gpubench-brief"))
 
 
 @functools.cache
 def _of_suite(folder: Path) -> bool:
-    """Whether it is called ``benchmarks`` and lies inside this package, or beside it in a checkout."""
+    """Whether a folder is called ``benchmarks`` and lies inside this package, or next to it in a checkout."""
     room = Path(__file__).parent.name, Path(__file__).name
     packages = folder.parent, folder.parent / "gpubench"
     return folder.name == "benchmarks" and any(package.joinpath(*room).is_file() for package in packages)
 
 
 def _plain_case_of(item: pytest.Item, given: Mapping[str, Any], ambiguous: Collection[str]) -> Case:
-    """Of a test with the ``benchmark`` fixture alone. A device is called as it is in the list of devices."""
+    """Return the identity of a test with only the ``benchmark`` fixture. A device gets the name that the list of
+    devices has."""
     values = {name: value if _is_scalar(value) else f"UNSERIALIZABLE[{_repr(value)}]" for name, value in given.items()}
     case = plain_case(item.nodeid, values, ambiguous)
-    with contextlib.suppress(UsageError):  # a text that names no device of torch's
+    with contextlib.suppress(UsageError):  # the text names no torch device
         case = structs.replace(case, device=find_device(case.device).name if case.device else "")
     devices = (case.device,) if case.device else ()
     return structs.replace(case, devices=devices, limit_s=Markers.of(item).limit_s)
@@ -209,7 +213,7 @@ def _combinations(markers: Markers, session: Session) -> Iterator[Any]:
     caches = CACHES if session.settings.cache == "both" else (session.settings.cache,)
     for choice, dtype in itertools.product(_choices(markers, session), _dtypes(markers, session)):
         if choice.device and choice.device.lacks(dtype) and not session.settings.dtypes:
-            continue  # the workload's own list says what to run where it exists
+            continue  # the workload's own list applies only where the dtype exists
         variants = [each for each in _variants(markers, session) if _variant_fits(each, choice, dtype, session)]
         if session.settings.preset == "quick" and not session.settings.variants and not _on_cpu(choice):
             variants = [each for each in variants if each not in FULL_ONLY]
@@ -220,8 +224,9 @@ def _combinations(markers: Markers, session: Session) -> Iterator[Any]:
 
 
 def _choices(markers: Markers, session: Session) -> list[Choice]:
-    """The chosen devices that the test runs on, and those that are absent; or one that says what it needs."""
-    wanted = None if markers.devices == "any" else markers.devices != "cpu"  # an accelerator, or not one
+    """Return the chosen devices that the test runs on and those that are absent, or else one that states what the test
+    needs."""
+    wanted = None if markers.devices == "any" else markers.devices != "cpu"  # whether it must be an accelerator
     devices = [each for each in session.choices if each.device and wanted in (None, each.device.accelerator)]
     absent = [choice for choice in session.choices if choice.device is None]
     if markers.devices == "two accelerators":
@@ -229,13 +234,13 @@ def _choices(markers: Markers, session: Session) -> list[Choice]:
         devices = [choice for choice in devices if choice.device and kinds[choice.device.kind] > 1]
     if devices or absent:
         return [*devices, *absent]
-    names = ", ".join(choice.name for choice in session.choices)
-    needs = {"cpu": "the CPU", "two accelerators": "two accelerators of a kind"}.get(markers.devices, "an accelerator")
-    return [Choice("cpu" if markers.devices == "cpu" else "accelerator", None, f"needs {needs}, chosen: {names}")]
+    used = f"this run uses: {', '.join(choice.name for choice in session.choices)}"
+    needs = {"cpu": "the CPU", "two accelerators": "two accelerators of a kind"}.get(markers.devices, "a GPU")
+    return [Choice("cpu" if markers.devices == "cpu" else "accelerator", None, f"needs {needs}; {used}")]
 
 
 def _library_can(implementation: str, choice: Choice, dtype: str, variant: str) -> bool:
-    """Whether the library computes on the device, if that is there, and has the dtype and the variant."""
+    """Whether the library computes on the device, if that is present, and supports the dtype and the variant."""
     library = find_implementation(implementation)
     if implementation == TORCH:
         return True
@@ -244,7 +249,8 @@ def _library_can(implementation: str, choice: Choice, dtype: str, variant: str) 
 
 
 def _implementations(markers: Markers, session: Session) -> list[str]:
-    """Those asked for, if the test can use them; else its own, and in the preset full what is installed besides."""
+    """Return the requested implementations that the test can use; by default its own and, in the preset full, all that
+    are installed."""
     further = markers.full_implementations if session.settings.preset == "full" else ()
     if not session.implementations:
         session.absent |= {name: why for name in markers.implementations if (why := _why_absent(name))}
@@ -253,13 +259,13 @@ def _implementations(markers: Markers, session: Session) -> list[str]:
 
 def _variant_fits(variant: str, choice: Choice, dtype: str, session: Session) -> bool:
     if variant == "autocast":
-        return dtype == "float32"  # it starts from there
+        return dtype == "float32"  # autocast starts from float32
     graphs = choice.device is None or choice.device.supports_graphs
     return variant != "graph" or graphs or bool(session.settings.variants)
 
 
 def _lacking(choice: Choice, dtype: str, variant: str) -> str | None:
-    """Why the device can't do it, if it can't."""
+    """Return why the device can't run this dtype and variant; ``None`` if it can."""
     if choice.device is None:
         return None
     if variant == "graph" and not choice.device.supports_graphs:
@@ -268,7 +274,7 @@ def _lacking(choice: Choice, dtype: str, variant: str) -> str | None:
 
 
 def _dtypes(markers: Markers, session: Session) -> list[str]:
-    """Those asked for, if the test can do them; tf32 changes products only, so a test must name it."""
+    """Return the requested dtypes that the test supports; tf32 changes products only, so a test must name it."""
     if not session.settings.dtypes:
         further = markers.full_dtypes if session.settings.preset == "full" else ()
         return [*(markers.dtypes or ("float32",)), *further]
@@ -289,7 +295,7 @@ def _on_cpu(choice: Choice) -> bool:
 
 
 def _nothing(markers: Markers, session: Session) -> Any:
-    """A test that has none of what was asked for is one row too."""
+    """Return the parameters of the single, skipped row for a test that has nothing of what was asked for."""
     asked = [*session.settings.dtypes, *session.settings.variants, *session.settings.implementations]
     reason = f"not for this workload: {', '.join(asked) or 'none of its dtypes exists on the chosen devices'}"
     if not asked and (missing := [text for name in markers.implementations if (text := _why_absent(name))]):
@@ -309,9 +315,9 @@ def _parameters(reason: str | None, *values: str) -> Any:
 
 
 def _sweep(marker: pytest.Mark, preset: str) -> tuple[str, list[Any]]:
-    """Names and values of a ``gpubench_sweep`` marker under a preset.
+    """Return the names and values of a ``gpubench_sweep`` marker under a preset.
 
-    ``quick`` must be there; ``smoke`` defaults to its first value, ``glance`` and ``full`` to all of it.
+    ``quick`` is required; ``smoke`` defaults to its first value, ``glance`` and ``full`` to all its values.
     """
     values: Mapping[str, Any] = marker.kwargs
     if len(marker.args) != 1 or "quick" not in values or set(values) - set(PRESETS):
@@ -326,7 +332,8 @@ def _sweep(marker: pytest.Mark, preset: str) -> tuple[str, list[Any]]:
 
 
 def _scalar(name: str, value: Any, index: int) -> Scalar:
-    """A parameter as a JSON scalar, the same in every process: an object by its name, or else by its position."""
+    """Return a parameter as a JSON scalar that is the same in every process: an object by its name, or else by its
+    position."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, str | float | bool | None) or (isinstance(value, int) and abs(value) < 2**63):

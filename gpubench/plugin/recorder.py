@@ -1,4 +1,4 @@
-"""What a measuring process writes: its journal, and our keys in the file that pytest-benchmark writes."""
+"""The files that a measuring process writes: its journal, and gpubench's keys in pytest-benchmark's file."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from .settings import usage_errors
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
 LONG_RUN_S, SUSTAINED_IN = 60.0, ("quick", "full")
-"""What a process has to take before its devices' sustained rates are measured, and the presets that do."""
+"""Seconds that a process must have taken before sustained rates are measured, and the presets that measure them."""
 MEASURING_ROOMS = ("devices", "measure", "parallel", "plugin", "runfile", "statistics", "workloads")
-"""Folders of the package whose code decides what a number means: only it resumes a run."""
+"""Folders of the package whose code decides what a number means: a run is resumed only if this code is unchanged."""
 
 
 def code_hash(sources: Iterable[Path], package: Path = PACKAGE_FOLDER) -> str:
-    """Changes with any byte of the benchmark files and of the package's measuring code."""
+    """Return a hash that changes with any byte of the benchmark files and of the package's measuring code."""
     files = {path.relative_to(package): path for room in MEASURING_ROOMS for path in (package / room).rglob("*.py")}
     names = sorted((name.as_posix(), path) for name, path in files.items())
     code = hashlib.sha256()
@@ -50,7 +50,7 @@ def code_hash(sources: Iterable[Path], package: Path = PACKAGE_FOLDER) -> str:
 
 
 def require_same(ledger: Path, fingerprint: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The first session of this journal, if any. Raises UsageError if it was of another machine, torch or code."""
+    """Return the first session of this journal, if any. Raises UsageError if its machine, torch or code differed."""
     for event in Follower(ledger, begin=True).events():
         if event["event"] == "session":
             before = event["fingerprint"]
@@ -62,8 +62,8 @@ def require_same(ledger: Path, fingerprint: Mapping[str, Any]) -> Mapping[str, A
 
 
 def require_room(cases: Mapping[str, Case], processes: int) -> None:
-    """Raise UsageError before anything is measured if the run file of these cases, by full name, couldn't be read or
-    their parameters not be shown in a table."""
+    """Raise UsageError, before anything is measured, if the run file of these cases would be too large to read, or if
+    their parameters would not fit in a table. ``cases`` are by full name."""
     most = min(MOST_CASES, LARGEST // (processes * (SAMPLES_KEPT + 50) * 30))  # bytes of a number
     if len(cases) > most:
         refusal = f"at most {most} fit in a run with --processes {processes}: choose some with -k"
@@ -78,7 +78,7 @@ def require_room(cases: Mapping[str, Case], processes: int) -> None:
 
 
 def _about(session: Session) -> dict[str, Any]:
-    """The top-level facts of a run that are known when it begins."""
+    """Return the top-level facts of a run that are known when it begins."""
     settings = session.settings
     asked = {name: list(getattr(settings, name)) for name in ("devices", "dtypes", "variants", "implementations")}
     return {
@@ -93,23 +93,23 @@ def _about(session: Session) -> dict[str, Any]:
 
 
 def _began(session: Session) -> dict[str, Any]:
-    """The state of the machine before this process's first case."""
+    """Return the state of the machine before this process's first case."""
     canary, flags = msgspec.to_builtins((session.canary, session.flags))
     return {"before": session.before, "canary": canary, "flags": flags}
 
 
 def complete_run(output: dict[str, Any], session: Session) -> None:
-    """Add our top-level keys, thin the raw samples, and take out cases that failed after they were timed: their rows
-    are in ``unmeasured``."""
+    """Add gpubench's top-level keys, thin the raw samples, and remove cases that failed after they were timed: their
+    rows are in ``unmeasured``."""
     done = {b["fullname"] for b in output["benchmarks"] if KEY in b["extra_info"]}
     reason = "interrupted while it was measured"
     for fullname, case in session.begun.items():
-        if fullname not in done:  # of a case that was interrupted, pytest-benchmark keeps some rounds
+        if fullname not in done:  # pytest-benchmark keeps some rounds of an interrupted case
             row = Unmeasured(case, fullname.rpartition("::")[2], fullname, "error", reason)
             session.unmeasured.setdefault(fullname, row)
     latest = {
         b["fullname"]: b for b in output["benchmarks"]
-    }  # of a test that was run again, pytest-benchmark keeps all
+    }  # pytest-benchmark keeps all results of a test that was rerun
     output["benchmarks"] = [b for b in latest.values() if b["fullname"] not in session.unmeasured]
     for benchmark in output["benchmarks"]:
         _thin_samples(benchmark)
@@ -129,7 +129,8 @@ def _thin_samples(benchmark: dict[str, Any]) -> None:
 
 
 def thin(samples: list[float]) -> list[float]:
-    """At most :data:`~gpubench.runfile.schema.SAMPLES_KEPT` samples, evenly spread in time, first and last included."""
+    """Return at most :data:`~gpubench.runfile.schema.SAMPLES_KEPT` samples, evenly spread in time, with the first and
+    the last."""
     count = len(samples)
     if count <= SAMPLES_KEPT:
         return samples
@@ -137,12 +138,12 @@ def thin(samples: list[float]) -> list[float]:
 
 
 class Recorder:
-    """Writes one measuring process's events. Each is on disk before anything else happens."""
+    """Writes one measuring process's events. Each event is on disk before anything else happens."""
 
     def __init__(self, config: pytest.Config, session: Session, path: Path) -> None:
         self.config, self.session, self._earlier = config, session, None
         self.kept: list[tuple[Path, Path]] = []
-        """What was in the journal's place, by its old name and its new."""
+        """Files that were renamed to make room for the journal: pairs of the old and the new name."""
         if not config.getoption("--gpubench-ledger"):
             run_file = Path(config.getoption("benchmark_json"))
             if _superseded(path, run_file):
@@ -157,11 +158,11 @@ class Recorder:
         self._cases: dict[str, Case] = {}
 
     def begin(self, cases: Mapping[str, Case], timed: list[tuple[Case, bool]], sources: Iterable[Path]) -> None:
-        """Write down what will be measured, on which machine, and with which code.
+        """Record what will be measured, on which machine, and with which code.
 
-        ``cases`` are the tests by full name, ``timed`` those that aren't known to be skipped and whether each needs
-        several processes, and ``sources`` the files that hold them. Raises UsageError if an earlier session of this
-        journal differs.
+        ``cases`` are the tests by full name. ``timed`` are those that aren't known to be skipped, each with whether it
+        needs several processes. ``sources`` are the files that hold them. Raises UsageError if an earlier session of
+        this journal differs.
         """
         import pytest_benchmark
 
@@ -190,15 +191,15 @@ class Recorder:
         self.ledger.append("session", **facts, **_began(self.session))
 
     def _estimated_s(self, timed: list[tuple[Case, bool]]) -> float:
-        """Seconds that these cases and the ceilings take in a run's first process, none of them skipped or slow, at the
-        pace of this machine."""
+        """Estimate the seconds that these cases and the ceilings take in a run's first process at this machine's pace,
+        if no case is skipped or slow."""
         session = self.session
         seconds = sum(RANKS_S if several else session.preset.case_s for _, several in timed)
         seconds += COMPILE_S * sum(case.variant == "compile" for case, _ in timed)
         return session.pace * seconds + session.ceilings_s * len({case.device for case in session.collected})
 
     def _fingerprint(self, machine: Mapping[str, Any], sources: Iterable[Path]) -> dict[str, Any]:
-        """What must be equal for the numbers of two sessions to belong to one run."""
+        """Return what must be equal for the numbers of two sessions to belong to one run."""
         return {
             "machine": machine["label"],
             "devices": [device["label"] for device in machine["devices"]],
@@ -210,25 +211,25 @@ class Recorder:
         }
 
     def _append(self, event: str, **facts: Any) -> None:
-        """Stop the whole session when the disk won't take it: what is measured from now on could not be kept."""
+        """Append an event. If the disk is full, stop the whole session, since later results couldn't be kept either."""
         with usage_errors():
             self.ledger.append(event, **facts)
 
     def start(self, item: pytest.Item, case: Case) -> None:
-        """A test begins."""
+        """Record that a test begins."""
         self._cases[item.nodeid] = case
         facts = {"process": self.session.settings.process, "fullname": item.nodeid, "name": item.name}
         self._append("start", **facts, case=case.as_dict(), said=_stderr_size())
 
     def report(self, item: pytest.Item, when: str, status: str, reason: str) -> None:
-        """One phase of a test has ended; after the last, the case's result goes to the ledger."""
+        """Record the outcome of one phase of a test; after the last one, write the case's result to the ledger."""
         if status != OK:
             self._outcomes.setdefault(item.nodeid, (status, reason))
         if when == "teardown":
             self._end(item)
 
     def abandon(self, item: pytest.Item, reason: str) -> None:
-        """Let another process measure what is left."""
+        """End this session, so that another process measures the remaining tests."""
         item.session.shouldstop = f"gpubench: {reason}"
 
     def _end(self, item: pytest.Item) -> None:
@@ -240,7 +241,7 @@ class Recorder:
         elif status == OK:
             try:
                 benchmark = _sound(stats)
-            except Exception as error:  # a test can do anything to its own result, and alone pays for it
+            except Exception as error:  # a test can do anything to its own result, and only that one is lost
                 status, reason = "error", f"the result can't be kept: {type(error).__name__}: {text_of(error)}"
                 spoilt = Unmeasured(self._cases[item.nodeid], item.name, item.nodeid, status, reason)
                 self.session.unmeasured[item.nodeid] = spoilt
@@ -254,26 +255,26 @@ class Recorder:
             self._append("end", **facts, reason=reason, case=case)
 
     def finish(self, code: int) -> None:
-        """The process ends by itself, with pytest's exit code."""
+        """Record that the process ends by itself, with pytest's exit code."""
         facts: dict[str, Any] = {"code": code, "ceilings": self._peaks(code), "sustained": self._sustained(code)}
         facts |= {"finished": _now(), "after": environment.moment()}
-        with contextlib.suppress(UsageError):  # whatever was measured is there; the supervisor sees that this isn't
+        with contextlib.suppress(UsageError):  # the supervisor notices that this event is missing
             self.ledger.append("finish", process=self.session.settings.process, **facts)
         self.ledger.close()
 
     def _is_last_of_run(self, code: int) -> bool:
-        """Whether it is the last process of a run, and measured all that it had to."""
+        """Whether this is the last process of a run, and has measured all its cases."""
         settings = self.session.settings
         last = settings.process == settings.processes - 1 and not settings.brief
         return code in (0, 1) and last and bool(self.config.getoption("--gpubench-ledger"))
 
     def _peaks(self, code: int) -> dict[str, Any] | None:
-        """The peaks, where they are others than when the run began: measured again for a result above them, and those
-        that the results of the whole run disprove once more now."""
+        """Return the peaks that have changed since the run began: they were measured again because a result exceeded
+        them, or are now because results of the whole run disprove them."""
         session = self.session
         peaks = dict(session.ceilings) if session.remeasured else {}
         if self._is_last_of_run(code) and session.judges and not session.light:
-            known = session.peaks or session.ceilings  # of a first process, later ones know them
+            known = session.peaks or session.ceilings  # later processes know those of the first
             with contextlib.suppress(RunFileError, KeyboardInterrupt):
                 run = check_run(self.ledger.path, assemble(read_ledger(self.ledger.path)), samples=False)
                 for name in known.keys() & run.disproved.keys():
@@ -283,23 +284,23 @@ class Recorder:
         return msgspec.to_builtins(peaks) or None
 
     def _sustained(self, code: int) -> dict[str, Any] | None:
-        """Rates over time, by the last process of a run that was long enough to heat its devices: they cost 20 s
-        each."""
+        """Measure sustained rates, in the last process of a run that lasted long enough to heat its devices: 20 s per
+        device."""
         session = self.session
         asked = self._is_last_of_run(code) and session.preset.name in SUSTAINED_IN
         if not asked or disturbance.age_s() < LONG_RUN_S or session.light:
             return None
         found = {}
         with contextlib.suppress(RuntimeError, KeyboardInterrupt):
-            for name, peaks in (session.peaks or session.ceilings).items():  # of a first process, later ones know them
+            for name, peaks in (session.peaks or session.ceilings).items():  # later processes know those of the first
                 device = find_device(name).device
                 if device and not device.simulated and (rates := sustained(device, peaks)):
                     found[name] = msgspec.to_builtins(rates)
         return found or None
 
     def write_run_file(self, path: Path) -> None:
-        """Put the file that pytest-benchmark wrote in its place in one step. Where no case gave a number it wrote none:
-        ours then says why, case by case."""
+        """Replace the file that pytest-benchmark wrote by the complete one, atomically. If it wrote none because no
+        case has a time, the file written here states why for each case."""
         if _stamp(path) != self._earlier:
             write(path, json.loads(path.read_text(encoding="utf-8")))
         else:
@@ -307,7 +308,8 @@ class Recorder:
 
 
 def _sound(stats: Any) -> dict[str, Any]:
-    """A benchmark's result. Raises RunFileError for one that no reader would take: it would cost the others theirs."""
+    """Return a benchmark's result. Raises RunFileError if no reader would accept it, which would make the other results
+    unreadable."""
     benchmark: dict[str, Any] = fit(stats.as_dict(include_data=True))
     _thin_samples(benchmark)
     check_case("its result", json.loads(json.dumps(benchmark)))
@@ -315,9 +317,10 @@ def _sound(stats: Any) -> dict[str, Any]:
 
 
 def _superseded(journal: Path, run_file: Path) -> bool:
-    """Whether it is the journal of a finished session like this one, and all its results are in the results file.
+    """Whether a journal is of a finished session like this one, with all its results in the results file.
 
-    The journal of ``gpubench run``, of a session that was killed or is under way, and anybody's file are not.
+    It is not if it belongs to ``gpubench run``, to a session that was killed or is still running, or to another
+    program.
     """
     if not journal.is_file():
         return False
@@ -334,7 +337,8 @@ def _now() -> str:
 
 
 def _stderr_size() -> int | None:
-    """Bytes that this process has written to its log, if that is a file; its last words come after them."""
+    """Return the bytes that this process has written to its log, if that is a file; messages of its end come after
+    them."""
     try:
         state = os.fstat(2)
     except OSError:

@@ -1,4 +1,4 @@
-"""pytest's options and ini keys: those of :mod:`gpubench.runfile.options`, and a few that the supervisor uses."""
+"""The plugin's pytest options and ini keys: those of :mod:`gpubench.runfile.options`, and a few for the supervisor."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def declare_options(parser: pytest.Parser) -> None:
 
 
 def read_settings(config: pytest.Config) -> Settings:
-    """All options, checked. Raises :class:`UsageError` for a value that doesn't exist, naming those that do."""
+    """Return all options, checked. Raises :class:`UsageError` for an unknown value, with a list of the known ones."""
     values = {option.field: _value(config, option) for option in OPTIONS}
     max_time = benchmark_option(config, "--benchmark-max-time")
     values["max_time"] = None if max_time is None else float(max_time)
@@ -48,7 +48,7 @@ def read_settings(config: pytest.Config) -> Settings:
 
 
 def benchmark_option(config: pytest.Config, flag: str) -> Any:
-    """The value of one of pytest-benchmark's options, or ``None`` where nobody set it."""
+    """Return the value of one of pytest-benchmark's options, or ``None`` if it wasn't given."""
     words = (*config.invocation_params.args, *config.getini("addopts"), *os.environ.get("PYTEST_ADDOPTS", "").split())
     named = any(str(word).split("=")[0] == flag for word in words)
     return config.getoption(flag, None) if named else None
@@ -66,7 +66,7 @@ def secondary() -> bool:
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Turn a :class:`UsageError` into pytest's, which ends the session with one line."""
+    """A context that turns a :class:`UsageError` into pytest's, which ends the session with one line."""
     try:
         yield
     except UsageError as error:
@@ -85,7 +85,7 @@ def _value(config: pytest.Config, option: Option) -> Any:
 
 
 def _share(config: pytest.Config) -> tuple[int, int]:
-    """Which process of how many this is."""
+    """Return the number of this process, from 0, and how many processes the run has."""
     text = config.getoption("--gpubench-process") or "0/1"
     try:
         process, processes = map(int, text.split("/"))

@@ -1,1 +1,1 @@
-"""Statistics of positive quantities; knows nothing of benchmarks."""
+"""Statistics of positive quantities, without any knowledge of benchmarks."""

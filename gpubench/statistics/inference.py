@@ -1,8 +1,8 @@
-"""Tests, crossovers and change points of positive quantities; knows nothing of benchmarks.
+"""Tests, crossovers and change points of positive quantities, without any knowledge of benchmarks.
 
-Times are compared as ratios, so everything works on logarithms: twice as long and half as long weigh the same.
-Written by hand but for the rank-sum test, since ``scipy.stats`` takes half a second to import and ``ruptures`` has no
-rank test.
+Times are compared as ratios, so everything works on logarithms: twice as long and half as long have the same weight.
+Except for the rank-sum test, the tests are written by hand, since ``scipy.stats`` takes half a second to import and
+``ruptures`` has no rank test.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from scipy.special import digamma, ndtr, ndtri, polygamma, stdtr, stdtrit
 from .intervals import CONFIDENCE, INTERVAL, WIDEST, Interval, quantile
 
 _LEAST_SHARED, _CERTAIN = 5, 1e6
-"""Variances that show what they share; degrees of freedom of one that is as good as known."""
+"""Fewest variances that show what they have in common, and degrees of freedom of a variance that is as good as
+known."""
 CROSSES, ALWAYS, NEVER, ABSENT = "crosses", "always", "never", "not in this range"
 _ENUMERATED, _DRAWS = 4096, 4000
-"""Up to _ENUMERATED resamples all are taken (five processes have 3,125), else _DRAWS are drawn."""
+"""Up to _ENUMERATED resamples are enumerated (five processes have 3,125); otherwise _DRAWS are drawn."""
 _SHORTEST, _EXACT = 6, 50
-"""Values in the shortest window of :func:`change_points`, and in the longest whose p is exact."""
+"""Number of values in the shortest window of :func:`change_points`, and in the longest window whose p is exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,8 @@ class Crossover:
     """The smallest size from which a ratio stays at 1 or above.
 
     ``size`` is None unless ``kind`` is CROSSES. ALWAYS: at 1 or above from the smallest size. NEVER: below 1 at all
-    sizes and not rising. ABSENT: below 1 at the largest size, but rising or above 1 before; larger sizes may tell.
-    ``low`` and ``high`` are the interval's ends: 0 and infinity beyond all sizes, None without an interval.
+    sizes and not rising. ABSENT: below 1 at the largest size, but rising or above 1 before, so that larger sizes may
+    cross. ``low`` and ``high`` are the interval's ends: 0 and infinity beyond all sizes, None without an interval.
     """
 
     size: float | None
@@ -54,7 +55,7 @@ class Crossover:
 
 
 def crossover(sizes: Sequence[float], ratios: Sequence[float]) -> Crossover:
-    """Where the ratio crosses 1, on straight lines in log-log between the measured sizes."""
+    """Return where the ratio crosses 1, on straight lines in log-log between the measured sizes."""
     points = sorted(zip(sizes, ratios, strict=True))
     if not points:
         return Crossover(None, ABSENT)
@@ -71,13 +72,14 @@ def crossover(sizes: Sequence[float], ratios: Sequence[float]) -> Crossover:
 def crossover_interval(
     sizes: Sequence[float], tops: Sequence[Sequence[float]], bottoms: Sequence[Sequence[float]], *, paired: bool
 ) -> Crossover:
-    """Crossover of the ratio of two sides' medians, with an interval by resampling processes.
+    """Return the crossover of the ratio of two sides' medians, with an interval from resampled processes.
 
     ``tops[i][j]`` is the value of process ``j`` at ``sizes[i]``. A process is drawn with all its sizes, and with both
-    sides where they are ``paired``, so that what slowed all of them is drawn as one. Few resamples are enumerated, many
-    are drawn with a fixed seed. Distances of their means from the mean are laid about the medians, widened by
-    ``t / z * sqrt(n / (n - 1))``: a percentile interval of three processes would cover 75 % where it claims 95
-    (T. Hesterberg, *What Teachers Should Know About the Bootstrap*, The American Statistician 69, 2015).
+    sides where they are ``paired``, so that whatever slowed all of them is drawn together. Few resamples are
+    enumerated, many are drawn with a fixed seed. The distances of their means from the mean are placed around the
+    medians, widened by ``t / z * sqrt(n / (n - 1))``: a percentile interval of three processes would cover 75 % where
+    it claims 95 (T. Hesterberg, *What Teachers Should Know About the Bootstrap*, The American Statistician 69, 2015).
+    Raises ValueError for fewer than two processes.
     """
     order = np.argsort(np.asarray(sizes, float), kind="stable")
     x = _logs([sizes[i] for i in order])
@@ -94,8 +96,8 @@ def crossover_interval(
 
 
 def _crossings(x: np.ndarray, logs: np.ndarray) -> np.ndarray:
-    """For each row of logarithms of ratios at ``x``: from where it stays at 0 or above; ``inf`` if from nowhere,
-    ``-inf`` if everywhere."""
+    """Return, for each row of logarithms of ratios at ``x``, from where it stays at 0 or above; ``inf`` if from
+    nowhere, ``-inf`` if everywhere."""
     below = logs < 0
     last = len(x) - 1 - np.argmax(below[:, ::-1], axis=1)
     places = np.where(below.any(axis=1), np.inf, -np.inf)
@@ -107,7 +109,8 @@ def _crossings(x: np.ndarray, logs: np.ndarray) -> np.ndarray:
 
 
 def _resampled(samples: Sequence[np.ndarray]) -> np.ndarray:
-    """Widened distances of resampled means from the mean: rows are resamples, columns sizes; the sides are added."""
+    """Return widened distances of resampled means from the mean: rows are resamples, columns sizes; both sides are
+    added."""
     counts = [sample.shape[1] for sample in samples]
     enumerated = math.prod(min(count, 99) ** min(count, 99) for count in counts) <= _ENUMERATED
     random = np.random.default_rng(0)
@@ -121,18 +124,18 @@ def _resampled(samples: Sequence[np.ndarray]) -> np.ndarray:
             weights = random.multinomial(count, np.full(count, 1 / count), size=draws) / count
         wide = quantile(count - 1) / float(ndtri((1 + CONFIDENCE) / 2)) * math.sqrt(count / (count - 1))
         parts.append(wide * np.asarray(weights @ (sample - sample.mean(axis=1, keepdims=True)).T))
-    if enumerated:  # each resample of a side with each of the other
+    if enumerated:  # every resample of one side with every one of the other
         return functools.reduce(lambda a, b: (a[:, np.newaxis] + b).reshape(-1, a.shape[1]), parts)
     least = min(map(len, parts))
     return np.asarray(sum(part[:least] for part in parts))
 
 
 def trend(values: Sequence[float]) -> float:
-    """Standard deviations by which the values' order differs from a random one; above 0 when they rise.
+    """Return how many standard deviations the values' order is from a random one; above 0 when they rise.
 
-    Spearman's rank correlation with time, times sqrt(n - 1): standard normal for values in random order. Equal values
-    share the mean of their ranks: ranked by time, they would rise (C. Spearman, 1904; M. G. Kendall, *Rank Correlation
-    Methods*, 1948; the approximation is good from ten values on).
+    This is Spearman's rank correlation with time, times sqrt(n - 1): standard normal for values in random order. Equal
+    values share the mean of their ranks, since they would seem to rise if ranked by time (C. Spearman, 1904; M. G.
+    Kendall, *Rank Correlation Methods*, 1948; the approximation is good from ten values on).
     """
     count = len(values)
     if count < 3:
@@ -145,7 +148,7 @@ def trend(values: Sequence[float]) -> float:
 
 
 def _mean_ranks(values: np.ndarray) -> np.ndarray:
-    """From 1 on; equal values share the mean of theirs."""
+    """Return the ranks, counted from 1; equal values share the mean of theirs."""
     _, inverse, repeated = np.unique(values, return_inverse=True, return_counts=True)
     ranks: np.ndarray = (np.cumsum(repeated) - (repeated - 1) / 2)[inverse]
     return ranks
@@ -157,7 +160,7 @@ def _logs(values: Sequence[float]) -> np.ndarray:
 
 
 class Change(NamedTuple):
-    """Estimate of a ratio by Student's t: its logarithm, the standard error of that, and the error's degrees of
+    """A ratio estimated by Student's t: its logarithm, that logarithm's standard error, and the error's degrees of
     freedom."""
 
     log: float
@@ -165,25 +168,29 @@ class Change(NamedTuple):
     freedom: float
 
     def larger_p(self) -> float:
-        """One-sided p that the ratio is no larger than 1."""
+        """Return the one-sided p value of a ratio of at most 1."""
         if self.error == 0:
             return 0.5 if self.log == 0 else float(self.log < 0)
         return float(stdtr(self.freedom, -self.log / self.error))
 
     def inverse(self) -> Change:
-        """Of the inverse ratio."""
+        """Return the change for the inverse ratio."""
         return self._replace(log=-self.log)
 
     def interval(self, below: float = (1 - CONFIDENCE) / 2, above: float = (1 - CONFIDENCE) / 2) -> Interval:
-        """Leaves out the probability ``below`` its low end and ``above`` its high end; the default is 95 %."""
+        """Return the interval that leaves out the probability ``below`` under its low end and ``above`` over its high
+        end; the default is 95 %."""
         low, high = (min(float(stdtrit(self.freedom, 1 - tail)) * self.error, WIDEST) for tail in (below, above))
         value = math.exp(self.log)
         return Interval(value, value * math.exp(-low), value * math.exp(high), INTERVAL)
 
 
 def pooled_variance(one: Sequence[float], other: Sequence[float]) -> tuple[float, int]:
-    """Student's: the variance of two sets about their own means, three values or more in all, and its degrees of
-    freedom. Pooled, not Welch's: both are the same code on the same machine but for one change."""
+    """Return the variance of two sets about their own means, and its degrees of freedom, as in Student's test.
+
+    It is pooled, unlike Welch's: both sets are the same code on the same machine except for one change. Raises
+    ValueError unless there are three values in all and one in each set.
+    """
     sides = [np.asarray(values, dtype=float) for values in (one, other)]
     freedom = len(sides[0]) + len(sides[1]) - 2
     if min(map(len, sides)) < 1 or freedom < 1:
@@ -192,11 +199,11 @@ def pooled_variance(one: Sequence[float], other: Sequence[float]) -> tuple[float
 
 
 def moderated(variances: Sequence[float], freedoms: Sequence[int]) -> tuple[list[float], float]:
-    """Variances of many things, each from few values, drawn towards what all share; and how many degrees of freedom
-    that adds to each. Fewer than five stay as they are: they don't show what they share.
+    """Return variances, each from few values, moved towards what all have in common; and how many degrees of freedom
+    that adds to each. Fewer than five stay unchanged: they don't show what they have in common.
 
-    The prior is fitted by the moments of the logarithms of the variances, as in the R package limma.
-    Source: G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004) 3, section 6.2.
+    The prior is fitted by the moments of the logarithms of the variances, as in the R package limma. Source: G. K.
+    Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004) 3, section 6.2.
     """
     if len(variances) < _LEAST_SHARED:
         return list(variances), 0.0
@@ -211,7 +218,8 @@ def moderated(variances: Sequence[float], freedoms: Sequence[int]) -> tuple[list
 
 
 def _inverse_trigamma(value: float) -> float:
-    """By Newton's method on 1 / trigamma, which is nearly straight (Smyth, 2004, appendix)."""
+    """Return the inverse of trigamma, by Newton's method on 1 / trigamma, which is nearly straight (Smyth, 2004,
+    appendix)."""
     x = 0.5 + 1 / value
     for _ in range(50):
         now = float(polygamma(1, x))
@@ -223,17 +231,19 @@ def _inverse_trigamma(value: float) -> float:
 
 
 def detectable(change: Change, level: float, power: float) -> float:
-    """Logarithm of the ratio that a one-sided t test with the error of ``change`` finds with that power."""
+    """Return the logarithm of the ratio that a one-sided t test with the error of ``change`` detects with this
+    power."""
     return change.error * float(stdtrit(change.freedom, 1 - level) + stdtrit(change.freedom, power))
 
 
 def larger_p_of_one(ratio: float, spread: float) -> float:
-    """One-sided p that a ratio of two single values is chance, each scattering by a known ``spread`` (of its log)."""
+    """Return the one-sided p value of a ratio of two single values, whose logarithms each scatter by a known
+    ``spread``."""
     return float(ndtr(-math.log(ratio) / (spread * math.sqrt(2))))
 
 
 def benjamini_hochberg(values: Sequence[float]) -> list[float]:
-    """Adjusted p values: those at or below a level are discoveries, of which at most that share is false.
+    """Return adjusted p values: those at or below a level are discoveries, of which at most that share is false.
 
     Source: Y. Benjamini, Y. Hochberg, J. R. Statist. Soc. B 57 (1995) 289-300.
     """
@@ -246,7 +256,8 @@ def benjamini_hochberg(values: Sequence[float]) -> list[float]:
 
 
 def needed_values(spread: float, ratio: float, level: float, power: float = 0.8, most: int = 1000) -> int | None:
-    """Values a side with which a pooled one-sided t test finds ``ratio`` with that power; None beyond ``most``.
+    """Return the number of values per side with which a pooled one-sided t test detects ``ratio`` with this power; None
+    beyond ``most``.
 
     The usual approximation n = 2 s² (t_level + t_power)² / d², solved for the n in its own degrees of freedom.
     """
@@ -257,14 +268,14 @@ def needed_values(spread: float, ratio: float, level: float, power: float = 0.8,
 
 
 def change_points(values: Sequence[float], level: float) -> list[int]:
-    """Where a series changes its level: the index of the first value of each new level.
+    """Return where a series changes its level: the index of the first value of each new level.
 
-    The rank-sum test, in which an outlier counts only by its rank, at every cut of the whole series and of
+    The rank-sum test, in which an outlier counts only by its rank, is applied at every cut of the whole series and of
     half-overlapping windows of a half, a quarter … of it, so that a step down doesn't hide the step up before it. All
-    cuts and windows share the level. A change splits the series, and both parts are searched again. Values need not
-    be independent of the cut, but of each other. A clear step takes eighteen values at 1 %.
-    Sources: F. Wilcoxon, Biometrics Bulletin 1 (1945) 80-83; R. Miller, D. Siegmund, Biometrics 38 (1982) 1011-1016,
-    for the best of all cuts; S. Kovács, P. Bühlmann, H. Li, A. Munk, Biometrika 110 (2023) 249-256, for the windows.
+    cuts and windows share the level. A change splits the series, and both parts are searched again. Values must be
+    independent of each other. A clear step takes eighteen values at 1 %. Sources: F. Wilcoxon, Biometrics Bulletin 1
+    (1945) 80-83; R. Miller, D. Siegmund, Biometrics 38 (1982) 1011-1016, for the best of all cuts; S. Kovács, P.
+    Bühlmann, H. Li, A. Munk, Biometrika 110 (2023) 249-256, for the windows.
     """
     series = np.asarray(values, dtype=float)
     changes: list[int] = []
@@ -289,13 +300,13 @@ def _windows(start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _best_cut(series: np.ndarray) -> tuple[float, int]:
-    """The p value, and the index that splits the series, three values or more from both ends."""
+    """Return the p value of the best cut, and its index, which is at least three values from both ends."""
     from scipy.stats import mannwhitneyu
 
     count, least = len(series), _SHORTEST // 2
     cuts = np.arange(least, count - least + 1)
     pairs = cuts * (count - cuts)
-    before = np.cumsum(_mean_ranks(series))[cuts - 1] - cuts * (cuts + 1) / 2  # pairs whose earlier value is the larger
+    before = np.cumsum(_mean_ranks(series))[cuts - 1] - cuts * (cuts + 1) / 2  # pairs whose earlier value is larger
     fewer = np.ceil(np.minimum(before, pairs - before))
     cut = int(cuts[np.argmax((pairs / 2 - fewer) / np.sqrt(pairs))])
     p = mannwhitneyu(series[:cut], series[cut:], method="exact" if count <= _EXACT else "asymptotic").pvalue

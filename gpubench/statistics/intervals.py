@@ -1,6 +1,7 @@
-"""Medians and ratios of positive quantities with their intervals, in plain Python: results are shown without NumPy.
+"""Medians and ratios of positive quantities with their intervals, in plain Python, so that results can be shown without
+NumPy.
 
-Times are compared as ratios, so everything works on logarithms: twice as long and half as long weigh the same.
+Times are compared as ratios, so everything works on logarithms: twice as long and half as long have the same weight.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ INTERVAL = "95% interval"
 SPREAD = "within-process spread"
 CONFIDENCE = 0.95
 WIDEST = 150.0
-"""Distance of an interval's ends in logarithms: a wider one means the same, and charts end there."""
+"""Largest distance of an interval's ends from its value, in logarithms: a wider one means the same, and charts end
+there."""
 _WIDER = {2: 1.0, 3: 1.026, 4: 1.03, 5: 1.09}
-"""By how much Student's interval must be wider about the median of so many normal values to cover 95 %: of 4,000,000
-samples each, to 0.003. That of two is their mean."""
+"""Factor by which Student's interval must be wider around the median of this many normal values to cover 95 %, from
+4,000,000 samples each, to within 0.003. The median of two values is their mean."""
 _QUANTILES = (
     12.706204736174694, 4.302652729749462, 3.1824463052837078, 2.7764451051977934, 2.5705818356363146,
     2.4469118511449786, 2.364624251592784, 2.306004135204166, 2.262157162798205, 2.228138851986274,
@@ -26,7 +28,8 @@ _QUANTILES = (
     2.0796138447276795, 2.0738730679040254, 2.0686576104190486, 2.0638985616280245, 2.0595385527532972,
     2.0555294386428735, 2.0518305164802846, 2.0484071417952454, 2.045229642132703, 2.0422724563012378,
 )  # fmt: skip
-"""Of Student's t, two-sided, at CONFIDENCE, for 1 to 30 degrees of freedom; a test compares them with SciPy's."""
+"""Two-sided quantiles of Student's t at CONFIDENCE for 1 to 30 degrees of freedom; a test compares them with
+SciPy's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +43,21 @@ class Interval:
 
 
 def median(values: Sequence[float]) -> float:
-    """Of an even number the geometric mean of the middle two, as ratios are compared. A single value is returned as it
-    is, to the last digit."""
+    """Return the median. For an even number of values it is the geometric mean of the middle two, since values are
+    compared as ratios. A single value is returned unchanged, to the last digit."""
     ordered = sorted(values)
     half = len(ordered) // 2
     return float(ordered[half]) if len(ordered) % 2 else statistics.geometric_mean(ordered[half - 1 : half + 1])
 
 
 def median_interval(values: Sequence[float]) -> Interval:
-    """Median of two or more independent values, which a single one can't carry away, with a 95 % interval.
+    """Return the median of two or more independent values with a 95 % interval, which a single outlier can't distort.
 
-    From six values on the interval is that of the sign test, between two of the values themselves: it assumes nothing
-    of their distribution (W. R. Thompson, Ann. Math. Statist. 7 (1936) 122-128). Fewer values don't reach 95 % so:
-    three cover 75 % from the least to the greatest. Theirs is Student's t interval on the logarithms about the median,
-    as wide as the median needs it (:data:`_WIDER`).
+    From six values on, the interval is that of the sign test, between two of the values themselves, which assumes
+    nothing about their distribution (W. R. Thompson, Ann. Math. Statist. 7 (1936) 122-128). Fewer values don't reach 95
+    % that way: three cover 75 % from the least to the greatest. Their interval is Student's t interval on the
+    logarithms around the median, as wide as the median requires (:data:`_WIDER`). Raises ValueError for fewer than two
+    values.
     """
     if (count := len(values)) not in _WIDER and count > 1:
         ordered, outer = sorted(values), _outside(count)
@@ -62,12 +66,12 @@ def median_interval(values: Sequence[float]) -> Interval:
 
 
 def ratio_interval(top: Sequence[float], bottom: Sequence[float]) -> Interval:
-    """Ratio of the medians of two independent sets, with the interval of Welch's t test on the logarithms, each side's
-    error as large as that of its median.
+    """Return the ratio of the medians of two independent sets, with the interval of Welch's t test on the logarithms,
+    in which each side has the standard error of its median.
 
-    Not with the pooled variance: two devices rarely have the same spread, and then a pooled interval of two against
-    two covers 85 % where it claims 95.
-    Source: B. L. Welch, Biometrika 34 (1947) 28-35; degrees of freedom after F. E. Satterthwaite (1946).
+    The variance isn't pooled: two devices rarely have the same spread, and then a pooled interval of two against two
+    covers 85 % where it claims 95. Source: B. L. Welch, Biometrika 34 (1947) 28-35; degrees of freedom after F. E.
+    Satterthwaite (1946).
     """
     parts = [_median_error(side) ** 2 for side in (top, bottom)]
     total, ratio = sum(parts), median(top) / median(bottom)
@@ -78,15 +82,16 @@ def ratio_interval(top: Sequence[float], bottom: Sequence[float]) -> Interval:
 
 
 def ratio_spread(top: tuple[float, float, float], bottom: tuple[float, float, float]) -> Interval:
-    """Ratio of two medians, from the quartiles (q1, median, q3) of both sides, all above 0.
+    """Return the ratio of two medians from the quartiles (q1, median, q3) of both sides, all above 0.
 
-    The range is the widest that the quartiles give. It describes the samples' spread, and says nothing of another run.
+    The range is the widest that the quartiles allow. It describes the spread of the samples and doesn't predict another
+    run.
     """
     return Interval(top[1] / bottom[1], top[0] / bottom[2], top[2] / bottom[0], SPREAD)
 
 
 def quantile(freedom: float) -> float:
-    """Of Student's t, two-sided, at CONFIDENCE."""
+    """Return the two-sided quantile of Student's t at CONFIDENCE."""
     if freedom == int(freedom) and freedom <= len(_QUANTILES):
         return _QUANTILES[int(freedom) - 1]
     from scipy.special import stdtrit
@@ -95,7 +100,7 @@ def quantile(freedom: float) -> float:
 
 
 def _median_error(values: Sequence[float]) -> float:
-    """Standard error of the median of the logarithms, so that Student's quantile makes an interval of it."""
+    """Return the standard error of the median of the logarithms, from which Student's quantile makes an interval."""
     if len(values) < 2:
         raise ValueError("an interval needs two values or more")
     wider = _WIDER.get(len(values), math.sqrt(math.pi / 2))  # the limit for many normal values
@@ -103,13 +108,13 @@ def _median_error(values: Sequence[float]) -> float:
 
 
 def _deviation(values: Sequence[float]) -> float:
-    """As ``statistics.stdev``, which adds fractions and takes twenty times as long."""
+    """Return the standard deviation, twenty times as fast as ``statistics.stdev``, which adds fractions."""
     mean = sum(values) / len(values)
     return math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
 def _outside(count: int) -> int:
-    """How many values may be left out at either end so that the median is still between the others with 95 %."""
+    """Return how many values may be left out at either end while the median still lies between the others with 95 %."""
     chance, left_out = 0.0, 0
     while (chance := chance + math.comb(count, left_out) / 2**count) <= (1 - CONFIDENCE) / 2:
         left_out += 1

@@ -1,1 +1,1 @@
-"""Supervising: starts measuring processes and watches them. Imports neither torch nor pandas."""
+"""Supervision: starts measuring processes and watches them. Imports neither torch nor pandas."""

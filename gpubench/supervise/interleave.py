@@ -1,6 +1,6 @@
 """Two environments measured in turn, A B B A …, on one machine.
 
-So a drift of the machine, or a habit of the second turn, doesn't pass for a change.
+Alternating keeps a drift of the machine, or an effect of being second, from looking like a change.
 """
 
 from __future__ import annotations
@@ -31,19 +31,21 @@ _PROBE = "import importlib.util, sys; sys.exit(not all(map(importlib.util.find_s
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """One side: where it runs, and the benchmark files it runs there."""
+    """One side: its Python and folder, and the benchmark files that it runs there."""
 
     name: str
     interpreter: process.Interpreter
     paths: tuple[str, ...]
     source: str = ""
-    """Which file names the paths, if nobody else did."""
+    """The file that names the paths; empty if they were given on the command line."""
 
 
 def find_environment(name: str, text: str, paths: Sequence[str], builtin: bool = False) -> Environment:
-    """``text`` is a Python to measure with, or the folder of a checkout: its code comes first on the import path, its
-    benchmark files are used where it has them, and the Python of its ``.tox/measure`` or ``.venv`` where that can
-    measure. A Python measures the benchmarks of the project here. ``builtin`` measures the suite. Raises UsageError.
+    """Return the environment that ``text`` describes: a Python, or the folder of a checkout.
+
+    A checkout's code comes first on the import path. Its benchmark files are used if it has any, and the Python of its
+    ``.tox/measure`` or ``.venv`` if that can measure. A Python measures the benchmarks of the project in the working
+    folder. ``builtin`` measures gpubench's own suite. Raises UsageError if ``text`` is neither.
     """
     target, suite = Path(text), (str(process.suite()),)
     if target.is_dir():
@@ -54,7 +56,7 @@ def find_environment(name: str, text: str, paths: Sequence[str], builtin: bool =
         if paths:
             return Environment(name, interpreter, tuple(_file(path, folder) for path in paths))
         project = Project() if builtin else read_project(folder)
-        if not builtin and not project.paths and (folder / "benchmarks").is_dir():  # fixtures may be anybody's
+        if not builtin and not project.paths and (folder / "benchmarks").is_dir():  # fixtures may come from any plugin
             project = Project((str(folder / "benchmarks"),))
         if not project.paths and not builtin and _holds_results(folder):
             raise UsageError(f"{name}: {text}: holds results files and no code: leave out --interleave")
@@ -63,21 +65,21 @@ def find_environment(name: str, text: str, paths: Sequence[str], builtin: bool =
     if found is None:
         how = f"for a commit, git worktree add ../{name} {text} makes the folder ../{name}"
         raise UsageError(f"{name}: {text}: neither a Python that can be started nor the folder of a checkout; {how}")
-    # not resolved: a virtual environment's Python is a link, and is known by where the link lies
+    # not resolved: a virtual environment's Python is a link, whose location identifies the environment
     project = Project() if builtin or paths else read_project(Path.cwd(), upward=True)
     files = tuple(_file(path, Path.cwd()) for path in paths) or project.paths or suite
     return Environment(name, process.Interpreter(os.path.abspath(found)), files, project.source)
 
 
 def _holds_results(folder: Path) -> bool:
-    """Whether it is no checkout: there are JSON files in it, and no Python."""
+    """Whether a folder is no checkout: it contains JSON files, but no Python."""
     code = ("*.py", "*/*.py", "*/*/*.py", "pyproject.toml", ".git")
     return not any(next(folder.glob(sign), None) for sign in code) and next(folder.glob("**/*.json"), None) is not None
 
 
 def _can_measure(python: str) -> bool:
-    """Whether it finds what a measuring process imports: a checkout's environment may hold only tox. Nothing is
-    imported, which for torch takes seconds."""
+    """Whether a Python finds what a measuring process imports: a checkout's environment may hold only tox. Nothing is
+    imported, which would take seconds for torch."""
     command = [python, "-c", _PROBE, "pytest", "pytest_benchmark", "torch"]
     try:
         return subprocess.run(command, capture_output=True, timeout=60.0, check=False).returncode == 0
@@ -94,12 +96,13 @@ def _file(text: str, folder: Path) -> str:
 
 
 class _Collected(Exception):
-    """Ends a process that has said what it would measure."""
+    """Raised to end a process that has reported what it would measure."""
 
 
 @dataclass
 class _Clock:
-    """What takes how long in a measuring process: by full name each benchmark, and the rest of the process."""
+    """The seconds that each benchmark takes in a measuring process, by full name, and those of the rest of the
+    process."""
 
     now: Callable[[], float]
     cases: dict[str, float] = field(default_factory=dict)
@@ -111,7 +114,7 @@ class _Clock:
         self._began = self._case_began = self.now()
 
     def note(self, event: Event) -> None:
-        """An event of the process."""
+        """Take an event of the process into account."""
         if event["event"] == "session":
             self.names, self.estimated_s = event["cases"], event.get("estimated_s") or 0.0
         elif event["event"] == "start":
@@ -123,7 +126,7 @@ class _Clock:
 
 @dataclass
 class Interleave:
-    """The turns of two environments; ``base`` and ``new`` in ``folder`` get a run file each turn."""
+    """The turns of two environments; each turn writes a run file into ``base`` or ``new`` in ``folder``."""
 
     folder: Path
     base: Environment
@@ -134,13 +137,13 @@ class Interleave:
     now: Callable[[], float] = time.monotonic
     interrupted: bool = False
     collected: dict[str, list[str]] = field(default_factory=dict)
-    """By side, the full names of the tests that it would measure."""
+    """Full names of the tests that each side would measure."""
 
     def __post_init__(self) -> None:
         self._clocks: dict[str, _Clock] = {}
 
     def collect(self) -> None:
-        """Find out what there is to measure; nothing is measured. Raises UsageError where a side can't measure."""
+        """Determine what each side would measure, without measuring. Raises UsageError if a side can't measure."""
         for side in (self.base, self.new):
             clock = self._clocks[side.name] = _Clock(self.now)
             with tempfile.TemporaryDirectory() as folder, contextlib.suppress(_Collected):
@@ -159,7 +162,8 @@ class Interleave:
         return note
 
     def pair_s(self, chosen: Mapping[str, Collection[str]] | None = None) -> float:
-        """How long a pair of the ``chosen`` tests takes, of all without: by the latest turns, or by the estimate."""
+        """Return the seconds that a pair of turns takes for the ``chosen`` tests (by default all): by the latest turns,
+        or else by the estimate."""
         total_s = 0.0
         for side, clock in self._clocks.items():
             names = self.collected[side] if chosen is None else chosen[side]
@@ -169,8 +173,8 @@ class Interleave:
     def pair(
         self, number: int, stage: str, chosen: Mapping[str, Collection[str]] | None = None
     ) -> tuple[Path, Path] | None:
-        """Measure the ``chosen`` tests, or all; the run files, or None if it was interrupted. Odd pairs begin with new.
-        Raises UsageError where an environment can't measure."""
+        """Measure the ``chosen`` tests (by default all) on both sides; return the run files, or None if it was
+        interrupted. Odd pairs begin with new. Raises UsageError if an environment can't measure."""
         sides = (self.base, self.new)
         found: dict[str, Any] = {}
         for side in sides if number % 2 == 0 else reversed(sides):
@@ -180,7 +184,7 @@ class Interleave:
             if self.interrupted:
                 return None
         files = []
-        for side in sides:  # of a pair that isn't complete neither is kept
+        for side in sides:  # an incomplete pair isn't kept
             target = self.folder / side.name / f"{number:03d}.json"
             target.parent.mkdir(parents=True, exist_ok=True)
             found[side.name]["gpubench"]["stage"] = stage
@@ -205,7 +209,7 @@ class Interleave:
     def _start(
         self, side: Environment, folder: Path, more: Sequence[str], on_event: Callable[[Event], None]
     ) -> Supervisor:
-        """A run of one process of that side, once it has ended."""
+        """Return a run of one process on that side, once it has ended. Raises UsageError if it measured nothing."""
         root = root_option(side.paths, side.interpreter.folder or Path.cwd(), self.options)
         options = [*root, *self.options, *more]
         arguments = folder, side.paths, options, 1, self.deadline_s, on_event
@@ -215,6 +219,6 @@ class Interleave:
         except Unable as error:
             if not any(event["event"] == "end" for event in supervisor.events):
                 log = folder / "run.log"
-                where = f": see {log}" if folder.is_relative_to(self.folder) else ""  # it collects in a temporary one
+                where = f": see {log}" if folder.is_relative_to(self.folder) else ""  # collecting has a temporary one
                 raise UsageError(f"{side.name}: {side.interpreter.python} can't measure: {error}{where}") from None
         return supervisor

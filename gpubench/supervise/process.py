@@ -1,4 +1,4 @@
-"""One measuring process: pytest on benchmark files, as a child that is watched and never outlives us."""
+"""One measuring process: pytest on benchmark files, as a child that is watched and never outlives its supervisor."""
 
 from __future__ import annotations
 
@@ -24,29 +24,31 @@ from ..runfile.quantities import listed
 
 POLL_S = 0.05
 PATIENCE_S = 2.0
-"""How long pytest may take to finish once it was asked to. What it measured is on disk by then."""
+"""Seconds that pytest may take to finish after an interrupt. Its results are on disk by then."""
 FAREWELL_S = 5.0
-"""How long it may take to end once it has written its last event: a thread that a case left may never end."""
+"""Seconds that a child may take to end after its last event: a thread that a case left may never end."""
 SILENCE_S = 300.0
-"""How long a child may be silent between cases: it imports torch, measures ceilings, ends. At least the deadline."""
+"""Seconds that a child may be silent between cases, while it imports torch, measures ceilings or ends. A longer
+deadline replaces it."""
 PACKAGE = Path(__file__).resolve().parent.parent
 STACKS_ASKED: signal.Signals | None = getattr(signal, "SIGUSR2", None)
-"""The signal upon which a child writes what it is doing; Windows has none."""
+"""The signal that makes a child write what it is doing; ``None`` on Windows."""
 STACKS_S = 1.0
-"""How long that may take."""
+"""Seconds that a child may take to do so."""
 SUPERVISOR = "GPUBENCH_SUPERVISOR"
-"""Environment variable with our process number: a child whose parent is another one has lost us."""
+"""Environment variable with the supervisor's process number: a child with another parent has lost its supervisor."""
 
 
 def suite() -> Path:
-    """The folder of the project's own benchmarks: beside the package in a checkout, inside it once installed."""
+    """Return the folder of gpubench's own benchmarks: next to the package in a checkout, inside it once installed."""
     inside = PACKAGE / "benchmarks"
     return inside if inside.is_dir() else PACKAGE.parent / "benchmarks"
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """How a child is started: its Python, its working folder (None: ours), and what comes first on its import path."""
+    """How a child is started: its Python, its working folder (``None``: the supervisor's), and what comes first on its
+    import path."""
 
     python: str = sys.executable
     folder: Path | None = None
@@ -54,28 +56,29 @@ class Interpreter:
 
 
 def pytest_command(paths: Sequence[str], options: Sequence[str], python: str = sys.executable) -> list[str]:
-    """pytest's command line. For the suite's own files, names of cases don't depend on the working folder; for a
-    project's, ``options`` say so: :func:`gpubench.supervise.project.root_option`."""
+    """Return pytest's command line. Names of cases don't depend on the working folder: for gpubench's own suite through
+    the options added here, for a project through ``options``, see :func:`gpubench.supervise.project.root_option`."""
     suite_folder = suite()
-    # -P: a folder called gpubench where we are started is another, and would be taken for ours
+    # -P: a folder named gpubench in the working folder is another, and would be imported instead
     arguments = [python, "-P", "-m", "gpubench.supervise.process", "-p", "gpubench.plugin"]
     if all(Path(path.split("::")[0]).is_relative_to(suite_folder) for path in paths):
-        # A configuration file found by walking up from site-packages would be somebody else's.
+        # A configuration file found by walking up from site-packages would belong to another project.
         arguments += [f"--rootdir={suite_folder.parent}", "-c", os.devnull]
-    arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of this package, imported before pytest
-    # Nothing captured: what a crashing case says last must reach the log.
+    arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # this package is imported before pytest
+    # Nothing is captured: the last words of a crashing case must reach the log.
     return [*arguments, "-q", "-s", "--benchmark-only", "--benchmark-quiet", *options, *paths]
 
 
 def _environment(imports: Sequence[str]) -> dict[str, str]:
-    """The child's environment: this package must be importable there even if it isn't installed."""
+    """Return the child's environment, in which this package can be imported even if it isn't installed. Raises
+    UsageError if the working folder is gone."""
     parent = str(PACKAGE.parent)
     path = os.environ.get("PYTHONPATH", "")
     try:
         os.getcwd()
     except FileNotFoundError:
         raise UsageError("the working folder has been removed: start in another one") from None
-    known = {os.path.abspath(entry) for entry in sys.path}  # where we were started is in it as an empty text
+    known = {os.path.abspath(entry) for entry in sys.path}  # the working folder is in it as an empty text
     if parent in known and "site-packages" not in parent and parent not in path.split(os.pathsep):
         path = os.pathsep.join(filter(None, (parent, path)))
     path = os.pathsep.join(filter(None, (*imports, path)))
@@ -84,9 +87,11 @@ def _environment(imports: Sequence[str]) -> dict[str, str]:
 
 
 def import_from_here() -> None:
-    """Called in the child once this package is imported: put the working folder on the import path as
-    ``python -m pytest`` does, for modules beside the tests. One that holds another gpubench comes last, after the
-    folder of ours: the processes that are started from here get this path."""
+    """Put the working folder on the import path as ``python -m pytest`` does, for modules next to the tests.
+
+    Called in the child once this package is imported. A folder that holds another gpubench comes last, after this
+    package's folder, since the processes that are started from here inherit this path.
+    """
     here = os.getcwd()
     if os.environ.get("PYTHONSAFEPATH") or here == str(PACKAGE.parent):
         return
@@ -97,18 +102,19 @@ def import_from_here() -> None:
 
 
 def write_stacks_when_asked() -> None:
-    """Called in the child: the signal of :data:`STACKS_ASKED` makes it write the stacks of its threads to the log, also
-    while it hangs outside of Python."""
+    """Make :data:`STACKS_ASKED` write the stacks of all threads to the log, even while the process hangs outside of
+    Python. Called in the child."""
     if STACKS_ASKED is not None:
         faulthandler.register(STACKS_ASKED, file=sys.__stderr__ or 2, all_threads=True)
 
 
 def die_with_supervisor() -> None:
-    """Called in the child, first of all: end when the supervisor is gone. Elsewhere than on Linux a thread looks."""
+    """End this process when the supervisor is gone; on systems other than Linux a thread checks. Called first in the
+    child."""
     expected = int(os.environ.pop(SUPERVISOR, 0))
     if not expected:
         return
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # it may have been ignored when we were started
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the parent may have had it ignored
     if sys.platform == "linux":
         import ctypes
 
@@ -128,7 +134,8 @@ def die_with_supervisor() -> None:
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
-    """How a measuring process ended, and why: ``finished`` if it wrote its last event. ``case`` was being measured."""
+    """How a measuring process ended, and why: ``finished`` if it wrote its last event. ``case`` is the one that was
+    being measured."""
 
     code: int
     finished: bool = False
@@ -142,11 +149,12 @@ def run_process(
     arguments: Sequence[str], log: Path, ledger: Path, on_event: Callable[[Event], None], deadline_s: float,
     interpreter: Interpreter = Interpreter(),
 ) -> ProcessEnd:  # fmt: skip
-    """Run the child, pass its events on as they come, and return how it ended.
+    """Run the child, pass its events on as they arrive, and return how it ended.
 
-    The child has a process group of its own, so that Ctrl-C reaches only us: we pass on the first, upon which pytest
-    finishes; a second one kills. A case that takes longer than ``deadline_s`` ends its process, and so does silence
-    between cases for longer than that and SILENCE_S. An exception from ``on_event`` does too, and is passed on.
+    The child has its own process group, so Ctrl-C reaches only this process, which passes on the first one, so that
+    pytest finishes; a second one kills. The process is ended by a case that takes longer than ``deadline_s``, by
+    silence between cases for longer than that and SILENCE_S, and by an exception from ``on_event``, which is raised
+    again.
     """
     follower = Follower(ledger)
     child = _start(arguments, log, interpreter)
@@ -185,7 +193,7 @@ def _start(arguments: Sequence[str], log: Path, interpreter: Interpreter) -> sub
 
 
 class _Watch:
-    """What a child does, and whether it takes too long."""
+    """Tracks what a child does, and whether it takes too long."""
 
     def __init__(self, child: subprocess.Popen[bytes], log: Path, deadline_s: float) -> None:
         self._child, self._log, self._deadline_s = child, log, deadline_s
@@ -196,12 +204,12 @@ class _Watch:
         self._code: int | None = None
 
     def interrupt(self, _number: int, _frame: object) -> None:
-        """A signal has come: the child is asked to finish, or killed if it was asked before."""
+        """Handle a signal: ask the child to finish, or kill it if it was asked before."""
         self._interrupts, self._interrupted_at = self._interrupts + 1, time.monotonic()
         _signal(self._child, kill=self._interrupts > 1)
 
     def note(self, event: Event) -> None:
-        """The child has written an event."""
+        """Take an event of the child into account."""
         self._latest_event = time.monotonic()
         if event["event"] == "start":
             self._case, self._log_start = event["fullname"], event.get("said") or self._log_start
@@ -211,13 +219,13 @@ class _Watch:
             self._finished, self._code = True, event.get("code")
 
     def is_overdue(self) -> bool:
-        """Whether the case, the silence or the end of an interrupted process has lasted too long."""
+        """Whether the case, the silence, or the end of an interrupted or finished process has lasted too long."""
         now = time.monotonic()
         limit_s = self._deadline_s if self._case else max(SILENCE_S, self._deadline_s)
         if self._finished:
             return now - self._latest_event > FAREWELL_S
         if now - self._latest_event > limit_s:
-            silent = f"measuring no benchmark and said nothing for {limit_s:g} s: it was ended"
+            silent = f"idle, no output for {limit_s:g} s: killed"
             self._timeout = f"no end within {limit_s:g} s" if self._case else f"the measuring process was {silent}"
         return bool(self._timeout or (self._interrupts and now - self._interrupted_at > PATIENCE_S))
 
@@ -227,7 +235,7 @@ class _Watch:
         return bool(self._timeout)
 
     def end(self) -> ProcessEnd:
-        """How the child ended, once it has."""
+        """Return how the child ended, once it has."""
         code = self._child.returncode if self._code is None else self._code
         status = "timeout" if self._timeout else "error" if self._finished else "crashed"
         why = "ended the measuring process" if self._finished else _signal_or_code(code)
@@ -236,7 +244,7 @@ class _Watch:
 
 
 def _ask_for_stacks(child: subprocess.Popen[bytes], log: Path) -> None:
-    """Let a child that is about to be killed write where all its threads are; it may take a moment."""
+    """Make a child that is about to be killed write the stacks of all its threads; wait a moment for it."""
     if STACKS_ASKED is None or child.poll() is not None:
         return
     before, latest = log.stat().st_size, time.monotonic() + STACKS_S
@@ -244,7 +252,7 @@ def _ask_for_stacks(child: subprocess.Popen[bytes], log: Path) -> None:
         child.send_signal(STACKS_ASKED)
     while log.stat().st_size == before and time.monotonic() < latest:
         time.sleep(POLL_S)
-    time.sleep(POLL_S)  # for the rest of it
+    time.sleep(POLL_S)  # for the rest of the stacks
 
 
 def _signal_or_code(code: int) -> str:
@@ -256,13 +264,14 @@ def _signal_or_code(code: int) -> str:
 
 
 _SAYS_NOTHING = re.compile(r"[.sFExX]*|=*( ?\d+ [a-z]+,?)+ in [\d.]+s.*|[\s|+-]*|INTERNALERROR>.*\^|gpubench: .*")
-"""Lines of a log: pytest's marks and counts, the frame of a group of exceptions, our own summary."""
+"""Lines of a log without information: pytest's marks and counts, the frame of a group of exceptions, gpubench's
+summary."""
 _CAUSE = re.compile(r"INTERNALERROR> (?:[ |]*\| )?([A-Za-z_][\w.]*(?:: .*|$))")
-"""The exception that ended pytest, not a line of its traceback."""
+"""Matches the exception that ended pytest, not a line of its traceback."""
 
 
 def _last_line(log: Path, since: int) -> str:
-    """The last line after this position, or the one in which Python or pytest says what ended it."""
+    """Return the last line after this position, or the line in which Python or pytest reports what ended it."""
     with log.open("rb") as file:
         file.seek(max(since, log.stat().st_size - 100_000))
         tail = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines()]
@@ -273,13 +282,13 @@ def _last_line(log: Path, since: int) -> str:
 
 
 def log_lines(output: Path | str) -> list[str]:
-    """The lines of a log file, or of its text, that aren't empty."""
+    """Return the lines of a log file, or of its text, that aren't empty."""
     text = output.read_text(encoding="utf-8", errors="replace") if isinstance(output, Path) else output
     return [line for line in text.splitlines() if line.strip()]
 
 
 def complaint(lines: list[str]) -> str:
-    """The line in which pytest says which input it can't use."""
+    """Return the line in which pytest reports an input that it can't use."""
     errors = [line for line in lines if ": error: " in line]
     errors += [line for line in lines if line.startswith("ERROR: ") and not line.startswith("ERROR: usage:")]
     text = (errors or lines[-1:] or ["pytest refused its options"])[0]
@@ -287,7 +296,7 @@ def complaint(lines: list[str]) -> str:
 
 
 def uncollected(lines: list[str]) -> str:
-    """Which files pytest can't collect, and what is wrong with the last of them, with its line if that is known."""
+    """Describe which files pytest can't collect, and the last error with its line if that is known."""
     files = [line.removeprefix("ERROR ").split(" - ")[0] for line in lines if line.startswith("ERROR ")]
     errors = [line.removeprefix("E").strip() for line in lines if line.startswith("E  ")]
     places = [text.rpartition(", ")[2] for text in errors if text.startswith('File "') and ", line " in text]
@@ -318,7 +327,7 @@ def _on_signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
             signal.signal(number, old)
 
 
-if __name__ == "__main__":  # with pytest's arguments: pytest, bound to the life of the process that started it
+if __name__ == "__main__":  # pytest, with its arguments, bound to the life of the process that started it
     die_with_supervisor()
     import_from_here()
     write_stacks_when_asked()

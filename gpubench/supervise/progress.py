@@ -1,4 +1,5 @@
-"""What a run will measure (``--list``), and how far it is: its devices, each finished benchmark once, the time left."""
+"""What a run will measure (``--list``), and its progress: its devices, each finished benchmark once, and the time
+left."""
 
 from __future__ import annotations
 
@@ -21,33 +22,35 @@ from ..runfile.writer import scratch
 from . import process
 
 START_S = 4.0
-"""What a process takes beside its cases: it imports torch, collects, ends. Measured on two cores, preset quick."""
+"""Seconds that a process takes besides its cases: it imports torch, collects, ends. Measured on two cores, preset
+quick."""
 FURTHER = 0.5
-"""Time of a case in a further process, as a share of the first's: rounds are shared, answers aren't checked again."""
+"""Time of a case in a further process as a share of that in the first: rounds are shared, results aren't checked
+again."""
 EVERY_S = 15.0
 """Seconds between two lines while benchmarks are repeated in further processes."""
 LONGEST = 120
-"""Characters of a name on the screen."""
+"""Most characters of a name on the screen."""
 TRUSTED = 0.1
-"""Once this share of the estimate is done, the pace so far is taken as that of the rest."""
+"""Once this share of the estimate is done, the rest is assumed to go at the same pace."""
 OVERRUN, OVERRUN_S = 1.5, 30.0
-"""A run that will take so many times its estimate, and so many seconds more, says so."""
+"""A run reports that it will take longer than 1.5 times its estimate, if that is more than 30 seconds longer."""
 
 
 def whole_s(first_s: float, processes: int) -> float:
-    """Seconds of a run whose first process spends so many on cases and ceilings."""
+    """Return the seconds of a whole run whose first process spends ``first_s`` on cases and ceilings."""
     return processes * START_S + first_s * (1 + FURTHER * (processes - 1))
 
 
 def clock_text(seconds: float) -> str:
-    """``6:32`` minutes; ``1:06:32`` with hours."""
+    """Return seconds as minutes, ``6:32``, or with hours, ``1:06:32``."""
     minutes, rest = divmod(max(0, round(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 class NoPlan(GpubenchError):
-    """pytest collected nothing, or ended otherwise; ``log`` is what it said."""
+    """Raised if pytest collected nothing, or failed to; ``log`` is its output."""
 
     def __init__(self, code: int, log: str) -> None:
         super().__init__("no plan")
@@ -68,7 +71,8 @@ def show_plan(paths: Sequence[str], options: Sequence[str], preset: str, process
 
 
 def _print_plan(cases: list[dict[str, Any]], ceilings_s: float, preset: str, processes: int) -> None:
-    """``ceilings_s``: seconds that the measured peaks of a device take in the run's first process."""
+    """Print the table of cases. ``ceilings_s``: seconds that a device's measured peaks take in the run's first
+    process."""
     from rich.console import Console
     from rich.table import Column, Table
     from rich.text import Text
@@ -98,28 +102,28 @@ def _print_plan(cases: list[dict[str, Any]], ceilings_s: float, preset: str, pro
 
 
 def estimate_text(value: float | None) -> str:
-    """Two digits, since an estimate has no more: ``270 µs``, ``0.7 s``, ``13 s``."""
+    """Return seconds with two digits, since an estimate has no more: ``270 µs``, ``0.7 s``, ``13 s``."""
     if value is not None and value >= 60:
         return seconds_text(value)
     return f"{value:.2g} s" if value and value >= 0.095 else text(value, "s", 2)
 
 
 class TimeLeft:
-    """Seconds still to go: the estimate at first, and soon the estimate at the pace so far."""
+    """Estimates the seconds left: first from the estimate alone, soon from the estimate at the pace so far."""
 
     def __init__(self) -> None:
         self.cases, self.done, self.processes = 0, 0, 1
         self.estimated_s = 0.0
         self._to_start: set[int] = set()
-        self._start_s = START_S  # of a process: a suite may import more than torch
-        self._case_s = 0.0  # of a case in the first process
-        self._left_s = 0.0  # of all cases that are still to come
-        self._passed_s = 0.0  # of those that were measured
-        self._took_s = 0.0  # what those took
+        self._start_s = START_S  # per process: a suite may import more than torch
+        self._case_s = 0.0  # per case in the first process
+        self._left_s = 0.0  # for all cases still to come
+        self._passed_s = 0.0  # estimate of the measured cases
+        self._took_s = 0.0  # time that they took
         self._latest = self._began = time.monotonic()
 
     def expect(self, processes: int, events: Sequence[Event]) -> None:
-        """Of how many processes the run will be, and what an interrupted one has done of it."""
+        """Set the number of the run's processes, and the ``events`` of an interrupted run that is resumed."""
         self.processes = processes
         for event in events:
             if event["event"] == "end" or not self.cases:
@@ -128,13 +132,13 @@ class TimeLeft:
         self._to_start -= {event["process"] for event in events if event["event"] == "session"}
 
     def note(self, event: Event) -> None:
-        """An event of the journal."""
+        """Take an event of the journal into account."""
         if event["event"] not in ("session", "end"):
             return
         now = time.monotonic()
         passed_s, self._latest = now - self._latest, now
         if event["event"] == "session":
-            # The first process may read torch from a disk, others find it in memory: they take what computes.
+            # The first process may read torch from a disk, others find it in memory and need only the CPU time.
             self._start_s = max(START_S, float(event.get("start_cpu_s") or event.get("start_s") or 0.0))
             self._to_start -= {event["process"]}
             if not self.cases:
@@ -147,7 +151,7 @@ class TimeLeft:
                 self._took_s += passed_s
 
     def seconds(self) -> float:
-        """How long the run still takes."""
+        """Return the seconds that the run still takes."""
         left_s, starts_s = max(0.0, self._left_s), len(self._to_start) * self._start_s
         if not self._passed_s:
             return starts_s + left_s
@@ -156,8 +160,8 @@ class TimeLeft:
         return starts_s + left_s * math.pow(pace, trust)  # so that one long case at the start doesn't stand for all
 
     def late_s(self) -> float | None:
-        """Seconds of the whole run at the pace found on this machine, once that is known and far beyond the
-        estimate."""
+        """Return the seconds of the whole run at this machine's pace, once that is known and far beyond the estimate,
+        else ``None``."""
         if self._passed_s < TRUSTED * (self._passed_s + max(0.0, self._left_s)) or not self._passed_s:
             return None
         whole_s = time.monotonic() - self._began + self.seconds()
@@ -173,7 +177,7 @@ class TimeLeft:
         self._left_s = whole_s(first_s, self.processes) - self.processes * START_S
 
     def _take_off(self, end: Event) -> float:
-        """The estimate of a case that has ended in a process, which is no longer to come."""
+        """Subtract the estimate of a case that has ended in a process from the time left, and return it in seconds."""
         seconds = self._case_s * (FURTHER if end["process"] else 1)
         self._left_s -= seconds
         if end["status"] != OK and end["process"] == 0:  # the other processes won't try it
@@ -183,14 +187,14 @@ class TimeLeft:
 
 
 class Progress:
-    """Prints a run's events on stderr; ``reasons`` names, for each reason, the benchmarks without a time."""
+    """Prints a run's events on stderr; ``reasons`` holds, for each reason, the benchmarks without a time."""
 
     def __init__(self, resume: str = "") -> None:
         """``resume`` is the command that continues the run."""
         self.left = TimeLeft()
         self.reasons: defaultdict[str, list[str]] = defaultdict(list)
         self._resume = resume
-        self._benchmarks: dict[str, str] = {}  # by full name: what it shares with the same one on other devices
+        self._benchmarks: dict[str, str] = {}  # by full name: the name that it shares on all devices
         self._waiting: defaultdict[str, set[str]] = defaultdict(set)  # full names that have still to end, by benchmark
         self._ends: defaultdict[str, list[Event]] = defaultdict(list)  # by benchmark
         self._numbered, self._skipped = 0, 0  # benchmarks up to the latest line; those since that were only skipped
@@ -199,7 +203,7 @@ class Progress:
         self._latest_line = time.monotonic()
 
     def expect(self, processes: int, events: Sequence[Event]) -> None:
-        """Of how many processes the run will be, and what an interrupted one has done of it."""
+        """Set the number of the run's processes, and the ``events`` of an interrupted run that is resumed."""
         self.left.expect(processes, events)
         for event in events:
             if event["event"] == "session":
@@ -209,7 +213,7 @@ class Progress:
         self._skipped = 0
 
     def note(self, event: Event) -> None:
-        """Show one event of the journal."""
+        """Print one event of the journal."""
         if before := self._ended_before(event):
             if before != OK and event["status"] == OK and not event["process"]:
                 name = shown_name(self._benchmarks.get(event["fullname"], ""))
@@ -218,7 +222,7 @@ class Progress:
         self.left.note(event)
         if event["event"] == "session":
             self._collect(event)
-            if not self._opened:  # by a process that goes on after another one's crash
+            if not self._opened:  # true if a process continues after another one's crash
                 self._opened = True
                 self._open(event)
         elif event["event"] == "end":
@@ -244,7 +248,7 @@ class Progress:
             self.reasons[f"{end['status']}: {end['reason']}"].append(name)
 
     def why_not(self, status: str = "", most: int = 5) -> list[str]:
-        """The commonest reasons why there is no time, each with the benchmark it is first of."""
+        """Return the most frequent reasons for missing times, each with the first benchmark that it applies to."""
         known = [(why, list(dict.fromkeys(names))) for why, names in self.reasons.items() if why.startswith(status)]
         known.sort(key=lambda each: -len(each[1]))
         lines = [
@@ -254,7 +258,7 @@ class Progress:
         return lines + [f"… and {counted(len(known) - most, 'other reason')}"] * (len(known) > most)
 
     def _ended_before(self, event: Event) -> str | None:
-        """With which status a benchmark that ends again in the same process has ended before."""
+        """Return the status with which this benchmark has ended before in the same process, if it ends again."""
         if event["event"] != "end":
             return None
         key = event["process"], event["fullname"]
@@ -268,7 +272,7 @@ class Progress:
             self._waiting[benchmark].add(fullname)
 
     def _opening(self, session: Event) -> str:
-        """Devices, how many benchmarks, how long, and that it may be stopped."""
+        """Return the first line: devices, number of benchmarks, time, and that the run may be stopped."""
         machine: dict[str, Any] = inner(session, "machine_info", KEY) or {}
         devices = [
             f"{_short_name(device.get('name', '?'))} ({device.get('label') or 'unknown'}"
@@ -283,7 +287,8 @@ class Progress:
         return " ".join(parts) + (f" Ctrl-C is safe: {self._resume} continues." if self._resume else "")
 
     def _note_end(self, end: Event) -> str:
-        """The line of a benchmark that has ended on all of its devices; empty while one is to come, or all skipped."""
+        """Return the line of a benchmark that has ended on all its devices; empty while one is still to come, or if all
+        were skipped."""
         benchmark = self._benchmarks.get(end["fullname"], "")
         waiting, ends = self._waiting[benchmark], self._ends[benchmark]
         if end["fullname"] not in waiting:
@@ -321,18 +326,18 @@ class Progress:
 
 
 def ignored_options(session: Event) -> str:
-    """A sentence on those of the project's options that a measuring process has left out, if any."""
+    """Return a sentence on the project's options that a measuring process has ignored, if any."""
     words = ", ".join(map(str, session.get("ignored") or ()))
     return f"ignoring options of pytest that don't go with measuring: {words}" if words else ""
 
 
 def _short_name(device: str) -> str:
-    """``CPU`` and ``cuda:0``."""
+    """Return a device's short name: ``CPU``, ``cuda:0``."""
     return "CPU" if device == "cpu" else device
 
 
 def _column(end: Event) -> str:
-    """The device of a result, or the library that isn't torch."""
+    """Return the device of a result, or the library if it isn't torch."""
     device, library = _short_name(str(inner(_record(end), "device") or "")), str(end.get("library") or "")
     if not library:
         return device

@@ -1,4 +1,5 @@
-"""Measures a run with as many processes as it takes, so that nothing measured is lost and nothing stops the run."""
+"""Measures a run with as many processes as it needs, so that a failing case neither stops the run nor loses a
+result."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from . import process
 
 
 class Unable(GpubenchError):
-    """The measuring process ended before any case began: ``code`` is its exit code, ``status`` timeout if it hung."""
+    """Raised if the measuring process ended before any case began: ``code`` is its exit code, ``status`` timeout if it
+    hung."""
 
     def __init__(self, code: int, reason: str, status: str = "crashed") -> None:
         super().__init__(reason)
@@ -28,10 +30,10 @@ class Unable(GpubenchError):
 
 
 def read_run(ledger: Path) -> tuple[Event, list[Event]]:
-    """The run that a journal describes, and all its events, checked as a results file is.
+    """Return the run that a journal describes, and all its events, checked like a results file.
 
-    Raises RunFileError for one that can't be resumed, and UsageError for one that was begun elsewhere, unless somebody
-    at a terminal agrees: its files and options are code, and may be anybody's.
+    Raises RunFileError for a journal that can't be resumed. Raises UsageError for one that was begun elsewhere, unless
+    a user at a terminal agrees: its files and options are code, and may come from anybody.
     """
     events = read_ledger(ledger)
     run = next((event for event in events if event["event"] == "run"), None)
@@ -54,7 +56,7 @@ def read_run(ledger: Path) -> tuple[Event, list[Event]]:
 
 @dataclass
 class Supervisor:
-    """A run under way. ``events`` are those of its ledger so far, of a run that is resumed too."""
+    """A run in progress. ``events`` are those of its ledger so far, including those before it was resumed."""
 
     folder: Path
     paths: Sequence[str]
@@ -70,10 +72,10 @@ class Supervisor:
     def __post_init__(self) -> None:
         self.ledger = self.folder / LEDGER
         self.log = self.folder / "run.log"
-        """What the measuring processes print."""
+        """The output of the measuring processes."""
 
     def begin(self) -> None:
-        """Write down what the run is, for :func:`read_run`; a copy of the file has another ``inode``."""
+        """Record the run's options for :func:`read_run`; a copy of the file has another ``inode``."""
         ledger = Ledger(self.ledger)
         terms = {"processes": self.processes, "options": self.options, "paths": self.paths}
         inode = self.ledger.stat().st_ino
@@ -81,7 +83,8 @@ class Supervisor:
         ledger.close()
 
     def measure(self) -> None:
-        """Measure all that is missing. Raises :class:`Unable` if nothing can be, UsageError if it must not be."""
+        """Measure everything that is missing. Raises :class:`Unable` if nothing can be measured, UsageError if it must
+        not be."""
         for index in range(self.processes):
             self._measure_share(index)
             if self.interrupted:
@@ -95,7 +98,7 @@ class Supervisor:
                 return
             if ended.case:
                 self._write_end(index, ended)
-            if self.missing(index) == todo:  # nothing came of it, and nothing would of another try
+            if self.missing(index) == todo:  # it had no result, and another try wouldn't either
                 if ended.finished and todo is not None:
                     raise Unable(ended.code, f"{counted(len(todo), 'benchmark')} not measured: {todo[0]} …")
                 raise Unable(ended.code, ended.reason, ended.status)
@@ -103,7 +106,7 @@ class Supervisor:
                 print(clean(f"gpubench run: {ended.reason}"), file=sys.stderr)
 
     def missing(self, index: int) -> list[str] | None:
-        """Cases that this process has still to end; ``None`` before they are known."""
+        """Return the cases that this process has still to end; ``None`` before they are known."""
         return missing(self.events, index)
 
     def _start(self, index: int) -> process.ProcessEnd:
@@ -112,12 +115,12 @@ class Supervisor:
         return process.run_process(command, self.log, self.ledger, self._take, self.deadline_s, self.interpreter)
 
     def _take(self, event: Event) -> None:
-        """Note an event of the child."""
+        """Record an event of the child."""
         self.events.append(event)
         self.on_event(event)
 
     def _write_end(self, index: int, ended: process.ProcessEnd) -> None:
-        """Write down for a dead process what it can't: how its last case ended."""
+        """Record how the last case of a dead process ended, which that process couldn't."""
         begun = next(e for e in reversed(self.events) if e["event"] == "start" and e["fullname"] == ended.case)
         end: Event = {"event": "end", "process": index, "fullname": ended.case, "status": ended.status}
         reason = ended.reason if "--gpubench-identify" in self.options else without_paths(ended.reason)

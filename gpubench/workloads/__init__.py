@@ -1,1 +1,1 @@
-"""What several benchmarks share: networks, training, and the pipeline that feeds it."""
+"""Code that several benchmarks share: networks, training, and the pipeline that feeds it."""

@@ -1,7 +1,7 @@
-"""The networks that are timed, written on torch's layers or built by ``transformers`` from a configuration.
+"""The networks that are timed, written with torch's layers or built by ``transformers`` from a configuration.
 
-All have random parameters; nothing is downloaded. Shapes: ``batch`` images are (batch, channels, height, width),
-token ids are (batch, length).
+All have random parameters; nothing is downloaded. Shapes: ``batch`` images are (batch, channels, height, width), token
+ids are (batch, length).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from ..measure.verify import in_float64
 
 
 def mlp(inputs: int = 784, width: int = 1024, outputs: int = 10, second: int | None = None) -> nn.Module:
-    """Three linear layers with ReLU between them, ``second`` maybe narrower: (batch, inputs) to (batch, outputs)."""
+    """Return three linear layers with ReLU between them, of which the second may be narrower: (batch, inputs) to
+    (batch, outputs)."""
     first, second = nn.Linear(inputs, width), second or width
     return nn.Sequential(first, nn.ReLU(), nn.Linear(width, second), nn.ReLU(), nn.Linear(second, outputs))
 
@@ -45,7 +46,7 @@ class LeNet(nn.Module):
         self.classifier = mlp(late * 5 * 5, 120 * width, 10, 84 * width)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """(batch, channels, 32, 32) to scores (batch, 10)."""
+        """Map (batch, channels, 32, 32) to scores (batch, 10)."""
         scores: torch.Tensor = self.classifier(self.features(images).flatten(1))
         return scores
 
@@ -53,15 +54,16 @@ class LeNet(nn.Module):
 class CifarNet(LeNet):
     """The small network of PyTorch's CIFAR-10 tutorial, LeNet on colours: (batch, 3, 32, 32) to (batch, 10).
 
-    To widen ``first`` alone is the tutorial's exercise. It notes that a GPU hardly helps at width 1: there is too
-    little work.
+    The tutorial's exercise is to widen the ``first`` layer alone. It notes that a GPU hardly helps at width 1, where
+    there is too little work.
     """
 
     channels = 3
 
 
 def deep_mlp(width: int = 512, layers: int = 8) -> nn.Sequential:
-    """Equal linear layers, each with its tanh: (batch, width) to the same. It can be cut into equal stages."""
+    """Return equal linear layers, each followed by tanh: (batch, width) to the same. They can be cut into equal
+    stages."""
     return nn.Sequential(*(nn.Sequential(nn.Linear(width, width), nn.Tanh()) for _ in range(layers)))
 
 
@@ -85,8 +87,8 @@ def _transformers() -> Any:
 
 
 class _FromTransformers(nn.Module):
-    """A network that ``transformers`` builds from a class's default configuration, but for the options; it returns one
-    tensor."""
+    """A network that ``transformers`` builds from a class's default configuration with the given options; it returns
+    one tensor."""
 
     def __init__(self, network: str, config: str, field: str, **options: Any) -> None:
         super().__init__()
@@ -117,13 +119,14 @@ def bert() -> nn.Module:
 def gpt2() -> nn.Module:
     """GPT-2 small (Radford et al. 2019), 124 M parameters: (batch, length) token ids to (batch, length, 50257).
 
-    It keeps keys and values for the next token, as transformers has it do by default.
+    It keeps keys and values for the next token, which is the default of transformers.
     """
     return _FromTransformers("GPT2LMHeadModel", "GPT2Config", "logits")
 
 
 def _llama(vocabulary: int, width: int, inner: int, layers: int, heads: tuple[int, int], tied: bool) -> dict[str, Any]:
-    """A configuration; ``heads`` are those of the queries, and of the keys and values that these share."""
+    """Return a configuration; ``heads`` are the numbers of query heads, and of the key and value heads that they
+    share."""
     return {
         "vocab_size": vocabulary, "hidden_size": width, "intermediate_size": inner, "num_hidden_layers": layers,
         "num_attention_heads": heads[0], "num_key_value_heads": heads[1], "tie_word_embeddings": tied,
@@ -137,7 +140,8 @@ LLAMAS = {
     "1B": _llama(128_256, 2048, 8192, 16, (32, 8), tied=True),
     "8B": _llama(128_256, 4096, 14_336, 32, (32, 8), tied=False),
 }
-"""Decoders by their parameters, all with heads of 64 or 128. 1B has the shapes of Llama 3.2, 8B those of Llama 3."""
+"""Decoders by number of parameters, all with heads of size 64 or 128. 1B has the shapes of Llama 3.2, 8B those of Llama
+3."""
 
 
 def _configured(size: str) -> Mapping[str, Any]:
@@ -147,19 +151,20 @@ def _configured(size: str) -> Mapping[str, Any]:
 
 
 def llama(size: str) -> nn.Module:
-    """A decoder without a cache, to be trained: (batch, length) token ids to (batch, length, vocabulary).
+    """Return a decoder without a cache, for training: (batch, length) token ids to (batch, length, vocabulary).
 
-    RMSNorm, rotary positions, attention whose queries share keys and values, SwiGLU (Touvron et al., *LLaMA*, 2023).
+    It has RMSNorm, rotary positions, attention whose queries share keys and values, and SwiGLU (Touvron et al.,
+    *LLaMA*, 2023).
     """
     return _FromTransformers("LlamaForCausalLM", "LlamaConfig", "logits", **_configured(size), use_cache=False)
 
 
 class Decoder(nn.Module):
-    """The same decoder with room for the keys and values of ``length`` tokens, as an inference engine has it.
+    """The same decoder with memory for the keys and values of ``length`` tokens, as in an inference engine.
 
-    A call is given the (batch, n) token ids that follow the first ``start`` tokens in the cache. It writes their keys
-    and values behind those and returns the scores of the next token, (batch, vocabulary). Nothing else remembers a
-    call: the same call does the same work, however often it is made.
+    A call takes the (batch, n) token ids that follow the first ``start`` tokens in the cache. It writes their keys and
+    values after those and returns the scores of the next token, (batch, vocabulary). No other state is kept, so the
+    same call always does the same work.
     """
 
     start = 0
@@ -180,7 +185,7 @@ class Decoder(nn.Module):
         self.register_buffer("values", torch.empty(shape))
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """(batch, n) token ids to (batch, vocabulary)."""
+        """Map (batch, n) token ids to scores (batch, vocabulary)."""
         end = self.start + tokens.shape[1]
         positions = torch.arange(self.start, end, device=tokens.device).unsqueeze(0)
         cache = self._cache_type(self.keys, self.values, self.start)
@@ -190,14 +195,15 @@ class Decoder(nn.Module):
 
     @property
     def cache_bytes(self) -> int:
-        """Bytes of the keys and values that a call behind ``start`` tokens reads, and of those that one more adds."""
+        """Bytes of the keys and values that a call after ``start`` tokens reads, plus those that one more token
+        adds."""
         per_token: int = (self.keys.nbytes + self.values.nbytes) // self.keys.shape[3]
         return per_token * (self.start + 1)
 
     def flops(self, batch: int, count: int) -> float:
-        """FLOPs of a call with (batch, count) tokens, the whole square of a causal attention included as PyTorch counts
-        it: two for each weight of a product and token, of the last product for the last token alone; and four for each
-        pair of tokens, head and its element."""
+        """Return the FLOPs of a call with (batch, count) tokens: two for each weight of a product and token (in the
+        last product for the last token alone), and four for each pair of tokens, head and element of a head. As in
+        PyTorch's count, a causal attention has its whole square."""
         head = self.network.get_output_embeddings()
         linear = [module for module in self.network.modules() if isinstance(module, nn.Linear | Int8Linear)]
         weights = sum(module.weight.numel() for module in linear if module is not head)
@@ -206,8 +212,8 @@ class Decoder(nn.Module):
         return float(batch * (2 * weights * count + 2 * head.weight.numel() + attention))
 
     def least_bytes(self, batch: int, count: int) -> int:
-        """Minimum traffic of a call with (batch, count) tokens: every weight once, of the embedding the tokens' rows;
-        the cache up to the last token; the scores."""
+        """Return the minimum memory traffic of a call with (batch, count) tokens: every weight once, but of the
+        embedding only the tokens' rows; the cache up to the last token; the scores."""
         table = self.network.get_input_embeddings().weight
         weights: dict[int, int] = {
             id(each): each.nbytes for each in (*self.network.parameters(), *self.network.buffers())
@@ -221,8 +227,8 @@ class Decoder(nn.Module):
 
 @functools.cache
 def _cache_type() -> Any:
-    """What ``transformers`` takes for a cache of its own, made of (keys, values, start): tensors of (layers, batch,
-    heads, length, size) of which the first ``start`` tokens are known."""
+    """Return the class that ``transformers`` accepts as a cache, made of (keys, values, start): tensors of (layers,
+    batch, heads, length, size) in which the first ``start`` tokens are known."""
     library = _transformers()
 
     class FixedCache(library.Cache):  # type: ignore[misc, name-defined]
@@ -250,7 +256,7 @@ def _cache_type() -> Any:
 
 
 class Int8Linear(nn.Module):
-    """A linear layer whose weights are bytes with a scale for each row, as weight-only quantisation stores them."""
+    """A linear layer whose weights are bytes with one scale per row, the storage of weight-only quantisation."""
 
     weight: torch.Tensor
     scale: torch.Tensor
@@ -261,7 +267,8 @@ class Int8Linear(nn.Module):
         self.register_buffer("scale", torch.empty(outputs))
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """(…, inputs) to (…, outputs), in the dtype of the inputs; in float64, which the kernel can't, as defined."""
+        """Map (…, inputs) to (…, outputs), in the dtype of the inputs. float64, which the kernel lacks, is computed by
+        the definition."""
         if inputs.dtype == torch.float64:
             return nn.functional.linear(inputs, self.weight.to(inputs.dtype)) * self.scale
         flat = inputs.reshape(-1, inputs.shape[-1])
@@ -270,7 +277,7 @@ class Int8Linear(nn.Module):
 
 
 def _quantise(network: nn.Module) -> None:
-    """Replace all linear layers; they have no bias."""
+    """Replace all linear layers, which have no bias, by :class:`Int8Linear`."""
     for module in list(network.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, nn.Linear):
@@ -278,7 +285,7 @@ def _quantise(network: nn.Module) -> None:
 
 
 def require_int8(device: torch.device, dtype: torch.dtype) -> None:
-    """Raise :class:`Unmeasurable` where torch has no product of this dtype with weights of 8 bits."""
+    """Raise :class:`Unmeasurable` where torch has no product of this dtype with 8-bit weights."""
     try:
         with torch.device(device):
             product = torch._weight_int8pack_mm(
@@ -291,15 +298,15 @@ def require_int8(device: torch.device, dtype: torch.dtype) -> None:
 
 
 VALUES_DRAWN = 4_194_301
-"""How many random values are drawn for a large network's weights, which repeat them: a prime, so that no two rows are
-alike, and below 2**22."""
+"""Number of random values that are drawn for a large network's weights, which repeat them: a prime below 2**22, so that
+no two rows are equal."""
 INITIAL_STD = 0.02
-"""Of the weights, as the networks of ``transformers`` begin."""
+"""Standard deviation of the weights, the initial one in the networks of ``transformers``."""
 CHOICE_TOLERANCE = 1e-2
-"""A chosen token may be worse than the best one by that share of the largest score: two that are so close may change
-places by rounding."""
+"""A chosen token's score may be below the best one by this share of the largest score: rounding may swap two that are
+so close."""
 BYTE_STD = 73.3
-"""Of all signed bytes, each as likely as another."""
+"""Standard deviation of signed bytes that are all equally likely."""
 
 
 class _Values:
@@ -312,7 +319,7 @@ class _Values:
         self._bytes = torch.randint(-127, 128, (VALUES_DRAWN,), dtype=torch.int8, generator=generator).to(self._device)
 
     def like(self, tensor: torch.Tensor, std: float) -> torch.Tensor:
-        """A tensor of this shape on the device: a vector is all ones, which a norm begins with."""
+        """Return a tensor of this shape on the device; a vector is all ones, the initial value of a norm's weights."""
         real = tensor.is_floating_point()
         made = torch.empty(tensor.shape, dtype=self._dtype if real else tensor.dtype, device=self._device)
         if made.dim() < 2:
@@ -327,11 +334,12 @@ class _Values:
 
 
 def _deviations(network: Any) -> dict[int, float]:
-    """Standard deviations of the weights of modules, by id, that aren't :data:`INITIAL_STD`.
+    """Return standard deviations of the weights of modules, by id, that aren't :data:`INITIAL_STD`.
 
-    Products that are added to what goes on to the next layer are smaller by the square root of their number (Radford et
-    al., *Language Models are Unsupervised Multitask Learners*, 2019), and a table that isn't the last product too holds
-    standard normal values: rounding would else grow from layer to layer until no check could tell it from an error.
+    Products whose result is added to the input of the next layer are smaller by the square root of their number
+    (Radford et al., *Language Models are Unsupervised Multitask Learners*, 2019). An embedding table that isn't shared
+    with the last product holds standard normal values. Otherwise rounding errors would grow from layer to layer until
+    no check could distinguish them from an error.
     """
     layers, table = network.model.layers, network.get_input_embeddings()
     added = [part for layer in layers for part in (layer.self_attn.o_proj, layer.mlp.down_proj)]
@@ -340,10 +348,10 @@ def _deviations(network: Any) -> dict[int, float]:
 
 
 def on_device(build: Callable[[], Decoder], data: Data) -> Decoder:
-    """The decoder that ``build`` returns, made where it is to be used: no other memory holds it even for a moment.
+    """Return the decoder that ``build`` makes, created on its device: no other memory ever holds it.
 
-    Its weights are random, from the seed; so is what its cache holds. Raises :class:`~gpubench.errors.TooLarge`,
-    before any memory is taken, where it doesn't fit.
+    Its weights are random, from the seed, and so is the content of its cache. Raises :class:`~gpubench.errors.TooLarge`
+    before any memory is allocated if it doesn't fit.
     """
     with torch.device("meta"):
         decoder = build().eval().to(data.dtype)
@@ -365,32 +373,32 @@ def on_device(build: Callable[[], Decoder], data: Data) -> Decoder:
         if isinstance(module, Int8Linear):
             module.scale.fill_(std / BYTE_STD)
     body = decoder.network.model
-    body.rotary_emb = type(body.rotary_emb)(config=decoder.network.config).to(data.device)  # in float32, computed
+    body.rotary_emb = type(body.rotary_emb)(config=decoder.network.config).to(data.device)  # computed in float32
     return decoder
 
 
 def to_host(answer: torch.Tensor) -> torch.Tensor:
-    """In the host's memory; one without data stays what it is."""
+    """Return an answer in the host's memory; one without data is returned unchanged."""
     return answer if answer.is_meta else answer.cpu()
 
 
 class Served(nn.Module):
-    """A network with the copies of a request: inputs come from the host, and the answer goes there."""
+    """A network with a request's copies: inputs come from the host, and the answer is copied to it."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Inputs on the host to answers on the host."""
+        """Map inputs on the host to answers on the host."""
         return to_host(self.network(inputs.to(next(self.network.parameters()).device)))
 
 
 class ServedDecoder(Served):
     """A decoder that answers a prompt with ``count`` tokens, always the most likely one.
 
-    The answer is the scores of the chosen tokens; ``chosen`` are the tokens of the last one, (batch, count), on the
-    host. A network whose answer depends on its own choices is checked along these, by :meth:`verify`.
+    The answer is the scores of the chosen tokens; ``chosen`` are the tokens of the latest answer, (batch, count), on
+    the host. Since the answer depends on the network's own choices, it is checked along these, by :meth:`reference`.
     """
 
     def __init__(self, network: Decoder, count: int) -> None:
@@ -399,7 +407,7 @@ class ServedDecoder(Served):
         self.chosen = torch.empty(0)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """(batch, n) token ids to (batch, count) scores."""
+        """Map (batch, n) token ids to scores (batch, count)."""
         decoder: Any = self.network
         tokens, decoder.start = inputs.to(next(decoder.parameters()).device), 0
         scores: list[torch.Tensor] = []
@@ -413,8 +421,9 @@ class ServedDecoder(Served):
         return to_host(torch.cat(scores, 1))
 
     def reference(self) -> Callable[[torch.Tensor], torch.Tensor]:
-        """The scores of the tokens last chosen, from one pass over prompt and answer in float64 without a cache: as
-        ``check=`` of a call. Raises :class:`~gpubench.errors.WrongAnswer` where another token is clearly better."""
+        """Return a function for ``check=``: the scores of the tokens chosen last, from one pass over prompt and
+        answer in float64 without a cache. It raises :class:`~gpubench.errors.WrongAnswer` if another token is clearly
+        better."""
         decoder: Any = self.network
         whole = in_float64(decoder.network)
 
@@ -431,14 +440,14 @@ class ServedDecoder(Served):
 
 
 class Compiled:
-    """A network by ``torch.compile`` in one of its modes, which it does at the first call. Its work isn't counted on
-    inputs without data: they would be compiled for."""
+    """A network that ``torch.compile`` compiles in one of its modes at the first call. Its work isn't counted on inputs
+    without data, for which it would be compiled too."""
 
     def __init__(self, network: nn.Module, mode: str) -> None:
         self._call = compiled(network, mode)
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
-        """What the network returns."""
+        """Return what the network returns."""
         if inputs.is_meta:
             raise NotImplementedError("not compiled without data")
         outputs: torch.Tensor = self._call(inputs)

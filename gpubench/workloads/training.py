@@ -1,8 +1,8 @@
-"""Training: the networks, data, loss and optimisers whose steps are timed, on one device or as one rank of several,
+"""Training: the networks, data, losses and optimisers whose steps are timed, on one device or on one rank of several,
 and the loader that feeds them.
 
-A step is what a loop does for each batch: clear the gradients, forward, loss, backward, update. Data is random, from a
-seed; dropout is off, so that a step has one right answer.
+A step is what a training loop does for each batch: clear the gradients, forward, loss, backward, update. Data is
+random, from a seed. Dropout is off, so that a step has a single right result.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 GRADIENT_TOLERANCE = 1e-2
-"""Largest relative L2 error of a gradient. Rounding alone explains less, but it can make a ReLU or a max-pooling switch
-to its other side, and one switched position has been seen to change a gradient by some thousandths."""
+"""Largest relative L2 error of a gradient. Rounding alone explains less, but it can switch a ReLU or a max-pooling to
+its other side, and one switched position has changed a gradient by some thousandths."""
 CURVE_TOLERANCE = 0.02
 """Largest difference between two loss curves, relative to the first loss."""
 MEMORY_PER_PARAMETER = {"sgd": 3, "adam": 4}
-"""Parameter, gradient, and what the optimiser keeps: momentum, or two moments."""
+"""Numbers that training holds per parameter: itself, its gradient, and the optimiser's momentum or two moments."""
 IMPLEMENTED = ("foreach", "fused")
-"""How torch's optimisers can update all parameters at once."""
+"""Implementations by which torch's optimisers can update all parameters at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A network and what it learns: ``inputs`` and ``targets`` draw a batch of so many rows, of ``tokens`` each where
-    it learns language."""
+    """A network and what it learns: ``inputs`` and ``targets`` draw a batch of this many rows, each of ``tokens``
+    tokens if the network learns language."""
 
     build: Callable[..., nn.Module]
     inputs: Callable[[Data, int], torch.Tensor]
@@ -68,7 +68,7 @@ def _scores(count: int) -> Callable[[Data, torch.Tensor], torch.Tensor]:
 
 
 def _prices(data: Data, inputs: torch.Tensor) -> torch.Tensor:
-    """A smooth function of the columns, with noise: the original house prices are withdrawn."""
+    """Return a smooth function of the columns, with noise, because the original house prices were withdrawn."""
     weights = data.randn(inputs.shape[1], 1) / inputs.shape[1] ** 0.5
     prices: torch.Tensor = (inputs @ weights).sin() * 2 + 0.1 * data.randn(len(inputs), 1)
     return prices
@@ -79,7 +79,7 @@ def _cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor
 
 
 def _language(build: Callable[..., nn.Module], vocabulary: int, length: int) -> Task:
-    """Random tokens and random answers."""
+    """Return a task of random tokens with random targets."""
     return Task(
         build,
         lambda data, batch: data.randint(vocabulary, (batch, length)),
@@ -90,8 +90,8 @@ def _language(build: Callable[..., nn.Module], vocabulary: int, length: int) -> 
 
 
 FIRST_SCALE = 2.0**10
-"""What a loss is multiplied by before float16's backward. torch's 2**16 lets the first step of a small batch overflow,
-which skips its update."""
+"""Factor of a loss before float16's backward pass. With torch's 2**16 the first step of a small batch overflows, which
+skips its update."""
 GPT2_LENGTH = 32
 TASKS = {
     "lenet": Task(models.LeNet, _normal(1, 32, 32), _classes(10), _cross_entropy),
@@ -110,14 +110,14 @@ IMAGES, IMAGES_BATCH = 256, 64
 
 
 def task(name: str) -> Task:
-    """Raises UsageError for a task that doesn't exist, naming those that do."""
+    """Return the task of this name. Raises UsageError for an unknown one, with a list of the known ones."""
     if name not in TASKS:
         raise UsageError(f"unknown training task {name!r}: choose from {', '.join(TASKS)}")
     return TASKS[name]
 
 
 def batches(name: str, data: Data, rows: int, size: int | None = None) -> list[Batch]:
-    """``rows`` rows of a task's data, in batches of ``size`` (default: all in one); the last may be smaller."""
+    """Return ``rows`` rows of a task's data, in batches of ``size`` (default: all in one); the last may be smaller."""
     inputs = task(name).inputs(data, rows)
     targets = task(name).targets(data, inputs)
     if name == "tabular":
@@ -126,7 +126,7 @@ def batches(name: str, data: Data, rows: int, size: int | None = None) -> list[B
 
 
 def network(name: str, data: Data, **options: Any) -> nn.Module:
-    """The task's network in training mode, its parameters from the seed."""
+    """Return the task's network in training mode, with parameters from the seed and without dropout."""
     built = data.module(lambda: task(name).build(**options)).train()
     for module in built.modules():
         if isinstance(module, nn.Dropout):
@@ -135,8 +135,9 @@ def network(name: str, data: Data, **options: Any) -> nn.Module:
 
 
 def optimizer(name: str, parameters: Sequence[nn.Parameter], rate: float = 1e-3) -> torch.optim.Optimizer:
-    """``sgd`` has momentum 0.9. ``adam fused`` is one kernel for all parameters, ``adam foreach`` one for each of its
-    operations; plain names leave it to torch."""
+    """Return an optimiser by name. ``sgd`` has momentum 0.9. ``adam fused`` is one kernel for all parameters,
+    ``adam foreach`` one for each of its operations; with plain names torch chooses. Raises UsageError for an unknown
+    name."""
     rule, _, how = name.partition(" ")
     if rule not in MEMORY_PER_PARAMETER or how not in ("", *IMPLEMENTED):
         raise UsageError(
@@ -150,11 +151,11 @@ def optimizer(name: str, parameters: Sequence[nn.Parameter], rate: float = 1e-3)
 
 
 class Trainer:
-    """A network and what trains it; each method is a part of the step that can be timed on its own.
+    """A network with its loss, data and optimiser; each method is a part of the step that can be timed separately.
 
-    ``shares`` weigh each batch's loss: a rank that has r of a batch's n rows on k ranks weighs it r k / n, so that the
-    ranks' average is the mean over the whole batch however it was split. With ``accumulates`` set, the batches are
-    parts of one, and a step updates once.
+    ``shares`` weight each batch's loss: a rank that has r of a batch's n rows on k ranks weights it with r k / n, so
+    that the ranks' average is the mean over the whole batch however it was split. With ``accumulates`` set, the batches
+    are parts of one, and a step updates once.
     """
 
     accumulates = False
@@ -184,7 +185,7 @@ class Trainer:
         self._graph: torch.Tensor | None = None
 
     def forward(self, index: int = 0) -> torch.Tensor:
-        """The loss of one batch."""
+        """Return the loss of one batch."""
         inputs, targets = self.batches[index]
         if self._autocast:
             with torch.autocast(self._kind, dtype=self._autocast):
@@ -194,7 +195,8 @@ class Trainer:
         return loss if self._shares[index] == 1.0 else loss * self._shares[index]
 
     def backward(self) -> torch.Tensor:
-        """All gradients of the first batch's loss; the graph is made by the first call and kept."""
+        """Compute all gradients of the first batch's loss, and return it; the graph is made by the first call and
+        kept."""
         if self._graph is None:
             self._graph = self.forward()
         gradients = torch.autograd.grad(self._graph, self.parameters, retain_graph=True)
@@ -203,14 +205,14 @@ class Trainer:
         return self._graph
 
     def update(self) -> torch.Tensor:
-        """The optimiser's step on the current gradients; returns the last parameter."""
+        """Run the optimiser's step on the current gradients, and return the last parameter."""
         self.update_rule.step()
         return self.parameters[-1]
 
     def step(self) -> torch.Tensor:
-        """Train once on every batch; returns the loss, the mean over all rows, from before the updates.
+        """Train once on every batch; return the mean loss over all rows, before the updates.
 
-        With ``accumulates`` the batches are parts of one: their gradients are summed up, and one update follows.
+        With ``accumulates`` the batches are parts of one: their gradients are summed, and one update follows.
         """
         total: torch.Tensor | None = None
         for index, rows in enumerate(self._rows):
@@ -225,7 +227,8 @@ class Trainer:
         return total
 
     def _learn(self, loss: torch.Tensor, *, update: bool) -> None:
-        """Backward, and maybe the update; float16's gradients are scaled meanwhile, lest small ones vanish."""
+        """Run the backward pass, and the update if wanted; gradients in float16 are scaled meanwhile, so that small
+        ones don't vanish."""
         scaler = self._scaler
         scaled = loss if scaler is None else scaler.scale(loss)
         scaled.backward()  # type: ignore[no-untyped-call]
@@ -236,12 +239,12 @@ class Trainer:
             scaler.update()
 
     def inputs_of(self, part: str) -> list[torch.Tensor] | None:
-        """What a part of the step reads that is new at each call, the batches; ``None`` for a part that reads what
-        another part left on the device."""
+        """Return what a part of the step reads that is new at each call, the batches; ``None`` for a part that only
+        reads what another part left on the device."""
         return [tensor for batch in self.batches for tensor in batch] if part in ("forward", "step") else None
 
     def gradient(self) -> torch.Tensor:
-        """All current gradients as one float64 vector on the CPU."""
+        """Return all current gradients as one float64 vector on the CPU."""
         return flat([parameter.grad for parameter in self.parameters])
 
     for part in (forward, backward, update, step):
@@ -250,14 +253,14 @@ class Trainer:
 
 
 def flat(tensors: Sequence[torch.Tensor | None]) -> torch.Tensor:
-    """One float64 vector on the CPU; sharded tensors are gathered."""
+    """Return the tensors as one float64 vector on the CPU; sharded tensors are gathered."""
     present = [tensor for tensor in tensors if tensor is not None]
     whole = [tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor for tensor in present]
     return torch.cat([tensor.detach().cpu().double().flatten() for tensor in whole])
 
 
 def relative_error(vector: torch.Tensor, reference: torch.Tensor) -> float:
-    """||vector - reference|| / ||reference|| in the L2 norm."""
+    """Return ||vector - reference|| / ||reference|| in the L2 norm."""
     return float(torch.linalg.vector_norm(vector - reference) / torch.linalg.vector_norm(reference))
 
 
@@ -272,8 +275,9 @@ def trainer(
     rows: int | None = None,
     **options: Any,
 ) -> Trainer:
-    """The trainer of a task. ``rows`` of data in batches of ``batch``; default: one batch. The variant ``autocast`` may
-    name its dtype, ``autocast float16``, whose gradients are scaled; else it is the device's."""
+    """Return the trainer of a task, with ``rows`` rows of data (default: one batch) in batches of ``batch``. The
+    variant ``autocast`` may name its dtype, as ``autocast float16``, whose gradients are scaled; the default is the
+    device's."""
     built = network(name, data, **options)
     size = sum(parameter.nbytes for parameter in built.parameters())
     if not data.meta:
@@ -285,9 +289,10 @@ def trainer(
 
 
 def count_flops(name: str, batch: int, **options: Any) -> dict[str, float | None]:
-    """FLOPs of a step's parts, by torch's counter on ``meta`` tensors; ``None`` where they can't be run there."""
+    """Return the FLOPs of a step's parts, by torch's counter on ``meta`` tensors; ``None`` where they can't run on
+    these."""
     counted: dict[str, float | None] = dict.fromkeys(("forward", "backward", "update", "step"))
-    with contextlib.suppress(RuntimeError, TypeError, ValueError):  # meta has no data to look at
+    with contextlib.suppress(RuntimeError, TypeError, ValueError):  # meta tensors have no data
         learner = trainer(name, reference_data(0, meta=True), batch, **options)
         with flop_counter() as forward:
             learner.forward()
@@ -299,9 +304,9 @@ def count_flops(name: str, batch: int, **options: Any) -> dict[str, float | None
 
 
 def verify_part(learner: Trainer, reference: Trainer, part: str, tolerance: float = GRADIENT_TOLERANCE) -> Any:
-    """The reference's result of the part; the gradients are compared here.
+    """Return the reference's result of the part, and compare the gradients.
 
-    Raises :class:`WrongAnswer` when they differ by more than ``tolerance``, relative in the L2 norm.
+    Raises :class:`WrongAnswer` if they differ by more than ``tolerance``, relative in the L2 norm.
     """
     if part == "update":
         reference.backward()
@@ -314,13 +319,13 @@ def verify_part(learner: Trainer, reference: Trainer, part: str, tolerance: floa
 
 
 def loss_curve(learner: Trainer, epochs: int) -> list[float]:
-    """Mean loss of each epoch, before its updates."""
+    """Return the mean loss of each epoch, before its updates."""
     return [loss.item() for loss in [learner.step() for _ in range(epochs)]]
 
 
 def require_learning(losses: Sequence[float], reference: Sequence[float]) -> None:
-    """Raise WrongAnswer unless the loss falls by half at least, no further from the reference's at any epoch than
-    CURVE_TOLERANCE."""
+    """Raise WrongAnswer unless the loss falls by at least half and stays within CURVE_TOLERANCE of the reference's at
+    every epoch."""
     if not losses[-1] <= losses[0] / 2:
         raise WrongAnswer(f"the loss fell from {losses[0]:.3g} to {losses[-1]:.3g} only, not by half")
     worst = max(abs(loss - expected) for loss, expected in zip(losses, reference, strict=True)) / reference[0]
@@ -329,14 +334,15 @@ def require_learning(losses: Sequence[float], reference: Sequence[float]) -> Non
 
 
 def require_task_learned(losses: Sequence[float], seed: int) -> None:
-    """Hold a loss curve of the tabular task against the float64 curve of one process on the CPU."""
+    """Compare a loss curve of the tabular task with the float64 curve of one process on the CPU; raises WrongAnswer."""
     options: dict[str, Any] = {"update": "adam", "rate": TABULAR_RATE, "rows": TABULAR_ROWS}
     exact = trainer("tabular", reference_data(seed), TABULAR_BATCH, **options)
     require_learning(losses, loss_curve(exact, TABULAR_EPOCHS))
 
 
 class Images(Dataset[tuple[torch.Tensor, int]]):
-    """Stored 3 x 40 x 40 bytes; cropped to 32 x 32 at random, maybe flipped, and normalised when loaded."""
+    """Images stored as 3 x 40 x 40 bytes: randomly cropped to 32 x 32, sometimes flipped, and normalised when
+    loaded."""
 
     def __init__(self, seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)
@@ -353,14 +359,14 @@ class Images(Dataset[tuple[torch.Tensor, int]]):
 
 
 class InputPipeline:
-    """A loader with its workers running, alone or in front of a training step of the CIFAR-10 network.
+    """A loader with running workers, alone or in front of a training step of the CIFAR-10 network.
 
     Workers come from a fork server where there is one: a plain fork of a process whose threads hold locks can hang.
     """
 
     def __init__(self, gpubench: Gpubench, workers: int, pinned: bool, feeding: bool) -> None:
         if pinned:
-            gpubench.pinned(torch.zeros(1))  # a skip where there is none
+            gpubench.pinned(torch.zeros(1))  # skips where there is no pinned memory
         self._clock = DeviceClock([gpubench.home])
         self._device = gpubench.device
         self._spent: list[tuple[float, float]] = []
@@ -379,7 +385,7 @@ class InputPipeline:
         del self._loader  # its workers end with it
 
     def epoch(self) -> None:
-        """Every image once; with a trainer, moved to the device and trained on."""
+        """Load every image once; with a trainer, move it to the device and train on it."""
         waited, begin = 0.0, self._clock()
         batches = iter(self._loader)
         while True:
@@ -397,7 +403,7 @@ class InputPipeline:
         self._spent.append((waited, self._clock() - begin))
 
     def phases(self) -> dict[str, float]:
-        """Median seconds an epoch waits for data, and spends on everything else, once it is warm."""
+        """Return the median seconds that a warm epoch spends waiting for data, and on everything else."""
         warm = self._spent[1:] or self._spent
         data = statistics.median(waited for waited, _ in warm)
         whole = statistics.median(spent for _, spent in warm)

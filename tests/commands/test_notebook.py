@@ -79,7 +79,7 @@ def test_a_compiled_function_is_timed():
 
 def test_random_results_are_timed_when_they_are_not_checked():
     (row,) = rows(measured("torch.rand_like(a)", options="--no-check", a=torch.ones(9)))
-    assert (row["status"], row["check"]) == ("ok", "unchecked: the case asks for no check")
+    assert (row["status"], row["check"]) == ("ok", "unchecked: check=False")
 
 
 def test_what_can_not_be_repeated_is_unchecked_with_the_reason():

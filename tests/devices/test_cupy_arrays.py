@@ -125,7 +125,7 @@ def test_a_wrong_answer_fails_and_a_closure_over_the_library_cannot_be_checked(t
     (tmp_path / "test_own.py").write_text(WRONG)
     done = run(tmp_path / "run.json", "test_own.py", cwd=tmp_path)
     assert "2 failed" in done.stdout
-    assert "WrongAnswer: wrong answer: shape (3,), the reference has (4,)" in done.stdout
+    assert "WrongAnswer: wrong result: shape (3,), the reference has (4,)" in done.stdout
     assert "the call can't be repeated in float64 to check it (TypeError: Unsupported type" in done.stdout
 
 

@@ -168,7 +168,7 @@ def test_right(gpubench):
 def test_a_wrong_answer_fails(tmp_path):
     (tmp_path / "test_own.py").write_text(WRONG)
     done = run(tmp_path / "run.json", "test_own.py", cwd=tmp_path)
-    assert "WrongAnswer: wrong answer: relative error 0.001" in done.stdout
+    assert "WrongAnswer: wrong result: relative error 0.001" in done.stdout
     (right,) = [
         each for each in records(json.loads((tmp_path / "run.json").read_text())) if "right" in each["workload"]
     ]

@@ -330,7 +330,7 @@ def test_an_output_never_written_fails_its_check(measured, source):
     assert not run["benchmarks"]
     (row,) = run["gpubench"]["unmeasured"]
     assert row["status"] == "error"
-    assert "wrong answer: an output is not finite or was never written" in row["reason"]
+    assert "wrong result: an output is not finite or was never written" in row["reason"]
 
 
 @pytest.mark.parametrize(("busy", "contended"), [(2.0, True), (0.0, False)])

@@ -383,7 +383,7 @@ def test_move(gpubench, n): pass
     )
     run(source, "--gpubench-device=cpu", "--benchmark-json=run.json").assert_outcomes(passed=1, skipped=1)
     (row,) = json.loads((pytester.path / "run.json").read_text())["gpubench"]["unmeasured"]
-    assert row["reason"] == "needs an accelerator, chosen: cpu"
+    assert row["reason"] == "needs a GPU; this run uses: cpu"
 
 
 AFTER_RANKS = """

@@ -217,7 +217,7 @@ def test_a_process_that_hangs_outside_of_a_case_is_ended(child, monkeypatch):
     monkeypatch.setattr(measuring, "SILENCE_S", 2.0)
     ended = child("time.sleep(1000)")
     assert (ended.finished, ended.case, ended.status) == (False, None, "timeout")
-    assert ended.reason == "the measuring process was measuring no benchmark and said nothing for 2 s: it was ended"
+    assert ended.reason == "the measuring process was idle, no output for 2 s: killed"
 
 
 def test_a_hang_before_the_first_case_is_one_line(tmp_path, monkeypatch, capsys):
@@ -225,7 +225,7 @@ def test_a_hang_before_the_first_case_is_one_line(tmp_path, monkeypatch, capsys)
     (tmp_path / "test_hang.py").write_text("import time\ntime.sleep(1000)\n")
     told = cli.main(["run", str(tmp_path), "-o", str(tmp_path / "out"), "--deadline=2", "--charts=none"])
     assert told == 1
-    assert "measuring no benchmark and said nothing for 2 s: it was ended" in capsys.readouterr().err
+    assert "idle, no output for 2 s: killed" in capsys.readouterr().err
 
 
 def test_a_poisoned_device_means_a_fresh_process(tmp_path):
