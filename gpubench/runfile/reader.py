@@ -28,6 +28,7 @@ from ..statistics.intervals import median as median_of
 from . import schema
 from .columnar import as_rows
 from .flags import ADVICE, apart
+from .kinds import shipped
 from .matching import SHIPPED
 from .schema import KEY, Case, DeviceFacts, Machine, Measurement, Process, Raised, Result, Run, RunFile, Times
 from .utilisation import disproved, raise_peaks
@@ -40,6 +41,7 @@ LARGEST = 256 * 1024**2
 NOT_TOLD = "what was seen isn't in a card"
 
 T = TypeVar("T")
+C = TypeVar("C", bound=Case)
 
 
 class Foreign(RunFileError):
@@ -96,6 +98,7 @@ def _run(path: Path, machine: Machine, results: list[Result], facts: schema.RunF
         except ValueError:
             _refuse(path, f"{KEY}.started", "an ISO 8601 date and time", facts.started)
     for entry in facts.unmeasured or ():
+        entry = _named(entry)
         case = {name: getattr(entry, name) for name in Case.__struct_fields__}
         row = Result(**case, status=entry.status, reason=entry.reason or "", fullname=entry.fullname or "")
         results.append(row)
@@ -142,6 +145,7 @@ def _result(
     measured = benchmark.extra_info.gpubench if benchmark.extra_info else None
     if measured is None:
         return _plain(path, place, benchmark, ambiguous, samples)
+    measured = _named(measured)
     timer = benchmark.options and benchmark.options.timer
     used = (measured.device, *measured.devices)
     accelerators = [name for name in used if kinds.get(name, name.partition(":")[0]) not in ("", "cpu")]
@@ -153,6 +157,14 @@ def _result(
     flags += _apart(times, flags)
     values: tuple[Any, ...] = (*structs.astuple(measured), schema.OK, None, times, flags, benchmark.fullname or "")
     return Result(*values)
+
+
+def _named(case: C) -> C:
+    """With the kind and title of a benchmark that comes with gpubench, where its file is older than these."""
+    if case.kind or case.title or case.workload not in shipped():
+        return case
+    kind, title = shipped()[case.workload]
+    return structs.replace(case, kind=kind, title=title)
 
 
 def _plain(
