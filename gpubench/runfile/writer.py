@@ -141,7 +141,7 @@ def require_new(path: str | os.PathLike[str]) -> None:
     if not path.parent.is_dir():
         raise UsageError(f"{clean(str(path))}: no such folder: {clean(str(path.parent))}")
     if os.path.lexists(path) and not (path.is_file() and any(mark in path.read_bytes() for mark in DRAWN)):
-        raise UsageError(f"{clean(str(path))}: exists already, and gpubench didn't draw it: choose another name")
+        raise UsageError(f"{clean(str(path))}: exists already: choose another name, or remove it first")
 
 
 @contextmanager
