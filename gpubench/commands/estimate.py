@@ -6,13 +6,11 @@ import argparse
 import math
 import os
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import RunFileError, UsageError
-from ..runfile.quantities import writable
 from .choice import add_expression, require_expression
 
 if TYPE_CHECKING:
@@ -54,26 +52,26 @@ def main(args: argparse.Namespace) -> int:
 
     cards, sources = read_cards(args.cards)
     if args.listed:
-        print(writable(printing.list_text(cards, sources), sys.stdout.encoding))
+        print(printing.list_text(cards, sources))
         return 0
     if args.run is None:
         raise UsageError("name a results file: gpubench estimate out/run.json --gpu L4; --list shows the GPUs")
     if not args.gpus:
         raise UsageError("name a GPU, for example --gpu L4; gpubench estimate --list shows all")
     require_expression(args)
+    if args.output:
+        writer.require_new(args.output)
     form = args.format or _form_of(args.output)
     targets = [target_of(text, cards) for text in dict.fromkeys(args.gpus)]
     prices = _prices(args.prices, targets, cards)
     run = sole_run(args.run)
     estimates = estimates_of(_chosen_jobs(run, args.expression), targets)
     content = _content(form, estimates, prices, run, args)
-    if not args.output:
-        sys.stdout.write(writable(content.decode(), sys.stdout.encoding))
-        return 0
-    if os.path.realpath(args.output) in map(os.path.realpath, (args.run, *args.gpus)):
-        raise UsageError(f"{args.output}: is what is read: choose another file with -o")
-    writer.replace(Path(args.output), content)
-    print(args.output)
+    if args.output:
+        writer.replace(Path(args.output), content)
+        print(args.output)
+    else:
+        print(content.decode(), end="")
     return 0
 
 
@@ -124,7 +122,7 @@ def show_estimates(run: Run, targets: Sequence[Gpu | MeasuredRun]) -> None:
     from ..estimate import printing
 
     lines = printing.screen(estimates_of(_chosen_jobs(run, None), targets), {}, every=True, width=_width())
-    print(writable("\n".join(["", *lines]), sys.stdout.encoding))
+    print("\n".join(["", *lines]))
 
 
 def sole_run(path: str) -> Run:

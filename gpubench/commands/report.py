@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import RunFileError, UsageError
-from ..runfile.quantities import writable
 from ..version import __version__
 from .choice import add_expression, require_expression
 
@@ -103,7 +102,7 @@ def print_ending(report: Report, elapsed_s: float | None = None) -> None:
         print(f"gpubench: {line}", file=sys.stderr)
     width = max(WIDTH, min(120, shutil.get_terminal_size((WIDTH, 24)).columns))
     lines = screen(report.study, Ending.ANSWER, width, files=report.files, elapsed_s=elapsed_s)
-    print(writable("\n".join(lines), sys.stdout.encoding))
+    print("\n".join(lines))
 
 
 def write_report(

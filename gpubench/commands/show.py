@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import sys
 
-from ..runfile.quantities import writable
 from .choice import add_expression, require_expression
 
 
@@ -25,5 +23,5 @@ def main(args: argparse.Namespace) -> int:
 
     study = Study(read_all(args.runs), expression=args.expression)
     width = shutil.get_terminal_size((1000, 24)).columns  # in a pipe as wide as it needs, unless COLUMNS is set
-    print(writable("\n".join(screen(study, Ending.EVERYTHING, width)), sys.stdout.encoding))
+    print("\n".join(screen(study, Ending.EVERYTHING, width)))
     return 0

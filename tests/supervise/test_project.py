@@ -228,8 +228,8 @@ def test_options_that_no_command_line_sets_are_the_project_s():
     expected = {"device": ["cpu", "demo"], "preset": "smoke", "threads": 2, "processes": 5, "deadline": 9.0}
     assert filled(values, preset="smoke") == expected
     assert filled({"devices": "cpu", "identify": True}) == {"device": ["cpu"], "identify": True}
-    assert filled({"identify": False, "threshold": 0.1}) == {"threshold": "0.1"}
-    assert filled({"threshold": "3%", "preset": "full"}, only="threshold") == {"threshold": "3%"}
+    assert filled({"identify": False, "threshold": 0.1}) == {"threshold": 0.1}
+    assert filled({"threshold": "3%", "preset": "full"}, only="threshold") == {"threshold": 0.03}
 
 
 @pytest.mark.parametrize(
@@ -240,6 +240,8 @@ def test_options_that_no_command_line_sets_are_the_project_s():
         ({"preset": "huge"}, "unknown preset 'huge': choose from smoke, glance, quick, full"),
         ({"threads": 2.5}, "threads must be a whole number"),
         ({"processes": True}, "processes can't be True"),
+        ({"processes": 0}, "processes must be 1 or more"),
+        ({"threshold": "5"}, "write 5% or 0.05"),
         ({"preset": ["full"]}, "preset can't be"),
         ({"identify": "yes"}, "identify must be true or false"),
         ({"deadline": -1}, "deadline must be seconds above 0"),
