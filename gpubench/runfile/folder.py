@@ -22,24 +22,19 @@ _KEPT = re.compile(r"run\.[1-9][0-9]*\.json")
 
 
 class Earlier:
-    """The run that was in ``folder``, if any: ``run.json`` and its ledger become ``run.1.json`` and so on.
-
-    The notice about it waits until the new run measures, since a run that can't begin puts everything back. Raises
-    UsageError while another run is under way; ``lock`` keeps others out.
-    """
+    """The run that was in ``folder``, if any: ``run.json`` and its ledger become ``run.1.json`` and so on. Raises
+    UsageError while another run is under way; ``lock`` keeps others out."""
 
     def __init__(self, folder: Path) -> None:
         self.lock = Lock(folder)
         self._ledger = folder / LEDGER
         self._moved = keep([path for path in (folder / RUN_FILE, self._ledger) if os.path.lexists(path)])
-        self._told = False
 
     def announce(self) -> None:
-        """Say once where it is now."""
-        if self._moved and not self._told:
+        """Say where it is now."""
+        if self._moved:
             places = " and ".join(str(kept) for _, kept in self._moved)
             print(clean(f"gpubench run: an earlier run was here: it is now {places}"), file=sys.stderr)
-        self._told = True
 
     def restore(self) -> None:
         """Put it back and let others in: the new run measured nothing, and leaves no ledger."""
