@@ -293,6 +293,8 @@ def define(
     import pytest
 
     names = [name for group, _ in sizes for name in group]
+    libraries = {name: "numpy" if name in in_numpy else TORCH for name in benchmarks}
+    contenders = {f"{name} in {libraries[name]}": snippet for name, snippet in benchmarks.items()}
     shares: dict[Any, dict[str, Any]] = {}
     kind = inspect.Parameter.KEYWORD_ONLY
     signature = inspect.Signature([inspect.Parameter(name, kind) for name in ("gpubench", *names)])
@@ -300,16 +302,16 @@ def define(
     def test_of(name: str) -> Callable[..., None]:
         def test(**given: Any) -> None:
             bench = given.pop("gpubench")
-            others = {each: partial(_measured, benchmarks[each], given) for each in benchmarks if each != name}
+            own = f"{name} in {libraries[name]}"
+            others = {each: partial(_measured, contenders[each], given) for each in contenders if each != own}
             if others:
                 case = bench.case
                 key = case.device, case.dtype, case.variant, case.cache, *given.values()
-                bench.measure_in_turn(name, others, shares.setdefault(key, {}))
+                bench.measure_in_turn(own, others, shares.setdefault(key, {}))
             benchmarks[name].measure(bench, given)
 
         test.__signature__ = signature  # type: ignore[attr-defined]
-        library = "numpy" if name in in_numpy else TORCH
-        marked: Callable[..., None] = pytest.mark.gpubench(implementations=(library,))(test)
+        marked: Callable[..., None] = pytest.mark.gpubench(implementations=(libraries[name],))(test)
         return marked
 
     module["pytestmark"] = [pytest.mark.gpubench(**terms | ({"size": names[0]} if names else {}))]
