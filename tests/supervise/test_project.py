@@ -38,10 +38,7 @@ def names(place: Path, project: Project) -> list[str]:
     ("file", "content"),
     [
         ("pyproject.toml", '[tool.pytest.ini_options]\ntestpaths = ["tests"]\n'),
-        ("pyproject.toml", '[tool.pytest]\ntestpaths = ["tests"]\n'),
-        ("pytest.toml", '[pytest]\ntestpaths = ["tests"]\n'),
         ("pytest.ini", "[pytest]\ntestpaths = tests bench\n"),
-        ("tox.ini", "[tox]\nenv_list = lint\n[pytest]\ntestpaths =\n    tests\n    bench\n"),
         ("setup.cfg", "[tool:pytest]\ntestpaths = t*s tests/unit/test_speed.py\n"),
     ],
 )
@@ -50,13 +47,6 @@ def test_benchmarks_among_the_tests_are_found(place, file, content):
     project = read_project(place)
     assert names(place, project) == ["tests/unit/test_speed.py"]
     assert project.source == f"testpaths in {file}"
-
-
-def test_the_file_that_pytest_would_read_counts(place):
-    (place / "pytest.ini").write_text("[pytest]\naddopts = -q\n")
-    (place / "pyproject.toml").write_text('[tool.pytest.ini_options]\ntestpaths = ["bench"]\n')
-    (place / "bench/test_it.py").write_text(BENCHMARK)
-    assert names(place, read_project(place)) == ["tests/unit/test_speed.py"]
 
 
 @pytest.mark.parametrize("folder", ["tests", "test"])
