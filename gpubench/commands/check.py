@@ -106,7 +106,8 @@ def main(args: argparse.Namespace) -> int:
         reasons = [card] if isinstance(card, str) else refusals(card, sound)
         notes = remarks(card, sound) if isinstance(card, Card) else []
         refused += bool(reasons)
-        for line in (_annotations if args.format == "github" else _lines)(path, reasons, notes):
+        found = [("error", reason) for reason in reasons] + [("warning", f"unusual: {note}") for note in notes]
+        for line in (_annotations if args.format == "github" else _lines)(path, found):
             print(clean(line))
     return 1 if refused else 0
 
@@ -122,17 +123,15 @@ def _files(paths: Iterable[str]) -> Iterator[Path]:
         yield from found if path.is_dir() else [path]
 
 
-def _lines(path: Path, reasons: Sequence[str], notes: Sequence[str]) -> Iterator[str]:
-    yield f"{path}: {'refused' if reasons else 'may be published'}"
-    yield from (f"  {reason}" for reason in reasons)
-    yield from (f"  unusual: {note}" for note in notes)
+def _lines(path: Path, found: Sequence[tuple[str, str]]) -> list[str]:
+    refused = any(kind == "error" for kind, _ in found)
+    return [f"{path}: {'refused' if refused else 'may be published'}", *(f"  {words}" for _, words in found)]
 
 
-def _annotations(path: Path, reasons: Sequence[str], notes: Sequence[str]) -> Iterator[str]:
+def _annotations(path: Path, found: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Workflow commands, whose own signs are escaped: a file's name or a text in it must not end one."""
     place = re.sub("[%\r\n:,]", lambda sign: f"%{ord(sign[0]):02X}", str(path))
-    lines = [("error", reason) for reason in reasons] + [("warning", f"unusual: {note}") for note in notes]
-    for kind, words in lines or [("notice", "may be published")]:
+    for kind, words in found or [("notice", "may be published")]:
         yield f"::{kind} file={place}::" + re.sub("[%\r\n]", lambda sign: f"%{ord(sign[0]):02X}", words)
 
 

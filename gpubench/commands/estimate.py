@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -154,20 +153,13 @@ def target_of(text: str, cards: Mapping[str, Gpu]) -> Gpu | MeasuredRun:
 def _prices(given: Sequence[str], targets: Sequence[Gpu | MeasuredRun], cards: Mapping[str, Gpu]) -> dict[str, float]:
     from ..devices.datasheets import find_card
     from ..estimate.printing import CPU_PRICE
+    from ..report.study import parse_price
 
-    prices = {}
-    for words in given:
-        name, _, number = words.partition("=")
-        try:
-            price = float(number)
-        except ValueError:
-            price = math.nan
-        if not 0 < price < 1e9:
-            raise UsageError(f"--price {words!r}: write CARD=0.80, a price of an hour")
-        known = {CPU_PRICE, *(target.name for target in targets)}
+    prices, known = {}, {CPU_PRICE, *(target.name for target in targets)}
+    for name, price in map(parse_price, given):
         found = name if name in known else find_card(name, cards).name
         if found not in known:
-            raise UsageError(f"--price {words!r}: {found} isn't among the GPUs asked for")
+            raise UsageError(f"--price {name}: {found} isn't among the GPUs asked for")
         prices[found] = price
     return prices
 

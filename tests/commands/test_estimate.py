@@ -161,7 +161,7 @@ def test_a_card_of_ones_own(run, tmp_path, capsys):
         ([], "name a results file"),
         (["RUN"], "name a GPU"),
         (["RUN", "--gpu", "H100"], "did you mean H100 SXM"),
-        (["RUN", "--gpu", "L4", "--price", "L4"], "write CARD=0.80"),
+        (["RUN", "--gpu", "L4", "--price", "L4"], "write NAME=2.99"),
         (["RUN", "--gpu", "L4", "--price", "T4=1"], "T4 isn't among the GPUs"),
         (["RUN", "--gpu", "nowhere.json"], "nowhere.json"),
         (["RUN", "--gpu", "RUN"], "holds no results of a GPU"),
