@@ -78,6 +78,7 @@ def _content(
     form: str, estimates: list[Outlook], prices: Mapping[str, float], run: Run, args: argparse.Namespace
 ) -> bytes:
     from ..estimate import printing
+    from ..report.render import csv_text
 
     every = args.expression is not None
     if form in _PICTURES:
@@ -89,7 +90,7 @@ def _content(
         return next(iter(render([figure], [form], [args.theme]).values()))
     text = {
         "table": lambda: "\n".join([*printing.screen(estimates, prices, every, _width()), ""]),
-        "csv": lambda: printing.as_csv(estimates, prices),
+        "csv": lambda: csv_text(printing.value_columns(prices), estimates),
         "json": lambda: printing.as_json(estimates, prices, run.machine.label),
         "markdown": lambda: printing.as_markdown(estimates, prices, every),
     }[form]()

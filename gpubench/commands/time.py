@@ -8,6 +8,7 @@ import importlib
 import importlib.machinery
 import importlib.util
 import itertools
+import math
 import operator
 import os
 import re
@@ -292,13 +293,9 @@ def require_expressions(texts: Sequence[str], setup: str) -> dict[str, str]:
                 f"an expression has {MOST_CHARACTERS} characters at most, not {len(text)}: call a function"
             )
         parse(text, f"expression {text!r}")
-    if len(set(texts)) < len(texts):
+    named = {" ".join(text.split()): text for text in texts}
+    if len(named) < len(texts):
         raise UsageError("an expression is given twice")
-    named: dict[str, str] = {}
-    for text in texts:
-        line = " ".join(text.split())
-        names = itertools.chain([line], (f"{line} ({number})" for number in itertools.count(2)))
-        named[next(name for name in names if name not in named)] = text
     return named
 
 
@@ -373,10 +370,7 @@ def parse_sizes(texts: Iterable[str]) -> list[Size]:
     names = [name for group, _ in sizes for name in group]
     if repeated := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"size {repeated[0]} is given twice: write {repeated[0]}=256,1024,4096")
-    count = 1
-    for _, rows in sizes:
-        count *= len(rows)
-    if count > _MOST_SIZES:
+    if (count := math.prod(len(rows) for _, rows in sizes)) > _MOST_SIZES:
         raise UsageError(f"{count} sizes: at most {_MOST_SIZES} are measured at once")
     return sizes
 

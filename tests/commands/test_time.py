@@ -75,7 +75,7 @@ def test_sizes_that_are_none(texts, message):
         ("'a @@ b'", "expression 'a @@ b' is not Python: invalid syntax at 'a @@ b'"),
         ("a --setup 'a = (' ", "the setup is not Python: '(' was never closed"),
         ("'' ", "expression '' is empty: write for example 'a @ b'"),
-        ("1 '1 '", "an expression is given twice"),
+        ("'1 + 1' ' 1  +  1'", "an expression is given twice"),
         ("1 --import 'os; rm'", "--import 'os; rm': expected the name of a module"),
         ("1 --import nowhere.at", "--import nowhere.at: there is no such module"),
         ("'pd.Series([1])'", "unknown name 'pd': import it: --import pandas"),
@@ -111,9 +111,7 @@ def test_a_module_makes_names_that_are_not_known_before(tmp_path, monkeypatch):
     assert list(timing("'f(x)' --import mine").benchmarks) == ["f(x)"]
 
 
-@pytest.mark.parametrize(
-    "texts", [["x[0]", "x[1]"], ["a # b::c", "a # b::d"], ["'x y'", "'x  y'"], ["1" * 100, "1" * 101]]
-)
+@pytest.mark.parametrize("texts", [["x[0]", "x[1]"], ["a # b::c", "a # b::d"], ["1" * 100, "1" * 101]])
 def test_two_expressions_have_two_names(texts):
     named = require_expressions(texts, "")
     assert (len(named), list(named.values())) == (2, texts)
