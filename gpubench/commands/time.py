@@ -57,7 +57,7 @@ _LONG_S = 10.0
 """Seconds after which a benchmark that is still being measured is a line."""
 _SOURCE = """from gpubench.measure.expression import LIVE, Snippet, define
 
-define(globals(), {{{benchmarks}}}, {sizes!r}, **{terms!r})
+define(globals(), {{{benchmarks}}}, {sizes!r}, **{mark!r})
 """
 
 
@@ -258,7 +258,7 @@ class BenchmarkFile:
         benchmarks = ", ".join(f"{name!r}: {code}" for name, code in self.benchmarks.items())
         path = folder / FILE_NAME
         given = {name: values for name, values in terms.items() if values}
-        source = _SOURCE.format(benchmarks=benchmarks, sizes=list(self.sizes), terms=given)
+        source = _SOURCE.format(benchmarks=benchmarks, sizes=list(self.sizes), mark=given)
         path.write_text(source, encoding="utf-8")
         return path
 
