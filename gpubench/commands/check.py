@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import RunFileError, UsageError
-from ..runfile.quantities import listed
+from ..runfile.quantities import listed, moment_of
 from ..runfile.schema import KEY, Result, Run, Times
 
 PROCESSES = 3
@@ -269,11 +269,11 @@ def _processes(card: Card) -> Iterator[str]:
 
 
 def _dates(card: Card) -> Iterator[str]:
-    started, finished = (_moment(card.data[KEY].get(name)) for name in ("started", "finished"))
+    started, finished = (moment_of(card.data[KEY].get(name)) for name in ("started", "finished"))
     if not started or not finished:
         yield "when it was measured isn't known"
         return
-    written = _moment(card.data.get("datetime"))
+    written = moment_of(card.data.get("datetime"))
     for moment in {each.date(): each for each in (started, finished, written or finished)}.values():
         if not datetime(FIRST_YEAR, 1, 1, tzinfo=UTC) <= moment <= datetime.now(UTC) + CLOCK_OFF:
             yield f"measured on {moment:%Y-%m-%d}: the machine's clock was wrong"
@@ -284,14 +284,6 @@ def _dates(card: Card) -> Iterator[str]:
         yield "it ended before it began"
     elif timed > LONGER * took:
         yield f"its rounds take {timed:.3g} s, and the whole run took {took:.3g} s: seconds in another unit?"
-
-
-def _moment(text: Any) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(text)
-    except (TypeError, ValueError):
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _identities(card: Card) -> Iterator[str]:

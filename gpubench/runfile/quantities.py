@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 from ..errors import UsageError
 
@@ -55,6 +56,15 @@ def seconds_of(words: str) -> float:
     if found is None:
         raise UsageError(f"invalid time {words!r}: write 10us or 0.5ms")
     return float(found[1]) * _UNITS[found[2]]
+
+
+def moment_of(words: object) -> datetime | None:
+    """The moment of an ISO 8601 text, in UTC where it names no zone; None for anything else."""
+    try:
+        moment = datetime.fromisoformat(str(words))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def share_of(words: str) -> float:

@@ -15,7 +15,6 @@ import reprlib
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn, TypeVar
@@ -28,6 +27,7 @@ from ..statistics.intervals import median as median_of
 from . import schema
 from .flags import ADVICE, apart
 from .matching import SHIPPED
+from .quantities import moment_of
 from .schema import KEY, Case, DeviceFacts, Machine, Measurement, Process, Raised, Result, Run, RunFile, Times
 from .utilisation import disproved, raise_peaks
 
@@ -89,11 +89,8 @@ def check_run(path: Path, root: Any, samples: bool = True) -> Run:
 
 
 def _run(path: Path, machine: Machine, results: list[Result], facts: schema.RunFacts) -> Run:
-    if facts.started is not None:
-        try:
-            datetime.fromisoformat(facts.started)
-        except ValueError:
-            _refuse(path, f"{KEY}.started", "an ISO 8601 date and time", facts.started)
+    if facts.started is not None and not moment_of(facts.started):
+        _refuse(path, f"{KEY}.started", "an ISO 8601 date and time", facts.started)
     for entry in facts.unmeasured or ():
         case = {name: getattr(entry, name) for name in Case.__struct_fields__}
         row = Result(**case, status=entry.status, reason=entry.reason or "", fullname=entry.fullname or "")
