@@ -87,7 +87,6 @@ def main(args: argparse.Namespace) -> int:
     """Returns 0 without a proven slowdown, 1 with one, 3 for nothing to compare. Raises UsageError or RunFileError for
     input that can't be used."""
     _fill(args)
-    chosen(args)  # a wrong expression is refused before a file is read
     try:
         comparison = replace(_compare(args), fail_missing=args.fail_missing, fail_inconclusive=args.fail_inconclusive)
     except GpubenchError as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import RunFileError, UsageError
-from .choice import add_expression, require_expression
+from .choice import add_expression
 
 if TYPE_CHECKING:
     from ..devices.datasheets import Gpu
@@ -57,7 +57,6 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError("name a results file: gpubench estimate out/run.json --gpu L4; --list shows the GPUs")
     if not args.gpus:
         raise UsageError("name a GPU, for example --gpu L4; gpubench estimate --list shows all")
-    require_expression(args)
     if args.output:
         writer.require_new(args.output)
     form = args.format or _form_of(args.output)

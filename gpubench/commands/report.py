@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import RunFileError, UsageError
 from ..version import __version__
-from .choice import add_expression, require_expression
+from .choice import add_expression
 
 if TYPE_CHECKING:
     from ..report.study import Study
@@ -87,7 +87,6 @@ class Report(NamedTuple):
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for what can't be read or written."""
-    require_expression(args)
     terms = {"baseline": args.baseline, "allow": args.allow, "expression": args.expression}
     report = write_report(args.runs, Path(args.output), charts_of(args), args.prices, **terms)
     print_ending(report)

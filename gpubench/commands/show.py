@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 
-from .choice import add_expression, require_expression
+from .choice import add_expression
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +16,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for what can't be read or where nothing matches."""
-    require_expression(args)
     from ..report.screen import Ending, screen
     from ..report.study import Study
     from .report import read_all
