@@ -98,14 +98,11 @@ def not_there(path: Path) -> UsageError:
     folder = path.parent
     while not os.path.isdir(folder) and folder != folder.parent:
         folder = folder.parent
-    known = sorted(each for each in (*folder.glob("*.json"), *folder.glob(f"*/{RUN_FILE}")) if _is_shown(each))
+    files = (each for each in (*folder.glob("*.json"), *folder.glob(f"*/{RUN_FILE}")) if each.is_file())
+    known = sorted(each for each in files if not each.name.startswith(".") and not is_kept(each))
     names = listed((clean(str(each)) for each in known), _MOST_NAMED) or "no results file"
     where = "this folder" if folder == Path() else clean(str(folder))
     return UsageError(f"{clean(str(path))}: no such file or folder; in {where}: {names}")
-
-
-def _is_shown(path: Path) -> bool:
-    return path.is_file() and not path.name.startswith(".") and not is_kept(path)
 
 
 def identity(path: Path) -> bytes:
