@@ -15,7 +15,7 @@ from pathlib import Path
 
 LINK = re.compile(r"https://github\.com/user-attachments/files/[0-9]{1,20}/[A-Za-z0-9._-]{1,200}\.json(?![\w./%?#-])")
 LICENCE = re.compile(r"^- \[[xX]\] [^\n]*CC0", re.MULTILINE)
-LARGEST = 10_000_000
+LARGEST = 2_000_000
 
 
 def link_of(text: str) -> str:

@@ -35,6 +35,15 @@ _OPTIONS = f"""# Options
 `gpubench run` and `gpubench compare --interleave` take them as they stand here. In pytest each is an option with the
 prefix `--gpubench-`, and a key of the configuration file.
 """
+_COLUMNS = """```json
+{
+    "benchmarks": {
+        "stats": {"median": [0.00012, 0.00093, 0.0071]}, "extra_info": {
+            "gpubench": {
+                "workload": [["matmul.square", 3]], "dtype": ["float32", ["float64", 2]], "params": [{"n": 256}, {
+                    "n": 512}, {"n": 1024}],
+  "processes": {"0": {"median_s": [0.00012, 0.00094, 0.0071]}, "1": {"median_s": [0.00012, 0.00092, 0.0072]}}}}}}
+```"""
 _FORMAT = f"""# Format of a results file
 
 A results file (`run.json`) is a file of pytest-benchmark with keys of gpubench added in three places:
@@ -47,8 +56,9 @@ other keys. Keys that are not listed are ignored. A JSON Schema of the same: `gp
 ## A card
 
 `gpubench export run.json --to card` writes a card: a results file that is fit to be published. Every command but
-`merge` reads it as any other results file; it is marked by `gpubench.card`. Of the quick suite in three processes it
-takes 400 kB on a machine without a GPU: 335 benchmarks, of which the results file has 2 MB. It differs so:
+`merge` reads it as any other results file; it is marked by `gpubench.card`. Of the quick suite it takes 90 kB on a
+machine without a GPU (335 benchmarks in three processes; the results file has 2 MB), and some 250 bytes more for each
+benchmark on a GPU. It differs from a results file so:
 
 - It holds no key that isn't in the tables below; `commit_info`, `asked` and the load of the machine are left out.
 - Single rounds (`stats.data`), each process's `iterations`, `iqr_s` and, without a GPU, `latency_s`, what was seen when
@@ -56,7 +66,11 @@ takes 400 kB on a machine without a GPU: 335 benchmarks, of which the results fi
   operators of one kind are summed. So a card can't tell percentiles, and `gpubench estimate` knows of small operators
   only their mean. Intervals are those of the processes' medians, as in any report.
 - Numbers have five digits; whole numbers all of theirs. What is at its default, or unknown, is left out.
-- Each benchmark and each fact has a line.
+- `benchmarks` is empty, and there is no `gpubench.unmeasured`: both stand in `gpubench.columns`. That has the shape of
+  one benchmark, of whose lists the entries are called `0`, `1`, …. In the place of a value is a list that goes through
+  all benchmarks: `2.5` is the value of one, `[2.5, 3]` that of three in a row, `[3]` says that three have none.
+
+{_COLUMNS}
 
 `gpubench check` says whether a card may be published: see [publishing](publishing.md).
 """

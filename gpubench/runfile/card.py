@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from ..errors import UsageError
+from .columnar import as_columns
 from .flags import Flag
 from .reader import convert
 from .schema import (
@@ -65,7 +66,7 @@ def card_of(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
     assert file.gpubench
     processes = tuple(map(_process_facts, file.gpubench.processes or ()))
     left = tuple(map(_unmeasured, file.gpubench.unmeasured or ()))
-    facts = structs.replace(file.gpubench, card=True, asked=None, processes=processes, unmeasured=left)
+    facts = structs.replace(file.gpubench, card=True, columns=None, asked=None, processes=processes, unmeasured=left)
     info = file.machine_info or MachineInfo()
     machine = info.gpubench or MachineFacts()
     label = machine_label(device.label or device.name for device in machine.devices or ())
@@ -143,16 +144,17 @@ def _given(value: Struct, field: structs.FieldInfo) -> bool:
 
 
 def card_text(card: Mapping[str, Any]) -> str:
-    """The card as a file holds it, with a line for each benchmark and for each fact."""
-    return _text(card, 3) + "\n"
+    """The card as a file holds it, its benchmarks as columns, one a line."""
+    ours = dict(card[KEY])
+    lists = {"benchmarks": card["benchmarks"], "unmeasured": ours.pop("unmeasured", [])}
+    ours["columns"] = {name: as_columns(rows) for name, rows in lists.items()}
+    return _text({**card, KEY: ours, "benchmarks": []}) + "\n"
 
 
-def _text(value: Any, levels: int) -> str:
-    """JSON, of whose outer levels each entry has a line."""
-    if isinstance(value, Mapping) and levels:
-        return "{" + ",\n".join(f"{json.dumps(name)}:{_text(each, levels - 1)}" for name, each in value.items()) + "}"
-    if isinstance(value, list) and levels:
-        return "[" + ",\n".join(_text(each, 0) for each in value) + "]"
+def _text(value: Any, key: str = "") -> str:
+    """JSON with a line for each list and for each single value, objects of single values in one line."""
+    if isinstance(value, dict) and key != "params" and any(isinstance(each, dict | list) for each in value.values()):
+        return "{" + ",\n".join(f"{json.dumps(name)}:{_text(each, name)}" for name, each in value.items()) + "}"
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 

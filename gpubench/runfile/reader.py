@@ -13,7 +13,7 @@ import os
 import re
 import reprlib
 from array import array
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
@@ -25,6 +25,7 @@ from msgspec import structs
 from ..errors import RunFileError
 from ..statistics.intervals import median as median_of
 from . import schema
+from .columnar import as_rows
 from .flags import ADVICE, apart
 from .matching import SHIPPED
 from .quantities import moment_of
@@ -97,7 +98,10 @@ def _run(path: Path, machine: Machine, results: list[Result], facts: schema.RunF
         results.append(row)
     processes = facts.processes or ()
     known = {name: getattr(facts, name) for name in ("started", "preset", "stage", "version", "seed", "card")}
-    known |= {"processes": len(processes) or 1, "flags": _flags(processes)}
+    known |= {
+        "processes": len(processes) or 1,
+        "flags": _flags(processes),
+    }
     peaks = raise_peaks(results, facts.ceilings or {})
     why = known["disproved"] = disproved(results, peaks)
     known["every_ceiling"] = peaks
@@ -287,19 +291,22 @@ def plain_case(fullname: str, given: Mapping[str, Any], ambiguous: Collection[st
 
 def without_shared(cases: Mapping[str, Case]) -> dict[str, Case]:
     """Plain cases by full name, without the parameters that are equal in all of a workload's on one device."""
-    values: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
-    for case in cases.values():
-        for name, value in case.params.items():
-            values[case.workload, case.device, name].add(repr(value))
-    varied = {(workload, name) for (workload, _, name), found in values.items() if len(found) > 1}
+    values: dict[tuple[str, str], dict[str, set[str]]] = {}
     counts = Counter((case.workload, case.device) for case in cases.values())
+    for case in cases.values():
+        known = values.setdefault((case.workload, case.device), {})
+        for name, value in case.params.items():
+            known.setdefault(name, set()).add(repr(value))
+    varied = {(key[0], name) for key, known in values.items() for name, each in known.items() if len(each) > 1}
     several = {workload for (workload, _), count in counts.items() if count > 1}
-
-    def without(case: Case) -> Case:
-        params = {name: value for name, value in case.params.items() if (case.workload, name) in varied}
-        return structs.replace(case, params=params) if case.workload in several else case
-
-    return {name: without(case) for name, case in cases.items()}
+    return {
+        name: structs.replace(
+            case, params={key: value for key, value in case.params.items() if (case.workload, key) in varied}
+        )
+        if case.workload in several
+        else case
+        for name, case in cases.items()
+    }
 
 
 def told_apart(cases: Mapping[str, Case]) -> dict[str, Case]:
@@ -356,9 +363,23 @@ def content_of(path: Path) -> Any:
     """What a JSON file holds, its texts in one printable line each. Raises RunFileError for what isn't JSON."""
     content = _bytes(path)
     try:
-        return _cleaned(decoded(content))
+        root = _cleaned(decoded(content))
     except (ValueError, RecursionError, MemoryError) as error:
         _refuse(path, "file", f"JSON ({error})")
+    return _with_rows(path, root)
+
+
+def _with_rows(path: Path, root: Any) -> Any:
+    """The content of a card with its columns as the lists that other files have."""
+    ours = root.get(KEY) if isinstance(root, dict) else None
+    if not isinstance(ours, dict) or not isinstance(columns := ours.pop("columns", None), dict):
+        return root
+    for name, holder in (("benchmarks", root), ("unmeasured", ours)):
+        try:
+            holder[name] = as_rows(columns.get(name, {}), schema.MOST_CASES)
+        except (ValueError, RecursionError) as error:
+            _refuse(path, f"{KEY}.columns.{name}", f"columns ({error})")
+    return root
 
 
 def decoded(content: bytes) -> Any:

@@ -189,11 +189,6 @@ class Measurement(Case, frozen=True, gc=False):
     processes: Annotated[tuple[Process, ...], _is("what each process measured, in the order of their samples")] = ()
     parallel: Annotated[Parallel | None, _is("how it used several devices; only where it did")] = None
 
-    @property
-    def compute_dtype(self) -> str:
-        """The dtype that products are computed in: under autocast the one that ``precision`` names."""
-        return str(self.precision.get("autocast") or "bfloat16") if self.variant == "autocast" else self.dtype
-
     def as_dict(self) -> dict[str, Any]:
         """Flat and JSON-ready; ``parallel`` only where it is known."""
         record = super().as_dict()
@@ -323,6 +318,7 @@ class RunFacts(Struct, frozen=True):
     stage: Annotated[str | None, _is("of compare --interleave: screen, or confirm: what that made suspect")] = None
     seed: Annotated[Whole | None, _is("all data is made from it")] = None
     card: Annotated[bool, _is("a card: without single rounds, fit to be published")] = False
+    columns: Annotated[dict[str, Any] | None, _is("of a card: benchmarks and unmeasured, as columns")] = None
     asked: Annotated[dict[str, Any] | None, _is("the options: devices, dtypes, variants, cache, …")] = None
     started: Annotated[str | None, _is("ISO 8601 date and time")] = None
     finished: Annotated[str | None, _is("ISO 8601 date and time")] = None

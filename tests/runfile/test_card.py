@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -12,9 +13,10 @@ import reading
 import records
 
 from gpubench.commands.cli import main
-from gpubench.errors import UsageError
+from gpubench.errors import RunFileError, UsageError
 from gpubench.report.study import Study
 from gpubench.runfile.card import card_of, card_text
+from gpubench.runfile.columnar import as_columns, as_rows
 from gpubench.runfile.reader import content_of, read
 from gpubench.runfile.schema import KEY
 
@@ -49,11 +51,9 @@ def test_a_card_of_a_card_is_that_card(tmp_path: Path) -> None:
 
 
 def test_a_card_is_small() -> None:
-    """The quick suite in three processes: 335 benchmarks. Somebody can read it: one in a line."""
+    """The quick suite in three processes: 335 benchmarks."""
     run = ROOT / "results/xeon-2.80ghz/run.json"
-    text = card_text(card_of(content_of(run), run))
-    assert len(text.encode()) < 450_000
-    assert sum(line.startswith('{"stats"') for line in text.splitlines()) >= 334
+    assert len(card_text(card_of(content_of(run), run)).encode()) < 110_000
 
 
 def test_a_card_keeps_to_the_schema_and_holds_no_further_key() -> None:
@@ -66,6 +66,44 @@ def test_a_card_keeps_to_the_schema_and_holds_no_further_key() -> None:
         jsonschema.validate(each, json.loads((ROOT / "gpubench/runfile/schema.json").read_text()))
     for word in ("not-to-be-shown", "commit", "asked", "secret", "Jane", '"data"', "test_", '"seen"'):
         assert word not in text
+
+
+ROWS: list[dict[str, Any]] = [
+    {"a": {"b": 1, "c": []}, "list": [{"x": 1}, {"x": None}], "params": {"n": 1, "m": 2}},
+    {"a": {"b": 1}, "list": [{"y": [1, 2]}], "params": {"m": 2, "n": 1}},
+    {"d": [3], "params": {}},
+]
+
+
+def test_columns_hold_what_their_rows_held_in_its_order() -> None:
+    columns = as_columns(ROWS)
+    assert columns["a"] == {"b": [[1, 2], [1]], "c": [[[], 1], [2]]}
+    assert columns["list"]["0"] == {"x": [1, [2]], "y": [[1], [[1, 2], 1], [1]]}
+    rows = as_rows(columns, 3)
+    assert [list(row.get("params", ())) for row in rows] == [["n", "m"], ["m", "n"], []]
+    assert rows == ROWS
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"a": [1, 2], "b": [1]}, {"a": [1, [2, 20_000]]}, {"a": [[1, 10**12]]}, {"a": [[1, -1]]}, {"a": [[]]},
+        {"a": [[1, 2, 3]]}, {"a": [["x"]]}, {"a": 1}, [[{}, 10**12]], {str(n): [[1, 20_000]] for n in range(300)},
+    ],
+    ids=range(10),
+)  # fmt: skip
+def test_what_are_no_columns_is_refused(columns: Any) -> None:
+    with pytest.raises(ValueError, match=r"run that says|several lengths|no column"):
+        as_rows(columns, 20_000)
+
+
+def test_a_file_with_wrong_columns_is_refused_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "card.json"
+    card = json.loads(card_text(card_of(records.cpu_run(3), path)))
+    card[KEY]["columns"]["benchmarks"]["stats"]["median"].append(1.0)
+    path.write_text(json.dumps(card))
+    with pytest.raises(RunFileError, match=r"columns.benchmarks: expected columns .columns of several lengths"):
+        read(path)
 
 
 def test_operators_are_summed_by_kind() -> None:
