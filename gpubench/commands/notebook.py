@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import itertools
 import os
 import shlex
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import GpubenchError, UsageError
-from ..measure.expression import LIVE, LiveCall, Size, Snippet, brought, dtypes_of, names_in, on_numpy
+from ..measure.expression import LIVE, LiveCall, Size, Snippet, brought, dtypes_of, is_name, names_in, on_numpy
 from ..runfile import options
 from ..runfile.folder import LEDGER, RUN_FILE
 from ..runfile.ledger import read_ledger
@@ -27,6 +28,7 @@ from .time import (
     BenchmarkFile,
     parse_sizes,
     pytest_options,
+    require_against,
     require_expressions,
     require_known,
 )
@@ -34,8 +36,8 @@ from .time import (
 if TYPE_CHECKING:
     from ..report.results import Results
 
-Sizes = str | Sequence[float] | Mapping[str, Sequence[float]]
-"""``"n=64..8192"`` as on the command line, values of n, or by name, for all combinations."""
+Sizes = str | Sequence[int] | Sequence[Mapping[str, int]] | Mapping[str, Sequence[int]]
+"""``"n=64..8192"``, values of n, several that vary together, or by name, for all combinations."""
 _PYTEST = [
     *("-p", "gpubench.plugin", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--import-mode=importlib"),
     *("-q", "-s", "--benchmark-only", "--benchmark-quiet"),
@@ -63,6 +65,7 @@ def time(  # noqa: PLR0913 - what users write
     devices: str | Sequence[str] | None = None,
     dtypes: str | Sequence[str] | None = None,
     variants: str | Sequence[str] | None = None,
+    against: str | None = None,
     preset: str = "quick",
     check: bool = True,
     threads: int | None = None,
@@ -72,12 +75,12 @@ def time(  # noqa: PLR0913 - what users write
 
     - ``target``: ``"a @ b"``, which sees the caller's variables and what ``setup`` makes, or a function, which is
       called with ``args`` and ``kwargs``. Tensors and networks among them are copied to each device. Several
-      expressions, in a list, are compared with each other; one that names NumPy gets arrays, on the CPU.
+      expressions, in a list, are compared with each other.
     - ``setup``: Python that makes the inputs of an expression (``"a = randn(n, n)"``), or a function that gets the
       sizes and returns the arguments of ``target``: ``lambda n: (torch.randn(n, n), torch.randn(n, n))``.
-    - ``sizes``: ``"n=64..8192"``, ``"n=64,256 m=1,8"`` for both together, ``[64, 256]`` for n,
-      ``{"n": [64, 256], "m": [1, 8]}`` for all combinations.
-    - ``devices``, ``dtypes``, ``variants``, ``preset`` as for ``gpubench run``.
+    - ``sizes``: ``"n=64..8192"``, ``[64, 256]`` for n, ``{"n": [64, 256], "m": [1, 8]}`` for all combinations,
+      ``[{"n": 64, "m": 1}, …]`` for some.
+    - ``devices``, ``dtypes``, ``variants``, ``preset`` as for ``gpubench run``. ``against``: the same in NumPy.
     - ``check``: whether the result is compared with a float64 reference. ``threads`` of the CPU: default all cores, or
       one where other programs make more of them slower.
 
@@ -96,11 +99,11 @@ def time(  # noqa: PLR0913 - what users write
         caller = frame.f_back if frame else None
         names = {**caller.f_globals, **caller.f_locals} if caller else {}
         shared = Snippet("", setup or "", names=names, check=check, asked=bool(dtypes))
-        return _expressions(texts, shared, wanted, words)
+        return _expressions(texts, against, shared, wanted, words, _several(devices))
     if not callable(target):
         raise UsageError(f"expected an expression or a function, not {type(target).__name__}")
-    if isinstance(setup, str):
-        raise UsageError("setup='…' is for expressions; a function's setup is a function of the sizes")
+    if isinstance(setup, str) or against:
+        raise UsageError("setup='…' and against='…' are for expressions; a function's setup is a function of the sizes")
     name = getattr(target, "__name__", type(target).__name__)
     live = {name.strip("<>"): LiveCall(target, args, kwargs, setup, check, bool(dtypes))}
     return _measure(wanted, live, [*words, *_dtype((target, args, kwargs), dtypes)])
@@ -142,20 +145,29 @@ def magic(line: str, cell: str | None, names: Mapping[str, Any]) -> Results | No
     wanted = BenchmarkFile(sizes=parse_sizes(args.sizes or ()), dtypes=args.dtype or (), variants=args.variant or ())
     names = {**names, **{name: value for module in args.imports for name, value in brought(module).items()}}
     shared = Snippet("", args.setup or "", names=names, check=args.check, asked=bool(args.dtype))
-    return _expressions(args.expressions, shared, wanted, options.passed_on(args))
+    return _expressions(args.expressions, args.against, shared, wanted, options.passed_on(args), args.device or ())
 
 
-def _expressions(texts: Sequence[str], shared: Snippet, wanted: BenchmarkFile, words: list[str]) -> Results:
+def _expressions(
+    texts: Sequence[str], against: str | None, shared: Snippet, wanted: BenchmarkFile, words: list[str],
+    devices: Sequence[str],
+) -> Results:  # fmt: skip
     """Measure expressions; all but the text is ``shared``, with all names that they may see."""
-    named = require_expressions(texts, shared.setup)
+    named = require_expressions(texts, shared.setup, against)
     sizes = [name for group, _ in wanted.sizes for name in group]
     used, made = names_in("\n".join([shared.setup, *named.values()]))[0], names_in(shared.setup)[1]
     seen = {name: shared.names[name] for name in used if name in shared.names and name not in {*sizes, *made}}
     for text in named.values():
         require_known(text, shared.setup, sizes, seen, IN_PYTHON)
     live = {name: replace(shared, text=text, names=seen) for name, text in named.items()}
-    wanted = replace(wanted, in_numpy={name for name, text in named.items() if on_numpy(text)})
-    return _measure(wanted, live, [*words, *_dtype(seen, wanted.dtypes)])
+    words = [*words, *_dtype(seen, wanted.dtypes)]
+    last = next(reversed(named)) if against else None
+    in_numpy = {name for name, text in named.items() if name != last and on_numpy(text)}
+    wanted = replace(wanted, benchmarks={name: f"LIVE[{name!r}]" for name in named if name != last},
+                     against=last and f"LIVE[{last!r}]", in_numpy=in_numpy)  # fmt: skip
+    dtypes = wanted.dtypes or [word.partition("=")[2] for word in words if word.startswith("--gpubench-dtype=")]
+    require_against(replace(wanted, dtypes=dtypes), devices)
+    return _measure(wanted, live, words)
 
 
 def _measure(wanted: BenchmarkFile, live: Mapping[str, Snippet | LiveCall], words: Sequence[str]) -> Results:
@@ -168,7 +180,8 @@ def _measure(wanted: BenchmarkFile, live: Mapping[str, Snippet | LiveCall], word
     before, said = State(), io.StringIO()
     other = sys.modules.pop(Path(FILE_NAME).stem, None)  # pytest would take it for the file of that name
     LIVE.update(live)
-    wanted = replace(wanted, benchmarks={name: f"LIVE[{name!r}]" for name in live})
+    if not wanted.benchmarks:
+        wanted = replace(wanted, benchmarks={name: f"LIVE[{name!r}]" for name in live})
     with scratch(FOLDER) as folder:
         file, run_file = wanted.write(folder), folder / RUN_FILE
         call = [*_PYTEST, f"--benchmark-json={run_file}", *pytest_options(folder), *words, str(file)]
@@ -202,8 +215,17 @@ def _several(given: str | Sequence[str] | None) -> list[str]:
 def _sizes(given: Sizes | None) -> list[Size]:
     if given is None or isinstance(given, str):
         return parse_sizes([given] if given else [])
-    columns = given if isinstance(given, Mapping) else {"n": given}
-    return parse_sizes(f"{name}={','.join(map(str, values))}" for name, values in columns.items())
+    columns: list[dict[str, list[Any]]] = []
+    if isinstance(given, Mapping):
+        columns = [{name: list(values)} for name, values in given.items()]
+    elif together := [each for each in given if isinstance(each, Mapping)]:
+        columns = [{name: [each[name] for each in together] for name in together[0]}]
+    else:
+        columns = [{"n": list(given)}]
+    for name in itertools.chain(*columns):
+        if not is_name(name):
+            raise UsageError(f"{name!r} can't be the name of a size")
+    return [(tuple(group), tuple(zip(*group.values(), strict=True))) for group in columns if all(group.values())]
 
 
 def _dtype(values: Any, given: str | Sequence[str] | None) -> list[str]:

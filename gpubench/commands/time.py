@@ -21,12 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import errors
+from ..devices.implementations import find_implementation
 from ..errors import UsageError
 from ..measure.expression import ALIASES, MOST_CHARACTERS, Size, Snippet, is_name, on_numpy, parse, unknown_names
 from ..runfile import options
 from ..runfile.folder import RUN_FILE
 from ..runfile.ledger import Event, assemble
 from ..runfile.matching import shown_name
+from ..runfile.quantities import writable
 from ..runfile.reader import clean
 from ..runfile.schema import OK, Case, Result
 from ..runfile.writer import require_new, scratch, write
@@ -57,7 +59,7 @@ _LONG_S = 10.0
 """Seconds after which a benchmark that is still being measured is a line."""
 _SOURCE = """from gpubench.measure.expression import LIVE, Snippet, define
 
-define(globals(), {{{benchmarks}}}, {sizes!r}, **{mark!r})
+define(globals(), {{{benchmarks}}}, {sizes!r}, {further})
 """
 
 
@@ -65,20 +67,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
     groups = {title: parser.add_argument_group(title) for title in options.GROUPS}
     what, care, output, _ = groups.values()
-    text = "Python, for example 'a @ b'; several are compared with each other, 'np.matmul(a, b)' in NumPy on the CPU"
+    text = "Python, for example 'a @ b'; several are compared with each other"
     what.add_argument("expressions", nargs="+", metavar="EXPRESSION", help=text)
     made = "makes the inputs, for example 'a, b = randn(n, n), randn(n, n)'; sees torch, nn, F, np, device, dtype,"
     made += " randn(*shape), randint(high, shape), empty(*shape), module(build)"
     what.add_argument("--setup", metavar="PYTHON", help=made)
     sizes = "n=256,1024 or n=64..8192, which doubles; repeat it for all combinations, or write 'n=64,128 m=1,2' to vary"
     what.add_argument("--size", dest="sizes", action="append", metavar="NAME=…", help=f"{sizes} both together")
+    against = "the same in NumPy, on the CPU: it gets arrays where the expression gets tensors"
+    what.add_argument("--against", metavar="EXPRESSION", help=against)
     module = "import this module and all its public names (pandas is also pd); repeatable"
     what.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE", help=module)
     unchecked = "don't compare the result with a float64 reference (random results)"
     care.add_argument("--no-check", dest="check", action="store_false", help=unchecked)
     estimated = "estimate a GPU that isn't here from the CPU's time: L4, 'H100 SXM' …; repeatable"
     how_many = "processes to time in (default: 1); 2 or more give a 95%% confidence interval"
-    care.add_argument("--processes", type=options.reader("processes"), default=1, metavar="K", help=how_many)
+    care.add_argument("--processes", type=int, default=1, metavar="K", help=how_many)
     all_of_it = "also without --size: progress, machine, throughput, measured peaks, and all that was noticed"
     output.add_argument("-v", "--verbose", action="store_true", help=all_of_it)
     output.add_argument("-o", "--output", metavar="FILE", help="keep the results file, for report and compare")
@@ -108,7 +112,7 @@ def main(args: argparse.Namespace) -> int:
 
         results = Results.load(folder / RUN_FILE)
     if OK in statuses or supervisor.interrupted:
-        print(_ending(results, wanted.plain and not args.verbose), flush=True)
+        print(writable(_ending(results, wanted.plain and not args.verbose), sys.stdout.encoding), flush=True)
     if cards and OK in statuses:
         show_estimates(results.runs[0], cards)
     if args.output:
@@ -122,6 +126,8 @@ def main(args: argparse.Namespace) -> int:
 
 def _require_writable(args: argparse.Namespace) -> None:
     """Raise UsageError before minutes of measuring, for what could not be done or written after them."""
+    if args.processes < 1:
+        raise UsageError(f"processes must be 1 or more, not {args.processes}")
     if args.kind and not args.chart:
         raise UsageError("--kind is for --chart FILE")
     for path in filter(None, (args.output, args.chart)):
@@ -132,17 +138,13 @@ def _require_writable(args: argparse.Namespace) -> None:
 
 def _measured(args: argparse.Namespace, wanted: BenchmarkFile, folder: Path) -> Supervisor:
     """Measure in child processes. Raises UsageError where nothing can be measured."""
-    brief, progress = wanted.plain and not args.verbose, Progress()
-    running: threading.Timer | None = None
+    brief = wanted.plain and not args.verbose
+    progress, patience = Progress(), _Patience(len(wanted.benchmarks))
     words = [*options.passed_on(args), *pytest_options(folder)]
     words += ["--gpubench-no-ceilings"] * (brief and not args.output)  # nobody is shown what they are for
 
     def note(event: Event) -> None:
-        nonlocal running
-        if running and event["event"] in ("start", "end"):
-            running.cancel()
-        if event["event"] == "start":
-            running = _say_while_running(event, len(wanted.benchmarks) - 1)
+        patience.note(event)
         if not brief and (event["event"] != "end" or event["status"] in _ACCEPTABLE):  # what failed is said at the end
             progress.note(event if args.dtype else _without_dtype(event))
 
@@ -162,8 +164,7 @@ def _measured(args: argparse.Namespace, wanted: BenchmarkFile, folder: Path) -> 
             raise UsageError(process.uncollected(lines) if lines else str(error)) from None
         print(f"gpubench time: {error}", file=sys.stderr)
     finally:
-        if running:
-            running.cancel()
+        patience.stop()
     return supervisor
 
 
@@ -174,16 +175,30 @@ def _without_dtype(event: Event) -> Event:
     return event | {"identities": {name: {"id": text} for name, text in known.items()}} if known else event
 
 
-def _say_while_running(start: Event, others: int) -> threading.Timer:
-    """A line that the benchmark takes long, unless this is cancelled before."""
-    name = clean(shown_name(str(start["case"].get("workload", start["name"]))))
-    name += f", in turn with {others} more," * bool(others)
-    ways = f"after {_DEADLINE_S:g} s it is ended, and Ctrl-C ends it now"
-    line = f"gpubench time: {name} has been running for {_LONG_S:g} s: {ways}"
-    timer = threading.Timer(_LONG_S, print, (line,), {"file": sys.stderr, "flush": True})
-    timer.daemon = True
-    timer.start()
-    return timer
+class _Patience:
+    """Says in a line that a benchmark takes long, while it does."""
+
+    def __init__(self, expressions: int) -> None:
+        self._expressions = expressions
+        self._timer: threading.Timer | None = None
+
+    def note(self, event: Event) -> None:
+        """A benchmark has begun or ended."""
+        if event["event"] in ("start", "end"):
+            self.stop()
+        if event["event"] == "start":
+            name = clean(shown_name(str(event["case"].get("workload", event["name"]))))
+            ways = f"after {_DEADLINE_S:g} s it is ended, and Ctrl-C ends it now"
+            name += f", in turn with {self._expressions - 1} more," * (self._expressions > 1)
+            line = f"gpubench time: {name} has been running for {_LONG_S:g} s: {ways}"
+            self._timer = threading.Timer(_LONG_S, print, (line,), {"file": sys.stderr, "flush": True})
+            self._timer.daemon = True
+            self._timer.start()
+
+    def stop(self) -> None:
+        """Nothing is being measured."""
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 def _draw(results: Results, path: Path, kind: str | None) -> None:
@@ -237,11 +252,12 @@ def _why_nothing(results: Sequence[Result]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkFile:
-    """``benchmarks`` are Python texts that make what is measured, by name; those of ``in_numpy`` run on arrays.
-    ``dtypes`` and ``variants`` are those asked for."""
+    """``benchmarks`` are Python texts that make what is measured, by name; ``against`` is one in NumPy. Those of
+    ``in_numpy`` run on arrays only. ``dtypes`` and ``variants`` are those asked for."""
 
     benchmarks: Mapping[str, str] = field(default_factory=dict)
     sizes: Sequence[Size] = ()
+    against: str | None = None
     in_numpy: Collection[str] = ()
     dtypes: Sequence[str] = ()
     variants: Sequence[str] = ()
@@ -250,15 +266,15 @@ class BenchmarkFile:
     def plain(self) -> bool:
         """Whether it asks for one time on each device."""
         several = len(self.benchmarks) > 1 or len(self.dtypes) > 1 or len(self.variants) > 1
-        return not (self.sizes or several)
+        return not (self.sizes or self.against or several)
 
     def write(self, folder: Path) -> Path:
         """Write the benchmark file."""
         terms = {"in_numpy": sorted(self.in_numpy), "dtypes": tuple(self.dtypes), "variants": tuple(self.variants)}
+        texts = [f"against={self.against}", *(f"{name}={values!r}" for name, values in terms.items() if values)]
         benchmarks = ", ".join(f"{name!r}: {code}" for name, code in self.benchmarks.items())
         path = folder / FILE_NAME
-        given = {name: values for name, values in terms.items() if values}
-        source = _SOURCE.format(benchmarks=benchmarks, sizes=list(self.sizes), mark=given)
+        source = _SOURCE.format(benchmarks=benchmarks, sizes=list(self.sizes), further=", ".join(texts))
         path.write_text(source, encoding="utf-8")
         return path
 
@@ -271,32 +287,54 @@ def benchmark_file_of(args: argparse.Namespace) -> BenchmarkFile:
             raise UsageError(f"--import {module!r}: expected the name of a module")
         if not _is_module(module.partition(".")[0]):
             raise UsageError(f"--import {module}: there is no such module")
-    named = require_expressions(args.expressions, setup)
+    named = require_expressions(args.expressions, setup, args.against)
     if not args.imports:  # what they bring isn't known here
         for text in named.values():
             require_known(text, setup, [name for group, _ in sizes for name in group])
     terms = {"imports": tuple(args.imports), "check": args.check, "asked": bool(args.dtype)}
     codes = {name: repr(Snippet(text, setup, **terms)) for name, text in named.items()}
+    against = codes.pop(next(reversed(codes))) if args.against else None
     in_numpy = {name for name in codes if on_numpy(named[name])}
-    return BenchmarkFile(codes, sizes, in_numpy, tuple(args.dtype or ()), tuple(args.variant or ()))
+    wanted = BenchmarkFile(codes, sizes, against, in_numpy, tuple(args.dtype or ()), tuple(args.variant or ()))
+    require_against(wanted, args.device or ())
+    return wanted
 
 
-def require_expressions(texts: Sequence[str], setup: str) -> dict[str, str]:
-    """Expressions by the names that tables give them: their whole text in one line. Raises UsageError for what is no
-    Python, given twice or too long for a name."""
+def require_expressions(texts: Sequence[str], setup: str, against: str | None) -> dict[str, str]:
+    """Expressions by the names that tables give them, the one in NumPy last: their whole text in one line. Raises
+    UsageError for what is no Python, given twice or too long for a name."""
     if setup.strip():
         parse(setup, "the setup")
-    texts = [text.strip() for text in texts]
+    if against and len(texts) > 1:
+        raise UsageError("--against takes one expression; several are compared with each other without it")
+    texts = [text.strip() for text in (*texts, *filter(None, [against]))]
     for text in texts:
         if len(text) > MOST_CHARACTERS:
             raise UsageError(
                 f"an expression has {MOST_CHARACTERS} characters at most, not {len(text)}: call a function"
             )
         parse(text, f"expression {text!r}")
-    named = {" ".join(text.split()): text for text in texts}
-    if len(named) < len(texts):
+    if against and on_numpy(texts[0]):
+        raise UsageError("the expression is in NumPy too: leave out --against and give both as expressions")
+    if len(set(texts)) + bool(against and against.strip() == texts[0]) < len(texts):
         raise UsageError("an expression is given twice")
+    named: dict[str, str] = {}
+    for text in texts:
+        line = " ".join(text.split())
+        names = itertools.chain([line], (f"{line} ({number})" for number in itertools.count(2)))
+        named[next(name for name in names if name not in named)] = text
     return named
+
+
+def require_against(wanted: BenchmarkFile, devices: Sequence[str]) -> None:
+    """Raise UsageError where the expression in NumPy would not be measured."""
+    if not wanted.against:
+        return
+    library = find_implementation("numpy")
+    if devices and not {"auto", "all", "cpu"} & set(devices):
+        raise UsageError("--against is measured on the CPU: add --device cpu")
+    if wanted.dtypes and not set(wanted.dtypes) & set(library.dtypes):
+        raise UsageError(f"--against: {library.label} has no {', '.join(wanted.dtypes)}")
 
 
 def pytest_options(folder: Path) -> list[str]:

@@ -285,16 +285,21 @@ LIVE: dict[str, Snippet | LiveCall] = {}
 
 def define(
     module: dict[str, Any], benchmarks: Mapping[str, Snippet | LiveCall], sizes: Sequence[Size], *,
-    in_numpy: Collection[str] = (), **terms: Any,
+    against: Snippet | None = None, in_numpy: Collection[str] = (), **terms: Any,
 ) -> None:  # fmt: skip
-    """Add a test of each benchmark to a module; those of ``in_numpy`` are measured in NumPy. ``terms`` are those of the
-    mark ``gpubench``. The rounds of those on one device that have the same sizes, dtype and variant are timed in turn.
-    """
+    """Add a test of each benchmark to a module. ``against`` is measured in NumPy, where those of ``in_numpy`` are
+    measured at all; ``terms`` are those of the mark ``gpubench``. The rounds of those on one device that have the same
+    sizes, dtype and variant are timed in turn."""
     import pytest
 
     names = [name for group, _ in sizes for name in group]
-    libraries = {name: "numpy" if name in in_numpy else TORCH for name in benchmarks}
-    contenders = {f"{name} in {libraries[name]}": snippet for name, snippet in benchmarks.items()}
+    libraries = {name: ("numpy",) if name in in_numpy else (TORCH, "numpy") if against else (TORCH,)
+                 for name in benchmarks}  # fmt: skip
+    contenders = {
+        f"{name} in {library}": against if against and library == "numpy" else snippet
+        for name, snippet in benchmarks.items()
+        for library in libraries[name]
+    }
     shares: dict[Any, dict[str, Any]] = {}
     kind = inspect.Parameter.KEYWORD_ONLY
     signature = inspect.Signature([inspect.Parameter(name, kind) for name in ("gpubench", *names)])
@@ -302,16 +307,16 @@ def define(
     def test_of(name: str) -> Callable[..., None]:
         def test(**given: Any) -> None:
             bench = given.pop("gpubench")
-            own = f"{name} in {libraries[name]}"
+            own = f"{name} in {bench.implementation}"
             others = {each: partial(_measured, contenders[each], given) for each in contenders if each != own}
             if others:
                 case = bench.case
                 key = case.device, case.dtype, case.variant, case.cache, *given.values()
                 bench.measure_in_turn(own, others, shares.setdefault(key, {}))
-            benchmarks[name].measure(bench, given)
+            contenders[own].measure(bench, given)
 
         test.__signature__ = signature  # type: ignore[attr-defined]
-        marked: Callable[..., None] = pytest.mark.gpubench(implementations=(libraries[name],))(test)
+        marked: Callable[..., None] = pytest.mark.gpubench(implementations=libraries[name])(test)
         return marked
 
     module["pytestmark"] = [pytest.mark.gpubench(**terms | ({"size": names[0]} if names else {}))]

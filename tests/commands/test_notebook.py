@@ -12,7 +12,6 @@ import torch
 import gpubench
 from gpubench.commands import notebook
 from gpubench.commands.notebook import magic
-from gpubench.commands.time import parse_sizes
 from gpubench.errors import UsageError
 from gpubench.measure import ceilings, session
 from gpubench.measure.expression import LIVE
@@ -117,17 +116,13 @@ def test_a_function_with_arguments_and_sizes():
     )
 
 
-@pytest.mark.parametrize(
-    ("given", "texts"),
-    [
-        (None, []),
-        ("n=1,2 m=3,4", ["n=1,2 m=3,4"]),
-        (np.array([1, 2]), ["n=1,2"]),
-        ({"n": [1, 2], "m": [0.5]}, ["n=1,2", "m=0.5"]),
-    ],
-)
-def test_sizes_of_all_kinds_are_those_of_the_command_line(given, texts):
-    assert notebook._sizes(given) == parse_sizes(texts)
+def test_sizes_of_all_kinds():
+    from gpubench.commands.notebook import _sizes
+
+    assert _sizes([1, 2]) == [(("n",), ((1,), (2,)))]
+    assert _sizes({"n": [1, 2], "m": [3]}) == [(("n",), ((1,), (2,))), (("m",), ((3,),))]
+    assert _sizes([{"n": 1, "m": 2}, {"n": 3, "m": 4}]) == [(("n", "m"), ((1, 2), (3, 4)))]
+    assert _sizes(None) == []
 
 
 def test_what_makes_no_sense_is_refused():
@@ -138,7 +133,7 @@ def test_what_makes_no_sense_is_refused():
         (lambda: gpubench.time(3), "expected an expression or a function, not int"),
         (lambda: gpubench.time(torch.neg, setup="a = 1"), "a function's setup is a function"),
         (lambda: gpubench.time("1 + 1", devices="cuda:9"), "cuda:9 is not available"),
-        (lambda: gpubench.time("1 + 1", sizes={"torch": [1]}), "'torch' can't be the name of a size"),
+        (lambda: gpubench.time("1 + 1", sizes={"a b": [1]}), "'a b' can't be the name of a size"),
     ):
         with pytest.raises(UsageError, match=message):
             call()
@@ -179,11 +174,11 @@ def test_another_module_called_test_time_is_left_alone(monkeypatch):
 
 
 def test_numpy_gets_the_same_values():
-    results = measured("a @ b", "np.matmul(a, b)", options="--size n=8", a=torch.ones(3, 3), b=torch.ones(3, 3))
-    assert [(row["implementation"], row["check"]) for row in rows(results)] == [
-        ("torch", "passed"),
-        ("numpy", "passed"),
-    ]
+    results = measured(
+        "a @ b", options="--against 'np.matmul(a, b)' --size n=8", a=torch.ones(3, 3), b=torch.ones(3, 3)
+    )
+    assert [row["implementation"] for row in rows(results)] == ["torch", "numpy"]
+    assert results.speedup == pytest.approx(rows(results)[1]["time_s"] / rows(results)[0]["time_s"])
     (row,) = rows(measured("x @ x", x=np.ones((3, 3))))
     assert row["status"] == "ok"
 
@@ -214,13 +209,20 @@ def test_the_magics(capsys):
         ("--output x a", "gpubench: -o, --chart and --processes are for the command"),
         ("'a + 1' --sice n=1", "gpubench time: unrecognized arguments: --sice n=1: did you mean --size?"),
         ("'a + 1' --setup 'x", "No closing quotation"),
+        ("'a + 1' 'a + 2' --against 'a'", "gpubench: --against takes one expression"),
         ("--device nope a+1", "gpubench: unknown device 'nope'"),
         ("pd.Series(a)", "gpubench: unknown name 'pd': import it: import pandas as pd"),
+        ("--against a+1 --device demo a+1", "gpubench: --against is measured on the CPU: add --device cpu"),
     ):
         assert function(line) is None
         assert message in capsys.readouterr().err
     assert function("--help") is None
-    assert "--setup PYTHON" in capsys.readouterr().out
+    assert "--against EXPRESSION" in capsys.readouterr().out
+
+
+def test_against_of_data_that_numpy_lacks_is_refused():
+    with pytest.raises(UsageError, match="--against: NumPy has no bfloat16"):
+        gpubench.time("a + a", against="a + a", devices="cpu", preset="smoke", setup="a = randn(9)", dtypes="bfloat16")
 
 
 def test_expressions_in_quotes_are_compared_as_in_the_shell():

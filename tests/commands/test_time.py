@@ -75,14 +75,19 @@ def test_sizes_that_are_none(texts, message):
         ("'a @@ b'", "expression 'a @@ b' is not Python: invalid syntax at 'a @@ b'"),
         ("a --setup 'a = (' ", "the setup is not Python: '(' was never closed"),
         ("'' ", "expression '' is empty: write for example 'a @ b'"),
-        ("'1 + 1' ' 1  +  1'", "an expression is given twice"),
+        ("1 '1 '", "an expression is given twice"),
+        ("1 2 --against 3", "--against takes one expression"),
         ("1 --import 'os; rm'", "--import 'os; rm': expected the name of a module"),
         ("1 --import nowhere.at", "--import nowhere.at: there is no such module"),
         ("'pd.Series([1])'", "unknown name 'pd': import it: --import pandas"),
         ("'jnp.sin(x)' --setup 'x = 1'", "unknown name 'jnp': import it: --import jax.numpy"),
         ("'json.dumps(x)' --setup 'x = 1'", "unknown name 'json': import it: --import json"),
         (f"'{'a' * 1001}'", "an expression has 1000 characters at most, not 1001"),
+        ("'np.sort(a)' --setup 'a = 1' --against 'np.sort(a)'", "the expression is in NumPy too: leave out --against"),
+        ("torch.sort(a) --setup 'a = randn(9)' --against numpy", "numpy is a module: write what to call, such as"),
         ("numpy --size n=8", "numpy is a module: write what to call, such as"),
+        ("a --setup 'a = 1' --against a+1 --device cuda", "--against is measured on the CPU: add --device cpu"),
+        ("a --setup 'a = 1' --against a+1 --dtype bfloat16", "--against: NumPy has no bfloat16"),
     ],
 )  # fmt: skip
 def test_what_can_not_be_timed_is_refused_with_how(line, message):
@@ -111,10 +116,13 @@ def test_a_module_makes_names_that_are_not_known_before(tmp_path, monkeypatch):
     assert list(timing("'f(x)' --import mine").benchmarks) == ["f(x)"]
 
 
-@pytest.mark.parametrize("texts", [["x[0]", "x[1]"], ["a # b::c", "a # b::d"], ["1" * 100, "1" * 101]])
+@pytest.mark.parametrize(
+    "texts", [["x[0]", "x[1]"], ["a # b::c", "a # b::d"], ["'x y'", "'x  y'"], ["1" * 100, "1" * 101]]
+)
 def test_two_expressions_have_two_names(texts):
-    named = require_expressions(texts, "")
+    named = require_expressions(texts, "", None)
     assert (len(named), list(named.values())) == (2, texts)
+    assert len(require_expressions(texts[:1], "", texts[0])) == 2, "the same text in NumPy"
 
 
 SMOKE = ("--preset=smoke", "--no-ceilings", "--device=cpu")
@@ -256,7 +264,7 @@ def test_what_was_measured_is_printed_although_the_file_can_not_be_written(tmp_p
 
 def test_own_modules_and_numpy(tmp_path):
     (tmp_path / "mine.py").write_text("def twice(x): return x + x\n")
-    words = ["twice(a)", "np.add(a, a)", "--import=mine", "--setup=a = randn(9)", "-o=r.json"]
+    words = ["twice(a)", "--import=mine", "--setup=a = randn(9)", "--against=a + a", "-o=r.json"]
     done = gpubench("time", *words, *SMOKE, cwd=tmp_path)
     assert done.returncode == 0, done.stderr + done.stdout
     results = json.loads((tmp_path / "r.json").read_text())["benchmarks"]
@@ -279,7 +287,7 @@ def test_own_modules_and_numpy(tmp_path):
         (["--chart=c.pdf"], "c.pdf: a picture's name ends in .svg or .png"),
         (["--kind=time"], "--kind is for --chart FILE"),
         (["--chart=c.svg", "--kind=pie"], "argument --kind: invalid choice: 'pie'"),
-        (["--processes=0"], "processes must be 1 or more, not '0'"),
+        (["--processes=0"], "processes must be 1 or more, not 0"),
     ],
 )
 def test_what_can_not_be_done_ends_with_2_and_a_line(tmp_path, words, message):
