@@ -34,6 +34,11 @@ def of_the_suite(case: Case) -> Case:
     return replace(case, kind=case.kind or _KINDS.get(case.workload, _KINDS.get(family, "")))
 
 
+def case(workload: str, device: str = "cpu", **terms: Any) -> Case:
+    """A benchmark in float32 of one size."""
+    return Case(workload, device, "float32", {"n": 8}, size="n", devices=(device,), **terms)
+
+
 def benchmark(
     case: Case,
     median: float,

@@ -7,8 +7,6 @@ from typing import Any
 
 import records
 
-from gpubench.runfile.schema import Case
-
 NAMES = ("a.fast", "a.slow", "b.even", "b.odd", "c.one", "c.two")
 
 
@@ -16,9 +14,8 @@ def run_file(factor: float = 1.0, wobble: float = 0.0, names: tuple[str, ...] = 
     """A run of three processes; ``factor`` is how much slower a.slow is."""
     marks = []
     for i, name in enumerate(names):
-        case = Case(name, "cpu", "float32", {"n": 8}, size="n", devices=("cpu",))
         median = 1e-3 * (i + 1) * (1 + wobble) * (factor if name == "a.slow" else 1.0)
-        marks.append(records.benchmark(case, median, medians=(median * 0.995, median, median * 1.005)))
+        marks.append(records.benchmark(records.case(name), median, medians=(median * 0.995, median, median * 1.005)))
     return records.run_file(marks, processes=3, **how)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..errors import UsageError
 from ..runfile.quantities import listed
 from ..runfile.reader import clean
-from .choice import add_expression, require_expression
+from .choice import add_expression
 
 if TYPE_CHECKING:
     from ..runfile.schema import Run
@@ -53,7 +53,6 @@ def main(args: argparse.Namespace) -> int:
     suffix = Path(args.output).suffix.lower().removeprefix(".")
     if suffix not in _FORMATS:
         raise UsageError(f"{args.output}: a picture's name ends in {' or '.join(f'.{name}' for name in _FORMATS)}")
-    require_expression(args)
     from ..report.charts.pictures import figures_of, render
     from ..report.study import Study
     from .report import read_all

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import RunFileError, UsageError
-from ..runfile.quantities import listed
+from ..runfile.quantities import listed, moment_of
 from ..runfile.schema import KEY, Result, Run, Times
 
 PROCESSES = 3
@@ -33,8 +33,6 @@ NOISY_MOST, BUSY_MOST = 0.5, 0.25
 FIRST_YEAR = 2025
 """An earlier date is that of a clock which wasn't set."""
 CLOCK_OFF = timedelta(days=1)
-LONGEST_S = 7 * 86400.0
-"""Of a run, by its dates."""
 LONGER = 1.5
 """Times the run's duration that its rounds may seem to take: medians stand for rounds."""
 ROUNDED = 0.02
@@ -43,7 +41,6 @@ EQUAL, FEW = 1e-4, 3
 """Times of two runs that have one ratio, to that share, in most of so many benchmarks or more, are one run's."""
 UNUSUAL = 1.25
 """Times the middle of another card of the same name."""
-CLOCKS_HZ = (1e7, 1e10)
 _MODELLED = re.compile(r"\b(modelled|simulated|synthetic|emulated|demo)\b", re.IGNORECASE)
 _NAMED = re.compile(
     r"\b[\w-]+\.(local|lan|intranet|corp)\b|\b(?-i:DESKTOP|LAPTOP|WIN)-[A-Z0-9]{7,}\b"
@@ -109,7 +106,8 @@ def main(args: argparse.Namespace) -> int:
         reasons = [card] if isinstance(card, str) else refusals(card, sound)
         notes = remarks(card, sound) if isinstance(card, Card) else []
         refused += bool(reasons)
-        for line in (_annotations if args.format == "github" else _lines)(path, reasons, notes):
+        found = [("error", reason) for reason in reasons] + [("warning", f"unusual: {note}") for note in notes]
+        for line in (_annotations if args.format == "github" else _lines)(path, found):
             print(clean(line))
     return 1 if refused else 0
 
@@ -125,17 +123,15 @@ def _files(paths: Iterable[str]) -> Iterator[Path]:
         yield from found if path.is_dir() else [path]
 
 
-def _lines(path: Path, reasons: Sequence[str], notes: Sequence[str]) -> Iterator[str]:
-    yield f"{path}: {'refused' if reasons else 'may be published'}"
-    yield from (f"  {reason}" for reason in reasons)
-    yield from (f"  unusual: {note}" for note in notes)
+def _lines(path: Path, found: Sequence[tuple[str, str]]) -> list[str]:
+    refused = any(kind == "error" for kind, _ in found)
+    return [f"{path}: {'refused' if refused else 'may be published'}", *(f"  {words}" for _, words in found)]
 
 
-def _annotations(path: Path, reasons: Sequence[str], notes: Sequence[str]) -> Iterator[str]:
+def _annotations(path: Path, found: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Workflow commands, whose own signs are escaped: a file's name or a text in it must not end one."""
     place = re.sub("[%\r\n:,]", lambda sign: f"%{ord(sign[0]):02X}", str(path))
-    lines = [("error", reason) for reason in reasons] + [("warning", f"unusual: {note}") for note in notes]
-    for kind, words in lines or [("notice", "may be published")]:
+    for kind, words in found or [("notice", "may be published")]:
         yield f"::{kind} file={place}::" + re.sub("[%\r\n]", lambda sign: f"%{ord(sign[0]):02X}", words)
 
 
@@ -259,9 +255,6 @@ def _measured(card: Card) -> Iterator[str]:
         yield f"part of a comparison ({run.stage}), not a run of its own"
     if not card.medians:
         yield "no benchmark was measured"
-    for name, sustained in run.sustained.items():
-        if any(clock and not CLOCKS_HZ[0] <= clock <= CLOCKS_HZ[1] for clock in sustained.clocks_hz):
-            yield f"the clocks of {name} are outside of 10 MHz to 10 GHz"
 
 
 def _processes(card: Card) -> Iterator[str]:
@@ -276,11 +269,11 @@ def _processes(card: Card) -> Iterator[str]:
 
 
 def _dates(card: Card) -> Iterator[str]:
-    started, finished = (_moment(card.data[KEY].get(name)) for name in ("started", "finished"))
+    started, finished = (moment_of(card.data[KEY].get(name)) for name in ("started", "finished"))
     if not started or not finished:
         yield "when it was measured isn't known"
         return
-    written = _moment(card.data.get("datetime"))
+    written = moment_of(card.data.get("datetime"))
     for moment in {each.date(): each for each in (started, finished, written or finished)}.values():
         if not datetime(FIRST_YEAR, 1, 1, tzinfo=UTC) <= moment <= datetime.now(UTC) + CLOCK_OFF:
             yield f"measured on {moment:%Y-%m-%d}: the machine's clock was wrong"
@@ -289,18 +282,8 @@ def _dates(card: Card) -> Iterator[str]:
     timed += sum(each.first_call_s or 0.0 for each in card.run.results)
     if took < 0:
         yield "it ended before it began"
-    elif took > LONGEST_S:
-        yield f"it took {took / 86400:.0f} days"
     elif timed > LONGER * took:
         yield f"its rounds take {timed:.3g} s, and the whole run took {took:.3g} s: seconds in another unit?"
-
-
-def _moment(text: Any) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(text)
-    except (TypeError, ValueError):
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _identities(card: Card) -> Iterator[str]:
@@ -331,13 +314,8 @@ def _identities(card: Card) -> Iterator[str]:
         "the CPU has two names": sorted({*models, str(cpu.model)}) if len({*models, cpu.model}) > 1 else (),
         "more threads or cores than CPUs": [str(count) for count in threads if count and count > most],
         "wrong results, though checked": wrong,
-        "more memory than the machine has": [each.id for each in results if _too_large(card.run, each)],
     }
     yield from (f"{what}: {listed(names, _MOST_SHOWN)}" for what, names in found.items() if names)
-
-
-def _too_large(run: Run, result: Result) -> bool:
-    return result.device == "cpu" and (result.memory_bytes or 0) > (run.machine.cpu.memory_bytes or math.inf)
 
 
 def _statistics(card: Card) -> Iterator[str]:
@@ -375,20 +353,19 @@ def _key(result: Result) -> tuple[str, ...]:
     return result.id, result.device, result.implementation, result.regime
 
 
-def _logs(card: Card, other: Card) -> list[float]:
-    """The logarithm of its time over the other's, process by process of the benchmarks that both have."""
-    shared = [(mine, other.medians[key]) for key, mine in card.medians.items() if key in other.medians]
-    return [math.log(one / two) for mine, theirs in shared for one, two in zip(mine, theirs, strict=False)]
+def _ratios(card: Card, others: Iterable[Card]) -> Iterator[tuple[Card, list[float], float]]:
+    """The other cards that share enough of its benchmarks, each with the logarithms of its times over theirs, process
+    by process, and their median."""
+    for other in others:
+        shared = [(mine, other.medians[key]) for key, mine in card.medians.items() if key in other.medians]
+        logs = [math.log(one / two) for mine, theirs in shared for one, two in zip(mine, theirs, strict=False)]
+        if len(logs) >= FEW and other.path.resolve() != card.path.resolve():
+            yield other, logs, statistics.median(logs)
 
 
 def _copies(card: Card, others: Iterable[Card]) -> Iterator[str]:
-    for other in others:
-        if other.path.resolve() == card.path.resolve():
-            continue
-        logs = _logs(card, other)
-        middle = statistics.median(logs) if logs else 0.0
-        alike = sum(abs(each - middle) < EQUAL for each in logs)
-        if len(logs) >= FEW and alike > len(logs) / 2:
+    for other, logs, middle in _ratios(card, others):
+        if sum(abs(each - middle) < EQUAL for each in logs) > len(logs) / 2:
             scaled = "" if abs(middle) < EQUAL else f", all times {math.exp(middle):.3g} times as long"
             yield f"a copy of {other.path}{scaled}"
 
@@ -408,9 +385,7 @@ def remarks(card: Card, others: Iterable[Card] = ()) -> list[str]:
             )
     reasons = {words for place, words in _texts(card.sound) if place.endswith(_REASONS) and _unknown(words)}
     found += [f"a reason in words that aren't gpubench's: {words[:80]!r}" for words in sorted(reasons)[:_MOST_SHOWN]]
-    for other in others:
-        logs = _logs(card, other) if other.name == card.name and other.path.resolve() != card.path.resolve() else []
-        ratio = math.exp(statistics.median(logs)) if len(logs) >= FEW else 1.0
-        if not 1 / UNUSUAL <= ratio <= UNUSUAL:
-            found.append(f"times are {ratio:.2g} times those of {other.path}, which has the same devices")
+    for other, _, middle in _ratios(card, others):
+        if other.name == card.name and abs(middle) > math.log(UNUSUAL):
+            found.append(f"times are {math.exp(middle):.2g} times those of {other.path}, which has the same devices")
     return found

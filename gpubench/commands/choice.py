@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
+from ..errors import UsageError
 from ..runfile.matching import matcher
 
 
@@ -14,20 +16,19 @@ def add_expression(group: argparse._ActionsContainer) -> None:
 
 
 class _AnyOf(argparse.Action):
-    """Joins the expressions of several ``-k`` by ``or``."""
+    """Joins the expressions of several ``-k`` by ``or``; a wrong one is refused before a file is read."""
 
-    def __call__(self, parser: object, args: argparse.Namespace, value: object, option: object = None) -> None:
+    def __call__(
+        self, parser: argparse.ArgumentParser, args: argparse.Namespace, value: Any, option: str | None = None
+    ) -> None:
+        try:
+            matcher(value)
+        except UsageError as error:
+            parser.error(str(error))
         earlier = getattr(args, self.dest)
         setattr(args, self.dest, value if earlier is None else f"({earlier}) or ({value})")
 
 
-def require_expression(args: argparse.Namespace) -> None:
-    """Refuse a wrong expression before a file is read. Raises :class:`UsageError`."""
-    if args.expression is not None:
-        matcher(args.expression)
-
-
 def chosen(args: argparse.Namespace) -> list[str]:
-    """What ``-k`` says as an argument of pytest. Raises :class:`UsageError` for a wrong expression."""
-    require_expression(args)
+    """What ``-k`` says as an argument of pytest."""
     return [] if args.expression is None else [f"--gpubench-match={args.expression}"]

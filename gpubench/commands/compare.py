@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
 from dataclasses import replace
@@ -29,8 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("base", metavar="BASE", help=f"before the change: {side}")
     add("new", metavar="NEW", help="after it, like BASE; more runs in a folder give a clearer verdict")
     add_expression(parser)
-    add("--threshold", type=threshold, metavar="T", help="smallest slowdown that matters (default: 5%%)")
-    add("--floor", type=duration, metavar="TIME", help="a change smaller than that is none: 10us, 0.5 ms")
+    read = options.reader
+    add("--threshold", type=read("threshold"), metavar="T", help="smallest slowdown that matters (default: 5%%)")
+    add("--floor", type=seconds_of, metavar="TIME", help="a change smaller than that is none: 10us, 0.5 ms")
     metric = "what is judged: time (default), device (the device's own time), memory (peak memory)"
     add("--metric", choices=("time", "device", "memory"), default="time", help=metric)
     add("--format", choices=("table", "markdown", "json"), default="table", help="what to print (default: table)")
@@ -53,8 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--builtin", action="store_true", help=builtin)
     folder = "folder for the results files of all pairs (default: out-compare-1, -2 …)"
     add("-o", "--output", metavar="DIR", help=folder)
-    add("--budget", type=float, metavar="S", help="time for measuring, in seconds (default: 900)")
-    add("--pairs", type=int, metavar="N", help="highest number of fresh pairs of a benchmark (default: 20)")
+    add("--budget", type=read("budget"), metavar="S", help="time for measuring, in seconds (default: 900)")
+    add("--pairs", type=read("pairs"), metavar="N", help="highest number of fresh pairs of a benchmark (default: 20)")
     options.declare(dict.fromkeys(options.GROUPS, measuring))
     parser.epilog = (
         "Exit code: 0 no proven slowdown; 1 a proven one (or, with --fail-missing, a missing benchmark); 2 unusable"
@@ -70,38 +70,13 @@ def _fill(args: argparse.Namespace) -> None:
     """What the command line leaves open: the project's options, then :data:`_DEFAULTS`."""
     project = read_project(Path.cwd(), upward=True, search=False)
     options.fill(args, project.options, project.file, "" if _measures(args) else "threshold")
-    if isinstance(args.threshold, str):
-        try:
-            args.threshold = threshold(args.threshold)
-        except argparse.ArgumentTypeError as error:
-            raise UsageError(f"{project.file}: [tool.gpubench]: {error}") from None
     try:
         args.limits = {name: seconds_of(str(limit)) for name, limit in project.limits.items()}
-    except ValueError as error:
+    except UsageError as error:
         raise UsageError(f"{project.file}: [tool.gpubench.limits]: {error}") from None
     for name, value in _DEFAULTS.items():
         if getattr(args, name) is None:
             setattr(args, name, value)
-
-
-def threshold(text: str) -> float:
-    """``5%`` or ``0.05``."""
-    number, percent, rest = text.strip().partition("%")
-    try:
-        value = float(number) / (100 if percent else 1)
-    except ValueError:
-        value = math.nan
-    if rest or not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"invalid threshold {text!r}: write 5% or 0.05")
-    return value
-
-
-def duration(text: str) -> float:
-    """Seconds of ``10us`` or ``0.5 ms``."""
-    try:
-        return seconds_of(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _measures(args: argparse.Namespace) -> bool:
@@ -112,7 +87,6 @@ def main(args: argparse.Namespace) -> int:
     """Returns 0 without a proven slowdown, 1 with one, 3 for nothing to compare. Raises UsageError or RunFileError for
     input that can't be used."""
     _fill(args)
-    chosen(args)  # a wrong expression is refused before a file is read
     try:
         comparison = replace(_compare(args), fail_missing=args.fail_missing, fail_inconclusive=args.fail_inconclusive)
     except GpubenchError as error:

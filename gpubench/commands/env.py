@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import convert
 
-from ..runfile.quantities import text, writable
+from ..runfile.quantities import text
 from ..runfile.schema import Ceilings, CpuFacts
 from ..runfile.utilisation import LABELS, slow_products
 
@@ -33,7 +33,7 @@ def main(args: argparse.Namespace) -> int:
     else:
         _render(document)
     if document["problem"]:
-        print(writable(f"gpubench env: {document['problem']}", sys.stderr.encoding), file=sys.stderr)
+        print(f"gpubench env: {document['problem']}", file=sys.stderr)
     return int(bool(document["problem"]))
 
 
@@ -44,15 +44,13 @@ def _document() -> dict[str, Any]:
         importlib.import_module("numpy")  # its thread pool shows only once loaded
     here, now = machine(), moment()
     count, load, pools = here["cpu"]["cores"], now["load"], thread_pools()
-    busy = (
-        bool(load)
-        and load[0] > count / 2
-        and (
-            f"the load is {load[0]:.1f} with {count} core(s) to use: something else is running and timings will suffer."
-            f" Stop it, or wait until the load is below {count / 2:g}."
-        )
-    )
-    products = _products() if here["torch"] and not busy else None
+    busy, products = [], None
+    if load and load[0] > count / 2:
+        suffers = "something else is running and timings will suffer. Stop it, or wait until the load is below"
+        busy = [f"the load is {load[0]:.1f} with {count} core(s) to use: {suffers} {count / 2:g}."]
+    elif here["torch"]:
+        products = _products()
+    slow = slow_products(products, convert(here["cpu"], CpuFacts)) if products else []
     return {
         "machine": here,
         "moment": now,
@@ -60,7 +58,7 @@ def _document() -> dict[str, Any]:
         "variables": {name: value for name, value in sorted(os.environ.items()) if VARIABLES.fullmatch(name)},
         "thread_pools": pools,
         "products": products.ways if products else {},
-        "warnings": [busy] if busy else _slow(products, here),
+        "warnings": [*busy, *(f"{each}." for each in slow)],
         "problem": imported_torch()[1],
     }
 
@@ -72,10 +70,6 @@ def _products() -> Ceilings:
 
     set_threads()
     return measure_products(["float32", "float64", "bfloat16", "float16"])
-
-
-def _slow(products: Ceilings | None, here: dict[str, Any]) -> list[str]:
-    return [f"{each}." for each in slow_products(products, convert(here["cpu"], CpuFacts))] if products else []
 
 
 def _rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -104,11 +98,8 @@ def _rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     around = (pages and f"huge pages {pages}", cpu["allocator"], nodes, governor, *cpu["preloaded"])
     yield "CPU", "around it", _line(*around)
     for dtype, ways in document["products"].items():
-        yield (
-            "Products",
-            dtype,
-            _line(*(f"{LABELS.get(way, way)} {text(rate, 'FLOP/s')}" for way, rate in ways.items())),
-        )
+        rates = [f"{LABELS.get(way, way)} {text(rate, 'FLOP/s')}" for way, rate in ways.items()]
+        yield "Products", dtype, _line(*rates)
     if torch:
         builds = {"cuda": f"CUDA {torch['cuda']}", "rocm": f"ROCm {torch['hip']}"}
         built = builds.get(torch["build"], f"{torch['build'].upper()} build")
@@ -147,14 +138,12 @@ def _render(document: dict[str, Any]) -> None:
     from rich.text import Text
 
     console, before = Console(highlight=False), ""
-    narrow = console.width < 60  # no room for headings
-    table = Table.grid(*[Column(min_width=8), Column(min_width=9), Column()][narrow:], padding=(0, 1))
+    table = Table.grid(Column(min_width=8), Column(min_width=9), Column(), padding=(0, 1))
     for heading, name, value in (row for row in _rows(document) if row[-1]):
         quiet = "dim" if name.startswith("no ") else ""
         styled = (("" if heading == before else heading, "bold"), (name, quiet or "cyan"), (value, quiet))
-        cells = [Text(writable(part, console.encoding), style) for part, style in styled]
-        table.add_row(*([cells[1] or cells[0], cells[2]] if narrow else cells))
+        table.add_row(*(Text(part, style) for part, style in styled))
         before = heading
     console.print(table)
     for warning in document["warnings"]:
-        console.print(Text(writable(f"Warning: {warning}", console.encoding), "bold yellow"))
+        console.print(Text(f"Warning: {warning}", "bold yellow"))

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import RunFileError, UsageError
-from ..runfile.quantities import writable
-from .choice import add_expression, require_expression
+from .choice import add_expression
 
 if TYPE_CHECKING:
     from ..devices.datasheets import Gpu
@@ -54,26 +51,25 @@ def main(args: argparse.Namespace) -> int:
 
     cards, sources = read_cards(args.cards)
     if args.listed:
-        print(writable(printing.list_text(cards, sources), sys.stdout.encoding))
+        print(printing.list_text(cards, sources))
         return 0
     if args.run is None:
         raise UsageError("name a results file: gpubench estimate out/run.json --gpu L4; --list shows the GPUs")
     if not args.gpus:
         raise UsageError("name a GPU, for example --gpu L4; gpubench estimate --list shows all")
-    require_expression(args)
+    if args.output:
+        writer.require_new(args.output)
     form = args.format or _form_of(args.output)
     targets = [target_of(text, cards) for text in dict.fromkeys(args.gpus)]
     prices = _prices(args.prices, targets, cards)
     run = sole_run(args.run)
     estimates = estimates_of(_chosen_jobs(run, args.expression), targets)
     content = _content(form, estimates, prices, run, args)
-    if not args.output:
-        sys.stdout.write(writable(content.decode(), sys.stdout.encoding))
-        return 0
-    if os.path.realpath(args.output) in map(os.path.realpath, (args.run, *args.gpus)):
-        raise UsageError(f"{args.output}: is what is read: choose another file with -o")
-    writer.replace(Path(args.output), content)
-    print(args.output)
+    if args.output:
+        writer.replace(Path(args.output), content)
+        print(args.output)
+    else:
+        print(content.decode(), end="")
     return 0
 
 
@@ -81,6 +77,7 @@ def _content(
     form: str, estimates: list[Outlook], prices: Mapping[str, float], run: Run, args: argparse.Namespace
 ) -> bytes:
     from ..estimate import printing
+    from ..report.render import csv_text
 
     every = args.expression is not None
     if form in _PICTURES:
@@ -92,7 +89,7 @@ def _content(
         return next(iter(render([figure], [form], [args.theme]).values()))
     text = {
         "table": lambda: "\n".join([*printing.screen(estimates, prices, every, _width()), ""]),
-        "csv": lambda: printing.as_csv(estimates, prices),
+        "csv": lambda: csv_text(printing.value_columns(prices), estimates),
         "json": lambda: printing.as_json(estimates, prices, run.machine.label),
         "markdown": lambda: printing.as_markdown(estimates, prices, every),
     }[form]()
@@ -124,7 +121,7 @@ def show_estimates(run: Run, targets: Sequence[Gpu | MeasuredRun]) -> None:
     from ..estimate import printing
 
     lines = printing.screen(estimates_of(_chosen_jobs(run, None), targets), {}, every=True, width=_width())
-    print(writable("\n".join(["", *lines]), sys.stdout.encoding))
+    print("\n".join(["", *lines]))
 
 
 def sole_run(path: str) -> Run:
@@ -156,20 +153,13 @@ def target_of(text: str, cards: Mapping[str, Gpu]) -> Gpu | MeasuredRun:
 def _prices(given: Sequence[str], targets: Sequence[Gpu | MeasuredRun], cards: Mapping[str, Gpu]) -> dict[str, float]:
     from ..devices.datasheets import find_card
     from ..estimate.printing import CPU_PRICE
+    from ..report.study import parse_price
 
-    prices = {}
-    for words in given:
-        name, _, number = words.partition("=")
-        try:
-            price = float(number)
-        except ValueError:
-            price = math.nan
-        if not 0 < price < 1e9:
-            raise UsageError(f"--price {words!r}: write CARD=0.80, a price of an hour")
-        known = {CPU_PRICE, *(target.name for target in targets)}
+    prices, known = {}, {CPU_PRICE, *(target.name for target in targets)}
+    for name, price in map(parse_price, given):
         found = name if name in known else find_card(name, cards).name
         if found not in known:
-            raise UsageError(f"--price {words!r}: {found} isn't among the GPUs asked for")
+            raise UsageError(f"--price {name}: {found} isn't among the GPUs asked for")
         prices[found] = price
     return prices
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import RunFileError, UsageError
 from ..runfile.quantities import listed
-from .choice import add_expression, require_expression
+from .choice import add_expression
 
 if TYPE_CHECKING:
     from ..report.rows import Measured, Row
@@ -46,7 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for what can't be read or written."""
-    require_expression(args)
     from ..report.rows import Measured
     from ..report.study import Study
     from ..runfile import writer

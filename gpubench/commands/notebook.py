@@ -24,6 +24,7 @@ from ..supervise import process
 from .time import (
     FILE_NAME,
     FOLDER,
+    IN_PYTHON,
     BenchmarkFile,
     parse_sizes,
     pytest_options,
@@ -157,7 +158,7 @@ def _expressions(
     used, made = names_in("\n".join([shared.setup, *named.values()]))[0], names_in(shared.setup)[1]
     seen = {name: shared.names[name] for name in used if name in shared.names and name not in {*sizes, *made}}
     for text in named.values():
-        require_known(text, shared.setup, sizes, seen, _in_python, "import {module} as {name}")
+        require_known(text, shared.setup, sizes, seen, IN_PYTHON)
     live = {name: replace(shared, text=text, names=seen) for name, text in named.items()}
     words = [*words, *_dtype(seen, wanted.dtypes)]
     last = next(reversed(named)) if against else None
@@ -167,11 +168,6 @@ def _expressions(
     dtypes = wanted.dtypes or [word.partition("=")[2] for word in words if word.startswith("--gpubench-dtype=")]
     require_against(replace(wanted, dtypes=dtypes), devices)
     return _measure(wanted, live, words)
-
-
-def _in_python(setup: str, size: str) -> str:
-    words = [f"setup={setup!r}"] * bool(setup) + [f"sizes={size!r}"] * bool(size)
-    return ", ".join(words)
 
 
 def _measure(wanted: BenchmarkFile, live: Mapping[str, Snippet | LiveCall], words: Sequence[str]) -> Results:

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import RunFileError, UsageError
-from ..runfile.quantities import writable
 from ..version import __version__
-from .choice import add_expression, require_expression
+from .choice import add_expression
 
 if TYPE_CHECKING:
     from ..report.study import Study
@@ -88,7 +87,6 @@ class Report(NamedTuple):
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for what can't be read or written."""
-    require_expression(args)
     terms = {"baseline": args.baseline, "allow": args.allow, "expression": args.expression}
     report = write_report(args.runs, Path(args.output), charts_of(args), args.prices, **terms)
     print_ending(report)
@@ -103,7 +101,7 @@ def print_ending(report: Report, elapsed_s: float | None = None) -> None:
         print(f"gpubench: {line}", file=sys.stderr)
     width = max(WIDTH, min(120, shutil.get_terminal_size((WIDTH, 24)).columns))
     lines = screen(report.study, Ending.ANSWER, width, files=report.files, elapsed_s=elapsed_s)
-    print(writable("\n".join(lines), sys.stdout.encoding))
+    print("\n".join(lines))
 
 
 def write_report(

@@ -14,7 +14,7 @@ from pathlib import Path
 from ..errors import UsageError
 from ..runfile import options
 from ..runfile.folder import LEDGER, RUN_FILE, Earlier
-from ..runfile.ledger import Event, Ledger, assemble
+from ..runfile.ledger import Ledger, assemble
 from ..runfile.quantities import counted
 from ..runfile.reader import clean
 from ..runfile.schema import OK, Run
@@ -30,6 +30,8 @@ _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
 _ACCEPTABLE = (OK, "skipped")
 _INTERRUPTED, _USAGE, _NOTHING_COLLECTED = 2, 4, 5  # pytest's exit codes
 FIRST_WORDS = "starting: importing and collecting the benchmarks takes some seconds"
+_UNWRITTEN = "can't be written"
+"""In the complaint of whatever writes."""
 _LOG_HEAD = b"gpubench run: what the measuring processes print\n"
 """By which a run.log is known."""
 _OWN_OPTIONS = {"expression": "-k", "builtin": "--builtin", "processes": "--processes", "output": "--output"}
@@ -49,14 +51,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--builtin", action="store_true", default=None, help=builtin)
     what.add_argument("--list", action="store_true", help="list the benchmarks with estimated times; measure nothing")
     how_many = "processes to time each benchmark in (default: 3; smoke and glance: 1)"
-    care.add_argument("--processes", type=int, metavar="K", help=how_many)
+    care.add_argument("--processes", type=options.reader("processes"), metavar="K", help=how_many)
     output.add_argument("-o", "--output", metavar="DIR", help="folder for all results (default: out)")
     output.add_argument("--resume", metavar="DIR", help="resume the interrupted run in DIR")
     against = "what speedups are measured against, see gpubench report (default: the CPU)"
     output.add_argument("--baseline", metavar="NAME", help=against)
     add_chart_arguments(output)
     longest = "stop a benchmark that takes longer, in seconds (default: 120; with PATH, or --preset full, 600)"
-    advanced.add_argument("--deadline", type=float, metavar="S", help=longest)
+    advanced.add_argument("--deadline", type=options.reader("deadline"), metavar="S", help=longest)
     options.declare(groups)
     parser.epilog = "What follows -- goes to pytest unchanged, for example: gpubench run -- --benchmark-min-rounds=20"
 
@@ -85,7 +87,12 @@ def main(args: argparse.Namespace) -> int:
             supervisor.measure()
         except Unable as error:
             unable = error
-    return _finish(args, supervisor, progress, unable, time.monotonic() - began)
+    begun = _has_begun(supervisor)
+    try:
+        return _finish(args, supervisor, progress, unable, time.monotonic() - began)
+    except UsageError as error:  # what can't be written, on a full disk for example, can be once that is mended
+        kept = f"; what was measured is kept: gpubench run --resume {supervisor.folder} continues"
+        raise UsageError(f"{error}{kept * (begun and _UNWRITTEN in str(error))}") from None
 
 
 def _choose(args: argparse.Namespace) -> str:
@@ -106,16 +113,14 @@ def _finish(
     args: argparse.Namespace, supervisor: Supervisor, progress: Progress, unable: Unable | None, elapsed_s: float
 ) -> int:
     """Write the results file and the report, or say why there is nothing to write."""
-    begun = any(event["event"] == "session" for event in supervisor.events)
     if unable and unable.code == _USAGE:
-        raise _refused(supervisor, begun)
-    if not begun:
+        raise UsageError(process.complaint(process.log_lines(supervisor.log)))
+    if not _has_begun(supervisor):
         if unable and unable.status == "timeout":
             return _say(str(unable), _INCOMPLETE)
         return _explain(unable.code if unable else 0, progress, supervisor.log, supervisor.interrupted)
     run_file = supervisor.folder / RUN_FILE
-    with _recoverable(supervisor.folder):
-        write(run_file, assemble(supervisor.events))
+    write(run_file, assemble(supervisor.events))
     whole = not unable and not supervisor.interrupted
     if whole and not any(event["event"] == "complete" for event in supervisor.events):
         with contextlib.closing(Ledger(supervisor.ledger)) as ledger:
@@ -131,8 +136,7 @@ def _finish(
         _say(f"stopped; reporting what was measured (resume with: gpubench run --resume {supervisor.folder})")
     failed = _tell_unmeasured(supervisor, progress)
     supervisor.events.clear()  # up to a gigabyte, and the report reads the file again
-    with _recoverable(supervisor.folder):
-        _report(args, supervisor.folder, run_file, elapsed_s)
+    _report(args, supervisor.folder, run_file, elapsed_s)
     return _MEASURED if whole and not failed else _INCOMPLETE
 
 
@@ -148,24 +152,8 @@ def _tell_unmeasured(supervisor: Supervisor, progress: Progress) -> int:
     return len(failed)
 
 
-def _refused(supervisor: Supervisor, begun: bool) -> UsageError:
-    """What pytest says that it can't use, or couldn't write once it had ``begun``."""
-    text = process.complaint(process.log_lines(supervisor.log))
-    return UsageError(text + _recovers(text, supervisor.folder) * begun)
-
-
-def _recovers(text: str, folder: Path) -> str:
-    hint = f"; what was measured is kept: gpubench run --resume {folder} continues"
-    return hint if "can't be written" in text else ""
-
-
-@contextlib.contextmanager
-def _recoverable(folder: Path) -> Iterator[None]:
-    """What can't be written, on a disk that is full for example, can be once that is mended: nothing is lost."""
-    try:
-        yield
-    except UsageError as error:
-        raise UsageError(f"{error}{_recovers(str(error), folder)}") from None
+def _has_begun(supervisor: Supervisor) -> bool:
+    return any(event["event"] == "session" for event in supervisor.events)
 
 
 def _reached(supervisor: Supervisor) -> str:
@@ -185,28 +173,22 @@ def _say(text: str, code: int = _MEASURED) -> int:
 
 @contextlib.contextmanager
 def _new(args: argparse.Namespace, progress: Progress) -> Iterator[Supervisor]:
-    """A new run. The earlier one in its folder is put back unless this one begins to measure."""
+    """A new run. The earlier one in its folder is put back unless this one has begun to measure."""
     folder = Path("out" if args.output is None else args.output)
     paths, passed, processes = _wanted(args)
     if args.output == "":
         raise UsageError("-o needs the name of a folder")
     _require_writable(folder)
-    deadline_s, earlier, began = _deadline(args), Earlier(folder), False
-
-    def tell(event: Event) -> None:
-        nonlocal began
-        began = began or event["event"] == "session"
-        if began:
-            earlier.announce()
-        progress.note(event)
-
-    supervisor = Supervisor(folder, paths, passed, processes, deadline_s, tell, lock=earlier.lock)
+    earlier = Earlier(folder)
+    supervisor = Supervisor(folder, paths, passed, processes, _deadline(args), progress.note, lock=earlier.lock)
     try:
         supervisor.log.write_bytes(_LOG_HEAD)
         supervisor.begin()
         yield supervisor
     finally:
-        if not began:
+        if _has_begun(supervisor):
+            earlier.announce()
+        else:
             earlier.restore()
 
 
@@ -240,8 +222,6 @@ def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
 
 
 def _deadline(args: argparse.Namespace) -> float:
-    if args.deadline is not None and not args.deadline > 0:
-        raise UsageError(f"the deadline must be above 0 s, not {args.deadline:g}")
     return float(args.deadline or (600.0 if args.paths or args.preset == "full" else 120.0))
 
 
@@ -254,8 +234,6 @@ def _wanted(args: argparse.Namespace) -> tuple[list[str], list[str], int]:
             raise UsageError(f"{text}: no such file or folder")
         paths.append(f"{Path(name).resolve()}{separator}{test}")
     given = [*options.passed_on(args), *chosen(args), *args.pytest]
-    if args.processes is not None and args.processes < 1:
-        raise UsageError(f"processes must be 1 or more, not {args.processes}")
     root = root_option(paths, Path.cwd(), given)
     return paths, [*root, *given], args.processes or (1 if args.preset in options.IN_ONE_PROCESS else 3)
 

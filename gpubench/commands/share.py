@@ -22,20 +22,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0, or 1 for a run that may not be published. Raises UsageError or RunFileError."""
-    from ..errors import UsageError
     from ..report import words
     from ..runfile import writer
     from ..runfile.card import card_name, card_text
     from .check import read_card, refusals, remarks
-    from .report import read_all
+    from .estimate import sole_run
 
-    runs = read_all([args.run])
-    if len(runs) > 1:
-        raise UsageError(f"{args.run}: several results files; share one at a time, each in a form of its own")
-    card = read_card(runs[0].path)
+    path = sole_run(args.run).path
+    card = read_card(path)
     reasons = [card] if isinstance(card, str) else refusals(card)
     if isinstance(card, str) or reasons:
-        print("\n  ".join([f"{runs[0].path} can't be published:", *reasons]))
+        print("\n  ".join([f"{path} can't be published:", *reasons]))
         return 1
     content = card_text(card.sound)
     target = Path(args.output or card_name(card.run, content))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import sys
 
-from ..runfile.quantities import writable
-from .choice import add_expression, require_expression
+from .choice import add_expression
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,12 +16,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for what can't be read or where nothing matches."""
-    require_expression(args)
     from ..report.screen import Ending, screen
     from ..report.study import Study
     from .report import read_all
 
     study = Study(read_all(args.runs), expression=args.expression)
     width = shutil.get_terminal_size((1000, 24)).columns  # in a pipe as wide as it needs, unless COLUMNS is set
-    print(writable("\n".join(screen(study, Ending.EVERYTHING, width)), sys.stdout.encoding))
+    print("\n".join(screen(study, Ending.EVERYTHING, width)))
     return 0

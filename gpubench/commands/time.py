@@ -8,12 +8,13 @@ import importlib
 import importlib.machinery
 import importlib.util
 import itertools
+import math
 import operator
 import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -353,17 +354,22 @@ def _is_module(name: str) -> bool:
     return importlib.machinery.PathFinder.find_spec(name, [os.getcwd()]) is not None
 
 
-def _on_the_command_line(setup: str, size: str) -> str:
-    words = [f"--setup {setup!r}"] * bool(setup) + [f"--size {size}"] * bool(size)
-    return " ".join(words)
+IN_SHELL, IN_PYTHON = (
+    ("--setup {!r}", "--size {}", " ", "--import {module}"),
+    ("setup={!r}", "sizes={!r}", ", ", "import {module} as {name}"),
+)
+"""How a setup and sizes are written, what stands between them, and how a module is brought."""
 
 
 def require_known(
-    text: str, setup: str, sizes: Sequence[str], known: Collection[str] = (),
-    example: Callable[[str, str], str] = _on_the_command_line, bring: str = "--import {module}",
-) -> None:  # fmt: skip
-    """Raise UsageError for names that nothing makes, with an ``example`` of a setup and sizes that would, or what would
-    ``bring`` a module."""
+    text: str, setup: str, sizes: Sequence[str], known: Collection[str] = (), written: Sequence[str] = IN_SHELL
+) -> None:
+    """Raise UsageError for names that nothing makes, with what would, as it is ``written``."""
+    setting, sizing, between, bring = written
+
+    def example(setup: str, size: str) -> str:
+        return between.join([setting.format(setup)] * bool(setup) + [sizing.format(size)] * bool(size))
+
     for texts in ([setup], [setup, text]):
         missing = unknown_names(texts, [*sizes, *known])
         for name in missing:
@@ -402,10 +408,7 @@ def parse_sizes(texts: Iterable[str]) -> list[Size]:
     names = [name for group, _ in sizes for name in group]
     if repeated := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"size {repeated[0]} is given twice: write {repeated[0]}=256,1024,4096")
-    count = 1
-    for _, rows in sizes:
-        count *= len(rows)
-    if count > _MOST_SIZES:
+    if (count := math.prod(len(rows) for _, rows in sizes)) > _MOST_SIZES:
         raise UsageError(f"{count} sizes: at most {_MOST_SIZES} are measured at once")
     return sizes
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ..errors import UsageError
 from ..runfile.matching import matcher, nothing_matches
-from ..runfile.quantities import counted
+from ..runfile.quantities import counted, listed
 from ..runfile.reader import clean
 from .limits import ABOVE, Limit, check_limits
 from .samples import CaseKey, Side, cpu_changes, doubts, machine_differences, measured_in_turn
@@ -118,10 +118,10 @@ class Comparison:
 
 
 def content_text(side: str, workloads: Sequence[str]) -> str:
-    """``base has 12 benchmarks (matmul.square, matmul.batched, copy.h2d …)``."""
-    names = sorted(set(workloads))
-    shown = f" ({', '.join(names[:_NAMED])}{' …' if len(names) > _NAMED else ''})" if names else ""
-    return f"{side} has {counted(len(workloads), 'benchmark') if names else 'none'}{shown}"
+    """``base has 12 benchmarks (matmul.square, matmul.batched, copy.h2d and 9 more)``."""
+    if not workloads:
+        return f"{side} has none"
+    return f"{side} has {counted(len(workloads), 'benchmark')} ({listed(sorted(set(workloads)), _NAMED)})"
 
 
 def missing_cases(base: Side, new: Side) -> tuple[Missing, ...]:

@@ -7,14 +7,14 @@ import math
 import os
 import posixpath
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from ..report.render import Table, escape, markdown as markdown_table, terminal
-from ..runfile.quantities import counted, listed, shorten, text, writable
+from ..report.render import Column, Table, escape, markdown as markdown_table, table, terminal
+from ..report.rows import grouped
+from ..runfile.quantities import counted, listed, shorten, text
 from ..statistics.intervals import Interval
 from .comparison import ORDER, Comparison, change_text
 from .limits import ABOVE, PERHAPS
@@ -30,7 +30,6 @@ _FEW_ROWS = 10
 """Of inconclusive benchmarks; how many there are, and why, is said in lines."""
 _NAMED = 3
 """So many benchmarks are named in a line."""
-_COLUMNS = ("benchmark", "verdict", "change", "interval", "base", "new", "processes", "reason")
 
 
 def to_json(comparison: Comparison) -> str:
@@ -81,13 +80,11 @@ def _named(key: CaseKey) -> dict[str, Any]:
 
 def show_table(comparison: Comparison) -> None:
     """Print it for the terminal: at most a dozen lines that say it all, then the rows."""
-    print("\n".join(writable(line, sys.stdout.encoding) for line in lead_lines(comparison)))
-    table = _changes("Comparison", _rows(comparison), comparison)
-    tables = (table, _missing(comparison))
-    width = shutil.get_terminal_size((120, 24)).columns
-    for line in (line for table in tables if table.rows for line in ("", *terminal(table, width))):
-        print(writable(line, sys.stdout.encoding))
-    print(f"gpubench compare: {writable(comparison.line, sys.stdout.encoding)}")
+    lines = lead_lines(comparison)
+    for each in (_changes("Comparison", _rows(comparison), comparison), _missing(comparison)):
+        if each.rows:
+            lines += ["", *terminal(each, shutil.get_terminal_size((120, 24)).columns)]
+    print("\n".join([*lines, f"gpubench compare: {comparison.line}"]))
 
 
 def lead_lines(comparison: Comparison) -> list[str]:
@@ -132,10 +129,8 @@ def _labels(comparison: Comparison) -> dict[CaseKey, str]:
 
 def _inconclusive(comparison: Comparison) -> dict[str, list[Verdict]]:
     """By cause, the most frequent first."""
-    groups: dict[str, list[Verdict]] = {}
-    for each in comparison.verdicts:
-        if each.verdict == INCONCLUSIVE:
-            groups.setdefault(each.reason.partition(":")[0], []).append(each)
+    inconclusive = [each for each in comparison.verdicts if each.verdict == INCONCLUSIVE]
+    groups = grouped(inconclusive, lambda each: each.reason.partition(":")[0])
     return dict(sorted(groups.items(), key=lambda entry: -len(entry[1])))
 
 
@@ -160,9 +155,9 @@ def comparison_markdown(comparison: Comparison) -> str:
         if group := [each for each in rest if each.verdict == word]:
             lines += ["<details><summary>", f"{len(group)} {words}", "</summary>", ""]
             lines += [*markdown_table(_changes("", group, comparison)), "", "</details>", ""]
-    table = _missing(comparison)
-    if comparison.verdicts and table.rows:
-        lines += [f"### {table.title}", "", *markdown_table(table), ""]
+    missing = _missing(comparison)
+    if comparison.verdicts and missing.rows:
+        lines += [f"### {missing.title}", "", *markdown_table(missing), ""]
     return "\n".join(lines)
 
 
@@ -182,29 +177,31 @@ def _sorted(comparison: Comparison) -> list[Verdict]:
 
 
 def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) -> Table:
-    rows, labels = [], _labels(comparison)
-    for each in verdicts[:TABLE_ROWS]:
-        ratio, (base, new) = each.ratio, each.processes
-        interval = _interval_text(ratio) if each.bounded else "unknown"
-        unit = "B" if comparison.metric == "memory" else "s"
-        times = change_text(ratio.value), interval, text(each.base_s, unit), text(each.new_s, unit)
-        name, processes = shorten(labels[each.key], 90), f"{base}" if base == new else f"{base}, {new}"
-        reason = each.reason
-        if comparison.unchanged and each.seen is not None:
-            reason = f"sees a change of {percent(each.sees(comparison.threshold))}"
-        rows.append((name, each.verdict, *times, processes, reason))
+    labels, unit = _labels(comparison), "B" if comparison.metric == "memory" else "s"
+
+    def reason(each: Verdict) -> str:
+        sees = comparison.unchanged and each.seen is not None
+        return f"sees a change of {percent(each.sees(comparison.threshold))}" if sees else each.reason
+
+    columns: list[Column[Verdict]] = [
+        Column("benchmark", lambda each: shorten(labels[each.key], 90)),
+        Column("verdict", lambda each: each.verdict),
+        Column("change", lambda each: change_text(each.ratio.value)),
+        Column("interval", lambda each: _interval_text(each.ratio) if each.bounded else "unknown"),
+        Column("base", lambda each: text(each.base_s, unit)),
+        Column("new", lambda each: text(each.new_s, unit)),
+        Column("processes", lambda each: ", ".join(dict.fromkeys(map(str, each.processes)))),
+        Column("reason", reason),
+    ]
+    if len({each.reason for each in verdicts}) == 1 and verdicts[0].reason and not comparison.unchanged:
+        columns = columns[:-2]  # a line above the table has the reason, and these the same processes
     notes = []
     if len(verdicts) > TABLE_ROWS:
         notes.append(f"{len(verdicts) - TABLE_ROWS} more rows are in --format json.")
     if title and len(comparison.verdicts) > len(verdicts):
         left = len(comparison.verdicts) - len(verdicts)
         notes.append(f"{left} more are inconclusive and changed less: --format markdown has them.")
-    reasons = {row[-1] for row in rows}
-    one_reason = len(reasons) == 1 and not comparison.unchanged  # in a line above the table, with the processes
-    said = (("reason",) if "" in reasons else ("reason", "processes")) if one_reason else ()
-    kept = [i for i, column in enumerate(_COLUMNS) if column not in said]
-    cells = tuple(tuple(row[i] for i in kept) for row in rows)
-    return Table(title, tuple(_COLUMNS[i] for i in kept), cells, " ".join(notes))
+    return table(title, columns, verdicts[:TABLE_ROWS], " ".join(notes))
 
 
 def _interval_text(ratio: Interval) -> str:

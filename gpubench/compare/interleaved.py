@@ -99,8 +99,8 @@ def compare_in_turn(
     """Measure both environments until the verdicts are conclusive or the budget is spent. With ``args.confirm`` the
     stored runs of ``args.base`` and ``args.new`` are the screening. Raises UsageError for what can't be measured or
     written."""
-    if args.pairs < LEAST_FRESH or not args.budget > 0:
-        raise UsageError(f"--pairs must be {LEAST_FRESH} or more and --budget above 0: fewer can't prove anything")
+    if args.pairs < LEAST_FRESH:
+        raise UsageError(f"--pairs must be {LEAST_FRESH} or more: fewer can't prove anything")
     names = args.confirm or (args.base, args.new)
     before, after = (
         find_environment(side, name, args.paths, args.builtin)

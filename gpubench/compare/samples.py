@@ -6,7 +6,6 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 
 from msgspec import structs
@@ -15,6 +14,7 @@ from ..errors import UsageError
 from ..runfile import folder
 from ..runfile.flags import CONTENDED
 from ..runfile.host import cpu_differences
+from ..runfile.quantities import moment_of
 from ..runfile.reader import read, workload_of
 from ..runfile.schema import Process, Result, Run
 
@@ -183,25 +183,12 @@ def _observation(process: Process, kept: Sequence[float], number: int, run: Run)
 def measured_in_turn(base: Side, new: Side, fresh: bool) -> bool:
     """Whether the time stamps of the runs, or of the ``fresh`` ones, alternate: A B A B … or A B B A …, two pairs or
     more."""
-    stamps = [
-        (_moment(run.started), side)
-        for side, each in enumerate((base, new))
-        for run in each.runs
-        if (run.stage == CONFIRM) == fresh
-    ]
-    moments = {moment for moment, _ in stamps}
-    if len(moments) < max(4, len(stamps)) or len(stamps) % 2 or None in moments:
+    runs = [(run, side) for side in (base, new) for run in side.runs if (run.stage == CONFIRM) == fresh]
+    sides = {moment: side.name for run, side in runs if (moment := moment_of(run.started))}
+    if len(sides) < max(4, len(runs)) or len(runs) % 2:
         return False
-    order = [side for _, side in sorted(stamps, key=lambda stamp: stamp[0] or 0.0)]
+    order = [sides[moment] for moment in sorted(sides)]
     return all(one != other for one, other in zip(order[::2], order[1::2], strict=True))
-
-
-def _moment(text: str | None) -> float | None:
-    """Seconds; a time without its zone is that of this machine."""
-    try:
-        return datetime.fromisoformat(text).timestamp() if text else None
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 def machine_differences(base: Side, new: Side, devices: Iterable[str]) -> tuple[list[str], list[str]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from ..devices.datasheets import Figures, Gpu, Sourced
 from ..devices.implementations import implementation_label
 from ..report.rows import grouped, size_parameter
 from ..runfile.matching import shown_name
 from ..runfile.schema import OK, Case, Ceilings, Result, Run, Work
-from ..runfile.utilisation import compute_dtype
 from ..runfile.ways import HOW, fastest_way, job
 from .model import likely, shortest
 
@@ -109,16 +109,10 @@ def _job(group: Sequence[Result], ways: Sequence[Result], size: str | None) -> J
     how = [str(fastest.params[name]) for name in HOW if fastest.params.get(name) not in (None, named.params.get(name))]
     other = fastest.workload.removeprefix(named.workload).replace("_", " ").strip()
     way = ", ".join(filter(None, (library, dtype, variant, *how, other)))
-    dtype = compute_dtype(named.dtype, named.variant, named.precision)
-    obstacle = _obstacle(named)
-    return Job(
-        named.case, size or named.size, _seconds(fastest), way, bool(fastest.flags), dtype, least, copied, obstacle
-    )
-
-
-def _obstacle(result: Result) -> str:
-    several = result.parallel and result.parallel.devices > 1
-    return "measures copies or several devices" if several or result.kind in ("copies", "distributed") else ""
+    several = (named.parallel and named.parallel.devices > 1) or named.kind in ("copies", "distributed")
+    obstacle = "measures copies or several devices" if several else ""
+    known = named.case, size or named.size, _seconds(fastest), way, bool(fastest.flags)
+    return Job(*known, named.compute_dtype, least, copied, obstacle)
 
 
 def outlook_of(job: Job, card: Gpu) -> Outlook:
@@ -166,12 +160,8 @@ class MeasuredRun:
         self.name = (found.label or found.name) + " (simulated)" * found.simulated
         self._status = MODELLED if found.simulated else MEASURED
         self.card = card_of(self.name, run.ceilings.get(found.name, Ceilings()))
-        self._times: dict[tuple[object, ...], Result] = {}
-        for result in run.results:
-            if result.device == found.name and result.times:
-                key = key_of(result)
-                if key not in self._times or _seconds(result) < _seconds(self._times[key]):
-                    self._times[key] = result
+        ways = grouped([each for each in run.results if each.device == found.name and each.times], key_of)
+        self._times = {key: min(members, key=_seconds) for key, members in ways.items()}
 
     def estimate(self, job: Job) -> Outlook:
         """By the GPU's own time where the file has one."""
@@ -234,20 +224,14 @@ def crossing(line: Iterable[Outlook]) -> SizesLost | None:
         ((size, each) for size, each in sized if isinstance(size, int | float) and not isinstance(size, bool)),
         key=lambda point: point[0],
     )
-    lost = 0
-    while lost < len(points) and points[lost][1].verdict == NO:
-        lost += 1
+    lost = list(takewhile(lambda point: point[1].verdict == NO, points))
     if not lost:
         return None
-    size, last = points[lost - 1]
-    return SizesLost(str(last.job.size), size, lost == len(points))
+    size, last = lost[-1]
+    return SizesLost(str(last.job.size), size, len(lost) == len(points))
 
 
 def largest_of_each(estimates: Iterable[Outlook]) -> list[Outlook]:
     """Of each workload and dtype the one that takes the CPU longest: the largest size."""
-    best: dict[tuple[str, str], Outlook] = {}
-    for each in estimates:
-        key = each.job.case.workload, each.job.dtype
-        if key not in best or each.job.cpu_s > best[key].job.cpu_s:
-            best[key] = each
-    return list(best.values())
+    workloads = grouped(estimates, lambda each: (each.job.case.workload, each.job.dtype))
+    return [max(members, key=lambda each: each.job.cpu_s) for members in workloads.values()]

@@ -13,25 +13,21 @@ from ..devices.datasheets import Gpu, find_card
 from ..errors import UsageError
 from ..runfile.quantities import seconds_text, text
 from ..runfile.schema import Ceilings, DeviceFacts, Result, Run, Work
-from ..runfile.utilisation import PLAUSIBLE, WINOGRAD, compute_dtype, utilisation
+from ..runfile.utilisation import PLAUSIBLE, WINOGRAD, utilisation
 from .model import shortest
 
 LEAST_SHARE, MOST_SHARE = 0.4, 1.2
 """Of a datasheet's figure that a measured peak reaches: GeForce cards clock up to 1.16 times above theirs."""
 MOST_POWER = 1.5
 """Times the power limit: counters average over some 100 ms."""
-CORE_FLOPS, SOCKET_BANDWIDTH = 1e13, 2e12
-"""FLOP/s of a core, and byte/s of the memory of a CPU, that none reaches: AMX does 7e12 in bfloat16, HBM 1.6e12."""
+CORE_FLOPS = 1e13
+"""FLOP/s of a core that none reaches: AMX does 7e12 in bfloat16."""
 FASTEST_HZ = 7e9
 """No core runs at that clock."""
-OVERHEAD_S = (1e-8, 1e-3)
-"""Seconds between which the launch of an operation lies."""
 FAR_ABOVE = 2.0
 """Times the peaks of its device, which no benchmark reaches however badly those were measured; good runs reach 1.1."""
-ENOUGH = 10
-"""Benchmarks of which one at least comes near the peaks of its device."""
-IDLE, MANY = 0.05, 0.1
-"""Share of the peak that the best of them exceeds, and share of benchmarks that may exceed the peak."""
+MANY = 0.1
+"""Share of benchmarks that may exceed the peaks of their device."""
 
 
 def known_gpus(run: Run, cards: Mapping[str, Gpu]) -> dict[str, Gpu | None]:
@@ -64,27 +60,19 @@ def impossible(run: Run, cards: Mapping[str, Gpu]) -> Iterator[str]:
 
 
 def _beside_peaks(device: DeviceFacts, results: list[Result], peaks: Ceilings) -> Iterator[str]:
-    low, high = OVERHEAD_S
-    if peaks.launch_floor_s and not low <= peaks.launch_floor_s <= high:
-        found = seconds_text(peaks.launch_floor_s)
-        yield f"the launch overhead of {device.name} is {found}; it lies between 10 ns and 1 ms"
-    known = [(use.fraction, each) for each in results if (use := utilisation(*_job(each), peaks, _link(each)))]
-    uses = [fraction for fraction, _ in known]
-    above = sum(fraction > PLAUSIBLE for fraction in uses)
-    for fraction, each in known:
-        if fraction > FAR_ABOVE:
-            yield f"{each.id} is {fraction:.1f} times as fast as the measured peaks of {device.name} allow"
-            break
-    if above > max(1, MANY * len(uses)):
-        found = f"{above} of {len(uses)} benchmarks on {device.name} are faster than its peaks"
+    uses = [(use.fraction, each.id) for each in results if (use := utilisation(*_job(each), peaks, _link(each)))]
+    above = [(fraction, name) for fraction, name in uses if fraction > PLAUSIBLE]
+    most, name = max(above, default=(0.0, ""))
+    if most > FAR_ABOVE:
+        yield f"{name} is {most:.1f} times as fast as the measured peaks of {device.name} allow"
+    if len(above) > max(1, MANY * len(uses)):
+        found = f"{len(above)} of {len(uses)} benchmarks on {device.name} are faster than its peaks"
         yield f"{found}: those were measured too low, or in another unit"
-    if len(uses) >= ENOUGH and max(uses) < IDLE:
-        yield f"no benchmark on {device.name} reaches {IDLE:.0%} of its measured peaks: another unit?"
 
 
 def _job(result: Result) -> tuple[Work, float, str]:
     assert result.times
-    return result.work, result.times.median_s, compute_dtype(result.dtype, result.variant, result.precision)
+    return result.work, result.times.median_s, result.compute_dtype
 
 
 def _link(result: Result) -> bool:
@@ -93,7 +81,7 @@ def _link(result: Result) -> bool:
 
 def _of_cpu(run: Run, results: list[Result], peaks: Ceilings) -> Iterator[str]:
     cpu = run.machine.cpu
-    cores, sockets = cpu.cores or run.machine.threads or 1, cpu.sockets or 2
+    cores = cpu.cores or run.machine.threads or 1
     most = flops_allowed(cpu.instructions or (), cores, FASTEST_HZ)[0]
     rates = [(f"the CPU's peak in {dtype}", dtype, rate) for dtype, rate in peaks.throughput.items()]
     jobs = [(each.id, *_job(each)) for each in results if each.work.flops]
@@ -102,14 +90,7 @@ def _of_cpu(run: Run, results: list[Result], peaks: Ceilings) -> Iterator[str]:
         allowed = min(peaks.allowed.get(dtype, math.inf), most.get(dtype, CORE_FLOPS * cores))
         if rate > MOST_SHARE * allowed:
             yield f"{name}, {text(rate, 'FLOP/s')}, is more than its instructions allow"
-            break
-    memory = _memory_rate(peaks)
-    if memory > SOCKET_BANDWIDTH * sockets:
-        yield f"the CPU's memory bandwidth, {text(memory, 'B/s')}, is more than any CPU's"
-
-
-def _memory_rate(peaks: Ceilings) -> float:
-    return max((each.byte_per_s for each in peaks.bandwidth if each.level in ("memory", "")), default=0.0)
+            return
 
 
 def _too_fast(results: list[Result], gpu: Gpu) -> Iterator[str]:
@@ -131,7 +112,8 @@ def _too_fast(results: list[Result], gpu: Gpu) -> Iterator[str]:
 def _peaks_off(peaks: Ceilings, gpu: Gpu) -> Iterator[str]:
     rates: dict[str, tuple[float | None, float | None, str]]
     rates = {dtype: (rate, gpu.flop_per_s(dtype), "FLOP/s") for dtype, rate in peaks.throughput.items()}
-    rates["memory bandwidth"] = (_memory_rate(peaks), gpu.value("memory"), "B/s")
+    memory = max((each.byte_per_s for each in peaks.bandwidth if each.level in ("memory", "")), default=None)
+    rates["memory bandwidth"] = (memory, gpu.value("memory"), "B/s")
     rates["copies to it"] = (peaks.host_to_device_byte_per_s, gpu.value("link"), "B/s")
     rates["copies from it"] = (peaks.device_to_host_byte_per_s, gpu.value("link"), "B/s")
     emulated = "bfloat16" if gpu.value("tf32") is None else ""  # tensor cores before Ampere have no bfloat16

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ..devices.datasheets import Figures, Gpu
 from ..devices.roofline import held_shares
 from ..report import words
-from ..report.render import Column, Table, csv_text, escape, markdown, table, terminal
+from ..report.render import Column, Table, escape, markdown, table, terminal
 from ..report.rows import grouped
 from ..runfile.quantities import counted
 from .model import LEAST_CALL_S
@@ -155,11 +155,6 @@ def unknown_lines(estimates: Iterable[Outlook]) -> list[str]:
 
 
 # Ways to write --------------------------------------------------------------------------------------------------------
-
-
-def as_csv(estimates: Iterable[Outlook], prices: Prices) -> str:
-    """A row for each benchmark and card."""
-    return csv_text(value_columns(prices), estimates)
 
 
 def as_json(estimates: Iterable[Outlook], prices: Prices, run: str) -> str:

@@ -17,7 +17,7 @@ from ..runfile.kinds import KINDS, Kind, names_of
 from ..runfile.matching import matcher, nothing_matches, shown_name
 from ..runfile.reader import clean
 from ..runfile.schema import MOST_NAMES, DeviceFacts, Parallel, Result, Run, Scalar, Times, Work
-from ..runfile.utilisation import PLAUSIBLE, compute_dtype, utilisation
+from ..runfile.utilisation import PLAUSIBLE, utilisation
 from ..statistics.intervals import Interval, median_interval
 
 IMPLAUSIBLE = "implausible"
@@ -211,7 +211,7 @@ class Measured(Row):
     @property
     def computed_dtype(self) -> str:
         """The dtype that is computed in: under autocast another than that of the data."""
-        return compute_dtype(self.result.dtype, self.result.variant, self.result.precision)
+        return self.result.compute_dtype
 
     @cached_property
     def flags(self) -> tuple[str, ...]:

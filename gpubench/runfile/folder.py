@@ -22,24 +22,19 @@ _KEPT = re.compile(r"run\.[1-9][0-9]*\.json")
 
 
 class Earlier:
-    """The run that was in ``folder``, if any: ``run.json`` and its ledger become ``run.1.json`` and so on.
-
-    The notice about it waits until the new run measures, since a run that can't begin puts everything back. Raises
-    UsageError while another run is under way; ``lock`` keeps others out.
-    """
+    """The run that was in ``folder``, if any: ``run.json`` and its ledger become ``run.1.json`` and so on. Raises
+    UsageError while another run is under way; ``lock`` keeps others out."""
 
     def __init__(self, folder: Path) -> None:
         self.lock = Lock(folder)
         self._ledger = folder / LEDGER
         self._moved = keep([path for path in (folder / RUN_FILE, self._ledger) if os.path.lexists(path)])
-        self._told = False
 
     def announce(self) -> None:
-        """Say once where it is now."""
-        if self._moved and not self._told:
+        """Say where it is now."""
+        if self._moved:
             places = " and ".join(str(kept) for _, kept in self._moved)
             print(clean(f"gpubench run: an earlier run was here: it is now {places}"), file=sys.stderr)
-        self._told = True
 
     def restore(self) -> None:
         """Put it back and let others in: the new run measured nothing, and leaves no ledger."""
@@ -103,14 +98,11 @@ def not_there(path: Path) -> UsageError:
     folder = path.parent
     while not os.path.isdir(folder) and folder != folder.parent:
         folder = folder.parent
-    known = sorted(each for each in (*folder.glob("*.json"), *folder.glob(f"*/{RUN_FILE}")) if _is_shown(each))
+    files = (each for each in (*folder.glob("*.json"), *folder.glob(f"*/{RUN_FILE}")) if each.is_file())
+    known = sorted(each for each in files if not each.name.startswith(".") and not is_kept(each))
     names = listed((clean(str(each)) for each in known), _MOST_NAMED) or "no results file"
     where = "this folder" if folder == Path() else clean(str(folder))
     return UsageError(f"{clean(str(path))}: no such file or folder; in {where}: {names}")
-
-
-def _is_shown(path: Path) -> bool:
-    return path.is_file() and not path.name.startswith(".") and not is_kept(path)
 
 
 def identity(path: Path) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from .schema import CpuFacts
 
@@ -22,28 +22,19 @@ _WORDS = {
 def cpu_differences(before: CpuFacts, after: CpuFacts) -> list[str]:
     """What differs in words, as ``OPENBLAS_CORETYPE not set → Haswell``. What one of the two doesn't know is no
     difference."""
-    return [f"{what} {old} → {new}" for what, old, new in _differences(before, after)]
+    variables = {**(before.variables or {}), **(after.variables or {})}
+    old, new = (_known(cpu, variables) for cpu in (before, after))
+    if before.model != after.model:
+        old.pop(_WORDS["instructions"], None)
+    return [f"{what} {old[what]} → {new[what]}" for what in old if old[what] != new.get(what, old[what])]
 
 
-def _differences(before: CpuFacts, after: CpuFacts) -> Iterator[tuple[str, str, str]]:
-    if before.variables is not None and after.variables is not None:
-        for name in sorted({**before.variables, **after.variables}):
-            old, new = (
-                facts.variables.get(name, "not set") for facts in (before, after) if facts.variables is not None
-            )
-            if old != new:
-                yield name, old, new
-    for library, kernel in (before.kernels or {}).items():
-        other = (after.kernels or {}).get(library, kernel)
-        if kernel != other:
-            yield f"products of {library} by", kernel, other
-    for name, words in _WORDS.items():
-        old, new = getattr(before, name), getattr(after, name)
-        if None not in (old, new) and old != new and (name != "instructions" or before.model == after.model):
-            yield words, _text(old), _text(new)
-    share, other_share = share_of_cpus(before), share_of_cpus(after)
-    if share and other_share and share != other_share:
-        yield "CPUs in use", share, other_share
+def _known(cpu: CpuFacts, variables: Iterable[str]) -> dict[str, str]:
+    """What is known of it, in words."""
+    facts = {} if cpu.variables is None else {name: cpu.variables.get(name, "not set") for name in sorted(variables)}
+    facts |= {f"products of {library} by": kernel for library, kernel in (cpu.kernels or {}).items()}
+    facts |= {words: _text(value) for name, words in _WORDS.items() if (value := getattr(cpu, name)) is not None}
+    return facts | ({"CPUs in use": share} if (share := share_of_cpus(cpu)) else {})
 
 
 def share_of_cpus(cpu: CpuFacts) -> str | None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 import difflib
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import UsageError
+from .quantities import share_of
 
 PRESETS = ("smoke", "glance", "quick", "full")
 IN_ONE_PROCESS = ("smoke", "glance")
@@ -43,8 +44,9 @@ class Option:
     help: str
     metavar: str = ""
     default: Any = None
-    type: type = str
+    type: Callable[[str], Any] = str
     choices: tuple[str, ...] = ()
+    least: float = -math.inf
 
     @property
     def dest(self) -> str:
@@ -84,8 +86,9 @@ class Option:
             value = self.type(text)
         except ValueError:
             value = math.nan
-        if self.type is int and not isinstance(value, int):
-            raise UsageError(f"{self.name} must be a whole number, not {text!r}")
+        if self.type is int and not value >= self.least:
+            wanted = "a whole number" if math.isnan(value) else f"{self.least} or more"
+            raise UsageError(f"{self.name} must be {wanted}, not {text!r}")
         if self.type is float and not 0 < value < 1e9:
             raise UsageError(f"{self.name} must be seconds above 0, not {text!r}")
         return value
@@ -116,15 +119,20 @@ OPTIONS = (
     Option("identify", "identify", OUTPUT, "keep host name and paths in the results file", default=False),
 )  # fmt: skip
 _OF_COMMANDS = (
-    Option("processes", "processes", CARE, "", type=int),
+    Option("processes", "processes", CARE, "", type=int, least=1),
     Option("deadline", "deadline", ADVANCED, "", type=float),
     Option("output", "output", OUTPUT, ""),
     Option("baseline", "baseline", OUTPUT, ""),
-    Option("threshold", "threshold", CARE, ""),
+    Option("threshold", "threshold", CARE, "", type=share_of),
     Option("budget", "budget", CARE, "", type=float),
     Option("pairs", "pairs", CARE, "", type=int),
 )
-"""What ``[tool.gpubench]`` may set besides: options that single commands declare."""
+"""What ``[tool.gpubench]`` may set besides: options that single commands declare, which read them by :func:`reader`."""
+
+
+def reader(name: str) -> Callable[[str], Any]:
+    """What reads an option of a single command, for argparse."""
+    return next(option.parse for option in _OF_COMMANDS if option.name == name)
 
 
 def declare(groups: Mapping[str, argparse._ArgumentGroup], without: Collection[str] = ()) -> None:

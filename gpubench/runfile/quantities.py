@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from contextlib import suppress
+from datetime import UTC, datetime
+
+from ..errors import UsageError
 
 _LARGE = ("", "k", "M", "G", "T", "P", "E")
 _SMALL = ("", "m", "µ", "n", "p")
@@ -49,11 +51,32 @@ _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 def seconds_of(words: str) -> float:
-    """Seconds of ``10us`` or ``0.5 ms``. Raises ValueError."""
+    """Seconds of ``10us`` or ``0.5 ms``. Raises UsageError."""
     found = re.fullmatch(r"([0-9.]+(?:e-?[0-9]+)?) ?(ns|us|µs|ms|s)", words.strip())
     if found is None:
-        raise ValueError(f"invalid time {words!r}: write 10us or 0.5ms")
+        raise UsageError(f"invalid time {words!r}: write 10us or 0.5ms")
     return float(found[1]) * _UNITS[found[2]]
+
+
+def moment_of(words: object) -> datetime | None:
+    """The moment of an ISO 8601 text, in UTC where it names no zone; None for anything else."""
+    try:
+        moment = datetime.fromisoformat(str(words))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def share_of(words: str) -> float:
+    """0.05 of ``5%`` or ``0.05``. Raises UsageError."""
+    number, percent, rest = words.strip().partition("%")
+    try:
+        value = float(number) / (100 if percent else 1)
+    except ValueError:
+        value = math.nan
+    if rest or not 0 < value < 1:
+        raise UsageError(f"invalid threshold {words!r}: write 5% or 0.05")
+    return value
 
 
 def bytes_text(value: float | None) -> str:
@@ -87,11 +110,9 @@ def shorten(name: str, longest: int = 40) -> str:
     return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 
-def writable(text: str, encoding: str | None) -> str:
-    """The text in what the terminal can write: ASCII ones exist, and a crash would tell nobody anything."""
-    encoding = encoding or "ascii"
-    plain = _POWER.sub(lambda power: f"^{power[0].translate(_DIGITS)}", text).translate(_PLAIN)
-    for each in (text, plain):
-        with suppress(UnicodeEncodeError):
-            return each.encode(encoding).decode(encoding)
-    return plain.encode(encoding, "replace").decode(encoding)
+def plain_signs(error: UnicodeError) -> tuple[str, int]:
+    """For :func:`codecs.register_error`: ASCII in the place of signs that a terminal can't show."""
+    assert isinstance(error, UnicodeEncodeError)
+    signs = error.object[error.start : error.end]
+    plain = _POWER.sub(lambda power: f"^{power[0].translate(_DIGITS)}", signs).translate(_PLAIN)
+    return plain.encode("ascii", "replace").decode(), error.end

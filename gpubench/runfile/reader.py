@@ -15,7 +15,6 @@ import reprlib
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn, TypeVar
@@ -30,6 +29,7 @@ from .columnar import as_rows
 from .flags import ADVICE, apart
 from .kinds import shipped
 from .matching import SHIPPED
+from .quantities import moment_of
 from .schema import KEY, Case, DeviceFacts, Machine, Measurement, Process, Raised, Result, Run, RunFile, Times
 from .utilisation import disproved, raise_peaks
 
@@ -92,11 +92,8 @@ def check_run(path: Path, root: Any, samples: bool = True) -> Run:
 
 
 def _run(path: Path, machine: Machine, results: list[Result], facts: schema.RunFacts) -> Run:
-    if facts.started is not None:
-        try:
-            datetime.fromisoformat(facts.started)
-        except ValueError:
-            _refuse(path, f"{KEY}.started", "an ISO 8601 date and time", facts.started)
+    if facts.started is not None and not moment_of(facts.started):
+        _refuse(path, f"{KEY}.started", "an ISO 8601 date and time", facts.started)
     for entry in facts.unmeasured or ():
         entry = _named(entry)
         case = {name: getattr(entry, name) for name in Case.__struct_fields__}

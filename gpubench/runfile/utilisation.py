@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from .quantities import text
-from .schema import OK, Bandwidth, Ceilings, CpuFacts, Result, Scalar, Work
+from .schema import OK, Bandwidth, Ceilings, CpuFacts, Result, Work
 
 PLAUSIBLE = 1.3
 """Ceilings are measured, and noisy: only what beats them by more than this factor can't be true."""
@@ -64,11 +64,6 @@ def utilisation(
     return max(found, key=lambda use: use.fraction, default=None)
 
 
-def compute_dtype(dtype: str, variant: str, precision: Mapping[str, Scalar] | None = None) -> str:
-    """The dtype that products are computed in: under autocast the one that the record's ``precision`` names."""
-    return str((precision or {}).get("autocast") or "bfloat16") if variant == "autocast" else dtype
-
-
 def most(use: Utilisation, dtype: str, ceilings: Ceilings, convolutions: float = 0.0) -> float:
     """The largest fraction that can be true: noise, and of products what the instruction set allows. ``convolutions``
     is their share of the FLOPs; fast algorithms do fewer multiplications than are counted."""
@@ -86,7 +81,7 @@ def disproved(results: Iterable[Result], peaks: Mapping[str, Ceilings]) -> dict[
     for result in results:
         known = peaks.get(result.device)
         if known and result.times and result.status == OK and not result.parallel and len(set(result.devices)) < 2:
-            dtype = compute_dtype(result.dtype, result.variant, result.precision)
+            dtype = result.compute_dtype
             if use := utilisation(result.work, result.times.median_s, dtype, known):
                 limit = most(use, dtype, known, result.convolution_share or 0.0)
                 above.setdefault(result.device, []).append(use.fraction > limit)
@@ -125,15 +120,14 @@ def raise_peaks(results: Iterable[Result], measured: Mapping[str, Ceilings]) -> 
         verified = result.check is not None and result.check.status == "passed" and not result.parallel
         doubted = any(flag.name == "implausible" for flag in result.flags) or bool(result.convolution_share)
         if known and known.ways and result.times and result.status == OK and verified and not doubted:
-            dtype = compute_dtype(result.dtype, result.variant, result.precision)
-            use = utilisation(result.work, result.times.median_s, dtype, known)
-            if use and 1 < use.fraction <= most(use, dtype, known):
-                peaks[result.device] = _raised(known, result, use, dtype)
+            use = utilisation(result.work, result.times.median_s, result.compute_dtype, known)
+            if use and 1 < use.fraction <= most(use, result.compute_dtype, known):
+                peaks[result.device] = _raised(known, result, use)
     return peaks
 
 
-def _raised(known: Ceilings, result: Result, use: Utilisation, dtype: str) -> Ceilings:
-    work, seconds = result.work, result.times.median_s if result.times else 0.0
+def _raised(known: Ceilings, result: Result, use: Utilisation) -> Ceilings:
+    work, dtype, seconds = result.work, result.compute_dtype, result.times.median_s if result.times else 0.0
     if use.bound == "throughput" and work.flops:
         rate = work.flops / seconds
         ways = {**known.ways.get(dtype, {}), f"{result.implementation}: {result.id}": rate}

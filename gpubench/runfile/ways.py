@@ -15,7 +15,6 @@ from ..statistics import intervals
 from ..statistics.intervals import INTERVAL, Interval
 from .flags import WAITING
 from .schema import Process, Result, Times
-from .utilisation import compute_dtype
 
 HOW = ("form", "tuning")
 """Parameters of the suite's own benchmarks that say how a job is done, and not what it is: where the result is written,
@@ -71,10 +70,10 @@ def times_and_ratio(base: Times, other: Times) -> tuple[float, float, Interval, 
 
 def _stands_for(other: Result, result: Result) -> bool:
     itself = (other.id, other.implementation) == (result.id, result.implementation)  # measured again
-    exact = {_computed(result)} | ({"float32"} if _computed(result) in _HALVES else set())
+    exact = {result.compute_dtype} | ({"float32"} if result.compute_dtype in _HALVES else set())
     doubtful = {flag.name for flag in other.flags} & {WAITING, "implausible"}
     passed = [each.check is not None and each.check.status == "passed" for each in (result, other)]
-    same = not itself and job(other) == job(result) and _computed(other) in exact
+    same = not itself and job(other) == job(result) and other.compute_dtype in exact
     return same and not doubtful and passed[0] <= passed[1]
 
 
@@ -92,10 +91,6 @@ def _of_one_job(result: Result) -> Result:
     latency_s = result.times.latency_s and result.times.latency_s / count
     processes = tuple(map(shared, result.times.processes))
     return replace(result, times=replace(result.times, **seconds, latency_s=latency_s, processes=processes, samples=()))
-
-
-def _computed(result: Result) -> str:
-    return compute_dtype(result.dtype, result.variant, result.precision)
 
 
 def _surely_faster(other: Result, result: Result) -> bool:

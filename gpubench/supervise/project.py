@@ -79,14 +79,13 @@ def _found(places: Sequence[Path]) -> tuple[tuple[str, ...], str]:
         if folder != suite() and _has_benchmarks(folder, patterns, top):
             return (str(folder),), "found in this project"
     starts = [start for word in _words(settings.get("testpaths")) for start in sorted(root.glob(word))]
-    paths = dict.fromkeys(path for start in starts for path in _tests(start, patterns) if _measures(path))
-    if file and paths:
-        return tuple(map(str, paths)), f"testpaths in {file.name}"
-    for folder in (place / name for place in within for name in TEST_FOLDERS):
-        if found := list(filter(_measures, _tests(folder, patterns))):
-            return tuple(map(str, found)), "found in this project"
-    here = [path for path in sorted(places[0].glob("*.py")) if _is_called(path, patterns) and _measures(path)]
-    return tuple(map(str, here)), "found in this folder" if here else ""
+    tries = [(starts, f"testpaths in {file.name if file else ''}")]
+    tries += [([place / name], "found in this project") for place in within for name in TEST_FOLDERS]
+    for beginnings, source in (*tries, (sorted(places[0].glob("*.py")), "found in this folder")):
+        found = dict.fromkeys(path for start in beginnings for path in _tests(start, patterns) if _measures(path))
+        if found:
+            return tuple(map(str, found)), source
+    return (), ""
 
 
 def _has_benchmarks(folder: Path, patterns: Sequence[str], top: Path) -> bool:

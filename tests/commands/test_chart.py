@@ -140,7 +140,6 @@ def test_png(run: Path, tmp_path: Path) -> None:
         (("--kind", "rate", "--label", "cuda:1=H100"), ("cpu (Synthetic CPU)", "cuda:0 (Synthetic H-GPU)")),
         (("--kind", "rate", "--label", "H100"), ("DEVICE=TEXT",)),
         (("--kind", "rate", "-k", "resnet"), ("resnet", "matmul.square, mine.work")),
-        (("--kind", "rate", "-k", "and"), ("expected a word",)),
         (("--kind", "rate", "-o", "picture.gif"), (".svg or .png",)),
     ],
 )

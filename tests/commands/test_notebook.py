@@ -72,26 +72,22 @@ def test_what_people_try_gives_a_result_or_says_what_to_do(what):
     assert row["status"] == "ok" or f"time.{text}"[5:] in shown
 
 
-def test_a_compiled_function_is_timed():
-    (row,) = rows(measured("f(a)", f=torch.compile(lambda x: x * 2 + 1), a=torch.ones(9)))
-    assert (row["status"], row["check"]) == ("ok", "passed")
-
-
-def test_random_results_are_timed_when_they_are_not_checked():
-    (row,) = rows(measured("torch.rand_like(a)", options="--no-check", a=torch.ones(9)))
-    assert (row["status"], row["check"]) == ("ok", "unchecked: check=False")
-
-
-def test_what_can_not_be_repeated_is_unchecked_with_the_reason():
+@pytest.mark.parametrize(
+    ("text", "options", "check"),
+    [
+        ("compiled(a)", "", "passed"),
+        ("torch.rand_like(a)", "--no-check", "unchecked: check=False"),
+        ("closure(b)", "", "unchecked: the call can't be repeated in float64 to check it (RuntimeError: "),
+        ("(c * c).sum().backward()", "--setup 'c = a.clone().requires_grad_()'",
+         "unchecked: the call returns no tensor and no number to compare"),
+    ],
+)  # fmt: skip
+def test_what_was_checked_is_said(text, options, check):
     a, b = torch.ones(9), torch.ones(9, 9)
-    (row,) = rows(measured("f(b)", f=lambda x: x @ a, b=b))
+    functions = {"compiled": torch.compile(lambda x: x * 2 + 1), "closure": lambda x: x @ a}
+    (row,) = rows(measured(text, options=options, a=a, b=b, **functions))
     assert row["status"] == "ok"
-    assert row["check"].startswith("unchecked: the call can't be repeated in float64 to check it (RuntimeError: ")
-
-
-def test_a_call_without_a_result_is_unchecked():
-    (row,) = rows(measured("(a * a).sum().backward()", options="--setup 'a = randn(9).requires_grad_()'"))
-    assert (row["status"], row["check"]) == ("ok", "unchecked: the call returns no tensor and no number to compare")
+    assert row["check"].startswith(check)
 
 
 def test_an_expression_sees_the_callers_variables():
@@ -239,7 +235,7 @@ def test_expressions_in_quotes_are_compared_as_in_the_shell():
 
 
 def test_beside_a_cell_a_line_without_options_is_its_setup(monkeypatch):
-    monkeypatch.setattr(notebook, "_expressions", lambda texts, against, shared, *how: (texts, shared.setup))
+    monkeypatch.setattr(notebook, "_expressions", lambda texts, shared, *how: (texts, shared.setup))
     assert magic("b = randn(9)", "-b\n", {}) == (["-b\n"], "b = randn(9)")
     assert magic("", "-b\n", {}) == (["-b\n"], "")
     assert magic("f('b')  - 'c'", None, {}) == (["f('b')  - 'c'"], "")

@@ -21,7 +21,6 @@ from gpubench.compare.samples import CaseKey
 from gpubench.compare.verdict import INCONCLUSIVE, Verdict, percent
 from gpubench.errors import UsageError
 from gpubench.runfile.reader import read
-from gpubench.runfile.schema import Case
 from gpubench.statistics.intervals import Interval
 
 NAMES = tuple(f"w.w{i}" for i in range(12))
@@ -62,8 +61,7 @@ class Machine:
         return 2 * (STARTING_S + BENCHMARK_S * len(self.names if chosen is None else chosen["base"]))
 
     def mark(self, name: str, factor: float) -> dict[str, Any]:
-        case = Case(name, "cpu", "float32", {"n": 8}, size="n", devices=("cpu",))
-        return records.benchmark(case, 1e-3 * factor)
+        return records.benchmark(records.case(name), 1e-3 * factor)
 
     def run(self, side: str, number: int, names: Sequence[str], stage: str | None) -> Path:
         marks = []
@@ -71,8 +69,8 @@ class Machine:
             factor = float(np.exp(self.random.normal(0, self.spreads.get(name, self.spread))))
             factor *= self.slower.get(name, 1.0) if side == "new" else 1.0
             marks.append(self.mark(name, factor * (600 if self.held_up.get((side, number)) == name else 1)))
-        data = records.run_file(marks)
-        data["gpubench"] |= {"started": f"2026-01-31T12:{self.turns:02d}:00+00:00", "stage": stage}
+        data = records.run_file(marks, started=f"2026-01-31T12:{self.turns:02d}:00+00:00")
+        data["gpubench"]["stage"] = stage
         self.turns += 1
         path = self.folder / side / f"{number:03d}.json"
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,12 +13,10 @@ from gpubench.commands.cli import main
 from gpubench.runfile.schema import Case
 
 
-def limited(limit_s: float | None, median_s: float, spread: float = 0.01, name: str = "a.fast", **measured) -> dict:
+def limited(limit_s: float, median_s: float, spread: float = 0.01) -> dict:
     """A run of three processes of a benchmark, and of five more that no limit is set for."""
-    data = run_file()
-    case = Case(name, "cpu", "float32", {"n": 8}, size="n", devices=("cpu",), limit_s=limit_s)
-    medians = (median_s * (1 - spread), median_s, median_s * (1 + spread))
-    data["benchmarks"][0] = records.benchmark(case, median_s, medians=medians, **measured)
+    data, medians = run_file(), (median_s * (1 - spread), median_s, median_s * (1 + spread))
+    data["benchmarks"][0] = records.benchmark(records.case("a.fast", limit_s=limit_s), median_s, medians=medians)
     return data
 
 
@@ -77,21 +75,15 @@ def test_a_table_of_limits_chooses_as_k_does_and_the_smallest_counts(save, capsy
 @pytest.mark.parametrize(
     ("metric", "field", "key"), [("device", "device_s", "_s"), ("memory", "memory_bytes", "_bytes")]
 )
-def test_device_time_and_memory_are_judged_in_place_of_time(save, capsys, metric, field, key) -> None:
+def test_device_time_and_memory_are_judged_in_place_of_time(save, tmp_path, capsys, metric, field, key) -> None:
     """The wall time changed by half, the metric not; or the other way round."""
 
     def run(name: str, time_s: float, value: float, number: int) -> str:
-        cases = [Case(f"w.w{i}", "cpu", "float32", {"n": 8}, devices=("cpu",)) for i in range(6)]
-        marks = [
-            records.benchmark(case, time_s, **{field: value * (1 + 0.001 * number) if i == 3 else 1e-3})
-            for i, case in enumerate(cases)
-        ]
-        data = records.run_file(marks)
-        data["gpubench"]["started"] = f"2026-01-31T12:{number:02d}:00+00:00"
-        path = Path(save(f"{name}{number}.json", data))
-        folder = path.parent / f"{name}{time_s}"
+        values = [value * (1 + 0.001 * number) if i == 3 else 1e-3 for i in range(6)]
+        marks = [records.benchmark(records.case(f"w.w{i}"), time_s, **{field: each}) for i, each in enumerate(values)]
+        folder = tmp_path / f"{name}{time_s}"
         folder.mkdir(exist_ok=True)
-        path.rename(folder / path.name)
+        save(f"{folder.name}/{number}.json", records.run_file(marks, started=f"2026-01-31T12:{number:02d}:00+00:00"))
         return str(folder)
 
     for time_s, value, named in ((1.5e-3, 1e-3, 0), (1e-3, 2e-3, 1)):
@@ -106,8 +98,7 @@ def test_device_time_and_memory_are_judged_in_place_of_time(save, capsys, metric
 
 
 def test_a_metric_that_was_not_measured_is_missing_with_its_reason(save, capsys) -> None:
-    case = Case("a.fast", "cpu", "float32", devices=("cpu",))
-    reason = "the device has no events"
+    case, reason = records.case("a.fast"), "the device has no events"
     with_it = save("base.json", records.run_file([records.benchmark(case, 1e-3, device_s=1e-3)]))
     without = save("new.json", records.run_file([records.benchmark(case, 1e-3, device_reason=reason)]))
     assert main(["compare", with_it, without, "--metric=device", "--format=json"]) == 3

@@ -303,47 +303,6 @@ def test_shares_of_more_than_all_are_plain_numbers():
     assert [percent(share) for share in (0.05, 0.042, 0.995, 1.3)] == ["5 %", "4.2 %", "100 %", "130 %"]
 
 
-MEASURED = """
-products[float32]: 952.2 914.2 870.5 0.01, 872.7 829.1 806.6 0, 892.7 855.5 831.6 0.18 |
-    1631 994.5 849.9 0.18, 1370 957.2 922.4 0.07, 877.4 849.6 839.6 0.03
-product[float32-n=32]: 3.943 3.861 3.802 0, 3.539 3.366 3.263 0, 3.486 3.281 2.887 0.03 |
-    3.754 2.088 1.93 0.02, 3.595 3.442 3.376 0, 2.26 1.922 1.878 0.07
-product[float32-n=384]: 620 591.4 585.9 0.05, 588.6 563.3 554.5 0, 614.8 586 559 0.03 |
-    832.7 619.8 570.2 0.06, 664 606.3 591.5 0.12, 930.2 629.3 612.5 0.28
-batched[float32]: 59.91 55.07 51.68 0.04, 56.54 55.45 55.01 0, 7551 4454 4454 0 |
-    56.47 54.09 52.61 0, 57.82 53.21 50.21 0.02, 58.03 56.54 55.88 0.02
-add[float32-n=10000]: 4.822 4.698 4.57 0, 4.525 3.109 2.864 0, 3.71 3.007 2.918 0 |
-    4.695 3.937 3.62 0, 4.852 4.773 4.75 0.05, 6.131 4.753 3.829 0.01
-add[float32-n=1000000]: 354.4 329.8 320.4 0, 421 387.5 332.5 0.15, 634.7 620.7 600.2 0 |
-    357.5 345.9 345.1 0, 536.5 385.3 371.4 0.4, 351.8 333.2 323.1 0.01
-exp[float32]: 24.86 21.21 19.02 0.09, 23.19 21.16 20.82 0, 20.93 20.26 19.6 0.07 |
-    20.89 20.08 19.33 0, 29.25 25.97 23.45 0, 22.68 21.27 21.17 0.04
-softmax[float32]: 75.77 70.53 58.23 0.05, 74.96 69.92 68.01 0.01, 73.03 64.54 58.95 0 |
-    73.75 69.96 66.56 0.01, 76 71.34 69.85 0.07, 78.47 73.96 72 0.04
-convolution[float32]: 234.7 222.3 214.2 0.03, 221 205 191 0.14, 237.1 226.8 217.8 0 |
-    210.1 202.8 195.6 0, 222.5 175.4 171.8 0.36, 228.6 212.3 180.4 0
-mlp[float32]: 305.2 226.7 208.1 0.16, 221.9 209.5 202.2 0.02, 260.2 233.9 231 0.12 |
-    269.3 252.3 242.8 0.08, 236.8 223.8 214.4 0, 240.8 225.5 223.3 0
-"""
-"""Unchanged code on two cores while other programs came and went: three processes of base | and of new, for each the
-median, fastest tenth and fastest of its rounds in microseconds, and the share of late rounds."""
-
-
-def measured():
-    sides = {}, {}
-    for line in MEASURED.replace("|\n", "|").strip().splitlines():
-        name, _, numbers = line.partition(": ")
-        for i, text in enumerate(numbers.split("|")):
-            values = [list(map(float, cell.split()))[:3] for cell in text.split(",")]
-            seen = [Observation(*each, process=(0, j)) for j, each in enumerate(values)]
-            sides[i][CaseKey(name, "cpu", "torch")] = seen
-    return sides
-
-
-def test_unchanged_code_on_a_busy_machine_is_not_called_slower():
-    assert SLOWER not in words(judge(*measured())).values()
-
-
 def test_measured_in_turn_a_change_of_all_cases_is_no_drift():
     random = np.random.default_rng(2)
     base, new = side(random, 6, 0.01), side(random, 6, 0.01)

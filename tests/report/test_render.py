@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from gpubench.report.render import Column, Table, csv_text, escape, markdown, table, terminal, webpage
-from gpubench.runfile.quantities import writable
 
 WIDE = Table("A title", ("name", "time"), (("a long name of a benchmark " * 4, "1.00 ms"), ("b", "12.5 ms*")))
 
@@ -65,7 +64,3 @@ def test_csv_is_exact() -> None:
     assert csv_text(columns, [1.2345678901234568e-05, True, "=1+1", None]) == (
         "'=x,kind\n1.2345678901234568e-05,\ntrue,\n'=1+1,\n,\n"
     )
-
-
-def test_a_terminal_of_plain_letters_gets_signs_that_it_has() -> None:
-    assert writable("10⁷ × 2 µs ✓ —", "ascii") == "10^7 x 2 us + -"

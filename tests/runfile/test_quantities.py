@@ -1,8 +1,10 @@
 """Numbers for people."""
 
+import codecs
+
 import pytest
 
-from gpubench.runfile.quantities import bytes_text, ratio_text, seconds_text, text
+from gpubench.runfile.quantities import bytes_text, plain_signs, ratio_text, seconds_text, text
 
 
 @pytest.mark.parametrize(
@@ -25,6 +27,11 @@ def test_three_digits_and_a_prefix(value, shown):
 )  # fmt: skip
 def test_only_what_can_be_divided_has_a_prefix_below_one(value, unit, shown):
     assert text(value, unit) == shown
+
+
+def test_a_terminal_of_plain_letters_gets_signs_that_it_has():
+    codecs.register_error("plain-signs", plain_signs)
+    assert "10⁷ × 2 µs ✓ — é".encode("ascii", "plain-signs") == b"10^7 x 2 us + - ?"
 
 
 def test_larger_units():

@@ -345,13 +345,6 @@ def test_refused_by_name(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
-def test_truncated_anywhere_is_refused(tmp_path: Path) -> None:
-    text = json.dumps(one_case())
-    for length in range(0, len(text) - 1, 97):
-        with pytest.raises(RunFileError):
-            reader.read(save(tmp_path, text[:length]))
-
-
 def test_a_file_is_replaced_and_not_written_over(tmp_path: Path) -> None:
     """Whoever has the old file open goes on reading the old one."""
     path, other = tmp_path / "run.json", tmp_path / "same"

@@ -38,6 +38,7 @@ def test_homes_of_different_people_stay_different(monkeypatch):
         ("see https://pytorch.org/docs/stable/notes/cuda.html", "see https://pytorch.org/docs/stable/notes/cuda.html"),
         ("https://pytorch.org@corp.example/x", "(url)"),
         ("connect to 10.1.2.3:29500 or fe80::1ff:fe23:4567:890a", "connect to (address):29500 or (address)"),
+        ("busy with 3c:52:82:0a:1b:2c", "busy with (address)"),
         ("ask jane.doe@corp.example or jane@host:/srv/x", "ask (address) or (address):x"),
         ("listens on 127.0.0.1:29500", "listens on 127.0.0.1:29500"),
         ("at::_ops::add::call at 12:34:56, version 2.13.0", "at::_ops::add::call at 12:34:56, version 2.13.0"),
