@@ -42,7 +42,7 @@ def caption(
         listed(sorted({run.date for run in runs if run.date})),
         _processes(sorted({len(item.subject.times.processes) for item in items})),
     )
-    if any(item.noisy for item in items) and not notice(items):
+    if any(item.noisy for item in items) and (flagged == "*" or not notice(items)):
         note += f"{flagged}: noisy measurement. "
     if found := ways(pairs):
         note += f"{OTHER_WAY}: over the CPU's fastest way, where that is another: {'; '.join(found)}. "

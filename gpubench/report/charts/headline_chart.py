@@ -7,14 +7,11 @@ from collections.abc import Sequence
 
 from ...runfile.quantities import counted
 from .. import words
-from ..pairs import Pair, known_pairs, leading
 from ..render import UNFILLED, UNFILLED_SIGN
-from ..rows import Doubt, Measured, grouped
-from ..study import Study
-from ..sweeps import slowest_first
+from ..study import Doubt, Measured, Pair, Study, grouped, known_pairs, leading, slowest_first
 from .layouts import NamedRow, NamedRows, RowMark
 from .page import Figure, Key
-from .selection import LEAST_VALUES, Notable, captioned, in_order, keys, marked, notable, role_of, uncertainty
+from .selection import LEAST_VALUES, Notable, brief, captioned, in_order, keys, marked, notable, role_of, uncertainty
 
 _MOST_TIMES = 20
 _ABOVE = f"{words.NO_VALUE} {Doubt.ABOVE_PEAK}"
@@ -38,9 +35,9 @@ def _speedups(study: Study, pairs: Sequence[Pair], rank: int) -> list[Figure]:
         return []
     shown = [pair for each in found for pair in each.items]
     base, others = study.names.baseline(shown), keys(study, (pair.other for pair in shown), "mark")
-    legend, sides = others, (f"slower than {_brief(base)}", f"faster than {_brief(base)}")
+    legend, sides = others, (f"slower than {brief(base)}", f"faster than {brief(base)}")
     if len(others) == 1:
-        legend, sides = (), (f"{_brief(base)} faster", f"{_brief(others[0].label)} faster")
+        legend, sides = (), (f"{brief(base)} faster", f"{brief(others[0].label)} faster")
     if any(pair.copies for pair in shown):
         looks = Key("data stays on the GPU", "muted", "mark"), Key("copied in and out for each call", "muted", "hollow")
         legend = (
@@ -54,7 +51,7 @@ def _speedups(study: Study, pairs: Sequence[Pair], rank: int) -> list[Figure]:
         known = known_pairs(pair for pair in shown if study.names.of(pair.other) == key.label)
         known = [pair for pair in known if pair.fills] or known
         told = words.times_range(known[0].speedup, known[-1].speedup) if known else str(Doubt.TOO_NOISY)
-        ranges.append(f"{_brief(key.label)} {told}")
+        ranges.append(f"{brief(key.label)} {told}")
     subtitle = f"{'; '.join(ranges)}. Each benchmark at its largest size, log scale"
     figure = Figure(_numbered("headline", rank), "headline", title, subtitle, "", chart, rank * 20, rank == 0)
     unfilled = f"{UNFILLED_SIGN}. " * any(not pair.fills for pair in shown)
@@ -63,10 +60,6 @@ def _speedups(study: Study, pairs: Sequence[Pair], rank: int) -> list[Figure]:
 
 def _numbered(name: str, rank: int) -> str:
     return f"{name}-{rank + 1}" if rank else name
-
-
-def _brief(name: str) -> str:
-    return name.partition(",")[0]
 
 
 def _ratio(study: Study, pair: Pair) -> RowMark:

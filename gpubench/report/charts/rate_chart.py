@@ -1,5 +1,5 @@
 """One picture a kind of work: what rate each device reaches by size, or how long a call takes; a panel a dtype. Of
-expressions also how they compare."""
+expressions also how they compare, and of a product that ran for seconds on end what lasts of its rate."""
 
 from __future__ import annotations
 
@@ -9,12 +9,26 @@ from dataclasses import replace
 from ...runfile.matching import shown_name
 from ...runfile.quantities import text
 from ...runfile.schema import TIMERS
+from ...runfile.utilisation import LABELS
 from .. import words
-from ..rows import Measured, Rate, grouped
-from ..study import Study
-from ..sweeps import Line, plainness, sweeps, time_of
+from ..answer import LASTS
+from ..rows import Rate
+from ..study import Line, Measured, Study, grouped, sweeps, time_of
+from ..sweeps import Point, plainness
+from .layouts import Curve, LinePanels, Panel
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
-from .selection import OTHER_ROLES, captioned, curve, in_order, keys, line_panels, panel, plainest_panels
+from .selection import (
+    OTHER_ROLES,
+    brief,
+    captioned,
+    curve,
+    in_order,
+    keys,
+    line_panels,
+    panel,
+    plainest_panels,
+    role_of,
+)
 
 _MOST_DEFAULT = 4
 _BARS = "Bar at a point: interquartile range of the rounds. "
@@ -38,7 +52,7 @@ def rate_figures(study: Study) -> list[Figure]:
     ranked = [
         replace(figure, default=id(figure) in first, rank=2.0 + 0.1 * first.get(id(figure), 80)) for figure in figures
     ]
-    return [*ranked, *_expressions(study, rows)]
+    return [*ranked, *_expressions(study, rows), *_sustained(study)]
 
 
 def _figures(study: Study, rows: Sequence[Measured], rate: Rate | None) -> list[Figure]:
@@ -75,7 +89,7 @@ def _at_the_end(study: Study, lines: Sequence[Line[Measured]], cell: Callable[[M
     """``n × n float32, n=4096: H200 33.0 TFLOP/s, Xeon 240 GFLOP/s``."""
     ordered = sorted(lines, key=lambda line: study.names.order(line.last))
     known = [line for line in ordered if line.shown and line.shown[-1][1] is line.items[-1]]
-    told = ", ".join(f"{study.names.short(line.last)} {cell(line.last)}" for line in known) or words.NO_VALUE
+    told = ", ".join(f"{brief(study.names.of(line.last))} {cell(line.last)}" for line in known) or words.NO_VALUE
     return f"{words.benchmark(ordered[0].last.result)}: {told}"
 
 
@@ -112,3 +126,28 @@ def _expressions(study: Study, rows: Sequence[Measured]) -> list[Figure]:
     subtitle = f"{where}: {', '.join(told)}. By size; lower is better"
     figure = Figure("expressions", "expressions", title, subtitle, "", chart, 9.5, False)
     return [captioned(figure, study, used, _BARS, "Hollow", chart.left_out)]
+
+
+def _sustained(study: Study) -> list[Figure]:
+    """One picture of all devices, in percent of each one's best second; in a report by default where one of them
+    doesn't keep its rate."""
+    known = study.sustained
+    if not known:
+        return []
+    curves = []
+    for row, rates in known:
+        shares = [100 * rate / rates.burst for rate in rates.flop_per_s]
+        points = tuple(Point(second, share, share, share) for second, share in enumerate(shares, 1))
+        curves.append(Curve(points, role_of(study, row), f"{shares[-1]:.0f}% {brief(study.names.of(row))}"))
+    told = "; ".join(f"{brief(study.names.of(row))} {words.sustained(rates)}" for row, rates in known)
+    slowed = any(rates.lasting < LASTS * rates.burst for _, rates in known)
+    libraries = [LABELS.get(rates.library, rates.library) for _, rates in known]
+    ways = [
+        f"{brief(study.names.of(row))} n={rates.n} by {by}" for (row, rates), by in zip(known, libraries, strict=True)
+    ]
+    note = f"A product of matrices, as large as a call stays short: {words.listed(ways)}. "
+    note += "What lasts: the median of the last half."
+    simulated = " (simulated)" * any(row.facts.simulated for row, _ in known)
+    title = f"Sustained rate, in percent of the best second{simulated}"
+    chart = LinePanels((Panel("", "seconds", tuple(curves), "time since it began"),), "%")
+    return [Figure("sustained", "sustained", title, f"Lasting: {told}", note, chart, 7.0, slowed)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -9,10 +10,8 @@ from typing import Any, Generic
 
 from ...runfile.kinds import KINDS
 from .. import words
-from ..pairs import Pair, known_pairs
-from ..rows import Doubt, Measured, Row, grouped
-from ..study import Study
-from ..sweeps import Crossing, Item, Line, plainness, shared
+from ..study import Crossing, Doubt, Line, Measured, Pair, Row, Study, grouped, known_pairs, shared
+from ..sweeps import Item, plainness
 from .caption import caption, notice
 from .layouts import Curve, LinePanels, Mark, NamedRow, Panel, RowLabel, RowMark, row_pitch, rows_height
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
@@ -102,6 +101,11 @@ def role_of(study: Study, row: Row) -> str:
         return ACCELERATORS[-libraries.index(source.library) % len(ACCELERATORS)]
     grey = [each for each in cpus if each.library in ("", *libraries[:1])]
     return CPUS[grey.index(source) % len(CPUS)]
+
+
+def brief(name: str) -> str:
+    """A device's name without its number of threads."""
+    return re.sub(r", \d+ threads?\b", "", name)
 
 
 def keys(study: Study, rows: Iterable[Row], look: str = "line") -> tuple[Key, ...]:

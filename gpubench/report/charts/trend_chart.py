@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator
 
-from ..history import CHANGE_LEVEL, LEAST_CHANGE, Series, Trend
-from ..study import Study
+from ..history import CHANGE_LEVEL, LEAST_CHANGE, Series
+from ..study import Study, Trend
 from .page import MARGIN, MOST_PANELS, TINY, Figure, Key, Page, grid, linear_axis, text_width
 
 _HEIGHTS = {1: 260.0, 2: 190.0, 3: 165.0}

@@ -47,7 +47,7 @@ def test_the_headline_names_10_to_16_settings_and_writes_their_values(tmp_path: 
     for entry in entries:
         assert entry.name in shown
         assert all(mark.words in shown for mark in entry.marks)
-    assert any(mark.hollow for entry in entries for mark in entry.marks)
+    assert any(mark.second for entry in entries for mark in entry.marks)
     assert figure.title == "Speedup of Synthetic H over Synthetic, 2 threads"
 
 
