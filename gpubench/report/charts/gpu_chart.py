@@ -31,7 +31,7 @@ def _times(study: Study, rows: list[Measured]) -> list[Figure]:
         subtitle = f"Less than half of it is computing in {half} of {counted(len(bars), 'benchmark')}"
         name, chart = f"gpu-time{f'-{rank + 1}' * bool(rank)}", StackedBars(bars, _PARTS)
         figure = Figure(name, "gpu-time", title, subtitle, "", chart, 5 + 0.01 * rank, rank < 2)
-        figures.append(captioned(figure, study, shown, "At the right: the time of one call with copies. "))
+        figures.append(captioned(figure, study, shown, "At the right: the time of one call with copies. ", ""))
     return figures
 
 

@@ -81,8 +81,9 @@ def _shares(study: Study) -> list[Figure]:
     devices = keys(study, shown, "mark")
     chart = NamedRows(marked(found, lambda row: _share(study, row)), "%", devices if len(devices) > 1 else ())
     title = f"Share of the measured peak: {words.listed([key.label for key in devices])}"
-    best = max(shown, key=lambda row: (row.utilisation or 0) if (row.utilisation or 0) <= 1 else 0)
-    subtitle = f"Most: {words.name(best.result)}, {words.share_of_peak(best)}. Each benchmark at its largest size"
+    known = sorted((row for row in shown if (row.utilisation or 2) <= 1), key=lambda row: row.utilisation or 0.0)
+    ends = [f"{words.share_of_peak(row)} ({words.name(row.result)})" for row in [*known[:1], *known[-1:]]]
+    subtitle = f"From {' to '.join(ends)}. " * bool(ends) + "Each benchmark at its largest size"
     note = "Peaks were measured at the start of the run. " + "No GPU used. " * (not study.names.accelerators)
     return [captioned(Figure("headline", "headline", title, subtitle, "", chart), study, shown, note)]
 

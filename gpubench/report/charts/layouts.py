@@ -216,12 +216,14 @@ def _part_labels(page: Page, axes: Axes, curves: Sequence[Curve], labels: Sequen
 
 def _draw_marks(page: Page, axes: Axes, curves: Sequence[Curve]) -> None:
     """Crossovers on the line at 1×, their sizes left above or right below it, further off where they would touch."""
+    marks = [(curve.mark, page.ink(curve.role)) for curve in curves if curve.mark]
+    if not marks:
+        return
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
     width, room = page.size(axes)
     scale = width / math.log(right / left)
     free = room * math.log(1 / low) / math.log(high / low) if low < 1 else 0.0
     taken: list[tuple[float, float, int]] = []
-    marks = [(curve.mark, page.ink(curve.role)) for curve in curves if curve.mark]
     worded = len(marks) <= _MOST_WORDED
     for mark, ink in sorted(marks, key=lambda entry: entry[0].low):
         middle = math.sqrt(mark.low * mark.high)
@@ -322,13 +324,17 @@ class NamedRows:
     def _sides(self, page: Page, axes: Axes, low: float, high: float, before: str, after: str) -> None:
         """The line at 1× and the words for its two sides."""
         axes.axvspan(low, 1.0, zorder=0, linewidth=0, facecolor=page.ink("shade"))
-        axes.axvline(1.0, linewidth=1.4, zorder=2, color=page.ink("muted"))
+        axes.axvline(1.0, linewidth=1.4, zorder=2, color=page.ink("muted"), solid_capstyle="butt")
         box = axes.get_position()
         at = (box.x0 + box.width * math.log(1 / low) / math.log(high / low)) * page.width
-        if at - text_width(f"◂ {before}", TINY) - 6 >= MARGIN:  # there is room left of a line at the edge
-            page.text(at - 6, page.top + 12, f"◂ {before}", TINY, "muted", ha="right")
-        if at + 6 + text_width(f"{after} ▸", TINY) <= page.width - MARGIN:
-            page.text(at + 6, page.top + 12, f"{after} ▸", TINY, "muted")
+        edges = MARGIN + text_width(f"◂ {before}", TINY), page.width - MARGIN - text_width(f"{after} ▸", TINY)
+        end = max(at - 6, edges[0])  # moved where there is no room beside a line at the edge
+        start = min(max(at + 6, end + 12), edges[1])
+        both = start >= end + 12
+        if both or at - 6 >= edges[0]:
+            page.text(end, page.top + 12, f"◂ {before}", TINY, "muted", ha="right")
+        if both or at - 6 < edges[0]:
+            page.text(start if both else min(at + 6, edges[1]), page.top + 12, f"{after} ▸", TINY, "muted")
 
 
 def row_pitch(marks: int, narrow: bool = False) -> float:
@@ -399,14 +405,15 @@ def _draw_share(
 ) -> tuple[float, bool]:
     """A bar, its interval as a thin line, what it could be at best as a tick; where its words stand."""
     ink, (start, y) = page.ink("text"), at
-    axes.barh([y], [start], height=13, color=page.ink(mark.role), zorder=3)
+    axes.barh([y], [start], height=12, color=page.ink(mark.role), zorder=3)
     if mark.low is not None and mark.high is not None:
         ends = [max(mark.low, limits[0]), min(mark.high, limits[1])]
         axes.plot(ends, [y] * 2, linewidth=1.2, color=ink, zorder=4)
         start = max(start, ends[1])
     if mark.second is not None:
         axes.plot([mark.second] * 2, [y - 9, y + 9], linewidth=2.4, color=ink, zorder=5)
-        start = mark.second if start - 2 < mark.second < start + 9 else start  # no words across the tick
+        words = (text_width(mark.words, SMALL * 1.12) + 12) * (limits[1] - limits[0]) / page.size(axes)[0]
+        start = mark.second if start - words / 8 < mark.second < start + words else start  # no words across the tick
     return start, False
 
 

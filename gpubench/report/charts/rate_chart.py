@@ -138,7 +138,9 @@ def _sustained(study: Study) -> list[Figure]:
     for row, rates in known:
         shares = [100 * rate / rates.burst for rate in rates.flop_per_s]
         points = tuple(Point(second, share, share, share) for second, share in enumerate(shares, 1))
-        curves.append(Curve(points, role_of(study, row), f"{shares[-1]:.0f}% {brief(study.names.of(row))}"))
+        curves.append(
+            Curve(points, role_of(study, row), f"{rates.lasting / rates.burst:.0%} {brief(study.names.of(row))}")
+        )
     told = "; ".join(f"{brief(study.names.of(row))} {words.sustained(rates)}" for row, rates in known)
     slowed = any(rates.lasting < LASTS * rates.burst for _, rates in known)
     libraries = [LABELS.get(rates.library, rates.library) for _, rates in known]

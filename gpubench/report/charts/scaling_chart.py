@@ -44,13 +44,15 @@ def _efficiency(study: Study, scaled: Sequence[Scaled], what: str) -> list[Figur
                 detail += f", {how.microbatches} microbatch{'es' * (how.microbatches > 1)}"
             ideal = (how.ideal_speedup or how.devices) / how.devices
             value, low, high = (100 * share for share in known)
-            mark = RowMark(value, "accelerator0", f"{value:.0f}%", low, high, 100 * ideal)
+            mark = RowMark(value, "accelerator0", f"{value:.0f}%{'*' * each.row.noisy}", low, high, 100 * ideal)
             bars.append(NamedRow(job, how.method or "", detail, (mark,)))
             used.append(each)
     if len(bars) < LEAST_VALUES:
         return []
     best = max(bars[:_MOST_ROWS], key=lambda bar: bar.marks[0].value or 0.0)
-    subtitle = f"Most: {best.name} on {best.detail}, {best.marks[0].words}. Speedup over one device / number of devices"
+    subtitle = (
+        f"Most: {best.name} on {best.detail}, {best.marks[0].value:.0f}%. Speedup over one device / number of devices"
+    )
     kinds = words.listed(sorted({each.uncertainty for each in used if each.uncertainty}))
     left = len(bars[_MOST_ROWS:])
     note = (
@@ -93,7 +95,7 @@ def _bandwidth(study: Study, scaled: Sequence[Scaled]) -> list[Figure]:
     subtitle = "Algorithm bandwidth × 2(n − 1)/n, as nccl-tests define it; higher is better"
     note = "Point: median of the slowest rank; bar: interquartile range of the rounds. "
     figure = Figure("scaling-bus-bandwidth", "scaling", title, subtitle, "", chart, default=False)
-    return [captioned(figure, study, [each.row for each in scaled], note)]
+    return [captioned(figure, study, [each.row for each in scaled], note, "")]
 
 
 def _phases(study: Study, scaled: Sequence[Scaled]) -> list[Figure]:
@@ -111,4 +113,4 @@ def _phases(study: Study, scaled: Sequence[Scaled]) -> list[Figure]:
     chart = StackedBars(tuple(bars), tuple(map(words.capitalised, phases)))
     figure = Figure("scaling-phases", "scaling", title, subtitle, "", chart, default=False)
     note = "Median of each phase, synchronized on every device. "
-    return [captioned(figure, study, [each.row for each in scaled], note)]
+    return [captioned(figure, study, [each.row for each in scaled], note, "")]
