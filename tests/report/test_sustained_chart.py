@@ -37,7 +37,7 @@ def test_a_device_that_falls_by_more_than_a_tenth_is_named_and_drawn(tmp_path: P
     assert figure.default == said
     assert isinstance(figure.chart, LinePanels)
     curves = figure.chart.panels[0].curves
-    assert [curve.points[-1].y for curve in curves] == pytest.approx([100 * share, 100])
+    assert [curve.points[-1].y for curve in curves] == pytest.approx([100, 100 * share])
     assert len(render([figure], ["svg"], ["light"])) == 1
 
 

@@ -74,8 +74,8 @@ def _figures(study: Study, rows: Sequence[Measured], rate: Rate | None) -> list[
     if len({row.result.workload for row in used}) == 1:
         subject = words.name(used[0].result)
     waited = "Synchronization included. " * all(row.times.timer in TIMERS for row in used)
-    ends = _at_the_end(study, turns[0], words.throughput if rate else words.time)
-    subtitle = f"{ends}. {'Higher' if rate else 'Lower'} is better"
+    ends = (_at_the_end(study, lines, words.throughput if rate else words.time) for lines in turns)
+    subtitle = f"{next(filter(None, ends), words.NO_VALUE)}. {'Higher' if rate else 'Lower'} is better"
     name = f"{quantity.lower().replace(' ', '-') if rate else 'time'}-{first.result.kind or first.family}"
     figure = Figure(name, "rate" if rate else "time", f"{subject}: {quantity.lower()} by size", subtitle, "", chart)
     return [captioned(figure, study, used, _BARS + waited, "Hollow", chart.left_out)]
@@ -86,15 +86,16 @@ def _value(unit: str) -> Callable[[float], str]:
 
 
 def _at_the_end(study: Study, lines: Sequence[Line[Measured]], cell: Callable[[Measured], str]) -> str:
-    """``n × n float32, n=4096: H200 33.0 TFLOP/s, Xeon 240 GFLOP/s``."""
+    """``n × n float32, n=4096: H200 33.0 TFLOP/s, Xeon 240 GFLOP/s``; empty where no end is known."""
     ordered = sorted(lines, key=lambda line: study.names.order(line.last))
     known = [line for line in ordered if line.shown and line.shown[-1][1] is line.items[-1]]
-    told = ", ".join(f"{brief(study.names.of(line.last))} {cell(line.last)}" for line in known) or words.NO_VALUE
-    return f"{words.benchmark(ordered[0].last.result)}: {told}"
+    told = ", ".join(f"{brief(study.names.of(line.last))} {cell(line.last)}" for line in known)
+    return f"{words.benchmark(ordered[0].last.result)}: {told}" if known else ""
 
 
 def _expressions(study: Study, rows: Sequence[Measured]) -> list[Figure]:
-    """A panel a device, a line an expression, in the plainest setting; none where there is one expression only."""
+    """A panel a device with all libraries on it, a line an expression, in the plainest setting; none where there is one
+    expression only."""
     found = sweeps([row for row in rows if shown_name(row.result.workload) != row.result.workload], time_of)[0]
     order = list(dict.fromkeys(row.result.workload for row in rows))
     shown = sorted(found, key=lambda sweep: order.index(sweep.workload))[:MOST_CURVES]
@@ -107,25 +108,36 @@ def _expressions(study: Study, rows: Sequence[Measured]) -> list[Figure]:
     legend = {
         line.last.result.workload: Key(words.name(line.last.result), roles[line.last.result.workload]) for line in lines
     }
-    by_device = sorted(grouped(lines, lambda line: study.names.order(line.last)).items(), reverse=True)[:MOST_PANELS]
+    lines.sort(key=lambda line: study.names.order(line.last))
+    by_device = list(grouped(lines, lambda line: line.last.source[:2]).values())[:MOST_PANELS]
     panels = [
         panel(
-            study.names.of(members[0].last),
+            study.names.of(members[0].last) * (len(by_device) > 1),
             members[0],
-            [curve(study, line, _value("s"), role=roles[line.last.result.workload]) for line in members],
+            [
+                curve(study, line, _value("s"), _library(study, line), role=roles[line.last.result.workload])
+                for line in members[:MOST_CURVES]
+            ],
         )
-        for _, members in by_device
+        for members in by_device
     ]
     used = [row for line in lines for row in line.items]
     chart = line_panels(panels, "s", tuple(legend.values()))
     if chart is None:
         return []
     title = f"Time per call of {words.listed([key.label for key in legend.values()])}"
-    told = [f"{words.name(line.last.result)} {words.time(line.last)}" for line in by_device[0][1]]
-    where = f"{study.names.of(by_device[0][1][0].last)}, {words.size_setting(lines[0].last.result)}"
+    told = [
+        f"{words.name(line.last.result)} {words.time(line.last)} {_library(study, line)}".rstrip()
+        for line in by_device[0]
+    ]
+    where = f"{study.names.of(lines[0].last)}, {words.size_setting(lines[0].last.result)}"
     subtitle = f"{where}: {', '.join(told)}. By size; lower is better"
     figure = Figure("expressions", "expressions", title, subtitle, "", chart, 9.5, False)
     return [captioned(figure, study, used, _BARS, "Hollow", chart.left_out)]
+
+
+def _library(study: Study, line: Line[Measured]) -> str:
+    return f"by {study.names.of(line.last)}" if line.last.library else ""
 
 
 def _sustained(study: Study) -> list[Figure]:
