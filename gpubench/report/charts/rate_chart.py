@@ -60,18 +60,18 @@ def _figures(study: Study, rows: Sequence[Measured], rate: Rate | None) -> list[
     lines = [line for sweep in sweeps(rows, rate.of if rate else time_of)[0] for line in sweep.lines]
     turns = plainest_panels(lines)
     unit, used = rate.unit if rate else "s", [row for same in turns for line in same for row in line.items]
-    panels = []
+    panels, workloads, dtypes = [], {row.result.workload for row in used}, {row.dtype for row in used}
     for same in turns:
         ordered = sorted(same, key=lambda line: study.names.order(line.last))
         case = same[0].last.result
-        title = " ".join(filter(None, (words.name(case), case.dtype)))
+        title = f"{words.name(case) * (len(workloads) > 1)} {case.dtype * (len(dtypes) > 1)}".strip()
         panels.append(panel(title, same[0], [curve(study, line, _value(unit)) for line in ordered]))
     chart = line_panels(panels, unit, keys(study, used))
     if chart is None:
         return []
     first, quantity = rows[0], rate.label if rate else "Time per call"
     subject = first.kind.heading if first.kind else words.capitalised(first.family)
-    if len({row.result.workload for row in used}) == 1:
+    if len(workloads) == 1:
         subject = words.name(used[0].result)
     waited = "Synchronization included. " * all(row.times.timer in TIMERS for row in used)
     ends = (_at_the_end(study, lines, words.throughput if rate else words.time) for lines in turns)

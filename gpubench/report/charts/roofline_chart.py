@@ -30,7 +30,7 @@ _LEFT, _GUTTER = 72.0, 150.0
 _WORD, _DOT = 13.0, 8.0
 _MOST_NAMED = 16
 _MOST_COVERED = 4.0
-"""What a name may lie on, in dots or as many sixtieths of a line; beyond that it is left out."""
+"""What a name may lie on, in dots or as many sixtieths of a line; beyond that only the subtitle's is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,8 @@ class Roofline:
         named = (dot for dot in self.dots if dot.label)  # first the one that the title names
         for dot in sorted(named, key=lambda dot: (not dot.label.endswith("%"), -dot.y)):
             wide = text_width(dot.label, TINY)
-            place = _free(spots[dot], wide, size, taken, marks)
+            most = math.inf if dot.label.endswith("%") else _MOST_COVERED
+            place = _free(spots[dot], wide, size, taken, marks, most)
             if place and len(taken) < _MOST_NAMED:
                 taken.append((*place, wide))
                 offset = (place[0] - spots[dot][0]) * PX, (place[1] - spots[dot][1] - 4) * PX
@@ -143,9 +144,10 @@ class Roofline:
 
 def _free(
     spot: Sequence[float], wide: float, size: tuple[float, float], taken: list[tuple[float, float, float]],
-    dots: Iterable[Sequence[float]],
+    dots: Iterable[Sequence[float]], most: float,
 ) -> tuple[float, float] | None:  # fmt: skip
-    """Left end and middle of the words, near and on few ``dots``; None where they would lie on other words."""
+    """Left end and middle of the words, near and on few ``dots``, ``most`` at most; None where they would lie on other
+    words."""
     places: list[tuple[float, tuple[float, float]]] = []
     for reach in (0, 5, 12, 20):
         for x, y in ((8, 0), (-wide - 8, 0), (-wide / 2, 13), (-wide / 2, -13), (8, 10), (8, -10), (-wide - 8, 10)):
@@ -156,7 +158,7 @@ def _free(
                 hits = sum(left - _DOT / 2 < x0 < right + _DOT / 2 and abs(y0 - middle) < _DOT for x0, y0 in dots)
                 places.append((hits + reach / 8, (left, middle)))
     covered, best = min(places, default=(math.inf, None))
-    return best if covered <= _MOST_COVERED else None
+    return best if covered <= most else None
 
 
 def roofline_figures(study: Study) -> list[Figure]:
@@ -176,7 +178,7 @@ def roofline_figures(study: Study) -> list[Figure]:
             continue
         subtitle = f"Closest to its peak: {_placed(best)}. " if best else ""
         subtitle += "Work on a line is at the hardware limit"
-        note = "Large: the best result of each benchmark, named where there is room. "
+        note = "Large: the best result of each benchmark, named if the name fits. "
         note += "Peaks were measured at the start of the run. "
         note += "Peaks were measured while the machine was busy and are too low. " * any(map(_beyond, known))
         shown = first.on_accelerator == bool(study.names.accelerators) and rank < 2

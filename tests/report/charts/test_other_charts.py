@@ -341,6 +341,8 @@ def test_names_on_a_roofline_are_told_apart_and_that_of_the_subtitle_is_the_last
     (figure,) = rooflines(tmp_path, [*many, mark("mine.best", 0.01, flops=1e8, bytes=1.9e9)])
     shown = {note.get_text() for note in drawn(figure).canvas.axes[0].texts if note.arrow_patch}
     assert "mine.best 95%" in shown
+    phone = drawn(replace(figure, width=420)).canvas.axes[0].texts
+    assert "mine.best 95%" in {note.get_text() for note in phone}
     assert len(shown) <= 16
 
 
