@@ -29,8 +29,8 @@ def _times(study: Study, rows: list[Measured]) -> list[Figure]:
         half = sum(bar.seconds[2] < bar.total / 2 for bar in bars)
         title = f"Where the time of a call with copies goes: {study.names.of(shown[0])}"
         subtitle = f"Less than half of it is computing in {half} of {counted(len(bars), 'benchmark')}"
-        name, chart = f"gpu-time{f'-{rank + 1}' * bool(rank)}", StackedBars(bars, _PARTS)
-        figure = Figure(name, "gpu-time", title, subtitle, "", chart, 5 + 0.01 * rank, rank < 2)
+        chart = StackedBars(bars, _PARTS)
+        figure = Figure("gpu-time", "gpu-time", title, subtitle, "", chart, 5 + 0.01 * rank, rank < 2)
         figures.append(captioned(figure, study, shown, "At the right: the time of one call with copies. ", ""))
     return figures
 
@@ -62,7 +62,8 @@ def _energy(study: Study, rows: list[Measured]) -> list[Figure]:
     sides = f"more than {against_it}", f"less than {against_it}"
     chart = NamedRows(entries, "", tuple(others) if len(others) > 1 else (), sides)
     watts = {brief(study.names.of(row)): [_watts(each) for each in shown if each.source == row.source] for row in shown}
-    drawn = [f"{name} {text(min(each), 'W', 2)} to {text(max(each), 'W', 2)}" for name, each in watts.items()]
+    ends = {name: dict.fromkeys(text(pick(each), "W", 2) for pick in (min, max)) for name, each in watts.items()}
+    drawn = [f"{name} {' to '.join(each)}" for name, each in ends.items()]
     title = f"Energy of a call{f' on {brief(others[0].label)}' * (len(others) == 1)}, against {against_it}"
     note = "From the device's own counter, idle power included. " + "A CPU's is that of all its sockets. " * any(
         not row.on_accelerator for row in shown

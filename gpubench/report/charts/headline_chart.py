@@ -53,13 +53,9 @@ def _speedups(study: Study, pairs: Sequence[Pair], rank: int) -> list[Figure]:
         told = words.times_range(known[0].speedup, known[-1].speedup) if known else str(Doubt.TOO_NOISY)
         ranges.append(f"{brief(key.label)} {told}")
     subtitle = f"{'; '.join(ranges)}. Each benchmark at its largest size, log scale"
-    figure = Figure(_numbered("headline", rank), "headline", title, subtitle, "", chart, rank * 20, rank == 0)
+    figure = Figure("headline", "headline", title, subtitle, "", chart, rank * 20, rank == 0)
     unfilled = f"{UNFILLED_SIGN}. " * any(not pair.fills for pair in shown)
     return [captioned(figure, study, shown, f"Thick line: {uncertainty(shown)}. {unfilled}")]
-
-
-def _numbered(name: str, rank: int) -> str:
-    return f"{name}-{rank + 1}" if rank else name
 
 
 def _ratio(study: Study, pair: Pair) -> RowMark:

@@ -30,8 +30,8 @@ from .page import (
     text_width,
 )
 
-_HEIGHTS = {1: 330.0, 2: 250.0, 3: 180.0}
-"""Pixels of a row of panels, by the number of rows."""
+_HEIGHTS, _SHARES = {1: 330.0, 2: 250.0, 3: 180.0}, 200.0
+"""Pixels of a row of panels, by the number of rows; and of one that shows percentages."""
 _WORD, _NEAR = 14.0, 30.0
 """Pixels between labels at the ends of lines, and from a line's end to its label without a leader."""
 _BEYOND = 10.0
@@ -105,7 +105,8 @@ class LinePanels:
     def draw(self, figure: Figure, theme: str) -> Page:
         """Up to two columns of panels, with one axis of values where they are alike."""
         rows = grid(len(self.panels), figure.narrow)[0]
-        page = Page(figure, theme, _HEIGHTS[min(rows, 3)] * rows, self.keys)
+        body = _SHARES if self.unit == "%" else _HEIGHTS[min(rows, 3)] * rows
+        page = Page(figure, theme, body, self.keys)
         height = max(_LEAST_AXES, (page.bottom - page.top) / rows - _AROUND)
         limits = [self._limits(panel, height) for panel in self.panels]
         widest = min(low for low, _ in limits), max(high for _, high in limits)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ...runfile.matching import shown_name
-from ...runfile.quantities import text
 from ...runfile.schema import TIMERS
 from ...runfile.utilisation import LABELS
 from .. import words
@@ -65,7 +64,7 @@ def _figures(study: Study, rows: Sequence[Measured], rate: Rate | None) -> list[
         ordered = sorted(same, key=lambda line: study.names.order(line.last))
         case = same[0].last.result
         title = f"{words.name(case) * (len(workloads) > 1)} {case.dtype * (len(dtypes) > 1)}".strip()
-        panels.append(panel(title, same[0], [curve(study, line, _value(unit)) for line in ordered]))
+        panels.append(panel(title, same[0], [curve(study, line, unit) for line in ordered]))
     chart = line_panels(panels, unit, keys(study, used))
     if chart is None:
         return []
@@ -79,10 +78,6 @@ def _figures(study: Study, rows: Sequence[Measured], rate: Rate | None) -> list[
     name = f"{quantity.lower().replace(' ', '-') if rate else 'time'}-{first.result.kind or first.family}"
     figure = Figure(name, "rate" if rate else "time", f"{subject}: {quantity.lower()} by size", subtitle, "", chart)
     return [captioned(figure, study, used, _BARS + waited, "Hollow", chart.left_out)]
-
-
-def _value(unit: str) -> Callable[[float], str]:
-    return lambda value: text(value, unit)
 
 
 def _at_the_end(study: Study, lines: Sequence[Line[Measured]], cell: Callable[[Measured], str]) -> str:
@@ -115,7 +110,7 @@ def _expressions(study: Study, rows: Sequence[Measured]) -> list[Figure]:
             study.names.of(members[0].last) * (len(by_device) > 1),
             members[0],
             [
-                curve(study, line, _value("s"), _library(study, line), role=roles[line.last.result.workload])
+                curve(study, line, "s", _library(study, line), role=roles[line.last.result.workload])
                 for line in members[:MOST_CURVES]
             ],
         )

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from .. import words
 from ..study import Crossing, Pair, Study, Values, Verdict, grouped, sweeps
 from ..sweeps import crossings, plainness
-from .page import CALL_UNIT, MOST_CURVES, MOST_PANELS, Figure, Key, tick_text
-from .selection import brief, captioned, curve, keys, line_panels, panel, plainest_panels, uncertainty
+from .page import CALL_UNIT, MOST_CURVES, MOST_PANELS, Figure, Key
+from .selection import brief, captioned, curve, keys, line_panels, panel, plainest_panels, uncertainty, value_text
 
 _COPIES = "With copies: inputs copied from pageable memory, one call, results copied back. "
 _MOST_DEFAULT = 2
@@ -37,17 +37,12 @@ def speedup_figures(study: Study) -> list[Figure]:
         defaults = [each for each in defaults if _telling(each)[1]] or defaults[:1]
         for found in benchmarks:
             order = 1.0 + 0.1 * defaults.index(found) if found in defaults else 9.0 + 20 * rank
-            suffix = f"{found[0].line.last.result.workload}{_suffix(rank)}"
-            figures += _by_regime(study, found, suffix, order, found in defaults)
+            figures += _by_regime(study, found, order, found in defaults)
             on_cpu = not (study.gpu_pairs or found[0].line.items[0].within_device)
-            figures += _by_dtype(study, found, suffix, order + 0.05, found in defaults and on_cpu)
+            figures += _by_dtype(study, found, order + 0.05, found in defaults and on_cpu)
         lines = [found.line for each in benchmarks for found in each if found.resident]
         figures += _break_even(study, [pair for line in lines for pair in line.items], rank)
     return figures
-
-
-def _suffix(rank: int) -> str:
-    return f"-{rank + 1}" * bool(rank)
 
 
 def _plainest(members: Sequence[Crossing]) -> Crossing:
@@ -71,7 +66,7 @@ def _crosses(found: Crossing) -> bool:
     return min(values) < 1 < max(values) and words.crossing(found) != Verdict.UNSURE
 
 
-def _by_regime(study: Study, members: Sequence[Crossing], name: str, rank: float, default: bool) -> list[Figure]:
+def _by_regime(study: Study, members: Sequence[Crossing], rank: float, default: bool) -> list[Figure]:
     """A panel a form in the plainest dtype, a solid line a device, a dashed one with copies."""
     plain = _plainest(members).line
     alike = [found for found in members if found.line.last.dtype == plain.last.dtype]
@@ -86,7 +81,7 @@ def _by_regime(study: Study, members: Sequence[Crossing], name: str, rank: float
             curve(
                 study,
                 found.line,
-                words.times,
+                "",
                 "" if several else _regime(found),
                 found,
                 dashed=not found.resident,
@@ -108,11 +103,11 @@ def _by_regime(study: Study, members: Sequence[Crossing], name: str, rank: float
         f"Bar at a point: {uncertainty(used)}. " + _COPIES * copies + f"{left} more settings not shown. " * bool(left)
     )
     title = f"{words.name(plain.last.result)}: speedup {_over(study, used)}"
-    figure = Figure(f"speedup-{name}", "speedup", title, subtitle, "", chart, rank, default)
+    figure = Figure(f"speedup-{plain.last.result.workload}", "speedup", title, subtitle, "", chart, rank, default)
     return [captioned(figure, study, used, note, "Hollow", chart.left_out)]
 
 
-def _by_dtype(study: Study, members: Sequence[Crossing], name: str, rank: float, default: bool) -> list[Figure]:
+def _by_dtype(study: Study, members: Sequence[Crossing], rank: float, default: bool) -> list[Figure]:
     """A panel a device, a line a dtype, with data that stays; none for a single dtype."""
     plain = _plainest(members).line
     alike = [found for found in members if found.resident and found.line.form == plain.form]
@@ -124,10 +119,7 @@ def _by_dtype(study: Study, members: Sequence[Crossing], name: str, rank: float,
     for own in devices:
         kept = sorted(own, key=lambda found: found.line.last.dtype == "tf32")[:MOST_CURVES]
         dtypes = [found.line.last.dtype for found in kept]
-        curves = [
-            curve(study, found.line, words.times, dtype, found, dtype)
-            for found, dtype in zip(kept, dtypes, strict=True)
-        ]
+        curves = [curve(study, found.line, "", dtype, found, dtype) for found, dtype in zip(kept, dtypes, strict=True)]
         device = study.names.subject(kept[0].line.items[0])
         panels.append(panel(device * several, plain, curves))
         used += [pair for found in kept for pair in found.line.items]
@@ -139,7 +131,9 @@ def _by_dtype(study: Study, members: Sequence[Crossing], name: str, rank: float,
         return []
     title = f"{words.name(plain.last.result)}: speedup {_over(study, used)}, by dtype"
     subtitle = findings[0] if len(findings) == 1 else "Both in the same dtype, with data that stays on the device"
-    figure = Figure(f"speedup-by-dtype-{name}", "by-dtype", title, subtitle, "", chart, rank, default)
+    figure = Figure(
+        f"speedup-by-dtype-{plain.last.result.workload}", "by-dtype", title, subtitle, "", chart, rank, default
+    )
     note = f"Both in the same dtype, with data that stays. Bar at a point: {uncertainty(used)}. "
     return [captioned(figure, study, used, note, "Hollow", chart.left_out)]
 
@@ -152,7 +146,7 @@ def _break_even(study: Study, pairs: Sequence[Pair], rank: int) -> list[Figure]:
     turns = plainest_panels(lines, by_dtype=False)
     used = [pair for lines in turns for line in lines for pair in line.items]
     panels = [
-        panel(words.name(lines[0].last.result), lines[0], [curve(study, line, _calls_text) for line in lines])
+        panel(words.name(lines[0].last.result), lines[0], [curve(study, line, CALL_UNIT) for line in lines])
         for lines in turns
     ]
     legend = keys(study, (pair.other for pair in used))
@@ -160,7 +154,7 @@ def _break_even(study: Study, pairs: Sequence[Pair], rank: int) -> list[Figure]:
     if chart is None:
         return []
     ends = sorted(line.points[-1].y for lines in turns for line in lines)
-    most = " to ".join(dict.fromkeys(map(_calls_text, (ends[0], ends[-1]))))
+    most = " to ".join(dict.fromkeys(value_text(end, CALL_UNIT) for end in (ends[0], ends[-1])))
     title = (
         f"Calls until the copies are amortized: {_over(study, used).removeprefix('of ').replace(' over ', ' against ')}"
     )
@@ -169,12 +163,8 @@ def _break_even(study: Study, pairs: Sequence[Pair], rank: int) -> list[Figure]:
     slow = {line.last.result.workload for line in lines}
     at_once = dict.fromkeys(words.name(line.last.result) for line in every if line.last.result.workload not in slow)
     note += f"One call is enough at every size: {words.listed(list(at_once))}. " * bool(at_once)
-    figure = Figure(f"break-even{_suffix(rank)}", "break-even", title, subtitle, "", chart, 4.0, rank == 0)
+    figure = Figure("break-even", "break-even", title, subtitle, "", chart, 4.0, rank == 0)
     return [captioned(figure, study, used, note, "Hollow", chart.left_out)]
-
-
-def _calls_text(count: float) -> str:
-    return tick_text(count, CALL_UNIT)
 
 
 def _calls(pair: Pair) -> Values | None:

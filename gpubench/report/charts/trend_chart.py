@@ -12,7 +12,7 @@ from matplotlib.ticker import FixedLocator
 from ...runfile.quantities import text
 from ..history import CHANGE_LEVEL, LEAST_CHANGE, Series
 from ..study import Study, Trend
-from .page import MARGIN, MOST_PANELS, NORMAL, TINY, Figure, Key, Page, grid, linear_axis, shortened, text_width
+from .page import MARGIN, MOST_PANELS, PX, SMALL, TINY, Figure, Key, Page, grid, linear_axis, text_width
 
 _HEIGHTS = {1: 260.0, 2: 190.0, 3: 165.0}
 _MOST_DEFAULT = 4
@@ -42,9 +42,10 @@ def _draw_series(page: Page, axes: Axes, series: Series, width: float) -> None:
     low, high = min(series.times), max(series.times)
     room = max(0.08 * (high - low), 0.05 * high)
     axes.set_ylim(max(0.0, low - room), high + room)
-    axes.set_xlim(-0.5 - 0.01 * count, count - 0.5 + 0.01 * count)
-    last = f": {text(series.times[-1], 's')}"
-    axes.set_title(shortened(series.name, width - text_width(last, NORMAL), NORMAL * 1.12) + last, pad=5)
+    last = text(series.times[-1], "s")
+    beside = text_width(last, SMALL * 1.12) + 12
+    axes.set_xlim(-0.5 - 0.01 * count, count - 0.5 + count * beside / (width - beside))
+    axes.set_title(series.name, pad=5)
     linear_axis(axes.yaxis, "s", 4)
     wide = max(text_width(date, TINY) for date in series.dates) + 14
     stride = max(1, math.ceil(count / max(2, int(width / wide))))
@@ -54,6 +55,8 @@ def _draw_series(page: Page, axes: Axes, series: Series, width: float) -> None:
     ink = page.ink("accelerator0")
     axes.plot(range(count), series.times, "o", markersize=6 if count <= 100 else 2, color=ink, markeredgewidth=0,
               clip_on=False, zorder=5)  # fmt: skip
+    page.note(axes, last, (count - 1, series.times[-1]), (7, 0), va="center", fontsize=SMALL * PX, fontweight="bold",
+              color=ink, zorder=6)  # fmt: skip
     ends = [0, *series.changes, count]
     for start, end, level in zip(ends, ends[1:], series.levels, strict=False):
         axes.plot([start - 0.5, end - 0.5], [level] * 2, linewidth=1.2, color=page.ink("muted"), zorder=4)
