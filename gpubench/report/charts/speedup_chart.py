@@ -142,7 +142,7 @@ def _break_even(study: Study, pairs: Sequence[Pair], rank: int) -> list[Figure]:
     """After how many calls copies are amortized: a panel a benchmark in its plainest setting, a line a device."""
     counted = [pair for pair in pairs if pair.other.kind is None or pair.other.kind.summarised]
     every = [line for sweep in sweeps(counted, _calls)[0] for line in sweep.lines]
-    lines = [line for line in every if max(point.y for point in line.points) > 1]
+    lines = [line for line in every if max(point.y for point in line.points) > 1] or every
     turns = plainest_panels(lines, by_dtype=False)
     used = [pair for lines in turns for line in lines for pair in line.items]
     panels = [
