@@ -159,4 +159,4 @@ def _sustained(study: Study) -> list[Figure]:
     simulated = " (simulated)" * any(row.facts.simulated for row, _ in known)
     title = f"Sustained rate, in percent of the best second{simulated}"
     chart = LinePanels((Panel("", "seconds", tuple(curves), "time since it began"),), "%")
-    return [Figure("sustained", "sustained", title, f"Lasting: {told}", note, chart, 7.0, slowed)]
+    return [Figure("sustained", "sustained", title, f"Lasting: {told}", note, chart, 7.05, slowed)]
