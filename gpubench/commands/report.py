@@ -129,7 +129,7 @@ def write_report(
     failed: list[str] = []
     titles: list[tuple[str, str]] = []
     pictures: Sequence[Picture] = ()
-    phone: Picture | None = None
+    phones: Sequence[Picture] = ()
     if charts.which != "none":
         from ..report.charts import pictures as charting
         from ..report.charts.page import PHONE_WIDTH
@@ -141,11 +141,12 @@ def write_report(
             f"charts/{name}": data for name, data in charting.render(figures, charts.formats, charts.themes).items()
         }
         titles, pictures = [(figure.title, figure.name) for figure in figures], charting.embedded(figures)
-        phone = next(iter(charting.embedded(figures[:1], PHONE_WIDTH)), None)
+        # of all charts that would be hundreds of drawings
+        phones = charting.embedded(figures if charts.which == "default" else figures[:1], PHONE_WIDTH)
     answer = Answer(study)
     files |= csv_files(study)
     files["summary.md"] = summary(answer, titles, charts.formats[0], charts.themes)
-    files["report.html"] = webpage(answer, pictures, __version__, phone=phone)
+    files["report.html"] = webpage(answer, pictures, __version__, phones=phones)
     written = write_folder(folder, files, [run.path for run in runs])
     return Report(tuple(written), study, failed)
 

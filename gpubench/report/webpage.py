@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
+from itertools import zip_longest
 from string import Template
 from typing import Any, NamedTuple
 
@@ -81,13 +82,14 @@ def webpage(
     pictures: Sequence[Picture] = (),
     version: str = "",
     listed: Listed | None = None,
-    phone: Picture | None = None,
+    phones: Sequence[Picture] = (),
 ) -> str:
-    """The whole page, equal for equal input, made by this ``version``; the first picture stands above all others, on a
-    narrow page as ``phone``."""
+    """The whole page, equal for equal input, made by this ``version``; the first picture stands above all others.
+
+    On a narrow page the first pictures stand as the ``phones``; the others are moved to and fro there."""
     style, script = asset("page.css"), asset("shared.js", "page.js")
     data = page_data(answer.study)
-    sections = _sections(answer, data, pictures, "" if listed else _FILES, phone)
+    sections = _sections(answer, data, pictures, "" if listed else _FILES, phones)
     images = f"data: {HERE}" if listed else "data:"
     return Template(asset("page.html")).substitute(
         policy=policy(style, script, images),
@@ -139,33 +141,32 @@ def _sections(
     data: Mapping[str, Any],
     pictures: Sequence[Picture],
     files: str,
-    phone: Picture | None,
+    phones: Sequence[Picture],
 ) -> list[tuple[str, str, str]]:
     """(id, title, body) of each section, empty ones left out; ``files`` are links."""
     hint = f"<p>{escape(answer.hint)}</p>" if answer.hint else ""
     timed = any(row[COLUMNS.index("time_s")] is not None for row in data["rows"])
     sized = any(row[COLUMNS.index("size")] is not None for row in data["rows"])
-    first = "".join(_figure(each, phone) for each in pictures[:1])
-    rest = "".join(map(_figure, pictures[1:]))
+    figures = [_figure(*each) for each in zip_longest(pictures, phones[: len(pictures)])]
     parts = (
         ("answer", "Answer", "".join(map(_card, leading_tables(answer))) + hint),
-        ("picture", "Picture", first),
+        ("picture", "Picture", "".join(figures[:1])),
         ("explore", "Explore by size", _EXPLORER if timed and sized else ""),
-        ("pictures", "More pictures", rest),
+        ("pictures", "More pictures", "".join(figures[1:])),
         ("numbers", "All numbers", _NUMBERS),
         ("details", "Details", "".join(map(_folded, detail_tables(answer.study))) + f"<p>{files}</p>" * bool(files)),
     )
     return [part for part in parts if part[2]]
 
 
-def _figure(picture: Picture, phone: Picture | None = None) -> str:
+def _figure(picture: Picture, phone: Picture | None) -> str:
     title, *wide = picture
     images = ""
     for theme, svg, narrow in zip(("light", "dark"), wide, phone[1:] if phone else (None, None), strict=True):
         source = f'<source media="(max-width: 640px)" srcset="{_source(narrow)}">' if narrow else ""
         lazy = ' loading="lazy"' * isinstance(svg, str)  # of two files that of the other theme isn't loaded
         images += f'<picture>{source}<img class="{theme}" alt="{escape(title)}" src="{_source(svg)}"{lazy}></picture>'
-    return f"<figure>{images}</figure>"
+    return f"<figure{' class=wide' * (phone is None)}>{images}</figure>"
 
 
 def _source(svg: bytes | str) -> str:

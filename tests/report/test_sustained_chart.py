@@ -11,8 +11,8 @@ import records
 from comparing import BOTH, both
 
 from gpubench.report.answer import Answer, Concern
-from gpubench.report.charts.pictures import render
-from gpubench.report.charts.sustained_chart import sustained_figures
+from gpubench.report.charts.layouts import LinePanels
+from gpubench.report.charts.pictures import plan, render
 from gpubench.report.study import Study
 
 
@@ -33,11 +33,13 @@ def test_a_device_that_falls_by_more_than_a_tenth_is_named_and_drawn(tmp_path: P
     if said:
         assert "Synthetic H 890 GFLOP/s of 1.00 TFLOP/s in float32 (89%)." in told[0]
         assert "Synthetic 1.00" not in told[0]
-    (figure,) = sustained_figures(made)
+    (figure,) = (each for each in plan(made, every=True)[0] if each.kind == "sustained")
     assert figure.default == said
-    assert [line[-1] for line in figure.chart.lines] == pytest.approx([100, 100 * share])
+    assert isinstance(figure.chart, LinePanels)
+    curves = figure.chart.panels[0].curves
+    assert [curve.points[-1].y for curve in curves] == pytest.approx([100, 100 * share])
     assert len(render([figure], ["svg"], ["light"])) == 1
 
 
 def test_without_such_rates_there_is_no_picture(tmp_path: Path) -> None:
-    assert sustained_figures(study(tmp_path)) == []
+    assert "sustained" not in {each.kind for each in plan(study(tmp_path), every=True)[0]}

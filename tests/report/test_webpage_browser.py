@@ -133,6 +133,35 @@ def test_no_table_of_the_answer_is_cut_at_800_pixels(browser, tmp_path) -> None:
     assert [text for text, needed, width in cards if needed > width] == []
 
 
+def test_no_label_of_the_explorer_is_cut_on_a_phone(browser, tmp_path) -> None:
+    """Of two GPUs of long names: their names stand above, in no space that the lines need."""
+    marks = [
+        records.benchmark(Case("aa.mm", device, "float32", {"n": n}, size="n", devices=(device,)), time * n)
+        for device, time in (("cpu", 1e-6), ("cuda:0", 1e-7))
+        for n in (1, 10, 100)
+    ]
+    names = ("RTX 5090 D v2 Laptop edition", "RTX 4060 Laptop of another maker")
+    runs = [
+        records.run_file(marks, devices=(records.CPU, {**records.GPU, "label": name}), label=name) for name in names
+    ]
+    address = reported(tmp_path, *runs)
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": 420, "height": 900, "deviceScaleFactor": 1, "mobile": True}
+    )
+    opened(browser, f"{address}#quantity=speedup")
+    script = (
+        "return [...document.querySelectorAll('#explorer-figure svg text')].map((e) => [e.textContent, e.getBBox()])"
+    )
+    boxes = browser.execute_script(script)
+    wide = browser.execute_script("return document.querySelector('#explorer-figure svg').viewBox.baseVal.width")
+    panel = browser.execute_script("return document.querySelector('#explorer-figure svg .one').getBBox().width")
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert any("4060" in text for text, _ in boxes)
+    assert wide <= 420
+    assert [text for text, box in boxes if box["x"] < 0 or box["x"] + box["width"] > wide] == []
+    assert panel > wide / 2
+
+
 def test_a_curve_that_ends_before_a_withheld_size_is_unsure(browser, tmp_path) -> None:
     """Not labelled with the speedup of the largest size that is left."""
     marks = [

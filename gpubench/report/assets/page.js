@@ -142,15 +142,28 @@ function drawExplorer() {
   if (!wanted.length) return figure.replaceChildren(element("p", { class: "muted" }, "Nothing was measured for this choice."));
   const isSpeedup = state.quantity === "speedup";
   const format = isSpeedup ? times : (value) => prefixed(value, state.quantity === "rate" ? wanted[0].rate_unit : "s", 2);
-  const label = (row) => `${format(row[state.quantity])} ${data.devices[row.device].short}`;
-  const room = Math.max(...wanted.map((row) => textWidth(label(row), 700)));
-  WIDTH = Math.max(400, Math.min(820, figure.clientWidth || 820));
-  const left = 84, right = Math.max(WIDTH / 2, Math.min(640, WIDTH - 14 - room)), bottom = 400;
+  WIDTH = Math.max(360, Math.min(820, figure.clientWidth || 820));
   const copies = isSpeedup && wanted.some((row) => row.copies != null);
+  // On a phone names stand above the panel, and only values beside it.
+  const phone = WIDTH < 600, named = (text, name) => (phone ? text : `${text} ${name}`);
+  const label = (row) => named(format(row[state.quantity]), data.devices[row.device].short);
+  const devices = [...new Set(wanted.map((row) => row.device))];
+  const ends = devices.flatMap((device) => {
+    const own = wanted.filter((row) => row.device === device), copied = own.findLast((row) => copies && row.copies != null);
+    return [label(own.at(-1)), copied ? named(format(copied.copies), "with copies") : "", named("unsure", data.devices[device].short)];
+  });
+  const room = Math.max(...ends.map((text) => textWidth(text, 700)));
+  const left = phone ? 76 : 84, right = Math.max(WIDTH / 2, Math.min(640, WIDTH - 14 - room)), bottom = 400;
+  const legend = phone ? devices : [];
   const what = isSpeedup ? `speedup over ${data.baseline}${copies ? "; dashed: with copies" : ""}${(data.crossings[chosenKey()] ?? []).length ? "; ◇ faster from here on" : ""}` : state.quantity === "rate" ? `throughput in ${wanted[0].rate_unit}` : "time per call";
   const subtitle = lines([setting(wanted[0]), what].filter(Boolean).join(" · "), WIDTH - 16);
-  const top = 54 + 20 * subtitle.length;
+  const top = 54 + 20 * subtitle.length + 24 * legend.length;
   const svg = canvas(460, state.workload, subtitle, `${state.workload}, ${quantities[state.quantity]} by size`);
+  legend.forEach((device, i) => {
+    const y = 52 + 20 * subtitle.length + 24 * i;
+    mark(svg, device, 16, y);
+    drawn(svg, "text", { x: 30, y: y + 5 }, data.devices[device].short);
+  });
   const sized = wanted.every((row) => row.size != null);
   const places = sized ? wanted.map((row) => row.size) : wanted.map((row, i) => i + 1);
   const all = wanted.flatMap((row) => [row[state.quantity], copies && row.copies, isSpeedup && 1].filter(Boolean));
@@ -160,19 +173,19 @@ function drawExplorer() {
   upright(svg, up, left, right, isSpeedup ? tickRatio : format);
   if (isSpeedup) {
     drawn(svg, "line", { x1: left, x2: right, y1: up(1), y2: up(1), class: "one" });
-    if (bottom - up(1) > 24) drawn(svg, "text", { x: right - 6, y: up(1) + 18, class: "small", "text-anchor": "end" }, data.slower);
+    if (bottom - up(1) > 24 && textWidth(data.slower) < right - left - 12) drawn(svg, "text", { x: right - 6, y: bottom - 8, class: "small", "text-anchor": "end" }, data.slower);
   }
-  let last = -Infinity;
-  for (const value of sized ? [...new Set(places)].sort((a, b) => a - b) : []) {
+  let last = Infinity;  // the largest size has its words in any case
+  for (const value of sized ? [...new Set(places)].sort((a, b) => b - a) : []) {
     drawn(svg, "line", { x1: across(value), x2: across(value), y1: bottom, y2: bottom + 5, class: "grid" });
-    if (across(value) - last > 44) {
+    if (last - across(value) > 44) {
       drawn(svg, "text", { x: across(value), y: bottom + 22, class: "small", "text-anchor": "middle" }, size(value));
       last = across(value);
     }
   }
   if (sized) drawn(svg, "text", { x: (left + right) / 2, y: bottom + 46, class: "small", "text-anchor": "middle" }, wanted[0].size_name);
   const labels = [];
-  for (const device of [...new Set(wanted.map((row) => row.device))]) {
+  for (const device of devices) {
     const own = wanted.filter((row) => row.device === device);
     const ink = data.devices[device].colour;
     const x = (row) => across(sized ? row.size : wanted.indexOf(row) + 1);
@@ -189,16 +202,15 @@ function drawExplorer() {
         if (!dashed) dot.dataset.row = explored.indexOf(row);
       }
       const end = points.at(-1);
-      labels.push({ y: up(end[field]), text: dashed ? `${format(end[field])} with copies` : chosen.some((row) => row.device === device && row.doubt && row.size > end.size) ? `unsure ${data.devices[device].short}` : label(end), ink, bold: !dashed });
+      labels.push({ y: up(end[field]), text: dashed ? named(format(end[field]), "with copies") : chosen.some((row) => row.device === device && row.doubt && row.size > end.size) ? named("unsure", data.devices[device].short) : label(end), ink, bold: !dashed });
     }
   }
   if (isSpeedup && sized) {
-    const devices = new Set(wanted.map((row) => row.device));
-    const crossings = (data.crossings[chosenKey()] ?? []).filter((each) => devices.has(each.device) && across(each.size) >= left && across(each.size) <= right);
+    const crossings = (data.crossings[chosenKey()] ?? []).filter((each) => devices.includes(each.device) && across(each.size) >= left && across(each.size) <= right);
     crossings.sort((a, b) => a.size - b.size).forEach((each, i) => {
       const x = across(each.size), y = up(1), ink = data.devices[each.device].colour;
       drawn(svg, "path", { d: `M${x} ${y - 8}L${x + 8} ${y}L${x} ${y + 8}L${x - 8} ${y}Z`, class: `mark hollow ${ink}` });
-      drawn(svg, "text", { x, y: y - 14 - 18 * (i % 2), class: `named strong halo ${ink}`, "text-anchor": "middle" }, each.text);
+      if (!phone || crossings.length < 3) drawn(svg, "text", { x, y: y - 14 - 18 * (i % 2), class: `named strong halo ${ink}`, "text-anchor": "middle" }, each.text);
     });
   }
   for (const label of apart(labels, 18, top, bottom)) drawn(svg, "text", { x: right + 8, y: label.y + 5, class: `named halo ${label.bold ? "strong" : ""} ${label.ink}` }, label.text);

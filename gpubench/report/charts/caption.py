@@ -24,7 +24,7 @@ def caption(
 ) -> str:
     """Devices, dtypes, threads, TF32, torch, date and processes of the results, baselines included, and the note.
 
-    ``flagged`` is how noisy results are marked, ``left_out`` how many aren't drawn.
+    ``flagged`` is how noisy results are marked, empty where they aren't, ``left_out`` how many aren't drawn.
     """
     pairs = [item for item in items if isinstance(item, Pair)]
     rows = [*(item.subject for item in items), *(side for pair in pairs for side in pair.sides)]
@@ -42,7 +42,7 @@ def caption(
         listed(sorted({run.date for run in runs if run.date})),
         _processes(sorted({len(item.subject.times.processes) for item in items})),
     )
-    if any(item.noisy for item in items) and not notice(items):
+    if flagged and any(item.noisy for item in items) and (flagged == "*" or not notice(items)):
         note += f"{flagged}: noisy measurement. "
     if found := ways(pairs):
         note += f"{OTHER_WAY}: over the CPU's fastest way, where that is another: {'; '.join(found)}. "

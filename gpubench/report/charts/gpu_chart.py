@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ...runfile.quantities import counted, text
-from ..rows import Measured, grouped
-from ..study import Study
-from .layouts import NamedRows, RowMark, SharedBar, StackedBars
+from .. import words
+from ..study import Measured, Study, grouped
+from .layouts import NamedRow, NamedRows, RowMark, SharedBar, StackedBars
 from .page import Figure
-from .selection import captioned, keys, marked, notable, role_of
+from .selection import LEAST_VALUES, brief, captioned, keys, notable, role_of
 
 _PARTS = ("copy in", "launch and wait", "compute", "copy out")
 
@@ -29,9 +29,9 @@ def _times(study: Study, rows: list[Measured]) -> list[Figure]:
         half = sum(bar.seconds[2] < bar.total / 2 for bar in bars)
         title = f"Where the time of a call with copies goes: {study.names.of(shown[0])}"
         subtitle = f"Less than half of it is computing in {half} of {counted(len(bars), 'benchmark')}"
-        name, chart = f"gpu-time{f'-{rank + 1}' * bool(rank)}", StackedBars(bars, _PARTS)
-        figure = Figure(name, "gpu-time", title, subtitle, "", chart, 5 + 0.01 * rank, rank < 2)
-        figures.append(captioned(figure, study, shown, "At the right: the time of one call with copies. "))
+        chart = StackedBars(bars, _PARTS)
+        figure = Figure("gpu-time", "gpu-time", title, subtitle, "", chart, 5 + 0.01 * rank, rank < 2)
+        figures.append(captioned(figure, study, shown, "At the right: the time of one call with copies. ", ""))
     return figures
 
 
@@ -44,28 +44,39 @@ def _parts(row: Measured) -> tuple[float, ...]:
 
 
 def _energy(study: Study, rows: list[Measured]) -> list[Figure]:
-    """Joules an item, or a call where no items were declared."""
-    found = notable(study, [row for row in rows if row.result.energy_j])
-    if not found:
-        return []
+    """Of a call on each device against the last of them, mostly the CPU; none for a device alone."""
+    found = [each for each in notable(study, [row for row in rows if row.result.energy_j]) if len(each.items) > 1]
+    base = max((row for each in found for row in each.items), key=study.names.order, default=None)
+    found = [each for each in found if base and each.items[-1].source == base.source]
     shown = [row for each in found for row in each.items]
-    chart = NamedRows(marked(found, lambda row: _energy_mark(study, row)), "J", keys(study, shown, "mark"))
-    watts = {study.names.short(row): [_watts(each) for each in shown if each.source == row.source] for row in shown}
-    drawn = [f"{name} {text(min(each), 'W', 2)} to {text(max(each), 'W', 2)}" for name, each in watts.items()]
-    subtitle = f"Power meanwhile: {', '.join(drawn)}. Log scale; lower is better"
+    if base is None or len(shown) - len(found) < LEAST_VALUES:
+        return []
+    entries = tuple(
+        NamedRow(
+            each.group, each.name, each.detail, tuple(_saved(study, row, each.items[-1]) for row in each.items[:-1])
+        )
+        for each in found
+    )
+    *others, against = keys(study, shown, "mark")
+    against_it = brief(against.label)
+    sides = f"more than {against_it}", f"less than {against_it}"
+    chart = NamedRows(entries, "", tuple(others) if len(others) > 1 else (), sides)
+    watts = {brief(study.names.of(row)): [_watts(each) for each in shown if each.source == row.source] for row in shown}
+    ends = {name: dict.fromkeys(text(pick(each), "W", 2) for pick in (min, max)) for name, each in watts.items()}
+    drawn = [f"{name} {' to '.join(each)}" for name, each in ends.items()]
+    title = f"Energy of a call{f' on {brief(others[0].label)}' * (len(others) == 1)}, against {against_it}"
     note = "From the device's own counter, idle power included. " + "A CPU's is that of all its sockets. " * any(
         not row.on_accelerator for row in shown
     )
-    figure = Figure("energy", "energy", "Energy of an item of work", subtitle, "", chart, 6.0, len(watts) > 1)
-    return [captioned(figure, study, shown, note)]
+    subtitle = f"Power meanwhile: {', '.join(drawn)}. Log scale"
+    return [captioned(Figure("energy", "energy", title, subtitle, "", chart, 6.0), study, shown, note)]
+
+
+def _saved(study: Study, row: Measured, base: Measured) -> RowMark:
+    ratio = (base.result.energy_j or 0.0) / (row.result.energy_j or 1.0)
+    told = f"{words.times(max(ratio, 1 / ratio))} {'less' if ratio >= 1 else 'more'}{'*' * row.noisy}"
+    return RowMark(ratio, role_of(study, row), told)
 
 
 def _watts(row: Measured) -> float:
     return (row.result.energy_j or 0.0) / row.time_s
-
-
-def _energy_mark(study: Study, row: Measured) -> RowMark:
-    work = row.result.work
-    joules = (row.result.energy_j or 0.0) / (work.items or 1.0)
-    told = f"{text(joules, 'J', 2)}/{work.unit if work.items else 'call'}{'*' * row.noisy}"
-    return RowMark(joules, role_of(study, row), told)

@@ -7,14 +7,11 @@ from collections.abc import Sequence
 
 from ...runfile.quantities import counted
 from .. import words
-from ..pairs import Pair, known_pairs, leading
 from ..render import UNFILLED, UNFILLED_SIGN
-from ..rows import Doubt, Measured, grouped
-from ..study import Study
-from ..sweeps import slowest_first
+from ..study import Doubt, Measured, Pair, Study, grouped, known_pairs, leading, slowest_first
 from .layouts import NamedRow, NamedRows, RowMark
 from .page import Figure, Key
-from .selection import LEAST_VALUES, Notable, captioned, in_order, keys, marked, notable, role_of, uncertainty
+from .selection import LEAST_VALUES, Notable, brief, captioned, in_order, keys, marked, notable, role_of, uncertainty
 
 _MOST_TIMES = 20
 _ABOVE = f"{words.NO_VALUE} {Doubt.ABOVE_PEAK}"
@@ -38,9 +35,9 @@ def _speedups(study: Study, pairs: Sequence[Pair], rank: int) -> list[Figure]:
         return []
     shown = [pair for each in found for pair in each.items]
     base, others = study.names.baseline(shown), keys(study, (pair.other for pair in shown), "mark")
-    legend, sides = others, (f"slower than {_brief(base)}", f"faster than {_brief(base)}")
+    legend, sides = others, (f"slower than {brief(base)}", f"faster than {brief(base)}")
     if len(others) == 1:
-        legend, sides = (), (f"{_brief(base)} faster", f"{_brief(others[0].label)} faster")
+        legend, sides = (), (f"{brief(base)} faster", f"{brief(others[0].label)} faster")
     if any(pair.copies for pair in shown):
         looks = Key("data stays on the GPU", "muted", "mark"), Key("copied in and out for each call", "muted", "hollow")
         legend = (
@@ -54,19 +51,11 @@ def _speedups(study: Study, pairs: Sequence[Pair], rank: int) -> list[Figure]:
         known = known_pairs(pair for pair in shown if study.names.of(pair.other) == key.label)
         known = [pair for pair in known if pair.fills] or known
         told = words.times_range(known[0].speedup, known[-1].speedup) if known else str(Doubt.TOO_NOISY)
-        ranges.append(f"{_brief(key.label)} {told}")
+        ranges.append(f"{brief(key.label)} {told}")
     subtitle = f"{'; '.join(ranges)}. Each benchmark at its largest size, log scale"
-    figure = Figure(_numbered("headline", rank), "headline", title, subtitle, "", chart, rank * 20, rank == 0)
+    figure = Figure("headline", "headline", title, subtitle, "", chart, rank * 20, rank == 0)
     unfilled = f"{UNFILLED_SIGN}. " * any(not pair.fills for pair in shown)
     return [captioned(figure, study, shown, f"Thick line: {uncertainty(shown)}. {unfilled}")]
-
-
-def _numbered(name: str, rank: int) -> str:
-    return f"{name}-{rank + 1}" if rank else name
-
-
-def _brief(name: str) -> str:
-    return name.partition(",")[0]
 
 
 def _ratio(study: Study, pair: Pair) -> RowMark:
@@ -88,8 +77,9 @@ def _shares(study: Study) -> list[Figure]:
     devices = keys(study, shown, "mark")
     chart = NamedRows(marked(found, lambda row: _share(study, row)), "%", devices if len(devices) > 1 else ())
     title = f"Share of the measured peak: {words.listed([key.label for key in devices])}"
-    best = max(shown, key=lambda row: (row.utilisation or 0) if (row.utilisation or 0) <= 1 else 0)
-    subtitle = f"Most: {words.name(best.result)}, {words.share_of_peak(best)}. Each benchmark at its largest size"
+    known = sorted((row for row in shown if (row.utilisation or 2) <= 1), key=lambda row: row.utilisation or 0.0)
+    ends = [f"{words.share_of_peak(row)} ({words.name(row.result)})" for row in [*known[:1], *known[-1:]]]
+    subtitle = f"From {' to '.join(ends)}. " * bool(ends) + "Each benchmark at its largest size"
     note = "Peaks were measured at the start of the run. " + "No GPU used. " * (not study.names.accelerators)
     return [captioned(Figure("headline", "headline", title, subtitle, "", chart), study, shown, note)]
 

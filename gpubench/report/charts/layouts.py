@@ -30,8 +30,8 @@ from .page import (
     text_width,
 )
 
-_HEIGHTS = {1: 330.0, 2: 250.0, 3: 180.0}
-"""Pixels of a row of panels, by the number of rows."""
+_HEIGHTS, _SHARES = {1: 330.0, 2: 250.0, 3: 180.0}, 200.0
+"""Pixels of a row of panels, by the number of rows; and of one that shows percentages."""
 _WORD, _NEAR = 14.0, 30.0
 """Pixels between labels at the ends of lines, and from a line's end to its label without a leader."""
 _BEYOND = 10.0
@@ -40,11 +40,11 @@ _BELOW, _AROUND, _LEAST_AXES = 20.0, 62.0, 60.0
 """Pixels for the words below 1×, of a panel's title and sizes, and of the lowest axes."""
 _TOGETHER = 5
 """Decades that panels with a common axis may span."""
-_ROW, _MARK, _HEAD, _AXIS, _SETTING = 25.0, 15.0, 24.0, 26.0, 11.0
-"""Pixels of a named row, of each further mark in it, of a group's heading, of the axis below, and of a setting below
-its name."""
-_MOST_LABEL, _MOST_NAMES = 330.0, 0.4
-"""Pixels of a row's name and setting beside each other; share of a narrow page of the wider of the two."""
+_ROW, _MARK, _HEAD, _AXIS, _NAME = 25.0, 15.0, 24.0, 26.0, 17.0
+"""Pixels of a named row, of each further mark in it, of a group's heading, of the axis below, and of a name above its
+marks."""
+_MOST_LABEL = 330.0
+"""Pixels of a row's name and setting beside each other."""
 _LEAST_WORDS = 0.09
 """Share of a bar below which its percentage isn't written in it."""
 _ROWS_BEYOND = 20.0
@@ -93,8 +93,8 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class LinePanels:
-    """``unit`` is empty for a ratio, whose ``slower`` names what is faster below 1; ``left_out`` counts results that
-    aren't drawn."""
+    """``unit`` is empty for a ratio, whose ``slower`` names what is faster below 1; both axes are linear for "%", else
+    logarithmic. ``left_out`` counts results that aren't drawn."""
 
     panels: tuple[Panel, ...]
     unit: str
@@ -105,11 +105,12 @@ class LinePanels:
     def draw(self, figure: Figure, theme: str) -> Page:
         """Up to two columns of panels, with one axis of values where they are alike."""
         rows = grid(len(self.panels), figure.narrow)[0]
-        page = Page(figure, theme, _HEIGHTS[min(rows, 3)] * rows, self.keys)
+        body = _SHARES if self.unit == "%" else _HEIGHTS[min(rows, 3)] * rows
+        page = Page(figure, theme, body, self.keys)
         height = max(_LEAST_AXES, (page.bottom - page.top) / rows - _AROUND)
         limits = [self._limits(panel, height) for panel in self.panels]
         widest = min(low for low, _ in limits), max(high for _, high in limits)
-        shared = math.log10(widest[1] / widest[0]) <= _TOGETHER
+        shared = widest[1] <= widest[0] * 10**_TOGETHER
         every = page.panels(len(self.panels), shared)
         labels = []
         for panel, axes, ends in zip(self.panels, every, limits, strict=True):
@@ -123,6 +124,8 @@ class LinePanels:
 
     def _limits(self, panel: Panel, height: float) -> tuple[float, float]:
         """Of the values, on axes about ``height`` pixels high; below 1× there is room for the words."""
+        if self.unit == "%":
+            return 0.0, 105.0
         values = [point.y for curve in panel.curves for point in curve.points]
         low, high = min(values) / _BEYOND, max(values) * _BEYOND
         barred = [point for curve in panel.curves if not curve.dashed for point in curve.points]
@@ -134,10 +137,15 @@ class LinePanels:
         rows, columns = grid(len(self.panels), page.narrow)
         sizes = [point.x for curve in panel.curves for point in curve.points]
         marks = [end for curve in panel.curves if curve.mark for end in (curve.mark.low, curve.mark.high)]
-        axes.set(xscale="log", yscale="log", xlim=_padded([*sizes, *marks], 0.04, 2.0), ylim=limits)
-        width = (page.width - 2 * MARGIN) / columns - 60 - max(text_width(c.label, TINY) for c in panel.curves)
-        size_axis(axes.xaxis, sizes, panel.size, width)
-        log_axis(axes.yaxis, *limits, self.unit, max(3, int((page.bottom - page.top) / rows / 45)))
+        if self.unit == "%":
+            axes.set(xlim=(min(sizes) - 0.5, max(sizes) + 0.5), ylim=limits)
+            linear_axis(axes.xaxis, "s")
+            linear_axis(axes.yaxis, self.unit)
+        else:
+            axes.set(xscale="log", yscale="log", xlim=_padded([*sizes, *marks], 0.04, 2.0), ylim=limits)
+            width = (page.width - 2 * MARGIN) / columns - 60 - max(text_width(c.label, TINY) for c in panel.curves)
+            size_axis(axes.xaxis, sizes, panel.size, width)
+            log_axis(axes.yaxis, *limits, self.unit, max(3, int((page.bottom - page.top) / rows / 45)))
         axes.grid(True, axis="y")
         axes.set_xlabel(panel.size_title or size_label(panel.size), labelpad=1)
         if panel.title:
@@ -195,13 +203,13 @@ def _label_end(page: Page, axes: Axes, curve: Curve) -> Annotation:
 
 def _part_labels(page: Page, axes: Axes, curves: Sequence[Curve], labels: Sequence[Annotation]) -> None:
     """Labels at the ends of lines moved apart, as little as that takes."""
-    (left, right), (low, high), (width, room) = axes.get_xlim(), axes.get_ylim(), page.size(axes)
-    scale = room / math.log(high / low)
-    ends = [scale * math.log(curve.points[-1].y / low) for curve in curves]
-    for curve, label, end, place in zip(curves, labels, ends, spread(ends, _WORD, 4, room - 4), strict=True):
-        label.set_position((right, low * math.exp(place / scale)))
-        apart = width * math.log(right / curve.points[-1].x) / math.log(right / left)
-        if label.arrow_patch and (curve.cut or (abs(end - place) <= 2 and apart < _NEAR)):
+    size, scale = page.size(axes), axes.transData + axes.transAxes.inverted()
+    ends = [scale.transform((curve.points[-1].x, curve.points[-1].y)) * size for curve in curves]
+    places = spread([float(up) for _, up in ends], _WORD, 4, size[1] - 4)
+    for curve, label, (across, up), place in zip(curves, labels, ends, places, strict=True):
+        label.set_position((axes.get_xlim()[1], scale.inverted().transform((1.0, place / size[1]))[1]))
+        apart = size[0] - across
+        if label.arrow_patch and (curve.cut or (abs(up - place) <= 2 and apart < _NEAR)):
             label.arrow_patch.set_visible(False)
         elif label.arrow_patch and apart >= _NEAR:  # not to be taken for the line
             label.arrow_patch.set(linestyle=(0, (1, 3)), linewidth=1.0)
@@ -209,12 +217,14 @@ def _part_labels(page: Page, axes: Axes, curves: Sequence[Curve], labels: Sequen
 
 def _draw_marks(page: Page, axes: Axes, curves: Sequence[Curve]) -> None:
     """Crossovers on the line at 1×, their sizes left above or right below it, further off where they would touch."""
+    marks = [(curve.mark, page.ink(curve.role)) for curve in curves if curve.mark]
+    if not marks:
+        return
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
     width, room = page.size(axes)
     scale = width / math.log(right / left)
     free = room * math.log(1 / low) / math.log(high / low) if low < 1 else 0.0
     taken: list[tuple[float, float, int]] = []
-    marks = [(curve.mark, page.ink(curve.role)) for curve in curves if curve.mark]
     worded = len(marks) <= _MOST_WORDED
     for mark, ink in sorted(marks, key=lambda entry: entry[0].low):
         middle = math.sqrt(mark.low * mark.high)
@@ -240,15 +250,15 @@ def _draw_marks(page: Page, axes: Axes, curves: Sequence[Curve]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RowMark:
-    """A value with its interval; ``hollow`` is a second value on the same line. No ``value``: only ``words``. A
-    ``modelled`` value is a limit, drawn as a tick, its interval hatched."""
+    """A value with its interval, and a ``second`` on the same line: that of another way, or what a share could be at
+    best. No ``value``: only ``words``. A ``modelled`` value is a limit, drawn as a tick, its interval hatched."""
 
     value: float | None
     role: str
     words: str
     low: float | None = None
     high: float | None = None
-    hollow: float | None = None
+    second: float | None = None
     modelled: bool = False
 
 
@@ -270,7 +280,7 @@ class NamedRow(RowLabel):
 
 @dataclass(frozen=True, slots=True)
 class NamedRows:
-    """``unit`` is empty for ratios, "%" for shares on a linear axis; ``sides`` are the words left and right of 1×."""
+    """``unit`` is empty for ratios, "%" for bars on a linear axis; ``sides`` are the words left and right of 1×."""
 
     entries: tuple[NamedRow, ...]
     unit: str = ""
@@ -293,12 +303,13 @@ class NamedRows:
 
     def _scale(self, page: Page, axes: Axes, beside: float) -> tuple[float, float]:
         axes.grid(True, axis="x")
-        if self.unit == "%":
-            axes.set_xlim(0, 104)
-            linear_axis(axes.xaxis, "%")
-            return 0, 104
         marks = [mark for entry in self.entries for mark in entry.marks]
-        values = [value for mark in marks for value in (mark.value, mark.hollow) if value] or [1.0]
+        values = [value for mark in marks for value in (mark.value, mark.second) if value] or [1.0]
+        if self.unit == "%":
+            high = 1.04 * max(100.0, *values, *(min(mark.high or 0.0, 2 * (mark.value or 0.0)) for mark in marks))
+            axes.set_xlim(0, high)
+            linear_axis(axes.xaxis, "%")
+            return 0, high
         low, high = min(values) / _ROWS_BEYOND, max(values) * _ROWS_BEYOND
         values += [end for mark in marks for end in (mark.low, mark.high) if end and low < end < high]
         values += [1.0] if self.sides else []
@@ -314,18 +325,22 @@ class NamedRows:
     def _sides(self, page: Page, axes: Axes, low: float, high: float, before: str, after: str) -> None:
         """The line at 1× and the words for its two sides."""
         axes.axvspan(low, 1.0, zorder=0, linewidth=0, facecolor=page.ink("shade"))
-        axes.axvline(1.0, linewidth=1.4, zorder=2, color=page.ink("muted"))
+        axes.axvline(1.0, linewidth=1.4, zorder=2, color=page.ink("muted"), solid_capstyle="butt")
         box = axes.get_position()
         at = (box.x0 + box.width * math.log(1 / low) / math.log(high / low)) * page.width
-        if at - text_width(f"◂ {before}", TINY) - 6 >= MARGIN:  # there is room left of a line at the edge
-            page.text(at - 6, page.top + 12, f"◂ {before}", TINY, "muted", ha="right")
-        if at + 6 + text_width(f"{after} ▸", TINY) <= page.width - MARGIN:
-            page.text(at + 6, page.top + 12, f"{after} ▸", TINY, "muted")
+        edges = MARGIN + text_width(f"◂ {before}", TINY), page.width - MARGIN - text_width(f"{after} ▸", TINY)
+        end = max(at - 6, edges[0])  # moved where there is no room beside a line at the edge
+        start = min(max(at + 6, end + 12), edges[1])
+        both = start >= end + 12
+        if both or at - 6 >= edges[0]:
+            page.text(end, page.top + 12, f"◂ {before}", TINY, "muted", ha="right")
+        if both or at - 6 < edges[0]:
+            page.text(start if both else min(at + 6, edges[1]), page.top + 12, f"{after} ▸", TINY, "muted")
 
 
 def row_pitch(marks: int, narrow: bool = False) -> float:
-    """Pixels of a row of so many marks, whose setting stands below its name where it is ``narrow``."""
-    return max(_ROW + _SETTING * narrow, _MARK * marks + 6)
+    """Pixels of a row of so many marks, which stand below its name where it is ``narrow``."""
+    return _NAME + max(18.0, _MARK * marks + 4) if narrow else max(_ROW, _MARK * marks + 6)
 
 
 def rows_height(labels: Sequence[RowLabel], pitch: float = _ROW) -> float:
@@ -334,14 +349,10 @@ def rows_height(labels: Sequence[RowLabel], pitch: float = _ROW) -> float:
 
 
 def row_axes(page: Page, labels: Sequence[RowLabel], right: float, head: float = 0.0) -> tuple[Axes, list[float]]:
-    """Axes of pixels downwards beside the names of rows, and the middle of each row on them.
-
-    ``right`` is the room kept free beside them, ``head`` above.
-    """
-    pairs = [(text_width(each.name, NORMAL), text_width(each.detail, TINY)) for each in labels]
-    widths = [max(pair) if page.narrow else pair[0] + pair[1] + 8 * bool(pair[1]) for pair in pairs]
-    most = page.width * _MOST_NAMES if page.narrow else _MOST_LABEL
-    x, top = MARGIN + min(max(widths), most) + 14, page.top + head
+    """Axes of pixels downwards beside the names of rows, on a narrow page below them; and the middle of each row's
+    marks. ``right`` is the room kept free beside them, ``head`` above."""
+    widths = [text_width(each.name, NORMAL) + text_width(each.detail, TINY) + 8 * bool(each.detail) for each in labels]
+    x, top = MARGIN + (0.0 if page.narrow else min(max(widths), _MOST_LABEL) + 14), page.top + head
     axes = page.axes(x, page.width - MARGIN - x - right, top, page.bottom - _AXIS)
     height = page.bottom - _AXIS - top
     axes.set_ylim(height, 0)
@@ -350,28 +361,70 @@ def row_axes(page: Page, labels: Sequence[RowLabel], right: float, head: float =
     pitch = (height - rows_height(labels, 0.0) + _AXIS) / len(labels)
     y, group, middles = 0.0, "", []
     for each in labels:
+        start = y
         if each.group != group:
             group = each.group
             page.text(MARGIN, top + y + 17, shortened(group, page.width - 2 * MARGIN, NORMAL), NORMAL, weight="bold")
             y += _HEAD
-        middles.append(y + pitch / 2)
-        below = _SETTING / 2 if page.narrow and each.detail else 0.0
-        detail = text_width(each.detail, TINY) + 8 if each.detail and not below else 0.0
-        name = shortened(each.name, max(60.0, most - detail), NORMAL)
-        room = most - (0.0 if below else text_width(name, NORMAL) + 8)
-        setting, at = shortened(each.detail, room, TINY), top + middles[-1] + 4
-        page.text(x - 14, at + below + (below > 0), setting, TINY, "muted", ha="right")
-        page.text(x - 14 - min(detail, room + 8), at - below + 0.5, name, NORMAL, ha="right")
+        above = _NAME if page.narrow else 0.0
+        middles.append(y + (above + pitch) / 2)
+        _name_row(page, each, x - 14, top + (y + 14 if page.narrow else middles[-1] + 4))
+        if page.narrow:  # nothing runs through the names
+            axes.axhspan(start, y + above, linewidth=0, facecolor=page.ink("page"), zorder=2.5)
         y += pitch
     return axes, middles
 
 
+def _name_row(page: Page, label: RowLabel, end: float, y: float) -> None:
+    """Name and setting: right of the margin on a narrow page, else left of ``end``. The setting is cut first."""
+    room = page.width - 2 * MARGIN - 10 if page.narrow else _MOST_LABEL
+    name = shortened(label.name, room - min(text_width(label.detail, TINY), room / 4) - 8, NORMAL)
+    wide = text_width(name, NORMAL) + 8
+    detail = shortened(label.detail, room - wide, TINY)
+    if page.narrow:
+        page.text(MARGIN + 10, y, name, NORMAL)
+        page.text(MARGIN + 10 + wide, y, detail, TINY, "muted")
+    else:
+        page.text(end, y, detail, TINY, "muted", ha="right")
+        page.text(end - (text_width(detail, TINY) + 8 if detail else 0.0), y + 0.5, name, NORMAL, ha="right")
+
+
 def _draw_mark(page: Page, axes: Axes, mark: RowMark, y: float, limits: tuple[float, float]) -> None:
     if mark.value is None:
-        at, ink = (1.0 if limits[0] > 0 else 0.0, y), page.ink(mark.role)
-        page.note(axes, mark.words, at, (6, 0), va="center", zorder=7, color=ink)
+        at = (1.0 if limits[0] > 0 else 0.0, y)
+        page.note(axes, mark.words, at, (6, 0), va="center", zorder=7, color=page.ink(mark.role))
         return
-    ink, ends = page.ink(mark.role), [mark.value, mark.hollow or 0.0]
+    place = _draw_ratio if limits[0] else _draw_share
+    start, leftwards = place(page, axes, mark, (mark.value, y), limits)
+    side, x = ("right", -7) if leftwards else ("left", 7)
+    page.note(axes, mark.words, (start, y), (x, 0), va="center", ha=side, fontsize=SMALL * PX,
+              fontweight="bold", color=page.ink("text"), annotation_clip=False, zorder=7, bbox=page.halo())  # fmt: skip
+
+
+def _draw_share(
+    page: Page, axes: Axes, mark: RowMark, at: tuple[float, float], limits: tuple[float, float]
+) -> tuple[float, bool]:
+    """A bar, its interval as a thin line, what it could be at best as a tick; where its words stand."""
+    ink, (start, y) = page.ink("text"), at
+    axes.barh([y], [start], height=12, color=page.ink(mark.role), zorder=3)
+    if mark.low is not None and mark.high is not None:
+        ends = [max(mark.low, limits[0]), min(mark.high, limits[1])]
+        axes.plot(ends, [y] * 2, linewidth=1.2, color=ink, zorder=4)
+        start = max(start, ends[1])
+    if mark.second is not None:
+        axes.plot([mark.second] * 2, [y - 9, y + 9], linewidth=2.4, color=ink, zorder=5)
+        words = (text_width(mark.words, SMALL * 1.12) + 12) * (limits[1] - limits[0]) / page.size(axes)[0]
+        start = mark.second if start - words / 8 < mark.second < start + words else start  # no words across the tick
+    return start, False
+
+
+def _draw_ratio(
+    page: Page, axes: Axes, mark: RowMark, at: tuple[float, float], limits: tuple[float, float]
+) -> tuple[float, bool]:
+    """A mark, its interval as a thick line, the second value as a hollow mark; where its words stand, and whether they
+    stand left of there."""
+    ink, (value, y) = page.ink(mark.role), at
+    ends = [value, mark.second or value]
     if mark.low is not None and mark.high is not None:
         bar = [min(max(end, limits[0]), limits[1]) for end in (mark.low, mark.high)]
         if mark.modelled:
@@ -379,24 +432,20 @@ def _draw_mark(page: Page, axes: Axes, mark: RowMark, y: float, limits: tuple[fl
         else:
             axes.plot(bar, [y] * 2, linewidth=4, alpha=0.35, color=ink, zorder=4, solid_capstyle="butt")
         ends += bar
-    if mark.hollow is not None:
-        axes.plot([mark.hollow, mark.value], [y] * 2, linewidth=1.4, alpha=0.6, color=ink, zorder=3)
-        page.mark(axes, mark.hollow, y, mark.role, hollow=True)
+    if mark.second is not None:
+        axes.plot([mark.second, value], [y] * 2, linewidth=1.4, alpha=0.6, color=ink, zorder=3)
+        page.mark(axes, mark.second, y, mark.role, hollow=True)
     if mark.modelled:
-        axes.plot([mark.value], [y], "|", markersize=11, markeredgewidth=2.2, color=ink, zorder=6)
-    elif limits[0]:
-        page.mark(axes, mark.value, y, mark.role)
+        axes.plot([value], [y], "|", markersize=11, markeredgewidth=2.2, color=ink, zorder=6)
     else:
-        axes.barh([y], [mark.value], height=11, color=ink, zorder=3)
-    leftwards = False
-    least = min(end for end in ends if end)
-    if limits[0] and max(ends) < 1 < limits[1]:  # words across the line at 1× stand left of the mark, if they fit there
-        scale = page.size(axes)[0] / math.log(limits[1] / limits[0])
-        width = text_width(mark.words, SMALL * 1.12) + 10
-        leftwards = scale * math.log(1 / max(ends)) < width <= scale * math.log(least / limits[0])
-    start, side = (least, "right") if leftwards else (max(ends), "left")
-    page.note(axes, mark.words, (start, y), (-7 if leftwards else 7, 0), va="center", ha=side, fontsize=SMALL * PX,
-              fontweight="bold", color=page.ink("text"), annotation_clip=False, zorder=7, bbox=page.halo())  # fmt: skip
+        page.mark(axes, value, y, mark.role)
+    if not max(ends) < 1 < limits[1]:
+        return max(ends), False
+    # words across the line at 1× stand left of the mark, if they fit there
+    scale = page.size(axes)[0] / math.log(limits[1] / limits[0])
+    width = text_width(mark.words, SMALL * 1.12) + 10
+    leftwards = scale * math.log(1 / max(ends)) < width <= scale * math.log(min(ends) / limits[0])
+    return min(ends) if leftwards else max(ends), leftwards
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 
 from ...errors import UsageError
 from ...runfile.quantities import shorten
-from ..rows import grouped
-from ..study import Study
+from ..study import Study, grouped
 from .page import PAGE_WIDTH, Figure, rc_settings
 from .theme import DARK, LIGHT, THEMES, recoloured
 

@@ -1,5 +1,5 @@
 """One picture a kind of work: what rate each device reaches by size, or how long a call takes; a panel a dtype. Of
-expressions also how they compare."""
+expressions also how they compare, and of a product that ran for seconds on end what lasts of its rate."""
 
 from __future__ import annotations
 
@@ -7,14 +7,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ...runfile.matching import shown_name
-from ...runfile.quantities import text
 from ...runfile.schema import TIMERS
+from ...runfile.utilisation import LABELS
 from .. import words
-from ..rows import Measured, Rate, grouped
-from ..study import Study
-from ..sweeps import Line, plainness, sweeps, time_of
+from ..answer import LASTS
+from ..rows import Rate
+from ..study import Line, Measured, Study, grouped, sweeps, time_of
+from ..sweeps import Point, plainness
+from .layouts import Curve, LinePanels, Panel
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
-from .selection import OTHER_ROLES, captioned, curve, in_order, keys, line_panels, panel, plainest_panels
+from .selection import (
+    OTHER_ROLES,
+    brief,
+    captioned,
+    curve,
+    in_order,
+    keys,
+    line_panels,
+    panel,
+    plainest_panels,
+    role_of,
+)
 
 _MOST_DEFAULT = 4
 _BARS = "Bar at a point: interquartile range of the rounds. "
@@ -38,7 +51,7 @@ def rate_figures(study: Study) -> list[Figure]:
     ranked = [
         replace(figure, default=id(figure) in first, rank=2.0 + 0.1 * first.get(id(figure), 80)) for figure in figures
     ]
-    return [*ranked, *_expressions(study, rows)]
+    return [*ranked, *_expressions(study, rows), *_sustained(study)]
 
 
 def _figures(study: Study, rows: Sequence[Measured], rate: Rate | None) -> list[Figure]:
@@ -46,41 +59,38 @@ def _figures(study: Study, rows: Sequence[Measured], rate: Rate | None) -> list[
     lines = [line for sweep in sweeps(rows, rate.of if rate else time_of)[0] for line in sweep.lines]
     turns = plainest_panels(lines)
     unit, used = rate.unit if rate else "s", [row for same in turns for line in same for row in line.items]
-    panels = []
+    panels, workloads, dtypes = [], {row.result.workload for row in used}, {row.dtype for row in used}
     for same in turns:
         ordered = sorted(same, key=lambda line: study.names.order(line.last))
         case = same[0].last.result
-        title = " ".join(filter(None, (words.name(case), case.dtype)))
-        panels.append(panel(title, same[0], [curve(study, line, _value(unit)) for line in ordered]))
+        title = f"{words.name(case) * (len(workloads) > 1)} {case.dtype * (len(dtypes) > 1)}".strip()
+        panels.append(panel(title, same[0], [curve(study, line, unit) for line in ordered]))
     chart = line_panels(panels, unit, keys(study, used))
     if chart is None:
         return []
     first, quantity = rows[0], rate.label if rate else "Time per call"
     subject = first.kind.heading if first.kind else words.capitalised(first.family)
-    if len({row.result.workload for row in used}) == 1:
+    if len(workloads) == 1:
         subject = words.name(used[0].result)
     waited = "Synchronization included. " * all(row.times.timer in TIMERS for row in used)
-    ends = _at_the_end(study, turns[0], words.throughput if rate else words.time)
-    subtitle = f"{ends}. {'Higher' if rate else 'Lower'} is better"
+    ends = (_at_the_end(study, lines, words.throughput if rate else words.time) for lines in turns)
+    subtitle = f"{next(filter(None, ends), words.NO_VALUE)}. {'Higher' if rate else 'Lower'} is better"
     name = f"{quantity.lower().replace(' ', '-') if rate else 'time'}-{first.result.kind or first.family}"
     figure = Figure(name, "rate" if rate else "time", f"{subject}: {quantity.lower()} by size", subtitle, "", chart)
     return [captioned(figure, study, used, _BARS + waited, "Hollow", chart.left_out)]
 
 
-def _value(unit: str) -> Callable[[float], str]:
-    return lambda value: text(value, unit)
-
-
 def _at_the_end(study: Study, lines: Sequence[Line[Measured]], cell: Callable[[Measured], str]) -> str:
-    """``n × n float32, n=4096: H200 33.0 TFLOP/s, Xeon 240 GFLOP/s``."""
+    """``n × n float32, n=4096: H200 33.0 TFLOP/s, Xeon 240 GFLOP/s``; empty where no end is known."""
     ordered = sorted(lines, key=lambda line: study.names.order(line.last))
     known = [line for line in ordered if line.shown and line.shown[-1][1] is line.items[-1]]
-    told = ", ".join(f"{study.names.short(line.last)} {cell(line.last)}" for line in known) or words.NO_VALUE
-    return f"{words.benchmark(ordered[0].last.result)}: {told}"
+    told = ", ".join(f"{brief(study.names.of(line.last))} {cell(line.last)}" for line in known)
+    return f"{words.benchmark(ordered[0].last.result)}: {told}" if known else ""
 
 
 def _expressions(study: Study, rows: Sequence[Measured]) -> list[Figure]:
-    """A panel a device, a line an expression, in the plainest setting; none where there is one expression only."""
+    """A panel a device with all libraries on it, a line an expression, in the plainest setting; none where there is one
+    expression only."""
     found = sweeps([row for row in rows if shown_name(row.result.workload) != row.result.workload], time_of)[0]
     order = list(dict.fromkeys(row.result.workload for row in rows))
     shown = sorted(found, key=lambda sweep: order.index(sweep.workload))[:MOST_CURVES]
@@ -93,22 +103,60 @@ def _expressions(study: Study, rows: Sequence[Measured]) -> list[Figure]:
     legend = {
         line.last.result.workload: Key(words.name(line.last.result), roles[line.last.result.workload]) for line in lines
     }
-    by_device = sorted(grouped(lines, lambda line: study.names.order(line.last)).items(), reverse=True)[:MOST_PANELS]
+    lines.sort(key=lambda line: study.names.order(line.last))
+    by_device = list(grouped(lines, lambda line: line.last.source[:2]).values())[:MOST_PANELS]
     panels = [
         panel(
-            study.names.of(members[0].last),
+            study.names.of(members[0].last) * (len(by_device) > 1),
             members[0],
-            [curve(study, line, _value("s"), role=roles[line.last.result.workload]) for line in members],
+            [
+                curve(study, line, "s", _library(study, line), role=roles[line.last.result.workload])
+                for line in members[:MOST_CURVES]
+            ],
         )
-        for _, members in by_device
+        for members in by_device
     ]
     used = [row for line in lines for row in line.items]
     chart = line_panels(panels, "s", tuple(legend.values()))
     if chart is None:
         return []
     title = f"Time per call of {words.listed([key.label for key in legend.values()])}"
-    told = [f"{words.name(line.last.result)} {words.time(line.last)}" for line in by_device[0][1]]
-    where = f"{study.names.of(by_device[0][1][0].last)}, {words.size_setting(lines[0].last.result)}"
+    told = [
+        f"{words.name(line.last.result)} {words.time(line.last)} {_library(study, line)}".rstrip()
+        for line in by_device[0]
+    ]
+    where = f"{study.names.of(lines[0].last)}, {words.size_setting(lines[0].last.result)}"
     subtitle = f"{where}: {', '.join(told)}. By size; lower is better"
     figure = Figure("expressions", "expressions", title, subtitle, "", chart, 9.5, False)
     return [captioned(figure, study, used, _BARS, "Hollow", chart.left_out)]
+
+
+def _library(study: Study, line: Line[Measured]) -> str:
+    return f"by {study.names.of(line.last)}" if line.last.library else ""
+
+
+def _sustained(study: Study) -> list[Figure]:
+    """One picture of all devices, in percent of each one's best second; in a report by default where one of them
+    doesn't keep its rate."""
+    known = study.sustained
+    if not known:
+        return []
+    curves = []
+    for row, rates in known:
+        shares = [100 * rate / rates.burst for rate in rates.flop_per_s]
+        points = tuple(Point(second, share, share, share) for second, share in enumerate(shares, 1))
+        curves.append(
+            Curve(points, role_of(study, row), f"{rates.lasting / rates.burst:.0%} {brief(study.names.of(row))}")
+        )
+    told = "; ".join(f"{brief(study.names.of(row))} {words.sustained(rates)}" for row, rates in known)
+    slowed = any(rates.lasting < LASTS * rates.burst for _, rates in known)
+    libraries = [LABELS.get(rates.library, rates.library) for _, rates in known]
+    ways = [
+        f"{brief(study.names.of(row))} n={rates.n} by {by}" for (row, rates), by in zip(known, libraries, strict=True)
+    ]
+    note = f"A product of matrices, as large as a call stays short: {words.listed(ways)}. "
+    note += "What lasts: the median of the last half."
+    simulated = " (simulated)" * any(row.facts.simulated for row, _ in known)
+    title = f"Sustained rate, in percent of the best second{simulated}"
+    chart = LinePanels((Panel("", "seconds", tuple(curves), "time since it began"),), "%")
+    return [Figure("sustained", "sustained", title, f"Lasting: {told}", note, chart, 7.05, slowed)]

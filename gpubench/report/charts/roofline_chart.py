@@ -17,20 +17,20 @@ from ...runfile.quantities import shorten, text
 from ...runfile.schema import Ceilings
 from ...runfile.utilisation import PLAUSIBLE
 from .. import words
-from ..rows import IMPLAUSIBLE, Measured, grouped
-from ..study import Study
+from ..rows import IMPLAUSIBLE
+from ..study import Measured, Study, grouped
 from .page import MARGIN, PX, TINY, Figure, Key, Page, log_axis, spread, text_width
 from .selection import LEAST_VALUES, captioned
 
 _FASTER = 1.1
 """A memory level whose best is less than this above a larger one's has no line of its own: the difference is noise."""
 _HEIGHT = 400.0
-_GUTTER = 150.0
-"""Pixels right of the panel for the names of the peaks."""
+_LEFT, _GUTTER = 72.0, 150.0
+"""Pixels for the values left of the panel, and for the names of the peaks right of it."""
 _WORD, _DOT = 13.0, 8.0
 _MOST_NAMED = 16
 _MOST_COVERED = 4.0
-"""What a name may lie on, in dots or as many sixtieths of a line; beyond that it is left out."""
+"""What a name may lie on, in dots or as many sixtieths of a line; beyond that only the subtitle's is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,14 @@ class Roofline:
 
     def draw(self, figure: Figure, theme: str) -> Page:
         """Peaks as lines with their names beside them, the best of each workload named, the others faint."""
-        dtypes = dict.fromkeys(dot.dtype for dot in self.dots)
-        page = Page(figure, theme, _HEIGHT, [Key(dtype, dtype, "mark") for dtype in dtypes])
-        axes = page.axes(MARGIN + 72, page.width - 2 * MARGIN - 72 - _GUTTER, page.top + 6, page.bottom - 40)
+        names = {dot.dtype: dot.dtype for dot in self.dots}
+        if figure.narrow:  # the peaks' names stand in the legend
+            names |= {
+                roof.dtype: f"{roof.dtype}, peak {text(roof.peak, 'FLOP/s')}" for roof in self.roofs if roof.dtype
+            }
+        page = Page(figure, theme, _HEIGHT, [Key(name, dtype, "mark") for dtype, name in names.items()])
+        room = page.width - 2 * MARGIN - _LEFT - _GUTTER * (not page.narrow)
+        axes = page.axes(MARGIN + _LEFT, room, page.top + 6, page.bottom - 40)
         x, y = self._limits()
         axes.set(xscale="log", yscale="log", xlim=x, ylim=y)
         log_axis(axes.yaxis, *y, "FLOP/s", 8)
@@ -97,7 +102,8 @@ class Roofline:
         for roof, place in zip(flat, spread(heights, 15, 4, height - 4), strict=True):
             start = max(x[0], roof.peak / fastest)
             axes.plot([start, x[1]], [roof.peak] * 2, color=page.ink(roof.dtype), linewidth=1.4, zorder=2)
-            page.text(box.x1 * page.width + 6, (1 - box.y0) * page.height - place + 4, roof.label, TINY, roof.dtype)
+            if not page.narrow:
+                page.text(box.x1 * page.width + 6, (1 - box.y0) * page.height - place + 4, roof.label, TINY, roof.dtype)
         for slope in slopes:
             ends = [x[0], min(x[1], top / slope.peak)]
             axes.plot(ends, [end * slope.peak for end in ends], color=page.ink("muted"), linewidth=1.2, zorder=2)
@@ -126,7 +132,8 @@ class Roofline:
         named = (dot for dot in self.dots if dot.label)  # first the one that the title names
         for dot in sorted(named, key=lambda dot: (not dot.label.endswith("%"), -dot.y)):
             wide = text_width(dot.label, TINY)
-            place = _free(spots[dot], wide, size, taken, marks)
+            most = math.inf if dot.label.endswith("%") else _MOST_COVERED
+            place = _free(spots[dot], wide, size, taken, marks, most)
             if place and len(taken) < _MOST_NAMED:
                 taken.append((*place, wide))
                 offset = (place[0] - spots[dot][0]) * PX, (place[1] - spots[dot][1] - 4) * PX
@@ -137,9 +144,10 @@ class Roofline:
 
 def _free(
     spot: Sequence[float], wide: float, size: tuple[float, float], taken: list[tuple[float, float, float]],
-    dots: Iterable[Sequence[float]],
+    dots: Iterable[Sequence[float]], most: float,
 ) -> tuple[float, float] | None:  # fmt: skip
-    """Left end and middle of the words, near and on few ``dots``; None where they would lie on other words."""
+    """Left end and middle of the words, near and on few ``dots``, ``most`` at most; None where they would lie on other
+    words."""
     places: list[tuple[float, tuple[float, float]]] = []
     for reach in (0, 5, 12, 20):
         for x, y in ((8, 0), (-wide - 8, 0), (-wide / 2, 13), (-wide / 2, -13), (8, 10), (8, -10), (-wide - 8, 10)):
@@ -150,7 +158,7 @@ def _free(
                 hits = sum(left - _DOT / 2 < x0 < right + _DOT / 2 and abs(y0 - middle) < _DOT for x0, y0 in dots)
                 places.append((hits + reach / 8, (left, middle)))
     covered, best = min(places, default=(math.inf, None))
-    return best if covered <= _MOST_COVERED else None
+    return best if covered <= most else None
 
 
 def roofline_figures(study: Study) -> list[Figure]:
@@ -168,10 +176,10 @@ def roofline_figures(study: Study) -> list[Figure]:
         chart = _roofline(sound, tallest, best, ceilings) if ceilings and sound else None
         if not chart or len(chart.dots) < LEAST_VALUES or not chart.roofs:
             continue
-        which = "is named" if len(tallest) <= _MOST_NAMED else "is large, the fastest that have room are named"
         subtitle = f"Closest to its peak: {_placed(best)}. " if best else ""
-        subtitle += f"Work on a line is at the hardware limit; the best result of each benchmark {which}"
-        note = "Peaks were measured at the start of the run. "
+        subtitle += "Work on a line is at the hardware limit"
+        note = "Large: the best result of each benchmark, named if the name fits. "
+        note += "Peaks were measured at the start of the run. "
         note += "Peaks were measured while the machine was busy and are too low. " * any(map(_beyond, known))
         shown = first.on_accelerator == bool(study.names.accelerators) and rank < 2
         name = f"roofline-{first.result.device}" + f"-{first.run_name}" * study.names.several_runs

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, Generic
 
 from ...runfile.kinds import KINDS
+from ...runfile.quantities import text
 from .. import words
-from ..pairs import Pair, known_pairs
-from ..rows import Doubt, Measured, Row, grouped
-from ..study import Study
-from ..sweeps import Crossing, Item, Line, plainness, shared
+from ..study import Crossing, Doubt, Line, Measured, Pair, Row, Study, grouped, known_pairs, shared
+from ..sweeps import Item, plainness
 from .caption import caption, notice
 from .layouts import Curve, LinePanels, Mark, NamedRow, Panel, RowLabel, RowMark, row_pitch, rows_height
-from .page import MOST_CURVES, MOST_PANELS, Figure, Key
+from .page import CALL_UNIT, MOST_CURVES, MOST_PANELS, Figure, Key, tick_text
 from .theme import ACCELERATORS, CPUS, DTYPE_ROLES
 
 LEAST_VALUES = 3
@@ -104,6 +104,11 @@ def role_of(study: Study, row: Row) -> str:
     return CPUS[grey.index(source) % len(CPUS)]
 
 
+def brief(name: str) -> str:
+    """A device's name without its number of threads."""
+    return re.sub(r", \d+ threads?\b", "", name)
+
+
 def keys(study: Study, rows: Iterable[Row], look: str = "line") -> tuple[Key, ...]:
     """Legend entries of the rows' devices, in the order of the report."""
     ordered = {row.source: row for row in sorted(rows, key=study.names.order)}
@@ -113,23 +118,31 @@ def keys(study: Study, rows: Iterable[Row], look: str = "line") -> tuple[Key, ..
 def curve(
     study: Study,
     line: Line[Any],
-    value: Callable[[float], str],
+    unit: str,
     label: str = "",
     crossing: Crossing | None = None,
     role: str = "",
     dashed: bool = False,
 ) -> Curve:
-    """The line in its device's looks, without what isn't shown; its last value and then the ``label`` at its end."""
+    """The line in its device's looks, without what isn't shown; its last value in that unit (empty for a ratio) and
+    then the ``label`` at its end."""
     shown = line.shown
     cut = not shown or shown[-1][1] is not line.items[-1]
     other_way = bool(words.ways(item for _, item in shown if isinstance(item, Pair)))
-    last = "" if cut else value(shown[-1][0].y) + words.OTHER_WAY * other_way
+    last = "" if cut else value_text(shown[-1][0].y, unit) + words.OTHER_WAY * other_way
     points, mark = tuple(point for point, _ in shown), _mark(crossing) if crossing else None
     label, left_out = f"{last} {label}".strip(), len(line.points) - len(shown)
     if cut:  # the last point is that of a smaller size
         why = "above peak" if line.items[-1].doubt == Doubt.ABOVE_PEAK else "too noisy"
         label = f"{label}, then {why}" if label else f"then {why}"
     return Curve(points, role or role_of(study, line.last), label, dashed, left_out, cut, mark)
+
+
+def value_text(value: float, unit: str) -> str:
+    """At the end of a line."""
+    if not unit:
+        return words.times(value)
+    return tick_text(value, unit) if unit == CALL_UNIT else text(value, unit)
 
 
 def _mark(crossing: Crossing) -> Mark | None:

@@ -6,12 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import words
-from ..pairs import ONE_SHOT, RESIDENT, Pair, Verdict
-from ..rows import Values, grouped
-from ..study import Study
-from ..sweeps import Crossing, crossings, plainness, sweeps
-from .page import CALL_UNIT, MOST_CURVES, MOST_PANELS, Figure, Key, tick_text
-from .selection import captioned, curve, keys, line_panels, panel, plainest_panels, uncertainty
+from ..study import Crossing, Pair, Study, Values, Verdict, grouped, sweeps
+from ..sweeps import crossings, plainness
+from .page import CALL_UNIT, MOST_CURVES, MOST_PANELS, Figure, Key
+from .selection import brief, captioned, curve, keys, line_panels, panel, plainest_panels, uncertainty, value_text
 
 _COPIES = "With copies: inputs copied from pageable memory, one call, results copied back. "
 _MOST_DEFAULT = 2
@@ -39,21 +37,16 @@ def speedup_figures(study: Study) -> list[Figure]:
         defaults = [each for each in defaults if _telling(each)[1]] or defaults[:1]
         for found in benchmarks:
             order = 1.0 + 0.1 * defaults.index(found) if found in defaults else 9.0 + 20 * rank
-            suffix = f"{found[0].line.last.result.workload}{_suffix(rank)}"
-            figures += _by_regime(study, found, suffix, order, found in defaults)
+            figures += _by_regime(study, found, order, found in defaults)
             on_cpu = not (study.gpu_pairs or found[0].line.items[0].within_device)
-            figures += _by_dtype(study, found, suffix, order + 0.05, found in defaults and on_cpu)
-        lines = [found.line for each in benchmarks for found in each if found.regime == RESIDENT]
+            figures += _by_dtype(study, found, order + 0.05, found in defaults and on_cpu)
+        lines = [found.line for each in benchmarks for found in each if found.resident]
         figures += _break_even(study, [pair for line in lines for pair in line.items], rank)
     return figures
 
 
-def _suffix(rank: int) -> str:
-    return f"-{rank + 1}" * bool(rank)
-
-
 def _plainest(members: Sequence[Crossing]) -> Crossing:
-    return min(members, key=lambda found: (plainness(found.line.items[-1]), found.regime != RESIDENT))
+    return min(members, key=lambda found: (plainness(found.line.items[-1]), not found.resident))
 
 
 def _telling(members: Sequence[Crossing]) -> tuple[bool, int, int]:
@@ -73,7 +66,7 @@ def _crosses(found: Crossing) -> bool:
     return min(values) < 1 < max(values) and words.crossing(found) != Verdict.UNSURE
 
 
-def _by_regime(study: Study, members: Sequence[Crossing], name: str, rank: float, default: bool) -> list[Figure]:
+def _by_regime(study: Study, members: Sequence[Crossing], rank: float, default: bool) -> list[Figure]:
     """A panel a form in the plainest dtype, a solid line a device, a dashed one with copies."""
     plain = _plainest(members).line
     alike = [found for found in members if found.line.last.dtype == plain.last.dtype]
@@ -82,16 +75,16 @@ def _by_regime(study: Study, members: Sequence[Crossing], name: str, rank: float
     several = len(forms) > 1 or len({found.line.last.source for found in alike}) > 1
     panels, used = [], []
     for form in forms[:MOST_PANELS]:
-        resident = [found for found in form if found.regime == RESIDENT]
+        resident = [found for found in form if found.resident]
         kept = form if len(form) <= MOST_CURVES else resident[:MOST_CURVES]
         curves = [
             curve(
                 study,
                 found.line,
-                words.times,
+                "",
                 "" if several else _regime(found),
                 found,
-                dashed=found.regime == ONE_SHOT,
+                dashed=not found.resident,
             )
             for found in kept
         ]
@@ -103,33 +96,32 @@ def _by_regime(study: Study, members: Sequence[Crossing], name: str, rank: float
     chart = line_panels(panels, "", legend if len(legend) > 1 and several else (), _below(study, used))
     if chart is None:
         return []
-    findings = [_finding(study, found, forms[0]) for found in forms[0] if found.regime == RESIDENT]
+    findings = [_finding(study, found, forms[0]) for found in forms[0] if found.resident]
     subtitle = "; ".join(findings) + f" ({_form(forms[0][0])})" * (len(forms) > 1)
     left = len(forms[MOST_PANELS:])
     note = (
         f"Bar at a point: {uncertainty(used)}. " + _COPIES * copies + f"{left} more settings not shown. " * bool(left)
     )
     title = f"{words.name(plain.last.result)}: speedup {_over(study, used)}"
-    figure = Figure(f"speedup-{name}", "speedup", title, subtitle, "", chart, rank, default)
+    figure = Figure(f"speedup-{plain.last.result.workload}", "speedup", title, subtitle, "", chart, rank, default)
     return [captioned(figure, study, used, note, "Hollow", chart.left_out)]
 
 
-def _by_dtype(study: Study, members: Sequence[Crossing], name: str, rank: float, default: bool) -> list[Figure]:
+def _by_dtype(study: Study, members: Sequence[Crossing], rank: float, default: bool) -> list[Figure]:
     """A panel a device, a line a dtype, with data that stays; none for a single dtype."""
     plain = _plainest(members).line
-    alike = [found for found in members if found.regime == RESIDENT and found.line.form == plain.form]
+    alike = [found for found in members if found.resident and found.line.form == plain.form]
     if len({found.line.last.dtype for found in alike}) < 2:
         return []
     panels, used, findings = [], [], []
-    for own in list(grouped(alike, lambda found: found.line.last.source).values())[:MOST_PANELS]:
+    devices = list(grouped(alike, lambda found: found.line.last.source).values())[:MOST_PANELS]
+    several = len(devices) > 1
+    for own in devices:
         kept = sorted(own, key=lambda found: found.line.last.dtype == "tf32")[:MOST_CURVES]
         dtypes = [found.line.last.dtype for found in kept]
-        curves = [
-            curve(study, found.line, words.times, dtype, found, dtype)
-            for found, dtype in zip(kept, dtypes, strict=True)
-        ]
+        curves = [curve(study, found.line, "", dtype, found, dtype) for found, dtype in zip(kept, dtypes, strict=True)]
         device = study.names.subject(kept[0].line.items[0])
-        panels.append(panel(device, plain, curves))
+        panels.append(panel(device * several, plain, curves))
         used += [pair for found in kept for pair in found.line.items]
         by_cell = grouped(zip(kept, dtypes, strict=True), lambda pair: words.crossing(pair[0]))
         told = [f"{cell} in {words.listed([dtype for _, dtype in some])}" for cell, some in by_cell.items()]
@@ -139,7 +131,9 @@ def _by_dtype(study: Study, members: Sequence[Crossing], name: str, rank: float,
         return []
     title = f"{words.name(plain.last.result)}: speedup {_over(study, used)}, by dtype"
     subtitle = findings[0] if len(findings) == 1 else "Both in the same dtype, with data that stays on the device"
-    figure = Figure(f"speedup-by-dtype-{name}", "by-dtype", title, subtitle, "", chart, rank, default)
+    figure = Figure(
+        f"speedup-by-dtype-{plain.last.result.workload}", "by-dtype", title, subtitle, "", chart, rank, default
+    )
     note = f"Both in the same dtype, with data that stays. Bar at a point: {uncertainty(used)}. "
     return [captioned(figure, study, used, note, "Hollow", chart.left_out)]
 
@@ -147,29 +141,30 @@ def _by_dtype(study: Study, members: Sequence[Crossing], name: str, rank: float,
 def _break_even(study: Study, pairs: Sequence[Pair], rank: int) -> list[Figure]:
     """After how many calls copies are amortized: a panel a benchmark in its plainest setting, a line a device."""
     counted = [pair for pair in pairs if pair.other.kind is None or pair.other.kind.summarised]
-    lines = [line for sweep in sweeps(counted, _calls)[0] for line in sweep.lines]
+    every = [line for sweep in sweeps(counted, _calls)[0] for line in sweep.lines]
+    lines = [line for line in every if max(point.y for point in line.points) > 1] or every
     turns = plainest_panels(lines, by_dtype=False)
     used = [pair for lines in turns for line in lines for pair in line.items]
     panels = [
-        panel(words.name(lines[0].last.result), lines[0], [curve(study, line, _calls_text) for line in lines])
+        panel(words.name(lines[0].last.result), lines[0], [curve(study, line, CALL_UNIT) for line in lines])
         for lines in turns
     ]
-    chart = line_panels(panels, CALL_UNIT, keys(study, (pair.other for pair in used)))
+    legend = keys(study, (pair.other for pair in used))
+    chart = line_panels(panels, CALL_UNIT, legend if len(legend) > 1 else ())
     if chart is None:
         return []
     ends = sorted(line.points[-1].y for lines in turns for line in lines)
-    most = " to ".join(dict.fromkeys(map(_calls_text, (ends[0], ends[-1]))))
+    most = " to ".join(dict.fromkeys(value_text(end, CALL_UNIT) for end in (ends[0], ends[-1])))
     title = (
         f"Calls until the copies are amortized: {_over(study, used).removeprefix('of ').replace(' over ', ' against ')}"
     )
     subtitle = f"At the largest size {most}. With data that stays on the GPU in between; fewer is better"
     note = "Copies in and out of pageable memory; sizes at which the CPU is faster have no point. "
-    figure = Figure(f"break-even{_suffix(rank)}", "break-even", title, subtitle, "", chart, 4.0, rank == 0)
+    slow = {line.last.result.workload for line in lines}
+    at_once = dict.fromkeys(words.name(line.last.result) for line in every if line.last.result.workload not in slow)
+    note += f"One call is enough at every size: {words.listed(list(at_once))}. " * bool(at_once)
+    figure = Figure("break-even", "break-even", title, subtitle, "", chart, 4.0, rank == 0)
     return [captioned(figure, study, used, note, "Hollow", chart.left_out)]
-
-
-def _calls_text(count: float) -> str:
-    return tick_text(count, CALL_UNIT)
 
 
 def _calls(pair: Pair) -> Values | None:
@@ -178,7 +173,7 @@ def _calls(pair: Pair) -> Values | None:
 
 
 def _regime(found: Crossing) -> str:
-    if found.regime == ONE_SHOT:
+    if not found.resident:
         return "with copies"
     return "data stays" if found.line.last.on_accelerator else ""
 
@@ -191,7 +186,7 @@ def _over(study: Study, pairs: Sequence[Pair]) -> str:
 
 def _below(study: Study, pairs: Sequence[Pair]) -> str:
     """What is faster below 1×."""
-    return study.names.baseline(pairs).partition(",")[0]
+    return brief(study.names.baseline(pairs))
 
 
 def _form(found: Crossing) -> str:
@@ -201,6 +196,6 @@ def _form(found: Crossing) -> str:
 
 def _finding(study: Study, found: Crossing, others: Sequence[Crossing]) -> str:
     """``H200 faster from: n ≈ 72; with copies: n ≈ 280``, in the words of a table."""
-    same = [each for each in others if each.regime == ONE_SHOT and each.line.last.source == found.line.last.source]
+    same = [each for each in others if not each.resident and each.line.last.source == found.line.last.source]
     told = f"{study.names.subject(found.line.items[-1])} faster from: {words.crossing(found)}"
     return told + "".join(f"; with copies: {words.crossing(each)}" for each in same)

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator
 
-from ..history import CHANGE_LEVEL, LEAST_CHANGE, Series, Trend
-from ..study import Study
-from .page import MARGIN, MOST_PANELS, TINY, Figure, Key, Page, grid, linear_axis, text_width
+from ...runfile.quantities import text
+from ..history import CHANGE_LEVEL, LEAST_CHANGE, Series
+from ..study import Study, Trend
+from .page import MARGIN, MOST_PANELS, PX, SMALL, TINY, Figure, Key, Page, grid, linear_axis, text_width
 
 _HEIGHTS = {1: 260.0, 2: 190.0, 3: 165.0}
 _MOST_DEFAULT = 4
@@ -41,7 +42,9 @@ def _draw_series(page: Page, axes: Axes, series: Series, width: float) -> None:
     low, high = min(series.times), max(series.times)
     room = max(0.08 * (high - low), 0.05 * high)
     axes.set_ylim(max(0.0, low - room), high + room)
-    axes.set_xlim(-0.5 - 0.01 * count, count - 0.5 + 0.01 * count)
+    last = text(series.times[-1], "s")
+    beside = text_width(last, SMALL * 1.12) + 12
+    axes.set_xlim(-0.5 - 0.01 * count, count - 0.5 + count * beside / (width - beside))
     axes.set_title(series.name, pad=5)
     linear_axis(axes.yaxis, "s", 4)
     wide = max(text_width(date, TINY) for date in series.dates) + 14
@@ -50,11 +53,13 @@ def _draw_series(page: Page, axes: Axes, series: Series, width: float) -> None:
     axes.xaxis.set_ticklabels(list(series.dates[::stride]))
     axes.grid(True, axis="y")
     ink = page.ink("accelerator0")
-    axes.plot(range(count), series.times, "o", markersize=4 if count <= 100 else 2, color=ink, markeredgewidth=0,
+    axes.plot(range(count), series.times, "o", markersize=6 if count <= 100 else 2, color=ink, markeredgewidth=0,
               clip_on=False, zorder=5)  # fmt: skip
+    page.note(axes, last, (count - 1, series.times[-1]), (7, 0), va="center", fontsize=SMALL * PX, fontweight="bold",
+              color=ink, zorder=6)  # fmt: skip
     ends = [0, *series.changes, count]
     for start, end, level in zip(ends, ends[1:], series.levels, strict=False):
-        axes.plot([start - 0.5, end - 0.5], [level] * 2, linewidth=1.6, color=page.ink("muted"), zorder=4)
+        axes.plot([start - 0.5, end - 0.5], [level] * 2, linewidth=1.2, color=page.ink("muted"), zorder=4)
     for change, before, after in _changes(series):
         axes.axvline(change - 0.5, linewidth=1.4, linestyle=(0, (4, 2)), color=page.ink("accelerator1"), zorder=2)
         page.note(axes, f"{after / before - 1:+.0%}", (change - 0.5, 1), (4, -2), xycoords=("data", "axes fraction"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import records
 from drawing import drawn, faults, plan, study_of, words
 
+from gpubench.report.charts import roofline_chart
 from gpubench.report.charts.caption import caption
 from gpubench.report.charts.layouts import LinePanels, NamedRow, NamedRows, RowMark, StackedBars
 from gpubench.report.charts.page import Figure
@@ -47,7 +49,7 @@ def test_the_headline_names_10_to_16_settings_and_writes_their_values(tmp_path: 
     for entry in entries:
         assert entry.name in shown
         assert all(mark.words in shown for mark in entry.marks)
-    assert any(mark.hollow for entry in entries for mark in entry.marks)
+    assert any(mark.second for entry in entries for mark in entry.marks)
     assert figure.title == "Speedup of Synthetic H over Synthetic, 2 threads"
 
 
@@ -278,18 +280,24 @@ def test_where_time_goes_adds_up_to_one_call_with_copies(tmp_path: Path) -> None
     assert "3 of 3 benchmarks" in figure.subtitle
 
 
-def test_energy_is_counted_by_item(tmp_path: Path) -> None:
+def test_energy_is_compared_between_devices_and_not_between_benchmarks(tmp_path: Path) -> None:
+    """A joule an element and a joule a sample have nothing to say to each other."""
+    used = {"a": 0.5, "b": 1.0, "c": 4.0}
     marks = [
         records.benchmark(
-            Case(f"mine.{name}", "cuda:0", "float32", {"n": 1}, size="n", devices=("cuda:0",)), 1e-3,
-            work={"items": 100, "unit": "sample"}, energy_j=0.5,
+            Case(f"mine.{name}", device, "float32", {"n": 1}, size="n", devices=(device,)), 1e-3, energy_j=joules
         )
-        for name in "abc"
-    ]  # fmt: skip
+        for name, on_gpu in used.items()
+        for device, joules in (("cpu", 2.0), ("cuda:0", on_gpu))
+    ]
     figure = plan(tmp_path, records.run_file(marks, devices=(records.CPU, records.GPU)))["energy"]
-    assert [entry.marks[0].value for entry in rows_of(figure).entries] == [0.005] * 3
-    assert "5.0 mJ/sample" in words(drawn(figure))
-    assert "500 W" in figure.subtitle
+    marks_drawn = [entry.marks[0] for entry in rows_of(figure).entries]
+    assert [mark.value for mark in marks_drawn] == [4.0, 2.0, 0.5]
+    assert {"4.0× less", "2.0× less", "2.0× more"} <= set(words(drawn(figure)))
+    assert "Synthetic H 500 W to 4 kW" in figure.subtitle.replace(".0 kW", " kW")
+    assert figure.title == "Energy of a call on Synthetic H, against Synthetic"
+    alone = [mark for mark in marks if "cuda" in mark["extra_info"]["gpubench"]["device"]]
+    assert "energy" not in plan(tmp_path, records.run_file(alone, devices=(records.CPU, records.GPU)))
 
 
 def test_the_headline_keeps_the_benchmark_that_loses(tmp_path: Path) -> None:
@@ -328,12 +336,17 @@ def test_libraries_on_a_cpu_look_different(tmp_path: Path) -> None:
     assert roles == {"": "cpu0", "numpy": "cpu1", "jax": "accelerator3", "mlx": "accelerator2"}
 
 
-def test_names_on_a_roofline_are_told_apart_and_that_of_the_subtitle_is_the_last_to_go(tmp_path: Path) -> None:
+def test_names_on_a_roofline_are_told_apart_and_that_of_the_subtitle_is_the_last_to_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     many = [mark(f"mine.w{i}", 1.0, flops=1e11 * 1.5**i, bytes=1e9) for i in range(12)]
     many += [mark(f"mine.v{i}", 1.0, flops=1e10 * 1.5**i, bytes=1e7) for i in range(12)]
     (figure,) = rooflines(tmp_path, [*many, mark("mine.best", 0.01, flops=1e8, bytes=1.9e9)])
     shown = {note.get_text() for note in drawn(figure).canvas.axes[0].texts if note.arrow_patch}
     assert "mine.best 95%" in shown
+    monkeypatch.setattr(roofline_chart, "_MOST_COVERED", -1.0)  # as where dots and lines are everywhere
+    crowded = {note.get_text() for note in drawn(figure).canvas.axes[0].texts if note.arrow_patch}
+    assert crowded == {"mine.best 95%"}
     assert len(shown) <= 16
 
 
@@ -343,6 +356,54 @@ def test_an_expression_each_has_its_line(tmp_path: Path) -> None:
     assert isinstance(figure.chart, LinePanels)
     assert [key.label for key in figure.chart.keys] == ["x + y", "x @ y"]
     assert len({curve.role for curve in figure.chart.panels[0].curves}) == 2
+
+
+def test_expressions_on_one_device_share_a_panel_whatever_computes_them(tmp_path: Path) -> None:
+    marks = [
+        records.benchmark(Case(f"time.{name}", "cpu", "float32", {"n": n}, size="n", implementation=by), 1e-6 * n)
+        for name, by in (("x + y", "torch"), ("np.cos(x)", "numpy"))
+        for n in (10, 100)
+    ]
+    figure = plan(tmp_path, records.run_file(marks, devices=(records.CPU,)))["expressions"]
+    assert isinstance(figure.chart, LinePanels)
+    (panel,) = figure.chart.panels
+    assert [curve.label for curve in panel.curves] == ["100 µs", "100 µs by NumPy"]
+    assert "x + y 100 µs, np.cos(x) 100 µs by NumPy" in figure.subtitle
+
+
+def test_one_machine_s_name_on_two_machines_is_told_apart_beside_the_line(tmp_path: Path) -> None:
+    runs = [run_of(*(pair_of(f"a.{name}", 3.0) for name in "xyz")) for _ in range(2)]
+    for run in runs:
+        run["benchmarks"] = [mark for mark in run["benchmarks"] if "cpu" in mark["params"]["device"]]
+    chart = rows_of(plan(tmp_path, *runs)["headline"])
+    assert chart.sides == ("Synthetic · run0 faster", "Synthetic · run1 faster")
+
+
+def test_stars_are_explained_wherever_they_are_and_nowhere_else(tmp_path: Path) -> None:
+    marks = [
+        records.benchmark(Case(f"mine.{name}", "cpu", "float32", {"n": 1}, size="n"), 1e-3, flags=("noisy",),
+                          work={"bytes": 1e6, "items": 1})
+        for name in "abc"
+    ]  # fmt: skip
+    study = study_of(tmp_path, records.run_file(marks, devices=(records.CPU,)))
+    assert "*: noisy" in caption(study, study.measured)
+    assert "noisy" not in caption(study, study.measured, flagged="Hollow")  # one line above warns instead
+    assert "noisy" not in caption(study, study.measured, flagged="")
+
+
+def test_on_a_phone_a_name_stands_above_its_marks_and_nothing_runs_through_it() -> None:
+    entries = tuple(NamedRow("Networks", f"A network of a long name {i}", "float32", (RowMark(9.0, "cpu0", "9×"),))
+                    for i in range(3))  # fmt: skip
+    chart = NamedRows(entries, "", (), ("slower", "faster"))
+    page = drawn(replace(Figure("headline", "headline", "Speedup", "", "", chart), width=420))
+    (axes,) = page.canvas.axes
+    names = [text for text in page.canvas.texts if text.get_text().startswith("A network")]
+    strips = [patch.get_window_extent() for patch in axes.patches if patch.get_facecolor()[:3] == (1, 1, 1)]
+    for name in names:
+        box, middle = name.get_window_extent(), (name.get_window_extent().y0 + name.get_window_extent().y1) / 2
+        assert box.x0 < axes.get_window_extent().x0 + 20
+        assert any(strip.y0 <= middle <= strip.y1 for strip in strips)
+    assert axes.get_window_extent().width > 300
 
 
 @pytest.mark.parametrize(

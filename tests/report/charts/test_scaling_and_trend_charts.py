@@ -10,8 +10,7 @@ import pytest
 import records
 from drawing import drawn, faults, plan, words
 
-from gpubench.report.charts.layouts import LinePanels, StackedBars
-from gpubench.report.charts.scaling_chart import EfficiencyBars
+from gpubench.report.charts.layouts import LinePanels, NamedRows, StackedBars
 from gpubench.report.charts.trend_chart import TrendChart
 from gpubench.runfile.schema import Case
 
@@ -33,6 +32,7 @@ def several_gpus() -> dict[str, Any]:
     for k in (2, 4, 8):
         phases = {"scatter": 0.05, "replicate": 0.1 * k, "forward": 0.4 / k, "gather": 0.03}
         marks.append(mark(1 / k + 0.02, "ddp", k))
+        marks.append(mark(1 / k, "unsynchronised", k))
         marks.append(mark(1 / k + 0.1 * k, "data_parallel", k, "data_parallel.lenet", phases=phases))
         marks += [
             mark(1e-5 + n / 1e11, "all_reduce", k, "distributed.all_reduce", work={"bytes": n}, params={"nbytes": n},
@@ -47,11 +47,14 @@ def test_there_is_a_picture_of_each_kind_with_its_ideal(tmp_path: Path) -> None:
     figures = plan(tmp_path, several_gpus(), kinds=("scaling",))
     assert [*figures] == ["scaling-efficiency", "scaling-bus-bandwidth", "scaling-phases"]
     bars, lines, phases = (figure.chart for figure in figures.values())
-    assert isinstance(bars, EfficiencyBars)
-    assert [bar.detail for bar in bars.bars if bar.name == "ddp"] == ["2 devices", "4 devices", "8 devices"]
-    assert {bar.ideal for bar in bars.bars} == {1.0}
-    assert next(bar.value for bar in bars.bars if bar.name == "ddp") == pytest.approx(1 / 0.52 / 2)
-    assert all(bar.low <= bar.value <= bar.high for bar in bars.bars)
+    assert isinstance(bars, NamedRows)
+    ddp = [entry for entry in bars.entries if entry.name == "ddp"]
+    assert [entry.detail for entry in ddp] == ["2 devices", "4 devices", "8 devices"]
+    marks = [entry.marks[0] for entry in bars.entries]
+    assert {mark.second for mark in marks} == {100.0}
+    assert ddp[0].marks[0].value == pytest.approx(100 / 0.52 / 2)
+    assert all(mark.low <= mark.value <= mark.high for mark in marks if mark.low and mark.value and mark.high)
+    assert figures["scaling-efficiency"].subtitle.startswith("Most: ddp on 2 devices, 96%")  # not the control
     assert isinstance(lines, LinePanels)
     assert [len(curve.points) for curve in lines.panels[0].curves] == [4, 4, 4]
     assert isinstance(phases, StackedBars)

@@ -242,3 +242,10 @@ def test_break_even_counts_calls(tmp_path: Path) -> None:
     assert all(curve.label.partition(" ")[2] in ("call", "calls") for curve in found)
     assert all(point.y >= 1 for curve in found for point in curve.points)
     assert "break-even" not in plan(tmp_path, records.cpu_run())
+
+
+def test_where_one_call_is_always_enough_there_is_no_panel_of_it(tmp_path: Path) -> None:
+    study = plan(tmp_path, records.gpu_run())["break-even"]
+    assert isinstance(study.chart, LinePanels)
+    assert all(max(point.y for curve in panel.curves for point in curve.points) > 1 for panel in study.chart.panels)
+    assert "One call is enough at every size: " in study.caption

@@ -18,12 +18,11 @@ from gpubench.report.charts.theme import (
     MARK_SHAPES,
     PHASES,
     THEMES,
-    VERDICTS,
     colour,
     recoloured,
 )
 
-TOGETHER = {"devices": (*ACCELERATORS, *CPUS), "dtypes": DTYPE_ROLES, "phases": PHASES, "verdicts": VERDICTS}
+TOGETHER = {"devices": (*ACCELERATORS, *CPUS), "dtypes": DTYPE_ROLES, "phases": PHASES}
 """Roles that one chart may show."""
 LEAST = 12.0
 # Machado, Oliveira, Fernandes: A Physiologically-based Model for Simulation of Color Vision Deficiency (2009), of
@@ -126,7 +125,7 @@ def test_colours_stand_out(theme: str) -> None:
 
 
 def test_shape_stands_beside_colour() -> None:
-    for roles in ((*ACCELERATORS, *CPUS), DTYPE_ROLES, VERDICTS):
+    for roles in ((*ACCELERATORS, *CPUS), DTYPE_ROLES):
         assert len({MARK_SHAPES[role] for role in roles}) == len(roles)
     assert not {MARK_SHAPES[role] for role in (*ACCELERATORS, *CPUS, *DTYPE_ROLES)} & {"D", "d"}  # a crossover's
 
