@@ -28,7 +28,6 @@ from ..runfile import options
 from ..runfile.folder import RUN_FILE
 from ..runfile.ledger import Event, assemble
 from ..runfile.matching import shown_name
-from ..runfile.quantities import writable
 from ..runfile.reader import clean
 from ..runfile.schema import OK, Case, Result
 from ..runfile.writer import require_new, scratch, write
@@ -112,7 +111,7 @@ def main(args: argparse.Namespace) -> int:
 
         results = Results.load(folder / RUN_FILE)
     if OK in statuses or supervisor.interrupted:
-        print(writable(_ending(results, wanted.plain and not args.verbose), sys.stdout.encoding), flush=True)
+        print(_ending(results, wanted.plain and not args.verbose), flush=True)
     if cards and OK in statuses:
         show_estimates(results.runs[0], cards)
     if args.output:
