@@ -125,9 +125,9 @@ def _latency(row: Measured) -> dict[str, float]:
 def _badge(study: Study) -> dict[str, Any]:
     """For an endpoint badge of shields.io: a speedup where a GPU was measured, else the time of one benchmark. Raises
     UsageError for times that mean nothing, and for those of a model."""
+    from ..gallery.machines import refusal
     from ..report import words
     from ..report.answer import Answer
-    from ..report.gallery import refusal
 
     for run in study.runs:
         if (reason := refusal(run)) and not run.plain:

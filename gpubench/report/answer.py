@@ -15,10 +15,9 @@ from enum import Enum, auto
 from functools import cached_property
 
 from ..runfile.kinds import KINDS, Kind
-from ..runfile.quantities import counted
+from ..runfile.quantities import UNFILLED, counted
 from ..runfile.utilisation import slow_products
 from . import words
-from .render import UNFILLED
 from .study import (
     ONE_THREAD,
     SINGLE,

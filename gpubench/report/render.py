@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from ..runfile.quantities import UNFILLED, UNFILLED_SIGN
+
 T = TypeVar("T")
 _FORMULA = re.compile(r"(^|[;\t])(?=[=+\-@＝＋－＠])")
 """Where a text could act in a spreadsheet, also in one whose cells end at a semicolon."""
@@ -20,9 +22,6 @@ _NUMBER = re.compile(r"[-+±~<]?\d[\d.,]*( |%|×|$)|—|$")
 """A cell that stands at the right of its column."""
 _EMPTY = ("", "—")
 NOISY_SIGN, DASH_SIGN = "* noisy: may be far off", "— not known or not measured"
-UNFILLED = "†"
-UNFILLED_SIGN = f"{UNFILLED} doesn't fill the GPU: launch-bound, or below a tenth of its peak"
-"""Beside a ratio that says little of what a GPU can do."""
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 from pathlib import Path
 
-from ..runfile.quantities import counted, seconds_text, shorten, text
+from ..runfile.quantities import UNFILLED, counted, seconds_text, shorten, text
 from ..runfile.reader import clean
 from ..runfile.schema import Run
 from ..runfile.ways import times_and_ratio
 from . import words
 from .answer import Answer, Concern, Warning, left_out_line
-from .render import UNFILLED, Table, terminal
+from .render import Table, terminal
 from .study import Crossing, Measured, Pair, Row, Study, Verdict, grouped, too_noisy
 from .tables import NOT_IN_CARDS, answer_tables, beside_each_other, cost_table, results_table
 

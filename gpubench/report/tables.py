@@ -11,13 +11,13 @@ from operator import itemgetter
 from typing import TypeVar
 
 from ..runfile.flags import ADVICE
-from ..runfile.quantities import bytes_text, counted, ratio_text, seconds_text, shorten, text
+from ..runfile.quantities import UNFILLED, bytes_text, counted, ratio_text, seconds_text, shorten, text
 from ..runfile.schema import TIMERS, Bandwidth, Raised, Run
 from ..statistics.intervals import INTERVAL
 from . import words
 from .answer import Answer, Card, WorkRow
 from .metrics import METRICS
-from .render import UNFILLED, Column, Table, escape, markdown, table
+from .render import Column, Table, escape, markdown, table
 from .study import (
     ONE_THREAD,
     SINGLE,

@@ -7,6 +7,9 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 
+UNFILLED = "†"
+UNFILLED_SIGN = f"{UNFILLED} doesn't fill the GPU: launch-bound, or below a tenth of its peak"
+"""Beside a ratio that says little of what a GPU can do, and what it means."""
 _LARGE = ("", "k", "M", "G", "T", "P", "E")
 _SMALL = ("", "m", "µ", "n", "p")
 _DIVISIBLE = ("s", "J", "W")

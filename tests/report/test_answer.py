@@ -13,11 +13,12 @@ from comparing import answered, both, by_name, mark, run
 from gpubench.report.answer import Answer, Concern
 from gpubench.report.charts.pictures import plan
 from gpubench.report.pairs import Verdict
-from gpubench.report.render import UNFILLED_SIGN, terminal
+from gpubench.report.render import terminal
 from gpubench.report.rows import Doubt
 from gpubench.report.study import Study
 from gpubench.report.tables import answer_tables
 from gpubench.report.words import EVERY_SIZE
+from gpubench.runfile.quantities import UNFILLED_SIGN
 from gpubench.runfile.schema import Case
 
 

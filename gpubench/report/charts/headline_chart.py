@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...runfile.quantities import counted
+from ...runfile.quantities import UNFILLED, UNFILLED_SIGN, counted
 from .. import words
 from ..pairs import Pair, known_pairs, leading
-from ..render import UNFILLED, UNFILLED_SIGN
 from ..rows import Doubt, Measured, grouped
 from ..study import Study
 from ..sweeps import slowest_first

@@ -13,8 +13,9 @@ from comparing import BOTH, mark, run
 from msgspec.structs import replace
 
 from gpubench.commands.cli import main
+from gpubench.gallery.machines import machines
+from gpubench.gallery.site import site
 from gpubench.report import words
-from gpubench.report.gallery import machines, site
 from gpubench.report.pairs import comparable, compare
 from gpubench.report.rows import Measured, measured, rows_of
 from gpubench.runfile.schema import CpuFacts, Run
