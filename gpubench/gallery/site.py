@@ -134,7 +134,7 @@ def _row(row: Measured, kind: str) -> list[Any]:
     """In the order in which ``compare.js`` takes it apart; seconds with four digits."""
     low, high = (row.interval.low, row.interval.high) if row.interval else (row.times.q1_s, row.times.q3_s)
     numbers = [float(f"{value:.4g}") for value in (row.time_s, low, high)]
-    case, time = row.result, f"{words.time(row)} {words.precision(row)}"
+    case, time = row.result, words.time_and_spread(row)
     return [comparable(row), kind, words.name(case), words.setting(case), *numbers, time, int(row.waited)]
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
-from ..runfile.schema import REGIMES, Run, Scalar
+from ..runfile.schema import REGIMES, Run
 from . import words
 from .metrics import METRICS
 from .render import Column, csv_text
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _Thing = TypeVar("_Thing")
-_Of = Callable[[_Thing], Row]
-"""The row of a thing that its columns are about."""
 
 
 def csv_files(study: Study) -> dict[str, str]:
@@ -41,86 +40,62 @@ def frame(columns: Sequence[Column[_Thing]], things: Iterable[_Thing]) -> pd.Dat
 
 def results_columns(rows: Iterable[Row]) -> list[Column[Row]]:
     """Of results.csv; the tests' own parameters stand in the middle."""
-    named: list[Column[Row]] = _parameters((n for row in rows for n in row.result.params), lambda row: row)
-    metrics = [Column(name, _metric(name)) for name in METRICS]
-    first = [column for column in metrics if column.head in ("time_s", "low_s", "high_s")]
-    others = [column for column in metrics if column not in first and column.head != "utilisation"]
-    return [*_RUN, *_DEVICE, *_WHAT, *_SETTING, *first, *_OUTCOME, *_CONFIGURATION, *named, *others, *_LAST]
+    metrics = {name: Column(name, _measured(metric.of)) for name, metric in METRICS.items()}
+    first = [metrics.pop(name) for name in ("time_s", "low_s", "high_s")]
+    del metrics["utilisation"]  # is among the outcomes
+    named = _parameters(name for row in rows for name in row.result.params)
+    return [*_RUN, *_DEVICE, *_WHAT, *_SETTING, *first, *_OUTCOME, *_CONFIGURATION, *named, *metrics.values(), *_LAST]
 
 
 def speedup_columns(study: Study) -> list[Column[Pair]]:
     """Of speedup.csv."""
 
     def other(columns: Iterable[Column[Row]]) -> list[Column[Pair]]:
-        return [Column(column.head, _at(column.cell, lambda pair: pair.other)) for column in columns]
-
-    def base(columns: Iterable[Column[Row]]) -> list[Column[Pair]]:
-        return [Column(f"baseline_{column.head}", _at(column.cell, lambda pair: pair.base)) for column in columns]
+        return [column.of(attrgetter("other")) for column in columns]
 
     sides = [*_RUN, _DEVICE[0], _CONFIGURATION[0], _CONFIGURATION[3]]
-    names = (name for row in study.rows for name in row.result.params)
-    named: list[Column[Pair]] = _parameters(names, lambda pair: pair.other)
+    base = [column.of(attrgetter("base"), "baseline_") for column in sides]
+    named = _parameters(name for row in study.rows for name in row.result.params)
     what = other([_DEVICE[1], *_WHAT[1:], *_SETTING])
-    alike = [_of_like(column) for column in (*_RATIO, *_COPIED)]
-    ratio, copied = alike[: len(_RATIO)], alike[len(_RATIO) :]
-    last = [*other(_CONFIGURATION[1:3]), *named, *copied, *_BEST_CPU]
-    return [*what, *ratio, *other(sides), *base(sides), *_BASIS, *last]
-
-
-def _of_like(column: Column[Pair]) -> Column[Pair]:
-    return Column(column.head, lambda pair: column.cell(pair.like_with_like))
+    ratio, copied = ([column.of(attrgetter("like_with_like")) for column in of] for of in (_RATIO, _COPIED))
+    last = [*other([*_CONFIGURATION[1:3], *named]), *copied, *_BEST_CPU]
+    return [*what, *ratio, *other(sides), *base, *_BASIS, *last]
 
 
 def crossover_columns(study: Study) -> list[Column[Crossing]]:
     """Of crossover.csv."""
 
-    def of(name: str, cell: Callable[[Row], object], side: str = "other") -> Column[Crossing]:
-        return Column(name, lambda found: cell(getattr(found.line.items[-1], side)))
+    def other(columns: Iterable[Column[Row]]) -> list[Column[Crossing]]:
+        return [column.of(attrgetter("line.last")) for column in columns]
 
-    parameters: list[Column[Crossing]] = _parameters(
-        (name for pair in study.pairs for name in pair.other.result.params), lambda found: found.line.last
-    )
-    named = [Column(column.head, _unless_size(column)) for column in parameters]
-    last = [of(c.head, c.cell) for c in (*_RUN, _DEVICE[0], _WHAT[1], _CONFIGURATION[0], _WHAT[3], _CONFIGURATION[2])]
-    sides = [of(f"baseline_{c.head}", c.cell, "base") for c in (*_RUN, _DEVICE[0], _CONFIGURATION[0])]
-    return [*last, *named, of("dtype", _WHAT[2].cell), *sides, *_CROSSED]
-
-
-def _metric(name: str) -> Callable[[Row], object]:
-    return lambda row: METRICS[name].of(row) if isinstance(row, Measured) else None
-
-
-def _at(cell: Callable[[Row], object], of: _Of[_Thing]) -> Callable[[_Thing], object]:
-    return lambda thing: cell(of(thing))
-
-
-def _parameters(names: Iterable[str], of: _Of[_Thing]) -> list[Column[_Thing]]:
-    """A column for each parameter; ``param_`` goes in front of one that is named like a column of ours."""
-    names = sorted(set(names))
-    columns: dict[str, Column[_Thing]] = {}
-    for name in names:
-        head = name
-        while head in _RESERVED or head in columns or (head != name and head in names):
-            head = f"param_{head}"
-        columns[head] = Column(head, _parameter(name, of))
-    return list(columns.values())
-
-
-def _parameter(name: str, of: _Of[_Thing]) -> Callable[[_Thing], object]:
-    return lambda thing: of(thing).result.params.get(name)
+    what = [*_RUN, _DEVICE[0], _WHAT[1], _CONFIGURATION[0], _WHAT[3], _CONFIGURATION[2]]
+    sides = [*_RUN, _DEVICE[0], _CONFIGURATION[0]]
+    base: list[Column[Crossing]] = [column.of(lambda found: found.line.items[-1].base, "baseline_") for column in sides]
+    named = other(_parameters(name for pair in study.pairs for name in pair.other.result.params))
+    named = [Column(column.head, _unless_size(column)) for column in named]
+    return [*other(what), *named, *other([_WHAT[2]]), *base, *_CROSSED]
 
 
 def _unless_size(column: Column[Crossing]) -> Callable[[Crossing], object]:
     return lambda found: None if column.head == found.line.size_name else column.cell(found)
 
 
-def setting_words(row: Row) -> str | None:
+def _parameters(names: Iterable[str]) -> list[Column[Row]]:
+    """A column for each parameter; ``param_`` goes in front of one that is named like a column of ours."""
+    names = sorted(set(names))
+    columns: dict[str, Column[Row]] = {}
+    for name in names:
+        head = name
+        while head in _RESERVED or head in columns or (head != name and head in names):
+            head = f"param_{head}"
+        columns[head] = Column(head, lambda row, name=name: row.result.params.get(name))  # type: ignore[misc]
+    return list(columns.values())
+
+
+def _setting(row: Row) -> str | None:
     """The parameters but for the size, exact."""
-    return ", ".join(_word(n, v) for n, v in row.result.params.items() if n != row.size_name) or None
-
-
-def _word(name: str, value: Scalar) -> str:
-    return value if isinstance(value, str) else f"{name}={json.dumps(value)}"
+    told = ((name, value) for name, value in row.result.params.items() if name != row.size_name)
+    return ", ".join(value if isinstance(value, str) else f"{name}={json.dumps(value)}" for name, value in told) or None
 
 
 def _check(row: Row) -> str | None:
@@ -147,14 +122,14 @@ _WHAT: list[Column[Row]] = [
     Column("variant", lambda row: row.result.variant or None),
 ]
 _SETTING: list[Column[Row]] = [
-    Column("setting", setting_words),
+    Column("setting", _setting),
     Column("size_name", lambda row: row.size_name),
     Column("size", lambda row: row.size),
 ]
 _OUTCOME: list[Column[Row]] = [
     Column("rate", _measured(lambda row: row.throughput and row.throughput.value)),
     Column("rate_unit", _measured(lambda row: row.throughput and row.rate and row.rate.unit)),
-    Column("utilisation", _metric("utilisation")),
+    Column("utilisation", _measured(METRICS["utilisation"].of)),
     Column("status", lambda row: row.result.status),
     Column("flags", _measured(lambda row: " ".join(row.flags) or None)),
     Column("reason", lambda row: row.result.reason or None),
@@ -192,17 +167,11 @@ _COPIED: list[Column[Pair]] = [
     Column("baseline_one_shot_s", lambda pair: pair.copies and pair.copies.base_s),
     Column("one_shot_s", lambda pair: pair.copies and pair.copies.seconds),
     Column("one_shot_pinned_s", lambda pair: pair.copies and pair.copies.pinned_s),
-    Column(
-        "one_shot_pinned_speedup",
-        lambda pair: pair.copies and pair.copies.pinned_s and pair.copies.base_s / pair.copies.pinned_s,
-    ),
+    Column("one_shot_pinned_speedup", lambda pair: (c := pair.copies) and c.pinned_s and c.base_s / c.pinned_s),
 ]
 _BEST_CPU: list[Column[Pair]] = [
     Column("best_cpu", lambda pair: words.way(pair) or None),
-    Column("best_cpu_speedup", lambda pair: pair.speedup),
-    Column("best_cpu_low", lambda pair: pair.ratio.low),
-    Column("best_cpu_high", lambda pair: pair.ratio.high),
-    Column("best_cpu_one_shot_speedup", lambda pair: pair.copies and pair.copies.speedup),
+    *(Column(f"best_cpu_{column.head}", column.cell) for column in _RATIO[:4]),
     Column("best_cpu_flags", lambda pair: pair.best_cpu and (" ".join(pair.best_cpu.flags) or None)),
 ]
 
@@ -237,10 +206,6 @@ def _ends(name: str, of: Callable[[Scaled], Gain | None]) -> list[Column[Scaled]
     return [value, Column(low, end(0)), Column(high, end(1))]
 
 
-def _of_row(column: Column[Row]) -> Column[Scaled]:
-    return Column(column.head, lambda each: column.cell(each.row))
-
-
 def _of_parallel(name: str) -> Column[Scaled]:
     return Column(name, lambda each: getattr(each.parallel, name))
 
@@ -251,11 +216,11 @@ def _efficiency(each: Scaled) -> Gain | None:
 
 
 SCALING: list[Column[Scaled]] = [
-    *map(_of_row, (*_RUN, *_DEVICE, *_WHAT[1:])),
+    *(column.of(attrgetter("row")) for column in (*_RUN, *_DEVICE, *_WHAT[1:])),
     *map(_of_parallel, ("method", "devices", "threads", "mode", "microbatches")),
     Column("nbytes", lambda each: each.row.result.params.get("nbytes")),
     Column("time_s", lambda each: each.row.time_s),
-    Column("item_per_s", _at(_metric("item_per_s"), lambda each: each.row)),
+    Column("item_per_s", METRICS["item_per_s"].of).of(attrgetter("row")),
     Column("baseline_s", lambda each: each.base and each.base.time_s),
     Column("baseline_threads", lambda each: each.base_threads),
     *_ends("speedup", lambda each: each.speedup),

@@ -21,7 +21,6 @@ LEAST_RUNS = 6
 CHANGE_LEVEL = 0.01
 """Of the test for a change, over all cases together."""
 LEAST_CHANGE = 0.05
-MOST_SERIES = 12
 MOST_UNCHANGED = 12
 """Workloads without a change are drawn only where there are no more workloads than that."""
 
@@ -50,7 +49,6 @@ class Trend:
     workload: str
     machine: str
     series: tuple[Series, ...]
-    left_out: int = 0
 
 
 def in_time(runs: Sequence[Run]) -> list[Run]:
@@ -81,9 +79,7 @@ def trends(runs: Sequence[Run], measured: Sequence[Measured]) -> list[Trend]:
     unchanged: list[Trend] = []
     for (workload, machine), every in series.items():
         stepped = sorted((each for each in every if each.changes), key=lambda each: -each.change)
-        shown = stepped or every
-        made = Trend(workload, machine, tuple(shown[:MOST_SERIES]), max(0, len(shown) - MOST_SERIES))
-        (changed if stepped else unchanged).append(made)
+        (changed if stepped else unchanged).append(Trend(workload, machine, tuple(stepped or every)))
     changed.sort(key=lambda each: -each.series[0].change)
     return [*changed, *(unchanged if len(changed) + len(unchanged) <= MOST_UNCHANGED else [])]
 

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 from ..runfile.quantities import UNFILLED, UNFILLED_SIGN
 
+S = TypeVar("S")
 T = TypeVar("T")
 _FORMULA = re.compile(r"(^|[;\t])(?=[=+\-@＝＋－＠])")
 """Where a text could act in a spreadsheet, also in one whose cells end at a semicolon."""
@@ -31,6 +32,10 @@ class Column(Generic[T]):
     head: str
     cell: Callable[[T], object]
     note: str = ""
+
+    def of(self, part: Callable[[S], T], prefix: str = "") -> Column[S]:
+        """The same of things that have such a part, its name in front of the head."""
+        return Column(f"{prefix}{self.head}", lambda thing: self.cell(part(thing)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..errors import UsageError
+from ..runfile.quantities import listed
 from ..runfile.schema import Run, Sustained
 from . import history, scaling, words
 from .history import Trend
@@ -27,7 +28,6 @@ from .pairs import (
     known_pairs,
     leading,
     library_baseline,
-    middle,
     resolve,
 )
 from .rows import (
@@ -35,6 +35,7 @@ from .rows import (
     Doubt,
     Measured,
     Row,
+    Source,
     Values,
     grouped,
     measured,
@@ -49,7 +50,6 @@ from .sweeps import (
     Sweep,
     crossings,
     in_turn,
-    kind_named,
     plainest_first,
     representative,
     representatives,
@@ -61,11 +61,11 @@ from .sweeps import (
 from .words import Names
 
 __all__ = [
-    "NOISY_FACTOR", "ONE_THREAD", "SINGLE", "WORTHWHILE", "Crossing", "Doubt", "Gain", "LeftOut", "Line",
-    "Measured", "Pair", "Priced", "Row", "Scaled", "Study", "Sweep", "Trend", "Values", "Verdict", "against_slowest",
-    "comparable", "grouped", "in_turn", "kind_named", "known_pairs", "leading", "measured", "middle", "parse_price",
-    "plainest_first", "representative", "representatives", "rows_of", "shared", "size_parameter", "slowest_first",
-    "sweeps", "time_of", "too_noisy",
+    "NOISY_FACTOR", "ONE_THREAD", "SINGLE", "WORTHWHILE", "Crossing", "Doubt", "Gain", "LeftOut", "Line", "Measured",
+    "Pair", "Priced", "Row", "Scaled", "Source", "Study", "Sweep", "Trend", "Values", "Verdict", "against_slowest",
+    "comparable", "grouped", "in_turn", "known_pairs", "leading", "measured", "parse_price", "plainest_first",
+    "representative", "representatives", "rows_of", "shared", "size_parameter", "slowest_first", "sweeps", "time_of",
+    "too_noisy",
 ]  # fmt: skip
 _MOST_NAMES = 12
 
@@ -137,7 +137,7 @@ class Study:
         parts = [rows for each, rows in named.items() if name.casefold() in each]
         if exact is None and (not parts or len({frozenset(row.source[:2] for row in rows) for rows in parts}) > 1):
             choices = list(dict.fromkeys(self.names.short(row) for row in self.measured if not row.library))
-            raise UsageError(f"unknown machine or device {name!r}: choose from {words.listed(choices, _MOST_NAMES)}")
+            raise UsageError(f"unknown machine or device {name!r}: choose from {listed(choices, _MOST_NAMES)}")
         return Priced(name, price, tuple(exact or parts[0]))
 
     @cached_property
@@ -146,9 +146,14 @@ class Study:
         return Names(self.measured or self.rows, self.labels)
 
     @cached_property
+    def named_runs(self) -> dict[str, Run]:
+        """The runs that have a benchmark here, by name."""
+        return {row.run_name: row.run for row in self.rows}
+
+    @property
     def several_runs(self) -> bool:
         """Whether there is more than one."""
-        return len({row.run_name for row in self.rows}) > 1
+        return len(self.named_runs) > 1
 
     @cached_property
     def _compared(self) -> tuple[list[Pair], list[LeftOut]]:
@@ -199,9 +204,9 @@ class Study:
         return crossings(self.pairs)
 
     @cached_property
-    def crossing_by_pair(self) -> dict[int, Crossing]:
-        """With data that stays, by the id of the pair at the largest size."""
-        return {id(each.line.items[-1]): each for each in self.crossings if each.resident}
+    def starts(self) -> dict[int, str]:
+        """By the id of the pair at the largest size: from which size on its device is faster, with data that stays."""
+        return {id(each.line.items[-1]): words.crossing(each) for each in self.crossings if each.resident}
 
     @cached_property
     def comparisons(self) -> list[list[Pair]]:

@@ -78,7 +78,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
-def listed(names: Iterable[str], most: int, joint: str = ", ") -> str:
+def listed(names: Iterable[str], most: int = 6, joint: str = ", ") -> str:
     """``a, b, c and 2 more``: so many of the names, and how many others there are."""
     shown = list(names)
     more = f" and {len(shown) - most} more" if len(shown) > most else ""

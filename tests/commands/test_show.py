@@ -28,7 +28,8 @@ def show(capsys):
 
 def test_each_benchmark_has_its_time_and_spread(run, capsys):
     assert main(["show", run]) == 0
-    head, *lines = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.splitlines()
+    (head,) = (line for line in lines if line.startswith("benchmark"))
     assert head.split() == ["benchmark", "device", "time", "spread"]  # no column that holds nothing
     assert {line.split()[0] for line in lines} >= set(NAMES)
     (line,) = (line for line in lines if "a.slow" in line)
@@ -59,7 +60,8 @@ def test_a_name_that_matches_nothing_is_refused_with_the_nearest_ones_first(run,
 )
 def test_a_kind_of_work_and_a_device_can_be_typed(save, capsys, expression):
     assert main(["show", save("run.json", records.gpu_run()), "-k", expression]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines()[1:] if "batch=" in line]
+    table = capsys.readouterr().out.partition("\nbenchmark ")[2]
+    lines = [line for line in table.splitlines() if "batch=" in line]
     assert lines
     assert all(line.startswith("models.") for line in lines)
     assert not any("autocast" in line for line in lines) or "autocast" not in expression
@@ -69,14 +71,36 @@ def test_what_has_no_time_says_why(save, capsys):
     case = Case("a.b", "cuda:0", "float32", {"n": 1}, size="n")
     path = save("run.json", records.run_file([], [records.unmeasured(case, "oom", "needs 90 GB")]))
     assert main(["show", path]) == 0
-    (line,) = capsys.readouterr().out.splitlines()
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "oom" in line)
     assert all(word in line for word in ("a.b", "n=1", "cuda:0", "oom", "needs 90 GB"))
+
+
+@pytest.mark.parametrize("width", ["80", "1000"])
+def test_of_many_results_the_answer_comes_first(save, capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", width)
+    assert main(["show", save("run.json", records.gpu_run(processes=3))]) == 0
+    head = capsys.readouterr().out.partition("\nbenchmark ")[0]
+    lines = [line for line in head.splitlines() if line]
+    assert "Synthetic H-GPU" in lines[0]
+    assert "× on matrix products" in head
+    assert "WARNING: The machine was busy" in head
+    assert len(lines) <= (12 if width == "80" else 6)
+
+
+def test_few_results_stay_short(save, capsys):
+    """Whoever asked for one benchmark has no question about all of them."""
+    assert main(["show", save("run.json", records.gpu_run(processes=3)), "-k", "matmul.square and n=64"]) == 0
+    head, _, table = capsys.readouterr().out.partition("\nbenchmark ")
+    assert "Synthetic H-GPU" in head
+    assert " against " not in head
+    assert "WARNING: The machine was busy" in head
+    assert len(table.splitlines()) < 20
 
 
 def test_what_a_sign_means_stands_below(save, capsys):
     assert main(["show", save("run.json", records.gpu_run()), "-k", "networks"]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if ": " not in line or "Spread: " in line]
-    *rows, note = [line for line in lines if line]
+    table = capsys.readouterr().out.partition("\nbenchmark ")[2]
+    *rows, note = [line for line in table.splitlines() if ": " not in line or "Spread: " in line]
     for sign in ("*", "~", "—"):
         assert any(sign in row for row in rows)
         assert f"{sign} " in note

@@ -70,18 +70,6 @@ def test_processes_are_counted_and_not_their_flags(tmp_path: Path) -> None:
     assert (row["flag"], row["processes"]) == ("contended", "3 of 3")
 
 
-def test_launch_bound_until(tmp_path: Path) -> None:
-    marks = [
-        mark("a.b", "cuda:0", 1e-5, n=n, device_s=device_s, launch_s=5e-6)
-        for n, device_s in ((8, 1e-6), (64, 4e-6), (512, 8e-6))
-    ]
-    (row,) = rows(tables.launch_table(study(tmp_path, marks)))
-    assert (row["launch-bound up to"], row["busy at smallest"], row["busy at largest"]) == ("n = 64", "10%", "80%")
-    (row,) = rows(tables.launch_table(study(tmp_path, marks[:1])))
-    assert row["launch-bound up to"] == "single size"
-    assert tables.launch_table(study(tmp_path, marks[2:])).rows == ()
-
-
 def test_what_is_not_compared_is_said_with_how_to_compare_it(tmp_path: Path) -> None:
     marks = [mark("a.b", "cpu", 1.0, threads=1), mark("a.b", "cuda:0", 1.0, threads=2)]
     made = study(tmp_path, marks)

@@ -108,7 +108,7 @@ def _expressions(study: Study, rows: Sequence[Measured]) -> list[Figure]:
         return []
     title = f"Time per call of {words.listed([key.label for key in legend.values()])}"
     told = [f"{words.name(line.last.result)} {words.time(line.last)}" for line in by_device[0][1]]
-    where = f"{study.names.of(by_device[0][1][0].last)}, {words.size_setting(lines[0].last.result)}"
+    where = f"{study.names.of(by_device[0][1][0].last)}, {words.size(lines[0].last)}"
     subtitle = f"{where}: {', '.join(told)}. By size; lower is better"
     figure = Figure("expressions", "expressions", title, subtitle, "", chart, 9.5, False)
     return [captioned(figure, study, used, _BARS, "Hollow", chart.left_out)]

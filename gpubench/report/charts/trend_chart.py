@@ -86,7 +86,7 @@ def trend_figures(study: Study) -> list[Figure]:
             f"test at {CHANGE_LEVEL:.0%} over all benchmarks, of {LEAST_CHANGE:.0%} or more. "
         )
         note += "Benchmarks without a change are left out. " * any(series.changes for series in each.series)
-        left = each.left_out + len(each.series[MOST_PANELS:])
+        left = len(each.series[MOST_PANELS:])
         note += f"{left} more benchmarks are left out. " * bool(left)
         subtitle = f"{_finding(each.series)}. {each.machine}; lower is better"
         title, name = f"{each.workload}: time per call of each run", f"trend-{each.workload}"
