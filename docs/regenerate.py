@@ -20,7 +20,7 @@ import msgspec
 
 from gpubench.commands import cli
 from gpubench.commands.report import Charts, write_report
-from gpubench.report.metrics import METRICS
+from gpubench.report.columns import METRICS
 from gpubench.runfile.options import OPTIONS
 from gpubench.runfile.schema import RunFile
 
@@ -77,7 +77,7 @@ benchmark on a GPU. It differs from a results file so:
 
 _METRICS = f"""# The numbers of results.csv
 
-{_MADE} from `METRICS` in [gpubench/report/metrics.py](../gpubench/report/metrics.py).
+{_MADE} from `METRICS` in [gpubench/report/columns.py](../gpubench/report/columns.py).
 Values are in SI base units; an empty cell is an unknown value.
 """
 _OTHER_COLUMNS = {
@@ -235,8 +235,8 @@ def _kind_of_value(value: dict[str, Any]) -> str:
 
 def metrics_page() -> str:
     """docs/metrics.md: what each column of numbers in results.csv means, and those of the other files."""
-    rows = [(f"`{each.name}`", each.unit or "count", each.label, each.meaning) for each in METRICS.values()]
-    parts = [_METRICS, _table(("column", "unit", "label", "meaning"), rows)]
+    rows = [(f"`{each.name}`", each.unit or "count", each.meaning) for each in METRICS.values()]
+    parts = [_METRICS, _table(("column", "unit", "meaning"), rows)]
     for name, columns in _OTHER_COLUMNS.items():
         parts += ["", f"## Other columns of {name}", "", _table(("column", "meaning"), list(columns.items()))]
     alone = "Where no GPU was measured, speedup.csv and crossover.csv compare PyTorch with NumPy on the same CPU."

@@ -53,7 +53,7 @@ def test_a_workload_is_one_file(tree: Path) -> None:
 
 
 def test_a_metric_is_one_entry(tree: Path) -> None:
-    path = tree / "gpubench/report/metrics.py"
+    path = tree / "gpubench/report/columns.py"
     entry = f"    {recipe('A metric').strip()},\n)  # fmt: skip\nMETRICS ="
     path.write_text(path.read_text(encoding="utf-8").replace(")  # fmt: skip\nMETRICS =", entry), encoding="utf-8")
     rows = list(csv.DictReader(io.StringIO(gpubench(tree, "export", RUN, "--to", "csv"))))

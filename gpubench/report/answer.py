@@ -18,6 +18,7 @@ from ..runfile.quantities import UNFILLED, counted, listed
 from ..runfile.utilisation import slow_products
 from . import words
 from .study import (
+    LASTS,
     ONE_THREAD,
     SINGLE,
     WORTHWHILE,
@@ -41,8 +42,6 @@ _MOST_TIMES, _MOST_OWN = 10, 40
 _NAMED = 3
 """Kinds of work in a sentence."""
 _NOISY_SHARE = 1 / 3
-LASTS = 0.9
-"""A sustained rate below that share of the burst rate is worth a line and a picture."""
 _SUFFIXES = {
     Verdict.IF_IT_STAYS: "only if the data stays on the device",
     Verdict.NOT_WORTH_IT: "not worth it",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from ..runfile.schema import REGIMES, Run
 from . import words
-from .metrics import METRICS
 from .render import Column, csv_text
 from .study import Crossing, Gain, Measured, Pair, Row, Scaled, Study
 
@@ -18,6 +18,82 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _Thing = TypeVar("_Thing")
+
+
+# The numbers of a measured benchmark ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A number of a measured benchmark. ``of`` gives its value in ``unit``, None where it is unknown."""
+
+    name: str
+    unit: str
+    meaning: str
+    of: Callable[[Measured], float | None]
+
+
+def _percentile(share: float) -> Callable[[Measured], float | None]:
+    """By the nearest rank, of all processes' kept samples; None where a sample is of several calls, or where there are
+    too few for one to lie beyond it."""
+
+    def of(row: Measured) -> float | None:
+        if any((process.iterations or 1) > 1 for process in row.times.processes):
+            return None
+        samples = sorted(seconds for each in row.times.samples for seconds in each)
+        rank = math.ceil(share * len(samples))
+        return samples[rank - 1] if rank < len(samples) else None
+
+    return of
+
+
+def _copy(name: str) -> Callable[[Measured], float | None]:
+    return lambda row: getattr(row.result.transfer, name, None)
+
+
+def _per(amount: float | None, unit: float | None) -> float | None:
+    return amount / unit if amount is not None and unit else None
+
+
+_METRICS = (
+    Metric("time_s", "s", "wall time, wait included: rounds' median, processes' median", attrgetter("times.median_s")),
+    Metric("low_s", "s", "low end of the 95 % interval of the processes' medians; none from one process",
+           lambda row: row.interval.low if row.interval else None),
+    Metric("high_s", "s", "high end of the same interval", lambda row: row.interval.high if row.interval else None),
+    Metric("latency_s", "s", "median seconds for one call and its own wait", attrgetter("times.latency_s")),
+    Metric("p95_s", "s", "95th percentile of the wall time of single calls, from 20 of them on", _percentile(0.95)),
+    Metric("p99_s", "s", "99th percentile of the wall time of single calls, from 100 of them on", _percentile(0.99)),
+    Metric("first_call_s", "s", "the first call in its process: what it loads, compiles and allocates",
+           attrgetter("result.first_call_s")),
+    Metric("device_s", "s", "seconds per call the device was busy, launch gaps excluded",
+           attrgetter("result.device_s")),
+    Metric("launch_s", "s", "host seconds per call to enqueue the work", attrgetter("result.launch_s")),
+    Metric("copy_in_s", "s", "the inputs from pageable host memory to the device", _copy("in_s")),
+    Metric("copy_out_s", "s", "the outputs from the device to pageable host memory", _copy("out_s")),
+    Metric("copy_in_pinned_s", "s", "the inputs from page-locked host memory to the device", _copy("in_pinned_s")),
+    Metric("copy_out_pinned_s", "s", "the outputs from the device to page-locked host memory", _copy("out_pinned_s")),
+    Metric("iqr_s", "s", "spread of the wall time between rounds", attrgetter("times.iqr_s")),
+    Metric("mean_s", "s", "mean over rounds of the wall time", attrgetter("times.mean_s")),
+    Metric("min_s", "s", "fastest round's wall time", attrgetter("times.min_s")),
+    Metric("rounds", "", "timed stretches", attrgetter("times.rounds")),
+    Metric("iterations", "", "calls in each round", attrgetter("times.iterations")),
+    Metric("flop_per_s", "FLOP/s", "FLOPs of the call / time_s", lambda row: _per(row.result.work.flops, row.time_s)),
+    Metric("byte_per_s", "B/s", "minimum memory traffic of the call / time_s",
+           lambda row: _per(row.result.work.bytes, row.time_s)),
+    Metric("item_per_s", "1/s", "items of the call / time_s", lambda row: _per(row.result.work.items, row.time_s)),
+    Metric("utilisation", "1", "least time that the device's measured peaks allow / time_s", attrgetter("utilisation")),
+    Metric("memory_bytes", "B", "most bytes the benchmark held on its device at once",
+           attrgetter("result.memory_bytes")),
+    Metric("energy_j", "J", "energy per call, from the device's own counter, idle power included",
+           attrgetter("result.energy_j")),
+    Metric("item_per_j", "1/J", "items of the call / energy per call", attrgetter("item_per_j")),
+    Metric("check_error", "1", "max|result - float64 reference| / max|reference|", attrgetter("result.check_error")),
+)  # fmt: skip
+METRICS = {metric.name: metric for metric in _METRICS}
+"""The only place that knows them: the columns of results.csv and docs/metrics.md are made from it."""
+
+
+# The files ------------------------------------------------------------------------------------------------------------
 
 
 def csv_files(study: Study) -> dict[str, str]:

@@ -216,6 +216,12 @@ class Measured(Row):
         return use.fraction if use else None
 
     @property
+    def item_per_j(self) -> float | None:
+        """Items of a call / energy per call, where both are known."""
+        items, energy_j = self.result.work.items, self.result.energy_j
+        return items / energy_j if items and energy_j else None
+
+    @property
     def launch_bound(self) -> bool:
         """Whether launching its work takes longer than the work."""
         result = self.result

@@ -61,12 +61,14 @@ from .sweeps import (
 from .words import Names
 
 __all__ = [
-    "NOISY_FACTOR", "ONE_THREAD", "SINGLE", "WORTHWHILE", "Crossing", "Doubt", "Gain", "LeftOut", "Line", "Measured",
-    "Pair", "Priced", "Row", "Scaled", "Source", "Study", "Sweep", "Trend", "Values", "Verdict", "against_slowest",
-    "comparable", "grouped", "in_turn", "known_pairs", "leading", "measured", "parse_price", "plainest_first",
-    "representative", "representatives", "rows_of", "shared", "size_parameter", "slowest_first", "sweeps", "time_of",
-    "too_noisy",
+    "LASTS", "NOISY_FACTOR", "ONE_THREAD", "SINGLE", "WORTHWHILE", "Crossing", "Doubt", "Gain", "LeftOut", "Line",
+    "Measured", "Pair", "Priced", "Row", "Scaled", "Source", "Study", "Sweep", "Trend", "Values", "Verdict",
+    "against_slowest", "comparable", "grouped", "in_turn", "known_pairs", "leading", "measured", "parse_price",
+    "plainest_first", "representative", "representatives", "rows_of", "shared", "size_parameter", "slowest_first",
+    "sweeps", "time_of", "too_noisy",
 ]  # fmt: skip
+LASTS = 0.9
+"""A sustained rate below that share of the burst rate is worth a line and a picture."""
 _MOST_NAMES = 12
 
 

@@ -16,7 +16,6 @@ from ..runfile.schema import TIMERS, Bandwidth, Raised, Run
 from ..statistics.intervals import INTERVAL
 from . import words
 from .answer import Answer, Card, WorkRow
-from .metrics import METRICS
 from .render import Column, Table, escape, markdown, table
 from .study import (
     ONE_THREAD,
@@ -287,7 +286,6 @@ def rate_table(study: Study) -> Table:
     rated = [row for row in study.measured if row.rate and row.throughput]
     groups = grouped(rated, lambda row: (_rated_name(row), study.names.of(row), words.arithmetic(row), row.rate))
     best = [max(groups[key], key=_rating) for key in sorted(groups, key=lambda key: (*key[:3], str(key[3])))]
-    more = [metric for metric in METRICS.values() if metric.in_summary and metric.name != "utilisation"]
     columns: list[Column[Measured]] = [
         Column("benchmarks", _rated_name),
         Column("device", study.names.of),
@@ -295,7 +293,9 @@ def rate_table(study: Study) -> Table:
         Column("throughput", words.throughput, "Throughput = work per call / wall time."),
         Column("% of peak", words.share_of_peak,
                "% of peak = share of the roofline limit measured at the start of the run."),
-        *(Column(m.label[:1].lower() + m.label[1:], _metric_cell(m.name)) for m in more),
+        Column("peak memory", lambda row: bytes_text(row.result.memory_bytes)),
+        Column("energy per call", lambda row: text(row.result.energy_j, "J")),
+        Column("items/J", lambda row: text(row.item_per_j, "/J")),
         Column("reached by", lambda row: words.benchmark(row.result)),
     ]  # fmt: skip
     return table("Highest throughput", columns, best, "", _MOST_ROWS)
@@ -309,10 +309,6 @@ def _rated_name(row: Measured) -> str:
 
 def _rating(row: Measured) -> tuple[bool, float]:
     return not row.doubt, row.throughput.value if row.throughput else 0.0
-
-
-def _metric_cell(name: str) -> Callable[[Measured], str]:
-    return lambda row: METRICS[name].words(METRICS[name].of(row))
 
 
 def jobs_table(study: Study) -> Table:

@@ -8,8 +8,7 @@ from matplotlib.ticker import MaxNLocator
 
 from ...runfile.utilisation import LABELS
 from .. import words
-from ..answer import LASTS
-from ..study import Study
+from ..study import LASTS, Study
 from .page import MARGIN, Figure, Key, Page, linear_axis
 from .selection import role_of
 
