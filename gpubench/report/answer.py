@@ -238,7 +238,7 @@ class Warning:
     try_: str = ""
 
     def __str__(self) -> str:
-        return f"{self.where}. {self.try_}".strip() if self.try_ else f"{self.where}."
+        return f"{self.where}. {self.try_}".rstrip()
 
     @property
     def brief(self) -> str:
