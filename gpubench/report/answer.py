@@ -37,7 +37,7 @@ from .study import (
     slowest_first,
 )
 
-_MOST_TIMES, _MOST_OWN = 10, 40
+_MOST_TIMES = 10
 """Benchmarks with a row; of the user's own there may be more."""
 _NAMED = 3
 """Kinds of work in a sentence."""
@@ -259,27 +259,15 @@ class Answer:
         return [] if self.smoke else _all_cards(self.study)
 
     @cached_property
-    def _chosen(self) -> tuple[list[Measured], int]:
-        """Of more than ten benchmarks of one's own the slowest; else those, and then one of each kind in turn. And how
-        many of one's own are left."""
+    def times(self) -> list[Measured]:
+        """Where nothing is compared, results that stand for all others: of more than ten benchmarks of one's own those,
+        the slowest first; else those, and then one of each kind in turn."""
         if self.cards:
-            return [], 0
+            return []
         slowest = slowest_first(row for row in self._alone if row.own)
         own = [max(members, key=lambda row: row.time_s) for members in slowest]
-        if len(own) > _MOST_TIMES:
-            return own[:_MOST_OWN], len(own[_MOST_OWN:])
         kinds = representatives(row for row in self._alone if not row.own)
-        return [*own, *in_turn(kinds, _MOST_TIMES - len(own))], 0
-
-    @property
-    def times(self) -> list[Measured]:
-        """Results that stand for all others, where nothing is compared."""
-        return self._chosen[0]
-
-    @property
-    def more(self) -> int:
-        """How many of the user's own benchmarks :attr:`times` leaves out."""
-        return self._chosen[1]
+        return [*own, *in_turn(kinds, max(0, _MOST_TIMES - len(own)))]
 
     @cached_property
     def _alone(self) -> list[Measured]:

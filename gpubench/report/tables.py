@@ -73,8 +73,7 @@ def answer_tables(answer: Answer, brief: bool = False) -> list[Table]:
     note = "" if brief else "Each benchmark at its largest size."
     tables = [table(f"{card.device} against {card.baseline}", columns, card.rows, note) for card in answer.cards]
     if answer.times:
-        more = f"And {answer.more} more: results.csv." * bool(answer.more)
-        tables.append(table("Times", TIMES, answer.times, more))
+        tables.append(table("Times", TIMES, answer.times, most=_MOST_ROWS))
     return tables
 
 

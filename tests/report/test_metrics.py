@@ -36,9 +36,8 @@ def test_a_new_metric_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_memory_and_energy_stand_beside_the_highest_rate(tmp_path: Path) -> None:
-    rates = tables.rate_table(Study([read(tmp_path, memory_bytes=2_000_000_000)]))
-    shown = dict(zip(rates.columns, rates.rows[0], strict=True))
-    assert (shown["peak memory"], shown["energy per call"], shown["items/J"]) == ("2.00 GB", "500 mJ", "8.00 /J")
+    (cells,) = tables.rate_table(Study([read(tmp_path, memory_bytes=2_000_000_000)])).rows
+    assert {"2.00 GB", "500 mJ", "8.00 /J"} <= {*cells}
 
 
 def percentiles(*processes: list[float], iterations: int = 1) -> tuple[float | None, float | None]:

@@ -137,7 +137,8 @@ def test_a_noisy_ratio_is_no_number(tmp_path: Path) -> None:
 
 
 def test_the_overview_is_the_speedups_or_else_the_times(tmp_path: Path) -> None:
-    assert "10× (9.4× to 11×)" in tables.overview(study(tmp_path, both("a.b", 1.0, 0.1))).rows[0]
+    (cells,) = tables.overview(study(tmp_path, both("a.b", 1.0, 0.1))).rows
+    assert any(cell.startswith("10× (") for cell in cells)
     (cells,) = tables.overview(study(tmp_path, [mark("a.b", "cpu", 1.0)])).rows
     assert cells == ("a.b float32, n=64", "Synthetic, 2 threads", "1.00 s")
 
