@@ -15,7 +15,7 @@ from ..errors import UsageError
 from ..runfile.quantities import listed
 from ..runfile.schema import Run, Sustained
 from . import history, scaling, words
-from .history import Trend
+from .history import CHANGE_LEVEL, LEAST_CHANGE, Series, Trend
 from .pairs import (
     WORTHWHILE,
     Baseline,
@@ -31,14 +31,17 @@ from .pairs import (
     resolve,
 )
 from .rows import (
+    IMPLAUSIBLE,
     NOISY_FACTOR,
     Doubt,
     Measured,
+    Rate,
     Row,
     Source,
     Values,
     grouped,
     measured,
+    number,
     rows_of,
     size_parameter,
     too_noisy,
@@ -46,11 +49,14 @@ from .rows import (
 from .scaling import ONE_THREAD, SINGLE, Gain, Scaled
 from .sweeps import (
     Crossing,
+    Item,
     Line,
+    Point,
     Sweep,
     crossings,
     in_turn,
     plainest_first,
+    plainness,
     representative,
     representatives,
     shared,
@@ -61,11 +67,12 @@ from .sweeps import (
 from .words import Names
 
 __all__ = [
-    "LASTS", "NOISY_FACTOR", "ONE_THREAD", "SINGLE", "WORTHWHILE", "Crossing", "Doubt", "Gain", "LeftOut", "Line",
-    "Measured", "Pair", "Priced", "Row", "Scaled", "Source", "Study", "Sweep", "Trend", "Values", "Verdict",
-    "against_slowest", "comparable", "grouped", "in_turn", "known_pairs", "leading", "measured", "parse_price",
-    "plainest_first", "representative", "representatives", "rows_of", "shared", "size_parameter", "slowest_first",
-    "sweeps", "time_of", "too_noisy",
+    "CHANGE_LEVEL", "IMPLAUSIBLE", "LASTS", "LEAST_CHANGE", "NOISY_FACTOR", "ONE_THREAD", "SINGLE", "WORTHWHILE",
+    "Crossing", "Doubt", "Gain", "Item", "LeftOut", "Line", "Measured", "Pair", "Point", "Priced", "Rate", "Row",
+    "Scaled", "Series", "Source", "Study", "Sweep", "Trend", "Values", "Verdict", "against_slowest", "comparable",
+    "crossings", "grouped", "in_turn", "known_pairs", "leading", "measured", "number", "parse_price",
+    "plainest_first", "plainness", "representative", "representatives", "rows_of", "shared", "size_parameter",
+    "slowest_first", "sweeps", "time_of", "too_noisy",
 ]  # fmt: skip
 LASTS = 0.9
 """A sustained rate below that share of the burst rate is worth a line and a picture."""
