@@ -30,10 +30,6 @@ RESIDENT, ONE_SHOT = REGIMES
 """Data that stays on the device; what a single answer costs: the inputs copied in, one call, the outputs copied out."""
 WORTHWHILE = 1.5
 """A speedup below that isn't worth moving work to another device."""
-_FALLBACK = "float32"
-"""The baseline's dtype for a dtype that it lacks, where dtypes may differ."""
-_SAME_WORK = 0.01
-"""Relative difference of the FLOPs of an item in two batches that are the same work."""
 _HALVES = {"float16": ("fp16_",), "bfloat16": ("bf16_",)}
 """How the switches of products in that dtype begin."""
 _SWITCH = {True: "on", False: "off", None: "unknown"}
@@ -284,12 +280,12 @@ def _but_for_size(row: Measured) -> Hashable:
 
 
 def _batches(base: Measured, other: Measured) -> float:
-    """How many times the base's work the other does, where it is the same work for so many more items; 0 elsewhere."""
+    """How many times the base's work the other does, where an item has the same FLOPs in both; 0 elsewhere."""
     ours, theirs = other.result.work, base.result.work
     if not (ours.items and theirs.items and ours.flops and theirs.flops):
         return 0.0
     batches = ours.items / theirs.items
-    return batches if math.isclose(batches, ours.flops / theirs.flops, rel_tol=_SAME_WORK) else 0.0
+    return batches if math.isclose(batches, ours.flops / theirs.flops, rel_tol=0.01) else 0.0
 
 
 def against_slowest(rows: Sequence[Measured], allow: Collection[str] = ()) -> list[Pair]:
@@ -393,10 +389,11 @@ def _job(row: Measured) -> Hashable:
 def _closest(
     row: Measured, tiers: Iterable[list[Measured]], allowed: Collection[str]
 ) -> tuple[Measured | None, _Differences]:
-    """The baseline of the first tier that has a fitting one, and what it differs in; else what is in the way."""
+    """The baseline of the first tier that has a fitting one, in float32 where the dtype is lacking, and what it differs
+    in; else what is in the way."""
     nearest: _Differences = {}
     for tier in tiers:
-        candidates = [(_differences(base, row), base) for base in tier if base.dtype in (row.dtype, _FALLBACK)]
+        candidates = [(_differences(base, row), base) for base in tier if base.dtype in (row.dtype, "float32")]
         for differing, base in sorted(candidates, key=lambda each: len(each[0])):
             barred = {term: words for term, words in differing.items() if term not in allowed}
             if not barred:

@@ -28,10 +28,8 @@ _SKIPPED = (
     (r"is not (here|available)|does not exist on", "need a device that isn't here", "needs a device that isn't here"),
     (r"not for this workload", "have no such variant", "has no such variant"),
 )
-_PLACES = ("report.html", "summary.md", "results.csv")
 _FIRST_CALL, _FIRST_CALL_S = 10.0, 1e-3
 """A first call is worth a line where it takes so many times a later one, and so many seconds."""
-NO_GPU = "No GPU was measured; gpubench env says why."
 
 
 # The answer -----------------------------------------------------------------------------------------------------------
@@ -119,7 +117,9 @@ def _unmeasured(study: Study) -> str:
 
 def _places(files: Sequence[Path], width: int) -> list[str]:
     """In a line where it is wide enough: the name of a file isn't folded."""
-    page, summary, data = ([path for path in files if path.name == name] for name in _PLACES)
+    page, summary, data = (
+        [path for path in files if path.name == name] for name in ("report.html", "summary.md", "results.csv")
+    )
     parts = [f"Report  {path}   (all results, charts)" for path in page] or [f"Report  {path}" for path in summary]
     parts = [clean(part) for part in (*parts, *(f"Data  {path}" for path in data))]
     line = "   ".join(parts)
@@ -136,7 +136,7 @@ def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
 def beside(study: Study, width: int) -> list[str]:
     """Machines, times side by side, and what they mean; of many results the answer's sentence alone."""
     found = [w for w in Answer(study).warnings if w.what != Concern.ONE_PROCESS]
-    head, failed = [*_machines(study), *(f"WARNING: {each}" for each in found)], _failures(study)
+    head, failed = [*_machines(study), *(f"WARNING: {each}" for each in found)], _failures(study)[:_MOST_BESIDE]
     if study.several_runs or len(study.measured) > _MOST_BESIDE:
         what = f"{counted(len(study.measured), 'benchmark')}: see .df, .speedups, .machines and .plot()"
         return [*head, "", Answer(study).sentence, *failed, what]
@@ -150,7 +150,7 @@ def _failures(study: Study) -> list[str]:
     rows = [row for row in study.rows if not isinstance(row, Measured)]
     reasons = grouped(rows, lambda row: (row.run_name, words.name(row.result), row.result.status, row.result.reason))
     lines = []
-    for (run, name, status, reason), members in list(reasons.items())[:_MOST_BESIDE]:
+    for (run, name, status, reason), members in reasons.items():
         settings = shorten(" ".join(["", *dict.fromkeys(words.setting(row.result) for row in members)]).rstrip(), 60)
         devices = listed(dict.fromkeys(row.result.device for row in members if row.result.device))
         where = f" on {devices}" * bool(devices)
@@ -186,7 +186,7 @@ def findings(study: Study) -> list[str]:
     lines += _launch_bound(study)
     lines += _first_calls(study)
     if not any(row.on_accelerator for row in study.measured):
-        lines.append(NO_GPU)
+        lines.append("No GPU was measured; gpubench env says why.")
     checks = (row.result.check for row in study.measured)
     unchecked = {check.reason for check in checks if check and check.status != "passed" and check.reason}
     lines += [f"Not verified: {reason}." for reason in sorted(unchecked)]

@@ -38,9 +38,7 @@ from .study import (
 
 _MOST_ROWS, _MOST_COLUMNS = 40, 6
 _SMOKE = "smoke: checks that the benchmarks work, its times mean nothing"
-_COPIES = "With copies: inputs and results copied for every call."
 _LIKE = "Like with like: in the same way on both sides. The speedup beside it is over the CPU's fastest way."
-_NO_INTERVAL = "(range of one process, not a confidence interval; use --processes 3)"
 
 
 # The answer -----------------------------------------------------------------------------------------------------------
@@ -51,7 +49,8 @@ ANSWER: list[Column[WorkRow]] = [
     Column("range", lambda row: f"{row.ends} ({len(row.known)})" if len(row.known) > 1 else row.ends,
            "Range: the 95% interval, or (8) over so many benchmarks, whose median is given."),
     Column("like with like", lambda row: words.like_with_like(row.typical) if row.typical else "", _LIKE),
-    Column("with copies", lambda row: words.with_copies(row.typical) if row.typical else "—", _COPIES),
+    Column("with copies", lambda row: words.with_copies(row.typical) if row.typical else "—",
+           "With copies: inputs and results copied for every call."),
     Column("faster from", lambda row: row.faster_from),
     Column("worth it?", lambda row: row.worth, "Worth it: at least 1.5× at the low end of the interval, ✓ with copies,"
            " ◐ if the data stays on the device."),
@@ -172,7 +171,8 @@ def speedup_table(study: Study, pairs: Sequence[Pair], most: int | None = _MOST_
     chosen = [representative(members) for members in alike.values()]
     kinds = sorted({pair.uncertainty for pair in chosen})
     note = f"In brackets: {', '.join(kinds)}"
-    note += "." if all(kind.startswith(INTERVAL) for kind in kinds) else f" {_NO_INTERVAL}."
+    exact = all(kind.startswith(INTERVAL) for kind in kinds)
+    note += "." if exact else " (range of one process, not a confidence interval; use --processes 3)."
     columns: list[Column[Pair]] = [
         Column("benchmark", lambda pair: words.benchmark(pair.other.result)),
         Column("device", lambda pair: study.names.of(pair.other)),
