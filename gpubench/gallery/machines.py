@@ -35,20 +35,10 @@ class Machine:
         return Study([self.run])
 
     @cached_property
-    def _sides(self) -> list[tuple[str, str]]:
-        study = self.study
-        firsts = (next(iter(rows), None) for rows in (on_gpu(study.measured), on_cpu(study.measured)))
-        return [(study.names.of(row), row.facts.label) if row else ("", "") for row in firsts]
-
-    @property
     def called(self) -> list[str]:
         """``["H200", "Xeon, 64 threads"]``: its GPU and its CPU, each empty where it wasn't measured."""
-        return [name for name, _ in self._sides]
-
-    @property
-    def models(self) -> list[str]:
-        """What the makers call its GPU and its CPU, each empty where it wasn't measured."""
-        return [label for _, label in self._sides]
+        study = self.study
+        return [study.names.of(rows[0]) if rows else "" for rows in (on_gpu(study.measured), on_cpu(study.measured))]
 
     @cached_property
     def name(self) -> str:

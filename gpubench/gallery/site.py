@@ -183,7 +183,10 @@ def _index(
 
 def _counts(shown: Sequence[Machine]) -> str:
     """What is there, and no more: two runs of one machine are one CPU."""
-    gpus, cpus = (set(filter(None, each)) for each in zip(*(machine.models for machine in shown), strict=True))
+    gpus, cpus = (
+        {next((d.label for d in m.run.machine.devices if d.accelerator == gpu), "") for m in shown if m.called[not gpu]}
+        for gpu in (True, False)
+    )
     parts = [f"{counted(len(gpus), 'model')} of GPU" if gpus else "no GPU", f"{counted(len(cpus), 'model')} of CPU"]
     return f"{counted(len(shown), 'run')}: {', '.join(parts)}."
 

@@ -336,8 +336,7 @@ def _named(card: Card, most: int) -> list[WorkRow]:
     device, if there is any. What doesn't fill the GPU leads nowhere."""
     known = [row for row in card.rows if row.typical] or list(card.rows)
     known = [row for row in known if row.fills] or known
-    firsts = grouped(known, lambda row: row.kind or row.heading).values()
-    known = [rows[0] for rows in firsts]
+    known = [rows[0] for rows in grouped(known, lambda row: row.kind or row.heading).values()]
     named = known[:most]
     against = [row for row in known if row.verdict in (Verdict.NOT_WORTH_IT, Verdict.IF_IT_STAYS)]
     if not card.alike and against and all(row not in against for row in named):
