@@ -20,7 +20,7 @@ import msgspec
 
 from gpubench.commands import cli
 from gpubench.commands.report import Charts, write_report
-from gpubench.report import metrics
+from gpubench.report.columns import METRICS
 from gpubench.runfile.options import OPTIONS
 from gpubench.runfile.schema import RunFile
 
@@ -75,13 +75,53 @@ benchmark on a GPU. It differs from a results file so:
 `gpubench check` says whether a card may be published: see [publishing](publishing.md).
 """
 
+_METRICS = f"""# The numbers of results.csv
+
+{_MADE} from `METRICS` in [gpubench/report/columns.py](../gpubench/report/columns.py).
+Values are in SI base units; an empty cell is an unknown value.
+"""
+_OTHER_COLUMNS = {
+    "results.csv": {
+        "run, machine": "name of the results file, and of the machine it was measured on",
+        "device, device_name": "`cuda:0`, and what its maker calls it",
+        "family, workload": "`matmul`, and `matmul.square`: the test's file and function",
+        "dtype, variant, setting": "data type; eager, autocast, compile or graph; the other parameters in words",
+        "size_name, size": "the parameter that varies, and its value",
+        "rate, rate_unit": "throughput in the unit by which people judge such work",
+        "status, flags, reason": "`ok` or why it has no time; what was wrong meanwhile (`implausible`: above its peak)",
+        "kind, title": "the kind of work, empty for one's own benchmarks; what people read for the workload",
+        "pytest_id": "the test's file, name and parameters, to be typed after `-k` or given to pytest",
+        "implementation, regime, cache, threads": "torch, numpy, …; resident or one-shot; hot or cold; CPU threads",
+    },
+    "speedup.csv": {
+        "speedup, low, high": "like with like: time of the baseline / time_s, and the ends of its interval"
+        " (`uncertainty` says which)",
+        "one_shot_speedup": "the same with inputs and results copied for every call",
+        "break_even_calls": "calls on the same data until its copies are amortized; empty for never",
+        "baseline_s, time_s": "seconds per call of both",
+        "flags, id": "flags of both; the benchmark's name without its device",
+        "baseline_run … baseline_threads": "what it is compared with",
+        "differs": "in what the two differ, where that was allowed",
+        "best_cpu_speedup, …_low, …_high, …_one_shot_speedup": "the same over the fastest way that the CPU was measured"
+        " to do the job: what every sentence, table and picture shows",
+        "best_cpu, best_cpu_flags": "that way, `NumPy` or `PyTorch, compiled`, and its flags; empty where it is the"
+        " other side's",
+    },
+    "crossover.csv": {
+        "crossover, low, high": "the size from which on the device stays ahead, and its interval",
+        "kind": "crosses, always, never, or not in this range",
+        "processes, note": "how many processes the interval rests on, and what it leaves open",
+        "best_cpu": "the CPU's ways that it is held against, where they aren't the other side's",
+    },
+}
+
 
 def derived() -> dict[str, bytes]:
     """By path, relative to the checkout, what it should hold."""
     texts = {
         "docs/options.md": options_page(),
         "docs/format.md": format_page(),
-        "docs/metrics.md": metrics.document(),
+        "docs/metrics.md": metrics_page(),
         "gpubench/runfile/schema.json": json.dumps(json_schema(), indent=1) + "\n",
         "gpubench/runfile/suite.json": json.dumps(suite_names(), indent=1, ensure_ascii=False) + "\n",
         **_tutorial(),
@@ -208,6 +248,19 @@ def _kind_of_value(value: dict[str, Any]) -> str:
     kind = str(value.get("type", "anything")).replace("array", "list")
     inner = value.get("items") or value.get("additionalProperties")
     return f"{kind} of {_kind_of_value(inner)}" if isinstance(inner, dict) and inner else kind
+
+
+# The metrics ----------------------------------------------------------------------------------------------------------
+
+
+def metrics_page() -> str:
+    """docs/metrics.md: what each column of numbers in results.csv means, and those of the other files."""
+    rows = [(f"`{each.name}`", each.unit or "count", each.meaning) for each in METRICS.values()]
+    parts = [_METRICS, _table(("column", "unit", "meaning"), rows)]
+    for name, columns in _OTHER_COLUMNS.items():
+        parts += ["", f"## Other columns of {name}", "", _table(("column", "meaning"), list(columns.items()))]
+    alone = "Where no GPU was measured, speedup.csv and crossover.csv compare PyTorch with NumPy on the same CPU."
+    return "\n".join([*parts, "", alone]) + "\n"
 
 
 def outdated(files: dict[str, bytes]) -> list[str]:

@@ -53,15 +53,15 @@ def test_a_workload_is_one_file(tree: Path) -> None:
 
 
 def test_a_metric_is_one_entry(tree: Path) -> None:
-    path = tree / "gpubench/report/metrics.py"
+    path = tree / "gpubench/report/columns.py"
     entry = f"    {recipe('A metric').strip()},\n)  # fmt: skip\nMETRICS ="
     path.write_text(path.read_text(encoding="utf-8").replace(")  # fmt: skip\nMETRICS =", entry), encoding="utf-8")
     rows = list(csv.DictReader(io.StringIO(gpubench(tree, "export", RUN, "--to", "csv"))))
     measured = [row for row in rows if row["status"] == "ok"]
     assert all(float(row["iqr_share"]) == float(row["iqr_s"]) / float(row["time_s"]) for row in measured)
-    document = "from gpubench.report.metrics import document; print(document())"
-    environment = os.environ | {"PYTHONPATH": str(tree)}
-    made = subprocess.check_output([sys.executable, "-c", document], env=environment, text=True, cwd=tree)
+    page = "from regenerate import metrics_page; print(metrics_page())"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tree), str(ROOT / "docs")])}
+    made = subprocess.check_output([sys.executable, "-c", page], env=environment, text=True, cwd=tree)
     assert "| `iqr_share` |" in made
 
 

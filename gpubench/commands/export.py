@@ -68,7 +68,7 @@ def main(args: argparse.Namespace) -> int:
 
 def exported(study: Study, to: str) -> str:
     """The results in one of :data:`EXPORT_FORMATS`; csv is what ``gpubench report`` writes as results.csv."""
-    from ..report import columns, render, screen, tables
+    from ..report import columns, render, tables, words
 
     if to == "github-action-benchmark":
         return _json([_action_entry(name, row) for name, row in _measured(study)])
@@ -81,7 +81,7 @@ def exported(study: Study, to: str) -> str:
     if to == "csv":
         return render.csv_text(columns.results_columns(study.all_rows), study.all_rows)
     shown = tables.overview(study)
-    notes = [*(f"{line}." for line in screen.machine_lines(study.runs)), *([shown.note] if shown.note else [])]
+    notes = [*dict.fromkeys(f"{words.machine(run)}." for run in study.runs), *filter(None, [shown.note])]
     return "\n".join([*render.markdown(replace(shown, note=" ".join(notes))), ""])
 
 
@@ -124,9 +124,9 @@ def _latency(row: Measured) -> dict[str, float]:
 def _badge(study: Study) -> dict[str, Any]:
     """For an endpoint badge of shields.io: a speedup where a GPU was measured, else the time of one benchmark. Raises
     UsageError for times that mean nothing, and for those of a model."""
+    from ..gallery.machines import refusal
     from ..report import words
     from ..report.answer import Answer
-    from ..report.gallery import refusal
 
     for run in study.runs:
         if (reason := refusal(run)) and not run.plain:

@@ -95,12 +95,12 @@ def main(args: argparse.Namespace) -> int:
 
 def print_ending(report: Report, elapsed_s: float | None = None) -> None:
     """The answer on one screen, and on stderr what could not be drawn."""
-    from ..report.screen import WIDTH, Ending, screen
+    from ..report.screen import WIDTH, answer_screen
 
     for line in report.failed:
         print(f"gpubench: {line}", file=sys.stderr)
     width = max(WIDTH, min(120, shutil.get_terminal_size((WIDTH, 24)).columns))
-    lines = screen(report.study, Ending.ANSWER, width, files=report.files, elapsed_s=elapsed_s)
+    lines = answer_screen(report.study, width, files=report.files, elapsed_s=elapsed_s)
     print("\n".join(lines))
 
 

@@ -1,4 +1,4 @@
-"""``gpubench show``: any benchmark's time, spread and rates, in the terminal."""
+"""``gpubench show``: any benchmark's time, spread and rates in the terminal, of many what they come to first."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for what can't be read or where nothing matches."""
-    from ..report.screen import Ending, screen
+    from ..report.screen import everything
     from ..report.study import Study
     from .report import read_all
 
     study = Study(read_all(args.runs), expression=args.expression)
     width = shutil.get_terminal_size((1000, 24)).columns  # in a pipe as wide as it needs, unless COLUMNS is set
-    print("\n".join(screen(study, Ending.EVERYTHING, width)))
+    print("\n".join(everything(study, width)))
     return 0

@@ -227,7 +227,7 @@ def _brief(results: Results) -> str:
     several = len(study.measured) > 1
     cells = [words.name(study.measured[0].result)]
     for row in study.measured:
-        cells.append(f"{study.names.of(row)} " * several + f"{words.time(row)} {words.precision(row)}")
+        cells.append(f"{study.names.of(row)} " * several + words.time_and_spread(row))
     cells += [words.speedup(pair) for pair in study.device_pairs[:1]]
     flags = [flag for row in study.measured for flag in row.result.flags]
     flags.sort(key=lambda flag: flag.name not in words.OFF_ALIKE)

@@ -7,19 +7,18 @@ where, and what to try.
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
 
 from ..runfile.kinds import KINDS, Kind
-from ..runfile.quantities import counted
+from ..runfile.quantities import UNFILLED, counted, listed
 from ..runfile.utilisation import slow_products
 from . import words
-from .render import UNFILLED
 from .study import (
+    LASTS,
     ONE_THREAD,
     SINGLE,
     WORTHWHILE,
@@ -32,28 +31,23 @@ from .study import (
     against_slowest,
     grouped,
     in_turn,
-    kind_named,
     known_pairs,
     leading,
-    middle,
     representatives,
     slowest_first,
 )
 
-MOST_TIMES, MOST_OWN = 10, 40
+_MOST_TIMES = 10
 """Benchmarks with a row; of the user's own there may be more."""
 _NAMED = 3
 """Kinds of work in a sentence."""
 _NOISY_SHARE = 1 / 3
-LASTS = 0.9
-"""A sustained rate below that share of the burst rate is worth a line and a picture."""
 _SUFFIXES = {
     Verdict.IF_IT_STAYS: "only if the data stays on the device",
     Verdict.NOT_WORTH_IT: "not worth it",
     Verdict.UNSURE: "unsure",
 }
 _WINS = (Verdict.WORTH_IT, Verdict.IF_IT_STAYS)
-_DEPENDS = "depends"
 _MOST_UNLIKE = 3
 """Rows of a kind whose benchmarks have one each."""
 
@@ -64,11 +58,11 @@ _MOST_UNLIKE = 3
 @dataclass(frozen=True, eq=False)
 class WorkRow:
     """A kind of work on a card: a pair for each of its workloads, in one setting at the largest size that both devices
-    have. ``faster_from`` is ready to print."""
+    have; of a kind whose benchmarks are unlike, a single pair."""
 
+    study: Study
     heading: str
     pairs: tuple[Pair, ...]
-    faster_from: str
 
     @cached_property
     def known(self) -> list[Pair]:
@@ -77,13 +71,18 @@ class WorkRow:
 
     @property
     def typical(self) -> Pair | None:
-        """A measured pair, the one in the middle, which stands for the kind."""
-        return middle(self.known) if self.known else None
+        """A measured pair, the one in the middle, of an even number the lower one: it stands for the kind."""
+        return self.known[(len(self.known) - 1) // 2] if self.known else None
 
     @property
     def kind(self) -> Kind | None:
         """Of its benchmarks; None for one's own."""
         return self.pairs[0].other.kind
+
+    @property
+    def in_words(self) -> str:
+        """What it is called within a sentence."""
+        return self.kind.words if self.kind and not self.kind.unlike else self.heading
 
     @property
     def fills(self) -> bool:
@@ -94,24 +93,22 @@ class WorkRow:
     def name(self) -> str:
         """``Matrix products``; with the dtype where that isn't float32."""
         dtype = self.typical.other.dtype if self.typical else ""
-        plain = dtype in ("", "float32") or kind_named(self.heading) is None
+        plain = dtype in ("", "float32") or self.in_words == self.heading
         return self.heading if plain else f"{self.heading}, {dtype}"
 
     @property
     def ratio(self) -> str:
         """``132×``, or why it is unknown; with a mark where it doesn't fill a GPU."""
-        if self.typical:
-            return words.ratio(self.typical) + UNFILLED * (not self.fills)
-        return Doubt.TOO_NOISY
+        return words.ratio(self.typical) + UNFILLED * (not self.fills) if self.typical else Doubt.TOO_NOISY
 
     @property
-    def range(self) -> str:
-        """The interval of one benchmark; of several the smallest and the largest speedup, and how many they are."""
+    def ends(self) -> str:
+        """The interval of one benchmark; of several the smallest and the largest speedup."""
         if not self.typical:
             return words.NO_VALUE
-        if len(self.known) == 1:
-            return words.times_range(self.typical.ratio.low, self.typical.ratio.high)
-        return f"{words.times_range(self.known[0].speedup, self.known[-1].speedup)} ({len(self.known)})"
+        one = len(self.known) == 1
+        low, high = self.typical.values[1:] if one else (self.known[0].speedup, self.known[-1].speedup)
+        return words.times_range(low, high)
 
     @property
     def verdict(self) -> Verdict:
@@ -130,6 +127,15 @@ class WorkRow:
         some = f", {self.agreeing} of {len(self.pairs)}" if self.agreeing < len(self.pairs) and self.typical else ""
         return f"{words.MARKS[self.verdict]} {self.verdict}{some}"
 
+    @property
+    def faster_from(self) -> str:
+        """What holds for the typical pair, if nothing else holds for another."""
+        starts = self.study.starts
+        typical = starts.get(id(self.typical), words.NO_VALUE)
+        categories = {starts[id(pair)].startswith(("not ", "only ")) for pair in self.pairs if id(pair) in starts}
+        unlike = self.agreeing < len(self.pairs) and typical == words.EVERY_SIZE
+        return "depends" if unlike or len(categories) > 1 else typical
+
 
 @dataclass(frozen=True, eq=False)
 class Card:
@@ -146,12 +152,6 @@ class Card:
         return not any(pair.other.on_accelerator and not pair.base.on_accelerator for pair in self.pairs)
 
     @property
-    def unfilled(self) -> list[str]:
-        """Kinds of unlike work, by name, of which no benchmark tells what the GPUs can do."""
-        by_kind = grouped((pair for pair in self.pairs if pair.other.kind), lambda pair: pair.other.kind)
-        return [kind.words for kind, of in by_kind.items() if kind and kind.unlike and not any(p.fills for p in of)]
-
-    @property
     def of_gpus(self) -> bool:
         """Whether two GPUs are compared."""
         return self.alike and self.pairs[0].other.on_accelerator
@@ -160,28 +160,18 @@ class Card:
 def _all_cards(study: Study) -> list[Card]:
     """Those of the baseline that was asked for; else of several GPUs, or machines without one, against the slowest;
     else of a GPU against its CPU."""
-    gpus = _alike(row for row in study.measured if row.on_accelerator and not row.library)
-    cpus = _alike(row for row in study.measured if not row.on_accelerator and not row.library)
-    if study.baseline is None:
-        for alike in (gpus, [] if gpus else cpus):
-            if alike is gpus and study.gpu_pairs:
-                return _cards(study, [pair for pair in study.gpu_pairs if not _own_cpu(pair)])
-            if len(alike) > 1:
-                rows = [row for members in alike for row in members]
-                return _cards(study, against_slowest(rows, {"threads", *study.allow}))
+    if study.gpu_pairs:  # a chooser asks about the GPUs: their own CPUs are in the pictures
+        return _cards(study, [pair for pair in study.gpu_pairs if pair.other.on_accelerator or not pair.within_run])
+    plain = [row for row in study.measured if not row.library]
+    devices = grouped(
+        [row for row in plain if row.on_accelerator] or plain,
+        lambda row: (row.run_name, row.facts.label or row.result.device),  # equal but for noise
+    )
+    if study.baseline is None and len(devices) > 1:
+        rows = [row for members in devices.values() for row in members if row.source == members[0].source]
+        return _cards(study, against_slowest(rows, {"threads", *study.allow}))
     inside = [pair for pair in study.device_pairs if pair.within_run]
     return _cards(study, leading(inside or study.device_pairs))
-
-
-def _alike(rows: Iterable[Measured]) -> list[list[Measured]]:
-    """By device; those of one model in one machine are equal but for noise."""
-    devices = grouped(rows, lambda row: (row.run_name, row.facts.label or row.result.device))
-    return [[row for row in members if row.source == members[0].source] for members in devices.values()]
-
-
-def _own_cpu(pair: Pair) -> bool:
-    """Of a machine with a GPU: a chooser asks about the GPU, and the pictures show it."""
-    return pair.within_run and not pair.other.on_accelerator
 
 
 def _cards(study: Study, found: Sequence[Pair]) -> list[Card]:
@@ -198,20 +188,15 @@ def _cards(study: Study, found: Sequence[Pair]) -> list[Card]:
     return made
 
 
-def _work_rows(study: Study, members: Sequence[Pair]) -> Iterable[WorkRow]:
-    for heading, chosen in itertools.chain.from_iterable(itertools.starmap(_rows_of, representatives(members).items())):
-        found = [crossing for pair in chosen if (crossing := study.crossing_by_pair.get(id(pair)))]
-        row = WorkRow(heading, tuple(chosen), "")
-        said = {id(each.line.items[-1]): words.crossing(each) for each in found}
-        yield WorkRow(heading, tuple(chosen), _faster_from(said, row))
+def _work_rows(study: Study, members: Sequence[Pair]) -> Iterator[WorkRow]:
+    for heading, chosen in representatives(members).items():
+        unlike = chosen[0].other.kind and chosen[0].other.kind.unlike
+        for title, pairs in _telling(chosen) if unlike else [(heading, chosen)]:
+            yield WorkRow(study, title, tuple(pairs))
 
 
-def _rows_of(heading: str, chosen: Sequence[Pair]) -> Iterable[tuple[str, Sequence[Pair]]]:
-    """A row for the kind of work; where its benchmarks are unlike, one for each of the first few: those that fill the
-    GPU, and most work first."""
-    kind = kind_named(heading)
-    if kind is None or not kind.unlike:
-        return [(heading, chosen)]
+def _telling(chosen: Sequence[Pair]) -> list[tuple[str, list[Pair]]]:
+    """Of unlike benchmarks a row for each of the first few: those that fill the GPU, and most work first."""
     telling = sorted(chosen, key=lambda pair: (bool(pair.doubt), not pair.fills, -(pair.other.result.work.flops or 0)))
     shown, left = telling[:_MOST_UNLIKE], known_pairs(telling[_MOST_UNLIKE:])
     if left and left[0].speedup < 1 <= min((pair.speedup for pair in known_pairs(shown)), default=0.0):
@@ -223,17 +208,8 @@ def _own_heading(pair: Pair) -> str:
     """``ResNet-50, batch=128``; ``… vs 1`` where the baseline's batch is another one, and the speedup that per item."""
     case, base = pair.other.result, pair.base.result
     dtype = "" if case.dtype in ("", "float32") else f" {case.dtype}"
-    size = words.size_setting(case) + (f" vs {base.params[case.size]}" if pair.batches != 1 and case.size else "")
+    size = words.size(pair.other) + (f" vs {base.params[case.size]}" if pair.batches != 1 and case.size else "")
     return ", ".join(filter(None, [f"{words.name(case)}{dtype}", size]))
-
-
-def _faster_from(said: dict[int, str], row: WorkRow) -> str:
-    """What holds for the typical pair, if nothing else holds for another."""
-    typical = said.get(id(row.typical), words.NO_VALUE) if row.typical else words.NO_VALUE
-    categories = {each.startswith(("not ", "only ")) for each in said.values()}
-    if len(categories) > 1 or (row.agreeing < len(row.pairs) and typical == words.EVERY_SIZE):
-        return _DEPENDS
-    return typical
 
 
 # The sentence ---------------------------------------------------------------------------------------------------------
@@ -262,7 +238,7 @@ class Warning:
     try_: str = ""
 
     def __str__(self) -> str:
-        return f"{self.where}. {self.try_}".strip() if self.try_ else f"{self.where}."
+        return f"{self.where}. {self.try_}".rstrip()
 
     @property
     def brief(self) -> str:
@@ -284,13 +260,14 @@ class Answer:
 
     @cached_property
     def times(self) -> list[Measured]:
-        """Results that stand for all others, where nothing is compared."""
-        return [] if self.cards else _chosen(self._alone)[0]
-
-    @cached_property
-    def more(self) -> int:
-        """How many of the user's own benchmarks :attr:`times` leaves out."""
-        return 0 if self.cards else _chosen(self._alone)[1]
+        """Where nothing is compared, results that stand for all others: of more than ten benchmarks of one's own those,
+        the slowest first; else those, and then one of each kind in turn."""
+        if self.cards:
+            return []
+        slowest = slowest_first(row for row in self._alone if row.own)
+        own = [max(members, key=lambda row: row.time_s) for members in slowest]
+        kinds = representatives(row for row in self._alone if not row.own)
+        return [*own, *in_turn(kinds, max(0, _MOST_TIMES - len(own)))]
 
     @cached_property
     def _alone(self) -> list[Measured]:
@@ -302,23 +279,27 @@ class Answer:
         if self.smoke:
             return "Smoke runs are too short to compare devices. Use --preset quick."
         if self.cards:
-            first, *others = self.cards[:2]
-            told = [
-                _card_sentence(first, _NAMED),
-                *(_card_sentence(card, 1 if card.alike else _NAMED) for card in others),
-            ]
-            return " ".join(told) + _missing(self.cards[:2])
+            shown = self.cards[:2]
+            told = [_card_sentence(card, 1 if i and card.alike else _NAMED) for i, card in enumerate(shown)]
+            return " ".join(told) + _missing(shown)
         return _cpu_sentence(self.study, self._alone)
 
     @cached_property
     def hint(self) -> str:
         """How to see a GPU, for runs on known devices that had none."""
         known = [row for row in self.study.measured if row.result.device]
-        return "" if self.cards or not known or any(row.on_accelerator for row in known) else _gpu_hint(self.study)
+        if self.cards or not known or any(row.on_accelerator for row in known):
+            return ""
+        if any((run.machine.torch or "").endswith("+cpu") for run in self.study.runs):
+            return (
+                "No GPU used: this PyTorch build (+cpu) has no CUDA or ROCm support. Have a GPU? "
+                "Install a GPU build (pytorch.org/get-started), then run again."
+            )
+        return "No GPU used. Have a GPU? gpubench env says why PyTorch can't see it."
 
     @cached_property
     def warnings(self) -> list[Warning]:
-        """What a reader has to know before the numbers."""
+        """What a reader has to know before the numbers, the gravest first."""
         return warnings(self.study)
 
 
@@ -328,25 +309,26 @@ def _card_sentence(card: Card, most: int) -> str:
     parts = [_part(row, card.alike) for row in named]
     left = len(card.rows) - len(named)
     parts += [f"and {left} more below"] * bool(left)
-    who = f"{card.device} against {card.baseline}"
-    none = not card.alike and all(row.verdict not in (Verdict.WORTH_IT, Verdict.IF_IT_STAYS) for row in card.rows)
+    none = not card.alike and all(row.verdict not in _WINS for row in card.rows)
     lead = f"nothing is reliably {WORTHWHILE:g}× faster, " if none else ""
-    return f"{who}: {lead}{', '.join(parts)}.{_with_copies(named)}"
+    copied = [(row, row.typical) for row in named if row.typical and row.typical.copies]
+    shown = ", ".join(f"{words.with_copies(pair)} on {row.in_words}" for row, pair in copied)
+    copies = f" With inputs and results copied for every call: {shown}." if shown else ""
+    return f"{card.device} against {card.baseline}: {lead}{', '.join(parts)}.{copies}"
 
 
 def _missing(cards: Sequence[Card]) -> str:
-    """What would have to be measured for an answer: larger batches."""
-    kinds = list(dict.fromkeys(kind for card in cards for kind in card.unfilled))
+    """What would have to be measured of unlike work, of which nothing tells what the GPUs can do: larger batches."""
+    kinds = dict.fromkeys(
+        kind.words
+        for card in cards
+        for kind, of in grouped(card.pairs, lambda pair: pair.other.kind).items()
+        if kind and kind.unlike and not any(pair.fills for pair in of)
+    )
     if not kinds:
         return ""
     command = f"gpubench run --preset full -k '{' or '.join(kinds)}'"
     return f" No benchmark of {' or '.join(kinds)} fills the GPU; larger batches: {command}."
-
-
-def _with_copies(named: Sequence[WorkRow]) -> str:
-    copied = [(row, row.typical) for row in named if row.typical and row.typical.copies]
-    shown = [f"{words.with_copies(pair)} on {_in_words(row)}" for row, pair in copied]
-    return f" With inputs and results copied for every call: {', '.join(shown)}." if shown else ""
 
 
 def _named(card: Card, most: int) -> list[WorkRow]:
@@ -354,8 +336,7 @@ def _named(card: Card, most: int) -> list[WorkRow]:
     device, if there is any. What doesn't fill the GPU leads nowhere."""
     known = [row for row in card.rows if row.typical] or list(card.rows)
     known = [row for row in known if row.fills] or known
-    firsts = grouped(known, lambda row: row.kind or row.heading).values()
-    known = [rows[0] for rows in firsts]
+    known = [rows[0] for rows in grouped(known, lambda row: row.kind or row.heading).values()]
     named = known[:most]
     against = [row for row in known if row.verdict in (Verdict.NOT_WORTH_IT, Verdict.IF_IT_STAYS)]
     if not card.alike and against and all(row not in against for row in named):
@@ -368,25 +349,10 @@ def _part(row: WorkRow, alike: bool) -> str:
     if row.typical and row.typical.like:
         notes.append(f"against {words.way(row.typical)}; {words.like_with_like(row.typical)}")
     told = "; ".join(filter(None, notes))
-    return f"{row.ratio} on {_in_words(row)}" + (f" ({told})" if told else "")
-
-
-def _in_words(row: WorkRow) -> str:
-    kind = kind_named(row.heading)
-    return kind.words if kind else row.heading
+    return f"{row.ratio} on {row.in_words}" + (f" ({told})" if told else "")
 
 
 # A CPU alone ----------------------------------------------------------------------------------------------------------
-
-
-def _chosen(rows: Sequence[Measured]) -> tuple[list[Measured], int]:
-    """Of more than ten benchmarks of one's own the slowest; else those, and then one of each kind in turn. And how many
-    of one's own are left."""
-    own = [max(members, key=lambda row: row.time_s) for members in slowest_first(row for row in rows if row.own)]
-    if len(own) > MOST_TIMES:
-        return own[:MOST_OWN], len(own[MOST_OWN:])
-    kinds = representatives(row for row in rows if not row.own)
-    return [*own, *in_turn(kinds, MOST_TIMES - len(own))], 0
 
 
 def _cpu_sentence(study: Study, rows: Sequence[Measured]) -> str:
@@ -405,7 +371,7 @@ def _reached(row: Measured) -> str:
     """``356 GFLOP/s in matrix products (n=2048, 93% of peak)``."""
     share = words.share_of_peak(row)
     peak = f"{share} of peak" * (share not in ("", words.NO_VALUE))
-    details = ", ".join(filter(None, [words.size_setting(row.result), peak]))
+    details = ", ".join(filter(None, [words.size(row), peak]))
     what = row.kind.words if row.kind else words.name(row.result)
     return f"{words.throughput(row)} in {what}" + (f" ({details})" if details else "")
 
@@ -432,16 +398,6 @@ def _threads_pay(rows: Sequence[Measured]) -> str:
     return f" {row.result.threads} threads against one: {words.times(gain)} on {words.name(row.result)}."
 
 
-def _gpu_hint(study: Study) -> str:
-    builds = [run.machine.torch or "" for run in study.runs]
-    if any(build.endswith("+cpu") for build in builds):
-        return (
-            "No GPU used: this PyTorch build (+cpu) has no CUDA or ROCm support. Have a GPU? "
-            "Install a GPU build (pytorch.org/get-started), then run again."
-        )
-    return "No GPU used. Have a GPU? gpubench env says why PyTorch can't see it."
-
-
 # Warnings -------------------------------------------------------------------------------------------------------------
 
 
@@ -452,12 +408,15 @@ def warnings(study: Study) -> list[Warning]:
     if any(smoke):
         found.append(Warning(Concern.SMOKE, "Smoke run: it checks that the benchmarks work; its times mean nothing"))
     if devices := words.simulated(study.runs):
-        where = f"Times of the {words.listed(devices)} come from a model, not from hardware"
+        where = f"Times of the {listed(devices)} come from a model, not from hardware"
         found.append(Warning(Concern.SIMULATED, where, "Don't quote them."))
     if smoke and all(smoke):
         return found
     judged = [row for row in study.measured if row.kind is None or row.kind.summarised] or study.measured
-    found += [*_noisy(study, judged), *_slow_library(study), *_one_process(study)]
+    found += [*_noisy(study, judged), *_slow_library(study)]
+    if study.measured and all(len(row.times.processes) < 2 for row in study.measured):
+        where = "Timed in one process: ranges are not confidence intervals (use --processes 3)"
+        found.append(Warning(Concern.ONE_PROCESS, where))
     return [*found, *_no_peak(study), *_above_peak(judged), *_sustained(study)]
 
 
@@ -496,38 +455,24 @@ def _sustained(study: Study) -> list[Warning]:
         f"{study.names.short(row)} {words.sustained(rates)}"
         for row, rates in sorted(slowed, key=lambda each: each[1].lasting / each[1].burst)
     ]
-    where = f"Slower when it works for long: {words.listed(told, 3)}"
+    where = f"Slower when it works for long: {listed(told, 3)}"
     return [Warning(Concern.SUSTAINED, where, "The times here are those of short work.")] if told else []
-
-
-def _one_process(study: Study) -> list[Warning]:
-    if not study.measured or any(len(row.times.processes) > 1 for row in study.measured):
-        return []
-    return [
-        Warning(Concern.ONE_PROCESS, "Timed in one process: ranges are not confidence intervals (use --processes 3)")
-    ]
 
 
 def _no_peak(study: Study) -> list[Warning]:
     """Of devices whose measured peaks can't be right, and of whose results a share of them would have been shown."""
-    rated = [row for row in study.measured if row.rate]
-    plain_first = sorted(rated, key=lambda row: bool(row.library))  # NumPy's on a CPU are the CPU's
-    devices: dict[tuple[str, str], Measured] = {}
-    for row in plain_first:
-        devices.setdefault((row.run_name, row.result.device), row)
-    found = []
-    for row in devices.values():
-        if why := row.run.disproved.get(row.result.device):
-            where = f"The measured peaks of {study.names.of(row)} are wrong ({why}), so no % of peak is shown"
-            found.append(Warning(Concern.NO_PEAK, where))
-    return found
+    rated = sorted((row for row in study.measured if row.rate), key=lambda row: bool(row.library))  # NumPy is no device
+    firsts = [rows[0] for rows in grouped(rated, lambda row: (row.run_name, row.result.device)).values()]
+    wrong = [(row, why) for row in firsts if (why := row.run.disproved.get(row.result.device))]
+    told = [f"The measured peaks of {study.names.of(row)} are wrong ({why})" for row, why in wrong]
+    return [Warning(Concern.NO_PEAK, f"{each}, so no % of peak is shown") for each in told]
 
 
 def _above_peak(judged: Sequence[Measured]) -> list[Warning]:
     above = [row for row in judged if (row.utilisation or 0) > 1]
     if not above:
         return []
-    names = words.listed(list(dict.fromkeys(words.name(row.result) for row in above)), 2)
+    names = listed(dict.fromkeys(words.name(row.result) for row in above), 2)
     where = f"{counted(len(above), 'result')} above the measured peak ({names}): the peak was measured too low"
     return [Warning(Concern.ABOVE_PEAK, where, "Shares of it aren't shown.")]
 

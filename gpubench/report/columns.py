@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
-from ..runfile.schema import REGIMES, Run, Scalar
+from ..runfile.schema import REGIMES, Run
 from . import words
-from .metrics import METRICS
 from .render import Column, csv_text
 from .study import Crossing, Gain, Measured, Pair, Row, Scaled, Study
 
@@ -17,8 +18,82 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _Thing = TypeVar("_Thing")
-_Of = Callable[[_Thing], Row]
-"""The row of a thing that its columns are about."""
+
+
+# The numbers of a measured benchmark ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A number of a measured benchmark. ``of`` gives its value in ``unit``, None where it is unknown."""
+
+    name: str
+    unit: str
+    meaning: str
+    of: Callable[[Measured], float | None]
+
+
+def _percentile(share: float) -> Callable[[Measured], float | None]:
+    """By the nearest rank, of all processes' kept samples; None where a sample is of several calls, or where there are
+    too few for one to lie beyond it."""
+
+    def of(row: Measured) -> float | None:
+        if any((process.iterations or 1) > 1 for process in row.times.processes):
+            return None
+        samples = sorted(seconds for each in row.times.samples for seconds in each)
+        rank = math.ceil(share * len(samples))
+        return samples[rank - 1] if rank < len(samples) else None
+
+    return of
+
+
+def _copy(name: str) -> Callable[[Measured], float | None]:
+    return lambda row: getattr(row.result.transfer, name, None)
+
+
+def _per(amount: float | None, unit: float | None) -> float | None:
+    return amount / unit if amount is not None and unit else None
+
+
+_METRICS = (
+    Metric("time_s", "s", "wall time, wait included: rounds' median, processes' median", attrgetter("times.median_s")),
+    Metric("low_s", "s", "low end of the 95 % interval of the processes' medians; none from one process",
+           lambda row: row.interval.low if row.interval else None),
+    Metric("high_s", "s", "high end of the same interval", lambda row: row.interval.high if row.interval else None),
+    Metric("latency_s", "s", "median seconds for one call and its own wait", attrgetter("times.latency_s")),
+    Metric("p95_s", "s", "95th percentile of the wall time of single calls, from 20 of them on", _percentile(0.95)),
+    Metric("p99_s", "s", "99th percentile of the wall time of single calls, from 100 of them on", _percentile(0.99)),
+    Metric("first_call_s", "s", "the first call in its process: what it loads, compiles and allocates",
+           attrgetter("result.first_call_s")),
+    Metric("device_s", "s", "seconds per call the device was busy, launch gaps excluded",
+           attrgetter("result.device_s")),
+    Metric("launch_s", "s", "host seconds per call to enqueue the work", attrgetter("result.launch_s")),
+    Metric("copy_in_s", "s", "copying the inputs from pageable host memory to the device", _copy("in_s")),
+    Metric("copy_out_s", "s", "copying the outputs from the device to pageable host memory", _copy("out_s")),
+    Metric("copy_in_pinned_s", "s", "copying the inputs from page-locked host memory", _copy("in_pinned_s")),
+    Metric("copy_out_pinned_s", "s", "copying the outputs to page-locked host memory", _copy("out_pinned_s")),
+    Metric("iqr_s", "s", "interquartile range of the wall time between rounds", attrgetter("times.iqr_s")),
+    Metric("mean_s", "s", "mean over rounds of the wall time", attrgetter("times.mean_s")),
+    Metric("min_s", "s", "fastest round's wall time", attrgetter("times.min_s")),
+    Metric("rounds", "", "timed stretches", attrgetter("times.rounds")),
+    Metric("iterations", "", "calls in each round", attrgetter("times.iterations")),
+    Metric("flop_per_s", "FLOP/s", "FLOPs of the call / time_s", lambda row: _per(row.result.work.flops, row.time_s)),
+    Metric("byte_per_s", "B/s", "minimum memory traffic of the call / time_s",
+           lambda row: _per(row.result.work.bytes, row.time_s)),
+    Metric("item_per_s", "1/s", "items of the call / time_s", lambda row: _per(row.result.work.items, row.time_s)),
+    Metric("utilisation", "1", "least time that the device's measured peaks allow / time_s", attrgetter("utilisation")),
+    Metric("memory_bytes", "B", "most bytes the benchmark held on its device at once",
+           attrgetter("result.memory_bytes")),
+    Metric("energy_j", "J", "energy per call, from the device's own counter, idle power included",
+           attrgetter("result.energy_j")),
+    Metric("item_per_j", "1/J", "items of the call / energy per call", attrgetter("item_per_j")),
+    Metric("check_error", "1", "max|result - float64 reference| / max|reference|", attrgetter("result.check_error")),
+)  # fmt: skip
+METRICS = {metric.name: metric for metric in _METRICS}
+"""The only place that knows them: the columns of results.csv and docs/metrics.md are made from it."""
+
+
+# The files ------------------------------------------------------------------------------------------------------------
 
 
 def csv_files(study: Study) -> dict[str, str]:
@@ -41,86 +116,62 @@ def frame(columns: Sequence[Column[_Thing]], things: Iterable[_Thing]) -> pd.Dat
 
 def results_columns(rows: Iterable[Row]) -> list[Column[Row]]:
     """Of results.csv; the tests' own parameters stand in the middle."""
-    named: list[Column[Row]] = _parameters((n for row in rows for n in row.result.params), lambda row: row)
-    metrics = [Column(name, _metric(name)) for name in METRICS]
-    first = [column for column in metrics if column.head in ("time_s", "low_s", "high_s")]
-    others = [column for column in metrics if column not in first and column.head != "utilisation"]
-    return [*_RUN, *_DEVICE, *_WHAT, *_SETTING, *first, *_OUTCOME, *_CONFIGURATION, *named, *others, *_LAST]
+    metrics = {name: Column(name, _measured(metric.of)) for name, metric in METRICS.items()}
+    first = [metrics.pop(name) for name in ("time_s", "low_s", "high_s")]
+    del metrics["utilisation"]  # is among the outcomes
+    named = _parameters(name for row in rows for name in row.result.params)
+    return [*_RUN, *_DEVICE, *_WHAT, *_SETTING, *first, *_OUTCOME, *_CONFIGURATION, *named, *metrics.values(), *_LAST]
 
 
 def speedup_columns(study: Study) -> list[Column[Pair]]:
     """Of speedup.csv."""
 
     def other(columns: Iterable[Column[Row]]) -> list[Column[Pair]]:
-        return [Column(column.head, _at(column.cell, lambda pair: pair.other)) for column in columns]
-
-    def base(columns: Iterable[Column[Row]]) -> list[Column[Pair]]:
-        return [Column(f"baseline_{column.head}", _at(column.cell, lambda pair: pair.base)) for column in columns]
+        return [column.of(attrgetter("other")) for column in columns]
 
     sides = [*_RUN, _DEVICE[0], _CONFIGURATION[0], _CONFIGURATION[3]]
-    names = (name for row in study.rows for name in row.result.params)
-    named: list[Column[Pair]] = _parameters(names, lambda pair: pair.other)
+    base = [column.of(attrgetter("base"), "baseline_") for column in sides]
+    named = _parameters(name for row in study.rows for name in row.result.params)
     what = other([_DEVICE[1], *_WHAT[1:], *_SETTING])
-    alike = [_of_like(column) for column in (*_RATIO, *_COPIED)]
-    ratio, copied = alike[: len(_RATIO)], alike[len(_RATIO) :]
-    last = [*other(_CONFIGURATION[1:3]), *named, *copied, *_BEST_CPU]
-    return [*what, *ratio, *other(sides), *base(sides), *_BASIS, *last]
-
-
-def _of_like(column: Column[Pair]) -> Column[Pair]:
-    return Column(column.head, lambda pair: column.cell(pair.like_with_like))
+    ratio, copied = ([column.of(attrgetter("like_with_like")) for column in of] for of in (_RATIO, _COPIED))
+    last = [*other([*_CONFIGURATION[1:3], *named]), *copied, *_BEST_CPU]
+    return [*what, *ratio, *other(sides), *base, *_BASIS, *last]
 
 
 def crossover_columns(study: Study) -> list[Column[Crossing]]:
     """Of crossover.csv."""
 
-    def of(name: str, cell: Callable[[Row], object], side: str = "other") -> Column[Crossing]:
-        return Column(name, lambda found: cell(getattr(found.line.items[-1], side)))
+    def other(columns: Iterable[Column[Row]]) -> list[Column[Crossing]]:
+        return [column.of(attrgetter("line.last")) for column in columns]
 
-    parameters: list[Column[Crossing]] = _parameters(
-        (name for pair in study.pairs for name in pair.other.result.params), lambda found: found.line.last
-    )
-    named = [Column(column.head, _unless_size(column)) for column in parameters]
-    last = [of(c.head, c.cell) for c in (*_RUN, _DEVICE[0], _WHAT[1], _CONFIGURATION[0], _WHAT[3], _CONFIGURATION[2])]
-    sides = [of(f"baseline_{c.head}", c.cell, "base") for c in (*_RUN, _DEVICE[0], _CONFIGURATION[0])]
-    return [*last, *named, of("dtype", _WHAT[2].cell), *sides, *_CROSSED]
-
-
-def _metric(name: str) -> Callable[[Row], object]:
-    return lambda row: METRICS[name].of(row) if isinstance(row, Measured) else None
-
-
-def _at(cell: Callable[[Row], object], of: _Of[_Thing]) -> Callable[[_Thing], object]:
-    return lambda thing: cell(of(thing))
-
-
-def _parameters(names: Iterable[str], of: _Of[_Thing]) -> list[Column[_Thing]]:
-    """A column for each parameter; ``param_`` goes in front of one that is named like a column of ours."""
-    names = sorted(set(names))
-    columns: dict[str, Column[_Thing]] = {}
-    for name in names:
-        head = name
-        while head in _RESERVED or head in columns or (head != name and head in names):
-            head = f"param_{head}"
-        columns[head] = Column(head, _parameter(name, of))
-    return list(columns.values())
-
-
-def _parameter(name: str, of: _Of[_Thing]) -> Callable[[_Thing], object]:
-    return lambda thing: of(thing).result.params.get(name)
+    what = [*_RUN, _DEVICE[0], _WHAT[1], _CONFIGURATION[0], _WHAT[3], _CONFIGURATION[2]]
+    sides = [*_RUN, _DEVICE[0], _CONFIGURATION[0]]
+    base: list[Column[Crossing]] = [column.of(lambda found: found.line.items[-1].base, "baseline_") for column in sides]
+    named = other(_parameters(name for pair in study.pairs for name in pair.other.result.params))
+    named = [Column(column.head, _unless_size(column)) for column in named]
+    return [*other(what), *named, *other([_WHAT[2]]), *base, *_CROSSED]
 
 
 def _unless_size(column: Column[Crossing]) -> Callable[[Crossing], object]:
     return lambda found: None if column.head == found.line.size_name else column.cell(found)
 
 
-def setting_words(row: Row) -> str | None:
+def _parameters(names: Iterable[str]) -> list[Column[Row]]:
+    """A column for each parameter; ``param_`` goes in front of one that is named like a column of ours."""
+    names = sorted(set(names))
+    columns: dict[str, Column[Row]] = {}
+    for name in names:
+        head = name
+        while head in _RESERVED or head in columns or (head != name and head in names):
+            head = f"param_{head}"
+        columns[head] = Column(head, lambda row, name=name: row.result.params.get(name))  # type: ignore[misc]
+    return list(columns.values())
+
+
+def _setting(row: Row) -> str | None:
     """The parameters but for the size, exact."""
-    return ", ".join(_word(n, v) for n, v in row.result.params.items() if n != row.size_name) or None
-
-
-def _word(name: str, value: Scalar) -> str:
-    return value if isinstance(value, str) else f"{name}={json.dumps(value)}"
+    told = ((name, value) for name, value in row.result.params.items() if name != row.size_name)
+    return ", ".join(value if isinstance(value, str) else f"{name}={json.dumps(value)}" for name, value in told) or None
 
 
 def _check(row: Row) -> str | None:
@@ -147,14 +198,14 @@ _WHAT: list[Column[Row]] = [
     Column("variant", lambda row: row.result.variant or None),
 ]
 _SETTING: list[Column[Row]] = [
-    Column("setting", setting_words),
+    Column("setting", _setting),
     Column("size_name", lambda row: row.size_name),
     Column("size", lambda row: row.size),
 ]
 _OUTCOME: list[Column[Row]] = [
     Column("rate", _measured(lambda row: row.throughput and row.throughput.value)),
     Column("rate_unit", _measured(lambda row: row.throughput and row.rate and row.rate.unit)),
-    Column("utilisation", _metric("utilisation")),
+    Column("utilisation", _measured(METRICS["utilisation"].of)),
     Column("status", lambda row: row.result.status),
     Column("flags", _measured(lambda row: " ".join(row.flags) or None)),
     Column("reason", lambda row: row.result.reason or None),
@@ -192,17 +243,11 @@ _COPIED: list[Column[Pair]] = [
     Column("baseline_one_shot_s", lambda pair: pair.copies and pair.copies.base_s),
     Column("one_shot_s", lambda pair: pair.copies and pair.copies.seconds),
     Column("one_shot_pinned_s", lambda pair: pair.copies and pair.copies.pinned_s),
-    Column(
-        "one_shot_pinned_speedup",
-        lambda pair: pair.copies and pair.copies.pinned_s and pair.copies.base_s / pair.copies.pinned_s,
-    ),
+    Column("one_shot_pinned_speedup", lambda pair: (c := pair.copies) and c.pinned_s and c.base_s / c.pinned_s),
 ]
 _BEST_CPU: list[Column[Pair]] = [
     Column("best_cpu", lambda pair: words.way(pair) or None),
-    Column("best_cpu_speedup", lambda pair: pair.speedup),
-    Column("best_cpu_low", lambda pair: pair.ratio.low),
-    Column("best_cpu_high", lambda pair: pair.ratio.high),
-    Column("best_cpu_one_shot_speedup", lambda pair: pair.copies and pair.copies.speedup),
+    *(Column(f"best_cpu_{column.head}", column.cell) for column in _RATIO[:4]),
     Column("best_cpu_flags", lambda pair: pair.best_cpu and (" ".join(pair.best_cpu.flags) or None)),
 ]
 
@@ -237,10 +282,6 @@ def _ends(name: str, of: Callable[[Scaled], Gain | None]) -> list[Column[Scaled]
     return [value, Column(low, end(0)), Column(high, end(1))]
 
 
-def _of_row(column: Column[Row]) -> Column[Scaled]:
-    return Column(column.head, lambda each: column.cell(each.row))
-
-
 def _of_parallel(name: str) -> Column[Scaled]:
     return Column(name, lambda each: getattr(each.parallel, name))
 
@@ -251,11 +292,11 @@ def _efficiency(each: Scaled) -> Gain | None:
 
 
 SCALING: list[Column[Scaled]] = [
-    *map(_of_row, (*_RUN, *_DEVICE, *_WHAT[1:])),
+    *(column.of(attrgetter("row")) for column in (*_RUN, *_DEVICE, *_WHAT[1:])),
     *map(_of_parallel, ("method", "devices", "threads", "mode", "microbatches")),
     Column("nbytes", lambda each: each.row.result.params.get("nbytes")),
     Column("time_s", lambda each: each.row.time_s),
-    Column("item_per_s", _at(_metric("item_per_s"), lambda each: each.row)),
+    Column("item_per_s", METRICS["item_per_s"].of).of(attrgetter("row")),
     Column("baseline_s", lambda each: each.base and each.base.time_s),
     Column("baseline_threads", lambda each: each.base_threads),
     *_ends("speedup", lambda each: each.speedup),

@@ -10,10 +10,8 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from statistics import median
 
-from ..runfile.quantities import shorten
 from ..runfile.schema import Run
 from ..statistics import intervals
-from . import words
 from .rows import Measured, grouped
 
 LEAST_RUNS = 6
@@ -21,17 +19,16 @@ LEAST_RUNS = 6
 CHANGE_LEVEL = 0.01
 """Of the test for a change, over all cases together."""
 LEAST_CHANGE = 0.05
-MOST_SERIES = 12
 MOST_UNCHANGED = 12
 """Workloads without a change are drawn only where there are no more workloads than that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A case's times in the order of its runs. ``changes`` are indices at which a new level begins, ``levels`` the
-    medians in between, one more of them."""
+    """A benchmark's times in the order of its runs, the ``last`` of them. ``changes`` are indices at which a new level
+    begins, ``levels`` the medians in between, one more of them."""
 
-    name: str
+    last: Measured
     dates: tuple[str, ...]
     times: tuple[float, ...]
     changes: tuple[int, ...] = ()
@@ -45,12 +42,14 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """A workload on one machine: the cases that changed, or all of them where none did."""
+    """A workload on one machine: the benchmarks that changed, or all of them where none did."""
 
-    workload: str
-    machine: str
     series: tuple[Series, ...]
-    left_out: int = 0
+
+    @property
+    def last(self) -> Measured:
+        """A benchmark of the last run, for what all have in common."""
+        return self.series[0].last
 
 
 def in_time(runs: Sequence[Run]) -> list[Run]:
@@ -68,32 +67,26 @@ def latest(runs: Sequence[Run]) -> list[Run]:
 
 
 def trends(runs: Sequence[Run], measured: Sequence[Measured]) -> list[Trend]:
-    """The workloads whose cases changed, the greatest change first; then those without, unless there are many."""
+    """The workloads whose benchmarks changed, the greatest change first; then those without, unless there are many."""
     order = {id(run): i for i, run in enumerate(in_time(runs))}
-    rows = [row for row in measured if id(row.run) in order]
-    cases = grouped(rows, lambda row: (words.name(row.result), row.run.machine.label, _name(row)))
+    rows = sorted((row for row in measured if id(row.run) in order), key=lambda row: order[id(row.run)])
+    cases = grouped(
+        rows, lambda row: (row.result.workload, row.run.machine.label, row.source[1:], row.setting_without(None))
+    )
     series: dict[tuple[str, str], list[Series]] = {}
-    for (workload, machine, name), members in cases.items():
+    for (workload, machine, *_), members in cases.items():
         if len(members) > 1:
-            members.sort(key=lambda row: order[id(row.run)])
-            series.setdefault((workload, machine), []).append(_series(name, members, CHANGE_LEVEL / len(cases)))
+            series.setdefault((workload, machine), []).append(_series(members, CHANGE_LEVEL / len(cases)))
     changed: list[Trend] = []
     unchanged: list[Trend] = []
-    for (workload, machine), every in series.items():
+    for every in series.values():
         stepped = sorted((each for each in every if each.changes), key=lambda each: -each.change)
-        shown = stepped or every
-        made = Trend(workload, machine, tuple(shown[:MOST_SERIES]), max(0, len(shown) - MOST_SERIES))
-        (changed if stepped else unchanged).append(made)
+        (changed if stepped else unchanged).append(Trend(tuple(stepped or every)))
     changed.sort(key=lambda each: -each.series[0].change)
     return [*changed, *(unchanged if len(changed) + len(unchanged) <= MOST_UNCHANGED else [])]
 
 
-def _name(row: Measured) -> str:
-    where = [f"on {row.result.device}" * (row.result.device != "cpu"), row.library]
-    return " ".join(filter(None, [words.benchmark(row.result), *where]))
-
-
-def _series(name: str, rows: Sequence[Measured], level: float) -> Series:
+def _series(rows: Sequence[Measured], level: float) -> Series:
     times = [intervals.median([each.median_s for each in row.times.processes]) for row in rows]
     dates = [row.run.date or "" for row in rows]
     if len(set(dates)) < len(dates):  # runs of one day are told apart by the time of day
@@ -106,7 +99,7 @@ def _series(name: str, rows: Sequence[Measured], level: float) -> Series:
         if min(steps) >= math.log(1 + LEAST_CHANGE):
             break
         del changes[steps.index(min(steps))]
-    return Series(shorten(name, 60), tuple(dates), tuple(times), tuple(changes), tuple(_levels(times, changes)))
+    return Series(rows[-1], tuple(dates), tuple(times), tuple(changes), tuple(_levels(times, changes)))
 
 
 def _levels(times: Sequence[float], changes: Sequence[int]) -> list[float]:

@@ -17,9 +17,10 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
+from operator import itemgetter
 
 from ..errors import UsageError
-from ..runfile.schema import REGIMES, Result, Times
+from ..runfile.schema import REGIMES, Result, Scalar, Times
 from ..runfile.ways import fastest_way, job, times_and_ratio
 from ..statistics import intervals
 from ..statistics.intervals import Interval
@@ -29,11 +30,8 @@ RESIDENT, ONE_SHOT = REGIMES
 """Data that stays on the device; what a single answer costs: the inputs copied in, one call, the outputs copied out."""
 WORTHWHILE = 1.5
 """A speedup below that isn't worth moving work to another device."""
-_FALLBACK = "float32"
-"""The baseline's dtype for a dtype that it lacks, where dtypes may differ."""
-_SAME_WORK = 0.01
-"""Relative difference of the FLOPs of an item in two batches that are the same work."""
-_HALVES = {"float16": "fp16_", "bfloat16": "bf16_"}
+_HALVES = {"float16": ("fp16_",), "bfloat16": ("bf16_",)}
+"""How the switches of products in that dtype begin."""
 _SWITCH = {True: "on", False: "off", None: "unknown"}
 _OF_ACCELERATORS = ("cudnn_benchmark", "cudnn_deterministic", "variables")
 """Switches that change nothing of a CPU's times."""
@@ -282,12 +280,12 @@ def _but_for_size(row: Measured) -> Hashable:
 
 
 def _batches(base: Measured, other: Measured) -> float:
-    """How many times the base's work the other does, where it is the same work for so many more items; 0 elsewhere."""
+    """How many times the base's work the other does, where an item has the same FLOPs in both; 0 elsewhere."""
     ours, theirs = other.result.work, base.result.work
     if not (ours.items and theirs.items and ours.flops and theirs.flops):
         return 0.0
     batches = ours.items / theirs.items
-    return batches if math.isclose(batches, ours.flops / theirs.flops, rel_tol=_SAME_WORK) else 0.0
+    return batches if math.isclose(batches, ours.flops / theirs.flops, rel_tol=0.01) else 0.0
 
 
 def against_slowest(rows: Sequence[Measured], allow: Collection[str] = ()) -> list[Pair]:
@@ -329,11 +327,6 @@ def known_pairs(pairs: Iterable[Pair]) -> list[Pair]:
     return sorted((pair for pair in pairs if not pair.doubt), key=lambda pair: pair.speedup)
 
 
-def middle(known: Sequence[Pair]) -> Pair:
-    """The pair that stands for several, a measured one: the median, of an even number the lower one."""
-    return known[(len(known) - 1) // 2]
-
-
 def _alike(rows: Sequence[Measured], of_libraries: bool) -> list[list[Measured]]:
     """Rows that are the same benchmark; of one measured twice in a run, first pairs with first."""
     groups: dict[Hashable, list[Measured]] = {}
@@ -356,14 +349,11 @@ def same_terms(row: Measured) -> tuple[str, str, str]:
 def comparable(row: Measured) -> str:
     """A text that is equal for results of two machines that may be compared, but for the number of threads; a switch
     that a file doesn't know counts as off."""
-    case, switches = row.result, row.result.precision or row.run.machine.precision
+    case = row.result
     params = sorted((name, repr(value)) for name, value in case.params.items() if value is not None)
-    told = ["deterministic", *(_OF_ACCELERATORS if row.on_accelerator else ())]
-    if prefix := _HALVES.get(row.computed_dtype):
-        told += [name for name in sorted(switches) if name.startswith(prefix)]
     terms = *same_terms(row), row.computed_dtype, row.run.seed, _shortened(row) is True
-    known = [(name, switches[name]) for name in told if switches.get(name)]
-    same = case.workload, case.variant, params, case.implementation, terms, known
+    on = [(name, state) for name, state in sorted(_switches(row).items(), key=itemgetter(0)) if state]
+    same = case.workload, case.variant, params, case.implementation, terms, on
     return hashlib.sha256(repr(same).encode()).hexdigest()[:12]
 
 
@@ -399,16 +389,15 @@ def _job(row: Measured) -> Hashable:
 def _closest(
     row: Measured, tiers: Iterable[list[Measured]], allowed: Collection[str]
 ) -> tuple[Measured | None, _Differences]:
-    """The baseline of the first tier that has a fitting one, and what it differs in; else what is in the way."""
+    """The baseline of the first tier that has a fitting one, in float32 where the dtype is lacking, and what it differs
+    in; else what is in the way."""
     nearest: _Differences = {}
     for tier in tiers:
-        candidates = [(_differences(base, row), base) for base in tier if base.dtype in (row.dtype, _FALLBACK)]
-        fitting = [(differing, base) for differing, base in candidates if differing.keys() <= set(allowed)]
-        if fitting:
-            differing, base = min(fitting, key=lambda entry: len(entry[0]))
-            return base, differing
-        for differing, _ in candidates:
+        candidates = [(_differences(base, row), base) for base in tier if base.dtype in (row.dtype, "float32")]
+        for differing, base in sorted(candidates, key=lambda each: len(each[0])):
             barred = {term: words for term, words in differing.items() if term not in allowed}
+            if not barred:
+                return base, differing
             if not nearest or len(barred) < len(nearest):
                 nearest = barred
     return None, nearest
@@ -460,7 +449,7 @@ def _differences(base: Measured, other: Measured) -> _Differences:
         for term, ours, theirs in zip(("dtype", "regime", "cache"), same_terms(base), same_terms(other), strict=True)
         if ours != theirs
     }
-    if words := _tf32(base, other) or _accumulation(base, other) or _switched(base, other):
+    if words := _tf32(base, other) or _switched(base, other):
         differing["precision"] = words
     states = {"threads": (other.result.threads, base.result.threads), "seed": (other.run.seed, base.run.seed)}
     for term, values in states.items():
@@ -492,32 +481,25 @@ def _shortened(row: Measured) -> bool | None:
     return known if isinstance(known, bool) else None
 
 
-def _accumulation(base: Measured, other: Measured) -> str | None:
-    """Switches of half-precision products that are known on both sides and differ."""
-    dtypes = {base.computed_dtype, other.computed_dtype}
-    prefix = _HALVES.get(dtypes.pop()) if len(dtypes) == 1 else None
-    switches = [row.result.precision or row.run.machine.precision for row in (other, base)]
-    for name in sorted(switches[0].keys() & switches[1].keys()):
-        states = [known[name] for known in switches]
-        if prefix and name.startswith(prefix) and None not in states and states[0] != states[1]:
-            words = [_SWITCH[value] if isinstance(value, bool) else str(value) for value in states]
-            return f"{name.replace('_', ' ')} {' against '.join(words)}"
-    return None
-
-
 def _switched(base: Measured, other: Measured) -> str | None:
-    """The dtype of autocast, and switches that are known on both sides and differ: of accelerators, but for
-    deterministic algorithms, which a CPU has too."""
+    """The dtype of autocast, or a switch that is known on both sides, where it differs."""
     if base.result.variant == other.result.variant == "autocast" and base.computed_dtype != other.computed_dtype:
         return f"autocast in {other.computed_dtype} against {base.computed_dtype}"
-    switches = [row.result.precision for row in (other, base)]
-    accelerated = base.on_accelerator and other.on_accelerator
-    for name in ("deterministic", *(_OF_ACCELERATORS if accelerated else ())):
-        states = [known.get(name) for known in switches]
-        if None not in states and states[0] != states[1]:
-            words = [_SWITCH[value] if isinstance(value, bool) else str(value) or "none" for value in states]
-            return f"{name.replace('_', ' ')} {' against '.join(words)}"
+    theirs, ours = _switches(other), _switches(base)
+    for name in sorted(theirs.keys() & ours.keys()):
+        if theirs[name] != ours[name]:
+            states = (_SWITCH[on] if isinstance(on, bool) else str(on) or "none" for on in (theirs[name], ours[name]))
+            return f"{name.replace('_', ' ')} {' against '.join(states)}"
     return None
+
+
+def _switches(row: Measured) -> dict[str, Scalar]:
+    """Those that change a result: of accelerators, but for deterministic algorithms, which a CPU has too, and of the
+    products in its half precision."""
+    of_accelerators = _OF_ACCELERATORS if row.on_accelerator else ()
+    names = ("deterministic", *of_accelerators, *_HALVES.get(row.computed_dtype, ()))
+    known = row.result.precision or row.run.machine.precision
+    return {name: state for name, state in known.items() if state is not None and name.startswith(names)}
 
 
 def _with_copies(base: Measured, other: Measured, gain_s: float, batches: float) -> Copies | None:

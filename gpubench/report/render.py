@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from ..runfile.quantities import UNFILLED, UNFILLED_SIGN
+
+S = TypeVar("S")
 T = TypeVar("T")
 _FORMULA = re.compile(r"(^|[;\t])(?=[=+\-@＝＋－＠])")
 """Where a text could act in a spreadsheet, also in one whose cells end at a semicolon."""
@@ -20,9 +23,6 @@ _NUMBER = re.compile(r"[-+±~<]?\d[\d.,]*( |%|×|$)|—|$")
 """A cell that stands at the right of its column."""
 _EMPTY = ("", "—")
 NOISY_SIGN, DASH_SIGN = "* noisy: may be far off", "— not known or not measured"
-UNFILLED = "†"
-UNFILLED_SIGN = f"{UNFILLED} doesn't fill the GPU: launch-bound, or below a tenth of its peak"
-"""Beside a ratio that says little of what a GPU can do."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,10 @@ class Column(Generic[T]):
     head: str
     cell: Callable[[T], object]
     note: str = ""
+
+    def of(self, part: Callable[[S], T], prefix: str = "") -> Column[S]:
+        """The same of things that have such a part, its name in front of the head."""
+        return Column(f"{prefix}{self.head}", lambda thing: self.cell(part(thing)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..runfile import folder, reader
+from ..runfile.quantities import listed
 from ..runfile.schema import Run
 from ..runfile.ways import times_and_ratio
 from . import words
 from .columns import MACHINES, frame, results_columns, speedup_columns
-from .screen import Ending, rivals, screen
-from .study import Line, Measured, Study, Sweep, Values, grouped, sweeps, time_of
+from .screen import beside, rivals
+from .study import Line, Study, Sweep, Values, grouped, sweeps, time_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,10 +117,10 @@ class Results:
         groups = grouped(self.study.pairs, lambda p: (words.name(p.other.result), p.other.setting, p.other.source))
         if len(groups) > 1:
             names = dict.fromkeys(words.benchmark(pairs[-1].other.result) for pairs in groups.values())
-            found = words.listed(list(names))
+            found = listed(names)
             raise UsageError(f"several benchmarks are compared: choose one with load(…, k='matmul.square'): {found}")
         for pairs in groups.values():
-            return Ratio(max(pairs, key=lambda pair: _number(pair.other)).values)
+            return Ratio(max(pairs, key=lambda pair: pair.other.numbers).values)
         for base, other, *_ in reversed(rivals(self.study)):
             top, bottom, ratio, _ = times_and_ratio(base.times, other.times)
             return Ratio(Values(top / bottom, ratio.low, ratio.high))
@@ -128,7 +129,7 @@ class Results:
     @property
     def machines(self) -> pd.DataFrame:
         """One row per device of each run."""
-        runs = {row.run_name: row.run for row in self.study.rows}
+        runs = self.study.named_runs
         return frame(MACHINES, [(name, run, each.name) for name, run in runs.items() for each in run.machine.devices])
 
     def plot(self, kind: str | None = None, ax: Axes | None = None) -> Axes:
@@ -186,14 +187,10 @@ class Results:
         raise reason if kind else UsageError("no picture: it takes three values over a size")
 
     def __str__(self) -> str:
-        return "\n".join(screen(self.study, Ending.BESIDE, _WIDTH))
+        return "\n".join(beside(self.study, _WIDTH))
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
         return f"<pre>{escape(str(self))}</pre>"
-
-
-def _number(row: Measured) -> tuple[float, ...]:
-    return tuple(value for value in row.result.params.values() if isinstance(value, int | float))

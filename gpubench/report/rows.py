@@ -15,8 +15,9 @@ from ..errors import RunFileError
 from ..runfile.flags import WAITING
 from ..runfile.kinds import KINDS, Kind, names_of
 from ..runfile.matching import matcher, nothing_matches, shown_name
+from ..runfile.quantities import shorten
 from ..runfile.reader import clean
-from ..runfile.schema import MOST_NAMES, DeviceFacts, Parallel, Result, Run, Scalar, Times, Work
+from ..runfile.schema import MOST_NAMES, DeviceFacts, Parallel, Result, Run, Scalar, Times
 from ..runfile.utilisation import PLAUSIBLE, utilisation
 from ..statistics.intervals import Interval, median_interval
 
@@ -138,6 +139,11 @@ class Row:
         return self.result.params.get(self.size_name) if self.size_name else None
 
     @property
+    def numbers(self) -> tuple[float, ...]:
+        """The values of its parameters that are numbers, by which benchmarks of several sizes are sorted."""
+        return tuple(value for value in self.result.params.values() if isinstance(value, int | float))
+
+    @property
     def setting(self) -> Hashable:
         """What tells it from other benchmarks of its workload, but for its size."""
         return self.setting_without(self.size_name if number(self.result, self.size_name) is not None else None)
@@ -177,8 +183,21 @@ class Measured(Row):
 
     @property
     def rate(self) -> Rate | None:
-        """The rate by which people judge such work."""
-        return rate_of_work(self.result.work)
+        """The rate by which people judge such work: its samples or tokens, else its FLOP, its bytes, its items.
+
+        Work of less than a FLOP a byte waits for its bytes, whatever it does with them.
+        """
+        work, items = self.result.work, None
+        if work.items is not None:
+            unit = shorten(work.unit, _LONGEST_UNIT)
+            items = Rate("items", f"{unit}s/s", f"{unit[:1].upper()}{unit[1:]}s per second".replace("_", " "))
+        if items and work.unit in _PEOPLE_COUNT:
+            return items
+        if work.flops is None and work.bytes is None:
+            return items
+        if work.flops is not None and (work.bytes is None or work.flops >= work.bytes):
+            return Rate("flops", "FLOP/s", "Throughput")
+        return Rate("bytes", "B/s", "Bandwidth")
 
     @property
     def throughput(self) -> Values | None:
@@ -195,6 +214,12 @@ class Measured(Row):
         link = len({machine.device(name).accelerator for name in names}) > 1
         use = utilisation(self.result.work, self.time_s, self.computed_dtype, ceilings, link)
         return use.fraction if use else None
+
+    @property
+    def item_per_j(self) -> float | None:
+        """Items of a call / energy per call, where both are known."""
+        items, energy_j = self.result.work.items, self.result.energy_j
+        return items / energy_j if items and energy_j else None
 
     @property
     def launch_bound(self) -> bool:
@@ -237,27 +262,9 @@ class Measured(Row):
         return WAITING in self.flags
 
 
-def too_noisy(low: float | None, high: float | None) -> bool:
+def too_noisy(low: float, high: float) -> bool:
     """Whether an interval is wider than a factor of four."""
-    return low is not None and high is not None and (low <= 0 or high > NOISY_FACTOR * low)
-
-
-def rate_of_work(work: Work) -> Rate | None:
-    """The rate by which people judge such work: its samples or tokens, else its FLOP, its bytes, its items.
-
-    Work of less than a FLOP a byte waits for its bytes, whatever it does with them.
-    """
-    items = None
-    if work.items is not None:
-        unit = work.unit if len(work.unit) <= _LONGEST_UNIT else f"{work.unit[: _LONGEST_UNIT - 1]}…"
-        items = Rate("items", f"{unit}s/s", f"{unit[:1].upper()}{unit[1:]}s per second".replace("_", " "))
-    if items and work.unit in _PEOPLE_COUNT:
-        return items
-    if work.flops is None and work.bytes is None:
-        return items
-    if work.flops is not None and (work.bytes is None or work.flops >= work.bytes):
-        return Rate("flops", "FLOP/s", "Throughput")
-    return Rate("bytes", "B/s", "Bandwidth")
+    return low <= 0 or high > NOISY_FACTOR * low
 
 
 def rows_of(runs: Sequence[Run], expression: str | None = None) -> list[Row]:
@@ -278,13 +285,13 @@ def rows_of(runs: Sequence[Run], expression: str | None = None) -> list[Row]:
     if expression is None:
         return rows
     matches = matcher(expression)
-    chosen = [row for row in rows if matches(typed_names(row))]
+    chosen = [row for row in rows if matches(_typed(row))]
     if not chosen:
         raise nothing_matches(expression, (row.result.workload for row in rows))
     return chosen
 
 
-def typed_names(row: Row) -> list[str]:
+def _typed(row: Row) -> list[str]:
     """What ``-k`` knows it by: everything that is shown, and pytest's id."""
     case = row.result
     return [case.id, case.device, case.implementation, case.fullname, row.facts.label, *names_of(case)]
@@ -295,26 +302,18 @@ def size_parameter(results: Iterable[Result]) -> str | None:
     None where there is no such axis."""
     results = list(results)
     declared = {result.size for result in results}
-    if len(declared) == 1 and (name := declared.pop()) is not None:
-        return name if _varies(results, name) else None
-    names = {name for result in results for name in result.params}
-    numeric = [name for name in names if _varies(results, name) and all(_whole(each, name) for each in results)]
-    return numeric[0] if len(numeric) == 1 else None
+    own = declared.pop() if len(declared) == 1 else None
+    names = [own] if own else {name for result in results for name in result.params}
+    numbers = {name: {number(result, name) for result in results} for name in names}
+    varying = [name for name, values in numbers.items() if len(values) > 1 and None not in values]
+    found = [name for name in varying if own or all((value or 0.5).is_integer() for value in numbers[name])]
+    return found[0] if len(found) == 1 else None
 
 
 def number(result: Result, name: str | None) -> float | None:
     """The parameter's value where it can stand on a logarithmic axis."""
     value = result.params.get(name) if name else None
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
-
-
-def _whole(result: Result, name: str) -> bool:
-    return (number(result, name) or 0.5).is_integer()
-
-
-def _varies(results: Sequence[Result], name: str) -> bool:
-    sizes = {number(result, name) for result in results}
-    return None not in sizes and len(sizes) > 1
 
 
 def run_names(paths: Sequence[Path]) -> list[str]:

@@ -61,8 +61,8 @@ class Scaled:
     @property
     def algorithm_byte_per_s(self) -> float | None:
         """Bytes of a collective per second."""
-        known = self.row.result.work.bytes and self.parallel.bus_share
-        return self.row.result.work.bytes / self.row.time_s if known and self.row.result.work.bytes else None
+        nbytes = self.row.result.work.bytes
+        return nbytes / self.row.time_s if nbytes and self.parallel.bus_share else None
 
     @property
     def bus_byte_per_s(self) -> float | None:

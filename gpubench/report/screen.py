@@ -5,22 +5,20 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from enum import Enum, auto
+from collections.abc import Sequence
 from pathlib import Path
 
-from ..runfile.quantities import counted, seconds_text, shorten, text
+from ..runfile.quantities import UNFILLED, counted, listed, seconds_text, shorten, text
 from ..runfile.reader import clean
-from ..runfile.schema import Run
 from ..runfile.ways import times_and_ratio
 from . import words
 from .answer import Answer, Concern, Warning, left_out_line
-from .render import UNFILLED, Table, terminal
-from .study import Crossing, Measured, Pair, Row, Study, Verdict, grouped, too_noisy
+from .render import terminal
+from .study import Crossing, Measured, Pair, Study, Verdict, grouped, too_noisy
 from .tables import NOT_IN_CARDS, answer_tables, beside_each_other, cost_table, results_table
 
 WIDTH, MOST_LINES = 80, 25
-_MOST_WARNING_LINES, _MOST_RUNS, _MOST_BESIDE = 3, 4, 40
+_MOST_WARNING_LINES, _MOST_RUNS, _MOST_BESIDE, _FEW = 3, 4, 40, 20
 _SKIPPED = (
     (r"needs? (an accelerator|a GPU|two)", "need a GPU", "needs a GPU"),
     (r"not in preset|preset full only", "run with --preset full only", "runs with --preset full only"),
@@ -30,39 +28,17 @@ _SKIPPED = (
     (r"is not (here|available)|does not exist on", "need a device that isn't here", "needs a device that isn't here"),
     (r"not for this workload", "have no such variant", "has no such variant"),
 )
-_PLACES = ("report.html", "summary.md", "results.csv")
 _FIRST_CALL, _FIRST_CALL_S = 10.0, 1e-3
 """A first call is worth a line where it takes so many times a later one, and so many seconds."""
-NO_GPU = "No GPU was measured; gpubench env says why."
-
-
-class Ending(Enum):
-    """What is printed: the answer on one screen, the few benchmarks of ``time`` side by side, or every result."""
-
-    ANSWER = auto()
-    BESIDE = auto()
-    EVERYTHING = auto()
-
-
-def screen(
-    study: Study,
-    ending: Ending,
-    width: int = WIDTH,
-    *,
-    files: Sequence[Path] = (),
-    elapsed_s: float | None = None,
-) -> list[str]:
-    """The lines. Of an answer at most 25, the most important first, and all costs; ``files`` are those that were
-    written."""
-    if ending == Ending.EVERYTHING:
-        return _everything(study, width)
-    return _beside(study, width) if ending == Ending.BESIDE else _answer(study, width, files, elapsed_s)
 
 
 # The answer -----------------------------------------------------------------------------------------------------------
 
 
-def _answer(study: Study, width: int, files: Sequence[Path], elapsed_s: float | None) -> list[str]:
+def answer_screen(
+    study: Study, width: int = WIDTH, *, files: Sequence[Path] = (), elapsed_s: float | None = None
+) -> list[str]:
+    """At most 25 lines, the most important first, and all costs; ``files`` are those that were written."""
     answer = Answer(study)
     first, mark, rest = answer.hint.partition("Have a GPU?")
     head = [*_wrapped(_headline(study, elapsed_s), width), *_wrapped(first, width)]
@@ -81,13 +57,9 @@ def _answer(study: Study, width: int, files: Sequence[Path], elapsed_s: float | 
     tables = answer_tables(answer, brief=True)
     own = all(row.own for row in study.measured)
     tables += [beside_each_other(study)] * bool(own and answer.cards and not study.several_runs)
-    body = [line for i, each in enumerate(tables) for line in _shown(each, width, title=len(tables) > 1 and i > 0)]
-    costs = ["", *_shown(cost_table(study), width, title=True)] if study.priced else []  # asked for: never cut
+    body = [line for i, each in enumerate(tables) for line in terminal(each, width, title=i > 0)]
+    costs = ["", *terminal(cost_table(study), width)] if study.priced else []  # asked for: never cut
     return [*head, *_cut(body, max(4, MOST_LINES - len(head) - len(foot))), *costs, *foot]
-
-
-def _shown(table: Table, width: int, title: bool) -> list[str]:
-    return [*([table.title] if title and table.title else []), *terminal(table, width, title=False)]
 
 
 def _cut(lines: Sequence[str], room: int) -> list[str]:
@@ -110,14 +82,16 @@ def _machines(study: Study) -> list[str]:
     return [*shown, *([f"and {len(study.runs) - _MOST_RUNS} more runs"] if len(study.runs) > _MOST_RUNS else [])]
 
 
-def warning_lines(warnings: Sequence[Warning], width: int, most: int = _MOST_WARNING_LINES) -> list[str]:
+def warning_lines(
+    warnings: Sequence[Warning], width: int, most: int = _MOST_WARNING_LINES, where: str = "see summary.md"
+) -> list[str]:
     """Whole warnings in at most so many lines, of the first all its lines; of the others what is wrong."""
     lines: list[str] = []
     for shown, warning in enumerate(warnings):
         wrapped = _wrapped(f"WARNING: {warning}", width, "  ")
         if lines and len(lines) + len(wrapped) > most:
             others = "; ".join(each.brief for each in warnings[shown:])
-            return [*lines, *_wrapped(f"Also: {others} (see summary.md).", width, "  ")]
+            return [*lines, *_wrapped(f"Also: {others} ({where}).", width, "  ")]
         lines += wrapped
     return lines
 
@@ -143,7 +117,9 @@ def _unmeasured(study: Study) -> str:
 
 def _places(files: Sequence[Path], width: int) -> list[str]:
     """In a line where it is wide enough: the name of a file isn't folded."""
-    page, summary, data = ([path for path in files if path.name == name] for name in _PLACES)
+    page, summary, data = (
+        [path for path in files if path.name == name] for name in ("report.html", "summary.md", "results.csv")
+    )
     parts = [f"Report  {path}   (all results, charts)" for path in page] or [f"Report  {path}" for path in summary]
     parts = [clean(part) for part in (*parts, *(f"Data  {path}" for path in data))]
     line = "   ".join(parts)
@@ -157,10 +133,10 @@ def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
 # A few benchmarks, and all of them ------------------------------------------------------------------------------------
 
 
-def _beside(study: Study, width: int) -> list[str]:
+def beside(study: Study, width: int) -> list[str]:
     """Machines, times side by side, and what they mean; of many results the answer's sentence alone."""
     found = [w for w in Answer(study).warnings if w.what != Concern.ONE_PROCESS]
-    head, failed = [*_machines(study), *(f"WARNING: {each}" for each in found)], _failures(study)
+    head, failed = [*_machines(study), *(f"WARNING: {each}" for each in found)], _failures(study)[:_MOST_BESIDE]
     if study.several_runs or len(study.measured) > _MOST_BESIDE:
         what = f"{counted(len(study.measured), 'benchmark')}: see .df, .speedups, .machines and .plot()"
         return [*head, "", Answer(study).sentence, *failed, what]
@@ -170,38 +146,31 @@ def _beside(study: Study, width: int) -> list[str]:
 
 
 def _failures(study: Study) -> list[str]:
-    """A line for each reason why benchmarks have no time."""
-    rows: list[Row] = [row for row in study.rows if not isinstance(row, Measured)]
-    reasons = grouped(rows, lambda row: (words.name(row.result), row.result.status, row.result.reason))
-    return [
-        f"{name}{_settings(members)}: {status}: {reason or 'no reason given'}"
-        for (name, status, reason), members in list(reasons.items())[:_MOST_BESIDE]
-    ]
-
-
-def _settings(rows: Iterable[Row]) -> str:
-    """`` n=64, n=256 on H200``."""
-    rows = list(rows)
-    settings = dict.fromkeys(words.setting(row.result) for row in rows)
-    devices = words.listed(list(dict.fromkeys(row.result.device for row in rows if row.result.device)))
-    return shorten(" ".join(["", *settings]).rstrip(), 60) + (f" on {devices}" if devices else "")
-
-
-def _everything(study: Study, width: int) -> list[str]:
-    lines = terminal(results_table(study), width, title=False) if study.measured else []
-    for row in study.rows:
-        if not isinstance(row, Measured):
-            why = row.result.reason or "no reason given"
-            where = f"{row.run_name}: " if study.several_runs else ""
-            lines.append(f"{where}{words.benchmark(row.result)}  {row.result.device}  {row.result.status}: {why}")
-    if any(run.card for run in study.runs):
-        lines += _wrapped(f"Not known from a card: {NOT_IN_CARDS}.", width)
+    """A line for each reason why benchmarks have no time: ``a @ b float32, n=8, n=9 on cpu: oom: needs 2 GB``."""
+    rows = [row for row in study.rows if not isinstance(row, Measured)]
+    reasons = grouped(rows, lambda row: (row.run_name, words.name(row.result), row.result.status, row.result.reason))
+    lines = []
+    for (run, name, status, reason), members in reasons.items():
+        settings = shorten(" ".join(["", *dict.fromkeys(words.setting(row.result) for row in members)]).rstrip(), 60)
+        devices = listed(dict.fromkeys(row.result.device for row in members if row.result.device))
+        where = f" on {devices}" * bool(devices)
+        why = f"{status}: {reason or 'no reason given'}"
+        lines.append(f"{f'{run}: ' * study.several_runs}{name}{settings}{where}: {why}")
     return lines
 
 
-def machine_lines(runs: Iterable[Run]) -> list[str]:
-    """What each run was measured on, each once."""
-    return list(dict.fromkeys(map(words.machine, runs)))
+def everything(study: Study, width: int) -> list[str]:
+    """The machines, of many results what they come to, and each result."""
+    answer = Answer(study)
+    lines = _wrapped("; ".join(_machines(study)), width)
+    if len(study.measured) > _FEW:
+        lines += ["", *_wrapped(answer.sentence, width)]
+    lines += [*warning_lines(answer.warnings, width, 2, "gpubench report tells more"), ""]
+    lines += terminal(results_table(study), width, title=False) if study.measured else []
+    lines += _failures(study)
+    if any(run.card for run in study.runs):
+        lines += _wrapped(f"Not known from a card: {NOT_IN_CARDS}.", width)
+    return lines
 
 
 # One's own expressions ------------------------------------------------------------------------------------------------
@@ -217,7 +186,7 @@ def findings(study: Study) -> list[str]:
     lines += _launch_bound(study)
     lines += _first_calls(study)
     if not any(row.on_accelerator for row in study.measured):
-        lines.append(NO_GPU)
+        lines.append("No GPU was measured; gpubench env says why.")
     checks = (row.result.check for row in study.measured)
     unchecked = {check.reason for check in checks if check and check.status != "passed" and check.reason}
     lines += [f"Not verified: {reason}." for reason in sorted(unchecked)]
@@ -262,8 +231,7 @@ def _faster(ratio: float, low: float, high: float) -> str:
 
 def rivals(study: Study) -> list[list[Measured]]:
     """Different workloads in one setting on one device, which are compared with the first; the largest size last."""
-    numbers = {id(row): [v for v in row.result.params.values() if isinstance(v, int | float)] for row in study.measured}
-    in_order = sorted(study.measured, key=lambda row: numbers[id(row)])
+    in_order = sorted(study.measured, key=lambda row: row.numbers)
     groups = grouped(in_order, lambda row: (row.setting, repr(row.size), row.source))
     return [rows for rows in groups.values() if len(rows) > 1]
 
@@ -301,13 +269,12 @@ def _launch_bound(study: Study) -> list[str]:
     Launching takes longer than the work of these sizes: a larger one costs nothing, a faster GPU gains nothing.
     """
     lines = []
-    for members in grouped(study.measured, lambda row: (row.result.workload, row.setting, row.source)).values():
-        members = sorted(members, key=lambda row: row.time_s)
-        bound = [row for row in members if row.launch_bound]
+    for rows in grouped(study.measured, lambda row: (row.result.workload, row.setting, row.source)).values():
+        rows.sort(key=lambda row: row.time_s)
+        bound = [row for row in rows if row.launch_bound]
         if bound:
-            last = bound[-1]
-            end = " at every size" if bound == members else f" up to {words.size_setting(last.result)}"
-            busy, whole = seconds_text(last.result.device_s), seconds_text(last.time_s)
-            who = f"{_who(last)}: launch-bound on {study.names.of(last)}{end * (len(members) > 1)}"
+            end = " at every size" if bound == rows else f" up to {words.size(bound[-1])}"
+            busy, whole = seconds_text(bound[-1].result.device_s), seconds_text(bound[-1].time_s)
+            who = f"{_who(bound[-1])}: launch-bound on {study.names.of(bound[-1])}{end * (len(rows) > 1)}"
             lines.append(f"{who} (the GPU works {busy} of a call's {whole}).")
     return lines

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..errors import UsageError
+from ..runfile.quantities import listed
 from ..runfile.schema import Run, Sustained
 from . import history, scaling, words
-from .history import Trend
+from .history import CHANGE_LEVEL, LEAST_CHANGE, Series, Trend
 from .pairs import (
     WORTHWHILE,
     Baseline,
@@ -27,17 +28,20 @@ from .pairs import (
     known_pairs,
     leading,
     library_baseline,
-    middle,
     resolve,
 )
 from .rows import (
+    IMPLAUSIBLE,
     NOISY_FACTOR,
     Doubt,
     Measured,
+    Rate,
     Row,
+    Source,
     Values,
     grouped,
     measured,
+    number,
     rows_of,
     size_parameter,
     too_noisy,
@@ -45,12 +49,14 @@ from .rows import (
 from .scaling import ONE_THREAD, SINGLE, Gain, Scaled
 from .sweeps import (
     Crossing,
+    Item,
     Line,
+    Point,
     Sweep,
     crossings,
     in_turn,
-    kind_named,
     plainest_first,
+    plainness,
     representative,
     representatives,
     shared,
@@ -61,12 +67,15 @@ from .sweeps import (
 from .words import Names
 
 __all__ = [
-    "NOISY_FACTOR", "ONE_THREAD", "SINGLE", "WORTHWHILE", "Crossing", "Doubt", "Gain", "LeftOut", "Line",
-    "Measured", "Pair", "Priced", "Row", "Scaled", "Study", "Sweep", "Trend", "Values", "Verdict", "against_slowest",
-    "comparable", "grouped", "in_turn", "kind_named", "known_pairs", "leading", "measured", "middle", "parse_price",
-    "plainest_first", "representative", "representatives", "rows_of", "shared", "size_parameter", "slowest_first",
-    "sweeps", "time_of", "too_noisy",
+    "CHANGE_LEVEL", "IMPLAUSIBLE", "LASTS", "LEAST_CHANGE", "NOISY_FACTOR", "ONE_THREAD", "SINGLE", "WORTHWHILE",
+    "Crossing", "Doubt", "Gain", "Item", "LeftOut", "Line", "Measured", "Pair", "Point", "Priced", "Rate", "Row",
+    "Scaled", "Series", "Source", "Study", "Sweep", "Trend", "Values", "Verdict", "against_slowest", "comparable",
+    "crossings", "grouped", "in_turn", "known_pairs", "leading", "measured", "number", "parse_price",
+    "plainest_first", "plainness", "representative", "representatives", "rows_of", "shared", "size_parameter",
+    "slowest_first", "sweeps", "time_of", "too_noisy",
 ]  # fmt: skip
+LASTS = 0.9
+"""A sustained rate below that share of the burst rate is worth a line and a picture."""
 _MOST_NAMES = 12
 
 
@@ -137,7 +146,7 @@ class Study:
         parts = [rows for each, rows in named.items() if name.casefold() in each]
         if exact is None and (not parts or len({frozenset(row.source[:2] for row in rows) for rows in parts}) > 1):
             choices = list(dict.fromkeys(self.names.short(row) for row in self.measured if not row.library))
-            raise UsageError(f"unknown machine or device {name!r}: choose from {words.listed(choices, _MOST_NAMES)}")
+            raise UsageError(f"unknown machine or device {name!r}: choose from {listed(choices, _MOST_NAMES)}")
         return Priced(name, price, tuple(exact or parts[0]))
 
     @cached_property
@@ -146,9 +155,14 @@ class Study:
         return Names(self.measured or self.rows, self.labels)
 
     @cached_property
+    def named_runs(self) -> dict[str, Run]:
+        """The runs that have a benchmark here, by name."""
+        return {row.run_name: row.run for row in self.rows}
+
+    @property
     def several_runs(self) -> bool:
         """Whether there is more than one."""
-        return len({row.run_name for row in self.rows}) > 1
+        return len(self.named_runs) > 1
 
     @cached_property
     def _compared(self) -> tuple[list[Pair], list[LeftOut]]:
@@ -199,9 +213,9 @@ class Study:
         return crossings(self.pairs)
 
     @cached_property
-    def crossing_by_pair(self) -> dict[int, Crossing]:
-        """With data that stays, by the id of the pair at the largest size."""
-        return {id(each.line.items[-1]): each for each in self.crossings if each.resident}
+    def starts(self) -> dict[int, str]:
+        """By the id of the pair at the largest size: from which size on its device is faster, with data that stays."""
+        return {id(each.line.items[-1]): words.crossing(each) for each in self.crossings if each.resident}
 
     @cached_property
     def comparisons(self) -> list[list[Pair]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ..runfile.kinds import KINDS, Kind
+from ..runfile.kinds import KINDS
 from .pairs import ONE_SHOT, RESIDENT, Pair, observations
 from .rows import Doubt, Measured, Values, grouped, number, size_parameter, too_noisy
 
@@ -252,11 +252,6 @@ def in_turn(kinds: Mapping[str, Sequence[Item]], most: int) -> list[Item]:
     every = [members[i] for i in range(most) for members in kinds.values() if i < len(members)]
     room = {id(item) for item in every[:most]}
     return [item for members in kinds.values() for item in members if id(item) in room]
-
-
-def kind_named(heading: str) -> Kind | None:
-    """The kind of that heading; None for one's own."""
-    return next((kind for kind in KINDS.values() if kind.heading == heading), None)
 
 
 def shared(items: Iterable[Item], most_share: float = 1.0) -> list[Item]:

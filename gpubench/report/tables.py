@@ -3,49 +3,42 @@
 from __future__ import annotations
 
 import html
-import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
-from typing import TypeVar
 
 from ..runfile.flags import ADVICE
-from ..runfile.quantities import bytes_text, counted, ratio_text, seconds_text, shorten, text
+from ..runfile.quantities import UNFILLED, bytes_text, counted, listed, ratio_text, seconds_text, shorten, text
 from ..runfile.schema import TIMERS, Bandwidth, Raised, Run
 from ..statistics.intervals import INTERVAL
 from . import words
 from .answer import Answer, Card, WorkRow
-from .metrics import METRICS
-from .render import UNFILLED, Column, Table, escape, markdown, table
+from .render import Column, Table, escape, markdown, table
 from .study import (
     ONE_THREAD,
     SINGLE,
     Doubt,
     Gain,
     LeftOut,
-    Line,
     Measured,
     Pair,
-    Priced,
     Row,
     Scaled,
+    Source,
     Study,
-    Values,
     grouped,
     representative,
     representatives,
     shared,
-    sweeps,
     too_noisy,
 )
 
-_Found = TypeVar("_Found")
 _MOST_ROWS, _MOST_COLUMNS = 40, 6
 _SMOKE = "smoke: checks that the benchmarks work, its times mean nothing"
-_COPIES = "With copies: inputs and results copied for every call."
 _LIKE = "Like with like: in the same way on both sides. The speedup beside it is over the CPU's fastest way."
-_NO_INTERVAL = "(range of one process, not a confidence interval; use --processes 3)"
 
 
 # The answer -----------------------------------------------------------------------------------------------------------
@@ -53,10 +46,11 @@ _NO_INTERVAL = "(range of one process, not a confidence interval; use --processe
 ANSWER: list[Column[WorkRow]] = [
     Column("work", lambda row: row.name),
     Column("typically", lambda row: row.ratio),
-    Column("range", lambda row: row.range, "Range: the 95% interval, or (8) over so many benchmarks, whose median is"
-           " given."),
+    Column("range", lambda row: f"{row.ends} ({len(row.known)})" if len(row.known) > 1 else row.ends,
+           "Range: the 95% interval, or (8) over so many benchmarks, whose median is given."),
     Column("like with like", lambda row: words.like_with_like(row.typical) if row.typical else "", _LIKE),
-    Column("with copies", lambda row: words.with_copies(row.typical) if row.typical else "—", _COPIES),
+    Column("with copies", lambda row: words.with_copies(row.typical) if row.typical else "—",
+           "With copies: inputs and results copied for every call."),
     Column("faster from", lambda row: row.faster_from),
     Column("worth it?", lambda row: row.worth, "Worth it: at least 1.5× at the low end of the interval, ✓ with copies,"
            " ◐ if the data stays on the device."),
@@ -78,36 +72,28 @@ def answer_tables(answer: Answer, brief: bool = False) -> list[Table]:
     note = "" if brief else "Each benchmark at its largest size."
     tables = [table(f"{card.device} against {card.baseline}", columns, card.rows, note) for card in answer.cards]
     if answer.times:
-        more = f"And {answer.more} more: results.csv." * bool(answer.more)
-        tables.append(table("Times", TIMES, answer.times, more))
+        tables.append(table("Times", TIMES, answer.times, most=_MOST_ROWS))
     return tables
 
 
 def side_by_side(cards: Sequence[Card], brief: bool = False) -> Table:
     """How much faster each device is than the one that all are compared with; of several ``brief`` ones no range."""
+
+    def cell(rows: Mapping[str, WorkRow], heading: str) -> str:
+        row = rows.get(heading)
+        if row is None or row.typical is None:
+            return row.ratio if row else words.NO_VALUE
+        count = f"; {len(row.known)} benchmarks" * (len(row.known) > 1)
+        return row.ratio + f" ({row.ends}{count})" * (not brief or len(cards) == 1) + "*" * row.typical.noisy
+
     kinds = list(dict.fromkeys(row.heading for card in cards for row in card.rows))
-    by_card = [{row.heading: row for row in card.rows} for card in cards]
     columns: list[Column[str]] = [Column("work", str)]
-    for card, rows in zip(cards, by_card, strict=True):
-        columns.append(Column(f"{card.device}", _ratio_cell(rows, ranges=not brief or len(cards) == 1)))
-    differ = words.listed(sorted({pair.differs for card in cards for pair in card.pairs if pair.differs}), 3)
+    columns += [Column(card.device, partial(cell, {row.heading: row for row in card.rows})) for card in cards]
+    differ = listed(sorted({pair.differs for card in cards for pair in card.pairs if pair.differs}), 3)
     note = f"Speedup over {cards[0].baseline}, each benchmark at the largest size that both have; in brackets its 95% "
     note += "interval, or the range and the number of the benchmarks that both have, of which the median is given."
     note += f" Compared although they differ: {differ}." * bool(differ)
     return table(f"Speedup over {cards[0].baseline}", columns, kinds, "" if brief else note)
-
-
-def _ratio_cell(rows: dict[str, WorkRow], ranges: bool) -> Callable[[str], str]:
-    def cell(heading: str) -> str:
-        row = rows.get(heading)
-        if row is None or row.typical is None:
-            return row.ratio if row else words.NO_VALUE
-        count = row.range.rpartition(" (")[2].removesuffix(")") if len(row.known) > 1 else ""
-        ends = row.range.rpartition(" (")[0] if count else row.range
-        shown = f" ({ends}{f'; {count} benchmarks' * bool(count)})" if ranges else ""
-        return f"{row.ratio}{shown}{'*' * row.typical.noisy}"
-
-    return cell
 
 
 # Results --------------------------------------------------------------------------------------------------------------
@@ -136,74 +122,42 @@ def results_table(study: Study) -> Table:
 
 def beside_each_other(study: Study) -> Table:
     """A row for each benchmark and size: its time on the CPU, in NumPy and on each GPU, and what they say."""
-    sources = sorted({row.source for row in study.measured}, key=lambda source: (source.device != "cpu", source))
-    gpus = [source for source in sources if source.device != "cpu"]
     by_row = {id(pair.other): pair for pair in study.pairs}
-    cells = grouped(study.measured, lambda row: (row.result.workload, row.setting, repr(row.size)))
-    order = {workload: i for i, workload in enumerate(dict.fromkeys(row.result.workload for row in study.measured))}
-    rows = sorted(cells.values(), key=lambda members: _by_size(members[0], order))
-    columns: list[Column[list[Measured]]] = [Column("", _telling_name(study))]
-    for source in sources:
-        first = next(row for row in study.measured if row.source == source)
-        on_cpu = source.device == "cpu" and not source.library
-        name = "CPU" if on_cpu and not study.several_runs else study.names.of(first)
-        suffix = f" {name}" if len(gpus) > 1 and source in gpus else ""
-        at = _row_at(source)
-        columns.append(Column(name, _if_any(at, lambda row: f"{words.time(row)} {words.precision(row)}")))
-        columns += [
-            Column(f"speedup{suffix}", _if_any(_pair_at(at, by_row), words.speedup)),
-            Column(f"with copies{suffix}", _if_any(_pair_at(at, by_row), words.with_copies)),
-        ]
-        if source in gpus or (not gpus and on_cpu):
-            columns.append(Column(f"throughput{suffix}", _if_any(at, words.throughput)))
-            columns.append(Column(f"% of peak{suffix}", _if_any(at, words.share_of_peak)))
-    several = any(len(row.times.processes) > 1 for row in study.measured)
-    note = "± is half the 95% confidence interval."
-    note = note if several else "~ is half the interquartile range of one process; --processes 3 gives a 95% interval."
-    return table("", columns, rows, note)
+    same = [of for of in ("workload", "dtype") if len({getattr(row.result, of) for row in study.measured}) == 1]
 
-
-def _by_size(row: Measured, order: dict[str, int]) -> tuple[object, ...]:
-    numbers = tuple(value for value in row.result.params.values() if isinstance(value, int | float))
-    return numbers, order[row.result.workload]
-
-
-def _telling_name(study: Study) -> Callable[[list[Measured]], str]:
-    """What tells a row from the others: ``a @ b bfloat16, n=256``; the workload where nothing else does."""
-    one = {
-        name: len({getattr(row.result, name) for row in study.measured}) == 1
-        for name in ("workload", "dtype", "variant")
-    }
-
-    def cell(members: list[Measured]) -> str:
-        case = members[0].result
-        told = [
-            words.name(case) * (not one["workload"]),
-            case.dtype * (not one["dtype"]),
-            case.variant * (not one["variant"]),
-            f"cache {case.cache}" * (case.cache == "cold"),
-            *(words.parameter(name, value) for name, value in case.params.items()),
-        ]
+    def name(at: Mapping[Source, Measured]) -> str:
+        case = next(iter(at.values())).result
+        told = [words.name(case) * ("workload" not in same), *words.settings(case, without=same)]
         return "  ".join(filter(None, told)) or words.name(case)
 
-    return cell
+    def of(source: Source, cell: Callable[[Measured], str], at: Mapping[Source, Measured]) -> str:
+        return cell(at[source]) if source in at else ""
 
+    def compared(cell: Callable[[Pair], str], row: Measured) -> str:
+        return cell(by_row[id(row)]) if id(row) in by_row else ""
 
-def _row_at(source: object) -> Callable[[list[Measured]], Measured | None]:
-    return lambda members: next((row for row in members if row.source == source), None)
-
-
-def _pair_at(
-    at: Callable[[list[Measured]], Measured | None], pairs: dict[int, Pair]
-) -> Callable[[list[Measured]], Pair | None]:
-    return lambda members: pairs.get(id(at(members)))
-
-
-def _if_any(
-    at: Callable[[list[Measured]], _Found | None], cell: Callable[[_Found], str]
-) -> Callable[[list[Measured]], str]:
-    """Empty where the row isn't there."""
-    return lambda members: cell(found) if (found := at(members)) else ""
+    cells = grouped(study.measured, lambda row: (row.result.workload, row.setting, repr(row.size)))
+    order = {workload: i for i, workload in enumerate(dict.fromkeys(row.result.workload for row in study.measured))}
+    in_order = sorted(cells.values(), key=lambda rows: (rows[0].numbers, order[rows[0].result.workload]))
+    cpu_first = sorted(study.measured, key=lambda row: (row.source.device != "cpu", row.source))
+    sources = {row.source: row for row in cpu_first}
+    gpus = [source for source in sources if source.device != "cpu"]
+    columns: list[Column[Mapping[Source, Measured]]] = [Column("", name)]
+    for source, row in sources.items():
+        on_cpu = source.device == "cpu" and not source.library
+        suffix = f" {study.names.of(row)}" * (len(gpus) > 1 and source in gpus)
+        shown: dict[str, Callable[[Measured], str]] = {
+            "CPU" if on_cpu and not study.several_runs else study.names.of(row): words.time_and_spread,
+            f"speedup{suffix}": partial(compared, words.speedup),
+            f"with copies{suffix}": partial(compared, words.with_copies),
+        }
+        if source in gpus or (not gpus and on_cpu):
+            shown |= {f"throughput{suffix}": words.throughput, f"% of peak{suffix}": words.share_of_peak}
+        columns += [Column(head, partial(of, source, cell)) for head, cell in shown.items()]
+    note = "± is half the 95% confidence interval."
+    if all(len(row.times.processes) < 2 for row in study.measured):
+        note = "~ is half the interquartile range of one process; --processes 3 gives a 95% interval."
+    return table("", columns, [{row.source: row for row in reversed(rows)} for rows in in_order], note)
 
 
 # Speedups -------------------------------------------------------------------------------------------------------------
@@ -217,7 +171,8 @@ def speedup_table(study: Study, pairs: Sequence[Pair], most: int | None = _MOST_
     chosen = [representative(members) for members in alike.values()]
     kinds = sorted({pair.uncertainty for pair in chosen})
     note = f"In brackets: {', '.join(kinds)}"
-    note += "." if all(kind.startswith(INTERVAL) for kind in kinds) else f" {_NO_INTERVAL}."
+    exact = all(kind.startswith(INTERVAL) for kind in kinds)
+    note += "." if exact else " (range of one process, not a confidence interval; use --processes 3)."
     columns: list[Column[Pair]] = [
         Column("benchmark", lambda pair: words.benchmark(pair.other.result)),
         Column("device", lambda pair: study.names.of(pair.other)),
@@ -228,15 +183,10 @@ def speedup_table(study: Study, pairs: Sequence[Pair], most: int | None = _MOST_
         Column("like with like", words.like_with_like, _LIKE),
         Column("with copies", words.with_copies),
         Column("calls", words.calls, "Calls: on the same data on the device, until its copies are amortized."),
-        Column("faster from", lambda pair: _crossing(study, pair),
+        Column("faster from", lambda pair: study.starts.get(id(pair), words.NO_VALUE),
                "Faster from: the smallest size above which it always is; unsure where the interval allows otherwise."),
     ]  # fmt: skip
     return table("Speedup", columns, chosen, note, most)
-
-
-def _crossing(study: Study, pair: Pair) -> str:
-    found = study.crossing_by_pair.get(id(pair))
-    return words.crossing(found) if found else words.NO_VALUE
 
 
 def overview(study: Study) -> Table:
@@ -263,7 +213,7 @@ def left_out_table(left_out: Sequence[LeftOut]) -> Table:
 
 
 def _names(rows: Iterable[Row]) -> str:
-    return words.listed(list(dict.fromkeys(words.name(row.result) for row in rows)), 4)
+    return listed(dict.fromkeys(words.name(row.result) for row in rows), 4)
 
 
 # Machines side by side ------------------------------------------------------------------------------------------------
@@ -271,107 +221,63 @@ def _names(rows: Iterable[Row]) -> str:
 
 def differences(study: Study) -> Table:
     """What the runs don't agree in, one row per fact; the note says in what they agree."""
-    runs = {row.run_name: row.run for row in study.rows}
-    facts = {name: words.facts(run) for name, run in runs.items()}
+    facts = {name: words.facts(run) for name, run in study.named_runs.items()}
     every = list(dict.fromkeys(fact for known in facts.values() for fact in known))
     differ = [fact for fact in every if len({known.get(fact) for known in facts.values()}) > 1]
     agreed = [fact for fact in every if fact not in (*differ, words.MACHINE, words.BUSY)]
-    shown = list(runs)[:_MOST_COLUMNS]
     columns: list[Column[str]] = [Column("what", str)]
-    columns += [Column(shorten(name), _fact(facts[name])) for name in shown]
-    several = len({run.machine.label for run in runs.values()}) > 1
+    columns += [Column(shorten(name), partial(_fact, facts[name])) for name in list(facts)[:_MOST_COLUMNS]]
+    several = len({run.machine.label for run in study.named_runs.values()}) > 1
     note = f"The same everywhere: {', '.join(agreed)}." if agreed else ""
     return table(f"What differs between the {'machines' if several else 'runs'}", columns, differ, note)
 
 
-def _fact(known: dict[str, str]) -> Callable[[str], str]:
-    return lambda fact: known.get(fact, "unknown")
+def _fact(known: dict[str, str], fact: str) -> str:
+    return known.get(fact, "unknown")
+
+
+@dataclass(frozen=True, eq=False)
+class _Cost:
+    """A benchmark, and for each price the result that counts and what a call of it costs."""
+
+    heading: str
+    each: list[tuple[Measured, float]]
+
+    def cell(self, study: Study, place: int) -> str:
+        row, cost = self.each[place]
+        signs = "*" * bool(row.flags) + UNFILLED * (not row.fills)
+        return f"{ratio_text(cost / min(cost for _, cost in self.each))}{signs} ({study.names.short(row)})"
 
 
 def cost_table(study: Study) -> Table:
     """The same work on each machine that has a price: what it costs, relative to the cheapest."""
-    prices = study.priced
-    every = [row for each in prices for row in each.rows if not row.library]
-    lines = [
-        (heading, shared([row for row in every if row.result.workload == first.result.workload]))
-        for heading, chosen in representatives(every).items()
-        for first in chosen
+    every = [row for each in study.priced for row in each.rows if not row.library]
+    costs = []
+    for heading, chosen in representatives(every).items():
+        for first in chosen:
+            same = shared([row for row in every if row.result.workload == first.result.workload])
+            same = [row for row in same if row.doubt != Doubt.ABOVE_PEAK]
+            own = [[row for row in same if row in priced.rows] for priced in study.priced]
+            if all(own):
+                fastest = [min(rows, key=lambda row: row.time_s) for rows in own]
+                prices = [priced.price * row.time_s for priced, row in zip(study.priced, fastest, strict=True)]
+                costs.append(_Cost(heading, list(zip(fastest, prices, strict=True))))
+    costs.sort(key=lambda cost: not all(row.fills for row, _ in cost.each))  # what fills its GPU first
+    shown = [cost for of in grouped(costs, lambda cost: cost.heading).values() for cost in of[:2]]
+    columns: list[Column[_Cost]] = [
+        Column("work", lambda cost: cost.heading),
+        Column("benchmark", lambda cost: words.benchmark(cost.each[0][0].result)),
     ]
-    costs = [(heading, rows[0], _costs(rows, prices)) for heading, rows in lines]
-    comparable = [line for line in costs if None not in line[2]]
-    comparable.sort(key=lambda line: not all(cost[1].fills for cost in line[2] if cost))  # what fills its GPU first
-    by_kind = grouped(comparable, lambda line: line[0])
-    shown = [line for members in by_kind.values() for line in members[:2]]
-    columns: list[Column[tuple[str, Row, list[tuple[float, Measured] | None]]]] = [
-        Column("work", lambda line: line[0]),
-        Column("benchmark", lambda line: words.benchmark(line[1].result)),
-        *(Column(f"{each.name}, {each.price:g} per hour", _cost_cell(study, i)) for i, each in enumerate(prices)),
-    ]
+    for place, priced in enumerate(study.priced):
+        head = f"{priced.name}, {priced.price:g} per hour"
+        columns.append(Column(head, partial(_Cost.cell, study=study, place=place)))
     note = (
         "Cost = price per hour × time, over that of the cheapest; of a machine its fastest device counts, data on it."
     )
     return table("What the same work costs", columns, shown, note)
 
 
-def _costs(rows: Sequence[Measured], prices: Sequence[Priced]) -> list[tuple[float, Measured] | None]:
-    """Of each that has a price the cost of a call, and what makes it; None where it wasn't measured, or is doubtful."""
-    found: list[tuple[float, Measured] | None] = []
-    for each in prices:
-        own = [row for row in rows if row in each.rows and row.doubt != Doubt.ABOVE_PEAK]
-        fastest = min(own, key=lambda row: row.time_s, default=None)
-        found.append((each.price * fastest.time_s, fastest) if fastest else None)
-    return found
-
-
-def _cost_cell(study: Study, place: int) -> Callable[[tuple[str, Row, list[tuple[float, Measured] | None]]], str]:
-    def cell(line: tuple[str, Row, list[tuple[float, Measured] | None]]) -> str:
-        known = [cost for cost in line[2] if cost]
-        cost, row = line[2][place] or (math.nan, known[0][1])
-        signs = "*" * bool(row.flags) + UNFILLED * (not row.fills)
-        return f"{ratio_text(cost / min(each for each, _ in known))}{signs} ({study.names.short(row)})"
-
-    return cell
-
-
 # Details --------------------------------------------------------------------------------------------------------------
-
-
-def launch_table(study: Study) -> Table:
-    """Where launching takes longer than the work, and from which size on it no longer does."""
-    known = [row for row in study.measured if row.result.device_s is not None and row.result.launch_s is not None]
-    swept, single = sweeps(known, _share_of_launch)
-    lines = [line for sweep in swept for line in sweep.lines] + [
-        Line("", (row,), ()) for row in single if _share_of_launch(row).value < 1
-    ]
-    columns: list[Column[Line[Measured]]] = [
-        Column("benchmark", lambda line: f"{words.name(line.last.result)} "
-               f"{words.setting(line.last.result, without=(line.size_name,))}".strip()),
-        Column("device", lambda line: study.names.of(line.last)),
-        Column("launch-bound up to", _launch_bound_up_to),
-        Column("busy at smallest", lambda line: _busy(line.items[0])),
-        Column("busy at largest", lambda line: _busy(line.last)),
-    ]  # fmt: skip
-    bound = [line for line in lines if not line.points or any(point.y < 1 for point in line.points)]
-    note = "Launch-bound: launching the work takes the host longer than running it takes the device."
-    return table("Launch overhead", columns, bound, note, _MOST_ROWS)
-
-
-def _share_of_launch(row: Measured) -> Values:
-    """1 where a benchmark stops being launch-bound."""
-    share = (row.result.device_s or 0) / (row.result.launch_s or 1)
-    return Values(share, share, share)
-
-
-def _launch_bound_up_to(line: Line[Measured]) -> str:
-    if not line.points:
-        return "single size"
-    size = max(point.x for point in line.points if point.y < 1)
-    ends = "" if size < line.points[-1].x else " (the largest)"
-    return f"{words.size_label(line.size_name)} = {words.size_text(size, line.size_name)}{ends}"
-
-
-def _busy(row: Measured) -> str:
-    return f"{(row.result.device_s or 0) / row.time_s:.0%}"
 
 
 def rate_table(study: Study) -> Table:
@@ -379,7 +285,6 @@ def rate_table(study: Study) -> Table:
     rated = [row for row in study.measured if row.rate and row.throughput]
     groups = grouped(rated, lambda row: (_rated_name(row), study.names.of(row), words.arithmetic(row), row.rate))
     best = [max(groups[key], key=_rating) for key in sorted(groups, key=lambda key: (*key[:3], str(key[3])))]
-    more = [metric for metric in METRICS.values() if metric.in_summary and metric.name != "utilisation"]
     columns: list[Column[Measured]] = [
         Column("benchmarks", _rated_name),
         Column("device", study.names.of),
@@ -387,7 +292,9 @@ def rate_table(study: Study) -> Table:
         Column("throughput", words.throughput, "Throughput = work per call / wall time."),
         Column("% of peak", words.share_of_peak,
                "% of peak = share of the roofline limit measured at the start of the run."),
-        *(Column(m.label[:1].lower() + m.label[1:], _metric_cell(m.name)) for m in more),
+        Column("peak memory", lambda row: bytes_text(row.result.memory_bytes)),
+        Column("energy per call", lambda row: text(row.result.energy_j, "J")),
+        Column("items/J", lambda row: text(row.item_per_j, "/J")),
         Column("reached by", lambda row: words.benchmark(row.result)),
     ]  # fmt: skip
     return table("Highest throughput", columns, best, "", _MOST_ROWS)
@@ -401,10 +308,6 @@ def _rated_name(row: Measured) -> str:
 
 def _rating(row: Measured) -> tuple[bool, float]:
     return not row.doubt, row.throughput.value if row.throughput else 0.0
-
-
-def _metric_cell(name: str) -> Callable[[Measured], str]:
-    return lambda row: METRICS[name].words(METRICS[name].of(row))
 
 
 def jobs_table(study: Study) -> Table:
@@ -464,8 +367,7 @@ def _evidence(row: Measured, name: str) -> str:
 
 def run_flag_table(study: Study) -> Table:
     """What was seen of whole processes, which may raise the same flag more than once."""
-    runs = {row.run_name: row.run for row in study.rows}
-    entries = [(name, run, flag) for name, run in runs.items() for flag in run.flags]
+    entries = [(name, run, flag) for name, run in study.named_runs.items() for flag in run.flags]
     columns: list[Column[tuple[str, Run, Raised]]] = [
         Column("flag", lambda each: each[2].name),
         Column("run", lambda each: each[0]),
@@ -479,10 +381,9 @@ def run_flag_table(study: Study) -> Table:
 
 def peak_table(study: Study) -> Table:
     """The peaks of each device, measured in the same run."""
-    runs = {row.run_name: row.run for row in study.rows}
     body = [
-        (f"{device} · {name}" if len(runs) > 1 else device, what, peak)
-        for name, run in runs.items()
+        (f"{device} · {name}" if study.several_runs else device, what, peak)
+        for name, run in study.named_runs.items()
         for device in run.ceilings
         for what, peak in _peaks(run, device)
         if peak
@@ -500,9 +401,9 @@ def _peaks(run: Run, device: str) -> Iterable[tuple[str, str]]:
     footprints = grouped(entries, lambda entry: (bytes_text(entry.footprint_bytes), entry.level))
     for (size, level), patterns in footprints.items():
         rates = [f"{shorten(entry.pattern, 16)} {text(entry.byte_per_s, 'B/s')}" for entry in patterns]
-        yield f"bandwidth at {size}, {shorten(level or 'memory', 16)}", words.listed(rates, 8)
+        yield f"bandwidth at {size}, {shorten(level or 'memory', 16)}", listed(rates, 8)
     rates = [f"{shorten(dtype, 16)} {text(rate, 'FLOP/s')}" for dtype, rate in known.throughput.items()]
-    yield "matrix products", words.listed(rates, 8)
+    yield "matrix products", listed(rates, 8)
     yield "launch overhead", text(known.launch_floor_s, "s") if known.launch_floor_s else ""
     for way in ("host_to_device", "device_to_host"):
         rate = getattr(known, f"{way}_byte_per_s")
@@ -549,7 +450,6 @@ def _unchecked(reasons: Counter[str]) -> str:
 
 def machine_table(study: Study) -> Table:
     """What was measured on, one row per run."""
-    runs = list({row.run_name: row.run for row in study.rows}.items())
     columns: list[Column[tuple[str, Run]]] = [
         Column("run", lambda each: each[0]),
         Column("machine", lambda each: each[1].machine.label),
@@ -560,7 +460,7 @@ def machine_table(study: Study) -> Table:
         Column("date", lambda each: each[1].date or words.NO_VALUE),
         Column("measured", lambda each: sum(result.times is not None for result in each[1].results)),
     ]  # fmt: skip
-    return table("Machines", columns, runs)
+    return table("Machines", columns, study.named_runs.items())
 
 
 def scaling_table(study: Study) -> Table:
@@ -612,7 +512,6 @@ def detail_tables(study: Study) -> list[Table]:
         *([differences(study)] if study.several_runs else []),
         speedup_table(study, study.pairs),
         left_out_table(study.left_out),
-        launch_table(study),
         rate_table(study),
         jobs_table(study),
         unmeasured_table(study),

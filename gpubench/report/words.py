@@ -7,12 +7,12 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ..devices.implementations import implementation_label
 from ..runfile.flags import CONTENDED, TOO_SHORT, WAITING
 from ..runfile.matching import shown_name
-from ..runfile.quantities import counted, ratio_text, seconds_text, shorten, text
+from ..runfile.quantities import counted, listed as listed, ratio_text, seconds_text, shorten, text
 from ..runfile.schema import Case, DeviceFacts, Run, Scalar, Sustained
 from ..runfile.ways import HOW, LAYOUT, PER_CORE
 from .pairs import Pair, Verdict
@@ -47,14 +47,17 @@ def name(case: Case) -> str:
     return shorten(case.title or shown_name(case.workload))
 
 
-def setting(case: Case, without: Iterable[str] = ()) -> str:
+def setting(case: Case, without: Collection[str] = ()) -> str:
     """``float32, out, n=4096``: all that tells it from others of its workload, each word to be typed after ``-k``;
     ``without`` parameters, and the ``dtype``, that are said elsewhere."""
+    return ", ".join(settings(case, without))
+
+
+def settings(case: Case, without: Collection[str] = ()) -> list[str]:
+    """As :func:`setting`, one by one."""
     words = [case.dtype * ("dtype" not in without), case.variant * (case.variant != "eager")]
-    words += [case.regime * (case.regime != "resident")]
-    words += [f"cache {case.cache}" * (case.cache not in ("", "hot"))]
-    words += [parameter(key, value) for key, value in case.params.items() if key not in without]
-    return ", ".join(filter(None, words))
+    words += [case.regime * (case.regime != "resident"), f"cache {case.cache}" * (case.cache not in ("", "hot"))]
+    return list(filter(None, words)) + [parameter(key, v) for key, v in case.params.items() if key not in without]
 
 
 def benchmark(case: Case) -> str:
@@ -74,9 +77,9 @@ def parameter(name: str, value: Scalar) -> str:
     return f"{shorten(name, _LONGEST_VALUE - 1 - len(words))}={words}"
 
 
-def size_setting(case: Case) -> str:
+def size(row: Row) -> str:
     """``n=4096``; empty where it has no size."""
-    return parameter(case.size, case.params[case.size]) if case.size and case.size in case.params else ""
+    return "" if row.size_name is None or row.size is None else parameter(row.size_name, row.size)
 
 
 def arithmetic(row: Row) -> str:
@@ -312,6 +315,11 @@ def starred_time(seconds: float, doubtful: bool) -> str:
     return f"{text(seconds, 's', 2)}*" if doubtful else seconds_text(seconds)
 
 
+def time_and_spread(row: Measured) -> str:
+    """``10.0 ms ±2%``."""
+    return f"{time(row)} {precision(row)}"
+
+
 OFF_ALIKE = {WAITING: "waited", CONTENDED: "busy", TOO_SHORT: "too short"}
 """What stands in place of an interval, by flags of what may put all rounds and processes off alike."""
 
@@ -396,9 +404,3 @@ def _power_of_ten(size: float) -> int:
     """The exponent of a size of 10,000 or more that is a power of ten, else 0."""
     power = round(math.log10(size)) if size >= 10_000 else 0
     return power if power and math.isclose(size, 10.0**power, rel_tol=1e-9) else 0
-
-
-def listed(values: Sequence[str], most: int = 6) -> str:
-    """``a, b, c``; a long list breaks off with how many more there are."""
-    more = f" and {len(values) - most} more" if len(values) > most else ""
-    return ", ".join(values[:most]) + more

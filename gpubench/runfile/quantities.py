@@ -9,6 +9,9 @@ from datetime import UTC, datetime
 
 from ..errors import UsageError
 
+UNFILLED = "†"
+UNFILLED_SIGN = f"{UNFILLED} doesn't fill the GPU: launch-bound, or below a tenth of its peak"
+"""Beside a ratio that says little of what a GPU can do, and what it means."""
 _LARGE = ("", "k", "M", "G", "T", "P", "E")
 _SMALL = ("", "m", "µ", "n", "p")
 _DIVISIBLE = ("s", "J", "W")
@@ -98,7 +101,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
-def listed(names: Iterable[str], most: int, joint: str = ", ") -> str:
+def listed(names: Iterable[str], most: int = 6, joint: str = ", ") -> str:
     """``a, b, c and 2 more``: so many of the names, and how many others there are."""
     shown = list(names)
     more = f" and {len(shown) - most} more" if len(shown) > most else ""

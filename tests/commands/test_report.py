@@ -116,15 +116,12 @@ def test_stale_charts_go_and_others_stay(run: Path, tmp_path: Path, out: Path) -
     assert names(out) == WRITTEN | {"charts/mine.svg", "notes.txt"}
 
 
-@pytest.mark.parametrize("name", ["summary.md", "results.csv", "charts/time-a-light.svg", output.MANIFEST])
-def test_a_file_of_anothers_is_never_replaced(
-    run: Path, out: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
-    saved(out / name, "mine")
+def test_a_file_of_anothers_is_never_replaced(run: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    theirs = saved(out / "summary.md", "mine")
     before = contents(out)
     assert report(run, "-o", out) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"gpubench report: {out / name}: was not written by gpubench")
+    assert line.startswith(f"gpubench report: {theirs}: was not written by gpubench")
     assert contents(out) == before
 
 
@@ -254,14 +251,6 @@ def test_output_that_cant_be_written(run: Path, tmp_path: Path, capsys: pytest.C
     assert report(run, "-o", tmp_path / where) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "can't write there" in line
-
-
-def test_charts_folder_that_leads_elsewhere(run: Path, tmp_path: Path, out: Path) -> None:
-    out.mkdir()
-    (tmp_path / "elsewhere").mkdir()
-    (out / "charts").symlink_to(tmp_path / "elsewhere")
-    assert report(run, "-o", out) == 2
-    assert names(tmp_path / "elsewhere") == names(out) == set()
 
 
 def test_a_file_of_pytest_benchmark_alone(tmp_path: Path, out: Path) -> None:

@@ -1,16 +1,28 @@
 """``gpubench show``: any benchmark's time, spread and rates."""
 
+import re
+
 import pytest
 import records
 from suites import NAMES, run_file
 
 from gpubench.commands.cli import main
+from gpubench.runfile.kinds import KINDS
 from gpubench.runfile.schema import Case
+
+MATMUL, NETWORKS = KINDS["matmul"], KINDS["networks"]
 
 
 @pytest.fixture
 def run(save):
     return save("run.json", run_file())
+
+
+def parts(out):
+    """Lines of what stands above the results, the heads of their columns, and the results with what stands below."""
+    above, _, table = out.rpartition("\n\n")
+    heads, *lines = table.splitlines()
+    return above.splitlines(), heads, lines
 
 
 @pytest.fixture
@@ -20,17 +32,18 @@ def show(capsys):
     def show(*words):
         capsys.readouterr()
         code = main(["show", *words])
-        return code, [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith(shown)]
+        return code, [line.split()[0] for line in parts(capsys.readouterr().out)[2] if " ms" in line]
 
-    shown = ("a.", "b.", "c.", "matmul", "models")
     return show
 
 
 def test_each_benchmark_has_its_time_and_spread(run, capsys):
     assert main(["show", run]) == 0
-    head, *lines = capsys.readouterr().out.splitlines()
-    assert head.split() == ["benchmark", "device", "time", "spread"]  # no column that holds nothing
-    assert {line.split()[0] for line in lines} >= set(NAMES)
+    _, heads, lines = parts(capsys.readouterr().out)
+    assert (
+        len(re.split("  +", heads.strip())) == 4
+    )  # of a benchmark its name, device, time and spread: no column that holds nothing
+    assert {line.partition(" ")[0] for line in lines} >= set(NAMES)
     (line,) = (line for line in lines if "a.slow" in line)
     assert "2.00 ms" in line
     assert "±1%" in line  # t(0.975, 2) = 4.3 over √3 of ½%
@@ -55,11 +68,12 @@ def test_a_name_that_matches_nothing_is_refused_with_the_nearest_ones_first(run,
 
 
 @pytest.mark.parametrize(
-    "expression", ["Networks", "networks and not autocast", "models.mlp float32, batch=32", "H-GPU and mlp"]
+    "expression",
+    [NETWORKS.heading, f"{NETWORKS.words} and not autocast", "models.mlp float32, batch=32", "H-GPU and mlp"],
 )
 def test_a_kind_of_work_and_a_device_can_be_typed(save, capsys, expression):
     assert main(["show", save("run.json", records.gpu_run()), "-k", expression]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines()[1:] if "batch=" in line]
+    lines = [line for line in parts(capsys.readouterr().out)[2] if "batch=" in line]
     assert lines
     assert all(line.startswith("models.") for line in lines)
     assert not any("autocast" in line for line in lines) or "autocast" not in expression
@@ -69,14 +83,34 @@ def test_what_has_no_time_says_why(save, capsys):
     case = Case("a.b", "cuda:0", "float32", {"n": 1}, size="n")
     path = save("run.json", records.run_file([], [records.unmeasured(case, "oom", "needs 90 GB")]))
     assert main(["show", path]) == 0
-    (line,) = capsys.readouterr().out.splitlines()
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "oom" in line)
     assert all(word in line for word in ("a.b", "n=1", "cuda:0", "oom", "needs 90 GB"))
 
 
+@pytest.mark.parametrize("width", ["80", "1000"])
+def test_of_many_results_the_answer_comes_first(save, capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", width)
+    assert main(["show", save("run.json", records.gpu_run(processes=3))]) == 0
+    lines, _, _ = parts(capsys.readouterr().out)
+    assert "Synthetic H-GPU" in lines[0]
+    assert f"× on {MATMUL.words}" in " ".join(lines)
+    assert any(line.startswith("WARNING: ") for line in lines)
+    assert len(lines) <= (12 if width == "80" else 6)
+
+
+def test_few_results_stay_short(save, capsys):
+    """Whoever asked for one benchmark has no question about all of them."""
+    assert main(["show", save("run.json", records.gpu_run(processes=3)), "-k", "matmul.square and n=64"]) == 0
+    lines, _, _ = parts(capsys.readouterr().out)
+    assert "Synthetic H-GPU" in lines[0]
+    assert any(line.startswith("WARNING: ") for line in lines)
+    assert f"× on {MATMUL.words}" not in " ".join(lines)
+
+
 def test_what_a_sign_means_stands_below(save, capsys):
-    assert main(["show", save("run.json", records.gpu_run()), "-k", "networks"]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if ": " not in line or "Spread: " in line]
-    *rows, note = [line for line in lines if line]
+    assert main(["show", save("run.json", records.gpu_run()), "-k", NETWORKS.words]) == 0
+    _, _, lines = parts(capsys.readouterr().out)
+    *rows, note = [line for line in lines if ": " not in line or "Spread: " in line]
     for sign in ("*", "~", "—"):
         assert any(sign in row for row in rows)
         assert f"{sign} " in note

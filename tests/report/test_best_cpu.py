@@ -79,8 +79,7 @@ def test_everything_that_people_read_uses_the_library_that_is_twice_as_fast(stud
     assert (
         f"1.2× on {row.typical.other.kind.words} (not worth it; against fast; 2.5× against PyTorch)" in answer.sentence
     )
-    cells = {column.head: str(column.cell(row)) for column in ANSWER}
-    assert (cells["typically"], cells["like with like"]) == ("1.2×", "2.5× against PyTorch")
+    assert {"1.2×", "2.5× against PyTorch"} <= {column.cell(row) for column in ANSWER}
     (first, *_) = speedup_table(study, study.pairs).rows
     assert [cell for cell in first if cell.startswith("2.5×")] == ["2.5× against PyTorch"]
     lines = [line.split(",") for line in csv_files(study)["speedup.csv"].splitlines()]

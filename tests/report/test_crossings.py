@@ -153,9 +153,7 @@ def write(folder: Path, marks: list[dict[str, Any]], name: str = "run", **how: A
     for entry in marks:  # a call alone costs what it costs in a row
         for process in entry["extra_info"]["gpubench"]["processes"]:
             process["latency_s"] = process["median_s"]
-    path = folder / f"{name}.json"
-    path.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, records.GPU), **how)))
-    return reader.read(path)
+    return reading.run_of(folder, records.run_file(marks, devices=(records.CPU, records.GPU), **how), name)
 
 
 def ratios(*speeds: tuple[float, ...], moved: float | None = None) -> list[dict[str, Any]]:

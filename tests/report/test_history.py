@@ -45,7 +45,7 @@ def study(paths: list[Path]) -> Study:
 
 def test_a_step_is_found_where_it_is_and_nothing_else(tmp_path: Path) -> None:
     stepped, steady = study(recorded(tmp_path)).trends
-    assert (stepped.workload, steady.workload) == ("a.stepped", "a.steady")
+    assert [each.last.result.workload for each in (stepped, steady)] == ["a.stepped", "a.steady"]
     assert [series.changes for series in stepped.series] == [(18,), (18,)]
     assert stepped.series[0].dates[18] == "2026-01-19"
     assert stepped.series[0].levels[1] / stepped.series[0].levels[0] == pytest.approx(1.2, rel=0.03)
@@ -70,7 +70,8 @@ def test_runs_of_one_day_are_told_apart_by_the_time_of_day(tmp_path: Path) -> No
 
 def test_among_many_workloads_only_those_that_changed_are_a_trend(tmp_path: Path) -> None:
     many = tuple(f"b.steady{i}" for i in range(history.MOST_UNCHANGED))
-    assert [each.workload for each in study(recorded(tmp_path, workloads=("a.stepped", *many))).trends] == ["a.stepped"]
+    trends = study(recorded(tmp_path, workloads=("a.stepped", *many))).trends
+    assert [each.last.result.workload for each in trends] == ["a.stepped"]
 
 
 def test_few_runs_are_no_trend_and_all_are_shown(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The one table of numbers: columns, tables and docs/metrics.md are made from it."""
+"""The one table of numbers, which columns and tables are made from."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import pytest
 import reading
 import records
 
-from gpubench.report import metrics, tables
-from gpubench.report.metrics import METRICS, Metric
+from gpubench.report import tables
+from gpubench.report.columns import METRICS, Metric
 from gpubench.report.rows import Measured
 from gpubench.report.study import Study
 from gpubench.runfile.schema import Case, Machine, Process, Result, Run, Times
 
 
-def read(folder: Path) -> Run:
+def read(folder: Path, **more: float) -> Run:
     case = Case("a.b", "cpu", "float32", {}, devices=("cpu",))
-    mark = records.benchmark(case, 2.0, medians=(1.0, 4.0), work={"flops": 8.0, "items": 4.0}, energy_j=0.5)
+    mark = records.benchmark(case, 2.0, medians=(1.0, 4.0), work={"flops": 8.0, "items": 4.0}, energy_j=0.5, **more)
     return reading.run_of(folder, records.run_file([mark], processes=2))
 
 
@@ -30,28 +30,14 @@ def test_each_metric_is_a_column_with_its_value(tmp_path: Path) -> None:
 
 
 def test_a_new_metric_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = Metric("call_per_s", "1/s", "Calls per second", "1 / time_s", lambda row: 1 / row.time_s, True)
+    calls = Metric("call_per_s", "1/s", "1 / time_s", lambda row: 1 / row.time_s)
     monkeypatch.setitem(METRICS, calls.name, calls)
-    study = Study([read(tmp_path)])
-    assert reading.results(study)[0]["call_per_s"] == 0.5
-    rates = tables.rate_table(study)
-    assert dict(zip(rates.columns, rates.rows[0], strict=True))["calls per second"] == "0.500 /s"
-    assert "| `call_per_s` | 1/s | Calls per second | 1 / time_s |" in metrics.document()
+    assert reading.results(Study([read(tmp_path)]))[0]["call_per_s"] == 0.5
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "words"),
-    [
-        ("check_error", 0.731, "73%"),
-        ("check_error", 0.004, "<1%"),
-        ("utilisation", None, "—"),
-        ("memory_bytes", 2e9, "2.00 GB"),
-        ("energy_j", 0.5, "500 mJ"),
-        ("item_per_j", 20.0, "20.0 /J"),
-    ],
-)
-def test_values_for_people(name: str, value: float | None, words: str) -> None:
-    assert METRICS[name].words(value) == words
+def test_memory_and_energy_stand_beside_the_highest_rate(tmp_path: Path) -> None:
+    (cells,) = tables.rate_table(Study([read(tmp_path, memory_bytes=2_000_000_000)])).rows
+    assert {"2.00 GB", "500 mJ", "8.00 /J"} <= {*cells}
 
 
 def percentiles(*processes: list[float], iterations: int = 1) -> tuple[float | None, float | None]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import reading
 import records
 
 from gpubench.errors import UsageError
@@ -21,10 +21,8 @@ from gpubench.runfile.schema import Case
 
 
 def run(folder: Path, marks: list[dict[str, Any]], name: str = "run", **how: Any) -> reader.Run:
-    path = folder / f"{name}.json"
-    how.setdefault("devices", (records.CPU, records.GPU, {**records.GPU, "name": "cuda:1"}))
-    path.write_text(json.dumps(records.run_file(marks, **how)))
-    return reader.read(path)
+    devices = (records.CPU, records.GPU, {**records.GPU, "name": "cuda:1"})
+    return reading.run_of(folder, records.run_file(marks, **{"devices": devices, **how}), name)
 
 
 def mark(device: str, median: float, workload: str = "a.b", **how: Any) -> dict[str, Any]:

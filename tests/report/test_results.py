@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from gpubench.errors import UsageError
 from gpubench.report.results import Results
+from gpubench.runfile.kinds import KINDS
 from gpubench.runfile.schema import Case
 
 SIZES = (64, 256, 1024)
@@ -152,7 +153,7 @@ def test_nothing_measured_and_many_results(tmp_path: Path) -> None:
         reading.run_of(tmp_path, records.gpu_run(), name)
     both = Results.load(tmp_path / "a.json", tmp_path / "b.json", tmp_path / "a.json")
     assert len(both.runs) == 1  # copies of one
-    assert " on matrix products" in str(both)
+    assert f" on {KINDS['matmul'].words}" in str(both)
     assert len(str(both).splitlines()) < 12
     with pytest.raises(UsageError, match=r"choose one with load\(…, k='matmul.square'\): "):
         print(both.speedup)

@@ -141,11 +141,8 @@ def test_a_file_that_can_t_be_trusted_is_refused(tmp_path: Path, parallel: Any, 
 
 def test_the_summary_states_both_comparisons(tmp_path: Path) -> None:
     table = tables.scaling_table(Study([read(tmp_path, CPU)]))
-    row = dict(zip(table.columns, table.rows[0], strict=True))
-    assert (row["benchmark"], row["method"], row["devices"]) == ("distributed.lenet", "ddp", "2 × 1 thread")
-    assert row["vs. one device"].startswith("1.6×")
-    assert row["vs. single process"].startswith("0.96×")
-    assert row["efficiency"] == "80%"
+    assert {"distributed.lenet", "ddp", "2 × 1 thread", "80%"} <= {*table.rows[0]}
+    assert [cell.partition("×")[0] for cell in table.rows[0] if "× (" in cell] == ["1.6", "0.96"]  # one device, threads
     assert "2 threads" in table.note
 
 
@@ -153,4 +150,4 @@ def test_the_summary_states_both_comparisons(tmp_path: Path) -> None:
 def test_microbatches_are_counted_in_words(tmp_path: Path, count: int, words: str) -> None:
     piped = mark(0.1, "naive", 2, parallel={"microbatches": count}, params={"microbatches": count})
     table = tables.scaling_table(Study([read(tmp_path, [*CPU, piped])]))
-    assert words in [row[table.columns.index("method")] for row in table.rows]
+    assert any(words in cells for cells in table.rows)

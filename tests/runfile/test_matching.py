@@ -3,7 +3,7 @@
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.runfile.kinds import names_of
+from gpubench.runfile.kinds import KINDS, names_of
 from gpubench.runfile.matching import matcher
 from gpubench.runfile.schema import Case
 
@@ -36,8 +36,8 @@ NAMES += names_of(Case("matmul.square", "cpu", kind="matmul", title="n × n"))
         ("n = 10⁷", True),
         ("n = 10⁶", False),
         ("matmul not float16", True),
-        ("n × n matrix products", True),
-        ("matrix or networks", True),
+        (f"n × n {KINDS['matmul'].words}", True),
+        (f"{KINDS['matmul'].words.split()[0]} or networks", True),
         ("networks", False),
         ("time.torch.add(a[0], f(b))", True),
         ("torch.add(a[0], f(b)) or matmul", True),

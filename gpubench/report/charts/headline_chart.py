@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...runfile.quantities import counted
+from ...runfile.quantities import UNFILLED, UNFILLED_SIGN, counted
 from .. import words
-from ..render import UNFILLED, UNFILLED_SIGN
 from ..study import Doubt, Measured, Pair, Study, grouped, known_pairs, leading, slowest_first
 from .layouts import NamedRow, NamedRows, RowMark
 from .page import Figure, Key

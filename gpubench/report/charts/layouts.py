@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.text import Annotation
 
 from ...runfile.quantities import seconds_text
-from ..sweeps import Point
+from ..study import Point
 from ..words import size_label
 from .page import (
     MARGIN,

@@ -10,10 +10,7 @@ from ...runfile.matching import shown_name
 from ...runfile.schema import TIMERS
 from ...runfile.utilisation import LABELS
 from .. import words
-from ..answer import LASTS
-from ..rows import Rate
-from ..study import Line, Measured, Study, grouped, sweeps, time_of
-from ..sweeps import Point, plainness
+from ..study import LASTS, Line, Measured, Point, Rate, Study, grouped, plainness, sweeps, time_of
 from .layouts import Curve, LinePanels, Panel
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
 from .selection import (
@@ -125,7 +122,7 @@ def _expressions(study: Study, rows: Sequence[Measured]) -> list[Figure]:
         f"{words.name(line.last.result)} {words.time(line.last)} {_library(study, line)}".rstrip()
         for line in by_device[0]
     ]
-    where = f"{study.names.of(lines[0].last)}, {words.size_setting(lines[0].last.result)}"
+    where = f"{study.names.of(lines[0].last)}, {words.size(lines[0].last)}"
     subtitle = f"{where}: {', '.join(told)}. By size; lower is better"
     figure = Figure("expressions", "expressions", title, subtitle, "", chart, 9.5, False)
     return [captioned(figure, study, used, _BARS, "Hollow", chart.left_out)]

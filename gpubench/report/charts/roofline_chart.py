@@ -17,8 +17,7 @@ from ...runfile.quantities import shorten, text
 from ...runfile.schema import Ceilings
 from ...runfile.utilisation import PLAUSIBLE
 from .. import words
-from ..rows import IMPLAUSIBLE
-from ..study import Measured, Study, grouped
+from ..study import IMPLAUSIBLE, Measured, Study, grouped
 from .page import MARGIN, PX, TINY, Figure, Key, Page, log_axis, spread, text_width
 from .selection import LEAST_VALUES, captioned
 

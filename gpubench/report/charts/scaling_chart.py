@@ -7,9 +7,7 @@ from dataclasses import replace
 
 from ...runfile.quantities import counted, text
 from .. import words
-from ..rows import number
-from ..study import Scaled, Study, grouped
-from ..sweeps import Point
+from ..study import Point, Scaled, Study, grouped, number
 from .layouts import Curve, NamedRow, NamedRows, Panel, RowMark, SharedBar, StackedBars
 from .page import MOST_CURVES, Figure, Key
 from .selection import LEAST_VALUES, OTHER_ROLES, brief, captioned, line_panels

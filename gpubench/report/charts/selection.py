@@ -11,8 +11,7 @@ from typing import Any, Generic
 from ...runfile.kinds import KINDS
 from ...runfile.quantities import text
 from .. import words
-from ..study import Crossing, Doubt, Line, Measured, Pair, Row, Study, grouped, known_pairs, shared
-from ..sweeps import Item, plainness
+from ..study import Crossing, Doubt, Item, Line, Measured, Pair, Row, Study, grouped, known_pairs, plainness, shared
 from .caption import caption, notice
 from .layouts import Curve, LinePanels, Mark, NamedRow, Panel, RowLabel, RowMark, row_pitch, rows_height
 from .page import CALL_UNIT, MOST_CURVES, MOST_PANELS, Figure, Key, tick_text

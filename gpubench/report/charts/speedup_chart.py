@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import words
-from ..study import Crossing, Pair, Study, Values, Verdict, grouped, sweeps
-from ..sweeps import crossings, plainness
+from ..study import Crossing, Pair, Study, Values, Verdict, crossings, grouped, plainness, sweeps
 from .page import CALL_UNIT, MOST_CURVES, MOST_PANELS, Figure, Key
 from .selection import brief, captioned, curve, keys, line_panels, panel, plainest_panels, uncertainty, value_text
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator
 
-from ...runfile.quantities import text
-from ..history import CHANGE_LEVEL, LEAST_CHANGE, Series
-from ..study import Study, Trend
+from ...runfile.quantities import shorten, text
+from .. import words
+from ..study import CHANGE_LEVEL, LEAST_CHANGE, Measured, Series, Study, Trend
 from .page import MARGIN, MOST_PANELS, PX, SMALL, TINY, Figure, Key, Page, grid, linear_axis, text_width
 
 _HEIGHTS = {1: 260.0, 2: 190.0, 3: 165.0}
@@ -45,7 +45,7 @@ def _draw_series(page: Page, axes: Axes, series: Series, width: float) -> None:
     last = text(series.times[-1], "s")
     beside = text_width(last, SMALL * 1.12) + 12
     axes.set_xlim(-0.5 - 0.01 * count, count - 0.5 + count * beside / (width - beside))
-    axes.set_title(series.name, pad=5)
+    axes.set_title(_name(series.last), pad=5)
     linear_axis(axes.yaxis, "s", 4)
     wide = max(text_width(date, TINY) for date in series.dates) + 14
     stride = max(1, math.ceil(count / max(2, int(width / wide))))
@@ -64,6 +64,11 @@ def _draw_series(page: Page, axes: Axes, series: Series, width: float) -> None:
         axes.axvline(change - 0.5, linewidth=1.4, linestyle=(0, (4, 2)), color=page.ink("accelerator1"), zorder=2)
         page.note(axes, f"{after / before - 1:+.0%}", (change - 0.5, 1), (4, -2), xycoords=("data", "axes fraction"),
                   va="top", fontweight="bold", color=page.ink("accelerator1"))  # fmt: skip
+
+
+def _name(row: Measured) -> str:
+    where = [f"on {row.result.device}" * (row.result.device != "cpu"), row.library]
+    return shorten(" ".join(filter(None, [words.benchmark(row.result), *where])), 60)
 
 
 def _finding(every: Sequence[Series]) -> str:
@@ -91,10 +96,11 @@ def trend_figures(study: Study) -> list[Figure]:
             f"test at {CHANGE_LEVEL:.0%} over all benchmarks, of {LEAST_CHANGE:.0%} or more. "
         )
         note += "Benchmarks without a change are left out. " * any(series.changes for series in each.series)
-        left = each.left_out + len(each.series[MOST_PANELS:])
+        left = len(each.series[MOST_PANELS:])
         note += f"{left} more benchmarks are left out. " * bool(left)
-        subtitle = f"{_finding(each.series)}. {each.machine}; lower is better"
-        title, name = f"{each.workload}: time per call of each run", f"trend-{each.workload}"
+        subtitle = f"{_finding(each.series)}. {each.last.run.machine.label}; lower is better"
+        workload = words.name(each.last.result)
+        title, name = f"{workload}: time per call of each run", f"trend-{workload}"
         shown, chart = rank < _MOST_DEFAULT, TrendChart(each)
         figures.append(Figure(name, "trend", title, subtitle, note.strip(), chart, 8 + rank / 1000, shown))
     return figures

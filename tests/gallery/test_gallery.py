@@ -13,10 +13,12 @@ from comparing import BOTH, mark, run
 from msgspec.structs import replace
 
 from gpubench.commands.cli import main
+from gpubench.gallery.machines import machines
+from gpubench.gallery.site import site
 from gpubench.report import words
-from gpubench.report.gallery import machines, site
 from gpubench.report.pairs import comparable, compare
 from gpubench.report.rows import Measured, measured, rows_of
+from gpubench.runfile.kinds import KINDS
 from gpubench.runfile.schema import CpuFacts, Run
 
 HOSTILE = '</script><img src=x onerror=alert(1)>"${body}'
@@ -103,7 +105,7 @@ def test_a_line_holds_ten_benchmarks_of_the_gpu_with_interval_and_date(tmp_path:
     assert words.precision(rows[0]).startswith("±")
     assert "2026-01-31" in index.texts
     assert "H200 · EPYC 9654, 2 threads" in shown
-    assert "100× on matrix products" in shown
+    assert f"100× on {KINDS['matmul'].words}" in shown
     assert ("a", {"href": "machines/a.html"}) in index.tags
 
 
@@ -121,9 +123,9 @@ def test_a_column_is_a_setting_that_nearly_all_machines_have(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        ({"devices": (CPU, {**GPU, "simulated": True})}, "come from a model"),
-        ({"devices": (CPU, {**GPU, "label": "NVIDIA H200 (modelled)"})}, "come from a model"),
-        ({"label": "A simulated server"}, "come from a model"),
+        ({"devices": (CPU, {**GPU, "simulated": True})}, "from a model"),
+        ({"devices": (CPU, {**GPU, "label": "NVIDIA H200 (modelled)"})}, "from a model"),
+        ({"label": "A simulated server"}, "from a model"),
         ({"preset": "smoke"}, "smoke run"),
     ],
 )
