@@ -13,7 +13,7 @@ import os
 import re
 import reprlib
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
@@ -303,22 +303,19 @@ def plain_case(fullname: str, given: Mapping[str, Any], ambiguous: Collection[st
 
 def without_shared(cases: Mapping[str, Case]) -> dict[str, Case]:
     """Plain cases by full name, without the parameters that are equal in all of a workload's on one device."""
-    values: dict[tuple[str, str], dict[str, set[str]]] = {}
-    counts = Counter((case.workload, case.device) for case in cases.values())
+    values: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
     for case in cases.values():
-        known = values.setdefault((case.workload, case.device), {})
         for name, value in case.params.items():
-            known.setdefault(name, set()).add(repr(value))
-    varied = {(key[0], name) for key, known in values.items() for name, each in known.items() if len(each) > 1}
+            values[case.workload, case.device, name].add(repr(value))
+    varied = {(workload, name) for (workload, _, name), found in values.items() if len(found) > 1}
+    counts = Counter((case.workload, case.device) for case in cases.values())
     several = {workload for (workload, _), count in counts.items() if count > 1}
-    return {
-        name: structs.replace(
-            case, params={key: value for key, value in case.params.items() if (case.workload, key) in varied}
-        )
-        if case.workload in several
-        else case
-        for name, case in cases.items()
-    }
+
+    def without(case: Case) -> Case:
+        params = {name: value for name, value in case.params.items() if (case.workload, name) in varied}
+        return structs.replace(case, params=params) if case.workload in several else case
+
+    return {name: without(case) for name, case in cases.items()}
 
 
 def told_apart(cases: Mapping[str, Case]) -> dict[str, Case]:

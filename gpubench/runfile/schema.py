@@ -189,6 +189,11 @@ class Measurement(Case, frozen=True, gc=False):
     processes: Annotated[tuple[Process, ...], _is("what each process measured, in the order of their samples")] = ()
     parallel: Annotated[Parallel | None, _is("how it used several devices; only where it did")] = None
 
+    @property
+    def compute_dtype(self) -> str:
+        """The dtype that products are computed in: under autocast the one that ``precision`` names."""
+        return str(self.precision.get("autocast") or "bfloat16") if self.variant == "autocast" else self.dtype
+
     def as_dict(self) -> dict[str, Any]:
         """Flat and JSON-ready; ``parallel`` only where it is known."""
         record = super().as_dict()
