@@ -236,6 +236,21 @@ class TestCuda:
         monkeypatch.setattr(kind, "synchronize", lambda self: None)
         assert kind(1).kernels_s(lambda: None) == pytest.approx(10e-6)
 
+    @pytest.mark.parametrize(
+        ("capability", "hip", "lacking"),
+        [
+            ((7, 5), None, ["tf32", "bfloat16"]),
+            ((8, 0), None, []),
+            ((9, 0), None, []),
+            ((9, 4), "6.2", ["tf32"]),  # AMD's numbers mean something else
+        ],
+    )
+    def test_what_a_gpu_lacks_follows_from_its_compute_capability(self, cuda, monkeypatch, capability, hip, lacking):
+        kind = cuda(count=1)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: capability)
+        monkeypatch.setattr(torch.version, "hip", hip)
+        assert [dtype for dtype in ("float16", "tf32", "bfloat16") if kind(0).lacks(dtype)] == lacking
+
 
 class TestGenericKind:
     def test_what_a_backend_tells(self, backend):
