@@ -266,6 +266,18 @@ class TestGenericKind:
         assert first.memory() == devices.Memory(3 * GIB, 4 * GIB)
         assert first.peak_memory() is None  # not a false 0
 
+    def test_memory_that_its_allocator_keeps_for_later_is_free(self, backend):
+        backend(
+            "npu",
+            synchronize=lambda index: None,
+            device_count=lambda: 1,
+            mem_get_info=lambda index: (1 * GIB, 8 * GIB),
+            memory_reserved=lambda index: 5 * GIB,
+            memory_allocated=lambda index: 2 * GIB,
+        )
+        (device,) = (device for device in devices.present() if device.kind == "npu")
+        assert device.memory() == devices.Memory(4 * GIB, 8 * GIB)
+
     def test_no_wait_means_no_device(self, backend):
         module = backend("npu", device_count=lambda: 2)
         kind = devices.kinds()["npu"]
