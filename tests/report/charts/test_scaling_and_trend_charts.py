@@ -59,6 +59,14 @@ def test_there_is_a_picture_of_each_kind_with_its_ideal(tmp_path: Path) -> None:
     assert {name: found for name, each in figures.items() if (found := faults(drawn(each)))} == {}
 
 
+def test_a_bus_is_drawn_from_the_smallest_message_to_the_largest(tmp_path: Path) -> None:
+    data = several_gpus()
+    data["benchmarks"].reverse()
+    chart = plan(tmp_path, data, kinds=("scaling",))["scaling-bus-bandwidth"].chart
+    assert isinstance(chart, LinePanels)
+    assert {tuple(point.x for point in curve.points) for curve in chart.panels[0].curves} == {(1e3, 1e5, 1e7, 1e9)}
+
+
 def test_what_has_a_scaling_picture_has_no_second_one_of_its_times(tmp_path: Path) -> None:
     assert not [name for name in plan(tmp_path, several_gpus()) if name.startswith(("time", "samples"))]
 
