@@ -10,9 +10,11 @@ import pytest
 import records
 from drawing import drawn, faults, plan, words
 
+from gpubench.report.charts import trend_chart
 from gpubench.report.charts.layouts import LinePanels, StackedBars
 from gpubench.report.charts.scaling_chart import EfficiencyBars
 from gpubench.report.charts.trend_chart import TrendChart
+from gpubench.report.history import Series
 from gpubench.runfile.schema import Case
 
 RUNS = 30
@@ -93,3 +95,12 @@ def test_a_change_is_in_the_legend_only_where_there_is_one(tmp_path: Path) -> No
         assert ("change" in words(page)) == (name == "trend-a.stepped")
         assert ("since 2026-01-19" in figure.subtitle) == (name == "trend-a.stepped")
         assert faults(page) == []
+
+
+def test_the_greatest_change_may_be_for_the_better() -> None:
+    dates = ("2026-01-01", "2026-01-02")
+    slower, faster = (
+        Series(name, dates, levels, (1,), levels) for name, levels in (("a", (1.0, 1.5)), ("b", (1.0, 0.5)))
+    )
+    for series in ([slower, faster], [faster, slower]):
+        assert trend_chart._finding(series) == "Greatest change: -50% since 2026-01-02"
