@@ -74,3 +74,12 @@ def test_percentiles_are_of_single_calls_and_need_enough_of_them() -> None:
     assert percentiles(calls[-19:]) == (None, None)
     assert percentiles(calls[-100:]) == (95, 99)
     assert percentiles(calls[-99:]) == (95, None)
+
+
+def test_a_share_of_peak_is_that_of_the_dtype_which_computed_it(tmp_path: Path) -> None:
+    """Autocast computes float32's products in bfloat16."""
+    cases = [Case("a.b", "cpu", "float32", variant=each, devices=("cpu",)) for each in ("eager", "autocast")]
+    marks = [records.benchmark(case, 1.0, work={"flops": 8e8}) for case in cases]
+    peaks = {"cpu": {"throughput": {"float32": 1e9, "bfloat16": 4e9}}}
+    run = reading.run_of(tmp_path, records.run_file(marks, ceilings=peaks))
+    assert [row["utilisation"] for row in reading.results(Study([run]))] == pytest.approx([0.8, 0.2])
