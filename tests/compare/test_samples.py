@@ -10,8 +10,8 @@ import records
 from suites import change, run_file
 
 from gpubench.commands.cli import main
-from gpubench.compare.samples import CONFIRM, Side, machine_differences, measured_in_turn
-from gpubench.runfile.schema import DeviceFacts, Machine
+from gpubench.compare.samples import CONFIRM, Side, machine_differences, measured_in_turn, read_side
+from gpubench.runfile.schema import Case, DeviceFacts, Machine
 
 
 @pytest.mark.parametrize(
@@ -107,3 +107,11 @@ def test_time_stamps_are_compared_across_zones_and_not_in_the_order_of_files():
         base.runs.append(SimpleNamespace(started=early, stage=None))  # type: ignore[arg-type]
         new.runs.append(SimpleNamespace(started=late, stage=None))  # type: ignore[arg-type]
     assert measured_in_turn(base, new, fresh=False)
+
+
+def test_a_process_is_its_median_its_lower_quartile_and_its_fastest_round(save) -> None:
+    mark = records.benchmark(Case("a.b", "cpu", "float32", devices=("cpu",)), 1.35)
+    mark["stats"]["data"] = [1.7, 1.0, 1.6, 1.1, 1.5, 1.2, 1.4, 1.3]
+    mark["extra_info"]["gpubench"]["processes"][0]["kept"] = 8
+    ((seen,),) = read_side("base", [save("run.json", records.run_file([mark]))]).cases.values()
+    assert (seen.median_s, seen.quartile_s, seen.least_s) == (1.35, 1.1, 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import subprocess
@@ -219,6 +220,37 @@ class TestCuda:
         assert (facts["capability"], facts["multiprocessors"]) == ("9.0", 132)
         assert uuid not in repr(facts)
 
+    def test_the_kernels_of_a_call_are_those_on_its_own_gpu(self, cuda, monkeypatch):
+        def event(kind: str, index: int, us: float, annotation: bool = False) -> types.SimpleNamespace:
+            spent = types.SimpleNamespace(elapsed_us=lambda: us)
+            where = types.SimpleNamespace(name=kind)
+            return types.SimpleNamespace(
+                device_type=where, device_index=index, is_user_annotation=annotation, time_range=spent
+            )
+
+        seen = [event("CUDA", 1, 4.0), event("CUDA", 1, 6.0), event("CUDA", 0, 100.0), event("CPU", 1, 1000.0)]
+        seen.append(event("CUDA", 1, 10.0, annotation=True))  # the span of both kernels
+        profiled = types.SimpleNamespace(events=lambda: seen)
+        monkeypatch.setattr("torch.profiler.profile", lambda **_: contextlib.nullcontext(profiled))
+        kind = cuda(count=2)
+        monkeypatch.setattr(kind, "synchronize", lambda self: None)
+        assert kind(1).kernels_s(lambda: None) == pytest.approx(10e-6)
+
+    @pytest.mark.parametrize(
+        ("capability", "hip", "lacking"),
+        [
+            ((7, 5), None, ["tf32", "bfloat16"]),
+            ((8, 0), None, []),
+            ((9, 0), None, []),
+            ((9, 4), "6.2", ["tf32"]),  # AMD's numbers mean something else
+        ],
+    )
+    def test_what_a_gpu_lacks_follows_from_its_compute_capability(self, cuda, monkeypatch, capability, hip, lacking):
+        kind = cuda(count=1)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: capability)
+        monkeypatch.setattr(torch.version, "hip", hip)
+        assert [dtype for dtype in ("float16", "tf32", "bfloat16") if kind(0).lacks(dtype)] == lacking
+
 
 class TestGenericKind:
     def test_what_a_backend_tells(self, backend):
@@ -233,6 +265,18 @@ class TestGenericKind:
         assert (str(first), second.label, second.facts()["memory_bytes"]) == ("npu:0", "Ascend 1", 4 * GIB)
         assert first.memory() == devices.Memory(3 * GIB, 4 * GIB)
         assert first.peak_memory() is None  # not a false 0
+
+    def test_memory_that_its_allocator_keeps_for_later_is_free(self, backend):
+        backend(
+            "npu",
+            synchronize=lambda index: None,
+            device_count=lambda: 1,
+            mem_get_info=lambda index: (1 * GIB, 8 * GIB),
+            memory_reserved=lambda index: 5 * GIB,
+            memory_allocated=lambda index: 2 * GIB,
+        )
+        (device,) = (device for device in devices.present() if device.kind == "npu")
+        assert device.memory() == devices.Memory(4 * GIB, 8 * GIB)
 
     def test_no_wait_means_no_device(self, backend):
         module = backend("npu", device_count=lambda: 2)

@@ -89,6 +89,16 @@ def test_a_library_that_a_variable_holds_back_is_named_and_has_its_true_share():
     assert "MKL_CBWR not set → COMPATIBLE" in cpu_differences(without, cpu)
 
 
+def test_each_pattern_counts_the_passes_over_its_arrays(monkeypatch):
+    """In one second each; what is written in place was read before."""
+    monkeypatch.setattr(ceilings, "_shortest", lambda call, clock, seconds: 1.0)
+    monkeypatch.setattr(ceilings, "_footprints", lambda device, effort: [("memory", 2400)])
+    found = ceilings._bandwidth(CPU, ceilings.DeviceClock([CPU]), ceilings.EFFORTS["smoke"])
+    passes = {"read": 1, "in-place": 2, "copy": 1, "triad": 1, "write": 1}
+    rates = {each.pattern: (each.footprint_bytes, each.byte_per_s) for each in found}
+    assert rates == {name: (2400, 2400 * count) for name, count in passes.items()}
+
+
 def test_accelerators_have_one_way(monkeypatch):
     class Accelerator(type(CPU)):
         kind, accelerator, indexed = "cpu", True, False

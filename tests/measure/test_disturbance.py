@@ -13,8 +13,9 @@ import pytest
 
 from gpubench.measure import ceilings, disturbance
 from gpubench.measure.disturbance import canary, slow_threads
+from gpubench.measure.session import MOST_REMEASURED, Session, Settings
 from gpubench.runfile.flags import ADVICE, Flag
-from gpubench.runfile.schema import Bandwidth, CanaryTimes, Ceilings, Work
+from gpubench.runfile.schema import Bandwidth, CanaryTimes, Case, Ceilings, Work
 
 RANDOM = np.random.default_rng(0)
 STEADY = list(1e-3 * (1 + 0.01 * RANDOM.standard_normal(60)))
@@ -113,6 +114,14 @@ CEILINGS = Ceilings(
 )
 def test_faster_than_the_ceiling_is_implausible(work, seconds, raised):
     assert names(disturbance.impossible(work, seconds, "float32", CEILINGS, True, 0.0)) == raised
+
+
+@pytest.mark.parametrize(("variant", "doubted"), [("eager", ["implausible"]), ("autocast", [])])
+def test_a_result_is_judged_by_the_peak_of_the_dtype_that_computed_it(variant, doubted):
+    session = Session(Settings(devices=("cpu",)), remeasured=MOST_REMEASURED)
+    session.canary, session.ceilings = None, {"cpu": Ceilings(throughput={"float32": 1e9, "bfloat16": 1e10})}
+    case = Case("a.b", "cpu", "float32", variant=variant, devices=("cpu",))
+    assert names(session.doubt(case, Work(flops=5e9), 1.0, None)) == doubted
 
 
 def test_convolutions_may_do_fewer_multiplications_than_are_counted():

@@ -68,3 +68,11 @@ def test_a_reversed_view_of_an_array_is_compared():
     assert compare(array[::-1], array[::-1].copy(), 0.0).status == "passed"
     with pytest.raises(WrongAnswer):
         compare(array[::-1], array, 0.1)
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_each_of_several_outputs_is_compared(wrong):
+    expected = [torch.ones(2), torch.ones(3)]
+    result = [3 * each if place == wrong else each for place, each in enumerate(expected)]
+    with pytest.raises(WrongAnswer, match="relative error 2,"):
+        compare(result, expected, 0.1)

@@ -15,7 +15,7 @@ from gpubench.errors import Unmeasurable
 from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.verify import unchecked
 from gpubench.parallel import ranks, team
-from gpubench.parallel.ranks import Ranks, _flags_of_ranks, circle, measure_rank
+from gpubench.parallel.ranks import Ranks, _flags_of_ranks, _timer, circle, measure_rank
 from gpubench.parallel.team import Rank
 from gpubench.runfile.flags import Flag
 from gpubench.testing import VirtualDevice, VirtualMachine
@@ -176,6 +176,16 @@ def test_a_rank_waits_for_its_device(monkeypatch):
     times = measure_rank(Rank(0, 1, "virtual:0", 1), Job(machine), PRESET_SETTINGS["quick"])
     assert times.first_s == pytest.approx(2e-3, rel=1e-6)
     assert times.durations == [pytest.approx(2e-3 * times.iterations, rel=1e-6)] * len(times.durations)
+
+
+def test_ranks_meet_before_each_round_and_are_timed_from_there(monkeypatch):
+    machine = VirtualMachine()
+    monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice.on(machine))
+    monkeypatch.setattr("torch.distributed.barrier", lambda: machine.launch(5.0))
+    seconds = _timer(Rank(0, 2, "virtual:0", 1))
+    begin = machine.time_s
+    assert [seconds(lambda: machine.launch(2e-3), 3) for _ in range(2)] == pytest.approx([6e-3] * 2, rel=1e-6)
+    assert machine.time_s - begin == pytest.approx(2 * 5.006, rel=1e-6)
 
 
 class Slowing(Job):

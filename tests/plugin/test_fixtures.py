@@ -7,13 +7,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import fake_backend
 import forked
 import pytest
 from inprocess import gpubench
 
+from gpubench.measure.disturbance import look
+from gpubench.plugin import fixtures
 from gpubench.runfile.reader import read
+from gpubench.runfile.schema import Case
 
 pytestmark = [
     pytest.mark.skipif(bool(fake_backend.available()), reason=str(fake_backend.available())),
@@ -238,3 +242,15 @@ def test_a_wait_of_ones_own_is_called_and_lifts_the_flag(tmp_path):
     (result,) = read(tmp_path / "out/run.json").results
     assert "unwaited" not in [flag.name for flag in result.flags]
     assert result.times.median_s >= 5e-3
+
+
+def test_the_scheduler_holds_up_rounds_and_not_single_calls():
+    """Whole ticks of 4 ms, of 1000 calls each: a call took 4 and 8 µs."""
+    times = [ticks * 4e-6 for ticks in (1, 2, 1, 2, 2, 1, 2, 1)]
+    stats = SimpleNamespace(data=times, median=6e-6, rounds=8, iqr=4e-6)
+    benchmark = SimpleNamespace(stats=SimpleNamespace(stats=stats, iterations=1000), extra_info={})
+    settings = SimpleNamespace(process=0)
+    session = SimpleNamespace(judges=True, light=False, threads=2, raised=[], settings=settings)
+    attempt = fixtures.Attempt(Case("a.b", "cpu", ""), surroundings=fixtures.Surroundings({}, look(())))
+    fixtures.record_plain(SimpleNamespace(funcargs={"benchmark": benchmark}), attempt, session)
+    assert "waiting" in {flag.name for _, flag in session.raised}

@@ -60,3 +60,19 @@ def test_percentiles_are_of_single_calls_and_need_enough_of_them() -> None:
     assert percentiles(calls[-19:]) == (None, None)
     assert percentiles(calls[-100:]) == (95, 99)
     assert percentiles(calls[-99:]) == (95, None)
+
+
+def test_a_share_of_peak_is_that_of_the_dtype_which_computed_it(tmp_path: Path) -> None:
+    """Autocast computes float32's products in bfloat16."""
+    cases = [Case("a.b", "cpu", "float32", variant=each, devices=("cpu",)) for each in ("eager", "autocast")]
+    marks = [records.benchmark(case, 1.0, work={"flops": 8e8}) for case in cases]
+    peaks = {"cpu": {"throughput": {"float32": 1e9, "bfloat16": 4e9}}}
+    run = reading.run_of(tmp_path, records.run_file(marks, ceilings=peaks))
+    assert [row["utilisation"] for row in reading.results(Study([run]))] == pytest.approx([0.8, 0.2])
+
+
+def test_the_low_end_of_a_rate_is_that_of_the_slow_rounds(tmp_path: Path) -> None:
+    mark = records.benchmark(Case("a.b", "cpu", "float32", devices=("cpu",)), 2.0, spread=0.5, work={"items": 6.0})
+    (row,) = Study([reading.run_of(tmp_path, records.run_file([mark]))]).measured
+    assert (row.times.q1_s, row.times.q3_s) == (1.5, 2.5)
+    assert row.throughput == pytest.approx((3.0, 2.4, 4.0))

@@ -5,12 +5,14 @@ import json
 import math
 import socket
 import tempfile
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 import records
 
 from gpubench.errors import RunFileError, UsageError
+from gpubench.plugin.hooks import Plugin
 from gpubench.runfile import writer
 from gpubench.runfile.ledger import assemble, read_ledger
 from gpubench.runfile.writer import without_homes, without_paths, write
@@ -112,6 +114,15 @@ def test_a_run_file_says_where_it_was_made_only_when_asked(pytester, monkeypatch
         assert str(pytester.path) not in text
     assert json.loads(text)["machine_info"]["node"] == ("skynet-7" if identify else "")
     assert json.loads(text)["commit_info"]["project"] == (pytester.path.name if identify else "")
+
+
+@pytest.mark.parametrize("identify", [False, True])
+def test_project_and_branch_are_told_only_when_asked(identify):
+    plugin = object.__new__(Plugin)
+    plugin.measures, plugin.session = True, SimpleNamespace(settings=SimpleNamespace(identify=identify))
+    told = {"id": "1a2b3c", "project": "secret", "branch": "alice/secret"}
+    plugin.pytest_benchmark_update_commit_info(told)
+    assert list(told.values()) == (["1a2b3c", "secret", "alice/secret"] if identify else ["1a2b3c", "", ""])
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from inprocess import gpubench
 from gpubench.errors import UsageError
 from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case
-from gpubench.supervise import interleave
+from gpubench.supervise import interleave, process
 from gpubench.supervise.interleave import Environment, Interleave, find_environment
 from gpubench.supervise.process import Interpreter, suite
 from gpubench.supervise.supervisor import Unable
@@ -183,6 +184,13 @@ def test_a_checkout_uses_its_own_code_files_and_python(tmp_path: Path, monkeypat
         find_environment("new", "no-such-python", [])
     with pytest.raises(UsageError, match=r"for a commit, git worktree add \.\./base HEAD~1 makes the folder \.\./base"):
         find_environment("base", "HEAD~1", [])
+
+
+def test_a_checkouts_code_comes_before_what_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    paths = process._environment(("/checkout", "/checkout/src"))["PYTHONPATH"].split(os.pathsep)
+    assert paths[:2] == ["/checkout", "/checkout/src"]
+    assert "/elsewhere" in paths
 
 
 SOURCE = """

@@ -492,6 +492,18 @@ def test_merging_pools_samples_and_keeps_exact_sums():
     assert ours["latency_s"] == 0.5
 
 
+def test_merging_keeps_what_all_rounds_had_and_not_only_those_whose_samples_are_kept():
+    ends = [
+        {"process": number, "fullname": "a", "status": "ok", "benchmark": benchmark(number, [2.0, 3.0])}
+        for number in (0, 1)
+    ]
+    for end in ends:
+        end["benchmark"]["stats"] |= {"min": 1.0, "max": 9.0, "rounds": 300, "total": 1200.0}
+    stats = merge(ends)["stats"]
+    told = [stats[name] for name in ("min", "max", "rounds", "total", "mean")]
+    assert told == [1.0, 9.0, 600, 2400.0, 4.0]
+
+
 def test_a_child_that_does_not_finish_when_interrupted_is_killed_and_its_case_is_tried_again(tmp_path, monkeypatch):
     monkeypatch.setattr(measuring, "PATIENCE_S", 0.1)
     ledger = tmp_path / "ledger"

@@ -10,8 +10,10 @@ import pytest
 import records
 from drawing import drawn, faults, plan, words
 
+from gpubench.report.charts import trend_chart
 from gpubench.report.charts.layouts import LinePanels, NamedRows, StackedBars
 from gpubench.report.charts.trend_chart import TrendChart
+from gpubench.report.history import Series
 from gpubench.runfile.schema import Case
 
 RUNS = 30
@@ -62,6 +64,14 @@ def test_there_is_a_picture_of_each_kind_with_its_ideal(tmp_path: Path) -> None:
     assert {name: found for name, each in figures.items() if (found := faults(drawn(each)))} == {}
 
 
+def test_a_bus_is_drawn_from_the_smallest_message_to_the_largest(tmp_path: Path) -> None:
+    data = several_gpus()
+    data["benchmarks"].reverse()
+    chart = plan(tmp_path, data, kinds=("scaling",))["scaling-bus-bandwidth"].chart
+    assert isinstance(chart, LinePanels)
+    assert {tuple(point.x for point in curve.points) for curve in chart.panels[0].curves} == {(1e3, 1e5, 1e7, 1e9)}
+
+
 def test_what_has_a_scaling_picture_has_no_second_one_of_its_times(tmp_path: Path) -> None:
     assert not [name for name in plan(tmp_path, several_gpus()) if name.startswith(("time", "samples"))]
 
@@ -88,3 +98,10 @@ def test_a_change_is_in_the_legend_only_where_there_is_one(tmp_path: Path) -> No
         assert ("change" in words(page)) == (name == "trend-a.stepped")
         assert ("since 2026-01-19" in figure.subtitle) == (name == "trend-a.stepped")
         assert faults(page) == []
+
+
+def test_the_greatest_change_may_be_for_the_better() -> None:
+    dates = ("2026-01-01", "2026-01-02")
+    slower, faster = (Series(None, dates, levels, (1,), levels) for levels in ((1.0, 1.5), (1.0, 0.5)))
+    for series in ([slower, faster], [faster, slower]):
+        assert trend_chart._finding(series) == "Greatest change: -50% since 2026-01-02"
