@@ -72,8 +72,42 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
     return pytester
 
 
+USUAL = ("--gpubench-preset=smoke", "--gpubench-no-ceilings", "--benchmark-json=run.json", "-rs")
+
+
+class Ran:
+    """What a pytest that a test started printed, and what it wrote into run.json: ``data``, None if it did not."""
+
+    def __init__(self, result: pytest.RunResult, path: Path) -> None:
+        self.result, self.ret, self.lines = result, result.ret, result.outlines
+        self.said = result.stdout.str() + result.stderr.str()
+        self.data = json.loads(path.read_text()) if path.exists() and path.stat().st_size else None
+
+    marks = property(lambda self: self.data["benchmarks"])
+    records = property(lambda self: [mark["extra_info"]["gpubench"] for mark in self.marks])
+    rows = property(lambda self: self.data["gpubench"]["unmeasured"])
+    collected = property(lambda self: [line.partition("::")[2] for line in self.lines if "::" in line])
+
+
 @pytest.fixture
-def virtual(pytester, monkeypatch):
+def bench(pytester):
+    """Runs a file of benchmarks with the usual options and others: in this process, or ``apart`` in a forked one."""
+
+    def run(source, *options, usual=USUAL, apart=False, name="test_it", **outcomes):
+        pytester.makepyfile(**{name: source})
+        device = () if any("-device" in str(option) for option in options) else ("--gpubench-device=cpu",)
+        words = (*usual, *device, *options)
+        with forked.instead():
+            result = pytester.runpytest_subprocess(*words) if apart else pytester.runpytest_inprocess(*words)
+        if outcomes:
+            result.assert_outcomes(**outcomes)
+        return Ran(result, pytester.path / "run.json")
+
+    return run
+
+
+@pytest.fixture
+def virtual(pytester, bench, monkeypatch):
     """A folder whose pytest knows the kind ``virtual`` with a fresh clock; runs it and gives the run file."""
     from gpubench.devices import base
     from gpubench.testing import VirtualDevice, VirtualMachine
@@ -85,19 +119,9 @@ def virtual(pytester, monkeypatch):
     pytester.makeconftest(VIRTUAL_CONFTEST)
 
     def run(source, *options, **wanted):
-        pytester.makepyfile(test_virtual=source)
-        result = pytester.runpytest_inprocess(
-            "-p",
-            "gpubench.plugin",
-            "--gpubench-device=virtual",
-            "--gpubench-no-ceilings",
-            "--benchmark-json=run.json",
-            *options,
-        )
-        if wanted:
-            result.assert_outcomes(**wanted)
-        path = pytester.path / "run.json"
-        return result, json.loads(path.read_text()) if path.exists() else None
+        words = ("--gpubench-device=virtual", *options)
+        ran = bench(source, *words, usual=USUAL[1:3], name="test_virtual", **wanted)
+        return ran.result, ran.data
 
     return run
 

@@ -11,7 +11,7 @@ on it at once, while a queue per device pretends that the work is still under wa
 - ``backend.pending(i)`` counts the operations queued since something last waited for device ``i``,
   ``backend.launched(i)`` all of them; ``backend.synchronize_count`` counts the calls to ``synchronize()``.
 - ``backend.memory_bytes`` is the memory of each device; what doesn't fit raises ``torch.OutOfMemoryError``.
-- ``backend.now`` and ``backend.sleep`` are the clock; those of a :class:`VirtualClock` can replace both.
+- ``backend.clock`` is real time, or what :func:`register` is given: a :class:`VirtualClock`.
 
 Operations that mix devices raise as on real ones; scalars and indices may come from the CPU. Autograd works on each
 device and across them, autocast for products, convolutions, attention, softmax, norms, sums and losses.
@@ -34,6 +34,8 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
+from gpubench.testing import VirtualMachine
+
 NAME, DEVICES = "fake", 2
 aten = torch.ops.aten
 _NO_KERNEL = {"empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided", "_unsafe_view", "resize_"}
@@ -51,18 +53,11 @@ def _counter(name: str) -> Callable[..., int]:
     return lambda self, device=None: getattr(self._devices[self.index(device)], name)
 
 
-class VirtualClock:
+class VirtualClock(VirtualMachine):
     """Stands still but for a tick at every reading, and for what is slept, however busy the machine is."""
 
-    def __init__(self, tick_s: float = 1e-7) -> None:
-        self.time, self.tick_s = 0.0, tick_s
-
-    def now(self) -> float:
-        self.time += self.tick_s
-        return self.time
-
     def sleep(self, seconds: float) -> None:
-        self.time += seconds
+        self.time_s += seconds
 
 
 class Backend(types.ModuleType):
@@ -73,8 +68,7 @@ class Backend(types.ModuleType):
     copy_byte_per_s: float | None = None
     memory_bytes = 16 << 30
     synchronize_count = 0
-    now: Callable[[], float] = staticmethod(time.perf_counter)
-    sleep: Callable[[float], None] = staticmethod(time.sleep)
+    clock: Any = types.SimpleNamespace(now=time.perf_counter, sleep=time.sleep)
 
     def __init__(self) -> None:
         super().__init__(f"torch.{NAME}", __doc__)
@@ -121,16 +115,16 @@ class Backend(types.ModuleType):
 
     def _wait(self, index: int) -> None:
         at = self._devices[index]
-        while (left := at.done_at - self.now()) > 0:
-            self.sleep(left)
+        while (left := at.done_at - self.clock.now()) > 0:
+            self.clock.sleep(left)
         at.pending = 0
 
     def _launch(self, indices: set[int], seconds: float) -> None:
         """Queue one operation. One on two devices, a copy between them, starts when both are free."""
         if self.launch_s:
-            self.sleep(self.launch_s)
+            self.clock.sleep(self.launch_s)
         devices = [self._devices[i] for i in indices]
-        done_at = max(self.now(), *(at.done_at for at in devices)) + seconds
+        done_at = max(self.clock.now(), *(at.done_at for at in devices)) + seconds
         for at in devices:
             at.done_at, at.pending, at.launched = done_at, at.pending + 1, at.launched + 1
 
@@ -290,8 +284,9 @@ def available() -> str | None:
     return None if _libraries or taken == "privateuseone" else f"this process has the backend {taken!r} already"
 
 
-def register() -> Backend:
+def register(clock: VirtualClock | None = None) -> Backend:
     """Add the kind ``fake`` to torch, once a process; RuntimeError, with the reason, where that can't be."""
+    backend.clock = clock or backend.clock
     if reason := available():
         raise RuntimeError(reason)
     if _libraries:

@@ -5,18 +5,18 @@ NumPy's by themselves, tensors of the CPU can't be imported, and what CuPy lacks
 
 - ``queue.delay_s`` is what each operation adds to the queue, which only ``cuda.Device.synchronize`` waits for.
 - ``queue.launched`` and ``queue.synchronized`` count operations and waits, ``queue.freed`` calls to empty the pool.
-- ``queue.now`` and ``queue.sleep`` are the clock.
+- Its clock is that of the pretend accelerator.
 """
 
 from __future__ import annotations
 
 import sys
-import time
 import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from fake_backend import backend
 
 from gpubench.devices.cupy_arrays import CuPy
 
@@ -34,17 +34,15 @@ class Queue:
 
     delay_s, done_at = 0.0, 0.0
     launched = synchronized = freed = 0
-    now: Callable[[], float] = staticmethod(time.perf_counter)
-    sleep: Callable[[float], None] = staticmethod(time.sleep)
 
     def launch(self) -> None:
         self.launched += 1
-        self.done_at = max(self.now(), self.done_at) + self.delay_s
+        self.done_at = max(backend.clock.now(), self.done_at) + self.delay_s
 
     def wait(self) -> None:
         self.synchronized += 1
-        while (left := self.done_at - self.now()) > 0:
-            self.sleep(left)
+        while (left := self.done_at - backend.clock.now()) > 0:
+            backend.clock.sleep(left)
 
 
 queue = Queue()

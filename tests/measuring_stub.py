@@ -37,19 +37,13 @@ def main(words):
     process = int(given["process"].split("/")[0])
     names = missing(Follower(given["ledger"], begin=True).events(), process)
     cases = {name: case for name, case in cases.items() if names is None or name in names}
-    run = records.run_file([])
-    facts = {key: run[key] for key in ("machine_info", "commit_info", "datetime", "version", "gpubench")}
-    facts |= {"estimated_s": 1.0, "fingerprint": {"code": "stub"}}
-    identities = {name: case.as_dict() for name, case in cases.items()}
     ledger = Ledger(given["ledger"])
-    ledger.append("session", process=process, cases=list(cases), identities=identities, **facts)
+    ledger.append(**records.session(process, cases))
     for name, case in cases.items():
-        ledger.append("start", process=process, fullname=name, name=name, case=case.as_dict())
+        start, end = records.begun_and_ended(process, name, case, 1e-3 + pause * random.random())
+        ledger.append(**start)
         time.sleep(pause)
-        seconds = 1e-3 + pause * random.random()
-        benchmark = records.benchmark(case, seconds) | {"fullname": name}
-        benchmark["stats"]["total"] = 50 * seconds
-        ledger.append("end", process=process, fullname=name, status="ok", benchmark=benchmark)
+        ledger.append(**end)
     ledger.append("finish", process=process)
     return 0
 

@@ -94,23 +94,17 @@ def whole_ledger() -> list[dict[str, Any]]:
     names = [f"test_matmul.py::test_square[{i}]" for i in range(7)]
     known = [*cases(), *cases()[:3]]
     identities = {name: case.as_dict() for name, case in zip(names, known, strict=True)}
-    run = whole_run()
     begun = {"event": "run", "schema_version": 1, "processes": 2, "options": ["--gpubench-seed=1"]}
     events: list[dict[str, Any]] = [begun | {"paths": ["/b"], "inode": INODE}]
     for process in (0, 1):
-        session = {key: run[key] for key in ("machine_info", "commit_info", "datetime", "version", "gpubench")}
-        session |= {"process": process, "cases": names, "identities": identities, "estimated_s": 1.0, "before": {}}
-        events.append({"event": "session", "fingerprint": {"machine": "m", "threads": 2}, **session})
+        session = records.session(process, dict(zip(names, known, strict=True)), before={})
+        machine = {key: whole_run()[key] for key in ("machine_info", "gpubench")}
+        events.append(session | machine | {"fingerprint": {"machine": "m", "threads": 2}})
         for i, name in enumerate(names[:6]):
-            about = {"process": process, "fullname": name}
-            events.append({"event": "start", **about, "name": f"t[{i}]", "case": identities[name], "said": i})
-            if i < 4:
-                median = 1e-5 * (i + 1 + process / 10)
-                mark = records.benchmark(known[i], median) | {"fullname": name}
-                mark["stats"] |= {"total": 50 * median}
-                events.append({"event": "end", **about, "status": "ok", "benchmark": mark})
-            elif i == 4:
-                events.append({"event": "end", **about, "status": "error", "reason": "x", "case": identities[name]})
+            start, end = records.begun_and_ended(process, name, known[i], 1e-5 * (i + 1 + process / 10), said=i)
+            failed = {key: end[key] for key in ("event", "process", "fullname")}
+            failed |= {"status": "error", "reason": "x", "case": identities[name]}
+            events += [start, end if i < 4 else failed][: 1 if i == 5 else 2]
         events.append({"event": "finish", "process": process, "finished": "2026-01-31T12:00:00", "after": {}})
     return [*events, {"event": "complete"}]
 

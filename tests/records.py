@@ -160,6 +160,24 @@ def run_file(
     }
 
 
+def session(process: int, cases: Mapping[str, Case], **facts: Any) -> dict[str, Any]:
+    """The line of a journal with which a measuring process begins."""
+    run = run_file([])
+    known = {key: run[key] for key in ("machine_info", "commit_info", "datetime", "version", "gpubench")}
+    identities = {name: case.as_dict() for name, case in cases.items()}
+    known |= {"cases": list(cases), "identities": identities, "estimated_s": 1.0, "fingerprint": {"code": "stub"}}
+    return {"event": "session", "process": process, **known, **facts}
+
+
+def begun_and_ended(process: int, name: str, case: Case, seconds: float, **more: Any) -> list[dict[str, Any]]:
+    """The lines of a case that was measured."""
+    mark = benchmark(case, seconds) | {"fullname": name}
+    mark["stats"]["total"] = 50 * seconds
+    about = {"process": process, "fullname": name}
+    start = {"event": "start", **about, "name": name, "case": case.as_dict(), **more}
+    return [start, {"event": "end", **about, "status": "ok", "benchmark": mark}]
+
+
 def ceilings(device: str) -> dict[str, Any]:
     """What a device that doesn't exist can do at best, by cache level and access pattern."""
     kind = device.partition(":")[0]

@@ -6,23 +6,11 @@ sets ``launch_s``, ``delay_s``, ``copy_byte_per_s``, ``watts``, and whether call
 
 import fake_backend
 import pytest
+from vendors import Moment
 
 from gpubench import devices
 
 COSTS = {"launch_s": 5e-6, "delay_s": 2e-5, "copy_byte_per_s": 1e9, "watts": 250.0, "profiled": False}
-
-
-class Event:
-    """A moment on the device's clock."""
-
-    def __init__(self, at):
-        self.at = at
-
-    def query(self):
-        return CLOCK.time >= self.at
-
-    def elapsed_time(self, end):
-        return 1e3 * (end.at - self.at)
 
 
 CLOCK = fake_backend.VirtualClock(tick_s=1e-10)
@@ -39,30 +27,27 @@ class Scripted(devices.TorchDevice):
 
     def queue_wait(self, seconds):
         queue = self._queue()
-        queue.done_at = max(CLOCK.time, queue.done_at) + seconds
+        queue.done_at = max(CLOCK.time_s, queue.done_at) + seconds
         return True
 
     def record_event(self):
-        return Event(max(CLOCK.time, self._queue().done_at))
+        return Moment(max(CLOCK.time_s, self._queue().done_at), CLOCK)
 
     def kernels_s(self, call):
-        before = self._queue().launched
+        backend, before = fake_backend.backend, self._queue().launched
         call()
-        return (
-            (self._queue().launched - before) * fake_backend.backend.delay_s if fake_backend.backend.profiled else None
-        )
+        return (self._queue().launched - before) * backend.delay_s if backend.profiled else None
 
     def cache_bytes(self):
         return 1 << 20
 
     def energy_j(self):
-        return fake_backend.backend.watts * CLOCK.time
+        return fake_backend.backend.watts * CLOCK.time_s
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "costs(**seconds_and_rates): what this test's launches, work and copies cost")
-    backend = fake_backend.register()
-    backend.now, backend.sleep = CLOCK.now, CLOCK.sleep
+    fake_backend.register(CLOCK)
     devices.register(Scripted)
 
 

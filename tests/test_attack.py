@@ -72,22 +72,20 @@ def defect(words):
     raise RuntimeError("a defect")
 
 
-def alarm(words):
-    print("all is well")
-    return 1
+def prints(text, code):
+    def behave(words):
+        print(text)
+        return code
 
-
-def escape(words):
-    print("\x1b[31m")
-    return 0
+    return behave
 
 
 @pytest.mark.parametrize(
     ("number", "behave", "broken"),
     [
         (3, defect, "show: traceback: RuntimeError: a defect"),
-        (15, alarm, "compare: 1 without a slowdown"),
-        (3, escape, "show printed {'\\x1b'}"),
+        (15, prints("all is well", 1), "compare: 1 without a slowdown"),
+        (3, prints("\x1b[31m", 0), "show printed {'\\x1b'}"),
     ],
 )
 def test_an_attack_notices(attack, monkeypatch, number, behave, broken):

@@ -20,24 +20,18 @@ EXPERIMENTS = Path(__file__).parent.parent / "docs/experiments"
 
 
 @pytest.mark.parametrize("script", sorted(path.name for path in EXPERIMENTS.glob("*.py")))
-def test_it_compiles_and_says_how_it_is_run(script):
+def test_it_says_how_it_is_run_and_what_it_imports_from_the_package_exists(script):
     source = (EXPERIMENTS / script).read_text()
-    compile(source, script, "exec")
     how = {"verdict_cases.py": "for verdicts.py", "hostile_suite.py": "python docs/experiments/attack.py hostile"}
     assert how.get(script, f"python docs/experiments/{script}") in source
-
-
-@pytest.mark.parametrize("script", sorted(path.name for path in EXPERIMENTS.glob("*.py")))
-def test_what_it_imports_from_the_package_exists(script):
-    for node in ast.walk(ast.parse((EXPERIMENTS / script).read_text())):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "gpubench":
             module = importlib.import_module(node.module)
             for name in node.names:
                 assert hasattr(module, name.name) or importlib.import_module(f"{node.module}.{name.name}")
         elif isinstance(node, ast.Import):
-            for name in node.names:
-                if name.name.startswith("gpubench"):
-                    importlib.import_module(name.name)
+            for name in (each.name for each in node.names if each.name.startswith("gpubench")):
+                importlib.import_module(name)
 
 
 @pytest.mark.skipif(devices.kinds()["cuda"].count() > 0, reason="there is a GPU, and it takes minutes")
@@ -75,12 +69,15 @@ def test_square(gpubench, n):
 """
 
 
+def text(archive, name="validation.md"):
+    with tarfile.open(archive) as file:
+        return file.extractfile(name).read().decode()
+
+
 def content(archive, name):
     """Lines of a file of an archive, each one's JSON; none where either isn't there yet."""
     try:
-        with tarfile.open(archive) as file:
-            member = file.extractfile(name)
-            return [json.loads(line) for line in member.read().decode().splitlines()] if member else []
+        return [json.loads(line) for line in text(archive, name).splitlines()]
     except (OSError, KeyError, ValueError, tarfile.TarError):
         return []
 
@@ -136,8 +133,7 @@ def test_validation_that_is_killed_among_its_tests_repeats_none_of_them(rehearsa
     assert after[: len(before)] == before
     names = [event["test"].rpartition("::")[2] for event in ended(after)]
     assert sorted(names) == sorted([f"test_slow[{n}]" for n in range(5)] + [f"test_skipped[{n}]" for n in range(2)])
-    with tarfile.open(tmp_path / "second/validation.tar.gz") as archive:
-        page = archive.extractfile("validation.md").read().decode()
+    page = text(tmp_path / "second/validation.tar.gz")
     assert "4 passed, 1 failed, 2 skipped" in page
     assert "one of them fails" in page
 
@@ -151,7 +147,7 @@ def test_validation_that_is_killed_in_its_run_goes_on_elsewhere(rehearsal, tmp_p
     after = ends(content(tmp_path / "second/validation.tar.gz", log))
     assert after[: len(before)] == before  # none was measured again
     assert len(after) == len({(event["process"], event["fullname"]) for event in after}) == 15
-    (run,) = content_of_run(tmp_path / "second/validation.tar.gz")
+    run = json.loads(text(tmp_path / "second/validation.tar.gz", "run-quick-networks/run.json"))
     assert len(run["benchmarks"]) == 5
     assert all(len(bench["extra_info"]["gpubench"]["processes"]) == 3 for bench in run["benchmarks"])
 
@@ -163,16 +159,10 @@ def test_validation_shows_what_failed_and_what_could_not_be_collected(rehearsal,
     (folder / "test_absent.py").write_text("import no_such_library\n\ndef test_it(): pass\n")
     (folder / "test_wrong.py").write_text("def test_it():\n    print('matmul.square: wrong result')\n    assert 0\n")
     rehearsal.finish(tmp_path / "out", "--step=tests", f"--tests={folder}")
-    with tarfile.open(tmp_path / "out/validation.tar.gz") as archive:
-        page = archive.extractfile("validation.md").read().decode()
+    page = text(tmp_path / "out/validation.tar.gz")
     assert "1 failed, 1 not collected" in page
     assert "matmul.square: wrong result" in page.replace("print('matmul.square: wrong result')", "")
     assert "No module named 'no_such_library'" in page
-
-
-def content_of_run(archive):
-    with tarfile.open(archive) as file:
-        return [json.loads(file.extractfile("run-quick-networks/run.json").read())]
 
 
 @pytest.mark.rehearsal
@@ -182,8 +172,7 @@ def test_validation_measures_its_figures_once_and_leaves_one_file(rehearsal, tmp
     assert all(f"{step.partition('=')[2]}: done" in said for step in steps)
     again = rehearsal.finish(tmp_path / "out", *steps)
     assert "done after" not in again
-    with tarfile.open(tmp_path / "out/validation.tar.gz") as archive:
-        page = archive.extractfile("validation.md").read().decode()
+    page = text(tmp_path / "out/validation.tar.gz")
     for heading in ("our figures beside published ones", "## Our time beside other timers'", "## The classic script"):
         assert heading in page
 

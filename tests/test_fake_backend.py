@@ -1,25 +1,20 @@
 """The fake accelerator: its queue, its clock, its memory and its errors. Its values are checked wherever it is
 measured, against float64.
 
-A backend is registered for the life of a process, so all checks run in one of their own (this file as a script), and
-each is a test here by its outcome there.
+A backend is registered for the life of a process, so all checks run in one of their own.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import traceback
 from pathlib import Path
 
+import fake_backend
+import forked
 import pytest
 import torch
 from torch import nn
 
-HERE = Path(__file__).resolve()
-
-pytestmark = pytest.mark.xdist_group("fake backend")  # all look at what one process said
+HERE = Path(__file__).parent
 
 
 def backend():
@@ -70,19 +65,16 @@ def check_pending():
 
 
 def check_virtual_clock():
-    fake, x, clock = backend(), torch.ones(4, device="fake:0"), [1e6]
-
-    def sleep(seconds):
-        clock[0] += seconds
-
-    fake.now, fake.sleep, fake.delay_s = lambda: clock[0], sleep, 3.0
+    fake, x = backend(), torch.ones(4, device="fake:0")
+    fake.clock = clock = fake_backend.VirtualClock(time_s=1e6, tick_s=0.0)
+    fake.delay_s = 3.0
     try:
         x.add_(1).add_(1)
-        assert clock[0] == 1e6
+        assert clock.time_s == 1e6
         fake.synchronize(0)
-        assert clock[0] == 1e6 + 6.0
+        assert clock.time_s == 1e6 + 6.0
     finally:
-        del fake.now, fake.sleep, fake.delay_s
+        del fake.clock, fake.delay_s
         fake._devices[0].done_at = 0.0
 
 
@@ -112,43 +104,15 @@ def check_memory():
     assert fake.memory_allocated(1) == before
 
 
-CHECKS = {name.removeprefix("check_"): check for name, check in globals().items() if name.startswith("check_")}
-
-
-@pytest.fixture(scope="module")
-def outcomes():
-    """What each check said in a process of its own: its traceback, or None."""
-    import fake_backend
-
-    if reason := fake_backend.available():
-        pytest.skip(reason)
-    process = subprocess.run(
-        [sys.executable, "-B", str(HERE)], capture_output=True, text=True, timeout=120, check=False, cwd=HERE.parent
-    )
-    assert process.returncode == 0, process.stdout + process.stderr
-    return json.loads(process.stdout.splitlines()[-1])
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test_fake_backend(outcomes, name):
-    assert outcomes[name] is None, outcomes[name]
+@pytest.mark.skipif(bool(fake_backend.available()), reason=str(fake_backend.available()))
+def test_fake_backend():
+    done = forked.python(f"import sys; sys.path.insert(0, {str(HERE)!r}); import test_fake_backend as it; it.main()")
+    assert done.returncode == 0, done.stdout
 
 
 def main() -> None:
-    import fake_backend
-
     fake_backend.register()
     assert not fake_backend.backend.is_initialized()
-    said = {}
-    for name, check in CHECKS.items():
-        try:
-            check()
-            said[name] = None
-        except (Exception, pytest.fail.Exception):
-            said[name] = traceback.format_exc()
+    for check in (check_mixed_devices_raise, check_pending, check_virtual_clock, check_memory):
+        check()
     assert fake_backend.backend.is_initialized()
-    print(json.dumps(said))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,5 @@
 """The fake accelerator that the package ships: what a contributor's first test with it looks like."""
 
-import json
-
 from gpubench import testing
 
 TEST = """
@@ -10,14 +8,11 @@ def test_it(gpubench, machine):
 """
 
 
-def test_the_conftest_of_the_docstring_measures_on_the_virtual_clock(pytester, forking):
+def test_the_conftest_of_the_docstring_measures_on_the_virtual_clock(bench, pytester):
     block = testing.__doc__.split("::\n\n")[1].split("\n\n``pytest")[0]
     pytester.makeconftest(block.replace("\n    ", "\n").strip())
-    pytester.makepyfile(TEST)
-    options = ["--gpubench-device=virtual", "--gpubench-no-ceilings", "--benchmark-json=run.json"]
-    pytester.runpytest_subprocess("-p", "gpubench.plugin", *options).assert_outcomes(passed=1)
-    (bench,) = json.loads((pytester.path / "run.json").read_text())["benchmarks"]
-    assert abs(bench["stats"]["median"] - 2e-3) < 1e-9
+    (mark,) = bench(TEST, "--gpubench-device=virtual", apart=True, passed=1).marks
+    assert abs(mark["stats"]["median"] - 2e-3) < 1e-9
 
 
 def test_a_wait_costs_what_the_machine_says_and_is_listed():

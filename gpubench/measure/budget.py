@@ -164,7 +164,7 @@ def require(seconds: float | None, why: str, preset: Preset, *, slack: float = 1
         needed = f"one call takes {seconds_text(seconds)} ({why})"
         allowed = f"{FEWEST_ROUNDS} must fit in {seconds_text(preset.budget)}"
         longer = FEWEST_ROUNDS * seconds <= PRESET_SETTINGS["full"].budget and preset.name != "full"
-        remedy = "use a smaller size" + " or --preset full" * longer
+        remedy = "make the call smaller" + " or use --preset full" * longer
         raise OverBudget(f"too slow for --preset {preset.name}: {needed}; {allowed}: {remedy}")
 
 

@@ -45,6 +45,7 @@ def clustered() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 ROWS_WEIGHT_BIAS = draw(3, reductions.COLUMNS), draw(reductions.COLUMNS), draw(reductions.COLUMNS)
+CLASSES = torch.arange(9) * 5
 TAPS = torch.tensor(science.TAPS, dtype=torch.float64)
 PAIRS = {
     "k-means": (science.kmeans_step, science.numpy_kmeans_step, clustered()),
@@ -60,11 +61,7 @@ PAIRS = {
     "layer norm": (reductions.layer_norm, reductions.numpy_layer_norm, ROWS_WEIGHT_BIAS),
     "rms norm": (reductions.rms_norm, reductions.numpy_rms_norm, ROWS_WEIGHT_BIAS[:2]),
     "argmax": (reductions.argmax, reductions.numpy_argmax, (draw(3, 50),)),
-    "cross-entropy": (
-        torch.nn.functional.cross_entropy,
-        reductions.numpy_cross_entropy,
-        (draw(9, 50), torch.arange(9) * 5),
-    ),
+    "cross-entropy": (torch.nn.functional.cross_entropy, reductions.numpy_cross_entropy, (draw(9, 50), CLASSES)),
 }
 
 

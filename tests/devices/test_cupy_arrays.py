@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = [
     pytest.mark.skipif(bool(fake_backend.available()), reason=str(fake_backend.available())),
-    pytest.mark.xdist_group("cupy"),  # three look at one run
+    pytest.mark.xdist_group("cupy"),  # two look at one run
 ]
 
 ROOT = Path(__file__).parents[2]
@@ -46,12 +46,9 @@ def test_every_case_is_checked_against_numpy_in_float64(measured):
     assert measured["gpubench"]["unmeasured"] == []
 
 
-def test_it_writes_into_arrays(measured):
+def test_it_writes_into_arrays_and_what_is_not_known_of_it_stays_empty(measured):
     forms = {case["params"]["form"] for case in records(measured) if case["workload"] == "elementwise.add"}
     assert forms == {"allocating", "out", "inplace"}
-
-
-def test_what_is_not_known_of_it_stays_empty(measured):
     case = next(case for case in records(measured) if case["workload"] == "matmul.square")
     assert case["work"]["flops"] == 2 * 32**3
     assert case["memory_bytes"] is None  # torch's allocator knows nothing of it
@@ -61,15 +58,13 @@ def test_what_is_not_known_of_it_stays_empty(measured):
 
 SUITE = """
 import pytest
-from fake_backend import VirtualClock, backend
+from fake_backend import VirtualClock, register
 from fake_cupy import queue
 from gpubench.devices import Device
 
-virtual = VirtualClock()
-queue.now = backend.now = virtual.now
-queue.sleep = backend.sleep = virtual.sleep
+backend = register(VirtualClock(tick_s=1e-7))
 backend.launch_s = 1e-4  # or a round of calls that take no time would hold thousands
-Device.now = staticmethod(virtual.now)
+Device.now = staticmethod(backend.clock.now)
 
 @pytest.mark.gpubench(implementations=["cupy"])
 def test_add(gpubench):

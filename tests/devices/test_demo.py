@@ -90,7 +90,8 @@ def results():
 
 def test_times_copies_and_peaks_are_those_of_the_model(results):
     rows = {(row["device"], row["n"]): row for row in results.df.to_dict("records")}
-    assert {row["status"] for row in rows.values()} == {"ok"}
+    # A busy CPU skips the largest.
+    assert {row["status"] for (device, n), row in rows.items() if device == "demo" or n < 2048} == {"ok"}
     large, small = rows["demo", 2048], rows["demo", 64]
     seconds = middle_s("product", 2 * 2048**3, 3 * 4 * 2048**2, "float32", CARD)
     assert large["time_s"] == pytest.approx(seconds, rel=0.1)
@@ -99,7 +100,7 @@ def test_times_copies_and_peaks_are_those_of_the_model(results):
     nbytes = 2 * 4 * 2048**2
     assert large["copy_in_s"] == pytest.approx(COPY_S + nbytes / PAGEABLE)
     assert large["copy_in_pinned_s"] == pytest.approx(COPY_S + nbytes / (LINK_SHARE * CARD.value("link")))
-    assert {row["check"] for (_, n), row in rows.items() if n < 2048} == {"passed"}  # a busy CPU skips the largest
+    assert {row["check"] for (_, n), row in rows.items() if n < 2048} == {"passed"}
     assert large["flop_per_s"] == pytest.approx(2 * 2048**3 / large["time_s"])
     assert large["launch_s"] == DISPATCH_S
 
@@ -160,8 +161,9 @@ def test_compare_refuses_to_mix_it_with_hardware(tmp_path):
     assert isinstance(gpubench.load(made), Results)
 
 
-DECLARED = """
+MODELLED = """
 import pytest, torch
+from torch import nn
 
 def uncounted(x):
     if x.is_meta:
@@ -173,41 +175,9 @@ WORK = {"flops": 1e12}, {"nbytes": 1e10}, {"items": 10**12, "unit": "operation"}
 @pytest.mark.parametrize("work", WORK)
 def test_declared(gpubench, work):
     gpubench(uncounted, gpubench.randn(8), **work)
-"""
 
-
-def test_work_that_is_not_counted_is_simulated_as_it_is_declared(tmp_path):
-    (tmp_path / "test_declared.py").write_text(DECLARED)
-    run = ["run", "test_declared.py", "--device=demo", "--preset=smoke", "--no-ceilings", "--charts=none", "-o", "out"]
-    done = command(*run, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    flops, nbytes, operations, items = read(tmp_path / "out" / "run.json").results
-    moved, product = middle_s("elementwise", 0.0, 1e10, "float32", CARD), ("product", 1e12, 32, "float32", CARD)
-    expected = middle_s(*product), moved, middle_s("product", 5e11, 32, "float16", CARD)
-    for result, seconds in zip((flops, nbytes, operations), expected, strict=True):
-        assert result.times.median_s == pytest.approx(seconds, rel=0.05)
-    assert items.status == "skipped"
-    assert items.reason.endswith("on meta tensors, or flops= or nbytes=")
-
-
-def test_attention_and_products_of_8_bits_run_on_it(tmp_path):
-    run = ["run", "--builtin", "--device=demo", "--preset=smoke", "--no-ceilings", "--charts=none", "-o", "out"]
-    done = command(*run, "-k", "attention.causal or quantised.int8", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    results = read(tmp_path / "out" / "run.json").results
-    assert {(result.workload, result.params.get("backend")) for result in results} == {
-        ("attention.causal", "flash"), ("attention.causal", "math"), ("quantised.int8", None)
-    }  # fmt: skip
-    assert {result.status: result.reason for result in results} == {"ok": None}
-    by_kernel = {result.params.get("backend"): result for result in results if result.dtype == "float32"}
-    assert by_kernel["math"].times.median_s > 2 * by_kernel["flash"].times.median_s  # several kernels, and not one
-
-
-CONTRADICTIONS = """
-import torch
-from torch import nn
-
-def step(gpubench, part):
+@pytest.mark.parametrize("part", ["forward", "backward", "step"])
+def test_training(gpubench, part):
     network = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 256))
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-3)
     x = torch.randn(4096, 256)
@@ -221,28 +191,43 @@ def step(gpubench, part):
         loss.backward()
         return loss
 
-    def whole():
+    def step():
         loss = backward()
         optimizer.step()
         return loss
 
-    gpubench({"forward": forward, "backward": backward, "step": whole}[part], check=False, flops=1e9)
+    gpubench(locals()[part], check=False, flops=1e9)
 
-def test_forward(gpubench): step(gpubench, "forward")
-def test_backward(gpubench): step(gpubench, "backward")
-def test_step(gpubench): step(gpubench, "step")
 def test_copy(gpubench): gpubench(torch.clone, gpubench.randn(10**6))
 def test_sort(gpubench): gpubench(torch.sort, gpubench.randn(10**6))
 """
+RUN = ("run", "--device=demo", "--preset=smoke", "--no-ceilings", "--charts=none", "-o", "out")
 
 
-def test_the_model_does_not_contradict_itself(tmp_path):
+def test_the_model_takes_work_as_it_is_declared_and_does_not_contradict_itself(tmp_path):
     """A step takes longer than its backward pass, and that than its forward pass; a sort than several passes."""
-    (tmp_path / "test_contradictions.py").write_text(CONTRADICTIONS)
-    run = ["run", "test_contradictions.py", "--device=demo", "--preset=smoke", "--no-ceilings", "--charts=none"]
-    done = command(*run, "-o", "out", cwd=tmp_path)
+    (tmp_path / "test_modelled.py").write_text(MODELLED)
+    done = command(*RUN, "test_modelled.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    times = {each.workload: each.times.median_s for each in read(tmp_path / "out" / "run.json").results}
-    forward, backward, step, copied, sorted_ = times.values()
+    results = read(tmp_path / "out" / "run.json").results
+    (items,) = (result for result in results if result.status == "skipped")
+    assert items.reason.endswith("on meta tensors, or flops= or nbytes=")
+    measured = (result.times.median_s for result in results if result.status != "skipped")
+    *declared, forward, backward, step, copied, sorted_ = measured
+    moved, product = middle_s("elementwise", 0.0, 1e10, "float32", CARD), ("product", 1e12, 32, "float32", CARD)
+    expected = middle_s(*product), moved, middle_s("product", 5e11, 32, "float16", CARD)
+    assert declared == [pytest.approx(seconds, rel=0.05) for seconds in expected]
     assert 1.5 * forward < backward < step
     assert sorted_ > 4 * copied
+
+
+def test_attention_and_products_of_8_bits_run_on_it(tmp_path):
+    done = command(*RUN, "--builtin", "-k", "attention.causal or quantised.int8", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    results = read(tmp_path / "out" / "run.json").results
+    assert {(result.workload, result.params.get("backend")) for result in results} == {
+        ("attention.causal", "flash"), ("attention.causal", "math"), ("quantised.int8", None)
+    }  # fmt: skip
+    assert {result.status: result.reason for result in results} == {"ok": None}
+    by_kernel = {result.params.get("backend"): result for result in results if result.dtype == "float32"}
+    assert by_kernel["math"].times.median_s > 2 * by_kernel["flash"].times.median_s  # several kernels, and not one

@@ -1,7 +1,6 @@
 """Which libraries do the work: those that a test names, that are asked for, and that are there."""
 
 import functools
-import json
 import sys
 import types
 
@@ -74,15 +73,14 @@ def test_order(journal):
     assert calls.startswith("wcw")  # the first call, between two readings of the clock
     assert "c" in calls.rstrip("w")
 """
-
-
-def run(pytester, *words):
-    path = pytester.path / "run.json"
-    result = pytester.runpytest_inprocess(
-        "--gpubench-preset=smoke", "--gpubench-device=cpu", "--gpubench-no-ceilings", "--gpubench-threads=2",
-        f"--benchmark-json={path}", "-rs", *words,
-    )  # fmt: skip
-    return result, json.loads(path.read_text()) if path.exists() else None
+NAMES = """
+import pytest
+@pytest.mark.gpubench(implementations=IMPLEMENTATIONS)
+@pytest.mark.gpubench_sweep("n", smoke=[1, 2, 3], quick=[1])
+def test_add(gpubench, n):
+    a = gpubench.array(gpubench.randn(8))
+    gpubench(gpubench.xp.add, a, a)
+"""
 
 
 @pytest.fixture
@@ -94,19 +92,13 @@ def kept(monkeypatch):
     LIBRARIES.update(before)
 
 
-def names(data):
-    return [benchmark["name"] for benchmark in data["benchmarks"]]
-
-
-def test_a_library_of_ones_own_is_opened_waited_for_and_closed(pytester, kept):
+def test_a_library_of_ones_own_is_opened_waited_for_and_closed(bench, pytester, kept):
     pytester.makeconftest(FIFTH)
-    pytester.makepyfile(test_it=TESTS)
-    result, data = run(pytester)
-    result.assert_outcomes(passed=4)
-    assert names(data) == [
+    ran = bench(TESTS, "--gpubench-threads=2", passed=4)
+    assert [mark["name"] for mark in ran.marks] == [
         "test_add[cpu-float32-allocating]", "test_add[cpu-float32-out]", "test_add[cpu-float32-doubling-allocating]"
     ]  # fmt: skip
-    case = data["benchmarks"][2]["extra_info"]["gpubench"]
+    case = ran.records[2]
     assert (case["implementation"], case["check"]["status"]) == ("doubling", "passed")
 
 
@@ -114,21 +106,12 @@ def test_a_library_of_ones_own_is_opened_waited_for_and_closed(pytester, kept):
     ("asked", "measured"),
     [([], ["torch", "numpy"]), (["numpy"], ["numpy"]), (["all"], ["torch", "numpy", "doubling"])],
 )
-def test_what_is_measured_is_the_tests_own_or_what_is_asked_for(pytester, kept, asked, measured):
+def test_what_is_measured_is_the_tests_own_or_what_is_asked_for(bench, pytester, kept, asked, measured):
     pytester.makeconftest(FIFTH)
-    pytester.makepyfile(
-        test_it="""
-        import pytest
-        @pytest.mark.gpubench(implementations=["torch", "numpy"], full_implementations=["doubling"])
-        def test_add(gpubench):
-            a = gpubench.array(gpubench.randn(8))
-            gpubench(gpubench.xp.add, a, a)
-        """
-    )
-    _, data = run(pytester, *(f"--gpubench-implementation={name}" for name in asked))
-    assert [each["extra_info"]["gpubench"]["implementation"] for each in data["benchmarks"]] == measured
-    _, data = run(pytester, "--gpubench-preset=full", "--benchmark-max-time=0.01", "--benchmark-min-rounds=3")
-    assert len(data["benchmarks"]) == 3
+    source = NAMES.replace("IMPLEMENTATIONS", '["torch", "numpy"], full_implementations=["doubling"]')
+    ran = bench(source, *(f"--gpubench-implementation={name}" for name in asked))
+    assert list(dict.fromkeys(record["implementation"] for record in ran.records)) == measured
+    assert len(bench(source, "--gpubench-preset=full", "--collect-only", "-q").collected) == 3
 
 
 @pytest.fixture
@@ -136,60 +119,35 @@ def no_jax(kept):
     kept.setitem(sys.modules, "jax", None)
 
 
-NAMES_JAX = """
-import pytest
-@pytest.mark.gpubench(implementations=IMPLEMENTATIONS)
-@pytest.mark.gpubench_sweep("n", smoke=[1, 2, 3], quick=[1])
-def test_add(gpubench, n):
-    a = gpubench.array(gpubench.randn(8))
-    gpubench(gpubench.xp.add, a, a)
-"""
 MISSING = "JAX is not installed: pip install 'pytest-gpubench[jax]'"
 
 
-def test_one_that_is_not_installed_is_a_line_and_not_a_row_a_case(pytester, no_jax):
-    pytester.makepyfile(test_it=NAMES_JAX.replace("IMPLEMENTATIONS", '["torch", "jax"]'))
-    result, _ = run(pytester)
-    result.assert_outcomes(passed=3)
-    result.stdout.fnmatch_lines([f"gpubench: measured without jax: {MISSING.replace('[', '[[]')}"])
-
-
-def test_a_test_of_nothing_else_is_one_row(pytester, no_jax):
-    pytester.makepyfile(test_it=NAMES_JAX.replace("IMPLEMENTATIONS", '["jax"]'))
-    result, data = run(pytester)
-    result.assert_outcomes(skipped=1)
-    (row,) = data["gpubench"]["unmeasured"]
+def test_one_that_is_not_installed_is_a_line_and_not_a_row_a_case(bench, no_jax):
+    ran = bench(NAMES.replace("IMPLEMENTATIONS", '["torch", "jax"]'), passed=3)
+    assert f"gpubench: measured without jax: {MISSING}" in ran.lines
+    (row,) = bench(NAMES.replace("IMPLEMENTATIONS", '["jax"]'), skipped=1).rows
     assert row["reason"] == MISSING
 
 
 @pytest.mark.parametrize(
-    ("name", "complaint"),
+    ("name", "cupy", "complaint"),
     [
-        ("jax", f"gpubench: implementation jax: {MISSING}"),
-        ("cupy", "gpubench: implementation cupy: CuPy is not installed: *"),
-        ("nmupy", "gpubench: unknown implementation 'nmupy': choose from torch, numpy, cupy, jax*"),
+        ("jax", None, f"implementation jax: {MISSING}"),
+        ("cupy", None, "implementation cupy: CuPy is not installed: "),
+        ("cupy", types.ModuleType("cupy"), "implementation cupy: CuPy computes on CUDA and ROCm GPUs only"),
+        ("nmupy", None, "unknown implementation 'nmupy': choose from torch, numpy, cupy, jax"),
     ],
 )
-def test_asking_for_what_is_not_there_is_an_error(pytester, no_jax, monkeypatch, name, complaint):
-    monkeypatch.setitem(sys.modules, "cupy", None)
-    pytester.makepyfile(test_it=NAMES_JAX.replace("IMPLEMENTATIONS", '["torch"]'))
-    result, data = run(pytester, f"--gpubench-implementation={name}")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"ERROR: {complaint.replace('[', '[[]')}"])
-    assert data is None
+def test_asking_for_what_is_not_there_is_an_error(bench, no_jax, monkeypatch, name, cupy, complaint):
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    ran = bench(NAMES.replace("IMPLEMENTATIONS", '["torch"]'), f"--gpubench-implementation={name}")
+    assert (ran.ret, ran.data) == (pytest.ExitCode.USAGE_ERROR, None)
+    assert f"ERROR: gpubench: {complaint}" in ran.said
 
 
-def test_asking_for_one_that_computes_elsewhere_is_an_error(pytester, monkeypatch):
-    monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))
-    pytester.makepyfile(test_it=NAMES_JAX.replace("IMPLEMENTATIONS", '["torch"]'))
-    result, _ = run(pytester, "--gpubench-implementation=cupy")
-    result.stderr.fnmatch_lines(["ERROR: gpubench: implementation cupy: CuPy computes on CUDA and ROCm GPUs only"])
-
-
-def test_a_marker_that_names_none_is_refused(pytester):
-    pytester.makepyfile(test_it=NAMES_JAX.replace("IMPLEMENTATIONS", '["torch", "nmupy"]'))
-    result, _ = run(pytester)
-    result.stdout.fnmatch_lines(["*test_it.py::test_add: unknown implementation 'nmupy': choose from torch, *"])
+def test_a_marker_that_names_none_is_refused(bench):
+    said = bench(NAMES.replace("IMPLEMENTATIONS", '["torch", "nmupy"]')).said
+    assert "test_it.py::test_add: unknown implementation 'nmupy': choose from torch, " in said
 
 
 def test_an_entry_point_adds_one_without_an_import_of_it_before(kept):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import types
 
 import pytest
 import torch
+import vendors
 
 from gpubench.devices import cuda, rocm
+from gpubench.testing import VirtualMachine
 
 PLACE = "0000:43:00"
 
@@ -21,16 +24,7 @@ def fresh(monkeypatch):
 
 @pytest.fixture
 def library(monkeypatch):
-    """An amdsmi with two GPUs."""
-    fake = types.SimpleNamespace(
-        AmdSmiClkType=types.SimpleNamespace(GFX="gfx", MEM="mem"),
-        amdsmi_init=lambda: None,
-        amdsmi_get_processor_handles=lambda: ["first", "second"],
-        amdsmi_get_gpu_device_bdf=lambda gpu: {"first": "0000:03:00.0", "second": "0000:43:00.0"}[gpu],
-        amdsmi_get_clock_info=lambda gpu, domain: {"clk": {"gfx": 2100, "mem": 1300}[domain]},
-        amdsmi_get_energy_count=lambda gpu: {"energy_accumulator": 4_000_000, "counter_resolution": 15.25},
-        amdsmi_get_violation_status=lambda gpu: {"active_ppt_pwr": True, "active_socket_thrm": "N/A"},
-    )
+    fake = vendors.amdsmi()
     monkeypatch.setitem(sys.modules, "amdsmi", fake)
     return fake
 
@@ -40,9 +34,7 @@ def test_what_the_library_tells_of_the_gpu_at_a_place(library):
     assert rocm.clocks(PLACE) == {"sm": 2.1e9, "memory": 1.3e9}
     assert rocm.energy_j(PLACE) == pytest.approx(61.0)
     assert rocm.throttle_reasons(PLACE) == ("power limit",)
-
-
-def test_an_older_library_names_the_counter_otherwise(library):
+    # An older library names the counter otherwise.
     library.amdsmi_get_energy_count = lambda gpu: {"power": 1_000_000, "counter_resolution": 15.25}
     assert rocm.energy_j(PLACE) == pytest.approx(15.25)
 
@@ -52,18 +44,13 @@ def test_what_is_missing_says_so(library, monkeypatch):
     assert rocm.why_unknown(None) == "this PyTorch doesn't say where on the PCI bus a GPU is"
     library.amdsmi_get_clock_info = lambda gpu, domain: {"clk": "N/A"}
     assert rocm.clocks(PLACE) is None
+    library.amdsmi_init = vendors.raising(RuntimeError)
+    rocm._library.cache_clear()
+    assert rocm.why_unknown(PLACE) == "amdsmi can't be used: no driver"
     monkeypatch.setitem(sys.modules, "amdsmi", None)
     rocm._library.cache_clear()
     assert str(rocm.why_unknown(PLACE)).startswith("amdsmi can't be imported")
     assert (rocm.clocks(PLACE), rocm.energy_j(PLACE), rocm.throttle_reasons(PLACE)) == (None, None, ())
-
-
-def test_a_library_that_fails_to_start_says_why(library):
-    def fail() -> None:
-        raise RuntimeError("no driver")
-
-    library.amdsmi_init = fail
-    assert rocm.why_unknown(PLACE) == "amdsmi can't be used: no driver"
 
 
 def test_the_place_of_a_gpu(monkeypatch):
@@ -106,23 +93,16 @@ class TestCudaOnAmd:
     @pytest.mark.parametrize("ticks_per_s", [1e8, 2.4e9])
     def test_a_hold_lasts_as_long_as_asked_for_whatever_clock_it_counts(self, gpu, monkeypatch, ticks_per_s):
         """100 MHz on RDNA3, where cycles at 3 GHz would be thirty times too many."""
-        now = [0.0]
-
-        class Event:
-            def __init__(self) -> None:
-                self.at = now[0]
-
-            def elapsed_time(self, end: Event) -> float:
-                return 1e3 * (end.at - self.at)
+        machine = VirtualMachine(tick_s=0.0)
 
         def sleep(ticks: int) -> None:
-            now[0] += ticks / ticks_per_s
+            machine.time_s += ticks / ticks_per_s
 
         monkeypatch.setattr(torch.cuda, "_sleep", sleep, raising=False)
-        monkeypatch.setattr(torch.cuda, "device", lambda index: __import__("contextlib").nullcontext())
-        monkeypatch.setattr(cuda.Cuda, "record_event", lambda self: Event())
+        monkeypatch.setattr(torch.cuda, "device", lambda index: contextlib.nullcontext())
+        monkeypatch.setattr(cuda.Cuda, "record_event", lambda self: vendors.Moment(machine.time_s))
         monkeypatch.setattr(cuda.Cuda, "synchronize", lambda self: None)
         gpu.queue_wait(0.0)
-        before = now[0]
+        before = machine.time_s
         gpu.queue_wait(0.01)
-        assert 0.01 <= now[0] - before <= 0.016
+        assert 0.01 <= machine.time_s - before <= 0.016

@@ -114,24 +114,21 @@ def test_accelerators_have_one_way(monkeypatch):
     ("rate", "canary", "named"),
     [(7e10, None, True), (9e10, None, False), (7e10, CanaryTimes(2, 1e-4, 2e-4), False)],
 )
-def test_a_run_names_a_slow_library_in_one_line_unless_its_self_check_was_slow(
-    pytester, monkeypatch, rate, canary, named
-):
+def test_a_run_names_a_slow_library_in_one_line_unless_its_self_check_was_slow(bench, monkeypatch, rate, canary, named):
     ways = {"float32": {"torch": rate, "numpy": 1e11}, "float64": {"torch": 1e10, "numpy": 1e11}}
     peaks = Ceilings(
         throughput={"float32": 1e11, "float64": 1e11}, ways=ways if named or canary else {"float32": ways["float32"]}
     )
     monkeypatch.setattr(ceilings, "measure_ceilings", lambda wanted, effort: {"cpu": peaks})
     monkeypatch.setattr("gpubench.measure.session.canary", lambda threads: canary)
-    pytester.makepyfile("import torch\ndef test_it(gpubench): gpubench(torch.neg, gpubench.randn(100))")
-    ran = pytester.runpytest_inprocess("--gpubench-device=cpu", "--benchmark-json=run.json")
-    lines = [line for line in ran.outlines if "products run at" in line]
+    source = "import torch\ndef test_it(gpubench): gpubench(torch.neg, gpubench.randn(100))"
+    lines = [line for line in bench(source, usual=["--benchmark-json=run.json"]).lines if "products run at" in line]
     assert len(lines) == named
     assert all("PyTorch's float32 products run at 70%" in line for line in lines)
 
 
 @pytest.mark.parametrize("mended", [True, False])
-def test_peaks_that_a_run_disproves_are_measured_once_more_at_its_end(pytester, monkeypatch, mended):
+def test_peaks_that_a_run_disproves_are_measured_once_more_at_its_end(bench, pytester, monkeypatch, mended):
     """The first process's peaks are 1000 times too low: whoever else used the machine has gone, or not."""
     low, high = (Ceilings(throughput={"float32": rate, "float16": rate}) for rate in (1e3, 1e15))
     given, products = [], []
@@ -145,9 +142,9 @@ def test_peaks_that_a_run_disproves_are_measured_once_more_at_its_end(pytester, 
     monkeypatch.setattr(ceilings, "measure_ceilings", measure)
     monkeypatch.setattr(recorder, "LONG_RUN_S", math.inf)  # the process of the tests is older than that
     source = "import pytest, torch\n@pytest.mark.parametrize('n', [64, 65, 66, 67])\n"
-    pytester.makepyfile(f"{source}def test_it(gpubench, n): gpubench(torch.mm, *(gpubench.randn(n, n),) * 2)")
+    source += "def test_it(gpubench, n): gpubench(torch.mm, *(gpubench.randn(n, n),) * 2)"
     ledger = pytester.path / "run.ledger.jsonl"
-    pytester.runpytest_inprocess("--gpubench-device=cpu", "--gpubench-threads=1", f"--gpubench-ledger={ledger}")
+    bench(source, usual=["--gpubench-threads=1", f"--gpubench-ledger={ledger}"])
     run_file = pytester.path / "run.json"
     run_file.write_text(json.dumps(assemble(read_ledger(ledger))))
     run = read(run_file)

@@ -1,7 +1,6 @@
 """The clock waits for the device. On a virtual clock every figure is exact."""
 
 import itertools
-import json
 import subprocess
 import sys
 import time
@@ -13,16 +12,6 @@ from gpubench.measure.budget import MIN_ROUND, MIN_WAITS
 from gpubench.measure.clock import DeviceClock, repeat, warm_up
 from gpubench.testing import VirtualDevice, VirtualMachine
 
-TWO_MS = """
-def test_queued(gpubench, machine):
-    gpubench(machine.launch, 2e-3, check=False)
-"""
-
-SHORT = """
-def test_short(gpubench, machine):
-    gpubench(machine.launch, 5e-6, check=False)
-"""
-
 
 def test_a_wait_of_ones_own_comes_before_every_reading(monkeypatch):
     waited = []
@@ -31,33 +20,25 @@ def test_a_wait_of_ones_own_comes_before_every_reading(monkeypatch):
     assert waited == ["wait"]
 
 
-def test_queued_work_is_waited_for():
-    machine = VirtualMachine()
-    clock = DeviceClock([VirtualDevice.on(machine)()])
-    start = clock()
-    machine.launch(2e-3)
-    assert clock() - start == pytest.approx(2e-3, rel=1e-6)
+def virtual_clock(count=1, **machine):
+    """A clock of so many virtual devices, and their machine."""
+    made = VirtualMachine(**machine)
+    return DeviceClock([VirtualDevice.on(made)(index) for index in range(count)]), made
 
 
-def test_without_the_wait_queued_work_would_read_as_nothing():
-    machine = VirtualMachine()
-    start = machine.now()
-    machine.launch(2e-3)
-    assert machine.now() - start < 1e-8
-
-
-def test_waits_for_all_devices_of_a_case():
+def test_queued_work_of_all_devices_of_a_case_is_waited_for():
     machine = VirtualMachine()
     clock = DeviceClock([VirtualDevice.on(machine)(0), VirtualDevice.on(machine)(1), CPU])
-    start = clock()
+    start, unwaited = clock(), machine.now()
     machine.launch(1e-3, 0)
     machine.launch(3e-3, 1)
+    assert machine.now() - unwaited < 1e-8  # without the wait it would read as nothing
     assert clock() - start == pytest.approx(3e-3, rel=1e-6)
     assert set(machine.waits) == {0, 1}
 
 
 def test_cost_of_a_wait():
-    clock = DeviceClock([VirtualDevice.on(VirtualMachine(wait_cost_s=8e-6))()])
+    clock, _ = virtual_clock(wait_cost_s=8e-6)
     assert clock.wait_s() == pytest.approx(8e-6, rel=1e-3)
 
 
@@ -65,15 +46,13 @@ def test_cost_of_a_wait():
     ("least", "most", "seconds", "timings"), [(3, 20, 1e-3, 3), (3, 20, 5.5e-3, 6), (3, 5, 1.0, 5), (1, 1, 0.0, 1)]
 )
 def test_repeats_until_the_time_is_spent_within_the_bounds(least, most, seconds, timings):
-    machine = VirtualMachine()
-    clock = DeviceClock([VirtualDevice.on(machine)()])
+    clock, machine = virtual_clock()
     times = repeat(lambda: machine.launch(1e-3), clock, least=least, most=most, seconds=seconds)
     assert times == [pytest.approx(1e-3, rel=1e-6)] * timings
 
 
 def test_repeated_calls_share_one_wait_and_what_comes_before_is_untimed():
-    machine = VirtualMachine(wait_cost_s=1e-2)
-    clock = DeviceClock([VirtualDevice.on(machine)()])
+    clock, machine = virtual_clock(wait_cost_s=1e-2)
     times = repeat(lambda: machine.launch(1e-3), clock, least=2, most=2, calls=4, before=lambda: machine.launch(5.0))
     assert times == [pytest.approx(4e-3 + 1e-2, rel=1e-6)] * 2
 
@@ -92,8 +71,7 @@ def stalling(machine, stalls):
 
 @pytest.mark.parametrize("stalls", [(), (1,), (2,), (3,), (4,), (2, 3), (1, 2, 4), (300,)])
 def test_a_stall_is_not_taken_for_the_cost_of_a_call(stalls):
-    machine = VirtualMachine(wait_cost_s=8e-6)
-    clock = DeviceClock([VirtualDevice.on(machine)()])
+    clock, machine = virtual_clock(wait_cost_s=8e-6)
     begin = clock()
     call_s, round_s = warm_up(stalling(machine, stalls), clock, seconds=0.05, first_s=13e-6)
     assert call_s == round_s == pytest.approx(5e-6, rel=1e-2)
@@ -102,16 +80,14 @@ def test_a_stall_is_not_taken_for_the_cost_of_a_call(stalls):
 
 def test_what_is_always_slow_is_no_stall():
     """The first call was fast, all others are slow: three are doubted."""
-    machine = VirtualMachine()
-    clock = DeviceClock([VirtualDevice.on(machine)()])
+    clock, machine = virtual_clock()
     call_s, _ = warm_up(lambda: machine.launch(0.5), clock, seconds=0.05, first_s=1e-3)
     assert call_s == pytest.approx(0.5, rel=1e-6)
     assert len(machine.waits) == 2 * 4
 
 
 def test_a_warm_up_with_a_setup_has_one_call_in_each_block():
-    machine = VirtualMachine()
-    clock = DeviceClock([VirtualDevice.on(machine)()])
+    clock, machine = virtual_clock()
     call_s, round_s = warm_up(
         lambda: machine.launch(1e-3), clock, seconds=0.05, first_s=1e-3, before=lambda: machine.launch(9e-3)
     )
@@ -140,15 +116,9 @@ def test_a_stall_in_warm_up_costs_a_case_neither_rounds_nor_latency(virtual, cal
     assert record["latency_s"] == pytest.approx(5e-6, rel=1e-2)
 
 
-def test_a_cpu_has_nothing_to_wait_for_and_keeps_real_time():
-    machine = VirtualMachine()
-    clock = DeviceClock([CPU])
-    before, now, after = time.perf_counter(), clock(), time.perf_counter()
+def test_a_cpu_keeps_real_time_by_a_clock_that_no_benchmark_patches(monkeypatch):
+    before, now, after = time.perf_counter(), DeviceClock([CPU])(), time.perf_counter()
     assert before <= now <= after
-    assert not machine.waits
-
-
-def test_a_clock_that_a_benchmark_patches_is_not_read(monkeypatch):
     monkeypatch.setattr(time, "perf_counter", lambda: -1.0)
     assert DeviceClock([CPU])() > 0
 
@@ -158,73 +128,40 @@ def test_a_case_on_cpu_and_accelerator_reads_the_accelerators_clock():
     assert DeviceClock([CPU, VirtualDevice.on(machine)()])() >= 1e9
 
 
-def test_2_ms_of_queued_work_reads_as_2_ms(virtual):
-    _, run = virtual(TWO_MS, passed=1)
-    (bench,) = run["benchmarks"]
-    assert bench["stats"]["median"] == pytest.approx(2e-3, rel=1e-6)
-    assert bench["extra_info"]["gpubench"]["latency_s"] == pytest.approx(2e-3, rel=1e-6)
-    assert bench["options"]["timer"] == "device_clock"
+QUEUED = """
+def test_queued(gpubench, machine): gpubench(machine.launch, 2e-3, check=False)
+
+def test_both(gpubench, machine):
+    def both(machine):
+        machine.launch(1e-3, 0)
+        machine.launch(4e-3, 1)
+    gpubench(both, machine, devices=["virtual:1"], check=False)
+"""
+SHORT = """
+from gpubench.testing import VirtualDevice
+VirtualDevice.machine.wait_cost_s = 8e-6
+def test_short(gpubench, machine): gpubench(machine.launch, 5e-6, check=False)
+"""
 
 
-def test_a_short_kernel_shares_the_wait_with_its_round_and_has_its_own_latency(virtual, pytester):
-    conftest = pytester.path / "conftest.py"
-    conftest.write_text(conftest.read_text() + "\nVirtualDevice.machine.wait_cost_s = 8e-6\n")
+def test_queued_work_reads_as_long_as_it_is(virtual):
+    _, run = virtual(QUEUED, passed=2)
+    queued, both = run["benchmarks"]
+    assert queued["stats"]["median"] == pytest.approx(2e-3, rel=1e-6)
+    assert queued["extra_info"]["gpubench"]["latency_s"] == pytest.approx(2e-3, rel=1e-6)
+    assert queued["options"]["timer"] == "device_clock"
+    assert both["stats"]["median"] == pytest.approx(4e-3, rel=1e-6)
+    assert both["extra_info"]["gpubench"]["devices"] == ["virtual:0", "virtual:1"]
+
+
+def test_a_short_kernel_shares_the_wait_with_its_round_and_has_its_own_latency(virtual):
     _, run = virtual(SHORT, passed=1)
     (bench,) = run["benchmarks"]
     record = bench["extra_info"]["gpubench"]
     assert 5.0e-6 <= bench["stats"]["median"] <= 5.1e-6
     assert record["latency_s"] == pytest.approx(13e-6, rel=1e-3)
     assert record["wait_s"] == pytest.approx(8e-6, rel=1e-3)
-    round_s = bench["stats"]["iterations"] * bench["stats"]["median"]
-    assert round_s >= max(MIN_ROUND, MIN_WAITS * 8e-6) * 0.99
-
-
-def test_a_case_on_two_devices_waits_for_both(virtual):
-    source = """
-        def both(machine):
-            machine.launch(1e-3, 0)
-            machine.launch(4e-3, 1)
-
-        def test_both(gpubench, machine):
-            gpubench(both, machine, devices=["virtual:1"], check=False)
-    """
-    _, run = virtual(source, passed=1)
-    (bench,) = run["benchmarks"]
-    assert bench["stats"]["median"] == pytest.approx(4e-3, rel=1e-6)
-    assert bench["extra_info"]["gpubench"]["devices"] == ["virtual:0", "virtual:1"]
-
-
-def test_plain_benchmark_waits_through_the_timer_option(pytester, forking):
-    """On a device kind whose wait takes real time, ``gpubench.timer`` waits and the default timer doesn't."""
-    pytester.makeconftest("""
-        import time
-        import torch
-        from gpubench import devices
-
-        @devices.register
-        class Slow(devices.Device):
-            kind = "slow"
-            label = "slow"
-            until = 0.0
-            @classmethod
-            def count(cls): return 1
-            def synchronize(self):
-                while time.perf_counter() < Slow.until: pass
-
-        import pytest
-        @pytest.fixture
-        def launch():
-            def launch():
-                Slow.until = max(Slow.until, time.perf_counter()) + 2e-3
-            return launch
-    """)
-    pytester.makepyfile("def test_plain(benchmark, launch):\n    benchmark.pedantic(launch, rounds=5)\n")
-    medians = {}
-    for name, options in {"ours": ["--benchmark-timer=gpubench.timer"], "default": []}.items():
-        pytester.runpytest_subprocess(*options, f"--benchmark-json={name}.json").assert_outcomes(passed=1)
-        medians[name] = json.loads((pytester.path / f"{name}.json").read_text())["benchmarks"][0]["stats"]["median"]
-    assert medians["ours"] >= 2e-3
-    assert medians["default"] < 1e-3
+    assert bench["stats"]["iterations"] * bench["stats"]["median"] >= max(MIN_ROUND, MIN_WAITS * 8e-6) * 0.99
 
 
 def test_timer_does_not_import_torch():

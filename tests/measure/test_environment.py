@@ -16,6 +16,7 @@ import numpy
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from vendors import raising
 
 from gpubench import devices
 from gpubench.errors import UsageError
@@ -24,30 +25,22 @@ from gpubench.measure.session import Session, Settings
 from gpubench.testing import VirtualDevice
 
 
-class Gpu(devices.Device):
+class Gpu(VirtualDevice):
     """A kind with a GPU for each of its models; ``asked`` lists the devices that had to answer."""
 
     kind = "gpu"
     models: ClassVar[tuple[str, ...]] = ()
     used: ClassVar[tuple[int, ...]] = ()
     asked: ClassVar[list[int]] = []
-
-    @classmethod
-    def count(cls) -> int:
-        return len(cls.models)
+    count = classmethod(lambda cls: len(cls.models))
+    indices_in_use = classmethod(lambda cls: cls.used)
+    synchronize = raising(AssertionError)  # nothing here needs a wait
 
     @property
     def label(self) -> str:
         if self.models[self.index] == "broken":
             raise RuntimeError("device-side assert")
         return self.models[self.index]
-
-    def synchronize(self) -> None:
-        raise AssertionError("nothing here needs a wait")
-
-    @classmethod
-    def indices_in_use(cls) -> tuple[int, ...]:
-        return cls.used
 
     def memory(self) -> devices.Memory:
         self.asked.append(self.index)
@@ -71,17 +64,13 @@ def gpus(monkeypatch):
 
 
 class TestMachine:
-    def test_the_same_at_every_call_and_json_ready(self):
-        first = environment.machine()
-        assert first == environment.machine()
-        assert json.loads(json.dumps(first, allow_nan=False)) == first
-
-    def test_what_it_holds(self):
+    def test_what_it_holds_at_every_call(self):
         told = environment.machine()
+        assert told == environment.machine()
+        assert json.loads(json.dumps(told, allow_nan=False)) == told
         assert set(told) == {
-            *("label", "cpu", "devices", "torch", "libraries", "precision"),
-            *("threads", "interop_threads", "python", "os"),
-        }
+            "label", "cpu", "devices", "torch", "libraries", "precision", "threads", "interop_threads", "python", "os"
+        }  # fmt: skip
         assert told["libraries"]["numpy"] == numpy.__version__
         assert told["cpu"]["cores"] >= 1
         assert told["cpu"]["memory_bytes"] > 1 << 20
@@ -102,9 +91,6 @@ class TestMachine:
         assert sys.prefix not in text
         assert "uuid" not in text.lower()
 
-    def test_a_label_is_taken_as_given(self):
-        assert environment.machine("the big one")["label"] == "the big one"
-
     @pytest.mark.parametrize(
         ("models", "tail"),
         [
@@ -114,9 +100,10 @@ class TestMachine:
             (("A", "B", "A"), " · 2× A · B"),
         ],
     )
-    def test_a_label_of_its_own(self, gpus, models, tail):
+    def test_a_label_is_taken_as_given_or_made(self, gpus, models, tail):
         gpus(*models)
         assert environment.machine()["label"] == devices.CPU.label + tail
+        assert environment.machine("the big one")["label"] == "the big one"
 
     def test_a_gpu_in_a_bad_state_is_unknown(self, gpus):
         gpus("broken")
@@ -124,11 +111,9 @@ class TestMachine:
         assert told == {"name": "gpu:0", "kind": "gpu", "label": None, "memory_bytes": None}
 
     def test_caches(self, tmp_path):
-        for index, texts in enumerate(
-            [("1", "Data", "48K"), ("1", "Instruction", "64K"), ("3", "Unified", "2M"), ("4",)]
-        ):
-            folder = tmp_path / f"cache/index{index}"
-            folder.mkdir(parents=True)
+        caches = [("1", "Data", "48K"), ("1", "Instruction", "64K"), ("3", "Unified", "2M"), ("4",)]
+        for index, texts in enumerate(caches):
+            (folder := tmp_path / f"cache/index{index}").mkdir(parents=True)
             for name, text in zip(("level", "type", "size"), texts, strict=False):
                 (folder / name).write_text(text + "\n")
         assert environment.cache_sizes(tmp_path) == {"l1d": 48 << 10, "l3": 2 << 20}
@@ -148,11 +133,9 @@ class TestMachine:
         """In a process of its own: the newer switches can't be put back."""
         if "fp32_precision" in change and not hasattr(torch.backends, "fp32_precision"):
             pytest.skip("this torch has no fp32_precision")
-        code = (
-            f"import torch, json\n{change}\n"
-            "from gpubench.measure.environment import machine; print(json.dumps(machine()))"
-        )
-        ran = forked.python(f"import warnings; warnings.simplefilter('ignore')\n{code}")
+        told = "from gpubench.measure.environment import machine; print(json.dumps(machine()))"
+        quiet = "import warnings; warnings.simplefilter('ignore')"
+        ran = forked.python(f"{quiet}\nimport torch, json\n{change}\n{told}")
         told = json.loads(ran.stdout)["precision"]
         assert (told["tf32_matmul"], told["tf32_cudnn"]) == (matmul, cudnn)
 
@@ -206,16 +189,15 @@ class TestSurroundings:
     )
     def test_allocator_pages_and_policy(self, tmp_path, monkeypatch, mapped, allocator):
         monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
-        for name, text in (
-            ("maps", mapped + "\n"),
-            ("numa_maps", "55d interleave:0-1 file=x\n"),
-            ("thp", "always [madvise] never"),
-        ):
+        numa = "55d interleave:0-1 file=x\n"
+        for name, text in (("maps", mapped), ("numa_maps", numa), ("thp", "always [madvise] never")):
             (tmp_path / name).write_text(text)
-        told = environment.surroundings(tmp_path / "maps", tmp_path / "thp")
-        assert (told["allocator"], told["huge_pages"], told["numa_policy"]) == (allocator, "madvise", "interleave")
-        told = environment.surroundings(tmp_path / "no" / "maps", tmp_path / "none")
-        assert (told["allocator"], told["huge_pages"], told["numa_policy"]) == (None, None, None)
+        for maps, pages, known in (
+            ("maps", "thp", (allocator, "madvise", "interleave")),
+            ("no/maps", "no", (None,) * 3),
+        ):
+            told = environment.surroundings(tmp_path / maps, tmp_path / pages)
+            assert (told["allocator"], told["huge_pages"], told["numa_policy"]) == known
 
     def test_kernels_of_torch_and_of_numpy_rather_than_scipy(self, monkeypatch):
         pools = [
@@ -230,17 +212,14 @@ class TestSurroundings:
 
 
 class TestMoment:
-    def test_what_it_holds(self):
+    def test_only_devices_in_use_are_asked(self, gpus):
+        kind = gpus("A", "B", used=(1,))
         told = environment.moment()
         assert json.loads(json.dumps(told, allow_nan=False)) == told
         assert told["time"].endswith("+00:00")
         assert told["devices"]["cpu"]["memory_free_bytes"] > 0
-
-    def test_only_devices_in_use_are_asked(self, gpus):
-        kind = gpus("A", "B", used=(1,))
-        told = environment.moment()["devices"]
-        assert told["gpu:1"] == {"memory_free_bytes": 10, "clocks_hz": {"sm": 1.98e9}}
-        assert set(told) == {"cpu", "gpu:1"}
+        assert told["devices"]["gpu:1"] == {"memory_free_bytes": 10, "clocks_hz": {"sm": 1.98e9}}
+        assert set(told["devices"]) == {"cpu", "gpu:1"}
         assert set(kind.asked) == {1}
 
     def test_does_not_import_torch(self):
@@ -248,13 +227,11 @@ class TestMoment:
         assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
     def test_a_question_that_fails_is_unknown(self, gpus, monkeypatch):
-        def fail(index: int) -> None:
-            raise RuntimeError("CUDA error: an illegal memory access was encountered")
-
+        fail = raising(RuntimeError)
         kind = gpus("A", used=(0,))
         monkeypatch.setattr(kind, "memory", fail)
         monkeypatch.setattr(kind, "clocks", fail)
-        monkeypatch.setattr(os, "getloadavg", lambda: fail(0))
+        monkeypatch.setattr(os, "getloadavg", fail)
         told = environment.moment()
         assert told["devices"]["gpu:0"] == {"memory_free_bytes": None, "clocks_hz": None}
         assert told["load"] is None
@@ -274,21 +251,16 @@ class TestThreads:
         yield
         environment.set_threads(before)
 
-    @pytest.mark.parametrize("count", [1, 3])
-    def test_torch_and_every_pool(self, count):
-        assert environment.set_threads(count) == count
-        assert torch.get_num_threads() == count
+    @pytest.mark.parametrize("count", [1, None])
+    def test_torch_and_every_pool(self, monkeypatch, count):
+        monkeypatch.setattr(environment, "cores", lambda: 3)  # the default is every core allowed
+        expected = count or 3
+        assert environment.set_threads(count) == torch.get_num_threads() == expected
         pools = environment.thread_pools()
         assert {"openmp", "blas"} & {pool["kind"] for pool in pools}
-        assert {pool["threads"] for pool in pools} == {count}
-
-    def test_the_default_is_every_core_allowed(self, monkeypatch):
-        monkeypatch.setattr(environment, "cores", lambda: 3)
-        assert environment.set_threads() == 3
-        assert torch.get_num_threads() == 3
-
-    def test_torch_is_told_itself(self, monkeypatch):
-        """Built on OpenMP it follows that pool; other builds have a pool of their own."""
+        assert {pool["threads"] for pool in pools} == {expected}
+        assert "/" not in json.dumps(pools)  # no paths
+        # torch is told itself: built on OpenMP it follows that pool; other builds have a pool of their own.
         told: list[int] = []
         with monkeypatch.context() as patch:
             patch.setattr(torch, "set_num_threads", told.append)
@@ -317,9 +289,6 @@ class TestThreads:
         with pytest.raises(UsageError, match=f"threads: {count} is not possible, choose 1 or more"):
             environment.set_threads(count)
 
-    def test_pools_hold_no_paths(self):
-        assert "/" not in json.dumps(environment.thread_pools())
-
 
 class TestSwitches:
     @pytest.fixture(autouse=True)
@@ -330,12 +299,10 @@ class TestSwitches:
         torch.use_deterministic_algorithms(False)
         torch.backends.cudnn.benchmark = False
 
-    def test_by_default_nothing_is_unusual(self):
-        assert environment.unusual() == []
+    def test_what_changes_an_accelerators_times_is_recorded(self, monkeypatch):
         known = environment.switches()
         assert (known["cudnn_benchmark"], known["deterministic"], known["variables"]) == (False, False, "")
-
-    def test_what_changes_an_accelerators_times_is_recorded(self, monkeypatch):
+        assert environment.unusual() == []
         monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
         monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")  # which one, not what it does
@@ -344,14 +311,13 @@ class TestSwitches:
         known = environment.switches()
         assert (known["cudnn_benchmark"], known["deterministic"]) == (True, True)
         assert known["variables"] == "NVIDIA_TF32_OVERRIDE=0 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
-        assert environment.unusual() == [
-            known["variables"], "cudnn.benchmark is on", "deterministic algorithms are on",
-        ]  # fmt: skip
+        unusual = [known["variables"], "cudnn.benchmark is on", "deterministic algorithms are on"]
+        assert environment.unusual() == unusual
         session = Session(Settings(devices=("cpu",)))
         assert "switched" not in {flag.name for flag in session.flags}
         session.choices = [devices.Choice("virtual:0", VirtualDevice())]
         (flag,) = (flag for flag in session.flags if flag.name == "switched")
-        assert flag.seen == "; ".join(environment.unusual())
+        assert flag.seen == "; ".join(unusual)
 
     @pytest.mark.parametrize(("value", "refused"), [("1", True), ("0", False), ("", False)])
     def test_launches_that_wait_are_refused_where_an_accelerator_is_measured(self, monkeypatch, value, refused):

@@ -75,12 +75,8 @@ def test_values_are_arguments_and_functions_are_not():
     made, result = call("f(a @ b)", a=a, b=b, f=torch.neg)
     assert all(got is wanted for got, wanted in zip(made.args, (a, b), strict=True))
     assert torch.equal(result, -(a @ b))
-    network = torch.nn.Linear(2, 2)
+    network, parts = torch.nn.Linear(2, 2), [torch.ones(2), torch.zeros(2)]
     assert call("net(a)", net=network, a=a)[0].args == (network, a)
-
-
-def test_a_list_of_tensors_is_one_argument():
-    parts = [torch.ones(2), torch.zeros(2)]
     made, result = call("torch.cat(parts)", parts=parts)
     assert made.args == (parts,)
     assert result.tolist() == [1, 1, 0, 0]
@@ -116,18 +112,14 @@ def test_numpy_is_recognised_by_its_name():
     assert not on_numpy("a @ b")
 
 
-def test_a_module_brings_its_public_names():
+def test_a_module_brings_its_public_names_and_what_people_call_it():
     names = brought("math")
     assert names["pi"] == names["math"].pi
     names = brought("xml.dom")
     assert names["Node"] is names["xml"].dom.Node
+    assert brought("pandas")["pd"].Series is brought("pandas")["Series"]
     with pytest.raises(UsageError, match="can't import nowhere: ModuleNotFoundError"):
         brought("nowhere")
-
-
-def test_what_people_call_a_module():
-    pytest.importorskip("pandas")
-    assert brought("pandas")["pd"].Series is brought("pandas")["Series"]
 
 
 def test_dtypes_are_those_of_tensors_arrays_and_networks():
@@ -149,9 +141,6 @@ def test_what_launches_nothing_is_not_implausible(monkeypatch):
     vars(session).update(ceilings={"cpu": Ceilings(launch_floor_s=1e-3)}, canary=None)
     monkeypatch.setattr(ceilings, "measure_ceilings", lambda *_: {})
     case = Case("time.1 + 1", "cpu", "float32", devices=("cpu",))
-    for counted, names in (
-        (None, []),
-        (Counted(None, 0, operations=0), []),
-        (Counted(None, 0, operations=1), ["implausible"]),
-    ):
+    for operations, names in ((None, []), (0, []), (1, ["implausible"])):
+        counted = None if operations is None else Counted(None, 0, operations=operations)
         assert [flag.name for flag in session.doubt(case, Work(), 1e-6, counted)] == names

@@ -21,40 +21,54 @@ from gpubench.measure.precision import (
 from gpubench.runfile.schema import Case
 
 
+@pytest.fixture
+def switches():
+    """The newer ones, as they are by default again afterwards."""
+    backends = torch.backends
+    if not hasattr(backends.cuda.matmul, "fp32_precision"):
+        pytest.skip("this torch has the older switches only")
+    found = (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn, backends.mkldnn.conv)
+    usual = [switch.fp32_precision for switch in found]
+    yield found
+    backends.cudnn.fp32_precision = "none"
+    torch.set_float32_matmul_precision("highest")
+    for switch, value in zip(found, usual, strict=True):
+        switch.fp32_precision = value
+
+
 def test_float32_is_ieee_and_tf32_is_asked_for_by_name():
     torch.set_float32_matmul_precision("high")
     try:
-        with matmul_precision("float32"):
-            assert torch.get_float32_matmul_precision() == "highest"
-            assert torch.backends.cudnn.allow_tf32 is False
-        with matmul_precision("tf32"):
-            assert torch.get_float32_matmul_precision() == "high"
-            assert torch.backends.cudnn.allow_tf32 is True
+        for name, set_to, allowed in (("float32", "highest", False), ("tf32", "high", True)):
+            with matmul_precision(name):
+                assert torch.get_float32_matmul_precision() == set_to
+                assert torch.backends.cudnn.allow_tf32 is allowed
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision("highest")
 
 
-def test_newer_precision_switches_are_overridden_and_put_back():
-    backends = torch.backends
-    if not hasattr(backends.cuda.matmul, "fp32_precision"):
-        pytest.skip("this torch has the older switches only")
-    backends.cuda.matmul.fp32_precision = "tf32"
-    backends.cudnn.fp32_precision = "tf32"
-    backends.mkldnn.conv.fp32_precision = "bf16"
-    switches = (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn, backends.mkldnn.conv)
+def test_newer_precision_switches_are_overridden_and_put_back(switches):
+    torch.backends.cuda.matmul.fp32_precision = torch.backends.cudnn.fp32_precision = "tf32"
+    torch.backends.mkldnn.conv.fp32_precision = "bf16"
     before = [switch.fp32_precision for switch in switches]
-    try:
-        with matmul_precision("float32"):
-            assert {switch.fp32_precision for switch in switches} == {"ieee"}
-        assert [switch.fp32_precision for switch in switches] == before
-        with matmul_precision("tf32"):
-            assert [switch.fp32_precision for switch in switches] == ["tf32", "tf32", "tf32", "ieee"]
-    finally:
-        backends.cudnn.fp32_precision = "none"
-        for switch in switches:
-            switch.fp32_precision = "ieee"
-        torch.set_float32_matmul_precision("highest")
+    with matmul_precision("float32"):
+        assert {switch.fp32_precision for switch in switches} == {"ieee"}
+    assert [switch.fp32_precision for switch in switches] == before
+    with matmul_precision("tf32"):
+        assert [switch.fp32_precision for switch in switches] == ["tf32", "tf32", "tf32", "ieee"]
+
+
+def test_the_older_switches_are_put_back_where_torch_can_tell_only_one_of_them(switches):
+    _, conv, rnn, _ = switches
+    conv.fp32_precision, rnn.fp32_precision = "ieee", "tf32"
+    with pytest.raises(RuntimeError):
+        _ = torch.backends.cudnn.allow_tf32
+    before = float32_state()
+    torch.set_float32_matmul_precision("medium")
+    set_float32_state(before)
+    assert torch.get_float32_matmul_precision() == "highest"
+    assert float32_state() == before
 
 
 class Recorder(type(devices.CPU)):
@@ -83,12 +97,9 @@ def test_a_recorded_call_reads_its_inputs_as_they_were(call, expected):
     assert apply("graph", call, Recorder())(x, **kwargs).tolist() == expected
 
 
-def test_a_recorded_call_that_fills_nothing_returns_no_earlier_answer():
-    class Idle(Recorder):
-        def capture_graph(self, call):
-            return lambda: None, call()
-
-    assert apply("graph", torch.neg, Idle())(torch.ones(2)).isnan().all()
+def test_a_recorded_call_that_fills_nothing_returns_no_earlier_answer(monkeypatch):
+    monkeypatch.setattr(Recorder, "capture_graph", lambda self, call: (lambda: None, call()))
+    assert apply("graph", torch.neg, Recorder())(torch.ones(2)).isnan().all()
 
 
 class Old(type(devices.CPU)):
@@ -117,23 +128,3 @@ def test_the_caches_of_an_older_compiler_are_switched_off_too(monkeypatch, known
     monkeypatch.setitem(sys.modules, "torch._inductor.config", older)
     compiled(lambda x: x)
     assert older.force_disable_caches is True
-
-
-def test_the_older_switches_are_put_back_where_torch_can_tell_only_one_of_them():
-    conv = getattr(torch.backends.cudnn, "conv", None)
-    if not hasattr(conv, "fp32_precision"):
-        pytest.skip("this torch has no fp32_precision")
-    usual = [(switch, switch.fp32_precision) for switch in (conv, torch.backends.cudnn.rnn)]
-    conv.fp32_precision, torch.backends.cudnn.rnn.fp32_precision = "ieee", "tf32"
-    try:
-        with pytest.raises(RuntimeError):
-            _ = torch.backends.cudnn.allow_tf32
-        before = float32_state()
-        torch.set_float32_matmul_precision("medium")
-        set_float32_state(before)
-        assert torch.get_float32_matmul_precision() == "highest"
-        assert float32_state() == before
-    finally:
-        torch.set_float32_matmul_precision("highest")
-        for switch, value in usual:
-            switch.fp32_precision = value

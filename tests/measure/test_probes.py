@@ -3,11 +3,13 @@
 import json
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import forked
 import pytest
 import torch
+from vendors import Moment
 
 from gpubench.errors import Unmeasurable
 from gpubench.measure import ceilings, data, probes
@@ -16,12 +18,6 @@ from gpubench.testing import VirtualDevice, VirtualMachine
 
 TESTS = Path(__file__).parent.parent
 pytestmark = pytest.mark.xdist_group("probes")  # they look at one run
-NEG = """
-import torch
-def test_neg(gpubench):
-    x, y = gpubench.randn(250_000), gpubench.empty(250_000)
-    gpubench(torch.neg, x, out=y, nbytes=2 * x.nbytes, items=250_000)
-"""
 SCRIPTED = """
 import pytest, torch
 
@@ -35,10 +31,6 @@ def test_all(gpubench):
 
 @pytest.mark.costs(launch_s=2e-4, delay_s=1e-5)
 def test_launch_bound(gpubench):
-    neg(gpubench)
-
-@pytest.mark.costs(launch_s=5e-5, delay_s=2e-4)
-def test_cached(gpubench):
     neg(gpubench)
 
 @pytest.mark.costs(launch_s=5e-5, delay_s=2e-4)
@@ -81,7 +73,7 @@ def test_wall_device_launch_and_transfer_times_come_back(scripted):
     benchmark = scripted["test_all", "hot"]
     record = benchmark["extra_info"]["gpubench"]
     assert benchmark["stats"]["median"] == about(2e-4)
-    assert record["device_s"] == about(2e-4)
+    assert (record["device_s"], record["device_method"]) == (about(2e-4), "held")
     assert record["launch_s"] == about(2e-5)
     assert record["latency_s"] == about(2.2e-4)
     moved = record["transfer"]
@@ -89,156 +81,129 @@ def test_wall_device_launch_and_transfer_times_come_back(scripted):
     assert moved["in_s"] == moved["out_s"] == about(2e-3 + 2e-5)  # pageable: half the speed, and one launch
     assert record["energy_j"] == about(200.0 * 2e-4)
     assert record["memory_bytes"] == 2_000_000
-
-
-def test_a_launch_bound_call_has_less_device_time_than_wall_time(scripted):
-    benchmark = scripted["test_launch_bound", "hot"]
-    record = benchmark["extra_info"]["gpubench"]
-    assert benchmark["stats"]["median"] == about(2e-4)
-    assert (record["device_s"], record["launch_s"]) == (about(1e-5), about(2e-4))
+    bound = scripted["test_launch_bound", "hot"]
+    assert bound["stats"]["median"] == about(2e-4)
+    record = bound["extra_info"]["gpubench"]
+    assert (record["device_s"], record["launch_s"]) == (about(1e-5), about(2e-4))  # less than the wall time
+    # Rounds of one call each keep its result during the next one; memory is that of one call.
+    assert scripted["test_long", "hot"]["extra_info"]["gpubench"]["memory_bytes"] == 2_000_000
 
 
 def test_cold_flushes_before_every_round_and_outside_the_device_time(scripted):
     assert {each["extra_info"]["gpubench"]["device"] for each in scripted.values()} == {"fake:0"}
-    assert {cache for name, cache in scripted if name == "test_cached"} == {"hot", "cold"}
-    cold = scripted["test_cached", "cold"]["extra_info"]["gpubench"]
-    assert cold["id"] == "it.cached[float32-cold]"
+    assert {cache for name, cache in scripted if name == "test_all"} == {"hot", "cold"}
+    cold = scripted["test_all", "cold"]["extra_info"]["gpubench"]
+    assert cold["id"] == "it.all[float32-cold]"
     assert cold["device_s"] == about(2e-4)
     assert cold["processes"][0]["iterations"] == 1
     assert cold["memory_bytes"] == 2_000_000  # the flushed room is not the case's
     assert {each["options"]["timer"] for each in scripted.values()} == {"device_clock"}
 
 
-def test_a_call_that_waits_for_the_device_has_no_device_time_but_a_reason(scripted):
-    record = scripted["test_item", "hot"]["extra_info"]["gpubench"]
-    assert record["device_s"] is None
-    assert "waits for the device" in record["device_reason"]
-    assert "no profiler shows its kernels" in record["device_reason"]
-
-
-def test_a_call_that_can_t_be_held_has_the_sum_of_its_kernels_and_says_so(scripted):
-    held, summed = (scripted[name, "hot"]["extra_info"]["gpubench"] for name in ("test_all", "test_profiled"))
-    assert held["device_method"] == "held"
-    assert summed["device_method"] == "kernels"
+def test_what_has_no_device_time_of_its_own_has_the_sum_of_its_kernels_or_a_reason(scripted):
+    waits, summed, nothing = (
+        scripted[name, "hot"]["extra_info"]["gpubench"] for name in ("test_item", "test_profiled", "test_nothing")
+    )
+    assert waits["device_s"] is nothing["device_s"] is None
+    assert "waits for the device" in waits["device_reason"]
+    assert "no profiler shows its kernels" in waits["device_reason"]
+    assert nothing["device_reason"] == "the call took no time that the device's clock shows"
+    assert (summed["device_method"], summed["device_reason"]) == ("kernels", None)
     assert summed["device_s"] == about(3 * 2e-4)  # the negation, the sum, and the copy of the number
-    assert summed["device_reason"] is None
 
 
-def test_memory_is_that_of_one_call_however_long_it_takes(scripted):
-    """Rounds of one call each keep its result during the next one."""
-    assert scripted["test_long", "hot"]["extra_info"]["gpubench"]["memory_bytes"] == 2_000_000
-
-
-def test_a_device_time_of_zero_is_unknown_with_a_reason(scripted):
-    record = scripted["test_nothing", "hot"]["extra_info"]["gpubench"]
-    assert record["device_s"] is None
-    assert record["device_reason"] == "the call took no time that the device's clock shows"
-
-
-def test_a_cpu_has_no_device_time_and_of_transfers_the_bytes_alone(pytester):
-    pytester.makepyfile(test_it=NEG)
-    pytester.runpytest_inprocess("--gpubench-preset=smoke", "--gpubench-device=cpu", "--benchmark-json=run.json")
-    run = json.loads((pytester.path / "run.json").read_text())
-    record = run["benchmarks"][0]["extra_info"]["gpubench"]
+def test_a_cpu_has_no_device_time_and_of_transfers_the_bytes_alone(bench):
+    source = SCRIPTED.partition("@pytest")[0] + "def test_neg(gpubench): neg(gpubench)\n"
+    ran = bench(source, usual=["--gpubench-preset=smoke", "--benchmark-json=run.json"], passed=1)
+    (record,) = ran.records
     assert [record[key] for key in ("device_s", "launch_s", "energy_j")] == [None] * 3
     sizes = {"in_bytes": 1_000_000, "out_bytes": 1_000_000}
     assert record["transfer"] == sizes | dict.fromkeys(("in_s", "out_s", "in_pinned_s", "out_pinned_s"))
     assert record["memory_bytes"] == 2_000_000
     assert record["precision"]["tf32"] is False
-    assert "cpu" in run["gpubench"]["ceilings"]
+    assert "cpu" in ran.data["gpubench"]["ceilings"]
 
 
-class Moment:
-    """A moment on a virtual device's clock."""
-
-    def __init__(self, at):
-        self.at = at
-
-    def elapsed_time(self, end):
-        return 1e3 * (end.at - self.at)
-
-
-def timed(machine, watts=200.0, step_s=0.1):
-    """A virtual device with events and an energy counter that moves every ``step_s`` seconds; it can't be held."""
-
-    class Timed(VirtualDevice.on(machine)):
-        def energy_j(self):
-            return watts * step_s * int(machine.time_s / step_s)
-
-        def record_event(self):
-            return Moment(max(machine.time_s, machine.busy_until_s.get(self.index, 0.0)))
-
-    return Timed()
-
-
+@dataclass
 class Calls:
     """Calls that cost the host and the device so many seconds; ``count`` of them were made."""
 
-    def __init__(self, machine, device_s, host_s=0.0):
-        self.machine, self.device_s, self.host_s, self.count = machine, device_s, host_s, 0
+    device_s: float
+    host_s: float = 0.0
+    start_s: float = 0.0
+    count: int = 0
+
+    def __post_init__(self):
+        self.machine = VirtualMachine(time_s=self.start_s)
 
     def __call__(self):
         self.count += 1
         self.machine.time_s += self.host_s
         self.machine.launch(self.device_s)
 
+    def timed(self, watts=200.0, step_s=0.1):
+        """A virtual device with events and an energy counter that moves every ``step_s`` seconds; it can't be held."""
+        machine = self.machine
 
-@pytest.mark.parametrize("start_s", [0.0, 0.013, 0.099])
-def test_energy_is_counted_from_step_to_step_for_a_second(start_s):
-    """Wherever between two steps it begins. A difference over 0.3 s would be off by a third."""
-    machine = VirtualMachine(time_s=start_s)
-    device, call = timed(machine), Calls(machine, 3e-3)
-    counted = probes.energy(call, device, DeviceClock([device]), 3e-3)
-    assert counted.energy_j == pytest.approx(200.0 * 3e-3, rel=0.01)
-    assert counted.energy_error_j == pytest.approx(counted.energy_j / 10, rel=0.2)
-    assert 1.0 <= machine.time_s - start_s < 1.3
+        class Timed(VirtualDevice.on(machine)):
+            def energy_j(self):
+                return None if watts is None else watts * step_s * int(machine.time_s / step_s)
+
+            def record_event(self):
+                return Moment(max(machine.time_s, machine.busy_until_s.get(self.index, 0.0)))
+
+        return Timed()
+
+    def energy(self, **terms):
+        device = self.timed(**terms)
+        return probes.energy(self, device, DeviceClock([device]), self.device_s)
+
+    def device_time(self, device=None):
+        return probes.device_time(self, device or self.timed(), self.device_s + self.host_s, None)
 
 
-def test_a_counter_that_moves_often_needs_no_second():
-    machine = VirtualMachine()
-    device, call = timed(machine, step_s=1e-3), Calls(machine, 1e-3)
-    counted = probes.energy(call, device, DeviceClock([device]), 1e-3)
-    assert counted.energy_j == pytest.approx(200.0 * 1e-3, rel=0.01)
-    assert counted.energy_error_j < 0.03 * counted.energy_j
-    assert machine.time_s < 0.3
+@pytest.mark.parametrize(
+    ("call_s", "step_s", "start_s", "errors", "least_s", "most_s"),
+    [
+        # From step to step for a second, wherever between two it begins: over 0.3 s it would be off by a third.
+        (3e-3, 0.1, 0.0, (0.08, 0.12), 1.0, 1.3),
+        (3e-3, 0.1, 0.013, (0.08, 0.12), 1.0, 1.3),
+        (3e-3, 0.1, 0.099, (0.08, 0.12), 1.0, 1.3),
+        (1e-3, 1e-3, 0.0, (0.0, 0.03), 0.0, 0.3),  # one that moves often needs no second
+    ],
+)
+def test_energy_is_counted_from_step_to_step(call_s, step_s, start_s, errors, least_s, most_s):
+    calls = Calls(call_s, start_s=start_s)
+    counted = calls.energy(step_s=step_s)
+    assert counted.energy_j == pytest.approx(200.0 * call_s, rel=0.01)
+    assert errors[0] <= counted.energy_error_j / counted.energy_j <= errors[1]
+    assert least_s <= calls.machine.time_s - start_s < most_s
 
 
 @pytest.mark.parametrize("watts", [0.0, None])
 def test_a_counter_that_stands_still_or_is_none_gives_no_energy(watts):
-    machine = VirtualMachine()
-    device, call = timed(machine, watts=watts or 0.0), Calls(machine, 3e-3)
-    if watts is None:
-        type(device).energy_j = lambda self: None
-    assert probes.energy(call, device, DeviceClock([device]), 3e-3) is None
-    assert machine.time_s < 1.1
+    calls = Calls(3e-3)
+    assert calls.energy(watts=watts) is None
+    assert calls.machine.time_s < 1.1
 
 
 def test_probes_make_few_calls_of_a_long_one():
     """Of ten seconds each: eleven more of them would double what a benchmark takes."""
-    machine = VirtualMachine()
-    device, call = timed(machine), Calls(machine, 10.0, host_s=1e-3)
-    found = probes.device_time(call, device, 10.0, None)
+    calls = Calls(10.0, host_s=1e-3)
+    found = calls.device_time()
     assert (found.device_s, found.launch_s) == (about(10.0), about(1e-3))
-    assert call.count == 1
-    counted = probes.energy(call, device, DeviceClock([device]), 10.0)
-    assert counted.energy_j == about(2000.0)
-    assert call.count == 3
+    assert calls.count == 1
+    assert calls.energy().energy_j == about(2000.0)
+    assert calls.count == 3
 
 
 def test_a_device_that_cannot_be_held_is_timed_by_its_events_where_it_lags_behind():
-    machine = VirtualMachine()
-    device = timed(machine)
-    busy = probes.device_time(Calls(machine, 2e-4, host_s=1e-5), device, 2e-4, None)
+    busy, waits = Calls(2e-4, host_s=1e-5).device_time(), Calls(1e-5, host_s=2e-4).device_time()
     assert (busy.device_s, busy.launch_s, busy.device_reason) == (about(2e-4), about(1e-5), None)
-    waits = probes.device_time(Calls(machine, 1e-5, host_s=2e-4), device, 2e-4, None)
     assert (waits.device_s, waits.launch_s) == (None, about(2e-4))
     assert waits.device_reason == "launching takes as long as the work itself; device time unknown"
-
-
-def test_without_events_there_is_no_device_time_but_a_reason():
-    machine = VirtualMachine()
-    device = VirtualDevice.on(machine)()
-    found = probes.device_time(Calls(machine, 2e-4), device, 2e-4, None)
+    calls = Calls(2e-4)
+    found = calls.device_time(VirtualDevice.on(calls.machine)())  # without events
     assert (found.device_s, found.device_reason) == (None, "virtual can neither be made to wait nor time itself")
 
 

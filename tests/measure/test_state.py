@@ -25,70 +25,100 @@ from gpubench.measure import state as state_module
 from gpubench.measure.state import State, untraced
 from gpubench.runfile.flags import ADVICE
 
+FILES, REAL, PROF, TERM = resource.RLIMIT_NOFILE, signal.ITIMER_REAL, signal.ITIMER_PROF, signal.SIGTERM
+
+
+def attribute(owner, name, left):
+    return lambda: setattr(owner, name, left), lambda: getattr(owner, name), lambda kept: setattr(owner, name, kept)
+
+
+def into(group):
+    def fill(kept):
+        group[:] = kept
+
+    return fill
+
+
+def default_device():
+    if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
+        return None
+    with torch._C.DisableTorchFunction():
+        return torch._C._get_default_device(), torch.empty(0).device
+
+
+def umask():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("Umask")).split()[1], 8)
+
+
+def undone(_):
+    """By what restores it, or else by nobody."""
+
+
+HOOKS = torch.autograd.graph.saved_tensors_hooks
 LEAKS = {
-    "torch threads": lambda: torch.set_num_threads(torch.get_num_threads() + 1),
-    "default dtype": lambda: torch.set_default_dtype(torch.float64),
-    "default device": lambda: torch.set_default_device("meta"),
-    "grad mode": lambda: torch.set_grad_enabled(False),
-    "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16).__enter__(),
-    "deterministic mode": lambda: torch.use_deterministic_algorithms(True),
-    "mkldnn.enabled": lambda: setattr(torch.backends.mkldnn, "enabled", False),
-    "float32 precision": lambda: torch.set_float32_matmul_precision("medium"),
-    "cudnn.benchmark": lambda: setattr(torch.backends.cudnn, "benchmark", True),
-    "NumPy's error state": lambda: np.seterr(all="raise"),
-    "$LEFT_BEHIND": lambda: os.environ.update(LEFT_BEHIND="1"),
-    "$TO_REMOVE": lambda: os.environ.pop("TO_REMOVE"),
-    "working folder": lambda: os.chdir("/"),
-    "warnings filters": lambda: warnings.simplefilter("error"),
-    "time.perf_counter": lambda: setattr(time, "perf_counter", lambda: 0.0),
-    "garbage collector": gc.disable,
-    "recursion limit": lambda: sys.setrecursionlimit(sys.getrecursionlimit() + 1),
-    "locale": lambda: locale.setlocale(locale.LC_ALL, "C.UTF-8"),
-    "umask": lambda: os.umask(0o777),
-    "cores": lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),
-    "RLIMIT_NOFILE": lambda: resource.setrlimit(FILES, (resource.getrlimit(FILES)[0] - 1, HARD)),
-    "functions of builtins": lambda: setattr(builtins, "print", None),
-    "functions of json": lambda: setattr(json, "dumps", None),
-    "functions of time": lambda: setattr(time, "sleep", lambda seconds: None),
-    "functions of torch": lambda: setattr(torch, "add", None),
-    "pending ITIMER_REAL": lambda: signal.setitimer(signal.ITIMER_REAL, 3600, 3600),
-    "pending ITIMER_PROF": lambda: signal.setitimer(signal.ITIMER_PROF, 3600),
-    "signal handlers": lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN),
-    "blocked signals": lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]),
-    "function modes of torch": lambda: TorchFunctionMode().__enter__(),
-    "dispatch modes of torch": lambda: TorchDispatchMode().__enter__(),
-    "saved tensors' hooks": lambda: torch.autograd.graph.saved_tensors_hooks(id, id).__enter__(),
-    "anomaly mode": lambda: torch.autograd.set_detect_anomaly(True),
-    "module json.decoder": lambda: sys.modules.pop("json.decoder"),
-    "gc thresholds": lambda: gc.set_threshold(1),
-    "gc callbacks": lambda: gc.callbacks.append(print),
-    "switch interval": lambda: sys.setswitchinterval(1.0),
-    "tracer": lambda: sys.settrace(lambda *event: None),
-    "profiler": lambda: cProfile.Profile().enable(),
-}
-FILES = resource.RLIMIT_NOFILE
-FUNCTIONS = print, json.dumps, time.sleep, torch.add
-HARD = resource.getrlimit(FILES)[1]
+    "torch threads": (lambda: torch.set_num_threads(torch.get_num_threads() + 1), torch.get_num_threads,
+                      torch.set_num_threads),
+    "default dtype": (lambda: torch.set_default_dtype(torch.float64), torch.get_default_dtype, torch.set_default_dtype),
+    "default device": (lambda: torch.set_default_device("meta"), default_device,
+                       lambda _: torch.set_default_device(None)),
+    "grad mode": (lambda: torch.set_grad_enabled(False), torch.is_grad_enabled, torch.set_grad_enabled),
+    "autocast": (lambda: torch.autocast("cpu", dtype=torch.bfloat16).__enter__(),
+                 lambda: torch.is_autocast_enabled("cpu"), lambda kept: torch.set_autocast_enabled("cpu", kept)),
+    "deterministic mode": (lambda: torch.use_deterministic_algorithms(True),
+                           torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    "mkldnn.enabled": attribute(torch.backends.mkldnn, "enabled", False),
+    "float32 precision": (lambda: torch.set_float32_matmul_precision("medium"), torch.get_float32_matmul_precision,
+                          torch.set_float32_matmul_precision),
+    "cudnn.benchmark": attribute(torch.backends.cudnn, "benchmark", True),
+    "NumPy's error state": (lambda: np.seterr(all="raise"), np.geterr, lambda kept: np.seterr(**kept)),
+    "$LEFT_BEHIND": (lambda: os.environ.update(LEFT_BEHIND="1"), lambda: dict(os.environ),
+                     lambda _: os.environ.pop("LEFT_BEHIND", None)),
+    "$TO_REMOVE": (lambda: os.environ.pop("TO_REMOVE"), lambda: os.environ.get("TO_REMOVE"), undone),
+    "working folder": (lambda: os.chdir("/"), Path.cwd, os.chdir),
+    "warnings filters": (lambda: warnings.simplefilter("error"), lambda: warnings.filters[:], into(warnings.filters)),
+    "time.perf_counter": attribute(time, "perf_counter", lambda: 0.0),
+    "garbage collector": (gc.disable, gc.isenabled, lambda _: gc.enable()),
+    "recursion limit": (lambda: sys.setrecursionlimit(sys.getrecursionlimit() + 1), sys.getrecursionlimit,
+                        sys.setrecursionlimit),
+    "locale": (lambda: locale.setlocale(locale.LC_ALL, "C.UTF-8"), lambda: locale.setlocale(locale.LC_ALL),
+               lambda kept: locale.setlocale(locale.LC_ALL, kept)),
+    "umask": (lambda: os.umask(0o777), umask, os.umask),
+    "cores": (lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}), lambda: os.sched_getaffinity(0),
+              lambda kept: os.sched_setaffinity(0, kept)),
+    "RLIMIT_NOFILE": (lambda: resource.setrlimit(FILES, (resource.getrlimit(FILES)[0] - 1,
+                                                         resource.getrlimit(FILES)[1])),
+                      lambda: resource.getrlimit(FILES), lambda kept: resource.setrlimit(FILES, kept)),
+    "functions of builtins": attribute(builtins, "print", None),
+    "functions of json": attribute(json, "dumps", None),
+    "functions of time": attribute(time, "sleep", lambda seconds: None),
+    "functions of torch": attribute(torch, "add", None),
+    "pending ITIMER_REAL": (lambda: signal.setitimer(REAL, 3600, 3600), lambda: signal.getitimer(REAL)[1],
+                            lambda _: signal.setitimer(REAL, 0)),
+    "pending ITIMER_PROF": (lambda: signal.setitimer(PROF, 3600), lambda: signal.getitimer(PROF)[0] > 0,
+                            lambda _: signal.setitimer(PROF, 0)),
+    "signal handlers": (lambda: signal.signal(TERM, signal.SIG_IGN), lambda: signal.getsignal(TERM),
+                        lambda kept: signal.signal(TERM, kept)),
+    "blocked signals": (lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [TERM]),
+                        lambda: signal.pthread_sigmask(signal.SIG_BLOCK, []),
+                        lambda kept: signal.pthread_sigmask(signal.SIG_SETMASK, kept)),
+    "function modes of torch": (lambda: TorchFunctionMode().__enter__(), torch._C._len_torch_function_stack, undone),
+    "dispatch modes of torch": (lambda: TorchDispatchMode().__enter__(), torch._C._len_torch_dispatch_stack, undone),
+    "saved tensors' hooks": (lambda: HOOKS(id, id).__enter__(),
+                             lambda: torch._C._autograd._top_saved_tensors_default_hooks(False), undone),
+    "anomaly mode": (lambda: torch.autograd.set_detect_anomaly(True), torch.is_anomaly_enabled, undone),
+    "module json.decoder": (lambda: sys.modules.pop("json.decoder"), lambda: sys.modules.get("json.decoder"), undone),
+    "gc thresholds": (lambda: gc.set_threshold(1), gc.get_threshold, lambda kept: gc.set_threshold(*kept)),
+    "gc callbacks": (lambda: gc.callbacks.append(print), lambda: gc.callbacks[:], into(gc.callbacks)),
+    "switch interval": (lambda: sys.setswitchinterval(1.0), sys.getswitchinterval, sys.setswitchinterval),
+    "tracer": (lambda: sys.settrace(lambda *event: None), sys.gettrace, sys.settrace),
+    "profiler": (lambda: cProfile.Profile().enable(), sys.getprofile, lambda _: sys.setprofile(None)),
+}  # fmt: skip
+"""What can be left changed: how a benchmark does it, how it is read without the code under test, and undone by hand."""
 
 
 def values():
-    """All that :data:`LEAKS` change, read without the code under test."""
-    cuda, cpu = torch.backends.cudnn.benchmark, torch.is_autocast_enabled("cpu")
-    modes = torch.is_grad_enabled(), torch.are_deterministic_algorithms_enabled(), torch.backends.mkldnn.enabled
-    torch_values = torch.get_num_threads(), torch.get_default_dtype(), torch.get_float32_matmul_precision()
-    rest = np.geterr(), dict(os.environ), Path.cwd(), list(warnings.filters), time.perf_counter
-    process = gc.isenabled(), sys.getrecursionlimit(), os.sched_getaffinity(0), resource.getrlimit(FILES)
-    created = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("Umask"))
-    functions = locale.setlocale(locale.LC_ALL), created, print, json.dumps, time.sleep, torch.add
-    torch_modes = [torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()]
-    hooks, graph = torch._C._autograd._top_saved_tensors_default_hooks(False), torch.is_anomaly_enabled()
-    signals = signal.getitimer(signal.ITIMER_REAL)[1], signal.getitimer(signal.ITIMER_PROF)[0] > 0
-    handled = signal.getsignal(signal.SIGTERM), signal.pthread_sigmask(signal.SIG_BLOCK, [])
-    python = sys.modules.get("json.decoder"), gc.get_threshold(), len(gc.callbacks), sys.getswitchinterval()
-    further = (*torch_modes, hooks, graph, *signals, *handled, *python, sys.gettrace(), sys.getprofile())
-    with torch._C.DisableTorchFunction():
-        default = torch._C._get_default_device(), torch.empty(0).device if not any(torch_modes) else None
-    return (cuda, cpu, default, *modes, *torch_values, *rest, *process, *functions, *further)
+    return {name: read() for name, (_, read, _) in LEAKS.items()}
 
 
 @pytest.fixture
@@ -97,52 +127,17 @@ def around(monkeypatch):
     State()
     torch.use_deterministic_algorithms(False)  # both import what adds a filter or a variable
     monkeypatch.setenv("TO_REMOVE", "1")
-    threads, folder, filters, clock = torch.get_num_threads(), Path.cwd(), warnings.filters[:], time.perf_counter
-    cores, depth, files, functions = (
-        os.sched_getaffinity(0),
-        sys.getrecursionlimit(),
-        resource.getrlimit(FILES),
-        FUNCTIONS,
-    )
-    names, bits = locale.setlocale(locale.LC_ALL), os.umask(0o022)
-    os.umask(bits)
-    tracer, term, often, switch = sys.gettrace(), signal.getsignal(signal.SIGTERM), gc.get_threshold(), 0.005
+    kept = values()
     yield
-    sys.setprofile(None)
-    sys.settrace(tracer)
-    for timer in (signal.ITIMER_REAL, signal.ITIMER_PROF):
-        signal.setitimer(timer, 0)
-    signal.signal(signal.SIGTERM, term)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
-    gc.set_threshold(*often)
-    gc.callbacks[:] = [each for each in gc.callbacks if each is not print]
-    sys.setswitchinterval(switch)
-    locale.setlocale(locale.LC_ALL, names)
-    os.umask(bits)
-    time.perf_counter, warnings.filters[:] = clock, filters
-    builtins.print, json.dumps, time.sleep, torch.add = functions
-    gc.enable()
-    sys.setrecursionlimit(depth)
-    os.sched_setaffinity(0, cores)
-    resource.setrlimit(FILES, files)
-    os.chdir(folder)
-    torch.set_num_threads(threads)
-    torch.set_default_dtype(torch.float32)
-    torch.set_default_device(None)
-    torch.set_grad_enabled(True)
-    torch.set_autocast_enabled("cpu", False)
-    torch.use_deterministic_algorithms(False)
-    torch.backends.mkldnn.enabled, torch.backends.cudnn.benchmark = True, False
-    torch.set_float32_matmul_precision("highest")
-    np.seterr(all="warn", under="ignore")
-    os.environ.pop("LEFT_BEHIND", None)
+    for name, (_, _, undo) in reversed(LEAKS.items()):
+        undo(kept[name])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process can't be kept to some cores")
 @pytest.mark.parametrize("name", LEAKS)
 def test_a_setting_left_changed_is_named_and_put_back(around, name):
     before, state = values(), State()
-    LEAKS[name]()
+    LEAKS[name][0]()
     assert values() != before
     state.compare()
     flag, stuck = state.restore()
@@ -163,21 +158,25 @@ def test_a_module_taken_away_is_there_again_at_once(around):
     assert (flag.seen, stuck) == ("left changed: module torch (taken away)", [])
 
 
-@pytest.mark.parametrize("name", ["forward AD's level", "torch.func's level"])
-def test_a_level_that_only_its_context_can_leave_ends_the_process(around, name):
+@pytest.mark.parametrize(
+    ("name", "enter", "leave"),
+    [
+        ("forward AD's level", torch.autograd.forward_ad.enter_dual_level, torch.autograd.forward_ad.exit_dual_level),
+        (
+            "torch.func's level",
+            torch._C._functorch._grad_increment_nesting,
+            torch._C._functorch._grad_decrement_nesting,
+        ),
+    ],
+)
+def test_a_level_that_only_its_context_can_leave_ends_the_process(around, name, enter, leave):
     state = State()
-    if name == "forward AD's level":
-        torch.autograd.forward_ad.enter_dual_level()
-    else:
-        torch._C._functorch._grad_increment_nesting()
+    enter()
     try:
         state.compare()
         flag, stuck = state.restore()
     finally:
-        if name == "forward AD's level":
-            torch.autograd.forward_ad.exit_dual_level()
-        else:
-            torch._C._functorch._grad_decrement_nesting()
+        leave()
     assert name in flag.seen
     assert stuck == [name]
 
@@ -210,19 +209,13 @@ def test_what_a_new_module_replaces_is_no_fault(around, tmp_path, monkeypatch):
     assert state.restore() == (None, [])
 
 
-def test_what_is_put_back_meanwhile_is_no_fault(around):
+def test_what_is_put_back_meanwhile_and_what_torch_and_pytest_set_by_themselves_is_no_fault(around, monkeypatch):
     state = State()
     np.seterr(all="raise")
-    state.compare()
-    np.seterr(all="warn", under="ignore")  # by a teardown
-    assert state.restore() == (None, [])
-
-
-def test_what_torch_and_pytest_set_by_themselves_is_no_fault(monkeypatch):
-    state = State()
     for name in ("_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR", "TORCHINDUCTOR_CACHE_DIR", "PYTEST_CURRENT_TEST"):
         monkeypatch.setenv(name, "new")
     state.compare()
+    np.seterr(all="warn", under="ignore")  # by a teardown
     assert state.restore() == (None, [])
 
 
@@ -310,12 +303,14 @@ def test_a_run_names_each_and_measures_the_rest_in_another_process(tmp_path):
     run = json.loads((tmp_path / "out" / "run.json").read_text())
     (failed,) = run["gpubench"]["unmeasured"]
     assert failed["reason"] == "ValueError: mine (left changed: $LEFT_BEHIND)"
-    seen = {}
-    for bench in run["benchmarks"]:
-        (process,) = bench["extra_info"]["gpubench"]["processes"]
-        for flag in process["flags"]:
-            if flag["flag"] == "altered":
-                seen[bench["extra_info"]["gpubench"]["workload"]] = flag["seen"]
+    records = [bench["extra_info"]["gpubench"] for bench in run["benchmarks"]]
+    seen = {
+        record["workload"]: flag["seen"]
+        for record in records
+        for process in record["processes"]
+        for flag in process["flags"]
+        if flag["flag"] == "altered"
+    }
     assert len(run["benchmarks"]) == 7
     assert seen == {
         "it.threads": "left changed: torch threads (2 → 1)",
@@ -434,27 +429,30 @@ def test_no_tool_of_monitoring_follows_what_is_timed(monkeypatch):
     assert monitoring.callbacks == {(1, 1): "start", (1, 2): "line"}
 
 
-@pytest.mark.parametrize("test", ["gpubench", "benchmark"])
-def test_a_benchmark_is_timed_untraced(pytester, forking, test):
+UNTRACED = """
+import sys
+
+class Work:
+    def __init__(self):
+        self.traced = []
+
+    def __call__(self, *inputs):
+        self.traced.append(sys.gettrace() is not None)
+        return inputs
+
+def test_ours(gpubench):
+    work = Work()
+    gpubench(work, gpubench.randn(4))
+    assert {*work.traced} == {False}
+
+def test_plain(benchmark):
+    work = Work()
+    benchmark(work)
+    assert {*work.traced} == {False}
+"""
+
+
+def test_a_benchmark_is_timed_untraced(bench, pytester):
     """Also a plain one, if it is recorded; pytest-benchmark itself pauses tracers in its rounds only."""
-    pytester.makepyfile(
-        f"""
-        import sys
-
-        class Work:
-            traced = []
-            def __call__(self, *inputs):
-                self.traced.append(sys.gettrace() is not None)
-                return inputs
-
-        def test_a({test}):
-            work = Work()
-            {test}(work, *([] if "{test}" == "benchmark" else [gpubench.randn(4)]))
-            assert work.traced
-            assert not any(work.traced)
-        """
-    )
     pytester.makeconftest("import sys\nsys.settrace(lambda *event: None)\n")
-    options = ["-p", "gpubench.plugin", "--gpubench-preset=smoke", "--gpubench-no-ceilings", "--gpubench-device=cpu"]
-    result = pytester.runpytest_subprocess(*options, f"--gpubench-ledger={pytester.path / 'journal'}")
-    result.assert_outcomes(passed=1)
+    bench(UNTRACED, apart=True, passed=2)

@@ -66,22 +66,23 @@ RATES = Sustained("float32", 1024, "torch", (2e11, 1.5e11))
 
 
 @pytest.mark.parametrize(
-    ("options", "measured"),
+    ("long_s", "options", "measured"),
     [
-        ([], True),
-        (["--gpubench-preset=smoke"], False),
-        (["--gpubench-process=0/2"], False),  # its last process does
-        (["--gpubench-process=1/2"], False),  # which knows no peaks, without the first one
-        (["--gpubench-no-ceilings"], False),
+        (0.0, [], True),
+        (1e9, [], False),  # a short one doesn't
+        (0.0, ["--gpubench-preset=smoke"], False),
+        (0.0, ["--gpubench-process=0/2"], False),  # its last process does
+        (0.0, ["--gpubench-process=1/2"], False),  # which knows no peaks, without the first one
+        (0.0, ["--gpubench-no-ceilings"], False),
     ],
 )
-def test_the_last_process_of_a_long_run_measures_them(pytester, monkeypatch, options, measured):
-    monkeypatch.setattr(recorder, "LONG_RUN_S", 0.0)
+def test_the_last_process_of_a_long_run_measures_them(bench, pytester, monkeypatch, long_s, options, measured):
+    monkeypatch.setattr(recorder, "LONG_RUN_S", long_s)
     monkeypatch.setattr(recorder, "sustained", lambda device, peaks: RATES)
     monkeypatch.setattr("gpubench.measure.ceilings.measure_ceilings", lambda wanted, effort: {"cpu": Ceilings()})
-    pytester.makepyfile("import torch\ndef test_it(gpubench): gpubench(torch.neg, gpubench.randn(100))")
     ledger = pytester.path / "run.ledger.jsonl"
-    pytester.runpytest_inprocess("--gpubench-device=cpu", f"--gpubench-ledger={ledger}", *options)
+    source = "import torch\ndef test_it(gpubench): gpubench(torch.neg, gpubench.randn(100))"
+    bench(source, usual=[f"--gpubench-ledger={ledger}", *options])
     events = [json.loads(line) for line in ledger.read_text().splitlines()]
     assert events[-1]["event"] == "finish"
     assert bool(events[-1]["sustained"]) == measured
@@ -89,12 +90,3 @@ def test_the_last_process_of_a_long_run_measures_them(pytester, monkeypatch, opt
         run = pytester.path / "run.json"
         run.write_text(json.dumps(recorder.assemble(recorder.read_ledger(ledger))))
         assert read(run).sustained == {"cpu": RATES}
-
-
-def test_a_short_run_does_not(pytester, monkeypatch):
-    monkeypatch.setattr(recorder, "LONG_RUN_S", 1e9)
-    monkeypatch.setattr(recorder, "sustained", lambda device, peaks: RATES)
-    pytester.makepyfile("import torch\ndef test_it(gpubench): gpubench(torch.neg, gpubench.randn(100))")
-    ledger = pytester.path / "run.ledger.jsonl"
-    pytester.runpytest_inprocess("--gpubench-device=cpu", f"--gpubench-ledger={ledger}", "--gpubench-no-ceilings")
-    assert json.loads(ledger.read_text().splitlines()[-1])["sustained"] is None

@@ -8,6 +8,7 @@ import itertools
 import pytest
 
 from gpubench.measure.turns import MOST_TURNS, Share, take_turns
+from gpubench.testing import VirtualMachine
 
 TWO_ON_A_DRIFTING_MACHINE = """
 from gpubench.measure.expression import LiveCall, define
@@ -22,21 +23,19 @@ define(globals(), {"one": LiveCall(work, (1e-3,), check=False), "two": LiveCall(
 """
 
 
-class Machine:
-    """Takes three times as long for everything once it has worked for ``slow_after_s``."""
+class Machine(VirtualMachine):
+    """Takes three times as long for everything once it has worked for ``slow_after_s``; ``made`` lists its calls."""
 
     def __init__(self, slow_after_s: float) -> None:
-        self.now_s, self.slow_after_s, self.made = 0.0, slow_after_s, []
-
-    def clock(self) -> float:
-        return self.now_s
+        super().__init__(tick_s=0.0)
+        self.slow_after_s, self.made = slow_after_s, []
 
     def share(self, name: str, seconds: float, rounds: int, calls: int = 1) -> Share:
         def call() -> None:
             self.made.append(name)
-            self.now_s += seconds * (1.0 if self.now_s < self.slow_after_s else 3.0)
+            self.time_s += seconds * (1.0 if self.time_s < self.slow_after_s else 3.0)
 
-        return Share(call, self.clock, rounds, calls)
+        return Share(call, self.now, rounds, calls)
 
 
 @pytest.mark.parametrize("share", [0.2, 0.4, 0.6, 0.8])

@@ -14,27 +14,12 @@ from gpubench.runfile.schema import Work
 
 @pytest.mark.parametrize(
     ("value", "plain"),
-    [
-        (3, 3),
-        (2.5, 2.5),
-        (np.prod((3, 4)), 12),
-        (np.float32(0.5), 0.5),
-        (np.array([7]), 7),
-        (torch.tensor(3), 3),
-        (torch.ones(1), 1.0),
-        (None, None),
-    ],
-)
+    [(3, 3), (2.5, 2.5), (np.prod((3, 4)), 12), (np.float32(0.5), 0.5), (np.array([7]), 7), (torch.tensor(3), 3),
+     (torch.ones(1), 1.0), (None, None), (16.0, 16), (np.float64(16), 16)],
+)  # fmt: skip
 def test_numbers_of_any_library_become_pythons_own(value, plain):
-    number = plain_number("flops", value)
+    number = plain_number("flops", value, whole=plain == 16)
     assert (number, type(number)) == (plain, type(plain))
-
-
-def test_counts_are_whole():
-    assert plain_number("items", 16.0, whole=True) == 16
-    assert type(plain_number("items", np.float64(16), whole=True)) is int
-    with pytest.raises(UsageError, match=r"items must be a whole number, not 2\.5"):
-        plain_number("items", 2.5, whole=True)
 
 
 @pytest.mark.parametrize(
@@ -53,11 +38,12 @@ def test_counts_are_whole():
         (np.ones(2), "a single number"),
         (torch.ones(3), "a single number: a Tensor with 3 elements"),
         (torch.ones(1, device="meta"), "a single number"),
+        (2.5, "a whole number, not 2.5"),
     ],
 )
 def test_what_is_no_amount_is_refused_with_its_reason(value, says):
     with pytest.raises(UsageError) as caught:
-        plain_number("flops", value)
+        plain_number("flops", value, whole=value == 2.5)
     assert str(caught.value).startswith("flops must be ")
     assert says in str(caught.value)
 
@@ -193,7 +179,7 @@ def operators_of(call, *args):
     return {(each.kind, each.count, each.flops, each.bytes) for each in seen.tally.operators()}
 
 
-def test_operators_are_known_by_kind_with_their_flops_and_bytes():
+def test_operators_are_known_by_kind_with_their_flops_and_bytes_and_equal_ones_are_one_entry():
     x = torch.ones(64, 64)
     assert operators_of(lambda: torch.softmax(x @ x, -1).add_(1)) == {
         ("product", 1, 2.0 * 64**3, 3 * 4.0 * 64**2),
@@ -201,19 +187,12 @@ def test_operators_are_known_by_kind_with_their_flops_and_bytes():
         ("elementwise", 1, 0.0, 2 * 4.0 * 64**2),
     }
     assert {kind for kind, *_ in operators_of(lambda: torch.sort(x))} == {"other"}
-
-
-def test_equal_operators_are_one_entry():
-    x = torch.ones(64, 64)
     assert operators_of(lambda: x @ x @ x @ x) == {("product", 3, 3 * 2.0 * 64**3, 9 * 4.0 * 64**2)}
+    sparse = torch.eye(8).to_sparse_csr()
+    assert operators_of(torch.mv, sparse, torch.ones(8)) == set()  # nothing is claimed
 
 
 @pytest.mark.parametrize(("kernel", "kind"), [(1, "product"), (3, "convolution")])
 def test_a_convolution_of_single_points_is_a_product(kernel, kind):
     layer, image = torch.nn.Conv2d(4, 4, kernel, bias=False), torch.ones(1, 4, 8, 8)
     assert {each for each, *_ in operators_of(layer, image)} == {kind}
-
-
-def test_of_sparse_tensors_nothing_is_claimed():
-    x = torch.eye(8).to_sparse_csr()
-    assert operators_of(torch.mv, x, torch.ones(8)) == set()

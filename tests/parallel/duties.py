@@ -3,6 +3,8 @@
 import os
 import signal
 import time
+from dataclasses import dataclass
+from typing import Any
 
 from gpubench.parallel.team import report_progress
 
@@ -33,19 +35,22 @@ def keep_inference(rank, target):
         entered[0].__enter__()
 
 
-class Careless:
-    """A job that changes its process and leaves it so."""
+@dataclass
+class Job:
+    """Does nothing at each of its steps; ``rank`` is where it was started."""
 
-    dtype = "float32"
+    dtype: str = "float32"
+    rank: Any = None
 
     def start(self, rank):
+        self.rank = rank
         return self
 
     def step(self):
-        keep_threads(None, 3)
+        """What is timed."""
 
     def reset(self):
-        pass
+        """Before each round."""
 
     def check(self):
         from gpubench.measure.verify import unchecked
@@ -54,6 +59,13 @@ class Careless:
 
     def record(self):
         return {}
+
+
+class Uneven(Job):
+    """Rank 1 takes longer."""
+
+    def step(self):
+        time.sleep(0.03 if self.rank.number else 0.002)
 
 
 def total(rank):

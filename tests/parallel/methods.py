@@ -1,13 +1,11 @@
 """What the tests of methods have ranks do: functions that workers import by name."""
 
-import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
 from gpubench.devices import CPU
 from gpubench.measure.data import Data
-from gpubench.measure.verify import unchecked
 from gpubench.parallel.distributed import Training
 from gpubench.workloads import training
 
@@ -36,29 +34,6 @@ def share_of_loss(rank, size, rows):
     share = len(own[0]) * size / rows
     update = training.optimizer("sgd", list(network.parameters()))
     return training.Trainer(network, training.task("deep_mlp").loss, [own], update, shares=[share]).forward().item()
-
-
-@dataclass(frozen=True)
-class Uneven:
-    """Rank 1 takes longer."""
-
-    dtype: str = "float32"
-
-    def start(self, rank):
-        self.__class__.rank = rank.number
-        return self
-
-    def step(self):
-        time.sleep(0.03 if self.rank else 0.002)
-
-    def reset(self):
-        pass
-
-    def check(self):
-        return unchecked("nothing to check")
-
-    def record(self):
-        return {}
 
 
 def gradient_on(rank, device):

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent))
+import duties
 import methods
 
 from gpubench.devices import CPU
@@ -78,17 +79,16 @@ def test_a_gradient_that_was_not_shared_is_a_wrong_answer(two):
         two.run(methods.forgotten, Training("lenet", "ddp", 64))
 
 
+def wrong_in_float32(layer, inputs, right=torch.nn.Linear.forward):
+    return right(layer, inputs) * (1.1 if inputs.dtype == torch.float32 else 1.0)
+
+
 @pytest.mark.parametrize("method", ["single", "one thread"])
 def test_a_single_process_is_held_against_float64_not_against_itself(monkeypatch, method):
     job, rank = Training("lenet", method, 64), Rank(0, 1, "cpu", 1)
     sound = job.start(rank).check()
     assert sound.status == "passed"
     assert 0 < sound.error < 1e-5
-    right = torch.nn.Linear.forward
-
-    def wrong_in_float32(layer, inputs):
-        return right(layer, inputs) * (1.1 if inputs.dtype == torch.float32 else 1.0)
-
     monkeypatch.setattr(torch.nn.Linear, "forward", wrong_in_float32)
     with pytest.raises(WrongAnswer, match=r"in the L2 norm, allowed is 0\.01"):
         job.start(rank).check()
@@ -102,7 +102,7 @@ def test_unequal_shares_weigh_by_their_rows():
 
 
 def test_the_number_of_rounds_is_one_decision_and_a_step_costs_its_slowest_rank(two_or_new):
-    found = two_or_new.run(measure_rank, methods.Uneven(), PRESET_SETTINGS["smoke"], True)
+    found = two_or_new.run(measure_rank, duties.Uneven(), PRESET_SETTINGS["smoke"], True)
     assert len(found[0].durations) == len(found[1].durations) >= 3
     assert found[0].iterations == found[1].iterations
     assert min(found[1].durations) > max(found[0].durations)
@@ -120,10 +120,7 @@ def test_each_core_has_a_batch_of_its_own_and_its_answer_is_checked(two_or_new, 
     first, second = two_or_new.run(measure_rank, job, PRESET_SETTINGS["smoke"], True)
     assert (first.check.status, second.check.status) == ("passed", "passed")
     assert len(first.durations) == len(second.durations) >= 3
-    right = torch.nn.Linear.forward
-    monkeypatch.setattr(
-        torch.nn.Linear, "forward", lambda layer, x: right(layer, x) * (1.1 if x.dtype == torch.float32 else 1.0)
-    )
+    monkeypatch.setattr(torch.nn.Linear, "forward", wrong_in_float32)
     with pytest.raises(WrongAnswer, match="relative error"):
         job.start(Rank(0, 1, "cpu", 1)).check()
 
@@ -200,21 +197,17 @@ def test_under_torchrun_all_its_ranks_are_a_count_to_measure(monkeypatch, ranks,
 
 
 @pytest.mark.parametrize(
-    ("devices", "full", "last"),
+    ("devices", "full", "last", "speedup"),
     [
-        (1, [30], [10]),
-        (2, [15, 15], [5, 5]),
-        (3, [10, 10, 10], [4, 4, 2]),
-        (8, [4, 4, 4, 4, 4, 4, 4, 2], [2, 2, 2, 2, 2]),
+        (1, [30], [10], 1.0),
+        (2, [15, 15], [5, 5], 2.0),
+        (3, [10, 10, 10], [4, 4, 2], 100 / 34),
+        (8, [4, 4, 4, 4, 4, 4, 4, 2], [2, 2, 2, 2, 2], 100 / 14),
     ],
 )
-def test_the_tutorial_s_table(devices, full, last):
+def test_the_tutorial_s_table_and_the_ideal_speedup_that_its_split_allows(devices, full, last, speedup):
     """Linear(5, 2) on 100 rows in batches of 30; the last batch of 10 uses 5 of 8 devices."""
     assert split_batches(100, 30, devices) == [full, full, full, last]
-
-
-@pytest.mark.parametrize(("devices", "speedup"), [(1, 1.0), (2, 2.0), (3, 100 / 34), (8, 100 / 14)])
-def test_the_ideal_speedup_is_what_the_split_allows(devices, speedup):
     assert split_speedup(100, 30, devices) == pytest.approx(speedup)
 
 
@@ -225,58 +218,40 @@ def test_a_silent_fallback_is_an_error():
 
 
 class OnOne(nn.DataParallel):
-    """Looks like DataParallel over several devices and computes all of it on the CPU."""
+    """Looks like DataParallel over several devices and computes all of it on the CPU; each of its phases queues work on
+    a virtual accelerator: 1, 2, 3 and 4 ms."""
 
-    def __init__(self, module, device_ids, split=None):
+    def __init__(self, module, device_ids, machine=None, split=None):
         nn.Module.__init__(self)
         self.module, self.device_ids, self.output_device, self.seen = module, device_ids, "cpu", []
+        self._machine = machine or VirtualMachine()
         self._split = split or (lambda inputs: inputs.chunk(len(device_ids)))
 
+    def _begin(self, phase, seconds, device=0):
+        self.seen.append(phase)
+        self._machine.launch(seconds, device)
+
     def scatter(self, inputs, kwargs, device_ids):
-        self.seen.append("scatter")
+        self._begin("scatter", 1e-3)
         parts = self._split(inputs[0])
         return [(part,) for part in parts], [{}] * len(parts)
 
     def replicate(self, module, device_ids):
-        self.seen.append(f"replicate {len(device_ids)}")
+        self._begin(f"replicate {len(device_ids)}", 2e-3)
         return [module] * len(device_ids)
 
     def parallel_apply(self, replicas, inputs, kwargs):
-        self.seen.append("forward")
+        self._begin("forward", 3e-3, 1)
         return [replica(*own) for replica, own in zip(replicas, inputs, strict=True)]
 
     def gather(self, outputs, output_device):
-        self.seen.append("gather")
+        self._begin("gather", 4e-3)
         return torch.cat(outputs)
-
-
-class Queued(OnOne):
-    """Every phase queues work on a virtual accelerator: 1, 2, 3 and 4 ms."""
-
-    def __init__(self, module, machine):
-        super().__init__(module, list(range(8)))
-        self.machine = machine
-
-    def scatter(self, *arguments):
-        self.machine.launch(1e-3)
-        return super().scatter(*arguments)
-
-    def replicate(self, *arguments):
-        self.machine.launch(2e-3)
-        return super().replicate(*arguments)
-
-    def parallel_apply(self, *arguments):
-        self.machine.launch(3e-3, 1)
-        return super().parallel_apply(*arguments)
-
-    def gather(self, *arguments):
-        self.machine.launch(4e-3)
-        return super().gather(*arguments)
 
 
 def test_each_phase_is_waited_for_and_only_used_devices_get_a_replica():
     machine = VirtualMachine()
-    network = Queued(nn.Linear(5, 2), machine)
+    network = OnOne(nn.Linear(5, 2), list(range(8)), machine)
     clock = DeviceClock([VirtualDevice.on(machine)(0), VirtualDevice.on(machine)(1)])
     spent = phase_times(network, torch.randn(10, 5), clock, rounds=3)
     assert list(spent) == ["scatter", "replicate", "forward", "gather"]

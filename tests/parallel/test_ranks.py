@@ -2,6 +2,7 @@
 times: its device's work, not the queueing."""
 
 import json
+import sys
 import types
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +11,13 @@ import forked
 import psutil
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+import duties
+
 from gpubench import devices
+from gpubench.devices.cpu import cores
 from gpubench.errors import Unmeasurable
 from gpubench.measure.budget import PRESET_SETTINGS
-from gpubench.measure.verify import unchecked
 from gpubench.parallel import ranks, team
 from gpubench.parallel.ranks import Ranks, _flags_of_ranks, _timer, circle, measure_rank
 from gpubench.parallel.team import Rank
@@ -72,19 +76,6 @@ def steps(tmp_path_factory):
     return measured(tmp_path_factory.mktemp("steps"), SOURCE, "--gpubench-ranks-deadline=2", "-k", "step")
 
 
-@pytest.fixture
-def run(pytester):
-    """For what starts no rank."""
-
-    def go(*options):
-        pytester.makepyfile(test_it=SOURCE)
-        result = pytester.runpytest_inprocess(*OPTIONS, *options)
-        path = pytester.path / "run.json"
-        return result, json.loads(path.read_text()) if path.exists() and path.stat().st_size else None
-
-    return go
-
-
 def test_a_rank_that_dies_hangs_or_raises_ends_its_case_and_the_next_one_runs(steps):
     assert [b["params"]["duty"] for b in steps["benchmarks"]] == ["none", "after"]
     rows = {row["params"]["duty"]: (row["status"], row["reason"]) for row in steps["gpubench"]["unmeasured"]}
@@ -95,16 +86,11 @@ def test_a_rank_that_dies_hangs_or_raises_ends_its_case_and_the_next_one_runs(st
     }
 
 
-def test_what_disturbed_the_ranks_is_a_flag_of_their_case(steps):
-    flags = {b["params"]["duty"]: b["extra_info"]["gpubench"]["processes"][0]["flags"] for b in steps["benchmarks"]}
-    assert [flag["flag"] for flag in flags["none"]] == ["contended"]
-
-
 def test_durations_come_from_the_ranks_through_the_replay_timer(steps):
     case = steps["benchmarks"][0]
-    assert case["params"]["duty"] == "none"
     assert case["options"]["timer"] == "replay"
     ours = case["extra_info"]["gpubench"]
+    assert [flag["flag"] for flag in ours["processes"][0]["flags"]] == ["contended"]  # what disturbed the ranks
     assert ours["parallel"] == {
         "devices": 2, "threads": 1, "interconnect": "memory", "method": "ddp", "mode": "strong",
     }  # fmt: skip
@@ -114,66 +100,47 @@ def test_durations_come_from_the_ranks_through_the_replay_timer(steps):
     assert all(0 < sample < 1 for sample in case["stats"]["data"])
 
 
-def test_more_devices_than_there_are_is_a_skip_with_the_numbers_or_an_error_where_they_are_required(run):
-    from gpubench.devices.cpu import cores
-
+def test_more_devices_than_there_are_is_a_skip_with_the_numbers_or_an_error_where_they_are_required(bench):
     numbers = f"needs 5000 CPU cores, one a rank; {cores()} here"
-    result, data = run("-k", "many")
-    result.assert_outcomes(skipped=1)
-    (row,) = data["gpubench"]["unmeasured"]
-    assert (row["status"], row["reason"]) == ("skipped", numbers)
-    result, data = run("-k", "many", "--gpubench-require-device=cpu")
-    result.assert_outcomes(failed=1)
-    (row,) = data["gpubench"]["unmeasured"]
-    assert (row["status"], row["reason"]) == ("error", f"UsageError: required devices absent: {numbers}")
+    for options, status, reason, outcome in (
+        ([], "skipped", numbers, "skipped"),
+        (["--gpubench-require-device=cpu"], "error", f"UsageError: required devices absent: {numbers}", "failed"),
+    ):
+        (row,) = bench(SOURCE, "-k", "many", *options, **{outcome: 1}).rows
+        assert (row["status"], row["reason"]) == (status, reason)
 
 
-def test_cases_of_several_devices_can_be_left_out(run):
-    result, _ = run("-m", "not gpubench_parallel")
-    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+def test_cases_of_several_devices_can_be_left_out(bench):
+    assert bench(SOURCE, "-m", "not gpubench_parallel").ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
-def test_with_nothing_to_time_each_case_runs_once(run, pytester, forking):
-    pytester.makepyfile(test_it=SOURCE)
-    result = pytester.runpytest_subprocess("-p", "gpubench.plugin", "--benchmark-disable", "-k", "step and none")
-    result.assert_outcomes(passed=1)
+def test_with_nothing_to_time_each_case_runs_once(bench):
+    bench(SOURCE, "--benchmark-disable", "-k", "step and none", usual=(), apart=True, passed=1)
 
 
 @pytest.mark.parametrize("text", ["0", "soon", "nan"])
-def test_a_deadline_that_is_none_is_refused(run, text):
-    result, _ = run(f"--gpubench-ranks-deadline={text}")
-    assert result.ret == 4
-    assert f"ranks-deadline must be seconds above 0, not '{text}'" in result.stderr.str()
+def test_a_deadline_that_is_none_is_refused(bench, text):
+    ran = bench(SOURCE, f"--gpubench-ranks-deadline={text}")
+    assert ran.ret == 4
+    assert f"ranks-deadline must be seconds above 0, not '{text}'" in ran.said
 
 
-class Job:
-    """Each step queues 2 ms on a virtual accelerator."""
-
-    dtype = "float32"
+class Queueing(duties.Job):
+    """Each step queues 2 ms on a virtual accelerator; ``steps`` counts them."""
 
     def __init__(self, machine):
-        self.machine = machine
-
-    def start(self, rank):
-        return self
-
-    def check(self):
-        return unchecked("nothing to check")
-
-    def reset(self):
-        pass
+        super().__init__()
+        self.machine, self.steps = machine, 0
 
     def step(self):
+        self.steps += 1
         self.machine.launch(2e-3)
-
-    def record(self):
-        return {}
 
 
 def test_a_rank_waits_for_its_device(monkeypatch):
     machine = VirtualMachine()
     monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice.on(machine))
-    times = measure_rank(Rank(0, 1, "virtual:0", 1), Job(machine), PRESET_SETTINGS["quick"])
+    times = measure_rank(Rank(0, 1, "virtual:0", 1), Queueing(machine), PRESET_SETTINGS["quick"])
     assert times.first_s == pytest.approx(2e-3, rel=1e-6)
     assert times.durations == [pytest.approx(2e-3 * times.iterations, rel=1e-6)] * len(times.durations)
 
@@ -188,18 +155,6 @@ def test_ranks_meet_before_each_round_and_are_timed_from_there(monkeypatch):
     assert machine.time_s - begin == pytest.approx(2 * 5.006, rel=1e-6)
 
 
-class Slowing(Job):
-    """After its check the device's clock falls by half; counts its steps."""
-
-    def __init__(self, machine):
-        super().__init__(machine)
-        self.steps = 0
-
-    def step(self):
-        super().step()
-        self.steps += 1
-
-
 @pytest.fixture
 def slowing(monkeypatch):
     """A job, and a kind whose clock falls at its third look."""
@@ -208,7 +163,7 @@ def slowing(monkeypatch):
     kind = VirtualDevice.on(machine)
     kind.clocks = lambda self: {"sm": next(readings)}
     monkeypatch.setitem(devices.base.KINDS, "virtual", kind)
-    return Slowing(machine)
+    return Queueing(machine)
 
 
 def test_a_rank_tells_what_slowed_its_own_device_down(slowing):
@@ -225,25 +180,15 @@ def test_ranks_on_accelerators_warm_up_for_twice_as_long(slowing):
     assert slowing.steps - times.iterations * len(times.durations) == 3 + 49  # three that are timed, and 0.1 s
 
 
-class Group:
-    """Stands in for a group of workers."""
-
-    broken = False
-
-    def close(self):
-        self.broken = True
-
-
 def test_idle_workers_end_before_another_case_has_their_kind_of_device(monkeypatch):
     monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice)
-    kept = Ranks(60.0)
-    virtual, cpu = Group(), Group()
+    kept, closed = Ranks(60.0), []
+    virtual, cpu = (types.SimpleNamespace(close=lambda name=name: closed.append(name)) for name in ("virtual", "cpu"))
     kept._groups = {(("virtual:0", "virtual:1"), 1): virtual, (("cpu", "cpu"), 1): cpu}
     kept.close_idle("cpu")
-    assert not virtual.broken
+    assert closed == []
     kept.close_idle("virtual:0")
-    assert virtual.broken
-    assert not cpu.broken
+    assert closed == ["virtual"]
     assert list(kept._groups.values()) == [cpu]
 
 

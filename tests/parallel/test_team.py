@@ -44,15 +44,11 @@ def test_each_worker_is_a_rank_of_its_own_and_lives_on_between_cases(group):
     assert two.run(duties.total) == [3.0, 3.0]
 
 
-def test_ranks_have_the_threads_they_were_given(group):
-    assert group().run(duties.threads) == [1, 1]
-
-
 def test_what_a_function_leaves_changed_on_a_rank_is_named_and_put_back(group):
     two = group()
     two.run(duties.keep_threads, 3)
     assert [flag.seen for flag in two.altered] == [f"rank {i}: left changed: torch threads (1 → 3)" for i in (0, 1)]
-    assert two.run(duties.threads) == [1, 1]
+    assert two.run(duties.threads) == [1, 1]  # those they were given
     assert two.altered == []
 
 
@@ -139,21 +135,27 @@ def test_reasons_hold_no_addresses():
     assert team.one_line(error) == "Connection closed by peer …, of … and …; 2 of 3"
 
 
-OWNER = """
+OWNER = f"""
 import sys, time
 from gpubench.parallel.team import WorkerGroup
-sys.path.insert(0, {folder!r})
+sys.path.insert(0, {str(Path(__file__).parent)!r})
 import duties
 if __name__ == "__main__":
     group = WorkerGroup(["cpu"] * 2, 1, 60.0)
+"""
+WORKS = """
     print(*(process.pid for process in group.processes), flush=True)
     group.run(duties.sleep, 1)
+"""
+LISTENS = """
+    print(*(address for addresses in group.run(duties.listening) for address in addresses))
+    group.close()
 """
 
 
 def test_workers_end_with_a_parent_that_is_killed_while_they_work(tmp_path):
     script = tmp_path / "owner.py"
-    script.write_text(OWNER.format(folder=str(Path(__file__).parent)))
+    script.write_text(OWNER + WORKS)
     owner = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
     pids = [int(word) for word in owner.stdout.readline().split()]
     assert len(pids) == 2
@@ -164,22 +166,10 @@ def test_workers_end_with_a_parent_that_is_killed_while_they_work(tmp_path):
     assert not list(Path(tempfile.gettempdir()).glob(f"gpubench-ranks-{owner.pid}-*"))
 
 
-LISTENERS = """
-import sys
-from gpubench.parallel.team import WorkerGroup
-sys.path.insert(0, {folder!r})
-import duties
-if __name__ == "__main__":
-    group = WorkerGroup(["cpu"] * 2, 1, 60.0)
-    print(*(address for addresses in group.run(duties.listening) for address in addresses))
-    group.close()
-"""
-
-
 def test_ranks_of_one_machine_can_be_reached_from_it_only(tmp_path):
     """Although the environment names the interface by which other machines reach this one, as on a cluster."""
     script = tmp_path / "owner.py"
-    script.write_text(LISTENERS.format(folder=str(Path(__file__).parent)))
+    script.write_text(OWNER + LISTENS)
     known = [(name, each) for name, addresses in psutil.net_if_addrs().items() for each in addresses]
     outside = [name for name, each in known if each.family == socket.AF_INET and not each.address.startswith("127.")]
     environment = os.environ | ({"GLOO_SOCKET_IFNAME": outside[0]} if outside else {})

@@ -3,11 +3,11 @@
 import contextlib
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import fake_backend
 import forked
@@ -26,12 +26,11 @@ pytestmark = [
 
 SUITE = """
 import pytest, torch
-from fake_backend import VirtualClock, backend
+from fake_backend import VirtualClock, backend, register
 from gpubench.measure import clock
 
-virtual = VirtualClock()
-clock.perf_counter = backend.now = virtual.now
-backend.sleep = virtual.sleep
+virtual = VirtualClock(tick_s=1e-7)
+clock.perf_counter = register(virtual).clock.now
 
 def neg(x):
     virtual.sleep(1e-5)
@@ -92,20 +91,22 @@ def backend_and_suite(folder: Path) -> Iterator[None]:
         yield
 
 
-def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    words = ["run", "test_theirs.py", "--preset=smoke", "--no-ceilings", "--charts=none", *options]
+def run(folder: Path, *options: str) -> Any:
+    """What was measured of the suite."""
+    words = ["run", "test_theirs.py", "--preset=smoke", "--no-ceilings", *options]
     with backend_and_suite(folder):
-        return gpubench(*words, cwd=folder)
+        done = gpubench(*words, "--charts=none", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return read(folder / "out/run.json") if "--list" not in options else done
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
-    """What two processes measured of the suite."""
+    """The folder of what two processes measured."""
     folder = tmp_path_factory.mktemp("theirs")
     (folder / "cupy.py").write_text("")
     (folder / "conftest.py").write_text("import cupy\n")
-    done = run(folder, "--processes=2")
-    assert done.returncode == 0, done.stderr
+    run(folder, "--processes=2")
     return folder / "out"
 
 
@@ -151,17 +152,13 @@ def test_a_first_call_that_compiles_takes_no_rounds_from_the_others(results):
 
 def test_a_project_that_wants_no_warm_up_has_none(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTEST_ADDOPTS", "--benchmark-warmup=off")
-    done = run(tmp_path, "-k", "theirs.compiled", "--processes=1")
-    assert done.returncode == 0, done.stderr
-    assert [result.times.rounds for result in read(tmp_path / "out/run.json").results] == [3, 3]
+    read_run = run(tmp_path, "-k", "theirs.compiled", "--processes=1")
+    assert [result.times.rounds for result in read_run.results] == [3, 3]
 
 
 def test_a_device_is_that_of_a_parameter_or_of_memory_or_unknown(results):
-    devices = {name: result.device for name, result in results.items()}
-    assert devices["test_neg[cpu-8]"] == "cpu"
-    assert devices["test_neg[fake-16]"] == "fake:0"
-    assert devices["test_unnamed"] == "fake:1"
-    assert devices["test_nothing"] == ""
+    devices = {"test_neg[cpu-8]": "cpu", "test_neg[fake-16]": "fake:0", "test_unnamed": "fake:1", "test_nothing": ""}
+    assert {name: results[name].device for name in devices} == devices
 
 
 def test_rows_that_differ_in_their_device_are_a_speedup(measured, results):
@@ -188,7 +185,6 @@ def test_samples_keep_their_process(results):
 
 def test_the_list_knows_them(tmp_path):
     done = run(tmp_path, "--list")
-    assert done.returncode == 0, done.stderr
     rows = [line for line in done.stdout.splitlines() if line.strip().startswith("theirs.")]
     assert len(rows) == 17
     assert sum(row.rstrip().endswith("0.15 s") for row in rows) == 16
@@ -212,10 +208,8 @@ class TestElsewhere:
     def test_it(self, benchmark, costly): benchmark(len, [])
 """
     (tmp_path / "test_theirs.py").write_text(tests)
-    elsewhere = (
-        "import pytest\npytestmark = pytest.mark.skip('all of it')\ndef test_all(benchmark): benchmark(len, [])\n"
-    )
-    (tmp_path / "test_elsewhere.py").write_text(elsewhere)
+    elsewhere = "import pytest\npytestmark = pytest.mark.skip('all of it')\n"
+    (tmp_path / "test_elsewhere.py").write_text(elsewhere + "def test_all(benchmark): benchmark(len, [])\n")
     options = ["-p", "no:cacheprovider", "-p", "no:randomly", "--gpubench-preset=smoke"]
     done = forked.pytest(*options, f"--gpubench-plan={tmp_path / 'plan.json'}", ".", cwd=tmp_path)
     assert "3 skipped in" in done.stdout, done.stdout
@@ -228,25 +222,22 @@ class TestElsewhere:
 
 
 def test_what_the_timer_cannot_wait_for_is_flagged(results):
-    assert {flag.seen for result in results.values() for flag in result.flags if flag.name == "unwaited"} == {
-        "CuPy was loaded"
-    }
+    flags = {flag.seen for result in results.values() for flag in result.flags if flag.name == "unwaited"}
+    assert flags == {"CuPy was loaded"}
 
 
 def test_a_wait_of_ones_own_is_called_and_lifts_the_flag(tmp_path):
     (tmp_path / "cupy.py").write_text("")
     wait = "lambda: __import__('test_theirs').virtual.sleep(0.005)"
     (tmp_path / "conftest.py").write_text(f"import cupy, gpubench\ngpubench.add_wait({wait})\n")
-    done = run(tmp_path, "-k", "unnamed")
-    assert done.returncode == 0, done.stderr
-    (result,) = read(tmp_path / "out/run.json").results
+    (result,) = run(tmp_path, "-k", "unnamed").results
     assert "unwaited" not in [flag.name for flag in result.flags]
     assert result.times.median_s >= 5e-3
 
 
 def test_the_scheduler_holds_up_rounds_and_not_single_calls():
-    """Whole ticks of 4 ms, of 1000 calls each: a call took 4 and 8 µs."""
-    times = [ticks * 4e-6 for ticks in (1, 2, 1, 2, 2, 1, 2, 1)]
+    """Whole ticks of 4 ms beyond the shortest, of 1000 calls each: a call took 4, 8 and 12 µs."""
+    times = [ticks * 4e-6 for ticks in (1, 2, 3, 2, 3, 1, 2, 3)]
     stats = SimpleNamespace(data=times, median=6e-6, rounds=8, iqr=4e-6)
     benchmark = SimpleNamespace(stats=SimpleNamespace(stats=stats, iterations=1000), extra_info={})
     settings = SimpleNamespace(process=0)

@@ -22,13 +22,15 @@ def test_neg(gpubench):
 """
 
 
-@pytest.fixture
-def run(pytester):
-    def run(source=CASE, *options):
-        pytester.makepyfile(test_it=source)
-        return pytester.runpytest_inprocess("--gpubench-preset=smoke", "--gpubench-no-ceilings", *options)
+LINEAR = """
+def test_linear(gpubench):
+    gpubench(torch.nn.Linear(4, 4).eval(), gpubench.randn(2, 4))
+"""
 
-    return run
+
+def marked(marker, source=CASE):
+    """The test with our marker."""
+    return source.replace("def test", f"@pytest.mark.gpubench({marker})\ndef test")
 
 
 def test_a_plain_run_imports_neither_torch_nor_pandas_nor_numpy(pytester):
@@ -45,21 +47,17 @@ def test_a_plain_run_imports_neither_torch_nor_pandas_nor_numpy(pytester):
     assert "gpubench" not in json.loads((pytester.path / "plain.json").read_text())
 
 
-def test_expressions_of_one_size_are_measured_directly_after_each_other_in_either_order(pytester):
-    pytester.makepyfile(
-        test_it="""
+def test_expressions_of_one_size_are_measured_directly_after_each_other_in_either_order(bench, pytester):
+    source = """
         import pytest
         sizes = pytest.mark.parametrize("n", range(12))
         @sizes
-        def test_a(benchmark, n):
-            benchmark(len, [])
+        def test_a(benchmark, n): benchmark(len, [])
         @sizes
-        def test_b(benchmark, n):
-            benchmark(len, [])
-    """
-    )
+        def test_b(benchmark, n): benchmark(len, [])
+        """
     options = ["--gpubench-process=0/1", "--gpubench-ledger=journal.jsonl", "--gpubench-preset=smoke"]
-    pytester.runpytest_inprocess("--gpubench-brief", *options).assert_outcomes(passed=24)
+    bench(source, usual=["--gpubench-brief", *options], passed=24)
     begun = [event["name"] for event in read_ledger(pytester.path / "journal.jsonl") if event["event"] == "start"]
     pairs = list(zip(begun[::2], begun[1::2], strict=True))
     assert all(one.partition("[")[2] == other.partition("[")[2] for one, other in pairs)
@@ -92,27 +90,24 @@ def test_a_measured_suite_that_does_without_torch_is_not_made_to_import_it(pytes
         ("--gpubench-seed=-1", "the seed must be 0 or more, not -1"),
     ],
 )
-def test_a_bad_option_is_one_line_and_exit_4(run, option, says):
-    result = run(CASE, option)
-    assert result.ret == 4
-    lines = [line for line in [*result.errlines, *result.outlines] if line.strip()]
-    assert [line for line in lines if says in line]
-    assert not [line for line in lines if "Traceback" in line or "INTERNALERROR" in line]
+def test_a_bad_option_is_one_line_and_exit_4(bench, option, says):
+    ran = bench(CASE, option)
+    assert ran.ret == 4
+    assert [line for line in ran.said.splitlines() if says in line]
+    assert "Traceback" not in ran.said
+    assert "INTERNALERROR" not in ran.said
 
 
-def test_a_required_device_that_is_absent_fails_the_run(run):
-    result = run(CASE, "--gpubench-require-device=xpu")
-    assert result.ret == 4
-    assert "xpu:0 is not available: " in result.stderr.str() + result.stdout.str()
-    assert run(CASE, "--gpubench-require-device=cpu").ret == 0
-
-
-def test_a_device_asked_for_and_absent_is_a_row_with_its_reason(run, pytester):
-    result = run(CASE, "--gpubench-device=cpu", "--gpubench-device=xpu", "--benchmark-json=run.json")
-    result.assert_outcomes(passed=1, skipped=1)
-    (row,) = json.loads((pytester.path / "run.json").read_text())["gpubench"]["unmeasured"]
-    assert (row["device"], row["status"]) == ("xpu:0", "skipped")
-    assert row["reason"].startswith("xpu:0 is not available: ")
+def test_a_device_that_is_absent_is_a_row_with_its_reason_and_fails_the_run_where_it_is_required(bench):
+    for devices, measured in ((["--gpubench-device=cpu"], 1), ([], 0)):
+        ran = bench(CASE, *devices, "--gpubench-device=xpu", passed=measured, skipped=1)
+        (row,) = ran.rows
+        assert (len(ran.marks), row["device"], row["status"]) == (measured, "xpu:0", "skipped")
+        assert row["reason"].startswith("xpu:0 is not available: ")
+    ran = bench(CASE, "--gpubench-require-device=xpu")
+    assert ran.ret == 4
+    assert "xpu:0 is not available: " in ran.said
+    assert bench(CASE, "--gpubench-require-device=cpu").ret == 0
 
 
 def test_auto_and_all_and_names(virtual):
@@ -130,18 +125,16 @@ def test_auto_and_all_and_names(virtual):
         assert sorted(b["params"]["gpubench_device"] for b in run["benchmarks"]) == devices
 
 
-def test_sizes_come_from_the_preset(run, pytester):
+def test_sizes_come_from_the_preset(bench):
     source = """
 import torch, pytest
 @pytest.mark.gpubench_sweep("n", smoke=[1], quick=[2, 3], full=[2, 3, 4])
 @pytest.mark.gpubench(dtypes=["float32", "tf32", "float64"])
-def test_neg(gpubench, n):
-    gpubench(torch.neg, gpubench.randn(n))
+def test_neg(gpubench, n): gpubench(torch.neg, gpubench.randn(n))
 """
     for preset, sizes in (("smoke", [1]), ("glance", [2, 3]), ("quick", [2, 3]), ("full", [2, 3, 4])):
-        result = run(source, "--collect-only", "-q", f"--gpubench-preset={preset}")
-        ids = [line.split("[")[1].rstrip("]") for line in result.outlines if "::" in line]
-        assert ids == [f"cpu-{dtype}-{n}" for dtype in ("float32", "float64") for n in sizes]
+        names = bench(source, "--collect-only", "-q", f"--gpubench-preset={preset}").collected
+        assert names == [f"test_neg[cpu-{dtype}-{n}]" for dtype in ("float32", "float64") for n in sizes]
 
 
 GLANCED = """
@@ -150,20 +143,15 @@ NETWORK = pytest.mark.gpubench(variants=["eager", "autocast"])
 @NETWORK
 @pytest.mark.gpubench_sweep("n", glance=[5], quick=[2, 3])
 @pytest.mark.gpubench_sweep("m", quick=[1])
-def test_chosen(gpubench, n, m):
-    gpubench(torch.neg, gpubench.randn(n))
+def test_chosen(gpubench, n, m): gpubench(torch.neg, gpubench.randn(n))
 @NETWORK
 @pytest.mark.gpubench_sweep("n", quick=[2, 3])
-def test_other(gpubench, n):
-    gpubench(torch.neg, gpubench.randn(n))
+def test_other(gpubench, n): gpubench(torch.neg, gpubench.randn(n))
 @pytest.mark.gpubench_sweep("n", glance=[5], quick=[2, 3])
 @pytest.mark.gpubench_sweep("m", glance=[], quick=[1])
-def test_refused(gpubench, n, m):
-    gpubench(torch.neg, gpubench.randn(n))
-def test_plain(benchmark):
-    benchmark(len, [])
-def test_ordinary():
-    pass
+def test_refused(gpubench, n, m): gpubench(torch.neg, gpubench.randn(n))
+def test_plain(benchmark): benchmark(len, [])
+def test_ordinary(): pass
 """
 
 
@@ -172,55 +160,37 @@ def test_ordinary():
     [
         ([], ["test_chosen[cpu-float32-1-5]", "test_ordinary"]),
         (["--gpubench-variant=autocast"], ["test_chosen[cpu-float32-autocast-1-5]", "test_ordinary"]),
-        (
-            ["-k", "other"],
-            ["test_other[cpu-float32-2]", "test_other[cpu-float32-3]"],
-        ),  # that file or test knows nothing of a glance
+        # That file or test knows nothing of a glance.
+        (["-k", "other"], ["test_other[cpu-float32-2]", "test_other[cpu-float32-3]"]),
         (["--gpubench-match=other or plain"], ["test_other[cpu-float32-2]", "test_other[cpu-float32-3]", "test_plain"]),
     ],
 )
-def test_a_glance_has_the_tests_that_choose_it(run, options, ids):
+def test_a_glance_has_the_tests_that_choose_it(bench, options, ids):
     """Without rows for the others; where none chooses it, all of them."""
-    result = run(GLANCED, "--collect-only", "-q", "--gpubench-preset=glance", *options)
-    assert [line.partition("::")[2] for line in result.outlines if "::" in line] == ids
+    assert bench(GLANCED, "--collect-only", "-q", "--gpubench-preset=glance", *options).collected == ids
 
 
-def test_dtypes_can_be_chosen(run):
-    source = CASE.replace("def test", "@pytest.mark.gpubench(dtypes=['float32', 'tf32', 'float64'])\ndef test")
-    result = run(source, "--collect-only", "-q", "--gpubench-dtype=float64", "--gpubench-dtype=tf32")
-    assert [line for line in result.outlines if "::" in line] == [
-        "test_it.py::test_neg[cpu-float64]",
-        "test_it.py::test_neg[cpu-tf32]",
-    ]
-    result = run(source, "--gpubench-dtype=tf32", "-rs")
-    result.assert_outcomes(skipped=1)
-    assert "tf32 does not exist on cpu" in result.stdout.str()
-    result = run(CASE, "--gpubench-dtype=tf32", "--gpubench-dtype=bfloat16", "--collect-only", "-q")
-    assert [line for line in result.outlines if "::" in line] == ["test_it.py::test_neg[cpu-bfloat16]"]
+def test_dtypes_can_be_chosen(bench):
+    def dtypes(marker, *options):
+        names = bench(marked(marker), "--collect-only", "-q", *options).collected
+        return [name.partition("-")[2].rstrip("]") for name in names]
+
+    source, tf32 = "dtypes=['float32', 'tf32', 'float64']", "--gpubench-dtype=tf32"
+    assert dtypes(source, "--gpubench-dtype=float64", tf32) == ["float64", "tf32"]
+    assert dtypes("", tf32, "--gpubench-dtype=bfloat16") == ["bfloat16"]
+    assert "tf32 does not exist on cpu" in bench(marked(source), tf32, skipped=1).said
+    longest = "full_dtypes=['bfloat16', 'float16']"  # come besides
+    assert dtypes(longest, "--gpubench-preset=quick") == ["float32"]
+    assert dtypes(longest, "--gpubench-preset=full") == ["float32", "bfloat16", "float16"]
+    assert dtypes(longest, "--gpubench-preset=quick", "--gpubench-dtype=float16") == ["float16"]
 
 
-def test_dtypes_of_the_longest_preset_come_besides(run):
-    source = CASE.replace("def test", "@pytest.mark.gpubench(full_dtypes=['bfloat16', 'float16'])\ndef test")
-
-    def names(*options):
-        result = run(source, "--collect-only", "-q", *options)
-        return [line.split("::")[1] for line in result.outlines if "::" in line]
-
-    assert names("--gpubench-preset=quick") == ["test_neg[cpu-float32]"]
-    assert names("--gpubench-preset=full") == [
-        "test_neg[cpu-float32]",
-        "test_neg[cpu-bfloat16]",
-        "test_neg[cpu-float16]",
-    ]
-    assert names("--gpubench-preset=quick", "--gpubench-dtype=float16") == ["test_neg[cpu-float16]"]
-    result = run(source.replace("'float16'", "'half'"))
-    assert "full_dtypes has no 'half': choose from float32" in result.stdout.str() + result.stderr.str()
-
-
-def test_options_can_stand_in_the_ini_file(run, pytester):
+def test_options_can_stand_in_the_ini_file_and_in_the_environment(bench, pytester, monkeypatch):
     pytester.makeini("[pytest]\ngpubench_dtype = float64\ngpubench_preset = smoke\n")
-    result = pytester.runpytest_inprocess(pytester.makepyfile(CASE), "--collect-only", "-q")
-    assert "cpu-float64" in result.stdout.str()
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--benchmark-min-rounds=17")
+    (mark,) = bench(CASE, usual=["--gpubench-no-ceilings", "--benchmark-json=run.json"]).marks
+    assert mark["name"] == "test_neg[cpu-float64]"
+    assert mark["options"]["min_rounds"] == 17
 
 
 @pytest.mark.parametrize(
@@ -253,64 +223,53 @@ def test_options_of_a_project_with_which_nothing_can_be_measured_are_taken_back(
     assert not (pytester.path / ".pytest_cache").exists()
 
 
-def test_our_marker_is_merged_into_the_tests_own(run, pytester):
-    source = """
-import time, torch, pytest
-@pytest.mark.benchmark(group="mine", min_rounds=7, timer=time.process_time)
-def test_neg(gpubench):
-    gpubench(torch.neg, gpubench.randn(8))
-"""
-    result = run(source, "--benchmark-json=run.json")
-    (bench,) = json.loads((pytester.path / "run.json").read_text())["benchmarks"]
-    assert bench["options"]["timer"] == "device_clock"
-    assert bench["options"]["min_rounds"] == 7
-    assert bench["stats"]["rounds"] >= 7
-    assert "another timer was asked for" in result.stdout.str()
+def test_our_marker_is_merged_into_the_tests_own_and_another_timer_is_overridden_with_a_warning(bench):
+    source = CASE.replace(
+        "def test",
+        "@pytest.mark.benchmark(group='mine', min_rounds=7, timer=__import__('time').process_time)\ndef test",
+    )
+    ran = bench(source)
+    (mark,) = ran.marks
+    assert (mark["options"]["timer"], mark["options"]["min_rounds"]) == ("device_clock", 7)
+    assert mark["stats"]["rounds"] >= 7
+    assert "another timer was asked for" in ran.said
+    assert "another timer was asked for" in bench(CASE, "--benchmark-timer=time.process_time").said
 
 
-def test_an_explicit_timer_option_is_overridden_with_a_warning(run):
-    assert "another timer was asked for" in run(CASE, "--benchmark-timer=time.process_time").stdout.str()
-
-
-def test_pytest_benchmarks_own_options_keep_working(run, pytester):
-    assert run(CASE, "--benchmark-save=one", "--benchmark-min-rounds=9").ret == 0
-    result = run(CASE, "--benchmark-compare=0001", "--benchmark-compare-fail=min:10000%")
-    assert result.ret == 0
-    assert "(NOW)" in result.stdout.str()
-    assert "machine_info is different" not in result.stdout.str() + result.stderr.str()
-    assert run(CASE, "--benchmark-precision=0.5", "--benchmark-group-by=param:gpubench_device").ret == 0
+def test_pytest_benchmarks_own_options_keep_working(bench, pytester):
+    assert bench(CASE, "--benchmark-save=one", "--benchmark-min-rounds=9").ret == 0
+    ran = bench(CASE, "--benchmark-compare=0001", "--benchmark-compare-fail=min:10000%")
+    assert ran.ret == 0
+    assert "(NOW)" in ran.said
+    assert "machine_info is different" not in ran.said
+    assert bench(CASE, "--benchmark-precision=0.5", "--benchmark-group-by=param:gpubench_device").ret == 0
     saved = next(pytester.path.glob(".benchmarks/*/0001_one.json"))
     assert json.loads(saved.read_text())["benchmarks"][0]["stats"]["rounds"] >= 9
 
 
-def test_histogram(pytester, forking):
+def test_histogram(bench, pytester):
     if importlib.util.find_spec("pygal") is None:
         pytest.skip("pytest-benchmark's extra [histogram] is not installed")
-    pytester.makepyfile(test_it=CASE)
-    assert pytester.runpytest_subprocess("--gpubench-preset=smoke", "--benchmark-histogram=h").ret == 0
+    assert bench(CASE, "--benchmark-histogram=h", apart=True).ret == 0
     assert list(pytester.path.glob("h*.svg"))
 
 
-def test_disabled_it_still_checks(run):
-    wrong = CASE + "\ndef test_wrong(gpubench):\n    gpubench(lambda x: x, gpubench.randn(4), check=lambda x: x + 1)\n"
-    run(wrong, "--benchmark-disable").assert_outcomes(passed=1, failed=1)
+def test_disabled_it_still_checks(bench):
+    wrong = "def test_wrong(gpubench): gpubench(lambda x: x, gpubench.randn(4), check=lambda x: x + 1)\n"
+    bench(CASE + wrong, "--benchmark-disable", passed=1, failed=1)
 
 
-def test_xdist_does_not_crash(pytester, forking):
+def test_xdist_does_not_crash(bench):
     pytest.importorskip("xdist")
-    pytester.makepyfile(test_it=CASE)
-    result = pytester.runpytest_subprocess("-n1", "--gpubench-preset=smoke")
-    result.assert_outcomes(passed=1)
+    bench(CASE, "-n1", apart=True, passed=1)
 
 
-def test_without_pytest_benchmark_it_skips(pytester, forking):
-    pytester.makepyfile(test_it=CASE)
-    result = pytester.runpytest_subprocess("-p", "no:benchmark", "-rs")
-    result.assert_outcomes(skipped=1)
-    assert "needs pytest-benchmark" in result.stdout.str()
+def test_without_pytest_benchmark_it_skips(bench):
+    ran = bench(CASE, "-p", "no:benchmark", usual=["--gpubench-preset=smoke", "-rs"], apart=True, skipped=1)
+    assert "needs pytest-benchmark" in ran.said
 
 
-def test_beside_a_plugin_that_replaces_pytest_benchmark_it_skips(pytester, forking):
+def test_beside_a_plugin_that_replaces_pytest_benchmark_it_skips(bench, pytester):
     """As pytest-codspeed does when it is active: blocks pytest-benchmark, and brings another `benchmark` fixture."""
     pytester.makeconftest("""
         import pytest
@@ -322,9 +281,7 @@ def test_beside_a_plugin_that_replaces_pytest_benchmark_it_skips(pytester, forki
             marker = item.get_closest_marker("benchmark")
             assert marker is None or "timer" not in marker.kwargs
     """)
-    pytester.makepyfile(test_it=CASE)
-    result = pytester.runpytest_subprocess("-rs")
-    result.assert_outcomes(skipped=1)
+    bench(CASE, usual=["-rs"], apart=True, skipped=1)
 
 
 @pytest.mark.parametrize(
@@ -334,23 +291,25 @@ def test_beside_a_plugin_that_replaces_pytest_benchmark_it_skips(pytester, forki
         ("kind='network'", "kind has no 'network': choose from matmul, networks"),
         ("kind=['networks']", "kind must be a text, not ['networks']"),
         ("title=50", "title must be a text, not 50"),
+        ("full_dtypes=['half']", "full_dtypes has no 'half': choose from float32"),
         ("name='ResNet'", "unknown gpubench marker key 'name': dtypes"),
     ],
 )
-def test_a_wrong_marker_names_what_exists(run, marker, says):
-    result = run(CASE.replace("def test", f"@pytest.mark.gpubench({marker})\ndef test"))
-    assert says in result.stdout.str() + result.stderr.str()
-    assert result.ret not in (0, 5)
+def test_a_wrong_marker_names_what_exists(bench, marker, says):
+    ran = bench(marked(marker))
+    assert says in ran.said
+    assert ran.ret not in (0, 5)
 
 
-def test_a_benchmark_says_what_it_is(run, pytester):
+def test_a_benchmark_says_what_it_is(bench, pytester):
     """In each of its rows, measured or not; one's own may leave it out."""
-    marked = "pytestmark = pytest.mark.gpubench(kind='science', title='Minus')\n"
-    source = CASE + marked + "@pytest.mark.gpubench(title='')\ndef test_idle(gpubench): pass\n"
+    mine = "pytestmark = pytest.mark.gpubench(kind='science', title='Minus')\n"
+    source = CASE + mine + "@pytest.mark.gpubench(title='')\ndef test_idle(gpubench): pass\n"
     for text, expected in ((source, [("science", "Minus"), ("science", "")]), (CASE, [("", "")])):
-        run(text, "--benchmark-json=run.json")
+        ran = bench(text)
         results = read(pytester.path / "run.json").results
         assert [(result.kind, result.title) for result in results] == expected
+        assert [row["reason"] for row in ran.rows] == ["the test did not call gpubench(...)"] * (text is source)
 
 
 def test_every_shipped_benchmark_says_what_it_is(pytester):
@@ -372,17 +331,13 @@ def test_every_shipped_benchmark_says_what_it_is(pytester):
     assert [title for title, count in Counter(case.title for case in cases.values()).items() if count > 1] == []
 
 
-def test_a_workload_that_runs_nowhere_here_is_one_row(run, pytester):
-    source = (
-        CASE
-        + """
+def test_a_workload_that_runs_nowhere_here_is_one_row(bench):
+    source = """
 @pytest.mark.gpubench(devices="accelerator")
 @pytest.mark.gpubench_sweep("n", smoke=[1, 2, 3], quick=[1])
 def test_move(gpubench, n): pass
 """
-    )
-    run(source, "--gpubench-device=cpu", "--benchmark-json=run.json").assert_outcomes(passed=1, skipped=1)
-    (row,) = json.loads((pytester.path / "run.json").read_text())["gpubench"]["unmeasured"]
+    (row,) = bench(CASE + source, passed=1, skipped=1).rows
     assert row["reason"] == "needs a GPU; this run uses: cpu"
 
 
@@ -396,9 +351,9 @@ def test_move(gpubench): pass
 """
 
 
-def test_a_workload_that_runs_nowhere_here_is_skipped_after_ranks_too(run):
+def test_a_workload_that_runs_nowhere_here_is_skipped_after_ranks_too(bench):
     """Its device is none that exists, so no rank's group has to give it up."""
-    run(AFTER_RANKS, "--gpubench-device=cpu").assert_outcomes(passed=1, skipped=1)
+    bench(AFTER_RANKS, passed=1, skipped=1)
 
 
 def test_nothing_is_registered_without_our_prefix(pytester):
@@ -409,24 +364,20 @@ def test_nothing_is_registered_without_our_prefix(pytester):
     assert all(flag.startswith("--gpubench-") for flag in flags)
 
 
-def test_variants_of_the_quick_preset_are_for_the_cpu_and_that_preset_alone(run):
-    source = CASE + "\n@pytest.mark.gpubench(variants=['eager', 'compile'], quick_variants='compile')\n"
-    source += "def test_linear(gpubench):\n    gpubench(torch.nn.Linear(4, 4).eval(), gpubench.randn(2, 4))\n"
+def test_variants_of_the_quick_preset_are_for_the_cpu_and_that_preset_alone(bench):
+    source = CASE + marked("variants=['eager', 'compile'], quick_variants='compile'", LINEAR)
     compiled = {}
     for preset in ("smoke", "glance", "quick", "full"):
         chosen = ("-k", "linear", "--gpubench-device=demo", "--gpubench-device=cpu", f"--gpubench-preset={preset}")
-        lines = run(source, "--collect-only", "-q", *chosen).outlines
-        compiled[preset] = [line.partition("[")[2].partition("-")[0] for line in lines if line.endswith("-compile]")]
+        names = bench(source, "--collect-only", "-q", *chosen).collected
+        compiled[preset] = [name.partition("[")[2].partition("-")[0] for name in names if name.endswith("-compile]")]
     assert compiled == {"smoke": [], "glance": [], "quick": ["cpu"], "full": ["demo", "cpu"]}
 
 
 @pytest.mark.parametrize("option", ["--gpubench-variant=autocast", "--gpubench-dtype=tf32"])
-def test_a_workload_without_what_was_asked_for_is_one_row(run, pytester, option):
-    source = CASE + "\n@pytest.mark.gpubench(variants=['eager', 'autocast'], dtypes=['float32', 'tf32'])\n"
-    source += "def test_linear(gpubench):\n    gpubench(torch.nn.Linear(4, 4).eval(), gpubench.randn(2, 4))\n"
-    run(source, option, "--benchmark-json=run.json")
-    rows = json.loads((pytester.path / "run.json").read_text())["gpubench"]["unmeasured"]
-    assert "not for this workload" in rows[0]["reason"]
+def test_a_workload_without_what_was_asked_for_is_one_row(bench, option):
+    source = CASE + marked("variants=['eager', 'autocast'], dtypes=['float32', 'tf32']", LINEAR)
+    assert "not for this workload" in bench(source, option).rows[0]["reason"]
 
 
 def test_a_required_device_must_also_be_measured(virtual):
@@ -436,25 +387,14 @@ def test_a_required_device_must_also_be_measured(virtual):
     result.stderr.fnmatch_lines(["*required device not measured: cpu is not among virtual:0*"])
 
 
-def test_a_run_without_a_number_still_has_its_rows(run, pytester):
-    run(CASE, "--gpubench-device=xpu", "--benchmark-json=run.json").assert_outcomes(skipped=1)
-    data = json.loads((pytester.path / "run.json").read_text())
-    assert data["benchmarks"] == []
-    assert data["gpubench"]["unmeasured"][0]["status"] == "skipped"
-
-
-def test_a_strict_xfail_that_passes_is_no_number(run, pytester):
+def test_a_strict_xfail_that_passes_is_no_number(bench):
     source = CASE.replace("def test", "@pytest.mark.xfail(strict=True, reason='not yet')\ndef test")
-    run(source, "--benchmark-json=run.json").assert_outcomes(failed=1)
-    data = json.loads((pytester.path / "run.json").read_text())
-    (row,) = data["gpubench"]["unmeasured"]
-    assert (data["benchmarks"], row["status"], row["reason"]) == ([], "error", "[XPASS(strict)] not yet")
+    ran = bench(source, failed=1)
+    (row,) = ran.rows
+    assert (ran.marks, row["status"], row["reason"]) == ([], "error", "[XPASS(strict)] not yet")
 
 
-def test_an_interrupted_case_is_no_number(pytester, forking):
-    pytester.makepyfile(
-        test_it=CASE
-        + """
+STOPPED = """
 import os, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 def test_stop(gpubench):
@@ -465,33 +405,29 @@ def test_stop(gpubench):
             os.kill(os.getpid(), signal.SIGINT)
     gpubench(stop, gpubench.randn(4), check=False)
 """
-    )
-    pytester.runpytest_subprocess("--gpubench-preset=smoke", "--benchmark-json=run.json")
-    data = json.loads((pytester.path / "run.json").read_text())
-    assert [b["name"] for b in data["benchmarks"]] == ["test_neg[cpu-float32]"]
-    (row,) = data["gpubench"]["unmeasured"]
-    assert row["reason"] == "interrupted while it was measured"
 
 
-def test_a_fixture_that_asks_for_too_much_is_a_skip(run):
-    source = (
-        CASE
-        + """
+def test_an_interrupted_case_is_no_number(bench):
+    ran = bench(CASE + STOPPED, apart=True)
+    assert [mark["name"] for mark in ran.marks] == ["test_neg[cpu-float32]"]
+    assert [row["reason"] for row in ran.rows] == ["interrupted while it was measured"]
+
+
+def test_a_fixture_that_asks_for_too_much_is_a_skip_and_one_of_our_name_is_left_alone(bench):
+    source = """
 @pytest.fixture
 def big(gpubench): return gpubench.randn(10**14)
 def test_big(gpubench, big): pass
+
+class TestOwn:
+    @pytest.fixture
+    def gpubench(self): return 1
+    def test_own(self, gpubench): assert gpubench == 1
 """
-    )
-    run(source).assert_outcomes(passed=1, skipped=1)
+    bench(CASE + source, passed=2, skipped=1)
 
 
-def test_a_users_own_fixture_of_our_name_is_left_alone(run):
-    run(
-        "import pytest\n@pytest.fixture\ndef gpubench(): return 1\ndef test_own(gpubench): assert gpubench == 1\n"
-    ).assert_outcomes(passed=1)
-
-
-def test_identities_hold_no_addresses_and_tell_files_of_one_name_apart(pytester, forking):
+def test_identities_hold_no_addresses_and_tell_files_of_one_name_apart(bench, pytester):
     source = """
 import torch, pytest
 @pytest.mark.parametrize("op", [torch.neg, torch.abs, object()])
@@ -500,30 +436,16 @@ def test_op(gpubench, op):
 """
     for folder in ("a", "b"):
         (pytester.mkpydir(folder) / "test_same.py").write_text(source)
-    pytester.runpytest_subprocess("--gpubench-preset=smoke", "--benchmark-json=run.json").assert_outcomes(passed=6)
-    data = json.loads((pytester.path / "run.json").read_text())
-    ids = [b["extra_info"]["gpubench"]["id"] for b in data["benchmarks"]]
+    ran = bench("", "a", "b", apart=True, passed=6)
+    ids = [record["id"] for record in ran.records]
     assert ids[:3] == ["a/same.op[float32-op=neg]", "a/same.op[float32-op=abs]", "a/same.op[float32-op=op2]"]
     assert len(set(ids)) == 6
 
 
-def test_an_expression_that_pytest_refuses_is_no_internal_error(run):
-    result = run(CASE, "-k", "neg and and", "--benchmark-json=run.json")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert "INTERNALERROR" not in str(result.stdout) + str(result.stderr)
-
-
-def test_options_count_from_the_environment_too(run, monkeypatch, pytester):
-    monkeypatch.setenv("PYTEST_ADDOPTS", "--benchmark-min-rounds=17")
-    run(CASE, "--benchmark-json=run.json")
-    (bench,) = json.loads((pytester.path / "run.json").read_text())["benchmarks"]
-    assert bench["options"]["min_rounds"] == 17
-
-
-def test_a_test_that_never_measures_is_a_row(run, pytester):
-    run(CASE + "\ndef test_idle(gpubench): pass\n", "--benchmark-json=run.json")
-    (row,) = json.loads((pytester.path / "run.json").read_text())["gpubench"]["unmeasured"]
-    assert row["reason"] == "the test did not call gpubench(...)"
+def test_an_expression_that_pytest_refuses_is_no_internal_error(bench):
+    ran = bench(CASE, "-k", "neg and and")
+    assert ran.ret == pytest.ExitCode.USAGE_ERROR
+    assert "INTERNALERROR" not in ran.said
 
 
 def test_the_header_names_devices_and_preset(pytester):

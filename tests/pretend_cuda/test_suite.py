@@ -15,22 +15,13 @@ if "PRETEND_CUDA_DEVICES" not in os.environ:
     pytest.skip("needs the pretend CUDA runtime: tox run -e pretend-cuda", allow_module_level=True)
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+RUN = [sys.executable, "-m", "gpubench", "run"]
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_every_benchmark_ends_without_an_error(count, tmp_path, capsys):
     """All of smoke on all devices, eager, under autocast and as graphs; Triton, which compiles, isn't there."""
-    command = [
-        sys.executable,
-        "-m",
-        "gpubench",
-        "run",
-        "--preset=smoke",
-        "--device=all",
-        "--charts=none",
-        "-o",
-        tmp_path,
-    ]
+    command = [*RUN, "--preset=smoke", "--device=all", "--charts=none", "-o", tmp_path]
     command += [f"--variant={variant}" for variant in ("eager", "autocast", "graph")]
     environment = os.environ | {"PRETEND_CUDA_DEVICES": str(count)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=3000, env=environment)
@@ -52,7 +43,7 @@ def test_every_benchmark_ends_without_an_error(count, tmp_path, capsys):
 
 def run(folder, *options):
     """Results by name of a run with one process on two pretend devices; nothing in it may fail."""
-    command = [sys.executable, "-m", "gpubench", "run", "--device=cuda", "--processes=1", "--charts=none", "-o", folder]
+    command = [*RUN, "--device=cuda", "--processes=1", "--charts=none", "-o", folder]
     environment = os.environ | {"PRETEND_CUDA_DEVICES": "2"}
     done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=1200, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]

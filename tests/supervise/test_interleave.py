@@ -7,9 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import records
@@ -23,44 +22,40 @@ from gpubench.supervise.interleave import Environment, Interleave, find_environm
 from gpubench.supervise.process import Interpreter, suite
 from gpubench.supervise.supervisor import Unable
 
-CASE = Case("a.b", "cpu", "float32", {"n": 1}, devices=("cpu",))
+CASES = {name: Case(f"a.{name}", "cpu", "float32", {"n": 1}, devices=("cpu",)) for name in "ab"}
 
 
 class Fake:
     """Stands in for a supervisor with a process: tells at once what one would have told."""
 
-    seen: list[str] = []  # noqa: RUF012
-    interrupt_at: int | None = None
-    options: list[list[str]] = []  # noqa: RUF012
-    note = staticmethod(lambda event: None)
-
     def __init__(self, folder: Path, *args: Any, interpreter: Interpreter, **_more: Any) -> None:
-        self.folder, self.interpreter, self.events, self.interrupted = folder, interpreter, [], False
-        if args:
-            self.note = args[-1]
-            Fake.options.append(args[1])
+        self.folder, self.interpreter, self.interrupted = folder, interpreter, False
+        self.events: list[dict[str, Any]] = []
+        self.paths, self.options, self.note = args[0], args[1], args[-1]
+        Fake.made.append(self)
 
     def measure(self) -> None:
         if self.interpreter.python == "broken":
             raise Unable(4, "No module named gpubench")
-        Fake.seen.append(self.folder.name)
-        data = records.run_file([])
-        mark = records.benchmark(CASE, 1e-3)
-        session = {key: data[key] for key in ("machine_info", "commit_info", "datetime", "version", "gpubench")}
-        self.events = [
-            {"event": "session", "process": 0, "cases": ["a", "b"], "estimated_s": 60.0, **session},
-            {"event": "start", "process": 0, "fullname": "a"},
-            {"event": "end", "process": 0, "fullname": "a", "status": "ok", "benchmark": mark},
-        ]
-        for event in self.events:
-            self.note(event)
-        self.interrupted = len(Fake.seen) == Fake.interrupt_at
+        tests = {f"{path}::test_{name}": case for path in self.paths for name, case in CASES.items()}
+        first = self.interpreter.folder is None or self is Fake.made[0]
+        ignored = [] if first else ["-n", "--cov"]
+        session = records.session(0, tests, estimated_s=60.0, ignored=ignored)
+        self.events = [session, *records.begun_and_ended(0, *next(iter(tests.items())), 1e-3)]
+        for event in [{"event": "run"}, *self.events]:
+            self.note(event)  # when it is only to collect, what follows the session is not reached
+        Fake.ended.append(self.folder.name)
+        self.interrupted = len(Fake.ended) == Fake.interrupt_at
+
+    made: ClassVar[list[Fake]]
+    ended: ClassVar[list[str]]
+    interrupt_at: ClassVar[int | None]
 
 
 @pytest.fixture
 def turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Interleave:
     monkeypatch.setattr(interleave, "Supervisor", Fake)
-    Fake.seen, Fake.interrupt_at = [], None
+    Fake.made, Fake.ended, Fake.interrupt_at = [], [], None
     sides = [Environment(name, Interpreter(), ("x.py",)) for name in ("base", "new")]
     return Interleave(tmp_path, *sides, [], 1.0, lambda text: None)
 
@@ -68,7 +63,7 @@ def turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Interleave:
 def test_the_order_turns_round_with_each_pair(turns: Interleave) -> None:
     turns.collect()
     pairs = [turns.pair(number, "screen") for number in range(3)]
-    assert [name.partition("-")[2] for name in Fake.seen[2:]] == ["base", "new", "new", "base", "base", "new"]
+    assert [name.partition("-")[2] for name in Fake.ended] == ["base", "new", "new", "base", "base", "new"]
     for number, (base, new) in enumerate(filter(None, pairs)):
         assert (base.parent.name, new.parent.name) == ("base", "new")
         assert base.name == new.name == f"{number:03d}.json"
@@ -80,40 +75,27 @@ def test_a_pair_of_some_tests_leaves_the_others_out_and_its_time_is_foretold(tur
     clock = iter(range(0, 10_000, 1))  # moves by 1 s whenever it is read
     turns.now = lambda: float(next(clock))
     turns.collect()
-    Fake.options = []
+    Fake.made.clear()
     everything = turns.pair_s()
-    turns.pair(0, "confirm", {"base": ["b"], "new": ["a"]})
-    assert [[word for word in each if "deselect" in word] for each in Fake.options] == [
-        ["--deselect=a"],
-        ["--deselect=b"],
-    ]
-    assert 0 < turns.pair_s({"base": ["b"], "new": ["a"]}) < everything
+    left_out = {"base": ["x.py::test_b"], "new": ["x.py::test_a"]}
+    turns.pair(0, "confirm", left_out)
+    assert [[word for word in each.options if "deselect" in word] for each in Fake.made] == [
+        ["--deselect=x.py::test_a"], ["--deselect=x.py::test_b"]
+    ]  # fmt: skip
+    assert 0 < turns.pair_s(left_out) < everything
 
 
-def test_collecting_measures_nothing(turns: Interleave, monkeypatch: pytest.MonkeyPatch) -> None:
-    ended: list[str] = []
-
-    class Collecting(Fake):
-        def __init__(self, folder: Path, paths: tuple[str, ...], *more: Any, **how: Any) -> None:
-            super().__init__(folder, **how)
-            self.paths, self.note = paths, more[3]
-
-        def measure(self) -> None:
-            self.note({"event": "run"})
-            self.note({"event": "session", "cases": [f"{path}::test_a" for path in self.paths]})
-            ended.append(self.folder.name)  # not reached: what the child does next is to measure
-
-    monkeypatch.setattr(interleave, "Supervisor", Collecting)
+def test_collecting_measures_nothing(turns: Interleave) -> None:
     turns.new = Environment("new", Interpreter(), ("y.py",))
     turns.collect()
-    assert turns.collected == {"base": ["x.py::test_a"], "new": ["y.py::test_a"]}
-    assert ended == []
+    assert turns.collected == {"base": ["x.py::test_a", "x.py::test_b"], "new": ["y.py::test_a", "y.py::test_b"]}
+    assert Fake.ended == []
     assert not (turns.folder / "turns").exists()
 
 
 def test_an_interrupted_pair_does_not_count(turns: Interleave) -> None:
     turns.collect()
-    Fake.seen, Fake.interrupt_at = [], 2
+    Fake.interrupt_at = 2
     assert turns.pair(0, "screen") is None
     assert turns.interrupted
     assert not (turns.folder / "base").exists()
@@ -195,15 +177,17 @@ def test_a_checkouts_code_comes_before_what_the_environment_names(monkeypatch: p
 
 SOURCE = """
 import time
-from mine import delay
 
 def test_sleep(gpubench):
-    gpubench(lambda x: x.is_meta or time.sleep(delay), gpubench.randn(8), check=False)
+    gpubench(lambda x: x.is_meta or time.sleep(DELAY), gpubench.randn(8), check=False)
 """
+WORDS = ("before", "after", "--paths", "test_mine.py", "--device=cpu", "--threads=1", "--no-ceilings")
 
-WORDS = (
-    "before", "after", "--paths", "test_mine.py", "--device=cpu", "--threads=1", "--no-ceilings",
-)  # fmt: skip
+
+def checkouts(folder: Path, before: str, after: str, name: str = "test_mine.py") -> None:
+    for side, source in (("before", before), ("after", after)):
+        (folder / side / name).parent.mkdir(parents=True)
+        (folder / side / name).write_text(source)
 
 
 def compare(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -211,10 +195,7 @@ def compare(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_two_checkouts_with_real_processes(tmp_path: Path) -> None:
-    for name, delay in (("before", 0.001), ("after", 0.004)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "mine.py").write_text(f"delay = {delay}\n")
-        (tmp_path / name / "test_mine.py").write_text(SOURCE)
+    checkouts(tmp_path, SOURCE.replace("DELAY", "0.001"), SOURCE.replace("DELAY", "0.004"))
     done = compare(tmp_path, *WORDS, "--budget=0.1", "--format=json", "--", "--benchmark-max-time=0.05")
     assert done.returncode == 2, done.stderr
     assert not done.stdout  # one pair proves nothing
@@ -230,10 +211,7 @@ def test_two_checkouts_with_real_processes(tmp_path: Path) -> None:
 
 
 def test_smoke_in_turn_tries_each_side_once_and_proves_nothing(tmp_path: Path) -> None:
-    for name, delay in (("before", 0.0001), ("after", 0.05)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "mine.py").write_text(f"delay = {delay}\n")
-        (tmp_path / name / "test_mine.py").write_text(SOURCE)
+    checkouts(tmp_path, SOURCE.replace("DELAY", "0.0001"), SOURCE.replace("DELAY", "0.05"))
     (tmp_path / "out-compare-1").mkdir()
     done = compare(tmp_path, *WORDS, "--preset=smoke", "--format=json")
     assert done.returncode == 0, done.stderr
@@ -251,10 +229,7 @@ def test_smoke_in_turn_tries_each_side_once_and_proves_nothing(tmp_path: Path) -
     [
         ([sys.executable, sys.executable, "--pairs", "2"], "--pairs must be 6 or more"),
         (["/bin/false", sys.executable, "-k", "none"], "base: /bin/false can't measure"),
-        (
-            [sys.executable, sys.executable, "--paths", "test_mine.py", "-k", "no_such_case"],
-            "base: ",
-        ),
+        ([sys.executable, sys.executable, "--paths", "test_mine.py", "-k", "no_such_case"], "base: "),
     ],
 )
 def test_bad_input_is_refused_in_a_line(tmp_path: Path, words: list[str], says: str) -> None:
@@ -267,9 +242,9 @@ def test_bad_input_is_refused_in_a_line(tmp_path: Path, words: list[str], says: 
 
 
 def test_each_side_measures_its_own_project_and_says_so(tmp_path: Path) -> None:
-    for side, name in (("before", "add"), ("after", "multiply")):
-        (tmp_path / side / "speed").mkdir(parents=True)
-        (tmp_path / side / "speed/test_it.py").write_text(f"def test_{name}(benchmark): benchmark(sum, [1])\n")
+    add, multiply = (f"def test_{name}(benchmark): benchmark(sum, [1])\n" for name in ("add", "multiply"))
+    checkouts(tmp_path, add, multiply, "speed/test_it.py")
+    for side in ("before", "after"):
         (tmp_path / side / "pyproject.toml").write_text('[tool.gpubench]\npaths = ["speed"]\n')
     done = compare(tmp_path, "before", "after")
     assert done.returncode == 3, done.stderr
@@ -298,28 +273,12 @@ def test_a_folder_of_results_is_no_side_to_measure(tmp_path: Path) -> None:
     assert find_environment("base", str(tmp_path / "before"), []).paths == (str(suite()),)
 
 
-def test_each_side_has_its_own_root_and_a_line_on_the_options_it_leaves_out(
-    turns: Interleave, monkeypatch: Any
-) -> None:
-    started: list[Sequence[str]] = []
-
-    class Noting(Fake):
-        def __init__(self, folder: Path, paths: Sequence[str], options: Sequence[str], *args: Any, **more: Any) -> None:
-            super().__init__(folder, **more)
-            started.append(options)
-            self.note = args[-1]
-
-        def measure(self) -> None:
-            self.note({"event": "session", "cases": ["a"], "ignored": ["-n", "--cov"] * (len(started) > 1)})
-
-    monkeypatch.setattr(interleave, "Supervisor", Noting)
+def test_each_side_has_its_own_root_and_a_line_on_the_options_it_leaves_out(turns: Interleave) -> None:
     folders = {name: turns.folder / name / "bench" for name in ("base", "new")}
     for folder in folders.values():
         folder.mkdir(parents=True)
     said: list[str] = []
     sides = [Environment(name, Interpreter(folder=each.parent), (str(each),)) for name, each in folders.items()]
-    both = Interleave(turns.folder, *sides, ["-q"], 1.0, said.append)
-    both.collect()
-    assert both.collected == {"base": ["a"], "new": ["a"]}
-    assert started == [[f"--rootdir={turns.folder / name}", "-q"] for name in folders]
+    Interleave(turns.folder, *sides, ["-q"], 1.0, said.append).collect()
+    assert [each.options for each in Fake.made] == [[f"--rootdir={turns.folder / name}", "-q"] for name in folders]
     assert said == ["new: ignoring options of pytest that don't go with measuring: -n, --cov"]

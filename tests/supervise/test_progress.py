@@ -92,19 +92,30 @@ def test_a_resumed_run_expects_what_is_left(clock):
     assert left.seconds() == pytest.approx(whole_s(CASE_S * len(CASES), 2) - START_S - 1 - 1.5)
 
 
+@pytest.fixture
+def said(clock, capsys):
+    """Lines since it was asked before."""
+    return lambda: capsys.readouterr().err.splitlines()
+
+
+def begin(processes=1, resume="", **facts):
+    """What is shown of a run whose first process has begun."""
+    shown = Progress(resume)
+    shown.expect(processes, [])
+    shown.note(session(0, **facts))
+    return shown
+
+
 DEVICES = [{"name": "cpu", "label": "A CPU"}, {"name": "cuda:0", "label": "A GPU"}]
 MACHINE = {"gpubench": {"devices": DEVICES, "threads": 2}}
 
 
-def test_the_devices_come_first_and_how_to_go_on(clock, capsys):
-    shown = Progress("gpubench run --resume out")
-    shown.expect(3, [])
-    shown.note(session(0, machine_info=MACHINE))
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line == (
+def test_the_devices_come_first_and_how_to_go_on(said):
+    begin(3, "gpubench run --resume out", machine_info=MACHINE)
+    assert said() == [
         "Devices: CPU (A CPU, 2 threads), cuda:0 (A GPU). 40 benchmarks in 3 processes, about 1 min 32 s. "
         "Ctrl-C is safe: gpubench run --resume out continues."
-    )
+    ]
 
 
 def case(device):
@@ -115,89 +126,79 @@ def result(device, median):
     return {"stats": {"median": median}, "extra_info": {"gpubench": case(device)}}
 
 
-def test_each_finished_benchmark_is_a_line_with_all_its_devices(clock, capsys):
+def test_each_finished_benchmark_is_a_line_with_all_its_devices(said):
     names = ["cpu", "gpu", "numpy", "other"]
-    identities = {name: case(name) for name in names[:3]}
-    shown = Progress()
-    shown.expect(2, [])
-    shown.note(session(0) | {"cases": names, "identities": identities})
-    capsys.readouterr()
+    shown = begin(2, cases=names, identities={name: case(name) for name in names[:3]})
+    said()
     shown.note(end(0, fullname="gpu", benchmark=result("cuda:0", 1e-3)))
     shown.note(end(0, fullname="numpy", benchmark=result("cpu", 4e-3), library="NumPy"))
-    assert capsys.readouterr().err == ""
+    assert said() == []
     shown.note(end(0, fullname="cpu", benchmark=result("cpu", 2e-3)))
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = said()
     assert line.startswith("[1-3/4]  a.b[float32-n=8]  CPU 2.00 ms  NumPy 4.00 ms  cuda:0 1.00 ms  2.0×  ")
     assert line.endswith(" left")
     shown.note(end(0, "error", fullname="other", case={"device": "cpu"}))
-    assert capsys.readouterr().err.startswith("[4/4]  other  CPU error: error  ")
+    assert said()[0].startswith("[4/4]  other  CPU error: error  ")
 
 
-def test_a_name_acts_on_no_terminal(clock, capsys):
-    shown = Progress("\x1b[31mresume")
-    shown.note(session(0) | {"cases": ["\x1b[31ma\nb"]})
+def test_a_name_acts_on_no_terminal(said):
+    shown = begin(resume="\x1b[31mresume", cases=["\x1b[31ma\nb"])
     shown.note(end(0, fullname="\x1b[31ma\nb", benchmark=result("cpu", 1e-3)))
-    lines = capsys.readouterr().err.splitlines()
+    lines = said()
     assert len(lines) == 2
     assert all(line.isprintable() for line in lines)
 
 
-def test_a_name_longer_than_a_line_is_cut(clock, capsys):
-    shown, name = Progress(), f"mine.f[{'x' * 2000}]"
-    shown.note(session(0) | {"cases": [name]})
-    shown.note(end(0, fullname=name, benchmark=result("cpu", 1e-3)))
-    line = capsys.readouterr().err.splitlines()[-1]
+def test_a_name_longer_than_a_line_is_cut(said):
+    name = f"mine.f[{'x' * 2000}]"
+    begin(cases=[name]).note(end(0, fullname=name, benchmark=result("cpu", 1e-3)))
+    line = said()[-1]
     assert len(line) < LONGEST + 50
     assert "xxx…  CPU 1.00 ms" in line
 
 
-def test_a_benchmark_that_is_skipped_everywhere_is_no_line(clock, capsys):
-    shown = Progress()
-    shown.note(session(0) | {"cases": ["a", "b"]})
-    capsys.readouterr()
+def test_a_benchmark_that_is_skipped_everywhere_is_no_line(said):
+    shown = begin(cases=["a", "b"])
+    said()
     shown.note(end(0, "skipped", fullname="a", case={"device": "cpu"}))
-    assert capsys.readouterr().err == ""
+    assert said() == []
     assert shown.why_not() == ["a: skipped: skipped"]
     shown.note(end(0, fullname="b", benchmark=result("cpu", 1e-3)))
-    assert capsys.readouterr().err.startswith("[2/2, 1 skipped]  b  CPU 1.00 ms  ")
+    assert said()[0].startswith("[2/2, 1 skipped]  b  CPU 1.00 ms  ")
 
 
-def test_numbers_are_consecutive_whatever_the_order_and_each_benchmark_has_one_line(clock, capsys):
+def test_numbers_are_consecutive_whatever_the_order_and_each_benchmark_has_one_line(said):
     names = [f"{device} {n}" for n in range(6) for device in ("cpu", "gpu")] + ["alone"]
-    identities = {name: {"id": name.split()[1]} for name in names[:-1]}
-    shown = Progress()
-    shown.note(session(0) | {"cases": names, "identities": identities})
+    shown = begin(cases=names, identities={name: {"id": name.split()[1]} for name in names[:-1]})
     for name in names[::2] + names[1::2]:
         shown.note(end(0, fullname=name, benchmark=result("cuda:0" if "gpu" in name else "cpu", 1e-3)))
         shown.note(end(0, fullname=name, benchmark=result("cpu", 1e-3)))  # by a process that tried it again
-    places = [line.split()[0] for line in capsys.readouterr().err.replace("[ ", "[").splitlines()[1:]]
+    places = [line.replace("[ ", "[").split()[0] for line in said()[1:]]
     assert places == ["[1/13]", *(f"[{first}-{first + 1}/13]" for first in range(2, 14, 2))]
 
 
-def test_a_run_that_goes_on_says_once_what_is_done(clock, capsys):
+def test_a_run_that_goes_on_says_once_what_is_done(said):
     shown = Progress()
     shown.expect(1, [session(0), end(0, "skipped"), end(0, fullname="case 1", benchmark=result("cpu", 1e-3))])
     shown.note(session(0) | {"cases": CASES[2:]})
     shown.note(end(0, "crashed", fullname="case 2"))
     shown.note(session(0) | {"cases": CASES[3:]})
     shown.note(end(0, fullname="case 3", benchmark=result("cpu", 1e-3)))
-    opening, *lines = capsys.readouterr().err.splitlines()
+    opening, *lines = said()
     assert opening.startswith("40 benchmarks, 2 of them done, about 38")
     assert [line[:7] for line in lines] == ["[ 3/40]", "[ 4/40]"]
 
 
-def test_repeats_are_a_line_now_and_then(clock, capsys):
-    shown = Progress()
-    shown.expect(2, [])
-    shown.note(session(0))
+def test_repeats_are_a_line_now_and_then(clock, said):
+    shown = begin(2)
     shown.note(end(0))
     shown.note(session(1))
-    capsys.readouterr()
+    said()
     shown.note(end(1))
-    assert capsys.readouterr().err == ""
+    assert said() == []
     clock.now += EVERY_S
     shown.note(end(1, fullname="case 1"))
-    assert capsys.readouterr().err.startswith("process 2 of 2: 3 of 80 measurements, ")
+    assert said()[0].startswith("process 2 of 2: 3 of 80 measurements, ")
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.4, "0:00"), (59.6, "1:00"), (392, "6:32"), (3992, "1:06:32")])
@@ -213,28 +214,24 @@ def test_an_estimate_has_two_digits(seconds, text):
     assert estimate_text(seconds) == text
 
 
-def test_another_library_is_named_and_is_no_speedup_of_the_gpu(clock, capsys):
-    shown = Progress()
-    shown.expect(3, [])
-    shown.note(session(0) | {"cases": ["a", "b", "c"], "identities": {name: case(name) for name in "abc"}})
-    capsys.readouterr()
+def test_another_library_is_named_and_is_no_speedup_of_the_gpu(said):
+    shown = begin(3, cases=["a", "b", "c"], identities={name: case(name) for name in "abc"})
+    said()
     shown.note(end(0, fullname="a", benchmark=result("cuda:0", 1e-3), library="CuPy"))
     shown.note(end(0, fullname="b", benchmark=result("cpu", 4e-3), library="JAX"))
     shown.note(end(0, fullname="c", benchmark=result("cpu", 2e-3)))
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = said()
     assert "  CPU 2.00 ms  JAX 4.00 ms  cuda:0 CuPy 1.00 ms  " in line
     assert "×" not in line
 
 
-def test_what_a_run_decides_is_said_before_anything_is_measured(clock, capsys):
-    shown = Progress()
-    shown.note(session(0, notices=["2 threads are 80 times slower than one here"]))
-    assert capsys.readouterr().err.splitlines()[0] == "2 threads are 80 times slower than one here"
+def test_what_a_run_decides_is_said_before_anything_is_measured(said):
+    begin(notices=["2 threads are 80 times slower than one here"])
+    assert said()[0] == "2 threads are 80 times slower than one here"
 
 
 def test_a_reason_names_its_benchmarks(clock):
-    shown = Progress()
-    shown.note(session(0))
+    shown = begin()
     for i, reason in enumerate(["too large", "too large", "absent"]):
         shown.note(end(0, "skipped", fullname=f"case {i}") | {"reason": reason})
     shown.note(end(0, "error", fullname="case 3"))
@@ -242,30 +239,19 @@ def test_a_reason_names_its_benchmarks(clock):
     assert shown.why_not(most=1) == ["case 0 and 1 more: skipped: too large", "… and 2 other reasons"]
 
 
-def test_a_run_that_is_late_says_so_once(clock, capsys):
+@pytest.mark.parametrize(("pace", "late"), [(0.5, False), (1.0, False), (1.4, False), (3.0, True)])
+def test_a_run_that_is_late_says_so_once_and_one_that_hardly_is_does_not(clock, said, pace, late):
     """41 s were promised, and 2 min 5 s taken."""
     shown = Progress()
     shown.expect(1, [])
     clock.now += START_S
     shown.note(session(0, estimated_s=40.0))
-    capsys.readouterr()
-    for i in range(40):
-        clock.now += 3.0
-        shown.note(end(0, fullname=f"case {i}", benchmark=result("cpu", 1e-3)))
-    lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("[")]
-    assert lines == ["slower than estimated: about 2 min 04 s in all on this machine"]
-
-
-@pytest.mark.parametrize("pace", [0.5, 1.0, 1.4])
-def test_a_run_that_is_hardly_late_says_nothing(clock, capsys, pace):
-    shown = Progress()
-    shown.expect(1, [])
-    clock.now += START_S
-    shown.note(session(0))
+    said()
     for i in range(40):
         clock.now += pace
         shown.note(end(0, fullname=f"case {i}", benchmark=result("cpu", 1e-3)))
-    assert "slower" not in capsys.readouterr().err
+    lines = [line for line in said() if not line.startswith("[")]
+    assert lines == ["slower than estimated: about 2 min 04 s in all on this machine"] * late
 
 
 def test_a_first_process_that_reads_torch_from_a_slow_disk_tells_nothing_of_the_others(clock):

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -15,12 +16,14 @@ import time
 import measuring_stub
 import psutil
 import pytest
+import records
 from inprocess import gpubench
 from waiting import survivors, wait_for
 
 from gpubench.commands import cli
 from gpubench.runfile import reader
 from gpubench.runfile.ledger import Ledger, merge, pooled, read_ledger
+from gpubench.runfile.schema import Case
 from gpubench.supervise import process as measuring
 from gpubench.supervise.supervisor import Supervisor
 
@@ -32,41 +35,25 @@ def test_neg(gpubench, n):
     gpubench(lambda x: x.is_meta or -x, gpubench.randn(n))  # not counted: torch would load its compiler for that
 """
 
-BAD = (
-    GOOD
-    + """
+HELPERS = """
 import ctypes, os, resource, signal, sys, threading, time
 
-def test_abort(gpubench):
-    gpubench(lambda x: x.is_meta or os.abort(), gpubench.randn(4), check=False)
+def measure(gpubench, act):
+    gpubench(lambda x: x.is_meta or act(), gpubench.randn(4), check=False)
 
-def test_null(gpubench):
-    gpubench(lambda x: x.is_meta or ctypes.string_at(0), gpubench.randn(4), check=False)
-
-def test_sleep(gpubench):
-    gpubench(lambda x: x.is_meta or time.sleep(1000), gpubench.randn(4), check=False)
-
-def test_raise(gpubench):
-    gpubench(lambda x: 1 / 0, gpubench.randn(4), check=False)
-
-def test_exit(gpubench):
-    gpubench(lambda x: x.is_meta or os._exit(7), gpubench.randn(4), check=False)
-
-def test_interrupt(gpubench):
-    signal.raise_signal(signal.SIGINT)
-
-def test_leave(gpubench):
-    pytest.exit("enough")
-
-def test_close(gpubench):
-    sys.stdout.close()
-
-def test_terminate(gpubench):
-    signal.raise_signal(signal.SIGTERM)
-
-@pytest.mark.xfail(strict=True, reason="not yet")
-def test_strict(gpubench):
-    gpubench(torch.neg, gpubench.randn(4))
+def fill(gpubench):
+    keep = []
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**30, before[1]))
+    def grow():
+        while True:
+            keep.append(torch.empty(2**24))
+    try:
+        measure(gpubench, grow)
+    finally:
+        keep.clear()
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 def test_fork(gpubench):
     os.fork()
@@ -75,22 +62,21 @@ def test_fork(gpubench):
 def test_thread(gpubench):
     threading.Thread(target=time.sleep, args=[1000]).start()
     gpubench(torch.neg, gpubench.randn(4))
-
-def test_memory(gpubench):
-    keep = []
-    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (used + 2**30, before[1]))
-    def grow(x):
-        while not x.is_meta:
-            keep.append(torch.empty(2**24))
-    try:
-        gpubench(grow, gpubench.randn(4), check=False)
-    finally:
-        keep.clear()
-        resource.setrlimit(resource.RLIMIT_AS, before)
 """
-)
+BAD = {
+    "abort": ("measure(gpubench, os.abort)", "crashed", "killed by SIGABRT: Fatal Python error: Aborted"),
+    "null": ("measure(gpubench, lambda: ctypes.string_at(0))", "crashed",
+             "killed by SIGSEGV: Fatal Python error: Segmentation fault"),
+    "sleep": ("measure(gpubench, lambda: time.sleep(1000))", "timeout", "no end within 6 s"),
+    "raise": ("measure(gpubench, lambda: 1 / 0)", "error", "ZeroDivisionError: division by zero"),
+    "exit": ("measure(gpubench, lambda: os._exit(7))", "crashed", ".*"),
+    "interrupt": ("signal.raise_signal(signal.SIGINT)", "error", "ended the measuring process: KeyboardInterrupt"),
+    "leave": ("pytest.exit('enough')", "error", "ended the measuring process: Exit: enough"),
+    "close": ("sys.stdout.close()", "error", ".*"),
+    "terminate": ("signal.raise_signal(signal.SIGTERM)", "crashed", "killed by SIGTERM.*"),
+    "memory": ("fill(gpubench)", "oom", ".*can't allocate memory.*"),
+}  # fmt: skip
+"""What a case does, its status, and the reason."""
 
 SLOW = """
 import torch, pytest, time
@@ -151,27 +137,17 @@ def data(folder):
 
 def test_bad_cases_get_their_status_and_every_other_case_is_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(measuring, "FAREWELL_S", 0.5)
-    (tmp_path / "test_bad.py").write_text(BAD)
+    tests = "".join(f"def test_{name}(gpubench): {act}\n" for name, (act, _, _) in BAD.items())
+    (tmp_path / "test_bad.py").write_text(GOOD + HELPERS + tests)
     done = run(tmp_path, "test_bad.py", *SMOKE, "--processes=2", "--deadline=6")
     assert done.returncode == 1
     result = data(tmp_path)
     names = [b["name"].split("[")[0] for b in result["benchmarks"]]
     assert names == ["test_neg", "test_neg", "test_neg", "test_fork", "test_thread"]
     assert all(len(b["extra_info"]["gpubench"]["processes"]) == 2 for b in result["benchmarks"])
-    rows = {row["name"].split("[")[0]: (row["status"], row["reason"]) for row in result["gpubench"]["unmeasured"]}
-    assert rows.pop("test_sleep") == ("timeout", "no end within 6 s")
-    assert rows.pop("test_raise") == ("error", "ZeroDivisionError: division by zero")
-    assert rows.pop("test_abort") == ("crashed", "killed by SIGABRT: Fatal Python error: Aborted")
-    assert rows.pop("test_null") == ("crashed", "killed by SIGSEGV: Fatal Python error: Segmentation fault")
-    assert rows.pop("test_exit")[0] == "crashed"
-    assert rows.pop("test_interrupt") == ("error", "ended the measuring process: KeyboardInterrupt")
-    assert rows.pop("test_leave") == ("error", "ended the measuring process: Exit: enough")
-    assert rows.pop("test_close")[0] == "error"
-    assert rows.pop("test_terminate")[1].startswith("killed by SIGTERM")
-    assert rows.pop("test_strict") == ("error", "[XPASS(strict)] not yet")
-    status, reason = rows.pop("test_memory")
-    assert (status, "can't allocate memory" in reason) == ("oom", True)
-    assert not rows
+    rows = {row["name"].split("[")[0].removeprefix("test_"): row for row in result["gpubench"]["unmeasured"]}
+    assert {name: row["status"] for name, row in rows.items()} == {name: status for name, (_, status, _) in BAD.items()}
+    assert [name for name, (_, _, reason) in BAD.items() if not re.fullmatch(reason, rows[name]["reason"], re.S)] == []
     table = (tmp_path / "out/results.csv").read_text()
     assert all(status in table for status in ("crashed", "timeout", "oom", "error"))
     assert not survivors(tmp_path)
@@ -183,10 +159,8 @@ def child(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def run(code, deadline_s=0.5):
-        code = (
-            f"import os, tempfile, time; from gpubench.runfile.ledger import Ledger; ledger = Ledger('ledger'); {code}"
-        )
-        command = [sys.executable, "-c", code]
+        begin = "import os, tempfile, time; from gpubench.runfile.ledger import Ledger; ledger = Ledger('ledger')"
+        command = [sys.executable, "-c", f"{begin}; {code}"]
         return measuring.run_process(command, tmp_path / "log", tmp_path / "ledger", lambda event: None, deadline_s)
 
     return run
@@ -211,13 +185,6 @@ def test_ranks_that_are_ended_with_their_process_leave_no_folder(child, tmp_path
     ended = child("tempfile.mkdtemp(prefix=f'gpubench-ranks-{os.getpid()}-'); ledger.append('finish'); os.abort()")
     assert ended.code == -signal.SIGABRT
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ledger", "log"]
-
-
-def test_a_process_that_hangs_outside_of_a_case_is_ended(child, monkeypatch):
-    monkeypatch.setattr(measuring, "SILENCE_S", 2.0)
-    ended = child("time.sleep(1000)")
-    assert (ended.finished, ended.case, ended.status) == (False, None, "timeout")
-    assert ended.reason == "the measuring process was idle, no output for 2 s: killed"
 
 
 def test_a_hang_before_the_first_case_is_one_line(tmp_path, monkeypatch, capsys):
@@ -257,11 +224,11 @@ def test_samples_know_their_process_and_rounds_are_split(tmp_path):
         assert [process.index for process in three.times.processes] == [0, 1, 2]
         assert sum(process.rounds for process in three.times.processes) == three.times.rounds
         assert three.check.status == one.check.status == "passed"
-    options = [
-        json.loads((tmp_path / folder / "run.json").read_text())["benchmarks"][0]["options"]
+    one, three = (
+        json.loads((tmp_path / folder / "run.json").read_text())["benchmarks"][0]["options"]["max_time"]
         for folder in ("one", "out")
-    ]
-    assert options[1]["max_time"] == pytest.approx(options[0]["max_time"] / 3)
+    )
+    assert three == pytest.approx(one / 3)
     orders = [e["fullname"] for e in read_ledger(tmp_path / "out/run.ledger.jsonl") if e["event"] == "start"]
     assert len(orders) == 9
     assert len({tuple(orders[i : i + 3]) for i in (0, 3, 6)}) > 1
@@ -277,11 +244,8 @@ def test_killed_at_any_moment_nothing_finished_is_lost_and_resume_completes(tmp_
     child.wait()
     assert not survivors(tmp_path)
     ledger = tmp_path / "out/run.ledger.jsonl"
-    finished = (
-        {e["fullname"] for e in read_ledger(ledger) if e["event"] == "end"}
-        if "session" in ledger.read_text()
-        else set()
-    )
+    begun = "session" in ledger.read_text()
+    finished = {e["fullname"] for e in read_ledger(ledger) if e["event"] == "end"} if begun else set()
     done = run(tmp_path, "--resume", "out")
     assert done.returncode == 0, done.stderr
     assert len(data(tmp_path)["benchmarks"]) == 10
@@ -314,12 +278,7 @@ def test_a_new_run_does_not_throw_a_finished_one_away(tmp_path, stub):
     assert {name: (out / name).read_bytes() for name in first} == first
     second = run(tmp_path, "test_good.py", "--preset=smoke", "-k", "n=16")
     assert second.returncode == 0, second.stderr
-    assert (
-        second.stderr.count(
-            f"an earlier run was here: it is now out{os.sep}run.1.json and out{os.sep}run.1.ledger.jsonl"
-        )
-        == 1
-    )
+    assert second.stderr.count("an earlier run was here: it is now out/run.1.json and out/run.1.ledger.jsonl") == 1
     assert [(out / name.replace("run", "run.1")).read_bytes() for name in first] == list(first.values())
     assert len(data(tmp_path)["benchmarks"]) == 1
     assert run(tmp_path, "test_good.py", "--preset=smoke").returncode == 0
@@ -403,9 +362,8 @@ def test_a_working_folder_that_is_gone_is_one_line(tmp_path, whole, monkeypatch,
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     assert cli.main(["run", "--resume", str(tmp_path / "out")]) == 2
-    assert (
-        capsys.readouterr().err.splitlines()[-1].endswith("the working folder has been removed: start in another one")
-    )
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.endswith("the working folder has been removed: start in another one")
 
 
 def test_a_run_begun_elsewhere_runs_nothing_unless_somebody_agrees(tmp_path, whole, monkeypatch):
@@ -436,14 +394,12 @@ def test_plain_pytest_leaves_a_ledger_that_recover_reads(tmp_path):
     child.kill()
     child.wait()
     assert not (tmp_path / "mine.json").exists()
-    command = [sys.executable, "-m", "gpubench", "recover", "mine.ledger.jsonl"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    result = reader.read(tmp_path / "mine.json")
-    statuses = [each.status for each in result.results]
+    recovered = gpubench("recover", "mine.ledger.jsonl", cwd=tmp_path)
+    assert recovered.returncode == 0, recovered.stderr
+    statuses = [each.status for each in reader.read(tmp_path / "mine.json").results]
     assert statuses.count("ok") >= 2
     assert len(statuses) == 10
-    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    again = gpubench("recover", "mine.ledger.jsonl", cwd=tmp_path)
     assert again.returncode == 2
     assert "exists already" in again.stderr
 
@@ -469,20 +425,16 @@ def test_a_forked_child_of_a_case_writes_nothing(tmp_path):
     assert (tmp_path / "ledger").read_bytes() == b""
 
 
-def benchmark(process, data, rounds=None):
-    stats = pooled(data) | {"data": data, "iterations": 1}
-    entry = {"process": process, "rounds": len(data), "kept": len(data), "iterations": 1, "median_s": 1.0}
-    entry |= {"iqr_s": 0.0, "latency_s": float(process)}
-    ours = {"processes": [entry], "latency_s": float(process), "check": {"status": "passed"}}
-    return {"fullname": "a", "stats": stats, "extra_info": {"gpubench": ours}}
+def end_of(process, data):
+    mark = records.benchmark(Case("a.b", "cpu"), 1.0)
+    known = {"process": process, "rounds": len(data), "kept": len(data), "latency_s": float(process)}
+    mark["extra_info"]["gpubench"]["processes"][0] |= known
+    mark["stats"] = pooled(data) | {"data": data, "iterations": 1}
+    return {"process": process, "fullname": "a", "status": "ok", "benchmark": mark}
 
 
 def test_merging_pools_samples_and_keeps_exact_sums():
-    ends = [
-        {"process": 1, "fullname": "a", "status": "ok", "benchmark": benchmark(1, [4.0, 5.0])},
-        {"process": 0, "fullname": "a", "status": "ok", "benchmark": benchmark(0, [1.0, 2.0, 3.0])},
-    ]
-    merged = merge(ends)
+    merged = merge([end_of(1, [4.0, 5.0]), end_of(0, [1.0, 2.0, 3.0])])
     stats = merged["stats"]
     assert stats["data"] == [1.0, 2.0, 3.0, 4.0, 5.0]
     assert (stats["median"], stats["min"], stats["max"], stats["mean"], stats["rounds"]) == (3.0, 1.0, 5.0, 3.0, 5)
@@ -493,10 +445,7 @@ def test_merging_pools_samples_and_keeps_exact_sums():
 
 
 def test_merging_keeps_what_all_rounds_had_and_not_only_those_whose_samples_are_kept():
-    ends = [
-        {"process": number, "fullname": "a", "status": "ok", "benchmark": benchmark(number, [2.0, 3.0])}
-        for number in (0, 1)
-    ]
+    ends = [end_of(number, [2.0, 3.0]) for number in (0, 1)]
     for end in ends:
         end["benchmark"]["stats"] |= {"min": 1.0, "max": 9.0, "rounds": 300, "total": 1200.0}
     stats = merge(ends)["stats"]
@@ -563,7 +512,7 @@ time.sleep(60)
             "ValueError: min() arg is empty",
         ),
         (
-            "INTERNALERROR>     raise X\nINTERNALERROR> SystemExit\nmainloop: caught unexpected SystemExit!\n",
+            "INTERNALERROR>   raise X\nINTERNALERROR> SystemExit\nmainloop: caught unexpected SystemExit!\n",
             "SystemExit",
         ),
         (

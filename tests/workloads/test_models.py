@@ -36,21 +36,13 @@ def difference(scores, expected):
 
 
 @torch.inference_mode()
-def test_decoding_with_a_cache_gives_the_scores_of_one_without():
-    network, tokens = decoder(), data().randint(16_000, (2, PROMPT + MORE))
-    network(tokens[:, :PROMPT])
-    for network.start in range(PROMPT, PROMPT + MORE):
-        scores = network(tokens[:, network.start : network.start + 1])
-        assert difference(scores, every_score(network, tokens[:, : network.start + 1])[:, -1]) < 1e-4
-
-
-@torch.inference_mode()
-def test_prefill_and_decode_are_one_forward_pass_of_the_whole():
+def test_prefill_and_decode_are_one_forward_pass_of_the_whole_and_need_no_cache():
     network, tokens = decoder(), data().randint(16_000, (2, PROMPT + MORE))
     whole = every_score(network, tokens)
     parts = [network(tokens[:, :PROMPT])]
     for network.start in range(PROMPT, PROMPT + MORE):
         parts.append(network(tokens[:, network.start : network.start + 1]))
+        assert difference(parts[-1], every_score(network, tokens[:, : network.start + 1])[:, -1]) < 1e-4
     assert difference(torch.stack(parts, 1), whole[:, PROMPT - 1 :]) < 1e-4
     network.start = PROMPT  # several at once see each other, and what came before
     assert difference(network(tokens[:, PROMPT:]), whole[:, -1]) < 1e-4

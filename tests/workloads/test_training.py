@@ -2,7 +2,6 @@
 feeds them gives every image once and says how long the step waited for them."""
 
 import dataclasses
-import json
 import math
 
 import pytest
@@ -28,8 +27,9 @@ def test_a_step_is_what_a_plain_loop_does(update):
     ours = training.trainer("lenet", data(), 6, update=update)
     network = training.network("lenet", data())
     ((images, labels),) = training.batches("lenet", data(), 6)
-    rule = {"sgd": torch.optim.SGD(network.parameters(), lr=1e-3, momentum=0.9), "adam": torch.optim.Adam}[update]
-    rule = rule(network.parameters(), lr=1e-3) if update == "adam" else rule
+    plain = {"sgd": (torch.optim.SGD, {"momentum": 0.9}), "adam": (torch.optim.Adam, {})}
+    kind, terms = plain[update]
+    rule = kind(network.parameters(), lr=1e-3, **terms)
     for _ in range(3):
         rule.zero_grad()
         loss = torch.nn.functional.cross_entropy(network(images), labels)
@@ -104,17 +104,13 @@ def test_dropout_is_off_so_that_a_step_has_one_answer(monkeypatch):
     assert torch.equal(network(inputs), network(inputs))
 
 
-UNKNOWN = [
-    lambda: training.task("vgg"),
-    lambda: training.optimizer("lion", []),
-    lambda: training.optimizer("adam slow", []),
-]
-
-
-@pytest.mark.parametrize("ask", UNKNOWN)
-def test_what_does_not_exist_is_refused_naming_what_does(ask):
+@pytest.mark.parametrize(
+    ("ask", "name"), [(training.task, "vgg"), (lambda name: training.optimizer(name, []), "lion"),
+                      (lambda name: training.optimizer(name, []), "adam slow")],
+)  # fmt: skip
+def test_what_does_not_exist_is_refused_naming_what_does(ask, name):
     with pytest.raises(UsageError, match="choose from"):
-        ask()
+        ask(name)
 
 
 FEEDING = """
@@ -140,47 +136,52 @@ def test_images_are_cropped_normalised_and_flipped():
     assert len({images[0][0].sum().item() for _ in range(20)}) > 10
 
 
-def test_the_wait_for_data_is_told_apart_from_the_step(pytester, forking):
-    pytester.makepyfile(test_it=FEEDING)
-    result = pytester.runpytest_subprocess(
-        "-p", "gpubench.plugin", "--gpubench-preset=smoke", "--benchmark-json=run.json", "--gpubench-threads=1"
-    )
-    result.assert_outcomes(passed=2)
-    for case in json.loads((pytester.path / "run.json").read_text())["benchmarks"]:
-        ours = case["extra_info"]["gpubench"]["parallel"]
-        assert ours["workers"] == case["params"]["workers"]
-        assert ours["phases"]["data"] > 0
-        assert ours["phases"]["step"] > 0
+def test_the_wait_for_data_is_told_apart_from_the_step(bench):
+    ran = bench(FEEDING, "--gpubench-threads=1", apart=True, passed=2)
+    for mark, record in zip(ran.marks, ran.records, strict=True):
+        assert record["parallel"]["workers"] == mark["params"]["workers"]
+        assert record["parallel"]["phases"]["data"] > 0
+        assert record["parallel"]["phases"]["step"] > 0
+
+
+def fed(loader, trainer=None, device="cpu", pinned=False):
+    """A pipeline of these on a virtual device."""
+    pipeline = object.__new__(training.InputPipeline)
+    pipeline._loader, pipeline._trainer, pipeline._spent = loader, trainer, []
+    pipeline._device, pipeline._pinned = torch.device(device), pinned
+    pipeline._clock = DeviceClock([VirtualDevice.on(trainer.machine if trainer else VirtualMachine())()])
+    return pipeline
+
+
+BATCH = torch.zeros(2, 3, 32, 32), torch.zeros(2, dtype=torch.long)
 
 
 @pytest.mark.parametrize("slow", ["data", "step"])
 def test_what_is_slow_is_what_it_says(slow):
     """An epoch whose loader takes long waits for data; one whose device takes long does not, and waits for it."""
-    pipeline = object.__new__(training.InputPipeline)
-    images = torch.zeros(2, 3, 32, 32), torch.zeros(2, dtype=torch.long)
-    machine = VirtualMachine()
-
-    class Slow:
-        def __iter__(self):
-            for _ in range(3):
-                if slow == "data":
-                    machine.time_s += 0.05
-                yield images
 
     class Trainer:
-        parameters = (torch.zeros(1),)
-        batches = ()
+        parameters, batches, machine = (torch.zeros(1),), (), VirtualMachine()
 
         def step(self):
             if slow == "step":
-                machine.launch(0.05)
+                self.machine.launch(0.05)
 
-    pipeline._loader, pipeline._trainer, pipeline._clock = Slow(), Trainer(), DeviceClock([VirtualDevice.on(machine)()])
-    pipeline._device, pipeline._pinned, pipeline._spent = torch.device("cpu"), False, []
+    def loader():
+        for _ in range(3):
+            Trainer.machine.time_s += 0.05 * (slow == "data")
+            yield BATCH
+
+    pipeline = fed(loader(), Trainer())
     pipeline.epoch()
     spent = pipeline.phases()
     assert spent[slow] == pytest.approx(0.15, rel=1e-6)
     assert spent["step" if slow == "data" else "data"] < 1e-6
+
+
+def test_a_loader_that_pins_nothing_is_not_measured_as_pinned():
+    with pytest.raises(Unmeasurable, match="torch's loader pins no memory for mps"):
+        fed([BATCH], device="mps", pinned=True).epoch()
 
 
 def test_float16_is_trained_with_scaled_gradients(monkeypatch):
@@ -220,19 +221,6 @@ def test_values_leave_a_device_before_they_become_float64():
     with Record():
         training.flat([torch.ones(2, dtype=torch.float16)])
     assert moved == [(None, torch.float64)]
-
-
-def test_a_loader_that_pins_nothing_is_not_measured_as_pinned():
-    class Plain:
-        def __iter__(self):
-            yield torch.zeros(2, 3, 32, 32), torch.zeros(2, dtype=torch.int64)
-
-    machine = VirtualMachine()
-    pipeline = training.InputPipeline.__new__(training.InputPipeline)
-    pipeline._clock, pipeline._loader = DeviceClock([VirtualDevice.on(machine)()]), Plain()
-    pipeline._pinned, pipeline._trainer, pipeline._device, pipeline._spent = True, None, torch.device("mps"), []
-    with pytest.raises(Unmeasurable, match="torch's loader pins no memory for mps"):
-        pipeline.epoch()
 
 
 def test_accumulated_gradients_are_those_of_the_whole_batch():

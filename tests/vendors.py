@@ -1,0 +1,65 @@
+"""Stand-ins for what vendors' libraries tell of GPUs, by their documentation; a test changes what they say."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class Moment(NamedTuple):
+    """An event, at so many seconds of a device's clock: that of a virtual machine."""
+
+    at: float
+    machine: Any = None
+
+    def query(self) -> bool:
+        return self.machine.time_s >= self.at
+
+    def elapsed_time(self, end: Moment) -> float:
+        return 1e3 * (end.at - self.at)
+
+
+class NvmlError(Exception):
+    """What pynvml raises."""
+
+
+def raising(kind: type[Exception]) -> Callable[..., Any]:
+    """In place of a function of any library."""
+
+    def fail(*_: Any) -> None:
+        raise kind("no driver")
+
+    return fail
+
+
+failing = raising(NvmlError)
+
+
+def nvml() -> types.SimpleNamespace:
+    """``pynvml`` with one GPU, known by UUID alone."""
+    gpus = {"GPU-1": "handle"}
+    return types.SimpleNamespace(
+        NVMLError=NvmlError,
+        NVML_CLOCK_SM=1,
+        NVML_CLOCK_MEM=2,
+        nvmlInit=lambda: None,
+        nvmlSystemGetDriverVersion=lambda: "570.86.15",
+        nvmlDeviceGetHandleByUUID=lambda uuid: gpus.get(uuid) or failing(),
+        nvmlDeviceGetClockInfo=lambda handle, domain: {1: 1980, 2: 3201}[domain],
+        nvmlDeviceGetMaxClockInfo=lambda handle, domain: {1: 1985, 2: 3202}[domain],
+        nvmlDeviceGetPowerManagementLimit=lambda handle: 700_000,
+    )
+
+
+def amdsmi() -> types.SimpleNamespace:
+    """``amdsmi`` with two GPUs."""
+    return types.SimpleNamespace(
+        AmdSmiClkType=types.SimpleNamespace(GFX="gfx", MEM="mem"),
+        amdsmi_init=lambda: None,
+        amdsmi_get_processor_handles=lambda: ["first", "second"],
+        amdsmi_get_gpu_device_bdf=lambda gpu: {"first": "0000:03:00.0", "second": "0000:43:00.0"}[gpu],
+        amdsmi_get_clock_info=lambda gpu, domain: {"clk": {"gfx": 2100, "mem": 1300}[domain]},
+        amdsmi_get_energy_count=lambda gpu: {"energy_accumulator": 4_000_000, "counter_resolution": 15.25},
+        amdsmi_get_violation_status=lambda gpu: {"active_ppt_pwr": True, "active_socket_thrm": "N/A"},
+    )
