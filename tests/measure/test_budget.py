@@ -47,8 +47,8 @@ def test_a_probe_that_other_programs_disturbed_removes_no_benchmark(probes):
 
 @pytest.mark.parametrize(
     ("preset", "seconds", "advice"),
-    [("quick", 8.0, "use a smaller size or --preset full"), ("quick", 12.0, "use a smaller size"),
-     ("full", 12.0, "use a smaller size")],
+    [("quick", 8.0, "make the call smaller or use --preset full"), ("quick", 12.0, "make the call smaller"),
+     ("full", 12.0, "make the call smaller")],
 )  # fmt: skip
 def test_a_call_over_budget_is_told_what_to_do(preset, seconds, advice):
     with pytest.raises(OverBudget) as error:
