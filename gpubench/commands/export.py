@@ -55,7 +55,7 @@ def main(args: argparse.Namespace) -> int:
         writer.require_new(args.output)
     runs = read_all(args.runs)
     study = Study(runs, expression=args.expression)
-    content = _card(runs, args.expression) if args.to == CARD else exported(study, args.to)
+    content = _card(runs, args.expression) if args.to == CARD else exported(study, args.to, every=bool(args.expression))
     if args.output:
         writer.replace(Path(args.output), content.encode(errors="replace"))
     else:
@@ -66,7 +66,7 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def exported(study: Study, to: str) -> str:
+def exported(study: Study, to: str, every: bool = False) -> str:
     """The results in one of :data:`EXPORT_FORMATS`; csv is what ``gpubench report`` writes as results.csv."""
     from ..report import columns, render, tables, words
 
@@ -80,7 +80,7 @@ def exported(study: Study, to: str) -> str:
         return _json([entry for _, row in _measured(study) for entry in _oss_entries(row)])
     if to == "csv":
         return render.csv_text(columns.results_columns(study.all_rows), study.all_rows)
-    shown = tables.overview(study)
+    shown = tables.overview(study, every=every)
     notes = [*dict.fromkeys(f"{words.machine(run)}." for run in study.runs), *filter(None, [shown.note])]
     return "\n".join([*render.markdown(replace(shown, note=" ".join(notes))), ""])
 

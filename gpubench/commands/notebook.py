@@ -46,14 +46,15 @@ _USAGE = 4
 """pytest's exit code."""
 
 
-def load(*paths: str | os.PathLike[str]) -> Results:
-    """Results files, or folders of them, for a script or a notebook: see :class:`gpubench.Results`.
+def load(*paths: str | os.PathLike[str], k: str | None = None) -> Results:
+    """Read results files, or folders of them, for a script or a notebook: see :class:`gpubench.Results`.
 
-    torch isn't needed. Raises RunFileError for a file that can't be trusted.
+    ``k`` chooses benchmarks, as ``-k`` does: by any name that is shown. torch isn't needed. Raises RunFileError for a
+    file that can't be trusted, and UsageError where ``k`` chooses nothing.
     """
     from ..report.results import Results
 
-    return Results.load(*paths)
+    return Results.load(*paths, k=k)
 
 
 def time(  # noqa: PLR0913 - what users write

@@ -189,7 +189,7 @@ class _Patience:
             name = clean(shown_name(str(event["case"].get("workload", event["name"]))))
             ways = f"after {_DEADLINE_S:g} s it is ended, and Ctrl-C ends it now"
             name += f", in turn with {self._expressions - 1} more," * (self._expressions > 1)
-            line = f"gpubench time: {name} has been running for {_LONG_S:g} s: {ways}"
+            line = f"gpubench time: {name} has taken {_LONG_S:g} s so far, preparing included: {ways}"
             self._timer = threading.Timer(_LONG_S, print, (line,), {"file": sys.stderr, "flush": True})
             self._timer.daemon = True
             self._timer.start()

@@ -186,7 +186,7 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) ->
     columns: list[Column[Verdict]] = [
         Column("benchmark", lambda each: shorten(labels[each.key], 90)),
         Column("verdict", lambda each: each.verdict),
-        Column("change", lambda each: change_text(each.ratio.value)),
+        Column("change", lambda each: "unknown" if each.held_up else change_text(each.ratio.value)),
         Column("interval", lambda each: _interval_text(each.ratio) if each.bounded else "unknown"),
         Column("base", lambda each: text(each.base_s, unit)),
         Column("new", lambda each: text(each.new_s, unit)),

@@ -204,7 +204,7 @@ class _Session:
             return
         advised_s = math.ceil((SCREENING_PAIRS + LEAST_FRESH) * pair_s * RESERVE)
         raise UsageError(
-            f"--budget allows {self._args.budget / pair_s:.1f} pairs of {pair_s:.2g} s, but screening takes"
+            f"--budget allows {self._args.budget / pair_s:.1f} pairs of {estimate_text(pair_s)}, but screening takes"
             f" {SCREENING_PAIRS}: use --budget {advised_s} or more, or choose fewer benchmarks (-k, --paths)"
         )
 

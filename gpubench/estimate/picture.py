@@ -13,7 +13,7 @@ from ..report.charts.theme import ACCELERATORS
 from ..report.rows import Measured
 from ..report.study import Study
 from .outlook import MODELLED, NO, UNKNOWN, Outlook, key_of
-from .printing import by_gpu, meanings, probably_text
+from .printing import MOST_SHOWN, by_gpu, meanings, probably_text
 
 MOST_GPUS = 3
 """More marks in a row would leave few rows."""
@@ -29,7 +29,8 @@ def figure_of(study: Study, estimates: Sequence[Outlook]) -> Figure:
         raise UsageError(f"a picture holds {MOST_GPUS} GPUs at most, not {len(gpus)}")
     known = [each for each in estimates if each.verdict != UNKNOWN]
     by_job = {(key_of(each.job.case), each.gpu): each for each in known}
-    rows = [row for row in study.single_device if any((key_of(row.result), gpu) in by_job for gpu in gpus)]
+    rows = [row for row in study.single_device if not row.on_accelerator]
+    rows = [row for row in rows if any((key_of(row.result), gpu) in by_job for gpu in gpus)]
     if not (found := notable(study, rows, len(gpus))):
         raise UsageError("too little is known for a picture: it needs three benchmarks")
     entries, drawn = [], []
@@ -61,7 +62,7 @@ def _figure(
 
 
 def _mark(each: Outlook, role: str) -> RowMark:
-    if each.at_most is None:
+    if each.at_most is None or (each.at_most > MOST_SHOWN and not each.probably):
         return RowMark(None, role, words.NO_VALUE)
     low, high = each.probably or (None, None)
     told = probably_text(each) or f"at most {words.times(each.at_most)}"

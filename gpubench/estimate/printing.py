@@ -48,6 +48,8 @@ VALUES: Sequence[Column[Outlook]] = (
     Column("note", lambda each: each.note),
 )
 """What files hold: SI base units, nothing for what is unknown."""
+MOST_SHOWN = 200.0
+"""A larger bound is no figure for people: often it rests on the launch of an operation alone. Files hold it."""
 NOTICE = "Modelled, not measured: from the GPU's datasheet and each benchmark's work. How wrong: docs/estimate.md"
 _VERDICTS = {
     NO: "the GPU can't be faster in {}",
@@ -68,8 +70,9 @@ def meanings() -> str:
     )
 
 
-def _ratio(value: float | None) -> str:
-    return "" if value is None else words.times(value)
+def bound_text(value: float | None) -> str:
+    """``44×``; a dash for a bound that excludes nothing anybody would expect."""
+    return "" if value is None else words.times(value) if value <= MOST_SHOWN else words.NO_VALUE
 
 
 def probably_text(each: Outlook) -> str:
@@ -99,9 +102,9 @@ def shown_columns(group: Iterable[Outlook], prices: Prices) -> Sequence[Column[O
         Column("CPU", lambda each: words.starred_time(each.job.cpu_s, each.job.noisy)),
         Column("fastest with", lambda each: each.job.way),
         Column("limited by", lambda each: each.bound),
-        Column("at most", lambda each: _ratio(each.at_most)),
+        Column("at most", lambda each: bound_text(each.at_most), f"— a bound above {MOST_SHOWN:g}×: it says nothing."),
         Column("probably", probably_text),
-        Column("with copies at most", lambda each: _ratio(each.with_copies_at_most)),
+        Column("with copies at most", lambda each: bound_text(each.with_copies_at_most)),
         Column("can't win at", lambda each: _lost_text(lost.get(line_of(each.job)))),
         Column("worth it?", lambda each: each.verdict),
     ]

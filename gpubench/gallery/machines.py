@@ -18,7 +18,6 @@ from ..runfile.schema import Run
 
 MAINTAINERS = "maintainers"
 """Files in a folder of this name were measured by a gallery's maintainers, all others by its community."""
-_MODELLED = re.compile(r"\b(modelled|simulated)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +67,7 @@ def refusal(run: Run) -> str:
     """Why a run can't enter a gallery, which shows what was measured on known hardware; empty where it can."""
     machine = run.machine
     names = [machine.label, machine.cpu.model or "", *(device.label for device in machine.devices)]
-    modelled = words.simulated([run]) or list(filter(_MODELLED.search, names))
+    modelled = words.simulated([run]) or list(filter(words.MODELLED.search, names))
     if modelled:
         return f"times of {modelled[0]} come from a model, not from hardware"
     if run.plain:

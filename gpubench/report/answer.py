@@ -243,7 +243,7 @@ class Warning:
     @property
     def brief(self) -> str:
         """What is wrong, without the evidence: for a line with several."""
-        return re.split("[:;]", re.sub(r" \([^)]*\)", "", self.where))[0]
+        return re.split("[:;]", re.sub(r" \((?!modelled|simulated)[^)]*\)", "", self.where))[0]
 
 
 class Answer:
@@ -349,7 +349,8 @@ def _part(row: WorkRow, alike: bool) -> str:
     if row.typical and row.typical.like:
         notes.append(f"against {words.way(row.typical)}; {words.like_with_like(row.typical)}")
     told = "; ".join(filter(None, notes))
-    return f"{row.ratio} on {row.in_words}" + (f" ({told})" if told else "")
+    star = "*" * bool(row.typical and row.typical.noisy)
+    return f"{row.ratio}{star} on {row.in_words}" + (f" ({told})" if told else "")
 
 
 # A CPU alone ----------------------------------------------------------------------------------------------------------
@@ -373,7 +374,7 @@ def _reached(row: Measured) -> str:
     peak = f"{share} of peak" * (share not in ("", words.NO_VALUE))
     details = ", ".join(filter(None, [words.size(row), peak]))
     what = row.kind.words if row.kind else words.name(row.result)
-    return f"{words.throughput(row)} in {what}" + (f" ({details})" if details else "")
+    return f"{words.throughput(row)}{'*' * row.noisy} in {what}" + (f" ({details})" if details else "")
 
 
 def _range(rows: Sequence[Measured]) -> str:
@@ -427,12 +428,14 @@ def _noisy(study: Study, judged: Sequence[Measured]) -> list[Warning]:
     if not judged or not (busy or many):
         return []
     count = f"{noisy} of {len(judged)} results are noisy (*) and may be far off"
+    if sound := list(dict.fromkeys(words.name(row.result) for row in judged if not row.noisy)):
+        count += f"; not noisy: {listed(sound, 3)}" * (2 * noisy > len(judged))
     if not noisy:
         count = "all times may be too long, although no single result is noisy"
     if busy:
         threads = max((run.machine.threads or 1 for run in study.runs), default=1)
         fewer = f"--threads {threads - 1} or " * (threads > 1)  # which leaves them a core
-        remedy = f"Close other programs; not yours? Try {fewer}--processes 5."
+        remedy = f"Close other programs. If they aren't yours, try {fewer}--processes 5."
         return [Warning(Concern.BUSY, f"The machine was busy: {count}", remedy)]
     return [Warning(Concern.NOISY, f"{count[:1].upper()}{count[1:]}", "Repeat more: --processes 5, or --preset full.")]
 
@@ -440,10 +443,14 @@ def _noisy(study: Study, judged: Sequence[Measured]) -> list[Warning]:
 def _slow_library(study: Study) -> list[Warning]:
     """PyTorch's, as all that is compared with a CPU is compared with it; of a busy machine nothing is claimed."""
     found: list[str] = []
+    several = len({run.machine.label for run in study.runs}) > 1
     for run in study.runs:
         peaks = run.ceilings.get("cpu")
         if peaks is not None and not run.flags and not run.slow_threads:
-            found += [str(each) for each in slow_products(peaks, run.machine.cpu) if each.library == "torch"]
+            slow = [str(each) for each in slow_products(peaks, run.machine.cpu) if each.library == "torch"]
+            found += [
+                each.replace("this CPU", f"the CPU of {run.machine.label}", 1) if several else each for each in slow
+            ]
     more = f"; and {counted(len(found) - 1, 'other dtype')}" if len(found) > 1 else ""
     return [Warning(Concern.SLOW_LIBRARY, f"{found[0]}{more}", "See docs/fair-cpu.md.")] if found else []
 

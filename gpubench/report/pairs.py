@@ -174,6 +174,8 @@ class Pair:
         """Why its speedup isn't shown. A ratio of two times needs no peak, so none is in doubt for that."""
         if any(side.waited for side in self.sides):
             return Doubt.WAITED
+        if any(side.busy_alone for side in self.sides):
+            return Doubt.BUSY
         return Doubt.TOO_NOISY if _says_nothing(self.values) else None
 
     @property
@@ -217,11 +219,15 @@ def resolve(rows: Sequence[Measured], name: str | None) -> Baseline | None:
         if name in values:
             return Baseline(role, name)
         known |= values
+    labels = {row.facts.label for row in rows if name.casefold() in row.facts.label.casefold()}
+    if len(labels) == 1:  # as it is shown: a part of what its maker calls it
+        return Baseline("label", labels.pop())
     raise UsageError(f"unknown baseline {name!r}: choose from {', '.join(known)}")
 
 
 def _role(row: Measured, role: str) -> object:
     known: dict[str, object] = {"machine": row.run.machine.label, "run": row.run_name, "source": row.source}
+    known["label"] = row.facts.label
     return known[role] if role in known else getattr(row.result, role)
 
 
@@ -410,7 +416,7 @@ def _partners(rows: list[Measured], baseline: Baseline | None, first: str) -> _P
     if baseline is None:
         yield from _against_cpu(rows, runs)
         yield from _against_run(rows, others, first)
-    elif baseline.role in ("device", "implementation", "source"):
+    elif baseline.role in ("device", "implementation", "source", "label"):
         yield from _against(rows, runs, baseline)
     else:
         yield from _against_run(rows, others, first, any_kind=True)

@@ -118,7 +118,8 @@ class Results:
         if len(groups) > 1:
             names = dict.fromkeys(words.benchmark(pairs[-1].other.result) for pairs in groups.values())
             found = listed(names)
-            raise UsageError(f"several benchmarks are compared: choose one with load(…, k='matmul.square'): {found}")
+            first = next(iter(names))
+            raise UsageError(f"several benchmarks are compared: choose one with load(…, k={first!r}): {found}")
         for pairs in groups.values():
             return Ratio(max(pairs, key=lambda pair: pair.other.numbers).values)
         for base, other, *_ in reversed(rivals(self.study)):

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from ..devices.implementations import TORCH
 from ..errors import RunFileError
-from ..runfile.flags import WAITING
+from ..runfile.flags import CONTENDED, WAITING
 from ..runfile.kinds import KINDS, Kind, names_of
 from ..runfile.matching import matcher, nothing_matches, shown_name
 from ..runfile.quantities import shorten
@@ -38,7 +38,13 @@ class Doubt(StrEnum):
 
     TOO_NOISY = "unknown (too noisy)"
     WAITED = "unknown (threads waited)"
+    BUSY = "unknown (machine busy)"
     ABOVE_PEAK = "above the measured peak"
+
+    @property
+    def of_time(self) -> bool:
+        """Whether the times themselves are in doubt, and so all that is made of them."""
+        return self in (Doubt.WAITED, Doubt.BUSY)
 
 
 class Source(NamedTuple):
@@ -255,6 +261,11 @@ class Measured(Row):
     def doubt(self) -> Doubt | None:
         """Why none of its rates is shown to people."""
         return Doubt.WAITED if self.waited else Doubt.ABOVE_PEAK if IMPLAUSIBLE in self.flags else None
+
+    @property
+    def busy_alone(self) -> bool:
+        """Whether other programs took part of the time of its only process: no range says how far off it is."""
+        return CONTENDED in self.flags and len(self.times.processes) < 2
 
     @property
     def waited(self) -> bool:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..runfile.matching import shown_name
 from ..runfile.quantities import UNFILLED, counted, listed, seconds_text, shorten, text
 from ..runfile.reader import clean
 from ..runfile.ways import times_and_ratio
@@ -68,7 +69,7 @@ def _cut(lines: Sequence[str], room: int) -> list[str]:
         return list(lines)
     kept, found = lines[: room - 1], {UNFILLED: "doesn't fill the GPU", "*": "noisy"}
     signs = "; ".join(f"{sign} {means}" for sign, means in found.items() if any(sign in line for line in kept))
-    return [*kept, f"… {counted(len(lines) - room + 1, 'more line')} in summary.md{f' ({signs})' if signs else ''}"]
+    return [*kept, f"… the rest is in summary.md{f' ({signs})' if signs else ''}"]
 
 
 def _headline(study: Study, elapsed_s: float | None) -> str:
@@ -230,8 +231,9 @@ def _faster(ratio: float, low: float, high: float) -> str:
 
 
 def rivals(study: Study) -> list[list[Measured]]:
-    """Different workloads in one setting on one device, which are compared with the first; the largest size last."""
-    in_order = sorted(study.measured, key=lambda row: row.numbers)
+    """Different expressions in one setting on one device, which are compared with the first; the largest size last."""
+    expressions = [row for row in study.measured if shown_name(row.result.workload) != row.result.workload]
+    in_order = sorted(expressions, key=lambda row: row.numbers)
     groups = grouped(in_order, lambda row: (row.setting, repr(row.size), row.source))
     return [rows for rows in groups.values() if len(rows) > 1]
 

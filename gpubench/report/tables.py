@@ -115,7 +115,9 @@ def results_table(study: Study) -> Table:
         Column("throughput", words.throughput),
         Column("% of peak", words.share_of_peak),
     ]
-    above = "— above the measured peak (the peak was measured too low)." * any(row.doubt for row in study.measured)
+    above = "— above the measured peak (the peak was measured too low)." * any(
+        row.doubt is Doubt.ABOVE_PEAK for row in study.measured
+    )
     noisy = "* noisy: may be far off; why: the column flags of results.csv." * any(row.flags for row in study.measured)
     return table("", columns, study.measured, " ".join(filter(None, [noisy, above])))
 
@@ -163,15 +165,15 @@ def beside_each_other(study: Study) -> Table:
 # Speedups -------------------------------------------------------------------------------------------------------------
 
 
-def speedup_table(study: Study, pairs: Sequence[Pair], most: int | None = _MOST_ROWS) -> Table:
-    """A row for each workload, dtype and device, at the largest size of one setting that is named."""
+def speedup_table(study: Study, pairs: Sequence[Pair], most: int | None = _MOST_ROWS, every: bool = False) -> Table:
+    """A row for each workload, dtype and device, at the largest size of one setting that is named; or for each pair."""
     alike = grouped(
         pairs, lambda p: (p.other.result.workload, words.arithmetic(p.other), p.other.source, p.base.source)
     )
-    chosen = [representative(members) for members in alike.values()]
+    chosen = list(pairs) if every else [representative(members) for members in alike.values()]
     kinds = sorted({pair.uncertainty for pair in chosen})
-    note = f"In brackets: {', '.join(kinds)}"
     exact = all(kind.startswith(INTERVAL) for kind in kinds)
+    note = f"In brackets: {f'{INTERVAL}s of several processes' if exact and len(kinds) > 1 else ', '.join(kinds)}"
     note += "." if exact else " (range of one process, not a confidence interval; use --processes 3)."
     columns: list[Column[Pair]] = [
         Column("benchmark", lambda pair: words.benchmark(pair.other.result)),
@@ -189,13 +191,16 @@ def speedup_table(study: Study, pairs: Sequence[Pair], most: int | None = _MOST_
     return table("Speedup", columns, chosen, note, most)
 
 
-def overview(study: Study) -> Table:
-    """One row for each workload, to paste into a page: speedups where a GPU was measured, else times."""
+def overview(study: Study, every: bool = False) -> Table:
+    """One row for each workload, to paste into a page: speedups where a GPU was measured, else times with their
+    intervals; with ``every`` a row for each size."""
     if study.device_pairs:
-        return speedup_table(study, study.device_pairs, most=None)
+        return speedup_table(study, study.device_pairs, most=None, every=every)
     groups = grouped(study.measured, lambda row: (row.result.workload, words.arithmetic(row), row.source))
-    columns: list[Column[Measured]] = [TIMES[0], Column("device", study.names.of), *TIMES[1:]]
-    return table("Times", columns, [representative(members) for members in groups.values()])
+    ends = Column[Measured](INTERVAL, words.interval)
+    columns: list[Column[Measured]] = [TIMES[0], Column("device", study.names.of), TIMES[1], ends, *TIMES[2:]]
+    rows = study.measured if every else [representative(members) for members in groups.values()]
+    return table("Times", columns, rows)
 
 
 def left_out_table(left_out: Sequence[LeftOut]) -> Table:
@@ -243,10 +248,12 @@ class _Cost:
     heading: str
     each: list[tuple[Measured, float]]
 
-    def cell(self, study: Study, place: int) -> str:
+    def cell(self, study: Study, place: int, usual: str) -> str:
+        """The cost over that of the cheapest; with the device where it isn't the ``usual`` one of its column."""
         row, cost = self.each[place]
+        device = study.names.short(row)
         signs = "*" * bool(row.flags) + UNFILLED * (not row.fills)
-        return f"{ratio_text(cost / min(cost for _, cost in self.each))}{signs} ({study.names.short(row)})"
+        return f"{ratio_text(cost / min(cost for _, cost in self.each))}{signs}{f' ({device})' * (device != usual)}"
 
 
 def cost_table(study: Study) -> Table:
@@ -269,8 +276,11 @@ def cost_table(study: Study) -> Table:
         Column("benchmark", lambda cost: words.benchmark(cost.each[0][0].result)),
     ]
     for place, priced in enumerate(study.priced):
-        head = f"{priced.name}, {priced.price:g} per hour"
-        columns.append(Column(head, partial(_Cost.cell, study=study, place=place)))
+        devices = Counter(study.names.short(cost.each[place][0]) for cost in shown)
+        usual = devices.most_common(1)[0][0] if devices else ""
+        named = priced.name if priced.name.casefold() in usual.casefold() else f"{priced.name} ({usual})"
+        head = f"{named}, {priced.price:g} per hour"
+        columns.append(Column(head, partial(_Cost.cell, study=study, place=place, usual=usual)))
     note = (
         "Cost = price per hour × time, over that of the cheapest; of a machine its fastest device counts, data on it."
     )

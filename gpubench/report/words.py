@@ -13,7 +13,7 @@ from ..devices.implementations import implementation_label
 from ..runfile.flags import CONTENDED, TOO_SHORT, WAITING
 from ..runfile.matching import shown_name
 from ..runfile.quantities import counted, listed as listed, ratio_text, seconds_text, shorten, text
-from ..runfile.schema import Case, DeviceFacts, Run, Scalar, Sustained
+from ..runfile.schema import Case, Run, Scalar, Sustained
 from ..runfile.ways import HOW, LAYOUT, PER_CORE
 from .pairs import Pair, Verdict
 from .rows import Doubt, Measured, Row, Source, Values, too_noisy
@@ -21,6 +21,8 @@ from .sweeps import Crossing
 
 NO_VALUE = "—"
 MACHINE, BUSY = "machine", "machine busy"
+MODELLED = re.compile(r"\b(modelled|simulated)\b", re.IGNORECASE)
+"""In the name of a device or a machine: its times come from a model."""
 """Facts of a run that aren't its settings."""
 SWITCH = {True: "on", False: "off", None: "unknown"}
 MARKS = {Verdict.WORTH_IT: "✓", Verdict.IF_IT_STAYS: "◐", Verdict.NOT_WORTH_IT: "✗", Verdict.UNSURE: "?"}
@@ -196,8 +198,9 @@ def machine(run: Run) -> str:
 
 
 def simulated(runs: Iterable[Run]) -> list[str]:
-    """Names of the devices whose times come from a model."""
-    found: list[DeviceFacts] = [device for run in runs for device in run.machine.devices if device.simulated]
+    """Names of the devices whose times come from a model: simulated ones, and those whose name says so."""
+    devices = [device for run in runs for device in run.machine.devices]
+    found = [device for device in devices if device.simulated or MODELLED.search(device.label)]
     return sorted({device.label or device.name for device in found})
 
 
@@ -256,7 +259,7 @@ def with_copies(pair: Pair) -> str:
     """The speedup with inputs and results copied for every call."""
     if pair.copies is None:
         return NO_VALUE
-    if pair.doubt is Doubt.WAITED:
+    if pair.doubt and pair.doubt.of_time:
         return pair.doubt
     return Doubt.TOO_NOISY if pair.copies.too_noisy else _ratio(pair.copies.values)
 
@@ -334,6 +337,13 @@ def precision(row: Measured) -> str:
     return "too noisy" if share > 1 else f"{sign}<1%" if share < 0.01 else f"{sign}{share:.0%}"
 
 
+def interval(row: Measured) -> str:
+    """``62.6 µs to 77.4 µs``; empty of one process, and where other programs put off all processes alike."""
+    if row.interval is None or any(name in row.flags for name in OFF_ALIKE):
+        return ""
+    return f"{seconds_text(row.interval.low)} to {seconds_text(row.interval.high)}"
+
+
 def throughput(row: Measured) -> str:
     """``15.0 TFLOP/s``; a dash where it can't be; empty where no work is declared."""
     if not row.rate or not row.throughput:
@@ -360,7 +370,8 @@ def crossing(found: Crossing) -> str:
     """From which size on the device is faster: only what the interval, or the sizes on either side, hold for sure."""
     line, known = found.line, found.crossover
     sizes, label = [point.x for point in line.points], size_label(line.size_name)
-    if line.above_peak or len(sizes) == 1 or found.disputed or (known.crosses and not found.ends):
+    doubtful = line.above_peak or any(pair.doubt and pair.doubt.of_time for pair in line.items)
+    if doubtful or len(sizes) == 1 or found.disputed or (known.crosses and not found.ends):
         return Verdict.UNSURE
     if known.always:
         return Verdict.UNSURE if any(pair.doubt for pair in line.items) else EVERY_SIZE

@@ -235,7 +235,7 @@ def test_expressions_in_quotes_are_compared_as_in_the_shell():
 
 
 def test_beside_a_cell_a_line_without_options_is_its_setup(monkeypatch):
-    monkeypatch.setattr(notebook, "_expressions", lambda texts, shared, *how: (texts, shared.setup))
+    monkeypatch.setattr(notebook, "_expressions", lambda texts, against, shared, *how: (texts, shared.setup))
     assert magic("b = randn(9)", "-b\n", {}) == (["-b\n"], "b = randn(9)")
     assert magic("", "-b\n", {}) == (["-b\n"], "")
     assert magic("f('b')  - 'c'", None, {}) == (["f('b')  - 'c'"], "")

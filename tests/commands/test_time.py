@@ -210,10 +210,11 @@ def test_a_long_benchmark_is_said_while_it_runs(tmp_path, monkeypatch):
     done = gpubench("time", "1 + 1", *SMOKE, cwd=tmp_path)
     assert (
         done.stderr
-        == "gpubench time: 1 + 1 has been running for 0 s: after 120 s it is ended, and Ctrl-C ends it now\n"
+        == "gpubench time: 1 + 1 has taken 0 s so far, preparing included:"
+        " after 120 s it is ended, and Ctrl-C ends it now\n"
     )
     several = gpubench("time", "1 + 1", "2 + 2", *SMOKE, cwd=tmp_path).stderr
-    assert "gpubench time: 1 + 1, in turn with 1 more, has been running for 0 s" in several
+    assert "gpubench time: 1 + 1, in turn with 1 more, has taken 0 s so far" in several
 
 
 def test_expressions_with_brackets_are_rows_of_their_own_in_every_reader(tmp_path):

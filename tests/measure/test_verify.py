@@ -74,5 +74,5 @@ def test_a_reversed_view_of_an_array_is_compared():
 def test_each_of_several_outputs_is_compared(wrong):
     expected = [torch.ones(2), torch.ones(3)]
     result = [3 * each if place == wrong else each for place, each in enumerate(expected)]
-    with pytest.raises(WrongAnswer, match="relative error 2,"):
+    with pytest.raises(WrongAnswer, match=r"relative error 2 "):
         compare(result, expected, 0.1)
