@@ -185,7 +185,7 @@ class Results:
                 return Picture(figures_of(self.study, each)[0])
             except UsageError as error:
                 reason = error
-        raise reason if kind else UsageError("no picture: it takes three values over a size")
+        raise reason if kind else UsageError("no picture: it takes three values over a size that aren't too noisy")
 
     def __str__(self) -> str:
         return "\n".join(beside(self.study, _WIDTH))

@@ -48,7 +48,6 @@ def _speedups(study: Study, pairs: Sequence[Pair], rank: int) -> list[Figure]:
     ranges = []
     for key in others:
         known = known_pairs(pair for pair in shown if study.names.of(pair.other) == key.label)
-        known = [pair for pair in known if pair.fills] or known
         told = words.times_range(known[0].speedup, known[-1].speedup) if known else str(Doubt.TOO_NOISY)
         ranges.append(f"{brief(key.label)} {told}")
     subtitle = f"{'; '.join(ranges)}. Each benchmark at its largest size, log scale"
