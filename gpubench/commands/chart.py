@@ -62,10 +62,8 @@ def main(args: argparse.Namespace) -> int:
     figure, *others = figures_of(study, args.kind)
     if others:
         titles = listed((other.title for other in others), 6, "; ")
-        print(
-            f"gpubench chart: drew {figure.title}; further pictures of this kind are in a report, or drawn with -k BENCHMARK: {titles}",
-            file=sys.stderr,
-        )
+        found = f"drew {figure.title}; a report has these too, and -k BENCHMARK draws one: {titles}"
+        print(f"gpubench chart: {found}", file=sys.stderr)
     figure = dataclasses.replace(figure, width=args.width)
     if args.title:
         figure = dataclasses.replace(figure, title=args.title, subtitle=f"{figure.title}. {figure.subtitle}")
