@@ -38,7 +38,7 @@ from .study import (
 )
 
 _MOST_TIMES = 10
-"""Benchmarks with a row; of the user's own there may be more."""
+"""Benchmarks with a row; the user's own benchmarks may be more."""
 _NAMED = 3
 """Kinds of work in a sentence."""
 _NOISY_SHARE = 1 / 3
@@ -76,12 +76,12 @@ class WorkRow:
 
     @property
     def kind(self) -> Kind | None:
-        """Of its benchmarks; None for one's own."""
+        """The kind of its benchmarks; None for the user's own benchmarks."""
         return self.pairs[0].other.kind
 
     @property
     def in_words(self) -> str:
-        """What it is called within a sentence."""
+        """Its name within a sentence."""
         return self.kind.words if self.kind and not self.kind.unlike else self.heading
 
     @property
@@ -112,12 +112,12 @@ class WorkRow:
 
     @property
     def verdict(self) -> Verdict:
-        """Of the typical pair."""
+        """The verdict on the typical pair."""
         return self.typical.verdict if self.typical else Verdict.UNSURE
 
     @property
     def agreeing(self) -> int:
-        """How many of the workloads say the same: that it is worth it, or that it isn't."""
+        """How many of the workloads agree with the verdict: that moving is worth it, or that it isn't."""
         wins = self.verdict in _WINS
         return sum((pair.verdict in _WINS) == wins for pair in self.pairs)
 
@@ -148,7 +148,7 @@ class Card:
 
     @property
     def alike(self) -> bool:
-        """Whether no work moves from a CPU to a GPU: nothing is copied, and nobody asks whether moving it pays."""
+        """Whether no work moves from a CPU to a GPU: nothing is copied, and whether moving pays isn't a question."""
         return not any(pair.other.on_accelerator and not pair.base.on_accelerator for pair in self.pairs)
 
     @property
@@ -196,7 +196,8 @@ def _work_rows(study: Study, members: Sequence[Pair]) -> Iterator[WorkRow]:
 
 
 def _telling(chosen: Sequence[Pair]) -> list[tuple[str, list[Pair]]]:
-    """Of unlike benchmarks a row for each of the first few: those that fill the GPU, and most work first."""
+    """Return a row for each of the first few unlike benchmarks. Those that fill the GPU come first, then those with the
+    most FLOPs; one on which the device loses is always among them."""
     telling = sorted(chosen, key=lambda pair: (bool(pair.doubt), not pair.fills, -(pair.other.result.work.flops or 0)))
     shown, left = telling[:_MOST_UNLIKE], known_pairs(telling[_MOST_UNLIKE:])
     if left and left[0].speedup < 1 <= min((pair.speedup for pair in known_pairs(shown)), default=0.0):
@@ -260,8 +261,8 @@ class Answer:
 
     @cached_property
     def times(self) -> list[Measured]:
-        """Where nothing is compared, results that stand for all others: of more than ten benchmarks of one's own those,
-        the slowest first; else those, and then one of each kind in turn."""
+        """Results that represent the others, where nothing is compared: the user's own benchmarks, the slowest first,
+        and then one of each kind in turn until there are ten."""
         if self.cards:
             return []
         slowest = slowest_first(row for row in self._alone if row.own)
@@ -318,7 +319,7 @@ def _card_sentence(card: Card, most: int) -> str:
 
 
 def _missing(cards: Sequence[Card]) -> str:
-    """What would have to be measured of unlike work, of which nothing tells what the GPUs can do: larger batches."""
+    """Return a hint to measure larger batches of unlike work, if no result shows what the GPUs can do."""
     kinds = dict.fromkeys(
         kind.words
         for card in cards
@@ -387,7 +388,8 @@ def _range(rows: Sequence[Measured]) -> str:
 
 
 def _threads_pay(rows: Sequence[Measured]) -> str:
-    """Where a benchmark ran with one thread and with all of them: what the others bring."""
+    """Return a sentence on the largest gain from all threads over one thread; empty where no benchmark ran with
+    both."""
     jobs: dict[tuple[str, str], dict[str | None, Measured]] = {}
     for row in rows:
         if row.parallel.devices == 1 and row.parallel.method in (SINGLE, ONE_THREAD):
@@ -467,7 +469,8 @@ def _sustained(study: Study) -> list[Warning]:
 
 
 def _no_peak(study: Study) -> list[Warning]:
-    """Of devices whose measured peaks can't be right, and of whose results a share of them would have been shown."""
+    """Return a warning for each device whose measured peaks can't be right, if its results would have had a % of
+    peak."""
     rated = sorted((row for row in study.measured if row.rate), key=lambda row: bool(row.library))  # NumPy is no device
     firsts = [rows[0] for rows in grouped(rated, lambda row: (row.run_name, row.result.device)).values()]
     wrong = [(row, why) for row in firsts if (why := row.run.disproved.get(row.result.device))]

@@ -16,7 +16,7 @@ from ..runfile.quantities import UNFILLED, UNFILLED_SIGN
 S = TypeVar("S")
 T = TypeVar("T")
 _FORMULA = re.compile(r"(^|[;\t])(?=[=+\-@＝＋－＠])")
-"""Where a text could act in a spreadsheet, also in one whose cells end at a semicolon."""
+"""A place where a text could act as a formula in a spreadsheet, also in one that separates cells by semicolons."""
 _STAR = re.compile(r"\S [A-Za-zµ/%]{1,12}\*|[×)]\*")
 """A quantity or a ratio with a star."""
 _NUMBER = re.compile(r"[-+±~<]?\d[\d.,]*( |%|×|$)|—|$")
@@ -114,7 +114,7 @@ def webpage(table: Table) -> str:
 
 
 def escape(cell: str) -> str:
-    """For Markdown: no name from a file may end a cell, be a link or a mention, or be taken for HTML."""
+    """Escape a cell for Markdown: no name from a file may end a cell, be a link or a mention, or be taken for HTML."""
     cell = re.sub(r"([\\|`*_\[\]~#$])", r"\\\1", html.escape(cell, quote=False).replace("\n", " "))
     return re.sub(r"(@(?=\w)|:(?=//)|\bwww(?=\.)|\bGH(?=-\d))", r"\1<!-- -->", cell, flags=re.IGNORECASE)
 

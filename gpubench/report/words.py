@@ -22,7 +22,7 @@ from .sweeps import Crossing
 NO_VALUE = "—"
 MACHINE, BUSY = "machine", "machine busy"
 MODELLED = re.compile(r"\b(modelled|simulated)\b", re.IGNORECASE)
-"""In the name of a device or a machine: its times come from a model."""
+"""Words in the name of a device or a machine whose times come from a model."""
 """Facts of a run that aren't its settings."""
 SWITCH = {True: "on", False: "off", None: "unknown"}
 MARKS = {Verdict.WORTH_IT: "✓", Verdict.IF_IT_STAYS: "◐", Verdict.NOT_WORTH_IT: "✗", Verdict.UNSURE: "?"}
@@ -50,13 +50,13 @@ def name(case: Case) -> str:
 
 
 def setting(case: Case, without: Collection[str] = ()) -> str:
-    """``float32, out, n=4096``: all that tells it from others of its workload, each word to be typed after ``-k``;
-    ``without`` parameters, and the ``dtype``, that are said elsewhere."""
+    """``float32, out, n=4096``: all that tells it from others of its workload; each word can be typed after ``-k``.
+    ``without`` names parameters to leave out because they stand elsewhere, as ``dtype`` does for the dtype."""
     return ", ".join(settings(case, without))
 
 
 def settings(case: Case, without: Collection[str] = ()) -> list[str]:
-    """As :func:`setting`, one by one."""
+    """Return the words of :func:`setting` as a list."""
     words = [case.dtype * ("dtype" not in without), case.variant * (case.variant != "eager")]
     words += [case.regime * (case.regime != "resident"), f"cache {case.cache}" * (case.cache not in ("", "hot"))]
     return list(filter(None, words)) + [parameter(key, v) for key, v in case.params.items() if key not in without]
@@ -68,7 +68,7 @@ def benchmark(case: Case) -> str:
 
 
 def parameter(name: str, value: Scalar) -> str:
-    """A parameter's value, with its name where the value alone says nothing: ``out``, ``n=10⁷``, ``limit=None``."""
+    """A parameter's value, with its name where the value alone isn't clear: ``out``, ``n=10⁷``, ``limit=None``."""
     if isinstance(value, str) and value == value.strip() and any(map(str.isalnum, value)):
         return shorten(value, _LONGEST_VALUE)
     if isinstance(value, int) and not isinstance(value, bool) and (power := _power_of_ten(value)):
@@ -92,7 +92,7 @@ def arithmetic(row: Row) -> str:
 
 
 def unverified(row: Row) -> str:
-    """``(not verified)`` for one's own benchmark whose result was not compared with a reference."""
+    """``(not verified)`` for a user's benchmark whose result was not compared with a reference."""
     check = row.result.check
     return "(not verified)" if row.own and check and check.status != "passed" else ""
 
@@ -135,7 +135,7 @@ class Names:
         return self._names.get(row.source, row.result.device)
 
     def short(self, row: Row) -> str:
-        """Without the number of threads."""
+        """Return the name without the number of threads."""
         return self.of(row).partition(",")[0]
 
     def order(self, row: Row) -> int:
@@ -198,7 +198,7 @@ def machine(run: Run) -> str:
 
 
 def simulated(runs: Iterable[Run]) -> list[str]:
-    """Names of the devices whose times come from a model: simulated ones, and those whose name says so."""
+    """Names of the devices whose times come from a model: simulated ones, and those whose name contains the word."""
     devices = [device for run in runs for device in run.machine.devices]
     found = [device for device in devices if device.simulated or MODELLED.search(device.label)]
     return sorted({device.label or device.name for device in found})
@@ -303,7 +303,8 @@ def _ratio(values: Values) -> str:
 
 
 def calls(pair: Pair) -> str:
-    """On data that stays on the device, until its copies are amortized."""
+    """Return the number of calls, on data that stays on the device, that amortize the copies; a dash if it is unknown
+    or none."""
     known = pair.copies and not pair.doubt and pair.copies.calls
     return f"{known:,}" if known else NO_VALUE
 
@@ -314,7 +315,7 @@ def time(row: Measured) -> str:
 
 
 def starred_time(seconds: float, doubtful: bool) -> str:
-    """As :func:`time`."""
+    """Return seconds as :func:`time` does, with a star where they are doubtful."""
     return f"{text(seconds, 's', 2)}*" if doubtful else seconds_text(seconds)
 
 
@@ -367,7 +368,8 @@ def share_of_peak(row: Measured) -> str:
 
 
 def crossing(found: Crossing) -> str:
-    """From which size on the device is faster: only what the interval, or the sizes on either side, hold for sure."""
+    """Return the size from which the device is faster, as far as the interval, or the measured sizes on either side,
+    are sure."""
     line, known = found.line, found.crossover
     sizes, label = [point.x for point in line.points], size_label(line.size_name)
     doubtful = line.above_peak or any(pair.doubt and pair.doubt.of_time for pair in line.items)
