@@ -118,7 +118,8 @@ def _data(machine: Machine, answer: Answer, label: str) -> dict[str, Any]:
 
 
 def _rows(rows: Sequence[Measured]) -> list[list[Any]]:
-    """Of a workload the plainest at the largest size first, which stands for it where another machine has it too."""
+    """Return all rows, workload by workload. The plainest one at the largest size comes first: it represents the
+    workload if the other machine has it too."""
     kinds = list(representatives(rows))
     workloads = grouped(rows, lambda row: row.result.workload).values()
     by_kind = sorted(workloads, key=lambda of: kinds.index(of[0].heading) if of[0].heading in kinds else len(kinds))
@@ -131,7 +132,7 @@ def _kind(row: Measured) -> str:
 
 
 def _row(row: Measured, kind: str) -> list[Any]:
-    """In the order in which ``compare.js`` takes it apart; seconds with four digits."""
+    """Return a row as a list, in the order in which ``compare.js`` unpacks it; seconds have four digits."""
     low, high = (row.interval.low, row.interval.high) if row.interval else (row.times.q1_s, row.times.q3_s)
     numbers = [float(f"{value:.4g}") for value in (row.time_s, low, high)]
     case, time = row.result, words.time_and_spread(row)

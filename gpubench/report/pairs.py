@@ -29,14 +29,15 @@ from .rows import Doubt, Measured, Source, Values, grouped, too_noisy
 RESIDENT, ONE_SHOT = REGIMES
 """Data that stays on the device; what a single answer costs: the inputs copied in, one call, the outputs copied out."""
 WORTHWHILE = 1.5
-"""A speedup below that isn't worth moving work to another device."""
+"""The lowest speedup that is worth moving work to another device."""
 _HALVES = {"float16": ("fp16_",), "bfloat16": ("bf16_",)}
 """How the switches of products in that dtype begin."""
 _SWITCH = {True: "on", False: "off", None: "unknown"}
 _OF_ACCELERATORS = ("cudnn_benchmark", "cudnn_deterministic", "variables")
 """Switches that change nothing of a CPU's times."""
 _Differences = dict[str, str]
-"""By term, in words, the other's value first: ``{"threads": "threads 2 against 1"}``."""
+"""What two sides differ in, in words, by term; the other side's value comes first: ``{"threads": "threads 2 against
+1"}``."""
 _Partners = Iterator[tuple[Measured, list[list[Measured]]]]
 
 
@@ -80,17 +81,17 @@ class Copies:
 
     @property
     def speedup(self) -> float:
-        """With copies from and to pageable memory."""
+        """The speedup with copies from and to pageable memory."""
         return self.base_s / self.seconds
 
     @property
     def too_noisy(self) -> bool:
-        """Whether its interval says nothing."""
+        """Whether its interval is too wide to tell which side is faster."""
         return _says_nothing(self.values)
 
     @property
     def values(self) -> Values:
-        """Without processes to tell, no range."""
+        """The speedup and its interval, which has no width if there is a single process."""
         return Values(self.speedup, self.low or self.speedup, self.high or self.speedup)
 
 
@@ -125,7 +126,7 @@ class Pair:
 
     @property
     def like_with_like(self) -> Pair:
-        """Itself where the CPU has no faster way."""
+        """The pair of like with like: the pair itself if the CPU has no faster way."""
         return self.like or self
 
     @property
@@ -135,7 +136,7 @@ class Pair:
 
     @property
     def speedup(self) -> float:
-        """Of the two times that are shown."""
+        """The ratio of the two times that are shown."""
         return self.batches * self.base_s / self.time_s
 
     @property
@@ -160,7 +161,7 @@ class Pair:
 
     @cached_property
     def flags(self) -> tuple[str, ...]:
-        """Those of both."""
+        """The flags of both sides."""
         base, other = self.sides
         return tuple(dict.fromkeys((*other.flags, *base.flags)))
 
@@ -210,7 +211,8 @@ class LeftOut:
 
 
 def resolve(rows: Sequence[Measured], name: str | None) -> Baseline | None:
-    """What the name stands for. Raises UsageError for one that the results don't hold, naming those they do."""
+    """Return the baseline that the name stands for. Raises UsageError, with the known names, for a name that isn't in
+    the results."""
     if name is None:
         return None
     known: dict[str, None] = {}
@@ -311,7 +313,8 @@ def library_baseline(rows: Sequence[Measured]) -> Baseline:
 
 
 def leading(pairs: Sequence[Pair]) -> list[Pair]:
-    """Without those of another library than PyTorch on both sides, on an accelerator, unless there are no others."""
+    """Return the pairs without those that have the same library other than PyTorch on both sides, on an accelerator;
+    return all pairs if there are no others."""
     return [
         pair
         for pair in pairs
@@ -329,7 +332,7 @@ def observations(result: Result, regime: str) -> dict[int, float]:
 
 
 def known_pairs(pairs: Iterable[Pair]) -> list[Pair]:
-    """Those of which a speedup is shown, the smallest first."""
+    """Return the pairs whose speedup is shown, the smallest first."""
     return sorted((pair for pair in pairs if not pair.doubt), key=lambda pair: pair.speedup)
 
 
@@ -373,7 +376,7 @@ def _pair(base: Measured, other: Measured, differences: _Differences, batches: f
 
 
 def _against_best(like: Pair, jobs: Mapping[Hashable, Sequence[Measured]], allowed: Collection[str]) -> Pair:
-    """With the fastest way of the CPU, where a GPU is compared with one."""
+    """Return the pair with the fastest way of the CPU, if a GPU and a CPU are compared; else ``like`` itself."""
     if like.base.on_accelerator == like.other.on_accelerator:
         return like
     gpu, cpu = sorted((like.base, like.other), key=lambda row: not row.on_accelerator)
@@ -509,7 +512,7 @@ def _switches(row: Measured) -> dict[str, Scalar]:
 
 
 def _with_copies(base: Measured, other: Measured, gain_s: float, batches: float) -> Copies | None:
-    """Against so many ``batches`` of the base's calls.
+    """Return the comparison with copies, against ``batches`` calls of the base.
 
     With two processes or more on either side a process is one observation, as with resident data."""
     copied, pinned = _copies_s(other.result), _copies_s(other.result, pinned=True)
@@ -537,12 +540,13 @@ def calls_to_amortize(behind_s: float, gain_s: float) -> int | None:
 
 
 def _calls_s(times: Times) -> dict[int, float]:
-    """By process: one call and its own wait."""
+    """Return the seconds of one call and its synchronization, by process."""
     return {process.index: process.latency_s or process.median_s for process in times.processes}
 
 
 def _copies_s(result: Result, pinned: bool = False) -> float | None:
-    """In and out, from and to pageable or page-locked host memory; None where one of them isn't known."""
+    """Return the seconds of the copies in and out, with pageable or page-locked host memory; None where one of them
+    isn't known."""
     copies = result.transfer
     if copies is None:
         return None

@@ -21,9 +21,9 @@ from .sweeps import Crossing
 
 NO_VALUE = "—"
 MACHINE, BUSY = "machine", "machine busy"
+"""Facts of a run that aren't its settings."""
 MODELLED = re.compile(r"\b(modelled|simulated)\b", re.IGNORECASE)
 """Words in the name of a device or a machine whose times come from a model."""
-"""Facts of a run that aren't its settings."""
 SWITCH = {True: "on", False: "off", None: "unknown"}
 MARKS = {Verdict.WORTH_IT: "✓", Verdict.IF_IT_STAYS: "◐", Verdict.NOT_WORTH_IT: "✗", Verdict.UNSURE: "?"}
 EVERY_SIZE = "every size"
@@ -304,7 +304,7 @@ def _ratio(values: Values) -> str:
 
 def calls(pair: Pair) -> str:
     """Return the number of calls, on data that stays on the device, that amortize the copies; a dash if it is unknown
-    or none."""
+    or never happens."""
     known = pair.copies and not pair.doubt and pair.copies.calls
     return f"{known:,}" if known else NO_VALUE
 

@@ -44,7 +44,8 @@ def _parts(row: Measured) -> tuple[float, ...]:
 
 
 def _energy(study: Study, rows: list[Measured]) -> list[Figure]:
-    """Of a call on each device against the last of them, mostly the CPU; none for a device alone."""
+    """Return a picture of the energy of a call on each device relative to the last device, mostly the CPU; none for a
+    single device."""
     found = [each for each in notable(study, [row for row in rows if row.result.energy_j]) if len(each.items) > 1]
     base = max((row for each in found for row in each.items), key=study.names.order, default=None)
     found = [each for each in found if base and each.items[-1].source == base.source]
