@@ -83,7 +83,8 @@ def _asset(name: str) -> str:
 def _report(
     machine: Machine, answer: Answer, label: str, version: str, pictures: bool
 ) -> Iterator[tuple[str, str | bytes]]:
-    """Its report with the first picture; in files beside the page, of which a reader loads one."""
+    """Yield the report of a machine, and its first picture in files beside the page, of which a reader loads only
+    one."""
     drawn: list[tuple[str, str, str]] = []
     if pictures:
         from ..report.charts.headline_chart import headline_figures
@@ -99,12 +100,13 @@ def _report(
 
 
 def _said(answer: Answer) -> tuple[str, str]:
-    """The sentence, and a warning if times may be far off."""
+    """Return the answer's sentence, and a warning if times may be far off."""
     return answer.sentence, next((str(w) for w in answer.warnings if w.what in (Concern.BUSY, Concern.NOISY)), "")
 
 
 def _data(machine: Machine, answer: Answer, label: str) -> dict[str, Any]:
-    """What comparing needs: facts, and rows of the GPU and of the CPU by what makes them comparable."""
+    """Return what a comparison needs: facts, and rows of the GPU and of the CPU, each with the key that makes them
+    comparable."""
     gpu, cpu = machine.called
     known = {fact: value for fact, value in words.facts(machine.run).items() if fact != "machine"}
     facts = {"measured": machine.date, "measured by": machine.measured_by} | known
@@ -127,7 +129,7 @@ def _rows(rows: Sequence[Measured]) -> list[list[Any]]:
 
 
 def _kind(row: Measured) -> str:
-    """What one ratio may stand for: a kind of work, or a network alone."""
+    """Return what one ratio may represent: a kind of work, or a single network."""
     return words.name(row.result) if row.kind and row.kind.unlike else row.heading
 
 
@@ -183,7 +185,7 @@ def _index(
 
 
 def _counts(shown: Sequence[Machine]) -> str:
-    """What is there, and no more: two runs of one machine are one CPU."""
+    """Return how many runs, GPU models and CPU models there are; two runs of one machine count as one model."""
     gpus, cpus = (
         {next((d.label for d in m.run.machine.devices if d.accelerator == gpu), "") for m in shown if m.called[not gpu]}
         for gpu in (True, False)
@@ -193,7 +195,7 @@ def _counts(shown: Sequence[Machine]) -> str:
 
 
 def _line(machine: Machine, label: str, results: Sequence[Measured | None], said: tuple[str, str], columns: int) -> str:
-    """Two rows: the numbers, and below them the sentence."""
+    """Return two rows: the numbers, and below them the sentence."""
     name, devices = escape(label), " · ".join(filter(None, machine.called))
     cells = [*map(_cell, results), f'<td class="number">{escape(machine.date)}</td>']
     cells += [f"<td>{machine.measured_by}</td>"] * bool(machine.measured_by)

@@ -71,7 +71,8 @@ class WorkRow:
 
     @property
     def typical(self) -> Pair | None:
-        """A measured pair, the one in the middle, of an even number the lower one: it stands for the kind."""
+        """The measured pair with the median speedup, which represents the kind; the lower of the middle two if their
+        number is even."""
         return self.known[(len(self.known) - 1) // 2] if self.known else None
 
     @property
@@ -103,7 +104,7 @@ class WorkRow:
 
     @property
     def ends(self) -> str:
-        """The interval of one benchmark; of several the smallest and the largest speedup."""
+        """The interval of the speedup for one benchmark; the smallest and the largest speedup for several."""
         if not self.typical:
             return words.NO_VALUE
         one = len(self.known) == 1
@@ -129,7 +130,7 @@ class WorkRow:
 
     @property
     def faster_from(self) -> str:
-        """What holds for the typical pair, if nothing else holds for another."""
+        """The size from which the typical pair is faster, or ``depends`` if the pairs disagree."""
         starts = self.study.starts
         typical = starts.get(id(self.typical), words.NO_VALUE)
         categories = {starts[id(pair)].startswith(("not ", "only ")) for pair in self.pairs if id(pair) in starts}
@@ -158,8 +159,8 @@ class Card:
 
 
 def _all_cards(study: Study) -> list[Card]:
-    """Those of the baseline that was asked for; else of several GPUs, or machines without one, against the slowest;
-    else of a GPU against its CPU."""
+    """Return the cards of the requested baseline; else of several devices against the slowest; else of a GPU against
+    its CPU."""
     if study.gpu_pairs:  # a chooser asks about the GPUs: their own CPUs are in the pictures
         return _cards(study, [pair for pair in study.gpu_pairs if pair.other.on_accelerator or not pair.within_run])
     plain = [row for row in study.measured if not row.library]
@@ -276,7 +277,7 @@ class Answer:
 
     @cached_property
     def sentence(self) -> str:
-        """How much faster each device is; without any to compare what the CPU reaches."""
+        """How much faster each device is, or what the CPU reaches if there is no device to compare."""
         if self.smoke:
             return "Smoke runs are too short to compare devices. Use --preset quick."
         if self.cards:
@@ -300,7 +301,7 @@ class Answer:
 
     @cached_property
     def warnings(self) -> list[Warning]:
-        """What a reader has to know before the numbers, the gravest first."""
+        """What a reader has to know before the numbers, the most serious warning first."""
         return warnings(self.study)
 
 
@@ -333,8 +334,9 @@ def _missing(cards: Sequence[Card]) -> str:
 
 
 def _named(card: Card, most: int) -> list[WorkRow]:
-    """The first kinds of work that are known, of unlike ones a single benchmark, and one that argues against the
-    device, if there is any. What doesn't fill the GPU leads nowhere."""
+    """Return the first ``most`` known kinds of work, with a single benchmark for an unlike kind. The last is replaced
+    by one that argues against the device, if there is any. Rows that don't fill the GPU are used only if there are no
+    others."""
     known = [row for row in card.rows if row.typical] or list(card.rows)
     known = [row for row in known if row.fills] or known
     known = [rows[0] for rows in grouped(known, lambda row: row.kind or row.heading).values()]
@@ -405,7 +407,7 @@ def _threads_pay(rows: Sequence[Measured]) -> str:
 
 
 def warnings(study: Study) -> list[Warning]:
-    """The gravest first."""
+    """Return the warnings, the most serious first."""
     smoke = [run.preset == "smoke" for run in study.runs]
     found = []
     if any(smoke):
@@ -426,7 +428,7 @@ def warnings(study: Study) -> list[Warning]:
 def _noisy(study: Study, judged: Sequence[Measured]) -> list[Warning]:
     noisy = sum(row.noisy for row in judged)
     busy = any(flag.name == "contended" for run in study.runs for flag in run.flags)
-    many = noisy > _NOISY_SHARE * len(judged) and len(judged) > 1  # of a single one its star says it
+    many = noisy > _NOISY_SHARE * len(judged) and len(judged) > 1  # a single result has a star already
     if not judged or not (busy or many):
         return []
     count = f"{noisy} of {len(judged)} results are noisy (*) and may be far off"
@@ -443,7 +445,8 @@ def _noisy(study: Study, judged: Sequence[Measured]) -> list[Warning]:
 
 
 def _slow_library(study: Study) -> list[Warning]:
-    """PyTorch's, as all that is compared with a CPU is compared with it; of a busy machine nothing is claimed."""
+    """Return a warning if PyTorch's matrix products are slow on a CPU, because speedups over that CPU depend on them.
+    There is none for a busy machine."""
     found: list[str] = []
     several = len({run.machine.label for run in study.runs}) > 1
     for run in study.runs:
@@ -458,7 +461,8 @@ def _slow_library(study: Study) -> list[Warning]:
 
 
 def _sustained(study: Study) -> list[Warning]:
-    """Devices that get slower when a product runs for seconds on end: a benchmark is over before."""
+    """Return a warning about devices that get slower when a product runs for seconds on end, which is longer than a
+    benchmark."""
     slowed = [(row, rates) for row, rates in study.sustained if rates.lasting < LASTS * rates.burst]
     told = [
         f"{study.names.short(row)} {words.sustained(rates)}"
@@ -488,7 +492,7 @@ def _above_peak(judged: Sequence[Measured]) -> list[Warning]:
 
 
 def left_out_line(pairs: Sequence[LeftOut]) -> str:
-    """What was not compared, and how to compare it anyway; empty where everything was."""
+    """Return what was not compared, and how to compare it anyway; empty if everything was compared."""
     if not pairs:
         return ""
     terms = dict.fromkeys(term for each in pairs for term in each.differences)

@@ -49,7 +49,7 @@ class Table:
 
     @property
     def footnote(self) -> str:
-        """The note, and what the signs in the cells mean where it doesn't say so."""
+        """The note, and the meaning of the signs in the cells where the note doesn't explain them."""
         cells = [cell for row in self.rows for cell in row]
         parts = [self.note] * bool(self.note)
         if "—" in cells and "—" not in self.note:
@@ -64,7 +64,8 @@ class Table:
 def table(
     title: str, columns: Iterable[Column[T]], things: Iterable[T], note: str = "", most: int | None = None
 ) -> Table:
-    """A row for each thing, without the columns in which no row has anything; of more than ``most`` the first."""
+    """Return a table with a row for each of the first ``most`` things, without the columns that are empty in all
+    rows."""
     things = list(things)
     rows = things[:most]
     cells = {column: [str(column.cell(thing)) for thing in rows] for column in columns}
@@ -95,7 +96,7 @@ def terminal(table: Table, width: int, title: bool = True) -> list[str]:
 
 
 def markdown(table: Table) -> list[str]:
-    """Its lines, without the title."""
+    """Return the lines of the table as Markdown, without the title."""
     head, *body = (f"| {' | '.join(map(escape, cells))} |" for cells in (table.columns, *table.rows))
     lines = [head, "|" + " --- |" * len(table.columns), *body]
     return [*lines, "", escape(table.footnote)] if table.footnote else lines

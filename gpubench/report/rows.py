@@ -24,9 +24,9 @@ from ..statistics.intervals import Interval, median_interval
 IMPLAUSIBLE = "implausible"
 """A flag that a report raises too, where the peaks were measured too low to do it while measuring."""
 FILLED = 0.1
-"""A GPU that does less than that share of its measured peak isn't filled."""
+"""A GPU that reaches less than this share of its measured peak isn't filled."""
 NOISY_FACTOR = 4.0
-"""An interval whose ends are further apart than that says nothing."""
+"""An interval whose ends differ by more than this factor counts as too noisy."""
 _PEOPLE_COUNT = ("sample", "token", "image", "sequence", "frame")
 _LONGEST_UNIT = 24
 _K = TypeVar("_K")
@@ -65,7 +65,7 @@ class Values(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A rate that says how well a benchmark does: which amount of its work it counts, and its unit."""
+    """A rate by which a benchmark is judged: the amount of work that it counts, and its unit."""
 
     amount: str
     unit: str
@@ -152,7 +152,7 @@ class Row:
 
     @property
     def setting(self) -> Hashable:
-        """What tells it from other benchmarks of its workload, except its size."""
+        """What distinguishes it from other benchmarks of its workload, except its size."""
         return self.setting_without(self.size_name if number(self.result, self.size_name) is not None else None)
 
     def setting_without(self, size_name: str | None) -> tuple[Hashable, ...]:
@@ -236,7 +236,7 @@ class Measured(Row):
 
     @property
     def fills(self) -> bool:
-        """Whether it has work enough to tell what its GPU can do, as far as is known; on a CPU always."""
+        """Whether it has enough work to fill its GPU, as far as is known; always true on a CPU."""
         share = self.utilisation
         return not self.on_accelerator or not (self.launch_bound or (share is not None and share < FILLED))
 
@@ -265,7 +265,8 @@ class Measured(Row):
 
     @property
     def busy_alone(self) -> bool:
-        """Whether other programs took part of the time of its only process: no range says how far off it is."""
+        """Whether other programs took part of the time of its only process, so that no range shows how far off it
+        is."""
         return CONTENDED in self.flags and len(self.times.processes) < 2
 
     @property
@@ -344,7 +345,7 @@ def run_names(paths: Sequence[Path]) -> list[str]:
 
 
 def measured(rows: Iterable[Row]) -> list[Measured]:
-    """Those that have times."""
+    """Return the rows that have times."""
     return [row for row in rows if isinstance(row, Measured)]
 
 

@@ -135,8 +135,8 @@ class Study:
             raise UsageError(f"{only}; give the price of another machine too")
 
     def _priced(self, name: str, price: float) -> Priced:
-        """A name is that of a machine or a run, which stands for all its devices, or of a device; a part that no other
-        name has will do."""
+        """Return the results that the price is for. ``name`` is a machine or a run, for all its devices, or a device; a
+        part of a name is enough if no other name contains it."""
         named: dict[str, list[Measured]] = {}
         for row in self.measured:
             called = self.names.of(row), self.names.short(row), row.facts.label, row.result.device
@@ -151,7 +151,7 @@ class Study:
 
     @cached_property
     def names(self) -> Names:
-        """What its devices are called."""
+        """The names of its devices."""
         return Names(self.measured or self.rows, self.labels)
 
     @cached_property
@@ -161,7 +161,7 @@ class Study:
 
     @property
     def several_runs(self) -> bool:
-        """Whether there is more than one."""
+        """Whether there is more than one run."""
         return len(self.named_runs) > 1
 
     @cached_property
@@ -176,7 +176,7 @@ class Study:
 
     @property
     def left_out(self) -> list[LeftOut]:
-        """What has no comparable baseline."""
+        """The benchmarks that have no comparable baseline."""
         return self._compared[1]
 
     @cached_property

@@ -21,7 +21,8 @@ Item = TypeVar("Item", Measured, Pair)
 Measure = Callable[[Item], Values | None]
 """A quantity of an item, None where it has none."""
 _DTYPES = ("float32", "bfloat16", "float64", "tf32", "float16")
-"""The first that a workload has stands for it; half precision, which many CPUs only emulate, never before float32."""
+"""Dtypes in the order in which they represent a workload; half precision, which many CPUs only emulate, is after
+float32."""
 _USUAL = ("out", "preallocated")
 """Settings that time the work alone, without allocating its result."""
 
@@ -47,7 +48,7 @@ class Line(Generic[Item]):
 
     @property
     def last(self) -> Measured:
-        """The benchmark of the largest size, which stands for what all have in common."""
+        """The benchmark of the largest size, for what all have in common."""
         return self.items[-1].subject
 
     @property
@@ -158,7 +159,8 @@ class Crossing:
 
 
 def crossing_of(line: Line[Pair], regime: str = RESIDENT) -> Crossing:
-    """Processes are resampled as a whole: with all sizes, and with both sides where these are of one run."""
+    """Return the crossover of a line. Processes are resampled as a whole: with all sizes, and with both sides if they
+    are of one run."""
     from ..statistics import inference
 
     paired = all(pair.within_run for pair in line.items)

@@ -282,7 +282,7 @@ def _trust(cells: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _setting(row: Row, size_name: str | None) -> str:
-    """What tells a line of the explorer from the others of its benchmark, dtype and variant."""
+    """Return what distinguishes a line of the explorer from the others of its benchmark, dtype and variant."""
     case = row.result
     told = [words.parameter(name, value) for name, value in case.params.items() if name != size_name]
     told += [each for each, usual in ((case.regime, "resident"), (case.cache, "hot")) if each not in ("", usual)]
@@ -290,7 +290,7 @@ def _setting(row: Row, size_name: str | None) -> str:
 
 
 def _short(value: Any) -> Any:
-    """A number with six digits, and none that JSON doesn't have."""
+    """Return a number with six digits; None if it isn't finite, which JSON can't hold."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None if value == "" else value
     number = float(f"{value:.6g}")

@@ -28,7 +28,7 @@ SWITCH = {True: "on", False: "off", None: "unknown"}
 MARKS = {Verdict.WORTH_IT: "✓", Verdict.IF_IT_STAYS: "◐", Verdict.NOT_WORTH_IT: "✗", Verdict.UNSURE: "?"}
 EVERY_SIZE = "every size"
 OTHER_WAY = "‡"
-"""A speedup over a way of the CPU that isn't the other side's."""
+"""The mark of a speedup over a way of the CPU that differs from the other side's."""
 _VARIANTS = {"compile": "compiled"}
 _NOISE = re.compile(
     r"\((?!modelled|simulated)[^)]*\)|\b(NVIDIA|AMD|Intel|GeForce|Tesla|Processor|CPU|GPU|Graphics)\b"
@@ -139,7 +139,7 @@ class Names:
         return self.of(row).partition(",")[0]
 
     def order(self, row: Row) -> int:
-        """Its place among the report's devices: GPUs, CPUs, other libraries."""
+        """Return its position among the report's devices: GPUs, CPUs, other libraries."""
         return self.sources.index(row.source)
 
     def subject(self, pair: Pair) -> str:
@@ -147,7 +147,7 @@ class Names:
         return implementation_label(pair.other.result.implementation) if pair.within_device else self.short(pair.other)
 
     def baseline(self, pairs: Sequence[Pair]) -> str:
-        """What these pairs are measured against."""
+        """Return the name of the baseline of these pairs."""
         names = dict.fromkeys(self.of(pair.base) for pair in pairs)
         if len(names) == 1:
             return next(iter(names))
@@ -270,7 +270,7 @@ def way(pair: Pair) -> str:
 
 
 def ways(pairs: Iterable[Pair]) -> list[str]:
-    """Those of several pairs, each once."""
+    """Return the ways of several pairs, each once."""
     return sorted({way(pair) for pair in pairs} - {""})
 
 
@@ -280,7 +280,8 @@ def like_with_like(pair: Pair) -> str:
 
 
 def _ways(pair: Pair) -> tuple[str, str]:
-    """The fastest way and that of the other side, each by its library and by what tells it from the other."""
+    """Return the fastest way and that of the other side, each by its library and what distinguishes it from the
+    other."""
     if pair.best_cpu is None:
         return "", ""
     ways = [_way(row) for row in (pair.best_cpu, pair.other if pair.base.on_accelerator else pair.base)]

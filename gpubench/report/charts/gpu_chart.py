@@ -13,7 +13,8 @@ _PARTS = ("copy in", "launch and wait", "compute", "copy out")
 
 
 def gpu_figures(study: Study) -> list[Figure]:
-    """One of times for each GPU whose copies and device times were measured, one of energy for all devices."""
+    """Return a picture of times for each GPU whose copies and device times were measured, and one of energy for all
+    devices."""
     rows = [row for row in study.single_device if not row.doubt]
     return [*_times(study, [row for row in rows if row.on_accelerator and _parts(row)]), *_energy(study, rows)]
 

@@ -50,7 +50,8 @@ def _plainest(members: Sequence[Crossing]) -> Crossing:
 
 
 def _telling(members: Sequence[Crossing]) -> tuple[bool, int, int]:
-    """Sorts what tells most last: where it crosses 1×, with copies too; then what has most sizes that aren't noisy."""
+    """Return a sort key that puts the most informative benchmark last: by whether the answer counts its kind, in how
+    many regimes it crosses 1×, and how many of its sizes aren't noisy."""
     plain = _plainest(members).line
     same = [found for found in members if found.line.setting == plain.setting]
     known = {found.regime for found in same if _crosses(found)}
