@@ -198,7 +198,7 @@ def _work_rows(study: Study, members: Sequence[Pair]) -> Iterator[WorkRow]:
 
 def _telling(chosen: Sequence[Pair]) -> list[tuple[str, list[Pair]]]:
     """Return a row for each of the first few unlike benchmarks. Those that fill the GPU come first, then those with the
-    most FLOPs; one on which the device loses is always among them."""
+    most FLOPs. If the device loses on none of them, the last is replaced by one on which it loses, if there is any."""
     telling = sorted(chosen, key=lambda pair: (bool(pair.doubt), not pair.fills, -(pair.other.result.work.flops or 0)))
     shown, left = telling[:_MOST_UNLIKE], known_pairs(telling[_MOST_UNLIKE:])
     if left and left[0].speedup < 1 <= min((pair.speedup for pair in known_pairs(shown)), default=0.0):

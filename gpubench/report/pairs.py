@@ -36,8 +36,7 @@ _SWITCH = {True: "on", False: "off", None: "unknown"}
 _OF_ACCELERATORS = ("cudnn_benchmark", "cudnn_deterministic", "variables")
 """Switches that change nothing of a CPU's times."""
 _Differences = dict[str, str]
-"""What two sides differ in, in words, by term; the other side's value comes first: ``{"threads": "threads 2 against
-1"}``."""
+"""Differences between two sides in words, by term, the other's value first: ``{"threads": "threads 2 against 1"}``."""
 _Partners = Iterator[tuple[Measured, list[list[Measured]]]]
 
 
