@@ -198,7 +198,7 @@ def machine(run: Run) -> str:
 
 
 def simulated(runs: Iterable[Run]) -> list[str]:
-    """Names of the devices whose times come from a model: simulated ones, and those whose name contains the word."""
+    """Names of the devices whose times come from a model: simulated ones, and those whose name matches MODELLED."""
     devices = [device for run in runs for device in run.machine.devices]
     found = [device for device in devices if device.simulated or MODELLED.search(device.label)]
     return sorted({device.label or device.name for device in found})
@@ -369,8 +369,8 @@ def share_of_peak(row: Measured) -> str:
 
 
 def crossing(found: Crossing) -> str:
-    """Return the size from which the device is faster, as far as the interval, or the measured sizes on either side,
-    are sure."""
+    """Return, in words, the size from which the device is faster, as far as the interval or the nearest measured sizes
+    make it certain."""
     line, known = found.line, found.crossover
     sizes, label = [point.x for point in line.points], size_label(line.size_name)
     doubtful = line.above_peak or any(pair.doubt and pair.doubt.of_time for pair in line.items)
