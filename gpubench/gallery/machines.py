@@ -30,7 +30,7 @@ class Machine:
 
     @property
     def study(self) -> Study:
-        """Made anew each time: those of all machines don't fit in memory."""
+        """The study of the run, made anew each time: the studies of all machines don't fit in memory."""
         return Study([self.run])
 
     @cached_property
@@ -78,7 +78,7 @@ def refusal(run: Run) -> str:
 
 
 def admitted(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
-    """The runs that may be shown, and which others there are and why. Raises UsageError where none may be shown."""
+    """Return the runs that may be shown, and the others with the reasons. Raises UsageError if none may be shown."""
     found: dict[tuple[object, ...], Run] = {}
     left_out = []
     for run in runs:
@@ -93,7 +93,7 @@ def admitted(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
 
 
 def machines(runs: Sequence[Run], folder: Path) -> list[Machine]:
-    """Those of the runs, in the order of their names; ``folder`` is that which they lie in."""
+    """Return the machines of the runs, ordered by name; ``folder`` contains the runs."""
     paths = [run.path for run in runs]
     places = [path.relative_to(folder) if folder in path.parents else Path(path.name) for path in paths]
     maintained = [MAINTAINERS in place.parts[:-1] for place in places]
@@ -108,7 +108,8 @@ def machines(runs: Sequence[Run], folder: Path) -> list[Machine]:
 
 
 def labels(shown: Sequence[Machine]) -> dict[str, str]:
-    """What each is called, together with its date: by no other name. Under one name, what differs first is added."""
+    """Return a label for each machine, unique together with its date. Machines of one name also get the first mark that
+    differs."""
     called: dict[str, str] = {}
     for alike in grouped(shown, lambda machine: machine.name).values():
         marks = zip(*map(_marks, alike), strict=True)
@@ -120,7 +121,7 @@ def labels(shown: Sequence[Machine]) -> dict[str, str]:
 
 
 def _marks(machine: Machine) -> tuple[str, ...]:
-    """What tells CPUs of one name apart, what people know of them first."""
+    """Return what distinguishes CPUs of one name, the best-known properties first."""
     cpu = machine.run.machine.cpu
     clock = re.search(r"[\d.]+ ?[GM]Hz", cpu.model or "")
     cache = (cpu.cache_bytes or {}).get("l3")

@@ -83,7 +83,8 @@ def _asset(name: str) -> str:
 def _report(
     machine: Machine, answer: Answer, label: str, version: str, pictures: bool
 ) -> Iterator[tuple[str, str | bytes]]:
-    """Its report with the first picture; in files beside the page, of which a reader loads one."""
+    """Yield the report of a machine, and its first picture in files beside the page, of which a reader loads only
+    one."""
     drawn: list[tuple[str, str, str]] = []
     if pictures:
         from ..report.charts.headline_chart import headline_figures
@@ -99,12 +100,13 @@ def _report(
 
 
 def _said(answer: Answer) -> tuple[str, str]:
-    """The sentence, and a warning if times may be far off."""
+    """Return the answer's sentence, and a warning if times may be far off."""
     return answer.sentence, next((str(w) for w in answer.warnings if w.what in (Concern.BUSY, Concern.NOISY)), "")
 
 
 def _data(machine: Machine, answer: Answer, label: str) -> dict[str, Any]:
-    """What comparing needs: facts, and rows of the GPU and of the CPU by what makes them comparable."""
+    """Return what a comparison needs: facts, and rows of the GPU and of the CPU, each with the key that makes them
+    comparable."""
     gpu, cpu = machine.called
     known = {fact: value for fact, value in words.facts(machine.run).items() if fact != "machine"}
     facts = {"measured": machine.date, "measured by": machine.measured_by} | known
@@ -118,7 +120,8 @@ def _data(machine: Machine, answer: Answer, label: str) -> dict[str, Any]:
 
 
 def _rows(rows: Sequence[Measured]) -> list[list[Any]]:
-    """Of a workload the plainest at the largest size first, which stands for it where another machine has it too."""
+    """Return all rows, workload by workload. The plainest one at the largest size comes first: it represents the
+    workload if the other machine has it too."""
     kinds = list(representatives(rows))
     workloads = grouped(rows, lambda row: row.result.workload).values()
     by_kind = sorted(workloads, key=lambda of: kinds.index(of[0].heading) if of[0].heading in kinds else len(kinds))
@@ -126,12 +129,12 @@ def _rows(rows: Sequence[Measured]) -> list[list[Any]]:
 
 
 def _kind(row: Measured) -> str:
-    """What one ratio may stand for: a kind of work, or a network alone."""
+    """Return what one ratio may represent: a kind of work, or a single network."""
     return words.name(row.result) if row.kind and row.kind.unlike else row.heading
 
 
 def _row(row: Measured, kind: str) -> list[Any]:
-    """In the order in which ``compare.js`` takes it apart; seconds with four digits."""
+    """Return a row as a list, in the order in which ``compare.js`` unpacks it; seconds have four digits."""
     low, high = (row.interval.low, row.interval.high) if row.interval else (row.times.q1_s, row.times.q3_s)
     numbers = [float(f"{value:.4g}") for value in (row.time_s, low, high)]
     case, time = row.result, words.time_and_spread(row)
@@ -182,7 +185,7 @@ def _index(
 
 
 def _counts(shown: Sequence[Machine]) -> str:
-    """What is there, and no more: two runs of one machine are one CPU."""
+    """Return how many runs, GPU models and CPU models there are; two runs of one machine count as one model."""
     gpus, cpus = (
         {next((d.label for d in m.run.machine.devices if d.accelerator == gpu), "") for m in shown if m.called[not gpu]}
         for gpu in (True, False)
@@ -192,7 +195,7 @@ def _counts(shown: Sequence[Machine]) -> str:
 
 
 def _line(machine: Machine, label: str, results: Sequence[Measured | None], said: tuple[str, str], columns: int) -> str:
-    """Two rows: the numbers, and below them the sentence."""
+    """Return two rows: the numbers, and below them the sentence."""
     name, devices = escape(label), " · ".join(filter(None, machine.called))
     cells = [*map(_cell, results), f'<td class="number">{escape(machine.date)}</td>']
     cells += [f"<td>{machine.measured_by}</td>"] * bool(machine.measured_by)

@@ -38,7 +38,7 @@ from .study import (
 )
 
 _MOST_TIMES = 10
-"""Benchmarks with a row; of the user's own there may be more."""
+"""Benchmarks with a row; the user's own benchmarks may be more."""
 _NAMED = 3
 """Kinds of work in a sentence."""
 _NOISY_SHARE = 1 / 3
@@ -71,17 +71,18 @@ class WorkRow:
 
     @property
     def typical(self) -> Pair | None:
-        """A measured pair, the one in the middle, of an even number the lower one: it stands for the kind."""
+        """The measured pair with the median speedup, which represents the kind; the lower of the middle two if their
+        number is even."""
         return self.known[(len(self.known) - 1) // 2] if self.known else None
 
     @property
     def kind(self) -> Kind | None:
-        """Of its benchmarks; None for one's own."""
+        """The kind of its benchmarks; None for the user's own benchmarks."""
         return self.pairs[0].other.kind
 
     @property
     def in_words(self) -> str:
-        """What it is called within a sentence."""
+        """Its name within a sentence."""
         return self.kind.words if self.kind and not self.kind.unlike else self.heading
 
     @property
@@ -103,7 +104,7 @@ class WorkRow:
 
     @property
     def ends(self) -> str:
-        """The interval of one benchmark; of several the smallest and the largest speedup."""
+        """The interval of the speedup for one benchmark; the smallest and the largest speedup for several."""
         if not self.typical:
             return words.NO_VALUE
         one = len(self.known) == 1
@@ -112,12 +113,12 @@ class WorkRow:
 
     @property
     def verdict(self) -> Verdict:
-        """Of the typical pair."""
+        """The verdict on the typical pair."""
         return self.typical.verdict if self.typical else Verdict.UNSURE
 
     @property
     def agreeing(self) -> int:
-        """How many of the workloads say the same: that it is worth it, or that it isn't."""
+        """How many of the workloads agree with the verdict: that moving is worth it, or that it isn't."""
         wins = self.verdict in _WINS
         return sum((pair.verdict in _WINS) == wins for pair in self.pairs)
 
@@ -129,7 +130,7 @@ class WorkRow:
 
     @property
     def faster_from(self) -> str:
-        """What holds for the typical pair, if nothing else holds for another."""
+        """The size from which the typical pair is faster, or ``depends`` if the pairs disagree."""
         starts = self.study.starts
         typical = starts.get(id(self.typical), words.NO_VALUE)
         categories = {starts[id(pair)].startswith(("not ", "only ")) for pair in self.pairs if id(pair) in starts}
@@ -148,7 +149,7 @@ class Card:
 
     @property
     def alike(self) -> bool:
-        """Whether no work moves from a CPU to a GPU: nothing is copied, and nobody asks whether moving it pays."""
+        """Whether no work moves from a CPU to a GPU: nothing is copied, and whether moving pays isn't a question."""
         return not any(pair.other.on_accelerator and not pair.base.on_accelerator for pair in self.pairs)
 
     @property
@@ -158,8 +159,8 @@ class Card:
 
 
 def _all_cards(study: Study) -> list[Card]:
-    """Those of the baseline that was asked for; else of several GPUs, or machines without one, against the slowest;
-    else of a GPU against its CPU."""
+    """Return the cards of the requested baseline; else of several devices against the slowest; else of a GPU against
+    its CPU."""
     if study.gpu_pairs:  # a chooser asks about the GPUs: their own CPUs are in the pictures
         return _cards(study, [pair for pair in study.gpu_pairs if pair.other.on_accelerator or not pair.within_run])
     plain = [row for row in study.measured if not row.library]
@@ -196,7 +197,8 @@ def _work_rows(study: Study, members: Sequence[Pair]) -> Iterator[WorkRow]:
 
 
 def _telling(chosen: Sequence[Pair]) -> list[tuple[str, list[Pair]]]:
-    """Of unlike benchmarks a row for each of the first few: those that fill the GPU, and most work first."""
+    """Return a row for each of the first few unlike benchmarks. Those that fill the GPU come first, then those with the
+    most FLOPs. If the device loses on none of them, the last is replaced by one on which it loses, if there is any."""
     telling = sorted(chosen, key=lambda pair: (bool(pair.doubt), not pair.fills, -(pair.other.result.work.flops or 0)))
     shown, left = telling[:_MOST_UNLIKE], known_pairs(telling[_MOST_UNLIKE:])
     if left and left[0].speedup < 1 <= min((pair.speedup for pair in known_pairs(shown)), default=0.0):
@@ -260,8 +262,8 @@ class Answer:
 
     @cached_property
     def times(self) -> list[Measured]:
-        """Where nothing is compared, results that stand for all others: of more than ten benchmarks of one's own those,
-        the slowest first; else those, and then one of each kind in turn."""
+        """Results that represent the others, where nothing is compared: the user's own benchmarks, the slowest first,
+        and then one of each kind in turn until there are ten."""
         if self.cards:
             return []
         slowest = slowest_first(row for row in self._alone if row.own)
@@ -275,7 +277,7 @@ class Answer:
 
     @cached_property
     def sentence(self) -> str:
-        """How much faster each device is; without any to compare what the CPU reaches."""
+        """How much faster each device is, or what the CPU reaches if there is no device to compare."""
         if self.smoke:
             return "Smoke runs are too short to compare devices. Use --preset quick."
         if self.cards:
@@ -299,7 +301,7 @@ class Answer:
 
     @cached_property
     def warnings(self) -> list[Warning]:
-        """What a reader has to know before the numbers, the gravest first."""
+        """What a reader has to know before the numbers, the most serious warning first."""
         return warnings(self.study)
 
 
@@ -318,7 +320,7 @@ def _card_sentence(card: Card, most: int) -> str:
 
 
 def _missing(cards: Sequence[Card]) -> str:
-    """What would have to be measured of unlike work, of which nothing tells what the GPUs can do: larger batches."""
+    """Return a hint to measure larger batches of unlike work, if no result shows what the GPUs can do."""
     kinds = dict.fromkeys(
         kind.words
         for card in cards
@@ -332,8 +334,9 @@ def _missing(cards: Sequence[Card]) -> str:
 
 
 def _named(card: Card, most: int) -> list[WorkRow]:
-    """The first kinds of work that are known, of unlike ones a single benchmark, and one that argues against the
-    device, if there is any. What doesn't fill the GPU leads nowhere."""
+    """Return the first ``most`` known kinds of work, with a single benchmark for an unlike kind. The last is replaced
+    by one that argues against the device, if there is any. Rows that don't fill the GPU are used only if there are no
+    others."""
     known = [row for row in card.rows if row.typical] or list(card.rows)
     known = [row for row in known if row.fills] or known
     known = [rows[0] for rows in grouped(known, lambda row: row.kind or row.heading).values()]
@@ -387,7 +390,8 @@ def _range(rows: Sequence[Measured]) -> str:
 
 
 def _threads_pay(rows: Sequence[Measured]) -> str:
-    """Where a benchmark ran with one thread and with all of them: what the others bring."""
+    """Return a sentence on the largest gain from all threads over one thread; empty where no benchmark ran with
+    both."""
     jobs: dict[tuple[str, str], dict[str | None, Measured]] = {}
     for row in rows:
         if row.parallel.devices == 1 and row.parallel.method in (SINGLE, ONE_THREAD):
@@ -403,7 +407,7 @@ def _threads_pay(rows: Sequence[Measured]) -> str:
 
 
 def warnings(study: Study) -> list[Warning]:
-    """The gravest first."""
+    """Return the warnings, the most serious first."""
     smoke = [run.preset == "smoke" for run in study.runs]
     found = []
     if any(smoke):
@@ -424,7 +428,7 @@ def warnings(study: Study) -> list[Warning]:
 def _noisy(study: Study, judged: Sequence[Measured]) -> list[Warning]:
     noisy = sum(row.noisy for row in judged)
     busy = any(flag.name == "contended" for run in study.runs for flag in run.flags)
-    many = noisy > _NOISY_SHARE * len(judged) and len(judged) > 1  # of a single one its star says it
+    many = noisy > _NOISY_SHARE * len(judged) and len(judged) > 1  # a single result has a star already
     if not judged or not (busy or many):
         return []
     count = f"{noisy} of {len(judged)} results are noisy (*) and may be far off"
@@ -441,7 +445,8 @@ def _noisy(study: Study, judged: Sequence[Measured]) -> list[Warning]:
 
 
 def _slow_library(study: Study) -> list[Warning]:
-    """PyTorch's, as all that is compared with a CPU is compared with it; of a busy machine nothing is claimed."""
+    """Return a warning if PyTorch's matrix products are slow on a CPU, because speedups over that CPU depend on them.
+    There is none for a busy machine."""
     found: list[str] = []
     several = len({run.machine.label for run in study.runs}) > 1
     for run in study.runs:
@@ -456,7 +461,8 @@ def _slow_library(study: Study) -> list[Warning]:
 
 
 def _sustained(study: Study) -> list[Warning]:
-    """Devices that get slower when a product runs for seconds on end: a benchmark is over before."""
+    """Return a warning about devices that get slower when a product runs for seconds on end, which is longer than a
+    benchmark."""
     slowed = [(row, rates) for row, rates in study.sustained if rates.lasting < LASTS * rates.burst]
     told = [
         f"{study.names.short(row)} {words.sustained(rates)}"
@@ -467,7 +473,8 @@ def _sustained(study: Study) -> list[Warning]:
 
 
 def _no_peak(study: Study) -> list[Warning]:
-    """Of devices whose measured peaks can't be right, and of whose results a share of them would have been shown."""
+    """Return a warning for each device whose measured peaks can't be right, if its results would have had a % of
+    peak."""
     rated = sorted((row for row in study.measured if row.rate), key=lambda row: bool(row.library))  # NumPy is no device
     firsts = [rows[0] for rows in grouped(rated, lambda row: (row.run_name, row.result.device)).values()]
     wrong = [(row, why) for row in firsts if (why := row.run.disproved.get(row.result.device))]
@@ -485,7 +492,7 @@ def _above_peak(judged: Sequence[Measured]) -> list[Warning]:
 
 
 def left_out_line(pairs: Sequence[LeftOut]) -> str:
-    """What was not compared, and how to compare it anyway; empty where everything was."""
+    """Return what was not compared, and how to compare it anyway; empty if everything was compared."""
     if not pairs:
         return ""
     terms = dict.fromkeys(term for each in pairs for term in each.differences)

@@ -34,8 +34,8 @@ class Metric:
 
 
 def _percentile(share: float) -> Callable[[Measured], float | None]:
-    """By the nearest rank, of all processes' kept samples; None where a sample is of several calls, or where there are
-    too few for one to lie beyond it."""
+    """Return a function that computes the nearest-rank percentile of all processes' kept samples. It returns None where
+    a sample spans several calls, or where there are too few samples for one to lie beyond the percentile."""
 
     def of(row: Measured) -> float | None:
         if any((process.iterations or 1) > 1 for process in row.times.processes):
@@ -90,14 +90,14 @@ _METRICS = (
     Metric("check_error", "1", "max|result - float64 reference| / max|reference|", attrgetter("result.check_error")),
 )  # fmt: skip
 METRICS = {metric.name: metric for metric in _METRICS}
-"""The only place that knows them: the columns of results.csv and docs/metrics.md are made from it."""
+"""All metrics, by name: the columns of results.csv and docs/metrics.md are made from this alone."""
 
 
 # The files ------------------------------------------------------------------------------------------------------------
 
 
 def csv_files(study: Study) -> dict[str, str]:
-    """By name of the file its content; scaling.csv only where several devices were used."""
+    """Return the content of each CSV file by its name; scaling.csv is there only if several devices were used."""
     files = {
         "results.csv": csv_text(results_columns(study.all_rows), study.all_rows),
         "speedup.csv": csv_text(speedup_columns(study), study.pairs),
@@ -115,7 +115,7 @@ def frame(columns: Sequence[Column[_Thing]], things: Iterable[_Thing]) -> pd.Dat
 
 
 def results_columns(rows: Iterable[Row]) -> list[Column[Row]]:
-    """Of results.csv; the tests' own parameters stand in the middle."""
+    """Return the columns of results.csv, with the tests' own parameters in the middle."""
     metrics = {name: Column(name, _measured(metric.of)) for name, metric in METRICS.items()}
     first = [metrics.pop(name) for name in ("time_s", "low_s", "high_s")]
     del metrics["utilisation"]  # is among the outcomes
@@ -124,7 +124,7 @@ def results_columns(rows: Iterable[Row]) -> list[Column[Row]]:
 
 
 def speedup_columns(study: Study) -> list[Column[Pair]]:
-    """Of speedup.csv."""
+    """Return the columns of speedup.csv."""
 
     def other(columns: Iterable[Column[Row]]) -> list[Column[Pair]]:
         return [column.of(attrgetter("other")) for column in columns]
@@ -139,7 +139,7 @@ def speedup_columns(study: Study) -> list[Column[Pair]]:
 
 
 def crossover_columns(study: Study) -> list[Column[Crossing]]:
-    """Of crossover.csv."""
+    """Return the columns of crossover.csv."""
 
     def other(columns: Iterable[Column[Row]]) -> list[Column[Crossing]]:
         return [column.of(attrgetter("line.last")) for column in columns]
@@ -169,7 +169,7 @@ def _parameters(names: Iterable[str]) -> list[Column[Row]]:
 
 
 def _setting(row: Row) -> str | None:
-    """The parameters but for the size, exact."""
+    """Return the parameters except the size, exact."""
     told = ((name, value) for name, value in row.result.params.items() if name != row.size_name)
     return ", ".join(value if isinstance(value, str) else f"{name}={json.dumps(value)}" for name, value in told) or None
 
@@ -320,7 +320,7 @@ MACHINES: list[Column[tuple[str, Run, str]]] = [
     Column("date", lambda each: each[1].date),
     Column("preset", lambda each: each[1].preset),
 ]
-"""Of a DataFrame alone: name of a run, the run, and a device of it."""
+"""Columns of a DataFrame only, each made from the name of a run, the run, and one of its devices."""
 _OURS = (
     _RUN, _DEVICE, _WHAT, _SETTING, _OUTCOME, _CONFIGURATION, _LAST, _RATIO, _BASIS, _COPIED, _BEST_CPU, _CROSSED,
 )  # fmt: skip

@@ -15,9 +15,9 @@ from ..statistics import intervals
 from .rows import Measured, grouped
 
 LEAST_RUNS = 6
-"""From that many runs of one machine on, they are a trend and not things to compare."""
+"""This many runs of one machine or more are a trend; fewer are compared with each other."""
 CHANGE_LEVEL = 0.01
-"""Of the test for a change, over all cases together."""
+"""The significance level of the test for a change, over all benchmarks together."""
 LEAST_CHANGE = 0.05
 MOST_UNCHANGED = 12
 """Workloads without a change are drawn only where there are no more workloads than that."""
@@ -36,7 +36,7 @@ class Series:
 
     @property
     def change(self) -> float:
-        """Of the greatest step between two levels, the logarithm's size."""
+        """The greatest step between two successive levels, as the absolute logarithm of their ratio."""
         return max(_steps(self.levels), default=0.0)
 
 
@@ -60,7 +60,8 @@ def in_time(runs: Sequence[Run]) -> list[Run]:
 
 
 def latest(runs: Sequence[Run]) -> list[Run]:
-    """All runs, but of those that make a trend each machine's last alone: what other charts show of them."""
+    """Return all runs, but only the last run of each machine whose runs are a trend: other charts show only that
+    one."""
     ordered = in_time(runs)
     dropped = {id(run) for run in ordered} - {id(run) for run in {run.machine.label: run for run in ordered}.values()}
     return [run for run in runs if id(run) not in dropped]

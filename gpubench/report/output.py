@@ -1,4 +1,5 @@
-"""The folder of a report: refused early, written at the end, and never over what somebody else put there."""
+"""The folder of a report: it is checked early, written at the end, and files that gpubench didn't write are never
+replaced."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ INNER = ("charts", "machines")
 MANIFEST = ".written-by-gpubench.json"
 """Lists the ``files`` that a report wrote, and the ``runs`` that it was made of, all relative to its folder."""
 _OURS = re.compile(rf"[a-z]+\.(csv|md|html)|({'|'.join(INNER)})/[A-Za-z0-9][A-Za-z0-9._-]*\.(svg|png|html|js)")
-"""What a manifest may name: the folder can be anybody's, and so can its manifest."""
+"""Names that a manifest may contain: the folder, and so its manifest, may have been written by another program."""
 
 
 def prepare_folder(folder: Path) -> None:
@@ -73,7 +74,8 @@ def sources(folder: Path) -> list[Path]:
 
 
 def _ours(folder: Path) -> set[str]:
-    """The files there that a report wrote; a link or a folder in their place is somebody's."""
+    """Return the names of the files in ``folder`` that a report wrote; a link or a folder of that name isn't one of
+    them."""
     listed = _listed(folder, "files")
     names = {name for name in listed if _OURS.fullmatch(name)} | ({MANIFEST} if listed else set())
     return {name for name in names if (folder / name).is_file() and not (folder / name).is_symlink()}

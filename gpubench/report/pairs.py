@@ -29,14 +29,14 @@ from .rows import Doubt, Measured, Source, Values, grouped, too_noisy
 RESIDENT, ONE_SHOT = REGIMES
 """Data that stays on the device; what a single answer costs: the inputs copied in, one call, the outputs copied out."""
 WORTHWHILE = 1.5
-"""A speedup below that isn't worth moving work to another device."""
+"""The lowest speedup that is worth moving work to another device."""
 _HALVES = {"float16": ("fp16_",), "bfloat16": ("bf16_",)}
 """How the switches of products in that dtype begin."""
 _SWITCH = {True: "on", False: "off", None: "unknown"}
 _OF_ACCELERATORS = ("cudnn_benchmark", "cudnn_deterministic", "variables")
 """Switches that change nothing of a CPU's times."""
 _Differences = dict[str, str]
-"""By term, in words, the other's value first: ``{"threads": "threads 2 against 1"}``."""
+"""Differences between two sides in words, by term, the other's value first: ``{"threads": "threads 2 against 1"}``."""
 _Partners = Iterator[tuple[Measured, list[list[Measured]]]]
 
 
@@ -80,17 +80,17 @@ class Copies:
 
     @property
     def speedup(self) -> float:
-        """With copies from and to pageable memory."""
+        """The speedup with copies from and to pageable memory."""
         return self.base_s / self.seconds
 
     @property
     def too_noisy(self) -> bool:
-        """Whether its interval says nothing."""
+        """Whether its interval is too wide to tell which side is faster."""
         return _says_nothing(self.values)
 
     @property
     def values(self) -> Values:
-        """Without processes to tell, no range."""
+        """The speedup and its interval, which has no width if there is a single process."""
         return Values(self.speedup, self.low or self.speedup, self.high or self.speedup)
 
 
@@ -118,14 +118,14 @@ class Pair:
 
     @property
     def sides(self) -> tuple[Measured, Measured]:
-        """The two whose times are compared."""
+        """The two rows whose times are compared."""
         if self.best_cpu is None:
             return self.base, self.other
         return (self.base, self.best_cpu) if self.base.on_accelerator else (self.best_cpu, self.other)
 
     @property
     def like_with_like(self) -> Pair:
-        """Itself where the CPU has no faster way."""
+        """The pair of like with like: the pair itself if the CPU has no faster way."""
         return self.like or self
 
     @property
@@ -135,12 +135,12 @@ class Pair:
 
     @property
     def speedup(self) -> float:
-        """Of the two times that are shown."""
+        """The ratio of the two times that are shown."""
         return self.batches * self.base_s / self.time_s
 
     @property
     def fills(self) -> bool:
-        """Whether it tells what the GPUs of both sides can do."""
+        """Whether its work fills the GPUs of both sides."""
         return self.base.fills and self.other.fills
 
     @property
@@ -160,7 +160,7 @@ class Pair:
 
     @cached_property
     def flags(self) -> tuple[str, ...]:
-        """Those of both."""
+        """The flags of both sides."""
         base, other = self.sides
         return tuple(dict.fromkeys((*other.flags, *base.flags)))
 
@@ -210,7 +210,8 @@ class LeftOut:
 
 
 def resolve(rows: Sequence[Measured], name: str | None) -> Baseline | None:
-    """What the name stands for. Raises UsageError for one that the results don't hold, naming those they do."""
+    """Return the baseline that the name stands for. Raises UsageError, with the known names, for a name that isn't in
+    the results."""
     if name is None:
         return None
     known: dict[str, None] = {}
@@ -311,7 +312,8 @@ def library_baseline(rows: Sequence[Measured]) -> Baseline:
 
 
 def leading(pairs: Sequence[Pair]) -> list[Pair]:
-    """Without those of another library than PyTorch on both sides, on an accelerator, unless there are no others."""
+    """Return the pairs without those that have the same library other than PyTorch on both sides, on an accelerator;
+    return all pairs if there are no others."""
     return [
         pair
         for pair in pairs
@@ -329,12 +331,13 @@ def observations(result: Result, regime: str) -> dict[int, float]:
 
 
 def known_pairs(pairs: Iterable[Pair]) -> list[Pair]:
-    """Those of which a speedup is shown, the smallest first."""
+    """Return the pairs whose speedup is shown, the smallest first."""
     return sorted((pair for pair in pairs if not pair.doubt), key=lambda pair: pair.speedup)
 
 
 def _alike(rows: Sequence[Measured], of_libraries: bool) -> list[list[Measured]]:
-    """Rows that are the same benchmark; of one measured twice in a run, first pairs with first."""
+    """Return groups of rows that are the same benchmark; if one was measured twice in a run, the first is paired with
+    the first."""
     groups: dict[Hashable, list[Measured]] = {}
     repeats: Counter[Hashable] = Counter()
     for row in rows:
@@ -348,13 +351,13 @@ def _alike(rows: Sequence[Measured], of_libraries: bool) -> list[list[Measured]]
 
 
 def same_terms(row: Measured) -> tuple[str, str, str]:
-    """What compared benchmarks must share unless a difference is allowed, of their identity."""
+    """Return the dtype, regime and cache, which compared benchmarks must share unless a difference is allowed."""
     return row.result.dtype, row.result.regime, row.result.cache
 
 
 def comparable(row: Measured) -> str:
-    """A text that is equal for results of two machines that may be compared, but for the number of threads; a switch
-    that a file doesn't know counts as off."""
+    """Return a text that is equal for results of two machines that may be compared, whatever their numbers of threads;
+    a switch that isn't in the file counts as off."""
     case = row.result
     params = sorted((name, repr(value)) for name, value in case.params.items() if value is not None)
     terms = *same_terms(row), row.computed_dtype, row.run.seed, _shortened(row) is True
@@ -373,7 +376,7 @@ def _pair(base: Measured, other: Measured, differences: _Differences, batches: f
 
 
 def _against_best(like: Pair, jobs: Mapping[Hashable, Sequence[Measured]], allowed: Collection[str]) -> Pair:
-    """With the fastest way of the CPU, where a GPU is compared with one."""
+    """Return the pair with the fastest way of the CPU, if a GPU and a CPU are compared; else ``like`` itself."""
     if like.base.on_accelerator == like.other.on_accelerator:
         return like
     gpu, cpu = sorted((like.base, like.other), key=lambda row: not row.on_accelerator)
@@ -395,8 +398,8 @@ def _job(row: Measured) -> Hashable:
 def _closest(
     row: Measured, tiers: Iterable[list[Measured]], allowed: Collection[str]
 ) -> tuple[Measured | None, _Differences]:
-    """The baseline of the first tier that has a fitting one, in float32 where the dtype is lacking, and what it differs
-    in; else what is in the way."""
+    """Return the baseline from the first tier that has a fitting one, and its differences; it may be in float32. If
+    there is none, return None and the fewest differences that prevent it."""
     nearest: _Differences = {}
     for tier in tiers:
         candidates = [(_differences(base, row), base) for base in tier if base.dtype in (row.dtype, "float32")]
@@ -410,7 +413,8 @@ def _closest(
 
 
 def _partners(rows: list[Measured], baseline: Baseline | None, first: str) -> _Partners:
-    """Each benchmark that needs a baseline, and where to look for it; other runs are compared with the ``first``."""
+    """Yield each benchmark that needs a baseline, and the rows to look for it in; other runs are compared with the
+    ``first``."""
     runs = grouped(rows, lambda row: row.run_name)
     others = runs.get(first, [])
     if baseline is None:
@@ -424,14 +428,15 @@ def _partners(rows: list[Measured], baseline: Baseline | None, first: str) -> _P
 
 
 def _against_cpu(rows: list[Measured], runs: Mapping[str, list[Measured]]) -> _Partners:
-    """Each run's accelerators against its own CPU."""
+    """Yield the rows of each run's accelerators with the rows of its own CPU."""
     for row in rows:
         if row.on_accelerator:
             yield row, [[other for other in runs[row.run_name] if not other.on_accelerator]]
 
 
 def _against(rows: list[Measured], runs: Mapping[str, list[Measured]], baseline: Baseline) -> _Partners:
-    """Everything else in the same run; a run that lacks the baseline takes it from the first that has it."""
+    """Yield all other rows with the baseline of the same run; a run without the baseline takes it from the first run
+    that has it."""
     anywhere = [row for row in rows if baseline.holds(row)]
     elsewhere = [row for row in anywhere if row.run_name == anywhere[0].run_name]
     for row in rows:
@@ -440,8 +445,8 @@ def _against(rows: list[Measured], runs: Mapping[str, list[Measured]], baseline:
 
 
 def _against_run(rows: list[Measured], others: list[Measured], run: str, any_kind: bool = False) -> _Partners:
-    """Other runs against this one: the same device, else the first of its kind, else an accelerator of another kind,
-    else (``any_kind``) the CPU."""
+    """Yield the rows of other runs with the rows to compare them with, best first: of the same device, the same kind of
+    device, an accelerator of another kind, or (``any_kind``) the CPU."""
     for row in (row for row in rows if row.run_name != run):
         same = [other for other in others if other.result.device == row.result.device]
         kin = [other for other in others if other.facts.kind == row.facts.kind]
@@ -465,7 +470,8 @@ def _differences(base: Measured, other: Measured) -> _Differences:
 
 
 def _tf32(base: Measured, other: Measured) -> str | None:
-    """Whether float32 products were shortened on one side only; dtypes that say so themselves are no difference."""
+    """Return how TF32 differs if float32 products were shortened to TF32 on one side only; None if not, or if the
+    dtypes already show it."""
     dtypes = {base.dtype, other.dtype}
     if dtypes == {"float32", "tf32"}:
         return None
@@ -488,7 +494,8 @@ def _shortened(row: Measured) -> bool | None:
 
 
 def _switched(base: Measured, other: Measured) -> str | None:
-    """The dtype of autocast, or a switch that is known on both sides, where it differs."""
+    """Return how the dtype of autocast differs, or the first switch that is known on both sides; None if none
+    differs."""
     if base.result.variant == other.result.variant == "autocast" and base.computed_dtype != other.computed_dtype:
         return f"autocast in {other.computed_dtype} against {base.computed_dtype}"
     theirs, ours = _switches(other), _switches(base)
@@ -500,8 +507,8 @@ def _switched(base: Measured, other: Measured) -> str | None:
 
 
 def _switches(row: Measured) -> dict[str, Scalar]:
-    """Those that change a result: of accelerators, but for deterministic algorithms, which a CPU has too, and of the
-    products in its half precision."""
+    """Return the known switches that change the times: deterministic algorithms, the switches of accelerators if it ran
+    on one, and those of products in its half precision."""
     of_accelerators = _OF_ACCELERATORS if row.on_accelerator else ()
     names = ("deterministic", *of_accelerators, *_HALVES.get(row.computed_dtype, ()))
     known = row.result.precision or row.run.machine.precision
@@ -509,7 +516,7 @@ def _switches(row: Measured) -> dict[str, Scalar]:
 
 
 def _with_copies(base: Measured, other: Measured, gain_s: float, batches: float) -> Copies | None:
-    """Against so many ``batches`` of the base's calls.
+    """Return the comparison with copies, against ``batches`` calls of the base.
 
     With two processes or more on either side a process is one observation, as with resident data."""
     copied, pinned = _copies_s(other.result), _copies_s(other.result, pinned=True)
@@ -529,20 +536,22 @@ def _with_copies(base: Measured, other: Measured, gain_s: float, batches: float)
 
 
 def calls_to_amortize(behind_s: float, gain_s: float) -> int | None:
-    """The first call, with its copies, ends ``behind_s`` later than the CPU's, and each further one gains ``gain_s``:
-    calls until both have taken the same time, 1 where the first is no later; None for never."""
+    """Return the number of calls until both sides have taken the same time: 1 if the first call is no later, None for
+    never. The first call, with its copies, ends ``behind_s`` later than the CPU's; each further call gains
+    ``gain_s``."""
     if behind_s <= 0:
         return 1
     return None if gain_s <= 0 else 1 + math.ceil(behind_s / gain_s * (1 - 1e-9))  # 10.000000000000002 calls are 10
 
 
 def _calls_s(times: Times) -> dict[int, float]:
-    """By process: one call and its own wait."""
+    """Return the seconds of one call and its synchronization, by process."""
     return {process.index: process.latency_s or process.median_s for process in times.processes}
 
 
 def _copies_s(result: Result, pinned: bool = False) -> float | None:
-    """In and out, from and to pageable or page-locked host memory; None where one of them isn't known."""
+    """Return the seconds of the copies in and out, with pageable or page-locked host memory; None where one of them
+    isn't known."""
     copies = result.transfer
     if copies is None:
         return None

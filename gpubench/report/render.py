@@ -16,7 +16,7 @@ from ..runfile.quantities import UNFILLED, UNFILLED_SIGN
 S = TypeVar("S")
 T = TypeVar("T")
 _FORMULA = re.compile(r"(^|[;\t])(?=[=+\-@＝＋－＠])")
-"""Where a text could act in a spreadsheet, also in one whose cells end at a semicolon."""
+"""A place where a text could act as a formula in a spreadsheet, also in one that separates cells by semicolons."""
 _STAR = re.compile(r"\S [A-Za-zµ/%]{1,12}\*|[×)]\*")
 """A quantity or a ratio with a star."""
 _NUMBER = re.compile(r"[-+±~<]?\d[\d.,]*( |%|×|$)|—|$")
@@ -49,7 +49,7 @@ class Table:
 
     @property
     def footnote(self) -> str:
-        """The note, and what the signs in the cells mean where it doesn't say so."""
+        """The note, and the meaning of the signs in the cells where the note doesn't explain them."""
         cells = [cell for row in self.rows for cell in row]
         parts = [self.note] * bool(self.note)
         if "—" in cells and "—" not in self.note:
@@ -64,7 +64,8 @@ class Table:
 def table(
     title: str, columns: Iterable[Column[T]], things: Iterable[T], note: str = "", most: int | None = None
 ) -> Table:
-    """A row for each thing, without the columns in which no row has anything; of more than ``most`` the first."""
+    """Return a table with a row for each of the first ``most`` things, without the columns that are empty in all
+    rows."""
     things = list(things)
     rows = things[:most]
     cells = {column: [str(column.cell(thing)) for thing in rows] for column in columns}
@@ -95,7 +96,7 @@ def terminal(table: Table, width: int, title: bool = True) -> list[str]:
 
 
 def markdown(table: Table) -> list[str]:
-    """Its lines, without the title."""
+    """Return the lines of the table as Markdown, without the title."""
     head, *body = (f"| {' | '.join(map(escape, cells))} |" for cells in (table.columns, *table.rows))
     lines = [head, "|" + " --- |" * len(table.columns), *body]
     return [*lines, "", escape(table.footnote)] if table.footnote else lines
@@ -114,7 +115,7 @@ def webpage(table: Table) -> str:
 
 
 def escape(cell: str) -> str:
-    """For Markdown: no name from a file may end a cell, be a link or a mention, or be taken for HTML."""
+    """Escape a cell for Markdown: no name from a file may end a cell, be a link or a mention, or be taken for HTML."""
     cell = re.sub(r"([\\|`*_\[\]~#$])", r"\\\1", html.escape(cell, quote=False).replace("\n", " "))
     return re.sub(r"(@(?=\w)|:(?=//)|\bwww(?=\.)|\bGH(?=-\d))", r"\1<!-- -->", cell, flags=re.IGNORECASE)
 

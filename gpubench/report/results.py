@@ -37,7 +37,7 @@ class Ratio(float):
     high: float
 
     def __new__(cls, values: Values) -> Ratio:
-        """Of a value and its range."""
+        """Make a ratio from a value and its range."""
         made = super().__new__(cls, values.value)
         made.low, made.high = values.low, values.high
         return made

@@ -24,9 +24,9 @@ from ..statistics.intervals import Interval, median_interval
 IMPLAUSIBLE = "implausible"
 """A flag that a report raises too, where the peaks were measured too low to do it while measuring."""
 FILLED = 0.1
-"""A GPU that does less than that share of its measured peak isn't filled."""
+"""A GPU that reaches less than this share of its measured peak isn't filled."""
 NOISY_FACTOR = 4.0
-"""An interval whose ends are further apart than that says nothing."""
+"""An interval whose ends differ by more than this factor counts as too noisy."""
 _PEOPLE_COUNT = ("sample", "token", "image", "sequence", "frame")
 _LONGEST_UNIT = 24
 _K = TypeVar("_K")
@@ -48,7 +48,7 @@ class Doubt(StrEnum):
 
 
 class Source(NamedTuple):
-    """What did the work: a line of a picture. ``library`` is empty for PyTorch, and where nobody knows."""
+    """What did the work: a line of a picture. ``library`` is empty for PyTorch, and where it is unknown."""
 
     run: str
     device: str
@@ -65,14 +65,15 @@ class Values(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A rate that says how well a benchmark does: which amount of its work it counts, and its unit."""
+    """A rate by which a benchmark is judged: the amount of work that it counts, and its unit."""
 
     amount: str
     unit: str
     label: str
 
     def of(self, row: Measured) -> Values | None:
-        """At the median and the quartiles of the rounds, where that amount is declared."""
+        """Return the rate at the median and the quartiles of the rounds; None where that amount of work isn't
+        declared."""
         amount, times = getattr(row.result.work, self.amount), row.times
         return None if amount is None else Values(amount / times.median_s, amount / times.q3_s, amount / times.q1_s)
 
@@ -111,22 +112,22 @@ class Row:
 
     @property
     def kind(self) -> Kind | None:
-        """Its kind of work; None for one's own benchmarks."""
+        """Its kind of work; None for the user's own benchmarks."""
         return KINDS.get(self.result.kind)
 
     @property
     def heading(self) -> str:
-        """What its kind of work is called; of one's own benchmarks each is a kind of its own."""
+        """The name of its kind of work; each of the user's own benchmarks is a kind of its own."""
         return self.kind.heading if self.kind else self.result.title or shown_name(self.result.workload)
 
     @property
     def parallel(self) -> Parallel:
-        """How it used several devices; one device where it doesn't say."""
+        """How it used several devices; one device where the result doesn't state it."""
         return self.result.parallel or Parallel()
 
     @property
     def own(self) -> bool:
-        """Whether it is a benchmark of one's own, or an expression."""
+        """Whether it is the user's own benchmark, or an expression."""
         return self.kind is None
 
     @property
@@ -151,7 +152,7 @@ class Row:
 
     @property
     def setting(self) -> Hashable:
-        """What tells it from other benchmarks of its workload, but for its size."""
+        """What distinguishes it from other benchmarks of its workload, except its size."""
         return self.setting_without(self.size_name if number(self.result, self.size_name) is not None else None)
 
     def setting_without(self, size_name: str | None) -> tuple[Hashable, ...]:
@@ -167,12 +168,12 @@ class Measured(Row):
 
     @property
     def subject(self) -> Measured:
-        """Itself; of a pair that which is compared with a baseline."""
+        """The row itself; a pair's subject is the row that is compared with the baseline."""
         return self
 
     @property
     def times(self) -> Times:
-        """Of its rounds."""
+        """The times of its rounds."""
         assert self.result.times is not None
         return self.result.times
 
@@ -183,7 +184,7 @@ class Measured(Row):
 
     @cached_property
     def interval(self) -> Interval | None:
-        """Of the processes' medians; None from one process."""
+        """The interval of the processes' medians; None for a single process."""
         medians = [process.median_s for process in self.times.processes]
         return median_interval(medians) if len(medians) > 1 else None
 
@@ -235,7 +236,7 @@ class Measured(Row):
 
     @property
     def fills(self) -> bool:
-        """Whether it has work enough to tell what its GPU can do, as far as is known; on a CPU always."""
+        """Whether it has enough work to fill its GPU, as far as is known; always true on a CPU."""
         share = self.utilisation
         return not self.on_accelerator or not (self.launch_bound or (share is not None and share < FILLED))
 
@@ -264,7 +265,8 @@ class Measured(Row):
 
     @property
     def busy_alone(self) -> bool:
-        """Whether other programs took part of the time of its only process: no range says how far off it is."""
+        """Whether other programs took part of the time of its only process, so that no range shows how far off it
+        is."""
         return CONTENDED in self.flags and len(self.times.processes) < 2
 
     @property
@@ -343,7 +345,7 @@ def run_names(paths: Sequence[Path]) -> list[str]:
 
 
 def measured(rows: Iterable[Row]) -> list[Measured]:
-    """Those that have times."""
+    """Return the rows that have times."""
     return [row for row in rows if isinstance(row, Measured)]
 
 

@@ -28,7 +28,7 @@ class Gain:
 
 @dataclass(frozen=True, eq=False)
 class Scaled:
-    """A benchmark that says how it used several devices, or is one they are compared with.
+    """A benchmark that states how it used several devices, or that is a baseline of such benchmarks.
 
     ``speedup`` is over ``base``, the best that is not parallel (on a CPU one process with all threads), ``scaling``
     over one device (of a CPU: one thread). All three are None without a baseline.
@@ -66,7 +66,7 @@ class Scaled:
 
     @property
     def bus_byte_per_s(self) -> float | None:
-        """What that means for the link, as nccl-tests define it."""
+        """Bytes per second on the link (bus bandwidth), as nccl-tests define it."""
         rate, share = self.algorithm_byte_per_s, self.parallel.bus_share
         return rate * share if rate and share else None
 
@@ -77,13 +77,13 @@ class Scaled:
 
 
 def scaled(measured: Sequence[Measured]) -> list[Scaled]:
-    """Every benchmark that says how it used several devices, or is one they are compared with."""
+    """Return every benchmark that states how it used several devices, or that is a baseline of such benchmarks."""
     rows = [row for row in measured if row.parallel.method]
     return [_scaled(row, members) for members in grouped(rows, _job).values() for row in members]
 
 
 def _job(row: Measured) -> Hashable:
-    """What benchmarks have in common that differ only in how, and over how many devices, they do the same."""
+    """Return what benchmarks have in common that differ only in method and number of devices."""
     case = row.result
     name = case.workload.partition(".")[2] or case.workload
     return row.run_name, row.facts.kind, name, case.dtype, case.variant, row.parallel.mode or "strong"
@@ -98,7 +98,7 @@ def _scaled(row: Measured, members: Sequence[Measured]) -> Scaled:
 
 
 def _fastest(row: Measured, members: Sequence[Measured], method: str) -> Measured | None:
-    """The fastest per item of those that use one device by this method.
+    """Return the benchmark with the least time per item among those that use one device by this method.
 
     Of the row's own workload where it has any: the least of several measurements of the same step is biased.
     """

@@ -39,7 +39,7 @@ _FIRST_CALL, _FIRST_CALL_S = 10.0, 1e-3
 def answer_screen(
     study: Study, width: int = WIDTH, *, files: Sequence[Path] = (), elapsed_s: float | None = None
 ) -> list[str]:
-    """At most 25 lines, the most important first, and all costs; ``files`` are those that were written."""
+    """Return at most 25 lines, the most important first, and all costs; ``files`` are those that were written."""
     answer = Answer(study)
     first, mark, rest = answer.hint.partition("Have a GPU?")
     head = [*_wrapped(_headline(study, elapsed_s), width), *_wrapped(first, width)]
@@ -86,7 +86,7 @@ def _machines(study: Study) -> list[str]:
 def warning_lines(
     warnings: Sequence[Warning], width: int, most: int = _MOST_WARNING_LINES, where: str = "see summary.md"
 ) -> list[str]:
-    """Whole warnings in at most so many lines, of the first all its lines; of the others what is wrong."""
+    """Return whole warnings in a limited number of lines: all lines of the first; for the others, what is wrong."""
     lines: list[str] = []
     for shown, warning in enumerate(warnings):
         wrapped = _wrapped(f"WARNING: {warning}", width, "  ")
@@ -117,7 +117,8 @@ def _unmeasured(study: Study) -> str:
 
 
 def _places(files: Sequence[Path], width: int) -> list[str]:
-    """In a line where it is wide enough: the name of a file isn't folded."""
+    """Return the paths of the report and the data, on one line if they fit, else on one line each: a file name isn't
+    wrapped."""
     page, summary, data = (
         [path for path in files if path.name == name] for name in ("report.html", "summary.md", "results.csv")
     )
@@ -239,7 +240,7 @@ def rivals(study: Study) -> list[list[Measured]]:
 
 
 def _against_first(study: Study) -> list[str]:
-    """Of several expressions, each against the first on each device, at the largest size."""
+    """Return a line for each expression that compares it with the first one on each device, at the largest size."""
     lines = []
     for groups in grouped(rivals(study), lambda rows: rows[0].source).values():
         base, *others = groups[-1]
@@ -253,7 +254,8 @@ def _against_first(study: Study) -> list[str]:
 
 
 def _first_calls(study: Study) -> list[str]:
-    """A line for each device whose first call took much longer than the later ones: that which took longest."""
+    """Return a line for each device whose first call took much longer than later ones, on the benchmark where it took
+    longest."""
     lines = []
     for members in grouped(study.measured, lambda row: row.source).values():
         slowest = max(members, key=lambda row: row.result.first_call_s or 0.0)

@@ -135,8 +135,8 @@ class Study:
             raise UsageError(f"{only}; give the price of another machine too")
 
     def _priced(self, name: str, price: float) -> Priced:
-        """A name is that of a machine or a run, which stands for all its devices, or of a device; a part that no other
-        name has will do."""
+        """Return the results that the price is for. ``name`` is a machine or a run, for all its devices, or a device; a
+        part of a name is enough if no other name contains it."""
         named: dict[str, list[Measured]] = {}
         for row in self.measured:
             called = self.names.of(row), self.names.short(row), row.facts.label, row.result.device
@@ -151,7 +151,7 @@ class Study:
 
     @cached_property
     def names(self) -> Names:
-        """What its devices are called."""
+        """The names of its devices."""
         return Names(self.measured or self.rows, self.labels)
 
     @cached_property
@@ -161,7 +161,7 @@ class Study:
 
     @property
     def several_runs(self) -> bool:
-        """Whether there is more than one."""
+        """Whether there is more than one run."""
         return len(self.named_runs) > 1
 
     @cached_property
@@ -176,7 +176,7 @@ class Study:
 
     @property
     def left_out(self) -> list[LeftOut]:
-        """What has no comparable baseline."""
+        """The benchmarks that have no comparable baseline."""
         return self._compared[1]
 
     @cached_property
@@ -186,13 +186,13 @@ class Study:
 
     @cached_property
     def pairs(self) -> list[Pair]:
-        """Those of devices, or where there are none those of libraries."""
+        """The pairs of devices, or the pairs of libraries if there are none."""
         return self.device_pairs or self.library_pairs
 
     @cached_property
     def gpu_pairs(self) -> list[Pair]:
-        """Of machines with a GPU each: all GPUs, and the CPUs of machines without one, against the slowest GPU; where
-        every machine has a GPU, that one's own CPU.
+        """Pairs with the slowest GPU as the baseline, if several machines have a GPU: all other GPUs, and the CPUs of
+        machines without a GPU; where every machine has a GPU, the CPU of the slowest GPU's machine.
 
         Empty where one machine alone has any, as its CPU is the baseline of all, and where a baseline was named.
         """
@@ -209,12 +209,13 @@ class Study:
 
     @cached_property
     def crossings(self) -> list[Crossing]:
-        """Of every line of speedups, with and without copies."""
+        """The crossovers of every line of speedups, with and without copies."""
         return crossings(self.pairs)
 
     @cached_property
     def starts(self) -> dict[int, str]:
-        """By the id of the pair at the largest size: from which size on its device is faster, with data that stays."""
+        """The size from which the device is faster with data that stays on it, in words, by the id of the pair at the
+        largest size."""
         return {id(each.line.items[-1]): words.crossing(each) for each in self.crossings if each.resident}
 
     @cached_property
@@ -247,5 +248,5 @@ class Study:
 
     @cached_property
     def trends(self) -> list[Trend]:
-        """Of machines with enough runs."""
+        """The trends of machines with enough runs."""
         return history.trends(self.all_runs, measured(self.all_rows))

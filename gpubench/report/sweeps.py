@@ -21,7 +21,8 @@ Item = TypeVar("Item", Measured, Pair)
 Measure = Callable[[Item], Values | None]
 """A quantity of an item, None where it has none."""
 _DTYPES = ("float32", "bfloat16", "float64", "tf32", "float16")
-"""The first that a workload has stands for it; half precision, which many CPUs only emulate, never before float32."""
+"""Dtypes in the order in which they represent a workload; half precision, which many CPUs only emulate, is after
+float32."""
 _USUAL = ("out", "preallocated")
 """Settings that time the work alone, without allocating its result."""
 
@@ -47,22 +48,23 @@ class Line(Generic[Item]):
 
     @property
     def last(self) -> Measured:
-        """The benchmark of the largest size, which stands for what all have in common."""
+        """The benchmark of the largest size, for what all have in common."""
         return self.items[-1].subject
 
     @property
     def setting(self) -> tuple[Hashable, ...]:
-        """What tells it apart from lines of other settings."""
+        """What distinguishes it from lines of other settings."""
         return self.last.setting_without(self.size_name)
 
     @property
     def form(self) -> Hashable:
-        """Its setting but for the dtype."""
+        """Its setting except the dtype."""
         return self.setting[1:]
 
     @cached_property
     def shown(self) -> tuple[tuple[Point, Item], ...]:
-        """Without what isn't shown to people: too noisy, or above the measured peak."""
+        """The points and items that are shown to people: none in doubt (such as above the measured peak) or
+        too noisy."""
         every = zip(self.points, self.items, strict=True)
         return tuple((p, item) for p, item in every if not item.doubt and not too_noisy(p.low, p.high))
 
@@ -122,7 +124,7 @@ MEASURES: dict[str, Measure[Pair]] = {
 
 @dataclass(frozen=True, eq=False)
 class Crossing:
-    """Where a line of speedups crosses 1×; ``processes`` are those that the interval rests on."""
+    """The size at which a line of speedups crosses 1×; ``processes`` is how many the interval is computed from."""
 
     line: Line[Pair]
     regime: str
@@ -132,7 +134,7 @@ class Crossing:
 
     @property
     def resident(self) -> bool:
-        """Whether it is that of data which stays on the device."""
+        """Whether it is the crossover with data that stays on the device."""
         return self.regime == RESIDENT
 
     @property
@@ -157,7 +159,8 @@ class Crossing:
 
 
 def crossing_of(line: Line[Pair], regime: str = RESIDENT) -> Crossing:
-    """Processes are resampled as a whole: with all sizes, and with both sides where these are of one run."""
+    """Return the crossover of a line. Processes are resampled as a whole: with all sizes, and with both sides if they
+    are of one run."""
     from ..statistics import inference
 
     paired = all(pair.within_run for pair in line.items)
@@ -183,7 +186,7 @@ def crossing_of(line: Line[Pair], regime: str = RESIDENT) -> Crossing:
 
 
 def _note(known: Crossover, one_size: bool) -> str:
-    """What the interval leaves open, and that a single size says little."""
+    """Return what the interval leaves open, or that a single size isn't enough."""
     words = ["one size"] * one_size
     if known.size is None and known.low != known.high:
         words.append("processes disagree: in some resamples it crosses")
@@ -195,7 +198,8 @@ def _note(known: Crossover, one_size: bool) -> str:
 
 
 def crossings(pairs: Iterable[Pair]) -> list[Crossing]:
-    """Of every line in both regimes, by baseline."""
+    """Return the crossovers of every line, both with data that stays on the device and with copies, grouped by
+    baseline."""
     pairs = [pair for pair in pairs if pair.batches == 1.0]
     return [
         crossing_of(line, regime)
@@ -233,13 +237,14 @@ def plainest_first(items: Sequence[Item]) -> list[Item]:
 
 
 def representative(items: Sequence[Item]) -> Item:
-    """That which stands for a workload's items on one device."""
+    """Return the item that represents a workload's items on one device."""
     return plainest_first(items)[0]
 
 
 def representatives(items: Iterable[Item]) -> dict[str, list[Item]]:
-    """By heading of the kind of work, in the order of KINDS, then by name of one's own benchmarks: an item for each
-    workload, that of the most benchmarks first. Kinds that no answer counts are left out."""
+    """Return an item for each workload, by the heading of its kind of work: first in the order of KINDS, then by the
+    name of the user's own benchmarks. The workload with the most benchmarks comes first; kinds that the answer doesn't
+    count are left out."""
     counted = [item for item in items if item.subject.kind is None or item.subject.kind.summarised]
     workloads = grouped(counted, lambda item: item.subject.result.workload).values()
     chosen = [representative(members) for members in sorted(workloads, key=len, reverse=True)]
@@ -255,8 +260,8 @@ def in_turn(kinds: Mapping[str, Sequence[Item]], most: int) -> list[Item]:
 
 
 def shared(items: Iterable[Item], most_share: float = 1.0) -> list[Item]:
-    """Of one workload the plainest setting, at the largest size, that most devices have: an item for each device. With
-    a smaller share, one that at least that part of as many devices have as any."""
+    """Return an item for each device, in the plainest setting of one workload, at the largest size, that most devices
+    have. With a ``most_share`` below 1, a setting needs only that share of the largest number of devices."""
     cases = [
         list({item.subject.source: item for item in reversed(same)}.values())[::-1]
         for same in grouped(items, lambda item: (item.subject.setting, item.subject.size)).values()

@@ -64,8 +64,8 @@ TIMES: list[Column[Measured]] = [
 
 
 def answer_tables(answer: Answer, brief: bool = False) -> list[Table]:
-    """A table for each card, of several devices against one baseline a single one; the times where there is none.
-    ``brief`` ones have no range and no note."""
+    """Return a table for each card, or a single one for several devices against one baseline; the table of times if
+    there is no card. ``brief`` tables have no range and no note."""
     if answer.cards and all(card.alike for card in answer.cards):
         return [side_by_side(answer.cards, brief)]
     columns = [Column(each.head, each.cell) for each in ANSWER if each.head != "range"] if brief else ANSWER
@@ -77,7 +77,8 @@ def answer_tables(answer: Answer, brief: bool = False) -> list[Table]:
 
 
 def side_by_side(cards: Sequence[Card], brief: bool = False) -> Table:
-    """How much faster each device is than the one that all are compared with; of several ``brief`` ones no range."""
+    """Return how much faster each device is than the common baseline; if ``brief``, without the ranges for several
+    devices."""
 
     def cell(rows: Mapping[str, WorkRow], heading: str) -> str:
         row = rows.get(heading)
@@ -123,7 +124,7 @@ def results_table(study: Study) -> Table:
 
 
 def beside_each_other(study: Study) -> Table:
-    """A row for each benchmark and size: its time on the CPU, in NumPy and on each GPU, and what they say."""
+    """Return a row for each benchmark and size: its time on the CPU, in NumPy and on each GPU, and the speedups."""
     by_row = {id(pair.other): pair for pair in study.pairs}
     same = [of for of in ("workload", "dtype") if len({getattr(row.result, of) for row in study.measured}) == 1]
 
@@ -225,7 +226,7 @@ def _names(rows: Iterable[Row]) -> str:
 
 
 def differences(study: Study) -> Table:
-    """What the runs don't agree in, one row per fact; the note says in what they agree."""
+    """Return the facts that differ between the runs, one row per fact; the note lists those that are equal."""
     facts = {name: words.facts(run) for name, run in study.named_runs.items()}
     every = list(dict.fromkeys(fact for known in facts.values() for fact in known))
     differ = [fact for fact in every if len({known.get(fact) for known in facts.values()}) > 1]
@@ -426,7 +427,7 @@ NOT_IN_CARDS = (
 
 
 def method_table(study: Study) -> Table:
-    """How the numbers were taken; what no file says is left out."""
+    """Return how the numbers were measured; what isn't in any file is left out."""
 
     def join(values: Iterable[object]) -> str:
         return ", ".join(dict.fromkeys(str(value) for value in values if value not in (None, "")))
@@ -451,7 +452,7 @@ def method_table(study: Study) -> Table:
 
 
 def _unchecked(reasons: Counter[str]) -> str:
-    """The most frequent, and how many more there are."""
+    """Return the most frequent reasons, and the number of all others."""
     shown = reasons.most_common(3)
     parts = [f"{count}: {shorten(why, 120)}" for why, count in shown]
     more = reasons.total() - sum(count for _, count in shown)
@@ -459,7 +460,7 @@ def _unchecked(reasons: Counter[str]) -> str:
 
 
 def machine_table(study: Study) -> Table:
-    """What was measured on, one row per run."""
+    """Return the machines, one row per run."""
     columns: list[Column[tuple[str, Run]]] = [
         Column("run", lambda each: each[0]),
         Column("machine", lambda each: each[1].machine.label),
@@ -500,7 +501,7 @@ def _method(each: Scaled) -> str:
 
 
 def _gain(gain: Gain | None) -> str:
-    """The baseline itself has no range."""
+    """Return the text of a gain; the baseline itself has no range."""
     if gain is None:
         return words.NO_VALUE
     if gain.range is None:
@@ -512,12 +513,12 @@ def _gain(gain: Gain | None) -> str:
 
 
 def leading_tables(answer: Answer) -> list[Table]:
-    """What a report shows first."""
+    """Return the tables that a report shows first."""
     return [*answer_tables(answer), *([cost_table(answer.study)] if answer.study.priced else [])]
 
 
 def detail_tables(study: Study) -> list[Table]:
-    """All others that have a row, the most asked for first."""
+    """Return all other tables that have a row, the most wanted first."""
     tables = [
         *([differences(study)] if study.several_runs else []),
         speedup_table(study, study.pairs),

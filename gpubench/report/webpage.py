@@ -31,12 +31,13 @@ COLUMNS = (
     "speedup_low", "speedup_high", "copies", "break_even_calls", "baseline", "baseline_s", "rate", "rate_unit",
     "utilisation", "status", "flags", "reason", "doubt",
 )  # fmt: skip
-"""Of a row of the data; ``device`` is a place in the list of devices, ``doubt`` says why there is no speedup."""
+"""The columns of a row of the data; ``device`` is an index into the list of devices, ``doubt`` the reason why there is
+no speedup."""
 INTERNED = (
     "workload", "dtype", "variant", "setting", "size_name", "rate_unit", "baseline", "status", "flags", "reason",
     "doubt",
 )  # fmt: skip
-"""Columns of texts that repeat: places in the list of strings."""
+"""Columns of texts that repeat: their values are indices into the list of strings."""
 _COLOURS, _SHAPES = ("d0", "d1", "d2", "d3", "d4", "d5"), 4
 """Classes of the style sheet, for accelerators; CPUs are grey, other libraries on them have the last colours."""
 _LIBRARIES = (("numpy", 2), ("d5", 3), ("d4", 1))
@@ -47,7 +48,8 @@ _FILES = " ".join(
     f'<a href="{name}">{name}</a>' for name in ("results.csv", "speedup.csv", "crossover.csv", "summary.md")
 )
 HERE = "'self' file:"
-"""In a policy: files beside a page, from a server and from a disk, where some browsers know no ``'self'``."""
+"""The source of a content policy that allows files beside a page, both on a server and on a disk, where some browsers
+don't support ``'self'``."""
 _EXPLORER = """
 <div class="tools">
 <label>benchmark <select id="workload"></select></label> <label>dtype <select id="dtype"></select></label>
@@ -70,8 +72,8 @@ Picture = tuple[str, bytes | str, bytes | str]
 
 
 class Listed(NamedTuple):
-    """What the page of a machine has in a gallery: the machine's name for its title, and ``above`` that, as HTML, the
-    way back; no other file of a report lies beside it."""
+    """What the page of a machine has in a gallery: the machine's name as its title and, ``above`` it, links back as
+    HTML. No other file of a report lies beside the page."""
 
     title: str
     above: str
@@ -223,7 +225,8 @@ def page_data(study: Study) -> dict[str, Any]:
 
 
 def _devices(study: Study) -> dict[Any, dict[str, Any]]:
-    """By source what the page calls it: ``colour`` is a class of the style sheet, ``shape`` the form of its marks."""
+    """Return the page's entry for each device, by source: ``colour`` is a class of the style sheet, ``shape`` the shape
+    of its marks."""
     devices: dict[Any, dict[str, Any]] = {}
     accelerators = others = libraries = 0
     for row in sorted(study.rows, key=lambda row: not isinstance(row, Measured)):  # stable
@@ -279,7 +282,7 @@ def _trust(cells: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _setting(row: Row, size_name: str | None) -> str:
-    """What tells a line of the explorer from the others of its benchmark, dtype and variant."""
+    """Return what distinguishes a line of the explorer from the others of its benchmark, dtype and variant."""
     case = row.result
     told = [words.parameter(name, value) for name, value in case.params.items() if name != size_name]
     told += [each for each, usual in ((case.regime, "resident"), (case.cache, "hot")) if each not in ("", usual)]
@@ -287,7 +290,7 @@ def _setting(row: Row, size_name: str | None) -> str:
 
 
 def _short(value: Any) -> Any:
-    """A number with six digits, and none that JSON doesn't have."""
+    """Return a number with six digits; None if it isn't finite, which JSON can't hold."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None if value == "" else value
     number = float(f"{value:.6g}")
@@ -295,8 +298,8 @@ def _short(value: Any) -> Any:
 
 
 def _explained(study: Study, places: Mapping[Any, int]) -> tuple[dict[str, str], dict[str, list[dict[str, Any]]]]:
-    """By line of the explorer a finding, ``H200: 130× at n = 8192, faster from: n ≈ 72; with copies …``, and as marks
-    the crossovers that the interval states as a fact."""
+    """Return a finding for each line of the explorer, ``H200: 130× at n = 8192, faster from: n ≈ 72; with copies …``,
+    and, as marks, the crossovers that the intervals make certain."""
     found: dict[str, dict[str, list[str]]] = {}
     marks: dict[str, list[dict[str, Any]]] = {}
     shown = [each for each in study.crossings if each.line.items[-1].within_run or study.baseline]

@@ -21,14 +21,14 @@ from .sweeps import Crossing
 
 NO_VALUE = "—"
 MACHINE, BUSY = "machine", "machine busy"
-MODELLED = re.compile(r"\b(modelled|simulated)\b", re.IGNORECASE)
-"""In the name of a device or a machine: its times come from a model."""
 """Facts of a run that aren't its settings."""
+MODELLED = re.compile(r"\b(modelled|simulated)\b", re.IGNORECASE)
+"""Words in the name of a device or a machine whose times come from a model."""
 SWITCH = {True: "on", False: "off", None: "unknown"}
 MARKS = {Verdict.WORTH_IT: "✓", Verdict.IF_IT_STAYS: "◐", Verdict.NOT_WORTH_IT: "✗", Verdict.UNSURE: "?"}
 EVERY_SIZE = "every size"
 OTHER_WAY = "‡"
-"""A speedup over a way of the CPU that isn't the other side's."""
+"""The mark of a speedup over a way of the CPU that differs from the other side's."""
 _VARIANTS = {"compile": "compiled"}
 _NOISE = re.compile(
     r"\((?!modelled|simulated)[^)]*\)|\b(NVIDIA|AMD|Intel|GeForce|Tesla|Processor|CPU|GPU|Graphics)\b"
@@ -50,13 +50,13 @@ def name(case: Case) -> str:
 
 
 def setting(case: Case, without: Collection[str] = ()) -> str:
-    """``float32, out, n=4096``: all that tells it from others of its workload, each word to be typed after ``-k``;
-    ``without`` parameters, and the ``dtype``, that are said elsewhere."""
+    """``float32, out, n=4096``: all that tells it from others of its workload; each word can be typed after ``-k``.
+    ``without`` names parameters to leave out because they stand elsewhere, as ``dtype`` does for the dtype."""
     return ", ".join(settings(case, without))
 
 
 def settings(case: Case, without: Collection[str] = ()) -> list[str]:
-    """As :func:`setting`, one by one."""
+    """Return the words of :func:`setting` as a list."""
     words = [case.dtype * ("dtype" not in without), case.variant * (case.variant != "eager")]
     words += [case.regime * (case.regime != "resident"), f"cache {case.cache}" * (case.cache not in ("", "hot"))]
     return list(filter(None, words)) + [parameter(key, v) for key, v in case.params.items() if key not in without]
@@ -68,7 +68,7 @@ def benchmark(case: Case) -> str:
 
 
 def parameter(name: str, value: Scalar) -> str:
-    """A parameter's value, with its name where the value alone says nothing: ``out``, ``n=10⁷``, ``limit=None``."""
+    """A parameter's value, with its name where the value alone isn't clear: ``out``, ``n=10⁷``, ``limit=None``."""
     if isinstance(value, str) and value == value.strip() and any(map(str.isalnum, value)):
         return shorten(value, _LONGEST_VALUE)
     if isinstance(value, int) and not isinstance(value, bool) and (power := _power_of_ten(value)):
@@ -92,7 +92,7 @@ def arithmetic(row: Row) -> str:
 
 
 def unverified(row: Row) -> str:
-    """``(not verified)`` for one's own benchmark whose result was not compared with a reference."""
+    """``(not verified)`` for a user's benchmark whose result was not compared with a reference."""
     check = row.result.check
     return "(not verified)" if row.own and check and check.status != "passed" else ""
 
@@ -135,11 +135,11 @@ class Names:
         return self._names.get(row.source, row.result.device)
 
     def short(self, row: Row) -> str:
-        """Without the number of threads."""
+        """Return the name without the number of threads."""
         return self.of(row).partition(",")[0]
 
     def order(self, row: Row) -> int:
-        """Its place among the report's devices: GPUs, CPUs, other libraries."""
+        """Return its position among the report's devices: GPUs, CPUs, other libraries."""
         return self.sources.index(row.source)
 
     def subject(self, pair: Pair) -> str:
@@ -147,7 +147,7 @@ class Names:
         return implementation_label(pair.other.result.implementation) if pair.within_device else self.short(pair.other)
 
     def baseline(self, pairs: Sequence[Pair]) -> str:
-        """What these pairs are measured against."""
+        """Return the name of the baseline of these pairs."""
         names = dict.fromkeys(self.of(pair.base) for pair in pairs)
         if len(names) == 1:
             return next(iter(names))
@@ -198,7 +198,7 @@ def machine(run: Run) -> str:
 
 
 def simulated(runs: Iterable[Run]) -> list[str]:
-    """Names of the devices whose times come from a model: simulated ones, and those whose name says so."""
+    """Names of the devices whose times come from a model: simulated ones, and those whose name matches MODELLED."""
     devices = [device for run in runs for device in run.machine.devices]
     found = [device for device in devices if device.simulated or MODELLED.search(device.label)]
     return sorted({device.label or device.name for device in found})
@@ -270,7 +270,7 @@ def way(pair: Pair) -> str:
 
 
 def ways(pairs: Iterable[Pair]) -> list[str]:
-    """Those of several pairs, each once."""
+    """Return the ways of several pairs, each once."""
     return sorted({way(pair) for pair in pairs} - {""})
 
 
@@ -280,7 +280,8 @@ def like_with_like(pair: Pair) -> str:
 
 
 def _ways(pair: Pair) -> tuple[str, str]:
-    """The fastest way and that of the other side, each by its library and by what tells it from the other."""
+    """Return the fastest way and that of the other side, each by its library and what distinguishes it from the
+    other."""
     if pair.best_cpu is None:
         return "", ""
     ways = [_way(row) for row in (pair.best_cpu, pair.other if pair.base.on_accelerator else pair.base)]
@@ -303,7 +304,8 @@ def _ratio(values: Values) -> str:
 
 
 def calls(pair: Pair) -> str:
-    """On data that stays on the device, until its copies are amortized."""
+    """Return the number of calls, on data that stays on the device, that amortize the copies; a dash if it is unknown
+    or never happens."""
     known = pair.copies and not pair.doubt and pair.copies.calls
     return f"{known:,}" if known else NO_VALUE
 
@@ -314,7 +316,7 @@ def time(row: Measured) -> str:
 
 
 def starred_time(seconds: float, doubtful: bool) -> str:
-    """As :func:`time`."""
+    """Return seconds as :func:`time` does, with a star where they are doubtful."""
     return f"{text(seconds, 's', 2)}*" if doubtful else seconds_text(seconds)
 
 
@@ -367,7 +369,8 @@ def share_of_peak(row: Measured) -> str:
 
 
 def crossing(found: Crossing) -> str:
-    """From which size on the device is faster: only what the interval, or the sizes on either side, hold for sure."""
+    """Return, in words, the size from which the device is faster, as far as the interval or the nearest measured sizes
+    make it certain."""
     line, known = found.line, found.crossover
     sizes, label = [point.x for point in line.points], size_label(line.size_name)
     doubtful = line.above_peak or any(pair.doubt and pair.doubt.of_time for pair in line.items)

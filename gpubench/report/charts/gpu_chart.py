@@ -13,7 +13,8 @@ _PARTS = ("copy in", "launch and wait", "compute", "copy out")
 
 
 def gpu_figures(study: Study) -> list[Figure]:
-    """One of times for each GPU whose copies and device times were measured, one of energy for all devices."""
+    """Return a picture of times for each GPU whose copies and device times were measured, and one of energy for all
+    devices."""
     rows = [row for row in study.single_device if not row.doubt]
     return [*_times(study, [row for row in rows if row.on_accelerator and _parts(row)]), *_energy(study, rows)]
 
@@ -44,7 +45,8 @@ def _parts(row: Measured) -> tuple[float, ...]:
 
 
 def _energy(study: Study, rows: list[Measured]) -> list[Figure]:
-    """Of a call on each device against the last of them, mostly the CPU; none for a device alone."""
+    """Return a picture of the energy of a call on each device relative to the last device, mostly the CPU; none for a
+    single device."""
     found = [each for each in notable(study, [row for row in rows if row.result.energy_j]) if len(each.items) > 1]
     base = max((row for each in found for row in each.items), key=study.names.order, default=None)
     found = [each for each in found if base and each.items[-1].source == base.source]

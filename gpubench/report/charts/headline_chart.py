@@ -17,7 +17,7 @@ _ABOVE = f"{words.NO_VALUE} {Doubt.ABOVE_PEAK}"
 
 
 def headline_figures(study: Study) -> list[Figure]:
-    """One picture for each baseline; with a GPU in several machines the first of them is that of all devices."""
+    """Return one picture for each baseline; with a GPU in several machines, the first one shows all devices."""
     drawn = [study.gpu_pairs] if study.gpu_pairs else []
     for pairs in study.comparisons:
         for members in grouped(leading(pairs), lambda pair: pair.base.source).values():
@@ -67,7 +67,7 @@ def _ratio(study: Study, pair: Pair) -> RowMark:
 
 
 def _shares(study: Study) -> list[Figure]:
-    """Of the measured peak, where there is no other device."""
+    """Return a picture of the shares of the measured peak, for a study without another device."""
     rows = [row for row in study.single_device if row.utilisation and not row.library]
     if not (found := notable(study, rows)):
         return []
@@ -89,7 +89,8 @@ def _share(study: Study, row: Measured) -> RowMark:
 
 
 def _times(study: Study) -> list[Figure]:
-    """Of each benchmark at its largest size, as many as a picture holds."""
+    """Return a picture of the times of the slowest benchmarks, each at its largest size, as many as a picture has room
+    for."""
     every = slowest_first(row for kind in in_order(study.single_device) for row in kind)
     most = max(4, int(_MOST_TIMES / max(map(len, every), default=1)))
     if len(every) < LEAST_VALUES:

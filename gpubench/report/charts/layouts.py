@@ -48,7 +48,7 @@ _MOST_LABEL = 330.0
 _LEAST_WORDS = 0.09
 """Share of a bar below which its percentage isn't written in it."""
 _ROWS_BEYOND = 20.0
-"""An interval that reaches that many times beyond the outermost value is cut: it says that nothing is known."""
+"""How many times beyond the outermost value an interval is cut: a wider one only means that nothing is known."""
 
 
 _MOST_WORDED = 2
@@ -57,7 +57,7 @@ _MOST_WORDED = 2
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Where a curve crosses 1×: a diamond at ``low`` = ``high``, a bar between them where no more is known."""
+    """The crossing of a curve and 1×: a diamond where ``low`` = ``high``, a bar between them where no more is known."""
 
     low: float
     high: float
@@ -123,7 +123,7 @@ class LinePanels:
         return page
 
     def _limits(self, panel: Panel, height: float) -> tuple[float, float]:
-        """Of the values, on axes about ``height`` pixels high; below 1× there is room for the words."""
+        """Return the limits of the values, on axes about ``height`` pixels high, with room for the words below 1×."""
         if self.unit == "%":
             return 0.0, 105.0
         values = [point.y for curve in panel.curves for point in curve.points]

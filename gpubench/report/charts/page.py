@@ -28,7 +28,7 @@ PX = 0.75
 """Points in a pixel of the page; a picture is laid out for PAGE_WIDTH pixels unless another width is asked for."""
 PAGE_WIDTH, PHONE_WIDTH, MARGIN = 800.0, 420.0, 20.0
 _NARROW = 600.0
-"""Below this width panels stand below each other, and a row's setting below its name."""
+"""Page width in pixels below which panels are stacked in one column, and a row's setting is below its name."""
 TITLE, NORMAL, SMALL, TINY = 18.0, 13.0, 12.0, 11.0
 """Type sizes in pixels; none is smaller than TINY."""
 _MOST_HEIGHT = 700.0
@@ -40,7 +40,8 @@ CALL_UNIT = "calls"
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """In a legend. ``role``: colour and shape; ``look``: line, rule, dashed, mark, hollow, tick, bar or hatched."""
+    """An entry of a legend. ``role`` sets colour and shape; ``look`` is line, rule, dashed, mark, hollow, tick, bar or
+    hatched."""
 
     label: str
     role: str
@@ -140,7 +141,7 @@ class Page:
         return axes[:count]
 
     def _box(self, x: float, width: float, top: float, bottom: float) -> tuple[float, float, float, float]:
-        """Left, bottom, width and height as shares of the page."""
+        """Return left, bottom, width and height as shares of the page."""
         return x / self.width, 1 - bottom / self.height, width / self.width, (bottom - top) / self.height
 
     def lay_out(self) -> None:
@@ -201,7 +202,7 @@ class Page:
 
 
 def grid(count: int, narrow: bool) -> tuple[int, int]:
-    """Rows and columns of so many panels."""
+    """Return the numbers of rows and columns for a number of panels."""
     columns = 1 if narrow else min(count, 2)
     return math.ceil(count / columns), columns
 
@@ -222,12 +223,12 @@ def _packed(keys: Sequence[Key], width: float) -> list[list[tuple[float, Key]]]:
 
 @lru_cache(maxsize=4096)
 def text_width(words: str, size: float) -> float:
-    """Pixels, in the widest font of the stack."""
+    """Return the width of a text in pixels, in the widest font of the stack."""
     return float(text_to_path.get_text_width_height_descent(words, FontProperties(size=size), ismath=False)[0])
 
 
 def shortened(words: str, room: float, size: float) -> str:
-    """Cut off with an ellipsis where it is wider than ``room`` pixels."""
+    """Return the text, cut off with an ellipsis if it is wider than ``room`` pixels."""
     if text_width(words, size) <= room:
         return words
     while words and text_width(f"{words}…", size) > room:

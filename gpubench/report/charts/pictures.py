@@ -56,7 +56,8 @@ def plan(study: Study, *, every: bool = False) -> tuple[list[Figure], list[str]]
 
 
 def drawable(figures: Iterable[Figure]) -> tuple[list[Figure], list[str]]:
-    """Those that can be drawn, and a warning for each other. What is drawn here is kept for :func:`render`."""
+    """Return the figures that can be drawn, and a warning for each other one. What is drawn here is kept for
+    :func:`render`."""
     drawn: list[Figure] = []
     failed: list[str] = []
     for figure in figures:

@@ -31,7 +31,8 @@ _BARS = "Bar at a point: interquartile range of the rounds. "
 
 
 def rate_figures(study: Study) -> list[Figure]:
-    """Rates of every kind of work, and times; by default the rates of those with the most results, one's own first."""
+    """Return pictures of the rates of every kind of work, and of times; by default a report shows the rates of the
+    kinds with the most results, the user's own first."""
     plain = study.several_runs or bool(study.names.accelerators)
     rows = [row for row in study.single_device if not (plain and row.library)]
     figures: list[Figure] = []

@@ -161,7 +161,8 @@ def _free(
 
 
 def roofline_figures(study: Study) -> list[Figure]:
-    """One a device whose peaks were measured: by default the GPUs', or the CPU's where there is no GPU."""
+    """Return a picture for each device whose peaks were measured; by default a report shows those of the GPUs, or of
+    the CPU if there is no GPU."""
     figures: list[Figure] = []
     rows = sorted((row for row in study.single_device if not row.library), key=study.names.order)
     for rank, members in enumerate(grouped(rows, study.names.order).values()):
@@ -193,15 +194,16 @@ def _placed(row: Measured) -> str:
 
 
 def _beyond(row: Measured) -> bool:
-    """Whether it beats a peak of a busy machine by more than noise; of others that is a flag of the result."""
+    """Whether it exceeds a peak of a busy machine by more than noise; on other machines the result has a flag for
+    that."""
     busy = any(flag.name == "contended" for flag in row.run.flags)
     implausible = any(flag.name == IMPLAUSIBLE for flag in row.result.flags)
     return busy and not implausible and (row.utilisation or 0) > PLAUSIBLE
 
 
 def _has_intensity(row: Measured) -> bool:
-    """Whether its FLOPs and bytes are known, and these are of its device's memory: those of a case on devices of two
-    kinds cross the link between them."""
+    """Whether its FLOPs and bytes are known, and the bytes are in its device's memory: a benchmark on devices of two
+    kinds moves them over the link."""
     link = len({name.partition(":")[0] for name in row.result.devices}) > 1
     return bool(row.result.work.flops and row.result.work.bytes and not link)
 

@@ -14,11 +14,11 @@ from .selection import LEAST_VALUES, OTHER_ROLES, brief, captioned, line_panels
 
 _MOST_ROWS, _MOST_PHASES = 16, 4
 _CONTROL = "unsynchronised"
-"""What devices would reach if they never spoke to each other: no answer."""
+"""The method without communication: a reference for the other methods, not an answer."""
 
 
 def scaling_figures(study: Study) -> list[Figure]:
-    """None where no benchmark used several devices."""
+    """Return the pictures of scaling; none if no benchmark used several devices."""
     bars = [each for each in study.scaled if each.efficiency and each.parallel.devices > 1]
     pipelines = [each for each in bars if each.parallel.microbatches]
     figures = [
@@ -31,7 +31,8 @@ def scaling_figures(study: Study) -> list[Figure]:
 
 
 def _efficiency(study: Study, scaled: Sequence[Scaled], what: str) -> list[Figure]:
-    """A group a job: the same network, mode and kind of device; a bar a method and number of devices."""
+    """Return a picture with a group for each job (the same network, mode and kind of device) and a bar for each method
+    and number of devices."""
     bars: list[NamedRow] = []
     used: list[Scaled] = []
     for job, members in grouped(scaled, lambda each: _job(study, each)).items():
@@ -76,7 +77,7 @@ def _nbytes(each: Scaled) -> float | None:
 
 
 def _bandwidth(study: Study, scaled: Sequence[Scaled]) -> list[Figure]:
-    """Of collectives, a line a number of ranks."""
+    """Return a picture of the bandwidth of collectives, with a line for each number of ranks."""
     lines: dict[str, list[Point]] = {}
     for each in sorted(scaled, key=lambda each: _nbytes(each) or 0):
         times, rate, share = each.row.times, each.bus_byte_per_s or 0.0, each.row.time_s
@@ -99,7 +100,7 @@ def _bandwidth(study: Study, scaled: Sequence[Scaled]) -> list[Figure]:
 
 
 def _phases(study: Study, scaled: Sequence[Scaled]) -> list[Figure]:
-    """Where DataParallel's forward pass spends its time, phase by phase."""
+    """Return a picture of the time that DataParallel's forward pass spends in each phase."""
     phases = list(dict.fromkeys(name for each in scaled for name in each.parallel.phases))[:_MOST_PHASES]
     bars = []
     for each in scaled[:_MOST_ROWS]:

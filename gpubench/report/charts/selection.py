@@ -18,9 +18,9 @@ from .page import CALL_UNIT, MOST_CURVES, MOST_PANELS, Figure, Key, tick_text
 from .theme import ACCELERATORS, CPUS, DTYPE_ROLES
 
 LEAST_VALUES = 3
-"""A picture of fewer isn't drawn."""
+"""The least number of values in a picture: one with fewer isn't drawn."""
 OTHER_ROLES = DTYPE_ROLES
-"""Looks of lines that stand for no device."""
+"""Roles of lines that represent no device."""
 OWN = "Own benchmarks"
 _MOST_ROWS, _ROOM = 16, 505
 """Rows of a picture, and pixels that they have with their headings."""
@@ -40,7 +40,8 @@ def heading(row: Row) -> str:
 
 
 def in_order(rows: Iterable[Item]) -> list[list[Item]]:
-    """By kind of work in the order of a report, one's own last; copies and parts of a step are left out."""
+    """Group rows by kind of work, in the order of a report, the user's own last; copies and parts of a step are left
+    out."""
     counted = [row for row in rows if row.subject.kind is None or row.subject.kind.summarised]
     order = list(KINDS)
     by_kind = grouped(counted, lambda row: order.index(row.subject.result.kind) if row.subject.kind else len(order))
@@ -48,10 +49,11 @@ def in_order(rows: Iterable[Item]) -> list[list[Item]]:
 
 
 def notable(study: Study, items: Iterable[Item], marks: int = 1) -> list[Notable[Item]]:
-    """Of each workload its plainest setting, kinds of work by turns, as many as a picture of 700 pixels holds.
+    """Return each workload in its plainest setting, with the kinds of work in turn, as many as fit in 700 pixels.
 
-    In a kind the workload of most benchmarks comes first, and second what argues most against the device. None where
-    there are fewer values than make a picture. ``marks``: how many a row has, if more than items.
+    In each kind, the workload with the most benchmarks comes first. The one with the smallest speedup comes second, if
+    it is smaller than that of the first. There are none if the values are too few for a picture. ``marks`` is the
+    number of marks in a row, if it is more than the number of items.
     """
     kinds: list[list[Notable[Item]]] = []
     for members in in_order(items):
@@ -79,7 +81,7 @@ def _named(study: Study, items: Sequence[Item]) -> Notable[Item]:
 
 
 def _least_speedup(case: Notable[Item]) -> float:
-    """Of those that are known; infinite where nothing is compared."""
+    """Return the smallest speedup that is known; infinity if there is none."""
     known = known_pairs(item for item in case.items if isinstance(item, Pair))
     return known[0].speedup if known else float("inf")
 
@@ -90,8 +92,8 @@ def marked(found: Iterable[Notable[Item]], mark: Callable[[Item], RowMark]) -> t
 
 
 def role_of(study: Study, row: Row) -> str:
-    """Of its device's colour and shape: CPUs are grey, and so is the first of the other libraries on them; more have
-    the last colours of GPUs."""
+    """Return the role that sets the colour and shape of a row's device. CPUs are grey, and so is the first of the other
+    libraries on them; further libraries have the last colours of GPUs."""
     names, source = study.names, row.source
     if row.on_accelerator:
         return ACCELERATORS[names.accelerators.index(source) % len(ACCELERATORS)]
@@ -138,7 +140,7 @@ def curve(
 
 
 def value_text(value: float, unit: str) -> str:
-    """At the end of a line."""
+    """Return the text of a value at the end of a line."""
     if not unit:
         return words.times(value)
     return tick_text(value, unit) if unit == CALL_UNIT else text(value, unit)
@@ -156,7 +158,7 @@ def _mark(crossing: Crossing) -> Mark | None:
 
 
 def panel(title: str, line: Line[Any], curves: Iterable[Curve], size_title: str = "") -> Panel:
-    """Of curves over that line's size."""
+    """Return a panel of curves over the size of ``line``."""
     return Panel(title, line.size_name, tuple(curves), size_title or words.size_label(line.size_name))
 
 
@@ -195,7 +197,7 @@ def captioned(
     flagged: str = "*",
     left_out: int = 0,
 ) -> Figure:
-    """With its small print and its warning; a title says where times come from a model."""
+    """Return the figure with its small print and its warning; the title shows if times are simulated."""
     title, simulated = figure.title, any(item.subject.facts.simulated for item in items)
     if simulated and "simulated" not in title.casefold():
         title += " (simulated)"

@@ -16,9 +16,10 @@ _MOST_DEFAULT = 2
 
 
 def speedup_figures(study: Study) -> list[Figure]:
-    """By baseline; of the first of them those benchmarks by default whose crossovers tell most.
+    """Return the pictures of each baseline; by default a report shows those of the first baseline whose crossovers tell
+    most.
 
-    With a GPU in several machines the first of them is the baseline of all devices.
+    With a GPU in several machines, the first baseline is the slowest GPU, for all devices.
     """
     figures: list[Figure] = []
     firsts = grouped(
@@ -49,7 +50,8 @@ def _plainest(members: Sequence[Crossing]) -> Crossing:
 
 
 def _telling(members: Sequence[Crossing]) -> tuple[bool, int, int]:
-    """Sorts what tells most last: where it crosses 1×, with copies too; then what has most sizes that aren't noisy."""
+    """Return a sort key that puts the most informative benchmark last: by whether the answer counts its kind, in how
+    many regimes it crosses 1×, and how many of its sizes aren't noisy."""
     plain = _plainest(members).line
     same = [found for found in members if found.line.setting == plain.setting]
     known = {found.regime for found in same if _crosses(found)}
@@ -66,7 +68,7 @@ def _crosses(found: Crossing) -> bool:
 
 
 def _by_regime(study: Study, members: Sequence[Crossing], rank: float, default: bool) -> list[Figure]:
-    """A panel a form in the plainest dtype, a solid line a device, a dashed one with copies."""
+    """A panel for each form in the plainest dtype, with a solid line for each device and a dashed line with copies."""
     plain = _plainest(members).line
     alike = [found for found in members if found.line.last.dtype == plain.last.dtype]
     forms = list(grouped(alike, lambda found: found.line.form).values())
@@ -107,7 +109,7 @@ def _by_regime(study: Study, members: Sequence[Crossing], rank: float, default: 
 
 
 def _by_dtype(study: Study, members: Sequence[Crossing], rank: float, default: bool) -> list[Figure]:
-    """A panel a device, a line a dtype, with data that stays; none for a single dtype."""
+    """A panel for each device and a line for each dtype, with data that stays on it; none for a single dtype."""
     plain = _plainest(members).line
     alike = [found for found in members if found.resident and found.line.form == plain.form]
     if len({found.line.last.dtype for found in alike}) < 2:
@@ -138,7 +140,8 @@ def _by_dtype(study: Study, members: Sequence[Crossing], rank: float, default: b
 
 
 def _break_even(study: Study, pairs: Sequence[Pair], rank: int) -> list[Figure]:
-    """After how many calls copies are amortized: a panel a benchmark in its plainest setting, a line a device."""
+    """Return pictures of the number of calls that amortize the copies, with a panel for each benchmark in its plainest
+    setting and a line for each device."""
     counted = [pair for pair in pairs if pair.other.kind is None or pair.other.kind.summarised]
     every = [line for sweep in sweeps(counted, _calls)[0] for line in sweep.lines]
     lines = [line for line in every if max(point.y for point in line.points) > 1] or every
@@ -189,7 +192,7 @@ def _below(study: Study, pairs: Sequence[Pair]) -> str:
 
 
 def _form(found: Crossing) -> str:
-    """``out``, ``autocast, width=4``: its setting but for dtype and size."""
+    """``out``, ``autocast, width=4``: its setting except dtype and size."""
     return words.setting(found.line.last.result, ("dtype", found.line.size_name)) or "eager"
 
 

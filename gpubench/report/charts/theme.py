@@ -32,7 +32,8 @@ MARK_SHAPES = {role: shape for roles, _, _, shapes in _LOOKS for role, shape in 
 
 
 def colour(theme: str, role: str) -> str:
-    """Of a device's, a dtype's or the page's part; a role that the theme doesn't know is muted."""
+    """Return the colour of a role: a device, a dtype or a part of the page. A role that the theme doesn't have is
+    muted."""
     return _COLOURS[theme].get(role, _COLOURS[theme]["muted"])
 
 

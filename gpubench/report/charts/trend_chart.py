@@ -83,12 +83,12 @@ def _finding(every: Sequence[Series]) -> str:
 
 
 def _changes(series: Series) -> list[tuple[int, float, float]]:
-    """Where each begins, and the levels before and after."""
+    """Return the index at which each change begins, and the levels before and after it."""
     return list(zip(series.changes, series.levels, series.levels[1:], strict=False))
 
 
 def trend_figures(study: Study) -> list[Figure]:
-    """One a workload; those with the greatest changes first."""
+    """Return a picture for each workload; those with the greatest changes come first."""
     figures = []
     for rank, each in enumerate(study.trends):
         note = (
