@@ -279,7 +279,8 @@ def cost_table(study: Study) -> Table:
     for place, priced in enumerate(study.priced):
         devices = Counter(study.names.short(cost.each[place][0]) for cost in shown)
         usual = devices.most_common(1)[0][0] if devices else ""
-        named = priced.name if priced.name.casefold() in usual.casefold() else f"{priced.name} ({usual})"
+        one, other = sorted((priced.name.casefold(), usual.casefold()), key=len)
+        named = priced.name if one in other else f"{priced.name} ({usual})"
         head = f"{named}, {priced.price:g} per hour"
         columns.append(Column(head, partial(_Cost.cell, study=study, place=place, usual=usual)))
     note = (

@@ -14,6 +14,7 @@ from gpubench.commands.run import what_a_gpu_could_bring
 from gpubench.devices.roofline import held_shares
 from gpubench.estimate.outlook import jobs_of
 from gpubench.estimate.picture import figure_of
+from gpubench.estimate.printing import bound_text
 from gpubench.report.charts.theme import colour
 from gpubench.report.study import Study
 from gpubench.runfile.reader import read
@@ -310,3 +311,20 @@ def test_every_benchmark_has_an_estimate_or_a_reason_that_fits_it(tmp_path, caps
     assert main(["estimate", str(tmp_path), "--gpu", "L4"]) == 0
     shown = capsys.readouterr().out
     assert shown.count("nknown in 1 benchmark: ") == 4
+
+
+def test_a_picture_is_against_the_cpu_of_a_machine_that_has_a_gpu_too(tmp_path):
+    gpu = [
+        records.benchmark(Case("a.mm", "cuda:0", "float32", {"n": n}, size="n", devices=("cuda:0",)), 1e-4)
+        for n in (1024, 2048, 4096)
+    ]
+    rows = [product(n, seconds) for n, seconds in ((1024, 2e-2), (2048, 0.2), (4096, 2.0))]
+    rows += [records.benchmark(case(f"a.m{i}"), 1.0, work={"flops": 1e9, "bytes": 1e6}) for i in range(3)]
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(records.run_file([*gpu, *rows], devices=(records.CPU, records.GPU))))
+    figure = figure_of_run(path, ["L4"])
+    assert figure.title == "Modelled speedup of L4 over Synthetic, 2 threads"
+
+
+def test_a_bound_that_excludes_nothing_is_no_figure_for_people():
+    assert [bound_text(value) for value in (None, 44.0, 37_500.0)] == ["", "44×", "—"]

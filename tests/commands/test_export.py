@@ -193,3 +193,14 @@ def test_run_files_go_unchanged_into_pytest_benchmarks_own_compare(tmp_path: Pat
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("test_square[cpu-float32-1024]") >= 2
+
+
+def test_of_chosen_benchmarks_the_markdown_table_has_every_size_with_its_interval(export, save) -> None:
+    cases = [Case("a.b", "cpu", "float32", {"n": n}, size="n", devices=("cpu",)) for n in (8, 16)]
+    marks = [records.benchmark(case, 1e-3, medians=(9e-4, 1e-3, 1.1e-3)) for case in cases]
+    path = save("run.json", records.run_file(marks, processes=3))
+    for words, count in (([], 1), (["-k", "a.b"], 2)):
+        table = [line for line in export(path, "markdown", *words)[0].splitlines() if line.startswith("|")]
+        assert "95% interval" in table[0]
+        assert len(table) == 2 + count
+        assert all(" µs to 1." in line for line in table[2:])

@@ -209,8 +209,7 @@ def test_a_long_benchmark_is_said_while_it_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(time, "_LONG_S", 0.0)
     done = gpubench("time", "1 + 1", *SMOKE, cwd=tmp_path)
     assert (
-        done.stderr
-        == "gpubench time: 1 + 1 has taken 0 s so far, preparing included:"
+        done.stderr == "gpubench time: 1 + 1 has taken 0 s so far, preparing included:"
         " after 120 s it is ended, and Ctrl-C ends it now\n"
     )
     several = gpubench("time", "1 + 1", "2 + 2", *SMOKE, cwd=tmp_path).stderr

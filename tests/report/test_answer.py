@@ -348,3 +348,28 @@ def test_another_library_on_a_gpu_has_a_card_of_its_own_only_where_torch_has_non
     assert card.device == "Synthetic H · JAX"
     (card,) = answered(tmp_path, [*jax, *both("matmul.square", 9.0, 1.0)]).cards
     assert card.device == "Synthetic H"
+
+
+def test_a_device_that_calls_itself_modelled_is_warned_of_even_in_short(tmp_path: Path) -> None:
+    gpu = {**records.GPU, "label": "NVIDIA H200 (modelled)"}
+    marks = both("matmul.square", 1.0, 0.01)
+    found = Answer(Study([reading.run_of(tmp_path, records.run_file(marks, devices=(records.CPU, gpu)))]))
+    told = warning(found, Concern.SIMULATED)
+    assert "NVIDIA H200 (modelled)" in str(told)
+    assert "H200 (modelled)" in told.brief
+
+
+def test_of_results_that_are_mostly_noisy_the_sound_ones_are_named(tmp_path: Path) -> None:
+    marks = [mark(workload, "cpu", 1.0, flags=("noisy",)) for workload in ("a.a", "a.b", "a.c")]
+    assert "not noisy: a.sound" in str(
+        warning(answered(tmp_path, [*marks, mark("a.sound", "cpu", 1.0)]), Concern.NOISY)
+    )
+
+
+def test_a_number_of_the_sentence_has_its_star(tmp_path: Path) -> None:
+    work = {"work": {"flops": 1e9}}
+    for flags, star in (((), ""), (("noisy",), "*")):
+        product = mark("matmul.square", "cpu", 1.0, flags=flags, **work)
+        assert f"1.00 GFLOP/s{star} in matrix products" in answered(tmp_path, [product]).sentence
+        sides = [product, mark("matmul.square", "cuda:0", 0.01)]
+        assert f"100×{star} on matrix products" in answered(tmp_path, sides).sentence

@@ -97,15 +97,15 @@ def test_every_name_that_is_offered_is_taken(tmp_path: Path) -> None:
 def test_the_same_work_on_each_machine_relative_to_the_cheapest(study: Study) -> None:
     """8 times as fast for 16 times the money: twice as dear, on the fastest device of each machine."""
     (row,) = rows(cost_table(Study(study.runs, prices=["server=16", "laptop=1"])))
-    assert row["server, 16 per hour"] == "2.0× (H200)"
-    assert row["laptop, 1 per hour"] == "1.0× (RTX 4060)"
+    assert row["server (H200), 16 per hour"] == "2.0×"
+    assert row["laptop (RTX 4060), 1 per hour"] == "1.0×"
 
 
 def test_two_devices_of_one_machine_have_their_own_prices(study: Study) -> None:
     """A GPU isn't compared with the CPU of the machine that has its price."""
     (row,) = rows(cost_table(Study(study.runs, prices=["AMD EPYC=1", "H200=50"])))
-    assert row["AMD EPYC, 1 per hour"] == "2.0× (EPYC)"
-    assert row["H200, 50 per hour"] == "1.0× (H200)"
+    assert row["AMD EPYC, 1 per hour"] == "2.0×"
+    assert row["H200, 50 per hour"] == "1.0×"
 
 
 def test_a_price_of_work_that_does_not_fill_the_gpu_is_marked_and_stands_last(tmp_path: Path) -> None:
@@ -117,5 +117,5 @@ def test_a_price_of_work_that_does_not_fill_the_gpu_is_marked_and_stands_last(tm
     ]
     study = Study(made)
     first, last = cost_table(Study(study.runs, prices=["H200=2", "RTX 4060=1"])).rows
-    assert {"a.works float32, n=64", "2.0× (H200)"} <= {*first}
-    assert {"a.waits float32, n=64", "2.0×† (H200)"} <= {*last}
+    assert {"a.works float32, n=64", "2.0×"} <= {*first}
+    assert {"a.waits float32, n=64", "2.0×†"} <= {*last}

@@ -14,6 +14,7 @@ from gpubench.report import pairs, words
 from gpubench.report.columns import speedup_columns
 from gpubench.report.pairs import LeftOut, Pair, Verdict
 from gpubench.report.render import csv_text
+from gpubench.report.rows import Doubt
 from gpubench.report.study import Study
 from gpubench.runfile import reader
 from gpubench.runfile.flags import WAITING
@@ -403,3 +404,19 @@ def test_a_time_of_little_but_the_calling_has_no_interval(tmp_path: Path) -> Non
     """``1+1`` was shown as 70.4 ns ~2%, most of it the call of a function."""
     study = Study([run(tmp_path, [mark("cpu", 7e-8, flags=("noisy", "too-short"))])])
     assert [words.precision(row) for row in study.measured] == ["too short"]
+
+
+def test_a_time_of_one_process_beside_other_programs_makes_no_speedup(tmp_path: Path) -> None:
+    gpu = mark("cuda:0", 1.0, medians=(1.0, 1.01, 1.02))
+    (alone,) = compared([run(tmp_path, [mark("cpu", 4.0, flags=("contended",)), gpu])])
+    assert (alone.doubt, alone.verdict, words.speedup(alone)) == (Doubt.BUSY, Verdict.UNSURE, Doubt.BUSY)
+    several = mark("cpu", 4.0, medians=(3.9, 4.0, 4.1), flags=("contended",))
+    (pair,) = compared([run(tmp_path, [several, gpu])])
+    assert (pair.doubt, pair.noisy) == (None, True)
+
+
+def test_a_baseline_is_known_by_the_part_of_its_name_that_is_shown(tmp_path: Path) -> None:
+    runs = [run(tmp_path, [mark("cpu", 4.0), mark("cuda:0", 1.0)])]
+    assert found(compared(runs, "h-gpu")) == [("run/cuda:0", "run/cpu", 0.25)]
+    with pytest.raises(UsageError, match="unknown baseline 'Synthetic'"):  # of both
+        compared(runs, "Synthetic")

@@ -155,7 +155,7 @@ def test_nothing_measured_and_many_results(tmp_path: Path) -> None:
     assert len(both.runs) == 1  # copies of one
     assert f" on {KINDS['matmul'].words}" in str(both)
     assert len(str(both).splitlines()) < 12
-    with pytest.raises(UsageError, match=r"choose one with load\(…, k='matmul.square'\): "):
+    with pytest.raises(UsageError, match=r"choose one with load\(…, k='elementwise.add float32, allocating, n=10⁷'\): "):
         print(both.speedup)
     assert len(Results.load(tmp_path / "a.json", k="matmul.square and n=64").df) < len(both.df)
 
@@ -215,3 +215,18 @@ def test_other_libraries_are_named_with_the_gpu_they_ran_on(tmp_path: Path) -> N
     marks.append(mark(64, 1e-4, device="cuda:0", implementation="cupy"))
     text = str(made(tmp_path, marks))
     assert not [name for name in ("NumPy", "JAX", "H · CuPy") if name not in text], text
+
+
+def test_where_a_busy_machine_timed_one_process_no_size_is_named(tmp_path: Path) -> None:
+    sides = [mark(n, n**3 / 1e9, flags=("contended",)) for n in SIZES] + [on_gpu(n, 1e-3) for n in SIZES]
+    assert "too noisy to say" in sentences(made(tmp_path, sides))[0]
+
+
+def test_functions_of_a_file_are_no_rivals_as_expressions_are(tmp_path: Path) -> None:
+    def of(workload: str) -> Any:
+        case = Case(workload, "cpu", "float32", {"n": 8}, size="n", devices=("cpu",))
+        return records.benchmark(case, 1.0 + len(workload))
+
+    assert made(tmp_path, [of("mine.softmax"), of("mine.gram")]).speedup is None
+    expressions = made(tmp_path, [of("time.a + a"), of("time.a")])
+    assert expressions.speedup is not None

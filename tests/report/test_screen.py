@@ -94,7 +94,10 @@ def test_warnings_that_have_no_room_say_what_is_wrong() -> None:
     ] * 2
     lines = warning_lines(warnings, 60)
     assert lines[0].startswith("WARNING: word")
-    assert lines[-2:] == ["Also: 3 results above the peak of X; 3 results above the", "  peak of X (see summary.md)."]
+    assert lines[-2:] == [
+        "Also: 3 results above the peak of X (modelled); 3 results",
+        "  above the peak of X (modelled) (see summary.md).",
+    ]
 
 
 def test_no_line_of_the_costs_is_cut(tmp_path: Path) -> None:

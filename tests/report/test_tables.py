@@ -140,7 +140,7 @@ def test_the_overview_is_the_speedups_or_else_the_times(tmp_path: Path) -> None:
     (cells,) = tables.overview(study(tmp_path, both("a.b", 1.0, 0.1))).rows
     assert any(cell.startswith("10× (") for cell in cells)
     (cells,) = tables.overview(study(tmp_path, [mark("a.b", "cpu", 1.0)])).rows
-    assert cells == ("a.b float32, n=64", "Synthetic, 2 threads", "1.00 s")
+    assert cells == ("a.b float32, n=64", "Synthetic, 2 threads", "1.00 s", "975 ms to 1.03 s")
 
 
 def test_every_table_has_rows_as_wide_as_its_columns_and_no_markup(tmp_path: Path) -> None:
