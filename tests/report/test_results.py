@@ -155,7 +155,9 @@ def test_nothing_measured_and_many_results(tmp_path: Path) -> None:
     assert len(both.runs) == 1  # copies of one
     assert f" on {KINDS['matmul'].words}" in str(both)
     assert len(str(both).splitlines()) < 12
-    with pytest.raises(UsageError, match=r"choose one with load\(…, k='elementwise.add float32, allocating, n=10⁷'\): "):
+    with pytest.raises(
+        UsageError, match=r"choose one with load\(…, k='elementwise.add float32, allocating, n=10⁷'\): "
+    ):
         print(both.speedup)
     assert len(Results.load(tmp_path / "a.json", k="matmul.square and n=64").df) < len(both.df)
 
