@@ -1,4 +1,4 @@
-"""Timing from Python and from notebooks, in the process that asks: functions and values needn't be sent anywhere."""
+"""Timing from Python and from notebooks, in the calling process: functions and values needn't be sent anywhere."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def _measure(wanted: BenchmarkFile, live: Mapping[str, Snippet | LiveCall], word
 
 
 def _tell_notices(ledger: Path) -> None:
-    """Print what a run says before it measures: that this machine's threads wait, and so one is used."""
+    """Print the notices of a run before it measures, for example that threads wait on this machine, so one is used."""
     for event in read_ledger(ledger) if ledger.exists() else ():
         for notice in event.get("notices") or ():
             print(notice, file=sys.stderr)
@@ -230,6 +230,6 @@ def _sizes(given: Sizes | None) -> list[Size]:
 
 
 def _dtype(values: Any, given: str | Sequence[str] | None) -> list[str]:
-    """The option that names the dtype of the tensors among these values, unless one is asked for."""
+    """The option that names the dtype of the tensors among these values, unless the caller chose a dtype."""
     found = set() if given else dtypes_of(values)
     return [f"--gpubench-dtype={found.pop()}"] if len(found) == 1 else []
