@@ -60,7 +60,7 @@ _TAKE_PYTEST_OPTIONS = ("run", "compare")
 
 
 class Parser(argparse.ArgumentParser):
-    """Complains in one line and suggests what was meant; ``--help`` has the rest."""
+    """A parser that reports an error in one line and suggests what was meant; ``--help`` has the rest."""
 
     def print_help(self, file: Any = None) -> None:
         """Print the help; argparse's own method goes on when the output can't be written."""

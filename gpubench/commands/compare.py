@@ -90,7 +90,7 @@ def main(args: argparse.Namespace) -> int:
     try:
         comparison = replace(_compare(args), fail_missing=args.fail_missing, fail_inconclusive=args.fail_inconclusive)
     except GpubenchError as error:
-        if args.github_summary:  # a red job says there why
+        if args.github_summary:  # which shows the reason for a failed job
             from ..report.render import escape
 
             _summarise(f"No verdict: {escape(str(error))}\n")

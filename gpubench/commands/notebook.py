@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from ..report.results import Results
 
 Sizes = str | Sequence[int] | Sequence[Mapping[str, int]] | Mapping[str, Sequence[int]]
-"""``"n=64..8192"``, values of n, several that vary together, or by name, for all combinations."""
+"""Sizes as ``"n=64..8192"``, values of n, mappings of sizes that vary together, or values by name, for all
+combinations."""
 _PYTEST = [
     *("-p", "gpubench.plugin", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--import-mode=importlib"),
     *("-q", "-s", "--benchmark-only", "--benchmark-quiet"),
@@ -139,7 +140,7 @@ def magic(line: str, cell: str | None, names: Mapping[str, Any]) -> Results | No
         args = parser("time").parse_args([*words, *(["--", expression] if expression else [])])
     except ValueError as error:
         raise UsageError(f"{line}: {error}") from None
-    except SystemExit:  # it has said why
+    except SystemExit:  # argparse has printed the reason
         return None
     if args.output or args.chart or args.kind or args.processes != 1:
         raise UsageError("-o, --chart and --processes are for the command; the result has .df, .chart() and .speedup")

@@ -140,18 +140,18 @@ def _measured(args: argparse.Namespace, wanted: BenchmarkFile, folder: Path) -> 
     brief = wanted.plain and not args.verbose
     progress, patience = Progress(), _Patience(len(wanted.benchmarks))
     words = [*options.passed_on(args), *pytest_options(folder)]
-    words += ["--gpubench-no-ceilings"] * (brief and not args.output)  # nobody is shown what they are for
+    words += ["--gpubench-no-ceilings"] * (brief and not args.output)  # the brief output shows no peaks
 
     def note(event: Event) -> None:
         patience.note(event)
-        if not brief and (event["event"] != "end" or event["status"] in _ACCEPTABLE):  # what failed is said at the end
+        if not brief and (event["event"] != "end" or event["status"] in _ACCEPTABLE):  # failures are printed at the end
             progress.note(event if args.dtype else _without_dtype(event))
 
     supervisor = Supervisor(folder, [str(wanted.write(folder))], words, args.processes, _DEADLINE_S, note)
     supervisor.log.touch()
     supervisor.begin()
     progress.expect(args.processes, supervisor.events)
-    # What shows the results is imported while the child imports torch: a second that nobody waits for.
+    # What shows the results is imported while the child imports torch: this saves a second.
     threading.Thread(target=importlib.import_module, args=("gpubench.report.results",), daemon=True).start()
     try:
         supervisor.measure()
@@ -252,8 +252,8 @@ def _why_nothing(results: Sequence[Result]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkFile:
-    """``benchmarks`` are Python texts that make what is measured, by name; ``against`` is one in NumPy. Those of
-    ``in_numpy`` run on arrays only. ``dtypes`` and ``variants`` are those asked for."""
+    """``benchmarks`` are Python texts that make what is measured, by name; ``against`` is one in NumPy. Benchmarks
+    named in ``in_numpy`` run on arrays only. ``dtypes`` and ``variants`` are the requested ones."""
 
     benchmarks: Mapping[str, str] = field(default_factory=dict)
     sizes: Sequence[Size] = ()

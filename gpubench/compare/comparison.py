@@ -45,10 +45,10 @@ class Missing(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """``notes`` are lines to read before believing the verdicts; ``pairs`` counts those measured in turn, ``contents``
-    says what each side has. ``screened`` means that only what a screening made suspect could be called slower,
+    lists what each side has. ``screened`` means that only what a screening made suspect could be called slower,
     ``unfinished`` that the time was up before all suspects had their pairs. With ``fail_missing`` a case that base
     measured and new didn't is as bad as a slowdown, with ``fail_inconclusive`` one without a conclusive verdict.
-    ``unchanged`` says that both sides are the same code."""
+    ``unchanged`` means that both sides are the same code."""
 
     verdicts: tuple[Verdict, ...]
     missing: tuple[Missing, ...]

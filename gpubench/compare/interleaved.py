@@ -66,8 +66,8 @@ def planned_pairs(
     """Fresh pairs that confirm each suspect with a probability of 90 %, at most ``most``.
 
     ``confirmed`` are the verdicts on the fresh pairs so far: a suspect that turns out noisier than screening showed
-    gets more. That goes by its noise alone and so favours no verdict (an internal pilot: J. Wittes and E. Brittain,
-    1990, Statistics in Medicine 9:65).
+    gets more pairs. Their number depends on its noise alone and so favours no verdict (an internal pilot: J. Wittes and
+    E. Brittain, 1990, Statistics in Medicine 9:65).
     """
     noise = {each.key: each.spread for each in confirmed if min(each.processes) >= LEAST_FRESH and not each.suspect}
     planned = {}

@@ -75,8 +75,8 @@ _Sides = tuple[Sequence[Observation], Sequence[Observation]]
 @dataclass(frozen=True, slots=True)
 class Terms:
     """How to judge ``metric``. A change by less than ``floor`` seconds is none. ``limits`` are seconds by expressions
-    that choose benchmarks. ``in_turn`` says of the runs, and of the fresh ones, that base and new were measured in
-    turn; ``moved`` that they are of different machines."""
+    that choose benchmarks. ``in_turn`` means, for the runs and for the fresh ones, that base and new were measured in
+    turn; ``moved`` means that they come from different machines."""
 
     threshold: float = THRESHOLD
     floor: float = 0.0
@@ -93,10 +93,11 @@ class Verdict:
     The interval of ``same`` and of ``not suspect`` is that of the benchmark alone, at 95 %; any other accounts for all
     benchmarks of the comparison and for drift, and so it excludes 1 where the change is proven. ``base_s``, ``new_s``
     come from the same evidence as the ratio, ``processes`` are those of base and new. For an inconclusive benchmark
-    ``reason`` says why, up to a colon in the same words for all such; ``advice`` what makes it conclusive; ``more`` how
-    many more runs a side, if not too many. ``spread`` is the standard deviation between processes, NaN if unknown;
-    ``own_p`` is for slower too, of the benchmark alone. A ``suspect`` has no fresh runs yet; a change by the share
-    ``seen`` would make it one, on so many runs, four times out of five.
+    ``reason`` is the cause, in the same words up to a colon for all benchmarks with that cause; ``advice`` is what
+    would make it conclusive; ``more`` is the number of further runs a side, if not too many. ``spread`` is the standard
+    deviation between processes, NaN if unknown; ``own_p`` is for slower too, of the benchmark alone. A ``suspect`` has
+    no fresh runs yet; a change by the share ``seen`` would make a benchmark suspect four times out of five, with as
+    many runs.
     """
 
     key: CaseKey
@@ -141,9 +142,9 @@ class _Drift:
 
 @dataclass(frozen=True, slots=True)
 class _Evidence:
-    """The processes of base and of new that count for a benchmark; ``unfit`` says why they prove nothing. ``changes``
-    are those of the median and of the lower quartile, without the drift, of the median as measured, and of the fastest
-    round, without the drift."""
+    """The processes of base and of new that count for a benchmark; ``unfit`` is the reason why they prove nothing.
+    ``changes`` are those of the median and of the lower quartile, without the drift, of the median as measured, and of
+    the fastest round, without the drift."""
 
     sides: _Sides
     drift: _Drift

@@ -1,4 +1,4 @@
-"""How long work takes on a card: at least, by physics; and likely, by what other cards' timings taught.
+"""How long work takes on a card: the least possible time, by physics, and the likely time, from other cards' timings.
 
 :func:`shortest` takes only what no fusion, cache or compiler avoids. :func:`likely` goes operator by operator, as
 :mod:`gpubench.devices.roofline` does; docs/estimate.md has its measured errors.

@@ -1,7 +1,7 @@
 """A card: a results file fit to be published. It has all benchmarks, each with the medians of its processes, and no
 single rounds.
 
-A card is a results file with the mark ``gpubench.card``: whatever reads one reads the other. It holds only keys that
+A card is a results file with the mark ``gpubench.card``: any reader of the one reads the other. It holds only keys that
 :mod:`gpubench.runfile.schema` names, so nothing that another tool wrote beside ours is published with it.
 """
 

@@ -1,8 +1,8 @@
 """Lists of alike objects written as columns, as a card has them: each key once, and what repeats once.
 
 Columns have the shape of one object. In the place of each value they have a list that goes through all objects: a value
-is that of one object, ``[value, count]`` of so many in a row, and ``[count]`` means that so many have none. A list of
-objects within an object counts as an object with the keys ``0``, ``1``, ….
+is that of one object, ``[value, count]`` is that of ``count`` objects in a row, and ``[count]`` means that ``count``
+objects have none. A list of objects within an object counts as an object with the keys ``0``, ``1``, ….
 """
 
 from __future__ import annotations

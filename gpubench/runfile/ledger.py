@@ -223,7 +223,7 @@ def assemble(events: Sequence[Event]) -> dict[str, Any]:
             unmeasured.append(_row(first, fullname, "skipped", BEFORE))
     output: dict[str, Any] = {key: first.get(key) for key in ("machine_info", "commit_info", "datetime", "version")}
     cases = {"benchmarks": benchmarks, "unmeasured": unmeasured}
-    if not (output["machine_info"] or {}).get("node"):  # else the run was asked to say where it was made
+    if not (output["machine_info"] or {}).get("node"):  # otherwise the run was asked to name its machine
         cases = without_homes(cases)
     output["benchmarks"] = cases["benchmarks"]
     output[KEY] = first["gpubench"] | _run(events) | {"unmeasured": cases["unmeasured"]}

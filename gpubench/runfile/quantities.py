@@ -15,7 +15,7 @@ UNFILLED_SIGN = f"{UNFILLED} doesn't fill the GPU: launch-bound, or below a tent
 _LARGE = ("", "k", "M", "G", "T", "P", "E")
 _SMALL = ("", "m", "µ", "n", "p")
 _DIVISIBLE = ("s", "J", "W")
-"""Units with a prefix below one: there is no millisample, and msamples next to Msamples would be misread."""
+"""Units that may have a prefix below one: there is no millisample, and msamples next to Msamples would be misread."""
 _PLAIN = str.maketrans(
     {"·": "-", "×": "x", "±": "+-", "≈": "~", "µ": "u", "…": "...", "✓": "+", "◐": "o", "✗": "-", "—": "-", "–": "-"}
     | {"→": "->", "†": "+", "‡": "++"}

@@ -398,14 +398,14 @@ def decoded(content: bytes) -> Any:
     """The value of some JSON. Raises ValueError, RecursionError or MemoryError."""
     try:
         return msgspec.json.decode(content)
-    except msgspec.DecodeError:  # NaN, half a character, a byte order mark; and json says where a fault is
+    except msgspec.DecodeError:  # NaN, half a character, a byte order mark; and json reports where a fault is
         return json.loads(content.decode("utf-8-sig"), parse_constant=lambda name: str(float(name)))
 
 
 def _bytes(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            content = file.read(LARGEST + 1)  # a device or a pipe doesn't tell its size
+            content = file.read(LARGEST + 1)  # a device or a pipe has no known size
     except (OSError, ValueError) as error:
         _refuse(path, "file", f"a readable run file ({getattr(error, 'strerror', None) or error})")
     if not content or content.isspace():

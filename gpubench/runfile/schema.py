@@ -534,8 +534,8 @@ class Run(Struct, frozen=True):
     """One run file. ``plain`` files come from pytest-benchmark alone and hold none of our keys.
 
     ``flags`` are those of whole processes: what was seen applies to all they measured. ``slow_threads`` are the
-    processes whose thread canary took longer on all threads than on one. ``disproved`` says why a device has no
-    ``ceilings`` although they were measured.
+    processes whose thread canary took longer on all threads than on one. ``disproved`` is the reason why a device has
+    no ``ceilings`` although they were measured.
     """
 
     path: Path

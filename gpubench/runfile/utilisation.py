@@ -30,7 +30,7 @@ below that of a larger one. Passes so short that the fixed cost of a call matter
 class Utilisation:
     """``fraction`` of the speed that the ceiling ``of`` allows; ``bound`` is ``bandwidth`` or ``throughput``.
 
-    ``footprint_bytes``: how much that ceiling moved, where it depends on it.
+    ``footprint_bytes`` is the footprint that this ceiling was measured with, where the ceiling depends on it.
     """
 
     fraction: float
@@ -157,7 +157,8 @@ _AVX2_KERNELS = ("Haswell", "Zen", "Excavator", *_AVX512_KERNELS)
 
 @dataclass(frozen=True, slots=True)
 class SlowProducts:
-    """A library whose products of a dtype take longer than they need to. ``share``: its speed over that of ``than``."""
+    """A library whose products of a dtype take longer than necessary. ``share`` is its speed divided by that of
+    ``than``."""
 
     library: str
     dtype: str

@@ -32,7 +32,7 @@ _WITHIN = "spread within one process"
 
 def job(result: Result) -> Hashable:
     """What two results on one device must share to have done the same."""
-    own = not result.kind  # nobody told us what the parameters of one's own benchmark mean
+    own = not result.kind  # the parameters of a user's own benchmark have unknown meanings
     params = {n: v for n, v in result.params.items() if v is not None and (own or n not in HOW)}
     in_place = not own and result.params.get(HOW[0]) == IN_PLACE
     workload = result.workload

@@ -1,4 +1,5 @@
-"""Writing: values that JSON can hold, files that are whole or not there, locks, and texts that may be published."""
+"""Write files: values as JSON can hold them, files that are complete or absent, locks, and texts that may be
+published."""
 
 from __future__ import annotations
 
@@ -113,7 +114,7 @@ def replace(path: Path, content: bytes | Iterable[bytes]) -> None:
     temporary = None
     for part in path.parent.glob(f".{glob.escape(path.name[:40])}.*.part"):
         with suppress(OSError, UsageError):
-            Lock(part)  # refused while its writer lives; what a killed one left is in nobody's way
+            Lock(part)  # refused while its writer lives; a file left by a killed writer does no harm
             part.unlink()
     try:
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".part", dir=path.parent)
@@ -160,7 +161,8 @@ def scratch(prefix: str) -> Iterator[Path]:
 
 
 class Lock:
-    """Held on a folder while a run is under way there; gone with the process that holds it. Raises UsageError if taken.
+    """A lock on a folder while a run is under way there; it ends with the process that holds it. Raises UsageError if
+    taken.
 
     Not the package filelock: its file would stay behind when a run is killed.
     """

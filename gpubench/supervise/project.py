@@ -34,9 +34,9 @@ _NAMES_A_ROOT = ("--rootdir", "--config-file", "-c")
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """``paths`` are benchmark files and folders, absolute; ``source`` says which file names them. ``options`` are keys
-    of ``[tool.gpubench]`` other than ``paths``, unchecked, and ``file`` is the file that holds them. ``limits`` are
-    times as texts, by the expressions that choose benchmarks."""
+    """``paths`` are benchmark files and folders, absolute; ``source`` describes where they were found. ``options`` are
+    keys of ``[tool.gpubench]`` other than ``paths``, unchecked, and ``file`` is the file that holds them. ``limits``
+    are times as texts, by the expressions that choose benchmarks."""
 
     paths: tuple[str, ...] = ()
     source: str = ""
@@ -202,6 +202,6 @@ def _measures(path: Path) -> bool:
         content = path.read_bytes()
         nodes = ast.walk(ast.parse(content)) if any(name.encode() in content for name in _FIXTURES) else ()
         functions = [node.args for node in nodes if isinstance(node, ast.FunctionDef)]
-    except (OSError, SyntaxError, ValueError):  # pytest will say so
+    except (OSError, SyntaxError, ValueError):  # pytest will report it
         return False
     return any(arg.arg in _FIXTURES for each in functions for arg in (*each.posonlyargs, *each.args, *each.kwonlyargs))
