@@ -1,1 +1,1 @@
-"""One file a command: its options, and its `main`."""
+"""The commands, one per file: its options, and its `main`."""

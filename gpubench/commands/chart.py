@@ -74,7 +74,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def device_labels(runs: Sequence[Run], labels: Iterable[str]) -> dict[tuple[str, str], str]:
-    """What devices are called, by name and maker's name. Raises UsageError for a device that isn't there."""
+    """Labels of devices by name and maker's name. Raises UsageError for a device that isn't there."""
     called: dict[tuple[str, str], str] = {}
     known = {(device.name, device.label): None for run in runs for device in run.machine.devices}
     for words in labels:

@@ -1,7 +1,7 @@
 """``gpubench check``: may these cards be published? Each reason why not is a sentence.
 
-It finds slips, leaks, wrong units and nonsense. Numbers that somebody made up with care look like measured ones;
-docs/publishing.md says what is done about those.
+It finds slips, leaks, wrong units and nonsense. Carefully invented numbers look like measured ones; docs/publishing.md
+describes what is done about those.
 """
 
 from __future__ import annotations
@@ -27,20 +27,22 @@ from ..runfile.schema import KEY, Result, Run, Times
 
 PROCESSES = 3
 FEW_PROCESSES = 0.1
-"""Share of benchmarks that may have fewer, because a process ended early."""
+"""Share of benchmarks that may have fewer processes, because one ended early."""
 NOISY_MOST, BUSY_MOST = 0.5, 0.25
-"""Shares of benchmarks: with more the card says more about other programs than about the machine."""
+"""Shares of benchmarks that may be noisy, and measured on a busy machine: above them the card describes other programs
+rather than the machine."""
 FIRST_YEAR = 2025
-"""An earlier date is that of a clock which wasn't set."""
+"""The earliest plausible year of a run: an earlier date comes from a clock that wasn't set."""
 CLOCK_OFF = timedelta(days=1)
 LONGER = 1.5
-"""Times the run's duration that its rounds may seem to take: medians stand for rounds."""
+"""The rounds of a run may seem to take at most this many times its duration, as medians stand for rounds."""
 ROUNDED = 0.02
-"""A median of many rounds is known to that share: files keep 200 of them."""
+"""Relative accuracy of the median of many rounds: files keep 200 of them."""
 EQUAL, FEW = 1e-4, 3
-"""Times of two runs that have one ratio, to that share, in most of so many benchmarks or more, are one run's."""
+"""Two cards hold the same run if the ratio of their times is constant, within this share, in most of their common
+benchmarks, of which there must be at least ``FEW``."""
 UNUSUAL = 1.25
-"""Times the middle of another card of the same name."""
+"""A card is unusual if its times differ by more than this factor from those of another card of the same name."""
 _MODELLED = re.compile(r"\b(modelled|simulated|synthetic|emulated|demo)\b", re.IGNORECASE)
 _NAMED = re.compile(
     r"\b[\w-]+\.(local|lan|intranet|corp)\b|\b(?-i:DESKTOP|LAPTOP|WIN)-[A-Z0-9]{7,}\b"
@@ -48,24 +50,24 @@ _NAMED = re.compile(
     r"|\w['’]s[ -]([\w-]+ )?(i?mac|macbook|pc|desktop|laptop|computer|server|workstation)\b",
     re.IGNORECASE,
 )
-"""Machines as their owners call them, and serial numbers."""
+"""Names that owners give to machines, and serial numbers."""
 LONGEST_TEXT, LONGEST_NAME = 200, 64
-"""Characters, the latter of the name of a device; a CPU tells at most 48 of its own."""
+"""Most characters of a text, and of the name of a device; a CPU reports at most 48 for its own."""
 ERROR_MOST = 0.2
 """Relative error of a result that counts as right: tolerances end at 0.05."""
 _SIGNS = re.compile(r"[<>`|\\]|\]\(|&\w+;")
-"""Of markup, which no text of ours has."""
+"""Signs of markup, which doesn't occur in our texts."""
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _REASONS = ("reason", "allowed_basis")
-"""Places of texts that may quote another library."""
+"""Keys of texts that may quote another library."""
 _WRITTEN = ("label", "driver", "model", "reason", "device_reason", "allowed_basis")
-"""Texts in which the name of host or user is no word of a benchmark."""
+"""Keys of texts in which the name of host or user can't be a word of a benchmark's name."""
 _MOST_SHOWN = 3
 
 
 @dataclass(frozen=True)
 class Card:
-    """What is to be published: as it stands in its file, as a card holds it, and read."""
+    """A card to be published: the content of its file, the card made from that content, and the run read from it."""
 
     path: Path
     data: dict[str, Any]
@@ -74,12 +76,12 @@ class Card:
 
     @cached_property
     def medians(self) -> dict[tuple[str, ...], list[float]]:
-        """Those of its processes, by benchmark."""
+        """The medians of the processes, by benchmark."""
         return {_key(each): [p.median_s for p in each.times.processes] for each in self.run.results if each.times}
 
     @property
     def name(self) -> tuple[object, ...]:
-        """What it is compared by: the devices, and the threads."""
+        """What the card is compared by: the devices and the threads."""
         return *sorted(device.label for device in self.run.machine.devices), self.run.machine.threads
 
 
@@ -129,14 +131,15 @@ def _lines(path: Path, found: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _annotations(path: Path, found: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Workflow commands, whose own signs are escaped: a file's name or a text in it must not end one."""
+    """The errors as workflow commands. Their special characters are escaped, as a file's name or text must not end a
+    command."""
     place = re.sub("[%\r\n:,]", lambda sign: f"%{ord(sign[0]):02X}", str(path))
     for kind, words in found or [("notice", "may be published")]:
         yield f"::{kind} file={place}::" + re.sub("[%\r\n]", lambda sign: f"%{ord(sign[0]):02X}", words)
 
 
 def read_card(path: Path) -> Card | str:
-    """The card in a file, or why it is none."""
+    """The card in a file, or the reason why the file holds none."""
     from ..runfile.card import card_of
     from ..runfile.reader import check_run, content_of
 
@@ -149,7 +152,7 @@ def read_card(path: Path) -> Card | str:
 
 
 def refusals(card: Card, others: Iterable[Card] = ()) -> list[str]:
-    """Why it may not be published, a sentence each; nothing if it may."""
+    """One sentence for each reason why the card may not be published."""
     from ..devices.datasheets import read_cards
     from ..estimate.plausible import impossible
 
@@ -162,7 +165,7 @@ def refusals(card: Card, others: Iterable[Card] = ()) -> list[str]:
 
 
 def _form(card: Card) -> Iterator[str]:
-    """A card is exactly what would be made of it: no further key, and nothing written twice."""
+    """Reasons in the form: a card must be exactly what would be made from it, without further keys or repeated keys."""
     from ..runfile.card import card_text
 
     if not card.run.card:
@@ -187,7 +190,7 @@ def _differences(found: Any, sound: Any, place: str = "") -> Iterator[str]:
 
 
 def _private(card: Card) -> Iterator[str]:
-    """Host, user, paths and addresses, in any text."""
+    """Find host, user, paths and addresses in any text."""
     from ..runfile.writer import without_paths, without_places
 
     places: dict[str, str] = {}
@@ -200,7 +203,7 @@ def _private(card: Card) -> Iterator[str]:
 
 
 def _worded(card: Card) -> Iterator[str]:
-    """Names have words of our own code alone; a machine's maker may choose others, in a short name."""
+    """Names must consist of words in our own code, except for short names that a machine's maker chose."""
     told = dict(card.sound[KEY])
     names = [
         ("gpubench.version", str(told.pop("version", ""))),
@@ -215,7 +218,7 @@ def _worded(card: Card) -> Iterator[str]:
 
 
 def _unknown(words: str) -> list[str]:
-    """Those of the words that don't occur in our code, also without a prefix: GFLOP."""
+    """The words that don't occur in our code, with or without their first letter (a prefix, as in GFLOP)."""
     known = _vocabulary()
     return [word for word in _WORD.findall(words.lower()) if word not in known and word[1:] not in known]
 
@@ -258,7 +261,7 @@ def _measured(card: Card) -> Iterator[str]:
 
 
 def _processes(card: Card) -> Iterator[str]:
-    """Three or more, and each with times of its own."""
+    """There must be three processes or more, each with its own times."""
     few = sum(len(each) < PROCESSES for each in card.medians.values())
     if card.run.processes < PROCESSES or few > FEW_PROCESSES * len(card.medians):
         yield f"timed in fewer than {PROCESSES} processes: nothing is known of its spread; gpubench run --processes 3"
@@ -287,7 +290,8 @@ def _dates(card: Card) -> Iterator[str]:
 
 
 def _identities(card: Card) -> Iterator[str]:
-    """Names that are ours: of flags, of kinds of work, of data types; each benchmark once, with a right result."""
+    """Names of flags, kinds of work and data types must be ours; each benchmark must occur once, with a right
+    result."""
     from ..runfile.flags import ADVICE
     from ..runfile.kinds import KINDS
     from ..runfile.matching import SHIPPED
@@ -319,7 +323,7 @@ def _identities(card: Card) -> Iterator[str]:
 
 
 def _statistics(card: Card) -> Iterator[str]:
-    """Whether the numbers of each benchmark can be of one set of rounds."""
+    """The numbers of each benchmark must fit one set of rounds."""
     marks = zip(card.sound["benchmarks"], card.run.results, strict=False)
     wrong = [result.id for mark, result in marks if result.times and not _fits(mark["stats"], result.times)]
     if wrong:
@@ -336,7 +340,7 @@ def _fits(stats: dict[str, Any], times: Times) -> bool:
 
 
 def _quiet(card: Card) -> Iterator[str]:
-    """Enough of it was measured while nothing else ran."""
+    """Enough of the card must have been measured while nothing else ran."""
     from ..runfile.flags import WAITING
 
     raised = [{flag.name for flag in each.flags} for each in card.run.results if each.times]
@@ -371,7 +375,7 @@ def _copies(card: Card, others: Iterable[Card]) -> Iterator[str]:
 
 
 def remarks(card: Card, others: Iterable[Card] = ()) -> list[str]:
-    """What a reader should know, and no reason to refuse it."""
+    """What a reader should know although it is no reason to refuse the card."""
     from ..devices.datasheets import read_cards
     from ..estimate.plausible import known_gpus
 

@@ -1,4 +1,4 @@
-"""``-k``: which benchmarks a command is about."""
+"""``-k``: the option that chooses benchmarks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..runfile.matching import matcher
 
 
 def add_expression(group: argparse._ActionsContainer) -> None:
-    """Add ``-k``, by which benchmarks are chosen."""
+    """Add ``-k``, which chooses benchmarks."""
     text = "only benchmarks whose name matches: ResNet-50, networks, n=64, 'sort and not numpy'; repeated: any of them"
     group.add_argument("-k", dest="expression", action=_AnyOf, metavar="EXPR", help=text)
 
@@ -30,5 +30,5 @@ class _AnyOf(argparse.Action):
 
 
 def chosen(args: argparse.Namespace) -> list[str]:
-    """What ``-k`` says as an argument of pytest."""
+    """The expression of ``-k`` as an argument of pytest."""
     return [] if args.expression is None else [f"--gpubench-match={args.expression}"]

@@ -55,15 +55,15 @@ _HELP = {name: text for group in COMMANDS.values() for name, text in group.items
 _UNUSABLE = 2
 INTERRUPTED = 128 + 2
 BROKEN_PIPE = 128 + 13
-"""What a shell reports for a program that SIGINT or SIGPIPE ended."""
+"""The exit codes that a shell reports for programs ended by SIGINT and by SIGPIPE."""
 _TAKE_PYTEST_OPTIONS = ("run", "compare")
 
 
 class Parser(argparse.ArgumentParser):
-    """Complains in one line and suggests what was meant; ``--help`` has the rest."""
+    """A parser that reports an error in one line and suggests what was meant; ``--help`` has the rest."""
 
     def print_help(self, file: Any = None) -> None:
-        """argparse's own goes on when the output can't be written."""
+        """Print the help; argparse's own method goes on when the output can't be written."""
         print(self.format_help(), end="", file=file, flush=True)
 
     def error(self, message: str) -> NoReturn:
@@ -103,7 +103,8 @@ def _complete() -> None:
 
 
 def _shared_name() -> str:
-    """A warning where the package gpubench of PyPI is installed too: both put their files into the same folder."""
+    """A warning where the other package named gpubench on PyPI is installed too: both put their files into the same
+    folder."""
     from importlib import metadata
 
     try:

@@ -67,7 +67,7 @@ _DEFAULTS = {"threshold": 0.05, "floor": 0.0, "budget": 900.0, "pairs": 20}
 
 
 def _fill(args: argparse.Namespace) -> None:
-    """What the command line leaves open: the project's options, then :data:`_DEFAULTS`."""
+    """Fill in options that the command line leaves open: from the project's options, then from :data:`_DEFAULTS`."""
     project = read_project(Path.cwd(), upward=True, search=False)
     options.fill(args, project.options, project.file, "" if _measures(args) else "threshold")
     try:
@@ -90,7 +90,7 @@ def main(args: argparse.Namespace) -> int:
     try:
         comparison = replace(_compare(args), fail_missing=args.fail_missing, fail_inconclusive=args.fail_inconclusive)
     except GpubenchError as error:
-        if args.github_summary:  # a red job says there why
+        if args.github_summary:  # which shows the reason for a failed job
             from ..report.render import escape
 
             _summarise(f"No verdict: {escape(str(error))}\n")

@@ -1,4 +1,4 @@
-"""``gpubench env``: which devices torch sees and by what name, or why it sees none."""
+"""``gpubench env``: the devices that torch sees, with their names, or the reason why it sees none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print the machine. 1 without torch: nothing could be measured."""
+    """Print the machine. Returns 1 without torch, as nothing could be measured."""
     document = _document()
     if args.json:
         print(json.dumps(document, indent=2, allow_nan=False))
@@ -64,7 +64,7 @@ def _document() -> dict[str, Any]:
 
 
 def _products() -> Ceilings:
-    """Of all libraries, with the threads that a run gives them."""
+    """Measure the matrix products of all libraries, with the threads that a run gives them."""
     from ..measure.ceilings import measure_products
     from ..measure.environment import set_threads
 
@@ -73,7 +73,7 @@ def _products() -> Ceilings:
 
 
 def _rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Heading, name and value of what a person wants to know, most wanted first."""
+    """Heading, name and value of each fact that a person wants to know, the most important first."""
     here, now = document["machine"], document["moment"]
     cpu, torch, precision = here["cpu"], here["torch"], here["precision"]
     for device in here["devices"]:
@@ -127,7 +127,7 @@ def _size(amount: int | None) -> str | None:
 
 
 def _cudnn(number: int) -> str:
-    """91002 is 9.10.2; before version 9 the first digit stood four places from the right."""
+    """cuDNN's version: 91002 is 9.10.2; before version 9 the major version stood four places from the right."""
     major, rest = divmod(number, 10_000 if number >= 90_000 else 1_000)
     return f"{major}.{rest // 100}.{rest % 100}"
 

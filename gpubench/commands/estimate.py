@@ -1,4 +1,4 @@
-"""``gpubench estimate``: what GPUs that aren't here could bring to what was measured on a CPU."""
+"""``gpubench estimate``: what GPUs that aren't installed here could gain for benchmarks measured on a CPU."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _form_of(output: str | None) -> str:
 
 
 def cards_named(names: Sequence[str]) -> list[Gpu | MeasuredRun]:
-    """What ``--gpu`` names. Raises UsageError or RunFileError."""
+    """The cards that ``--gpu`` names. Raises UsageError or RunFileError."""
     from ..devices.datasheets import read_cards
 
     cards = read_cards()[0] if names else {}
@@ -117,7 +117,7 @@ def cards_named(names: Sequence[str]) -> list[Gpu | MeasuredRun]:
 
 
 def show_estimates(run: Run, targets: Sequence[Gpu | MeasuredRun]) -> None:
-    """Print what these GPUs could bring to all that a run timed on its CPU."""
+    """Print what these GPUs could gain for every benchmark that a run timed on its CPU."""
     from ..estimate import printing
 
     lines = printing.screen(estimates_of(_chosen_jobs(run, None), targets), {}, every=True, width=_width())
@@ -135,7 +135,7 @@ def sole_run(path: str) -> Run:
 
 
 def target_of(text: str, cards: Mapping[str, Gpu]) -> Gpu | MeasuredRun:
-    """A card by name, or what a results file says of one. Raises UsageError or RunFileError."""
+    """A card by name, or the run of a results file that was measured on one. Raises UsageError or RunFileError."""
     from ..devices.datasheets import find_card
     from ..estimate.outlook import MeasuredRun
     from ..runfile.folder import not_there
@@ -176,7 +176,7 @@ def _chosen_jobs(run: Run, expression: str | None) -> list[Job]:
 
 
 def estimates_of(jobs: Sequence[Job], targets: Sequence[Gpu | MeasuredRun]) -> list[Outlook]:
-    """Every job on every card, card by card."""
+    """The estimates of every job on every card, card by card."""
     from ..devices.datasheets import Gpu
     from ..estimate.outlook import outlook_of
 

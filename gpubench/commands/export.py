@@ -1,6 +1,6 @@
 """``gpubench export``: a results file in the formats of other tools; the time of each benchmark, smaller is better.
 
-Benchmarks without a time are left out of the JSON formats, which have no way to say so, and named on stderr.
+Benchmarks without a time are left out of the JSON formats, which can't express them, and named on stderr.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ def _json(entries: Any) -> str:
 
 
 def _action_entry(name: str, row: Measured) -> dict[str, Any]:
-    """For its tool ``customSmallerIsBetter``; ``range`` is half the 95% interval, of one process half the distance of
-    the quartiles, and ``extra`` says which. It converts between these units when it compares a value with the one
-    before."""
+    """An entry for ``customSmallerIsBetter`` of github-action-benchmark. ``range`` is half the 95% interval, or with
+    one process half the distance of the quartiles; ``extra`` states which. The action converts between these units when
+    it compares a value with the previous one."""
     times, interval = row.times, row.interval
     counted = f"{times.rounds} rounds of {times.iterations} calls in {len(times.processes)} processes"
     spread_s, kind = (
@@ -114,16 +114,16 @@ def _action_entry(name: str, row: Measured) -> dict[str, Any]:
 
 
 def _latency(row: Measured) -> dict[str, float]:
-    """Of Bencher's built-in measures the one in nanoseconds, between the ends of the 95% interval, of one process
-    between the quartiles."""
+    """The latency in nanoseconds, one of Bencher's built-in measures. Its limits are the ends of the 95% interval, or
+    with one process the quartiles."""
     ends = (row.interval.low, row.interval.high) if row.interval else (row.times.q1_s, row.times.q3_s)
     values = {"value": row.time_s, "lower_value": ends[0], "upper_value": ends[1]}
     return {name: seconds * 1e9 for name, seconds in values.items()}
 
 
 def _badge(study: Study) -> dict[str, Any]:
-    """For an endpoint badge of shields.io: a speedup where a GPU was measured, else the time of one benchmark. Raises
-    UsageError for times that mean nothing, and for those of a model."""
+    """The content of an endpoint badge of shields.io: a speedup where a GPU was measured, else the time of one
+    benchmark. Raises UsageError for times that mean nothing, and for those of a model."""
     from ..gallery.machines import refusal
     from ..report import words
     from ..report.answer import Answer
@@ -147,7 +147,7 @@ def _badge(study: Study) -> dict[str, Any]:
 
 
 def _oss_entries(row: Measured) -> Iterator[dict[str, Any]]:
-    """One for each metric; ``benchmark_values`` are the medians of the processes, ``target_value`` is the limit.
+    """One entry for each metric; ``benchmark_values`` are the medians of the processes, ``target_value`` is the limit.
 
     Source of the format: the page "How to integrate with PyTorch OSS benchmark database" of PyTorch's wiki.
     """
@@ -171,7 +171,7 @@ def _oss_entries(row: Measured) -> Iterator[dict[str, Any]]:
 
 
 def _measured(study: Study) -> Iterator[tuple[str, Measured]]:
-    """Each benchmark under a name of its own. Raises RunFileError where there is none."""
+    """Each benchmark with a unique name. Raises RunFileError where there is none."""
     names: Counter[str] = Counter()
     for row in study.measured:
         name = _name(row, study)
@@ -183,7 +183,7 @@ def _measured(study: Study) -> Iterator[tuple[str, Measured]]:
 
 
 def _name(row: Row, study: Study) -> str:
-    """With the name of its run where there are several."""
+    """The name of a benchmark, with the name of its run where there are several runs."""
     from ..compare.samples import key_of
 
     return f"{row.run_name}: " * study.several_runs + str(key_of(row.result))

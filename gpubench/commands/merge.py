@@ -1,7 +1,7 @@
 """``gpubench merge``: one results file of the parts of a run, measured by ``-k`` or by several jobs on one machine.
 
-Parts belong together if they agree on all that both know: machine, versions, threads, preset, seed, commit. A benchmark
-is measured in one part only; processes are numbered through, so that each sample keeps its own.
+Parts belong together if they agree on every fact that both hold: machine, versions, threads, preset, seed, commit. A
+benchmark is measured in one part only; processes are numbered through, so that each sample keeps its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..runfile.schema import KEY, Ceilings, Run
 
 
 class Part(NamedTuple):
-    """A results file: checked, and all that stands in it."""
+    """A results file: the checked run, and the whole content of the file."""
 
     run: Run
     data: dict[str, Any]
@@ -101,7 +101,7 @@ def _require_one_run(parts: Sequence[Part]) -> None:
 
 
 def _facts(part: Part) -> dict[str, str]:
-    """What the parts of a run share, as far as this one knows it."""
+    """The facts that all parts of a run share, as far as this part holds them."""
     run, info = part.run, part.data.get("machine_info")
     version = f"{inner(info, 'python_implementation')} {inner(info, 'python_version')}"
     facts: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Timing from Python and from notebooks, in the process that asks: functions and values needn't be sent anywhere."""
+"""Timing from Python and from notebooks, in the calling process: functions and values needn't be sent anywhere."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from ..report.results import Results
 
 Sizes = str | Sequence[int] | Sequence[Mapping[str, int]] | Mapping[str, Sequence[int]]
-"""``"n=64..8192"``, values of n, several that vary together, or by name, for all combinations."""
+"""Sizes as ``"n=64..8192"``, values of n, mappings of sizes that vary together, or values by name, for all
+combinations."""
 _PYTEST = [
     *("-p", "gpubench.plugin", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--import-mode=importlib"),
     *("-q", "-s", "--benchmark-only", "--benchmark-quiet"),
@@ -139,7 +140,7 @@ def magic(line: str, cell: str | None, names: Mapping[str, Any]) -> Results | No
         args = parser("time").parse_args([*words, *(["--", expression] if expression else [])])
     except ValueError as error:
         raise UsageError(f"{line}: {error}") from None
-    except SystemExit:  # it has said why
+    except SystemExit:  # argparse has printed the reason
         return None
     if args.output or args.chart or args.kind or args.processes != 1:
         raise UsageError("-o, --chart and --processes are for the command; the result has .df, .chart() and .speedup")
@@ -203,7 +204,7 @@ def _measure(wanted: BenchmarkFile, live: Mapping[str, Snippet | LiveCall], word
 
 
 def _tell_notices(ledger: Path) -> None:
-    """Print what a run says before it measures: that this machine's threads wait, and so one is used."""
+    """Print the notices of a run before it measures, for example that threads wait on this machine, so one is used."""
     for event in read_ledger(ledger) if ledger.exists() else ():
         for notice in event.get("notices") or ():
             print(notice, file=sys.stderr)
@@ -230,6 +231,6 @@ def _sizes(given: Sizes | None) -> list[Size]:
 
 
 def _dtype(values: Any, given: str | Sequence[str] | None) -> list[str]:
-    """The option that names the dtype of the tensors among these values, unless one is asked for."""
+    """The option that names the dtype of the tensors among these values, unless the caller chose a dtype."""
     found = set() if given else dtypes_of(values)
     return [f"--gpubench-dtype={found.pop()}"] if len(found) == 1 else []

@@ -1,4 +1,4 @@
-"""``gpubench report``: everything is read and drawn first and written after."""
+"""``gpubench report``: all files are read and all charts drawn before anything is written."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_chart_arguments(parser: argparse._ActionsContainer) -> None:
-    """What every command that draws has: which charts, in which themes and kinds of file."""
+    """Add the options of every command that draws: which charts, in which themes and kinds of file."""
     add, which, background = parser.add_argument, ("default", "all", "none"), "background of the charts"
     add("--charts", choices=which, default="default", help="about ten charts (default), all, or none")
     add("--theme", choices=("light", "dark", "both"), default="light", help=f"{background} (default: light)")
@@ -56,7 +56,7 @@ def add_chart_arguments(parser: argparse._ActionsContainer) -> None:
 
 
 def formats(text: str) -> tuple[str, ...]:
-    """``svg,png`` as a tuple; anything else names what exists."""
+    """``svg,png`` as a tuple; for an unknown format the error names those that exist."""
     names = tuple(dict.fromkeys(part.strip().lower() for part in text.split(",") if part.strip()))
     if not names or not set(names) <= set(_FORMATS):
         raise argparse.ArgumentTypeError(f"unknown chart format {text!r}: choose from {', '.join(_FORMATS)}")
@@ -73,12 +73,12 @@ class Charts:
 
 
 def charts_of(args: argparse.Namespace) -> Charts:
-    """What :func:`add_chart_arguments` declared."""
+    """The values of the options that :func:`add_chart_arguments` declared."""
     return Charts(args.charts, args.formats, ("light", "dark") if args.theme == "both" else (args.theme,))
 
 
 class Report(NamedTuple):
-    """What was written, what it was made of, and what could not be drawn."""
+    """The files that were written, what they were made from, and the charts that could not be drawn."""
 
     files: tuple[Path, ...]
     study: Study
@@ -152,7 +152,7 @@ def write_report(
 
 
 def read_all(paths: Iterable[str | Path]) -> list[Run]:
-    """Run files in the order given, each once, and so are copies of one; of a folder those at any depth."""
+    """Read run files in the order given; a file and its copies count once. In folders, files at any depth are read."""
     from ..runfile import folder
 
     found: dict[bytes, Run] = {}
@@ -168,7 +168,7 @@ def read_all(paths: Iterable[str | Path]) -> list[Run]:
 
 
 def _runs_in(path: Path) -> list[Run]:
-    """The runs of a folder; of one that a report of other folders' runs was written into, those."""
+    """The runs in a folder; if it only holds a report on runs of other folders, those runs."""
     from ..runfile import folder
 
     try:

@@ -31,9 +31,9 @@ _ACCEPTABLE = (OK, "skipped")
 _INTERRUPTED, _USAGE, _NOTHING_COLLECTED = 2, 4, 5  # pytest's exit codes
 FIRST_WORDS = "starting: importing and collecting the benchmarks takes some seconds"
 _UNWRITTEN = "can't be written"
-"""In the complaint of whatever writes."""
+"""The words by which a message about an output file that can't be written is recognized."""
 _LOG_HEAD = b"gpubench run: what the measuring processes print\n"
-"""By which a run.log is known."""
+"""The first line of a run.log, by which gpubench recognizes its own."""
 _OWN_OPTIONS = {"expression": "-k", "builtin": "--builtin", "processes": "--processes", "output": "--output"}
 """Options that a run keeps when it is resumed, beside the table's."""
 
@@ -96,7 +96,8 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _choose(args: argparse.Namespace) -> str:
-    """What is measured where nobody names files: the project's own benchmarks, or the suite. Its options come too."""
+    """Choose the project's own benchmarks, or the suite, where the command line names no files, and fill in the
+    project's options. Return what is measured, as a line to print."""
     project = read_project(Path.cwd(), upward=True, search=not (args.paths or args.builtin))
     options.fill(args, project.options, project.file)
     if args.paths:
@@ -112,7 +113,7 @@ def _choose(args: argparse.Namespace) -> str:
 def _finish(
     args: argparse.Namespace, supervisor: Supervisor, progress: Progress, unable: Unable | None, elapsed_s: float
 ) -> int:
-    """Write the results file and the report, or say why there is nothing to write."""
+    """Write the results file and the report, or print why there is nothing to write."""
     if unable and unable.code == _USAGE:
         raise UsageError(process.complaint(process.log_lines(supervisor.log)))
     if not _has_begun(supervisor):
@@ -141,7 +142,7 @@ def _finish(
 
 
 def _tell_unmeasured(supervisor: Supervisor, progress: Progress) -> int:
-    """Name what was skipped, and count what has failed."""
+    """Print which benchmarks were skipped. Return how many failed."""
     ends = (event for event in supervisor.events if event["event"] == "end")
     latest = {(event["process"], event["fullname"]): event["status"] for event in ends}  # a rerun counts
     failed = {fullname for (_, fullname), status in latest.items() if status not in _ACCEPTABLE}
@@ -157,7 +158,7 @@ def _has_begun(supervisor: Supervisor) -> bool:
 
 
 def _reached(supervisor: Supervisor) -> str:
-    """`` in process 2 of 3: 4 of 10 benchmarks``."""
+    """How far the run got: `` in process 2 of 3: 4 of 10 benchmarks``."""
     latest = max(event["process"] for event in supervisor.events if event["event"] == "session")
     ends = (event for event in supervisor.events if event["event"] == "end" and event["process"] == latest)
     done = len({event["fullname"] for event in ends})
@@ -239,7 +240,8 @@ def _wanted(args: argparse.Namespace) -> tuple[list[str], list[str], int]:
 
 
 def _require_writable(folder: Path) -> None:
-    """Before any measuring: an hour's run must not fail at its last line, over somebody else's files neither."""
+    """Raise UsageError before any measuring if the output can't be written, or would replace files that gpubench didn't
+    write: an hour's run must not fail at its last step."""
     from ..report import output
 
     output.prepare_folder(folder)
@@ -250,7 +252,7 @@ def _require_writable(folder: Path) -> None:
 
 
 def _explain(code: int, progress: Progress, output: Path | str, interrupted: bool) -> int:
-    """Nothing was measured: say why in a line, from what pytest wrote."""
+    """Print in one line why nothing was measured, taken from pytest's output."""
     lines = process.log_lines(output)
     where = f": see {output}" if isinstance(output, Path) else ""
     if interrupted:
@@ -279,7 +281,7 @@ def _report(args: argparse.Namespace, folder: Path, run_file: Path, elapsed_s: f
 
 
 def what_a_gpu_could_bring(run: Run, run_file: Path) -> list[str]:
-    """A line that names the command for it, where there was no GPU and the times mean something."""
+    """A line that names ``gpubench estimate``, where there was no GPU and the times mean something."""
     known = any(result.device and result.times for result in run.results)  # not those of plain pytest-benchmark tests
     if run.preset == "smoke" or not known or any(device.accelerator for device in run.machine.devices):
         return []

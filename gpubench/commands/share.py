@@ -1,4 +1,4 @@
-"""``gpubench share``: the card of a run, checked, and the address of a form for it. Nothing is sent."""
+"""``gpubench share``: write the card of a run, check it, and print the address of a form for it. Nothing is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""``gpubench show``: any benchmark's time, spread and rates in the terminal, of many what they come to first."""
+"""``gpubench show``: the time, spread and rates of any benchmark in the terminal; for many benchmarks, a summary
+first."""
 
 from __future__ import annotations
 

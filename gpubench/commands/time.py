@@ -46,16 +46,16 @@ _MOST_SIZES = 200
 _ACCEPTABLE = (OK, "skipped")
 PICTURES = (".svg", ".png")
 KINDS_OVER_SIZE = ("expressions", "speedup", "time", "rate", "by-dtype")
-"""Pictures of expressions over their sizes, the first that can be made by default."""
+"""Charts of expressions over their sizes; by default the first that can be drawn is used."""
 FILE_NAME = "test_time.py"
-"""So that the names of what is measured begin with ``time``."""
+"""The file's name, chosen so that the names of benchmarks begin with ``time``."""
 FOLDER = "gpubench-time-"
-"""What the names of temporary folders begin with."""
+"""Prefix of the names of temporary folders."""
 _NOT_HERE = ("implementation", "require-device", "ranks-deadline")
-"""Options of a run that an expression has no use for: it names its library, and a device that is named is required."""
+"""Options of a run that don't apply to an expression: it names its library, and a device that is named is required."""
 _DEADLINE_S = 120.0
 _LONG_S = 10.0
-"""Seconds after which a benchmark that is still being measured is a line."""
+"""Seconds after which a line is printed about a benchmark that is still being measured."""
 _SOURCE = """from gpubench.measure.expression import LIVE, Snippet, define
 
 define(globals(), {{{benchmarks}}}, {sizes!r}, {further})
@@ -140,18 +140,18 @@ def _measured(args: argparse.Namespace, wanted: BenchmarkFile, folder: Path) -> 
     brief = wanted.plain and not args.verbose
     progress, patience = Progress(), _Patience(len(wanted.benchmarks))
     words = [*options.passed_on(args), *pytest_options(folder)]
-    words += ["--gpubench-no-ceilings"] * (brief and not args.output)  # nobody is shown what they are for
+    words += ["--gpubench-no-ceilings"] * (brief and not args.output)  # the brief output shows no peaks
 
     def note(event: Event) -> None:
         patience.note(event)
-        if not brief and (event["event"] != "end" or event["status"] in _ACCEPTABLE):  # what failed is said at the end
+        if not brief and (event["event"] != "end" or event["status"] in _ACCEPTABLE):  # failures are printed at the end
             progress.note(event if args.dtype else _without_dtype(event))
 
     supervisor = Supervisor(folder, [str(wanted.write(folder))], words, args.processes, _DEADLINE_S, note)
     supervisor.log.touch()
     supervisor.begin()
     progress.expect(args.processes, supervisor.events)
-    # What shows the results is imported while the child imports torch: a second that nobody waits for.
+    # What shows the results is imported while the child imports torch: this saves a second.
     threading.Thread(target=importlib.import_module, args=("gpubench.report.results",), daemon=True).start()
     try:
         supervisor.measure()
@@ -175,14 +175,14 @@ def _without_dtype(event: Event) -> Event:
 
 
 class _Patience:
-    """Says in a line that a benchmark takes long, while it does."""
+    """Prints a line about a benchmark that takes long, while it is being measured."""
 
     def __init__(self, expressions: int) -> None:
         self._expressions = expressions
         self._timer: threading.Timer | None = None
 
     def note(self, event: Event) -> None:
-        """A benchmark has begun or ended."""
+        """Restart or stop the timer when a benchmark begins or ends."""
         if event["event"] in ("start", "end"):
             self.stop()
         if event["event"] == "start":
@@ -195,13 +195,14 @@ class _Patience:
             self._timer.start()
 
     def stop(self) -> None:
-        """Nothing is being measured."""
+        """Stop the timer, as nothing is being measured."""
         if self._timer is not None:
             self._timer.cancel()
 
 
 def _draw(results: Results, path: Path, kind: str | None) -> None:
-    """Said where there is too little to draw: what was measured is worth more than its picture."""
+    """Draw the chart. Where there is too little to draw, print the reason instead of failing, as the results count
+    more."""
     try:
         results.chart(kind).save(path)
     except UsageError as error:
@@ -214,13 +215,13 @@ def _draw(results: Results, path: Path, kind: str | None) -> None:
 
 
 def _ending(results: Results, brief: bool) -> str:
-    """All that the results have to say, or the times alone where nobody asked for more and all were measured."""
+    """The results as text: the times alone if ``brief`` and all were measured, else everything."""
     measured = [result for run in results.runs for result in run.results]
     return _brief(results) if brief and all(result.times for result in measured) else str(results)
 
 
 def _brief(results: Results) -> str:
-    """``a @ b  102 ms* ±2%``, and what the star means; of two devices both times and the speedup."""
+    """``a @ b 102 ms* ±2%``, and what the star means; for two devices both times and the speedup."""
     from ..report import words
 
     study = results.study
@@ -251,8 +252,8 @@ def _why_nothing(results: Sequence[Result]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkFile:
-    """``benchmarks`` are Python texts that make what is measured, by name; ``against`` is one in NumPy. Those of
-    ``in_numpy`` run on arrays only. ``dtypes`` and ``variants`` are those asked for."""
+    """``benchmarks`` are Python texts that make what is measured, by name; ``against`` is one in NumPy. Benchmarks
+    named in ``in_numpy`` run on arrays only. ``dtypes`` and ``variants`` are the requested ones."""
 
     benchmarks: Mapping[str, str] = field(default_factory=dict)
     sizes: Sequence[Size] = ()
@@ -300,7 +301,7 @@ def benchmark_file_of(args: argparse.Namespace) -> BenchmarkFile:
 
 
 def require_expressions(texts: Sequence[str], setup: str, against: str | None) -> dict[str, str]:
-    """Expressions by the names that tables give them, the one in NumPy last: their whole text in one line. Raises
+    """Expressions by their names in tables, which are their whole text in one line, the one in NumPy last. Raises
     UsageError for what is no Python, given twice or too long for a name."""
     if setup.strip():
         parse(setup, "the setup")
@@ -337,8 +338,8 @@ def require_against(wanted: BenchmarkFile, devices: Sequence[str]) -> None:
 
 
 def pytest_options(folder: Path) -> list[str]:
-    """Somebody's configuration and plugins aren't meant for this, nothing is left where it runs, and peaks are
-    measured quickly."""
+    """Options that ignore the user's configuration and plugins of pytest, leave no files behind and measure peaks
+    quickly."""
     options = ["-c", os.devnull, f"--rootdir={folder}", f"--benchmark-storage=file://{folder}", "--gpubench-brief"]
     if tuple(map(int, version("pytest").split(".")[:2])) >= (8, 4):  # others' plugins take half a second
         options += ["--disable-plugin-autoload", "-p", "pytest_benchmark.plugin"]
@@ -346,7 +347,7 @@ def pytest_options(folder: Path) -> list[str]:
 
 
 def _is_module(name: str) -> bool:
-    """Whether it can be imported by a measuring process, which looks into the working folder too."""
+    """Whether a measuring process, which looks into the working folder too, can import a module of that name."""
     with contextlib.suppress(ImportError, ValueError):
         if importlib.util.find_spec(name):
             return True
@@ -357,13 +358,13 @@ IN_SHELL, IN_PYTHON = (
     ("--setup {!r}", "--size {}", " ", "--import {module}"),
     ("setup={!r}", "sizes={!r}", ", ", "import {module} as {name}"),
 )
-"""How a setup and sizes are written, what stands between them, and how a module is brought."""
+"""How the setup and sizes are written in messages, what separates them, and how a module is imported."""
 
 
 def require_known(
     text: str, setup: str, sizes: Sequence[str], known: Collection[str] = (), written: Sequence[str] = IN_SHELL
 ) -> None:
-    """Raise UsageError for names that nothing makes, with what would, as it is ``written``."""
+    """Raise UsageError for undefined names, with the remedy, as it is ``written``."""
     setting, sizing, between, bring = written
 
     def example(setup: str, size: str) -> str:

@@ -30,7 +30,7 @@ from .verdict import (
 EXIT_NO_SLOWDOWN, EXIT_SLOWDOWN, EXIT_UNABLE, EXIT_NOTHING = 0, 1, 2, 3
 NEW = "new"
 _NAMED = 3
-"""So many workloads are named of each side where the sides have none in common."""
+"""How many workloads of each side are named where the sides have none in common."""
 ORDER = (SLOWER, INCONCLUSIVE, FASTER, NOT_SUSPECT, SAME)
 
 
@@ -45,10 +45,10 @@ class Missing(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """``notes`` are lines to read before believing the verdicts; ``pairs`` counts those measured in turn, ``contents``
-    says what each side has. ``screened`` means that only what a screening made suspect could be called slower,
+    lists what each side has. ``screened`` means that only what a screening made suspect could be called slower,
     ``unfinished`` that the time was up before all suspects had their pairs. With ``fail_missing`` a case that base
     measured and new didn't is as bad as a slowdown, with ``fail_inconclusive`` one without a conclusive verdict.
-    ``unchanged`` says that both sides are the same code."""
+    ``unchanged`` means that both sides are the same code."""
 
     verdicts: tuple[Verdict, ...]
     missing: tuple[Missing, ...]
@@ -66,23 +66,24 @@ class Comparison:
 
     @property
     def above(self) -> list[Limit]:
-        """Limits that are exceeded for certain."""
+        """Limits that the new side exceeds for certain."""
         return [each for each in self.limits if each.verdict == ABOVE]
 
     @property
     def lost(self) -> list[Missing]:
-        """What base measured and new didn't."""
+        """Cases that base measured and new didn't."""
         return [each for each in self.missing if each.side == NEW]
 
     @property
     def unable(self) -> list[Verdict]:
-        """Suspects that the comparison gave up: of which too few runs could be used, or that were out of time."""
+        """Suspects that stayed undecided because too few of their runs could be used or the time was up."""
         undecided = [each for each in self.verdicts if each.verdict == INCONCLUSIVE and self.screened]
         return [each for each in undecided if self.unfinished or each.held_up or each.suspect]
 
     @property
     def exit_code(self) -> int:
-        """0 no proven slowdown, 1 a proven one or what else was said to fail, 2 gave up, 3 nothing to compare."""
+        """0 no proven slowdown, 1 a proven one or another failure that was asked for, 2 gave up, 3 nothing to
+        compare."""
         if not self.verdicts:
             return EXIT_SLOWDOWN if self.above else EXIT_NOTHING
         undecided = self.fail_inconclusive and any(each.verdict == INCONCLUSIVE for each in self.verdicts)
@@ -98,7 +99,7 @@ class Comparison:
 
     @property
     def line(self) -> str:
-        """All of it in one line."""
+        """The result of the comparison in one line."""
         if not self.verdicts:
             contents = f": {'; '.join(self.contents)}" if self.contents else ""
             return f"nothing to compare: no benchmark was measured on both sides{contents}"
@@ -161,8 +162,8 @@ def compare_sides(base: Side, new: Side, terms: Terms, across_machines: bool = F
 
 
 def noise_of_runner(comparison: Comparison) -> Comparison:
-    """A comparison of unchanged code with what this machine can see: of each benchmark the smallest change that would
-    be seen four times out of five, and how many were called changed."""
+    """A comparison of unchanged code with what this machine can detect: for each benchmark the smallest change that
+    would be detected four times out of five, and how many were called changed."""
     least = sorted(each.sees(comparison.threshold) for each in comparison.verdicts if each.seen is not None)
     changed = sum(each.verdict in (SLOWER, FASTER) for each in comparison.verdicts)
     notes = [f"unchanged code: {changed} of {counted(len(comparison.verdicts), 'benchmark')} called changed"]
@@ -173,8 +174,8 @@ def noise_of_runner(comparison: Comparison) -> Comparison:
 
 
 def narrowed(comparison: Comparison, expression: str) -> Comparison:
-    """Only what ``-k`` chooses; each case is judged as among all, so that looking again doesn't change a verdict.
-    Raises UsageError for a wrong expression, and where nothing matches."""
+    """The comparison of only those cases that ``-k`` chooses. Each case is judged as among all, so that looking again
+    doesn't change a verdict. Raises UsageError for a wrong expression, and where nothing matches."""
     matches = matcher(expression)
     verdicts = tuple(each for each in comparison.verdicts if matches(each.key.names))
     missing = tuple(each for each in comparison.missing if matches(each.key.names))
@@ -186,7 +187,7 @@ def narrowed(comparison: Comparison, expression: str) -> Comparison:
 
 
 def change_text(ratio: float) -> str:
-    """``+20.3 %`` of a ratio of times; ``3.2× slower`` where that says more."""
+    """``+20.3 %`` for a ratio of times; ``3.2× slower`` where that is clearer."""
     if 1 / 3 < ratio < 3:
         return f"{100 * (ratio - 1):+.1f} %"
     return f"{ratio:.3g}× slower" if ratio > 1 else f"{1 / ratio:.3g}× faster"

@@ -27,9 +27,9 @@ SUMMARY_LIMIT = 1024 * 1024
 """Bytes of a step summary; GitHub refuses a larger one whole."""
 _MISSING_ROWS = 20
 _FEW_ROWS = 10
-"""Of inconclusive benchmarks; how many there are, and why, is said in lines."""
+"""How many inconclusive benchmarks the table shows; lines above it count them all and give the reasons."""
 _NAMED = 3
-"""So many benchmarks are named in a line."""
+"""How many benchmarks a line names."""
 
 
 def to_json(comparison: Comparison) -> str:
@@ -79,7 +79,7 @@ def _named(key: CaseKey) -> dict[str, Any]:
 
 
 def show_table(comparison: Comparison) -> None:
-    """Print it for the terminal: at most a dozen lines that say it all, then the rows."""
+    """Print the comparison to the terminal: a summary of at most a dozen lines, then the rows."""
     lines = lead_lines(comparison)
     for each in (_changes("Comparison", _rows(comparison), comparison), _missing(comparison)):
         if each.rows:
@@ -119,7 +119,8 @@ def _limit_lines(comparison: Comparison, labels: Mapping[CaseKey, str]) -> list[
 
 
 def _labels(comparison: Comparison) -> dict[CaseKey, str]:
-    """What each benchmark is called: tests by their ids, but for the folders, or the file, that all of them share."""
+    """The label of each benchmark. A test is labelled by its id, without the folders, or the file, that all tests
+    share."""
     keys = [each.key for each in comparison.verdicts] + [each.key for each in comparison.missing]
     files = {key.name.partition("::")[0] for key in keys if "::" in key.name}
     shared = f"{posixpath.commonpath(files)}/" if files and posixpath.commonpath(files) else ""
@@ -128,21 +129,21 @@ def _labels(comparison: Comparison) -> dict[CaseKey, str]:
 
 
 def _inconclusive(comparison: Comparison) -> dict[str, list[Verdict]]:
-    """By cause, the most frequent first."""
+    """Group the inconclusive verdicts by cause, the most frequent cause first."""
     inconclusive = [each for each in comparison.verdicts if each.verdict == INCONCLUSIVE]
     groups = grouped(inconclusive, lambda each: each.reason.partition(":")[0])
     return dict(sorted(groups.items(), key=lambda entry: -len(entry[1])))
 
 
 def _rows(comparison: Comparison) -> list[Verdict]:
-    """All but inconclusive ones beyond those that changed most."""
+    """All verdicts except inconclusive ones beyond the :data:`_FEW_ROWS` that changed most."""
     rows = _sorted(comparison)
     left = {each.key for each in [each for each in rows if each.verdict == INCONCLUSIVE][_FEW_ROWS:]}
     return [each for each in rows if each.key not in left]
 
 
 def comparison_markdown(comparison: Comparison) -> str:
-    """What didn't change is folded away."""
+    """The comparison as Markdown; benchmarks that didn't change are folded away."""
     verdicts = _sorted(comparison)
     rows = [each for each in _rows(comparison) if each.verdict not in (SAME, NOT_SUSPECT)]
     shown = {each.key for each in rows}
@@ -205,7 +206,7 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) ->
 
 
 def _interval_text(ratio: Interval) -> str:
-    """Its ends in the unit of the change: percent, or how many times slower or faster."""
+    """The ends of the interval in the unit of the change: percent, or how many times slower or faster."""
     if 1 / 3 < ratio.value < 3:
         return f"{100 * (ratio.low - 1):+.1f} … {100 * (ratio.high - 1):+.1f} %"
     least, most = (ratio.low, ratio.high) if ratio.value > 1 else (1 / ratio.high, 1 / ratio.low)

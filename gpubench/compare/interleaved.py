@@ -1,10 +1,10 @@
 """``gpubench compare --interleave``: screen all benchmarks in a few pairs, then confirm what these made suspect.
 
 How many fresh pairs a suspect gets follows from the spread that screening showed, and it is judged once, when it has
-them, on these alone (two-stage sampling: C. Stein, Ann. Math. Statist. 16 (1945) 243-258). So nobody looks again and
-again, and nothing is judged by the data that made it suspect: of unchanged code at most one comparison in forty says
-slower. The verdicts are those of :func:`~.comparison.compare_sides` on the run files, stage and all: comparing the
-files again says the same.
+them, on these alone (two-stage sampling: C. Stein, Ann. Math. Statist. 16 (1945) 243-258). So results aren't tested
+repeatedly, and no benchmark is judged by the data that made it suspect: at most one comparison in forty of unchanged
+code reports a slowdown. The verdicts are those of :func:`~.comparison.compare_sides` on the run files, which record the
+stage: comparing the files again gives the same verdicts.
 """
 
 from __future__ import annotations
@@ -41,21 +41,23 @@ from .verdict import (
 )
 
 TURN_DEADLINE_S = 600.0
-"""Of one benchmark, as `gpubench run PATH` has it: a call of ten seconds is called several times."""
+"""Seconds that one benchmark may take, the limit of `gpubench run PATH`: a call of ten seconds is called several
+times."""
 SCREENING_PAIRS, MOST_SCREENING = 3, 10
-"""Of all benchmarks, and of those whose noise needs more. Two would do, but on a busy machine one process in eight is
-held up."""
+"""Screening pairs of every benchmark, and the most for benchmarks whose noise needs more. Two would do, but on a busy
+machine one process in eight is held up."""
 LARGE = 2.0
-"""Screening is to see a change of so many thresholds."""
+"""Screening should detect a change of this many thresholds."""
 LEAST_FRESH = 6
-"""Fresh pairs of any suspect: with fewer, one that is held up leaves nothing to tell."""
+"""Fresh pairs of any suspect: with fewer, a single process that is held up leaves too little evidence."""
 CONFIRMING_POWER = 0.9
 REGRESSION = 0.5
-"""What made a benchmark suspect is an overestimate: this share of its logarithm is to be confirmed."""
+"""The change that made a benchmark suspect is an overestimate: confirming should detect this share of its logarithm."""
 MOST_TRIES = 3
-"""Pairs in which other programs held a suspect up are replaced, until it was measured so many times as often."""
+"""Pairs in which other programs held a suspect up are replaced, until it was measured this many times as often as
+planned."""
 RESERVE = 1.5
-"""Of the budget that is advised: other programs may slow it."""
+"""Factor on the budget that an error message advises: other programs may slow the measurement."""
 
 
 def planned_pairs(
@@ -64,8 +66,8 @@ def planned_pairs(
     """Fresh pairs that confirm each suspect with a probability of 90 %, at most ``most``.
 
     ``confirmed`` are the verdicts on the fresh pairs so far: a suspect that turns out noisier than screening showed
-    gets more. That goes by its noise alone and so favours no verdict (an internal pilot: J. Wittes and E. Brittain,
-    1990, Statistics in Medicine 9:65).
+    gets more pairs. Their number depends on its noise alone and so favours no verdict (an internal pilot: J. Wittes and
+    E. Brittain, 1990, Statistics in Medicine 9:65).
     """
     noise = {each.key: each.spread for each in confirmed if min(each.processes) >= LEAST_FRESH and not each.suspect}
     planned = {}
@@ -80,9 +82,9 @@ def planned_pairs(
 
 
 def screening_pairs(verdicts: Sequence[Verdict], threshold: float) -> dict[CaseKey, int]:
-    """Pairs of each benchmark that show no sign of a change in which one of two thresholds would have made it suspect:
-    by its noise alone, so that a longer screening favours no verdict. Those that vary too much for three times the
-    most get no more."""
+    """Screening pairs of each benchmark that shows no sign of a change, so many that a change of two thresholds would
+    have made it suspect. The number depends on the noise alone, so that a longer screening favours no verdict.
+    Benchmarks that would need more than three times the most pairs get no more."""
     planned = {}
     for each in verdicts:
         if each.verdict == NOT_SUSPECT and not math.isnan(each.spread):
@@ -123,7 +125,7 @@ def compare_in_turn(
 
 
 class _Session:
-    """The pairs of one comparison; collecting takes none of its budget."""
+    """The pairs of one comparison; collecting doesn't count toward its budget."""
 
     def __init__(self, args: argparse.Namespace, terms: Terms, turns: Interleave, stored: Sequence[Side]) -> None:
         self._args, self._terms, self._turns = args, terms, turns
@@ -157,7 +159,7 @@ class _Session:
 
     @property
     def _is_one(self) -> bool:
-        """Whether both sides are the same: what is compared is the runner with itself."""
+        """Whether both sides are the same environment, so that the runner is compared with itself."""
         base, new = self._turns.base, self._turns.new
         return (base.interpreter, base.paths) == (new.interpreter, new.paths)
 
@@ -185,7 +187,7 @@ class _Session:
             _say(f"pair 1 of {SCREENING_PAIRS} took {took}: {left} left")
 
     def _screen_longer(self) -> None:
-        """Give those that vary much more pairs, if there is time."""
+        """Measure more pairs of benchmarks that vary much, if there is time."""
         if self._pairs < SCREENING_PAIRS:
             return
         planned = screening_pairs(self._judged().verdicts, self._terms.threshold)
@@ -209,7 +211,7 @@ class _Session:
         )
 
     def _measure(self, stage: str, keys: Sequence[CaseKey] | None = None) -> bool:
-        """Measure a pair of all benchmarks, or of these; whether that was possible."""
+        """Measure a pair of all benchmarks, or of ``keys``. Return whether that was possible."""
         chosen = None
         if keys is not None:
             chosen = {side.name: {side.fullnames[key] for key in keys} for side in self._sides}
@@ -262,7 +264,7 @@ class _Session:
         return self._turns.pair_s({side.name: {side.fullnames[key] for key in keys} for side in self._sides})
 
     def _forecast(self, planned: dict[CaseKey, int]) -> str:
-        """How long confirming takes."""
+        """How long confirming takes, in words."""
         rounds = _rounds(planned)
         total_s = sum(map(self._pair_s, rounds))
         left_s = max(0.0, self._args.budget - self._spent_s())
@@ -272,15 +274,15 @@ class _Session:
     def _todo(
         self, comparison: Comparison, planned: Mapping[CaseKey, int], tried: Mapping[CaseKey, int]
     ) -> dict[CaseKey, int]:
-        """The usable pairs that suspects lack, of those that weren't tried too often."""
+        """The usable pairs that each suspect lacks, without suspects that were tried too often."""
         usable = {each.key: 0 if each.suspect or each.held_up else min(each.processes) for each in comparison.verdicts}
         lacking = {key: count - usable.get(key, 0) for key, count in planned.items()}
         return {key: count for key, count in lacking.items() if count > 0 and tried[key] < MOST_TRIES * planned[key]}
 
     def _affordable(self, suspects: Sequence[Verdict], todo: Mapping[CaseKey, int]) -> list[CaseKey]:
-        """Those that can be given all pairs that they lack in the time that is left, so that some are decided where
-        there is no time for all: slowdowns first, since a gate waits for those, then what lacks fewest. At least one
-        where there is time for a pair of it."""
+        """Suspects for which the time left suffices for all pairs that they lack, so that some are decided where there
+        is no time for all. Slowdowns come first, since a gate waits for those, then suspects that lack the fewest
+        pairs. At least one suspect is returned where there is time for a pair of it."""
         left_s = self._args.budget - self._spent_s()
         chosen: list[CaseKey] = []
         for each in sorted(suspects, key=lambda each: (each.ratio.value < 1, todo[each.key], -each.ratio.value)):
@@ -290,15 +292,15 @@ class _Session:
         return chosen
 
     def _is_settled(self, comparison: Comparison, planned: dict[CaseKey, int]) -> bool:
-        """Whether a suspect that has its pairs is slower beyond doubt. Each is tested once, at an equal share of the
-        level (Bonferroni), which is stricter than the verdict: stopping here raises no more false alarms."""
+        """Whether a suspect that has its pairs is slower beyond doubt. Each suspect is tested once, at an equal share
+        of the level (Bonferroni), which is stricter than the verdict, so stopping here raises no more false alarms."""
         level = FALSE_DISCOVERIES / len(planned)
         complete = [each for each in comparison.verdicts if min(each.processes) == planned.get(each.key)]
         return any(not each.suspect and each.own_p <= level for each in complete)
 
 
 def _rounds(planned: Mapping[CaseKey, int], done: int = 0) -> list[list[CaseKey]]:
-    """For each pair after those that are done, which benchmarks it measures."""
+    """The benchmarks that each pair measures, for the pairs after the first ``done``."""
     return [
         [key for key, count in planned.items() if count > number]
         for number in range(done, max(planned.values(), default=0))
@@ -306,8 +308,8 @@ def _rounds(planned: Mapping[CaseKey, int], done: int = 0) -> list[list[CaseKey]
 
 
 def _empty_folder(name: str | None) -> Path:
-    """That folder, or the first of ``out-compare-1``, ``-2`` … that isn't there. Raises UsageError if it holds an
-    earlier comparison, or can't be written."""
+    """Return the folder ``name``, or the first of ``out-compare-1``, ``-2`` … that doesn't exist. Raises UsageError if
+    it holds an earlier comparison, or can't be written."""
     numbered = (Path(f"out-compare-{number}") for number in itertools.count(1))
     folder = Path(name) if name else next(path for path in numbered if not path.exists())
     if (folder / "turns").exists() or any(any((folder / side).glob("*.json")) for side in ("base", "new")):

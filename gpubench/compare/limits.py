@@ -1,4 +1,5 @@
-"""Limits: the most that a call may take, by a test's mark or a table of pyproject.toml, held against the new side."""
+"""Limits: the longest that a call may take, set by a test's mark or a table of pyproject.toml, checked against the new
+side."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ ABOVE, PERHAPS, BELOW = "above", "perhaps above", "below"
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The limit of a benchmark, and the interval of its time in seconds: certain is what lies wholly on one side."""
+    """The limit of a benchmark, and the interval of its time in seconds: the verdict is certain if the whole interval
+    lies on one side of the limit."""
 
     key: CaseKey
     limit_s: float
@@ -34,8 +36,8 @@ class Limit:
 
 
 def check_limits(new: Side, table: Mapping[str, float]) -> tuple[Limit, ...]:
-    """All benchmarks of the new side that have a limit; of several the smallest counts. ``table`` has seconds by the
-    expressions that choose benchmarks, as ``-k`` does.
+    """Limits of the new side's benchmarks; where several apply to one benchmark, the smallest counts. ``table`` has
+    seconds by the expressions that choose benchmarks, as ``-k`` does.
 
     The interval is that of the mean logarithm of the processes' medians, with moderated variances as for verdicts. Over
     all limits together it is above one that holds in at most one comparison of forty (Bonferroni).
@@ -65,7 +67,7 @@ def check_limits(new: Side, table: Mapping[str, float]) -> tuple[Limit, ...]:
 
 
 def _usable(processes: list[Observation]) -> list[float]:
-    """Logarithms of the medians, but for smoke runs and for processes that waited for something else."""
+    """Logarithms of the medians, without smoke runs and processes that waited for something else."""
     timed = [each for each in processes if not each.smoke]
     least = min((each.least_s for each in timed), default=0.0)
     return [math.log(each.median_s) for each in timed if each.least_s < STUCK * least]

@@ -21,11 +21,11 @@ from ..runfile.schema import Process, Result, Run
 SMOKE = "smoke"
 """The preset that only tries each case's code."""
 METRICS = {"time": "", "device": "device_s", "memory": "memory_bytes"}
-"""What may be judged, and the field of a result that holds it; the time has rounds instead."""
+"""What may be judged, and the field of a result that holds it; the time has none, as its rounds are read."""
 SCREEN, CONFIRM = "screen", "confirm"
-"""The stages of ``compare --interleave``: all benchmarks, then fresh runs of what that made suspect."""
+"""The stages of ``compare --interleave``: all benchmarks, then fresh runs of those that screening made suspect."""
 MOSTLY = 0.5
-"""Other programs used the cores of a process if that share of its cases is flagged for it."""
+"""Other programs count as using the cores of a process if this share of its cases is flagged for it."""
 _MODES = {"tf32": "TF32", "float32_matmul": "float32 matmul precision"} | {
     f"{name}_reduced_precision_reduction": f"{name} reduced-precision reduction" for name in ("fp16", "bf16")
 }
@@ -43,7 +43,7 @@ class CaseKey:
 
     @property
     def names(self) -> list[str]:
-        """All by which it can be chosen: of a test's id also what tables show."""
+        """All names by which the case can be chosen: for a test's id also the names that tables show."""
         shown = [workload_of(self.name)] if "::" in self.name else []
         return [self.name, *shown, self.device or "cpu", self.implementation]
 
@@ -96,7 +96,7 @@ class Side:
     fullnames: dict[CaseKey, str] = field(default_factory=dict)
     """What pytest calls the test of each case."""
     limits: dict[CaseKey, float] = field(default_factory=dict)
-    """The most seconds that a call may take, by the test's own mark."""
+    """The most seconds that a call may take, set by the test's own mark."""
 
 
 def read_side(name: str, paths: Iterable[str | Path], stage: str | None = None, metric: str = "time") -> Side:
@@ -151,7 +151,7 @@ def _add(side: Side, run: Run, metric: str) -> None:
 
 
 def key_of(result: Result) -> CaseKey:
-    """What a result's case is compared by."""
+    """The key by which a result's case is compared."""
     case = result.case
     if not case.implementation:
         return CaseKey(result.fullname, "", "")
@@ -160,7 +160,7 @@ def key_of(result: Result) -> CaseKey:
 
 
 def _observations(result: Result, number: int, run: Run, metric: str) -> list[Observation]:
-    """One for each process; of what only the first process of a run measures, one for a run."""
+    """One observation per process, or one per run for values that only the first process of a run measures."""
     assert result.times is not None
     each = zip(result.times.processes, result.times.samples, strict=True)
     observations = [_observation(*process, number, run) for process in each]
@@ -228,14 +228,15 @@ def _facts(run: Run, names: Sequence[str]) -> dict[str, str | None]:
 
 
 def cpu_changes(base: Side, new: Side) -> list[str]:
-    """What decides a CPU's times and differs: variables, kernels of libraries, governor, allocator, the CPUs in use."""
+    """Differences in what decides a CPU's times: variables, kernels of libraries, governor, allocator, the CPUs in
+    use."""
     before, after = ({str(run.machine.cpu): run.machine.cpu for run in side.runs}.values() for side in (base, new))
     return list(dict.fromkeys(text for one in before for other in after for text in cpu_differences(one, other)))
 
 
 def doubts(base: Side, new: Side) -> list[str]:
-    """A line for each reason why runs, or some of their processes, prove little or nothing. Raises UsageError where
-    one side is simulated: a model's times say nothing about hardware."""
+    """A line for each reason why runs, or some of their processes, prove little or nothing. Raises UsageError where one
+    side is simulated: a model's times aren't evidence about hardware."""
     simulated = [any(each.simulated for run in side.runs for each in run.machine.devices) for side in (base, new)]
     if simulated[0] != simulated[1]:
         name = (base if simulated[0] else new).name

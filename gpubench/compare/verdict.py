@@ -6,8 +6,8 @@ Stat. Appl. Genet. Mol. Biol. 3 (2004) 3), once for each summary: a busy neighbo
 code delays all of them, so the larger p value counts. ``slower`` takes two things: p, adjusted by the method of
 Benjamini and Hochberg over all benchmarks, reaches 2.5 %, and the estimate reaches the threshold.
 
-A set of runs may hold a screening and fresh runs of what it made suspect. Of a benchmark that has fresh runs on both
-sides these alone count, and what has none is never called slower: nothing is judged by the data that made it suspect.
+A set of runs may hold a screening and fresh runs of what it made suspect. If a benchmark has fresh runs on both sides,
+these alone count; a benchmark without them is never called slower, so none is judged by the data that made it suspect.
 """
 
 from __future__ import annotations
@@ -27,35 +27,38 @@ from .samples import CONFIRM, SCREEN, CaseKey, Cases, Observation, busy_processe
 FASTER, SLOWER, SAME, INCONCLUSIVE, NOT_SUSPECT = "faster", "slower", "same", "inconclusive", "not suspect"
 THRESHOLD = 0.05
 FALSE_DISCOVERIES = 0.025
-"""The false discovery rate: one comparison of unchanged code in forty may say slower."""
+"""The false discovery rate: one comparison of unchanged code in forty may report a slowdown."""
 SUSPICION, SUSPICION_OF_LEAST = 0.1, 0.05
-"""One-sided p, of the medians and of the fastest rounds, of which either makes a benchmark suspect if that changed by
-half the threshold. On a busy machine the fastest rounds alone may tell; only fresh runs decide."""
+"""One-sided p values, for the medians and for the fastest rounds. Either makes a benchmark suspect if that summary
+changed by half the threshold. On a busy machine the fastest rounds alone may show a change; only fresh runs decide."""
 POWER = 0.8
 LEAST_SPREAD = 0.003
 """Lower bound on the spread between processes; the smallest measured in any benchmark."""
 SINGLE_SPREAD = 0.25
 """Spread assumed for a single process a side: that of the noisiest of 11 benchmarks over 24 processes, idle machine."""
 USUAL_SPREAD = 0.03
-"""That of most benchmarks' processes on an idle machine, for advice where none was measured."""
+"""Spread of most benchmarks' processes on an idle machine, for advice where none was measured."""
 MOST_NEEDED = 100
 STUCK = 3.0
-"""A process all of whose rounds took that many times as long as the fastest of another process of the same code waited
+"""A process all of whose rounds took this many times as long as the fastest of another process of the same code waited
 for something else. Recorded: on a busy machine 30 µs of work on all cores took 20 ms, ticks of the scheduler, in every
 round of one process in eight."""
 LEAST_FOR_MEDIANS = 6
-"""With so many processes a side also those are left out whose median took STUCK times as long as another's, if most
-remain: on that machine all rounds but the fastest waited in one process in twelve. The few that would remain of fewer
-tell too little of the noise: of three and of five a side it raised 3 more alarms in 64 and in 56 recorded windows."""
+"""With at least this many processes a side, processes whose median took STUCK times as long as another's are left out
+too, if most remain: on that machine all rounds but the fastest waited in one process in twelve. With fewer processes,
+the few that remain show too little of the noise: with three and with five a side, leaving them out raised 3 more alarms
+in 64 and in 56 recorded windows."""
 RUN_DRIFT = 0.05
-"""Standard deviation from run to run of what all benchmarks of one share: clocks, memory, other guests of the host."""
+"""Standard deviation, from run to run, of the change that all benchmarks of a run share: clocks, memory, other guests
+of the host."""
 MOST_DRIFT = 3.0
-"""More than this many standard deviations is a change and not drift."""
+"""A shared change of more than this many standard deviations is a change and not drift."""
 LEAST_CASES = 5
-"""With fewer benchmarks, a change of one can't be told from drift."""
+"""The fewest benchmarks that show drift: with fewer, a change of one can't be distinguished from drift."""
 STEADIER = 4.0
-"""By this factor the processes of a benchmark that doesn't follow the machine's speed, as one that waits, agree better
-as they are than at usual speed. Chance does that in one comparison of a hundred (F test, 4 and 4 degrees)."""
+"""A benchmark doesn't follow the machine's speed, for example because it waits, if its processes agree better by this
+factor as they are than corrected for drift. Chance does that in one comparison of a hundred (F test, 4 and 4
+degrees)."""
 SMOKE_RUN = "smoke run: too few rounds"
 MACHINE_BUSY = "machine busy"
 ONE_PROCESS = "one process per side: its noise is unknown"
@@ -72,8 +75,8 @@ _Sides = tuple[Sequence[Observation], Sequence[Observation]]
 @dataclass(frozen=True, slots=True)
 class Terms:
     """How to judge ``metric``. A change by less than ``floor`` seconds is none. ``limits`` are seconds by expressions
-    that choose benchmarks. ``in_turn`` says of the runs, and of the fresh ones, that base and new were measured in
-    turn; ``moved`` that they are of different machines."""
+    that choose benchmarks. ``in_turn`` means, for the runs and for the fresh ones, that base and new were measured in
+    turn; ``moved`` means that they come from different machines."""
 
     threshold: float = THRESHOLD
     floor: float = 0.0
@@ -90,10 +93,11 @@ class Verdict:
     The interval of ``same`` and of ``not suspect`` is that of the benchmark alone, at 95 %; any other accounts for all
     benchmarks of the comparison and for drift, and so it excludes 1 where the change is proven. ``base_s``, ``new_s``
     come from the same evidence as the ratio, ``processes`` are those of base and new. For an inconclusive benchmark
-    ``reason`` says why, up to a colon in the same words for all such; ``advice`` what makes it conclusive; ``more`` how
-    many more runs a side, if not too many. ``spread`` is the standard deviation between processes, NaN if unknown;
-    ``own_p`` is for slower too, of the benchmark alone. A ``suspect`` has no fresh runs yet; a change by the share
-    ``seen`` would make it one, on so many runs, four times out of five.
+    ``reason`` is the cause, in the same words up to a colon for all benchmarks with that cause; ``advice`` is what
+    would make it conclusive; ``more`` is the number of further runs a side, if not too many. ``spread`` is the standard
+    deviation between processes, NaN if unknown; ``own_p`` is for slower too, of the benchmark alone. A ``suspect`` has
+    no fresh runs yet; a change by the share ``seen`` would make a benchmark suspect four times out of five, with as
+    many runs.
     """
 
     key: CaseKey
@@ -112,7 +116,7 @@ class Verdict:
     seen: float | None = None
 
     def sees(self, threshold: float) -> float:
-        """The smallest change that is seen four times out of five and counts."""
+        """The smallest change that counts and is detected four times out of five."""
         return max(self.seen or 0.0, threshold)
 
     @property
@@ -122,14 +126,15 @@ class Verdict:
 
     @property
     def held_up(self) -> bool:
-        """Whether too few of its processes could be used."""
+        """Whether too few processes of the benchmark could be used."""
         return self.reason.startswith(MACHINE_BUSY)
 
 
 @dataclass(frozen=True, slots=True)
 class _Drift:
-    """What the machine did to some benchmarks. ``speed`` is taken off, logarithms by side and process; empty where
-    nothing is. ``hidden`` is the standard deviation from run to run of a drift that can't be told from a change."""
+    """What the machine did to some benchmarks. ``speed`` is subtracted: logarithms by side and process, empty where
+    there is nothing to subtract. ``hidden`` is the standard deviation from run to run of a drift that can't be
+    distinguished from a change."""
 
     speed: Sequence[Mapping[_Process, float]] = ()
     hidden: float = 0.0
@@ -137,9 +142,9 @@ class _Drift:
 
 @dataclass(frozen=True, slots=True)
 class _Evidence:
-    """The processes of base and of new that count for a benchmark; ``unfit`` says why they prove nothing. ``changes``
-    are those of the median and of the lower quartile, without the drift, of the median as measured, and of the fastest
-    round, without the drift."""
+    """The processes of base and of new that count for a benchmark; ``unfit`` is the reason why they prove nothing.
+    ``changes`` are those of the median and of the lower quartile, without the drift, of the median as measured, and of
+    the fastest round, without the drift."""
 
     sides: _Sides
     drift: _Drift
@@ -147,7 +152,7 @@ class _Evidence:
     changes: tuple[Change, ...] = ()
 
     def logs(self, summary: str, corrected: bool = True) -> list[list[float]]:
-        """Logarithms of that time of each process of base and of new."""
+        """Logarithms of the ``summary`` of each process of base and of new."""
         speeds = self.drift.speed if corrected and self.drift.speed else ({}, {})
         return [
             [math.log(getattr(each, summary)) - speed.get(each.process, 0.0) for each in side]
@@ -156,7 +161,7 @@ class _Evidence:
 
     @property
     def suspicions(self) -> list[tuple[Change, float]]:
-        """The changes that may make it suspect, each with its level."""
+        """The changes that may make the benchmark suspect, each with its level."""
         return list(zip(self.changes[::3], (SUSPICION, SUSPICION_OF_LEAST), strict=True))
 
     @property
@@ -166,9 +171,9 @@ class _Evidence:
 
     @property
     def times(self) -> tuple[float, float]:
-        """Seconds of base and of new: the geometric means of their processes' medians, whose ratio is what is tested.
-        Where nothing is tested they are the medians, times that a process measured: of 1.64, 0.28 and 1.68 ms the mean
-        would be 0.92."""
+        """Seconds of base and of new: the geometric means of their processes' medians, whose ratio is tested. Where
+        nothing is tested, the times are the medians, which a process really measured: the mean of 1.64, 0.28 and 1.68
+        ms would be 0.92."""
         middle = intervals.median if self.unfit else geometric_mean
         base, new = (middle([each.median_s for each in side]) for side in self.sides)
         return base, new
@@ -206,10 +211,11 @@ def _counting(
 
 
 def _gathered(all_runs: tuple[Cases, Cases], stage: bool, terms: Terms) -> dict[CaseKey, _Evidence]:
-    """Of the fresh runs, or of the others, the processes that count, and what the machine did to them.
+    """For each benchmark, the processes that count and the drift of the machine, from the fresh runs or from the
+    others.
 
-    Nothing is taken off where base and new were measured in turn, since drift affects both, nor between machines, where
-    what all benchmarks share is the answer.
+    No drift is subtracted where base and new were measured in turn, since drift affects both, nor between machines,
+    where the change that all benchmarks share is the answer.
     """
     base, new = (_of_stage(side, stage) for side in all_runs)
     in_turn, busy = terms.in_turn[stage], [busy_processes(side) for side in (base, new)]
@@ -242,7 +248,8 @@ def _processes(side: Cases) -> set[_Process]:
 
 
 def _is_steady(each: _Evidence) -> bool:
-    """Divided by the speed of its process it would only get the noise of the other benchmarks."""
+    """Whether the benchmark doesn't follow the machine's speed: dividing by the speed of its process would only add the
+    noise of the other benchmarks."""
     if not each.drift.speed or sum(map(len, each.sides)) < 3:
         return False
     before, after = (inference.pooled_variance(*each.logs("median_s", corrected))[0] for corrected in (False, True))
@@ -250,10 +257,11 @@ def _is_steady(each: _Evidence) -> bool:
 
 
 def _drift(cases: Mapping[CaseKey, _Evidence], crowded: bool) -> _Drift:
-    """Of benchmarks that drift alike: for each process the median of its logarithms over the benchmark's usual ones.
+    """The drift of benchmarks that drift alike: for each process, the median over benchmarks of its logarithm minus the
+    benchmark's usual one.
 
-    What all share is a change only if it exceeds any drift, else it is taken off; on a ``crowded`` machine, where other
-    programs used the cores during most processes of a side, any drift is possible.
+    A change that all benchmarks share counts as a change only if it exceeds any drift, otherwise it is subtracted. On a
+    ``crowded`` machine, where other programs used the cores during most processes of a side, any drift is possible.
     """
     if len(cases) < LEAST_CASES:
         return _Drift(hidden=RUN_DRIFT)
@@ -275,7 +283,7 @@ def _drift(cases: Mapping[CaseKey, _Evidence], crowded: bool) -> _Drift:
 
 
 def _tested(found: Mapping[CaseKey, _Evidence]) -> dict[CaseKey, _Evidence]:
-    """With the changes of those whose processes show how they vary."""
+    """The same evidence, with ``changes`` filled in for benchmarks whose processes show how they vary."""
     known = {key: each for key, each in found.items() if not each.unfit and sum(map(len, each.sides)) > 3}
     columns = [
         _moderated(list(known.values()), *view)
@@ -302,7 +310,8 @@ def _moderated(cases: Sequence[_Evidence], summary: str, corrected: bool) -> lis
 
 
 def _hidden_variance(drift: _Drift, side: Sequence[Observation]) -> float:
-    """Of the mean of their logarithms, by the drift that they don't show."""
+    """Variance of the mean of a side's logarithms that the drift adds without showing in the spread of the
+    processes."""
     count, runs = len(side), len({each.process[0] for each in side})
     return drift.hidden**2 / runs * ((count - runs) / (count - 1) if count > 1 else 1.0)
 
@@ -333,7 +342,8 @@ def _of_stage(cases: Cases, fresh: bool) -> Cases:
 
 
 def _p(each: _Evidence, word: str, terms: Terms) -> float:
-    """One-sided, the larger of both summaries; 1 where the change of the medians is less than the least."""
+    """One-sided p value, the larger one of both summaries; 1 where the medians changed by less than the smallest change
+    that counts."""
     if each.unfit:
         return 1.0
     if not each.changes:  # the fastest round of the slower side must be slower than the other side's median
@@ -382,7 +392,7 @@ def _decided(
 
 
 def _plain(key: CaseKey, each: _Evidence) -> Verdict:
-    """With the 95 % interval of the benchmark alone, and no verdict yet."""
+    """A verdict with the 95 % interval of the benchmark alone; it stays inconclusive until it is decided."""
     base_s, new_s = each.times
     count = len(each.sides[0]), len(each.sides[1])
     if not each.changes:
@@ -403,7 +413,7 @@ def _is_same(each: Verdict, terms: Terms) -> bool:
 
 
 def _screened(key: CaseKey, each: _Evidence, terms: Terms) -> Verdict:
-    """A benchmark without fresh runs."""
+    """The verdict on a benchmark without fresh runs."""
     verdict = _plain(key, each)
     least = math.log(1 + terms.threshold)
     suspect, seen = bool(each.unfit) or abs(math.log(verdict.ratio.value)) >= least, terms.threshold
@@ -422,7 +432,8 @@ def _screened(key: CaseKey, each: _Evidence, terms: Terms) -> Verdict:
 
 
 def _explained(verdict: Verdict, each: _Evidence, terms: Terms, family: int) -> Verdict:
-    """Why it is inconclusive, and how many more runs a side would prove a change as large as the threshold."""
+    """The verdict with the reason why it is inconclusive, and how many more runs a side would prove a change as large
+    as the threshold."""
     if each.unfit:
         return replace(verdict, reason=each.unfit, advice=each.remedy)
     least = math.log(1 + terms.threshold) - 1e-9
@@ -452,11 +463,12 @@ def _explained(verdict: Verdict, each: _Evidence, terms: Terms, family: int) -> 
 
 
 def percent(share: float) -> str:
-    """``5 %`` of 0.05, ``4.2 %``, ``130 %``."""
+    """``5 %`` for 0.05, also ``4.2 %`` and ``130 %``."""
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
 def overall(verdicts: Sequence[Verdict]) -> str:
-    """The verdict on all benchmarks: the first of these that any has, else same."""
+    """The verdict on all benchmarks: the first of slower, inconclusive, faster and not suspect that any of them has,
+    otherwise same."""
     words = {each.verdict for each in verdicts}
     return next((word for word in (SLOWER, INCONCLUSIVE, FASTER, NOT_SUSPECT) if word in words), SAME)

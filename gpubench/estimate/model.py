@@ -1,7 +1,7 @@
-"""How long work takes on a card: at least, by physics; and likely, by what other cards' timings taught.
+"""How long work takes on a card: the least possible time, by physics, and the likely time, from other cards' timings.
 
 :func:`shortest` takes only what no fusion, cache or compiler avoids. :func:`likely` goes operator by operator, as
-:mod:`gpubench.devices.roofline` does; docs/estimate.md says how wrong it was.
+:mod:`gpubench.devices.roofline` does; docs/estimate.md has its measured errors.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from ..devices.roofline import (
 from ..runfile.schema import Operators, Work
 
 SAFETY, SAFETY_ABOVE_DATASHEET, SAFETY_MEASURED = 1.1, 1.2, 1.3
-"""The bound is divided by these: of a datasheet, of one that the card beats (GeForce in half precision reached 1.16
-times theirs), and of peaks that were measured, which is noisy."""
+"""Divisors of the bound: for a datasheet, for one that the card exceeds (GeForce in half precision reached 1.16 times
+theirs), and for measured peaks, which are noisy."""
 LEAST_CALL_S = 2e-6
-"""A call takes at least this long, in seconds: less than any launch that we know of (a round trip takes 6–9 µs on an
-RTX 5060 and an MI300X, by clpeak's README)."""
+"""Least seconds of a call: less than any launch that we know of (a round trip takes 6–9 µs on an RTX 5060 and an
+MI300X, by clpeak's README)."""
 FAST_CONVOLUTION = 4.0
-"""Winograd's F(4x4, 3x3) does that many times fewer multiplications than are counted (A. Lavin, S. Gray, *Fast
+"""Winograd's F(4x4, 3x3) does this many times fewer multiplications than are counted (A. Lavin, S. Gray, *Fast
 Algorithms for Convolutional Neural Networks*, 2016)."""
 CACHE_RATE = 5.0
-"""The last cache is taken to be at most that many times as fast as the memory. No source says it of all cards: only
-what is probable rests on it, no bound."""
+"""The last cache is assumed to be at most this many times as fast as the memory. No source states it for all cards, so
+only likely times rest on it, no bound."""
 OTHER_SHARE, OTHER_HIGH = 0.2, 4.0
-"""Operators that nothing was learned of may make up this share of the time; they may take so many times the bound."""
+"""Share of the time that operators without learned factors may take up, and how many times their bound they may
+take."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +59,14 @@ class Likely:
 
 
 def safety_of(card: Gpu) -> float:
-    """What a bound of this card is divided by."""
+    """The divisor of this card's bound."""
     if card.measured:
         return SAFETY_MEASURED
     return SAFETY_ABOVE_DATASHEET if card.beats_datasheet else SAFETY
 
 
 def least_flops(work: Work) -> float:
-    """FLOPs that no algorithm in use spares."""
+    """FLOPs that every algorithm in use needs."""
     convolutions = sum(each.flops for each in work.operators if each.kind == "convolution")
     return max(0.0, (work.flops or 0.0) - convolutions * (1 - 1 / FAST_CONVOLUTION))
 
@@ -82,7 +83,8 @@ def shortest(work: Work, dtype: str, card: Gpu, safety: float = 0.0) -> Bound:
 
 
 def likely(work: Work, dtype: str, card: Gpu, factors: Mapping[str, Factor] | None = None) -> Likely | str:
-    """The likely time; or why nothing is said. Where the operators are unknown the sums stand for one operator."""
+    """The likely time, or the reason why there is none. Where the operators are unknown the sums stand for one
+    operator."""
     factors = learned_factors() if factors is None else factors
     if dtype in card.emulates:
         return f"the {card.name} emulates {dtype}"
@@ -104,7 +106,7 @@ def likely(work: Work, dtype: str, card: Gpu, factors: Mapping[str, Factor] | No
 
 
 def _likely_of(each: Operators, dtype: str, card: Gpu, factors: Mapping[str, Factor]) -> Likely | str:
-    """Of one group of operators; where nothing was learned the bound itself stands for the fastest."""
+    """The likely time of one group of operators; where nothing was learned the bound itself stands for the fastest."""
     slow, fast = (_roofline_s(each, dtype, card, cached) for cached in (False, True))
     if slow is None or fast is None:
         return "a figure of the GPU is unknown"
@@ -121,7 +123,8 @@ def _likely_of(each: Operators, dtype: str, card: Gpu, factors: Mapping[str, Fac
 
 
 def _roofline_s(each: Operators, dtype: str, card: Gpu, cached: bool) -> float | None:
-    """Seconds of one of these operators; if ``cached``, with as much of its data in the last cache as fits."""
+    """Seconds that the roofline allows one of these operators; if ``cached``, with as much of its data in the last
+    cache as fits."""
     arithmetic = arithmetic_s(each.flops / each.count, dtype, card)
     memory = memory_s(each.bytes / each.count, card)
     if arithmetic is None or memory is None:

@@ -1,4 +1,4 @@
-"""From a CPU's results file to what each benchmark could gain on a card."""
+"""What each benchmark of a CPU's results file could gain on a card."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .model import likely, shortest
 NO, STAYS, PERHAPS, PROBABLY, PROBABLY_NOT, UNKNOWN = (
     "no", "only if the data stays", "perhaps", "probably", "probably not", "unknown"
 )  # fmt: skip
-"""Verdicts. A datasheet can say no, and never yes."""
+"""Verdicts. A datasheet can rule a speedup out, but never prove one."""
 MODELLED, MEASURED = "modelled", "measured"
 MANY_OPERATORS = ("networks", "training", "linear_algebra", "irregular", "science")
-"""Kinds of work whose sums don't stand for one operator that anything was learned of."""
+"""Kinds of work whose sums don't stand for a single operator with learned factors."""
 ANY_WAY = ("eager", "compile", "graph")
-"""Variants of one benchmark."""
+"""Variants that count as one benchmark."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Job:
     :func:`~gpubench.runfile.ways.fastest_way` finds.
 
     ``size`` is the parameter that varies in its workload; ``copied_bytes`` are those of inputs and outputs;
-    ``obstacle`` says why no GPU can be estimated at all.
+    ``obstacle`` is the reason why no GPU can be estimated at all.
     """
 
     case: Case
@@ -54,7 +54,7 @@ class Job:
 @dataclass(frozen=True)
 class Outlook:
     """A job on a card, times in seconds, ratios as speedups. ``status`` is ``modelled``, or ``measured`` where a
-    results file of that card holds the same job. ``note`` says why something is unknown."""
+    results file of that card holds the same job. ``note`` is the reason why something is unknown."""
 
     job: Job
     gpu: str
@@ -69,7 +69,7 @@ class Outlook:
 
 
 def jobs_of(run: Run) -> list[Job]:
-    """What the run timed on its CPU: each benchmark once, whatever its libraries and variants."""
+    """The jobs that the run timed on its CPU: each benchmark once, whatever its libraries and variants."""
     timed = [
         result
         for result in run.results
@@ -81,7 +81,7 @@ def jobs_of(run: Run) -> list[Job]:
 
 
 def key_of(case: Case) -> tuple[object, ...]:
-    """Equal for one benchmark, on whatever device, in whatever library."""
+    """A key that is equal for one benchmark on any device and in any library."""
     variant = "" if case.variant in ("", *ANY_WAY) else case.variant
     params = sorted(f"{name}={value!r}" for name, value in case.params.items())
     return case.workload, case.dtype, variant, case.cache, tuple(params)
@@ -116,7 +116,7 @@ def _job(group: Sequence[Result], ways: Sequence[Result], size: str | None) -> J
 
 
 def outlook_of(job: Job, card: Gpu) -> Outlook:
-    """What physics and other cards' timings say of this job on this card."""
+    """The outlook of this job on this card, from physics and other cards' timings."""
     if job.obstacle:
         return Outlook(job, card.name, "", None, None, None, None, UNKNOWN, note=job.obstacle)
     bound = shortest(job.work, job.dtype, card)
@@ -164,7 +164,7 @@ class MeasuredRun:
         self._times = {key: min(members, key=_seconds) for key, members in ways.items()}
 
     def estimate(self, job: Job) -> Outlook:
-        """By the GPU's own time where the file has one."""
+        """The outlook by the GPU's own time where the file has one, else by the card's measured peaks."""
         result = self._times.get(key_of(job.case))
         if result is None or result.times is None:
             return outlook_of(job, self.card)
@@ -203,8 +203,8 @@ def card_of(name: str, peaks: Ceilings) -> Gpu:
 
 @dataclass(frozen=True)
 class SizesLost:
-    """A card can't win at this ``size`` of the parameter ``name``, nor at any smaller one that was measured; ``every``
-    if at none at all."""
+    """The sizes at which a card can't win: this ``size`` of the parameter ``name`` and every smaller one that was
+    measured; with ``every`` all that were measured."""
 
     name: str
     size: float
@@ -212,13 +212,13 @@ class SizesLost:
 
 
 def line_of(job: Job) -> tuple[object, ...]:
-    """Equal for jobs that differ in their size alone."""
+    """A key that is equal for jobs that differ only in size."""
     params = {name: value for name, value in job.case.params.items() if name != job.size}
     return job.case.workload, job.case.dtype, job.case.variant, job.case.cache, tuple(sorted(map(str, params.items())))
 
 
 def crossing(line: Iterable[Outlook]) -> SizesLost | None:
-    """The largest measured size up to which the answer is no, of estimates of one line on one card."""
+    """The largest measured size up to which the verdict is no, or None. The estimates are of one line on one card."""
     sized = [(each.job.case.params.get(each.job.size or ""), each) for each in line]
     points = sorted(
         ((size, each) for size, each in sized if isinstance(size, int | float) and not isinstance(size, bool)),
@@ -232,6 +232,6 @@ def crossing(line: Iterable[Outlook]) -> SizesLost | None:
 
 
 def largest_of_each(estimates: Iterable[Outlook]) -> list[Outlook]:
-    """Of each workload and dtype the one that takes the CPU longest: the largest size."""
+    """The estimate of each workload and dtype that takes the CPU longest, which is that of the largest size."""
     workloads = grouped(estimates, lambda each: (each.job.case.workload, each.job.dtype))
     return [max(members, key=lambda each: each.job.cpu_s) for members in workloads.values()]

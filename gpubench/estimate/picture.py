@@ -16,7 +16,7 @@ from .outlook import MODELLED, NO, UNKNOWN, Outlook, key_of
 from .printing import MOST_SHOWN, by_gpu, meanings, probably_text
 
 MOST_GPUS = 3
-"""More marks in a row would leave few rows."""
+"""The most GPUs in a picture: more marks in a row would leave space for few rows."""
 
 
 def figure_of(study: Study, estimates: Sequence[Outlook]) -> Figure:

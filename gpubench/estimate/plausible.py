@@ -1,6 +1,6 @@
 """What no hardware does: times below a GPU's bound, peaks far from its datasheet's, more power than its limit.
 
-Whoever edits a results file consistently isn't found out; slips, wrong units and wrong names are.
+These checks find slips, wrong units and wrong names, but not a results file that was edited consistently.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from ..runfile.utilisation import PLAUSIBLE, WINOGRAD, utilisation
 from .model import shortest
 
 LEAST_SHARE, MOST_SHARE = 0.4, 1.2
-"""Of a datasheet's figure that a measured peak reaches: GeForce cards clock up to 1.16 times above theirs."""
+"""Shares of a datasheet's figure between which a measured peak must lie: GeForce cards clock up to 1.16 times above
+theirs."""
 MOST_POWER = 1.5
-"""Times the power limit: counters average over some 100 ms."""
+"""The most power that a result may report, in times the power limit: counters average over some 100 ms."""
 CORE_FLOPS = 1e13
-"""FLOP/s of a core that none reaches: AMX does 7e12 in bfloat16."""
+"""FLOP/s that no core reaches: AMX does 7e12 in bfloat16."""
 FASTEST_HZ = 7e9
-"""No core runs at that clock."""
+"""A clock in Hz that no core reaches."""
 FAR_ABOVE = 2.0
-"""Times the peaks of its device, which no benchmark reaches however badly those were measured; good runs reach 1.1."""
+"""Times the peaks of its device that no benchmark reaches, however badly those were measured; good runs reach 1.1."""
 MANY = 0.1
 """Share of benchmarks that may exceed the peaks of their device."""
 
 
 def known_gpus(run: Run, cards: Mapping[str, Gpu]) -> dict[str, Gpu | None]:
-    """By device the GPU that its label names, ``None`` where no datasheet of it is known."""
+    """Map each accelerator to the GPU that its label names, or to ``None`` where no datasheet of it is known."""
     found: dict[str, Gpu | None] = {}
     for device in run.machine.devices:
         if device.accelerator:
@@ -43,7 +44,7 @@ def known_gpus(run: Run, cards: Mapping[str, Gpu]) -> dict[str, Gpu | None]:
 
 
 def impossible(run: Run, cards: Mapping[str, Gpu]) -> Iterator[str]:
-    """What can't be true of the machine that the run names, a sentence each."""
+    """One sentence for each value that can't be true of the machine that the run names."""
     gpus = known_gpus(run, cards)
     for device in run.machine.devices:
         results = [each for each in run.results if each.device == device.name and each.times and not each.parallel]

@@ -1,4 +1,4 @@
-"""Estimates as text: the columns of files and of tables, and what stands around them."""
+"""Estimates as text: the columns of files and of tables, and the text around them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .outlook import (
 )
 
 Prices = Mapping[str, float]
-"""Of an hour on a card, by its name; ``cpu`` is the machine of the run."""
+"""Prices of an hour on a card, by the card's name; ``cpu`` is the machine of the run."""
 CPU_PRICE = "cpu"
 
 VALUES: Sequence[Column[Outlook]] = (
@@ -47,9 +47,9 @@ VALUES: Sequence[Column[Outlook]] = (
     Column("status", lambda each: each.status),
     Column("note", lambda each: each.note),
 )
-"""What files hold: SI base units, nothing for what is unknown."""
+"""Columns of files: SI base units, and empty where a value is unknown."""
 MOST_SHOWN = 200.0
-"""A larger bound is no figure for people: often it rests on the launch of an operation alone. Files hold it."""
+"""The largest bound shown in tables: a larger one often rests only on the launch of an operation. Files hold it."""
 NOTICE = "Modelled, not measured: from the GPU's datasheet and each benchmark's work. How wrong: docs/estimate.md"
 _VERDICTS = {
     NO: "the GPU can't be faster in {}",
@@ -62,7 +62,7 @@ _VERDICTS = {
 
 
 def meanings() -> str:
-    """What the columns claim, with the measured hit rate."""
+    """What the columns mean, with the measured hit rate."""
     rates = " and ".join(f"{low:.0%} to {high:.0%} of {kind}" for kind, (low, high) in held_shares().items())
     return (
         "at most: no program can be faster on that GPU; probably: held for "
@@ -71,7 +71,7 @@ def meanings() -> str:
 
 
 def bound_text(value: float | None) -> str:
-    """``44×``; a dash for a bound that excludes nothing anybody would expect."""
+    """``44×``; a dash for a bound too large to exclude any expected speedup."""
     return "" if value is None else words.times(value) if value <= MOST_SHOWN else words.NO_VALUE
 
 
@@ -81,12 +81,12 @@ def probably_text(each: Outlook) -> str:
 
 
 def cost_of_million(seconds: float | None, price: float | None) -> float | None:
-    """What a million calls cost, at a price of an hour."""
+    """The cost of a million calls at ``price`` per hour."""
     return None if seconds is None or price is None else seconds / 3600 * price * 1e6
 
 
 def value_columns(prices: Prices) -> Sequence[Column[Outlook]]:
-    """Those of files, with the least cost where there are prices."""
+    """Columns of files, with the least cost where there are prices."""
     if not prices:
         return VALUES
     gpu = "gpu_cost_of_million_calls_at_least", lambda each: cost_of_million(each.shortest_s, prices.get(each.gpu))
@@ -95,7 +95,7 @@ def value_columns(prices: Prices) -> Sequence[Column[Outlook]]:
 
 
 def shown_columns(group: Iterable[Outlook], prices: Prices) -> Sequence[Column[Outlook]]:
-    """Those for people, of one card."""
+    """Columns of the table of one card."""
     lost = sizes_lost(group)
     columns: list[Column[Outlook]] = [
         Column("benchmark", lambda each: words.benchmark(each.job.case)),
@@ -121,7 +121,7 @@ def _cost(value: float | None) -> str:
 
 
 def sizes_lost(estimates: Iterable[Outlook]) -> dict[tuple[object, ...], SizesLost]:
-    """By line, of estimates on one card."""
+    """The sizes at which a card can't win, by line; the estimates are of one card."""
     lines = grouped(estimates, lambda each: line_of(each.job))
     return {line: found for line, members in lines.items() if (found := crossing(members))}
 
@@ -134,12 +134,12 @@ def _lost_text(found: SizesLost | None) -> str:
 
 
 def by_gpu(estimates: Iterable[Outlook]) -> dict[str, list[Outlook]]:
-    """In the order of the cards."""
+    """Group the estimates by GPU, in the order of the cards."""
     return grouped(estimates, lambda each: each.gpu)
 
 
 def summary(gpu: str, estimates: Sequence[Outlook]) -> str:
-    """The claim first: how many benchmarks get which verdict."""
+    """How many benchmarks get which verdict, as one line."""
     counts = Counter(each.verdict for each in estimates)
     parts = [told.format(counts[verdict]) for verdict, told in _VERDICTS.items() if counts[verdict]]
     modelled = "modelled" if any(each.status == MODELLED for each in estimates) else "measured elsewhere"
@@ -147,7 +147,7 @@ def summary(gpu: str, estimates: Sequence[Outlook]) -> str:
 
 
 def unknown_lines(estimates: Iterable[Outlook]) -> list[str]:
-    """Why benchmarks have no estimate, or none of what is probable: a line for each reason."""
+    """A line for each reason why benchmarks have no estimate, or no likely time."""
     lacking = [each for each in estimates if each.note]
     lines = []
     for (unknown, reason), members in grouped(lacking, lambda each: (each.verdict == UNKNOWN, each.note)).items():
@@ -161,7 +161,7 @@ def unknown_lines(estimates: Iterable[Outlook]) -> list[str]:
 
 
 def as_json(estimates: Iterable[Outlook], prices: Prices, run: str) -> str:
-    """The same, with the sizes at which a card can't win."""
+    """The estimates as JSON, with the sizes at which a card can't win."""
     groups, columns = by_gpu(estimates), value_columns(prices)
     rows = [{column.head: column.cell(each) for column in columns} for group in groups.values() for each in group]
     lost = [
@@ -178,7 +178,7 @@ def _table(gpu: str, group: Sequence[Outlook], prices: Prices, every: bool) -> T
 
 
 def as_markdown(estimates: Iterable[Outlook], prices: Prices, every: bool) -> str:
-    """A table for each card."""
+    """The estimates as Markdown, a table for each card."""
     lines = [NOTICE, ""]
     for gpu, group in by_gpu(estimates).items():
         drawn = _table(gpu, group, prices, every)
@@ -188,12 +188,13 @@ def as_markdown(estimates: Iterable[Outlook], prices: Prices, every: bool) -> st
 
 
 def shown(group: Sequence[Outlook], every: bool) -> list[Outlook]:
-    """Of each workload its largest size, unless ``every``; without those of which nothing is known."""
+    """The estimates that are shown: the largest size of each workload, or all sizes if ``every``, without unknown
+    ones."""
     return [each for each in (group if every else largest_of_each(group)) if each.verdict != UNKNOWN]
 
 
 def screen(estimates: Sequence[Outlook], prices: Prices, every: bool, width: int) -> list[str]:
-    """What a hurried person needs; of each workload its largest size, unless ``every``."""
+    """The lines for the terminal: the largest size of each workload, or all sizes if ``every``."""
     lines, groups = [NOTICE], by_gpu(estimates)
     for gpu, group in groups.items():
         drawn = _table(gpu, group, prices, every)

@@ -1,7 +1,7 @@
 """A card: a results file fit to be published. It has all benchmarks, each with the medians of its processes, and no
 single rounds.
 
-A card is a results file with the mark ``gpubench.card``: whatever reads one reads the other. It holds only keys that
+A card is a results file with the mark ``gpubench.card``: any reader of the one reads the other. It holds only keys that
 :mod:`gpubench.runfile.schema` names, so nothing that another tool wrote beside ours is published with it.
 """
 
@@ -41,9 +41,9 @@ from .schema import (
 from .writer import without_paths
 
 DIGITS = 5
-"""Of the numbers in a card: an error of 0.001 %, while processes differ by more than 0.1 %."""
+"""Significant digits of the numbers in a card: an error of 0.001 %, while processes differ by more than 0.1 %."""
 _FREE = ("reason", "device_reason", "allowed_basis")
-"""Texts that may quote an exception: paths and names are cut out of them again."""
+"""Fields of texts that may quote an exception: paths and names are removed from them again."""
 _LEFT_OUT: dict[type[Struct], tuple[str, ...]] = {
     Stats: ("data",),
     Process: ("kept", "iterations", "iqr_s"),
@@ -51,11 +51,11 @@ _LEFT_OUT: dict[type[Struct], tuple[str, ...]] = {
     Parallel: ("losses",),
     Flag: ("seen",),
 }
-"""What no table of a report needs, or what tells of other programs."""
+"""Fields that no table of a report needs, or that reveal other programs."""
 
 
 def card_of(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The card of the results file at ``path`` that holds this; that of a card is the card itself.
+    """The card of the results file at ``path`` with the content ``data``; the card of a card is the card itself.
 
     Raises UsageError for a file of pytest-benchmark alone.
     """
@@ -77,12 +77,13 @@ def card_of(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
 
 def machine_label(models: Iterable[str]) -> str:
-    """What a machine with these devices is called, unless somebody has named it."""
+    """The label of a machine with these devices, for machines that have no other label."""
     return " · ".join(f"{count}× {model}" if count > 1 else model for model, count in Counter(models).items())
 
 
 def _benchmark(mark: Benchmark, waited: bool) -> Benchmark:
-    """Without its rounds. What one call took in each process matters beside an accelerator, where calls wait."""
+    """The benchmark without its rounds. What one call took in each process is kept only if ``waited``: it matters
+    beside an accelerator, where calls wait."""
     ours = mark.extra_info and mark.extra_info.gpubench
     if not mark.extra_info or not ours:
         return mark
@@ -95,13 +96,13 @@ def _benchmark(mark: Benchmark, waited: bool) -> Benchmark:
 
 
 def _unmeasured(case: UnmeasuredCase) -> UnmeasuredCase:
-    """Without the test's name, and what an exception said, which may be anything."""
+    """The case without the test's name and without an exception's message, which may be anything."""
     reason = case.reason if case.status == "skipped" else None
     return structs.replace(case, name=None, fullname=None, reason=reason)
 
 
 def _summed(operators: Sequence[Operators]) -> tuple[Operators, ...]:
-    """By kind, which is what bounds and estimates rest on."""
+    """The operators summed by kind, as bounds and estimates need only the kinds."""
     kinds = {each.kind: [other for other in operators if other.kind == each.kind] for each in operators}
     return tuple(
         Operators(kind, *(sum(getattr(each, name) for each in alike) for name in ("count", "flops", "bytes")))
@@ -110,7 +111,7 @@ def _summed(operators: Sequence[Operators]) -> tuple[Operators, ...]:
 
 
 def _process_facts(facts: ProcessFacts) -> ProcessFacts:
-    """Of the state of the machine the time alone."""
+    """The facts with the time as the only state of the machine."""
     states = {name: getattr(facts, name) or {} for name in ("before", "after")}
     times = {name: {"time": state["time"]} if "time" in state else None for name, state in states.items()}
     return structs.replace(facts, **times)
@@ -120,7 +121,7 @@ _fields = functools.cache(structs.fields)
 
 
 def _told(value: Any) -> Any:
-    """The value as JSON, without what is left at its default, and with fewer digits: whole numbers keep theirs."""
+    """The value as JSON, without fields at their default, and with fewer digits; whole numbers keep theirs."""
     if isinstance(value, Struct):
         fields = [each for each in _fields(type(value)) if _given(value, each)]
         given = {each.encode_name: getattr(value, each.name) for each in fields}
@@ -136,7 +137,7 @@ def _told(value: Any) -> Any:
 
 
 def _given(value: Struct, field: structs.FieldInfo) -> bool:
-    """Whether a field must be written: it is required, or isn't at its default, nor left out."""
+    """Whether a field must be written: it is required or not at its default, and isn't left out."""
     if field.name in _LEFT_OUT.get(type(value), ()):
         return False
     default = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
@@ -144,7 +145,7 @@ def _given(value: Struct, field: structs.FieldInfo) -> bool:
 
 
 def card_text(card: Mapping[str, Any]) -> str:
-    """The card as a file holds it, its benchmarks as columns, one a line."""
+    """The card as the text of a file, its benchmarks as columns, one a line."""
     ours = dict(card[KEY])
     lists = {"benchmarks": card["benchmarks"], "unmeasured": ours.pop("unmeasured", [])}
     ours["columns"] = {name: as_columns(rows) for name, rows in lists.items()}
@@ -159,7 +160,7 @@ def _text(value: Any, key: str = "") -> str:
 
 
 def card_name(run: Run, text: str) -> str:
-    """``nvidia-h200-2026-11-21-1a2b3c4d.json``: the first accelerator, or the CPU; the day; what it holds."""
+    """``nvidia-h200-2026-11-21-1a2b3c4d.json``: the first accelerator, or the CPU; the day; a hash of the content."""
     devices = sorted(run.machine.devices, key=lambda device: not device.accelerator)
     label = (devices[0].label if devices else "") or run.machine.label
     name = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\((r|tm)\)", "", label.lower())).strip("-")[:40]

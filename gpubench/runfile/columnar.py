@@ -1,8 +1,8 @@
 """Lists of alike objects written as columns, as a card has them: each key once, and what repeats once.
 
 Columns have the shape of one object. In the place of each value they have a list that goes through all objects: a value
-is that of one object, ``[value, count]`` of so many in a row, and ``[count]`` says that so many have none. A list of
-objects within an object counts as an object with the keys ``0``, ``1``, ….
+is that of one object, ``[value, count]`` is that of ``count`` objects in a row, and ``[count]`` means that ``count``
+objects have none. A list of objects within an object counts as an object with the keys ``0``, ``1``, ….
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from itertools import chain, groupby
 from typing import Any
 
 WHOLE = ("params", "phases")
-"""Objects that are values: their keys are the benchmark's own, in an order that counts."""
+"""Keys of objects that are treated as values: their own keys are the benchmark's, in an order that matters."""
 MOST_CELLS = 5_000_000
-"""Objects times columns: of a run of 20,000 benchmarks with 250 values each."""
+"""The most cells, which are objects times columns: those of a run of 20,000 benchmarks with 250 values each."""
 _NONE: Any = object()
-"""In the place of a value that an object doesn't have."""
+"""Placeholder for a value that an object doesn't have."""
 
 
 def as_columns(rows: Sequence[Any], name: str = "") -> Any:
@@ -50,7 +50,7 @@ def _runs(values: Sequence[Any]) -> Iterator[Any]:
 
 
 def as_rows(columns: Mapping[str, Any], most: int) -> list[Any]:
-    """The objects, at most so many. Raises ValueError for what are no columns of one length."""
+    """The objects, at most ``most``. Raises ValueError for values that aren't columns of one length."""
     most = min(most, MOST_CELLS // max(1, _count(columns)))
     return [{} if row is _NONE else row for row in _rows(columns, most)]
 

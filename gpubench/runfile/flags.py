@@ -28,18 +28,18 @@ class Advice:
 
 
 WAITING = "waiting"
-"""The flag of a time that is the scheduler's: it is compared with nothing."""
+"""The flag of a time that measures the scheduler: it is compared with nothing."""
 CONTENDED, TOO_SHORT = "contended", "too-short"
 NOISY = 0.15
-"""Spread (IQR over median) above which a median of a few rounds says little."""
+"""Spread (IQR over median) above which the median of a few rounds is unreliable."""
 FEW = 5
-"""With fewer rounds a process can't tell its own spread."""
+"""The fewest rounds that show a process's own spread."""
 APART = 1.25
 """Slowest over fastest process: on a quiet machine nine of ten cases stay below."""
 
 
 def apart(processes: Sequence[tuple[float, int]], spread: float) -> str | None:
-    """What is ``noisy`` about a case that no process alone could see; None for nothing.
+    """Why a case is ``noisy`` in a way that no process alone could see; None if it isn't.
 
     ``processes`` are each one's median and number of rounds, ``spread`` the IQR over the median of all their rounds.
     """

@@ -31,13 +31,13 @@ class Earlier:
         self._moved = keep([path for path in (folder / RUN_FILE, self._ledger) if os.path.lexists(path)])
 
     def announce(self) -> None:
-        """Say where it is now."""
+        """Print where the earlier run is now."""
         if self._moved:
             places = " and ".join(str(kept) for _, kept in self._moved)
             print(clean(f"gpubench run: an earlier run was here: it is now {places}"), file=sys.stderr)
 
     def restore(self) -> None:
-        """Put it back and let others in: the new run measured nothing, and leaves no ledger."""
+        """Put the earlier run back and release the lock: the new run measured nothing, and leaves no ledger."""
         self._ledger.unlink(missing_ok=True)
         for path, kept in self._moved:
             kept.replace(path)
@@ -60,8 +60,8 @@ def keep(paths: list[Path]) -> list[tuple[Path, Path]]:
 
 
 def is_kept(path: Path) -> bool:
-    """Whether it is an earlier run that an output folder keeps: together with the latest it would pass for one more
-    machine, or for more processes of the same code."""
+    """Whether the file is an earlier run that an output folder keeps: read together with the latest, it would count as
+    one more machine, or as more processes of the same code."""
     folder = path.parent
     return bool(_KEPT.fullmatch(path.name)) and (folder / RUN_FILE).exists() and (folder / LEDGER).exists()
 
@@ -70,8 +70,8 @@ def runs(folder: Path, read: Callable[[Path], Run]) -> Iterator[Run]:
     """The run files of a folder, at any depth, in the order of their paths; other JSON files are left out.
 
     Hidden folders hold environments and repositories, thousands of files, and no runs; earlier runs that an output
-    folder keeps must be named. What is no readable file is named on stderr and passed over. Raises UsageError for a
-    folder without a run file, RunFileError for a file that is one and can't be trusted.
+    folder keeps must be named. Unreadable files are named on stderr and skipped. Raises UsageError for a folder without
+    a run file, RunFileError for a file that is one and can't be trusted.
     """
     found, other = False, None
     for path in sorted(folder.rglob("*.json")):
@@ -94,7 +94,7 @@ def runs(folder: Path, read: Callable[[Path], Run]) -> Iterator[Run]:
 
 
 def not_there(path: Path) -> UsageError:
-    """For a path that doesn't exist: which results files there are in the folder where it was looked for."""
+    """The error for a path that doesn't exist, which lists the results files in the nearest folder that does."""
     folder = path.parent
     while not os.path.isdir(folder) and folder != folder.parent:
         folder = folder.parent
@@ -106,5 +106,5 @@ def not_there(path: Path) -> UsageError:
 
 
 def identity(path: Path) -> bytes:
-    """The same for copies of a file. A pipe is known by its name: it can't be read a second time."""
+    """A key that is equal for copies of a file. A pipe is identified by its name, as it can't be read a second time."""
     return hashlib.sha256(path.read_bytes()).digest() if path.is_file() else os.fsencode(path)

@@ -1,4 +1,4 @@
-"""What decides a CPU's times beside the CPU, held against that of another run."""
+"""Facts beside the CPU's model that decide its times, compared with those of another run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _WORDS = {
     "instructions": "CPU instructions",
     "preloaded": "preloaded libraries",
 }
-"""Facts in words; of another CPU the instructions differ too, which its name says."""
+"""Names of facts for people; for another CPU the instructions are left out, as its name implies them."""
 
 
 def cpu_differences(before: CpuFacts, after: CpuFacts) -> list[str]:
-    """What differs in words, as ``OPENBLAS_CORETYPE not set → Haswell``. What one of the two doesn't know is no
+    """The differences in words, as ``OPENBLAS_CORETYPE not set → Haswell``. A fact that either run doesn't hold is no
     difference."""
     variables = {**(before.variables or {}), **(after.variables or {})}
     old, new = (_known(cpu, variables) for cpu in (before, after))
@@ -30,7 +30,7 @@ def cpu_differences(before: CpuFacts, after: CpuFacts) -> list[str]:
 
 
 def _known(cpu: CpuFacts, variables: Iterable[str]) -> dict[str, str]:
-    """What is known of it, in words."""
+    """The known facts of a CPU, in words."""
     facts = {} if cpu.variables is None else {name: cpu.variables.get(name, "not set") for name in sorted(variables)}
     facts |= {f"products of {library} by": kernel for library, kernel in (cpu.kernels or {}).items()}
     facts |= {words: _text(value) for name, words in _WORDS.items() if (value := getattr(cpu, name)) is not None}
@@ -38,7 +38,7 @@ def _known(cpu: CpuFacts, variables: Iterable[str]) -> dict[str, str]:
 
 
 def share_of_cpus(cpu: CpuFacts) -> str | None:
-    """``2 of 64`` logical CPUs of the machine, as far as affinity and the control group allow them."""
+    """``2 of 64``: the logical CPUs that affinity and the control group allow, of those of the machine."""
     if not cpu.logical_cpus or not cpu.machine_cpus:
         return None
     used = min(cpu.logical_cpus, cpu.cgroup_cores or cpu.logical_cpus)

@@ -1,4 +1,4 @@
-"""Kinds of work: what a benchmark's marker may say that it is, in the order of a report, and the words people read.
+"""Kinds of work: the values that a benchmark's marker may have, in the order of a report, and their names for people.
 
 Standard library only.
 """
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of work: ``words`` in a sentence.
+    """A kind of work; ``words`` is its name in a sentence.
 
-    ``summarised`` is false where no answer counts its benchmarks: they explain others, or have tables of their own.
-    ``unlike``: a network is a network of its own, and no median over several means anything.
+    ``summarised`` is false where no summary counts its benchmarks: they explain others, or have tables of their own.
+    ``unlike`` means that the benchmarks are too different for a median over them, as networks are.
     """
 
     words: str
@@ -30,7 +30,7 @@ class Kind:
 
     @property
     def heading(self) -> str:
-        """What stands above its benchmarks."""
+        """The heading above the benchmarks of this kind."""
         return self.words[:1].upper() + self.words[1:]
 
 
@@ -48,11 +48,12 @@ KINDS: Mapping[str, Kind] = {
     "distributed": Kind("multi-GPU work", summarised=False),
     "details": Kind("details of other benchmarks", summarised=False),
 }
-"""By the marker's ``kind``. ``details`` are parts of a step, and settings that nobody would use for the work itself."""
+"""Kinds by the marker's ``kind``. ``details`` are parts of a step, and settings that aren't used for the work
+itself."""
 
 
 def names_of(case: Case) -> tuple[str, ...]:
-    """What a report calls the benchmark and its kind of work, to be typed like any other name."""
+    """The names of the benchmark and its kind of work in a report; ``-k`` accepts them like any other name."""
     kind = KINDS.get(case.kind)
     return tuple(filter(None, (case.title, kind.heading if kind else "")))
 

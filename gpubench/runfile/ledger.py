@@ -99,7 +99,7 @@ class Ledger:
 
 
 class Follower:
-    """Reads a ledger that another process is still writing, from where it ends now or from its ``begin``."""
+    """Reads a ledger that another process is still writing, from its present end or from its ``begin``."""
 
     def __init__(self, path: str | os.PathLike[str], *, begin: bool = False) -> None:
         self.path = Path(path)
@@ -122,7 +122,7 @@ class Follower:
 
 
 def read_ledger(path: str | os.PathLike[str]) -> list[Event]:
-    """All whole events of a ledger. Raises RunFileError, naming file, line and what was expected."""
+    """All whole events of a ledger. Raises RunFileError, which names the file, the line and what was expected."""
     path = Path(path)
     name = clean(str(path))
     events, size, values = [], 0, 0
@@ -143,7 +143,7 @@ def read_ledger(path: str | os.PathLike[str]) -> list[Event]:
 
 
 def inner(value: Any, *keys: str) -> Any:
-    """What these keys lead to, if anything: what the schema doesn't name may be of any kind."""
+    """The value at these nested keys, or None: values that the schema doesn't describe may be of any type."""
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value
@@ -152,7 +152,7 @@ def inner(value: Any, *keys: str) -> Any:
 def missing(events: Iterable[Event], process: int) -> list[str] | None:
     """Full names of the cases that this process has still to end; ``None`` before they are known.
 
-    The first process takes all; what gave it no number, the others needn't try.
+    The first process runs all cases; the others skip those that it couldn't measure.
     """
     cases: list[str] | None = None
     ends: dict[int, dict[str, str]] = {0: {}, process: {}}
@@ -189,7 +189,7 @@ def _check(event: Event, place: str) -> None:
 
 
 def assemble(events: Sequence[Event]) -> dict[str, Any]:
-    """The run file that these events amount to. Raises RunFileError when a benchmark in them is malformed.
+    """The run file made from these events. Raises RunFileError when a benchmark in them is malformed.
 
     Every case that was collected is in it: measured, or unmeasured with the status of the first process that tried.
     """
@@ -223,7 +223,7 @@ def assemble(events: Sequence[Event]) -> dict[str, Any]:
             unmeasured.append(_row(first, fullname, "skipped", BEFORE))
     output: dict[str, Any] = {key: first.get(key) for key in ("machine_info", "commit_info", "datetime", "version")}
     cases = {"benchmarks": benchmarks, "unmeasured": unmeasured}
-    if not (output["machine_info"] or {}).get("node"):  # else the run was asked to say where it was made
+    if not (output["machine_info"] or {}).get("node"):  # otherwise the run was asked to name its machine
         cases = without_homes(cases)
     output["benchmarks"] = cases["benchmarks"]
     output[KEY] = first["gpubench"] | _run(events) | {"unmeasured": cases["unmeasured"]}
@@ -251,7 +251,7 @@ def events_of(data: Mapping[str, Any], first: int = 0) -> list[Event]:
 
 
 def _row(session: Event, fullname: str, status: str, reason: Any, case: Any = None) -> dict[str, Any]:
-    """A case without a number. Of one that never began, the session knows the identity from collecting."""
+    """The entry of a case without a time. For a case that never began, the session has its identity from collecting."""
     identities = session.get("identities")
     case = case or (identities.get(fullname) if isinstance(identities, dict) else None)
     identity = case if isinstance(case, dict) else {"workload": fullname, "device": "cpu", "dtype": ""}
@@ -260,7 +260,7 @@ def _row(session: Event, fullname: str, status: str, reason: Any, case: Any = No
 
 
 def _run(events: Iterable[Event]) -> dict[str, Any]:
-    """When the run began and ended, the state of the machine before and after each process, and the peaks that hold."""
+    """When the run ended, the state of the machine before and after each process, and the latest peaks."""
     processes: dict[int, dict[str, Any]] = {}
     peaks: Any = {}  # the reader of the results file checks what they are
     finished = sustained = None
@@ -280,10 +280,10 @@ def _run(events: Iterable[Event]) -> dict[str, Any]:
 
 
 def merge(ends: Sequence[Event]) -> dict[str, Any]:
-    """One benchmark of several processes' results for the same case.
+    """Merge several processes' results for the same case into one benchmark.
 
-    What was done once (check, work) is the first process's. Statistics are those of the pooled samples, each process
-    weighing as much as it has rounds; least, greatest and total are exact.
+    Values measured only once (check, work) are the first process's. Statistics are those of the pooled samples, each
+    process weighing as much as it has rounds; least, greatest and total are exact.
     """
     ends = sorted(ends, key=lambda event: int(event["process"]))
     first = ends[0]["benchmark"]
@@ -320,8 +320,8 @@ def merge(ends: Sequence[Event]) -> dict[str, Any]:
 
 
 def pooled(data: list[float]) -> dict[str, Any]:
-    """pytest-benchmark's statistics of these samples. Its mean and deviation are set here: it takes them from exact
-    fractions, which for a large run last a minute."""
+    """pytest-benchmark's statistics of these samples. Mean and deviation are computed here: pytest-benchmark uses exact
+    fractions, which take a minute for a large run."""
     from pytest_benchmark.stats import Stats
 
     stats: Any = Stats()  # type: ignore[no-untyped-call]

@@ -18,13 +18,14 @@ from .quantities import listed
 
 Matcher = Callable[[str], bool]
 _EXPRESSIONS = "time."
-"""What the names of expressions begin with: the file that they are measured in."""
+"""Prefix of the names of expressions: the file that they are measured in."""
 SHIPPED = frozenset({
     "attention", "classic", "convolution", "data_parallel", "distributed", "elementwise", "fft", "irregular",
     "linear_algebra", "llm", "matmul", "model_parallel", "models", "quantised", "reductions", "science", "serving",
     "sparse", "training", "transfer", "time",
 })  # fmt: skip
-"""Names of the files that come with gpubench, or are written by it: another file of such a name keeps its test_."""
+"""Names of the files that come with gpubench, or are written by it: any other file of such a name keeps its
+``test_``."""
 _TOKEN = re.compile(
     r"\s*((?:and|or|not)(?=[\s(])|[()]|(?:[^\s()]|(?<=[\w\])])\((?:[^()]|\([^()]*\))*\))+)"  # torch.add(a, b) is a word
 )
@@ -38,12 +39,12 @@ _OPERATORS = ("and", "or", "not", "(", ")")
 
 
 def shown_name(workload: str) -> str:
-    """What a person calls it: the expression alone where ``gpubench time`` has measured one."""
+    """The name that people see: the expression alone where ``gpubench time`` measured it."""
     return workload.removeprefix(_EXPRESSIONS)
 
 
 def matcher(expression: str) -> Callable[[Iterable[str]], bool]:
-    """A function that says whether one of a benchmark's names matches. Raises :class:`UsageError`.
+    """A function that returns whether one of a benchmark's names matches. Raises :class:`UsageError`.
 
     Python reads the expression, with a name in the place of each word and ``and`` between words side by side.
     """
@@ -71,7 +72,7 @@ def matcher(expression: str) -> Callable[[Iterable[str]], bool]:
 
 
 def _test_of(word: str) -> Matcher:
-    """Whether the names, one a line, have the word."""
+    """A function that returns whether the names, one a line, match the word."""
     if "=" in word:  # a parameter and its whole value: n=64 isn't n=640
         pattern = re.compile(rf"(?<!\w){re.escape(word)}(?![\w.])")
         return lambda names: bool(pattern.search(names))
@@ -80,7 +81,7 @@ def _test_of(word: str) -> Matcher:
 
 
 def nothing_matches(expression: str, names: Iterable[str], most: int = 6) -> UsageError:
-    """An error that names what there is, the names nearest to the expression first."""
+    """An error that lists the available names, those nearest to the expression first."""
     known = sorted(set(names))
     words = [word.lower() for word in _TOKEN.findall(expression) if word not in _OPERATORS]
     likeness = {name: max(SequenceMatcher(None, word, name.lower()).ratio() for word in words) for name in known}

@@ -18,13 +18,13 @@ from .quantities import share_of
 
 PRESETS = ("smoke", "glance", "quick", "full")
 IN_ONE_PROCESS = ("smoke", "glance")
-"""Presets of a run that times in one process unless told otherwise."""
+"""Presets of a run that times in one process by default."""
 DTYPES = ("float32", "tf32", "bfloat16", "float16", "float64")
 VARIANTS = ("eager", "autocast", "compile", "graph")
 CACHES = ("hot", "cold")
 
 OPTIONAL_DEVICES = ("auto", "all", "cpu")
-"""Names of devices that stand for those that are there."""
+"""Names of devices that stand for those that are available."""
 
 WHAT, CARE, OUTPUT, ADVANCED = GROUPS = ("what to measure", "how carefully", "output", "advanced")
 """Headings of ``--help``."""
@@ -79,7 +79,7 @@ class Option:
         return isinstance(self.default, tuple)
 
     def parse(self, text: str) -> Any:
-        """The value of this text. Raises :class:`UsageError`, saying what was expected."""
+        """The value of this text. Raises :class:`UsageError`, which names what was expected."""
         if self.choices and text not in self.choices:
             raise UsageError(f"unknown {self.name} {text!r}: choose from {', '.join(self.choices)}")
         try:
@@ -127,11 +127,11 @@ _OF_COMMANDS = (
     Option("budget", "budget", CARE, "", type=float),
     Option("pairs", "pairs", CARE, "", type=int),
 )
-"""What ``[tool.gpubench]`` may set besides: options that single commands declare, which read them by :func:`reader`."""
+"""Further keys that ``[tool.gpubench]`` may set: options that single commands declare and parse with :func:`reader`."""
 
 
 def reader(name: str) -> Callable[[str], Any]:
-    """What reads an option of a single command, for argparse."""
+    """The function that parses an option of a single command, for argparse."""
     return next(option.parse for option in _OF_COMMANDS if option.name == name)
 
 
@@ -148,12 +148,13 @@ def declare(groups: Mapping[str, argparse._ArgumentGroup], without: Collection[s
 
 
 def given(args: argparse.Namespace) -> list[Option]:
-    """The options that stand on this command line."""
+    """The options that this command line sets."""
     return [option for option in OPTIONS if getattr(args, option.dest, None) is not None]
 
 
 def passed_on(args: argparse.Namespace) -> list[str]:
-    """The same options as arguments of pytest, for a measuring process. A device that is named must be there."""
+    """The options that this command line sets, as arguments of pytest for a measuring process. A device that is named
+    must be available."""
     words = []
     named = [name for name in args.device or () if name not in OPTIONAL_DEVICES]
     named = [*(getattr(args, "require_device", None) or ()), *named]

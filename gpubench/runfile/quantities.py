@@ -11,11 +11,11 @@ from ..errors import UsageError
 
 UNFILLED = "†"
 UNFILLED_SIGN = f"{UNFILLED} doesn't fill the GPU: launch-bound, or below a tenth of its peak"
-"""Beside a ratio that says little of what a GPU can do, and what it means."""
+"""The sign beside a ratio that doesn't show what a GPU can do, and its meaning."""
 _LARGE = ("", "k", "M", "G", "T", "P", "E")
 _SMALL = ("", "m", "µ", "n", "p")
 _DIVISIBLE = ("s", "J", "W")
-"""Units with a prefix below one: there is no millisample, and msamples next to Msamples would be misread."""
+"""Units that may have a prefix below one: there is no millisample, and msamples next to Msamples would be misread."""
 _PLAIN = str.maketrans(
     {"·": "-", "×": "x", "±": "+-", "≈": "~", "µ": "u", "…": "...", "✓": "+", "◐": "o", "✗": "-", "—": "-", "–": "-"}
     | {"→": "->", "†": "+", "‡": "++"}
@@ -54,7 +54,7 @@ _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 def seconds_of(words: str) -> float:
-    """Seconds of ``10us`` or ``0.5 ms``. Raises UsageError."""
+    """The seconds in ``10us`` or ``0.5 ms``. Raises UsageError."""
     found = re.fullmatch(r"([0-9.]+(?:e-?[0-9]+)?) ?(ns|us|µs|ms|s)", words.strip())
     if found is None:
         raise UsageError(f"invalid time {words!r}: write 10us or 0.5ms")
@@ -71,7 +71,7 @@ def moment_of(words: object) -> datetime | None:
 
 
 def share_of(words: str) -> float:
-    """0.05 of ``5%`` or ``0.05``. Raises UsageError."""
+    """The share in ``5%`` or ``0.05``: 0.05. Raises UsageError."""
     number, percent, rest = words.strip().partition("%")
     try:
         value = float(number) / (100 if percent else 1)
@@ -102,7 +102,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def listed(names: Iterable[str], most: int = 6, joint: str = ", ") -> str:
-    """``a, b, c and 2 more``: so many of the names, and how many others there are."""
+    """``a, b, c and 2 more``: at most ``most`` of the names, and how many others there are."""
     shown = list(names)
     more = f" and {len(shown) - most} more" if len(shown) > most else ""
     return joint.join(shown[:most]) + more
@@ -114,7 +114,7 @@ def shorten(name: str, longest: int = 40) -> str:
 
 
 def plain_signs(error: UnicodeError) -> tuple[str, int]:
-    """For :func:`codecs.register_error`: ASCII in the place of signs that a terminal can't show."""
+    """A handler for :func:`codecs.register_error` that replaces signs that a terminal can't show by ASCII."""
     assert isinstance(error, UnicodeEncodeError)
     signs = error.object[error.start : error.end]
     plain = _POWER.sub(lambda power: f"^{power[0].translate(_DIGITS)}", signs).translate(_PLAIN)

@@ -2,8 +2,8 @@
 
 msgspec checks the types and ranges that :mod:`gpubench.runfile.schema` declares; sizes and what must hold between
 values are checked here. A file that can't be trusted raises :class:`~gpubench.errors.RunFileError` with one line,
-``path: place: what was expected``. Unknown keys are ignored, and a file of pytest-benchmark alone is read as what it
-says: times of one process, on a device that a parameter names or nobody knows, with no work declared.
+``path: place: what was expected``. Unknown keys are ignored, and a file of pytest-benchmark alone is read as it is:
+times of one process, without declared work, on a device that is unknown unless a parameter names it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from .schema import KEY, Case, DeviceFacts, Machine, Measurement, Process, Raise
 from .utilisation import disproved, raise_peaks
 
 LONGEST_TEXT = 2000
-"""Characters kept of a text from a file: a reason may hold a whole traceback, a table shall not."""
+"""Characters kept of a text from a file: a reason may hold a whole traceback, which would be too long for a table."""
 LARGEST = 256 * 1024**2
-"""Bytes of a file: a run of 11,900 cases in three processes."""
+"""The most bytes of a file: those of a run of 11,900 cases in three processes."""
 
 NOT_TOLD = "what was seen isn't in a card"
 
@@ -45,11 +45,11 @@ C = TypeVar("C", bound=Case)
 
 
 class Foreign(RunFileError):
-    """JSON that isn't a pytest-benchmark file at all: in a folder of run files it may lie about."""
+    """JSON that isn't a pytest-benchmark file at all, as may be among the run files of a folder."""
 
 
 def read(path: str | os.PathLike[str], samples: bool = True) -> Run:
-    """Raises RunFileError for a file that is missing, truncated, foreign or inconsistent.
+    """Read a run file. Raises RunFileError for a file that is missing, truncated, foreign or inconsistent.
 
     Without ``samples`` the run has none: those of a thousand runs don't fit in memory.
     """
@@ -58,7 +58,7 @@ def read(path: str | os.PathLike[str], samples: bool = True) -> Run:
 
 
 def check_run(path: Path, root: Any, samples: bool = True) -> Run:
-    """The run in the content of a results file; ``path`` is for what :func:`read` raises."""
+    """The run in the content of a results file; ``path`` is used in the errors that :func:`read` describes."""
     if not isinstance(root, dict) or "benchmarks" not in root:
         estimated = isinstance(root, dict) and root.get("status") == "modelled"
         found = ": it holds an estimate, which was modelled and not measured" if estimated else ""
@@ -115,7 +115,7 @@ def _run(path: Path, machine: Machine, results: list[Result], facts: schema.RunF
 
 
 def _machine(path: Path, info: schema.MachineInfo) -> Machine:
-    """The CPU's model names a machine that says no more; its host name is private."""
+    """The machine, with the CPU's model as the default of its name; the host name is private."""
     label = (info.cpu and info.cpu.brand_raw) or info.machine or "unknown machine"
     facts = info.gpubench
     if facts is None:
@@ -157,7 +157,8 @@ def _result(
 
 
 def _named(case: C) -> C:
-    """With the kind and title of a benchmark that comes with gpubench, where its file is older than these."""
+    """The case with the kind and title of a benchmark that comes with gpubench, where the file is older than these
+    keys."""
     if case.kind or case.title or case.workload not in shipped():
         return case
     kind, title = shipped()[case.workload]
@@ -167,7 +168,7 @@ def _named(case: C) -> C:
 def _plain(
     path: Path | str, place: str, benchmark: schema.Benchmark, ambiguous: Collection[str], samples: bool
 ) -> Result:
-    """A case of another's test."""
+    """The result of a test that doesn't use our fixture."""
     if benchmark.fullname is None:
         _refuse(path, f"{place}.fullname", "a text", None)
     given = {} if benchmark.params is None else benchmark.params
@@ -223,7 +224,7 @@ def _flags(processes: Iterable[Process | schema.ProcessFacts]) -> tuple[Raised, 
 
 
 def _apart(times: Times, flags: tuple[Raised, ...]) -> tuple[Raised, ...]:
-    """``noisy`` because processes disagree, which none of them can see."""
+    """The flag ``noisy`` if processes disagree, which no process alone can see."""
     rounds = [(process.median_s, process.rounds) for process in times.processes]
     seen = apart(rounds, times.iqr_s / times.median_s)
     if not seen or any(flag.name == "noisy" for flag in flags):
@@ -234,31 +235,33 @@ def _apart(times: Times, flags: tuple[Raised, ...]) -> tuple[Raised, ...]:
 # Other people's benchmarks --------------------------------------------------------------------------------------------
 
 LONGEST_VALUE = 40
-"""Characters of a parameter's value that is shown as it is; of a longer one, pytest's id says more."""
+"""The longest text of a parameter's value that is shown as it is; a longer one is replaced by its part of pytest's
+id."""
 _OBJECT = re.compile(r"UNSERIALIZABLE\[(.*)\]", re.DOTALL)
-"""What pytest-benchmark writes of a value that JSON doesn't know."""
+"""The text that pytest-benchmark writes for a value that JSON can't represent."""
 _TORCH_DEVICE = re.compile(r"device\(type='(\w+)'(?:, index=(\d+))?\)")
 _DEVICE = re.compile(r"([a-z][a-z0-9_]*)(?::(\d+))?")
 _DTYPE = re.compile(r"(?:torch\.)?(b?float(?:16|32|64))")
 _DEVICE_NAMES = ("device", "dev", "torch_device", "device_name", "device_type")
 _INDEXED = ("cuda", "xpu")
-"""Kinds whose first device is meant where no index is given."""
+"""Types of devices for which no index means the first device."""
 
 
 def workload_of(fullname: str, ambiguous: Collection[str] = (), shipped: bool = False) -> str:
     """``sorting.TestFast.sort`` of ``a/test_sorting.py::TestFast::test_sort[x]``, as of ``a/sorting_test.py::…``.
 
-    For files that say no more: a name may itself hold brackets and colons, which only pytest can tell apart.
+    Used for files without further details: a name may itself hold brackets and colons, which only pytest can
+    distinguish.
     """
     file, _, rest = fullname.partition("::")
     return workload_by_names(file, rest.partition("[")[0].split("::"), ambiguous, shipped)
 
 
 def workload_by_names(file: str, names: Sequence[str], ambiguous: Collection[str] = (), shipped: bool = False) -> str:
-    """The workload of a test: ``names`` are those of its classes and of its function.
+    """The workload of a test; ``names`` are the names of its classes and of its function.
 
     ``ambiguous`` are the names of files that occur twice: there the folder is part of the name. ``shipped`` files come
-    with gpubench; another one that is called like one of them is ``test_fft`` in full.
+    with gpubench; another file of the same name keeps its prefix, as ``test_fft``.
     """
     place = PurePosixPath(file.replace("\\", "/"))
     stem = place.stem.removeprefix("test_").removesuffix("_test") or place.stem
@@ -283,8 +286,8 @@ def plain_case(fullname: str, given: Mapping[str, Any], ambiguous: Collection[st
     """The identity of a test that doesn't use our fixture, from its name and parameters, as pytest-benchmark has them.
 
     A parameter that holds a device, or the only one of several that is called so, gives the device, and one of a known
-    dtype the dtype; without them both are unknown. A value that says nothing to a reader, as an object's, is replaced
-    by its part of the id, or, where the id doesn't tell the parts, all such by the whole of it.
+    dtype the dtype; without them both are unknown. A value that is meaningless to a reader, such as an object's, is
+    replaced by its part of pytest's id, or, where the id can't be split into parts, all such values by the whole id.
     """
     params = dict(given)
     devices = {name: found for name, value in given.items() if (found := _device_name(name, value))}
@@ -319,7 +322,7 @@ def without_shared(cases: Mapping[str, Case]) -> dict[str, Case]:
 
 
 def told_apart(cases: Mapping[str, Case]) -> dict[str, Case]:
-    """Plain cases by full name; those that would be called alike get pytest's id besides."""
+    """Plain cases by full name; pytest's id is added to cases that would otherwise have the same name."""
     names = {name: (case.id, case.device) for name, case in cases.items()}
     counts = Counter(names.values())
     return {
@@ -331,12 +334,12 @@ def told_apart(cases: Mapping[str, Case]) -> dict[str, Case]:
 
 
 def _ident(fullname: str) -> str:
-    """What pytest calls a test's parameters: ``x-1`` of ``test_sort[x-1]``."""
+    """pytest's id of a test's parameters: ``x-1`` for ``test_sort[x-1]``."""
     return clean(fullname.partition("[")[2].removesuffix("]"))
 
 
 def _device_name(name: str, value: Any) -> str:
-    """``cuda:0`` of torch's device, or of a text in a parameter that is called so; empty for anything else."""
+    """``cuda:0`` for a torch device, or for a text in a parameter named like ``device``; empty for anything else."""
     text = _text(value)
     found = _TORCH_DEVICE.fullmatch(text or "") or (name in _DEVICE_NAMES and _DEVICE.fullmatch(text or ""))
     if not found:
@@ -346,7 +349,7 @@ def _device_name(name: str, value: Any) -> str:
 
 
 def _text(value: Any) -> str | None:
-    """A text, or that of an object."""
+    """The value if it is a text, the text within if it stands for an object, else None."""
     if not isinstance(value, str):
         return None
     inner = _OBJECT.fullmatch(value)
@@ -379,7 +382,7 @@ def content_of(path: Path) -> Any:
 
 
 def _with_rows(path: Path, root: Any) -> Any:
-    """The content of a card with its columns as the lists that other files have."""
+    """The content of a card, with its columns converted to the lists that other files have."""
     ours = root.get(KEY) if isinstance(root, dict) else None
     if not isinstance(ours, dict) or not isinstance(columns := ours.pop("columns", None), dict):
         return root
@@ -395,14 +398,14 @@ def decoded(content: bytes) -> Any:
     """The value of some JSON. Raises ValueError, RecursionError or MemoryError."""
     try:
         return msgspec.json.decode(content)
-    except msgspec.DecodeError:  # NaN, half a character, a byte order mark; and json says where a fault is
+    except msgspec.DecodeError:  # NaN, half a character, a byte order mark; and json reports where a fault is
         return json.loads(content.decode("utf-8-sig"), parse_constant=lambda name: str(float(name)))
 
 
 def _bytes(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            content = file.read(LARGEST + 1)  # a device or a pipe doesn't tell its size
+            content = file.read(LARGEST + 1)  # a device or a pipe has no known size
     except (OSError, ValueError) as error:
         _refuse(path, "file", f"a readable run file ({getattr(error, 'strerror', None) or error})")
     if not content or content.isspace():
@@ -413,7 +416,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def excess(size: int, values: int) -> str:
-    """What was expected of so many bytes with so many ``values``, commas, if they would take too much memory."""
+    """What was expected instead of ``size`` bytes with ``values`` commas, if they would take too much memory."""
     most = 800_000 + size // 20  # an object takes 230 bytes of memory; a measured time has 20 characters
     few = size <= LARGEST and values <= most
     return "" if few else f"at most {LARGEST // 1024**2} MiB, and {most} values up to here"

@@ -27,7 +27,8 @@ TIMERS = ("device_clock", "timer", "replay")
 """Names (``options.timer``) of the clocks that wait for the device."""
 
 MOST_CASES, MOST_PARAMS, MOST_DEVICES, MOST_FLAGS = 20_000, 64, 256, 32
-"""Of a run, of a case, of a machine, of a process: far more than anyone measures, and still read in a second or two."""
+"""The most cases of a run, parameters of a case, devices of a machine and flags of a process: far more than real runs
+have, and still read in a second or two."""
 MOST_OPERATORS = 2_000
 """Kinds and sizes of operators in a call; a network has some twenty."""
 MOST_NAMES = 500
@@ -236,8 +237,8 @@ class Ceilings(Struct, frozen=True):
     def bandwidth_for(self, nbytes: float) -> Bandwidth | None:
         """The best pattern at the case's footprint, for which its compulsory traffic stands.
 
-        Of the measured footprints the largest one not above ``nbytes`` counts, and every larger one: what a large
-        footprint reaches, a small one can. Small footprints read too low, since a call has a fixed cost.
+        The largest measured footprint that isn't above ``nbytes`` counts, and every larger one: a small footprint can
+        reach what a large one does. Small footprints read too low, since a call has a fixed cost.
         """
         sizes = sorted({entry.footprint_bytes for entry in self.bandwidth})
         smallest = max((size for size in sizes if size <= nbytes), default=sizes[0] if sizes else 0.0)
@@ -245,7 +246,7 @@ class Ceilings(Struct, frozen=True):
         return max(usable, key=lambda entry: entry.byte_per_s, default=None)
 
     def raised(self, other: Ceilings) -> Ceilings:
-        """With the better figure of each kind of two measurements on the same device."""
+        """These peaks, each replaced by the other measurement's on the same device where that is better."""
         entries = {(entry.pattern, entry.footprint_bytes): entry for entry in self.bandwidth}
         for entry in other.bandwidth:
             key = entry.pattern, entry.footprint_bytes
@@ -501,12 +502,12 @@ class Result(Measurement, frozen=True, gc=False):
 
     @property
     def case(self) -> Case:
-        """Its identity alone."""
+        """The identity of the result alone."""
         return Case(*(getattr(self, name) for name in Case.__struct_fields__))
 
     @property
     def check_error(self) -> float | None:
-        """The relative error that the check came to."""
+        """The relative error that the check found."""
         return self.check.error if self.check else None
 
 
@@ -522,7 +523,7 @@ class Machine(Struct, frozen=True):
     cpu: CpuFacts = CpuFacts()
 
     def device(self, name: str) -> DeviceFacts:
-        """The device of that name; one that the file doesn't describe is known by its name alone."""
+        """The device of that name; a device that the file doesn't describe has its name alone."""
         for device in self.devices:
             if device.name == name:
                 return device
@@ -533,8 +534,8 @@ class Run(Struct, frozen=True):
     """One run file. ``plain`` files come from pytest-benchmark alone and hold none of our keys.
 
     ``flags`` are those of whole processes: what was seen applies to all they measured. ``slow_threads`` are the
-    processes whose thread canary took longer on all threads than on one. ``disproved`` says why a device has no
-    ``ceilings`` although they were measured.
+    processes whose thread canary took longer on all threads than on one. ``disproved`` is the reason why a device has
+    no ``ceilings`` although they were measured.
     """
 
     path: Path
@@ -549,7 +550,7 @@ class Run(Struct, frozen=True):
     seed: int | None = None
     ceilings: Mapping[str, Ceilings] = field(default_factory=dict)
     every_ceiling: Mapping[str, Ceilings] = field(default_factory=dict)
-    """Those that results disprove as well: for judging the file, never a result."""
+    """All measured peaks, including those that results disprove: for judging the file, never a result."""
     disproved: Mapping[str, str] = field(default_factory=dict)
     sustained: Mapping[str, Sustained] = field(default_factory=dict)
     card: bool = False

@@ -1,4 +1,4 @@
-"""How much a case achieves of what its device can do, as measured in the same run.
+"""The share of its device's measured peak that a case achieves, with peaks from the same run.
 
 The model is the roofline (S. Williams, A. Waterman, D. Patterson, Communications of the ACM 52(4), 2009): a call of
 ``flops`` and ``bytes`` takes at least ``max(flops / throughput, bytes / bandwidth)``.
@@ -15,22 +15,22 @@ from .quantities import text
 from .schema import OK, Bandwidth, Ceilings, CpuFacts, Result, Work
 
 PLAUSIBLE = 1.3
-"""Ceilings are measured, and noisy: only what beats them by more than this factor can't be true."""
+"""Ceilings are measured and noisy: only a result that exceeds them by more than this factor can't be true."""
 WINOGRAD = 2.25
-"""Convolutions may do that many times fewer multiplications than the direct algorithm whose FLOPs are counted
-(A. Lavin, S. Gray, *Fast Algorithms for Convolutional Neural Networks*, 2016: F(2x2, 3x3))."""
+"""Convolutions may do this many times fewer multiplications than the direct algorithm whose FLOPs are counted (A.
+Lavin, S. Gray, *Fast Algorithms for Convolutional Neural Networks*, 2016: F(2x2, 3x3))."""
 FEWEST_ABOVE, MANY_ABOVE = 3, 0.1
-"""Peaks that so many results exceed, and this share of all, are disproved."""
+"""The peaks of a device are disproved if at least this many results, and this share of all, exceed them."""
 CONTRADICTED, FIXED_COST_S = 2.0, 1e-4
-"""What a large footprint reaches, a small one can: peaks whose smaller one is this factor below a larger one are
-disproved, but for passes so short that what a call costs matters."""
+"""A small footprint can reach what a large one does: peaks are disproved if that of a smaller footprint is this factor
+below that of a larger one. Passes so short that the fixed cost of a call matters are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Utilisation:
     """``fraction`` of the speed that the ceiling ``of`` allows; ``bound`` is ``bandwidth`` or ``throughput``.
 
-    ``footprint_bytes``: how much that ceiling moved, where it depends on it.
+    ``footprint_bytes`` is the footprint that this ceiling was measured with, where the ceiling depends on it.
     """
 
     fraction: float
@@ -42,7 +42,7 @@ class Utilisation:
 def utilisation(
     work: Work, seconds: float, dtype: str, ceilings: Ceilings | None, link: bool = False
 ) -> Utilisation | None:
-    """Least time that the ceilings allow over the time taken; ``None`` where no ceiling matches the work.
+    """The least time that the ceilings allow, divided by the time taken; ``None`` where no ceiling matches the work.
 
     ``dtype`` is the one that products are computed in (``bfloat16`` under autocast). With ``link`` the bytes cross
     between host and device, and the faster direction is their ceiling.
@@ -65,8 +65,8 @@ def utilisation(
 
 
 def most(use: Utilisation, dtype: str, ceilings: Ceilings, convolutions: float = 0.0) -> float:
-    """The largest fraction that can be true: noise, and of products what the instruction set allows. ``convolutions``
-    is their share of the FLOPs; fast algorithms do fewer multiplications than are counted."""
+    """The largest fraction that can be true, given noise and, for products, the instruction set. ``convolutions`` is
+    their share of the FLOPs; fast algorithms do fewer multiplications than are counted."""
     if use.bound != "throughput":
         return PLAUSIBLE
     allowed, peak = ceilings.allowed.get(dtype), ceilings.throughput.get(dtype)
@@ -74,7 +74,7 @@ def most(use: Utilisation, dtype: str, ceilings: Ceilings, convolutions: float =
 
 
 def disproved(results: Iterable[Result], peaks: Mapping[str, Ceilings]) -> dict[str, str]:
-    """Why the peaks of a device can't be what it can do, by its name: many results exceed them, or its bandwidths
+    """Why measured peaks can't be those of a device, by its name: many results exceed them, or its bandwidths
     contradict each other."""
     found: dict[str, str] = {}
     above: dict[str, list[bool]] = {}
@@ -96,7 +96,7 @@ def disproved(results: Iterable[Result], peaks: Mapping[str, Ceilings]) -> dict[
 
 
 def _contradiction(peaks: Ceilings) -> tuple[Bandwidth, Bandwidth] | None:
-    """The smaller footprint and the larger one, each with its best pattern."""
+    """A smaller and a larger footprint that contradict each other, each with its best pattern, or None."""
     best: dict[float, Bandwidth] = {}
     for entry in sorted(peaks.bandwidth, key=lambda entry: entry.byte_per_s):
         if entry.footprint_bytes >= FIXED_COST_S * entry.byte_per_s:
@@ -110,9 +110,10 @@ def _contradiction(peaks: Ceilings) -> tuple[Bandwidth, Bandwidth] | None:
 
 
 def raise_peaks(results: Iterable[Result], measured: Mapping[str, Ceilings]) -> dict[str, Ceilings]:
-    """The peaks of CPUs, none below what a verified result reached: that one shows that a peak was measured too low.
+    """The peaks, with those of CPUs raised to what verified results reached: such a result shows that a peak was
+    measured too low.
 
-    Convolutions raise none, as fast algorithms do fewer operations than are counted; nor does what can't be true.
+    Convolutions raise none, as fast algorithms do fewer operations than are counted; nor do results that can't be true.
     """
     peaks = dict(measured)
     for result in results:
@@ -141,7 +142,7 @@ def _raised(known: Ceilings, result: Result, use: Utilisation) -> Ceilings:
 # Slow libraries -------------------------------------------------------------------------------------------------------
 
 SLOW = 0.8
-"""A library below this share of the fastest way to a product is named."""
+"""A library is reported if its products run below this share of the fastest way."""
 LABELS = {"torch": "PyTorch", "onednn": "oneDNN", "numpy": "NumPy", "jax": "JAX"}
 _HOLD_BACK = {
     "torch": ("MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE"),
@@ -156,7 +157,8 @@ _AVX2_KERNELS = ("Haswell", "Zen", "Excavator", *_AVX512_KERNELS)
 
 @dataclass(frozen=True, slots=True)
 class SlowProducts:
-    """A library whose products of a dtype take longer than they need to. ``share``: its speed over that of ``than``."""
+    """A library whose products of a dtype take longer than necessary. ``share`` is its speed divided by that of
+    ``than``."""
 
     library: str
     dtype: str
@@ -170,8 +172,8 @@ class SlowProducts:
 
 
 def slow_products(ceilings: Ceilings, cpu: CpuFacts) -> list[SlowProducts]:
-    """What is below :data:`SLOW`, PyTorch first, then by dtype: libraries beside the fastest way of a dtype, and short
-    dtypes beside float32."""
+    """The products below :data:`SLOW`, PyTorch's first, then by dtype: libraries relative to the fastest way of a
+    dtype, and short dtypes relative to float32."""
     found = []
     for dtype, ways in ceilings.ways.items():
         fastest = max(ways, key=lambda way: ways[way], default="")
@@ -198,7 +200,7 @@ def computes(dtype: str, instructions: Iterable[str]) -> bool:
 
 
 def _library(way: str) -> str:
-    """Of a peak that a result has raised, the way is its library and its id."""
+    """The library of a way; where a result has raised a peak, the way is the library and the result's id."""
     return way.partition(":")[0]
 
 

@@ -1,5 +1,5 @@
-"""Which results of a run do the same job, and the fastest way that a CPU was measured to do it: what an honest opponent
-of a GPU holds against it.
+"""Which results of a run do the same job, and the fastest way that a CPU was measured to do it, which is a fair
+baseline for a GPU.
 
 The same job is the same workload and parameters in arithmetic that is no less exact, whatever library, variant, form or
 layout does it. A result is what a benchmark returns; a library that computes more on its way has done the same job.
@@ -17,13 +17,13 @@ from .flags import WAITING
 from .schema import Process, Result, Times
 
 HOW = ("form", "tuning")
-"""Parameters of the suite's own benchmarks that say how a job is done, and not what it is: where the result is written,
-and what was tuned."""
+"""Parameters of the suite's own benchmarks that describe how a job is done rather than which job: where the result is
+written, and what was tuned."""
 LAYOUT, TUNED, PER_CORE = "_channels_last", "_tuned", "_per_core"
-"""Ends of names of benchmarks that do the job of that without it: in another order in memory, tuned, or on each core
-at a time."""
+"""Suffixes of benchmarks that do the same job as the benchmark without the suffix: in another order in memory, tuned,
+or on each core at a time."""
 IN_PLACE = "inplace"
-"""The form that writes over an input, and so does another job than the others."""
+"""The form that overwrites an input, and so does a different job from the other forms."""
 FASTER = 1.03
 """Ways that differ by less are equally fast."""
 _HALVES = ("bfloat16", "float16")
@@ -32,7 +32,7 @@ _WITHIN = "spread within one process"
 
 def job(result: Result) -> Hashable:
     """What two results on one device must share to have done the same."""
-    own = not result.kind  # nobody told us what the parameters of one's own benchmark mean
+    own = not result.kind  # the parameters of a user's own benchmark have unknown meanings
     params = {n: v for n, v in result.params.items() if v is not None and (own or n not in HOW)}
     in_place = not own and result.params.get(HOW[0]) == IN_PLACE
     workload = result.workload
@@ -43,9 +43,10 @@ def job(result: Result) -> Hashable:
 
 
 def fastest_way(result: Result, others: Iterable[Result]) -> Result:
-    """The fastest of those on the same CPU that do the result's job; the result itself where none is surely faster.
+    """The fastest result on the same CPU that does the same job, or ``result`` itself where none is reliably faster.
 
-    What waited for the scheduler or can't be true is no way, nor what wasn't verified where the result was.
+    Results that waited for the scheduler or can't be true don't count, nor do unverified ones where ``result`` was
+    verified.
     """
     able = [_of_one_job(each) for each in others if _stands_for(each, result)]
     faster = [each for each in able if _surely_faster(each, result)]
@@ -55,8 +56,8 @@ def fastest_way(result: Result, others: Iterable[Result]) -> Result:
 def times_and_ratio(base: Times, other: Times) -> tuple[float, float, Interval, str]:
     """Both times, their ratio and the words for its uncertainty.
 
-    With two processes or more on either side a process is one observation, and a side's time is the median
-    of their medians; else there is nothing but the spread of the rounds, which is no interval.
+    With two processes or more on both sides a process is one observation, and a side's time is the median of their
+    medians; else there is nothing but the spread of the rounds, which is no interval.
     """
     tops, bottoms = ([process.median_s for process in side.processes] for side in (base, other))
     if min(len(tops), len(bottoms)) < 2:
@@ -78,7 +79,7 @@ def _stands_for(other: Result, result: Result) -> bool:
 
 
 def _of_one_job(result: Result) -> Result:
-    """With the time of one of those jobs that its processes do at once, each on a core."""
+    """The result with the time of a single job, where its processes do several jobs at once, one on each core."""
     count = result.parallel.devices if result.parallel and result.workload.endswith(PER_CORE) else 1
     if result.times is None or count == 1:
         return result
@@ -94,9 +95,9 @@ def _of_one_job(result: Result) -> Result:
 
 
 def _surely_faster(other: Result, result: Result) -> bool:
-    """By the interval; or as the slowest process of three is faster than any of the other's, whose times may be so far
-    apart that their interval is endless (H. B. Mann, D. R. Whitney, Ann. Math. Statist. 18 (1947): a chance of 1 in
-    20)."""
+    """Whether the interval proves the other faster, or the slowest of its three processes or more is faster than all of
+    the result's, whose times may be so far apart that their interval is endless (H. B. Mann, D. R. Whitney, Ann. Math.
+    Statist. 18 (1947): a chance of 1 in 20)."""
     if other.times is None or result.times is None:
         return False
     ratio = times_and_ratio(result.times, other.times)[2]

@@ -1,4 +1,5 @@
-"""Writing: values that JSON can hold, files that are whole or not there, locks, and texts that may be published."""
+"""Write files: values as JSON can hold them, files that are complete or absent, locks, and texts that may be
+published."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from ..errors import RunFileError, UsageError
 from .reader import clean
 
 COMMON = frozenset({"root", "localhost", "user", "admin", "runner"})
-"""Names that many machines have: they give nobody away, and are words of other meanings too."""
+"""Names that many machines have: they identify nobody, and are also words with other meanings."""
 _PLACE = re.compile(
     r"(?P<url>\b[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+)"
     r"|(?<=['\"])(?:~|[A-Za-z]:)?(?:[/\\][^/\\'\"\n]+)+[/\\](?P<quoted>[^/\\'\"\n]+)(?=['\"])"  # with spaces
@@ -37,12 +38,13 @@ _ADDRESS = re.compile(
     r"|(?<![\w:])(?=[\da-f:]*\d)[\da-f]{1,4}(?::[\da-f]{0,4}){3,7}(?![\w:])",
     re.IGNORECASE,
 )
-"""Of people, and of machines in a network, IPv4 and IPv6; the own machine's loopback says nothing."""
+"""E-mail addresses, and addresses of machines in a network, IPv4 and IPv6; the loopback address identifies no
+machine."""
 
 DRAWN = (b"<dc:title>gpubench</dc:title>", b"Software\0gpubench")
-"""What our pictures say of themselves, in SVG and in PNG."""
+"""Marks of our own pictures, in SVG and in PNG."""
 _UNLOCKED_S = 10.0
-"""A younger folder may be one that its process is about to lock."""
+"""Age in seconds below which an unlocked folder may be one that its process is about to lock."""
 
 
 def write(path: str | os.PathLike[str], data: Mapping[str, Any]) -> None:
@@ -85,8 +87,8 @@ def _indented(value: Any, levels: int = 0) -> bytes:
 
 
 def fit(value: Any, levels: int = 40) -> Any:
-    """The value as JSON holds it: ``None`` for a number that isn't finite, a text for what JSON doesn't know and for
-    what is nested deeper than so many ``levels``."""
+    """The value as JSON can hold it: ``None`` for a number that isn't finite, a text for values that JSON can't
+    represent and for those nested deeper than ``levels``."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, str | bool | None) or (isinstance(value, int) and abs(value) < 2**63):
@@ -99,7 +101,7 @@ def fit(value: Any, levels: int = 40) -> Any:
 
 
 def text_of(value: object) -> str:
-    """The value as a text, of one whose ``__str__`` raises its type."""
+    """The value as a text, or the name of its type if its ``__str__`` raises."""
     try:
         return str(value)
     except (Exception, SystemExit):
@@ -112,7 +114,7 @@ def replace(path: Path, content: bytes | Iterable[bytes]) -> None:
     temporary = None
     for part in path.parent.glob(f".{glob.escape(path.name[:40])}.*.part"):
         with suppress(OSError, UsageError):
-            Lock(part)  # refused while its writer lives; what a killed one left is in nobody's way
+            Lock(part)  # refused while its writer lives; a file left by a killed writer does no harm
             part.unlink()
     try:
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".part", dir=path.parent)
@@ -136,7 +138,7 @@ def replace(path: Path, content: bytes | Iterable[bytes]) -> None:
 
 def require_new(path: str | os.PathLike[str]) -> None:
     """Raise UsageError, before anything is done, unless an output file is new or a picture that gpubench drew: so no
-    command replaces what it reads, an earlier run or somebody's file, by whatever name it is called."""
+    command replaces its own input, an earlier run or a user's file, whatever the name."""
     path = Path(path)
     if not path.parent.is_dir():
         raise UsageError(f"{clean(str(path))}: no such folder: {clean(str(path.parent))}")
@@ -146,7 +148,7 @@ def require_new(path: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def scratch(prefix: str) -> Iterator[Path]:
-    """A temporary folder. Those that killed processes left go first; that of a living one is locked."""
+    """A temporary folder. Folders left by killed processes are removed first; that of a running process is locked."""
     for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         with suppress(OSError, UsageError):
             if time.time() - left.stat().st_mtime > _UNLOCKED_S:
@@ -159,7 +161,8 @@ def scratch(prefix: str) -> Iterator[Path]:
 
 
 class Lock:
-    """Held on a folder while a run is under way there; gone with the process that holds it. Raises UsageError if taken.
+    """A lock on a folder while a run is under way there; it ends with the process that holds it. Raises UsageError if
+    taken.
 
     Not the package filelock: its file would stay behind when a run is killed.
     """
@@ -210,8 +213,8 @@ _HOME = re.compile(
 
 
 def without_homes(value: Any) -> Any:
-    """What a benchmark is called with, fit to be published: folders of people are ``~``, of further ones ``~1``, so
-    that different names stay different."""
+    """The arguments of a benchmark, fit to be published: the user's home folder becomes ``~``, further ones ``~1`` and
+    so on, so that different names stay different."""
     home = os.path.expanduser("~")
     known = {home: "~"}
     own = re.compile(rf"(?<!\w){re.escape(home)}(?![\w.-])") if len(home) > 1 else _HOME

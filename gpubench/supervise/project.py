@@ -1,4 +1,5 @@
-"""What a project's own files ask for: ``[tool.gpubench]`` in its pyproject.toml, and the benchmarks among its tests."""
+"""What a project's own files configure: ``[tool.gpubench]`` in its pyproject.toml, and the benchmarks among its
+tests."""
 
 from __future__ import annotations
 
@@ -16,26 +17,26 @@ from ..runfile.quantities import listed
 from .process import suite
 
 _FIXTURES = frozenset({"gpubench", "benchmark", "benchmark_weave"})
-"""A test that asks for one of them is a benchmark."""
+"""Fixtures that make a test a benchmark."""
 _TEST_FILES = ("test_*.py", "*_test.py")
 _PASSED_OVER = (".*", "*.egg", "_darcs", "build", "CVS", "dist", "node_modules", "venv", "{arch}")
-"""Both are pytest's own choice."""
+"""Names of test files and of folders that are skipped; both are pytest's own defaults."""
 BENCHMARK_FOLDERS = ("benchmarks", "tests/benchmarks")
-"""Where projects usually keep theirs."""
+"""Folders where projects usually keep their benchmarks."""
 TEST_FOLDERS = ("tests", "test")
-"""And their tests, some of which may be benchmarks."""
+"""Folders where projects usually keep their tests, some of which may be benchmarks."""
 _ROOT = (".git", "pyproject.toml", "setup.py", "setup.cfg")
-"""A folder with one of them is the uppermost of its project."""
+"""Files and folders that mark the top folder of a project."""
 _MOST_NAMED = 3
 _NAMES_A_ROOT = ("--rootdir", "--config-file", "-c")
-"""Options of pytest."""
+"""Options of pytest that name a project's root."""
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """``paths`` are benchmark files and folders, absolute; ``source`` says which file names them. ``options`` are keys
-    of ``[tool.gpubench]`` other than ``paths``, unchecked, and ``file`` is where they stand. ``limits`` are times as
-    texts, by the expressions that choose benchmarks."""
+    """``paths`` are benchmark files and folders, absolute; ``source`` describes where they were found. ``options`` are
+    keys of ``[tool.gpubench]`` other than ``paths``, unchecked, and ``file`` is the file that holds them. ``limits``
+    are times as texts, by the expressions that choose benchmarks."""
 
     paths: tuple[str, ...] = ()
     source: str = ""
@@ -46,8 +47,8 @@ class Project:
 
 def read_project(folder: Path, upward: bool = False, search: bool = True) -> Project:
     """The project in ``folder``, or in the nearest folder above it that has one. Raises UsageError for a file that
-    can't be read and for a wrong value of ``paths``. Without ``search`` no test is opened, which in a large project
-    takes seconds: for those who need its options alone.
+    can't be read and for a wrong value of ``paths``. Without ``search`` no test is opened, which takes seconds in a
+    large project: for commands that need only the options.
 
     ``[tool.gpubench]`` comes first. Where it names no paths, benchmarks are looked for in :data:`BENCHMARK_FOLDERS`,
     then among pytest's ``testpaths``, in :data:`TEST_FOLDERS`, and at last in the folder itself; the first place that
@@ -68,7 +69,7 @@ def read_project(folder: Path, upward: bool = False, search: bool = True) -> Pro
 
 
 def _found(places: Sequence[Path]) -> tuple[tuple[str, ...], str]:
-    """Benchmarks that nobody names, and how they were found."""
+    """Benchmarks that no configuration names, and how they were found."""
     root, file, settings = _pytest_settings(places[0])
     if root is None or file is None or root not in places:
         root, file, settings = places[0], None, {}
@@ -89,14 +90,14 @@ def _found(places: Sequence[Path]) -> tuple[tuple[str, ...], str]:
 
 
 def _has_benchmarks(folder: Path, patterns: Sequence[str], top: Path) -> bool:
-    """Whether a test there asks for a fixture, or a conftest.py does for the tests there."""
+    """Whether a test in the folder asks for such a fixture, or a conftest.py does for the tests there."""
     tests, above = _tests(folder, patterns), [place for place in folder.parents if place.is_relative_to(top)]
     conftests = [*_tests(folder, ["conftest.py"]), *(place / "conftest.py" for place in above)]
     return folder.is_dir() and bool(tests) and any(map(_measures, [*tests, *conftests]))
 
 
 def _tests(start: Path, patterns: Sequence[str]) -> list[Path]:
-    """Files of that name in a folder, or the file itself."""
+    """Files in a folder whose names match the patterns, or the file itself."""
     return [path for path in _files(start) if _is_called(path, patterns)]
 
 
@@ -133,7 +134,7 @@ def root_option(paths: Sequence[str], folder: Path, given: Sequence[str] = ()) -
 
 
 class _PytestSettings(NamedTuple):
-    """The root of a project, its configuration file, and what that says."""
+    """The root of a project, its configuration file, and the settings in it."""
 
     root: Path | None
     file: Path | None
@@ -141,7 +142,7 @@ class _PytestSettings(NamedTuple):
 
 
 def _pytest_settings(above: Path) -> _PytestSettings:
-    """What pytest finds from this folder upwards, by its own search, which it keeps to itself."""
+    """The project that pytest finds from this folder upwards, by pytest's own search, which isn't public."""
     import pytest
     from _pytest.config.findpaths import locate_config
 
@@ -196,11 +197,11 @@ def _words(value: Any) -> tuple[str, ...]:
 
 
 def _measures(path: Path) -> bool:
-    """Whether a function there has such a fixture among its parameters."""
+    """Whether a function in the file has such a fixture among its parameters."""
     try:
         content = path.read_bytes()
         nodes = ast.walk(ast.parse(content)) if any(name.encode() in content for name in _FIXTURES) else ()
         functions = [node.args for node in nodes if isinstance(node, ast.FunctionDef)]
-    except (OSError, SyntaxError, ValueError):  # pytest will say so
+    except (OSError, SyntaxError, ValueError):  # pytest will report it
         return False
     return any(arg.arg in _FIXTURES for each in functions for arg in (*each.posonlyargs, *each.args, *each.kwonlyargs))
