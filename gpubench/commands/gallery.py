@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from ..errors import UsageError
 from ..runfile.quantities import counted
 from ..runfile.reader import clean
 from ..version import __version__
@@ -32,6 +33,8 @@ def main(args: argparse.Namespace) -> int:
     folder, output = Path(args.folder), Path(args.output)
     prepare_folder(output)
     runs, left_out = admitted(read_all([folder]))
+    if not runs:
+        raise UsageError("; ".join(left_out))
     files = dict(site(machines(runs, folder), __version__, home=args.home))
     for line in left_out:
         print(clean(f"gpubench gallery: left out: {line}"), file=sys.stderr)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ..runfile.schema import Run
 
 _FORMATS = ("svg", "png")
+_FOR_PHONES = 3
+"""Pictures of the page that have a drawing for phones too, where all others scroll: each takes as long as a picture."""
 ALLOWED = ("dtype", "precision", "regime", "cache", "threads", "seed")
 """What two benchmarks must share to be compared, unless a difference is allowed."""
 
@@ -141,8 +143,7 @@ def write_report(
             f"charts/{name}": data for name, data in charting.render(figures, charts.formats, charts.themes).items()
         }
         titles, pictures = [(figure.title, figure.name) for figure in figures], charting.embedded(figures)
-        # of all charts that would be hundreds of drawings
-        phones = charting.embedded(figures if charts.which == "default" else figures[:1], PHONE_WIDTH)
+        phones = charting.embedded(figures[:_FOR_PHONES], PHONE_WIDTH)
     answer = Answer(study)
     files |= csv_files(study)
     files["summary.md"] = summary(answer, titles, charts.formats[0], charts.themes)

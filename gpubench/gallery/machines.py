@@ -10,7 +10,6 @@ from functools import cached_property
 from itertools import count
 from pathlib import Path
 
-from ..errors import UsageError
 from ..report import words
 from ..report.study import Measured, Study, grouped
 from ..runfile.quantities import bytes_text, counted, shorten
@@ -78,7 +77,7 @@ def refusal(run: Run) -> str:
 
 
 def admitted(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
-    """Return the runs that may be shown, and the others with the reasons. Raises UsageError if none may be shown."""
+    """Return the runs that may be shown, and the others with the reasons."""
     found: dict[tuple[object, ...], Run] = {}
     left_out = []
     for run in runs:
@@ -87,8 +86,6 @@ def admitted(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
             left_out.append(f"{run.path}: {reason}")  # the card of a run is the same run
         else:
             found[known] = run
-    if not found:
-        raise UsageError("; ".join(left_out))
     return list(found.values()), left_out
 
 
