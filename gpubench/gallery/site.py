@@ -137,8 +137,9 @@ def _row(row: Measured, kind: str) -> list[Any]:
     """Return a row as a list, in the order in which ``compare.js`` unpacks it; seconds have four digits."""
     low, high = (row.interval.low, row.interval.high) if row.interval else (row.times.q1_s, row.times.q3_s)
     numbers = [float(f"{value:.4g}") for value in (row.time_s, low, high)]
-    case, time = row.result, words.time_and_spread(row)
-    return [comparable(row), kind, words.name(case), words.setting(case), *numbers, time, int(row.waited)]
+    case, unknown = row.result, int(row.waited or row.busy_alone)
+    terms = comparable(row), kind, words.name(case), words.setting(case)
+    return [*terms, *numbers, words.time_and_spread(row), unknown]
 
 
 # The index ------------------------------------------------------------------------------------------------------------

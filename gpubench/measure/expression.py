@@ -64,7 +64,8 @@ def parse(text: str, what: str) -> ast.Module:
         raise UsageError(f"{what} is empty: write for example 'a @ b'")
     match tree.body[-1]:
         case ast.Expr(ast.Lambda(body=body)):
-            raise UsageError(f"{what} makes a function and doesn't call it: write {ast.unparse(body)!r}")
+            told = ast.get_source_segment(text, body)
+            raise UsageError(f"{what} makes a function and doesn't call it: write {told!r}")
     return tree
 
 

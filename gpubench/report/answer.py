@@ -22,7 +22,6 @@ from .study import (
     ONE_THREAD,
     SINGLE,
     WORTHWHILE,
-    Doubt,
     LeftOut,
     Measured,
     Pair,
@@ -100,7 +99,7 @@ class WorkRow:
     @property
     def ratio(self) -> str:
         """``132×``, or why it is unknown; with a mark where it doesn't fill a GPU."""
-        return words.ratio(self.typical) + UNFILLED * (not self.fills) if self.typical else Doubt.TOO_NOISY
+        return words.ratio(self.typical) + UNFILLED * (not self.fills) if self.typical else self.pairs[0].doubt or ""
 
     @property
     def ends(self) -> str:
@@ -171,6 +170,8 @@ def _all_cards(study: Study) -> list[Card]:
     if study.baseline is None and len(devices) > 1:
         rows = [row for members in devices.values() for row in members if row.source == members[0].source]
         return _cards(study, against_slowest(rows, {"threads", *study.allow}))
+    if study.baseline and study.baseline.role == "label":  # other GPUs before CPUs
+        return _cards(study, leading(sorted(study.device_pairs, key=lambda p: not p.other.on_accelerator)))
     inside = [pair for pair in study.device_pairs if pair.within_run]
     return _cards(study, leading(inside or study.device_pairs))
 

@@ -20,6 +20,7 @@ from functools import cached_property
 from operator import itemgetter
 
 from ..errors import UsageError
+from ..runfile.quantities import holds_words
 from ..runfile.schema import REGIMES, Result, Scalar, Times
 from ..runfile.ways import fastest_way, job, times_and_ratio
 from ..statistics import intervals
@@ -220,9 +221,11 @@ def resolve(rows: Sequence[Measured], name: str | None) -> Baseline | None:
         if name in values:
             return Baseline(role, name)
         known |= values
-    labels = {row.facts.label for row in rows if name.casefold() in row.facts.label.casefold()}
-    if len(labels) == 1:  # as it is shown: a part of what its maker calls it
-        return Baseline("label", labels.pop())
+    labels = dict.fromkeys(label for row in rows if (label := row.facts.label))
+    called = [label for label in labels if holds_words(label, name)]
+    if len(called) == 1:  # as it is shown: a part of what its maker calls it
+        return Baseline("label", called[0])
+    known |= labels
     raise UsageError(f"unknown baseline {name!r}: choose from {', '.join(known)}")
 
 

@@ -164,7 +164,7 @@ def _failures(study: Study) -> list[str]:
 def everything(study: Study, width: int) -> list[str]:
     """The machines, of many results what they come to, and each result."""
     answer = Answer(study)
-    lines = _wrapped("; ".join(_machines(study)), width)
+    lines = _wrapped("; ".join(dict.fromkeys(_machines(study))), width)
     if len(study.measured) > _FEW:
         lines += ["", *_wrapped(answer.sentence, width)]
     lines += [*warning_lines(answer.warnings, width, 2, "gpubench report tells more"), ""]

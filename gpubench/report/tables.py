@@ -10,8 +10,20 @@ from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 
+from msgspec import structs
+
 from ..runfile.flags import ADVICE
-from ..runfile.quantities import UNFILLED, bytes_text, counted, listed, ratio_text, seconds_text, shorten, text
+from ..runfile.quantities import (
+    UNFILLED,
+    bytes_text,
+    counted,
+    holds_words,
+    listed,
+    ratio_text,
+    seconds_text,
+    shorten,
+    text,
+)
 from ..runfile.schema import TIMERS, Bandwidth, Raised, Run
 from ..statistics.intervals import INTERVAL
 from . import words
@@ -130,7 +142,8 @@ def beside_each_other(study: Study) -> Table:
 
     def name(at: Mapping[Source, Measured]) -> str:
         case = next(iter(at.values())).result
-        told = [words.name(case) * ("workload" not in same), *words.settings(case, without=same)]
+        told = [words.name(case) * ("workload" not in same)]
+        told += words.settings(structs.replace(case, dtype="") if "dtype" in same else case)
         return "  ".join(filter(None, told)) or words.name(case)
 
     def of(source: Source, cell: Callable[[Measured], str], at: Mapping[Source, Measured]) -> str:
@@ -279,8 +292,8 @@ def cost_table(study: Study) -> Table:
     for place, priced in enumerate(study.priced):
         devices = Counter(study.names.short(cost.each[place][0]) for cost in shown)
         usual = devices.most_common(1)[0][0] if devices else ""
-        one, other = sorted((priced.name.casefold(), usual.casefold()), key=len)
-        named = priced.name if one in other else f"{priced.name} ({usual})"
+        alike = holds_words(usual, priced.name) or holds_words(priced.name, usual)
+        named = priced.name if alike else f"{priced.name} ({usual})"
         head = f"{named}, {priced.price:g} per hour"
         columns.append(Column(head, partial(_Cost.cell, study=study, place=place, usual=usual)))
     note = (

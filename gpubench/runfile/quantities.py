@@ -55,7 +55,7 @@ _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
 def seconds_of(words: str) -> float:
     """The seconds in ``10us`` or ``0.5 ms``. Raises UsageError."""
-    found = re.fullmatch(r"([0-9.]+(?:e-?[0-9]+)?) ?(ns|us|µs|ms|s)", words.strip())
+    found = re.fullmatch(r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e-?[0-9]+)?) ?(ns|us|µs|ms|s)", words.strip())
     if found is None:
         raise UsageError(f"invalid time {words!r}: write 10us or 0.5ms")
     return float(found[1]) * _UNITS[found[2]]
@@ -113,9 +113,18 @@ def shorten(name: str, longest: int = 40) -> str:
     return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 
+def holds_words(label: str, name: str) -> bool:
+    """Whether whole words of a device's label are that name: ``H200`` of ``NVIDIA H200``."""
+    return bool(name.strip() and re.search(rf"(?<!\w){re.escape(name.strip())}(?!\w)", label, re.IGNORECASE))
+
+
 def plain_signs(error: UnicodeError) -> tuple[str, int]:
     """A handler for :func:`codecs.register_error` that replaces signs that a terminal can't show by ASCII."""
     assert isinstance(error, UnicodeEncodeError)
-    signs = error.object[error.start : error.end]
+    end = error.end
+    if _POWER.fullmatch(error.object[end - 1]):  # the rest of a power, of which the terminal has some digits
+        rest = _POWER.match(error.object, end)
+        end = rest.end() if rest else end
+    signs, begun = error.object[error.start : end], error.start and _POWER.fullmatch(error.object[error.start - 1])
     plain = _POWER.sub(lambda power: f"^{power[0].translate(_DIGITS)}", signs).translate(_PLAIN)
-    return plain.encode("ascii", "replace").decode(), error.end
+    return plain.removeprefix("^" if begun else "").encode("ascii", "replace").decode(), end

@@ -68,6 +68,8 @@ def test_a_function_that_is_made_and_never_called_is_refused():
     with pytest.raises(UsageError, match="it makes a function and doesn't call it: write 'x \\+ 1'"):
         parse("lambda: x + 1", "it")
     parse("f = lambda: x + 1", "a setup")
+    with pytest.raises(UsageError, match="doesn't call it"):
+        parse(f"lambda: {'+'.join('1' * 490)}", "it")
 
 
 def test_values_are_arguments_and_functions_are_not():

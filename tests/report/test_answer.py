@@ -373,3 +373,15 @@ def test_a_number_of_the_sentence_has_its_star(tmp_path: Path) -> None:
         assert f"1.00 GFLOP/s{star} in matrix products" in answered(tmp_path, [product]).sentence
         sides = [product, mark("matmul.square", "cuda:0", 0.01)]
         assert f"100×{star} on matrix products" in answered(tmp_path, sides).sentence
+
+
+def test_a_gpu_as_the_baseline_is_that_of_the_other_machines_gpu(tmp_path: Path) -> None:
+    devices = [(records.CPU, {**records.GPU, "label": f"NVIDIA {name}"}) for name in ("A100", "H100")]
+    runs = [run(tmp_path, both("matmul.square", 1.0, 0.1 / i), f"r{i}", devices=of) for i, of in enumerate(devices, 1)]
+    assert "H100 against A100: 2.0×" in Answer(Study(runs, "A100")).sentence
+
+
+def test_a_row_says_why_its_speedup_is_unknown(tmp_path: Path) -> None:
+    marks = both("matmul.square", 1.0, 0.1, medians=(1.0,), flags=("contended",))
+    (card,) = answered(tmp_path, marks).cards
+    assert card.rows[0].ratio == Doubt.BUSY

@@ -101,6 +101,12 @@ def test_the_same_work_on_each_machine_relative_to_the_cheapest(study: Study) ->
     assert row["laptop (RTX 4060), 1 per hour"] == "1.0×"
 
 
+def test_a_machine_called_by_a_letter_of_its_gpu_is_named_with_the_gpu(tmp_path: Path) -> None:
+    machines = (("h", SERVER), ("l", LAPTOP))
+    made = [run(tmp_path, [mark("a.b", "cuda:0", 1.0)], name, devices=of) for name, of in machines]
+    assert "h (H200), 2 per hour" in cost_table(Study(made, prices=["h=2", "l=3"])).columns
+
+
 def test_two_devices_of_one_machine_have_their_own_prices(study: Study) -> None:
     """A GPU isn't compared with the CPU of the machine that has its price."""
     (row,) = rows(cost_table(Study(study.runs, prices=["AMD EPYC=1", "H200=50"])))

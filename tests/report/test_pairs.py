@@ -418,5 +418,6 @@ def test_a_time_of_one_process_beside_other_programs_makes_no_speedup(tmp_path: 
 def test_a_baseline_is_known_by_the_part_of_its_name_that_is_shown(tmp_path: Path) -> None:
     runs = [run(tmp_path, [mark("cpu", 4.0), mark("cuda:0", 1.0)])]
     assert found(compared(runs, "h-gpu")) == [("run/cuda:0", "run/cpu", 0.25)]
-    with pytest.raises(UsageError, match="unknown baseline 'Synthetic'"):  # of both
-        compared(runs, "Synthetic")
+    for name in ("Synthetic", "", "gp"):  # of both, of none, no whole word
+        with pytest.raises(UsageError, match=f"unknown baseline '{name}': choose from .*Synthetic H-GPU"):
+            compared(runs, name)

@@ -232,3 +232,10 @@ def test_functions_of_a_file_are_no_rivals_as_expressions_are(tmp_path: Path) ->
     assert made(tmp_path, [of("mine.softmax"), of("mine.gram")]).speedup is None
     expressions = made(tmp_path, [of("time.a + a"), of("time.a")])
     assert expressions.speedup is not None
+
+
+def test_a_parameter_called_dtype_tells_rows_apart(tmp_path: Path) -> None:
+    cases = [Case("a.s", "cpu", "", {"dtype": name, "n": 8}, size="n", devices=("cpu",)) for name in ("int8", "int32")]
+    shown = str(made(tmp_path, [records.benchmark(case, 1.0) for case in cases]))
+    assert "int8" in shown
+    assert "int32" in shown

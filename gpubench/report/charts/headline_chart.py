@@ -47,8 +47,9 @@ def _speedups(study: Study, pairs: Sequence[Pair], rank: int) -> list[Figure]:
     title = f"Speedup {f'of {others[0].label} ' * (len(others) == 1)}over {base}"
     ranges = []
     for key in others:
-        known = known_pairs(pair for pair in shown if study.names.of(pair.other) == key.label)
-        told = words.times_range(known[0].speedup, known[-1].speedup) if known else str(Doubt.TOO_NOISY)
+        own = [pair for pair in shown if study.names.of(pair.other) == key.label]
+        known = known_pairs(own)
+        told = words.times_range(known[0].speedup, known[-1].speedup) if known else str(own[0].doubt)
         ranges.append(f"{brief(key.label)} {told}")
     subtitle = f"{'; '.join(ranges)}. Each benchmark at its largest size, log scale"
     figure = Figure("headline", "headline", title, subtitle, "", chart, rank * 20, rank == 0)
