@@ -144,6 +144,8 @@ def _measured(args: argparse.Namespace, wanted: BenchmarkFile, folder: Path) -> 
 
     def note(event: Event) -> None:
         patience.note(event)
+        for notice in (event.get("notices") or ()) if brief else ():  # such as that one thread is measured
+            print(clean(str(notice)), file=sys.stderr, flush=True)
         if not brief and (event["event"] != "end" or event["status"] in _ACCEPTABLE):  # failures are printed at the end
             progress.note(event if args.dtype else _without_dtype(event))
 

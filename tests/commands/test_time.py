@@ -5,6 +5,7 @@ import os
 import runpy
 import shlex
 import sys
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -203,6 +204,15 @@ def test_one_number_is_one_line(tmp_path):
     whole = gpubench("time", "1 + 1", "-v", *SMOKE, cwd=tmp_path)
     assert "PyTorch" in whole.stdout
     assert "Devices: CPU" in whole.stderr
+
+
+def test_where_one_number_is_asked_for_the_choice_of_one_thread_is_told(tmp_path, monkeypatch, capsys):
+    made = SimpleNamespace(log=tmp_path / "log", events=[], begin=lambda: None)
+    made.measure = lambda: made.note({"event": "session", "notices": ["Measuring with 1 thread"]})
+    monkeypatch.setattr(time, "Supervisor", lambda *given: setattr(made, "note", given[-1]) or made)
+    args = parser("time").parse_args(["1 + 1"])
+    time._measured(args, benchmark_file_of(args), tmp_path)
+    assert capsys.readouterr().err == "Measuring with 1 thread\n"
 
 
 def test_a_long_benchmark_is_said_while_it_runs(tmp_path, monkeypatch):
