@@ -34,7 +34,7 @@ COMMANDS = {
         "chart": "draw one picture: headline, speedup, rate, roofline and more",
         "compare": "compare two versions of your code; exit code 1 on a regression",
         "estimate": "what a GPU that you don't have could bring to what the CPU did",
-        "export": "convert for github-action-benchmark, Bencher, CSV, Markdown; make a card to publish",
+        "export": "convert for github-action-benchmark, Bencher, CSV, Markdown",
     },
     "Publish": {
         "check": "may this card of a machine be published? exit code 1 if not",

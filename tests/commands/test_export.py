@@ -50,26 +50,6 @@ def test_a_markdown_table_has_a_row_for_each_workload(run: str, export, save) ->
     assert text.replace("\\*", "*").count("* ") >= 2  # at its time, and what that means
 
 
-def test_the_oss_database_gets_an_entry_for_each_metric(export, save) -> None:
-    case = Case("a.train", "cuda:0", "float32", {"n": 8}, devices=("cuda:0",), kind="training", limit_s=5e-3)
-    mark = records.benchmark(case, 2e-3, medians=(1.9e-3, 2e-3), device_s=1e-3, memory_bytes=4096, flags=("noisy",))
-    gone = records.unmeasured(Case("a.gone", "cpu", "float32"))
-    entries, said = export(save("run.json", records.run_file([mark], [gone], devices=BOTH)), "oss")
-    assert "a.gone" in said
-    assert [entry["metric"] for entry in entries] == [
-        {"name": "latency", "unit": "s", "benchmark_values": [1.9e-3, 2e-3], "target_value": 5e-3},
-        {"name": "device time", "unit": "s", "benchmark_values": [1e-3]},
-        {"name": "peak memory", "unit": "B", "benchmark_values": [4096]},
-    ]
-    for entry in entries:
-        assert entry["model"] == {
-            "name": "a.train", "type": "training", "backend": "torch", "origins": ["benchmarks/test_a.py"],
-        }  # fmt: skip
-        about = entry["benchmark"].pop("extra_info")
-        assert entry["benchmark"] == {"name": "gpubench", "mode": "training", "dtype": "float32"}
-        assert (about["device"], about["n"], about["flags"]) == ("Synthetic H-GPU", "8", "noisy")
-
-
 def test_folders_and_k_choose_what_is_exported(run: str, export, save, capsys: pytest.CaptureFixture[str]) -> None:
     assert list(export(run, "bmf", "-k", "cuda")[0]) == ["a.b[float32-n=8] on cuda:0"]
     assert main(["export", run, "--to", "bmf", "-k", "resnet"]) == 2
@@ -139,30 +119,6 @@ def test_bmf(run: str, tmp_path: Path) -> None:
     latency = entries["a.b[float32-n=8]"]["latency"]
     assert latency == pytest.approx({"value": 2e6, "lower_value": 1.9e6, "upper_value": 2.1e6})
     assert len(entries) == 2
-
-
-def test_a_badge_is_a_speedup_with_its_interval_or_the_time_of_a_cpu(save, export) -> None:
-    cpu, gpu = (1.9e-3, 2e-3, 2.1e-3), (0.95e-3, 1e-3, 1.05e-3)
-    marks = [records.benchmark(CPU, 2e-3, medians=cpu), records.benchmark(GPU, 1e-3, medians=gpu)]
-    badge, _ = export(save("run.json", records.run_file(marks, devices=BOTH, processes=3)), "badge")
-    assert badge == {
-        "schemaVersion": 1, "color": "blue",
-        "label": "a.b float32, n=8: Synthetic H vs Synthetic, 2 threads", "message": "2.0× (1.8× to 2.2×)",
-    }  # fmt: skip
-    noisy = records.run_file([records.benchmark(CPU, 2e-3, flags=("noisy",))])
-    badge, _ = export(save("noisy.json", noisy), "badge")
-    assert (badge["message"], badge["color"]) == ("2.0 ms*", "lightgrey")
-
-
-@pytest.mark.parametrize("change", ["smoke", "simulated", "modelled", "nothing"])
-def test_times_that_mean_nothing_get_no_badge(change: str, save, capsys: pytest.CaptureFixture[str]) -> None:
-    changes = {"simulated": {"simulated": True}, "modelled": {"label": "H200 (modelled)"}}
-    device = records.GPU | changes.get(change, {})
-    marks = [records.benchmark(CPU, 2e-3), records.benchmark(GPU, 1e-3)] if change != "nothing" else []
-    run = records.run_file(marks, [records.unmeasured(CPU)], devices=(records.CPU, device))
-    run["gpubench"]["preset"] = "smoke" if change == "smoke" else "quick"
-    assert main(["export", save("run.json", run), "--to", "badge"]) == 2
-    assert "no badge" in capsys.readouterr().err
 
 
 def test_csv_has_a_row_for_what_was_not_measured_too(run: str, export) -> None:
