@@ -86,12 +86,9 @@ def install_from_repository(app: Sphinx, name: str, source: list[str]) -> None:
 
 
 def complete_pages(app: Sphinx, name: str, template: str, context: dict[str, Any], doctree: object) -> None:
-    """A link to the gallery, and what an accessibility checker misses in the theme: the level of the navigation's
-    headings, and that code and tables that are wider than the page can be scrolled without a mouse."""
+    """What an accessibility checker misses in the theme: the level of the navigation's headings, and that code and
+    tables that are wider than the page can be scrolled without a mouse."""
     navigation = context.get("furo_navigation_tree", "")
-    machines = context["pathto"]("gallery/index.html", 1)  # not a page of Sphinx: made beside them
-    entry = f'<li class="toctree-l1"><a class="reference internal" href="{machines}">All machines so far</a></li>'
-    navigation = re.sub(r"(>Results</span></p>\s*<ul[^>]*>)", rf"\1{entry}", navigation, count=1)
     context["furo_navigation_tree"] = navigation.replace('role="heading"', 'role="heading" aria-level="2"')
     if "body" in context:
         context["body"] = re.sub(r'<(pre(?=>)|div(?= class="table-wrapper))', r'<\1 tabindex="0"', context["body"])

@@ -35,15 +35,6 @@ _OPTIONS = f"""# Options
 `gpubench run` and `gpubench compare --interleave` take them as they stand here. In pytest each is an option with the
 prefix `--gpubench-`, and a key of the configuration file.
 """
-_COLUMNS = """```json
-{
-    "benchmarks": {
-        "stats": {"median": [0.00012, 0.00093, 0.0071]}, "extra_info": {
-            "gpubench": {
-                "workload": [["matmul.square", 3]], "dtype": ["float32", ["float64", 2]], "params": [{"n": 256}, {
-                    "n": 512}, {"n": 1024}],
-  "processes": {"0": {"median_s": [0.00012, 0.00094, 0.0071]}, "1": {"median_s": [0.00012, 0.00092, 0.0072]}}}}}}
-```"""
 _FORMAT = f"""# Format of a results file
 
 A results file (`run.json`) is a file of pytest-benchmark with keys of gpubench added in three places:
@@ -52,27 +43,6 @@ A results file (`run.json`) is a file of pytest-benchmark with keys of gpubench 
 Values are in SI base units; what is unknown is null, never 0 and never NaN. Each benchmark has an `id` too, made of its
 other keys. Keys that are not listed are ignored. A JSON Schema of the same: `gpubench/runfile/schema.json`.
 {_MADE} from `gpubench/runfile/schema.py`.
-
-## A card
-
-`gpubench export run.json --to card` writes a card: a results file that is fit to be published. Every command but
-`merge` reads it as any other results file; it is marked by `gpubench.card`. Of the quick suite it takes 90 kB on a
-machine without a GPU (335 benchmarks in three processes; the results file has 2 MB), and some 250 bytes more for each
-benchmark on a GPU. It differs from a results file so:
-
-- It holds no key that isn't in the tables below; `commit_info`, `asked` and the load of the machine are left out.
-- Single rounds (`stats.data`), each process's `iterations`, `iqr_s` and, without a GPU, `latency_s`, what was seen when
-  a flag was raised, what an exception said, losses, the check's tolerance and the names of tests are left out, and
-  operators of one kind are summed. So a card can't tell percentiles, and `gpubench estimate` knows of small operators
-  only their mean. Intervals are those of the processes' medians, as in any report.
-- Numbers have five digits; whole numbers all of theirs. What is at its default, or unknown, is left out.
-- `benchmarks` is empty, and there is no `gpubench.unmeasured`: both stand in `gpubench.columns`. That has the shape of
-  one benchmark, of whose lists the entries are called `0`, `1`, …. In the place of a value is a list that goes through
-  all benchmarks: `2.5` is the value of one, `[2.5, 3]` that of three in a row, `[3]` says that three have none.
-
-{_COLUMNS}
-
-`gpubench check` says whether a card may be published: see [publishing](publishing.md).
 """
 
 _METRICS = f"""# The numbers of results.csv

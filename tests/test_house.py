@@ -17,7 +17,7 @@ PUBLISHED = PACKAGE.parent / "results/xeon-2-cores"
 FILES = sorted(PACKAGE.rglob("*.py"))
 MODULES = [path for path in FILES if not path.name.startswith("__")]
 LONGEST_FUNCTION = 60
-WITHOUT_TORCH = ("commands", "compare", "gallery", "report", "runfile", "supervise")
+WITHOUT_TORCH = ("commands", "compare", "report", "runfile", "supervise")
 LIGHT = ("commands", "runfile", "supervise")
 HEAVY = ("torch", "numpy", "pandas", "matplotlib", "scipy", "rich")
 

@@ -30,15 +30,10 @@ COMMANDS = {
     "Look at results": {
         "show": "print results in the terminal",
         "report": "write tables, charts and a summary for one or more results; compare machines",
-        "gallery": "make a static site of many machines, any two of them side by side",
         "chart": "draw one picture: headline, speedup, rate, roofline and more",
         "compare": "compare two versions of your code; exit code 1 on a regression",
         "estimate": "what a GPU that you don't have could bring to what the CPU did",
         "export": "convert for github-action-benchmark, Bencher, CSV, Markdown",
-    },
-    "Publish": {
-        "check": "may this card of a machine be published? exit code 1 if not",
-        "share": "make the card of a run, check it, and print the address of the form for it",
     },
 }
 EXAMPLES = {

@@ -45,10 +45,6 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(f"expected two parts or more, and {runs[0].path} is the only results file")
     if pipes := [str(run.path) for run in runs if not run.path.is_file()]:
         raise UsageError(f"{pipes[0]}: a part must be a file: it is read twice")
-    if cards := [str(run.path) for run in runs if run.card]:
-        raise UsageError(
-            f"{cards[0]}: a card has no single rounds: merge the results files, and make a card of the result"
-        )
     parts = [Part(run, content_of(run.path)) for run in sorted(runs, key=lambda run: (run.plain, run.started or ""))]
     _require_one_run(parts)
     _require_each_once(runs)

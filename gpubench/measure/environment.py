@@ -11,6 +11,7 @@ import os
 import platform
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +21,6 @@ from .. import devices
 from ..devices.cpu import cache_sizes, cores, instructions, layout, resolve_vector_math
 from ..devices.implementations import library_versions
 from ..errors import UsageError
-from ..runfile.card import machine_label
 from ..runfile.writer import without_paths
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ def machine(label: str | None = None, simulated: Iterable[devices.Device] = (), 
     shared = {name: facts[0].get(name) for name in ("cores", "logical_cpus", "cgroup_cores", "memory_bytes")}
     shared |= {"machine_cpus": os.cpu_count(), "cache_bytes": cache_sizes()}
     return {
-        "label": label or machine_label(each["label"] or each["name"] for each in facts),
+        "label": label or _label(each["label"] or each["name"] for each in facts),
         "cpu": {"model": facts[0]["label"], **shared, **surroundings(), "kernels": _kernels(torch)},
         "devices": facts,
         "torch": _build(torch) if torch else None,
@@ -98,6 +98,11 @@ def machine(label: str | None = None, simulated: Iterable[devices.Device] = (), 
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "os": f"{platform.system()} {platform.release()} {platform.machine()}",
     }
+
+
+def _label(models: Iterable[str]) -> str:
+    """The label of a machine that wasn't given one: its devices."""
+    return " · ".join(f"{count}× {model}" if count > 1 else model for model, count in Counter(models).items())
 
 
 def surroundings(

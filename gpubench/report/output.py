@@ -18,11 +18,11 @@ from ..runfile.writer import replace
 
 TABLES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md", "report.html")
 """What every report writes."""
-INNER = ("charts", "machines")
-"""Folders for pictures of a report, and for the machines of a gallery."""
+_PICTURES = "charts"
+"""Folder for the pictures of a report."""
 MANIFEST = ".written-by-gpubench.json"
 """Lists the ``files`` that a report wrote, and the ``runs`` that it was made of, all relative to its folder."""
-_OURS = re.compile(rf"[a-z]+\.(csv|md|html)|({'|'.join(INNER)})/[A-Za-z0-9][A-Za-z0-9._-]*\.(svg|png|html|js)")
+_OURS = re.compile(rf"[a-z]+\.(csv|md|html)|{_PICTURES}/[A-Za-z0-9][A-Za-z0-9._-]*\.(svg|png)")
 """Names that a manifest may contain: the folder, and so its manifest, may have been written by another program."""
 
 
@@ -41,12 +41,11 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes], runs: Iterable[
     """Write the files of a report by their relative paths, each in one step, and remove those that an earlier report
     wrote and this one hasn't. Raises UsageError before anything is written."""
     prepare_folder(folder)
-    for name in INNER:
-        inner = folder / name
-        if inner.is_symlink():
-            raise UsageError(f"{clean(str(inner))}: is a link; files are written inside {folder} only")
-        if inner.exists() or any(file.startswith(f"{name}/") for file in files):
-            prepare_folder(inner)
+    inner = folder / _PICTURES
+    if inner.is_symlink():
+        raise UsageError(f"{clean(str(inner))}: is a link; files are written inside {folder} only")
+    if inner.exists() or any(name.startswith(f"{_PICTURES}/") for name in files):
+        prepare_folder(inner)
     require_ours(folder, files)
     for name in _ours(folder) - {*files, MANIFEST}:
         (folder / name).unlink(missing_ok=True)

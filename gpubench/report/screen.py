@@ -16,7 +16,7 @@ from . import words
 from .answer import Answer, Concern, Warning, left_out_line
 from .render import terminal
 from .study import Crossing, Measured, Pair, Study, Verdict, grouped, too_noisy
-from .tables import NOT_IN_CARDS, answer_tables, beside_each_other, cost_table, results_table
+from .tables import answer_tables, beside_each_other, cost_table, results_table
 
 WIDTH, MOST_LINES = 80, 25
 _MOST_WARNING_LINES, _MOST_RUNS, _MOST_BESIDE, _FEW = 3, 4, 40, 20
@@ -170,8 +170,6 @@ def everything(study: Study, width: int) -> list[str]:
     lines += [*warning_lines(answer.warnings, width, 2, "gpubench report tells more"), ""]
     lines += terminal(results_table(study), width, title=False) if study.measured else []
     lines += _failures(study)
-    if any(run.card for run in study.runs):
-        lines += _wrapped(f"Not known from a card: {NOT_IN_CARDS}.", width)
     return lines
 
 

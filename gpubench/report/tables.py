@@ -435,11 +435,6 @@ def _peaks(run: Run, device: str) -> Iterable[tuple[str, str]]:
         yield way.replace("_", " "), text(rate, "B/s") if rate else ""
 
 
-NOT_IN_CARDS = (
-    "single rounds, so no percentiles; why a flag was raised or a benchmark failed; of operators only the sums"
-)
-
-
 def method_table(study: Study) -> Table:
     """Return how the numbers were measured; what isn't in any file is left out."""
 
@@ -459,7 +454,6 @@ def method_table(study: Study) -> Table:
         ("not verified", _unchecked(checks)),
         ("preset", join(run.preset and (_SMOKE if run.preset == "smoke" else run.preset) for run in runs)),
         ("gpubench", join(run.version for run in runs)),
-        ("not known from a card", NOT_IN_CARDS if any(run.card for run in runs) else ""),
     ]
     columns = [Column[tuple[str, str]]("what", lambda each: each[0]), Column("how", lambda each: each[1])]
     return table("How it was measured", columns, [each for each in body if each[1]])

@@ -18,7 +18,7 @@ from html import escape
 from importlib.resources import files
 from itertools import zip_longest
 from string import Template
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import words
 from .answer import Answer
@@ -47,7 +47,6 @@ _CLASSES = {"✓": "yes", "◐": "stays", "✗": "no", "?": "unsure"}
 _FILES = " ".join(
     f'<a href="{name}">{name}</a>' for name in ("results.csv", "speedup.csv", "crossover.csv", "summary.md")
 )
-HERE = "'self' file:"
 """The source of a content policy that allows files beside a page, both on a server and on a disk, where some browsers
 don't support ``'self'``."""
 _EXPLORER = """
@@ -67,38 +66,26 @@ _NUMBERS = """
 <button id="download" type="button">download what is shown (CSV)</button> <span class="muted" id="count"></span></div>
 <div class="scroll"><table id="table"></table></div>"""
 
-Picture = tuple[str, bytes | str, bytes | str]
-"""Title, and the SVG on a light and on a dark page, or the names of its files."""
-
-
-class Listed(NamedTuple):
-    """What the page of a machine has in a gallery: the machine's name as its title and, ``above`` it, links back as
-    HTML. No other file of a report lies beside the page."""
-
-    title: str
-    above: str
+Picture = tuple[str, bytes, bytes]
+"""Title, and the SVG on a light and on a dark page."""
 
 
 def webpage(
     answer: Answer,
     pictures: Sequence[Picture] = (),
     version: str = "",
-    listed: Listed | None = None,
     phones: Sequence[Picture] = (),
 ) -> str:
     """The whole page, equal for equal input, made by this ``version``; the first picture stands above all others.
 
     On a narrow page the first pictures stand as the ``phones``; the others are moved to and fro there."""
-    style, script = asset("page.css"), asset("shared.js", "page.js")
+    style, script = _asset("page.css"), _asset("page.js")
     data = page_data(answer.study)
-    sections = _sections(answer, data, pictures, "" if listed else _FILES, phones)
-    images = f"data: {HERE}" if listed else "data:"
-    return Template(asset("page.html")).substitute(
-        policy=policy(style, script, images),
+    sections = _sections(answer, data, pictures, phones)
+    return Template(_asset("page.html")).substitute(
+        policy=_policy(style, script),
         version=escape(version),
-        above=listed.above if listed else "",
-        title=escape(listed.title) if listed else _title(answer),
-        without="" if listed else "; every number is in results.csv beside this page",
+        title=_title(answer),
         sentence=_RATIO.sub(lambda ratio: f"<strong>{ratio[0]}</strong>", escape(answer.sentence)),
         warnings="".join(f'<p class="warning">⚠ {escape(str(each))}</p>' for each in answer.warnings[:3]),
         contents="".join(f'<a href="#{name}">{title}</a>' for name, title, _ in sections),
@@ -118,19 +105,13 @@ def _title(answer: Answer) -> str:
     return "Which machine is faster?" if answer.cards else "How fast is this machine?"
 
 
-def asset(*names: str) -> str:
-    """The content of files that pages are made of, one after the other."""
-    return "".join(files(__package__).joinpath("assets", name).read_text(encoding="utf-8") for name in names)
+def _asset(name: str) -> str:
+    return files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def policy(style: str, script: str, images: str = "'none'", scripts: str = "") -> str:
-    """What a page may load: its own style and script, and besides those ``images`` and ``scripts``."""
-    allowed = {
-        "default": "'none'",
-        "img": images,
-        "style": _hash(style),
-        "script": f"{_hash(script)} {scripts}".rstrip(),
-    }
+def _policy(style: str, script: str) -> str:
+    """What the page may load: its own style, script and pictures."""
+    allowed = {"default": "'none'", "img": "data:", "style": _hash(style), "script": _hash(script)}
     return "; ".join([*(f"{what}-src {source}" for what, source in allowed.items()), "base-uri 'none'"])
 
 
@@ -142,10 +123,9 @@ def _sections(
     answer: Answer,
     data: Mapping[str, Any],
     pictures: Sequence[Picture],
-    files: str,
     phones: Sequence[Picture],
 ) -> list[tuple[str, str, str]]:
-    """(id, title, body) of each section, empty ones left out; ``files`` are links."""
+    """(id, title, body) of each section, empty ones left out."""
     hint = f"<p>{escape(answer.hint)}</p>" if answer.hint else ""
     timed = any(row[COLUMNS.index("time_s")] is not None for row in data["rows"])
     sized = any(row[COLUMNS.index("size")] is not None for row in data["rows"])
@@ -156,7 +136,7 @@ def _sections(
         ("explore", "Explore by size", _EXPLORER if timed and sized else ""),
         ("pictures", "More pictures", "".join(figures[1:])),
         ("numbers", "All numbers", _NUMBERS),
-        ("details", "Details", "".join(map(_folded, detail_tables(answer.study))) + f"<p>{files}</p>" * bool(files)),
+        ("details", "Details", "".join(map(_folded, detail_tables(answer.study))) + f"<p>{_FILES}</p>"),
     )
     return [part for part in parts if part[2]]
 
@@ -166,13 +146,12 @@ def _figure(picture: Picture, phone: Picture | None) -> str:
     images = ""
     for theme, svg, narrow in zip(("light", "dark"), wide, phone[1:] if phone else (None, None), strict=True):
         source = f'<source media="(max-width: 640px)" srcset="{_source(narrow)}">' if narrow else ""
-        lazy = ' loading="lazy"' * isinstance(svg, str)  # of two files that of the other theme isn't loaded
-        images += f'<picture>{source}<img class="{theme}" alt="{escape(title)}" src="{_source(svg)}"{lazy}></picture>'
+        images += f'<picture>{source}<img class="{theme}" alt="{escape(title)}" src="{_source(svg)}"></picture>'
     return f"<figure{' class=wide' * (phone is None)}>{images}</figure>"
 
 
-def _source(svg: bytes | str) -> str:
-    return escape(svg) if isinstance(svg, str) else f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+def _source(svg: bytes) -> str:
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
 
 
 def _card(table: Table) -> str:

@@ -22,7 +22,7 @@ from .sweeps import Crossing
 NO_VALUE = "—"
 MACHINE, BUSY = "machine", "machine busy"
 """Facts of a run that aren't its settings."""
-MODELLED = re.compile(r"\b(modelled|simulated)\b", re.IGNORECASE)
+_MODELLED = re.compile(r"\b(modelled|simulated)\b", re.IGNORECASE)
 """Words in the name of a device or a machine whose times come from a model."""
 SWITCH = {True: "on", False: "off", None: "unknown"}
 MARKS = {Verdict.WORTH_IT: "✓", Verdict.IF_IT_STAYS: "◐", Verdict.NOT_WORTH_IT: "✗", Verdict.UNSURE: "?"}
@@ -198,9 +198,9 @@ def machine(run: Run) -> str:
 
 
 def simulated(runs: Iterable[Run]) -> list[str]:
-    """Names of the devices whose times come from a model: simulated ones, and those whose name matches MODELLED."""
+    """Names of the devices whose times come from a model: simulated ones, and those whose name says so."""
     devices = [device for run in runs for device in run.machine.devices]
-    found = [device for device in devices if device.simulated or MODELLED.search(device.label)]
+    found = [device for device in devices if device.simulated or _MODELLED.search(device.label)]
     return sorted({device.label or device.name for device in found})
 
 

@@ -25,7 +25,6 @@ from msgspec import structs
 from ..errors import RunFileError
 from ..statistics.intervals import median as median_of
 from . import schema
-from .columnar import as_rows
 from .flags import ADVICE, apart
 from .kinds import shipped
 from .matching import SHIPPED
@@ -37,8 +36,6 @@ LONGEST_TEXT = 2000
 """Characters kept of a text from a file: a reason may hold a whole traceback, which would be too long for a table."""
 LARGEST = 256 * 1024**2
 """The most bytes of a file: those of a run of 11,900 cases in three processes."""
-
-NOT_TOLD = "what was seen isn't in a card"
 
 T = TypeVar("T")
 C = TypeVar("C", bound=Case)
@@ -100,7 +97,7 @@ def _run(path: Path, machine: Machine, results: list[Result], facts: schema.RunF
         row = Result(**case, status=entry.status, reason=entry.reason or "", fullname=entry.fullname or "")
         results.append(row)
     processes = facts.processes or ()
-    known = {name: getattr(facts, name) for name in ("started", "preset", "stage", "version", "seed", "card")}
+    known = {name: getattr(facts, name) for name in ("started", "preset", "stage", "version", "seed")}
     known |= {
         "processes": len(processes) or 1,
         "flags": _flags(processes),
@@ -219,7 +216,7 @@ def _flags(processes: Iterable[Process | schema.ProcessFacts]) -> tuple[Raised, 
     for process in processes:
         for flag in process.flags or ():
             if flag.name in ADVICE:
-                found.setdefault(flag.name, (flag.seen or NOT_TOLD, []))[1].append(process.index)
+                found.setdefault(flag.name, (flag.seen, []))[1].append(process.index)
     return tuple(Raised(name, seen, tuple(indices)) for name, (seen, indices) in found.items())
 
 
@@ -375,23 +372,9 @@ def content_of(path: Path) -> Any:
     """What a JSON file holds, its texts in one printable line each. Raises RunFileError for what isn't JSON."""
     content = _bytes(path)
     try:
-        root = _cleaned(decoded(content))
+        return _cleaned(decoded(content))
     except (ValueError, RecursionError, MemoryError) as error:
         _refuse(path, "file", f"JSON ({error})")
-    return _with_rows(path, root)
-
-
-def _with_rows(path: Path, root: Any) -> Any:
-    """The content of a card, with its columns converted to the lists that other files have."""
-    ours = root.get(KEY) if isinstance(root, dict) else None
-    if not isinstance(ours, dict) or not isinstance(columns := ours.pop("columns", None), dict):
-        return root
-    for name, holder in (("benchmarks", root), ("unmeasured", ours)):
-        try:
-            holder[name] = as_rows(columns.get(name, {}), schema.MOST_CASES)
-        except (ValueError, RecursionError) as error:
-            _refuse(path, f"{KEY}.columns.{name}", f"columns ({error})")
-    return root
 
 
 def decoded(content: bytes) -> Any:

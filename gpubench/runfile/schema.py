@@ -323,8 +323,6 @@ class RunFacts(Struct, frozen=True):
     preset: Annotated[str | None, _is("smoke, glance, quick or full")] = None
     stage: Annotated[str | None, _is("of compare --interleave: screen, or confirm: what that made suspect")] = None
     seed: Annotated[Whole | None, _is("all data is made from it")] = None
-    card: Annotated[bool, _is("a card: without single rounds, fit to be published")] = False
-    columns: Annotated[dict[str, Any] | None, _is("of a card: benchmarks and unmeasured, as columns")] = None
     asked: Annotated[dict[str, Any] | None, _is("the options: devices, dtypes, variants, cache, …")] = None
     started: Annotated[str | None, _is("ISO 8601 date and time")] = None
     finished: Annotated[str | None, _is("ISO 8601 date and time")] = None
@@ -553,7 +551,6 @@ class Run(Struct, frozen=True):
     """All measured peaks, including those that results disprove: for judging the file, never a result."""
     disproved: Mapping[str, str] = field(default_factory=dict)
     sustained: Mapping[str, Sustained] = field(default_factory=dict)
-    card: bool = False
     flags: tuple[Raised, ...] = ()
     slow_threads: tuple[int, ...] = ()
 

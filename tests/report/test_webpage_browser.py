@@ -14,9 +14,6 @@ import records
 
 from gpubench.commands.cli import main
 from gpubench.report import words
-from gpubench.report.answer import Answer
-from gpubench.report.study import Study
-from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
@@ -276,79 +273,3 @@ def test_a_ratio_reads_as_in_the_tables(browser, page) -> None:
     ranges = ((2.0, 3.1), (0.2, 0.5), (0.5, 2.0), (1.01, 1.04))
     shown = browser.execute_script("return arguments[0].map((ends) => timesRange(...ends))", ranges)
     assert shown == [words.times_range(*ends) for ends in ranges]
-
-
-# A gallery ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def gallery(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A site of three machines, the last without a GPU."""
-    folder = tmp_path_factory.mktemp("gallery")
-    (folder / "in/maintainers").mkdir(parents=True)
-    for i, (name, factor) in enumerate({"maintainers/H200": 1.0, "L4": 4.0, "laptop": 0}.items()):
-        devices = {"cpu": 1e-3 * (i + 1), **({"cuda:0": 1e-5 * factor} if factor else {})}
-        marks = [
-            records.benchmark(Case(workload, device, "float32", {"n": n}, size="n"), time * n * share, medians=times)
-            for workload, share in (("matmul.square", 1), ("models.mlp", 2 - factor / 4), ("models.cnn", 3))
-            for device, time in devices.items()
-            for n in (10, 100)
-            if (times := tuple(time * n * share * each for each in (0.99, 1, 1.01)))
-        ]
-        known = (records.CPU, {**records.GPU, "label": f"NVIDIA {name.rpartition('/')[2]}"})[: len(devices)]
-        run = records.run_file(marks, devices=known, label=HOSTILE if not factor else "Synthetic CPU", processes=3)
-        run["gpubench"]["started"] = f"2026-03-0{i + 1}T00:00:00+00:00"
-        (folder / f"in/{name}.json").write_text(json.dumps(run))
-    assert main(["gallery", str(folder / "in"), "-o", str(folder / "site")]) == 0
-    return folder
-
-
-def shown_lines(browser: Any) -> list[str]:
-    lines = browser.find_elements(By.CSS_SELECTOR, "#machines tbody")
-    return [line.get_attribute("id") for line in lines if line.is_displayed()]
-
-
-def test_a_gallery_is_searched_sorted_and_opened_from_the_disk_by_keyboard(browser, gallery) -> None:
-    address = (gallery / "site/index.html").as_uri()
-    opened(browser, address)
-    assert len(shown_lines(browser)) == 3
-    head = browser.find_element(By.XPATH, "//th/button[contains(., 'MLP') or contains(., 'mlp')]")
-    head.send_keys(Keys.ENTER)
-    assert shown_lines(browser) == ["maintainers-h200", "l4", "laptop"]
-    head.send_keys(Keys.ENTER)
-    assert shown_lines(browser) == ["laptop", "l4", "maintainers-h200"]
-    browser.find_element(By.ID, "search").send_keys("h200")
-    assert shown_lines(browser) == ["maintainers-h200"]
-    clean(browser, address)
-    opened(browser, f"{address}#by=community&sort=1")
-    assert set(shown_lines(browser)) == {"laptop", "l4"}
-    for name in shown_lines(browser):
-        browser.find_element(By.CSS_SELECTOR, f"#{name} input").send_keys(Keys.SPACE)
-    link = browser.find_element(By.ID, "compare")
-    assert HOSTILE in link.text
-    link.send_keys(Keys.ENTER)
-    WebDriverWait(browser, 10).until(lambda driver: driver.find_elements(By.CSS_SELECTOR, "#comparison table"))
-    assert "CPU against CPU" in browser.find_element(By.TAG_NAME, "main").text
-    browser.find_element(By.LINK_TEXT, "report").send_keys(Keys.ENTER)
-    WebDriverWait(browser, 10).until(lambda driver: driver.find_elements(By.ID, "table"))
-
-
-def test_two_machines_side_by_side_say_what_a_report_of_both_says(browser, gallery) -> None:
-    """The kinds of work, their ratio, and how many benchmarks stand behind it."""
-    paths = [gallery / f"in/{name}.json" for name in ("maintainers/H200", "L4")]
-    (card,) = Answer(Study([read(path) for path in paths])).cards
-    opened(browser, (gallery / "site/compare.html").as_uri() + "#a=maintainers-h200&b=l4")
-    WebDriverWait(browser, 10).until(lambda driver: driver.find_elements(By.CSS_SELECTOR, "#comparison .kinds"))
-    table = browser.find_element(By.CSS_SELECTOR, "#comparison .kinds")
-    lines = [
-        [cell.text for cell in row.find_elements(By.TAG_NAME, "td")] for row in table.find_elements(By.TAG_NAME, "tr")
-    ]
-    assert card.device == "H200"
-    said = [[row.heading.partition(",")[0], row.ratio.rstrip("†"), str(len(row.pairs))] for row in card.rows]
-    assert sorted([work, typical, count] for work, typical, _, count in lines[1:]) == sorted(said)
-    assert "6 benchmarks that both have" in table.text
-    assert "2026-03-01" in browser.find_element(By.CSS_SELECTOR, "#comparison details").get_attribute("textContent")
-    sent = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    urls = [event["params"]["request"]["url"] for event in sent if event["method"] == "Network.requestWillBeSent"]
-    assert all(url.startswith((gallery / "site").as_uri()) for url in urls)
-    assert [entry["message"] for entry in browser.get_log("browser")] == []
