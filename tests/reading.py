@@ -27,7 +27,7 @@ def by_column(columns: Sequence[Column[Any]], things: Iterable[Any]) -> list[dic
 
 
 def results(study: Study) -> list[dict[str, Any]]:
-    return by_column(results_columns(study.all_rows), study.all_rows)
+    return by_column(results_columns(study.rows), study.rows)
 
 
 def speedups(study: Study) -> list[dict[str, Any]]:

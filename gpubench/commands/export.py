@@ -55,7 +55,7 @@ def main(args: argparse.Namespace) -> int:
         writer.replace(Path(args.output), content.encode(errors="replace"))
     else:
         sys.stdout.write(content)
-    left = [_name(row, study) for row in study.all_rows if not isinstance(row, Measured)]
+    left = [_name(row, study) for row in study.rows if not isinstance(row, Measured)]
     if left and args.to in _OF_JSON:
         print(f"gpubench export: not measured and left out: {listed(left, 5)}", file=sys.stderr)
     return 0
@@ -70,7 +70,7 @@ def exported(study: Study, to: str, every: bool = False) -> str:
     if to == "bmf":
         return _json({name: {"latency": _latency(row)} for name, row in _measured(study)})
     if to == "csv":
-        return render.csv_text(columns.results_columns(study.all_rows), study.all_rows)
+        return render.csv_text(columns.results_columns(study.rows), study.rows)
     shown = tables.overview(study, every=every)
     notes = [*dict.fromkeys(f"{words.machine(run)}." for run in study.runs), *filter(None, [shown.note])]
     return "\n".join([*render.markdown(replace(shown, note=" ".join(notes))), ""])
@@ -111,7 +111,7 @@ def _measured(study: Study) -> Iterator[tuple[str, Measured]]:
         names[name] += 1
         yield name if names[name] == 1 else f"{name} #{names[name]}", row
     if not names:
-        paths = ", ".join(str(run.path) for run in study.all_runs)
+        paths = ", ".join(str(run.path) for run in study.runs)
         raise RunFileError(f"{paths}: benchmarks: expected a measured benchmark, found none")
 
 

@@ -99,7 +99,7 @@ METRICS = {metric.name: metric for metric in _METRICS}
 def csv_files(study: Study) -> dict[str, str]:
     """Return the content of each CSV file by its name; scaling.csv is there only if several devices were used."""
     files = {
-        "results.csv": csv_text(results_columns(study.all_rows), study.all_rows),
+        "results.csv": csv_text(results_columns(study.rows), study.rows),
         "speedup.csv": csv_text(speedup_columns(study), study.pairs),
         "crossover.csv": csv_text(crossover_columns(study), study.crossings),
     }

@@ -43,9 +43,6 @@ def answer_screen(
     answer = Answer(study)
     first, mark, rest = answer.hint.partition("Have a GPU?")
     head = [*_wrapped(_headline(study, elapsed_s), width), *_wrapped(first, width)]
-    if earlier := len(study.all_runs) - len(study.runs):
-        trend = f"{counted(earlier, 'earlier run')} left out here: the report's trend pictures show what changed."
-        head += _wrapped(trend, width)
     head += _wrapped(f"  {mark}{rest}", width, "  ") if mark else []
     head += ["", *_wrapped(answer.sentence, width), "", *warning_lines(answer.warnings, width)]
     head += [""] * bool(answer.warnings)

@@ -14,8 +14,7 @@ from functools import cached_property
 from ..errors import UsageError
 from ..runfile.quantities import listed
 from ..runfile.schema import Run, Sustained
-from . import history, scaling, words
-from .history import CHANGE_LEVEL, LEAST_CHANGE, Series, Trend
+from . import scaling, words
 from .pairs import (
     WORTHWHILE,
     Baseline,
@@ -67,9 +66,9 @@ from .sweeps import (
 from .words import Names
 
 __all__ = [
-    "CHANGE_LEVEL", "IMPLAUSIBLE", "LASTS", "LEAST_CHANGE", "NOISY_FACTOR", "ONE_THREAD", "SINGLE", "WORTHWHILE",
+    "IMPLAUSIBLE", "LASTS", "NOISY_FACTOR", "ONE_THREAD", "SINGLE", "WORTHWHILE",
     "Crossing", "Doubt", "Gain", "Item", "LeftOut", "Line", "Measured", "Pair", "Point", "Priced", "Rate", "Row",
-    "Scaled", "Series", "Source", "Study", "Sweep", "Trend", "Values", "Verdict", "against_slowest", "comparable",
+    "Scaled", "Source", "Study", "Sweep", "Values", "Verdict", "against_slowest", "comparable",
     "crossings", "grouped", "in_turn", "known_pairs", "leading", "measured", "number", "parse_price",
     "plainest_first", "plainness", "representative", "representatives", "rows_of", "shared", "size_parameter",
     "slowest_first", "sweeps", "time_of", "too_noisy",
@@ -119,12 +118,8 @@ class Study:
         expression: str | None = None,
         prices: Iterable[str] = (),
     ) -> None:
-        self.all_runs = tuple(runs)
-        self.all_rows = rows_of(runs, expression)
-        # what a machine's many runs show is a trend; side by side they would be a hundred lines in every picture
-        self.runs = self.all_runs if baseline else tuple(history.latest(runs))
-        shown = set(map(id, self.runs))
-        self.rows: list[Row] = [row for row in self.all_rows if id(row.run) in shown]
+        self.runs = tuple(runs)
+        self.rows: list[Row] = rows_of(runs, expression)
         self.measured: list[Measured] = measured(self.rows)
         self.baseline: Baseline | None = resolve(self.measured, baseline)
         self.allow = frozenset(allow)
@@ -245,8 +240,3 @@ class Study:
         firsts = grouped((row for row in self.measured if not row.library), lambda row: row.source).values()
         known = ((rows[0], rows[0].run.sustained.get(rows[0].result.device)) for rows in firsts)
         return [(row, rates) for row, rates in known if rates]
-
-    @cached_property
-    def trends(self) -> list[Trend]:
-        """The trends of machines with enough runs."""
-        return history.trends(self.all_runs, measured(self.all_rows))

@@ -1,8 +1,7 @@
-"""Tests, crossovers and change points of positive quantities, without any knowledge of benchmarks.
+"""Tests and crossovers of positive quantities, without any knowledge of benchmarks.
 
 Times are compared as ratios, so everything works on logarithms: twice as long and half as long have the same weight.
-Except for the rank-sum test, the tests are written by hand, since ``scipy.stats`` takes half a second to import and
-``ruptures`` has no rank test.
+The tests are written by hand, since ``scipy.stats`` takes half a second to import.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,8 +24,6 @@ known."""
 CROSSES, ALWAYS, NEVER, ABSENT = "crosses", "always", "never", "not in this range"
 _ENUMERATED, _DRAWS = 4096, 4000
 """Up to _ENUMERATED resamples are enumerated (five processes have 3,125); otherwise _DRAWS are drawn."""
-_SHORTEST, _EXACT = 6, 50
-"""Number of values in the shortest window of :func:`change_points`, and in the longest window whose p is exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,49 +262,3 @@ def needed_values(spread: float, ratio: float, level: float, power: float = 0.8,
     reach = stdtrit(2 * counts - 2, 1 - level) + stdtrit(2 * counts - 2, power)
     enough = counts[reach * spread * np.sqrt(2 / counts) <= abs(math.log(ratio))]
     return int(enough[0]) if len(enough) else None
-
-
-def change_points(values: Sequence[float], level: float) -> list[int]:
-    """Return where a series changes its level: the index of the first value of each new level.
-
-    The rank-sum test, in which an outlier counts only by its rank, is applied at every cut of the whole series and of
-    half-overlapping windows of a half, a quarter … of it, so that a step down doesn't hide the step up before it. All
-    cuts and windows share the level. A change splits the series, and both parts are searched again. Values must be
-    independent of each other. A clear step takes eighteen values at 1 %. Sources: F. Wilcoxon, Biometrics Bulletin 1
-    (1945) 80-83; R. Miller, D. Siegmund, Biometrics 38 (1982) 1011-1016, for the best of all cuts; S. Kovács, P.
-    Bühlmann, H. Li, A. Munk, Biometrika 110 (2023) 249-256, for the windows.
-    """
-    series = np.asarray(values, dtype=float)
-    changes: list[int] = []
-    parts = [(0, len(series))]
-    while parts:
-        start, end = parts.pop()
-        splits = [(_best_cut(series[a:b]), a) for a, b in _windows(start, end)]
-        (p, cut), a = min(splits, default=((math.inf, 0), 0))
-        if p * len(splits) <= level:
-            changes.append(a + cut)
-            parts += [(start, a + cut), (a + cut, end)]
-    return sorted(changes)
-
-
-def _windows(start: int, end: int) -> Iterator[tuple[int, int]]:
-    length = end - start
-    while length >= _SHORTEST:
-        yield from ((a, a + length) for a in range(start, end - length + 1, length // 2))
-        if length < min(end - start, 4 * _SHORTEST):
-            break
-        length //= 2
-
-
-def _best_cut(series: np.ndarray) -> tuple[float, int]:
-    """Return the p value of the best cut, and its index, which is at least three values from both ends."""
-    from scipy.stats import mannwhitneyu
-
-    count, least = len(series), _SHORTEST // 2
-    cuts = np.arange(least, count - least + 1)
-    pairs = cuts * (count - cuts)
-    before = np.cumsum(_mean_ranks(series))[cuts - 1] - cuts * (cuts + 1) / 2  # pairs whose earlier value is larger
-    fewer = np.ceil(np.minimum(before, pairs - before))
-    cut = int(cuts[np.argmax((pairs / 2 - fewer) / np.sqrt(pairs))])
-    p = mannwhitneyu(series[:cut], series[cut:], method="exact" if count <= _EXACT else "asymptotic").pvalue
-    return min(1.0, float(p) * len(cuts)), cut

@@ -1,22 +1,16 @@
-"""Pictures of several devices, and of a machine's runs in time."""
+"""Pictures of several devices."""
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 import records
-from drawing import drawn, faults, plan, words
+from drawing import drawn, faults, plan
 
-from gpubench.report.charts import trend_chart
 from gpubench.report.charts.layouts import LinePanels, NamedRows, StackedBars
-from gpubench.report.charts.trend_chart import TrendChart
-from gpubench.report.history import Series
 from gpubench.runfile.schema import Case
-
-RUNS = 30
 
 
 def mark(median: float, method: str, devices: int, workload: str = "distributed.lenet", **how: Any) -> dict[str, Any]:
@@ -74,34 +68,3 @@ def test_a_bus_is_drawn_from_the_smallest_message_to_the_largest(tmp_path: Path)
 
 def test_what_has_a_scaling_picture_has_no_second_one_of_its_times(tmp_path: Path) -> None:
     assert not [name for name in plan(tmp_path, several_gpus()) if name.startswith(("time", "samples"))]
-
-
-def history() -> list[dict[str, Any]]:
-    """a.stepped takes 20 % longer from the 18th run on."""
-    chance, runs = random.Random(3), []
-    for i in range(RUNS):
-        marks = []
-        for name in ("a.steady", "a.stepped"):
-            step = 1.2 if name == "a.stepped" and i >= 18 else 1.0
-            case = Case(name, "cpu", "float32", {"n": 8}, size="n", devices=("cpu",))
-            marks.append(records.benchmark(case, 1e-4 * step * (1 + 0.02 * chance.gauss(0, 1))))
-        runs.append(records.run_file(marks, started=f"2026-{1 + i // 28:02}-{1 + i % 28:02}T12:00:00+00:00"))
-    return runs
-
-
-def test_a_change_is_in_the_legend_only_where_there_is_one(tmp_path: Path) -> None:
-    figures = plan(tmp_path, *history(), kinds=("trend",))
-    assert [*figures] == ["trend-a.stepped", "trend-a.steady"]
-    for name, figure in figures.items():
-        assert isinstance(figure.chart, TrendChart)
-        page = drawn(figure)
-        assert ("change" in words(page)) == (name == "trend-a.stepped")
-        assert ("since 2026-01-19" in figure.subtitle) == (name == "trend-a.stepped")
-        assert faults(page) == []
-
-
-def test_the_greatest_change_may_be_for_the_better() -> None:
-    dates = ("2026-01-01", "2026-01-02")
-    slower, faster = (Series(None, dates, levels, (1,), levels) for levels in ((1.0, 1.5), (1.0, 0.5)))
-    for series in ([slower, faster], [faster, slower]):
-        assert trend_chart._finding(series) == "Greatest change: -50% since 2026-01-02"
