@@ -29,8 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     named = "a GPU by name (L4, 'H100 SXM'), or a results file of a machine that has one; repeatable"
     add("--gpu", dest="gpus", action="append", default=[], metavar="CARD", help=named)
     add_expression(parser)
-    hourly = "price of an hour on that GPU, or of the CPU's machine (cpu=0.10): adds what a million calls cost"
-    add("--price", dest="prices", action="append", default=[], metavar="CARD=0.80", help=hourly)
     add("--format", choices=_FORMATS, help="what to print (default: table)")
     written = "write to FILE: .csv, .json and .md choose the format, .svg and .png draw a picture"
     add("-o", "--output", metavar="FILE", help=written)
@@ -61,10 +59,9 @@ def main(args: argparse.Namespace) -> int:
         writer.require_new(args.output)
     form = args.format or _form_of(args.output)
     targets = [target_of(text, cards) for text in dict.fromkeys(args.gpus)]
-    prices = _prices(args.prices, targets, cards)
     run = sole_run(args.run)
     estimates = estimates_of(_chosen_jobs(run, args.expression), targets)
-    content = _content(form, estimates, prices, run, args)
+    content = _content(form, estimates, run, args)
     if args.output:
         writer.replace(Path(args.output), content)
         print(args.output)
@@ -73,9 +70,7 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def _content(
-    form: str, estimates: list[Outlook], prices: Mapping[str, float], run: Run, args: argparse.Namespace
-) -> bytes:
+def _content(form: str, estimates: list[Outlook], run: Run, args: argparse.Namespace) -> bytes:
     from ..estimate import printing
     from ..report.render import csv_text
 
@@ -88,10 +83,10 @@ def _content(
         figure = figure_of(Study([run], expression=args.expression), estimates)
         return next(iter(render([figure], [form], [args.theme]).values()))
     text = {
-        "table": lambda: "\n".join([*printing.screen(estimates, prices, every, _width()), ""]),
-        "csv": lambda: csv_text(printing.value_columns(prices), estimates),
-        "json": lambda: printing.as_json(estimates, prices, run.machine.label),
-        "markdown": lambda: printing.as_markdown(estimates, prices, every),
+        "table": lambda: "\n".join([*printing.screen(estimates, every, _width()), ""]),
+        "csv": lambda: csv_text(printing.VALUES, estimates),
+        "json": lambda: printing.as_json(estimates, run.machine.label),
+        "markdown": lambda: printing.as_markdown(estimates, every),
     }[form]()
     return text.encode(errors="replace")
 
@@ -120,7 +115,7 @@ def show_estimates(run: Run, targets: Sequence[Gpu | MeasuredRun]) -> None:
     """Print what these GPUs could gain for every benchmark that a run timed on its CPU."""
     from ..estimate import printing
 
-    lines = printing.screen(estimates_of(_chosen_jobs(run, None), targets), {}, every=True, width=_width())
+    lines = printing.screen(estimates_of(_chosen_jobs(run, None), targets), every=True, width=_width())
     print("\n".join(["", *lines]))
 
 
@@ -148,20 +143,6 @@ def target_of(text: str, cards: Mapping[str, Gpu]) -> Gpu | MeasuredRun:
         return MeasuredRun(sole_run(text))
     except ValueError as error:
         raise RunFileError(f"{text}: {error}") from None
-
-
-def _prices(given: Sequence[str], targets: Sequence[Gpu | MeasuredRun], cards: Mapping[str, Gpu]) -> dict[str, float]:
-    from ..devices.datasheets import find_card
-    from ..estimate.printing import CPU_PRICE
-    from ..report.study import parse_price
-
-    prices, known = {}, {CPU_PRICE, *(target.name for target in targets)}
-    for name, price in map(parse_price, given):
-        found = name if name in known else find_card(name, cards).name
-        if found not in known:
-            raise UsageError(f"--price {name}: {found} isn't among the GPUs asked for")
-        prices[found] = price
-    return prices
 
 
 def _chosen_jobs(run: Run, expression: str | None) -> list[Job]:

@@ -40,11 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--baseline", metavar="NAME", help=against)
     different = "compare benchmarks although they differ in this, and name the difference; repeatable: "
     add("--allow", action="append", choices=ALLOWED, default=[], metavar="WHAT", help=different + ", ".join(ALLOWED))
-    hourly = (
-        "what an hour of a machine costs: adds what the same work costs on each that has a price; NAME is a machine or"
-        " a device (H200); give it twice or more"
-    )
-    add("--price", dest="prices", action="append", default=[], metavar="NAME=2.99", help=hourly)
     add_chart_arguments(parser)
 
 
@@ -90,7 +85,7 @@ class Report(NamedTuple):
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for what can't be read or written."""
     terms = {"baseline": args.baseline, "allow": args.allow, "expression": args.expression}
-    report = write_report(args.runs, Path(args.output), charts_of(args), args.prices, **terms)
+    report = write_report(args.runs, Path(args.output), charts_of(args), **terms)
     print_ending(report)
     return 0
 
@@ -110,13 +105,12 @@ def write_report(
     paths: Iterable[str | Path],
     folder: str | Path,
     charts: Charts = Charts(),
-    prices: Iterable[str] = (),
     *,
     baseline: str | None = None,
     allow: Collection[str] = (),
     expression: str | None = None,
 ) -> Report:
-    """``prices`` are as ``H200=2.99``. Raises UsageError or RunFileError before anything is written."""
+    """Raises UsageError or RunFileError before anything is written."""
     from ..report.answer import Answer
     from ..report.columns import csv_files
     from ..report.output import prepare_folder, write_folder
@@ -125,7 +119,7 @@ def write_report(
     from ..report.webpage import Picture, webpage
 
     folder, runs = Path(folder), read_all(paths)
-    study = Study(runs, baseline, allow, expression=expression, prices=prices)
+    study = Study(runs, baseline, allow, expression=expression)
     prepare_folder(folder)
     files: dict[str, str | bytes] = {}
     failed: list[str] = []

@@ -29,10 +29,6 @@ from .outlook import (
     line_of,
 )
 
-Prices = Mapping[str, float]
-"""Prices of an hour on a card, by the card's name; ``cpu`` is the machine of the run."""
-CPU_PRICE = "cpu"
-
 VALUES: Sequence[Column[Outlook]] = (
     Column("id", lambda each: each.job.id),
     Column("gpu", lambda each: each.gpu),
@@ -80,24 +76,10 @@ def probably_text(each: Outlook) -> str:
     return words.times_range(*each.probably) if each.probably else ""
 
 
-def cost_of_million(seconds: float | None, price: float | None) -> float | None:
-    """The cost of a million calls at ``price`` per hour."""
-    return None if seconds is None or price is None else seconds / 3600 * price * 1e6
-
-
-def value_columns(prices: Prices) -> Sequence[Column[Outlook]]:
-    """Columns of files, with the least cost where there are prices."""
-    if not prices:
-        return VALUES
-    gpu = "gpu_cost_of_million_calls_at_least", lambda each: cost_of_million(each.shortest_s, prices.get(each.gpu))
-    cpu = "cpu_cost_of_million_calls", lambda each: cost_of_million(each.job.cpu_s, prices.get(CPU_PRICE))
-    return (*VALUES, Column(*gpu), Column(*cpu))
-
-
-def shown_columns(group: Iterable[Outlook], prices: Prices) -> Sequence[Column[Outlook]]:
+def shown_columns(group: Iterable[Outlook]) -> Sequence[Column[Outlook]]:
     """Columns of the table of one card."""
     lost = sizes_lost(group)
-    columns: list[Column[Outlook]] = [
+    return [
         Column("benchmark", lambda each: words.benchmark(each.job.case)),
         Column("CPU", lambda each: words.starred_time(each.job.cpu_s, each.job.noisy)),
         Column("fastest with", lambda each: each.job.way),
@@ -108,16 +90,6 @@ def shown_columns(group: Iterable[Outlook], prices: Prices) -> Sequence[Column[O
         Column("can't win at", lambda each: _lost_text(lost.get(line_of(each.job)))),
         Column("worth it?", lambda each: each.verdict),
     ]
-    if prices:
-        columns += [
-            Column("1M calls at least", lambda each: _cost(cost_of_million(each.shortest_s, prices.get(each.gpu)))),
-            Column("on the CPU", lambda each: _cost(cost_of_million(each.job.cpu_s, prices.get(CPU_PRICE)))),
-        ]
-    return columns
-
-
-def _cost(value: float | None) -> str:
-    return "" if value is None else f"{value:,.2f}" if value >= 0.01 else f"{value:.1g}"
 
 
 def sizes_lost(estimates: Iterable[Outlook]) -> dict[tuple[object, ...], SizesLost]:
@@ -160,10 +132,10 @@ def unknown_lines(estimates: Iterable[Outlook]) -> list[str]:
 # Ways to write --------------------------------------------------------------------------------------------------------
 
 
-def as_json(estimates: Iterable[Outlook], prices: Prices, run: str) -> str:
+def as_json(estimates: Iterable[Outlook], run: str) -> str:
     """The estimates as JSON, with the sizes at which a card can't win."""
-    groups, columns = by_gpu(estimates), value_columns(prices)
-    rows = [{column.head: column.cell(each) for column in columns} for group in groups.values() for each in group]
+    groups = by_gpu(estimates)
+    rows = [{column.head: column.cell(each) for column in VALUES} for group in groups.values() for each in group]
     lost = [
         {"benchmark": f"{line[0]} {line[1]}".strip(), "gpu": gpu, "name": found.name, "size": found.size}
         for gpu, group in groups.items()
@@ -173,15 +145,15 @@ def as_json(estimates: Iterable[Outlook], prices: Prices, run: str) -> str:
     return json.dumps(content, indent=1) + "\n"
 
 
-def _table(gpu: str, group: Sequence[Outlook], prices: Prices, every: bool) -> Table:
-    return table(summary(gpu, group), shown_columns(group, prices), shown(group, every))
+def _table(gpu: str, group: Sequence[Outlook], every: bool) -> Table:
+    return table(summary(gpu, group), shown_columns(group), shown(group, every))
 
 
-def as_markdown(estimates: Iterable[Outlook], prices: Prices, every: bool) -> str:
+def as_markdown(estimates: Iterable[Outlook], every: bool) -> str:
     """The estimates as Markdown, a table for each card."""
     lines = [NOTICE, ""]
     for gpu, group in by_gpu(estimates).items():
-        drawn = _table(gpu, group, prices, every)
+        drawn = _table(gpu, group, every)
         lines += [escape(drawn.title), "", *(markdown(drawn) if drawn.rows else []), ""]
         lines += [f"- {escape(line)}" for line in unknown_lines(group)]
     return "\n".join([*lines, "", escape(meanings())]) + "\n"
@@ -193,11 +165,11 @@ def shown(group: Sequence[Outlook], every: bool) -> list[Outlook]:
     return [each for each in (group if every else largest_of_each(group)) if each.verdict != UNKNOWN]
 
 
-def screen(estimates: Sequence[Outlook], prices: Prices, every: bool, width: int) -> list[str]:
+def screen(estimates: Sequence[Outlook], every: bool, width: int) -> list[str]:
     """The lines for the terminal: the largest size of each workload, or all sizes if ``every``."""
     lines, groups = [NOTICE], by_gpu(estimates)
     for gpu, group in groups.items():
-        drawn = _table(gpu, group, prices, every)
+        drawn = _table(gpu, group, every)
         lines += ["", *(terminal(drawn, width) if drawn.rows else [drawn.title]), *unknown_lines(group)]
     lines += ["", f"{meanings()}."]
     if any(each.bound == "launch" and each.verdict != NO for each in estimates):

@@ -16,7 +16,7 @@ from . import words
 from .answer import Answer, Concern, Warning, left_out_line
 from .render import terminal
 from .study import Crossing, Measured, Pair, Study, Verdict, grouped, too_noisy
-from .tables import answer_tables, beside_each_other, cost_table, results_table
+from .tables import answer_tables, beside_each_other, results_table
 
 WIDTH, MOST_LINES = 80, 25
 _MOST_WARNING_LINES, _MOST_RUNS, _MOST_BESIDE, _FEW = 3, 4, 40, 20
@@ -39,7 +39,7 @@ _FIRST_CALL, _FIRST_CALL_S = 10.0, 1e-3
 def answer_screen(
     study: Study, width: int = WIDTH, *, files: Sequence[Path] = (), elapsed_s: float | None = None
 ) -> list[str]:
-    """Return at most 25 lines, the most important first, and all costs; ``files`` are those that were written."""
+    """Return at most 25 lines, the most important first; ``files`` are those that were written."""
     answer = Answer(study)
     first, mark, rest = answer.hint.partition("Have a GPU?")
     head = [*_wrapped(_headline(study, elapsed_s), width), *_wrapped(first, width)]
@@ -56,8 +56,7 @@ def answer_screen(
     own = all(row.own for row in study.measured)
     tables += [beside_each_other(study)] * bool(own and answer.cards and not study.several_runs)
     body = [line for i, each in enumerate(tables) for line in terminal(each, width, title=i > 0)]
-    costs = ["", *terminal(cost_table(study), width)] if study.priced else []  # asked for: never cut
-    return [*head, *_cut(body, max(4, MOST_LINES - len(head) - len(foot))), *costs, *foot]
+    return [*head, *_cut(body, max(4, MOST_LINES - len(head) - len(foot))), *foot]
 
 
 def _cut(lines: Sequence[str], room: int) -> list[str]:

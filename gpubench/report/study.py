@@ -6,13 +6,9 @@ study is made of has modules of its own, and is imported from here.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 
-from ..errors import UsageError
-from ..runfile.quantities import listed
 from ..runfile.schema import Run, Sustained
 from . import scaling, words
 from .pairs import (
@@ -67,36 +63,14 @@ from .words import Names
 
 __all__ = [
     "IMPLAUSIBLE", "LASTS", "NOISY_FACTOR", "ONE_THREAD", "SINGLE", "WORTHWHILE",
-    "Crossing", "Doubt", "Gain", "Item", "LeftOut", "Line", "Measured", "Pair", "Point", "Priced", "Rate", "Row",
+    "Crossing", "Doubt", "Gain", "Item", "LeftOut", "Line", "Measured", "Pair", "Point", "Rate", "Row",
     "Scaled", "Source", "Study", "Sweep", "Values", "Verdict", "against_slowest", "comparable",
-    "crossings", "grouped", "in_turn", "known_pairs", "leading", "measured", "number", "parse_price",
+    "crossings", "grouped", "in_turn", "known_pairs", "leading", "measured", "number",
     "plainest_first", "plainness", "representative", "representatives", "rows_of", "shared", "size_parameter",
     "slowest_first", "sweeps", "time_of", "too_noisy",
 ]  # fmt: skip
 LASTS = 0.9
 """A sustained rate below that share of the burst rate is worth a line and a picture."""
-_MOST_NAMES = 12
-
-
-@dataclass(frozen=True, slots=True)
-class Priced:
-    """A machine or a device, its price per hour, and its results."""
-
-    name: str
-    price: float
-    rows: tuple[Measured, ...]
-
-
-def parse_price(text: str) -> tuple[str, float]:
-    """``H200=2.99`` as a name and a price per hour. Raises UsageError for anything else."""
-    name, _, number = text.rpartition("=")
-    try:
-        price = float(number)
-    except ValueError:
-        price = math.nan
-    if not name.strip() or not 0 < price < math.inf:
-        raise UsageError(f"invalid price {text!r}: write NAME=2.99, a machine or device and its price per hour")
-    return name.strip(), price
 
 
 class Study:
@@ -104,9 +78,8 @@ class Study:
 
     ``baseline`` names what speedups are measured against: a device, an implementation, a machine or a run; by default
     each machine's CPU, and the first machine where there are several. ``allow`` are terms in which compared results may
-    differ, ``labels`` names that a person gave to devices, ``expression`` is what ``-k`` chooses,
-    ``prices`` what an hour costs, as ``H200=2.99``. Raises UsageError for a baseline or a machine with a price that
-    isn't there, for a single price, and where the expression chooses nothing.
+    differ, ``labels`` names that a person gave to devices, ``expression`` is what ``-k`` chooses.
+    Raises UsageError for a baseline that isn't there, and where the expression chooses nothing.
     """
 
     def __init__(
@@ -116,7 +89,6 @@ class Study:
         allow: Collection[str] = (),
         labels: Mapping[tuple[str, str], str] | None = None,
         expression: str | None = None,
-        prices: Iterable[str] = (),
     ) -> None:
         self.runs = tuple(runs)
         self.rows: list[Row] = rows_of(runs, expression)
@@ -124,25 +96,6 @@ class Study:
         self.baseline: Baseline | None = resolve(self.measured, baseline)
         self.allow = frozenset(allow)
         self.labels = labels or {}
-        self.priced = [self._priced(*parse_price(text)) for text in prices]
-        if len(self.priced) == 1:
-            only = f"--price {self.priced[0].name}: one price compares nothing"
-            raise UsageError(f"{only}; give the price of another machine too")
-
-    def _priced(self, name: str, price: float) -> Priced:
-        """Return the results that the price is for. ``name`` is a machine or a run, for all its devices, or a device; a
-        part of a name is enough if no other name contains it."""
-        named: dict[str, list[Measured]] = {}
-        for row in self.measured:
-            called = self.names.of(row), self.names.short(row), row.facts.label, row.result.device
-            for each in dict.fromkeys((row.run.machine.label, row.run_name, *called)):
-                named.setdefault(each.casefold(), []).append(row)
-        exact = named.get(name.casefold())
-        parts = [rows for each, rows in named.items() if name.casefold() in each]
-        if exact is None and (not parts or len({frozenset(row.source[:2] for row in rows) for rows in parts}) > 1):
-            choices = list(dict.fromkeys(self.names.short(row) for row in self.measured if not row.library))
-            raise UsageError(f"unknown machine or device {name!r}: choose from {listed(choices, _MOST_NAMES)}")
-        return Priced(name, price, tuple(exact or parts[0]))
 
     @cached_property
     def names(self) -> Names:

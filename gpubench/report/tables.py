@@ -6,7 +6,6 @@ import html
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 
@@ -14,10 +13,8 @@ from msgspec import structs
 
 from ..runfile.flags import ADVICE
 from ..runfile.quantities import (
-    UNFILLED,
     bytes_text,
     counted,
-    holds_words,
     listed,
     ratio_text,
     seconds_text,
@@ -43,8 +40,6 @@ from .study import (
     Study,
     grouped,
     representative,
-    representatives,
-    shared,
     too_noisy,
 )
 
@@ -253,53 +248,6 @@ def differences(study: Study) -> Table:
 
 def _fact(known: dict[str, str], fact: str) -> str:
     return known.get(fact, "unknown")
-
-
-@dataclass(frozen=True, eq=False)
-class _Cost:
-    """A benchmark, and for each price the result that counts and what a call of it costs."""
-
-    heading: str
-    each: list[tuple[Measured, float]]
-
-    def cell(self, study: Study, place: int, usual: str) -> str:
-        """The cost over that of the cheapest; with the device where it isn't the ``usual`` one of its column."""
-        row, cost = self.each[place]
-        device = study.names.short(row)
-        signs = "*" * bool(row.flags) + UNFILLED * (not row.fills)
-        return f"{ratio_text(cost / min(cost for _, cost in self.each))}{signs}{f' ({device})' * (device != usual)}"
-
-
-def cost_table(study: Study) -> Table:
-    """The same work on each machine that has a price: what it costs, relative to the cheapest."""
-    every = [row for each in study.priced for row in each.rows if not row.library]
-    costs = []
-    for heading, chosen in representatives(every).items():
-        for first in chosen:
-            same = shared([row for row in every if row.result.workload == first.result.workload])
-            same = [row for row in same if row.doubt != Doubt.ABOVE_PEAK]
-            own = [[row for row in same if row in priced.rows] for priced in study.priced]
-            if all(own):
-                fastest = [min(rows, key=lambda row: row.time_s) for rows in own]
-                prices = [priced.price * row.time_s for priced, row in zip(study.priced, fastest, strict=True)]
-                costs.append(_Cost(heading, list(zip(fastest, prices, strict=True))))
-    costs.sort(key=lambda cost: not all(row.fills for row, _ in cost.each))  # what fills its GPU first
-    shown = [cost for of in grouped(costs, lambda cost: cost.heading).values() for cost in of[:2]]
-    columns: list[Column[_Cost]] = [
-        Column("work", lambda cost: cost.heading),
-        Column("benchmark", lambda cost: words.benchmark(cost.each[0][0].result)),
-    ]
-    for place, priced in enumerate(study.priced):
-        devices = Counter(study.names.short(cost.each[place][0]) for cost in shown)
-        usual = devices.most_common(1)[0][0] if devices else ""
-        alike = holds_words(usual, priced.name) or holds_words(priced.name, usual)
-        named = priced.name if alike else f"{priced.name} ({usual})"
-        head = f"{named}, {priced.price:g} per hour"
-        columns.append(Column(head, partial(_Cost.cell, study=study, place=place, usual=usual)))
-    note = (
-        "Cost = price per hour × time, over that of the cheapest; of a machine its fastest device counts, data on it."
-    )
-    return table("What the same work costs", columns, shown, note)
 
 
 # Details --------------------------------------------------------------------------------------------------------------
@@ -520,11 +468,6 @@ def _gain(gain: Gain | None) -> str:
     )
 
 
-def leading_tables(answer: Answer) -> list[Table]:
-    """Return the tables that a report shows first."""
-    return [*answer_tables(answer), *([cost_table(answer.study)] if answer.study.priced else [])]
-
-
 def detail_tables(study: Study) -> list[Table]:
     """Return all other tables that have a row, the most wanted first."""
     tables = [
@@ -559,7 +502,7 @@ def summary(
     lines = ["# Benchmark report", ""]
     lines += [line for said in filter(None, (answer.sentence, answer.hint)) for line in (escape(said), "")]
     lines += [line for warning in answer.warnings for line in (f"> **Warning:** {escape(str(warning))}", "")]
-    for each in leading_tables(answer):
+    for each in answer_tables(answer):
         lines += [f"## {escape(each.title)}", "", *markdown(each), ""]
     lines += ["## Charts", ""] * bool(pictures)
     for title, stem in pictures:

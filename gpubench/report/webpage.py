@@ -24,7 +24,7 @@ from . import words
 from .answer import Answer
 from .render import Table, webpage as html_table
 from .study import Crossing, Measured, Pair, Row, Study, grouped, size_parameter
-from .tables import detail_tables, leading_tables
+from .tables import answer_tables, detail_tables
 
 COLUMNS = (
     "workload", "dtype", "variant", "setting", "size_name", "size", "device", "time_s", "low_s", "high_s", "speedup",
@@ -131,7 +131,7 @@ def _sections(
     sized = any(row[COLUMNS.index("size")] is not None for row in data["rows"])
     figures = [_figure(*each) for each in zip_longest(pictures, phones[: len(pictures)])]
     parts = (
-        ("answer", "Answer", "".join(map(_card, leading_tables(answer))) + hint),
+        ("answer", "Answer", "".join(map(_card, answer_tables(answer))) + hint),
         ("picture", "Picture", "".join(figures[:1])),
         ("explore", "Explore by size", _EXPLORER if timed and sized else ""),
         ("pictures", "More pictures", "".join(figures[1:])),

@@ -110,16 +110,6 @@ def test_the_table_shows_the_largest_sizes_and_all_of_those_asked_for(run, capsy
     assert "a.mm float32, n=1024" in capsys.readouterr().out
 
 
-def test_markdown_and_prices(run, tmp_path, capsys):
-    out = tmp_path / "estimate.md"
-    assert main(["estimate", run, "--gpu", "T4", "--price", "t4=0.36", "--price", "cpu=3.6", "-o", str(out)]) == 0
-    text = out.read_text(encoding="utf-8")
-    (line,) = [line for line in text.splitlines() if "n=4096" in line]
-    cells = [cell.strip() for cell in line.strip("|").split("|")]
-    assert float(cells[-1].replace(",", "")) == pytest.approx(1000)  # a second at 3.60 an hour, a million times
-    assert float(cells[-2]) == pytest.approx(1e6 * 2 * 4096**3 / 8.141e12 / 1.1 / 3600 * 0.36, rel=0.01)
-
-
 def test_a_measured_run_of_a_card_gives_its_times_and_for_the_rest_its_peaks(tmp_path, capsys):
     (tmp_path / "cpu").mkdir()
     cpu = records.cpu_run()
@@ -162,8 +152,6 @@ def test_a_card_of_ones_own(run, tmp_path, capsys):
         ([], "name a results file"),
         (["RUN"], "name a GPU"),
         (["RUN", "--gpu", "H100"], "did you mean H100 SXM"),
-        (["RUN", "--gpu", "L4", "--price", "L4"], "write NAME=2.99"),
-        (["RUN", "--gpu", "L4", "--price", "T4=1"], "T4 isn't among the GPUs"),
         (["RUN", "--gpu", "nowhere.json"], "nowhere.json"),
         (["RUN", "--gpu", "RUN"], "holds no results of a GPU"),
         (["RUN", "--gpu", "L4", "-k", "nowhere"], "no benchmark matches"),

@@ -271,13 +271,3 @@ def test_without_torch_and_where_only_ascii_can_be_printed(run: Path, out: Path)
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=ascii_only)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-
-
-def test_prices(run: Path, tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The GPU takes a tenth of the time at six times the price: the CPU costs 10/6 as much."""
-    assert tables(run, "-o", out, "--price", "cpu=0.5", "--price", "Synthetic H-GPU=3") == 0
-    for name in ("summary.md", "report.html"):
-        assert "1.7×" in (out / name).read_text()
-    assert "1.7×" in capsys.readouterr().out
-    assert tables(run, "-o", tmp_path / "none", "--price", "cpu") == 2
-    assert not (tmp_path / "none").exists()

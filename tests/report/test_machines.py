@@ -1,4 +1,4 @@
-"""Several machines: what differs between them, and what the same work costs."""
+"""Several machines: what differs between them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import pytest
 import records
 from comparing import mark, rows, run
 
-from gpubench.errors import UsageError
 from gpubench.report.answer import Answer
-from gpubench.report.study import Study, parse_price
-from gpubench.report.tables import answer_tables, cost_table, differences
+from gpubench.report.study import Study
+from gpubench.report.tables import answer_tables, differences
 
 SERVER = ({**records.CPU, "label": "AMD EPYC"}, {**records.GPU, "label": "NVIDIA H200", "driver": "580"})
 LAPTOP = ({**records.CPU, "label": "Intel Core"}, {**records.GPU, "label": "NVIDIA RTX 4060", "driver": "570"})
@@ -60,68 +59,3 @@ def test_devices_of_one_name_are_told_apart(tmp_path: Path) -> None:
     study = Study([run(tmp_path, marks, name, devices=twins) for name in ("one", "two")])
     names = {study.names.of(row) for row in study.measured}
     assert names == {f"Synthetic H #{i} · {name}" for i in (0, 1) for name in ("one", "two")}
-
-
-def test_a_price_is_a_name_and_an_amount() -> None:
-    assert parse_price("NVIDIA H200=2.99") == ("NVIDIA H200", 2.99)
-    for wrong in ("H200", "=2", "H200=", "H200=-1", "H200=nan", "H200=inf"):
-        with pytest.raises(UsageError, match="invalid price"):
-            parse_price(wrong)
-
-
-@pytest.mark.parametrize("name", ["server", "NVIDIA H200", "H200", "h200", "EPYC", "serv"])
-def test_a_machine_or_a_device_is_named_as_people_name_it(study: Study, name: str) -> None:
-    (found, _) = Study(study.runs, prices=[f"{name}=2", "laptop=1"]).priced
-    assert {row.run_name for row in found.rows} == {"server"}
-
-
-def test_a_price_for_what_is_not_there_names_what_is(study: Study) -> None:
-    with pytest.raises(UsageError, match=r"unknown machine or device 'A100': choose from .*H200.*RTX 4060"):
-        Study(study.runs, prices=["A100=1", "laptop=1"])
-    with pytest.raises(UsageError, match="one price compares nothing"):
-        Study(study.runs, prices=["H200=1"])
-
-
-def test_every_name_that_is_offered_is_taken(tmp_path: Path) -> None:
-    """ "unknown machine or device 'Xeon': choose from Xeon, H200": the machine's own name has it too."""
-    marks = [mark("matmul.square", device, 1.0) for device in ("cpu", "cuda:0")]
-    study = Study([run(tmp_path, marks, devices=SERVER, label="AMD EPYC Server")])
-    offered = {study.names.short(row) for row in study.measured}
-    for name in offered:
-        assert {study.names.short(row) for row in Study(study.runs, prices=[f"{name}=1", "H200=2"]).priced[0].rows} == {
-            name
-        }
-    assert len(offered) == 2
-
-
-def test_the_same_work_on_each_machine_relative_to_the_cheapest(study: Study) -> None:
-    """8 times as fast for 16 times the money: twice as dear, on the fastest device of each machine."""
-    (row,) = rows(cost_table(Study(study.runs, prices=["server=16", "laptop=1"])))
-    assert row["server (H200), 16 per hour"] == "2.0×"
-    assert row["laptop (RTX 4060), 1 per hour"] == "1.0×"
-
-
-def test_a_machine_called_by_a_letter_of_its_gpu_is_named_with_the_gpu(tmp_path: Path) -> None:
-    machines = (("h", SERVER), ("l", LAPTOP))
-    made = [run(tmp_path, [mark("a.b", "cuda:0", 1.0)], name, devices=of) for name, of in machines]
-    assert "h (H200), 2 per hour" in cost_table(Study(made, prices=["h=2", "l=3"])).columns
-
-
-def test_two_devices_of_one_machine_have_their_own_prices(study: Study) -> None:
-    """A GPU isn't compared with the CPU of the machine that has its price."""
-    (row,) = rows(cost_table(Study(study.runs, prices=["AMD EPYC=1", "H200=50"])))
-    assert row["AMD EPYC, 1 per hour"] == "2.0×"
-    assert row["H200, 50 per hour"] == "1.0×"
-
-
-def test_a_price_of_work_that_does_not_fill_the_gpu_is_marked_and_stands_last(tmp_path: Path) -> None:
-    """LeNet was 41 times as dear on an H200, whose launches it waits for."""
-    waits = {"device_s": 1e-3, "launch_s": 2e-3}
-    made = [
-        run(tmp_path, [mark("a.waits", "cuda:0", 1.0, **how), mark("a.works", "cuda:0", 0.5)], name, devices=devices)
-        for name, devices, how in (("server", SERVER, waits), ("laptop", LAPTOP, {}))
-    ]
-    study = Study(made)
-    first, last = cost_table(Study(study.runs, prices=["H200=2", "RTX 4060=1"])).rows
-    assert {"a.works float32, n=64", "2.0×"} <= {*first}
-    assert {"a.waits float32, n=64", "2.0×†"} <= {*last}

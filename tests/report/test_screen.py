@@ -11,10 +11,8 @@ import records
 from comparing import both, mark, run
 
 from gpubench.report.answer import Concern, Warning
-from gpubench.report.render import terminal
 from gpubench.report.screen import MOST_LINES, WIDTH, answer_screen, everything, skip_kind, warning_lines
 from gpubench.report.study import Study
-from gpubench.report.tables import cost_table
 from gpubench.runfile.schema import Case
 
 ROOT = Path(__file__).parents[2]
@@ -98,17 +96,6 @@ def test_warnings_that_have_no_room_say_what_is_wrong() -> None:
         "Also: 3 results above the peak of X (modelled); 3 results",
         "  above the peak of X (modelled) (see summary.md).",
     ]
-
-
-def test_no_line_of_the_costs_is_cut(tmp_path: Path) -> None:
-    """They are asked for, and were hidden behind "… 34 more lines"."""
-    made = run(tmp_path, [each for i in range(60) for each in both(f"mine.w{i}", 1.0, 0.1)])
-    study = Study([made], prices=["Synthetic CPU=1", "H-GPU=50"])
-    lines = answer_screen(study, 120)
-    costs = terminal(cost_table(study), 120, title=False)
-    start = lines.index("What the same work costs") + 1
-    assert lines[start : start + len(costs)] == costs
-    assert any(line.startswith("… ") for line in lines[:start])
 
 
 def test_everything_has_a_line_for_each_benchmark_and_each_reason(tmp_path: Path) -> None:
