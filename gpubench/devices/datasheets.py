@@ -4,18 +4,17 @@ out."""
 from __future__ import annotations
 
 import difflib
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct
 
 from ..errors import UsageError
 
-TABLE = Path(__file__).with_name("cards.json")
+_TABLE = Path(__file__).with_name("cards.json")
 PEAKS = {"float32": "float32", "tf32": "tf32", "float16": "half", "bfloat16": "half", "float64": "float64"}
 """The figure that holds the FLOP/s of each dtype."""
 
@@ -44,13 +43,12 @@ class Figures(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Gpu(Struct, frozen=True, forbid_unknown_fields=True):
     """A GPU. ``beats_datasheet``: its clock exceeds the boost that its datasheet assumes, as with GeForce.
-    ``emulates``: dtypes for which it has no units. ``measured``: its figures are peaks that a run reached."""
+    ``emulates``: dtypes for which it has no units."""
 
     figures: Figures
     aliases: tuple[str, ...] = ()
     beats_datasheet: bool = False
     emulates: tuple[str, ...] = ()
-    measured: bool = False
     name: str = ""
 
     def value(self, figure: str) -> float | None:
@@ -65,26 +63,15 @@ class Gpu(Struct, frozen=True, forbid_unknown_fields=True):
 
 class _Table(Struct, frozen=True):
     cards: dict[str, Gpu]
-    sources: dict[str, str] = field(default_factory=dict)
-    read: str = ""
+    sources: dict[str, str]
+    read: str
 
 
-def read_cards(further: Sequence[str] = ()) -> tuple[dict[str, Gpu], dict[str, str]]:
-    """Return all cards by name and all sources by name; ``further`` files add cards or replace the shipped ones.
-
-    Raises :class:`UsageError` for a file that isn't a table of cards.
-    """
-    cards: dict[str, Gpu] = {}
-    sources: dict[str, str] = {}
-    for path in (TABLE, *map(Path, further)):
-        try:
-            table = msgspec.convert(json.loads(path.read_text(encoding="utf-8")), _Table)
-        except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors, as json's
-            form = '{"cards": {"My GPU": {"figures": {"memory": {"value": 1e12, "source": "datasheet"}}}}}'
-            raise UsageError(f"{path}: no table of cards: {' '.join(str(error).split())}; wanted: {form}") from None
-        cards |= {name: msgspec.structs.replace(card, name=name) for name, card in table.cards.items()}
-        sources |= {name: f"{text}, read {table.read}" if table.read else text for name, text in table.sources.items()}
-    return cards, sources
+def read_cards() -> tuple[dict[str, Gpu], dict[str, str]]:
+    """Return all cards by name and all sources by name."""
+    table = msgspec.json.decode(_TABLE.read_bytes(), type=_Table)
+    cards = {name: msgspec.structs.replace(card, name=name) for name, card in table.cards.items()}
+    return cards, {name: f"{text}, read {table.read}" for name, text in table.sources.items()}
 
 
 def find_card(name: str, cards: Mapping[str, Gpu]) -> Gpu:

@@ -96,10 +96,7 @@ def kind_by_sums(flops: float, nbytes: float, dtype: str, card: Gpu) -> str:
 
 
 def crowding_of(card: Gpu) -> float | None:
-    """Return the logarithm of the card's FLOP/s per watt: a peak that needs more than the power limit isn't reached.
-    Measured peaks have been reached, so theirs is minus infinity."""
-    if card.measured:
-        return -math.inf
+    """Return the logarithm of the card's FLOP/s per watt: a peak that needs more than the power limit isn't reached."""
     watt, promised = card.value("watt"), card.flop_per_s("float32")
     return math.log(promised / watt) if watt and promised else None
 

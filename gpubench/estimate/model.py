@@ -22,9 +22,9 @@ from ..devices.roofline import (
 )
 from ..runfile.schema import Operators, Work
 
-SAFETY, SAFETY_ABOVE_DATASHEET, SAFETY_MEASURED = 1.1, 1.2, 1.3
-"""Divisors of the bound: for a datasheet, for one that the card exceeds (GeForce in half precision reached 1.16 times
-theirs), and for measured peaks, which are noisy."""
+SAFETY, SAFETY_ABOVE_DATASHEET = 1.1, 1.2
+"""Divisors of the bound: for a datasheet, and for one that the card exceeds (GeForce in half precision reached 1.16
+times theirs)."""
 LEAST_CALL_S = 2e-6
 """Least seconds of a call: less than any launch that we know of (a round trip takes 6–9 µs on an RTX 5060 and an
 MI300X, by clpeak's README)."""
@@ -60,8 +60,6 @@ class Likely:
 
 def safety_of(card: Gpu) -> float:
     """The divisor of this card's bound."""
-    if card.measured:
-        return SAFETY_MEASURED
     return SAFETY_ABOVE_DATASHEET if card.beats_datasheet else SAFETY
 
 
@@ -71,9 +69,9 @@ def least_flops(work: Work) -> float:
     return max(0.0, (work.flops or 0.0) - convolutions * (1 - 1 / FAST_CONVOLUTION))
 
 
-def shortest(work: Work, dtype: str, card: Gpu, safety: float = 0.0) -> Bound:
-    """The time that no program for this card can beat, with a ``safety`` of at least that."""
-    parts, safety = {"launch": LEAST_CALL_S}, max(safety, safety_of(card))
+def shortest(work: Work, dtype: str, card: Gpu) -> Bound:
+    """The time that no program for this card can beat."""
+    parts, safety = {"launch": LEAST_CALL_S}, safety_of(card)
     if work.flops and (seconds := arithmetic_s(least_flops(work), dtype, card)) is not None:
         parts["arithmetic"] = seconds / safety
     if work.bytes and (seconds := memory_s(work.bytes, card, cached=True)) is not None:

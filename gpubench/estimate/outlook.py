@@ -7,19 +7,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from ..devices.datasheets import Figures, Gpu, Sourced
+from ..devices.datasheets import Gpu
 from ..devices.implementations import implementation_label
 from ..report.rows import grouped, size_parameter
 from ..runfile.matching import shown_name
-from ..runfile.schema import OK, Case, Ceilings, Result, Run, Work
+from ..runfile.schema import OK, Case, Result, Run, Work
 from ..runfile.ways import HOW, fastest_way, job
 from .model import likely, shortest
 
-NO, STAYS, PERHAPS, PROBABLY, PROBABLY_NOT, UNKNOWN = (
-    "no", "only if the data stays", "perhaps", "probably", "probably not", "unknown"
-)  # fmt: skip
+NO, STAYS, PERHAPS, UNKNOWN = "no", "only if the data stays", "perhaps", "unknown"
 """Verdicts. A datasheet can rule a speedup out, but never prove one."""
-MODELLED, MEASURED = "modelled", "measured"
+MODELLED = "modelled"
+"""The status of every estimate."""
 MANY_OPERATORS = ("networks", "training", "linear_algebra", "irregular", "science")
 """Kinds of work whose sums don't stand for a single operator with learned factors."""
 ANY_WAY = ("eager", "compile", "graph")
@@ -53,8 +52,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Outlook:
-    """A job on a card, times in seconds, ratios as speedups. ``status`` is ``modelled``, or ``measured`` where a
-    results file of that card holds the same job. ``note`` is the reason why something is unknown."""
+    """A job on a card, times in seconds, ratios as speedups. ``note`` is the reason why something is unknown."""
 
     job: Job
     gpu: str
@@ -64,7 +62,6 @@ class Outlook:
     probably: tuple[float, float] | None
     with_copies_at_most: float | None
     verdict: str
-    status: str = MODELLED
     note: str = ""
 
 
@@ -143,59 +140,6 @@ def _missing(job: Job, card: Gpu) -> str:
             return "its work is unknown: the gpubench fixture, instead of benchmark, counts PyTorch's and takes flops="
         return "its work is unknown: give flops= or nbytes= to the gpubench fixture"
     return f"the table lacks a figure of the {card.name} that it needs"
-
-
-class MeasuredRun:
-    """A results file of a machine with a GPU: its times of the same jobs, and its measured peaks for all others.
-
-    Raises ValueError where it holds no accelerator.
-    """
-
-    def __init__(self, run: Run) -> None:
-        devices = [device for device in run.machine.devices if device.accelerator]
-        timed = {result.device for result in run.results if result.times}
-        found = next((device for device in devices if device.name in timed), None)
-        if found is None:
-            raise ValueError("holds no results of a GPU")
-        self.name = (found.label or found.name) + " (simulated)" * found.simulated
-        self._status = MODELLED if found.simulated else MEASURED
-        self.card = card_of(self.name, run.ceilings.get(found.name, Ceilings()))
-        ways = grouped([each for each in run.results if each.device == found.name and each.times], key_of)
-        self._times = {key: min(members, key=_seconds) for key, members in ways.items()}
-
-    def estimate(self, job: Job) -> Outlook:
-        """The outlook by the GPU's own time where the file has one, else by the card's measured peaks."""
-        result = self._times.get(key_of(job.case))
-        if result is None or result.times is None:
-            return outlook_of(job, self.card)
-        seconds, times, moved = _seconds(result), result.times, result.transfer
-        probably = job.cpu_s / max(times.q3_s, seconds), job.cpu_s / min(times.q1_s, seconds)
-        copied = [moved.in_s if moved.in_bytes else 0.0, moved.out_s if moved.out_bytes else 0.0] if moved else [None]
-        copies = None if None in copied else job.cpu_s / (seconds + sum(each for each in copied if each is not None))
-        ratio = job.cpu_s / seconds
-        verdict = PROBABLY_NOT if ratio < 1 else STAYS if copies is not None and copies < 1 else PROBABLY
-        return Outlook(job, self.name, self._status, seconds, ratio, probably, copies, verdict, self._status)
-
-
-def card_of(name: str, peaks: Ceilings) -> Gpu:
-    """A card whose figures are the peaks that a run measured. Its memory's rate is that of the largest footprint, which
-    stands for work of at least that size."""
-    source = "measured"
-    rates = {dtype: Sourced(rate, source) for dtype, rate in peaks.throughput.items()}
-    halves = [peaks.throughput[dtype] for dtype in ("float16", "bfloat16") if dtype in peaks.throughput]
-    largest = max((entry.footprint_bytes for entry in peaks.bandwidth), default=0.0)
-    memory = max((entry.byte_per_s for entry in peaks.bandwidth if entry.footprint_bytes == largest), default=None)
-    links = [rate for rate in (peaks.host_to_device_byte_per_s, peaks.device_to_host_byte_per_s) if rate]
-    figures = Figures(
-        float32=rates.get("float32"),
-        tf32=rates.get("tf32"),
-        half=Sourced(max(halves), source) if halves else None,
-        float64=rates.get("float64"),
-        memory=Sourced(memory, source) if memory else None,
-        cache=Sourced(largest / 2, source) if largest else None,
-        link=Sourced(max(links), source) if links else None,
-    )
-    return Gpu(figures, measured=True, name=name)
 
 
 # From what size on? ---------------------------------------------------------------------------------------------------

@@ -18,8 +18,6 @@ from .outlook import (
     MODELLED,
     NO,
     PERHAPS,
-    PROBABLY,
-    PROBABLY_NOT,
     STAYS,
     UNKNOWN,
     Outlook,
@@ -40,7 +38,7 @@ VALUES: Sequence[Column[Outlook]] = (
     Column("probably_high", lambda each: each.probably and each.probably[1]),
     Column("with_copies_at_most", lambda each: each.with_copies_at_most),
     Column("verdict", lambda each: each.verdict),
-    Column("status", lambda each: each.status),
+    Column("status", lambda each: MODELLED),
     Column("note", lambda each: each.note),
 )
 """Columns of files: SI base units, and empty where a value is unknown."""
@@ -51,8 +49,6 @@ _VERDICTS = {
     NO: "the GPU can't be faster in {}",
     STAYS: "faster only if the data stays on the GPU in {}",
     PERHAPS: "perhaps faster in {}",
-    PROBABLY: "probably faster in {}",
-    PROBABLY_NOT: "probably not faster in {}",
     UNKNOWN: "unknown in {}",
 }
 
@@ -114,8 +110,7 @@ def summary(gpu: str, estimates: Sequence[Outlook]) -> str:
     """How many benchmarks get which verdict, as one line."""
     counts = Counter(each.verdict for each in estimates)
     parts = [told.format(counts[verdict]) for verdict, told in _VERDICTS.items() if counts[verdict]]
-    modelled = "modelled" if any(each.status == MODELLED for each in estimates) else "measured elsewhere"
-    return f"{gpu} ({modelled}), {counted(len(estimates), 'benchmark')}: {'; '.join(parts)}."
+    return f"{gpu} ({MODELLED}), {counted(len(estimates), 'benchmark')}: {'; '.join(parts)}."
 
 
 def unknown_lines(estimates: Iterable[Outlook]) -> list[str]:
@@ -177,7 +172,9 @@ def screen(estimates: Sequence[Outlook], every: bool, width: int) -> list[str]:
     if any(each.at_most is not None and each.with_copies_at_most is None for each in estimates):
         lines.append("with copies: unknown where the file doesn't say what is copied, or the GPU's link isn't known.")
     if not every and any(len(shown(group, True)) > len(shown(group, False)) for group in groups.values()):
-        lines.append("Of each workload its largest size is shown: -k NAME shows all sizes, --format csv everything.")
+        lines.append(
+            "Of each workload its largest size is shown: -k NAME shows all sizes, --format csv prints everything."
+        )
     return [part for line in lines for part in (textwrap.wrap(line, width) if len(line) > width else [line])]
 
 

@@ -9,14 +9,10 @@ import pytest
 import records
 
 from gpubench.commands.cli import main
-from gpubench.commands.estimate import cards_named, estimates_of, show_estimates
+from gpubench.commands.estimate import cards_named, show_estimates
 from gpubench.commands.run import what_a_gpu_could_bring
 from gpubench.devices.roofline import held_shares
-from gpubench.estimate.outlook import jobs_of
-from gpubench.estimate.picture import figure_of
 from gpubench.estimate.printing import bound_text
-from gpubench.report.charts.theme import colour
-from gpubench.report.study import Study
 from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case
 
@@ -110,55 +106,13 @@ def test_the_table_shows_the_largest_sizes_and_all_of_those_asked_for(run, capsy
     assert "a.mm float32, n=1024" in capsys.readouterr().out
 
 
-def test_a_measured_run_of_a_card_gives_its_times_and_for_the_rest_its_peaks(tmp_path, capsys):
-    (tmp_path / "cpu").mkdir()
-    cpu = records.cpu_run()
-    cpu["benchmarks"].append(product(2048, 1.0))
-    (tmp_path / "cpu/run.json").write_text(json.dumps(cpu))
-    (tmp_path / "gpu.json").write_text(json.dumps(records.gpu_run()))
-    rows = {row["id"]: row for row in rows_of(capsys, str(tmp_path / "cpu"), "--gpu", str(tmp_path / "gpu.json"))}
-    both, alone = rows["matmul.square[float32-n=4096]"], rows["a.mm[float32-n=2048]"]
-    assert (both["gpu"], both["status"], both["verdict"]) == ("Synthetic H-GPU", "measured", "probably")
-    assert float(both["probably_low"]) <= float(both["at_most"]) <= float(both["probably_high"])
-    assert (alone["status"], alone["verdict"]) == ("modelled", "perhaps")
-    assert float(alone["shortest_s"]) == pytest.approx(2 * 2048**3 / (5e13 * 1.02) / 1.3)
-
-
-def test_what_a_simulated_gpu_took_is_modelled(tmp_path, capsys):
-    (tmp_path / "cpu.json").write_text(json.dumps(records.cpu_run()))
-    made = records.gpu_run()
-    devices = made["machine_info"]["gpubench"]["devices"]
-    made["machine_info"]["gpubench"]["devices"] = [each | {"simulated": each["name"] != "cpu"} for each in devices]
-    (tmp_path / "gpu.json").write_text(json.dumps(made))
-    rows = rows_of(capsys, str(tmp_path / "cpu.json"), "--gpu", str(tmp_path / "gpu.json"))
-    assert {row["status"] for row in rows} == {"modelled"}
-    assert {row["gpu"] for row in rows} == {"Synthetic H-GPU (simulated)"}
-
-
-def test_a_card_of_ones_own(run, tmp_path, capsys):
-    figures = {"float32": {"value": 1e15, "source": "mine"}}
-    (tmp_path / "mine.json").write_text(json.dumps({"cards": {"Dream": {"figures": figures}}}))
-    rows = rows_of(capsys, run, "--cards", str(tmp_path / "mine.json"), "--gpu", "dream")
-    assert {row["gpu"] for row in rows} == {"Dream"}
-    assert main(["estimate", "--cards", str(tmp_path / "mine.json"), "--list"]) == 0
-    listed = capsys.readouterr().out
-    assert "Dream" in listed
-    assert "H100 SXM" in listed
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ([], "name a results file"),
         (["RUN"], "name a GPU"),
         (["RUN", "--gpu", "H100"], "did you mean H100 SXM"),
-        (["RUN", "--gpu", "nowhere.json"], "nowhere.json"),
-        (["RUN", "--gpu", "RUN"], "holds no results of a GPU"),
         (["RUN", "--gpu", "L4", "-k", "nowhere"], "no benchmark matches"),
-        (["RUN", "--gpu", "L4", "-o", "estimate.txt"], "choose a --format"),
-        (["RUN", "--gpu", "L4", "--cards", "RUN"], "no table of cards"),
-        (["RUN", "--gpu", "L4", "-o", "estimate.svg"], "three benchmarks"),
-        (["RUN", "--gpu", "L4", "--gpu=T4", "--gpu=P4", "--gpu=A10", "-o", "out.png"], "3 GPUs at most"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_line(run, capsys, words, said):
@@ -207,14 +161,14 @@ def test_every_form_says_that_it_is_modelled_and_how_often_it_held(run, capsys, 
 
 
 def test_an_estimate_is_no_results_file_and_mixes_with_none(run, tmp_path, capsys):
-    for suffix in (".json", ".csv"):
-        out = tmp_path / f"estimate{suffix}"
-        assert main(["estimate", run, "--gpu", "L4", "-o", str(out)]) == 0
+    for form in ("json", "csv"):
+        out = tmp_path / f"estimate.{form}"
+        assert main(["estimate", run, "--gpu", "L4", "--format", form]) == 0
+        out.write_text(capsys.readouterr().out)
         to = ["-o", str(tmp_path / "new")]
         for words in (
             ["show", out], ["report", run, out, *to], ["compare", run, out], ["compare", out, run],
             ["merge", run, out, *to], ["export", out, "--to", "csv"], ["estimate", out, "--gpu", "L4"],
-            ["estimate", run, "--gpu", out],
         ):  # fmt: skip
             capsys.readouterr()
             assert main(list(map(str, words))) == 2, words
@@ -231,54 +185,6 @@ def test_sizes_need_not_be_declared(tmp_path, capsys):
     assert main(["estimate", str(tmp_path), "--gpu", "T4", "--format", "json"]) == 0
     (lost,) = json.loads(capsys.readouterr().out)["cannot_win_at"]
     assert (lost["name"], lost["size"]) == ("rows", 16)
-
-
-# The picture ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def three(tmp_path):
-    """Three products of different names."""
-    rows = [product(4096, 1.0), product(2048, 0.1), product(1024, 2e-2)]
-    for row, name in zip(rows, ("a.mm", "b.mm", "c.mm"), strict=True):
-        row["extra_info"]["gpubench"]["workload"] = name
-    path = tmp_path / "three.json"
-    path.write_text(json.dumps(records.run_file(rows)))
-    return str(path)
-
-
-def drawn(tmp_path, *words):
-    out = tmp_path / "estimate.svg"
-    assert main(["estimate", *words, "-o", str(out)]) == 0
-    return out.read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("gpus", [["L4"], ["L4", "H100 SXM"]])
-def test_the_picture_has_a_hatched_bar_and_a_tick_for_each_estimate(three, tmp_path, gpus):
-    (figure,) = [figure_of_run(three, gpus)]
-    marks = [mark for entry in figure.chart.entries for mark in entry.marks]
-    assert len(marks) == 3 * len(gpus)
-    assert all(mark.modelled and mark.low < mark.high < mark.value for mark in marks)
-    words = [word for gpu in gpus for word in ("--gpu", gpu)]
-    svg = drawn(tmp_path, three, *words)
-    assert svg.count("url(#") - svg.count('clip-path="url(#') >= 3 * len(gpus) + 1  # and in the legend
-    assert "Modelled speedup of " + " and ".join(gpus) in svg
-    assert "Not measured" in svg
-    assert colour("dark", "page") in drawn(tmp_path, three, *words, "--theme", "dark")
-
-
-def figure_of_run(path, gpus):
-    run = read(path)
-    return figure_of(Study([run]), estimates_of(jobs_of(run), cards_named(gpus)))
-
-
-def test_what_another_machine_measured_is_not_hatched(tmp_path):
-    (tmp_path / "cpu.json").write_text(json.dumps(records.cpu_run()))
-    (tmp_path / "gpu.json").write_text(json.dumps(records.gpu_run()))
-    figure = figure_of_run(tmp_path / "cpu.json", [str(tmp_path / "gpu.json")])
-    by_status = {mark.modelled for entry in figure.chart.entries for mark in entry.marks}
-    assert by_status == {False}
-    assert "Modelled" not in figure.title
 
 
 def test_every_benchmark_has_an_estimate_or_a_reason_that_fits_it(tmp_path, capsys):
@@ -299,19 +205,6 @@ def test_every_benchmark_has_an_estimate_or_a_reason_that_fits_it(tmp_path, caps
     assert main(["estimate", str(tmp_path), "--gpu", "L4"]) == 0
     shown = capsys.readouterr().out
     assert shown.count("nknown in 1 benchmark: ") == 4
-
-
-def test_a_picture_is_against_the_cpu_of_a_machine_that_has_a_gpu_too(tmp_path):
-    gpu = [
-        records.benchmark(Case("a.mm", "cuda:0", "float32", {"n": n}, size="n", devices=("cuda:0",)), 1e-4)
-        for n in (1024, 2048, 4096)
-    ]
-    rows = [product(n, seconds) for n, seconds in ((1024, 2e-2), (2048, 0.2), (4096, 2.0))]
-    rows += [records.benchmark(case(f"a.m{i}"), 1.0, work={"flops": 1e9, "bytes": 1e6}) for i in range(3)]
-    path = tmp_path / "run.json"
-    path.write_text(json.dumps(records.run_file([*gpu, *rows], devices=(records.CPU, records.GPU))))
-    figure = figure_of_run(path, ["L4"])
-    assert figure.title == "Modelled speedup of L4 over Synthetic, 2 threads"
 
 
 def test_a_bound_that_excludes_nothing_is_no_figure_for_people():

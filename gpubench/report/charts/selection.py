@@ -48,12 +48,11 @@ def in_order(rows: Iterable[Item]) -> list[list[Item]]:
     return [members for _, members in sorted(by_kind.items(), key=lambda entry: entry[0])]
 
 
-def notable(study: Study, items: Iterable[Item], marks: int = 1) -> list[Notable[Item]]:
+def notable(study: Study, items: Iterable[Item]) -> list[Notable[Item]]:
     """Return each workload in its plainest setting, with the kinds of work in turn, as many as fit in 700 pixels.
 
     In each kind, the workload with the most benchmarks comes first. The one with the smallest speedup comes second, if
-    it is smaller than that of the first. There are none if the values are too few for a picture. ``marks`` is the
-    number of marks in a row, if it is more than the number of items.
+    it is smaller than that of the first. There are none if the values are too few for a picture.
     """
     kinds: list[list[Notable[Item]]] = []
     for members in in_order(items):
@@ -65,7 +64,7 @@ def notable(study: Study, items: Iterable[Item], marks: int = 1) -> list[Notable
             cases.remove(slowest)
             cases.insert(1, slowest)
         kinds.append(cases)
-    pitch = max(_LEAST_ROW, row_pitch(max([marks, *(len(each.items) for cases in kinds for each in cases)])) - 3)
+    pitch = max(_LEAST_ROW, row_pitch(max((len(each.items) for cases in kinds for each in cases), default=1)) - 3)
     own_first = sorted(kinds, key=lambda cases: cases[0].group != OWN)
     turns = [each for turn in zip_longest(*own_first) for each in turn if each]
     fitting = (most for most in range(_MOST_ROWS, 1, -1) if rows_height(turns[:most], pitch) <= _ROOM)
