@@ -31,8 +31,8 @@ REPOSITORY = (
 project, copyright = "gpubench", "The gpubench developers"
 version = release = __version__
 html_title = "gpubench"
-root_doc = "docs/index"
-include_patterns = ["docs/*.md", "docs/*.rst", "results/*/summary.md", "README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+root_doc = "docs/getting-started"
+include_patterns = ["docs/*.md", "results/*/summary.md", "CONTRIBUTING.md", "CHANGELOG.md"]
 exclude_patterns = [".*", "build", "dist", "out*", "venv"]
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]

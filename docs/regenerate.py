@@ -1,16 +1,14 @@
 """All that is made from something else, and where it lies: ``tox run -e regenerate`` writes it.
 
-The page of options, the schema and the page of the format, the page of metrics, the tutorial's page and pictures (from
+The page of options, the schema and the page of the format, the table of metrics, the tutorial and its pictures (from
 its notebook, which ``docs/tutorial.py`` runs), and the reports of the committed results.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib.util
 import inspect
-import io
 import json
 import tempfile
 from pathlib import Path
@@ -32,8 +30,8 @@ _OPTIONS = f"""# Options
 
 ## Options of measuring
 
-`gpubench run` and `gpubench compare --interleave` take them as they stand here. In pytest each is an option with the
-prefix `--gpubench-`, and a key of the configuration file.
+`gpubench run` and `gpubench compare --interleave` take them as they stand here. In pytest each has the prefix
+`--gpubench-`, and is a key of the configuration file: `gpubench_device`.
 """
 _FORMAT = f"""# Format of a results file
 
@@ -45,59 +43,18 @@ other keys. Keys that are not listed are ignored. A JSON Schema of the same: `gp
 {_MADE} from `gpubench/runfile/schema.py`.
 """
 
-_METRICS = f"""# The numbers of results.csv
-
-{_MADE} from `METRICS` in [gpubench/report/columns.py](../gpubench/report/columns.py).
-Values are in SI base units; an empty cell is an unknown value.
-"""
-_OTHER_COLUMNS = {
-    "results.csv": {
-        "run, machine": "name of the results file, and of the machine it was measured on",
-        "device, device_name": "`cuda:0`, and what its maker calls it",
-        "family, workload": "`matmul`, and `matmul.square`: the test's file and function",
-        "dtype, variant, setting": "data type; eager, autocast, compile or graph; the other parameters in words",
-        "size_name, size": "the parameter that varies, and its value",
-        "rate, rate_unit": "throughput in the unit by which people judge such work",
-        "status, flags, reason": "`ok` or why it has no time; what was wrong meanwhile (`implausible`: above its peak)",
-        "kind, title": "the kind of work, empty for one's own benchmarks; what people read for the workload",
-        "pytest_id": "the test's file, name and parameters, to be typed after `-k` or given to pytest",
-        "implementation, regime, cache, threads": "torch, numpy, …; resident or one-shot; hot or cold; CPU threads",
-    },
-    "speedup.csv": {
-        "speedup, low, high": "like with like: time of the baseline / time_s, and the ends of its interval"
-        " (`uncertainty` says which)",
-        "one_shot_speedup": "the same with inputs and results copied for every call",
-        "break_even_calls": "calls on the same data until its copies are amortized; empty for never",
-        "baseline_s, time_s": "seconds per call of both",
-        "flags, id": "flags of both; the benchmark's name without its device",
-        "baseline_run … baseline_threads": "what it is compared with",
-        "differs": "in what the two differ, where that was allowed",
-        "best_cpu_speedup, …_low, …_high, …_one_shot_speedup": "the same over the fastest way that the CPU was measured"
-        " to do the job: what every sentence, table and picture shows",
-        "best_cpu, best_cpu_flags": "that way, `NumPy` or `PyTorch, compiled`, and its flags; empty where it is the"
-        " other side's",
-    },
-    "crossover.csv": {
-        "crossover, low, high": "the size from which on the device stays ahead, and its interval",
-        "kind": "crosses, always, never, or not in this range",
-        "processes, note": "how many processes the interval rests on, and what it leaves open",
-        "best_cpu": "the CPU's ways that it is held against, where they aren't the other side's",
-    },
-}
-
 
 def derived() -> dict[str, bytes]:
     """By path, relative to the checkout, what it should hold."""
     texts = {
         "docs/options.md": options_page(),
         "docs/format.md": format_page(),
-        "docs/metrics.md": metrics_page(),
+        "docs/reading-a-report.md": _filled("docs/reading-a-report.md", "metrics", metrics_table()),
         "gpubench/runfile/schema.json": json.dumps(json_schema(), indent=1) + "\n",
         "gpubench/runfile/suite.json": json.dumps(suite_names(), indent=1, ensure_ascii=False) + "\n",
         **_tutorial(),
     }
     files = {name: text.encode() for name, text in texts.items()}
-    files["docs/site/headline-narrow-light.svg"] = _narrow_headline()
     for run in sorted((ROOT / "results").glob("*/run.json")):
         files |= _report(run)
     return files
@@ -115,14 +72,12 @@ def _report(run: Path) -> dict[str, bytes]:
     return made
 
 
-def _narrow_headline() -> bytes:
-    """The front page's picture for phones."""
-    with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "headline.svg"
-        run = ROOT / "results/xeon-2-cores/run.json"
-        with contextlib.redirect_stdout(io.StringIO()):
-            cli.main(["chart", str(run), "--kind", "headline", "--width", "420", "-o", str(made)])
-        return made.read_bytes()
+def _filled(page: str, name: str, text: str) -> str:
+    """A page with ``text`` between the comments that ``name`` begins and ends."""
+    before, start, rest = (ROOT / page).read_text(encoding="utf-8").partition(f"<!-- {name}: ")
+    comment, _, after = rest.partition("-->\n")
+    end = f"<!-- end of {name} -->"
+    return f"{before}{start}{comment}-->\n\n{text.strip()}\n\n{end}{after.partition(end)[2]}"
 
 
 def _tutorial() -> dict[str, str]:
@@ -133,7 +88,8 @@ def _tutorial() -> dict[str, str]:
     specification.loader.exec_module(tutorial)
     notebook = tutorial.read()
     pictures = {f"docs/tutorial/{name}": svg for name, svg in tutorial.pictures(notebook).items()}
-    return {"docs/tutorial.md": tutorial.page(notebook), **pictures}
+    page = _filled("docs/getting-started.md", "tutorial", tutorial.page(notebook))
+    return {"docs/getting-started.md": page, **pictures}
 
 
 def suite_names() -> dict[str, list[str]]:
@@ -160,29 +116,24 @@ def suite_names() -> dict[str, list[str]]:
 
 def options_page() -> str:
     """docs/options.md."""
-    rows = [
-        (f"`{f'--{option.name} {option.metavar}'.strip()}`", f"`{option.flag}`", f"`{option.ini}`", option.help)
-        for option in OPTIONS
-    ]
+    parts = [_OPTIONS, *(_line(f"--{option.name} {option.metavar}".strip(), option.help) for option in OPTIONS)]
     shared = {option.dest for option in OPTIONS}
-    parts = [_OPTIONS, _table(("option", "pytest", "ini key", "meaning"), rows)]
     for commands in cli.COMMANDS.values():
         for name, text in commands.items():
             own = [action for action in cli.parser(name)._actions if action.dest not in {"help", *shared}]
             parts.append(f"\n## gpubench {name}\n\n{text[0].upper()}{text[1:]}.\n")
-            parts.append(_table(("option", "meaning"), [(f"`{_spelled(action)}`", str(action.help)) for action in own]))
+            parts += [_line(_spelled(action), str(action.help)) for action in own]
     return "\n".join(parts).replace("%%", "%") + "\n"
+
+
+def _line(name: str, meaning: str) -> str:
+    return f"- `{name}`: {meaning}"
 
 
 def _spelled(action: argparse.Action) -> str:
     choices = "|".join(map(str, action.choices)) if action.choices else ""
     value = "" if action.nargs == 0 else str(action.metavar or choices or action.dest.upper())
     return " ".join(filter(None, (", ".join(action.option_strings), value)))
-
-
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 # The format -----------------------------------------------------------------------------------------------------------
@@ -195,15 +146,20 @@ def json_schema() -> dict[str, Any]:
 
 
 def format_page() -> str:
-    """docs/format.md: a table of keys for each type, the whole file first."""
+    """docs/format.md: a list of keys for each type, the whole file first."""
     definitions = json_schema()["$defs"]
     page = _FORMAT
     for name in ["RunFile", *sorted(definitions.keys() - {"RunFile"})]:
-        page += f"\n## {name}\n\n{inspect.cleandoc(definitions[name]['description'])}\n"
-        page += "\n| key | value | meaning |\n|---|---|---|\n"
-        for key, value in definitions[name]["properties"].items():
+        page += f"\n## {name}\n\n{inspect.cleandoc(definitions[name]['description'])}\n\n"
+        keys = definitions[name]["properties"].items()
+        if name == "UnmeasuredCase":
+            same = [key for key, value in keys if definitions["Measurement"]["properties"].get(key) == value]
+            page += f"- `{same[0]}` to `{same[-1]}`: as in a [Measurement](#measurement)\n"
+            keys = [(key, value) for key, value in keys if key not in same]
+        for key, value in keys:
             kind = _kind_of_value(value) + ("" if key in definitions[name]["required"] else ", optional")
-            page += f"| `{key}` | {kind} | {value.get('description', '').replace('|', '&#124;')} |\n"
+            meaning = value.get("description", "")
+            page += f"- `{key}`, {kind}" + f": {meaning}" * bool(meaning) + "\n"
     return page
 
 
@@ -223,14 +179,11 @@ def _kind_of_value(value: dict[str, Any]) -> str:
 # The metrics ----------------------------------------------------------------------------------------------------------
 
 
-def metrics_page() -> str:
-    """docs/metrics.md: what each column of numbers in results.csv means, and those of the other files."""
+def metrics_table() -> str:
+    """What each column of numbers in results.csv means."""
     rows = [(f"`{each.name}`", each.unit or "count", each.meaning) for each in METRICS.values()]
-    parts = [_METRICS, _table(("column", "unit", "meaning"), rows)]
-    for name, columns in _OTHER_COLUMNS.items():
-        parts += ["", f"## Other columns of {name}", "", _table(("column", "meaning"), list(columns.items()))]
-    alone = "Where no GPU was measured, speedup.csv and crossover.csv compare PyTorch with NumPy on the same CPU."
-    return "\n".join([*parts, "", alone]) + "\n"
+    lines = [("column", "unit", "meaning"), ("---",) * 3, *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def outdated(files: dict[str, bytes]) -> list[str]:

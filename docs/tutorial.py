@@ -1,9 +1,7 @@
-"""Runs the tutorial's notebook, and writes the page and the pictures that are made from it.
+"""Runs the tutorial's notebook: ``python docs/tutorial.py``, on a machine that does nothing else.
 
-    python docs/tutorial.py           run docs/tutorial.ipynb, then write docs/tutorial.md and docs/tutorial/
-    python docs/tutorial.py --page    write them from the notebook as it is
-
-The notebook is the only place where the text is written. Run it on a machine that does nothing else.
+The notebook is the only place where the tutorial is written; ``docs/regenerate.py`` makes its part of
+docs/getting-started.md and its pictures.
 """
 
 from __future__ import annotations
@@ -16,10 +14,9 @@ import nbformat
 from nbclient import NotebookClient
 
 FOLDER = Path(__file__).resolve().parent
-NOTEBOOK, PAGE, PICTURES = FOLDER / "tutorial.ipynb", FOLDER / "tutorial.md", FOLDER / "tutorial"
+NOTEBOOK, PICTURES = FOLDER / "tutorial.ipynb", FOLDER / "tutorial"
 LONGEST_S = 170
 _MAGIC = re.compile(r"%gpubench (.+)", re.DOTALL)
-_CHART = re.compile(r"_\.chart\((?:\"([\w-]+)\")?\)")
 _KEPT = ("image/svg+xml", "text/html", "text/plain")
 
 
@@ -50,7 +47,7 @@ def pictures(notebook: Any) -> dict[str, str]:
     """The pictures by the names of their files: each is named for the first word of its finding."""
     found, heading = {}, ""
     for cell in notebook.cells:
-        if title := re.match(r"## \d\. (\w+)", cell.source):
+        if title := re.match(r"### \d\. (\w+)", cell.source):
             heading = title[1].lower()
         elif svg := output_of(cell, "image/svg+xml"):
             found[f"{heading}.svg"] = svg if svg.endswith("\n") else f"{svg}\n"
@@ -58,24 +55,24 @@ def pictures(notebook: Any) -> dict[str, str]:
 
 
 def page(notebook: Any) -> str:
-    """docs/tutorial.md: the notebook's text, its magics as commands, what they print and the pictures."""
+    """The tutorial as a part of a page: the notebook's text, its magics as commands, their tables and the pictures."""
     parts, names = [], iter(pictures(notebook))
     cells = [cell for cell in notebook.cells if not cell.source.startswith("%load_ext")]
     for cell, after in zip(cells, [*cells[1:], None], strict=True):
         if cell.cell_type == "markdown":
             parts.append(cell.source)
         elif magic := _MAGIC.fullmatch(cell.source):
-            name = next(names)
-            kind = chart[1] if after and (chart := _CHART.fullmatch(after.source)) else None
-            drawn = f"--chart {name}" + f" --kind {kind}" * bool(kind)
-            parts.append(f"```sh\ngpubench time {magic[1]} \\\n    {drawn}\n```")
-            printed = "\n".join(line.rstrip() for line in output_of(cell, "text/plain").splitlines())
-            parts.append(f"```text\n{printed}\n```")
-            parts.append(f"![{_title(after)}](tutorial/{name})")
-    return "\n\n".join([_MADE, *parts]) + "\n"
+            parts.append(f"```sh\ngpubench time {magic[1]}\n```")
+            parts.append(f"```text\n{_table(output_of(cell, 'text/plain'))}\n```")
+            parts.append(f"![{_title(after)}](tutorial/{next(names)})")
+    return "\n\n".join(parts) + "\n"
 
 
-_MADE = "<!-- Made from tutorial.ipynb by docs/tutorial.py: don't edit it here. -->"
+def _table(printed: str) -> str:
+    """The table of what a command prints: machine and warnings stand before it, remarks after it."""
+    blocks = [block.rstrip().splitlines() for block in printed.split("\n\n")]
+    lines = blocks[1] if len(blocks) > 1 else blocks[0]
+    return "\n".join(line.rstrip() for line in lines if not line.startswith(("~", "*", "±")))
 
 
 def _title(cell: Any) -> str:

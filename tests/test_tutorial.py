@@ -1,6 +1,6 @@
-"""The tutorial: its notebook runs, its page and pictures are made from it, and its text says nothing that isn't shown.
+"""The tutorial: its notebook runs, a page and pictures are made from it, and its text has no number that isn't shown.
 
-``python docs/tutorial.py`` runs it and makes all of them anew.
+``python docs/tutorial.py`` runs it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def notebook():
 
 def cells_of_findings(notebook):
     """The cells of each finding, its heading first."""
-    starts = [i for i, cell in enumerate(notebook.cells) if re.match("## ", cell.source)]
+    starts = [i for i, cell in enumerate(notebook.cells) if re.match("### ", cell.source)]
     parts = [notebook.cells[a:b] for a, b in zip(starts, [*starts[1:], None], strict=True)]
     return dict(zip(FINDINGS, parts, strict=False))
 

@@ -2,7 +2,7 @@
 
     python docs/experiments/mixed_suites.py
 
-The table of docs/how-comparisons-are-decided.md: 400 comparisons of one run of three processes with another.
+For docs/ci.md: 400 comparisons of one run of three processes with another.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
     python docs/experiments/verdicts.py made-up               # a pool by stated figures instead of a measured one
     python docs/experiments/verdicts.py measure ONES --processes 1     # runs of one process, for interleaving
     python docs/experiments/verdicts.py measure THREES --processes 3   # runs of three; both go on where they stopped
-    python docs/experiments/verdicts.py judge ONES THREES              # tables as in how-comparisons-are-decided.md
+    python docs/experiments/verdicts.py judge ONES THREES              # tables as in docs/ci.md
 
 A round of a pool is four runs of verdict_cases.py: twice unchanged code, once with a case that does 10 % more work,
 once 20 %. Every other round runs them in reverse (A B B A), so that the pairs of a round are interleaved. The

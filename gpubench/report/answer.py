@@ -458,7 +458,7 @@ def _slow_library(study: Study) -> list[Warning]:
                 each.replace("this CPU", f"the CPU of {run.machine.label}", 1) if several else each for each in slow
             ]
     more = f"; and {counted(len(found) - 1, 'other dtype')}" if len(found) > 1 else ""
-    return [Warning(Concern.SLOW_LIBRARY, f"{found[0]}{more}", "See docs/fair-cpu.md.")] if found else []
+    return [Warning(Concern.SLOW_LIBRARY, f"{found[0]}{more}", "See docs/how-it-measures.md.")] if found else []
 
 
 def _sustained(study: Study) -> list[Warning]:

@@ -90,7 +90,7 @@ _METRICS = (
     Metric("check_error", "1", "max|result - float64 reference| / max|reference|", attrgetter("result.check_error")),
 )  # fmt: skip
 METRICS = {metric.name: metric for metric in _METRICS}
-"""All metrics, by name: the columns of results.csv and docs/metrics.md are made from this alone."""
+"""All metrics, by name: the columns of results.csv, and their table in docs/reading-a-report.md."""
 
 
 # The files ------------------------------------------------------------------------------------------------------------
