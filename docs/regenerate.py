@@ -122,7 +122,8 @@ def options_page() -> str:
         for name, text in commands.items():
             own = [action for action in cli.parser(name)._actions if action.dest not in {"help", *shared}]
             parts.append(f"\n## gpubench {name}\n\n{text[0].upper()}{text[1:]}.\n")
-            parts += [_line(_spelled(action), str(action.help)) for action in own]
+            lines = [_line(_spelled(action), str(action.help)) for action in own]
+            parts += [f"{line.partition(':')[0]}: as above" if line in parts else line for line in lines]
     return "\n".join(parts).replace("%%", "%") + "\n"
 
 

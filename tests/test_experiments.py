@@ -22,7 +22,7 @@ EXPERIMENTS = Path(__file__).parent.parent / "docs/experiments"
 @pytest.mark.parametrize("script", sorted(path.name for path in EXPERIMENTS.glob("*.py")))
 def test_it_says_how_it_is_run_and_what_it_imports_from_the_package_exists(script):
     source = (EXPERIMENTS / script).read_text()
-    assert ("for verdicts.py" if script == "verdict_cases.py" else f"python docs/experiments/{script}") in source
+    assert f"python docs/experiments/{script}" in source
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "gpubench":
             module = importlib.import_module(node.module)

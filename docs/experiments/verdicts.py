@@ -1,36 +1,25 @@
-"""How often is a verdict wrong? Judges recorded and made-up runs, and measures pools of runs beside a busy neighbour.
+"""How often is a verdict wrong? Judges recorded and made-up runs.
 
     python docs/experiments/verdicts.py recorded FOLDER       # series of pairs: FOLDER/NAME/base and /new, JSON or gzip
     python docs/experiments/verdicts.py mixed FOLDER          # suites of 100 tests that vary as the recorded ones do
-    python docs/experiments/verdicts.py summaries FOLDER      # which summaries of a process are compared: half chooses
-    python docs/experiments/verdicts.py made-up               # a pool by stated figures instead of a measured one
-    python docs/experiments/verdicts.py measure ONES --processes 1     # runs of one process, for interleaving
-    python docs/experiments/verdicts.py measure THREES --processes 3   # runs of three; both go on where they stopped
-    python docs/experiments/verdicts.py judge ONES THREES              # tables as in docs/ci.md
+    python docs/experiments/verdicts.py made-up               # a pool of runs by stated figures
 
-A round of a pool is four runs of verdict_cases.py: twice unchanged code, once with a case that does 10 % more work,
-once 20 %. Every other round runs them in reverse (A B B A), so that the pairs of a round are interleaved. The
-neighbour is a process that only counts; it is on for one to six runs, and off for as many.
+A round of a made-up pool is four runs: twice unchanged code, once with a benchmark that does 10 % more work, once
+20 %. Every other round runs them in reverse (A B B A). A neighbour is on for one to six runs, and off for as many.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
-import json
 import math
-import os
 import random
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from pytest_benchmark.utils import PercentageRegressionCheck
 
 from gpubench.compare.interleaved import (
     LEAST_FRESH,
@@ -41,18 +30,13 @@ from gpubench.compare.interleaved import (
 )
 from gpubench.compare.samples import CONFIRM, SCREEN, CaseKey, Cases, Observation, Side, merge_side, read_side
 from gpubench.compare.verdict import SLOWER, THRESHOLD, Terms, Verdict, judge
-from gpubench.runfile.ledger import assemble
-from gpubench.runfile.writer import write
-from gpubench.supervise.supervisor import Supervisor
 
-HERE = Path(__file__).resolve().parent
-CASES = HERE / "verdict_cases.py"
 SLOWED = "products["
 KINDS = {"same": 10, "slower10": 11, "again": 10, "slower20": 12}
 """The runs of a round, with how many products the compute-bound case multiplies in each."""
 
 
-def schedule(rounds: int, most: int = 1) -> list[tuple[int, str, int]]:
+def schedule(rounds: int) -> list[tuple[int, str, int]]:
     """Return (round, kind, neighbours) of each run in turn; more rounds continue the same sequence."""
     chance = random.Random(2026)
     found: list[tuple[int, str, int]] = []
@@ -61,42 +45,14 @@ def schedule(rounds: int, most: int = 1) -> list[tuple[int, str, int]]:
         for kind in list(KINDS) if number % 2 == 0 else reversed(KINDS):
             if not left:
                 left = chance.randint(1, 6)
-                neighbours = 0 if neighbours else chance.randint(1, most)
+                neighbours = 0 if neighbours else chance.randint(1, 1)  # drawn: the figures of docs/ci.md depend on it
             found.append((number, kind, neighbours))
             left -= 1
     return found
 
 
-def measure(pool: Path, args: argparse.Namespace) -> None:
-    pool.mkdir(parents=True, exist_ok=True)
-    if args.core is not None:
-        os.sched_setaffinity(0, {args.core})
-    began = time.monotonic()
-    for number, kind, count in schedule(args.rounds, args.neighbours):
-        path = pool / f"{number:03d}-{kind}-{f'busy{count}' if count else 'quiet'}.json"
-        if path.exists():
-            continue
-        if time.monotonic() - began > args.minutes * 60:
-            print(f"stopped before {path.name}: run it again to go on")
-            return
-        os.environ["VERDICT_PRODUCTS"] = str(KINDS[kind])
-        neighbours = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
-        try:
-            with tempfile.TemporaryDirectory() as folder:
-                words = ["--gpubench-device=cpu", "--gpubench-no-ceilings", f"--gpubench-threads={args.threads}"]
-                words.append(f"--benchmark-max-time={0.1 * args.processes}")
-                run = Supervisor(Path(folder), [str(CASES)], words, args.processes, 120.0, lambda event: None)
-                run.measure()
-                write(path, assemble(run.events))
-        finally:
-            for neighbour in neighbours:
-                neighbour.kill()
-                neighbour.wait()
-
-
-Row = tuple[str, int, int, int, int]
-"""What was compared, how often, and how often gpubench, pytest-benchmark and github-action-benchmark raised an
-alarm."""
+Row = tuple[str, int, int]
+"""What was compared, how often, and how often with an alarm."""
 IN_TURN = Terms(in_turn=(True, True))
 MADE_UP = (0.245, 0.22, 0.125, 0.12, 0.05, 0.05, 0.04, 0.04, 0.03, 0.03)
 """Spreads between processes, recorded from 24 runs of unchanged code on two idle cores."""
@@ -108,28 +64,10 @@ real neighbour doubled memory-bound times now and then, and hardly delayed other
 BLOCKS, SLOWED_PLACE = 400, 4
 
 
-@dataclass(frozen=True)
-class Measured:
-    """One run of a pool: what ``gpubench compare`` reads from it, and the statistics that the other tools read."""
-
-    side: Side
-    stats: dict[str, dict[str, float]] = field(default_factory=dict)
-
-
-def load(pool: Path) -> dict[str, dict[int, Measured]]:
-    """Return the runs of a pool, by kind and round."""
-    found: dict[str, dict[int, Measured]] = {kind: {} for kind in KINDS}
-    for path in sorted(pool.glob("*.json")):
-        number, kind, _ = path.stem.split("-")
-        stats = {each["name"]: each["stats"] for each in json.loads(path.read_text())["benchmarks"]}
-        found[kind][int(number)] = Measured(read_side("pool", [path]), stats)
-    return found
-
-
-def made_up(processes: int, rounds: int, seed: int = 1) -> dict[str, dict[int, Measured]]:
-    """Return a pool like that of :func:`measure`, of ten benchmarks with the spreads of :data:`MADE_UP`."""
+def made_up(processes: int, rounds: int, seed: int = 1) -> dict[str, dict[int, Side]]:
+    """Return a pool of runs by kind and round, of ten benchmarks with the spreads of :data:`MADE_UP`."""
     chance = np.random.default_rng([seed, processes])
-    found: dict[str, dict[int, Measured]] = {kind: {} for kind in KINDS}
+    found: dict[str, dict[int, Side]] = {kind: {} for kind in KINDS}
     drift = 0.0
     for number, kind, neighbours in schedule(rounds):
         drift = 0.95 * drift + chance.normal(0, DRIFT * math.sqrt(1 - 0.95**2))
@@ -145,14 +83,14 @@ def made_up(processes: int, rounds: int, seed: int = 1) -> dict[str, dict[int, M
                 seen.append(Observation(*times, (0, process), busy=bool(neighbours)))
             name = SLOWED if place == SLOWED_PLACE else f"b{place}["
             side.cases[CaseKey(name, "cpu", "torch")] = seen
-        found[kind][number] = Measured(side)
+        found[kind][number] = side
     return found
 
 
-def together(runs: Sequence[Measured]) -> Cases:
+def together(runs: Sequence[Side]) -> Cases:
     side = Side("pool")
     for run in runs:
-        merge_side(side, run.side)
+        merge_side(side, run)
     return side.cases
 
 
@@ -165,15 +103,13 @@ def staged(cases: Cases, stage: str, chosen: Mapping[CaseKey, int] | None = None
     }
 
 
-def interleave(base: Sequence[Measured], new: Sequence[Measured], most: int = 20) -> tuple[list[Verdict], int]:
+def interleave(base: Sequence[Side], new: Sequence[Side], most: int = 20) -> tuple[list[Verdict], int]:
     """Return the verdicts of ``compare --interleave`` if it had measured these pairs, and how many pairs it would have
     taken."""
     return interleaved_effort(base, new, most)[:2]
 
 
-def interleaved_effort(
-    base: Sequence[Measured], new: Sequence[Measured], most: int = 20
-) -> tuple[list[Verdict], int, int]:
+def interleaved_effort(base: Sequence[Side], new: Sequence[Side], most: int = 20) -> tuple[list[Verdict], int, int]:
     """Return the same, and how often a benchmark would have been measured in a pair."""
     before, after = together(base), together(new)
     first = dict.fromkeys(before, SCREENING_PAIRS)
@@ -200,42 +136,30 @@ def interleaved_effort(
     return verdicts, start + max(taken.values()), sum(first.values()) + sum(taken.values())
 
 
-def others(base: Measured, new: Measured, case: str) -> tuple[bool, bool]:
-    """Return whether the rules of pytest-benchmark (its own code) and of github-action-benchmark raise an alarm."""
-    names = [name for name in new.stats if case in name]
-    median = PercentageRegressionCheck("median", 5.0)
-    ours = any(median.fails(new.stats[name], base.stats[name]) for name in names)
-    theirs = any(base.stats[name]["ops"] / new.stats[name]["ops"] > 2.0 for name in names)
-    return ours, theirs
-
-
 def alarmed(verdicts: list[Verdict], case: str) -> bool:
     return any(each.verdict == "slower" and case in each.key.name for each in verdicts)
 
 
-def drawn(pool: dict[str, dict[int, Measured]], kind: str, side: int, count: int) -> Row:
+def drawn(pool: dict[str, dict[int, Side]], kind: str, side: int, count: int) -> Row:
     """Return comparisons of ``side`` runs per side, drawn from the pool without regard to the machine's state."""
     chance = random.Random(f"{kind} {side}")
     unchanged = [*pool["same"].values(), *pool["again"].values()]
-    case = "" if kind == "again" else SLOWED
-    hits = [0, 0, 0]
+    case, hits = "" if kind == "again" else SLOWED, 0
     for _ in range(count):
         runs = chance.sample(unchanged, 2 * side)
         base, new = runs[:side], runs[side:]
         if kind != "again":
             new = chance.sample(list(pool[kind].values()), side)
-        hits[0] += alarmed(judge(together(base), together(new)), case)
-        for i, alarm in enumerate(others(base[0], new[0], case), 1):
-            hits[i] += alarm
-    return f"{side} {'run' if side == 1 else 'runs'} a side", count, hits[0], hits[1], hits[2]
+        hits += alarmed(judge(together(base), together(new)), case)
+    return f"{side} {'run' if side == 1 else 'runs'} a side", count, hits
 
 
-def interleaved(pool: dict[str, dict[int, Measured]], kind: str, count: int, most: int = 20) -> tuple[Row, float]:
+def interleaved(pool: dict[str, dict[int, Side]], kind: str, count: int, most: int = 20) -> tuple[Row, float]:
     """Return comparisons of pairs taken in turn, in an order drawn from the pool, and how many pairs they took."""
     chance = random.Random(kind)
     rounds = sorted(set(pool["same"]) & set(pool[kind]))
     case = "" if kind == "again" else SLOWED
-    hits, pairs = [0, 0, 0], 0
+    hits, pairs = 0, 0
     for _ in range(count):
         numbers = chance.sample(rounds, min(MOST_SCREENING + most, len(rounds)))
         sides = [[pool[each][number] for number in numbers] for each in ("same", kind)]
@@ -243,13 +167,11 @@ def interleaved(pool: dict[str, dict[int, Measured]], kind: str, count: int, mos
             sides.reverse()
         verdicts, taken = interleave(*sides, most)
         pairs += taken
-        hits[0] += alarmed(verdicts, case)
-        for i, alarm in enumerate(others(sides[0][0], sides[1][0], case), 1):
-            hits[i] += alarm
-    return (f"interleaved, up to {MOST_SCREENING + most} pairs", count, hits[0], hits[1], hits[2]), pairs / count
+        hits += alarmed(verdicts, case)
+    return (f"interleaved, up to {MOST_SCREENING + most} pairs", count, hits), pairs / count
 
 
-def tables(pairs: dict[str, dict[int, Measured]], runs: dict[str, dict[int, Measured]], times: int) -> None:
+def tables(pairs: dict[str, dict[int, Side]], runs: dict[str, dict[int, Side]], times: int) -> None:
     print("\nUnchanged code: comparisons that raise an alarm\n")
     row, length = interleaved(pairs, "again", 40 * times)
     _print([drawn(runs, "again", 1, 40 * times), drawn(runs, "again", 3, 40 * times), row])
@@ -262,15 +184,15 @@ def tables(pairs: dict[str, dict[int, Measured]], runs: dict[str, dict[int, Meas
     print(f"\n({length:.1f} and {shorter:.1f} pairs on average.)")
 
 
-def read_series(folder: Path) -> dict[str, list[Measured]]:
+def read_series(folder: Path) -> dict[str, list[Side]]:
     """Return the runs of base and of new, in the order of their names."""
-    found: dict[str, list[Measured]] = {}
+    found: dict[str, list[Side]] = {}
     with tempfile.TemporaryDirectory() as scratch:
         for side in ("base", "new"):
             for path in sorted((folder / side).iterdir()):
                 plain = Path(scratch) / "run.json"
                 plain.write_bytes(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
-                found.setdefault(side, []).append(Measured(read_side(side, [plain])))
+                found.setdefault(side, []).append(read_side(side, [plain]))
     return found
 
 
@@ -317,9 +239,9 @@ def unchanged_pairs(folder: Path, without: Sequence[str]) -> dict[str, list[tupl
         if (path / "base").is_dir():
             runs = read_series(path)
             for base, new in zip(runs["base"], runs["new"], strict=True):
-                for key, (one,) in base.side.cases.items():
+                for key, (one,) in base.cases.items():
                     if not any(name in key.name for name in without):
-                        found.setdefault(key.name, []).append((one, new.side.cases[key][0]))
+                        found.setdefault(key.name, []).append((one, new.cases[key][0]))
     return found
 
 
@@ -334,7 +256,7 @@ def mixed(folder: Path, without: Sequence[str], factor: float = 1.2, size: int =
         named, alarms, wrong, spent = 0, 0, 0, []
         for number in range(count):
             chance = random.Random(f"{words} {number}")
-            sides = [[Measured(Side("made up", runs=[None])) for _ in range(most)] for _ in range(2)]  # type: ignore[list-item]
+            sides = [[Side("made up", runs=[None]) for _ in range(most)] for _ in range(2)]  # type: ignore[list-item]
             changed = chance.randrange(size)
             for place in range(size):
                 seen = pairs[chance.choice(sorted(pairs))]
@@ -343,7 +265,7 @@ def mixed(folder: Path, without: Sequence[str], factor: float = 1.2, size: int =
                     both = seen[(start + at) % len(seen)]
                     for side, one in zip(sides, reversed(both) if swapped else both, strict=True):
                         one = _scaled(one, slower) if place == changed and side is sides[1] else one
-                        side[at].side.cases[CaseKey(f"t{place}[", "", "")] = [one]
+                        side[at].cases[CaseKey(f"t{place}[", "", "")] = [one]
             verdicts, turns, tests = interleaved_effort(*sides)
             spent.append((3 * turns + 0.25 * tests) / (3 + size))
             found = [each.key.name for each in verdicts if each.verdict == SLOWER]
@@ -357,41 +279,6 @@ def mixed(folder: Path, without: Sequence[str], factor: float = 1.2, size: int =
 def _scaled(one: Observation, factor: float) -> Observation:
     times = (factor * each for each in (one.median_s, one.quartile_s, one.least_s))
     return replace(one, **dict(zip(("median_s", "quartile_s", "least_s"), times, strict=True)))
-
-
-def summaries(folder: Path, slowed: Sequence[str], slower_in: Sequence[str]) -> None:
-    """Print windows of three and five runs per side, in the first half of each kind of series and in the second."""
-    names = sorted(path.name for path in folder.iterdir() if (path / "base").is_dir())
-    series = {name: read_series(folder / name) for name in names}
-    halves = [[name for i, name in enumerate(names) if i // 2 == half] for half in (0, 1)]
-    lower = {
-        "median alone": lambda one: one.median_s,
-        "median and lower quartile": lambda one: one.quartile_s,
-        "median and fastest round": lambda one: one.least_s,
-    }
-    print("| in turn, overlapping windows | " + " | ".join(" and ".join(half) for half in halves) + " |\n|---|---|---|")
-    for words, chosen in lower.items():
-        cells = []
-        for half in halves:
-            hits, changed, alarms, count = [0] * len(slowed), 0, 0, 0
-            for name in half:
-                base, new = ([_with_lower(run, chosen) for run in series[name][side]] for side in ("base", "new"))
-                for size in (3, 5):
-                    for at in range(len(base) - size + 1):
-                        verdicts = judge(together(base[at:][:size]), together(new[at:][:size]), IN_TURN)
-                        found = [each.key.name for each in verdicts if each.verdict == SLOWER]
-                        real = [any(test in each for each in found) for test in slowed]
-                        changed, count = changed + (name in slower_in), count + 1
-                        hits = [hit + (yes and name in slower_in) for hit, yes in zip(hits, real, strict=True)]
-                        alarms += any(name not in slower_in or not any(t in each for t in slowed) for each in found)
-            shown = " and ".join(f"{hit} of {changed}" for hit in hits)
-            cells.append(f"{shown} named, {alarms} of {count} with an alarm")
-        print(f"| {words} | {' | '.join(cells)} |", flush=True)
-
-
-def _with_lower(run: Measured, chosen: Callable[[Observation], float]) -> Measured:
-    cases = {key: [replace(one, quartile_s=chosen(one)) for one in seen] for key, seen in run.side.cases.items()}
-    return Measured(replace(run.side, cases=cases))
 
 
 def _print_named(words: str, found: Sequence[tuple[bool, list[Verdict]]], slowed: Sequence[str]) -> None:
@@ -408,22 +295,15 @@ def _print_named(words: str, found: Sequence[tuple[bool, list[Verdict]]], slowed
 
 
 def _print(rows: list[Row]) -> None:
-    print("| | comparisons | gpubench compare | pytest-benchmark median:5% | github-action-benchmark 200% |")
-    print("|---|---:|---:|---:|---:|")
+    print("| | comparisons | alarms |\n|---|---:|---:|")
     for row in rows:
         print("| " + " | ".join(map(str, row)) + " |")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["recorded", "mixed", "summaries", "made-up", "measure", "judge"])
-    parser.add_argument("pools", type=Path, nargs="*")
-    parser.add_argument("--rounds", type=int, default=24)
-    parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--neighbours", type=int, default=1, help="most counting processes at once")
-    parser.add_argument("--core", type=int, help="the core for all of it")
-    parser.add_argument("--minutes", type=float, default=60.0, help="stop measuring after that long")
+    parser.add_argument("what", choices=["recorded", "mixed", "made-up"])
+    parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--slowed", nargs="+", default=["test_tokenize", "test_score"], help="recorded: slower tests")
     parser.add_argument(
         "--in", nargs="+", default=["j1", "j3"], dest="slower_in", help="recorded: the series with them"
@@ -431,17 +311,11 @@ def main() -> int:
     parser.add_argument("--without", nargs="+", default=[], help="mixed: leave out the noise of these tests")
     args = parser.parse_args()
     if args.what == "recorded":
-        recorded(args.pools[0], args.slowed, args.slower_in)
+        recorded(args.folder, args.slowed, args.slower_in)
     elif args.what == "mixed":
-        mixed(args.pools[0], [*args.slowed, *args.without])
-    elif args.what == "summaries":
-        summaries(args.pools[0], args.slowed, args.slower_in)
-    elif args.what == "made-up":
-        tables(made_up(1, BLOCKS), made_up(3, BLOCKS), 10)
-    elif args.what == "judge":
-        tables(load(args.pools[0]), load(args.pools[-1]), 1)
+        mixed(args.folder, [*args.slowed, *args.without])
     else:
-        measure(args.pools[0], args)
+        tables(made_up(1, BLOCKS), made_up(3, BLOCKS), 10)
     return 0
 
 
