@@ -12,10 +12,6 @@ class UsageError(GpubenchError, argparse.ArgumentTypeError):
     unchanged."""
 
 
-class Unrepeatable(UsageError):
-    """The call can't be repeated in float64 to check its result."""
-
-
 class RunFileError(GpubenchError):
     """A run file that can't be trusted: the text names the file, the place and what was expected."""
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..devices import CPU, Device
@@ -104,16 +106,35 @@ class Data:
         self.allocated += count * dtype.itemsize
 
 
-def bare_tensors(*values: Any) -> list[torch.Tensor]:
-    """All tensors in nested containers, except those of modules."""
+def tensor_leaves(*values: Any) -> list[torch.Tensor]:
+    """All tensors in nested containers as they are, except those of modules."""
     import torch
     from torch.utils import _pytree
 
     return [leaf for leaf in _pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
+def bare_tensors(*values: Any) -> list[torch.Tensor]:
+    """The dense tensors that hold the data of all tensors in nested containers, except those of modules."""
+    return [part for leaf in tensor_leaves(values) for part in _parts(leaf)]
+
+
+_COMPRESSED = {"torch.sparse_csr": "crow col", "torch.sparse_bsr": "crow col"}
+_COMPRESSED |= {"torch.sparse_csc": "ccol row", "torch.sparse_bsc": "ccol row"}
+
+
+def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """The tensor itself, or the indices and values of a sparse one, whose ``nbytes`` and storage torch refuses."""
+    layout = str(tensor.layout)
+    if layout == "torch.sparse_coo":
+        return [tensor._indices(), tensor._values()]
+    if layout in _COMPRESSED:
+        return [tensor.values(), *(getattr(tensor, f"{name}_indices")() for name in _COMPRESSED[layout].split())]
+    return [tensor.values()] if layout == "torch.jagged" else [tensor]
+
+
 def tensors(*values: Any) -> list[torch.Tensor]:
-    """All tensors in nested containers, and the parameters and buffers of modules."""
+    """The dense tensors of :func:`bare_tensors`, and the parameters and buffers of modules."""
     import torch
     from torch.utils import _pytree
 
@@ -132,19 +153,20 @@ def as_tensor(value: Any) -> torch.Tensor:
 
 
 def all_as_tensors(*values: Any) -> list[torch.Tensor]:
-    """All tensors and arrays in nested containers, as tensors on the same device; those of modules are left out."""
+    """All tensors and arrays in nested containers, as dense tensors on the same device; those of modules are left
+    out."""
     from torch.utils import _pytree
 
-    leaves = _pytree.tree_leaves(values)
-    return [as_tensor(leaf) if is_array(leaf) else leaf for leaf in leaves if is_array(leaf) or bare_tensors(leaf)]
+    return bare_tensors([as_tensor(leaf) if is_array(leaf) else leaf for leaf in _pytree.tree_leaves(values)])
 
 
 def total_bytes(*values: Any) -> int:
     """Bytes of all distinct tensors and arrays in nested containers, counted without copying."""
     from torch.utils import _pytree
 
-    leaves = {id(leaf): leaf for leaf in _pytree.tree_leaves(values) if is_array(leaf) or bare_tensors(leaf)}
-    return sum(int(leaf.nbytes) for leaf in leaves.values())
+    leaves = {id(leaf): leaf for leaf in _pytree.tree_leaves(values)}
+    held = [leaf if is_array(leaf) else bare_tensors(leaf) for leaf in leaves.values()]
+    return sum(int(part.nbytes) for parts in held for part in (parts if isinstance(parts, list) else [parts]))
 
 
 def is_array(value: Any) -> bool:
@@ -166,6 +188,26 @@ def dispatch_mode() -> Any:
             return False
 
     return Uncompiled
+
+
+@contextlib.contextmanager
+def uncompiled() -> Iterator[None]:
+    """A context in which compiled functions and modules run as they were written.
+
+    torch's compiler doesn't compile under a dispatch mode, and skips the code that it met there for good: the call
+    would be timed uncompiled.
+    """
+    import torch
+
+    if "torch._dynamo" in sys.modules:
+        with torch.compiler.set_stance("force_eager"):
+            yield
+        return
+    try:
+        yield
+    finally:
+        if dynamo := sys.modules.get("torch._dynamo"):  # the call itself compiles, for the first time in this process
+            dynamo.reset()
 
 
 def apart_from(result: Any, *inputs: Any) -> list[torch.Tensor]:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..devices import CPU
 from ..devices.implementations import TORCH
-from ..errors import TooLarge, Unrepeatable, UsageError, WrongAnswer
+from ..errors import TooLarge, UsageError
 from ..runfile.options import DTYPES
 from ..runfile.quantities import bytes_text
 from .data import MEMORY_SHARE
@@ -384,8 +384,7 @@ def fresh_inputs(bench: Fixture) -> Iterator[None]:
 
 
 def measure_call(bench: Fixture, call: Call, check: bool = True, asked: bool = False) -> None:
-    """Measure a call with the fixture, under the dtype of its data. A call that can't be repeated in float64 is
-    recorded as unchecked, with the reason.
+    """Measure a call with the fixture, under the dtype of its data.
 
     Raises :class:`UsageError` if the dtype was ``asked`` for and the data has another, or if a tensor is on another
     device.
@@ -398,10 +397,6 @@ def measure_call(bench: Fixture, call: Call, check: bool = True, asked: bool = F
         bench.name_dtype(found.pop() if len(found) == 1 else "")
     try:
         bench(call.function, *call.args, check=check, **call.kwargs)
-    except Unrepeatable as error:
-        bench(call.function, *call.args, check=str(error).partition(": pass ")[0], **call.kwargs)
-    except WrongAnswer as error:
-        raise WrongAnswer(f"{error}; if the result is random, add --no-check (in Python: check=False)") from None
     except AssertionError as error:
         if "not compiled with" not in str(error):
             raise

@@ -6,16 +6,28 @@ A float64 copy of the inputs is made before the first call and compared with tha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..devices import CPU
 from ..devices.implementations import TORCH, Implementation
-from ..errors import TooLarge, Unrepeatable, WrongAnswer
+from ..errors import TooLarge, WrongAnswer
 from ..runfile.schema import Check
 from .budget import Rates
-from .data import apart_from, as_tensor, bare_tensors, dispatch_mode, is_array, require_memory, tensors
+from .data import (
+    apart_from,
+    as_tensor,
+    bare_tensors,
+    dispatch_mode,
+    is_array,
+    require_memory,
+    tensor_leaves,
+    tensors,
+    uncompiled,
+)
 from .precision import ROUNDOFF
 from .work import Prepared, substituted
 
@@ -25,14 +37,26 @@ if TYPE_CHECKING:
 LOOSEST = {"float64": 1e-10, "float32": 1e-3, "tf32": 2e-2, "float16": 2e-2, "bfloat16": 5e-2}
 """However long the reduction, a larger relative error than this is a wrong result, not rounding."""
 
-
-_CHAIN = 100
-"""An error up to this many times the tolerance may be the rounding of many steps."""
+_PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
+"""Dtypes of the parts of complex ones."""
+_STEPS = 30
+"""A result may be off by this many times of what one unit of roundoff in each step moves it: errors of a long chain add
+up, and the perturbations are random."""
+_DRAWS = 3
 
 
 def unchecked(reason: str) -> Check:
     """Return the outcome of a case that has no reference, with the reason."""
     return Check("unchecked", reason=reason)
+
+
+def roundoff(dtype: str) -> float:
+    """Unit roundoff of a dtype, for complex ones of its parts; 0 for an empty name."""
+    return ROUNDOFF[_real(dtype)] if dtype else 0.0
+
+
+def _real(dtype: str) -> str:
+    return _PARTS.get(dtype, dtype)
 
 
 def tolerance(dtype: str, flops: float | None, inputs: int, outputs: int) -> float:
@@ -44,7 +68,7 @@ def tolerance(dtype: str, flops: float | None, inputs: int, outputs: int) -> flo
     elements of all inputs, per element of the output.
     """
     length = max(1.0, (flops or 0) / (2 * max(1, outputs)), inputs / max(1, outputs))
-    return min(ROUNDOFF[dtype] * (8 + 4 * math.sqrt(length)), LOOSEST[dtype])
+    return min(roundoff(dtype) * (8 + 4 * math.sqrt(length)), LOOSEST[_real(dtype)])
 
 
 def elements(*values: Any) -> int:
@@ -79,22 +103,85 @@ def in_float64(value: Any, library: Implementation | None = None) -> Any:
     return _pytree.tree_map(convert, value)
 
 
-def poisoned() -> Any:
+@dataclass(slots=True)
+class Steps:
+    """The ``coarsest`` dtype that a reference's operations compute in, if that is coarser than float32."""
+
+    coarsest: str = ""
+
+    def note(self, dtype: str) -> None:
+        """Note the dtype of a result."""
+        if _real(dtype) in ROUNDOFF and roundoff(dtype) > max(2.0**-24, roundoff(self.coarsest)):
+            self.coarsest = dtype
+
+
+@contextmanager
+def poisoned(steps: Steps | None = None, roundoff: float = 0.0) -> Iterator[None]:
     """A context in which memory that the program asks torch for and doesn't fill holds NaN, not an earlier call's
-    answer."""
+    answer.
+
+    ``steps`` takes what the operations show. With ``roundoff`` the result of each operation is changed by so much, up
+    or down at random: Monte Carlo arithmetic (Parker, *Monte Carlo Arithmetic: exploiting randomness in floating-point
+    arithmetic*, 1997), whose spread is the part of a result that rounding explains.
+    """
     import torch
+    from torch.overrides import TorchFunctionMode
 
     aten = torch.ops.aten
     unfilled = {aten.empty, aten.empty_like, aten.new_empty, aten.empty_strided, aten.new_empty_strided}
+    seen = steps or Steps()
 
     class Poisoned(dispatch_mode()):  # type: ignore[misc]
-        def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            result = operator(*args, **(kwargs or {}))
-            if operator.overloadpacket in unfilled and result.is_floating_point():
-                result.fill_(math.nan)
+        def __torch_dispatch__(self, step: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = step(*args, **(kwargs or {}))
+            if step.overloadpacket in unfilled:
+                if result.is_floating_point():
+                    result.fill_(math.nan)
+                return result
+            if roundoff:
+                _choose_otherwise(step.overloadpacket.__name__, result, roundoff)
+            for tensor in tensor_leaves(result):
+                seen.note(str(tensor.dtype).removeprefix("torch."))
+                if roundoff and not step.is_view:
+                    _perturb(tensor, roundoff)
             return result
 
-    return Poisoned()
+    class Autocast(TorchFunctionMode):
+        """Autocast leaves float64 as it is, so its dtype shows in no result of the reference."""
+
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            for kind in {tensor.device.type for tensor in tensor_leaves(args)}:
+                if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+                    seen.note(str(torch.get_autocast_dtype(kind)).removeprefix("torch."))
+            return function(*args, **(kwargs or {}))
+
+    with uncompiled(), Autocast(), Poisoned():
+        yield
+
+
+def _choose_otherwise(name: str, result: Any, roundoff: float) -> None:
+    """Change what an operator leaves to its algorithm, which differs between float32 and float64: the signs of vectors
+    of a decomposition, the order of eigenvalues, and the last digits of distances, if they are differences of large
+    numbers."""
+    if name == "_linalg_svd":
+        result[0].neg_(), result[2].neg_()
+    elif name == "linalg_eig":
+        result[0].copy_(result[0].flip(-1)), result[1].copy_(-result[1].flip(-1))
+    elif name == "_linalg_eigh":
+        result[1].neg_()
+    elif name == "linalg_qr":
+        result[0].neg_(), result[1].neg_()
+    elif name == "_euclidean_dist" and result.numel():
+        result.add_(math.sqrt(roundoff) * result.max())
+
+
+def _perturb(tensor: torch.Tensor, roundoff: float) -> None:
+    """Change each element by this relative amount, up or down at random."""
+    import torch
+
+    for part in bare_tensors(tensor.detach()):
+        if (part.is_floating_point() or part.is_complex()) and not part.is_quantized:
+            part.mul_(1 + roundoff * (2 * torch.randint(0, 2, part.shape, device=part.device) - 1))
 
 
 def poison(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -111,42 +198,67 @@ def compare(result: Any, expected: Any, allowed: float) -> Check:
 
     If there are no outputs, there is nothing to compare, and the outcome is unchecked.
     """
-    got, wanted = _outputs(result), _outputs(expected)
-    if not got and not wanted:
+    errors = _errors(_outputs(result), _outputs(expected))
+    if not errors:
         return unchecked("the call returns no tensor and no number to compare")
-    if len(got) != len(wanted):
-        raise WrongAnswer(f"wrong result: {len(got)} outputs, the reference has {len(wanted)}")
-    worst = 0.0
-    for left, right in zip(got, wanted, strict=True):
-        if left.shape != right.shape:
-            raise WrongAnswer(f"wrong result: shape {tuple(left.shape)}, the reference has {tuple(right.shape)}")
-        worst = max(worst, _error(left, right))
+    worst = max(errors)
     if not worst <= allowed:
-        kind = "an output is not finite or was never written" if math.isinf(worst) else f"relative error {worst:.3g}"
-        text = f"wrong result: {kind} (tolerance {allowed:.3g})"
-        if worst <= _CHAIN * allowed:
-            text += "; a chain of steps rounds more: pass check=, a reference that makes the same steps"
-        raise WrongAnswer(text)
+        raise WrongAnswer(_wrong(worst, allowed))
     return Check("passed", worst, allowed)
 
 
+def _wrong(error: float, allowed: float) -> str:
+    kind = "an output is not finite or was never written" if math.isinf(error) else f"relative error {error:.3g}"
+    return f"wrong result: {kind} (tolerance {allowed:.3g})"
+
+
 def _outputs(result: Any) -> list[torch.Tensor]:
-    """Return the tensors of a result, on the CPU in float64; a number counts as one."""
+    """Return the tensors of a result, dense and on the CPU; a number counts as one."""
     import numpy as np
     import torch
     from torch.utils import _pytree
 
     leaves = _pytree.tree_leaves(result)
     leaves = [as_tensor(x) if is_array(x) or isinstance(x, np.generic | int | float) else x for x in leaves]
-    outputs = [t.detach().to("cpu") for t in tensors(leaves)]
-    return [(torch.view_as_real(t.resolve_conj()) if t.is_complex() else t).double() for t in outputs]
+    return [torch.view_as_real(t.resolve_conj().to(_in_real(t.dtype))) if t.is_complex() else t for t in _dense(leaves)]
+
+
+def _in_real(dtype: torch.dtype) -> torch.dtype:
+    import torch
+
+    return torch.complex64 if dtype == torch.complex32 else dtype
+
+
+def _dense(values: Any) -> Iterator[torch.Tensor]:
+    for tensor in tensor_leaves(values):
+        tensor = tensor.detach().to("cpu")
+        if tensor.is_nested:
+            yield from tensor.unbind()
+        elif tensor.is_quantized:
+            yield tensor.dequantize()
+        else:
+            yield tensor if str(tensor.layout) == "torch.strided" else tensor.to_dense()
+
+
+def _errors(got: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> list[float]:
+    """Return the relative error of each output. Raises :class:`WrongAnswer` if their number or shapes differ."""
+    if len(got) != len(wanted):
+        raise WrongAnswer(f"wrong result: {len(got)} outputs, the reference has {len(wanted)}")
+    for left, right in zip(got, wanted, strict=True):
+        if left.shape != right.shape:
+            raise WrongAnswer(f"wrong result: shape {tuple(left.shape)}, the reference has {tuple(right.shape)}")
+    return [_error(left, right) for left, right in zip(got, wanted, strict=True)]
 
 
 def _error(left: torch.Tensor, right: torch.Tensor) -> float:
+    """Largest difference / largest finite value expected; infinite where only one of them is NaN or infinite."""
     if not right.numel():
         return 0.0
+    if left.is_floating_point() and right.is_floating_point():
+        right = right.to(left.dtype)  # what overflows or vanishes in the result's dtype does so in the expected value
+    left, right = left.double(), right.double()
     difference = (left - right).abs_()
-    difference[left == right] = 0  # equal infinities
+    difference[(left == right) | (left.isnan() & right.isnan())] = 0  # equal infinities
     worst = difference.max().item()
     scale = right.abs().nan_to_num_(0.0, 0.0).max().item()  # of the finite values
     if math.isnan(worst):
@@ -159,7 +271,7 @@ FIRST = 10.0
 once."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reference:
     """A function and float64 copies of its arguments, made before the first call, which may change them."""
 
@@ -170,23 +282,101 @@ class Reference:
     inputs: int
     precision: str
     library: Implementation
+    _expected: list[torch.Tensor] | None = None
+    _steps: Steps = field(default_factory=Steps)
 
     def check(self, result: Any) -> Check:
-        """Compare a result with the reference's. Raises :class:`~gpubench.errors.WrongAnswer`, and
-        :class:`~gpubench.errors.Unrepeatable` if the call can't be repeated in float64, for example a closure over
-        float32 tensors."""
+        """Compare a result with the reference's. Raises :class:`~gpubench.errors.WrongAnswer`.
+
+        The outcome is unchecked where the call can't be repeated in float64, for example a closure over float32
+        tensors, and where rounding alone moves the result further than the tolerance.
+        """
+        if self._expected is None:
+            try:
+                self._expected = self._repeat(self._steps)
+            except WrongAnswer:  # a reference may also check what the call doesn't return
+                raise
+            except Exception as error:
+                return _unrepeatable(error)
+        got, expected, mismatch = _outputs(result), self._expected, None
+        if not got and not expected:
+            return unchecked("the call returns no tensor and no number to compare")
         try:
-            with poisoned(), self.library.in_double():
-                expected = self.function(*self.args, **self.kwargs)
-        except WrongAnswer:  # a reference may also check what the call doesn't return
-            raise
-        except Exception as error:
-            message = " ".join(str(error).split())[:150]
-            raise Unrepeatable(
-                f"the call can't be repeated in float64 to check it ({type(error).__name__}: {message}):"
-                " pass modules and tensors as arguments, or a reference as check=, or check=False"
-            ) from error
-        return compare(result, expected, tolerance(self.precision, self.flops, self.inputs, elements(result)))
+            errors = self._unwritten(_errors(got, expected))
+        except WrongAnswer as error:  # right where rounding decides how many elements there are
+            errors, mismatch = [math.inf] * len(expected), error
+        allowed = tolerance(self._precision, self.flops, self.inputs, elements(result))
+        # A whole number that rounding moves is the next one, however many steps there were.
+        factors = [_STEPS if each.is_floating_point() else 2 for each in expected]
+        spreads, explained = [0.0] * len(errors), [allowed] * len(errors)
+        for draw in range(1, _DRAWS + 1):
+            if all(map(operator.le, errors, explained)):
+                break
+            spreads = list(map(max, spreads, self._spread(draw)))
+            explained = [max(allowed, each) for each in map(operator.mul, factors, spreads)]
+        worst, most = max(errors), max(explained)
+        if all(map(operator.le, errors, explained)):
+            if most <= max(allowed, LOOSEST[_real(self._precision)]):
+                return Check("passed", worst, most)
+            moved = f"moves the result by {max(spreads):.2g} (tolerance {allowed:.2g})"
+            return unchecked(f"rounding, randomness, or a free choice of signs or order {moved}")
+        raise mismatch or WrongAnswer(_wrong(worst, most))
+
+    @property
+    def _precision(self) -> str:
+        return max(self.precision, self._steps.coarsest, key=roundoff)
+
+    def _repeat(self, steps: Steps | None = None, draw: int = 0, poison: bool = True) -> list[torch.Tensor]:
+        """Return the outputs of the function in float64; of a ``draw`` with changed inputs and steps."""
+        import torch
+
+        args, kwargs = in_float64(self.args), in_float64(dict(self.kwargs))
+        unit = roundoff(self._precision) if draw else 0.0
+        with torch.random.fork_rng(devices=[]), self.library.in_double():
+            if draw:
+                torch.manual_seed(draw)
+                args, kwargs = _perturbed((args, kwargs), unit)
+            with poisoned(steps, unit) if poison else nullcontext():
+                return _outputs(self.function(*args, **kwargs))
+
+    def _unwritten(self, errors: list[float]) -> list[float]:
+        """The errors, infinite for memory that nothing wrote: only NaN of the reference's own arithmetic is right."""
+        assert self._expected is not None
+        if not any(bool(output.isnan().any()) for output in self._expected):
+            return errors
+        clean = _errors(self._repeat(poison=False), self._expected)
+        return [math.inf if math.isinf(each) else error for error, each in zip(errors, clean, strict=True)]
+
+    def _spread(self, draw: int) -> list[float]:
+        """Return how far one unit of roundoff in each input and step moves each output, as a relative error; infinite
+        where it changes the number of elements."""
+        assert self._expected is not None
+        try:
+            return _errors(self._repeat(draw=draw), self._expected)
+        except Exception:  # another number of elements, or a decomposition that no longer exists
+            return [math.inf] * len(self._expected)
+
+
+def _unrepeatable(error: Exception) -> Check:
+    message = " ".join(str(error).split())[:150]
+    why = f"the call can't be repeated in float64 ({type(error).__name__}: {message})"
+    return unchecked(f"{why}: pass modules and tensors as arguments, or a reference as check=")
+
+
+def _perturbed(values: Any, unit: float) -> Any:
+    """Change floating-point tensors and arrays by this relative amount, up or down at random."""
+    import numpy as np
+    import torch
+    from torch.utils import _pytree
+
+    def change(leaf: Any) -> Any:
+        if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fc":
+            return leaf * (1 + unit * (2 * torch.randint(0, 2, leaf.shape).numpy() - 1))
+        for tensor in tensor_leaves([leaf]):
+            _perturb(tensor, unit)
+        return leaf
+
+    return _pytree.tree_map(change, values)
 
 
 def prepare_reference(
@@ -212,6 +402,9 @@ def prepare_reference(
         require_memory(size, CPU)
     except TooLarge as error:
         return unchecked(f"a float64 reference would not fit: {error}")
-    function = in_float64(call, library) if check is True else check
-    args, kwargs, inputs = in_float64(args, library), in_float64(dict(kwargs), library), elements(args, kwargs)
+    try:
+        function = in_float64(call, library) if check is True else check
+        args, kwargs, inputs = in_float64(args, library), in_float64(dict(kwargs), library), elements(args, kwargs)
+    except (RuntimeError, NotImplementedError) as error:  # no data, or a layout that torch can't copy
+        return _unrepeatable(error)
     return Reference(function, args, kwargs, work.flops, inputs, precision, library)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..devices import Device
 from ..errors import UsageError, WorkMismatch
 from ..runfile.schema import MOST_OPERATORS, Operators, Work
-from .data import bare_tensors, dispatch_mode, memory_key, tensors
+from .data import dispatch_mode, memory_key, tensor_leaves, tensors, uncompiled
 
 if TYPE_CHECKING:
     from torch.utils.flop_counter import FlopCounterMode
@@ -156,9 +156,9 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
             return substituted(value, lambda tensor: tensor.detach().to("meta"))
         return value.detach().to("meta") if isinstance(value, torch.Tensor) else value
 
-    args, kwargs = _pytree.tree_map(to_meta, args), _pytree.tree_map(to_meta, dict(kwargs))
-    target = to_meta(call)
     try:
+        args, kwargs = _pytree.tree_map(to_meta, args), _pytree.tree_map(to_meta, dict(kwargs))
+        target = to_meta(call)
         with watched() as (memory, counter), torch.random.fork_rng(devices=[]):
             result = target(*args, **kwargs)
     except Exception:  # the call does something that meta tensors can't: the work stays unknown
@@ -173,7 +173,7 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
         float(sum(flops for operator, flops in by_operator.items() if "convolution" in str(operator))),
         memory.operations,
         memory.moved,
-        memory.reads.cover(bare_tensors(args, {name: value for name, value in kwargs.items() if name != "out"})),
+        memory.reads.cover(tensor_leaves(args, {name: value for name, value in kwargs.items() if name != "out"})),
         memory.tally.operators(),
     )
 
@@ -282,7 +282,7 @@ def watch(counter: FlopCounterMode) -> Any:
             return result
 
         def _full(self, *values: Any) -> list[Any]:
-            found = bare_tensors(values)
+            found = tensor_leaves(values)
             full = [tensor for tensor in found if tensor.layout is torch.strided]
             self.tally.opaque |= len(full) < len(found)
             return full
@@ -290,7 +290,7 @@ def watch(counter: FlopCounterMode) -> Any:
         def _note(self, operator: Any, args: Any, kwargs: Any, result: Any) -> None:
             written = {argument.name for argument in operator._schema.arguments if argument.is_out}
             read = {name: value for name, value in kwargs.items() if name not in written}
-            nbytes = sum(tensor.nbytes for tensor in bare_tensors(args, read, result))
+            nbytes = sum(tensor.nbytes for tensor in tensors(args, read, result))
             if operator.overloadpacket is torch.ops.aten.sort:
                 nbytes *= args[0].element_size()  # a radix sort passes over everything once per byte of a key
             self.operations += 1
@@ -312,7 +312,7 @@ def watch(counter: FlopCounterMode) -> Any:
 def watched() -> Iterator[tuple[Any, FlopCounterMode]]:
     """A context that yields the mode of :func:`watch` and torch's counter, of the calls made within it."""
     counter = flop_counter()
-    with (seen := watch(counter)), counter:
+    with uncompiled(), (seen := watch(counter)), counter:
         yield seen, counter
 
 

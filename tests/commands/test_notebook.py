@@ -50,7 +50,7 @@ PEOPLE_TRY = {
     "backward": ("a = randn(9).requires_grad_()", "(a * a).sum().backward()", "ok"),
     "a list of tensors": ("xs = [randn(9) for _ in range(3)]", "torch.cat(xs)", "ok"),
     "a function of the setup": ("f = lambda x: x * 2; a = randn(9)", "f(a)", "ok"),
-    "something random": ("a = randn(999)", "torch.rand_like(a)", "add --no-check (in Python: check=False)"),
+    "something random": ("a = randn(999)", "torch.rand_like(a)", "ok"),
     "a wrong shape": ("a, b = randn(2, 3), randn(2, 3)", "a @ b", "mat1 and mat2 shapes cannot be multiplied"),
     "a wrong dtype": ("a, b = randn(3, 3), randint(9, (3, 3))", "a @ b", "expected m1 and m2 to have the same dtype"),
     "a wrong device": ("a = randn(3)", "a.to('xpu')", "XPU enabled: leave out .cuda() and .to(device)"),
@@ -77,7 +77,7 @@ def test_what_people_try_gives_a_result_or_says_what_to_do(what):
     [
         ("compiled(a)", "", "passed"),
         ("torch.rand_like(a)", "--no-check", "unchecked: check=False"),
-        ("closure(b)", "", "unchecked: the call can't be repeated in float64 to check it (RuntimeError: "),
+        ("closure(b)", "", "unchecked: the call can't be repeated in float64 (RuntimeError: "),
         ("(c * c).sum().backward()", "--setup 'c = a.clone().requires_grad_()'",
          "unchecked: the call returns no tensor and no number to compare"),
     ],
