@@ -52,7 +52,7 @@ REFERENCE = {
     "science": (("convolution", "reductions", "irregular", "linear_algebra", "fft", "sparse", "science"), 240.0),
 }
 """Runs of the preset quick, the most valuable first: families of benchmarks, and the seconds that they take in three
-processes. ``gpubench merge`` makes one results file of them."""
+processes. ``gpubench report`` reads their results files together."""
 FULL_MIN = {
     "models": 130, "matmul": 23, "llm": 48, "serving": 6, "training": 72, "attention": 59, "quantised": 4,
     "elementwise": 35, "transfer": 15, "classic": 1, "convolution": 4, "reductions": 10, "irregular": 20,
@@ -376,8 +376,6 @@ def reference(call: Call, step: Step) -> str:
     ended, cases, whole = _progress(ledger)
     state = f"{ended}, complete" if whole else f"{ended} of at most {cases}, not complete yet"
     lines = [f"## Reference run: {step.name}\n", f"Timings (benchmarks times processes): {state}.\n"]
-    if not (folder / "run.json").exists() and ledger.exists():
-        run(call, step, ["-m", "gpubench", "recover", str(folder)], max(PATIENCE_S + 5.0, call.left_s))
     call.part(step.name).parent.mkdir(exist_ok=True)
     call.part(step.name).write_text("\n".join(lines), encoding="utf-8")
     return "done" if whole else "resumable" if code is None or ended else "failed"

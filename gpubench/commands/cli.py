@@ -24,8 +24,6 @@ COMMANDS = {
         "run": "benchmark this machine (about 10 minutes, results in out/)",
         "time": "time one expression on CPU and GPU",
         "env": "list the available devices; explain why a GPU is missing",
-        "recover": "make a results file from the journal of an interrupted run",
-        "merge": "make one results file of the parts of a run",
     },
     "Look at results": {
         "show": "print results in the terminal",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import sys
 from collections.abc import Collection, Iterable, Sequence
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import RunFileError, UsageError
+from ..errors import RunFileError
 from ..version import __version__
 from .choice import add_expression
 
@@ -147,40 +146,10 @@ def write_report(
 
 
 def read_all(paths: Iterable[str | Path]) -> list[Run]:
-    """Read run files in the order given; a file and its copies count once. In folders, files at any depth are read."""
-    from ..runfile import folder
+    """Read runs without their samples, which no table or chart shows. Raises UsageError or RunFileError."""
+    from ..runfile.folder import read_runs
 
-    found: dict[bytes, Run] = {}
-    for path in map(Path, paths):
-        if not os.path.exists(path):
-            raise folder.not_there(path)
-        for run in _runs_in(path) if path.is_dir() else [_lean(path)]:
-            found.setdefault(folder.identity(run.path), run)
-    runs = list(found.values())
+    runs = read_runs(paths, samples=False)
     if not any(run.results for run in runs):
         raise RunFileError(f"{', '.join(str(run.path) for run in runs)}: benchmarks: expected a benchmark, found none")
     return runs
-
-
-def _runs_in(path: Path) -> list[Run]:
-    """The runs in a folder; if it only holds a report on runs of other folders, those runs."""
-    from ..runfile import folder
-
-    try:
-        return list(folder.runs(path, _lean))
-    except UsageError:
-        from ..report.output import sources
-
-        if not (reported := sources(path)):
-            raise
-    gone = [str(source) for source in reported if not source.is_file()]
-    if gone:
-        raise UsageError(f"{path}: holds a report; its results file was {gone[0]}, which is not there any more")
-    return [_lean(source) for source in reported]
-
-
-def _lean(path: Path) -> Run:
-    """A run without its samples: no table or chart shows them."""
-    from ..runfile.reader import read
-
-    return read(path, samples=False)

@@ -14,7 +14,7 @@ from pathlib import Path
 from ..errors import UsageError
 from ..runfile import options
 from ..runfile.folder import LEDGER, RUN_FILE, Earlier
-from ..runfile.ledger import Ledger, assemble
+from ..runfile.ledger import Ledger, assemble, reached
 from ..runfile.quantities import counted
 from ..runfile.reader import clean
 from ..runfile.schema import OK, Run
@@ -132,7 +132,9 @@ def _finish(
         _say(str(unable))
     if supervisor.interrupted:  # nothing is drawn, since whoever interrupts wants the prompt
         further = f"Resume with: gpubench run --resume {supervisor.folder}. Show what was measured: gpubench show"
-        return _say(f"interrupted{_reached(supervisor)} done. {further} {supervisor.folder}", _INCOMPLETE)
+        return _say(
+            f"interrupted{reached(supervisor.events, supervisor.processes)}. {further} {supervisor.folder}", _INCOMPLETE
+        )
     if not whole:
         _say(f"stopped; reporting what was measured (resume with: gpubench run --resume {supervisor.folder})")
     failed = _tell_unmeasured(supervisor, progress)
@@ -155,16 +157,6 @@ def _tell_unmeasured(supervisor: Supervisor, progress: Progress) -> int:
 
 def _has_begun(supervisor: Supervisor) -> bool:
     return any(event["event"] == "session" for event in supervisor.events)
-
-
-def _reached(supervisor: Supervisor) -> str:
-    """How far the run got: `` in process 2 of 3: 4 of 10 benchmarks``."""
-    latest = max(event["process"] for event in supervisor.events if event["event"] == "session")
-    ends = (event for event in supervisor.events if event["event"] == "end" and event["process"] == latest)
-    done = len({event["fullname"] for event in ends})
-    place = f" in process {latest + 1} of {supervisor.processes}" if supervisor.processes > 1 else ""
-    total = done + len(supervisor.missing(latest) or ())
-    return f"{place}: {done} of {counted(total, 'benchmark')}"
 
 
 def _say(text: str, code: int = _MEASURED) -> int:

@@ -15,7 +15,7 @@ from ..runfile import folder
 from ..runfile.flags import CONTENDED
 from ..runfile.host import cpu_differences
 from ..runfile.quantities import moment_of
-from ..runfile.reader import read, workload_of
+from ..runfile.reader import workload_of
 from ..runfile.schema import Process, Result, Run
 
 SMOKE = "smoke"
@@ -100,7 +100,7 @@ class Side:
 
 
 def read_side(name: str, paths: Iterable[str | Path], stage: str | None = None, metric: str = "time") -> Side:
-    """Read that metric of run files, and folders of them, one after the other. Raises UsageError or RunFileError.
+    """Read that metric of runs, one after the other. Raises UsageError or RunFileError.
 
     A copy of a file counts once: otherwise it would pass for a further process. Runs are of that ``stage`` if one is
     given.
@@ -109,7 +109,7 @@ def read_side(name: str, paths: Iterable[str | Path], stage: str | None = None, 
     for path in map(Path, paths):
         if path.is_fifo() and path.absolute().parts[1:2] not in (("dev",), ("proc",)):  # a shell's <(…) is there
             raise UsageError(f"{path}: a named pipe may never be written to: copy it to a file first")
-        for run in folder.runs(path, read) if path.is_dir() else [read(path)]:
+        for run in folder.runs([path]):
             content = folder.identity(run.path)
             if content in side.contents:
                 side.notes.append(f"{name}: {run.path} is a copy of {side.contents[content]}: counted once")

@@ -8,11 +8,10 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from ..errors import UsageError
+from ..runfile.folder import MANIFEST, listed_in
 from ..runfile.reader import clean
 from ..runfile.writer import replace
 
@@ -20,8 +19,6 @@ TABLES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md", "report.h
 """What every report writes."""
 _PICTURES = "charts"
 """Folder for the pictures of a report."""
-MANIFEST = ".written-by-gpubench.json"
-"""Lists the ``files`` that a report wrote, and the ``runs`` that it was made of, all relative to its folder."""
 _OURS = re.compile(rf"[a-z]+\.(csv|md|html)|{_PICTURES}/[A-Za-z0-9][A-Za-z0-9._-]*\.(svg|png)")
 """Names that a manifest may contain: the folder, and so its manifest, may have been written by another program."""
 
@@ -67,21 +64,9 @@ def require_ours(folder: Path, names: Iterable[str]) -> None:
             raise UsageError(f"{clean(str(path))}: {why}")
 
 
-def sources(folder: Path) -> list[Path]:
-    """The results files that the report in ``folder`` was made of; empty where there is no report."""
-    return [Path(os.path.normpath(folder / name)) for name in _listed(folder, "runs")]
-
-
 def _ours(folder: Path) -> set[str]:
     """Return the names of the files in ``folder`` that a report wrote; a link or a folder of that name isn't one of
     them."""
-    listed = _listed(folder, "files")
+    listed = listed_in(folder, "files")
     names = {name for name in listed if _OURS.fullmatch(name)} | ({MANIFEST} if listed else set())
     return {name for name in names if (folder / name).is_file() and not (folder / name).is_symlink()}
-
-
-def _listed(folder: Path, key: str) -> list[str]:
-    names: Any = ()
-    with suppress(OSError, ValueError, RecursionError, LookupError, TypeError):
-        names = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))[key]
-    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []

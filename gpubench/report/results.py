@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from ..runfile import folder, reader
+from ..runfile.folder import read_runs
 from ..runfile.quantities import listed
 from ..runfile.schema import Run
 from ..runfile.ways import times_and_ratio
@@ -84,13 +84,9 @@ class Results:
 
     @classmethod
     def load(cls, *paths: str | os.PathLike[str], k: str | None = None) -> Results:
-        """Read results files, or folders of them at any depth. Raises RunFileError for one that can't be trusted and
-        UsageError for a folder without any."""
-        runs: dict[bytes, Run] = {}
-        for path in map(Path, paths):
-            for run in folder.runs(path, reader.read) if path.is_dir() else [reader.read(path)]:
-                runs.setdefault(folder.identity(run.path), run)
-        return cls(list(runs.values()), k)
+        """Read results files, journals of interrupted runs, or folders of them at any depth. Raises RunFileError for
+        one that can't be trusted and UsageError for a path without any."""
+        return cls(read_runs(map(Path, paths)), k)
 
     @cached_property
     def study(self) -> Study:

@@ -22,7 +22,7 @@ import json
 import math
 import os
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,6 +36,8 @@ from .writer import fit, without_homes
 
 LONGEST_LINE = 64 * 1024**2  # a session of 20,000 cases writes 20 MiB
 BEFORE, WITHIN = "the run was ended before this case", "the run was ended while this case was measured"
+
+_BEGINS, _COMPLETE = b'{"event": "run"', b'{"event": "complete"}\n'
 
 Event = dict[str, Any]
 _Number = Annotated[int, Meta(ge=0, le=9999)]
@@ -166,6 +168,27 @@ def missing(events: Iterable[Event], process: int) -> list[str] | None:
     return [name for name in cases if name not in ends[process] and (process == 0 or ends[0].get(name) == OK)]
 
 
+def reached(events: Sequence[Event], processes: int) -> str:
+    """How far a run of so many processes got: `` in process 2 of 3: 4 of 10 measured``; empty where it measured all."""
+    if not any(missing(events, process) for process in range(processes)):
+        return ""
+    latest = max(event["process"] for event in events if event["event"] == "session")
+    ends = {each["fullname"]: each["status"] for each in events if each["event"] == "end" and each["process"] == latest}
+    place = f" in process {latest + 1} of {processes}" if processes > 1 else ""
+    total = len(ends) + len(missing(events, latest) or ())
+    return f"{place}: {[*ends.values()].count(OK)} of {total} measured"
+
+
+def unfinished(path: Path) -> bool:
+    """Whether this is the journal of a ``gpubench run`` that never ended, by its first and last line."""
+    if not path.is_file() or not os.access(path, os.R_OK):
+        return False
+    with path.open("rb") as file:
+        begun = file.read(len(_BEGINS)) == _BEGINS
+        file.seek(max(0, path.stat().st_size - len(_COMPLETE)))
+        return begun and file.read() != _COMPLETE
+
+
 def _event(line: bytes) -> Event | None:
     """The event of a line, or ``None`` for one that was cut off."""
     if not line.endswith(b"\n"):
@@ -228,26 +251,6 @@ def assemble(events: Sequence[Event]) -> dict[str, Any]:
     output["benchmarks"] = cases["benchmarks"]
     output[KEY] = first["gpubench"] | _run(events) | {"unmeasured": cases["unmeasured"]}
     return output
-
-
-def events_of(data: Mapping[str, Any], first: int = 0) -> list[Event]:
-    """The journal that a sound results file could have come from, with processes numbered from ``first`` on."""
-    ours = data.get(KEY) or {}
-    rows = [row | {"fullname": row.get("fullname") or row["workload"]} for row in ours.get("unmeasured") or ()]
-    ends: list[Event] = []
-    for number, mark in enumerate(data["benchmarks"]):
-        extra, who = mark.get("extra_info") or {}, {"process": first, "fullname": mark.get("fullname") or str(number)}
-        if known := (extra.get(KEY) or {}).get("processes"):
-            known = [each | {"process": each["process"] + first} for each in known]
-            mark = mark | {"extra_info": extra | {KEY: extra[KEY] | {"processes": known}}}
-            who["process"] = known[0]["process"]
-        ends.append({"event": "end", **who, "status": OK, "benchmark": mark})
-    ends += [{"event": "end", "process": first, "case": row} | row for row in rows]
-    session = {**data, "event": "session", KEY: ours, "cases": [end["fullname"] for end in ends]}
-    processes = [each | {"process": each["process"] + first} for each in ours.get("processes") or [{"process": 0}]]
-    begins = [session | each for each in processes]
-    finish = {"event": "finish", "finished": ours.get("finished")}
-    return [*begins, *ends, *(finish | {"process": each["process"], "after": each.get("after")} for each in processes)]
 
 
 def _row(session: Event, fullname: str, status: str, reason: Any, case: Any = None) -> dict[str, Any]:

@@ -372,7 +372,7 @@ def content_of(path: Path) -> Any:
     """What a JSON file holds, its texts in one printable line each. Raises RunFileError for what isn't JSON."""
     content = _bytes(path)
     try:
-        return _cleaned(decoded(content))
+        return cleaned(decoded(content))
     except (ValueError, RecursionError, MemoryError) as error:
         _refuse(path, "file", f"JSON ({error})")
 
@@ -405,7 +405,7 @@ def excess(size: int, values: int) -> str:
     return "" if few else f"at most {LARGEST // 1024**2} MiB, and {most} values up to here"
 
 
-def _cleaned(value: Any) -> Any:
+def cleaned(value: Any) -> Any:
     """The value with its texts cleaned, changed in place."""
     if isinstance(value, str):
         return clean(value[:LONGEST_TEXT])
@@ -414,7 +414,7 @@ def _cleaned(value: Any) -> Any:
     if isinstance(value, dict) or (isinstance(value, list) and set(map(type, value)) != {float}):
         for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
             if isinstance(entry, str | dict | list):
-                value[key] = _cleaned(entry)
+                value[key] = cleaned(entry)
     return value
 
 

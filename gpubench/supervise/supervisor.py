@@ -38,7 +38,7 @@ def read_run(ledger: Path) -> tuple[Event, list[Event]]:
     events = read_ledger(ledger)
     run = next((event for event in events if event["event"] == "run"), None)
     if run is None:
-        raise RunFileError(f"{ledger}: file: expected a run of gpubench run; make a results file with gpubench recover")
+        raise RunFileError(f"{ledger}: file: expected a run of gpubench run")
     words = [*run["options"], *run["paths"]]
     if not run["paths"] or not all(map(os.path.isabs, run["paths"])) or "\0" in "".join(words):
         raise RunFileError(f"{ledger}: run.paths: expected absolute paths")

@@ -25,7 +25,7 @@ def odd(tmp_path):
 
 @pytest.mark.parametrize(
     "words",
-    ["show GONE", "recover GONE", "report GONE -o out", "run --resume FOLDER", "run GONE", "show RUN --ODD", "ODD",
+    ["show GONE", "report GONE -o out", "run --resume FOLDER", "run GONE", "show RUN --ODD", "ODD",
      "compare RUN RUN", "chart RUN --kind time -o FOLDER/a.svg", "report RUN -o FOLDER/out --charts none"],
 )  # fmt: skip
 def test_a_name_acts_on_no_terminal(odd, words, capsys):

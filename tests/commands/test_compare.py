@@ -499,7 +499,7 @@ def test_a_pair_without_a_common_benchmark_is_the_last(save, monkeypatch, capsys
 def test_only_a_proven_slowdown_ends_with_one(save, tmp_path: Path, capsys) -> None:
     run, long = save("run.json", run_file()), "x" * 5000
     for words in (
-        *(["show", long], ["export", long, "--to", "bmf"], ["recover", long], ["run", long], ["run", "-o", long]),
+        *(["show", long], ["export", long, "--to", "bmf"], ["run", long], ["run", "-o", long]),
         ["compare", run, long],
         *(["report", run, "-o", long], ["chart", run, "--kind", "time", "-o", f"{long}.svg"]),
     ):

@@ -168,7 +168,7 @@ def test_an_estimate_is_no_results_file_and_mixes_with_none(run, tmp_path, capsy
         to = ["-o", str(tmp_path / "new")]
         for words in (
             ["show", out], ["report", run, out, *to], ["compare", run, out], ["compare", out, run],
-            ["merge", run, out, *to], ["export", out, "--to", "csv"], ["estimate", out, "--gpu", "L4"],
+            ["export", out, "--to", "csv"], ["estimate", out, "--gpu", "L4"],
         ):  # fmt: skip
             capsys.readouterr()
             assert main(list(map(str, words))) == 2, words

@@ -70,13 +70,11 @@ def test_no_command_replaces_what_it_reads_or_what_isnt_ours(run: str, tmp_path:
     notes.write_text("mine")
     journal, data = str(folder / "run.ledger.jsonl"), str(folder / "run.json")
     taken = (run, data, journal, str(notes))
-    for command in (["export", run, "--to", "csv"], ["export", str(folder), "--to", "markdown"], ["recover", journal],
-                    ["merge", run, str(folder)], ["time", "1+1"]):  # fmt: skip
+    for command in (["export", run, "--to", "csv"], ["export", str(folder), "--to", "markdown"], ["time", "1+1"]):
         assert [main([*command, "-o", target]) for target in taken] == [2, 2, 2, 2]
-    assert main(["recover", str(folder)]) == 2  # its run.json is there
     assert main(["chart", run, "-o", str(notes)]) == 2
     assert main(["time", "1+1", "--chart", str(notes)]) == 2
-    assert capsys.readouterr().err.count("\n") == 23
+    assert capsys.readouterr().err.count("\n") == 14
     assert len({Path(path).read_bytes() for path in taken[:3]}) == 1
     assert notes.read_text() == "mine"
 

@@ -293,7 +293,7 @@ def test_an_interrupt_keeps_what_was_measured(folder, number):
     _, err = child.communicate(timeout=60)
     assert child.returncode == 1, err
     *_, last = err.splitlines()
-    assert re.search(r"interrupted: \d+ of 40 benchmarks done\.", last)
+    assert re.search(r"interrupted: \d+ of 40 measured\.", last)
     assert "Resume with: gpubench run --resume out." in last
     assert "failed" not in err
     run = json.loads((folder / "out/run.json").read_text())
@@ -323,7 +323,7 @@ def test_b(benchmark):
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=60)
     assert child.returncode == 1, err
-    assert re.search(r"interrupted in process 2 of 3: [01] of 2 benchmarks done\.", err.splitlines()[-1])
+    assert re.search(r"interrupted in process 2 of 3: [01] of 2 measured\.", err.splitlines()[-1])
 
 
 def test_the_suite_is_found_in_a_checkout_and_in_an_installed_package(monkeypatch, tmp_path):

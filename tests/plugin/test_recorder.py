@@ -9,7 +9,6 @@ import sys
 import pytest
 import torch
 
-from gpubench.commands.cli import main
 from gpubench.errors import UsageError
 from gpubench.measure import disturbance, environment, session
 from gpubench.measure.budget import PRESET_SETTINGS
@@ -303,7 +302,7 @@ def test_a_result_that_nobody_could_read_costs_its_test_alone_and_says_why(bench
     left_out = set() if supervised else {"test_no_extra", "test_cleared"}  # pytest-benchmark's own file fails at these
     chosen = [f"--deselect=test_it.py::{name}" for name in left_out]
     bench(SPOILT, *chosen, usual=["--gpubench-preset=smoke", "--gpubench-no-ceilings", "--benchmark-quiet", written])
-    assert main(["recover", "run.ledger.jsonl", "-o", "made.json"]) == 0
+    (pytester.path / "made.json").write_text(json.dumps(assemble(read_ledger(pytester.path / "run.ledger.jsonl"))))
     for name in ("made.json",) if supervised else ("run.json", "made.json"):
         read(pytester.path / name)
         run = json.loads((pytester.path / name).read_text())

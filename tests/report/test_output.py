@@ -9,6 +9,7 @@ import pytest
 
 from gpubench.errors import UsageError
 from gpubench.report import output
+from gpubench.runfile.folder import listed_in
 
 FIRST = {"summary.md": "one", "results.csv": "a,b", "charts/time-light.svg": b"<svg/>"}
 
@@ -24,7 +25,7 @@ def content(folder: Path) -> dict[str, bytes]:
 def test_a_later_report_replaces_and_removes_what_an_earlier_one_wrote_and_nothing_else(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "out"
     output.write_folder(folder, FIRST, [tmp_path / "run.json"])
-    assert output.sources(folder) == [tmp_path / "run.json"]
+    assert listed_in(folder, "runs") == ["../../run.json"]
     (folder / "charts/mine.svg").write_text("mine")
     (folder / "notes.md").write_text("mine")
     files = output.write_folder(folder, {"summary.md": "two \udcff", "report.html": "<p>"})
@@ -32,7 +33,7 @@ def test_a_later_report_replaces_and_removes_what_an_earlier_one_wrote_and_nothi
     assert content(folder) == {
         "summary.md": b"two ?", "report.html": b"<p>", "charts/mine.svg": b"mine", "notes.md": b"mine"
     }  # fmt: skip
-    assert output.sources(folder) == []
+    assert listed_in(folder, "runs") == []
 
 
 @pytest.mark.parametrize("name", ["summary.md", "charts/time-light.svg", output.MANIFEST])
@@ -77,7 +78,7 @@ def test_a_manifest_of_anybodys_removes_nothing_but_files_of_a_report(tmp_path: 
     else:
         with pytest.raises(UsageError, match="was not written by gpubench"):
             output.write_folder(folder, FIRST)
-        assert output.sources(folder) == []
+        assert listed_in(folder, "runs") == []
 
 
 def test_a_report_that_was_killed_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from waiting import survivors, wait_for
 
 from gpubench.commands import cli
 from gpubench.runfile import reader
+from gpubench.runfile.folder import read_runs
 from gpubench.runfile.ledger import Ledger, merge, pooled, read_ledger
 from gpubench.runfile.schema import Case
 from gpubench.supervise import process as measuring
@@ -383,7 +384,7 @@ def test_a_run_begun_elsewhere_runs_nothing_unless_somebody_agrees(tmp_path, who
     assert run(tmp_path, "--resume", "out").returncode == 0
 
 
-def test_plain_pytest_leaves_a_ledger_that_recover_reads(tmp_path):
+def test_plain_pytest_leaves_a_journal_that_is_read(tmp_path):
     (tmp_path / "test_slow.py").write_text(SLOW)
     child = subprocess.Popen(
         [sys.executable, "-m", "pytest", "test_slow.py", "--benchmark-json=mine.json", "-q", "--gpubench-preset=smoke"],
@@ -394,14 +395,10 @@ def test_plain_pytest_leaves_a_ledger_that_recover_reads(tmp_path):
     child.kill()
     child.wait()
     assert not (tmp_path / "mine.json").exists()
-    recovered = gpubench("recover", "mine.ledger.jsonl", cwd=tmp_path)
-    assert recovered.returncode == 0, recovered.stderr
-    statuses = [each.status for each in reader.read(tmp_path / "mine.json").results]
+    (run,) = read_runs([ledger])
+    statuses = [each.status for each in run.results]
     assert statuses.count("ok") >= 2
     assert len(statuses) == 10
-    again = gpubench("recover", "mine.ledger.jsonl", cwd=tmp_path)
-    assert again.returncode == 2
-    assert "exists already" in again.stderr
 
 
 def test_a_torn_line_is_ignored_and_the_next_writer_starts_a_new_one(tmp_path):
