@@ -39,7 +39,8 @@ A results file (`run.json`) is a file of pytest-benchmark with keys of gpubench 
 `benchmarks[i].extra_info.gpubench` (a [Measurement](#measurement)), `machine_info.gpubench` and `gpubench`.
 
 Values are in SI base units; what is unknown is null, never 0 and never NaN. Each benchmark has an `id` too, made of its
-other keys. Keys that are not listed are ignored. A JSON Schema of the same: `gpubench/runfile/schema.json`.
+other keys. Keys are optional unless marked *required*; keys that are not listed are ignored. A scalar is a text, a
+number or a boolean. JSON Schema: `gpubench/runfile/schema.json`.
 {_MADE} from `gpubench/runfile/schema.py`.
 """
 
@@ -158,7 +159,7 @@ def format_page() -> str:
             page += f"- `{same[0]}` to `{same[-1]}`: as in a [Measurement](#measurement)\n"
             keys = [(key, value) for key, value in keys if key not in same]
         for key, value in keys:
-            kind = _kind_of_value(value) + ("" if key in definitions[name]["required"] else ", optional")
+            kind = _kind_of_value(value) + ", required" * (key in definitions[name]["required"])
             meaning = value.get("description", "")
             page += f"- `{key}`, {kind}" + f": {meaning}" * bool(meaning) + "\n"
     return page
@@ -168,7 +169,8 @@ def _kind_of_value(value: dict[str, Any]) -> str:
     """The type of a value in words, linked where it has a table."""
     if "anyOf" in value:
         kinds = map(_kind_of_value, value["anyOf"])
-        return " or ".join(dict.fromkeys(kind for kind in kinds if kind != "null"))
+        text = " or ".join(dict.fromkeys(kind for kind in kinds if kind != "null"))
+        return text.replace("string or integer or number or boolean", "scalar")
     if "$ref" in value:
         name = value["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"

@@ -16,6 +16,7 @@ from nbclient import NotebookClient
 FOLDER = Path(__file__).resolve().parent
 NOTEBOOK, PICTURES = FOLDER / "tutorial.ipynb", FOLDER / "tutorial"
 LONGEST_S = 170
+_HEADING = re.compile(r"### \d\. (\w+)")
 _MAGIC = re.compile(r"%gpubench (.+)", re.DOTALL)
 _KEPT = ("image/svg+xml", "text/html", "text/plain")
 
@@ -47,7 +48,7 @@ def pictures(notebook: Any) -> dict[str, str]:
     """The pictures by the names of their files: each is named for the first word of its finding."""
     found, heading = {}, ""
     for cell in notebook.cells:
-        if title := re.match(r"### \d\. (\w+)", cell.source):
+        if title := _HEADING.match(cell.source):
             heading = title[1].lower()
         elif svg := output_of(cell, "image/svg+xml"):
             found[f"{heading}.svg"] = svg if svg.endswith("\n") else f"{svg}\n"
@@ -56,23 +57,26 @@ def pictures(notebook: Any) -> dict[str, str]:
 
 def page(notebook: Any) -> str:
     """The tutorial as a part of a page: the notebook's text, its magics as commands, their tables and the pictures."""
-    parts, names = [], iter(pictures(notebook))
+    parts, names, heading = [], iter(pictures(notebook)), ""
     cells = [cell for cell in notebook.cells if not cell.source.startswith("%load_ext")]
     for cell, after in zip(cells, [*cells[1:], None], strict=True):
+        if title := _HEADING.match(cell.source):
+            heading = title[1].lower()
         if cell.cell_type == "markdown":
             parts.append(cell.source)
         elif magic := _MAGIC.fullmatch(cell.source):
             parts.append(f"```sh\ngpubench time {magic[1]}\n```")
-            parts.append(f"```text\n{_table(output_of(cell, 'text/plain'))}\n```")
+            parts.append(f"```text\n{_shown(output_of(cell, 'text/plain'), heading)}\n```")
             parts.append(f"![{_title(after)}](tutorial/{next(names)})")
     return "\n\n".join(parts) + "\n"
 
 
-def _table(printed: str) -> str:
-    """The table of what a command prints: machine and warnings stand before it, remarks after it."""
-    blocks = [block.rstrip().splitlines() for block in printed.split("\n\n")]
-    lines = blocks[1] if len(blocks) > 1 else blocks[0]
-    return "\n".join(line.rstrip() for line in lines if not line.startswith(("~", "*", "±")))
+def _shown(printed: str, heading: str) -> str:
+    """The table of what a command prints, and a remark on the first call where that is the finding."""
+    blocks = [block.splitlines() for block in printed.split("\n\n")]
+    table = [line for line in blocks[min(1, len(blocks) - 1)] if not line.startswith(("~", "*", "±"))]
+    remarks = [line for line in printed.splitlines() if f"the {heading} call took" in line]
+    return "\n".join(line.rstrip() for line in table + remarks)
 
 
 def _title(cell: Any) -> str:

@@ -111,7 +111,7 @@ def test_what_a_page_names_exists(page) -> None:
 def test_every_page_is_in_the_contents_once() -> None:
     front = ROOT / "docs/getting-started.md"
     contents = "\n".join(re.findall(r"```\{toctree\}\n(.*?)```", front.read_text(encoding="utf-8"), re.DOTALL))
-    lines = [line for line in contents.splitlines() if line and not line.startswith(":")]
+    lines = [line for line in contents.splitlines() if line and not line.startswith(":") and "<self>" not in line]
     named = [(front.parent / re.sub(r"^.*<(.+)>$", r"\1", line)).resolve() for line in lines]
     pages = {*PAGES[1:], *SUMMARIES} - {front}
     assert sorted(named) == sorted(page.with_suffix("") for page in pages)
