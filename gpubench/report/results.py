@@ -1,4 +1,4 @@
-"""What was measured, for scripts and notebooks: tables, speedups and plots of results files, and one screen of text."""
+"""What was measured, for scripts and notebooks: tables, speedups and charts of runs, and one screen of text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from ..runfile.folder import read_runs
@@ -17,15 +17,13 @@ from ..runfile.ways import times_and_ratio
 from . import words
 from .columns import MACHINES, frame, results_columns, speedup_columns
 from .screen import beside, rivals
-from .study import Line, Study, Sweep, Values, grouped, sweeps, time_of
+from .study import Study, Values, grouped
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
 
     from .charts.page import Figure
 
-PLOT_KINDS = ("speedup", "time", "rate")
 _CHARTS = ("expressions", "speedup", "time")
 _WIDTH = 160
 
@@ -128,45 +126,6 @@ class Results:
         """One row per device of each run."""
         runs = self.study.named_runs
         return frame(MACHINES, [(name, run, each.name) for name, run in runs.items() for each in run.machine.devices])
-
-    def plot(self, kind: str | None = None, ax: Axes | None = None) -> Axes:
-        """Draw ``speedup``, ``time`` or ``rate`` over the size, a line per benchmark and device, and return the axes.
-
-        ``kind`` is by default the speedup, or the time where nothing is compared. Without ``ax`` pyplot makes one.
-        """
-        if kind not in (None, *PLOT_KINDS):
-            raise UsageError(f"unknown kind of plot {kind!r}: choose from {', '.join(PLOT_KINDS)}")
-        kind = kind or ("speedup" if self.study.pairs else "time")
-        found: list[Sweep[Any]] = (
-            sweeps(self.study.pairs, lambda pair: pair.values)[0]
-            if kind == "speedup"
-            else sweeps(self.study.measured, time_of if kind == "time" else lambda row: row.throughput)[0]
-        )
-        lines = [line for sweep in found for line in sweep.lines]
-        if not lines:
-            raise UsageError(f"no {kind} over a size: that needs several sizes of a benchmark")
-        if ax is None:
-            from matplotlib import pyplot
-
-            ax = pyplot.subplots()[1]
-        self._draw(ax, kind, lines)
-        if simulated := words.simulated(self.runs):
-            ax.set_title(f"{', '.join(simulated)}: times of a model, not of hardware", fontsize="medium")
-        return ax
-
-    def _draw(self, ax: Axes, kind: str, lines: Sequence[Line[Any]]) -> None:
-        for line in lines:
-            x, y = [point.x for point in line.points], [point.y for point in line.points]
-            ends = [[max(0.0, p.y - p.low) for p in line.points], [max(0.0, p.high - p.y) for p in line.points]]
-            told = words.name(line.last.result), words.setting(line.last.result, without=(line.size_name,))
-            label = ", ".join(filter(None, [*told, self.study.names.of(line.last)]))
-            ax.errorbar(x, y, yerr=ends, marker="o", capsize=2, label=label)
-        rate = lines[0].last.rate
-        titles = {"speedup": "speedup", "time": "time per call (s)", "rate": rate.unit if rate else "rate"}
-        ax.set(xscale="log", yscale="log", xlabel=lines[0].size_name, ylabel=titles[kind])
-        ax.legend()
-        if kind == "speedup":
-            ax.axhline(1.0, color="grey", linewidth=0.8)
 
     def chart(self, kind: str | None = None) -> Picture:
         """The picture that ``--chart`` draws, which a notebook shows and :meth:`.Picture.save` keeps.

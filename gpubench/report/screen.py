@@ -136,7 +136,7 @@ def beside(study: Study, width: int) -> list[str]:
     found = [w for w in Answer(study).warnings if w.what != Concern.ONE_PROCESS]
     head, failed = [*_machines(study), *(f"WARNING: {each}" for each in found)], _failures(study)[:_MOST_BESIDE]
     if study.several_runs or len(study.measured) > _MOST_BESIDE:
-        what = f"{counted(len(study.measured), 'benchmark')}: see .df, .speedups, .machines and .plot()"
+        what = f"{counted(len(study.measured), 'benchmark')}: see .df, .speedups, .machines and .chart()"
         return [*head, "", Answer(study).sentence, *failed, what]
     if not study.measured:
         return [*head, "", *(failed or ["Nothing was measured."])]

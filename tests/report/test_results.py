@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import reading
 import records
-from matplotlib.figure import Figure
 
 from gpubench.errors import UsageError
 from gpubench.report.results import Results
@@ -165,20 +164,6 @@ def test_nothing_measured_and_many_results(tmp_path: Path) -> None:
 def test_html_has_the_same_text_and_no_markup_of_others(compared: Results, tmp_path: Path) -> None:
     assert str(compared) in compared._repr_html_()
     assert "a &lt;b&gt;" in made(tmp_path, [mark(8, 1.0), mark(8, 2.0, text="a <b> c")])._repr_html_()
-
-
-def test_plots(compared: Results, tmp_path: Path) -> None:
-    for kind, label in ((None, "speedup"), ("time", "time per call (s)"), ("rate", "FLOP/s")):
-        axes = compared.plot(kind, ax=Figure().subplots())
-        assert (axes.get_xscale(), axes.get_ylabel(), axes.get_xlabel()) == ("log", label, "n")
-    assert len(axes.containers) == 2
-    x, y = compared.plot(ax=Figure().subplots()).containers[0].lines[0].get_data()
-    assert list(x) == list(SIZES)
-    assert list(y) == pytest.approx(list(compared.speedups["speedup"]))
-    with pytest.raises(UsageError, match=r"'pie'.* speedup, time, rate"):
-        compared.plot("pie")
-    with pytest.raises(UsageError, match="several sizes"):
-        made(tmp_path, [mark(64, 1e-3)]).plot()
 
 
 def test_the_first_call_has_a_line_where_it_took_much_longer_than_the_others(tmp_path: Path) -> None:
