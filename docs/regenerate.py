@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from gpubench.commands import cli
-from gpubench.commands.report import Charts, write_report
+from gpubench.commands.report import write_report
 from gpubench.report.columns import METRICS
 from gpubench.runfile.options import OPTIONS
 from gpubench.runfile.schema import RunFile
@@ -66,7 +66,7 @@ def _report(run: Path) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "run.json").symlink_to(run)  # the manifest names it beside the report
         written = write_report(
-            [Path(folder) / "run.json"], folder, Charts("all" if "scaling" in run.parent.name else "default")
+            [Path(folder) / "run.json"], folder, "all" if "scaling" in run.parent.name else "default"
         )
         names = [path.relative_to(folder) for path in written.files if path.name != "report.html"]
         made = {(run.parent / name).relative_to(ROOT).as_posix(): (Path(folder) / name).read_bytes() for name in names}

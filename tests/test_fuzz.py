@@ -25,7 +25,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from mutations import HOSTILE, LEDGER, LEDGERS, RUN_FILES, RUNS, dumped, mutated_runs, places, whole_ledger, whole_run
 
-from gpubench.commands.report import Charts, write_report
+from gpubench.commands.report import write_report
 from gpubench.errors import GpubenchError, RunFileError
 from gpubench.report.output import MANIFEST
 from gpubench.runfile import ledger, reader, writer
@@ -100,7 +100,7 @@ def read_ledger(content: bytes, folder: Path) -> None:
 def report(content: bytes, folder: Path) -> None:
     path, out = folder / "reported.json", folder / "out"
     path.write_bytes(content)
-    if refused_or_read(path.name, lambda: write_report([path], out, charts=Charts("none"))) is None:
+    if refused_or_read(path.name, lambda: write_report([path], out, charts="none")) is None:
         return
     tables = {"results.csv", "speedup.csv", "crossover.csv", "summary.md"}
     several = {"scaling.csv"} & {entry.name for entry in out.iterdir()}  # of runs with benchmarks of several devices
@@ -293,5 +293,5 @@ def test_a_file_whose_name_is_no_text(tmp_path: Path) -> None:
         reader.read(path)
     assert str(caught.value).isprintable()
     path.write_text(json.dumps(whole_run()))
-    write_report([path], tmp_path / "out", charts=Charts("none"))
+    write_report([path], tmp_path / "out", charts="none")
     assert (tmp_path / "out/results.csv").read_text(encoding="utf-8").count("\n") > 4

@@ -6,7 +6,6 @@ import argparse
 import shutil
 import sys
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from ..report.study import Study
     from ..runfile.schema import Run
 
-_FORMATS = ("svg", "png")
 _FOR_PHONES = 3
 """Pictures of the page that have a drawing for phones too, where all others scroll: each takes as long as a picture."""
 ALLOWED = ("dtype", "precision", "regime", "cache", "threads", "seed")
@@ -39,38 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--baseline", metavar="NAME", help=against)
     different = "compare benchmarks although they differ in this, and name the difference; repeatable: "
     add("--allow", action="append", choices=ALLOWED, default=[], metavar="WHAT", help=different + ", ".join(ALLOWED))
-    add_chart_arguments(parser)
+    add_charts(parser)
 
 
-def add_chart_arguments(parser: argparse._ActionsContainer) -> None:
-    """Add the options of every command that draws: which charts, in which themes and kinds of file."""
-    add, which, background = parser.add_argument, ("default", "all", "none"), "background of the charts"
-    add("--charts", choices=which, default="default", help="about ten charts (default), all, or none")
-    add("--theme", choices=("light", "dark", "both"), default="light", help=f"{background} (default: light)")
-    kinds = "kinds of chart files (default: svg)"
-    add("--format", dest="formats", type=formats, default=("svg",), metavar="svg,png", help=kinds)
-
-
-def formats(text: str) -> tuple[str, ...]:
-    """``svg,png`` as a tuple; for an unknown format the error names those that exist."""
-    names = tuple(dict.fromkeys(part.strip().lower() for part in text.split(",") if part.strip()))
-    if not names or not set(names) <= set(_FORMATS):
-        raise argparse.ArgumentTypeError(f"unknown chart format {text!r}: choose from {', '.join(_FORMATS)}")
-    return names
-
-
-@dataclass(frozen=True, slots=True)
-class Charts:
-    """Which charts a report draws, and into which files."""
-
-    which: str = "default"
-    formats: Sequence[str] = ("svg",)
-    themes: Sequence[str] = ("light",)
-
-
-def charts_of(args: argparse.Namespace) -> Charts:
-    """The values of the options that :func:`add_chart_arguments` declared."""
-    return Charts(args.charts, args.formats, ("light", "dark") if args.theme == "both" else (args.theme,))
+def add_charts(parser: argparse._ActionsContainer) -> None:
+    """Add the option that ``run`` has too."""
+    which = ("default", "all", "none")
+    parser.add_argument("--charts", choices=which, default="default", help="about ten charts (default), all, or none")
 
 
 class Report(NamedTuple):
@@ -84,7 +57,7 @@ class Report(NamedTuple):
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for what can't be read or written."""
     terms = {"baseline": args.baseline, "allow": args.allow, "expression": args.expression}
-    report = write_report(args.runs, Path(args.output), charts_of(args), **terms)
+    report = write_report(args.runs, Path(args.output), args.charts, **terms)
     print_ending(report)
     return 0
 
@@ -103,7 +76,7 @@ def print_ending(report: Report, elapsed_s: float | None = None) -> None:
 def write_report(
     paths: Iterable[str | Path],
     folder: str | Path,
-    charts: Charts = Charts(),
+    charts: str = "default",
     *,
     baseline: str | None = None,
     allow: Collection[str] = (),
@@ -125,21 +98,19 @@ def write_report(
     titles: list[tuple[str, str]] = []
     pictures: Sequence[Picture] = ()
     phones: Sequence[Picture] = ()
-    if charts.which != "none":
+    if charts != "none":
         from ..report.charts import pictures as charting
         from ..report.charts.page import PHONE_WIDTH
 
-        planned, failed = charting.plan(study, every=charts.which == "all")
+        planned, failed = charting.plan(study, every=charts == "all")
         figures, undrawn = charting.drawable(planned)
         failed += undrawn
-        files |= {
-            f"charts/{name}": data for name, data in charting.render(figures, charts.formats, charts.themes).items()
-        }
+        files |= {f"charts/{name}": data for name, data in charting.render(figures, ["svg"], ["light"]).items()}
         titles, pictures = [(figure.title, figure.name) for figure in figures], charting.embedded(figures)
         phones = charting.embedded(figures[:_FOR_PHONES], PHONE_WIDTH)
     answer = Answer(study)
     files |= csv_files(study)
-    files["summary.md"] = summary(answer, titles, charts.formats[0], charts.themes)
+    files["summary.md"] = summary(answer, titles)
     files["report.html"] = webpage(answer, pictures, __version__, phones=phones)
     written = write_folder(folder, files, [run.path for run in runs])
     return Report(tuple(written), study, failed)

@@ -24,7 +24,7 @@ from ..supervise.progress import NoPlan, Progress, show_plan
 from ..supervise.project import described, read_project, root_option
 from ..supervise.supervisor import Supervisor, Unable, read_run
 from .choice import add_expression, chosen
-from .report import add_chart_arguments, charts_of
+from .report import add_charts
 
 _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
 _ACCEPTABLE = (OK, "skipped")
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--resume", metavar="DIR", help="resume the interrupted run in DIR")
     against = "what speedups are measured against, see gpubench report (default: the CPU)"
     output.add_argument("--baseline", metavar="NAME", help=against)
-    add_chart_arguments(output)
+    add_charts(output)
     longest = "stop a benchmark that takes longer, in seconds (default: 120; with PATH, or --preset full, 600)"
     advanced.add_argument("--deadline", type=options.reader("deadline"), metavar="S", help=longest)
     options.declare(groups)
@@ -266,7 +266,7 @@ def _report(args: argparse.Namespace, folder: Path, run_file: Path, elapsed_s: f
     """Write tables, charts and the page, and print the answer. Raises GpubenchError where they can't be written."""
     from .report import print_ending, write_report
 
-    report = write_report([run_file], folder, charts_of(args), baseline=args.baseline)
+    report = write_report([run_file], folder, args.charts, baseline=args.baseline)
     print_ending(report, elapsed_s)
     for line in what_a_gpu_could_bring(report.study.runs[0], run_file):
         print(line)

@@ -490,15 +490,10 @@ def detail_tables(study: Study) -> list[Table]:
 # summary.md -----------------------------------------------------------------------------------------------------------
 
 
-def summary(
-    answer: Answer,
-    pictures: Sequence[tuple[str, str]] = (),
-    picture: str = "svg",
-    themes: Sequence[str] = ("light",),
-) -> str:
+def summary(answer: Answer, pictures: Sequence[tuple[str, str]] = ()) -> str:
     """The answer on one screen, the pictures, and every table folded below them, as Markdown.
 
-    ``pictures`` are titles and stems of the files in ``charts/``, drawn in ``picture`` format."""
+    ``pictures`` are titles and stems of the files in ``charts/``."""
     lines = ["# Benchmark report", ""]
     lines += [line for said in filter(None, (answer.sentence, answer.hint)) for line in (escape(said), "")]
     lines += [line for warning in answer.warnings for line in (f"> **Warning:** {escape(str(warning))}", "")]
@@ -506,9 +501,7 @@ def summary(
         lines += [f"## {escape(each.title)}", "", *markdown(each), ""]
     lines += ["## Charts", ""] * bool(pictures)
     for title, stem in pictures:
-        first, *dark = (f"charts/{stem}-{theme}.{picture}" for theme in themes)
-        source = f'<source media="(prefers-color-scheme: dark)" srcset="{dark[0]}">' if dark else ""
-        lines += [f'<picture>{source}<img alt="{html.escape(title)}" src="{first}"></picture>', ""]
+        lines += [f'<picture><img alt="{html.escape(title)}" src="charts/{stem}-light.svg"></picture>', ""]
     for each in detail_tables(answer.study):
         head = f"<details><summary>{html.escape(each.title)}</summary>"
         lines += [head, "", *markdown(each), "", "</details>", ""]
