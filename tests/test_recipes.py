@@ -59,7 +59,7 @@ def test_a_metric_is_one_entry(tree: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(gpubench(tree, "export", RUN, "--to", "csv"))))
     measured = [row for row in rows if row["status"] == "ok"]
     assert all(float(row["iqr_share"]) == float(row["iqr_s"]) / float(row["time_s"]) for row in measured)
-    page = "from regenerate import metrics_page; print(metrics_page())"
+    page = "from regenerate import metrics_table; print(metrics_table())"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tree), str(ROOT / "docs")])}
     made = subprocess.check_output([sys.executable, "-c", page], env=environment, text=True, cwd=tree)
     assert "| `iqr_share` |" in made
