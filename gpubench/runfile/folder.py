@@ -115,7 +115,9 @@ def _runs_in(folder: Path, samples: bool) -> Iterator[Run]:
             continue
         try:
             run = read(path, samples) if path == named else _journal(path, samples)
-        except Foreign:
+        except Foreign as error:
+            if "another tool" in str(error):
+                print(f"gpubench: passed over: {error}", file=sys.stderr)
             other = other or path
             continue
         found = True

@@ -42,7 +42,7 @@ C = TypeVar("C", bound=Case)
 
 
 class Foreign(RunFileError):
-    """JSON that isn't a pytest-benchmark file at all, as may be among the run files of a folder."""
+    """JSON of something else than pytest-benchmark, as may be among the run files of a folder."""
 
 
 def read(path: str | os.PathLike[str], samples: bool = True) -> Run:
@@ -61,7 +61,35 @@ def check_run(path: Path, root: Any, samples: bool = True) -> Run:
         found = ": it holds an estimate, which was modelled and not measured" if estimated else ""
         wanted = "expected a pytest-benchmark file, an object with a key 'benchmarks'"
         raise Foreign(f"{clean(str(path))}: file: {wanted}{found}")
+    marks, plain = _entries(path, root)
+    file = convert(path, root | {"benchmarks": []}, RunFile)
+    machine = _machine(path, file.machine_info or schema.MachineInfo())
+    kinds = {device.name: device.kind for device in reversed(machine.devices)}
+    names = (mark.get("fullname") for mark in marks if isinstance(mark, dict))
+    ambiguous = ambiguous_files(name for name in names if isinstance(name, str))
+    results, errors = [], []
+    for number, mark in enumerate(marks):
+        try:
+            results.append(_result(path, f"benchmarks[{number}]", mark, kinds, ambiguous, samples))
+        except RunFileError as error:
+            errors.append(error)
+            results.append(_unusable(mark, str(error).removeprefix(f"{clean(str(path))}: "), ambiguous))
+    if errors and len(errors) == len(marks):
+        raise errors[0]
+    plain_cases = told_apart(without_shared({each.fullname: each.case for each in results if not each.implementation}))
+    for place, each in enumerate(results):
+        if each.fullname in plain_cases:
+            results[place] = structs.replace(each, params=plain_cases[each.fullname].params)
+    if plain or file.gpubench is None:
+        return Run(path, machine, tuple(results), file.datetime, plain=True)
+    return _run(path, machine, results, file.gpubench)
+
+
+def _entries(path: Path, root: dict[str, Any]) -> tuple[list[Any], bool]:
+    """The entries of ``benchmarks``, and whether the file is one of pytest-benchmark alone."""
     marks = root["benchmarks"]
+    if marks and isinstance(marks, list) and not any(isinstance(mark, dict) and "stats" in mark for mark in marks):
+        raise Foreign(f"{clean(str(path))}: benchmarks: another tool's results: no entry has pytest-benchmark's stats")
     if not isinstance(marks, list):
         _refuse(path, "benchmarks", "a list", marks)
     if len(marks) > schema.MOST_CASES:
@@ -72,20 +100,36 @@ def check_run(path: Path, root: Any, samples: bool = True) -> Run:
     version = ours.get("schema_version") if isinstance(ours, dict) else None
     if not plain and (version != schema.SCHEMA_VERSION or isinstance(version, bool)):
         _refuse(path, f"{KEY}.schema_version", str(schema.SCHEMA_VERSION), version)
-    file = convert(path, root | {"benchmarks": []}, RunFile)
-    machine = _machine(path, file.machine_info or schema.MachineInfo())
-    kinds = {device.name: device.kind for device in reversed(machine.devices)}
-    names = (mark.get("fullname") for mark in marks if isinstance(mark, dict))
-    ambiguous = ambiguous_files(name for name in names if isinstance(name, str))
-    places = (f"benchmarks[{number}]" for number in range(len(marks)))
-    results = [_result(path, *each, kinds, ambiguous, samples) for each in zip(places, marks, strict=True)]
-    plain_cases = told_apart({result.fullname: result.case for result in results if not result.implementation})
-    for place, each in enumerate(results):
-        if each.fullname in plain_cases:
-            results[place] = structs.replace(each, params=plain_cases[each.fullname].params)
-    if plain or file.gpubench is None:
-        return Run(path, machine, tuple(results), file.datetime, plain=True)
-    return _run(path, machine, results, file.gpubench)
+    return _numbered(marks), plain
+
+
+def _numbered(marks: Sequence[Any]) -> list[Any]:
+    """The entries of ``benchmarks``; the second of a full name is called ``test_x#2``, as pytest gives all tests one
+    name whose configuration lies elsewhere."""
+    counts: Counter[Any] = Counter()
+    found = []
+    for mark in marks:
+        name, extra = (mark.get("fullname"), mark.get("extra_info")) if isinstance(mark, dict) else (None, None)
+        if isinstance(name, str):
+            ours = extra.get(KEY) if isinstance(extra, dict) else None
+            case = [ours.get(field) for field in Case.__struct_fields__] if isinstance(ours, dict) else None
+            counts[key := (name, str(case))] += 1
+            if (number := counts[key]) > 1:
+                test, bracket, rest = name.partition("[")
+                mark = mark | {"fullname": f"{test}#{number}{bracket}{rest}", "number": number}
+        found.append(mark)
+    return found
+
+
+def _unusable(mark: Any, reason: str, ambiguous: Collection[str]) -> Result:
+    """The row of a benchmark whose entry can't be used, without a number."""
+    given = mark if isinstance(mark, dict) else {}
+    name = given.get("fullname") or given.get("name") or reason.partition(".")[0]
+    params, stats = given.get("params"), given.get("stats")
+    case = plain_case(str(name), params if isinstance(params, dict) else {}, ambiguous)
+    if isinstance(stats, dict) and 0 in (stats.get("median"), stats.get("mean")):
+        reason = "0 s by its clock"
+    return Result(**structs.asdict(case), status="error", reason=f"no number: {reason}", fullname=str(name))
 
 
 def _run(path: Path, machine: Machine, results: list[Result], facts: schema.RunFacts) -> Run:
@@ -140,6 +184,8 @@ def _result(
     if measured is None:
         return _plain(path, place, benchmark, ambiguous, samples)
     measured = _named(measured)
+    if number := mark.get("number"):
+        measured = structs.replace(measured, workload=f"{measured.workload}#{number}")
     timer = benchmark.options and benchmark.options.timer
     used = (measured.device, *measured.devices)
     accelerators = [name for name in used if kinds.get(name, name.partition(":")[0]) not in ("", "cpu")]
@@ -268,8 +314,8 @@ def workload_by_names(file: str, names: Sequence[str], ambiguous: Collection[str
         stem = f"test_{stem}"
     *classes, function = names
     name = function.removeprefix("test_") or function
-    parts = [stem, *classes]
-    return ".".join(parts if parts[-1] == name or not name else [*parts, name])
+    parts = [part for part in (stem, *classes) if part]
+    return ".".join(parts if name in ("", *parts[-1:]) else [*parts, name])
 
 
 def ambiguous_files(fullnames: Iterable[str]) -> frozenset[str]:
@@ -393,6 +439,8 @@ def _bytes(path: Path) -> bytes:
         _refuse(path, "file", f"a readable run file ({getattr(error, 'strerror', None) or error})")
     if not content or content.isspace():
         _refuse(path, "file", "a run file, found an empty file")
+    if content.startswith((b"\x1f\x8b", b"PK\x03\x04")):
+        _refuse(path, "file", "JSON (it is compressed: unpack it first)")
     if too_large := excess(len(content), content.count(b",")):
         _refuse(path, "file", too_large)
     return content

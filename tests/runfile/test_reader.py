@@ -13,6 +13,7 @@ import records
 
 from gpubench.errors import RunFileError
 from gpubench.runfile import reader, writer
+from gpubench.runfile.folder import read_runs
 from gpubench.runfile.schema import Bandwidth, Case, Ceilings, Transfer, Work
 
 
@@ -231,6 +232,61 @@ def test_no_two_plain_benchmarks_are_called_alike(tmp_path: Path) -> None:
     assert labels == ["a/x.f[n=1-id=1]", "a/x.f[n=1-id=one]", "b/x.f[n=1]"]
 
 
+def plain_run(*marks: dict[str, Any]) -> dict[str, Any]:
+    """A file of pytest-benchmark alone, its entries with these values in place of a healthy one's."""
+    data = one_case()
+    del data["gpubench"]
+    healthy = data["benchmarks"][0] | {"extra_info": {}, "params": None, "options": {"timer": "time"}}
+    data["benchmarks"] = [copy.deepcopy(healthy) | mark for mark in marks]
+    return data
+
+
+def test_tests_of_one_name_are_several_benchmarks(tmp_path: Path) -> None:
+    same = {"fullname": "::test_x"}, {"fullname": "::test_x"}, {"fullname": "::test_y[1]"}, {"fullname": "::test_y[1]"}
+    run = reader.read(save(tmp_path, plain_run(*same)))
+    assert [result.case.id for result in run.results] == ["x", "x#2", "y", "y#2"]
+    twice = measured_case()
+    twice["benchmarks"].append(copy.deepcopy(twice["benchmarks"][0]))
+    workloads = [each.case.workload for each in reader.read(save(tmp_path, twice)).results]
+    assert workloads == ["matmul.square", "matmul.square#2"]
+
+
+def test_parameters_equal_in_all_cases_are_left_out_of_a_files_names_too(tmp_path: Path) -> None:
+    marks = [{"fullname": f"test_a.py::test_f[{n}-9]", "params": {"n": n, "rounds": 9}} for n in (1, 2)]
+    assert [result.case.id for result in reader.read(save(tmp_path, plain_run(*marks))).results] == [
+        "a.f[n=1]",
+        "a.f[n=2]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ({"stats": {"median": 0, "mean": 0}}, "no number: 0 s by its clock"),
+        ({"stats": None}, "no number: benchmarks[1].stats: expected"),
+        ({"params": [1]}, "no number: benchmarks[1].params: expected"),
+        ({"fullname": None}, "no number: benchmarks[1].fullname: expected"),
+    ],
+)
+def test_an_entry_that_cant_be_used_costs_its_row_alone(tmp_path: Path, bad: dict[str, Any], reason: str) -> None:
+    run = reader.read(save(tmp_path, plain_run({"fullname": "test_a.py::test_b"}, {"fullname": "c.py::test_d"} | bad)))
+    assert [result.status for result in run.results] == ["ok", "error"]
+    assert (run.results[1].reason or "").startswith(reason)
+    assert run.results[1].times is None
+
+
+def test_another_tools_results_are_named_and_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(tmp_path, plain_run({}))
+    (tmp_path / "other.json").write_text('{"benchmarks": [{"name": "BM_parse/8", "real_time": 1.0}]}')
+    assert len(read_runs([tmp_path])) == 1
+    assert "other.json: benchmarks: another tool's results" in capsys.readouterr().err
+    with pytest.raises(RunFileError, match="another tool's results"):
+        reader.read(tmp_path / "other.json")
+    (tmp_path / "run.json.gz").write_bytes(b"\x1f\x8b\x08\0\0")
+    with pytest.raises(RunFileError, match="compressed: unpack it first"):
+        reader.read(tmp_path / "run.json.gz")
+
+
 def test_a_plain_benchmark_among_ours(tmp_path: Path) -> None:
     data = one_case()
     other = copy.deepcopy(data["benchmarks"][0]) | {"extra_info": {}, "fullname": "test_a.py::test_b", "params": None}
@@ -272,7 +328,7 @@ BAD: dict[str, list[Any]] = {
     f"{PEAKS}.bandwidth[0].byte_per_s": [-4e12], f"{PEAKS}.bandwidth[0].footprint_bytes": [0],
     f"{PEAKS}.bandwidth": [CEILINGS["bandwidth"] * 257], f"{PEAKS}.throughput[...]": ["fast"],
     f"{PEAKS}.throughput": [{str(i): 1e12 for i in range(65)}], f"{PEAKS}.launch_floor_s": [0],
-    "benchmarks": [{}, None, [{}] * 20_001], "benchmarks[0]": [[]], "machine_info": [[]],
+    "benchmarks": [{}, None, [{}] * 20_001], "benchmarks[0].options": [[]], "machine_info": [[]],
     "machine_info.gpubench.precision.tf32": ["no"],
 }  # fmt: skip
 
