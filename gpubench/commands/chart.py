@@ -17,8 +17,6 @@ from .choice import add_expression
 if TYPE_CHECKING:
     from ..runfile.schema import Run
 
-_FORMATS = ("svg", "png")
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
@@ -47,12 +45,10 @@ def _width(text: str) -> int:
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for what can't be read, drawn or written."""
-    from ..runfile.writer import replace, require_new
+    from ..runfile.writer import picture_format, replace, require_new
 
     require_new(args.output)
-    suffix = Path(args.output).suffix.lower().removeprefix(".")
-    if suffix not in _FORMATS:
-        raise UsageError(f"{args.output}: a picture's name ends in {' or '.join(f'.{name}' for name in _FORMATS)}")
+    suffix = picture_format(args.output)
     from ..report.charts.pictures import figures_of, render
     from ..report.study import Study
     from .report import read_all

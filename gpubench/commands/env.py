@@ -13,11 +13,9 @@ from typing import Any
 
 from msgspec import convert
 
-from ..runfile.quantities import text
+from ..runfile.quantities import SWITCH, text
 from ..runfile.schema import Ceilings, CpuFacts
 from ..runfile.utilisation import LABELS, slow_products
-
-_SWITCH = {True: "on", False: "off", None: "unknown"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -107,9 +105,9 @@ def _rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield "torch", "CPU code", _line(torch["cpu_capability"], torch["blas"] and f"BLAS {torch['blas']}")
         pools = [f"{pool['library']} {pool['threads']}" for pool in document["thread_pools"]]
         yield "torch", "threads", _line(f"{here['threads']}", f"{here['interop_threads']} between operations", *pools)
-        tf32 = f"TF32 matmul {_SWITCH[precision['tf32_matmul']]}, cuDNN {_SWITCH[precision['tf32_cudnn']]}"
+        tf32 = f"TF32 matmul {SWITCH[precision['tf32_matmul']]}, cuDNN {SWITCH[precision['tf32_cudnn']]}"
         yield "torch", "float32", _line(f"matmul precision {precision['float32_matmul'] or 'unknown'}", tf32)
-        sums = [f"{name} {_SWITCH[precision[f'{name}_reduced_precision_reduction']]}" for name in ("fp16", "bf16")]
+        sums = [f"{name} {SWITCH[precision[f'{name}_reduced_precision_reduction']]}" for name in ("fp16", "bf16")]
         yield "torch", "half", f"reduced-precision sums {', '.join(sums)}"
     for name, value in document["variables"].items():
         yield "Set", "", f"{name}={value!r}"

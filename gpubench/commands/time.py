@@ -30,7 +30,7 @@ from ..runfile.ledger import Event, assemble
 from ..runfile.matching import shown_name
 from ..runfile.reader import clean
 from ..runfile.schema import OK, Case, Result
-from ..runfile.writer import require_new, scratch, write
+from ..runfile.writer import picture_format, require_new, scratch, write
 from ..supervise import process
 from ..supervise.progress import Progress
 from ..supervise.supervisor import Supervisor, Unable
@@ -44,7 +44,6 @@ _USAGE = 4
 """pytest's exit code."""
 _MOST_SIZES = 200
 _ACCEPTABLE = (OK, "skipped")
-PICTURES = (".svg", ".png")
 KINDS_OVER_SIZE = ("expressions", "speedup", "time", "rate", "by-dtype")
 """Charts of expressions over their sizes; by default the first that can be drawn is used."""
 FILE_NAME = "test_time.py"
@@ -131,8 +130,8 @@ def _require_writable(args: argparse.Namespace) -> None:
         raise UsageError("--kind is for --chart FILE")
     for path in filter(None, (args.output, args.chart)):
         require_new(path)
-    if args.chart and Path(args.chart).suffix not in PICTURES:
-        raise UsageError(f"{args.chart}: a picture's name ends in .svg or .png")
+    if args.chart:
+        picture_format(args.chart)
 
 
 def _measured(args: argparse.Namespace, wanted: BenchmarkFile, folder: Path) -> Supervisor:

@@ -20,7 +20,7 @@ from functools import cached_property
 from operator import itemgetter
 
 from ..errors import UsageError
-from ..runfile.quantities import holds_words
+from ..runfile.quantities import SWITCH, holds_words
 from ..runfile.schema import REGIMES, Result, Scalar, Times
 from ..runfile.ways import fastest_way, job, times_and_ratio
 from ..statistics import intervals
@@ -33,7 +33,6 @@ WORTHWHILE = 1.5
 """The lowest speedup that is worth moving work to another device."""
 _HALVES = {"float16": ("fp16_",), "bfloat16": ("bf16_",)}
 """How the switches of products in that dtype begin."""
-_SWITCH = {True: "on", False: "off", None: "unknown"}
 _OF_ACCELERATORS = ("cudnn_benchmark", "cudnn_deterministic", "variables")
 """Switches that change nothing of a CPU's times."""
 _Differences = dict[str, str]
@@ -483,7 +482,7 @@ def _tf32(base: Measured, other: Measured) -> str | None:
         base_state, state = base.on_accelerator, other.on_accelerator
     if (base_state is True) == (state is True):
         return None
-    return f"TF32 {_SWITCH[state]} against {_SWITCH[base_state]}"
+    return f"TF32 {SWITCH[state]} against {SWITCH[base_state]}"
 
 
 def _shortened(row: Measured) -> bool | None:
@@ -504,7 +503,7 @@ def _switched(base: Measured, other: Measured) -> str | None:
     theirs, ours = _switches(other), _switches(base)
     for name in sorted(theirs.keys() & ours.keys()):
         if theirs[name] != ours[name]:
-            states = (_SWITCH[on] if isinstance(on, bool) else str(on) or "none" for on in (theirs[name], ours[name]))
+            states = (SWITCH[on] if isinstance(on, bool) else str(on) or "none" for on in (theirs[name], ours[name]))
             return f"{name.replace('_', ' ')} {' against '.join(states)}"
     return None
 

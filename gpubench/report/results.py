@@ -49,12 +49,9 @@ class Picture:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a file, whose name ends in .svg or .png. An earlier one is replaced."""
-        from ..runfile.writer import replace
+        from ..runfile.writer import picture_format, replace
 
-        path = Path(path)
-        if path.suffix not in (".svg", ".png"):
-            raise UsageError(f"{path}: a picture's name ends in .svg or .png")
-        replace(path, self._content(path.suffix[1:]))
+        replace(Path(path), self._content(picture_format(path)))
 
     def _content(self, suffix: str) -> bytes:
         from .charts.pictures import render

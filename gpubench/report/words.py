@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from ..devices.implementations import implementation_label
 from ..runfile.flags import CONTENDED, TOO_SHORT, WAITING
 from ..runfile.matching import shown_name
-from ..runfile.quantities import counted, listed as listed, ratio_text, seconds_text, shorten, text
+from ..runfile.quantities import SWITCH as SWITCH, counted, listed as listed, ratio_text, seconds_text, shorten, text
 from ..runfile.schema import Case, Run, Scalar, Sustained
 from ..runfile.ways import HOW, LAYOUT, PER_CORE
 from .pairs import Pair, Verdict
@@ -24,7 +24,6 @@ MACHINE, BUSY = "machine", "machine busy"
 """Facts of a run that aren't its settings."""
 _MODELLED = re.compile(r"\b(modelled|simulated)\b", re.IGNORECASE)
 """Words in the name of a device or a machine whose times come from a model."""
-SWITCH = {True: "on", False: "off", None: "unknown"}
 MARKS = {Verdict.WORTH_IT: "✓", Verdict.IF_IT_STAYS: "◐", Verdict.NOT_WORTH_IT: "✗", Verdict.UNSURE: "?"}
 EVERY_SIZE = "every size"
 OTHER_WAY = "‡"
@@ -218,7 +217,7 @@ def facts(run: Run) -> dict[str, str]:
         "processes": run.processes,
         "seed": None if run.seed is None else str(run.seed),
         "gpubench": run.version,
-        BUSY: "yes" if any(flag.name == "contended" for flag in run.flags) else "no",
+        BUSY: "yes" if any(flag.name == CONTENDED for flag in run.flags) else "no",
     }
     facts = {name: SWITCH[value] if isinstance(value, bool) else str(value or "") for name, value in known.items()}
     return {name: shorten(value) for name, value in facts.items() if value}

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from ..errors import UsageError
 
+SWITCH = {True: "on", False: "off", None: "unknown"}
 UNFILLED = "†"
 UNFILLED_SIGN = f"{UNFILLED} doesn't fill the GPU: launch-bound, or below a tenth of its peak"
 """The sign beside a ratio that doesn't show what a GPU can do, and its meaning."""

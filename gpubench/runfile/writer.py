@@ -136,6 +136,14 @@ def replace(path: Path, content: bytes | Iterable[bytes]) -> None:
                 os.unlink(temporary)  # there is nothing left to remove after a success
 
 
+def picture_format(path: str | os.PathLike[str]) -> str:
+    """``svg`` or ``png``, by the name of a picture's file. Raises UsageError for any other."""
+    suffix = Path(path).suffix.lower().removeprefix(".")
+    if suffix not in ("svg", "png"):
+        raise UsageError(f"{clean(str(path))}: a picture's name ends in .svg or .png")
+    return suffix
+
+
 def require_new(path: str | os.PathLike[str]) -> None:
     """Raise UsageError, before anything is done, unless an output file is new or a picture that gpubench drew: so no
     command replaces its own input, an earlier run or a user's file, whatever the name."""
