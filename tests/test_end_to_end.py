@@ -63,7 +63,7 @@ def test_both_indices_of_the_registered_kind_are_measured(run_file):
 def test_report_has_speedups_and_charts_of_both(run_file, tmp_path):
     no_torch = "import sys; sys.modules['torch'] = None; from gpubench.commands.cli import main; sys.exit(main())"
     done = subprocess.run(
-        [sys.executable, "-c", no_torch, "report", str(run_file), "-o", str(tmp_path / "out"), "--format=svg"],
+        [sys.executable, "-c", no_torch, "report", str(run_file), "-o", str(tmp_path / "out")],
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

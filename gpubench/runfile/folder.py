@@ -142,8 +142,12 @@ def _journal(path: Path, samples: bool) -> Run:
         raise RunFileError(f"{clean(str(path))}: {error}") from None
     processes = next((event["processes"] for event in events if event["event"] == "run"), 1)
     if progress := reached(events, processes):
-        resume = f"; gpubench run --resume {path.parent}" if path.name == LEDGER else ""
-        print(clean(f"gpubench: {path}: interrupted{progress}{resume}"), file=sys.stderr)
+        state, resume = "interrupted", f"; gpubench run --resume {path.parent}" if path.name == LEDGER else ""
+        try:
+            Lock(path.parent).release()
+        except UsageError:
+            state, resume = "under way", ""
+        print(clean(f"gpubench: {path}: {state}{progress}{resume}"), file=sys.stderr)
     return structs.replace(run, path=path.with_name(path.name.removesuffix(_JOURNAL) + ".json"))
 
 

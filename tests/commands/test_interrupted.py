@@ -12,6 +12,7 @@ import records
 from gpubench import load
 from gpubench.commands.cli import main
 from gpubench.runfile.schema import Case
+from gpubench.runfile.writer import Lock
 
 CASES = {
     f"test_a.py::test_w[{n}]": Case("a.w", "cpu", "float32", {"n": n}, size="n", devices=("cpu",)) for n in (1, 2, 4, 8)
@@ -85,6 +86,15 @@ def test_several_processes_and_journals_of_pytest(tmp_path: Path, capsys) -> Non
     mine = journal(tmp_path / "mine.ledger.jsonl", run=None)
     load(mine)
     assert capsys.readouterr().err == f"gpubench: {mine}: interrupted: 3 of 4 measured\n"
+
+
+def test_a_run_under_way_is_not_called_interrupted(tmp_path: Path, capsys) -> None:
+    path, lock = journal(tmp_path / "run.ledger.jsonl"), Lock(tmp_path)
+    load(tmp_path)
+    assert capsys.readouterr().err == f"gpubench: {path}: under way: 3 of 4 measured\n"
+    lock.release()
+    load(tmp_path)
+    assert NOTE in capsys.readouterr().err
 
 
 def test_turns_of_a_comparison_are_no_runs(tmp_path: Path, capsys) -> None:
