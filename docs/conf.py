@@ -37,7 +37,7 @@ exclude_patterns = [".*", "build", "dist", "out*", "venv"]
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 nitpicky = True  # a reference that leads nowhere fails, also in a docstring
-nitpick_ignore_regex = [("py:class", r"(collections\.abc|numpy|os|pd|torch)\..+|.+\._\w+|Axes|Sizes|dict\[int")]
+nitpick_ignore_regex = [("py:class", r"(collections\.abc|numpy|os|pd|torch)\..+|.+\._\w+|Sizes|dict\[int")]
 myst_enable_extensions = ["html_image"]
 myst_heading_anchors = 4  # the names that GitHub gives to headings
 autodoc_mock_imports = ["torch", "numpy", "pandas", "scipy", "matplotlib", "psutil", "pytest", "rich"]
