@@ -29,6 +29,8 @@ from gpubench.commands.report import write_report
 from gpubench.errors import GpubenchError, RunFileError
 from gpubench.report.output import MANIFEST
 from gpubench.runfile import ledger, reader, writer
+from gpubench.runfile.folder import read_runs
+from gpubench.runfile.schema import Run
 
 BY_HAND = int(os.environ.get("GPUBENCH_FUZZ", 0))
 SLOWEST_S = 1.0
@@ -73,7 +75,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def read_run(content: bytes, folder: Path) -> None:
     path = folder / "mutated run.json"
     path.write_bytes(content)
-    run = refused_or_read(path.name, reader.read, path)
+    require_sound(refused_or_read(path.name, reader.read, path))
+
+
+def require_sound(run: Run | None) -> None:
     for result in run.results if run else ():
         assert (result.times is None) == (result.status != "ok")
         assert result.times is None or result.times.median_s > 0
@@ -82,19 +87,11 @@ def read_run(content: bytes, folder: Path) -> None:
         assert all(text is None or text.isprintable() for text in texts)
 
 
-def read_ledger(content: bytes, folder: Path) -> None:
-    path, made = folder / "mutated.ledger.jsonl", folder / "made.json"
+def read_journal(content: bytes, folder: Path) -> None:
+    path = folder / "mutated.ledger.jsonl"
     path.write_bytes(content)
-    events = refused_or_read(path.name, ledger.read_ledger, path)
-    if events is None:
-        return
-    data = refused_or_read("ledger", ledger.assemble, events)
-    if data is None:
-        return
-    made.unlink(missing_ok=True)
-    refused_or_read(made.name, writer.write, made, data)
-    if made.exists():
-        refused_or_read(made.name, reader.read, made)
+    for run in refused_or_read(path.name, read_runs, [path]) or ():
+        require_sound(run)
 
 
 def report(content: bytes, folder: Path) -> None:
@@ -117,7 +114,7 @@ def report(content: bytes, folder: Path) -> None:
 
 
 test_run_files = fuzz(100)(given(content=RUN_FILES)(read_run))
-test_ledgers = fuzz(100)(given(content=LEDGERS)(read_ledger))
+test_journals = fuzz(100)(given(content=LEDGERS)(read_journal))
 test_reports = fuzz(40)(given(content=mutated_runs())(report))
 
 
@@ -155,7 +152,7 @@ def test_every_hostile_value_in_every_place_of_a_ledger(folder: Path) -> None:
             event["identities"] = {name: event["identities"][name] for name in names}
     events = [event for event in events if event.get("fullname", names[0]) in names]
     for mutated in variants(events, [None, -1, 10**400, [], "a\n\x1b\ud800"], 2):
-        read_ledger("".join(dumped(event) + "\n" for event in mutated).encode(), folder)
+        read_journal("".join(dumped(event) + "\n" for event in mutated).encode(), folder)
 
 
 def test_every_hostile_text_in_every_place_of_a_report(folder: Path) -> None:
@@ -186,8 +183,7 @@ def test_what_is_mutated_is_sound(folder: Path) -> None:
         assert len(reader.read(folder / "sound.json").results) >= 4
     content = "".join(dumped(event) + "\n" for event in LEDGER)
     (folder / "sound.ledger.jsonl").write_text(content)
-    writer.write(folder / "made.json", ledger.assemble(ledger.read_ledger(folder / "sound.ledger.jsonl")))
-    statuses = [result.status for result in reader.read(folder / "made.json").results]
+    statuses = [result.status for run in read_runs([folder / "sound.ledger.jsonl"]) for result in run.results]
     assert statuses == ["ok"] * 4 + ["error", "skipped", "skipped"]
 
 
@@ -218,7 +214,7 @@ EXTREME: dict[str, Callable[[], Iterator[bytes]]] = {
 }
 READING = """
 import os, sys
-from gpubench.runfile import ledger, reader
+from gpubench.runfile import ledger, reader, writer
 from gpubench.errors import GpubenchError
 for read in (reader.read, lambda path: ledger.assemble(ledger.read_ledger(path)), lambda path: list(follower.events())):
     path = sys.argv[1]

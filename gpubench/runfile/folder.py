@@ -138,7 +138,7 @@ def _journal(path: Path, samples: bool) -> Run:
     events = read_ledger(path)
     try:
         run = check_run(path, cleaned(assemble(events)), samples)
-    except RunFileError as error:
+    except (RunFileError, RecursionError) as error:
         raise RunFileError(f"{clean(str(path))}: {error}") from None
     processes = next((event["processes"] for event in events if event["event"] == "run"), 1)
     if progress := reached(events, processes):

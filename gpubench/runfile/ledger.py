@@ -169,14 +169,14 @@ def missing(events: Iterable[Event], process: int) -> list[str] | None:
 
 
 def reached(events: Sequence[Event], processes: int) -> str:
-    """How far a run of so many processes got: `` in process 2 of 3: 4 of 10 measured``; empty where it measured all."""
-    if not any(missing(events, process) for process in range(processes)):
-        return ""
+    """How far a run of so many processes got: `` in process 2 of 3: 4 of 10 measured``; empty where it is complete."""
     latest = max(event["process"] for event in events if event["event"] == "session")
+    left = missing(events, latest) or ()
+    if events[-1]["event"] == "complete" or (latest + 1 >= processes and not left):
+        return ""
     ends = {each["fullname"]: each["status"] for each in events if each["event"] == "end" and each["process"] == latest}
     place = f" in process {latest + 1} of {processes}" if processes > 1 else ""
-    total = len(ends) + len(missing(events, latest) or ())
-    return f"{place}: {[*ends.values()].count(OK)} of {total} measured"
+    return f"{place}: {[*ends.values()].count(OK)} of {len(ends) + len(left)} measured"
 
 
 def unfinished(path: Path) -> bool:

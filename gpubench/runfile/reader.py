@@ -51,7 +51,7 @@ def read(path: str | os.PathLike[str], samples: bool = True) -> Run:
     Without ``samples`` the run has none: those of a thousand runs don't fit in memory.
     """
     path = Path(path)
-    return check_run(path, content_of(path), samples)
+    return check_run(path, _content_of(path), samples)
 
 
 def check_run(path: Path, root: Any, samples: bool = True) -> Run:
@@ -414,7 +414,7 @@ def _readable(value: Any, part: str | None) -> Any:
 # Parsing --------------------------------------------------------------------------------------------------------------
 
 
-def content_of(path: Path) -> Any:
+def _content_of(path: Path) -> Any:
     """What a JSON file holds, its texts in one printable line each. Raises RunFileError for what isn't JSON."""
     content = _bytes(path)
     try:
