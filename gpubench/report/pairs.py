@@ -15,7 +15,6 @@ import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cached_property
 from operator import itemgetter
 
@@ -29,8 +28,6 @@ from .rows import Doubt, Measured, Source, Values, grouped, too_noisy
 
 RESIDENT, ONE_SHOT = REGIMES
 """Data that stays on the device; what a single answer costs: the inputs copied in, one call, the outputs copied out."""
-WORTHWHILE = 1.5
-"""The lowest speedup that is worth moving work to another device."""
 _HALVES = {"float16": ("fp16_",), "bfloat16": ("bf16_",)}
 """How the switches of products in that dtype begin."""
 _OF_ACCELERATORS = ("cudnn_benchmark", "cudnn_deterministic", "variables")
@@ -38,15 +35,6 @@ _OF_ACCELERATORS = ("cudnn_benchmark", "cudnn_deterministic", "variables")
 _Differences = dict[str, str]
 """Differences between two sides in words, by term, the other's value first: ``{"threads": "threads 2 against 1"}``."""
 _Partners = Iterator[tuple[Measured, list[list[Measured]]]]
-
-
-class Verdict(StrEnum):
-    """Whether moving work to another device is worth it."""
-
-    WORTH_IT = "worth it"
-    IF_IT_STAYS = "if the data stays"
-    NOT_WORTH_IT = "no"
-    UNSURE = "unsure"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +154,9 @@ class Pair:
 
     @property
     def noisy(self) -> bool:
-        """Whether something was wrong while either was measured."""
-        return bool(self.flags)
+        """Whether a time of either side may be far off. A ratio of two times needs no peak, so one that was measured
+        too low is no reason."""
+        return any(side.noisy for side in self.sides)
 
     @property
     def doubt(self) -> Doubt | None:
@@ -178,22 +167,24 @@ class Pair:
             return Doubt.BUSY
         return Doubt.TOO_NOISY if _says_nothing(self.values) else None
 
-    @property
-    def verdict(self) -> Verdict:
-        """Whether moving the work is worth it, judged at the low end of the intervals.
+    @cached_property
+    def bounds(self) -> tuple[float, float]:
+        """The ends of what is known of the speedup. Where other programs took part of the only process's time, the
+        shortest rounds are compared with the longer ones of the other side; nothing is known of times that waited."""
+        if self.doubt is not Doubt.BUSY:
+            return (0.0, math.inf) if self.doubt is Doubt.WAITED else (self.ratio.low, self.ratio.high)
+        base, other = (side.times for side in self.sides)
+        return self.batches * base.min_s / other.q3_s, self.batches * base.q3_s / other.min_s
 
-        Where nothing has to be copied, between two CPUs or two GPUs, resident data is all there is to judge.
-        """
-        if self.doubt:
-            return Verdict.UNSURE
-        stays, copied = self.ratio.low >= WORTHWHILE, self.other.on_accelerator and not self.base.on_accelerator
-        if stays and not copied:
-            return Verdict.WORTH_IT
-        if self.copies and self.copies.values.low >= WORTHWHILE and not self.copies.too_noisy:
-            return Verdict.WORTH_IT
-        if stays:
-            return Verdict.IF_IT_STAYS
-        return Verdict.NOT_WORTH_IT if self.ratio.high < WORTHWHILE else Verdict.UNSURE
+    @property
+    def faster(self) -> bool:
+        """Whether it is surely faster than its baseline."""
+        return self.bounds[0] > 1
+
+    @property
+    def unknown(self) -> bool:
+        """Whether its speedup isn't known well enough to say which side is faster."""
+        return self.doubt is not None and self.bounds[0] <= 1 <= self.bounds[1]
 
 
 def _says_nothing(values: Values) -> bool:

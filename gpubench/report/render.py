@@ -19,8 +19,10 @@ _FORMULA = re.compile(r"(^|[;\t])(?=[=+\-@＝＋－＠])")
 """A place where a text could act as a formula in a spreadsheet, also in one that separates cells by semicolons."""
 _STAR = re.compile(r"\S [A-Za-zµ/%]{1,12}\*|[×)]\*")
 """A quantity or a ratio with a star."""
-_NUMBER = re.compile(r"[-+±~<]?\d[\d.,]*( |%|×|$)|—|$")
+_NUMBER = re.compile(r"[-+±~<≥]? ?\d[\d.,]*( |%|×|$)|—|$")
 """A cell that stands at the right of its column."""
+_SHORT_HEAD = 12
+"""Characters of a head that isn't folded."""
 _EMPTY = ("", "—")
 NOISY_SIGN, DASH_SIGN = "* noisy: may be far off", "— not known or not measured"
 
@@ -85,7 +87,12 @@ def terminal(table: Table, width: int, title: bool = True) -> list[str]:
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
     for i, head in enumerate(table.columns):
         right = i > 0 and all(_NUMBER.match(row[i]) for row in table.rows)
-        grid.add_column(Text(head), justify="right" if right else "left", overflow="fold")
+        # A head is folded before a name is: names tell rows apart.
+        heads = [head] if len(head) <= _SHORT_HEAD else head.split()
+        exact = max(map(len, [*(row[i] for row in table.rows), *heads]), default=0) if right else None
+        grid.add_column(
+            Text(head), justify="right" if right else "left", overflow="fold", min_width=exact, max_width=exact
+        )
     for row in table.rows:
         grid.add_row(*map(Text, row))
     console = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False, force_jupyter=False)

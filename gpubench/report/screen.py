@@ -13,12 +13,13 @@ from ..runfile.quantities import UNFILLED, counted, listed, seconds_text, shorte
 from ..runfile.reader import clean
 from ..runfile.ways import times_and_ratio
 from . import words
-from .answer import Answer, Concern, Warning, left_out_line
+from .answer import MOST_ROWS, Answer
+from .concerns import Concern, Warning, left_out_line
 from .render import terminal
-from .study import Crossing, Measured, Pair, Study, Verdict, grouped, too_noisy
+from .study import Crossing, Measured, Pair, Study, grouped, too_noisy
 from .tables import answer_tables, beside_each_other, results_table
 
-WIDTH, MOST_LINES = 80, 25
+WIDTH, MOST_LINES = 80, 36
 _MOST_WARNING_LINES, _MOST_RUNS, _MOST_BESIDE, _FEW = 3, 4, 40, 20
 _SKIPPED = (
     (r"needs? (an accelerator|a GPU|two)", "need a GPU", "needs a GPU"),
@@ -39,7 +40,7 @@ _FIRST_CALL, _FIRST_CALL_S = 10.0, 1e-3
 def answer_screen(
     study: Study, width: int = WIDTH, *, files: Sequence[Path] = (), elapsed_s: float | None = None
 ) -> list[str]:
-    """Return at most 25 lines, the most important first; ``files`` are those that were written."""
+    """Return at most 36 lines, the most important first; ``files`` are those that were written."""
     answer = Answer(study)
     first, mark, rest = answer.hint.partition("Have a GPU?")
     head = [*_wrapped(_headline(study, elapsed_s), width), *_wrapped(first, width)]
@@ -52,11 +53,10 @@ def answer_screen(
         *_wrapped(_unmeasured(study), width),
         *_places(files, width),
     ]
-    tables = answer_tables(answer, brief=True)
-    own = all(row.own for row in study.measured)
-    tables += [beside_each_other(study)] * bool(own and answer.cards and not study.several_runs)
+    room = MOST_LINES - len(head) - len(foot)
+    tables = answer_tables(answer, max(4, min(MOST_ROWS, room - 4)))
     body = [line for i, each in enumerate(tables) for line in terminal(each, width, title=i > 0)]
-    return [*head, *_cut(body, max(4, MOST_LINES - len(head) - len(foot))), *foot]
+    return [*head, *_cut(body, max(4, room)), *foot]
 
 
 def _cut(lines: Sequence[str], room: int) -> list[str]:
@@ -137,7 +137,9 @@ def beside(study: Study, width: int) -> list[str]:
     head, failed = [*_machines(study), *(f"WARNING: {each}" for each in found)], _failures(study)[:_MOST_BESIDE]
     if study.several_runs or len(study.measured) > _MOST_BESIDE:
         what = f"{counted(len(study.measured), 'benchmark')}: see .df, .speedups, .machines and .chart()"
-        return [*head, "", Answer(study).sentence, *failed, what]
+        answer = Answer(study)
+        rows = [line for each in answer_tables(answer, MOST_ROWS) for line in ("", *terminal(each, width))]
+        return [*head, "", answer.sentence, *rows, "", *failed, what]
     if not study.measured:
         return [*head, "", *(failed or ["Nothing was measured."])]
     return [*head, "", *terminal(beside_each_other(study), width, title=False), "", *findings(study), *failed]
@@ -200,7 +202,7 @@ def _crossing_sentence(study: Study, found: Crossing) -> str:
     if len(found.line.points) == 1:
         return _pair_sentence(study, pair)
     subject, base = study.names.subject(pair), study.names.of(pair.base)
-    if said == Verdict.UNSURE:
+    if said == words.UNSURE:
         return f"{_who(pair.other)}: {subject} or {base}: too noisy to say from which size on either is faster."
     if said.startswith("not "):
         return f"{_who(pair.other)}: {subject} is not faster than {base} {said.removeprefix('not ')}."

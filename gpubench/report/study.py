@@ -12,11 +12,9 @@ from functools import cached_property
 from ..runfile.schema import Run, Sustained
 from . import scaling, words
 from .pairs import (
-    WORTHWHILE,
     Baseline,
     LeftOut,
     Pair,
-    Verdict,
     against_slowest,
     comparable,
     compare,
@@ -49,25 +47,23 @@ from .sweeps import (
     Point,
     Sweep,
     crossings,
-    in_turn,
+    in_order,
     plainest_first,
     plainness,
     representative,
-    representatives,
     shared,
-    slowest_first,
     sweeps,
     time_of,
 )
 from .words import Names
 
 __all__ = [
-    "IMPLAUSIBLE", "LASTS", "NOISY_FACTOR", "ONE_THREAD", "SINGLE", "WORTHWHILE",
-    "Crossing", "Doubt", "Gain", "Item", "LeftOut", "Line", "Measured", "Pair", "Point", "Rate", "Row",
-    "Scaled", "Source", "Study", "Sweep", "Values", "Verdict", "against_slowest", "comparable",
-    "crossings", "grouped", "in_turn", "known_pairs", "leading", "measured", "number",
-    "plainest_first", "plainness", "representative", "representatives", "rows_of", "shared", "size_parameter",
-    "slowest_first", "sweeps", "time_of", "too_noisy",
+    "IMPLAUSIBLE", "LASTS", "NOISY_FACTOR", "ONE_THREAD", "SINGLE",
+    "Crossing", "Doubt", "Gain", "Item", "LeftOut", "Line", "Measured", "Pair", "Point", "Rate",
+    "Row", "Scaled", "Source", "Study", "Sweep", "Values", "against_slowest", "comparable",
+    "crossings", "grouped", "in_order", "known_pairs", "leading", "measured", "number",
+    "plainest_first", "plainness", "representative", "rows_of", "shared", "size_parameter",
+    "sweeps", "time_of", "too_noisy",
 ]  # fmt: skip
 LASTS = 0.9
 """A sustained rate below that share of the burst rate is worth a line and a picture."""

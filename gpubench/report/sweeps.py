@@ -4,7 +4,7 @@ always a setting with a name."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -241,22 +241,14 @@ def representative(items: Sequence[Item]) -> Item:
     return plainest_first(items)[0]
 
 
-def representatives(items: Iterable[Item]) -> dict[str, list[Item]]:
-    """Return an item for each workload, by the heading of its kind of work: first in the order of KINDS, then by the
-    name of the user's own benchmarks. The workload with the most benchmarks comes first; kinds that the answer doesn't
-    count are left out."""
+def in_order(items: Iterable[Item]) -> list[list[Item]]:
+    """Group items by kind of work, the user's own first, then in the order of KINDS; copies and parts of a step are
+    left out, unless there is nothing else."""
+    items = list(items)
     counted = [item for item in items if item.subject.kind is None or item.subject.kind.summarised]
-    workloads = grouped(counted, lambda item: item.subject.result.workload).values()
-    chosen = [representative(members) for members in sorted(workloads, key=len, reverse=True)]
-    found: dict[str, list[Item]] = grouped(chosen, lambda item: item.subject.heading)
-    return {name: found[name] for name in (*(kind.heading for kind in KINDS.values()), *found) if name in found}
-
-
-def in_turn(kinds: Mapping[str, Sequence[Item]], most: int) -> list[Item]:
-    """The first of each kind of work, then the second of each, until there are so many; in the order of the kinds."""
-    every = [members[i] for i in range(most) for members in kinds.values() if i < len(members)]
-    room = {id(item) for item in every[:most]}
-    return [item for members in kinds.values() for item in members if id(item) in room]
+    order = list(KINDS)
+    by_kind = grouped(counted or items, lambda item: order.index(item.subject.result.kind) if item.subject.kind else -1)
+    return [members for _, members in sorted(by_kind.items(), key=lambda entry: entry[0])]
 
 
 def shared(items: Iterable[Item], most_share: float = 1.0) -> list[Item]:
@@ -269,11 +261,3 @@ def shared(items: Iterable[Item], most_share: float = 1.0) -> list[Item]:
     least = max(map(len, cases)) * most_share
     by_first = {id(case[0]): case for case in cases if len(case) >= least}
     return by_first[id(representative([case[0] for case in by_first.values()]))]
-
-
-def slowest_first(rows: Iterable[Measured]) -> list[list[Measured]]:
-    """Each setting of each workload at the largest size that most devices have, a row for each device; the longest
-    times lead."""
-    settings = grouped(rows, lambda row: (row.result.workload, row.setting))
-    shown = [shared(members) for members in settings.values()]
-    return sorted(shown, key=lambda rows: -max(row.time_s for row in rows))

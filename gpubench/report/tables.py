@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
+from typing import Any
 
 from msgspec import structs
 
 from ..runfile.flags import ADVICE
 from ..runfile.quantities import (
+    UNFILLED,
     bytes_text,
     counted,
     listed,
@@ -24,7 +26,7 @@ from ..runfile.quantities import (
 from ..runfile.schema import TIMERS, Bandwidth, Raised, Run
 from ..statistics.intervals import INTERVAL
 from . import words
-from .answer import Answer, Card, WorkRow
+from .answer import Answer, AnswerRow, Speedups, answer_rows, most_telling
 from .render import Column, Table, escape, markdown, table
 from .study import (
     ONE_THREAD,
@@ -39,7 +41,6 @@ from .study import (
     Source,
     Study,
     grouped,
-    representative,
     too_noisy,
 )
 
@@ -50,58 +51,80 @@ _LIKE = "Like with like: in the same way on both sides. The speedup beside it is
 
 # The answer -----------------------------------------------------------------------------------------------------------
 
-ANSWER: list[Column[WorkRow]] = [
-    Column("work", lambda row: row.name),
-    Column("typically", lambda row: row.ratio),
-    Column("range", lambda row: f"{row.ends} ({len(row.known)})" if len(row.known) > 1 else row.ends,
-           "Range: the 95% interval, or (8) over so many benchmarks, whose median is given."),
-    Column("like with like", lambda row: words.like_with_like(row.typical) if row.typical else "", _LIKE),
-    Column("with copies", lambda row: words.with_copies(row.typical) if row.typical else "—",
-           "With copies: inputs and results copied for every call."),
-    Column("faster from", lambda row: row.faster_from),
-    Column("worth it?", lambda row: row.worth, "Worth it: at least 1.5× at the low end of the interval, ✓ with copies,"
-           " ◐ if the data stays on the device."),
-]  # fmt: skip
 TIMES: list[Column[Measured]] = [
-    Column("benchmark", lambda row: " ".join(filter(None, [words.benchmark(row.result), words.unverified(row)]))),
     Column("time", words.time),
     Column("throughput", words.throughput),
     Column("% of peak", words.share_of_peak),
 ]
 
 
-def answer_tables(answer: Answer, brief: bool = False) -> list[Table]:
-    """Return a table for each card, or a single one for several devices against one baseline; the table of times if
-    there is no card. ``brief`` tables have no range and no note."""
-    if answer.cards and all(card.alike for card in answer.cards):
-        return [side_by_side(answer.cards, brief)]
-    columns = [Column(each.head, each.cell) for each in ANSWER if each.head != "range"] if brief else ANSWER
-    note = "" if brief else "Each benchmark at its largest size."
-    tables = [table(f"{card.device} against {card.baseline}", columns, card.rows, note) for card in answer.cards]
+def answer_tables(answer: Answer, most: int | None = None) -> list[Table]:
+    """Return a table for each baseline, with a column of speedups for each device; the table of times if nothing is
+    compared. ``most`` rows and no small print for a screen."""
+    study, tables = answer.study, []
+    for found in answer.speedups:
+        shown = most_telling(found.rows, most) if most else found.rows
+        ratio = words.ratio if most else words.speedup
+        columns = (_one_device if len(found.devices) == 1 else _several_devices)(study, found, ratio)
+        differ = listed(sorted({pair.differs for pair in found.pairs if pair.differs}), 3)
+        note = _note(found.rows, shown) + f" Compared although they differ: {differ}." * bool(differ and not most)
+        tables.append(table(f"Speedup over {found.baseline}", columns, shown, note.strip()))
     if answer.times:
-        tables.append(table("Times", TIMES, answer.times, most=_MOST_ROWS))
+        shown_times = most_telling(answer.times, most) if most else answer.times
+        devices = {row.source: row for each in answer.times for row in each.items}
+        names = {source: study.names.of(row) if len(devices) > 1 else "" for source, row in devices.items()}
+        columns_of_times: list[Column[AnswerRow[Measured]]] = [_BENCHMARK]
+        for source, name in names.items():
+            columns_of_times += [
+                Column(f"{name} {each.head}".strip(), partial(_of_device, source, each.cell)) for each in TIMES
+            ]
+        tables.append(table("Times", columns_of_times, shown_times, _note(answer.times, shown_times)))
     return tables
 
 
-def side_by_side(cards: Sequence[Card], brief: bool = False) -> Table:
-    """Return how much faster each device is than the common baseline; if ``brief``, without the ranges for several
-    devices."""
+def _benchmark(row: AnswerRow[Any]) -> str:
+    unverified = next(filter(None, (words.unverified(item.subject) for item in row.items)), "")
+    return f"{row.indented} {unverified}".rstrip()
 
-    def cell(rows: Mapping[str, WorkRow], heading: str) -> str:
-        row = rows.get(heading)
-        if row is None or row.typical is None:
-            return row.ratio if row else words.NO_VALUE
-        count = f"; {len(row.known)} benchmarks" * (len(row.known) > 1)
-        return row.ratio + f" ({row.ends}{count})" * (not brief or len(cards) == 1) + "*" * row.typical.noisy
 
-    kinds = list(dict.fromkeys(row.heading for card in cards for row in card.rows))
-    columns: list[Column[str]] = [Column("work", str)]
-    columns += [Column(card.device, partial(cell, {row.heading: row for row in card.rows})) for card in cards]
-    differ = listed(sorted({pair.differs for card in cards for pair in card.pairs if pair.differs}), 3)
-    note = f"Speedup over {cards[0].baseline}, each benchmark at the largest size that both have; in brackets its 95% "
-    note += "interval, or the range and the number of the benchmarks that both have, of which the median is given."
-    note += f" Compared although they differ: {differ}." * bool(differ)
-    return table(f"Speedup over {cards[0].baseline}", columns, kinds, "" if brief else note)
+_BENCHMARK: Column[AnswerRow[Any]] = Column("benchmark", _benchmark)
+
+
+def _of_device(source: Source, cell: Callable[[Any], object], row: AnswerRow[Any]) -> object:
+    item = row.of(source)
+    return words.NO_VALUE if item is None else cell(item)
+
+
+def _one_device(study: Study, found: Speedups, ratio: Callable[[Pair], str]) -> list[Column[AnswerRow[Pair]]]:
+    """Both times, the speedup, that with copies, and the size from which the device is faster."""
+    ((source, device),) = found.devices.items()
+    cells: dict[str, Callable[[Pair], str]] = {
+        found.baseline.partition(",")[0]: words.base_time,
+        device.partition(",")[0]: words.own_time,
+        "speedup": lambda pair: ratio(pair) + UNFILLED * (not pair.fills),
+        "like with like": words.like_with_like,
+        "with copies": words.with_copies,
+        "wins from" if found.alike else "GPU wins from": lambda pair: study.starts.get(id(pair), words.NO_VALUE),
+    }
+    return [_BENCHMARK, *(Column(head, partial(_of_device, source, cell)) for head, cell in cells.items())]
+
+
+def _several_devices(study: Study, found: Speedups, ratio: Callable[[Pair], str]) -> list[Column[AnswerRow[Pair]]]:
+    """The baseline's time, and the speedup of each device."""
+
+    def speedup(pair: Pair) -> str:
+        return ratio(pair) + UNFILLED * (not pair.fills)
+
+    base = Column[AnswerRow[Pair]](found.baseline, lambda row: words.base_time(row.items[0]))
+    devices = (Column(device, partial(_of_device, source, speedup)) for source, device in found.devices.items())
+    return [_BENCHMARK, base, *devices]
+
+
+def _note(rows: Sequence[AnswerRow[Any]], shown: Sequence[AnswerRow[Any]]) -> str:
+    """What holds for all rows: the sizes, the dtype where none is named, and how many there are."""
+    dtypes = {item.subject.dtype for row in rows if row.leads for item in row.items}
+    note = "Each at its largest size" + "; float32 where no dtype is named" * ("float32" in dtypes)
+    return f"{note}; {len(rows) - len(shown)} more in the report." if len(shown) < len(rows) else f"{note}."
 
 
 # Results --------------------------------------------------------------------------------------------------------------
@@ -174,12 +197,8 @@ def beside_each_other(study: Study) -> Table:
 # Speedups -------------------------------------------------------------------------------------------------------------
 
 
-def speedup_table(study: Study, pairs: Sequence[Pair], most: int | None = _MOST_ROWS, every: bool = False) -> Table:
-    """A row for each workload, dtype and device, at the largest size of one setting that is named; or for each pair."""
-    alike = grouped(
-        pairs, lambda p: (p.other.result.workload, words.arithmetic(p.other), p.other.source, p.base.source)
-    )
-    chosen = list(pairs) if every else [representative(members) for members in alike.values()]
+def speedup_table(study: Study, chosen: Sequence[Pair]) -> Table:
+    """A row for each of these pairs."""
     kinds = sorted({pair.uncertainty for pair in chosen})
     exact = all(kind.startswith(INTERVAL) for kind in kinds)
     note = f"In brackets: {f'{INTERVAL}s of several processes' if exact and len(kinds) > 1 else ', '.join(kinds)}"
@@ -197,18 +216,24 @@ def speedup_table(study: Study, pairs: Sequence[Pair], most: int | None = _MOST_
         Column("faster from", lambda pair: study.starts.get(id(pair), words.NO_VALUE),
                "Faster from: the smallest size above which it always is; unsure where the interval allows otherwise."),
     ]  # fmt: skip
-    return table("Speedup", columns, chosen, note, most)
+    return table("Speedup", columns, chosen, note)
 
 
 def overview(study: Study, every: bool = False) -> Table:
-    """One row for each workload, to paste into a page: speedups where a GPU was measured, else times with their
-    intervals; with ``every`` a row for each size."""
+    """The rows of the answer, to paste into a page: speedups where a GPU was measured, else times with their intervals;
+    with ``every`` a row for each size."""
+    answer = Answer(study)
     if study.device_pairs:
-        return speedup_table(study, study.device_pairs, most=None, every=every)
-    groups = grouped(study.measured, lambda row: (row.result.workload, words.arithmetic(row), row.source))
-    ends = Column[Measured](INTERVAL, words.interval)
-    columns: list[Column[Measured]] = [TIMES[0], Column("device", study.names.of), TIMES[1], ends, *TIMES[2:]]
-    rows = study.measured if every else [representative(members) for members in groups.values()]
+        compared = [pair for found in answer.speedups for pair in found.pairs]
+        return speedup_table(study, study.device_pairs if every or not compared else compared)
+    columns: list[Column[Measured]] = [
+        Column("benchmark", lambda row: " ".join(filter(None, [words.benchmark(row.result), words.unverified(row)]))),
+        Column("device", study.names.of),
+        Column("time", words.time),
+        Column(INTERVAL, words.interval),
+        *TIMES[1:],
+    ]
+    rows = study.measured if every else [row for each in answer.times for row in each.items]
     return table("Times", columns, rows)
 
 
@@ -468,11 +493,15 @@ def _gain(gain: Gain | None) -> str:
     )
 
 
+def _of_libraries(study: Study) -> list[Pair]:
+    return [pair for row in answer_rows(study, study.library_pairs) for pair in row.items]
+
+
 def detail_tables(study: Study) -> list[Table]:
     """Return all other tables that have a row, the most wanted first."""
     tables = [
         *([differences(study)] if study.several_runs else []),
-        speedup_table(study, study.pairs),
+        *([] if study.device_pairs else [speedup_table(study, _of_libraries(study))]),
         left_out_table(study.left_out),
         rate_table(study),
         jobs_table(study),

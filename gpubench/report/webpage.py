@@ -42,8 +42,6 @@ _COLOURS, _SHAPES = ("d0", "d1", "d2", "d3", "d4", "d5"), 4
 """Classes of the style sheet, for accelerators; CPUs are grey, other libraries on them have the last colours."""
 _LIBRARIES = (("numpy", 2), ("d5", 3), ("d4", 1))
 _RATIO = re.compile(r"\d[\d,.]*×")
-_VERDICT = re.compile(r"<td>([✓◐✗?])(?= )")
-_CLASSES = {"✓": "yes", "◐": "stays", "✗": "no", "?": "unsure"}
 _FILES = " ".join(
     f'<a href="{name}">{name}</a>' for name in ("results.csv", "speedup.csv", "crossover.csv", "summary.md")
 )
@@ -98,11 +96,11 @@ def webpage(
 
 
 def _title(answer: Answer) -> str:
-    if any(card.of_gpus for card in answer.cards):
+    if any(each.of_gpus for each in answer.speedups):
         return "Which GPU is faster?"
-    if any(pair.other.on_accelerator for card in answer.cards for pair in card.pairs):
+    if any(pair.other.on_accelerator for each in answer.speedups for pair in each.pairs):
         return "How much faster is the GPU?"
-    return "Which machine is faster?" if answer.cards else "How fast is this machine?"
+    return "Which machine is faster?" if answer.speedups else "How fast is this machine?"
 
 
 def _asset(name: str) -> str:
@@ -155,8 +153,7 @@ def _source(svg: bytes) -> str:
 
 
 def _card(table: Table) -> str:
-    marked = _VERDICT.sub(lambda found: f'<td class="{_CLASSES[found[1]]}">{found[1]}', html_table(table))
-    return f'<div class="card kinds">{marked}</div>'
+    return f'<div class="card rows">{html_table(table)}</div>'
 
 
 def _folded(table: Table) -> str:

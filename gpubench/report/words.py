@@ -15,7 +15,7 @@ from ..runfile.matching import shown_name
 from ..runfile.quantities import SWITCH as SWITCH, counted, listed as listed, ratio_text, seconds_text, shorten, text
 from ..runfile.schema import Case, Run, Scalar, Sustained
 from ..runfile.ways import HOW, LAYOUT, PER_CORE
-from .pairs import Pair, Verdict
+from .pairs import Pair
 from .rows import Doubt, Measured, Row, Source, Values, too_noisy
 from .sweeps import Crossing
 
@@ -24,7 +24,9 @@ MACHINE, BUSY = "machine", "machine busy"
 """Facts of a run that aren't its settings."""
 _MODELLED = re.compile(r"\b(modelled|simulated)\b", re.IGNORECASE)
 """Words in the name of a device or a machine whose times come from a model."""
-MARKS = {Verdict.WORTH_IT: "✓", Verdict.IF_IT_STAYS: "◐", Verdict.NOT_WORTH_IT: "✗", Verdict.UNSURE: "?"}
+UNSURE = "unsure"
+OWN = "Own benchmarks"
+"""The heading of the user's benchmarks."""
 EVERY_SIZE = "every size"
 OTHER_WAY = "‡"
 """The mark of a speedup over a way of the CPU that differs from the other side's."""
@@ -250,8 +252,8 @@ def speedup(pair: Pair) -> str:
 
 
 def ratio(pair: Pair) -> str:
-    """``132×``; ``12× to 120×`` where its interval is wide and still excludes 1."""
-    return pair.doubt or _ratio(pair.values)
+    """``132×``; what is known of it where its interval is wide, ``≥ 20×``; with a star where a time is noisy."""
+    return _known(pair.values, pair.bounds, pair.doubt) + "*" * (pair.noisy and not pair.unknown)
 
 
 def with_copies(pair: Pair) -> str:
@@ -260,7 +262,22 @@ def with_copies(pair: Pair) -> str:
         return NO_VALUE
     if pair.doubt and pair.doubt.of_time:
         return pair.doubt
-    return Doubt.TOO_NOISY if pair.copies.too_noisy else _ratio(pair.copies.values)
+    values = pair.copies.values
+    return _known(values, (values.low, values.high), Doubt.TOO_NOISY if pair.copies.too_noisy else None)
+
+
+def _known(values: Values, bounds: tuple[float, float], doubt: Doubt | None) -> str:
+    low, high = bounds
+    if doubt is None and not too_noisy(low, high):
+        return times(values.value)
+    if low > 1:
+        return f"≥ {times(low)}"
+    return f"≥ {times(high)}" if high < 1 else str(doubt or times_range(low, high))
+
+
+def over(pair: Pair) -> str:
+    """`` over NumPy (2.5× over PyTorch)``, where the CPU's fastest way isn't that of the other side."""
+    return f" over {way(pair)} ({like_with_like(pair)})" if pair.like else ""
 
 
 def way(pair: Pair) -> str:
@@ -275,7 +292,7 @@ def ways(pairs: Iterable[Pair]) -> list[str]:
 
 def like_with_like(pair: Pair) -> str:
     """``150× against PyTorch``: the same way on both sides, where the CPU has a faster one."""
-    return f"{ratio(pair.like)} against {_ways(pair)[1]}" if pair.like else ""
+    return f"{ratio(pair.like)} over {_ways(pair)[1]}" if pair.like else ""
 
 
 def _ways(pair: Pair) -> tuple[str, str]:
@@ -298,10 +315,6 @@ def _way(row: Measured) -> dict[str, str]:
     return {"library": library, "variant": _VARIANTS.get(case.variant, case.variant), "dtype": case.dtype} | how
 
 
-def _ratio(values: Values) -> str:
-    return times_range(values.low, values.high) if too_noisy(values.low, values.high) else times(values.value)
-
-
 def calls(pair: Pair) -> str:
     """Return the number of calls, on data that stays on the device, that amortize the copies; a dash if it is unknown
     or never happens."""
@@ -317,6 +330,20 @@ def time(row: Measured) -> str:
 def starred_time(seconds: float, doubtful: bool) -> str:
     """Return seconds as :func:`time` does, with a star where they are doubtful."""
     return f"{text(seconds, 's', 2)}*" if doubtful else seconds_text(seconds)
+
+
+def base_time(pair: Pair) -> str:
+    """``10.0 ms``: the baseline's time; ``64.0 µs by NumPy`` where the CPU has a faster way."""
+    side = pair.sides[0]
+    told = starred_time(pair.base_s, side.noisy)
+    size = f" ({parameter(side.size_name, side.size)})" if pair.batches != 1.0 and side.size_name else ""
+    return told + size + (f" by {way(pair)}" if pair.like and pair.sides[0] is not pair.base else "")
+
+
+def own_time(pair: Pair) -> str:
+    """The time that is compared with the baseline's."""
+    side = pair.sides[1]
+    return starred_time(pair.time_s, side.noisy) + (f" by {way(pair)}" if pair.like and side is not pair.other else "")
 
 
 def time_and_spread(row: Measured) -> str:
@@ -374,9 +401,9 @@ def crossing(found: Crossing) -> str:
     sizes, label = [point.x for point in line.points], size_label(line.size_name)
     doubtful = line.above_peak or any(pair.doubt and pair.doubt.of_time for pair in line.items)
     if doubtful or len(sizes) == 1 or found.disputed or (known.crosses and not found.ends):
-        return Verdict.UNSURE
+        return UNSURE
     if known.always:
-        return Verdict.UNSURE if any(pair.doubt for pair in line.items) else EVERY_SIZE
+        return UNSURE if any(pair.doubt for pair in line.items) else EVERY_SIZE
     if known.size is None or not found.ends:
         ahead = [point.x for point in line.points if point.y >= 1]
         upper = size_text(max(ahead) if ahead else sizes[-1], line.size_name)

@@ -21,12 +21,10 @@ class Kind:
     """A kind of work; ``words`` is its name in a sentence.
 
     ``summarised`` is false where no summary counts its benchmarks: they explain others, or have tables of their own.
-    ``unlike`` means that the benchmarks are too different for a median over them, as networks are.
     """
 
     words: str
     summarised: bool = True
-    unlike: bool = False
 
     @property
     def heading(self) -> str:
@@ -36,14 +34,14 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = {
     "matmul": Kind("matrix products"),
-    "networks": Kind("networks", unlike=True),
-    "training": Kind("training", unlike=True),
+    "networks": Kind("networks"),
+    "training": Kind("training"),
+    "elementwise": Kind("elementwise work"),
     "other_matmul": Kind("other matrix products"),
     "operators": Kind("operators of networks"),
     "linear_algebra": Kind("linear algebra"),
     "irregular": Kind("sorting and irregular access"),
     "science": Kind("science and images"),
-    "elementwise": Kind("elementwise work"),
     "copies": Kind("copies", summarised=False),
     "distributed": Kind("multi-GPU work", summarised=False),
     "details": Kind("details of other benchmarks", summarised=False),

@@ -1,116 +1,110 @@
-"""The headline: how much faster each kind of work is, without another device how much of the measured peak it reaches,
-or of benchmarks that declare no work how long each takes."""
+"""The headline: how much faster each benchmark of the answer is, without another device how much of the measured peak
+it reaches, or of benchmarks that declare no work how long it takes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...runfile.quantities import UNFILLED, UNFILLED_SIGN, counted
 from .. import words
-from ..study import Doubt, Measured, Pair, Study, grouped, known_pairs, leading, slowest_first
-from .layouts import NamedRow, NamedRows, RowMark
+from ..answer import MOST_ROWS, Answer, AnswerRow, Speedups, most_telling
+from ..study import Doubt, Item, Measured, Pair, Study
+from .layouts import NamedRow, NamedRows, RowMark, row_pitch, rows_height
 from .page import Figure, Key
-from .selection import LEAST_VALUES, Notable, brief, captioned, in_order, keys, marked, notable, role_of, uncertainty
+from .selection import brief, captioned, keys, role_of, uncertainty
 
-_MOST_TIMES = 20
+_ROOM, _LEAST_ROW = 580, 22.0
+"""Pixels that the rows have with their headings; height of a row."""
 _ABOVE = f"{words.NO_VALUE} {Doubt.ABOVE_PEAK}"
 
 
 def headline_figures(study: Study) -> list[Figure]:
-    """Return one picture for each baseline; with a GPU in several machines, the first one shows all devices."""
-    drawn = [study.gpu_pairs] if study.gpu_pairs else []
-    for pairs in study.comparisons:
-        for members in grouped(leading(pairs), lambda pair: pair.base.source).values():
-            against_itself = all(pair.within_device for pair in members) and study.baseline is None
-            said = study.gpu_pairs and (members[0].base.on_accelerator or all(pair.within_run for pair in members))
-            drawn += [] if against_itself or said else [members]
-    figures = [figure for rank, pairs in enumerate(drawn) for figure in _speedups(study, pairs, rank)]
-    return figures or _shares(study) or _times(study)
+    """Return one picture for each baseline, of the same rows as the answer's table."""
+    answer = Answer(study)
+    found = [_speedups(study, each, rank) for rank, each in enumerate(answer.speedups)]
+    times = answer.times if study.measured else []
+    shares = [row for row in times if any(item.utilisation for item in row.items)]
+    return found or ([_shares(study, shares)] if len(shares) > 2 else [_times(study, times)] if times else [])
 
 
-def _speedups(study: Study, pairs: Sequence[Pair], rank: int) -> list[Figure]:
-    found = notable(study, pairs)
-    if not found:
-        return []
-    shown = [pair for each in found for pair in each.items]
-    base, others = study.names.baseline(shown), keys(study, (pair.other for pair in shown), "mark")
-    legend, sides = others, (f"slower than {brief(base)}", f"faster than {brief(base)}")
+def _drawn(rows: Sequence[AnswerRow[Item]], mark: Callable[[Item], RowMark]) -> tuple[list[Item], tuple[NamedRow, ...]]:
+    """The items and rows that a picture has room for, with a mark for each device."""
+    pitch = max(_LEAST_ROW, row_pitch(max((len(each.items) for each in rows), default=1)) - 3)
+    for most in range(MOST_ROWS, 0, -1):
+        shown = most_telling(rows, most)
+        names = [each.name if each.leads else f"\u2003{each.name}" for each in shown]
+        drawn = tuple(
+            NamedRow(each.heading, name, each.detail, tuple(map(mark, each.items)))
+            for each, name in zip(shown, names, strict=True)
+        )
+        if rows_height(drawn, pitch) <= _ROOM:
+            break
+    return [item for each in shown for item in each.items], drawn
+
+
+def _left_out(rows: Sequence[object], drawn: Sequence[object]) -> str:
+    return f"{len(drawn)} are shown. " * (len(drawn) < len(rows))
+
+
+def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
+    shown, drawn = _drawn(found.rows, lambda pair: _ratio(study, pair))
+    others = keys(study, (pair.other for pair in shown), "mark")
+    legend, sides = others, (f"slower than {brief(found.baseline)}", f"faster than {brief(found.baseline)}")
     if len(others) == 1:
-        legend, sides = (), (f"{brief(base)} faster", f"{brief(others[0].label)} faster")
+        legend, sides = (), (f"{brief(found.baseline)} faster", f"{brief(others[0].label)} faster")
     if any(pair.copies for pair in shown):
         looks = Key("data stays on the GPU", "muted", "mark"), Key("copied in and out for each call", "muted", "hollow")
         legend = (
             *legend,
             *(Key(key.label, others[0].role if len(others) == 1 else key.role, key.look) for key in looks),
         )
-    chart = NamedRows(marked(found, lambda pair: _ratio(study, pair)), "", legend, sides)
-    title = f"Speedup {f'of {others[0].label} ' * (len(others) == 1)}over {base}"
-    ranges = []
-    for key in others:
-        own = [pair for pair in shown if study.names.of(pair.other) == key.label]
-        known = known_pairs(own)
-        told = words.times_range(known[0].speedup, known[-1].speedup) if known else str(own[0].doubt)
-        ranges.append(f"{brief(key.label)} {told}")
-    subtitle = f"{'; '.join(ranges)}. Each benchmark at its largest size, log scale"
+    title = f"Speedup {f'of {others[0].label} ' * (len(others) == 1)}over {found.baseline}"
+    counts = [f"{brief(name)} {found.count(source)}" for source, name in found.devices.items()]
+    subtitle = f"{'; '.join(counts)}. {_left_out(found.rows, drawn)}Each at its largest size, log scale"
+    chart = NamedRows(drawn, "", legend, sides)
     figure = Figure("headline", "headline", title, subtitle, "", chart, rank * 20, rank == 0)
     unfilled = f"{UNFILLED_SIGN}. " * any(not pair.fills for pair in shown)
-    return [captioned(figure, study, shown, f"Thick line: {uncertainty(shown)}. {unfilled}")]
+    return captioned(figure, study, shown, f"Thick line: {uncertainty(shown)}. {unfilled}")
 
 
 def _ratio(study: Study, pair: Pair) -> RowMark:
     look = role_of(study, pair.other)
     if pair.doubt:
-        return RowMark(None, look, _ABOVE if pair.doubt == Doubt.ABOVE_PEAK else str(pair.doubt))
+        return RowMark(None, look, words.ratio(pair))
     copied = pair.copies.speedup if pair.copies and not pair.copies.too_noisy else None
-    marks = "*" * pair.noisy + words.OTHER_WAY * bool(pair.like) + UNFILLED * (not pair.fills)
-    told = words.times(pair.speedup) + marks
+    told = words.ratio(pair) + words.OTHER_WAY * bool(pair.like) + UNFILLED * (not pair.fills)
     return RowMark(pair.speedup, look, told, pair.ratio.low, pair.ratio.high, copied)
 
 
-def _shares(study: Study) -> list[Figure]:
+def _shares(study: Study, rows: Sequence[AnswerRow[Measured]]) -> Figure:
     """Return a picture of the shares of the measured peak, for a study without another device."""
-    rows = [row for row in study.single_device if row.utilisation and not row.library]
-    if not (found := notable(study, rows)):
-        return []
-    shown = [row for each in found for row in each.items]
+    shown, drawn = _drawn(rows, lambda row: _share(study, row))
     devices = keys(study, shown, "mark")
-    chart = NamedRows(marked(found, lambda row: _share(study, row)), "%", devices if len(devices) > 1 else ())
     title = f"Share of the measured peak: {words.listed([key.label for key in devices])}"
     known = sorted((row for row in shown if (row.utilisation or 2) <= 1), key=lambda row: row.utilisation or 0.0)
     ends = [f"{words.share_of_peak(row)} ({words.name(row.result)})" for row in [*known[:1], *known[-1:]]]
-    subtitle = f"From {' to '.join(ends)}. " * bool(ends) + "Each benchmark at its largest size"
+    subtitle = f"From {' to '.join(ends)}. " * bool(ends) + f"{_left_out(rows, drawn)}Each at its largest size"
     note = "Peaks were measured at the start of the run. " + "No GPU used. " * (not study.names.accelerators)
-    return [captioned(Figure("headline", "headline", title, subtitle, "", chart), study, shown, note)]
+    chart = NamedRows(drawn, "%", devices if len(devices) > 1 else ())
+    return captioned(Figure("headline", "headline", title, subtitle, "", chart), study, shown, note)
 
 
 def _share(study: Study, row: Measured) -> RowMark:
     if row.utilisation is None or row.utilisation > 1:
-        return RowMark(None, role_of(study, row), _ABOVE)
+        return RowMark(None, role_of(study, row), _ABOVE if row.utilisation else "no peak")
     return RowMark(100 * row.utilisation, role_of(study, row), words.share_of_peak(row) + "*" * row.noisy)
 
 
-def _times(study: Study) -> list[Figure]:
-    """Return a picture of the times of the slowest benchmarks, each at its largest size, as many as a picture has room
-    for."""
-    every = slowest_first(row for kind in in_order(study.single_device) for row in kind)
-    most = max(4, int(_MOST_TIMES / max(map(len, every), default=1)))
-    if len(every) < LEAST_VALUES:
-        return []
-    found = [
-        Notable("", words.name(rows[0].result), words.setting(rows[0].result), tuple(rows)) for rows in every[:most]
-    ]
-    shown = [row for each in found for row in each.items]
+def _times(study: Study, rows: Sequence[AnswerRow[Measured]]) -> Figure:
+    """Return a picture of times."""
+    shown, drawn = _drawn(rows, lambda row: _time(study, row))
     devices = keys(study, shown, "mark")
-    entries: tuple[NamedRow, ...] = marked(found, lambda row: _time(study, row))
-    chart = NamedRows(entries, "s", devices if len(devices) > 1 else ())
-    title = f"Time per call of the {len(found)} slowest of {counted(len(every), 'benchmark')}"
-    title = title if len(found) < len(every) else f"Time per call of {counted(len(every), 'benchmark')}"
-    ends = [
-        words.time(pick((row for rows in every for row in rows), key=lambda row: row.time_s)) for pick in (min, max)
-    ]
-    subtitle = f"All: {ends[0]} to {ends[1]}. Each at its largest size, log scale; lower is better"
+    title = f"Time per call of {counted(len(drawn), 'benchmark')}"
+    ends = dict.fromkeys(words.time(pick(shown, key=lambda row: row.time_s)) for pick in (min, max))
+    subtitle = f"{' to '.join(ends)}. {_left_out(rows, drawn)}Each at its largest size, log scale; lower is better"
     note = "Thick line: 95% interval. " * any(row.interval for row in shown)
-    return [captioned(Figure("headline", "headline", title, subtitle, "", chart), study, shown, note)]
+    chart = NamedRows(drawn, "s", devices if len(devices) > 1 else ())
+    return captioned(Figure("headline", "headline", title, subtitle, "", chart), study, shown, note)
 
 
 def _time(study: Study, row: Measured) -> RowMark:

@@ -10,7 +10,7 @@ from ...runfile.matching import shown_name
 from ...runfile.schema import TIMERS
 from ...runfile.utilisation import LABELS
 from .. import words
-from ..study import LASTS, Line, Measured, Point, Rate, Study, grouped, plainness, sweeps, time_of
+from ..study import LASTS, Line, Measured, Point, Rate, Study, grouped, in_order, plainness, sweeps, time_of
 from .layouts import Curve, LinePanels, Panel
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
 from .selection import (
@@ -18,7 +18,6 @@ from .selection import (
     brief,
     captioned,
     curve,
-    in_order,
     keys,
     line_panels,
     panel,

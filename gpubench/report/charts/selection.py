@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import zip_longest
-from typing import Any, Generic
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
 
-from ...runfile.kinds import KINDS
 from ...runfile.quantities import text
 from .. import words
-from ..study import Crossing, Doubt, Item, Line, Measured, Pair, Row, Study, grouped, known_pairs, plainness, shared
+from ..study import Crossing, Doubt, Item, Line, Measured, Pair, Row, Study, grouped, plainness
 from .caption import caption, notice
-from .layouts import Curve, LinePanels, Mark, NamedRow, Panel, RowLabel, RowMark, row_pitch, rows_height
+from .layouts import Curve, LinePanels, Mark, Panel
 from .page import CALL_UNIT, MOST_CURVES, MOST_PANELS, Figure, Key, tick_text
 from .theme import ACCELERATORS, CPUS, DTYPE_ROLES
 
@@ -21,73 +19,11 @@ LEAST_VALUES = 3
 """The least number of values in a picture: one with fewer isn't drawn."""
 OTHER_ROLES = DTYPE_ROLES
 """Roles of lines that represent no device."""
-OWN = "Own benchmarks"
-_MOST_ROWS, _ROOM = 16, 505
-"""Rows of a picture, and pixels that they have with their headings."""
-_LEAST_ROW = 22.0
-
-
-@dataclass(frozen=True, slots=True)
-class Notable(RowLabel, Generic[Item]):
-    """One setting of a workload at its largest size: an item for each device that has it."""
-
-    items: tuple[Item, ...]
 
 
 def heading(row: Row) -> str:
     """What stands above rows and panels of its kind."""
-    return row.kind.heading if row.kind else OWN
-
-
-def in_order(rows: Iterable[Item]) -> list[list[Item]]:
-    """Group rows by kind of work, in the order of a report, the user's own last; copies and parts of a step are left
-    out."""
-    counted = [row for row in rows if row.subject.kind is None or row.subject.kind.summarised]
-    order = list(KINDS)
-    by_kind = grouped(counted, lambda row: order.index(row.subject.result.kind) if row.subject.kind else len(order))
-    return [members for _, members in sorted(by_kind.items(), key=lambda entry: entry[0])]
-
-
-def notable(study: Study, items: Iterable[Item]) -> list[Notable[Item]]:
-    """Return each workload in its plainest setting, with the kinds of work in turn, as many as fit in 700 pixels.
-
-    In each kind, the workload with the most benchmarks comes first. The one with the smallest speedup comes second, if
-    it is smaller than that of the first. There are none if the values are too few for a picture.
-    """
-    kinds: list[list[Notable[Item]]] = []
-    for members in in_order(items):
-        workloads = sorted(grouped(members, lambda item: item.subject.result.workload).values(), key=len, reverse=True)
-        cases = [_named(study, shared(each)) for each in workloads]
-        cases.sort(key=lambda case: not all(item.fills for item in case.items))
-        slowest = min(cases[1:], key=_least_speedup, default=None)
-        if slowest and _least_speedup(slowest) < _least_speedup(cases[0]):
-            cases.remove(slowest)
-            cases.insert(1, slowest)
-        kinds.append(cases)
-    pitch = max(_LEAST_ROW, row_pitch(max((len(each.items) for cases in kinds for each in cases), default=1)) - 3)
-    own_first = sorted(kinds, key=lambda cases: cases[0].group != OWN)
-    turns = [each for turn in zip_longest(*own_first) for each in turn if each]
-    fitting = (most for most in range(_MOST_ROWS, 1, -1) if rows_height(turns[:most], pitch) <= _ROOM)
-    chosen = set(map(id, turns[: next(fitting, 1)]))
-    found = [each for cases in kinds for each in cases if id(each) in chosen]
-    return found if sum(len(each.items) for each in found) >= LEAST_VALUES else []
-
-
-def _named(study: Study, items: Sequence[Item]) -> Notable[Item]:
-    row = items[0].subject
-    ordered = tuple(sorted(items, key=lambda item: study.names.order(item.subject)))
-    return Notable(heading(row), words.name(row.result), words.setting(row.result), ordered)
-
-
-def _least_speedup(case: Notable[Item]) -> float:
-    """Return the smallest speedup that is known; infinity if there is none."""
-    known = known_pairs(item for item in case.items if isinstance(item, Pair))
-    return known[0].speedup if known else float("inf")
-
-
-def marked(found: Iterable[Notable[Item]], mark: Callable[[Item], RowMark]) -> tuple[NamedRow, ...]:
-    """The rows of a picture, with a mark for each device."""
-    return tuple(NamedRow(each.group, each.name, each.detail, tuple(map(mark, each.items))) for each in found)
+    return row.kind.heading if row.kind else words.OWN
 
 
 def role_of(study: Study, row: Row) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import words
-from ..study import Crossing, Pair, Study, Values, Verdict, crossings, grouped, plainness, sweeps
+from ..study import Crossing, Pair, Study, Values, crossings, grouped, plainness, sweeps
 from .page import CALL_UNIT, MOST_CURVES, MOST_PANELS, Figure, Key
 from .selection import brief, captioned, curve, keys, line_panels, panel, plainest_panels, uncertainty, value_text
 
@@ -64,7 +64,7 @@ def _telling(members: Sequence[Crossing]) -> tuple[bool, int, int]:
 
 def _crosses(found: Crossing) -> bool:
     values = [point.y for point in found.line.points]
-    return min(values) < 1 < max(values) and words.crossing(found) != Verdict.UNSURE
+    return min(values) < 1 < max(values) and words.crossing(found) != words.UNSURE
 
 
 def _by_regime(study: Study, members: Sequence[Crossing], rank: float, default: bool) -> list[Figure]:
