@@ -8,7 +8,8 @@ from typing import Any
 import reading
 import records
 
-from gpubench.report.answer import Answer, WorkRow
+from gpubench.report import words
+from gpubench.report.answer import Answer
 from gpubench.report.render import Table
 from gpubench.report.study import Study
 from gpubench.runfile.schema import Case, Run
@@ -50,10 +51,13 @@ def answered(folder: Path, marks: list[dict[str, Any]], **how: Any) -> Answer:
     return Answer(Study([run(folder, marks, **how)]))
 
 
-def by_name(found: Answer) -> dict[str, WorkRow]:
-    """Rows of the only card."""
-    (card,) = found.cards
-    return {row.name: row for row in card.rows}
+def ratios(found: Answer) -> dict[str, dict[str, str]]:
+    """The speedup of each row, by device and label."""
+    return {
+        device: {row.label: words.ratio(pair) for row, pair in each.of(source)}
+        for each in found.speedups
+        for source, device in each.devices.items()
+    }
 
 
 def rows(table: Table) -> list[dict[str, str]]:

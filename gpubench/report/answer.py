@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
-from typing import Generic
+from typing import Any, Generic
 
 from ..runfile.kinds import KINDS
 from ..runfile.quantities import counted, listed
@@ -30,8 +30,8 @@ from .study import (
     grouped,
     in_order,
     leading,
+    plainest_first,
     plainness,
-    shared,
 )
 
 MOST_ROWS = 15
@@ -65,21 +65,50 @@ class AnswerRow(Generic[Item]):
         """Return what was measured on this device."""
         return next((item for item in self.items if item.subject.source == source), None)
 
+    def differing(self, item: Item) -> str:
+        """`` (n=512)`` of a device that lacks the row's size or setting."""
+        if _case(item) == _case(self.items[0]):
+            return ""
+        return f" ({words.size(item.subject) or words.setting(item.subject.result)})"
+
 
 def answer_rows(study: Study, items: Sequence[Item]) -> list[AnswerRow[Item]]:
     """Return the rows of these pairs or results, by kind of work: the user's own first, within a kind the workload with
-    the most benchmarks; float32 is a workload's first dtype."""
+    the most benchmarks; float32 is a workload's first dtype. Each setting of one's own benchmarks has a row."""
     rows: list[AnswerRow[Item]] = []
     for members in in_order(items):
         workloads = grouped(members, lambda item: item.subject.result.workload)
         for _, of_workload in sorted(workloads.items(), key=lambda entry: (-len(entry[1]), entry[0])):
-            dtypes = grouped(of_workload, lambda item: item.subject.dtype).values()
-            chosen = sorted((shared(each) for each in dtypes), key=lambda each: plainness(each[0]))
+            own = of_workload[0].subject.own
+            alike = grouped(of_workload, _setting if own else _dtype).values()
+            chosen = sorted((_of_each_device(study, each) for each in alike), key=lambda each: plainness(each[0]))
             first = words.settings(chosen[0][0].subject.result, without={"dtype"})
-            for same in chosen:
-                ordered = tuple(sorted(same, key=lambda item: study.names.order(item.subject)))
-                rows.append(_row(ordered, None if same is chosen[0] else first))
+            rows += [_row(same, None if own or same is chosen[0] else first) for same in chosen]
     return _told_apart(rows)
+
+
+def _of_each_device(study: Study, items: Sequence[Item]) -> tuple[Item, ...]:
+    """Return an item for each device: of the plainest setting at the largest size, or where a device lacks that, of its
+    own plainest at its largest. The first names the row."""
+    by_device = grouped(items, lambda item: item.subject.source)
+    firsts = [plainest_first(members)[0] for members in by_device.values()]
+    lead = plainest_first(firsts)[0]
+    same = {item.subject.source: item for item in items if _case(item) == _case(lead)}
+    others = [same.get(item.subject.source, item) for item in firsts]
+    ordered = sorted(others, key=lambda item: (_case(item) != _case(lead), study.names.order(item.subject)))
+    return tuple(ordered)
+
+
+def _dtype(item: Measured | Pair) -> object:
+    return item.subject.dtype
+
+
+def _setting(item: Measured | Pair) -> object:
+    return item.subject.setting
+
+
+def _case(item: Measured | Pair) -> tuple[object, object]:
+    return item.subject.setting, item.subject.size
 
 
 def _row(items: tuple[Item, ...], first: Sequence[str] | None) -> AnswerRow[Item]:
@@ -106,10 +135,13 @@ def _told_apart(rows: list[AnswerRow[Item]]) -> list[AnswerRow[Item]]:
 
 
 def most_telling(rows: Sequence[AnswerRow[Item]], most: int = MOST_ROWS) -> list[AnswerRow[Item]]:
-    """Return so many rows in their order: the first workload of each kind of work, then the second of each, and so on,
-    and then their other dtypes."""
-    kinds = grouped((row for row in rows if row.leads), lambda row: row.heading).values()
-    leads: list[AnswerRow[Item]] = [row for turn in zip_longest(*kinds) for row in turn if row][:most]
+    """Return so many rows in their order: the user's own, the first workload of each kind of work, then the second of
+    each, and so on, and then their other dtypes."""
+    every = [row for row in rows if row.leads]
+    own: list[AnswerRow[Any]] = [row for row in every if row.heading == words.OWN]
+    kinds = grouped((row for row in every if row.heading != words.OWN), lambda row: row.heading).values()
+    turns: list[AnswerRow[Any]] = [row for turn in zip_longest(*kinds) for row in turn if row is not None]
+    leads: list[AnswerRow[Any]] = [*own, *turns][:most]
     names = {row.items[0].subject.result.workload for row in leads}
     others: list[AnswerRow[Item]] = [
         row for row in rows if not row.leads and row.items[0].subject.result.workload in names

@@ -50,8 +50,6 @@ from .sweeps import (
     in_order,
     plainest_first,
     plainness,
-    representative,
-    shared,
     sweeps,
     time_of,
 )
@@ -62,7 +60,7 @@ __all__ = [
     "Crossing", "Doubt", "Gain", "Item", "LeftOut", "Line", "Measured", "Pair", "Point", "Rate",
     "Row", "Scaled", "Source", "Study", "Sweep", "Values", "against_slowest", "comparable",
     "crossings", "grouped", "in_order", "known_pairs", "leading", "measured", "number",
-    "plainest_first", "plainness", "representative", "rows_of", "shared", "size_parameter",
+    "plainest_first", "plainness", "rows_of", "size_parameter",
     "sweeps", "time_of", "too_noisy",
 ]  # fmt: skip
 LASTS = 0.9

@@ -236,11 +236,6 @@ def plainest_first(items: Sequence[Item]) -> list[Item]:
     return sorted(items, key=order)
 
 
-def representative(items: Sequence[Item]) -> Item:
-    """Return the item that represents a workload's items on one device."""
-    return plainest_first(items)[0]
-
-
 def in_order(items: Iterable[Item]) -> list[list[Item]]:
     """Group items by kind of work, the user's own first, then in the order of KINDS; copies and parts of a step are
     left out, unless there is nothing else."""
@@ -249,15 +244,3 @@ def in_order(items: Iterable[Item]) -> list[list[Item]]:
     order = list(KINDS)
     by_kind = grouped(counted or items, lambda item: order.index(item.subject.result.kind) if item.subject.kind else -1)
     return [members for _, members in sorted(by_kind.items(), key=lambda entry: entry[0])]
-
-
-def shared(items: Iterable[Item], most_share: float = 1.0) -> list[Item]:
-    """Return an item for each device, in the plainest setting of one workload, at the largest size, that most devices
-    have. With a ``most_share`` below 1, a setting needs only that share of the largest number of devices."""
-    cases = [
-        list({item.subject.source: item for item in reversed(same)}.values())[::-1]
-        for same in grouped(items, lambda item: (item.subject.setting, item.subject.size)).values()
-    ]
-    least = max(map(len, cases)) * most_share
-    by_first = {id(case[0]): case for case in cases if len(case) >= least}
-    return by_first[id(representative([case[0] for case in by_first.values()]))]

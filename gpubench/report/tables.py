@@ -92,7 +92,7 @@ _BENCHMARK: Column[AnswerRow[Any]] = Column("benchmark", _benchmark)
 
 def _of_device(source: Source, cell: Callable[[Any], object], row: AnswerRow[Any]) -> object:
     item = row.of(source)
-    return words.NO_VALUE if item is None else cell(item)
+    return words.NO_VALUE if item is None else f"{cell(item)}{row.differing(item)}"
 
 
 def _one_device(study: Study, found: Speedups, ratio: Callable[[Pair], str]) -> list[Column[AnswerRow[Pair]]]:

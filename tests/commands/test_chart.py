@@ -70,7 +70,7 @@ def test_without_a_kind_it_is_the_first_picture_of_a_report(run: Path, tmp_path:
 def test_what_a_report_draws_can_be_drawn_alone(tmp_path: Path, out: Path) -> None:
     run = tmp_path / "gpu.json"
     run.write_text(json.dumps(records.gpu_run(3)))
-    assert chart(run, "--kind", "gpu-time", "-o", out) == 0
+    assert chart(run, "--kind", "headline", "-o", out) == 0
     assert "Synthetic H" in words_of(out)
 
 

@@ -93,7 +93,7 @@ def test_of_many_results_the_answer_comes_first(save, capsys, monkeypatch, width
     assert main(["show", save("run.json", records.gpu_run(processes=3))]) == 0
     lines, _, _ = parts(capsys.readouterr().out)
     assert "Synthetic H-GPU" in lines[0]
-    assert f"× on {MATMUL.words}" in " ".join(lines)
+    assert "faster in " in " ".join(lines)
     assert any(line.startswith("WARNING: ") for line in lines)
     assert len(lines) <= (12 if width == "80" else 6)
 
@@ -104,7 +104,7 @@ def test_few_results_stay_short(save, capsys):
     lines, _, _ = parts(capsys.readouterr().out)
     assert "Synthetic H-GPU" in lines[0]
     assert any(line.startswith("WARNING: ") for line in lines)
-    assert f"× on {MATMUL.words}" not in " ".join(lines)
+    assert "faster in " not in " ".join(lines)
 
 
 def test_what_a_sign_means_stands_below(save, capsys):

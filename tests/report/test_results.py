@@ -11,7 +11,6 @@ import records
 
 from gpubench.errors import UsageError
 from gpubench.report.results import Results
-from gpubench.runfile.kinds import KINDS
 from gpubench.runfile.schema import Case
 
 SIZES = (64, 256, 1024)
@@ -152,8 +151,8 @@ def test_nothing_measured_and_many_results(tmp_path: Path) -> None:
         reading.run_of(tmp_path, records.gpu_run(), name)
     both = Results.load(tmp_path / "a.json", tmp_path / "b.json", tmp_path / "a.json")
     assert len(both.runs) == 1  # copies of one
-    assert f" on {KINDS['matmul'].words}" in str(both)
-    assert len(str(both).splitlines()) < 12
+    assert "faster in " in str(both)
+    assert len(str(both).splitlines()) < 34
     with pytest.raises(
         UsageError, match=r"choose one with load\(…, k='elementwise.add float32, allocating, n=10⁷'\): "
     ):

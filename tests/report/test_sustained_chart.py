@@ -10,9 +10,10 @@ import reading
 import records
 from comparing import BOTH, both
 
-from gpubench.report.answer import Answer, Concern
+from gpubench.report.answer import Answer
 from gpubench.report.charts.layouts import LinePanels
 from gpubench.report.charts.pictures import plan, render
+from gpubench.report.concerns import Concern
 from gpubench.report.study import Study
 
 

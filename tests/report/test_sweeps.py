@@ -8,7 +8,6 @@ from typing import Any
 from gpubench.report import sweeps, words
 from gpubench.report.rows import Measured
 from gpubench.report.words import parameter
-from gpubench.runfile.kinds import KINDS
 from gpubench.runfile.schema import Machine, Result, Run
 
 RUN = Run(path=Path("run.json"), machine=Machine("m", ()), results=())
@@ -26,9 +25,9 @@ def test_a_workload_stands_at_its_largest_size_in_its_plainest_setting() -> None
         for form in ("allocating", "out")
         for n in (10, 1000, 100)
     ]
-    chosen = sweeps.representative(rows)
+    chosen = sweeps.plainest_first(rows)[0]
     assert words.setting(chosen.result) == "float32, out, n=1000"
-    assert sweeps.representative(rows[::-1]) is chosen  # not by the order of the file
+    assert sweeps.plainest_first(rows[::-1])[0] is chosen  # not by the order of the file
 
 
 def test_a_setting_reads_as_python_writes_it() -> None:
@@ -56,26 +55,12 @@ def test_a_long_name_of_a_parameter_does_not_hide_its_value() -> None:
 
 def test_half_precision_never_leads_where_there_is_another() -> None:
     halves, double = row("a.b", "float16", n=1), row("a.b", "float64", n=1)
-    assert sweeps.representative([halves, double]) is double
-    assert sweeps.representative([halves]) is halves
+    assert sweeps.plainest_first([halves, double])[0] is double
 
 
-def test_kinds_come_in_one_order_and_ones_own_work_last() -> None:
-    networks, elementwise, matmul = ({"kind": kind} for kind in ("networks", "elementwise", "matmul"))
-    suite = {"classic.step": elementwise, "elementwise.add": elementwise, "models.bert": networks}
-    suite |= {"matmul.square": matmul, "models.vit": networks}
-    rows = [
-        row("elementwise.add", form="out", **elementwise),
-        row("mine.z"),
-        *(row(name, **kind) for name, kind in suite.items()),
-        row("mine.a"),
-    ]
-    kinds = sweeps.representatives([*rows, row("transfer.create", kind="copies")])
-    names = {kind: [each.result.workload for each in members] for kind, members in kinds.items()}
-    assert list(names.items()) == [
-        (KINDS["matmul"].heading, ["matmul.square"]),
-        (KINDS["networks"].heading, ["models.bert", "models.vit"]),
-        (KINDS["elementwise"].heading, ["elementwise.add", "classic.step"]),
-        ("mine.z", ["mine.z"]),
-        ("mine.a", ["mine.a"]),
-    ]
+def test_kinds_come_in_one_order_and_ones_own_work_first() -> None:
+    kinds = ("elementwise", "", "networks", "copies", "matmul", "networks")
+    rows = [row(f"some.work{i}", kind=kind) for i, kind in enumerate(kinds)]
+    found = [[each.result.kind for each in members] for members in sweeps.in_order(rows)]
+    assert found == [[""], ["matmul"], ["networks"] * 2, ["elementwise"]]
+    assert len(sweeps.in_order([row("transfer.create", kind="copies")])) == 1  # there is nothing else

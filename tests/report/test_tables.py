@@ -11,7 +11,8 @@ import records
 from comparing import BOTH, both, mark, run
 
 from gpubench.report import tables
-from gpubench.report.answer import Answer, left_out_line
+from gpubench.report.answer import Answer
+from gpubench.report.concerns import left_out_line
 from gpubench.report.render import Table
 from gpubench.report.rows import Doubt
 from gpubench.report.study import Study
@@ -31,7 +32,7 @@ def details(study: Study) -> dict[str, Table]:
 def test_speedups(tmp_path: Path) -> None:
     marks = [each for n in (10**3, 10**6) for each in both("a.b", n * 1e-9, 1e-5 + n * 1e-10, n=n, copies=1e-5)]
     # Facts, whatever their columns are called.
-    (cells,) = tables.speedup_table(made := study(tmp_path, marks), made.pairs).rows
+    (cells,) = tables.speedup_table(made := study(tmp_path, marks), made.pairs[-1:]).rows
     assert {"a.b float32, n=10⁶", "Synthetic H", "Synthetic, 2 threads", "1.00 ms → 110 µs", "7.7×", "1"} <= {*cells}
     assert [cell[:6] for cell in cells if cell.startswith(("9.1× (", "n ≈ "))] == ["9.1× (", "n ≈ 34"]
 

@@ -11,7 +11,7 @@ from ..answer import MOST_ROWS, Answer, AnswerRow, Speedups, most_telling
 from ..study import Doubt, Item, Measured, Pair, Study
 from .layouts import NamedRow, NamedRows, RowMark, row_pitch, rows_height
 from .page import Figure, Key
-from .selection import brief, captioned, keys, role_of, uncertainty
+from .selection import LEAST_VALUES, brief, captioned, keys, role_of, uncertainty
 
 _ROOM, _LEAST_ROW = 580, 22.0
 """Pixels that the rows have with their headings; height of a row."""
@@ -24,7 +24,9 @@ def headline_figures(study: Study) -> list[Figure]:
     found = [_speedups(study, each, rank) for rank, each in enumerate(answer.speedups)]
     times = answer.times if study.measured else []
     shares = [row for row in times if any(item.utilisation for item in row.items)]
-    return found or ([_shares(study, shares)] if len(shares) > 2 else [_times(study, times)] if times else [])
+    if found or max(len(times), len(shares)) < LEAST_VALUES:
+        return found
+    return [_shares(study, shares) if len(shares) >= LEAST_VALUES else _times(study, times)]
 
 
 def _drawn(rows: Sequence[AnswerRow[Item]], mark: Callable[[Item], RowMark]) -> tuple[list[Item], tuple[NamedRow, ...]]:

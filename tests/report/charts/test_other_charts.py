@@ -13,10 +13,11 @@ from drawing import drawn, faults, plan, study_of, words
 
 from gpubench.report.charts import roofline_chart
 from gpubench.report.charts.caption import caption
-from gpubench.report.charts.layouts import LinePanels, NamedRow, NamedRows, RowMark, StackedBars
+from gpubench.report.charts.layouts import LinePanels, NamedRow, NamedRows, RowMark
 from gpubench.report.charts.page import Figure
 from gpubench.report.charts.roofline_chart import Roofline
-from gpubench.report.charts.selection import OWN, role_of
+from gpubench.report.charts.selection import role_of
+from gpubench.report.words import OWN
 from gpubench.runfile.schema import Case
 
 
@@ -37,12 +38,12 @@ def run_of(*marks: list[dict[str, Any]], **how: Any) -> dict[str, Any]:
     return records.run_file([mark for each in marks for mark in each], devices=(records.CPU, records.GPU), **how)
 
 
-def test_the_headline_names_10_to_16_settings_and_writes_their_values(tmp_path: Path) -> None:
+def test_the_headline_names_at_most_15_settings_and_writes_their_values(tmp_path: Path) -> None:
     figure = plan(tmp_path, records.gpu_run(3))["headline"]
     entries = rows_of(figure).entries
-    assert 10 <= len(entries) <= 16
+    assert 10 <= len(entries) <= 15
     assert [*dict.fromkeys(entry.group for entry in entries)] == [
-        "Matrix products", "Networks", "Other matrix products", "Elementwise work"
+        "Matrix products", "Networks", "Elementwise work", "Other matrix products"
     ]  # fmt: skip
     assert all(entry.detail for entry in entries)
     shown = words(drawn(figure))
@@ -59,7 +60,7 @@ def test_ones_own_benchmarks_keep_their_rows(tmp_path: Path) -> None:
     data["benchmarks"] += [mark for each in own for mark in each]
     entries = rows_of(plan(tmp_path, data)["headline"]).entries
     assert [entry.name for entry in entries if entry.group == OWN] == [f"mine.job{i}" for i in range(5)]
-    assert len(entries) <= 16
+    assert len(entries) <= 15
 
 
 def test_what_is_too_noisy_has_no_mark(tmp_path: Path) -> None:
@@ -129,7 +130,7 @@ def test_sizes_that_are_texts_have_rows_of_their_own_and_copies_none(tmp_path: P
     marks = [*shapes, records.benchmark(Case("transfer.pinned", "cpu", "float32", {"nbytes": 8}, size="nbytes"), 1.0)]
     entries = rows_of(plan(tmp_path, records.run_file(marks, devices=(records.CPU,)))["headline"]).entries
     assert [(each.name, each.detail) for each in entries] == [
-        ("mine.image", f"float32, {shape}") for shape in ("256x256", "128x128", "64x64")
+        ("mine.image", shape) for shape in ("64x64", "128x128", "256x256")
     ]
 
 
@@ -258,63 +259,6 @@ def test_extreme_results_are_drawn(tmp_path: Path, span: float) -> None:
         mark("a.c", max(1e3, 1e-3 * span), flops=1.0, bytes=1e3 * span),
     ]
     (figure,) = rooflines(tmp_path, [*marks, mark("a.d", 1.0, flops=1e3, bytes=1e3)])
-    assert faults(drawn(figure)) == []
-
-
-def test_where_time_goes_adds_up_to_one_call_with_copies(tmp_path: Path) -> None:
-    moved = {"in_bytes": 8, "out_bytes": 8, "in_s": 3e-3, "out_s": 1e-3, "in_pinned_s": None, "out_pinned_s": None}
-    marks = [
-        records.benchmark(
-            Case(f"mine.{name}", "cuda:0", "float32", {"n": 1}, size="n", devices=("cuda:0",)),
-            5e-3, latency=6e-3, device_s=4e-3, transfer=moved,
-        )
-        for name in "abc"
-    ]  # fmt: skip
-    figure = plan(tmp_path, records.run_file(marks, devices=(records.CPU, records.GPU)))["gpu-time"]
-    assert isinstance(figure.chart, StackedBars)
-    bar = figure.chart.bars[0]
-    assert bar.seconds == pytest.approx((3e-3, 2e-3, 4e-3, 1e-3))
-    assert bar.total == pytest.approx(10e-3)
-    shown = words(drawn(figure))
-    assert {"30%", "20%", "40%", "10%", "10.0 ms"} <= set(shown)
-    assert "3 of 3 benchmarks" in figure.subtitle
-
-
-def test_energy_is_compared_between_devices_and_not_between_benchmarks(tmp_path: Path) -> None:
-    """A joule an element and a joule a sample have nothing to say to each other."""
-    used = {"a": 0.5, "b": 1.0, "c": 4.0}
-    marks = [
-        records.benchmark(
-            Case(f"mine.{name}", device, "float32", {"n": 1}, size="n", devices=(device,)), 1e-3, energy_j=joules
-        )
-        for name, on_gpu in used.items()
-        for device, joules in (("cpu", 2.0), ("cuda:0", on_gpu))
-    ]
-    figure = plan(tmp_path, records.run_file(marks, devices=(records.CPU, records.GPU)))["energy"]
-    marks_drawn = [entry.marks[0] for entry in rows_of(figure).entries]
-    assert [mark.value for mark in marks_drawn] == [4.0, 2.0, 0.5]
-    assert {"4.0× less", "2.0× less", "2.0× more"} <= set(words(drawn(figure)))
-    assert "Synthetic H 500 W to 4 kW" in figure.subtitle.replace(".0 kW", " kW")
-    assert figure.title == "Energy of a call on Synthetic H, against Synthetic"
-    alone = [mark for mark in marks if "cuda" in mark["extra_info"]["gpubench"]["device"]]
-    assert "energy" not in plan(tmp_path, records.run_file(alone, devices=(records.CPU, records.GPU)))
-
-
-def test_the_headline_keeps_the_benchmark_that_loses(tmp_path: Path) -> None:
-    names = [f"training.net{i}" for i in range(30)]
-    entries = rows_of(
-        plan(tmp_path, run_of(*(pair_of(n, 0.5 if n == names[-1] else 10.0) for n in names)))["headline"]
-    ).entries
-    assert len(entries) == 16
-    assert names[-1] in [entry.name for entry in entries]
-
-
-def test_the_slowest_benchmarks_without_work_have_a_picture_of_their_times(tmp_path: Path) -> None:
-    marks = [plain(f"mine.w{i}", 1e-3 * (i + 1) * n, n=n) for i in range(60) for n in (1, 10)]
-    figure = plan(tmp_path, records.run_file(marks))["headline"]
-    entries = rows_of(figure).entries
-    assert [(each.name, each.detail) for each in entries] == [(f"mine.w{i}", "n=10") for i in range(59, 39, -1)]
-    assert entries[0].marks[0].words == "600 ms"
     assert faults(drawn(figure)) == []
 
 
