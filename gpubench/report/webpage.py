@@ -42,6 +42,8 @@ _COLOURS, _SHAPES = ("d0", "d1", "d2", "d3", "d4", "d5"), 4
 """Classes of the style sheet, for accelerators; CPUs are grey, other libraries on them have the last colours."""
 _LIBRARIES = (("numpy", 2), ("d5", 3), ("d4", 1))
 _RATIO = re.compile(r"\d[\d,.]*×")
+_SPEEDUP = re.compile(r"<td>((?:≥ )?\d[\d,.]*×(?: slower)?\*?)( \([^)]*×[^)]*\))")
+"""A speedup with its range, which a narrow page leaves out."""
 _FILES = " ".join(
     f'<a href="{name}">{name}</a>' for name in ("results.csv", "speedup.csv", "crossover.csv", "summary.md")
 )
@@ -153,7 +155,8 @@ def _source(svg: bytes) -> str:
 
 
 def _card(table: Table) -> str:
-    return f'<div class="card rows">{html_table(table)}</div>'
+    bold = _SPEEDUP.sub(r'<td><strong>\1</strong><span class="range">\2</span>', html_table(table))
+    return f'<div class="card rows">{bold}</div>'
 
 
 def _folded(table: Table) -> str:
