@@ -22,9 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="results file, or a folder of them")
-    kinds = (
-        "what to draw: headline, speedup, rate, roofline, …; a wrong one names all (default: the first that there is)"
-    )
+    kinds = "headline, speedup, rate, time, expressions, roofline or scaling (default: the first that there is)"
     add("--kind", metavar="KIND", help=kinds)
     add_expression(parser)
     add("-o", "--output", required=True, metavar="FILE", help="file to write, .svg or .png")
@@ -32,15 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     name = "what the picture calls a device, for example cuda:0=H100; may be repeated"
     add("--label", dest="labels", action="append", default=[], metavar="DEVICE=TEXT", help=name)
     add("--theme", choices=("light", "dark"), default="light", help="colours (default: light)")
-    wide = "pixels that it is laid out for, with type of 11 or more: 420 for a phone (default: 800)"
-    add("--width", type=_width, default=800, metavar="PIXELS", help=wide)
-    add("--caption", action="store_true", help="print the small print, to stand below the picture in a page")
-
-
-def _width(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 400 <= int(text) <= 2000:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of pixels from 400 to 2000")
-    return int(text)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -60,12 +49,11 @@ def main(args: argparse.Namespace) -> int:
         titles = listed((other.title for other in others), 6, "; ")
         found = f"drew {figure.title}; a report has these too, and -k BENCHMARK draws one: {titles}"
         print(f"gpubench chart: {found}", file=sys.stderr)
-    figure = dataclasses.replace(figure, width=args.width)
     if args.title:
         figure = dataclasses.replace(figure, title=args.title, subtitle=f"{figure.title}. {figure.subtitle}")
     (content,) = render([figure], [suffix], [args.theme]).values()
     replace(Path(args.output), content)
-    print(clean(figure.caption if args.caption else args.output))
+    print(clean(args.output))
     return 0
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ..report.study import Study
     from ..runfile.schema import Run
 
-_FOR_PHONES = 3
-"""Pictures of the page that have a drawing for phones too, where all others scroll: each takes as long as a picture."""
 ALLOWED = ("dtype", "precision", "regime", "cache", "threads", "seed")
 """What two benchmarks must share to be compared, unless a difference is allowed."""
 
@@ -97,21 +95,18 @@ def write_report(
     failed: list[str] = []
     titles: list[tuple[str, str]] = []
     pictures: Sequence[Picture] = ()
-    phones: Sequence[Picture] = ()
     if charts != "none":
         from ..report.charts import pictures as charting
-        from ..report.charts.page import PHONE_WIDTH
 
         planned, failed = charting.plan(study, every=charts == "all")
         figures, undrawn = charting.drawable(planned)
         failed += undrawn
         files |= {f"charts/{name}": data for name, data in charting.render(figures, ["svg"], ["light"]).items()}
         titles, pictures = [(figure.title, figure.name) for figure in figures], charting.embedded(figures)
-        phones = charting.embedded(figures[:_FOR_PHONES], PHONE_WIDTH)
     answer = Answer(study)
     files |= csv_files(study)
     files["summary.md"] = summary(answer, titles)
-    files["report.html"] = webpage(answer, pictures, __version__, phones=phones)
+    files["report.html"] = webpage(answer, pictures, __version__)
     written = write_folder(folder, files, [run.path for run in runs])
     return Report(tuple(written), study, failed)
 

@@ -44,7 +44,7 @@ _USAGE = 4
 """pytest's exit code."""
 _MOST_SIZES = 200
 _ACCEPTABLE = (OK, "skipped")
-KINDS_OVER_SIZE = ("expressions", "speedup", "time", "rate", "by-dtype")
+KINDS_OVER_SIZE = ("expressions", "speedup", "time", "rate")
 """Charts of expressions over their sizes; by default the first that can be drawn is used."""
 FILE_NAME = "test_time.py"
 """The file's name, chosen so that the names of benchmarks begin with ``time``."""

@@ -227,7 +227,6 @@ _RATIO: list[Column[Pair]] = [
     Column("low", lambda pair: pair.ratio.low),
     Column("high", lambda pair: pair.ratio.high),
     Column("one_shot_speedup", lambda pair: pair.copies and pair.copies.speedup),
-    Column("break_even_calls", lambda pair: pair.copies and pair.copies.calls),
     Column("baseline_s", lambda pair: pair.base_s),
     Column("time_s", lambda pair: pair.time_s),
     Column("flags", lambda pair: " ".join(pair.flags) or None),

@@ -53,18 +53,13 @@ class Baseline:
 @dataclass(frozen=True, slots=True)
 class Copies:
     """One call on an accelerator with inputs copied in and outputs copied out, against one call on a CPU, which copies
-    nothing. Seconds; ``low`` and ``high`` are the ends of the speedup's interval, None from one process.
-
-    ``calls`` on data that stays on the accelerator take no longer than as many on the CPU: the first has the copies and
-    its own wait on both sides, all further ones take the time of a call in a row. None for never.
-    """
+    nothing. Seconds; ``low`` and ``high`` are the ends of the speedup's interval, None from one process."""
 
     base_s: float
     seconds: float
     pinned_s: float | None
     low: float | None
     high: float | None
-    calls: int | None
 
     @property
     def speedup(self) -> float:
@@ -364,7 +359,7 @@ def _pair(base: Measured, other: Measured, differences: _Differences, batches: f
     if batches != 1.0:
         ratio = Interval(batches * ratio.value, batches * ratio.low, batches * ratio.high, ratio.kind)
     accelerated = other.on_accelerator and not base.on_accelerator
-    copies = _with_copies(base, other, batches * base_s - time_s, batches) if accelerated else None
+    copies = _with_copies(base, other, batches) if accelerated else None
     return Pair(base, other, base_s, time_s, ratio, uncertainty, copies, ", ".join(differences.values()), batches)
 
 
@@ -508,7 +503,7 @@ def _switches(row: Measured) -> dict[str, Scalar]:
     return {name: state for name, state in known.items() if state is not None and name.startswith(names)}
 
 
-def _with_copies(base: Measured, other: Measured, gain_s: float, batches: float) -> Copies | None:
+def _with_copies(base: Measured, other: Measured, batches: float) -> Copies | None:
     """Return the comparison with copies, against ``batches`` calls of the base.
 
     With two processes or more on either side a process is one observation, as with resident data."""
@@ -525,16 +520,7 @@ def _with_copies(base: Measured, other: Measured, gain_s: float, batches: float)
     base_s = batches * intervals.median(tops)
     seconds = intervals.median([copied + call for call in bottoms])
     pinned_s = None if pinned is None else intervals.median([pinned + call for call in bottoms])
-    return Copies(base_s, seconds, pinned_s, low, high, calls_to_amortize(seconds - base_s, gain_s))
-
-
-def calls_to_amortize(behind_s: float, gain_s: float) -> int | None:
-    """Return the number of calls until both sides have taken the same time: 1 if the first call is no later, None for
-    never. The first call, with its copies, ends ``behind_s`` later than the CPU's; each further call gains
-    ``gain_s``."""
-    if behind_s <= 0:
-        return 1
-    return None if gain_s <= 0 else 1 + math.ceil(behind_s / gain_s * (1 - 1e-9))  # 10.000000000000002 calls are 10
+    return Copies(base_s, seconds, pinned_s, low, high)
 
 
 def _calls_s(times: Times) -> dict[int, float]:

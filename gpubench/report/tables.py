@@ -212,7 +212,6 @@ def speedup_table(study: Study, chosen: Sequence[Pair]) -> Table:
         Column("against the CPU's", words.way),
         Column("like with like", words.like_with_like, _LIKE),
         Column("with copies", words.with_copies),
-        Column("calls", words.calls, "Calls: on the same data on the device, until its copies are amortized."),
         Column("faster from", lambda pair: study.starts.get(id(pair), words.NO_VALUE),
                "Faster from: the smallest size above which it always is; unsure where the interval allows otherwise."),
     ]  # fmt: skip

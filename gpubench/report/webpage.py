@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
-from itertools import zip_longest
 from string import Template
 from typing import Any
 
@@ -28,7 +27,7 @@ from .tables import answer_tables, detail_tables
 
 COLUMNS = (
     "workload", "dtype", "variant", "setting", "size_name", "size", "device", "time_s", "low_s", "high_s", "speedup",
-    "speedup_low", "speedup_high", "copies", "break_even_calls", "baseline", "baseline_s", "rate", "rate_unit",
+    "speedup_low", "speedup_high", "copies", "baseline", "baseline_s", "rate", "rate_unit",
     "utilisation", "status", "flags", "reason", "doubt",
 )  # fmt: skip
 """The columns of a row of the data; ``device`` is an index into the list of devices, ``doubt`` the reason why there is
@@ -74,14 +73,12 @@ def webpage(
     answer: Answer,
     pictures: Sequence[Picture] = (),
     version: str = "",
-    phones: Sequence[Picture] = (),
 ) -> str:
-    """The whole page, equal for equal input, made by this ``version``; the first picture stands above all others.
-
-    On a narrow page the first pictures stand as the ``phones``; the others are moved to and fro there."""
+    """Return the page made by this ``version``; equal input gives identical output. The first picture stands above all
+    others."""
     style, script = _asset("page.css"), _asset("page.js")
     data = page_data(answer.study)
-    sections = _sections(answer, data, pictures, phones)
+    sections = _sections(answer, data, pictures)
     return Template(_asset("page.html")).substitute(
         policy=_policy(style, script),
         version=escape(version),
@@ -123,13 +120,12 @@ def _sections(
     answer: Answer,
     data: Mapping[str, Any],
     pictures: Sequence[Picture],
-    phones: Sequence[Picture],
 ) -> list[tuple[str, str, str]]:
     """(id, title, body) of each section, empty ones left out."""
     hint = f"<p>{escape(answer.hint)}</p>" if answer.hint else ""
     timed = any(row[COLUMNS.index("time_s")] is not None for row in data["rows"])
     sized = any(row[COLUMNS.index("size")] is not None for row in data["rows"])
-    figures = [_figure(*each) for each in zip_longest(pictures, phones[: len(pictures)])]
+    figures = [_figure(each) for each in pictures]
     parts = (
         ("answer", "Answer", "".join(map(_card, answer_tables(answer))) + hint),
         ("picture", "Picture", "".join(figures[:1])),
@@ -141,13 +137,13 @@ def _sections(
     return [part for part in parts if part[2]]
 
 
-def _figure(picture: Picture, phone: Picture | None) -> str:
-    title, *wide = picture
-    images = ""
-    for theme, svg, narrow in zip(("light", "dark"), wide, phone[1:] if phone else (None, None), strict=True):
-        source = f'<source media="(max-width: 640px)" srcset="{_source(narrow)}">' if narrow else ""
-        images += f'<picture>{source}<img class="{theme}" alt="{escape(title)}" src="{_source(svg)}"></picture>'
-    return f"<figure{' class=wide' * (phone is None)}>{images}</figure>"
+def _figure(picture: Picture) -> str:
+    title, *drawn = picture
+    images = (
+        f'<img class="{theme}" alt="{escape(title)}" src="{_source(svg)}">'
+        for theme, svg in zip(("light", "dark"), drawn, strict=True)
+    )
+    return f"<figure class=wide>{''.join(images)}</figure>"
 
 
 def _source(svg: bytes) -> str:
@@ -249,7 +245,7 @@ def _cells(
         if not pair.doubt:
             cells |= {"speedup": pair.speedup, "speedup_low": pair.ratio.low, "speedup_high": pair.ratio.high}
         if copies and not copies.too_noisy:
-            cells |= {"copies": copies.speedup, "break_even_calls": copies.calls}
+            cells["copies"] = copies.speedup
     return cells
 
 

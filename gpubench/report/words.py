@@ -315,13 +315,6 @@ def _way(row: Measured) -> dict[str, str]:
     return {"library": library, "variant": _VARIANTS.get(case.variant, case.variant), "dtype": case.dtype} | how
 
 
-def calls(pair: Pair) -> str:
-    """Return the number of calls, on data that stays on the device, that amortize the copies; a dash if it is unknown
-    or never happens."""
-    known = pair.copies and not pair.doubt and pair.copies.calls
-    return f"{known:,}" if known else NO_VALUE
-
-
 def time(row: Measured) -> str:
     """``10.0 ms``; ``10 ms*``, to two digits, where the result is flagged."""
     return starred_time(row.time_s, bool(row.flags))

@@ -53,7 +53,7 @@ def words_of(path: Path) -> str:
     return " ".join(" ".join(ET.fromstring(path.read_text()).itertext()).split())
 
 
-@pytest.mark.parametrize("kind", ["headline", "speedup", "by-dtype", "rate", "roofline", "break-even", "time"])
+@pytest.mark.parametrize("kind", ["headline", "speedup", "rate", "roofline", "time"])
 def test_each_kind_is_one_file(run: Path, out: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert chart(run, "--kind", kind, "-o", out) == 0
     assert capsys.readouterr().out == f"{out}\n"
@@ -90,24 +90,6 @@ def test_title_label_and_theme(run: Path, out: Path) -> None:
     assert "A &lt;b&gt;title&lt;/b&gt;" in text
     assert "H100 &amp; friends" in text
     assert "#0d1117" in text
-
-
-def test_the_caption_is_printed_with_the_makers_name(run: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever a person calls the device."""
-    words = ("--kind", "rate", "-k", "matmul", "--label", "cuda:0=Ours", "--caption")
-    assert chart(run, *words, "-o", out) == 0
-    shown = capsys.readouterr().out
-    assert "Synthetic CPU" in shown
-    assert "Synthetic H-GPU" in shown
-    assert str(out) not in shown
-
-
-def test_width(run: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert chart(run, "--width", "420", "-o", out) == 0
-    assert 'width="315pt"' in out.read_text()
-    with pytest.raises(SystemExit):
-        chart(run, "--width", "42", "-o", out)
-    assert "'42': expected a number of pixels from 400 to 2000" in capsys.readouterr().err
 
 
 def test_a_title_of_ones_own_keeps_what_was_measured(run: Path, out: Path) -> None:
@@ -152,3 +134,17 @@ def test_one_line_names_what_there_is(
     assert all(each in captured.err for each in named), captured.err
     assert not captured.out
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("nonsense", "unknown kind 'nonsense': choose headline, speedup, rate, time, expressions, roofline, scaling"),
+        ("scaling", "no scaling picture: it takes three benchmarks of several devices; these results make headline"),
+    ],
+)
+def test_what_cant_be_drawn_says_what_it_takes_and_what_can(
+    run: Path, out: Path, kind: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert chart(run, "--kind", kind, "-o", out) == 2
+    assert says in capsys.readouterr().err

@@ -36,7 +36,7 @@ def pair(
     run = Run(path=Path("run.json"), machine=MACHINE, results=())
     raised = tuple(Raised(flag, "seen", (0,)) for flag in flags)
     base, other = (Measured(run, "run", Result("a.b", device, flags=raised), None) for device in devices)
-    copies = Copies(math.sqrt(shot[0] * shot[1]), 1.0, None, *shot, None) if shot else None
+    copies = Copies(math.sqrt(shot[0] * shot[1]), 1.0, None, *shot) if shot else None
     value = math.sqrt(low * high)
     return Pair(base, other, value, 1.0, Interval(value, low, high, "95% interval"), "95% interval", copies, "")
 

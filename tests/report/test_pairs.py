@@ -17,7 +17,6 @@ from gpubench.report.render import csv_text
 from gpubench.report.rows import Doubt
 from gpubench.report.study import Study
 from gpubench.runfile import reader
-from gpubench.runfile.flags import WAITING
 from gpubench.runfile.schema import Case
 
 
@@ -54,12 +53,12 @@ def test_exact_text(tmp_path: Path) -> None:
     marks.append(mark("cuda:0", 2.0, spread=0.5, threads=2, latency=6.0, transfer=moved))
     study = Study([run(tmp_path, marks)])
     assert csv_text(speedup_columns(study), study.pairs) == (
-        "device_name,workload,dtype,variant,setting,size_name,size,speedup,low,high,one_shot_speedup,break_even_calls,"
+        "device_name,workload,dtype,variant,setting,size_name,size,speedup,low,high,one_shot_speedup,"
         "baseline_s,time_s,flags,id,run,machine,device,implementation,threads,baseline_run,baseline_machine,"
         "baseline_device,baseline_implementation,baseline_threads,differs,uncertainty,regime,cache,n,one_shot_low,"
         "one_shot_high,baseline_one_shot_s,one_shot_s,one_shot_pinned_s,one_shot_pinned_speedup,best_cpu,best_cpu_speedup,"
         "best_cpu_low,best_cpu_high,best_cpu_one_shot_speedup,best_cpu_flags\n"
-        "Synthetic H-GPU,a.b,float32,eager,n=64,,,4.0,2.8,6.0,0.5,3,8.0,2.0,noisy,a.b[float32-n=64],run,Synthetic CPU "
+        "Synthetic H-GPU,a.b,float32,eager,n=64,,,4.0,2.8,6.0,0.5,8.0,2.0,noisy,a.b[float32-n=64],run,Synthetic CPU "
         "(synthetic),cuda:0,torch,2,run,Synthetic CPU (synthetic),cpu,torch,2,,spread within one process,resident,hot,"
         "64,,,9.0,18.0,8.0,1.125,,4.0,2.8,6.0,0.5,\n"
     )
@@ -300,36 +299,6 @@ def test_a_named_implementation_brings_its_threads(tmp_path: Path) -> None:
 
 def moved(seconds: float | None, pinned: float | None = None, out_bytes: int = 0) -> dict[str, Any]:
     return {"in_bytes": 4, "out_bytes": out_bytes, "in_s": seconds, "in_pinned_s": pinned}
-
-
-@pytest.mark.parametrize(
-    ("cpu", "accelerator", "transfer", "calls"),
-    [
-        (10.0, 1.0, moved(90.0), 10),
-        (10.0, 1.0, moved(91.0), 11),
-        (10.0, 1.0, moved(0.001), 1),
-        (10.0, 10.0, moved(1.0), None),
-        (1.0, 10.0, moved(1.0), None),
-        (0.3, 0.1, moved(0.2 * 3), 3),
-    ],
-)
-def test_break_even(
-    tmp_path: Path, cpu: float, accelerator: float, transfer: dict[str, Any], calls: int | None
-) -> None:
-    (row,) = compared([run(tmp_path, [mark("cpu", cpu), mark("cuda:0", accelerator, transfer=transfer)])])
-    assert row.copies
-    assert row.copies.calls == calls
-    assert row.copies.seconds == pytest.approx(transfer["in_s"] + 1.1 * accelerator)
-    assert row.copies.speedup == pytest.approx(1.1 * cpu / row.copies.seconds)
-    assert (calls == 1) == (row.copies.speedup >= 1)
-
-
-def test_of_a_time_that_is_the_scheduler_s_no_calls_are_shown(tmp_path: Path) -> None:
-    marks = [mark("cpu", 10.0, flags=(WAITING,)), mark("cuda:0", 1.0, transfer=moved(90.0))]
-    (pair,) = compared([run(tmp_path, marks)])
-    assert pair.copies
-    assert pair.copies.calls == 10
-    assert words.calls(pair) == words.NO_VALUE
 
 
 @pytest.mark.parametrize("transfer", [None, moved(None), moved(1.0, out_bytes=4)])

@@ -33,18 +33,18 @@ def test_speedups(tmp_path: Path) -> None:
     marks = [each for n in (10**3, 10**6) for each in both("a.b", n * 1e-9, 1e-5 + n * 1e-10, n=n, copies=1e-5)]
     # Facts, whatever their columns are called.
     (cells,) = tables.speedup_table(made := study(tmp_path, marks), made.pairs[-1:]).rows
-    assert {"a.b float32, n=10⁶", "Synthetic H", "Synthetic, 2 threads", "1.00 ms → 110 µs", "7.7×", "1"} <= {*cells}
+    assert {"a.b float32, n=10⁶", "Synthetic H", "Synthetic, 2 threads", "1.00 ms → 110 µs", "7.7×"} <= {*cells}
     assert [cell[:6] for cell in cells if cell.startswith(("9.1× (", "n ≈ "))] == ["9.1× (", "n ≈ 34"]
 
 
-def test_calls_and_copies_never_contradict_each_other(tmp_path: Path) -> None:
-    """A call alone waits: its latency counts on both sides, for the copies as for the calls until they pay."""
+def test_a_call_alone_waits_on_both_sides(tmp_path: Path) -> None:
+    """Its latency counts on both sides of a speedup with copies."""
     marks = both("a.b", 1e-5, 8e-6, copies=1e-6)
     for each, latency in zip(marks, (1e-5, 3e-5), strict=True):
         for process in each["extra_info"]["gpubench"]["processes"]:
             process["latency_s"] = latency
     (cells,) = tables.speedup_table(made := study(tmp_path, marks), made.pairs).rows
-    assert {"3.2× slower", "12"} <= {*cells}
+    assert "3.2× slower" in cells
 
 
 def test_a_column_in_which_nothing_was_measured_is_no_column(tmp_path: Path) -> None:

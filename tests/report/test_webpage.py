@@ -118,14 +118,6 @@ def test_a_picture_is_there_for_a_light_and_a_dark_page(tmp_path: Path) -> None:
     assert decoded == [b"<svg>light</svg>", b"<svg>dark</svg>"]
 
 
-def test_a_narrow_page_has_its_own_first_picture(tmp_path: Path) -> None:
-    phone = ("One", b"<svg>narrow</svg>", b"<svg>narrow dark</svg>")
-    text = webpage(Answer(study_of(tmp_path, run(both()))), PICTURES, phones=[phone])
-    sources = [given for tag, given in Tags(text).found if tag == "source"]
-    assert {source["media"] for source in sources} == {"(max-width: 640px)"}
-    assert [base64.b64decode((each["srcset"] or "").partition(",")[2]) for each in sources] == list(phone[1:])
-
-
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_is_text(tmp_path: Path, name: str) -> None:
     tags = Tags(page(tmp_path, name))

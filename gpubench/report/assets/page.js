@@ -285,7 +285,6 @@ function detail(row) {
   }
   if (row.doubt) parts.push(`speedup: ${row.doubt}`);
   if (row.copies != null) parts.push(`with copies ${times(row.copies)}`);
-  if (row.break_even_calls != null) parts.push(`${digits(row.break_even_calls)} ${row.break_even_calls === 1 ? "call amortizes" : "calls amortize"} the copies`);
   if (row.rate != null) parts.push(prefixed(row.rate, row.rate_unit));
   if (row.utilisation != null) parts.push(row.utilisation > 1 ? "above the measured peak, which was measured too low" : `${Math.round(row.utilisation * 100)} % of peak`);
   box.replaceChildren(parts.join(" · "), ...(row.flags ? [element("br"), element("span", { class: "stays" }, `! ${row.flags}`)] : []));

@@ -48,7 +48,7 @@ def caption(
         note += f"{OTHER_WAY}: over the CPU's fastest way, where that is another: {'; '.join(found)}. "
     if left_out:
         # a ratio of two times needs no peak
-        why = "too noisy" if pairs else "too noisy, or above the measured peak, which can't be"
+        why = "too noisy" if pairs else "too noisy, or above the measured peak (impossible)"
         note += f"{counted(left_out, 'result')} not drawn: {why}. "
     if differing := sorted({pair.differs for pair in pairs if pair.differs}):
         note += f"Compared although they differ: {listed(differing)}. "
@@ -81,7 +81,7 @@ def _threads(rows: Sequence[Measured]) -> str:
 
 def _tf32(rows: Sequence[Measured]) -> str:
     state = " and ".join(dict.fromkeys(SWITCH[row.run.machine.tf32] for row in rows))
-    return f"TF32 {state}" + " but for dtype tf32" * (state != "on" and any(row.dtype == "tf32" for row in rows))
+    return f"TF32 {state}" + ", except for dtype tf32" * (state != "on" and any(row.dtype == "tf32" for row in rows))
 
 
 def _processes(counts: Sequence[int]) -> str:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.text import Annotation
 
-from ...runfile.quantities import seconds_text
 from ..study import Point
 from ..words import size_label
 from .page import (
@@ -40,13 +39,10 @@ _BELOW, _AROUND, _LEAST_AXES = 20.0, 62.0, 60.0
 """Pixels for the words below 1×, of a panel's title and sizes, and of the lowest axes."""
 _TOGETHER = 5
 """Decades that panels with a common axis may span."""
-_ROW, _MARK, _HEAD, _AXIS, _NAME = 25.0, 15.0, 24.0, 26.0, 17.0
-"""Pixels of a named row, of each further mark in it, of a group's heading, of the axis below, and of a name above its
-marks."""
+_ROW, _MARK, _HEAD, _AXIS = 25.0, 15.0, 24.0, 26.0
+"""Pixels of a named row, of each further mark in it, of a group's heading, and of the axis below."""
 _MOST_LABEL = 330.0
 """Pixels of a row's name and setting beside each other."""
-_LEAST_WORDS = 0.09
-"""Share of a bar below which its percentage isn't written in it."""
 _ROWS_BEYOND = 20.0
 """How many times beyond the outermost value an interval is cut: a wider one only means that nothing is known."""
 
@@ -104,7 +100,7 @@ class LinePanels:
 
     def draw(self, figure: Figure, theme: str) -> Page:
         """Up to two columns of panels, with one axis of values where they are alike."""
-        rows = grid(len(self.panels), figure.narrow)[0]
+        rows = grid(len(self.panels))[0]
         body = _SHARES if self.unit == "%" else _HEIGHTS[min(rows, 3)] * rows
         page = Page(figure, theme, body, self.keys)
         height = max(_LEAST_AXES, (page.bottom - page.top) / rows - _AROUND)
@@ -134,7 +130,7 @@ class LinePanels:
         return (min(low, high ** (_BELOW / (_BELOW - height))), high) if self.slower else (low, high)
 
     def _panel(self, page: Page, axes: Axes, panel: Panel, limits: tuple[float, float], hollow: bool) -> None:
-        rows, columns = grid(len(self.panels), page.narrow)
+        rows, columns = grid(len(self.panels))
         sizes = [point.x for curve in panel.curves for point in curve.points]
         marks = [end for curve in panel.curves if curve.mark for end in (curve.mark.low, curve.mark.high)]
         if self.unit == "%":
@@ -290,7 +286,7 @@ class NamedRows:
     def draw(self, figure: Figure, theme: str) -> Page:
         """Marks in the middle, the value beside its mark."""
         head = 20.0 if self.sides else 4.0
-        pitch = row_pitch(max(len(entry.marks) for entry in self.entries), figure.narrow)
+        pitch = row_pitch(max(len(entry.marks) for entry in self.entries))
         height = head + rows_height(self.entries, pitch)
         page = Page(figure, theme, height, self.keys)
         beside = max(text_width(mark.words, SMALL * 1.12) for entry in self.entries for mark in entry.marks) + 12
@@ -338,9 +334,9 @@ class NamedRows:
             page.text(start if both else min(at + 6, edges[1]), page.top + 12, f"{after} ▸", TINY, "muted")
 
 
-def row_pitch(marks: int, narrow: bool = False) -> float:
-    """Pixels of a row of so many marks, which stand below its name where it is ``narrow``."""
-    return _NAME + max(18.0, _MARK * marks + 4) if narrow else max(_ROW, _MARK * marks + 6)
+def row_pitch(marks: int) -> float:
+    """Pixels of a row of so many marks."""
+    return max(_ROW, _MARK * marks + 6)
 
 
 def rows_height(labels: Sequence[RowLabel], pitch: float = _ROW) -> float:
@@ -349,10 +345,10 @@ def rows_height(labels: Sequence[RowLabel], pitch: float = _ROW) -> float:
 
 
 def row_axes(page: Page, labels: Sequence[RowLabel], right: float, head: float = 0.0) -> tuple[Axes, list[float]]:
-    """Axes of pixels downwards beside the names of rows, on a narrow page below them; and the middle of each row's
-    marks. ``right`` is the room kept free beside them, ``head`` above."""
+    """Axes of pixels downwards beside the names of rows, and the middle of each row's marks. ``right`` is the room kept
+    free beside them, ``head`` above."""
     widths = [text_width(each.name, NORMAL) + text_width(each.detail, TINY) + 8 * bool(each.detail) for each in labels]
-    x, top = MARGIN + (0.0 if page.narrow else min(max(widths), _MOST_LABEL) + 14), page.top + head
+    x, top = MARGIN + min(max(widths), _MOST_LABEL) + 14, page.top + head
     axes = page.axes(x, page.width - MARGIN - x - right, top, page.bottom - _AXIS)
     height = page.bottom - _AXIS - top
     axes.set_ylim(height, 0)
@@ -361,32 +357,22 @@ def row_axes(page: Page, labels: Sequence[RowLabel], right: float, head: float =
     pitch = (height - rows_height(labels, 0.0) + _AXIS) / len(labels)
     y, group, middles = 0.0, "", []
     for each in labels:
-        start = y
         if each.group != group:
             group = each.group
             page.text(MARGIN, top + y + 17, shortened(group, page.width - 2 * MARGIN, NORMAL), NORMAL, weight="bold")
             y += _HEAD
-        above = _NAME if page.narrow else 0.0
-        middles.append(y + (above + pitch) / 2)
-        _name_row(page, each, x - 14, top + (y + 14 if page.narrow else middles[-1] + 4))
-        if page.narrow:  # nothing runs through the names
-            axes.axhspan(start, y + above, linewidth=0, facecolor=page.ink("page"), zorder=2.5)
+        middles.append(y + pitch / 2)
+        _name_row(page, each, x - 14, top + middles[-1] + 4)
         y += pitch
     return axes, middles
 
 
 def _name_row(page: Page, label: RowLabel, end: float, y: float) -> None:
-    """Name and setting: right of the margin on a narrow page, else left of ``end``. The setting is cut first."""
-    room = page.width - 2 * MARGIN - 10 if page.narrow else _MOST_LABEL
-    name = shortened(label.name, room - min(text_width(label.detail, TINY), room / 4) - 8, NORMAL)
-    wide = text_width(name, NORMAL) + 8
-    detail = shortened(label.detail, room - wide, TINY)
-    if page.narrow:
-        page.text(MARGIN + 10, y, name, NORMAL)
-        page.text(MARGIN + 10 + wide, y, detail, TINY, "muted")
-    else:
-        page.text(end, y, detail, TINY, "muted", ha="right")
-        page.text(end - (text_width(detail, TINY) + 8 if detail else 0.0), y + 0.5, name, NORMAL, ha="right")
+    """Name and setting, left of ``end``. The setting is cut first."""
+    name = shortened(label.name, _MOST_LABEL - min(text_width(label.detail, TINY), _MOST_LABEL / 4) - 8, NORMAL)
+    detail = shortened(label.detail, _MOST_LABEL - text_width(name, NORMAL) - 8, TINY)
+    page.text(end, y, detail, TINY, "muted", ha="right")
+    page.text(end - (text_width(detail, TINY) + 8 if detail else 0.0), y + 0.5, name, NORMAL, ha="right")
 
 
 def _draw_mark(page: Page, axes: Axes, mark: RowMark, y: float, limits: tuple[float, float]) -> None:
@@ -446,46 +432,3 @@ def _draw_ratio(
     width = text_width(mark.words, SMALL * 1.12) + 10
     leftwards = scale * math.log(1 / max(ends)) < width <= scale * math.log(min(ends) / limits[0])
     return min(ends) if leftwards else max(ends), leftwards
-
-
-@dataclass(frozen=True, slots=True)
-class SharedBar(RowLabel):
-    """Seconds of each part, in the order of the legend, which a bar shows as shares of their sum."""
-
-    seconds: tuple[float, ...]
-
-    @property
-    def total(self) -> float:
-        """Seconds of the whole bar."""
-        return sum(self.seconds)
-
-
-@dataclass(frozen=True, slots=True)
-class StackedBars:
-    """A bar of full length for each entry, its parts in the order of a legend, the time at its end."""
-
-    bars: tuple[SharedBar, ...]
-    parts: tuple[str, ...]
-
-    def draw(self, figure: Figure, theme: str) -> Page:
-        """Percentages in the parts that have room for them."""
-        keys = [Key(part, f"phase{i}", "bar") for i, part in enumerate(self.parts)]
-        page = Page(figure, theme, rows_height(self.bars, row_pitch(1, figure.narrow)), keys)
-        beside = max(text_width(seconds_text(bar.total), SMALL) for bar in self.bars) + 14
-        axes, middles = row_axes(page, self.bars, beside)
-        axes.set_xlim(0, 100)
-        linear_axis(axes.xaxis, "%")
-        axes.spines["bottom"].set_visible(False)
-        for bar, middle in zip(self.bars, middles, strict=True):
-            page.text(page.width - MARGIN - beside + 8, page.top + middle + 4.5, seconds_text(bar.total), SMALL)
-            left = 0.0
-            for i, seconds in enumerate(bar.seconds):
-                share = 100 * seconds / bar.total
-                axes.barh([middle], [share], height=17, left=left, color=page.ink(f"phase{i}"), zorder=3)
-                if share >= 100 * _LEAST_WORDS:
-                    axes.text(
-                        left + share / 2, middle, f"{share:.0f}%", ha="center", va="center", fontsize=TINY * PX,
-                        color=page.ink("page"), zorder=4,
-                    )  # fmt: skip
-                left += share
-        return page

@@ -25,17 +25,13 @@ from ..words import raised, size_text
 from .theme import MARK_SHAPES, colour
 
 PX = 0.75
-"""Points in a pixel of the page; a picture is laid out for PAGE_WIDTH pixels unless another width is asked for."""
-PAGE_WIDTH, PHONE_WIDTH, MARGIN = 800.0, 420.0, 20.0
-_NARROW = 600.0
-"""Page width in pixels below which panels are stacked in one column, and a row's setting is below its name."""
+"""Points in a pixel of the page."""
+PAGE_WIDTH, MARGIN = 800.0, 20.0
 TITLE, NORMAL, SMALL, TINY = 18.0, 13.0, 12.0, 11.0
 """Type sizes in pixels; none is smaller than TINY."""
 _MOST_HEIGHT = 700.0
 MOST_PANELS, MOST_CURVES = 6, 4
 """A panel holds MOST_CURVES lines, a picture MOST_PANELS panels: what goes beyond is in the tables."""
-CALL_UNIT = "calls"
-"""A unit without prefixes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,28 +69,22 @@ class Figure:
     rank: float = 0
     default: bool = True
     notice: str = ""
-    width: float = PAGE_WIDTH
-
-    @property
-    def narrow(self) -> bool:
-        """Whether there is no room for two columns."""
-        return self.width < _NARROW
 
 
 class Page:
     """``top`` and ``bottom`` are the ends of the room for panels, in pixels from the upper edge."""
 
     def __init__(self, figure: Figure, theme: str, body: float, keys: Sequence[Key] = ()) -> None:
-        self.theme, self.width, self.narrow = theme, figure.width, figure.narrow
+        self.theme, self.width = theme, PAGE_WIDTH
         room = self.width - 2 * MARGIN
         lines = [(line, TITLE, "text", "bold") for line in wrapped(figure.title, room, TITLE * 1.12, 3)]
         lines += [(line, NORMAL, "muted", "normal") for line in wrapped(figure.subtitle, room, NORMAL)]
         lines += [(f"⚠ {line}", SMALL, "text", "bold") for line in wrapped(figure.notice, room - 20, SMALL * 1.12)]
         rows = _packed(keys, self.width)
-        foot_lines = wrapped(figure.caption, room, TINY, 10 if self.narrow else 5)
+        foot_lines = wrapped(figure.caption, room, TINY, 5)
         self.top = 14.0 + sum(1.42 * size for _, size, _, _ in lines) + 23.0 * len(rows) + 8.0 * bool(rows)
         foot = 14.0 + 1.4 * TINY * len(foot_lines)
-        body = min(body, _MOST_HEIGHT * max(1.0, PAGE_WIDTH / self.width) - self.top - foot)
+        body = min(body, _MOST_HEIGHT - self.top - foot)
         self.bottom = self.top + max(120.0, body)
         self.height = self.bottom + foot
         self.canvas = Canvas(figsize=(self.width * PX / 72, self.height * PX / 72))
@@ -135,7 +125,7 @@ class Page:
         """Axes in the room for panels, kept apart by constrained layout; ``share`` one axis of values."""
         box = self._box(MARGIN, self.width - 2 * MARGIN, self.top, self.bottom)
         self.canvas.set_layout_engine(ConstrainedLayoutEngine(rect=box, wspace=0.05, hspace=0.03))
-        axes = list(self.canvas.subplots(*grid(count, self.narrow), squeeze=False, sharey=share).flat)
+        axes = list(self.canvas.subplots(*grid(count), squeeze=False, sharey=share).flat)
         for unused in axes[count:]:
             unused.set_visible(False)
         return axes[:count]
@@ -201,9 +191,9 @@ class Page:
         self.text(x + 30, y, key.label, NORMAL, "text")
 
 
-def grid(count: int, narrow: bool) -> tuple[int, int]:
+def grid(count: int) -> tuple[int, int]:
     """Return the numbers of rows and columns for a number of panels."""
-    columns = 1 if narrow else min(count, 2)
+    columns = min(count, 2)
     return math.ceil(count / columns), columns
 
 
@@ -261,8 +251,6 @@ def tick_text(value: float, unit: str) -> str:
         return f"{value:,.0f}×" if value >= 1000 else f"{value:.4g}×"
     if value == 0:
         return "0"
-    if unit == CALL_UNIT:
-        return f"{value:,.0f} call{'s' if value != 1 else ''}"
     number, _, rest = text(value, unit, 4).partition(" ")
     return f"{float(number):g} {rest}"
 

@@ -24,7 +24,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from ...errors import UsageError
 from ...runfile.quantities import shorten
 from ..study import Study, grouped
-from .page import PAGE_WIDTH, Figure, rc_settings
+from .page import Figure, rc_settings
 from .theme import DARK, LIGHT, THEMES, recoloured
 
 _DPI = 192
@@ -74,16 +74,30 @@ def _failure(what: str, error: Exception) -> str:
     return f"{what} left out: {type(error).__name__}: {shorten(' '.join(str(error).split()), 120)}"
 
 
+NEEDS = {
+    "headline": "one speedup, or three benchmarks",
+    "speedup": "a benchmark at several sizes, on two devices or in two libraries",
+    "rate": "a benchmark with counted or declared work at several sizes",
+    "time": "a benchmark at several sizes",
+    "expressions": "two expressions of gpubench time",
+    "roofline": "three benchmarks with FLOPs and bytes, and the measured peaks",
+    "scaling": "three benchmarks of several devices",
+}
+"""The kinds of pictures, and what a picture of each kind takes."""
+
+
 def figures_of(study: Study, kind: str | None = None) -> list[Figure]:
     """The figures of that kind, the first that a report shows first; of ``None`` those of the kind that it shows first.
-    Raises UsageError where there are none."""
+    Raises UsageError for an unknown kind, and where there are none, which says what is missing."""
     figures, failed = plan(study, every=True)
     made = grouped(figures, lambda figure: figure.kind)
-    kind = kind or next(iter(made), None)
-    if kind in made:
-        return made[kind]
-    advice = f"these results make {', '.join(made)}" if made else "a picture needs three values, lines three sizes"
-    raise UsageError("; ".join([f"no {kind or ''} picture can be made of these results: {advice}", *failed]))
+    if (found := made.get(kind or next(iter(made), ""))) is not None:
+        return found
+    if kind is not None and kind not in NEEDS:
+        raise UsageError(f"unknown kind {kind!r}: choose {', '.join(NEEDS)}")
+    why = f"no {kind} picture: it takes {NEEDS[kind]}" if kind else "no picture: any takes three values"
+    can = f"; these results make {', '.join(made)}" if made else ""
+    raise UsageError("; ".join([why + can, *failed]))
 
 
 def render(
@@ -99,9 +113,9 @@ def render(
     return files
 
 
-def embedded(figures: Iterable[Figure], width: float = PAGE_WIDTH) -> list[tuple[str, bytes, bytes]]:
+def embedded(figures: Iterable[Figure]) -> list[tuple[str, bytes, bytes]]:
     """Title, and the SVG for a light and a dark page, of each figure."""
-    drawn = [(each.title, _light_svg(replace(each, width=width))) for each in figures]
+    drawn = [(each.title, _light_svg(each)) for each in figures]
     return [(title, light, recoloured(light, DARK)) for title, light in drawn]
 
 

@@ -61,13 +61,9 @@ class Roofline:
 
     def draw(self, figure: Figure, theme: str) -> Page:
         """Peaks as lines with their names beside them, the best of each workload named, the others faint."""
-        names = {dot.dtype: dot.dtype for dot in self.dots}
-        if figure.narrow:  # the peaks' names stand in the legend
-            names |= {
-                roof.dtype: f"{roof.dtype}, peak {text(roof.peak, 'FLOP/s')}" for roof in self.roofs if roof.dtype
-            }
-        page = Page(figure, theme, _HEIGHT, [Key(name, dtype, "mark") for dtype, name in names.items()])
-        room = page.width - 2 * MARGIN - _LEFT - _GUTTER * (not page.narrow)
+        dtypes = dict.fromkeys(dot.dtype for dot in self.dots)
+        page = Page(figure, theme, _HEIGHT, [Key(dtype, dtype, "mark") for dtype in dtypes])
+        room = page.width - 2 * MARGIN - _LEFT - _GUTTER
         axes = page.axes(MARGIN + _LEFT, room, page.top + 6, page.bottom - 40)
         x, y = self._limits()
         axes.set(xscale="log", yscale="log", xlim=x, ylim=y)
@@ -101,8 +97,7 @@ class Roofline:
         for roof, place in zip(flat, spread(heights, 15, 4, height - 4), strict=True):
             start = max(x[0], roof.peak / fastest)
             axes.plot([start, x[1]], [roof.peak] * 2, color=page.ink(roof.dtype), linewidth=1.4, zorder=2)
-            if not page.narrow:
-                page.text(box.x1 * page.width + 6, (1 - box.y0) * page.height - place + 4, roof.label, TINY, roof.dtype)
+            page.text(box.x1 * page.width + 6, (1 - box.y0) * page.height - place + 4, roof.label, TINY, roof.dtype)
         for slope in slopes:
             ends = [x[0], min(x[1], top / slope.peak)]
             axes.plot(ends, [end * slope.peak for end in ends], color=page.ink("muted"), linewidth=1.2, zorder=2)

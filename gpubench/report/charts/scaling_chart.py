@@ -1,18 +1,18 @@
-"""What several devices bring: efficiency as bars with the ideal as a tick; on demand collectives and phases."""
+"""What several devices bring: efficiency as bars with the ideal as a tick."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...runfile.quantities import counted, text
+from ...runfile.quantities import counted
 from .. import words
-from ..study import Point, Scaled, Study, grouped, number
-from .layouts import Curve, NamedRow, NamedRows, Panel, RowMark, SharedBar, StackedBars
-from .page import MOST_CURVES, Figure, Key
-from .selection import LEAST_VALUES, OTHER_ROLES, brief, captioned, line_panels
+from ..study import Scaled, Study, grouped
+from .layouts import NamedRow, NamedRows, RowMark
+from .page import Figure, Key
+from .selection import LEAST_VALUES, brief, captioned
 
-_MOST_ROWS, _MOST_PHASES = 16, 4
+_MOST_ROWS = 16
 _CONTROL = "unsynchronised"
 """The method without communication: a reference for the other methods, not an answer."""
 
@@ -24,8 +24,6 @@ def scaling_figures(study: Study) -> list[Figure]:
     figures = [
         *_efficiency(study, [each for each in bars if not each.parallel.microbatches], "Several devices"),
         *_efficiency(study, pipelines, "Pipeline"),
-        *_bandwidth(study, [each for each in study.scaled if each.bus_byte_per_s and _nbytes(each)]),
-        *_phases(study, [each for each in study.scaled if each.parallel.phases]),
     ]
     return [replace(figure, rank=7 + 0.1 * i) for i, figure in enumerate(figures)]
 
@@ -70,48 +68,3 @@ def _efficiency(study: Study, scaled: Sequence[Scaled], what: str) -> list[Figur
 def _job(study: Study, each: Scaled) -> str:
     mode = f"{each.parallel.mode} scaling" if each.parallel.mode and not each.parallel.microbatches else ""
     return " · ".join(filter(None, (words.name(each.row.result), mode, brief(study.names.of(each.row)))))
-
-
-def _nbytes(each: Scaled) -> float | None:
-    return number(each.row.result, "nbytes")
-
-
-def _bandwidth(study: Study, scaled: Sequence[Scaled]) -> list[Figure]:
-    """Return a picture of the bandwidth of collectives, with a line for each number of ranks."""
-    lines: dict[str, list[Point]] = {}
-    for each in sorted(scaled, key=lambda each: _nbytes(each) or 0):
-        times, rate, share = each.row.times, each.bus_byte_per_s or 0.0, each.row.time_s
-        point = Point(_nbytes(each) or 0, rate, rate * share / times.q3_s, rate * share / times.q1_s)
-        over = f" over {each.parallel.interconnect}" * bool(each.parallel.interconnect)
-        lines.setdefault(f"{each.parallel.devices} ranks{over}", []).append(point)
-    curves = [
-        Curve(tuple(points), role, text(points[-1].y, "B/s"))
-        for role, points in zip(OTHER_ROLES[:MOST_CURVES], lines.values(), strict=False)
-    ]
-    legend = [Key(ranks, curve.role) for ranks, curve in zip(lines, curves, strict=False)]
-    chart = line_panels([Panel("", "nbytes", tuple(curves), "bytes")], "B/s", legend)
-    if chart is None:
-        return []
-    title = "Bus bandwidth of all_reduce by message size"
-    subtitle = "Algorithm bandwidth × 2(n − 1)/n, as nccl-tests define it; higher is better"
-    note = "Point: median of the slowest rank; bar: interquartile range of the rounds. "
-    figure = Figure("scaling-bus-bandwidth", "scaling", title, subtitle, "", chart, default=False)
-    return [captioned(figure, study, [each.row for each in scaled], note, "")]
-
-
-def _phases(study: Study, scaled: Sequence[Scaled]) -> list[Figure]:
-    """Return a picture of the time that DataParallel's forward pass spends in each phase."""
-    phases = list(dict.fromkeys(name for each in scaled for name in each.parallel.phases))[:_MOST_PHASES]
-    bars = []
-    for each in scaled[:_MOST_ROWS]:
-        detail = f"{each.parallel.mode}, {counted(each.parallel.devices, 'device')}"
-        seconds = tuple(each.parallel.phases.get(name, 0.0) for name in phases)
-        bars.append(SharedBar("", words.name(each.row.result), detail, seconds))
-    if len(bars) * len(phases) < LEAST_VALUES:
-        return []
-    title = "Where the time of DataParallel's forward pass goes"
-    subtitle = "The batch scattered, the network copied, the replicas run, the outputs gathered"
-    chart = StackedBars(tuple(bars), tuple(map(words.capitalised, phases)))
-    figure = Figure("scaling-phases", "scaling", title, subtitle, "", chart, default=False)
-    note = "Median of each phase, synchronized on every device. "
-    return [captioned(figure, study, [each.row for each in scaled], note, "")]

@@ -12,7 +12,7 @@ from .. import words
 from ..study import Crossing, Doubt, Item, Line, Measured, Pair, Row, Study, grouped, plainness
 from .caption import caption, notice
 from .layouts import Curve, LinePanels, Mark, Panel
-from .page import CALL_UNIT, MOST_CURVES, MOST_PANELS, Figure, Key, tick_text
+from .page import MOST_CURVES, MOST_PANELS, Figure, Key
 from .theme import ACCELERATORS, CPUS, DTYPE_ROLES
 
 LEAST_VALUES = 3
@@ -64,7 +64,7 @@ def curve(
     then the ``label`` at its end."""
     shown = line.shown
     cut = not shown or shown[-1][1] is not line.items[-1]
-    other_way = bool(words.ways(item for _, item in shown if isinstance(item, Pair)))
+    other_way = bool(words.ways(item for _, item in shown[-1:] if isinstance(item, Pair)))
     last = "" if cut else value_text(shown[-1][0].y, unit) + words.OTHER_WAY * other_way
     points, mark = tuple(point for point, _ in shown), _mark(crossing) if crossing else None
     label, left_out = f"{last} {label}".strip(), len(line.points) - len(shown)
@@ -78,7 +78,7 @@ def value_text(value: float, unit: str) -> str:
     """Return the text of a value at the end of a line."""
     if not unit:
         return words.times(value)
-    return tick_text(value, unit) if unit == CALL_UNIT else text(value, unit)
+    return text(value, unit)
 
 
 def _mark(crossing: Crossing) -> Mark | None:

@@ -13,7 +13,6 @@ LIGHT, DARK = THEMES = ("light", "dark")
 ACCELERATORS = ("accelerator0", "accelerator1", "accelerator2", "accelerator3")
 CPUS = ("cpu0", "cpu1")
 DTYPE_ROLES = ("float32", "bfloat16", "float64", "tf32", "float16")
-PHASES = ("phase0", "phase1", "phase2", "phase3")
 _PARTS = ("page", "text", "muted", "grid", "shade")
 
 _LOOKS = (
@@ -21,7 +20,6 @@ _LOOKS = (
     (ACCELERATORS, "#0072b2 #c2410c #4b0082 #701f12", "#56b4e9 #ff7a4d #6770f8 #f9f416", "os^v"),
     (CPUS, "#30363d #848d97", "#e6edf3 #7d8793", "pP"),
     (DTYPE_ROLES, "#0072b2 #c2410c #3b0f70 #701f30 #c0727e", "#56b4e9 #ff7a4d #7b6cf0 #f0e442 #f4b4c8", "osp^v"),
-    (PHASES, "#c2410c #838c96 #0072b2 #3b0f70", "#ff7a4d #c3cad2 #56b4e9 #7b6cf0", ""),
     (_PARTS, "#ffffff #1f2328 #59636e #e3e6ea #f1f3f6", "#0d1117 #e6edf3 #9aa4b0 #262c36 #1a2029", ""),
 )
 _COLOURS = {

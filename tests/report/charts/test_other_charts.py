@@ -1,9 +1,8 @@
-"""The headline, rates, rooflines, break-even calls, where time goes, and energy: what stands where."""
+"""The headline, rates and rooflines: what stands where."""
 
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -333,21 +332,6 @@ def test_stars_are_explained_wherever_they_are_and_nowhere_else(tmp_path: Path) 
     assert "*: noisy" in caption(study, study.measured)
     assert "noisy" not in caption(study, study.measured, flagged="Hollow")  # one line above warns instead
     assert "noisy" not in caption(study, study.measured, flagged="")
-
-
-def test_on_a_phone_a_name_stands_above_its_marks_and_nothing_runs_through_it() -> None:
-    entries = tuple(NamedRow("Networks", f"A network of a long name {i}", "float32", (RowMark(9.0, "cpu0", "9×"),))
-                    for i in range(3))  # fmt: skip
-    chart = NamedRows(entries, "", (), ("slower", "faster"))
-    page = drawn(replace(Figure("headline", "headline", "Speedup", "", "", chart), width=420))
-    (axes,) = page.canvas.axes
-    names = [text for text in page.canvas.texts if text.get_text().startswith("A network")]
-    strips = [patch.get_window_extent() for patch in axes.patches if patch.get_facecolor()[:3] == (1, 1, 1)]
-    for name in names:
-        box, middle = name.get_window_extent(), (name.get_window_extent().y0 + name.get_window_extent().y1) / 2
-        assert box.x0 < axes.get_window_extent().x0 + 20
-        assert any(strip.y0 <= middle <= strip.y1 for strip in strips)
-    assert axes.get_window_extent().width > 300
 
 
 @pytest.mark.parametrize(

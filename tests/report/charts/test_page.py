@@ -9,7 +9,6 @@ import random
 import re
 import tempfile
 import xml.etree.ElementTree as ET
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from gpubench.report.charts.layouts import LinePanels, NamedRows
 from gpubench.report.charts.page import (
     MOST_CURVES,
     MOST_PANELS,
-    PHONE_WIDTH,
     Figure,
     Page,
     linear_axis,
@@ -78,15 +76,6 @@ def test_every_picture_can_be_read(pictures: dict[str, tuple[Figure, Page]]) -> 
     """At 800 pixels: nothing below 11, nothing cut, nothing on anything else, at most 700 high."""
     assert pictures
     assert {name: found for name, (_, page) in pictures.items() if (found := faults(page))} == {}
-
-
-@pytest.mark.parametrize("runs", ["GPU", "two machines", "reference", "scaling"])
-def test_a_phone_has_a_picture_of_its_own_width(runs: str) -> None:
-    """Of each kind the first, in type of the same size; at 420 pixels one of 800 has letters of 6."""
-    of_a_kind = {figure.kind: figure for figure in reversed(figures_of_all(runs).values())}
-    pages = {kind: drawn(replace(figure, width=PHONE_WIDTH)) for kind, figure in of_a_kind.items()}
-    assert {page.width for page in pages.values()} == {PHONE_WIDTH}
-    assert {kind: found for kind, page in pages.items() if (found := faults(page))} == {}
 
 
 @pytest.mark.parametrize("runs", RUNS)
@@ -356,7 +345,7 @@ def test_a_kind_of_picture_is_found_by_being_drawn(tmp_path: Path, monkeypatch: 
     )
     monkeypatch.setattr(charting.import_module("gpubench.report.charts"), "__path__", [str(folder)])
     assert [figure.kind for figure in figures_of(study_of(tmp_path, records.cpu_run()), "pie")] == ["pie"]
-    with pytest.raises(UsageError, match=r"no cake picture .*: these results make pie"):
+    with pytest.raises(UsageError, match="unknown kind 'cake': choose headline"):
         figures_of(study_of(tmp_path, records.cpu_run()), "cake")
 
 

@@ -20,7 +20,7 @@ from gpubench.runfile.schema import Case
 
 
 def speedup(folder: Path, data: dict[str, Any], name: str = "speedup-a.b") -> Figure:
-    return plan(folder, data, kinds=("speedup", "by-dtype"))[name]
+    return plan(folder, data, kinds=("speedup",))[name]
 
 
 def curves(figure: Figure) -> list[Curve]:
@@ -165,19 +165,23 @@ def test_flagged_results_are_hollow_unless_most_are(tmp_path: Path) -> None:
 
 def test_copies_are_dashed_and_each_line_ends_in_its_value(tmp_path: Path) -> None:
     figure = plan(tmp_path, records.gpu_run(3), kinds=("speedup",))["speedup-matmul.square"]
-    solid, dashed = curves(figure)
+    solid, dashed = curves(figure)[:2]
     assert (solid.dashed, dashed.dashed) == (False, True)
-    assert solid.label.endswith("× data stays")
-    assert dashed.label.endswith("× with copies")
+    assert solid.label.endswith("×")
     assert solid.role == dashed.role == "accelerator0"
     assert all(a.y >= b.y for a, b in zip(solid.points, dashed.points, strict=True))
     assert "with copies" in figure.subtitle
 
 
-def test_a_dtype_has_its_colour(tmp_path: Path) -> None:
-    figure = speedup(tmp_path, records.gpu_run(3), "speedup-by-dtype-matmul.square")
-    assert {curve.role for curve in curves(figure)} <= {"float32", "bfloat16", "float16", "float64", "tf32"}
+def test_a_dtype_has_its_panel_float32_first(tmp_path: Path) -> None:
+    figure = speedup(tmp_path, records.gpu_run(3), "speedup-matmul.square")
+    assert isinstance(figure.chart, LinePanels)
+    titles = [panel.title for panel in figure.chart.panels]
+    assert titles[0] == "float32"
+    assert len(titles) > 1
+    assert set(titles) <= {"float32", "bfloat16", "float16", "float64", "tf32"}
     assert any(curve.mark for curve in curves(figure))
+    assert "(float32)" in figure.subtitle
 
 
 def test_each_setting_has_its_panel_the_plainest_first(tmp_path: Path) -> None:
@@ -235,17 +239,3 @@ def test_the_gpus_of_two_machines_have_one_baseline(tmp_path: Path) -> None:
             assert "over Synthetic H · run0" in figure.title
     roles = {curve.role for figure in figures.values() if figure.kind == "speedup" for curve in curves(figure)}
     assert roles == {"accelerator1", "cpu0"}
-
-
-def test_break_even_counts_calls(tmp_path: Path) -> None:
-    found = curves(plan(tmp_path, records.gpu_run())["break-even"])
-    assert all(curve.label.partition(" ")[2] in ("call", "calls") for curve in found)
-    assert all(point.y >= 1 for curve in found for point in curve.points)
-    assert "break-even" not in plan(tmp_path, records.cpu_run())
-
-
-def test_where_one_call_is_always_enough_there_is_no_panel_of_it(tmp_path: Path) -> None:
-    study = plan(tmp_path, records.gpu_run())["break-even"]
-    assert isinstance(study.chart, LinePanels)
-    assert all(max(point.y for curve in panel.curves for point in curve.points) > 1 for panel in study.chart.panels)
-    assert "One call is enough at every size: " in study.caption

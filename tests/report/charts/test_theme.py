@@ -16,13 +16,12 @@ from gpubench.report.charts.theme import (
     DTYPE_ROLES,
     LIGHT,
     MARK_SHAPES,
-    PHASES,
     THEMES,
     colour,
     recoloured,
 )
 
-TOGETHER = {"devices": (*ACCELERATORS, *CPUS), "dtypes": DTYPE_ROLES, "phases": PHASES}
+TOGETHER = {"devices": (*ACCELERATORS, *CPUS), "dtypes": DTYPE_ROLES}
 """Roles that one chart may show."""
 LEAST = 12.0
 # Machado, Oliveira, Fernandes: A Physiologically-based Model for Simulation of Color Vision Deficiency (2009), of
