@@ -20,7 +20,6 @@ from ..errors import RunFileError, UsageError
 from ..measure import disturbance, environment
 from ..measure.budget import COMPILE_S, RANKS_S
 from ..measure.session import Session, Unmeasured
-from ..measure.sustained import sustained
 from ..runfile.folder import keep
 from ..runfile.ledger import Follower, Ledger, assemble, read_ledger
 from ..runfile.quantities import counted
@@ -33,8 +32,6 @@ from .parametrize import shown_library
 from .settings import usage_errors
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
-LONG_RUN_S, SUSTAINED_IN = 60.0, ("quick", "full")
-"""Seconds that a process must have taken before sustained rates are measured, and the presets that measure them."""
 MEASURING_ROOMS = ("devices", "measure", "parallel", "plugin", "runfile", "statistics", "workloads")
 """Folders of the package whose code decides what a number means: a run is resumed only if this code is unchanged."""
 
@@ -256,7 +253,7 @@ class Recorder:
 
     def finish(self, code: int) -> None:
         """Record that the process ends by itself, with pytest's exit code."""
-        facts: dict[str, Any] = {"code": code, "ceilings": self._peaks(code), "sustained": self._sustained(code)}
+        facts: dict[str, Any] = {"code": code, "ceilings": self._peaks(code)}
         facts |= {"finished": _now(), "after": environment.moment()}
         with contextlib.suppress(UsageError):  # the supervisor notices that this event is missing
             self.ledger.append("finish", process=self.session.settings.process, **facts)
@@ -282,21 +279,6 @@ class Recorder:
                     if device and not device.simulated:
                         peaks[name] = session.measured_again(device, known[name])
         return msgspec.to_builtins(peaks) or None
-
-    def _sustained(self, code: int) -> dict[str, Any] | None:
-        """Measure sustained rates, in the last process of a run that lasted long enough to heat its devices: 20 s per
-        device."""
-        session = self.session
-        asked = self._is_last_of_run(code) and session.preset.name in SUSTAINED_IN
-        if not asked or disturbance.age_s() < LONG_RUN_S or session.light:
-            return None
-        found = {}
-        with contextlib.suppress(RuntimeError, KeyboardInterrupt):
-            for name, peaks in (session.peaks or session.ceilings).items():  # later processes know those of the first
-                device = find_device(name).device
-                if device and not device.simulated and (rates := sustained(device, peaks)):
-                    found[name] = msgspec.to_builtins(rates)
-        return found or None
 
     def write_run_file(self, path: Path) -> None:
         """Replace the file that pytest-benchmark wrote by the complete one, atomically. If it wrote none because no

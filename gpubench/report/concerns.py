@@ -10,7 +10,7 @@ from enum import Enum, auto
 from ..runfile.quantities import counted, listed
 from ..runfile.utilisation import slow_products
 from . import words
-from .study import LASTS, LeftOut, Measured, Study, grouped
+from .study import LeftOut, Measured, Study, grouped
 
 _NOISY_SHARE = 1 / 3
 
@@ -26,7 +26,6 @@ class Concern(Enum):
     NO_PEAK = auto()
     ABOVE_PEAK = auto()
     SLOW_LIBRARY = auto()
-    SUSTAINED = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ def warnings(study: Study) -> list[Warning]:
     if study.measured and all(len(row.times.processes) < 2 for row in study.measured):
         where = "Timed in one process: ranges are not confidence intervals (use --processes 3)"
         found.append(Warning(Concern.ONE_PROCESS, where))
-    return [*found, *_no_peak(study), *_above_peak(judged), *_sustained(study)]
+    return [*found, *_no_peak(study), *_above_peak(judged)]
 
 
 def _noisy(study: Study, judged: Sequence[Measured]) -> list[Warning]:
@@ -98,18 +97,6 @@ def _slow_library(study: Study) -> list[Warning]:
             ]
     more = f"; and {counted(len(found) - 1, 'other dtype')}" if len(found) > 1 else ""
     return [Warning(Concern.SLOW_LIBRARY, f"{found[0]}{more}", "See docs/how-it-measures.md.")] if found else []
-
-
-def _sustained(study: Study) -> list[Warning]:
-    """Return a warning about devices that get slower when a product runs for seconds on end, which is longer than a
-    benchmark."""
-    slowed = [(row, rates) for row, rates in study.sustained if rates.lasting < LASTS * rates.burst]
-    told = [
-        f"{study.names.short(row)} {words.sustained(rates)}"
-        for row, rates in sorted(slowed, key=lambda each: each[1].lasting / each[1].burst)
-    ]
-    where = f"Slower when it works for long: {listed(told, 3)}"
-    return [Warning(Concern.SUSTAINED, where, "The times here are those of short work.")] if told else []
 
 
 def _no_peak(study: Study) -> list[Warning]:

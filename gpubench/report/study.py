@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 
-from ..runfile.schema import Run, Sustained
+from ..runfile.schema import Run
 from . import scaling, words
 from .pairs import (
     Baseline,
@@ -56,15 +56,13 @@ from .sweeps import (
 from .words import Names
 
 __all__ = [
-    "IMPLAUSIBLE", "LASTS", "NOISY_FACTOR", "ONE_THREAD", "SINGLE",
+    "IMPLAUSIBLE", "NOISY_FACTOR", "ONE_THREAD", "SINGLE",
     "Crossing", "Doubt", "Gain", "Item", "LeftOut", "Line", "Measured", "Pair", "Point", "Rate",
     "Row", "Scaled", "Source", "Study", "Sweep", "Values", "against_slowest", "comparable",
     "crossings", "grouped", "in_order", "known_pairs", "leading", "measured", "number",
     "plainest_first", "plainness", "rows_of", "size_parameter",
     "sweeps", "time_of", "too_noisy",
 ]  # fmt: skip
-LASTS = 0.9
-"""A sustained rate below that share of the burst rate is worth a line and a picture."""
 
 
 class Study:
@@ -180,10 +178,3 @@ class Study:
         """Results of workloads that use one device; the others have pictures of their own."""
         several = {row.result.workload for row in self.measured if row.parallel.devices > 1}
         return [row for row in self.measured if row.result.workload not in several]
-
-    @cached_property
-    def sustained(self) -> list[tuple[Measured, Sustained]]:
-        """Products that ran for seconds on end, each with a result of its device, which names it."""
-        firsts = grouped((row for row in self.measured if not row.library), lambda row: row.source).values()
-        known = ((rows[0], rows[0].run.sustained.get(rows[0].result.device)) for rows in firsts)
-        return [(row, rates) for row, rates in known if rates]

@@ -13,7 +13,7 @@ from ..devices.implementations import implementation_label
 from ..runfile.flags import CONTENDED, TOO_SHORT, WAITING
 from ..runfile.matching import shown_name
 from ..runfile.quantities import SWITCH as SWITCH, counted, listed as listed, ratio_text, seconds_text, shorten, text
-from ..runfile.schema import Case, Run, Scalar, Sustained
+from ..runfile.schema import Case, Run, Scalar
 from ..runfile.ways import HOW, LAYOUT, PER_CORE
 from .pairs import Pair
 from .rows import Doubt, Measured, Row, Source, Values, too_noisy
@@ -370,12 +370,6 @@ def throughput(row: Measured) -> str:
     if not row.rate or not row.throughput:
         return ""
     return NO_VALUE if row.doubt else text(row.throughput.value, row.rate.unit)
-
-
-def sustained(rates: Sustained) -> str:
-    """``48 of 58 TFLOP/s in float32 (83%)``: what lasts, and the best second."""
-    last, burst = text(rates.lasting, "FLOP/s"), text(rates.burst, "FLOP/s")
-    return f"{last} of {burst} in {rates.dtype} ({rates.lasting / rates.burst:.0%})"
 
 
 def share_of_peak(row: Measured) -> str:

@@ -266,7 +266,7 @@ def _run(events: Iterable[Event]) -> dict[str, Any]:
     """When the run ended, the state of the machine before and after each process, and the latest peaks."""
     processes: dict[int, dict[str, Any]] = {}
     peaks: Any = {}  # the reader of the results file checks what they are
-    finished = sustained = None
+    finished = None
     for event in events:
         if event["event"] == "session":
             before = {key: event.get(key) for key in ("before", "canary", "flags")}
@@ -275,11 +275,9 @@ def _run(events: Iterable[Event]) -> dict[str, Any]:
         elif event["event"] == "finish" and event["process"] in processes:
             processes[event["process"]]["after"] = event.get("after")
             finished = event.get("finished") or finished
-            sustained = event.get("sustained") or sustained
             again = event.get("ceilings")
             peaks = peaks | again if isinstance(peaks, dict) and isinstance(again, dict) else peaks
-    facts = {"processes": list(processes.values()), "ceilings": peaks}
-    return facts | {"finished": finished, "sustained": sustained}
+    return {"processes": list(processes.values()), "ceilings": peaks, "finished": finished}
 
 
 def merge(ends: Sequence[Event]) -> dict[str, Any]:

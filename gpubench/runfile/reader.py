@@ -150,7 +150,6 @@ def _run(path: Path, machine: Machine, results: list[Result], facts: schema.RunF
     why = known["disproved"] = disproved(results, peaks)
     known["every_ceiling"] = peaks
     known["ceilings"] = {name: ceilings for name, ceilings in peaks.items() if name not in why}
-    known["sustained"] = facts.sustained or {}
     slow = tuple(each.index for each in processes if each.canary and each.canary.all_s > each.canary.one_s)
     return Run(path, machine, tuple(results), slow_threads=slow, **known)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field, to_builtins
@@ -258,27 +257,6 @@ class Ceilings(Struct, frozen=True):
         return replace(self, **highest, launch_floor_s=floor_s)
 
 
-class Sustained(Struct, frozen=True):
-    """A product that ran for seconds on end at the end of a run; each list has an entry a second."""
-
-    dtype: Annotated[str, _is("of the product")]
-    n: Annotated[Count, _is("rows and columns of its matrices")]
-    library: Annotated[str, _is("what computed it: torch, onednn, numpy")]
-    flop_per_s: Annotated[tuple[Positive, ...], _is("rates", min_length=1, max_length=MOST_CASES)]
-    clocks_hz: Annotated[tuple[Amount, ...], _is("clocks; empty if unknown", max_length=MOST_CASES)] = ()
-    power_w: Annotated[tuple[Amount, ...], _is("power; empty if unknown", max_length=MOST_CASES)] = ()
-
-    @property
-    def burst(self) -> float:
-        """FLOP/s of the best second."""
-        return max(self.flop_per_s)
-
-    @property
-    def lasting(self) -> float:
-        """FLOP/s once clocks have settled: the median of the last half."""
-        return median(self.flop_per_s[len(self.flop_per_s) // 2 :])
-
-
 def _higher(rates: Mapping[str, float], others: Mapping[str, float]) -> dict[str, float]:
     return {name: max(rates.get(name, 0.0), others.get(name, 0.0)) for name in {**rates, **others}}
 
@@ -311,7 +289,6 @@ class UnmeasuredCase(Case, frozen=True, kw_only=True):
 
 
 _Ceilings = Annotated[dict[str, Ceilings], Meta(max_length=MOST_DEVICES)]
-_Sustained = Annotated[dict[str, Sustained], Meta(max_length=MOST_DEVICES)]
 _Unmeasured = Annotated[tuple[UnmeasuredCase, ...], Meta(max_length=MOST_CASES)]
 
 
@@ -327,7 +304,6 @@ class RunFacts(Struct, frozen=True):
     started: Annotated[str | None, _is("ISO 8601 date and time")] = None
     finished: Annotated[str | None, _is("ISO 8601 date and time")] = None
     ceilings: Annotated[_Ceilings | None, _is("measured peaks by device")] = None
-    sustained: Annotated[_Sustained | None, _is("products over 20 s, by device")] = None
     processes: Annotated[tuple[ProcessFacts, ...] | None, _is("one entry for each process")] = None
     unmeasured: Annotated[_Unmeasured | None, _is("benchmarks without a number")] = None
 
@@ -550,7 +526,6 @@ class Run(Struct, frozen=True):
     every_ceiling: Mapping[str, Ceilings] = field(default_factory=dict)
     """All measured peaks, including those that results disprove: for judging the file, never a result."""
     disproved: Mapping[str, str] = field(default_factory=dict)
-    sustained: Mapping[str, Sustained] = field(default_factory=dict)
     flags: tuple[Raised, ...] = ()
     slow_threads: tuple[int, ...] = ()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import subprocess
 import sys
@@ -16,7 +15,6 @@ import torch
 from gpubench.devices import CPU, implementations
 from gpubench.measure import ceilings, environment
 from gpubench.measure.session import MOST_REMEASURED
-from gpubench.plugin import recorder
 from gpubench.runfile.host import cpu_differences
 from gpubench.runfile.ledger import assemble, read_ledger
 from gpubench.runfile.reader import read
@@ -140,7 +138,6 @@ def test_peaks_that_a_run_disproves_are_measured_once_more_at_its_end(bench, pyt
         return {"cpu": given[-1]}
 
     monkeypatch.setattr(ceilings, "measure_ceilings", measure)
-    monkeypatch.setattr(recorder, "LONG_RUN_S", math.inf)  # the process of the tests is older than that
     source = "import pytest, torch\n@pytest.mark.parametrize('n', [64, 65, 66, 67])\n"
     source += "def test_it(gpubench, n): gpubench(torch.mm, *(gpubench.randn(n, n),) * 2)"
     ledger = pytester.path / "run.ledger.jsonl"

@@ -29,8 +29,8 @@ from .page import (
     text_width,
 )
 
-_HEIGHTS, _SHARES = {1: 330.0, 2: 250.0, 3: 180.0}, 200.0
-"""Pixels of a row of panels, by the number of rows; and of one that shows percentages."""
+_HEIGHTS = {1: 330.0, 2: 250.0, 3: 180.0}
+"""Pixels of a row of panels, by the number of rows."""
 _WORD, _NEAR = 14.0, 30.0
 """Pixels between labels at the ends of lines, and from a line's end to its label without a leader."""
 _BEYOND = 10.0
@@ -89,7 +89,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class LinePanels:
-    """``unit`` is empty for a ratio, whose ``slower`` names what is faster below 1; both axes are linear for "%", else
+    """``unit`` is empty for a ratio, whose ``slower`` names what is faster below 1; both axes are
     logarithmic. ``left_out`` counts results that aren't drawn."""
 
     panels: tuple[Panel, ...]
@@ -101,8 +101,7 @@ class LinePanels:
     def draw(self, figure: Figure, theme: str) -> Page:
         """Up to two columns of panels, with one axis of values where they are alike."""
         rows = grid(len(self.panels))[0]
-        body = _SHARES if self.unit == "%" else _HEIGHTS[min(rows, 3)] * rows
-        page = Page(figure, theme, body, self.keys)
+        page = Page(figure, theme, _HEIGHTS[min(rows, 3)] * rows, self.keys)
         height = max(_LEAST_AXES, (page.bottom - page.top) / rows - _AROUND)
         limits = [self._limits(panel, height) for panel in self.panels]
         widest = min(low for low, _ in limits), max(high for _, high in limits)
@@ -120,8 +119,6 @@ class LinePanels:
 
     def _limits(self, panel: Panel, height: float) -> tuple[float, float]:
         """Return the limits of the values, on axes about ``height`` pixels high, with room for the words below 1×."""
-        if self.unit == "%":
-            return 0.0, 105.0
         values = [point.y for curve in panel.curves for point in curve.points]
         low, high = min(values) / _BEYOND, max(values) * _BEYOND
         barred = [point for curve in panel.curves if not curve.dashed for point in curve.points]
@@ -133,15 +130,10 @@ class LinePanels:
         rows, columns = grid(len(self.panels))
         sizes = [point.x for curve in panel.curves for point in curve.points]
         marks = [end for curve in panel.curves if curve.mark for end in (curve.mark.low, curve.mark.high)]
-        if self.unit == "%":
-            axes.set(xlim=(min(sizes) - 0.5, max(sizes) + 0.5), ylim=limits)
-            linear_axis(axes.xaxis, "s")
-            linear_axis(axes.yaxis, self.unit)
-        else:
-            axes.set(xscale="log", yscale="log", xlim=_padded([*sizes, *marks], 0.04, 2.0), ylim=limits)
-            width = (page.width - 2 * MARGIN) / columns - 60 - max(text_width(c.label, TINY) for c in panel.curves)
-            size_axis(axes.xaxis, sizes, panel.size, width)
-            log_axis(axes.yaxis, *limits, self.unit, max(3, int((page.bottom - page.top) / rows / 45)))
+        axes.set(xscale="log", yscale="log", xlim=_padded([*sizes, *marks], 0.04, 2.0), ylim=limits)
+        width = (page.width - 2 * MARGIN) / columns - 60 - max(text_width(c.label, TINY) for c in panel.curves)
+        size_axis(axes.xaxis, sizes, panel.size, width)
+        log_axis(axes.yaxis, *limits, self.unit, max(3, int((page.bottom - page.top) / rows / 45)))
         axes.grid(True, axis="y")
         axes.set_xlabel(panel.size_title or size_label(panel.size), labelpad=1)
         if panel.title:

@@ -1,5 +1,4 @@
-"""One picture a kind of work: what rate each device reaches by size, or how long a call takes; a panel a dtype. Of
-expressions also how they compare, and of a product that ran for seconds on end what lasts of its rate."""
+"""One chart for each kind of work, one panel for each dtype: throughput or time by size. Also: expressions compared."""
 
 from __future__ import annotations
 
@@ -8,10 +7,8 @@ from dataclasses import replace
 
 from ...runfile.matching import shown_name
 from ...runfile.schema import TIMERS
-from ...runfile.utilisation import LABELS
 from .. import words
-from ..study import LASTS, Line, Measured, Point, Rate, Study, grouped, in_order, plainness, sweeps, time_of
-from .layouts import Curve, LinePanels, Panel
+from ..study import Line, Measured, Rate, Study, grouped, in_order, plainness, sweeps, time_of
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
 from .selection import (
     OTHER_ROLES,
@@ -22,7 +19,6 @@ from .selection import (
     line_panels,
     panel,
     plainest_panels,
-    role_of,
 )
 
 _MOST_DEFAULT = 4
@@ -48,7 +44,7 @@ def rate_figures(study: Study) -> list[Figure]:
     ranked = [
         replace(figure, default=id(figure) in first, rank=2.0 + 0.1 * first.get(id(figure), 80)) for figure in figures
     ]
-    return [*ranked, *_expressions(study, rows), *_sustained(study)]
+    return [*ranked, *_expressions(study, rows)]
 
 
 def _figures(study: Study, rows: Sequence[Measured], rate: Rate | None) -> list[Figure]:
@@ -130,30 +126,3 @@ def _expressions(study: Study, rows: Sequence[Measured]) -> list[Figure]:
 
 def _library(study: Study, line: Line[Measured]) -> str:
     return f"by {study.names.of(line.last)}" if line.last.library else ""
-
-
-def _sustained(study: Study) -> list[Figure]:
-    """One picture of all devices, in percent of each one's best second; in a report by default where one of them
-    doesn't keep its rate."""
-    known = study.sustained
-    if not known:
-        return []
-    curves = []
-    for row, rates in known:
-        shares = [100 * rate / rates.burst for rate in rates.flop_per_s]
-        points = tuple(Point(second, share, share, share) for second, share in enumerate(shares, 1))
-        curves.append(
-            Curve(points, role_of(study, row), f"{rates.lasting / rates.burst:.0%} {brief(study.names.of(row))}")
-        )
-    told = "; ".join(f"{brief(study.names.of(row))} {words.sustained(rates)}" for row, rates in known)
-    slowed = any(rates.lasting < LASTS * rates.burst for _, rates in known)
-    libraries = [LABELS.get(rates.library, rates.library) for _, rates in known]
-    ways = [
-        f"{brief(study.names.of(row))} n={rates.n} by {by}" for (row, rates), by in zip(known, libraries, strict=True)
-    ]
-    note = f"A product of matrices, as large as a call stays short: {words.listed(ways)}. "
-    note += "What lasts: the median of the last half."
-    simulated = " (simulated)" * any(row.facts.simulated for row, _ in known)
-    title = f"Sustained rate, in percent of the best second{simulated}"
-    chart = LinePanels((Panel("", "seconds", tuple(curves), "time since it began"),), "%")
-    return [Figure("sustained", "sustained", title, f"Lasting: {told}", note, chart, 7.05, slowed)]
