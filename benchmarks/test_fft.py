@@ -12,7 +12,6 @@ pytestmark = pytest.mark.gpubench(
     kind="linear_algebra",
     full_dtypes=["float64"],
     implementations=["torch", "numpy"],
-    full_implementations=["cupy", "jax"],
     size="n",
 )
 

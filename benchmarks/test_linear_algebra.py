@@ -23,7 +23,6 @@ pytestmark = pytest.mark.gpubench(
     kind="linear_algebra",
     full_dtypes=["float64"],
     implementations=["torch", "numpy"],
-    full_implementations=["cupy", "jax"],
     size="n",
 )
 
@@ -45,10 +44,8 @@ def identity(gpubench, n):
 
 
 def measure(gpubench, function, *tensors, check=True, flops, batch, nbytes=None):
-    """Time ``function(linalg, *tensors)``: the functions of torch.linalg, numpy.linalg and others have the same names.
-
-    JAX compiles them one by one: from the whole it would remove the factors that aren't returned.
-    """
+    """Time ``function(linalg, *tensors)``: the functions of torch.linalg, numpy.linalg and others have the same
+    names."""
     linalg, inputs = gpubench.xp.linalg, [*map(gpubench.array, tensors)]
     call = partial(function, linalg)
     call.applies_variant = True

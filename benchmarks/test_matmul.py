@@ -6,9 +6,7 @@ import torch
 ALL_DTYPES = ["float32", "tf32", "bfloat16", "float16", "float64"]
 
 
-pytestmark = pytest.mark.gpubench(
-    kind="other_matmul", implementations=["torch", "numpy"], full_implementations=["cupy", "jax"]
-)
+pytestmark = pytest.mark.gpubench(kind="other_matmul", implementations=["torch", "numpy"])
 
 
 def into(gpubench, out):

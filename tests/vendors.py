@@ -50,16 +50,3 @@ def nvml() -> types.SimpleNamespace:
         nvmlDeviceGetMaxClockInfo=lambda handle, domain: {1: 1985, 2: 3202}[domain],
         nvmlDeviceGetPowerManagementLimit=lambda handle: 700_000,
     )
-
-
-def amdsmi() -> types.SimpleNamespace:
-    """``amdsmi`` with two GPUs."""
-    return types.SimpleNamespace(
-        AmdSmiClkType=types.SimpleNamespace(GFX="gfx", MEM="mem"),
-        amdsmi_init=lambda: None,
-        amdsmi_get_processor_handles=lambda: ["first", "second"],
-        amdsmi_get_gpu_device_bdf=lambda gpu: {"first": "0000:03:00.0", "second": "0000:43:00.0"}[gpu],
-        amdsmi_get_clock_info=lambda gpu, domain: {"clk": {"gfx": 2100, "mem": 1300}[domain]},
-        amdsmi_get_energy_count=lambda gpu: {"energy_accumulator": 4_000_000, "counter_resolution": 15.25},
-        amdsmi_get_violation_status=lambda gpu: {"active_ppt_pwr": True, "active_socket_thrm": "N/A"},
-    )

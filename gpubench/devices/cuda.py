@@ -1,7 +1,7 @@
 """NVIDIA GPUs through CUDA, and AMD GPUs through ROCm, which torch also calls ``cuda``.
 
 What torch doesn't know comes from NVIDIA's management library (NVML). It is an optional dependency, so each of its
-answers may be missing. :mod:`.rocm` asks AMD's library.
+answers may be missing, and of an AMD GPU all are.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ..errors import Unmeasurable
-from . import rocm
 from .base import register
 from .torch_device import TorchDevice
 
@@ -175,13 +174,10 @@ class Cuda(TorchDevice):
 
     def cache_bytes(self) -> int | None:
         properties = self._properties()
-        if self._is_amd:  # its L2 isn't the last cache
-            return rocm.cache_bytes(rocm.address(properties))
-        return getattr(properties, "L2_cache_size", None) or None
+        # AMD's last cache isn't the L2, and torch reports no other.
+        return None if self._is_amd else getattr(properties, "L2_cache_size", None) or None
 
     def clocks(self) -> dict[str, float] | None:
-        if self._is_amd:
-            return rocm.clocks(rocm.address(self._properties()))
         return self._nvml(
             lambda nvml, gpu: {
                 "sm": nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM) * 1e6,
@@ -190,8 +186,6 @@ class Cuda(TorchDevice):
         )
 
     def throttle_reasons(self) -> tuple[str, ...]:
-        if self._is_amd:
-            return rocm.throttle_reasons(rocm.address(self._properties()))
         # NVML calls them clock event reasons since CUDA 12.2, throttle reasons before.
         mask = self._nvml(lambda nvml, gpu: int(nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu)))
         if mask is None:
@@ -225,8 +219,6 @@ class Cuda(TorchDevice):
 
     def energy_j(self) -> float | None:
         """Return joules since the driver was loaded; GPUs before Volta have no counter."""
-        if self._is_amd:
-            return rocm.energy_j(rocm.address(self._properties()))
         return self._nvml(lambda nvml, gpu: float(nvml.nvmlDeviceGetTotalEnergyConsumption(gpu)) / 1e3)
 
     def queue_wait(self, seconds: float) -> bool:
@@ -308,7 +300,6 @@ class Cuda(TorchDevice):
             "l2_bytes": getattr(properties, "L2_cache_size", None),
             "platform": "rocm" if hip else "cuda",
             "driver": None if hip else driver(),
-            **({"unknown": rocm.why_unknown(rocm.address(properties))} if hip else {}),
             **self.limits(),
         }
 

@@ -54,9 +54,6 @@ class Implementation(ABC):
     asynchronous: ClassVar[bool] = False
     """Whether a call may return before its work is done; :meth:`wait` then waits for it."""
 
-    keeps_memory: ClassVar[bool] = False
-    """Whether the library keeps a GPU's memory until the process ends."""
-
     def __init__(self, device: Device, dtype: str) -> None:
         self.device, self.dtype = device, dtype
 

@@ -37,7 +37,7 @@ MAKERS = ("randn", "randint", "empty", "module")
 KNOWN = ("torch", "nn", "F", "np", "device", "dtype", *MAKERS)
 """Names that every expression and its setup can use."""
 NUMPY = frozenset({"np", "numpy"})
-ALIASES = {"pandas": "pd", "jax.numpy": "jnp", "cupy": "cp"}
+ALIASES = {"pandas": "pd"}
 """Customary names of imported modules."""
 MOST_CHARACTERS = 1000
 """Most characters of an expression, whose whole text is its name."""

@@ -124,7 +124,7 @@ class Inputs:
 
     @property
     def xp(self) -> Any:
-        """The implementation's module: ``torch``, ``numpy``, ``cupy``, ``jax.numpy``."""
+        """The implementation's module: ``torch``, ``numpy``."""
         return self.library.xp
 
     @property

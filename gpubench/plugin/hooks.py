@@ -24,7 +24,7 @@ from ..runfile.schema import KEY, OK, Case
 from ..runfile.writer import fit, text_of
 from . import outcomes, settings
 from .fixtures import RANKS, Attempt, equip, equip_plain, fixture_names, lengthen_rounds, record_plain
-from .parametrize import GLANCE, Markers, case_of, glances, keeps_memory, parametrize, possible
+from .parametrize import GLANCE, Markers, case_of, glances, parametrize, possible
 from .recorder import Recorder, complete_run, require_room
 
 if TYPE_CHECKING:
@@ -117,10 +117,9 @@ class Plugin:
             if self.session.settings.brief:  # randomised blocks: expressions of one size directly after each other
                 blocks: dict[str, int] = {}
                 items.sort(key=lambda item: blocks.setdefault(_point(self.case_of(item)), len(blocks)))
-            several = [(keeps_memory(item), RANKS in fixture_names(item)) for item in items]
-            if any(map(any, several)) and self.session.accelerated:
+            if any(RANKS in fixture_names(item) for item in items) and self.session.accelerated:
                 # Workers keep contexts on devices, until a case of one process needs these.
-                items.sort(key=lambda item: (keeps_memory(item), RANKS in fixture_names(item)))
+                items.sort(key=lambda item: RANKS in fixture_names(item))
 
     def _names(self, item: pytest.Item) -> list[str]:
         """Return all names by which a test can be selected: those that pytest knows, and those that tables show."""

@@ -39,7 +39,7 @@ _FIXTURES = [f"gpubench_{name}" for name in PARAMETERS]
 
 _PLACES = ("any", "cpu", "accelerator", "two accelerators")
 _MARKER = {
-    "dtypes": DTYPES, "full_dtypes": DTYPES, "implementations": None, "full_implementations": None,
+    "dtypes": DTYPES, "full_dtypes": DTYPES, "implementations": None,
     "variants": VARIANTS, "quick_variants": VARIANTS, "devices": _PLACES, "size": None, "writing": None, "kind": KINDS,
     "title": None, "limit": None,
 }  # fmt: skip
@@ -52,8 +52,8 @@ class Markers:
     """The values of a test's ``gpubench`` markers; for each key the closest marker counts.
 
     ``dtypes`` are those that the test supports; a test that names none runs in float32, and in others when asked. The
-    preset ``full`` adds ``full_dtypes``. ``implementations`` are measured where they are installed,
-    ``full_implementations`` in the preset ``full`` and when asked. ``quick_variants`` are measured in the preset
+    preset ``full`` adds ``full_dtypes``. ``implementations`` are measured where they are installed.
+    ``quick_variants`` are measured in the preset
     ``quick`` too, but only on the CPU: variants that pay off there and compile in a few seconds. ``writing``: values of
     parameters with which the call writes into a given array, ``{"form": ["out", "inplace"]}``; a library that can't is
     measured without them. ``kind`` is a key of :data:`~gpubench.runfile.kinds.KINDS`, ``title`` the workload's name for
@@ -63,7 +63,6 @@ class Markers:
     dtypes: tuple[str, ...] = ()
     full_dtypes: tuple[str, ...] = ()
     implementations: tuple[str, ...] = (TORCH,)
-    full_implementations: tuple[str, ...] = ()
     variants: tuple[str, ...] = ("eager",)
     quick_variants: tuple[str, ...] = ()
     devices: str = "any"
@@ -99,7 +98,7 @@ class Markers:
         markers = cls(**values)
         try:
             _ = markers.limit_s
-            for name in (*markers.implementations, *markers.full_implementations):
+            for name in markers.implementations:
                 find_implementation(name)
         except (UsageError, ValueError) as error:
             raise UsageError(f"{node.nodeid}: {error}") from None
@@ -107,8 +106,7 @@ class Markers:
 
     def installed(self, names: Collection[str]) -> list[str]:
         """Return those of the ``names`` that the test can use and that are installed."""
-        able = dict.fromkeys((*self.implementations, *self.full_implementations))
-        return [name for name in able if name in names and not find_implementation(name).why_absent()]
+        return [name for name in self.implementations if name in names and not find_implementation(name).why_absent()]
 
 
 def parametrize(metafunc: pytest.Metafunc, session: Session) -> None:
@@ -137,11 +135,6 @@ def possible(item: pytest.Item) -> bool:
     if _library(item).writes:
         return True
     return not any(given.get(name) in values for name, values in Markers.of(item).writing.items())
-
-
-def keeps_memory(item: pytest.Item) -> bool:
-    """Whether a test's implementation never returns a GPU's memory; such tests are measured last."""
-    return _library(item).keeps_memory
 
 
 def shown_library(item: pytest.Item) -> str:
@@ -249,12 +242,10 @@ def _library_can(implementation: str, choice: Choice, dtype: str, variant: str) 
 
 
 def _implementations(markers: Markers, session: Session) -> list[str]:
-    """Return the requested implementations that the test can use; by default its own and, in the preset full, all that
-    are installed."""
-    further = markers.full_implementations if session.settings.preset == "full" else ()
+    """Return the requested implementations that the test can use; by default its own."""
     if not session.implementations:
         session.absent |= {name: why for name in markers.implementations if (why := _why_absent(name))}
-    return markers.installed(session.implementations or (*markers.implementations, *further))
+    return markers.installed(session.implementations or markers.implementations)
 
 
 def _variant_fits(variant: str, choice: Choice, dtype: str, session: Session) -> bool:

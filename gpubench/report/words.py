@@ -132,7 +132,7 @@ class Names:
             self._names[source] = words
 
     def of(self, row: Row) -> str:
-        """``H200``; ``Xeon, 2 threads``; ``NumPy``; ``H200 · CuPy``."""
+        """``H200``; ``Xeon, 2 threads``; ``NumPy``."""
         return self._names.get(row.source, row.result.device)
 
     def short(self, row: Row) -> str:

@@ -102,7 +102,7 @@ OPTIONS = (
            " repeatable", "DTYPE", (), choices=DTYPES),
     Option("variant", "variants", WHAT, f"how networks are run: {', '.join(VARIANTS)}; repeatable", "VARIANT", (),
            choices=VARIANTS),
-    Option("implementation", "implementations", WHAT, "library that does the work: torch, numpy, cupy, jax, or all that"
+    Option("implementation", "implementations", WHAT, "library that does the work: torch, numpy, or all that"
            " are installed (default: torch, with numpy beside it); repeatable", "NAME", ()),
     Option("preset", "preset", CARE, "smoke (checks that the code runs), glance (a first look: a dozen benchmarks in"
            " about 90 seconds), quick (default) or full (takes longest)", "PRESET", "quick", choices=PRESETS),

@@ -365,7 +365,7 @@ class MachineFacts(Struct, frozen=True):
     devices: Annotated[_Devices | None, _is("all devices")] = None
     cpu: Annotated[CpuFacts | None, _is("the CPU, and what decides its times")] = None
     torch: Annotated[Torch | None, _is("the build of PyTorch")] = None
-    libraries: Annotated[Scalars | None, _is("versions of NumPy and, where installed, CuPy and JAX")] = None
+    libraries: Annotated[Scalars | None, _is("versions of NumPy and of registered libraries")] = None
     precision: Annotated[Scalars | None, _is("switches of torch and its libraries")] = None
     threads: Annotated[Count | None, _is("threads of torch on the CPU")] = None
 

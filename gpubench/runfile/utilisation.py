@@ -143,7 +143,7 @@ def _raised(known: Ceilings, result: Result, use: Utilisation) -> Ceilings:
 
 SLOW = 0.8
 """A library is reported if its products run below this share of the fastest way."""
-LABELS = {"torch": "PyTorch", "onednn": "oneDNN", "numpy": "NumPy", "jax": "JAX"}
+LABELS = {"torch": "PyTorch", "onednn": "oneDNN", "numpy": "NumPy"}
 _HOLD_BACK = {
     "torch": ("MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE"),
     "onednn": ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"),

@@ -1,7 +1,6 @@
 """Which libraries do the work: those that a test names, that are asked for, and that are there."""
 
 import functools
-import sys
 import types
 
 import numpy as np
@@ -9,9 +8,7 @@ import pytest
 import torch
 
 from gpubench.devices import CPU, implementations
-from gpubench.devices.cupy_arrays import CuPy
 from gpubench.devices.implementations import LIBRARIES, Implementation, NumPy, find_implementation, implementation_label
-from gpubench.devices.jax_arrays import Jax
 from gpubench.errors import UsageError
 from gpubench.testing import VirtualDevice
 
@@ -104,42 +101,40 @@ def test_a_library_of_ones_own_is_opened_waited_for_and_closed(bench, pytester, 
 
 @pytest.mark.parametrize(
     ("asked", "measured"),
-    [([], ["torch", "numpy"]), (["numpy"], ["numpy"]), (["all"], ["torch", "numpy", "doubling"])],
+    [([], ["torch", "numpy", "doubling"]), (["numpy"], ["numpy"]), (["all"], ["torch", "numpy", "doubling"])],
 )
 def test_what_is_measured_is_the_tests_own_or_what_is_asked_for(bench, pytester, kept, asked, measured):
     pytester.makeconftest(FIFTH)
-    source = NAMES.replace("IMPLEMENTATIONS", '["torch", "numpy"], full_implementations=["doubling"]')
+    source = NAMES.replace("IMPLEMENTATIONS", '["torch", "numpy", "doubling"]')
     ran = bench(source, *(f"--gpubench-implementation={name}" for name in asked))
     assert list(dict.fromkeys(record["implementation"] for record in ran.records)) == measured
-    assert len(bench(source, "--gpubench-preset=full", "--collect-only", "-q").collected) == 3
+
+
+MISSING = "Sixth is not installed"
 
 
 @pytest.fixture
-def no_jax(kept):
-    kept.setitem(sys.modules, "jax", None)
+def absent(kept):
+    """A registered library whose module isn't there."""
+    terms = {"name": "sixth", "label": "Sixth", "module": "no_such_module_6"}
+    implementations.register_implementation(type("Sixth", (NumPy,), terms))
 
 
-MISSING = "JAX is not installed: pip install 'pytest-gpubench[jax]'"
-
-
-def test_one_that_is_not_installed_is_a_line_and_not_a_row_a_case(bench, no_jax):
-    ran = bench(NAMES.replace("IMPLEMENTATIONS", '["torch", "jax"]'), passed=3)
-    assert f"gpubench: measured without jax: {MISSING}" in ran.lines
-    (row,) = bench(NAMES.replace("IMPLEMENTATIONS", '["jax"]'), skipped=1).rows
+def test_one_that_is_not_installed_is_a_line_and_not_a_row_a_case(bench, absent):
+    ran = bench(NAMES.replace("IMPLEMENTATIONS", '["torch", "sixth"]'), passed=3)
+    assert f"gpubench: measured without sixth: {MISSING}" in ran.lines
+    (row,) = bench(NAMES.replace("IMPLEMENTATIONS", '["sixth"]'), skipped=1).rows
     assert row["reason"] == MISSING
 
 
 @pytest.mark.parametrize(
-    ("name", "cupy", "complaint"),
+    ("name", "complaint"),
     [
-        ("jax", None, f"implementation jax: {MISSING}"),
-        ("cupy", None, "implementation cupy: CuPy is not installed: "),
-        ("cupy", types.ModuleType("cupy"), "implementation cupy: CuPy computes on CUDA and ROCm GPUs only"),
-        ("nmupy", None, "unknown implementation 'nmupy': choose from torch, numpy, cupy, jax"),
+        ("sixth", f"implementation sixth: {MISSING}"),
+        ("nmupy", "unknown implementation 'nmupy': choose from torch, numpy, sixth"),
     ],
 )
-def test_asking_for_what_is_not_there_is_an_error(bench, no_jax, monkeypatch, name, cupy, complaint):
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
+def test_asking_for_what_is_not_there_is_an_error(bench, absent, name, complaint):
     ran = bench(NAMES.replace("IMPLEMENTATIONS", '["torch"]'), f"--gpubench-implementation={name}")
     assert (ran.ret, ran.data) == (pytest.ExitCode.USAGE_ERROR, None)
     assert f"ERROR: gpubench: {complaint}" in ran.said
@@ -159,9 +154,7 @@ def test_an_entry_point_adds_one_without_an_import_of_it_before(kept):
 
 
 def test_labels_are_as_people_write_them():
-    assert [implementation_label(name) for name in ("torch", "numpy", "cupy", "jax", "tinygrad")] == [
-        "PyTorch", "NumPy", "CuPy", "JAX", "tinygrad"
-    ]  # fmt: skip
+    assert [implementation_label(name) for name in ("torch", "numpy", "tinygrad")] == ["PyTorch", "NumPy", "tinygrad"]
     with pytest.raises(UsageError, match="unknown implementation 'tinygrad': choose from torch"):
         find_implementation("tinygrad")
 
@@ -170,17 +163,6 @@ def test_where_each_computes():
     gpu = type("Gpu", (VirtualDevice,), {"kind": "cuda"})()
     assert NumPy.why_not_on(CPU) is None
     assert NumPy.why_not_on(gpu) == "NumPy computes on the CPU only"
-    assert CuPy.why_not_on(gpu) is None
-    assert CuPy.why_not_on(CPU) == "CuPy computes on CUDA and ROCm GPUs only"
-    assert Jax.why_not_on(CPU) is None
-
-
-@pytest.mark.parametrize(("plugins", "can"), [([], False), (["xla_cuda12"], True), (["rocm"], True), (["tpu"], False)])
-def test_jax_computes_on_a_gpu_where_its_plugin_is_installed(monkeypatch, plugins, can):
-    entries = [types.SimpleNamespace(name=name) for name in plugins]
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entries)
-    gpu = type("Gpu", (VirtualDevice,), {"kind": "cuda"})()
-    assert (Jax.why_not_on(gpu) is None) is can
 
 
 class Twins(Implementation):

@@ -330,10 +330,10 @@ def test_the_tables_flag_what_beats_a_peak(tmp_path: Path) -> None:
 
 
 def test_other_libraries_are_held_against_numpy_or_torch_where_there_is_no_gpu(tmp_path: Path) -> None:
-    marks = [mark("cpu", 8.0), mark("cpu", 2.0, implementation="jax")]
+    marks = [mark("cpu", 8.0), mark("cpu", 2.0, implementation="tinygrad")]
     for name, more, expected in (
-        ("two", [], {"jax": ("torch", 4.0)}),
-        ("three", [mark("cpu", 16.0, implementation="numpy")], {"torch": ("numpy", 2.0), "jax": ("numpy", 8.0)}),
+        ("two", [], {"tinygrad": ("torch", 4.0)}),
+        ("three", [mark("cpu", 16.0, implementation="numpy")], {"torch": ("numpy", 2.0), "tinygrad": ("numpy", 8.0)}),
     ):
         study = Study([run(tmp_path, [*marks, *more], name, devices=(records.CPU,))])
         shown = {
@@ -343,11 +343,11 @@ def test_other_libraries_are_held_against_numpy_or_torch_where_there_is_no_gpu(t
 
 
 def test_another_library_leads_only_where_torch_has_no_pair(tmp_path: Path) -> None:
-    marks = [mark(device, time, implementation="jax") for device, time in (("cpu", 8.0), ("cuda:0", 2.0))]
+    marks = [mark(device, time, implementation="tinygrad") for device, time in (("cpu", 8.0), ("cuda:0", 2.0))]
     alone = compared([run(tmp_path, marks)])
     assert pairs.leading(alone) == alone
     both = compared([run(tmp_path, [*marks, mark("cpu", 9.0), mark("cuda:0", 1.0)])])
-    assert [pair.other.library for pair in both] == ["jax", ""]
+    assert [pair.other.library for pair in both] == ["tinygrad", ""]
     assert [pair.other.library for pair in pairs.leading(both)] == [""]
     across = compared([run(tmp_path, marks)], "cuda:0")
     assert pairs.leading(across) == across

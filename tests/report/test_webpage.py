@@ -266,7 +266,7 @@ def test_an_unmeasured_benchmark_is_a_row_with_its_reason(tmp_path: Path) -> Non
 
 
 def test_each_library_on_a_cpu_has_a_colour(tmp_path: Path) -> None:
-    marks = [mark("aa.mm", "cpu", 1e-6, implementation=name) for name in ("torch", "jax", "numpy")]
+    marks = [mark("aa.mm", "cpu", 1e-6, implementation=name) for name in ("torch", "tinygrad", "numpy")]
     devices = made(tmp_path, run(marks, devices=(records.CPU,)))["devices"]
     assert len({(each["colour"], each["shape"]) for each in devices}) == len(devices) == 3
     assert devices[0]["colour"] == "cpu"

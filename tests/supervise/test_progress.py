@@ -217,11 +217,11 @@ def test_an_estimate_has_two_digits(seconds, text):
 def test_another_library_is_named_and_is_no_speedup_of_the_gpu(said):
     shown = begin(3, cases=["a", "b", "c"], identities={name: case(name) for name in "abc"})
     said()
-    shown.note(end(0, fullname="a", benchmark=result("cuda:0", 1e-3), library="CuPy"))
-    shown.note(end(0, fullname="b", benchmark=result("cpu", 4e-3), library="JAX"))
+    shown.note(end(0, fullname="a", benchmark=result("cuda:0", 1e-3), library="MLX"))
+    shown.note(end(0, fullname="b", benchmark=result("cpu", 4e-3), library="Dr.Jit"))
     shown.note(end(0, fullname="c", benchmark=result("cpu", 2e-3)))
     (line,) = said()
-    assert "  CPU 2.00 ms  JAX 4.00 ms  cuda:0 CuPy 1.00 ms  " in line
+    assert "  CPU 2.00 ms  Dr.Jit 4.00 ms  cuda:0 MLX 1.00 ms  " in line
     assert "×" not in line
 
 

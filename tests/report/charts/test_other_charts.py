@@ -272,11 +272,11 @@ def test_two_gpus_of_one_machine_have_looks_of_their_own(tmp_path: Path) -> None
 
 def test_libraries_on_a_cpu_look_different(tmp_path: Path) -> None:
     case = {"workload": "aa.mm", "device": "cpu", "dtype": "float32", "params": {"n": 9}, "size": "n"}
-    names = ("torch", "jax", "numpy", "mlx")
+    names = ("torch", "tinygrad", "numpy", "mlx")
     marks = [records.benchmark(Case(**case, implementation=name), 1e-6) for name in names]
     study = study_of(tmp_path, records.run_file(marks, devices=(records.CPU,)))
     roles = {row.library: role_of(study, row) for row in study.measured}
-    assert roles == {"": "cpu0", "numpy": "cpu1", "jax": "accelerator3", "mlx": "accelerator2"}
+    assert roles == {"": "cpu0", "numpy": "cpu1", "mlx": "accelerator3", "tinygrad": "accelerator2"}
 
 
 def test_names_on_a_roofline_are_told_apart_and_that_of_the_subtitle_is_the_last_to_go(
