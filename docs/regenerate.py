@@ -52,7 +52,6 @@ def derived() -> dict[str, bytes]:
         "docs/format.md": format_page(),
         "docs/reading-a-report.md": _filled("docs/reading-a-report.md", "metrics", metrics_table()),
         "gpubench/runfile/schema.json": json.dumps(json_schema(), indent=1) + "\n",
-        "gpubench/runfile/suite.json": json.dumps(suite_names(), indent=1, ensure_ascii=False) + "\n",
         **_tutorial(),
     }
     files = {name: text.encode() for name, text in texts.items()}
@@ -91,25 +90,6 @@ def _tutorial() -> dict[str, str]:
     pictures = {f"docs/tutorial/{name}": svg for name, svg in tutorial.pictures(notebook).items()}
     page = _filled("docs/getting-started.md", "tutorial", tutorial.page(notebook))
     return {"docs/getting-started.md": page, **pictures}
-
-
-def suite_names() -> dict[str, list[str]]:
-    """Kind and title of each workload of ``benchmarks/``, as its markers say them: the test's before its file's."""
-    names = {}
-    for path in sorted((ROOT / "benchmarks").glob("test_*.py")):
-        specification = importlib.util.spec_from_file_location(path.stem, path)
-        assert specification
-        assert specification.loader
-        module = importlib.util.module_from_spec(specification)
-        specification.loader.exec_module(module)
-        for name, test in vars(module).items():
-            if name.startswith("test_"):
-                own, of_file = getattr(test, "pytestmark", []), getattr(module, "pytestmark", [])
-                marks = [*own, *(of_file if isinstance(of_file, list) else [of_file])]
-                told = [mark.kwargs for mark in marks if mark.name == "gpubench"]
-                workload = f"{path.stem.removeprefix('test_')}.{name.removeprefix('test_')}"
-                names[workload] = [next(each[key] for each in told if key in each) for key in ("kind", "title")]
-    return names
 
 
 # Options --------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """A function of CuPy on the first GPU; the clock waits for the whole device, and so for CuPy's work too.
 
-gpubench run examples/test_cupy.py -o out
+    gpubench run examples/test_cupy.py -o out
+
+Not yet tried on a GPU.
 """
 
 import pytest

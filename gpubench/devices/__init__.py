@@ -53,14 +53,11 @@ class Choice:
 
 
 def find_device(name: str) -> Choice:
-    """Return one device by name: a kind (``cuda``: its first device) or a kind and index (``cuda:1``, or ``demo:L4``).
+    """Return one device by name: a kind (``cuda``: its first device) or a kind and index (``cuda:1``).
 
     Raises :class:`UsageError` for an unknown kind, with a list of the known ones.
     """
     known = kinds()
-    kind_name, _, which = name.partition(":")
-    if kind_name in known and which and not which.isdigit() and (called := known[kind_name].called(which)):
-        return Choice(str(called), called)
     match = re.fullmatch(r"([a-z][a-z0-9_]*)(?::(\d+))?", name)
     if not match or match[1] not in known:
         names = ", ".join(["auto", "all", *known])

@@ -55,11 +55,6 @@ class Device(ABC):
     def count(cls) -> int:
         """Return the number of devices of this kind that are present; must not initialize any."""
 
-    @classmethod
-    def called(cls, name: str) -> Device | None:
-        """Return the device that ``kind:name`` means if the name isn't an index; ``None`` if there is none."""
-        return None
-
     @property
     @abstractmethod
     def label(self) -> str:

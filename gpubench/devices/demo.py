@@ -13,13 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ..errors import UsageError
 from .base import Device, Memory
-from .datasheets import Gpu, find_card, read_cards
+from .datasheets import Gpu, read_cards
 from .roofline import DISPATCH_S, LEAST_KERNEL_S, kind_by_sums, middle_s
 
-USUAL = "L4"
-"""The card that is simulated if none is named."""
+CARD = "L4"
+"""The card that is simulated."""
 EIGHT_BITS = "8 bits"
 """The dtype of products of 8-bit numbers, which run at twice the rate of 16-bit ones."""
 WAIT_S, FIRST_S = 6e-6, 0.02
@@ -30,7 +29,6 @@ management")."""
 PAGEABLE, LINK_SHARE, COPY_S = 6e9, 0.8, 1e-5
 """Bytes per second to and from the host's pageable memory, the share of the link's rate that page-locked memory
 reaches, and the least seconds per copy."""
-_NEEDED = {"float32": "peak in float32", "memory": "memory's rate", "link": "link's rate", "watt": "power limit"}
 
 
 class Operators(Protocol):
@@ -125,11 +123,8 @@ class VirtualDevice(Device):
         return Memory(free=10**9, total=10**9)
 
 
-@dataclass(frozen=True)
 class Demo(VirtualDevice):
-    """One simulated GPU of each card in the table, measured only when it is named. Its tensors lie on the CPU."""
-
-    card: str = ""
+    """A simulated GPU, measured only when it is named. Its tensors lie on the CPU."""
 
     kind = "demo"
     simulated = True
@@ -137,24 +132,14 @@ class Demo(VirtualDevice):
     machine = VirtualMachine(tick_s=2e-8, wait_cost_s=WAIT_S, jitter=0.01)
     now = staticmethod(machine.now)
 
-    @classmethod
-    def called(cls, name: str) -> Demo:
-        """Return the device of a name such as ``demo:L4``. Raises UsageError if the table has no such card, or lacks
-        figures that a simulation needs."""
-        card = find_card(name, _cards())
-        device = cls(card=card.name)
-        if missing := [words for figure, words in _NEEDED.items() if card.value(figure) is None]:
-            raise UsageError(f"{device}: can't be simulated: the table of cards lacks its {' and '.join(missing)}")
-        return device
-
     @property
     def gpu(self) -> Gpu:
         """The simulated card with its figures."""
-        return _cards()[self.card or USUAL]
+        return _cards()[CARD]
 
     @property
     def label(self) -> str:
-        return f"Simulated {self.card or 'accelerator'}"
+        return "Simulated accelerator"
 
     @classmethod
     def count(cls) -> int:
@@ -205,9 +190,6 @@ class Demo(VirtualDevice):
     def copy_s(self, nbytes: int, pinned: bool) -> float:
         """Return the seconds that a copy between host and device takes."""
         return COPY_S + nbytes / (LINK_SHARE * (self.gpu.value("link") or 0.0) if pinned else PAGEABLE)
-
-    def __str__(self) -> str:
-        return f"demo:{self.card.replace(' ', '-')}" if self.card else "demo"
 
 
 @functools.cache

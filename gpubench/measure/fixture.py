@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 LONG_CALL = 0.01
 """A call that takes longer than this, in seconds, is a whole round: the median of the rounds is its latency."""
-ENERGY_FROM = 0.05
-"""Presets that time a case for fewer seconds than this (smoke) skip the energy counter, which needs a second."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -378,7 +376,7 @@ class Gpubench(Inputs):
         if len(self._clock.devices) == 1:  # with several devices copying is the work itself
             record["transfer"] = self._transfer(prepared, timed)
         # Energy is counted over many calls in a row, whose cache is hot.
-        if verified.again and single and self._flush is None and self.allowance.max_time >= ENERGY_FROM:
+        if verified.again and single and self._flush is None and self.preset == "full":  # a second for each call
             counted = energy(verified.again, self.home, self._clock, warm.call_s)
             record |= counted._asdict() if counted else {}
         return record

@@ -5,11 +5,8 @@ Standard library only.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -54,11 +51,3 @@ def names_of(case: Case) -> tuple[str, ...]:
     """The names of the benchmark and its kind of work in a report; ``-k`` accepts them like any other name."""
     kind = KINDS.get(case.kind)
     return tuple(filter(None, (case.title, kind.heading if kind else "")))
-
-
-@cache
-def shipped() -> Mapping[str, tuple[str, str]]:
-    """Return the kind and the title of each workload that comes with gpubench, for results files that don't hold them:
-    those of earlier versions. ``suite.json`` is made from the markers in ``benchmarks/``."""
-    known = json.loads(Path(__file__).with_name("suite.json").read_text(encoding="utf-8"))
-    return {workload: (kind, title) for workload, (kind, title) in known.items()}

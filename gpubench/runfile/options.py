@@ -96,7 +96,7 @@ class Option:
 
 OPTIONS = (
     Option("device", "devices", WHAT, "auto (the CPU and the first device of each kind; default), all, cpu, cuda,"
-           " cuda:1 …, demo (simulated GPU), demo:L4 …; repeatable", "NAME", ("auto",)),
+           " cuda:1 …, demo (simulated GPU); repeatable", "NAME", ("auto",)),
     Option("require-device", "required", WHAT, "exit with an error if this device is missing; repeatable", "NAME", ()),
     Option("dtype", "dtypes", WHAT, f"use this data type instead of each benchmark's default: {', '.join(DTYPES)};"
            " repeatable", "DTYPE", (), choices=DTYPES),

@@ -26,7 +26,6 @@ from ..errors import RunFileError
 from ..statistics.intervals import median as median_of
 from . import schema
 from .flags import ADVICE, apart
-from .kinds import shipped
 from .matching import SHIPPED
 from .quantities import moment_of
 from .schema import KEY, Case, DeviceFacts, Machine, Measurement, Process, Raised, Result, Run, RunFile, Times
@@ -38,7 +37,6 @@ LARGEST = 256 * 1024**2
 """The most bytes of a file: those of a run of 11,900 cases in three processes."""
 
 T = TypeVar("T")
-C = TypeVar("C", bound=Case)
 
 
 class Foreign(RunFileError):
@@ -136,7 +134,6 @@ def _run(path: Path, machine: Machine, results: list[Result], facts: schema.RunF
     if facts.started is not None and not moment_of(facts.started):
         _refuse(path, f"{KEY}.started", "an ISO 8601 date and time", facts.started)
     for entry in facts.unmeasured or ():
-        entry = _named(entry)
         case = {name: getattr(entry, name) for name in Case.__struct_fields__}
         row = Result(**case, status=entry.status, reason=entry.reason or "", fullname=entry.fullname or "")
         results.append(row)
@@ -182,7 +179,6 @@ def _result(
     measured = benchmark.extra_info.gpubench if benchmark.extra_info else None
     if measured is None:
         return _plain(path, place, benchmark, ambiguous, samples)
-    measured = _named(measured)
     if number := mark.get("number"):
         measured = structs.replace(measured, workload=f"{measured.workload}#{number}")
     timer = benchmark.options and benchmark.options.timer
@@ -196,15 +192,6 @@ def _result(
     flags += _apart(times, flags)
     values: tuple[Any, ...] = (*structs.astuple(measured), schema.OK, None, times, flags, benchmark.fullname or "")
     return Result(*values)
-
-
-def _named(case: C) -> C:
-    """The case with the kind and title of a benchmark that comes with gpubench, where the file is older than these
-    keys."""
-    if case.kind or case.title or case.workload not in shipped():
-        return case
-    kind, title = shipped()[case.workload]
-    return structs.replace(case, kind=kind, title=title)
 
 
 def _plain(

@@ -46,7 +46,7 @@ def folder(tmp_path):
 
 
 def test_measures_ones_own_files_and_reports(folder):
-    done = gpubench("run", "test_mine.py", "--preset=smoke", "-o", "o ut", "--format=svg", cwd=folder)
+    done = gpubench("run", "test_mine.py", "--preset=smoke", "-o", "o ut", cwd=folder)
     assert done.returncode == 0, done.stderr
     out = folder / "o ut"
     run = json.loads((out / "run.json").read_text())

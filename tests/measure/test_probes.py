@@ -79,7 +79,7 @@ def test_wall_device_launch_and_transfer_times_come_back(scripted):
     moved = record["transfer"]
     assert (moved["in_bytes"], moved["out_bytes"]) == (1_000_000, 1_000_000)
     assert moved["in_s"] == moved["out_s"] == about(2e-3 + 2e-5)  # pageable: half the speed, and one launch
-    assert record["energy_j"] == about(200.0 * 2e-4)
+    assert record["energy_j"] is None  # measured by the preset full alone
     assert record["memory_bytes"] == 2_000_000
     bound = scripted["test_launch_bound", "hot"]
     assert bound["stats"]["median"] == about(2e-4)

@@ -121,19 +121,6 @@ def test_what_was_not_measured_is_none(tmp_path: Path) -> None:
     assert (run.ceilings, run.flags, run.slow_threads) == ({}, (), ())
 
 
-def test_a_shipped_benchmark_of_an_older_file_has_its_kind_and_title(tmp_path: Path) -> None:
-    data = one_case()
-    case = ours(data)
-    for workload, known, shown in (
-        ("matmul.square", {}, ("matmul", "Product n × n")),
-        ("matmul.square", {"title": "Mine"}, ("", "Mine")),
-        ("mine.square", {}, ("", "")),
-    ):
-        case |= {"workload": workload, "kind": "", "title": ""} | known
-        (result,) = reader.read(save(tmp_path, data)).results
-        assert (result.kind, result.title) == shown
-
-
 def test_a_flag_of_tomorrow_is_not_passed_on(tmp_path: Path) -> None:
     data = measured_case()
     ours(data)["processes"][0]["flags"] = [{"flag": "haunted", "seen": "a ghost"}]

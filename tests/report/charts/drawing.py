@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+from comparing import kind_of
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
@@ -23,21 +24,13 @@ _NEAR = 1.0
 """Pixels by which the boxes of two texts may touch: a box is higher than its letters."""
 
 
-KINDS = {
-    "elementwise": "elementwise", "classic": "elementwise", "matmul": "other_matmul", "models": "networks",
-    "training": "training", "transfer": "copies", "distributed": "distributed",
-}  # fmt: skip
-
-
 def study_of(folder: Path, *runs: dict[str, Any], **how: Any) -> Study:
     """Of runs whose benchmarks say of what kind they are, as those that are shipped do."""
     loaded = []
     for i, data in enumerate(runs):
         for mark in data["benchmarks"]:
             ours = mark["extra_info"].get("gpubench", {})
-            family = ours.get("workload", "").partition(".")[0]
-            kind = "matmul" if ours.get("workload") == "matmul.square" else KINDS.get(family, "")
-            ours["kind"] = ours.get("kind") or kind
+            ours["kind"] = ours.get("kind") or kind_of(ours.get("workload", ""))
         path = folder / f"run{i}.json"
         path.write_text(json.dumps(data))
         loaded.append(reader.read(path))
