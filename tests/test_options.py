@@ -13,7 +13,7 @@ from gpubench.compare import interleaved
 from gpubench.compare.comparison import EXIT_NOTHING, Comparison
 from gpubench.measure.session import Settings
 from gpubench.runfile import options
-from gpubench.runfile.options import OPTIONS, Option
+from gpubench.runfile.options import OF_PYTEST, OPTIONS, Option
 
 
 def some_value(option: Option) -> str:
@@ -59,18 +59,20 @@ def test_what_is_given_twice_is_passed_on_twice() -> None:
 
 def test_every_field_that_an_option_sets_exists_with_the_same_default() -> None:
     defaults = Settings()
-    for option in OPTIONS:
+    for option in (*OPTIONS, *OF_PYTEST):
         assert getattr(defaults, option.field) == option.default, option.name
     set_otherwise = {"brief", "max_time", "min_rounds", "plan", "process", "processes"}
-    assert {field.name for field in fields(Settings)} == {option.field for option in OPTIONS} | set_otherwise
+    assert {field.name for field in fields(Settings)} == {
+        option.field for option in (*OPTIONS, *OF_PYTEST)
+    } | set_otherwise
 
 
 SESSION = """
 def pytest_configure(config):
     from gpubench.plugin import settings
-    from gpubench.runfile.options import OPTIONS
+    from gpubench.runfile.options import OF_PYTEST, OPTIONS
     read = settings.read_settings(config)
-    print({option.name: getattr(read, option.field) for option in OPTIONS})
+    print({option.name: getattr(read, option.field) for option in (*OPTIONS, *OF_PYTEST)})
 """
 
 
@@ -78,7 +80,7 @@ def pytest_configure(config):
 def test_every_option_reaches_the_session(pytester: pytest.Pytester, how: str) -> None:
     pytester.makeconftest(SESSION)
     words, keys, expected = [], [], {}
-    for option in OPTIONS:
+    for option in (*OPTIONS, *OF_PYTEST):
         if option.name == "threads":
             continue
         words.append(command_line(option)[1])
@@ -97,8 +99,8 @@ def test_every_option_reaches_the_session(pytester: pytest.Pytester, how: str) -
     ("name", "text", "complaint"),
     [
         ("threads", "two", "threads must be a whole number, not 'two'"),
-        ("ranks-deadline", "0", "ranks-deadline must be seconds above 0, not '0'"),
-        ("ranks-deadline", "nan", "ranks-deadline must be seconds above 0, not 'nan'"),
+        ("deadline", "0", "deadline must be seconds above 0, not '0'"),
+        ("deadline", "nan", "deadline must be seconds above 0, not 'nan'"),
         ("dtype", "fp8", "unknown dtype 'fp8': choose from float32, tf32"),
     ],
 )
@@ -159,3 +161,13 @@ def test_alone_and_with_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert alone == asked
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("gpubench ")
+
+
+def test_what_went_is_unknown_and_few_options_are_left() -> None:
+    """48 options, 10 keys and 9 commands are as many as somebody can look through."""
+    names = [name for commands in cli.COMMANDS.values() for name in commands]
+    assert len(names) == 9
+    taken = {word for name in names for action in cli.parser(name)._actions for word in action.option_strings[-1:]}
+    assert len(taken - {"--help"}) <= 48
+    assert not taken & {"--against", "--import", "--no-check", "--identify", "--ranks-deadline", "--price", "--cards"}
+    assert len(options._KEYS) + len(("paths", "limits")) <= 10

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("no_ceilings")
+
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 RUN = ROOT / "results/xeon-2-cores/run.json"
@@ -43,7 +45,7 @@ def recipe(heading: str) -> str:
 def test_a_workload_is_one_file(tree: Path) -> None:
     """Known by its kind and title in a run, and by nothing else."""
     (tree / "benchmarks/test_new.py").write_text(f"import pytest\nimport torch\n\n\n{recipe('A workload')}")
-    words = ["--preset", "smoke", "--device", "cpu", "--processes", "1", "--no-ceilings", "--charts", "none"]
+    words = ["--preset", "smoke", "--device", "cpu", "--processes", "1", "--charts", "none"]
     gpubench(tree, "run", "benchmarks/test_new.py", "-o", "out", *words)
     (row,) = csv.DictReader(io.StringIO((tree / "out/results.csv").read_text()))
     title = re.search(r'title="([^"]+)"', recipe("A workload"))

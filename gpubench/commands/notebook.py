@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
-import itertools
 import os
 import shlex
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import GpubenchError, UsageError
-from ..measure.expression import LIVE, LiveCall, Size, Snippet, brought, dtypes_of, is_name, names_in, on_numpy
+from ..measure.expression import LIVE, LiveCall, Size, Snippet, dtypes_of, names_in, on_numpy
 from ..runfile import options
 from ..runfile.folder import LEDGER, RUN_FILE
 from ..runfile.ledger import read_ledger
@@ -28,7 +27,6 @@ from .time import (
     BenchmarkFile,
     parse_sizes,
     pytest_options,
-    require_against,
     require_expressions,
     require_known,
 )
@@ -36,9 +34,8 @@ from .time import (
 if TYPE_CHECKING:
     from ..report.results import Results
 
-Sizes = str | Sequence[int] | Sequence[Mapping[str, int]] | Mapping[str, Sequence[int]]
-"""Sizes as ``"n=64..8192"``, values of n, mappings of sizes that vary together, or values by name, for all
-combinations."""
+Sizes = str | Mapping[str, Sequence[int]]
+"""Sizes as ``"n=64,256"``, or values by name, of which all combinations are timed."""
 _PYTEST = [
     *("-p", "gpubench.plugin", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--import-mode=importlib"),
     *("-q", "-s", "--benchmark-only", "--benchmark-quiet"),
@@ -67,7 +64,6 @@ def time(  # noqa: PLR0913 - what users write
     devices: str | Sequence[str] | None = None,
     dtypes: str | Sequence[str] | None = None,
     variants: str | Sequence[str] | None = None,
-    against: str | None = None,
     preset: str = "quick",
     check: bool = True,
     threads: int | None = None,
@@ -80,9 +76,8 @@ def time(  # noqa: PLR0913 - what users write
       expressions, in a list, are compared with each other.
     - ``setup``: Python that makes the inputs of an expression (``"a = randn(n, n)"``), or a function that gets the
       sizes and returns the arguments of ``target``: ``lambda n: (torch.randn(n, n), torch.randn(n, n))``.
-    - ``sizes``: ``"n=64..8192"``, ``[64, 256]`` for n, ``{"n": [64, 256], "m": [1, 8]}`` for all combinations,
-      ``[{"n": 64, "m": 1}, …]`` for some.
-    - ``devices``, ``dtypes``, ``variants``, ``preset`` as for ``gpubench run``. ``against``: the same in NumPy.
+    - ``sizes``: ``"n=64,256"``, or ``{"n": [64, 256], "m": [1, 8]}`` for all combinations.
+    - ``devices``, ``dtypes``, ``variants``, ``preset`` as for ``gpubench run``.
     - ``check``: whether the result is compared with a float64 reference. ``threads`` of the CPU: default all cores, or
       one where other programs make more of them slower.
 
@@ -101,11 +96,11 @@ def time(  # noqa: PLR0913 - what users write
         caller = frame.f_back if frame else None
         names = {**caller.f_globals, **caller.f_locals} if caller else {}
         shared = Snippet("", setup or "", names=names, check=check, asked=bool(dtypes))
-        return _expressions(texts, against, shared, wanted, words, _several(devices))
+        return _expressions(texts, shared, wanted, words)
     if not callable(target):
         raise UsageError(f"expected an expression or a function, not {type(target).__name__}")
-    if isinstance(setup, str) or against:
-        raise UsageError("setup='…' and against='…' are for expressions; a function's setup is a function of the sizes")
+    if isinstance(setup, str):
+        raise UsageError("setup='…' is for expressions; a function's setup is a function of the sizes")
     name = getattr(target, "__name__", type(target).__name__)
     live = {name.strip("<>"): LiveCall(target, args, kwargs, setup, check, bool(dtypes))}
     return _measure(wanted, live, [*words, *_dtype((target, args, kwargs), dtypes)])
@@ -142,34 +137,26 @@ def magic(line: str, cell: str | None, names: Mapping[str, Any]) -> Results | No
         raise UsageError(f"{line}: {error}") from None
     except SystemExit:  # argparse has printed the reason
         return None
-    if args.output or args.chart or args.kind or args.processes != 1:
+    if args.output or args.chart or args.processes != 1:
         raise UsageError("-o, --chart and --processes are for the command; the result has .df, .chart() and .speedup")
     wanted = BenchmarkFile(sizes=parse_sizes(args.sizes or ()), dtypes=args.dtype or (), variants=args.variant or ())
-    names = {**names, **{name: value for module in args.imports for name, value in brought(module).items()}}
-    shared = Snippet("", args.setup or "", names=names, check=args.check, asked=bool(args.dtype))
-    return _expressions(args.expressions, args.against, shared, wanted, options.passed_on(args), args.device or ())
+    shared = Snippet("", args.setup or "", names=names, asked=bool(args.dtype))
+    return _expressions(args.expressions, shared, wanted, options.passed_on(args))
 
 
-def _expressions(
-    texts: Sequence[str], against: str | None, shared: Snippet, wanted: BenchmarkFile, words: list[str],
-    devices: Sequence[str],
-) -> Results:  # fmt: skip
+def _expressions(texts: Sequence[str], shared: Snippet, wanted: BenchmarkFile, words: list[str]) -> Results:
     """Measure expressions; all but the text is ``shared``, with all names that they may see."""
-    named = require_expressions(texts, shared.setup, against)
-    sizes = [name for group, _ in wanted.sizes for name in group]
+    named = require_expressions(texts, shared.setup)
+    sizes = [name for name, _ in wanted.sizes]
     used, made = names_in("\n".join([shared.setup, *named.values()]))[0], names_in(shared.setup)[1]
     seen = {name: shared.names[name] for name in used if name in shared.names and name not in {*sizes, *made}}
     for text in named.values():
         require_known(text, shared.setup, sizes, seen, IN_PYTHON)
     live = {name: replace(shared, text=text, names=seen) for name, text in named.items()}
     words = [*words, *_dtype(seen, wanted.dtypes)]
-    last = next(reversed(named)) if against else None
-    in_numpy = {name for name, text in named.items() if name != last and on_numpy(text)}
-    wanted = replace(wanted, benchmarks={name: f"LIVE[{name!r}]" for name in named if name != last},
-                     against=last and f"LIVE[{last!r}]", in_numpy=in_numpy)  # fmt: skip
-    dtypes = wanted.dtypes or [word.partition("=")[2] for word in words if word.startswith("--gpubench-dtype=")]
-    require_against(replace(wanted, dtypes=dtypes), devices)
-    return _measure(wanted, live, words)
+    in_numpy = {name for name, text in named.items() if on_numpy(text)}
+    benchmarks = {name: f"LIVE[{name!r}]" for name in named}
+    return _measure(replace(wanted, benchmarks=benchmarks, in_numpy=in_numpy), live, words)
 
 
 def _measure(wanted: BenchmarkFile, live: Mapping[str, Snippet | LiveCall], words: Sequence[str]) -> Results:
@@ -215,19 +202,9 @@ def _several(given: str | Sequence[str] | None) -> list[str]:
 
 
 def _sizes(given: Sizes | None) -> list[Size]:
-    if given is None or isinstance(given, str):
-        return parse_sizes([given] if given else [])
-    columns: list[dict[str, list[Any]]] = []
     if isinstance(given, Mapping):
-        columns = [{name: list(values)} for name, values in given.items()]
-    elif together := [each for each in given if isinstance(each, Mapping)]:
-        columns = [{name: [each[name] for each in together] for name in together[0]}]
-    else:
-        columns = [{"n": list(given)}]
-    for name in itertools.chain(*columns):
-        if not is_name(name):
-            raise UsageError(f"{name!r} can't be the name of a size")
-    return [(tuple(group), tuple(zip(*group.values(), strict=True))) for group in columns if all(group.values())]
+        return parse_sizes(f"{name}={','.join(map(str, values))}" for name, values in given.items())
+    return parse_sizes([given] if given else [])
 
 
 def _dtype(values: Any, given: str | Sequence[str] | None) -> list[str]:

@@ -9,7 +9,6 @@ import importlib.machinery
 import importlib.util
 import itertools
 import math
-import operator
 import os
 import re
 import sys
@@ -21,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import errors
-from ..devices.implementations import find_implementation
 from ..errors import UsageError
 from ..measure.expression import ALIASES, MOST_CHARACTERS, Size, Snippet, is_name, on_numpy, parse, unknown_names
 from ..runfile import options
@@ -44,13 +42,11 @@ _USAGE = 4
 """pytest's exit code."""
 _MOST_SIZES = 200
 _ACCEPTABLE = (OK, "skipped")
-KINDS_OVER_SIZE = ("expressions", "speedup", "time", "rate")
-"""Charts of expressions over their sizes; by default the first that can be drawn is used."""
 FILE_NAME = "test_time.py"
 """The file's name, chosen so that the names of benchmarks begin with ``time``."""
 FOLDER = "gpubench-time-"
 """Prefix of the names of temporary folders."""
-_NOT_HERE = ("implementation", "require-device", "ranks-deadline")
+_NOT_HERE = ("implementation", "require-device")
 """Options of a run that don't apply to an expression: it names its library, and a device that is named is required."""
 _DEADLINE_S = 120.0
 _LONG_S = 10.0
@@ -70,24 +66,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     made = "makes the inputs, for example 'a, b = randn(n, n), randn(n, n)'; sees torch, nn, F, np, device, dtype,"
     made += " randn(*shape), randint(high, shape), empty(*shape), module(build)"
     what.add_argument("--setup", metavar="PYTHON", help=made)
-    sizes = "n=256,1024 or n=64..8192, which doubles; repeat it for all combinations, or write 'n=64,128 m=1,2' to vary"
-    what.add_argument("--size", dest="sizes", action="append", metavar="NAME=…", help=f"{sizes} both together")
-    against = "the same in NumPy, on the CPU: it gets arrays where the expression gets tensors"
-    what.add_argument("--against", metavar="EXPRESSION", help=against)
-    module = "import this module and all its public names (pandas is also pd); repeatable"
-    what.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE", help=module)
-    unchecked = "don't compare the result with a float64 reference (random results)"
-    care.add_argument("--no-check", dest="check", action="store_false", help=unchecked)
+    sizes = "n=256,1024,4096; repeat it for a second name: all combinations are timed"
+    what.add_argument("--size", dest="sizes", action="append", metavar="NAME=…", help=sizes)
     estimated = "estimate a GPU that isn't here from the CPU's time: L4, 'H100 SXM' …; repeatable"
     how_many = "processes to time in (default: 1); 2 or more give a 95%% confidence interval"
     care.add_argument("--processes", type=int, default=1, metavar="K", help=how_many)
     all_of_it = "also without --size: progress, machine, throughput, measured peaks, and all that was noticed"
     output.add_argument("-v", "--verbose", action="store_true", help=all_of_it)
     output.add_argument("-o", "--output", metavar="FILE", help="keep the results file, for report and compare")
-    drawn = "draw this picture, .svg or .png; without --kind the expressions, the speedup or else the time, by size"
+    drawn = "draw the expressions, the speedup or else the time by size, .svg or .png"
     output.add_argument("--chart", metavar="FILE", help=drawn)
-    kinds = f"what --chart draws: {', '.join(KINDS_OVER_SIZE)}"
-    output.add_argument("--kind", choices=KINDS_OVER_SIZE, metavar="KIND", help=kinds)
     what.add_argument("--gpu", dest="gpus", action="append", default=[], metavar="CARD", help=estimated)
     options.declare(groups, without=_NOT_HERE)
     parser.epilog = "Example: gpubench time 'a @ b' --setup 'a, b = randn(n, n), randn(n, n)' --size n=256,1024,4096"
@@ -118,7 +106,7 @@ def main(args: argparse.Namespace) -> int:
     if OK not in statuses and not supervisor.interrupted:
         raise UsageError(_why_nothing([result for run in results.runs for result in run.results]))
     if args.chart:
-        _draw(results, Path(args.chart), args.kind)
+        _draw(results, Path(args.chart))
     return _INCOMPLETE if supervisor.interrupted or not statuses <= set(_ACCEPTABLE) else _MEASURED
 
 
@@ -126,8 +114,6 @@ def _require_writable(args: argparse.Namespace) -> None:
     """Raise UsageError before minutes of measuring, for what could not be done or written after them."""
     if args.processes < 1:
         raise UsageError(f"processes must be 1 or more, not {args.processes}")
-    if args.kind and not args.chart:
-        raise UsageError("--kind is for --chart FILE")
     for path in filter(None, (args.output, args.chart)):
         require_new(path)
     if args.chart:
@@ -201,11 +187,11 @@ class _Patience:
             self._timer.cancel()
 
 
-def _draw(results: Results, path: Path, kind: str | None) -> None:
+def _draw(results: Results, path: Path) -> None:
     """Draw the chart. Where there is too little to draw, print the reason instead of failing, as the results count
     more."""
     try:
-        results.chart(kind).save(path)
+        results.chart().save(path)
     except UsageError as error:
         print(f"gpubench time: {error}", file=sys.stderr)
     else:
@@ -253,12 +239,11 @@ def _why_nothing(results: Sequence[Result]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkFile:
-    """``benchmarks`` are Python texts that make what is measured, by name; ``against`` is one in NumPy. Benchmarks
-    named in ``in_numpy`` run on arrays only. ``dtypes`` and ``variants`` are the requested ones."""
+    """``benchmarks`` are Python texts that make what is measured, by name. Those named in ``in_numpy`` run on arrays
+    only. ``dtypes`` and ``variants`` are the requested ones."""
 
     benchmarks: Mapping[str, str] = field(default_factory=dict)
     sizes: Sequence[Size] = ()
-    against: str | None = None
     in_numpy: Collection[str] = ()
     dtypes: Sequence[str] = ()
     variants: Sequence[str] = ()
@@ -267,12 +252,12 @@ class BenchmarkFile:
     def plain(self) -> bool:
         """Whether it asks for one time on each device."""
         several = len(self.benchmarks) > 1 or len(self.dtypes) > 1 or len(self.variants) > 1
-        return not (self.sizes or self.against or several)
+        return not (self.sizes or several)
 
     def write(self, folder: Path) -> Path:
         """Write the benchmark file."""
         terms = {"in_numpy": sorted(self.in_numpy), "dtypes": tuple(self.dtypes), "variants": tuple(self.variants)}
-        texts = [f"against={self.against}", *(f"{name}={values!r}" for name, values in terms.items() if values)]
+        texts = [f"{name}={values!r}" for name, values in terms.items() if values]
         benchmarks = ", ".join(f"{name!r}: {code}" for name, code in self.benchmarks.items())
         path = folder / FILE_NAME
         source = _SOURCE.format(benchmarks=benchmarks, sizes=list(self.sizes), further=", ".join(texts))
@@ -283,41 +268,27 @@ class BenchmarkFile:
 def benchmark_file_of(args: argparse.Namespace) -> BenchmarkFile:
     """What the command line asks for. Raises UsageError for what is no Python or has names that nothing makes."""
     setup, sizes = args.setup or "", parse_sizes(args.sizes or ())
-    for module in args.imports:
-        if not all(part.isidentifier() for part in module.split(".")):
-            raise UsageError(f"--import {module!r}: expected the name of a module")
-        if not _is_module(module.partition(".")[0]):
-            raise UsageError(f"--import {module}: there is no such module")
-    named = require_expressions(args.expressions, setup, args.against)
-    if not args.imports:  # what they bring isn't known here
-        for text in named.values():
-            require_known(text, setup, [name for group, _ in sizes for name in group])
-    terms = {"imports": tuple(args.imports), "check": args.check, "asked": bool(args.dtype)}
-    codes = {name: repr(Snippet(text, setup, **terms)) for name, text in named.items()}
-    against = codes.pop(next(reversed(codes))) if args.against else None
+    named = require_expressions(args.expressions, setup)
+    for text in named.values():
+        require_known(text, setup, [name for name, _ in sizes])
+    codes = {name: repr(Snippet(text, setup, asked=bool(args.dtype))) for name, text in named.items()}
     in_numpy = {name for name in codes if on_numpy(named[name])}
-    wanted = BenchmarkFile(codes, sizes, against, in_numpy, tuple(args.dtype or ()), tuple(args.variant or ()))
-    require_against(wanted, args.device or ())
-    return wanted
+    return BenchmarkFile(codes, sizes, in_numpy, tuple(args.dtype or ()), tuple(args.variant or ()))
 
 
-def require_expressions(texts: Sequence[str], setup: str, against: str | None) -> dict[str, str]:
-    """Expressions by their names in tables, which are their whole text in one line, the one in NumPy last. Raises
-    UsageError for what is no Python, given twice or too long for a name."""
+def require_expressions(texts: Sequence[str], setup: str) -> dict[str, str]:
+    """Expressions by their names in tables, which are their whole text in one line. Raises UsageError for what is no
+    Python, given twice or too long for a name."""
     if setup.strip():
         parse(setup, "the setup")
-    if against and len(texts) > 1:
-        raise UsageError("--against takes one expression; several are compared with each other without it")
-    texts = [text.strip() for text in (*texts, *filter(None, [against]))]
+    texts = [text.strip() for text in texts]
     for text in texts:
         if len(text) > MOST_CHARACTERS:
             raise UsageError(
                 f"an expression has {MOST_CHARACTERS} characters at most, not {len(text)}: call a function"
             )
         parse(text, f"expression {text!r}")
-    if against and on_numpy(texts[0]):
-        raise UsageError("the expression is in NumPy too: leave out --against and give both as expressions")
-    if len(set(texts)) + bool(against and against.strip() == texts[0]) < len(texts):
+    if len(set(texts)) < len(texts):
         raise UsageError("an expression is given twice")
     named: dict[str, str] = {}
     for text in texts:
@@ -325,17 +296,6 @@ def require_expressions(texts: Sequence[str], setup: str, against: str | None) -
         names = itertools.chain([line], (f"{line} ({number})" for number in itertools.count(2)))
         named[next(name for name in names if name not in named)] = text
     return named
-
-
-def require_against(wanted: BenchmarkFile, devices: Sequence[str]) -> None:
-    """Raise UsageError where the expression in NumPy would not be measured."""
-    if not wanted.against:
-        return
-    library = find_implementation("numpy")
-    if devices and not {"auto", "all", "cpu"} & set(devices):
-        raise UsageError("--against is measured on the CPU: add --device cpu")
-    if wanted.dtypes and not set(wanted.dtypes) & set(library.dtypes):
-        raise UsageError(f"--against: {library.label} has no {', '.join(wanted.dtypes)}")
 
 
 def pytest_options(folder: Path) -> list[str]:
@@ -356,7 +316,7 @@ def _is_module(name: str) -> bool:
 
 
 IN_SHELL, IN_PYTHON = (
-    ("--setup {!r}", "--size {}", " ", "--import {module}"),
+    ("--setup {!r}", "--size {}", " ", "write 'import {module} as {name}' in --setup"),
     ("setup={!r}", "sizes={!r}", ", ", "import {module} as {name}"),
 )
 """How the setup and sizes are written in messages, what separates them, and how a module is imported."""
@@ -378,7 +338,8 @@ def require_known(
                 raise UsageError(f"{name} is a module: write what to call, such as 'np.sort(a)' or 'torch.sort(a)'")
             module = next((module for module, alias in ALIASES.items() if alias == name), name)
             if re.search(rf"\b{name}\.", texts[-1]) and (module != name or _is_module(name)):
-                raise UsageError(f"unknown name {name!r}: import it: {bring.format(module=module, name=name)}")
+                how = bring.format(module=module, name=name).replace(f" as {module}", "")
+                raise UsageError(f"unknown name {name!r}: {how}")
             if re.search(rf"\b{name}\s*\(", texts[-1]):
                 how = f"write torch.{name} or F.{name}, or import it"
                 raise UsageError(f"unknown function {name!r}: {how}")
@@ -394,40 +355,22 @@ def require_known(
 
 
 def parse_sizes(texts: Iterable[str]) -> list[Size]:
-    """``n=256,1024``, ``n=64..8192`` (doubling) or ``n=64,128 m=1,2`` (together). Raises UsageError."""
-    sizes: list[Size] = []
-    for text in texts:
-        columns = dict(map(_values, text.replace(";", " ").split()))
-        if not columns:
-            raise UsageError(f"size {text!r}: write n=256,1024,4096 or n=64..8192")
-        longest = max(map(len, columns.values()))
-        for name, values in columns.items():
-            if len(values) not in (1, longest):
-                raise UsageError(f"sizes that vary together need as many values each: {name} has {len(values)}")
-        varied = zip(*(values * (longest if len(values) == 1 else 1) for values in columns.values()), strict=True)
-        sizes.append((tuple(columns), tuple(varied)))
-    names = [name for group, _ in sizes for name in group]
+    """``n=256,1024`` for each size. Raises UsageError."""
+    sizes = list(map(_values, texts))
+    names = [name for name, _ in sizes]
     if repeated := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"size {repeated[0]} is given twice: write {repeated[0]}=256,1024,4096")
-    if (count := math.prod(len(rows) for _, rows in sizes)) > _MOST_SIZES:
+    if (count := math.prod(len(values) for _, values in sizes)) > _MOST_SIZES:
         raise UsageError(f"{count} sizes: at most {_MOST_SIZES} are measured at once")
     return sizes
 
 
-def _values(part: str) -> tuple[str, list[float]]:
-    """``n=1,2`` as a name and its values; numbers alone are those of n."""
-    name, _, text = part.rpartition("=")
-    name = name or "n"
-    if not is_name(name):
-        raise UsageError(f"size {part!r}: {name!r} can't be the name of a size; write n=256,1024,4096")
-    first, dots, last = text.partition("..")
-    if not dots:
-        return name, list(dict.fromkeys(_number(word, part) for word in text.split(",")))
-    value, end = _number(first, part), _number(last, part)
-    if end < value:
-        raise UsageError(f"size {part!r}: the first must not be above the last")
-    doubled = itertools.accumulate(itertools.repeat(2, _MOST_SIZES), operator.mul, initial=value)
-    return name, list(itertools.takewhile(lambda size: size <= end, doubled))
+def _values(part: str) -> Size:
+    """``n=1,2`` as a name and its values."""
+    name, equals, text = part.strip().partition("=")
+    if not equals or not is_name(name):
+        raise UsageError(f"size {part!r}: write n=256,1024,4096")
+    return name, tuple(dict.fromkeys(_number(word, part) for word in text.split(",")))
 
 
 def _number(word: str, part: str) -> float:
@@ -436,5 +379,5 @@ def _number(word: str, part: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < 1e15:
-        raise UsageError(f"size {part!r}: {word!r} is no number above 0; write n=256,1024,4096 or n=64..8192")
+        raise UsageError(f"size {part!r}: {word!r} is no number above 0; write n=256,1024,4096")
     return int(value) if value == int(value) else value

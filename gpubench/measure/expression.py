@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import builtins
 import dis
-import importlib
 import inspect
 import keyword
 import re
@@ -41,8 +40,8 @@ ALIASES = {"pandas": "pd"}
 """Customary names of imported modules."""
 MOST_CHARACTERS = 1000
 """Most characters of an expression, whose whole text is its name."""
-Size = tuple[tuple[str, ...], tuple[tuple[float, ...], ...]]
-"""Names that vary together, and their values."""
+Size = tuple[str, tuple[float, ...]]
+"""A name and its values."""
 _ON_CPU = "a tensor of this case is on cpu"
 
 
@@ -94,19 +93,6 @@ def unknown_names(texts: Iterable[str], known: Iterable[str]) -> list[str]:
 def on_numpy(text: str) -> bool:
     """Whether an expression uses NumPy by name, and so can run on the CPU alone."""
     return not NUMPY.isdisjoint(names_in(text)[0])
-
-
-def brought(module: str) -> dict[str, Any]:
-    """Return the module under its own and its customary name, and its public names. Raises :class:`UsageError` if it
-    can't be imported."""
-    try:
-        imported = importlib.import_module(module)
-    except Exception as error:
-        raise UsageError(f"can't import {module}: {type(error).__name__}: {error}") from error
-    public = getattr(imported, "__all__", [name for name in vars(imported) if not name.startswith("_")])
-    root = module.partition(".")[0]
-    names = {name: getattr(imported, name) for name in public} | {ALIASES.get(module, module): imported}
-    return names | {root: importlib.import_module(root)}
 
 
 class Fixture(Protocol):
@@ -227,13 +213,12 @@ def _maker(make: Callable[..., Any]) -> Callable[..., Any]:
 class Snippet:
     """An expression with its setup, as a benchmark.
 
-    ``names`` are further values that it can use, ``imports`` modules. ``asked``: whether the user chose the dtype,
-    which the data must then have.
+    ``names`` are further values that it can use. ``asked``: whether the user chose the dtype, which the data must then
+    have.
     """
 
     text: str
     setup: str = ""
-    imports: Sequence[str] = ()
     names: Mapping[str, Any] = field(default_factory=dict)
     check: bool = True
     asked: bool = False
@@ -242,10 +227,6 @@ class Snippet:
         """Make the inputs and measure the call."""
         with _memory_limit(bench):
             namespace = self._namespace(bench, sizes)
-        if missing := unknown_names([self.text], namespace):  # known only now, where modules bring names
-            made = f"{', '.join(missing)} = {', '.join(['randn(n, n)'] * len(missing))}"
-            how = f"make them in the setup, for example {made!r} with the size n=256,1024,4096"
-            raise UsageError(f"unknown names {', '.join(missing)}: {how}")
         if bench.implementation != TORCH:
             namespace |= {name: _arrays(bench, value) for name, value in namespace.items() if _is_data(value)}
         measure_call(bench, function_of(self.text, namespace), self.check, self.asked)
@@ -258,8 +239,6 @@ class Snippet:
         namespace: dict[str, Any] = {"torch": torch, "nn": torch.nn, "F": functional, "np": np, "numpy": np}
         namespace |= {"device": bench.device, "dtype": bench.dtype}
         namespace |= {name: _maker(getattr(bench, name)) for name in MAKERS}
-        for module in self.imports:
-            namespace |= brought(module)
         namespace |= {name: moved(value, bench) for name, value in self.names.items()} | dict(sizes)
         with fresh_inputs(bench):
             exec(compile(self.setup.strip(), "<setup>", "exec"), namespace)
@@ -294,24 +273,18 @@ LIVE: dict[str, Snippet | LiveCall] = {}
 
 def define(
     module: dict[str, Any], benchmarks: Mapping[str, Snippet | LiveCall], sizes: Sequence[Size], *,
-    against: Snippet | None = None, in_numpy: Collection[str] = (), **terms: Any,
+    in_numpy: Collection[str] = (), **terms: Any,
 ) -> None:  # fmt: skip
     """Add a test of each benchmark to a module.
 
-    ``against`` is the expression that is measured in NumPy; the benchmarks of ``in_numpy`` are measured in NumPy only.
-    ``terms`` are arguments of the mark ``gpubench``. Benchmarks on one device with the same sizes, dtype and variant
-    are timed in turn.
+    The benchmarks of ``in_numpy`` are measured in NumPy. ``terms`` are arguments of the mark ``gpubench``. Those on
+    one device with the same sizes, dtype and variant are timed in turn.
     """
     import pytest
 
-    names = [name for group, _ in sizes for name in group]
-    libraries = {name: ("numpy",) if name in in_numpy else (TORCH, "numpy") if against else (TORCH,)
-                 for name in benchmarks}  # fmt: skip
-    contenders = {
-        f"{name} in {library}": against if against and library == "numpy" else snippet
-        for name, snippet in benchmarks.items()
-        for library in libraries[name]
-    }
+    names = [name for name, _ in sizes]
+    libraries = {name: "numpy" if name in in_numpy else TORCH for name in benchmarks}
+    contenders = {f"{name} in {libraries[name]}": snippet for name, snippet in benchmarks.items()}
     shares: dict[Any, dict[str, Any]] = {}
     kind = inspect.Parameter.KEYWORD_ONLY
     signature = inspect.Signature([inspect.Parameter(name, kind) for name in ("gpubench", *names)])
@@ -328,13 +301,12 @@ def define(
             contenders[own].measure(bench, given)
 
         test.__signature__ = signature  # type: ignore[attr-defined]
-        marked: Callable[..., None] = pytest.mark.gpubench(implementations=libraries[name])(test)
+        marked: Callable[..., None] = pytest.mark.gpubench(implementations=[libraries[name]])(test)
         return marked
 
     module["pytestmark"] = [pytest.mark.gpubench(**terms | ({"size": names[0]} if names else {}))]
-    for group, rows in reversed(sizes):  # the last mark varies slowest
-        values = [row[0] if len(group) == 1 else row for row in rows]
-        module["pytestmark"].append(pytest.mark.parametrize(",".join(group), values))
+    for name, values in reversed(sizes):  # the last mark varies slowest
+        module["pytestmark"].append(pytest.mark.parametrize(name, list(values)))
     for name in benchmarks:
         module[f"test_{name}"] = test_of(name)
 

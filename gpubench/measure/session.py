@@ -45,7 +45,6 @@ class Settings:
     machine: str | None = None
     cache: str = "hot"
     ceilings: bool = True
-    identify: bool = False
     max_time: float | None = None
     min_rounds: int | None = None
     plan: bool = False

@@ -311,18 +311,17 @@ class Plugin:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
-        """Add this machine's facts if a gpubench test was collected, since they need torch. The host's name is left out
-        unless asked for: it reveals nothing about speed, but something about the owner."""
+        """Add this machine's facts if a gpubench test was collected, since they need torch. The host's name is left
+        out: it reveals nothing about speed, but something about the owner."""
         if self.measures:
             machine_info[KEY] = self.session.machine
-            if not self.session.settings.identify:
-                machine_info["node"] = ""
+            machine_info["node"] = ""
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_commit_info(self, commit_info: dict[str, Any]) -> None:
         """Leave out the project, which is named after the working folder or its remote, and the branch, which may name
-        a person, unless they are asked for."""
-        if self.measures and not self.session.settings.identify:
+        a person."""
+        if self.measures:
             commit_info |= {"project": "", "branch": ""}
 
     @pytest.hookimpl(optionalhook=True, wrapper=True)

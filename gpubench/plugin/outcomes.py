@@ -44,8 +44,7 @@ def note(
 ) -> tuple[str, str]:
     """Record the outcome of one phase of a test in the session, and return its status and the reason."""
     status, reason = _outcome(report, call)
-    if not session.settings.identify:
-        reason = without_paths(reason)
+    reason = without_paths(reason)
     if session.settings.plan:
         if report.when == "call" or (report.when == "setup" and status != OK):
             known = attempt.fixture and attempt.fixture.estimate

@@ -116,8 +116,7 @@ def complete_run(output: dict[str, Any], session: Session) -> None:
         "unmeasured": [case.as_dict() for case in session.unmeasured.values()],
     }
     output.update(fit(output))
-    if not session.settings.identify:
-        output.update(without_homes({name: output[name] for name in ("benchmarks", KEY)}))
+    output.update(without_homes({name: output[name] for name in ("benchmarks", KEY)}))
 
 
 def _thin_samples(benchmark: dict[str, Any]) -> None:

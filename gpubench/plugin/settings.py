@@ -11,13 +11,13 @@ import pytest
 
 from ..errors import UsageError
 from ..measure.session import Settings
-from ..runfile.options import OPTIONS, Option
+from ..runfile.options import OF_PYTEST, OPTIONS, Option
 
 
 def declare_options(parser: pytest.Parser) -> None:
     """Declare all options and their ini keys."""
     group = parser.getgroup("gpubench", "benchmarks on every device")
-    for option in OPTIONS:
+    for option in (*OPTIONS, *OF_PYTEST):
         kind = "bool" if option.switch else "args" if option.repeatable else "string"
         empty: Any = False if option.switch else [] if option.repeatable else ""
         valued = {"metavar": option.metavar, "action": "append" if option.repeatable else "store"}
@@ -37,7 +37,7 @@ def declare_options(parser: pytest.Parser) -> None:
 
 def read_settings(config: pytest.Config) -> Settings:
     """Return all options, checked. Raises :class:`UsageError` for an unknown value, with a list of the known ones."""
-    values = {option.field: _value(config, option) for option in OPTIONS}
+    values = {option.field: _value(config, option) for option in (*OPTIONS, *OF_PYTEST)}
     max_time = benchmark_option(config, "--benchmark-max-time")
     values["max_time"] = None if max_time is None else float(max_time)
     values["min_rounds"] = benchmark_option(config, "--benchmark-min-rounds")

@@ -231,14 +231,14 @@ def rivals(study: Study) -> list[list[Measured]]:
     """Different expressions in one setting on one device, which are compared with the first; the largest size last."""
     expressions = [row for row in study.measured if shown_name(row.result.workload) != row.result.workload]
     in_order = sorted(expressions, key=lambda row: row.numbers)
-    groups = grouped(in_order, lambda row: (row.setting, repr(row.size), row.source))
+    groups = grouped(in_order, lambda row: (row.setting, repr(row.size), row.run_name, row.result.device))
     return [rows for rows in groups.values() if len(rows) > 1]
 
 
 def _against_first(study: Study) -> list[str]:
     """Return a line for each expression that compares it with the first one on each device, at the largest size."""
     lines = []
-    for groups in grouped(rivals(study), lambda rows: rows[0].source).values():
+    for groups in grouped(rivals(study), lambda rows: rows[0].source[:2]).values():
         base, *others = groups[-1]
         at = ", ".join(filter(None, [study.names.of(base), words.setting(base.result)]))
         for other in others:

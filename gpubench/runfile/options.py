@@ -111,13 +111,15 @@ OPTIONS = (
     Option("seed", "seed", ADVANCED, "seed of all inputs (default: 0)", "N", 0, int),
     Option("cache", "cache", ADVANCED, "hot: inputs may be cached (default); cold: flush the last-level cache before"
            " each round; both", "CACHE", "hot", choices=(*CACHES, "both")),
-    Option("ranks-deadline", "ranks_deadline", ADVANCED, "timeout for multi-process benchmarks without progress, in"
-           " seconds (default: 60)", "S", 60.0, float),
+    Option("machine", "machine", OUTPUT, "name of this machine in reports (default: its CPU and GPU models)", "LABEL"),
+)  # fmt: skip
+OF_PYTEST = (
     Option("no-ceilings", "ceilings", ADVANCED, "skip the measurement of peak performance (no roofline)",
            default=True),
-    Option("machine", "machine", OUTPUT, "name of this machine in reports (default: its CPU and GPU models)", "LABEL"),
-    Option("identify", "identify", OUTPUT, "keep host name and paths in the results file", default=False),
+    Option("ranks-deadline", "ranks_deadline", ADVANCED, "timeout for multi-process benchmarks without progress, in"
+           " seconds (default: 60)", "S", 60.0, float),
 )  # fmt: skip
+"""Options of measuring that pytest alone has; ``gpubench run … -- --gpubench-no-ceilings`` passes one on."""
 _OF_COMMANDS = (
     Option("processes", "processes", CARE, "", type=int, least=1),
     Option("deadline", "deadline", ADVANCED, "", type=float),
@@ -127,7 +129,9 @@ _OF_COMMANDS = (
     Option("budget", "budget", CARE, "", type=float),
     Option("pairs", "pairs", CARE, "", type=int),
 )
-"""Further keys that ``[tool.gpubench]`` may set: options that single commands declare and parse with :func:`reader`."""
+"""Options that single commands declare and parse with :func:`reader`."""
+_KEYS = ("devices", "preset", "threads", "processes", "deadline", "baseline", "threshold", "budget")
+"""Options that ``[tool.gpubench]`` may set."""
 
 
 def reader(name: str) -> Callable[[str], Any]:
@@ -169,7 +173,7 @@ def passed_on(args: argparse.Namespace) -> list[str]:
 def fill(args: argparse.Namespace, values: Mapping[str, Any], file: str, only: str = "") -> None:
     """Give options that no command line sets the ``values`` of ``[tool.gpubench]``: all that this command has, or
     ``only`` one. Raises :class:`UsageError` for a key or a value that doesn't exist."""
-    known = {option.key: option for option in (*OPTIONS, *_OF_COMMANDS)}
+    known = {option.key: option for option in (*OPTIONS, *_OF_COMMANDS) if option.key in _KEYS}
     for key, value in values.items():
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1, cutoff=0.7)
@@ -185,10 +189,6 @@ def fill(args: argparse.Namespace, values: Mapping[str, Any], file: str, only: s
 
 def _from_toml(option: Option, value: Any) -> Any:
     values = value if isinstance(value, list) and option.repeatable else [value]
-    if option.switch:
-        if not isinstance(value, bool):
-            raise UsageError(f"{option.key} must be true or false, not {value!r}")
-        return value or None
     if wrong := [item for item in values if isinstance(item, bool) or not isinstance(item, str | int | float)]:
         raise UsageError(f"{option.key} can't be {wrong[0]!r}")
     parsed = [option.parse(str(item)) for item in values]

@@ -123,8 +123,7 @@ class Supervisor:
         """Record how the last case of a dead process ended, which that process couldn't."""
         begun = next(e for e in reversed(self.events) if e["event"] == "start" and e["fullname"] == ended.case)
         end: Event = {"event": "end", "process": index, "fullname": ended.case, "status": ended.status}
-        reason = ended.reason if "--gpubench-identify" in self.options else without_paths(ended.reason)
-        end |= {"reason": reason, "case": begun["case"]}
+        end |= {"reason": without_paths(ended.reason), "case": begun["case"]}
         ledger = Ledger(self.ledger)
         ledger.append(**end)
         ledger.close()

@@ -23,6 +23,8 @@ from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case, Operators, Work
 from gpubench.testing import VirtualMachine
 
+pytestmark = pytest.mark.usefixtures("no_ceilings")
+
 
 def test_it_is_measured_only_when_it_is_named():
     assert "demo" in kinds()
@@ -113,14 +115,12 @@ def test_every_picture_says_that_it_is_simulated(tmp_path):
 
 def test_a_network_and_autograd_are_simulated_operation_by_operation():
     setup = "net, x = module(lambda: nn.Sequential(*[nn.Linear(64, 64)] * 9)), randn(8, 64)"
-    line = f"--preset smoke --no-ceilings --no-check --device demo --setup '{setup}'"
+    line = f"--preset smoke --device demo --setup '{setup}'"
     (row,) = magic(line, "net(x)", {}).df.to_dict("records")
     assert row["status"] == "ok", row["reason"]
     assert row["time_s"] == pytest.approx(9 * DISPATCH_S, rel=0.3)
-    assert row["check"].startswith("unchecked")
-    (row,) = magic("--preset smoke --no-ceilings --device demo a.tolist()", None, {"a": torch.ones(9)}).df.to_dict(
-        "records"
-    )
+    assert row["check"] == "passed"
+    (row,) = magic("--preset smoke --device demo a.tolist()", None, {"a": torch.ones(9)}).df.to_dict("records")
     assert row["status"] == "skipped"
     assert "its model needs work that PyTorch can count on meta tensors" in row["reason"]
 
@@ -182,7 +182,7 @@ def test_training(gpubench, part):
 def test_copy(gpubench): gpubench(torch.clone, gpubench.randn(10**6))
 def test_sort(gpubench): gpubench(torch.sort, gpubench.randn(10**6))
 """
-RUN = ("run", "--device=demo", "--preset=smoke", "--no-ceilings", "--charts=none", "-o", "out")
+RUN = ("run", "--device=demo", "--preset=smoke", "--charts=none", "-o", "out")
 
 
 def test_the_model_takes_work_as_it_is_declared_and_does_not_contradict_itself(tmp_path):

@@ -7,7 +7,6 @@ import torch
 from gpubench.errors import UsageError
 from gpubench.measure import ceilings
 from gpubench.measure.expression import (
-    brought,
     dtypes_of,
     function_of,
     is_name,
@@ -112,16 +111,6 @@ def test_several_results_and_none():
 def test_numpy_is_recognised_by_its_name():
     assert on_numpy("np.dot(a, b)")
     assert not on_numpy("a @ b")
-
-
-def test_a_module_brings_its_public_names_and_what_people_call_it():
-    names = brought("math")
-    assert names["pi"] == names["math"].pi
-    names = brought("xml.dom")
-    assert names["Node"] is names["xml"].dom.Node
-    assert brought("pandas")["pd"].Series is brought("pandas")["Series"]
-    with pytest.raises(UsageError, match="can't import nowhere: ModuleNotFoundError"):
-        brought("nowhere")
 
 
 def test_dtypes_are_those_of_tensors_arrays_and_networks():

@@ -25,6 +25,8 @@ from gpubench.measure import state as state_module
 from gpubench.measure.state import State, untraced
 from gpubench.runfile.flags import ADVICE
 
+pytestmark = pytest.mark.usefixtures("no_ceilings")
+
 FILES, REAL, PROF, TERM = resource.RLIMIT_NOFILE, signal.ITIMER_REAL, signal.ITIMER_PROF, signal.SIGTERM
 
 
@@ -298,7 +300,7 @@ def test_follows(gpubench, n):
 def test_a_run_names_each_and_measures_the_rest_in_another_process(tmp_path):
     (tmp_path / "bench").mkdir()
     (tmp_path / "bench" / "test_it.py").write_text(CASES)
-    options = ["--preset=smoke", "--processes=1", "--device=cpu", "--threads=2", "--no-ceilings"]
+    options = ["--preset=smoke", "--processes=1", "--device=cpu", "--threads=2"]
     gpubench("run", "bench", "-o", "out", *options, cwd=tmp_path)
     run = json.loads((tmp_path / "out" / "run.json").read_text())
     (failed,) = run["gpubench"]["unmeasured"]

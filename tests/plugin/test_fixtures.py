@@ -20,6 +20,7 @@ from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case
 
 pytestmark = [
+    pytest.mark.usefixtures("no_ceilings"),
     pytest.mark.skipif(bool(fake_backend.available()), reason=str(fake_backend.available())),
     pytest.mark.xdist_group("plain benchmarks"),  # most look at one run
 ]
@@ -93,7 +94,7 @@ def backend_and_suite(folder: Path) -> Iterator[None]:
 
 def run(folder: Path, *options: str) -> Any:
     """What was measured of the suite."""
-    words = ["run", "test_theirs.py", "--preset=smoke", "--no-ceilings", *options]
+    words = ["run", "test_theirs.py", "--preset=smoke", *options]
     with backend_and_suite(folder):
         done = gpubench(*words, "--charts=none", cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -133,7 +134,7 @@ def test_the_timer_waits_in_a_session_of_pytest_too(tmp_path):
 def test_a_comparison_in_turn_waits_too(tmp_path):
     sides = ["--interleave", sys.executable, sys.executable, "--paths", "test_theirs.py", "-k", "theirs.neg"]
     with backend_and_suite(tmp_path):
-        done = gpubench("compare", *sides, "--preset=smoke", "--no-ceilings", "--output=out", cwd=tmp_path)
+        done = gpubench("compare", *sides, "--preset=smoke", "--output=out", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     for side in ("base", "new"):
         assert fake_medians(tmp_path / "out" / side / "000.json") == pytest.approx([2e-3, 2e-3], rel=0.02)

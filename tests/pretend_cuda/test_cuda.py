@@ -35,7 +35,7 @@ def run(tmp_path):
         if source:
             (tmp_path / "test_it.py").write_text(source)
             files.append("test_it.py")
-        command = [sys.executable, "-m", "gpubench", "run", *files, "--preset=smoke", "--charts=none", "--no-ceilings"]
+        command = [sys.executable, "-m", "gpubench", "run", *files, "--preset=smoke", "--charts=none"]
         command += ["--processes=1", "-o", out, *options]
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path)
         data = json.loads((tmp_path / out / "run.json").read_text())

@@ -54,7 +54,7 @@ def run(folder, *options):
 
 @pytest.mark.parametrize("workload", ["lenet", "tabular"])
 def test_fsdp_shards_over_two_devices(workload, tmp_path):
-    records = run(tmp_path, "--preset=quick", "--no-ceilings", "-k", f"distributed.{workload} and fsdp")
+    records = run(tmp_path, "--preset=quick", "-k", f"distributed.{workload} and fsdp")
     assert records
     for record in records.values():
         assert record["parallel"]["method"] == "fsdp"

@@ -18,6 +18,8 @@ from gpubench.runfile import reader, writer
 from gpubench.runfile.ledger import Ledger
 from gpubench.runfile.writer import Lock
 
+pytestmark = pytest.mark.usefixtures("no_ceilings")
+
 CASES = """
 import torch, pytest
 
@@ -38,7 +40,7 @@ def gpubench(folder, *arguments, without=(), limit=None, **changes):
     environment["PYTHONDONTWRITEBYTECODE"] = "1"  # with no room, Python would leave half a .pyc for everybody after
     return subprocess.run(
         [sys.executable, "-m", "gpubench", "run", "test_mine.py", "--preset=smoke", "--processes=1", "--charts=none",
-         *([] if limit else ["--no-ceilings"]), *arguments],
+         *arguments],
         capture_output=True, cwd=folder, timeout=120, env=environment, stdin=subprocess.DEVNULL,
         preexec_fn=(lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))) if limit else None,
     )  # fmt: skip
@@ -210,6 +212,6 @@ def test_neither_a_clock_that_goes_backwards_nor_no_home_change_a_file(folder):
 
 def test_no_standard_streams(folder):
     """The command started by something that gave it no standard input, output or errors at all."""
-    words = f"{sys.executable} -m gpubench run test_mine.py --preset=smoke --processes=1 --charts none --no-ceilings"
+    words = f"{sys.executable} -m gpubench run test_mine.py --preset=smoke --processes=1 --charts none"
     command = ["sh", "-c", f"exec {words} <&- >&- 2>&-"]
     assert_whole(folder, subprocess.run(command, cwd=folder, capture_output=True, timeout=120))

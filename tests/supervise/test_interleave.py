@@ -22,6 +22,8 @@ from gpubench.supervise.interleave import Environment, Interleave, find_environm
 from gpubench.supervise.process import Interpreter, suite
 from gpubench.supervise.supervisor import Unable
 
+pytestmark = pytest.mark.usefixtures("no_ceilings")
+
 CASES = {name: Case(f"a.{name}", "cpu", "float32", {"n": 1}, devices=("cpu",)) for name in "ab"}
 
 
@@ -181,7 +183,7 @@ import time
 def test_sleep(gpubench):
     gpubench(lambda x: x.is_meta or time.sleep(DELAY), gpubench.randn(8), check=False)
 """
-WORDS = ("before", "after", "--paths", "test_mine.py", "--device=cpu", "--threads=1", "--no-ceilings")
+WORDS = ("before", "after", "--paths", "test_mine.py", "--device=cpu", "--threads=1")
 
 
 def checkouts(folder: Path, before: str, after: str, name: str = "test_mine.py") -> None:

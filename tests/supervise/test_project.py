@@ -207,18 +207,17 @@ def test_what_is_measured_is_described(place, monkeypatch):
 
 
 def filled(values: dict[str, object], only: str = "", **given: object) -> dict[str, object]:
-    wanted = ("device", "preset", "threads", "identify", "processes", "threshold", "deadline")
+    wanted = ("device", "preset", "threads", "processes", "threshold", "deadline")
     args = argparse.Namespace(**dict.fromkeys(wanted) | given)
     options.fill(args, values, "pyproject.toml", only)
     return {name: value for name, value in vars(args).items() if value is not None}
 
 
 def test_options_that_no_command_line_sets_are_the_project_s():
-    values = {"devices": ["cpu", "demo"], "preset": "full", "threads": 2, "processes": 5, "deadline": 9, "pairs": 30}
+    values = {"devices": ["cpu", "demo"], "preset": "full", "threads": 2, "processes": 5, "deadline": 9, "budget": 30}
     expected = {"device": ["cpu", "demo"], "preset": "smoke", "threads": 2, "processes": 5, "deadline": 9.0}
     assert filled(values, preset="smoke") == expected
-    assert filled({"devices": "cpu", "identify": True}) == {"device": ["cpu"], "identify": True}
-    assert filled({"identify": False, "threshold": 0.1}) == {"threshold": 0.1}
+    assert filled({"devices": "cpu", "threshold": 0.1}) == {"device": ["cpu"], "threshold": 0.1}
     assert filled({"threshold": "3%", "preset": "full"}, only="threshold") == {"threshold": 0.03}
 
 
@@ -233,7 +232,7 @@ def test_options_that_no_command_line_sets_are_the_project_s():
         ({"processes": 0}, "processes must be 1 or more"),
         ({"threshold": "5"}, "write 5% or 0.05"),
         ({"preset": ["full"]}, "preset can't be"),
-        ({"identify": "yes"}, "identify must be true or false"),
+        ({"seed": 1}, "unknown key 'seed'"),
         ({"deadline": -1}, "deadline must be seconds above 0"),
     ],
 )

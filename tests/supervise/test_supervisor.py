@@ -28,6 +28,8 @@ from gpubench.runfile.schema import Case
 from gpubench.supervise import process as measuring
 from gpubench.supervise.supervisor import Supervisor
 
+pytestmark = pytest.mark.usefixtures("no_ceilings")
+
 GOOD = """
 import torch, pytest
 
@@ -112,7 +114,7 @@ def test_poison(gpubench):
 )
 
 
-SMOKE = ("--preset=smoke", "--no-ceilings")
+SMOKE = "--preset=smoke"
 
 
 def run(folder, *arguments):
@@ -216,7 +218,7 @@ def test_a_poisoned_device_means_a_fresh_process(tmp_path):
 def test_samples_know_their_process_and_rounds_are_split(tmp_path):
     (tmp_path / "test_good.py").write_text(GOOD)
     for folder, processes in (("one", 1), ("out", 3)):
-        short = ("--no-ceilings", f"--processes={processes}", "--", "--benchmark-max-time=0.03")
+        short = (f"--processes={processes}", "--", "--benchmark-max-time=0.03")
         assert run(tmp_path, "test_good.py", "-o", folder, *short).returncode == 0
     result = reader.read(tmp_path / "out/run.json")
     single = reader.read(tmp_path / "one/run.json")
