@@ -36,7 +36,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _document() -> dict[str, Any]:
-    from ..measure.environment import VARIABLES, absent, imported_torch, machine, moment, thread_pools
+    from ..measure.environment import VARIABLES, absent, imported_torch, machine, moment, shown, thread_pools
 
     with contextlib.suppress(ImportError):
         importlib.import_module("numpy")  # its thread pool shows only once loaded
@@ -53,7 +53,7 @@ def _document() -> dict[str, Any]:
         "machine": here,
         "moment": now,
         "absent": absent(),
-        "variables": {name: value for name, value in sorted(os.environ.items()) if VARIABLES.fullmatch(name)},
+        "variables": {name: shown(value) for name, value in sorted(os.environ.items()) if VARIABLES.fullmatch(name)},
         "thread_pools": pools,
         "products": products.ways if products else {},
         "warnings": [*busy, *(f"{each}." for each in slow)],

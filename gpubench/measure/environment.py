@@ -39,17 +39,21 @@ _OF_CPUS = re.compile(
 )
 """Environment variables that make a CPU's libraries faster or slower. Their values may be published."""
 _VALUE = re.compile(r"[A-Za-z0-9 _.,:;{}()=+*%-]{0,80}")
+_CHANGING = (
+    r"NVIDIA_TF32_OVERRIDE|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE|HIPBLASLT_ALLOW_TF32|CUBLAS_(WORKSPACE_CONFIG|EMULAT\w+)"
+    r"|CUBLASLT_(WORKSPACE_SIZE|HEURISTICS_CACHE_CAPACITY|DISABLE_TENSOR_CORE\w*)|TORCH_CUDNN_V8_API_DISABLED"
+    r"|CUDA_(LAUNCH_BLOCKING|DISABLE_PERF_BOOST|SCALE_LAUNCH_QUEUES|DEVICE_MAX_CONNECTIONS|MODULE_LOADING)"
+    r"|HIP_LAUNCH_BLOCKING|AMD_SERIALIZE_(KERNEL|COPY)|HSA_(ENABLE_SDMA|XNACK|OVERRIDE_GFX_VERSION)|TEARDOWN_CUPTI"
+    r"|PYTORCH_(CUDA_|HIP_)?ALLOC_CONF|PYTORCH_NO_(CUDA|HIP)_MEMORY_CACHING|PYTORCH_ENABLE_(MPS|XPU)_FALLBACK"
+)
 VARIABLES = re.compile(
     r"(OMP|KMP|GOMP|MKL|OPENBLAS|BLIS|VECLIB|NUMEXPR|ONEDNN|DNNL|ATEN|MALLOC|TORCHINDUCTOR)_\w+"
-    r"|(CUDA|HIP|ROCR)_VISIBLE_DEVICES|ZE_AFFINITY_MASK|CUDA_DEVICE_ORDER|PYTORCH_NVML_BASED_CUDA_CHECK|CUDA_LAUNCH_BLOCKING|HIP_LAUNCH_BLOCKING|AMD_SERIALIZE_KERNEL"
-    r"|CUBLAS_WORKSPACE_CONFIG|CUBLASLT_WORKSPACE_SIZE|NVIDIA_TF32_OVERRIDE|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
-    r"|PYTORCH_(CUDA_|HIP_)?ALLOC_CONF|PYTORCH_NO_(CUDA|HIP)_MEMORY_CACHING|TORCH_CUDNN_V8_API_DISABLED"
+    rf"|(CUDA|HIP|ROCR)_VISIBLE_DEVICES|ZE_AFFINITY_MASK|CUDA_DEVICE_ORDER|PYTORCH_NVML_BASED_CUDA_CHECK|{_CHANGING}"
 )
-_OF_ACCELERATORS = re.compile(
-    r"(CUBLAS|CUBLASLT|NVIDIA|AMD)_\w+|(CUDA|HIP)_LAUNCH_BLOCKING|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
-    r"|PYTORCH_(CUDA_|HIP_)?ALLOC_CONF|PYTORCH_NO_(CUDA|HIP)_MEMORY_CACHING|TORCH_CUDNN_V8_API_DISABLED"
-)
-"""The part of :data:`VARIABLES` that changes what an accelerator does, not which one is used."""
+_OF_ACCELERATORS = re.compile(_CHANGING)
+"""The part of :data:`VARIABLES` that changes what an accelerator does, not which one is used. Each is named: containers
+set others with the same prefixes (``NVIDIA_VISIBLE_DEVICES``), which change no time and may hold a GPU's UUID."""
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}", re.IGNORECASE)
 _BLOCKING = ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL")
 _OFF = ("", "0")
 
@@ -130,7 +134,12 @@ def cpu_variables() -> dict[str, str]:
     """Environment variables of a CPU's libraries by name; a value that may be a path or private is shown as
     ``(set)``."""
     found = {name: value for name, value in sorted(os.environ.items()) if _OF_CPUS.fullmatch(name)}
-    return {name: without_paths(value) if _VALUE.fullmatch(value) else "(set)" for name, value in found.items()}
+    return {name: shown(value) for name, value in found.items()}
+
+
+def shown(value: str) -> str:
+    """Return an environment variable's value, or ``(set)`` if it may be a path, private, or a device's UUID."""
+    return without_paths(value) if _VALUE.fullmatch(value) and not _UUID.search(value) else "(set)"
 
 
 def _kernels(torch: Any) -> dict[str, str]:
@@ -191,7 +200,7 @@ def switches() -> dict[str, Any]:
 
 def accelerator_variables() -> str:
     """Environment variables that change what an accelerator does, as ``NAME=value``; empty where none is set."""
-    found = (f"{name}={value}" for name, value in sorted(os.environ.items()) if _OF_ACCELERATORS.fullmatch(name))
+    found = (f"{name}={shown(value)}" for name, value in sorted(os.environ.items()) if _OF_ACCELERATORS.fullmatch(name))
     return " ".join(found)
 
 

@@ -319,6 +319,24 @@ class TestSwitches:
         (flag,) = (flag for flag in session.flags if flag.name == "switched")
         assert flag.seen == "; ".join(unusual)
 
+    @pytest.mark.parametrize(
+        ("name", "value", "shown"),
+        [
+            ("NVIDIA_VISIBLE_DEVICES", "GPU-11111111-2222-3333-4444-555555555555", ""),
+            ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility", ""),
+            ("NVIDIA_REQUIRE_CUDA", "cuda>=12.6 brand=tesla,driver>=535", ""),
+            ("NVIDIA_PRODUCT_NAME", "CUDA", ""),
+            ("CUDA_MODULE_LOADING", "EAGER", "CUDA_MODULE_LOADING=EAGER"),
+            ("CUDA_SCALE_LAUNCH_QUEUES", "4x", "CUDA_SCALE_LAUNCH_QUEUES=4x"),
+            ("PYTORCH_ENABLE_MPS_FALLBACK", "1", "PYTORCH_ENABLE_MPS_FALLBACK=1"),
+            ("CUBLAS_WORKSPACE_CONFIG", "/home/me/x", "CUBLAS_WORKSPACE_CONFIG=(set)"),
+            ("CUBLAS_WORKSPACE_CONFIG", "GPU-11111111-2222-3333", "CUBLAS_WORKSPACE_CONFIG=(set)"),
+        ],
+    )
+    def test_variables_that_containers_set_are_no_switches(self, monkeypatch, name, value, shown):
+        monkeypatch.setenv(name, value)
+        assert (environment.switches()["variables"], environment.unusual()) == (shown, [shown] if shown else [])
+
     @pytest.mark.parametrize(("value", "refused"), [("1", True), ("0", False), ("", False)])
     def test_launches_that_wait_are_refused_where_an_accelerator_is_measured(self, monkeypatch, value, refused):
         monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", value)
