@@ -1,7 +1,7 @@
 """The fake backend on a virtual clock, every cost of it scripted: what a kind of device can tell, exactly.
 
 ``-p scripted`` (with tests/ on PYTHONPATH) registers it in place of the real-time one. The marker ``costs`` of a test
-sets ``launch_s``, ``delay_s``, ``copy_byte_per_s``, ``watts``, and whether calls can be ``profiled``.
+sets ``launch_s``, ``delay_s``, ``copy_byte_per_s`` and ``watts``.
 """
 
 import fake_backend
@@ -10,7 +10,7 @@ from vendors import Moment
 
 from gpubench import devices
 
-COSTS = {"launch_s": 5e-6, "delay_s": 2e-5, "copy_byte_per_s": 1e9, "watts": 250.0, "profiled": False}
+COSTS = {"launch_s": 5e-6, "delay_s": 2e-5, "copy_byte_per_s": 1e9, "watts": 250.0}
 
 
 CLOCK = fake_backend.VirtualClock(tick_s=1e-10)
@@ -32,11 +32,6 @@ class Scripted(devices.TorchDevice):
 
     def record_event(self):
         return Moment(max(CLOCK.time_s, self._queue().done_at), CLOCK)
-
-    def kernels_s(self, call):
-        backend, before = fake_backend.backend, self._queue().launched
-        call()
-        return (self._queue().launched - before) * backend.delay_s if backend.profiled else None
 
     def cache_bytes(self):
         return 1 << 20

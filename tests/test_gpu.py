@@ -162,13 +162,13 @@ def test_a_tiny_kernel_is_launch_bound_and_a_large_one_is_not(gpu):
         assert timed.device_s < 1.05 * wall
 
 
-def test_a_call_that_waits_for_the_device_has_the_sum_of_its_kernels(gpu):
-    from gpubench.measure.probes import KERNELS, device_time
+def test_a_call_that_waits_for_the_device_has_a_reason_instead_of_a_device_time(gpu):
+    from gpubench.measure.probes import device_time
 
     x = torch.randn(1000, device="cuda")
     timed = device_time(lambda: x.sum().item(), gpu, 1e-4, None)
-    assert (timed.device_method, timed.device_reason) == (KERNELS, None)
-    assert 0 < timed.device_s < 1e-4
+    assert timed.device_s is None
+    assert "waits for the device" in timed.device_reason
 
 
 def test_a_graph_replays_the_launches_with_less_wall_time(gpu):

@@ -163,11 +163,6 @@ class Device(ABC):
         """Queue a timestamp of the device's own clock; required where :meth:`queue_wait` works."""
         raise NotImplementedError
 
-    def kernels_s(self, call: Callable[[], Any]) -> float | None:
-        """Return the sum of the seconds that each kernel and copy of one call takes on the device; ``None`` if none is
-        seen."""
-        return None
-
     def capture_graph(self, call: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         """Capture a call's launches; return the function that replays them, and the call's result, which a replay
         fills.

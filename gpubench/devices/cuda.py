@@ -280,18 +280,6 @@ class Cuda(TorchDevice):
             self._sides[self.index] = self.torch.cuda.Stream(self.index)
         return self._sides[self.index]
 
-    def kernels_s(self, call: Callable[[], Any]) -> float | None:
-        from torch.profiler import ProfilerActivity, profile
-
-        with profile(activities=[ProfilerActivity.CUDA]) as profiled:
-            call()
-            self.synchronize()
-        with warnings.catch_warnings():  # about earlier profiles, whose events are gone
-            warnings.simplefilter("ignore")
-            events = [event for event in profiled.events() if event.device_type.name == "CUDA"]
-        mine = [event for event in events if event.device_index == self.index and not event.is_user_annotation]
-        return sum(event.time_range.elapsed_us() for event in mine) / 1e6 or None
-
     def details(self) -> dict[str, Any]:
         properties, hip = self._properties(), self.torch.version.hip
         return {

@@ -34,9 +34,8 @@ wait."""
 LONGEST_HOLD, TRIES = 0.5, 4
 LAGS = 0.5
 """Largest share of a device's time that launching may take where the device can't be held."""
-HELD, KERNELS, MARKED = "held", "kernels", "marked"
-"""How a device time was measured: calls queued behind a wait, the sum of the kernels of one call, or marks around calls
-that were not held back."""
+HELD, MARKED = "held", "marked"
+"""How a device time was measured: calls queued behind a wait, or marks around calls that were not held back."""
 FEWEST_COPIES, MOST_COPIES, COPIES_S = 3, 20, 0.05
 """Copies in each direction: fewest, most, and the seconds that they take in about."""
 
@@ -115,8 +114,9 @@ def device_time(call: Callable[[], Any], device: Device, call_s: float, flush: C
     ``call_s`` is the expected wall time of one call. ``flush``, if given, runs on the device before each call and
     outside its marks; the time of an empty pair of marks is subtracted. A repetition counts only if the device still
     waited when the last call was queued; otherwise fewer calls are queued behind a longer wait, up to half a second.
-    Where that doesn't help, a call is profiled and the times of its kernels are summed. A call of more than a second
-    (:data:`LONG_S`) is made once. A device that can't be made to wait is measured without.
+    Where that doesn't help the device time is unknown: a profiler would slow every launch-bound call after it in this
+    process (pytorch#119458), and may lose kernels (pytorch#192021). A call of more than a second (:data:`LONG_S`) is
+    made once. A device that can't be made to wait is measured without.
     """
     if call_s > LONG_S:
         return _unheld(call, device, 1, flush)
@@ -127,7 +127,8 @@ def device_time(call: Callable[[], Any], device: Device, call_s: float, flush: C
     failures = 0
     while len(times) < REPEATS:
         if failures == TRIES or hold_s > LONGEST_HOLD:
-            return _profiled(call, device, launch_s)
+            why = "the call waits for the device itself, or has more launches than fit its queue"
+            return DeviceTime(None, launch_s, why)
         seconds = _repeat(call, device, calls, hold_s, flush)
         if seconds is None:
             return _unheld(call, device, 1 if flush else calls, flush)
@@ -141,19 +142,6 @@ def device_time(call: Callable[[], Any], device: Device, call_s: float, flush: C
     if not device_s:
         return DeviceTime(None, launch_s, "the call took no time that the device's clock shows")
     return DeviceTime(device_s, launch_s, device_method=HELD)
-
-
-def _profiled(call: Callable[[], Any], device: Device, launch_s: float) -> DeviceTime:
-    """Return the device time as the sum of the kernels of a call that can't be held: gaps are left out, overlaps count
-    twice."""
-    why = "the call waits for the device itself, or has more launches than fit its queue"
-    try:
-        device_s = device.kernels_s(call)
-    except (RuntimeError, ImportError) as error:
-        return DeviceTime(None, launch_s, f"{why}; it can't be profiled: {' '.join(str(error).split())}")
-    if device_s is None:
-        return DeviceTime(None, launch_s, f"{why}; no profiler shows its kernels")
-    return DeviceTime(device_s, launch_s, device_method=KERNELS)
 
 
 def _launch(call: Callable[[], Any], device: Device, calls: int) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import subprocess
@@ -205,22 +204,6 @@ class TestCuda:
         assert (facts["name"], facts["label"], facts["memory_bytes"]) == ("cuda:0", "NVIDIA H200", 140 * GIB)
         assert (facts["capability"], facts["multiprocessors"]) == ("9.0", 132)
         assert uuid not in repr(facts)
-
-    def test_the_kernels_of_a_call_are_those_on_its_own_gpu(self, cuda, monkeypatch):
-        def event(kind: str, index: int, us: float, annotation: bool = False) -> types.SimpleNamespace:
-            spent = types.SimpleNamespace(elapsed_us=lambda: us)
-            where = types.SimpleNamespace(name=kind)
-            return types.SimpleNamespace(
-                device_type=where, device_index=index, is_user_annotation=annotation, time_range=spent
-            )
-
-        seen = [event("CUDA", 1, 4.0), event("CUDA", 1, 6.0), event("CUDA", 0, 100.0), event("CPU", 1, 1000.0)]
-        seen.append(event("CUDA", 1, 10.0, annotation=True))  # the span of both kernels
-        profiled = types.SimpleNamespace(events=lambda: seen)
-        monkeypatch.setattr("torch.profiler.profile", lambda **_: contextlib.nullcontext(profiled))
-        kind = cuda(count=2)
-        monkeypatch.setattr(kind, "synchronize", lambda self: None)
-        assert kind(1).kernels_s(lambda: None) == pytest.approx(10e-6)
 
     @pytest.mark.parametrize(
         ("capability", "hip", "lacking"),
