@@ -161,6 +161,10 @@ PATTERNS: dict[str, tuple[int, int, Callable[..., Any]]] = {
 STREAM). The pattern that leaves constants behind comes last."""
 
 
+UNKNOWN_CACHE = 1 << 28
+"""Bytes that the last cache of an accelerator is taken to have where torch doesn't say: as much as any has."""
+
+
 def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:
     """Footprints in bytes, each with its level: half of each cache, twice and eight times the last cache, and steps of
     a factor of 16 between them, as far as effort and free memory allow.
@@ -169,7 +173,7 @@ def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:
     twice that is named after the cache, with a plus.
     """
     size = device.cache_bytes()
-    caches = (device == CPU and cache_sizes()) or ({"l2": size} if size else {"cache": 1 << 23})
+    caches = (device == CPU and cache_sizes()) or ({"l2": size} if size else {"cache": UNKNOWN_CACHE})
     memory = device.memory()
     most = min(effort.footprint, memory.free // 4 if memory else effort.footprint)
     last = max(caches.values())

@@ -7,6 +7,7 @@ barriers.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -87,11 +88,14 @@ class Ranks:
         names, threads = _devices_and_threads(gpubench, world_size, all_threads)
         group = self.group(gpubench, names, threads)
         home = gpubench.home
+        used = [device for name in dict.fromkeys(names) if (device := find_device(name).device)]
+        gc.collect()
+        for device in used:  # what this process keeps for later, the workers may need
+            device.release_memory()
         before = disturbance.look((), family=True)
         times: list[RankTimes] = group.run(measure_rank, job, gpubench.allowance, gpubench.enabled)
         # A launcher's ranks aren't children of this process: their CPU time would count as other programs'.
         children = isinstance(group, WorkerGroup)
-        used = [device for name in dict.fromkeys(names) if (device := find_device(name).device)]
         neighbours = sum(device.other_processes() or 0 for device in used if children and device.accelerator)
         after = replace(disturbance.look((), family=True), neighbours=neighbours)
         flags = list(disturbance.disturbed(before, after, cores())) if children else []

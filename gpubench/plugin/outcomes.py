@@ -27,6 +27,11 @@ from .parametrize import shown_library
 LONGEST_REASON = 500
 UNESTIMATED = "measured without an estimate"
 """Reason with which a plain benchmark is skipped while a run is planned."""
+_LACKING = re.compile(
+    r"The operator 'aten::[^']+' is not currently implemented for the (?!CPU)\w+ device"
+    r"|Could not run 'aten::[^']+' with arguments from the '(?!CPU)\w+' backend"
+)
+"""How torch begins to say that a device, other than the CPU, lacks an operator."""
 _OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|ALLOC_FAILED", re.IGNORECASE)
 
 
@@ -141,4 +146,6 @@ def _outcome(report: Any, call: pytest.CallInfo[None]) -> tuple[str, str]:
     text = " ".join(text_of(error).split()) or kind
     if isinstance(error, MemoryError) or kind == "OutOfMemoryError" or _OUT_OF_MEMORY.search(text):
         return "oom", text[:LONGEST_REASON]
+    if isinstance(error, NotImplementedError) and (lacking := _LACKING.match(text)):
+        return "skipped", lacking[0]
     return "error", f"{kind}: {text}"[:LONGEST_REASON]

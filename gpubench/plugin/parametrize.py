@@ -21,6 +21,7 @@ from msgspec import structs
 from ..devices import Choice, find_device
 from ..devices.implementations import TORCH, Implementation, find_implementation
 from ..errors import UsageError
+from ..measure.precision import autocast_dtype
 from ..measure.session import Session
 from ..runfile.kinds import KINDS
 from ..runfile.options import CACHES, DTYPES, PRESETS, VARIANTS
@@ -261,7 +262,7 @@ def _lacking(choice: Choice, dtype: str, variant: str) -> str | None:
         return None
     if variant == "graph" and not choice.device.supports_graphs:
         return f"{choice.name} has no graphs of launches"
-    return choice.device.lacks("bfloat16" if variant == "autocast" else dtype)
+    return choice.device.lacks(autocast_dtype(choice.device) if variant == "autocast" else dtype)
 
 
 def _dtypes(markers: Markers, session: Session) -> list[str]:

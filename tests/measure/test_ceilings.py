@@ -20,9 +20,11 @@ from gpubench.runfile.ledger import assemble, read_ledger
 from gpubench.runfile.reader import read
 from gpubench.runfile.schema import CanaryTimes, Ceilings, CpuFacts
 from gpubench.runfile.utilisation import slow_products
+from gpubench.testing import VirtualDevice
 
 HELD_BACK = """
 import json, msgspec
+from gpubench.testing import VirtualDevice
 from gpubench.measure import ceilings, environment
 environment.set_threads(1)
 facts = environment.machine()["cpu"], ceilings.measure_products(["float32", "float64"])
@@ -95,6 +97,13 @@ def test_each_pattern_counts_the_passes_over_its_arrays(monkeypatch):
     passes = {"read": 1, "in-place": 2, "copy": 1, "triad": 1, "write": 1}
     rates = {each.pattern: (each.footprint_bytes, each.byte_per_s) for each in found}
     assert rates == {name: (2400, 2400 * count) for name, count in passes.items()}
+
+
+def test_an_unknown_cache_is_taken_for_a_large_one(monkeypatch):
+    """Apple's and Intel's have up to 100 MB and more: memory must not be measured in them."""
+    monkeypatch.setattr(VirtualDevice, "cache_bytes", lambda self: None)
+    levels = ceilings._footprints(VirtualDevice(), ceilings.EFFORTS["full"])
+    assert all(nbytes >= 2 * 256e6 for level, nbytes in levels if level == "memory")
 
 
 def test_accelerators_have_one_way(monkeypatch):

@@ -145,6 +145,25 @@ def test_a_rank_waits_for_its_device(monkeypatch):
     assert times.durations == [pytest.approx(2e-3 * times.iterations, rel=1e-6)] * len(times.durations)
 
 
+def test_what_this_process_keeps_for_later_is_released_before_ranks_start(monkeypatch):
+    """On one GPU a rank shares the memory with it."""
+    order = []
+    kind = VirtualDevice.on(VirtualMachine())
+    kind.release_memory = classmethod(lambda cls: order.append("released"))
+    monkeypatch.setitem(devices.base.KINDS, "virtual", kind)
+    monkeypatch.setattr(ranks, "_devices_and_threads", lambda *_: (["virtual:0", "virtual:0"], 1))
+
+    class Group:
+        def run(self, *_):
+            order.append("started")
+            raise Unmeasurable("enough")
+
+    fixture = types.SimpleNamespace(accept=lambda estimate: None, home=kind(), allowance=None, enabled=True)
+    with pytest.raises(Unmeasurable, match="enough"):
+        Ranks.measure(types.SimpleNamespace(group=lambda *_: Group()), fixture, None, 2, work=None)
+    assert order == ["released", "started"]
+
+
 def test_ranks_meet_before_each_round_and_are_timed_from_there(monkeypatch):
     machine = VirtualMachine()
     monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice.on(machine))

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from gpubench.devices import Choice
+from gpubench.plugin import parametrize
 from gpubench.plugin.overrides import IGNORED
 from gpubench.plugin.parametrize import case_of
 from gpubench.runfile.kinds import KINDS
 from gpubench.runfile.ledger import read_ledger
 from gpubench.runfile.reader import plain_case, read
+from gpubench.testing import VirtualDevice
 
 CASE = """
 import torch, pytest
@@ -378,6 +381,30 @@ def test_variants_of_the_quick_preset_are_for_the_cpu_and_that_preset_alone(benc
 def test_a_workload_without_what_was_asked_for_is_one_row(bench, option):
     source = CASE + marked("variants=['eager', 'autocast'], dtypes=['float32', 'tf32']", LINEAR)
     assert "not for this workload" in bench(source, option).rows[0]["reason"]
+
+
+def test_autocast_runs_where_bfloat16_is_emulated_in_float16():
+    class Turing(VirtualDevice):
+        def lacks(self, dtype):
+            return "emulated" if dtype == "bfloat16" else None
+
+    choice = Choice("virtual:0", Turing())
+    assert parametrize._lacking(choice, "float32", "autocast") is None
+    assert parametrize._lacking(choice, "bfloat16", "eager") == "emulated"
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("The operator 'aten::linalg_qr.out' is not currently implemented for the MPS device. If you want", "skipped"),
+        ("Could not run 'aten::geqrf' with arguments from the 'XPU' backend. This could be", "skipped"),
+        ("Could not run 'aten::geqrf' with arguments from the 'CPU' backend.", "error"),
+        ("the benchmark's own", "error"),
+    ],
+)
+def test_an_operator_that_a_device_lacks_is_skipped(bench, text, status):
+    (row,) = bench(f"def test_it(gpubench): raise NotImplementedError({text!r})").rows
+    assert row["status"] == status
 
 
 def test_a_required_device_must_also_be_measured(virtual):

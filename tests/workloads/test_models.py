@@ -1,6 +1,9 @@
 """The decoder remembers what it was given: with a cache it answers as without one. It is made where it is used, from
 the seed, and one that doesn't fit says so first."""
 
+import importlib.util
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -190,3 +193,22 @@ def test_a_served_network_takes_its_input_from_the_host_and_leaves_its_answer_th
 def test_a_compiled_network_is_not_compiled_to_count_its_work():
     network = models.Compiled(torch.nn.Linear(4, 2), "max-autotune")
     assert count(network, (torch.ones(3, 4),), {}) is None
+
+
+def test_the_right_side_of_an_int8_product_is_stored_by_columns():
+    """Tensor cores read it so; by rows it is copied first, or takes slower kernels."""
+    path = Path(__file__).parents[2] / "benchmarks/test_quantised.py"
+    spec = importlib.util.spec_from_file_location("quantised", path)
+    quantised = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(quantised)
+    operands = []
+
+    class Fixture:
+        randint, prepare = staticmethod(torch.randint), staticmethod(lambda *_: None)
+
+        def __call__(self, product, a, b, **_):
+            operands.append(b)
+            assert torch.equal(product(a, b).double(), quantised.exactly(a, b))
+
+    quantised.test_int8(Fixture(), 64)
+    assert operands[0].stride() == (1, 64)
