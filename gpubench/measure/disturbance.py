@@ -17,7 +17,7 @@ from statistics import median, quantiles
 
 from ..devices import Device
 from ..devices.cpu import affinity, cgroup_cores
-from ..runfile.flags import FEW, NOISY, TOO_SHORT, WAITING, Flag
+from ..runfile.flags import FEW, NOISY, POWER_LIMITED, TOO_SHORT, WAITING, Flag
 from ..runfile.quantities import bytes_text, seconds_text
 from ..runfile.schema import CanaryTimes, Ceilings, Work
 from ..runfile.utilisation import PLAUSIBLE, most, utilisation
@@ -40,6 +40,8 @@ SHORTEST_WATCH = 0.05
 """Shortest time, in seconds, that the kernel's counters of CPU time can judge; they move in steps of 10 ms."""
 SLOWED = 0.02
 """Largest share of the time in which a device may hold its clocks down."""
+POWER_LIMIT = "power limit"
+"""The reason that is a busy device's usual state."""
 SLOWER_CLOCK = 0.8
 """A device is throttled when its clock falls below this share of its earlier value."""
 SIZE, CALLS, CANARY_S = 256, 30, 0.05
@@ -88,11 +90,23 @@ def look(devices: Sequence[Device], *, family: bool = False) -> Moment:
     for device in (each for each in devices if each.accelerator):
         rates = device.clocks() or {}
         clocks |= {str(device): next(iter(rates.values()))} if rates else {}
-        slowed |= dict.fromkeys(f"{device}: {reason}" for reason in device.throttle_reasons())
-        slowed_s |= {f"{device}: {reason}": seconds for reason, seconds in device.throttled_s().items()}
+        slowed |= dict.fromkeys(_cause(device, reason) for reason in device.throttle_reasons())
+        slowed_s |= {_cause(device, reason): seconds for reason, seconds in device.throttled_s().items()}
         neighbours += device.other_processes() or 0
     now_s = time.perf_counter()
     return Moment(now_s, own_s, _switches(), busy, stolen, clocks, tuple(slowed), slowed_s, neighbours)
+
+
+def _cause(device: Device, reason: str) -> str:
+    """Return a reason with its device, and with the watts of a power limit where they are known."""
+    watts = _power_limit_w(device) if reason == POWER_LIMIT else None
+    return f"{device}: {reason}" + (f" of {watts:.0f} W" if watts else "")
+
+
+@cache
+def _power_limit_w(device: Device) -> float | None:
+    """Return the watts that the device may draw, read once; ``None`` if unknown."""
+    return device.details().get("power_limit_w")
 
 
 def age_s() -> float:
@@ -143,8 +157,8 @@ def core_seconds() -> tuple[float | None, float | None]:
 
 
 def disturbed(before: Moment, after: Moment, cores: int) -> Iterator[Flag]:
-    """Yield ``contended`` and ``throttled`` from what changed between two moments; ``cores`` is how many may be
-    used."""
+    """Yield ``contended``, ``throttled`` and ``power-limited`` from what changed between two moments; ``cores`` is how
+    many may be used."""
     signs = []
     whole = "core" if cores == 1 else f"{cores} cores"
     wall = after.wall_s - before.wall_s
@@ -175,20 +189,27 @@ def _others(before: Moment, after: Moment) -> float | None:
 
 
 def held_down(before: Moment, after: Moment) -> Iterator[Flag]:
-    """Yield ``throttled`` from what changed in the devices' clocks between two moments."""
+    """Yield ``throttled`` and ``power-limited`` from what changed in the devices' clocks between two moments: a clock
+    that falls because of the power limit is no further flag."""
     wall = after.wall_s - before.wall_s
-    slower = [
-        f"{name}: {before.clocks[name] / 1e9:.2f} to {clock / 1e9:.2f} GHz"
-        for name, clock in after.clocks.items()
-        if clock < SLOWER_CLOCK * before.clocks.get(name, 0.0)
-    ]
     held = [
         f"{name}, {share:.0%} of the time"
         for name, seconds in after.slowed_s.items()
         if wall and (share := (seconds - before.slowed_s.get(name, seconds)) / wall) > SLOWED
     ]
-    if after.slowed or held or slower:
-        yield Flag("throttled", ", ".join([*after.slowed, *held, *slower]))
+    causes = [*after.slowed, *held]
+    limited = [cause for cause in causes if f": {POWER_LIMIT}" in cause]
+    others = [cause for cause in causes if cause not in limited]
+    others += [
+        f"{name}: {before.clocks[name] / 1e9:.2f} to {clock / 1e9:.2f} GHz"
+        for name, clock in after.clocks.items()
+        if clock < SLOWER_CLOCK * before.clocks.get(name, 0.0)
+        and not any(cause.startswith(f"{name}: ") for cause in limited)
+    ]
+    if others:
+        yield Flag("throttled", ", ".join(others))
+    if limited:
+        yield Flag(POWER_LIMITED, ", ".join(limited))
 
 
 def uneven(times: Sequence[float], *, light: bool = False) -> Iterator[Flag]:

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from ..devices.implementations import TORCH
 from ..errors import RunFileError
-from ..runfile.flags import CONTENDED, WAITING
+from ..runfile.flags import CONTENDED, POWER_LIMITED, WAITING
 from ..runfile.kinds import KINDS, Kind, names_of
 from ..runfile.matching import matcher, nothing_matches, shown_name
 from ..runfile.quantities import shorten
@@ -256,7 +256,12 @@ class Measured(Row):
     @property
     def noisy(self) -> bool:
         """Whether its time may be far off; one that is only above its peak isn't."""
-        return bool({flag.name for flag in self.result.flags} - {IMPLAUSIBLE})
+        return bool({flag.name for flag in self.result.flags} - {IMPLAUSIBLE, POWER_LIMITED})
+
+    @property
+    def starred(self) -> bool:
+        """Whether its time has a star."""
+        return any(name != POWER_LIMITED for name in self.flags)
 
     @property
     def doubt(self) -> Doubt | None:

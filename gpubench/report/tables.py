@@ -149,7 +149,9 @@ def results_table(study: Study) -> Table:
     above = "— above the measured peak (the peak was measured too low)." * any(
         row.doubt is Doubt.ABOVE_PEAK for row in study.measured
     )
-    noisy = "* noisy: may be far off; why: the column flags of results.csv." * any(row.flags for row in study.measured)
+    noisy = "* noisy: may be far off; why: the column flags of results.csv." * any(
+        row.starred for row in study.measured
+    )
     return table("", columns, study.measured, " ".join(filter(None, [noisy, above])))
 
 

@@ -317,7 +317,7 @@ def _way(row: Measured) -> dict[str, str]:
 
 def time(row: Measured) -> str:
     """``10.0 ms``; ``10 ms*``, to two digits, where the result is flagged."""
-    return starred_time(row.time_s, bool(row.flags))
+    return starred_time(row.time_s, row.starred)
 
 
 def starred_time(seconds: float, doubtful: bool) -> str:

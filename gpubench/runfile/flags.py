@@ -30,6 +30,8 @@ class Advice:
 WAITING = "waiting"
 """The flag of a time that measures the scheduler: it is compared with nothing."""
 CONTENDED, TOO_SHORT = "contended", "too-short"
+POWER_LIMITED = "power-limited"
+"""The flag of a device at its power limit: the usual state of a busy GPU, whose time is right and is no noise."""
 NOISY = 0.15
 """Spread (IQR over median) above which the median of a few rounds is unreliable."""
 FEW = 5
@@ -69,8 +71,12 @@ ADVICE = {
         "measure with one thread: --threads 1",
     ),
     "throttled": Advice(
-        "the device lowered its clocks because of heat, its power limit or a slowdown signal",
-        "improve the cooling, raise the power limit, or lock the clocks at a lower rate and report that rate",
+        "the device lowered its clocks because of heat or a slowdown signal",
+        "improve the cooling, or lock the clocks at a lower rate and report that rate",
+    ),
+    POWER_LIMITED: Advice(
+        "the device worked at its power limit, as a busy GPU does: the time is right for this limit",
+        "nothing, or raise the power limit; compare with runs at the same limit",
     ),
     "noisy": Advice(
         "background programs, changing clocks, or a call whose time depends on its data",

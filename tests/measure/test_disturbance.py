@@ -15,6 +15,7 @@ from gpubench.measure.disturbance import canary, slow_threads
 from gpubench.measure.session import MOST_REMEASURED, Session, Settings
 from gpubench.runfile.flags import ADVICE
 from gpubench.runfile.schema import Bandwidth, CanaryTimes, Case, Ceilings, Work
+from gpubench.testing import VirtualDevice
 
 RANDOM = np.random.default_rng(0)
 STEADY = list(1e-3 * (1 + 0.01 * RANDOM.standard_normal(60)))
@@ -83,7 +84,9 @@ def moment(**changed):
         ({"neighbours": 1}, ["contended"]),
         ({"slowed": ("cuda:0: heat",)}, ["throttled"]),
         ({"clocks": {"cuda:0": 1.2e9}}, ["throttled"]),
-        ({"wall_s": 0.5, "slowed_s": {"cuda:0: power limit": 1.1}}, ["throttled"]),
+        ({"wall_s": 0.5, "slowed_s": {"cuda:0: power limit": 1.1}}, ["power-limited"]),
+        ({"slowed": ("cuda:0: power limit of 700 W",), "clocks": {"cuda:0": 1.2e9}}, ["power-limited"]),
+        ({"slowed": ("cuda:0: power limit", "cuda:0: heat")}, ["throttled", "power-limited"]),
         ({"wall_s": 0.5, "slowed_s": {"cuda:0: power limit": 1.001}}, []),
         ({"clocks": {"cuda:0": 1.9e9}}, []),
         ({"wall_s": 1.0, "own_s": 1.0, "busy_s": None, "stolen_s": None}, []),
@@ -91,6 +94,17 @@ def moment(**changed):
 )
 def test_what_disturbs(after, raised):
     assert names(disturbance.disturbed(moment(clocks={"cuda:0": 1.98e9}), moment(**after), cores=2)) == raised
+
+
+def test_a_power_limit_is_named_with_its_watts():
+    class Limited(VirtualDevice):
+        def throttle_reasons(self):
+            return ("power limit", "heat")
+
+        def details(self):
+            return {"power_limit_w": 72.0}
+
+    assert disturbance.look([Limited()]).slowed == ("virtual:0: power limit of 72 W", "virtual:0: heat")
 
 
 CEILINGS = Ceilings(

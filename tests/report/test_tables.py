@@ -81,6 +81,14 @@ def test_what_is_not_compared_is_said_with_how_to_compare_it(tmp_path: Path) -> 
     assert left_out_line([]) == ""
 
 
+@pytest.mark.parametrize(("flag", "star"), [("power-limited", False), ("throttled", True)])
+def test_a_device_at_its_power_limit_is_no_noise(tmp_path: Path, flag: str, star: bool) -> None:
+    made = study(tmp_path, [mark("a.b", "cuda:0", 1.0, flags=(flag,))])
+    (row,) = made.measured
+    assert (row.flags, row.noisy, row.starred) == ((flag,), star, star)
+    assert [cells[0] for cells in tables.flag_table(made).rows] == [flag]
+
+
 def test_flags_come_with_a_remedy(tmp_path: Path) -> None:
     table = tables.flag_table(study(tmp_path, [mark("a.b", "cpu", 1.0, flags=("noisy", "cold"))]))
     assert [cells[0] for cells in table.rows] == ["noisy", "cold"]
