@@ -169,5 +169,6 @@ def test_what_went_is_unknown_and_few_options_are_left() -> None:
     assert len(names) == 9
     taken = {word for name in names for action in cli.parser(name)._actions for word in action.option_strings[-1:]}
     assert len(taken - {"--help"}) <= 48
-    assert not taken & {"--against", "--import", "--no-check", "--identify", "--ranks-deadline", "--price", "--cards"}
+    gone = "against import no-check identify ranks-deadline price cards confirm fail-fast across-machines"
+    assert not taken & {f"--{name}" for name in gone.split()}
     assert len(options._KEYS) + len(("paths", "limits")) <= 10

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     side = "a results file, or a folder of them; with --interleave, a Python or the folder of a checkout"
     add("base", metavar="BASE", help=f"before the change: {side}")
-    add("new", metavar="NEW", help="after it, like BASE; more runs in a folder give a clearer verdict")
+    add("new", metavar="NEW", help="the version to judge, in the same form as BASE")
     add_expression(parser)
     read = options.reader
     add("--threshold", type=read("threshold"), metavar="T", help="smallest slowdown that matters (default: 5%%)")
@@ -36,17 +36,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--format", choices=("table", "markdown", "json"), default="table", help="what to print (default: table)")
     appended = f"append the Markdown to ${_STEP_SUMMARY} too; where that isn't set it is printed on standard error"
     add("--github-summary", action="store_true", help=appended)
-    add("--fail-missing", action="store_true", help="exit with 1 also if new lacks, or failed, a benchmark of base")
-    undecided = "exit with 1 also if a benchmark is inconclusive: else a guard that proves nothing stays green"
+    add("--fail-missing", action="store_true", help="also exit with 1 if new lacks, or failed, a benchmark of base")
+    undecided = "also exit with 1 if a benchmark is inconclusive (by default CI passes then)"
     add("--fail-inconclusive", action="store_true", help=undecided)
-    add("--across-machines", action="store_true", help="compare although machines or configurations differ")
+    differ = "compare although the sides differ in this: machine (hardware, threads, precision)"
+    add("--allow", action="append", choices=("machine",), default=[], metavar="WHAT", help=differ)
     measuring = parser.add_argument_group("measuring both alternately on this machine")
     add = measuring.add_argument
     in_turn = "alternate base and new (A B B A …): a few pairs of all, then fresh pairs of what looks changed"
     add("--interleave", action="store_true", help=in_turn)
-    confirm = "compare results files, then measure what looks changed alternately in these environments"
-    add("--confirm", nargs=2, metavar=("OLD", "NEW"), help=confirm)
-    add("--fail-fast", action="store_true", help="with these: end at the first proven slowdown")
     files = "benchmark files (default: those of each side's project; without any, the suite that comes with gpubench)"
     add("--paths", nargs="+", default=[], metavar="PATH", help=files)
     builtin = "the suite that comes with gpubench, although the sides have benchmarks"
@@ -57,9 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--pairs", type=read("pairs"), metavar="N", help="highest number of fresh pairs of a benchmark (default: 20)")
     options.declare(dict.fromkeys(options.GROUPS, measuring))
     parser.epilog = (
-        "Exit code: 0 no proven slowdown; 1 a proven one (or, with --fail-missing, a missing benchmark); 2 unusable"
-        " input, or gave up for want of time or of a quiet machine; 3 nothing to compare. With --interleave or"
-        " --confirm, what follows -- goes to pytest unchanged."
+        "Exit code: 0 no proven slowdown; 1 a proven slowdown or an exceeded limit, with --fail-missing also a missing"
+        " benchmark, with --fail-inconclusive also an inconclusive one; 2 unusable input, a limit without a time to"
+        " check, or too little time or too busy a machine to confirm what looked changed; 3 nothing to compare. With"
+        " --interleave, what follows -- goes to pytest unchanged."
     )
 
 
@@ -69,7 +68,7 @@ _DEFAULTS = {"threshold": 0.05, "floor": 0.0, "budget": 900.0, "pairs": 20}
 def _fill(args: argparse.Namespace) -> None:
     """Fill in options that the command line leaves open: from the project's options, then from :data:`_DEFAULTS`."""
     project = read_project(Path.cwd(), upward=True, search=False)
-    options.fill(args, project.options, project.file, "" if _measures(args) else "threshold")
+    options.fill(args, project.options, project.file, "" if args.interleave else "threshold")
     try:
         args.limits = {name: seconds_of(str(limit)) for name, limit in project.limits.items()}
     except UsageError as error:
@@ -77,10 +76,6 @@ def _fill(args: argparse.Namespace) -> None:
     for name, value in _DEFAULTS.items():
         if getattr(args, name) is None:
             setattr(args, name, value)
-
-
-def _measures(args: argparse.Namespace) -> bool:
-    return args.interleave or bool(args.confirm)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -106,20 +101,16 @@ def _compare(args: argparse.Namespace) -> Comparison:
     if args.floor and args.metric == "memory":
         raise UsageError("--floor is a time: leave it out with --metric memory")
     terms = Terms(args.threshold, args.floor, metric=args.metric, limits=args.limits)
-    if args.interleave and args.confirm:
-        raise UsageError("--confirm measures what results files make suspect: leave out --interleave")
-    if _measures(args):
+    if args.interleave:
         if args.builtin and args.paths:
             raise UsageError("--builtin measures the suite that comes with gpubench: leave out --paths")
         from ..compare.interleaved import compare_in_turn
 
-        measured = compare_in_turn(args, terms, [*options.passed_on(args), *chosen(args), *args.pytest])
-        return narrowed(measured, args.expression) if args.confirm and args.expression else measured
-    if args.pytest or args.paths or args.builtin or args.fail_fast or options.given(args):
-        needed = "options of measuring, --paths, --fail-fast and what follows -- are for --interleave and --confirm"
-        raise UsageError(needed)
+        return compare_in_turn(args, terms, [*options.passed_on(args), *chosen(args), *args.pytest])
+    if args.pytest or args.paths or args.builtin or options.given(args):
+        raise UsageError("options of measuring, --paths, --builtin and what follows -- are for --interleave")
     base, new = (read_side(name, [getattr(args, name)], metric=args.metric) for name in ("base", "new"))
-    comparison = compare_sides(base, new, terms, args.across_machines)
+    comparison = compare_sides(base, new, terms, "machine" in args.allow)
     return comparison if args.expression is None else narrowed(comparison, args.expression)
 
 

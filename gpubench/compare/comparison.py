@@ -134,12 +134,13 @@ def missing_cases(base: Side, new: Side) -> tuple[Missing, ...]:
     )
 
 
-def compare_sides(base: Side, new: Side, terms: Terms, across_machines: bool = False) -> Comparison:
-    """Judge all cases of both sides. Raises UsageError where the machines differ and ``across_machines`` isn't set."""
+def compare_sides(base: Side, new: Side, terms: Terms, moved: bool = False) -> Comparison:
+    """Judge all cases of both sides. Raises UsageError where the machines differ, unless the sides were ``moved`` on
+    purpose."""
     common = [key for key in new.cases if key in base.cases]
     machine, software = machine_differences(base, new, (key.device for key in common))
-    if common and machine and not across_machines:
-        raise UsageError(f"the machines differ: {'; '.join(machine)} (compare them anyway with --across-machines)")
+    if common and machine and not moved:
+        raise UsageError(f"the machines differ: {'; '.join(machine)} (compare them anyway with --allow machine)")
     notes = [*base.notes, *new.notes]
     notes += [f"another machine: {text}" for text in machine]
     notes += [f"other software: {text}" for text in software]
@@ -147,9 +148,9 @@ def compare_sides(base: Side, new: Side, terms: Terms, across_machines: bool = F
     notes += doubts(base, new)
     copies = [path for content, path in new.contents.items() if content in base.contents]
     notes += [f"on both sides: {clean(str(path))}: a run compared with itself shows no noise" for path in copies]
-    stages = [False] * 2 if across_machines else [measured_in_turn(base, new, fresh) for fresh in (False, True)]
+    stages = [False] * 2 if moved else [measured_in_turn(base, new, fresh) for fresh in (False, True)]
     steady = terms.metric == "memory"  # a machine that gets slower takes no more of it
-    terms = replace(terms, in_turn=(steady or stages[0], steady or stages[1]), moved=across_machines)
+    terms = replace(terms, in_turn=(steady or stages[0], steady or stages[1]), moved=moved)
     verdicts = judge(base.cases, new.cases, terms)
     return Comparison(
         tuple(verdicts), missing_cases(base, new), tuple(notes), terms.threshold,

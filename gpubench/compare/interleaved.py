@@ -98,19 +98,11 @@ def screening_pairs(verdicts: Sequence[Verdict], threshold: float) -> dict[CaseK
 def compare_in_turn(
     args: argparse.Namespace, terms: Terms, pytest_options: Sequence[str], now: Callable[[], float] = time.monotonic
 ) -> Comparison:
-    """Measure both environments until the verdicts are conclusive or the budget is spent. With ``args.confirm`` the
-    stored runs of ``args.base`` and ``args.new`` are the screening. Raises UsageError for what can't be measured or
-    written."""
+    """Measure both environments until the verdicts are conclusive or the budget is spent. Raises UsageError for what
+    can't be measured or written."""
     if args.pairs < LEAST_FRESH:
         raise UsageError(f"--pairs must be {LEAST_FRESH} or more: fewer can't prove anything")
-    names = args.confirm or (args.base, args.new)
-    before, after = (
-        find_environment(side, name, args.paths, args.builtin)
-        for side, name in zip(("base", "new"), names, strict=True)
-    )
-    stored = []
-    if args.confirm:
-        stored = [read_side(side, [getattr(args, side)], SCREEN, terms.metric) for side in ("base", "new")]
+    before, after = (find_environment(side, getattr(args, side), args.paths, args.builtin) for side in ("base", "new"))
     folder = _empty_folder(args.output)
     turns = Interleave(folder, before, after, pytest_options, TURN_DEADLINE_S, _say, now)
     base, new = (described(side.paths, side.source) for side in (before, after))
@@ -121,24 +113,23 @@ def compare_in_turn(
     if not turns.interrupted and not set.intersection(*map(set, workloads.values())):
         contents = tuple(content_text(*entry) for entry in workloads.items())
         return Comparison((), (), (), terms.threshold, 0, contents=contents)
-    return _Session(args, terms, turns, stored).compare()
+    return _Session(args, terms, turns).compare()
 
 
 class _Session:
     """The pairs of one comparison; collecting doesn't count toward its budget."""
 
-    def __init__(self, args: argparse.Namespace, terms: Terms, turns: Interleave, stored: Sequence[Side]) -> None:
+    def __init__(self, args: argparse.Namespace, terms: Terms, turns: Interleave) -> None:
         self._args, self._terms, self._turns = args, terms, turns
-        self._sides = list(stored) or [Side("base"), Side("new")]
-        self._stored, self._began, self._pairs = bool(stored), turns.now(), 0
+        self._sides = [Side("base"), Side("new")]
+        self._began, self._pairs = turns.now(), 0
         self._notes: list[str] = []
         self._unfinished = False
 
     def compare(self) -> Comparison:
         """Screen, confirm, judge."""
-        if not self._stored:
-            self._screen()
-            self._screen_longer()
+        self._screen()
+        self._screen_longer()
         comparison = self._judged()
         suspects = [each for each in comparison.verdicts if each.suspect]
         if suspects and not self._turns.interrupted and not self._is_smoke():
@@ -231,17 +222,11 @@ class _Session:
 
     def _confirm(self, suspects: Sequence[Verdict]) -> Comparison:
         """Measure each suspect until it has its pairs, or the time is up."""
-        names = [set(self._turns.collected[side.name]) for side in self._sides]
-        here = [
-            each
-            for each in suspects
-            if all(side.fullnames[each.key] in known for side, known in zip(self._sides, names, strict=True))
-        ]
-        planned = planned_pairs(here, self._terms.threshold, self._args.pairs)
+        planned = planned_pairs(suspects, self._terms.threshold, self._args.pairs)
         _say(f"{counted(len(suspects), 'suspect')}: {self._forecast(planned)}")
         tried, comparison = Counter[CaseKey](), self._judged()
         while todo := self._todo(comparison, planned, tried):
-            chosen = self._affordable([each for each in here if each.key in todo], todo)
+            chosen = self._affordable([each for each in suspects if each.key in todo], todo)
             if not chosen:
                 self._unfinished = True
                 self._notes.append(f"the budget of {self._args.budget:g} s is spent")
@@ -251,10 +236,7 @@ class _Session:
                 break
             tried.update(chosen)
             comparison = self._judged()
-            planned = planned_pairs(here, self._terms.threshold, self._args.pairs, comparison.verdicts)
-            if self._args.fail_fast and self._is_settled(comparison, planned):
-                self._notes.append("ended at the first proven slowdown (--fail-fast)")
-                break
+            planned = planned_pairs(suspects, self._terms.threshold, self._args.pairs, comparison.verdicts)
         if not self._notes and any(each.verdict == INCONCLUSIVE for each in comparison.verdicts):
             left = estimate_text(max(0.0, self._args.budget - self._spent_s()))
             self._notes.append(f"all pairs that were planned, or that --pairs allows, were measured; {left} are left")
@@ -290,13 +272,6 @@ class _Session:
             if sum(map(self._pair_s, _rounds(wanted))) <= left_s or (not chosen and self._pair_s([each.key]) <= left_s):
                 chosen.append(each.key)
         return chosen
-
-    def _is_settled(self, comparison: Comparison, planned: dict[CaseKey, int]) -> bool:
-        """Whether a suspect that has its pairs is slower beyond doubt. Each suspect is tested once, at an equal share
-        of the level (Bonferroni), which is stricter than the verdict, so stopping here raises no more false alarms."""
-        level = FALSE_DISCOVERIES / len(planned)
-        complete = [each for each in comparison.verdicts if min(each.processes) == planned.get(each.key)]
-        return any(not each.suspect and each.own_p <= level for each in complete)
 
 
 def _rounds(planned: Mapping[CaseKey, int], done: int = 0) -> list[list[CaseKey]]:

@@ -99,11 +99,10 @@ class Side:
     """The most seconds that a call may take, set by the test's own mark."""
 
 
-def read_side(name: str, paths: Iterable[str | Path], stage: str | None = None, metric: str = "time") -> Side:
+def read_side(name: str, paths: Iterable[str | Path], metric: str = "time") -> Side:
     """Read that metric of runs, one after the other. Raises UsageError or RunFileError.
 
-    A copy of a file counts once: otherwise it would pass for a further process. Runs are of that ``stage`` if one is
-    given.
+    A copy of a file counts once: otherwise it would pass for a further process.
     """
     side = Side(name)
     for path in map(Path, paths):
@@ -115,7 +114,6 @@ def read_side(name: str, paths: Iterable[str | Path], stage: str | None = None, 
                 side.notes.append(f"{name}: {run.path} is a copy of {side.contents[content]}: counted once")
                 continue
             side.contents[content] = run.path
-            run = structs.replace(run, stage=stage or run.stage)
             side.runs.append(structs.replace(run, results=()))
             _add(side, run, metric)
     side.unmeasured = {key: reason for key, reason in side.unmeasured.items() if key not in side.cases}

@@ -95,7 +95,7 @@ class Verdict:
     come from the same evidence as the ratio, ``processes`` are those of base and new. For an inconclusive benchmark
     ``reason`` is the cause, in the same words up to a colon for all benchmarks with that cause; ``advice`` is what
     would make it conclusive; ``more`` is the number of further runs a side, if not too many. ``spread`` is the standard
-    deviation between processes, NaN if unknown; ``own_p`` is for slower too, of the benchmark alone. A ``suspect`` has
+    deviation between processes, NaN if unknown. A ``suspect`` has
     no fresh runs yet; a change by the share ``seen`` would make a benchmark suspect four times out of five, with as
     many runs.
     """
@@ -112,7 +112,6 @@ class Verdict:
     more: int | None = None
     spread: float = math.nan
     suspect: bool = False
-    own_p: float = 1.0
     seen: float | None = None
 
     def sees(self, threshold: float) -> float:
@@ -372,7 +371,7 @@ def _decided(
     key: CaseKey, each: _Evidence, ps: tuple[float, ...], tails: tuple[float, ...], terms: Terms, family: int
 ) -> Verdict:
     """A benchmark that may be called slower, from its p values adjusted over the ``family``."""
-    plain = replace(_plain(key, each), own_p=_p(each, SLOWER, terms))
+    plain = _plain(key, each)
     least = math.log(1 + terms.threshold) - 1e-9
     log, word = math.log(plain.ratio.value), INCONCLUSIVE
     if ps[0] <= FALSE_DISCOVERIES and log >= least:

@@ -330,8 +330,7 @@ def test_a_red_job_says_why_on_its_page(save, tmp_path: Path, monkeypatch) -> No
         (["--paths", "x"], "for --interleave"),
         (["--format", "xml"], "invalid choice"),
         (["--floor", "10"], "write 10us or 0.5ms"),
-        (["--fail-fast"], "are for --interleave and --confirm"),
-        (["--interleave", "--confirm", "a", "b"], "leave out --interleave"),
+        (["--allow", "seed"], "invalid choice"),
     ],
 )
 def test_bad_options(save, capsys, more, says) -> None:

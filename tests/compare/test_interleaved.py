@@ -184,17 +184,6 @@ def test_a_budget_too_small_for_screening_says_which_would_do(compare) -> None:
     assert "--budget allows 1.8 pairs of 11 s, but screening takes 3: use --budget 152 or more" in said
 
 
-def test_the_first_proven_slowdown_ends_it_on_request(compare) -> None:
-    slower = {"w.w3": 1.5, "w.w5": 1.09}
-    plain, fast = Machine(0.04, slower=slower), Machine(0.04, slower=slower)
-    assert compare(plain)[0] == 1
-    code, document, _ = compare(fast, "--fail-fast", "-o", f"{plain.folder}-fast")
-    assert code == 1
-    assert words(document)["w.w3"] == "slower"
-    assert len(fast.measured) < len(plain.measured)
-    assert "ended at the first proven slowdown (--fail-fast)" in document["notes"]
-
-
 def test_a_pair_that_was_held_up_is_replaced_and_does_not_count(compare) -> None:
     machine = Machine(0.01, slower={"w.w3": 1.3})
     machine.held_up = {("new", 4): "w.w3", ("base", 5): "w.w3"}
@@ -234,21 +223,6 @@ def test_all_pairs_measured_with_time_left_says_how_many_more(compare) -> None:
         re.match(r"about \d+ more pairs would detect|only more than 100 pairs", case["advice"]) for case in undecided
     )
     assert any("min" in note and note.endswith("left") for note in document["notes"])
-
-
-@pytest.mark.parametrize("factor", [1.0, 1.25])
-def test_stored_runs_are_a_screening_too(compare, tmp_path: Path, factor: float) -> None:
-    """In the stored runs w.w3 was slower, by chance or because it is."""
-    stored = Machine(0.02, slower={"w.w3": 1.25})
-    stored.folder = tmp_path / "stored"
-    for side in ("base", "new"):
-        for number in range(3):
-            stored.run(side, number, NAMES, None)
-    machine = Machine(0.004, slower={"w.w3": factor})
-    sides = [*(str(stored.folder / side) for side in ("base", "new")), "--confirm", sys.executable, sys.executable]
-    code, document, _ = compare(machine, sides=sides)
-    assert (code, words(document)["w.w3"]) == ((0, "same") if factor == 1.0 else (1, "slower"))
-    assert all(stage == "confirm" and "w.w3" in names for stage, names in machine.measured)
 
 
 def test_an_interrupted_comparison_is_judged_by_its_complete_pairs(compare) -> None:

@@ -28,10 +28,10 @@ def test_other_machines_are_refused_by_what_differs(save, capsys, path, to, says
     assert main(["compare", *files]) == 2
     shown = capsys.readouterr()
     assert says in shown.err
-    assert "--across-machines" in shown.err
+    assert "--allow machine" in shown.err
     assert shown.err.count("\n") == 1
     assert shown.out == ""
-    assert main(["compare", *files, "--across-machines", "--format=json"]) == 0
+    assert main(["compare", *files, "--allow=machine", "--format=json"]) == 0
     assert f"another machine: {says}" in json.loads(capsys.readouterr().out)["notes"]
 
 
