@@ -1,16 +1,18 @@
-"""What pyproject.toml can't say: the README as a package index shows it, where relative links lead nowhere."""
+"""What pyproject.toml can't say: where the project lies, which the workflow that releases it knows, and the README as a
+package index shows it, where relative links lead nowhere."""
 
+import os
 import re
-import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
-SOURCE = "Source"
-"""The entry of ``[project.urls]`` that links are completed with. Without one they become plain text."""
+SOURCE = "{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}".format_map(os.environ) if "GITHUB_REPOSITORY" in os.environ else ""
+PAGES = {"Source": "", "Issues": "/issues", "Documentation": "/tree/main/docs", "Changelog": "/blob/main/CHANGELOG.md"}
 
 
-def absolute_links(text: str, source: str | None) -> str:
-    """``source`` is the address of the repository, on GitHub: pages are under blob/, pictures under raw/."""
+def absolute_links(text: str, source: str) -> str:
+    """``source`` is the address of the repository on GitHub: pages are under blob/, pictures under raw/. Where there is
+    none, links become plain text."""
 
     def completed(link: re.Match[str]) -> str:
         sign, shown, target = link.groups()
@@ -25,9 +27,8 @@ def absolute_links(text: str, source: str | None) -> str:
 if __name__ == "__main__":
     from setuptools import setup
 
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     setup(
-        long_description=absolute_links(readme, project.get("urls", {}).get(SOURCE)),
+        long_description=absolute_links((ROOT / "README.md").read_text(encoding="utf-8"), SOURCE),
         long_description_content_type="text/markdown",
+        project_urls={name: SOURCE + page for name, page in PAGES.items()} if SOURCE else {},
     )

@@ -80,9 +80,14 @@ def link_to_repository(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def install_from_repository(app: Sphinx, name: str, source: list[str]) -> None:
-    """The front page's first command needs no checkout where the repository's address is known."""
+    """Where the repository's address is known, the front page's first command needs no checkout, and its notebook opens
+    in Colab."""
     if name == root_doc and REPOSITORY:
-        source[0] = source[0].replace(", in a checkout", "").replace("install .", f"install git+{REPOSITORY}")
+        colab = (
+            f"https://colab.research.google.com/github/{os.environ['GITHUB_REPOSITORY']}/blob/main/docs/tutorial.ipynb"
+        )
+        text = source[0].replace(", in a checkout", "").replace("install .", f"install git+{REPOSITORY}")
+        source[0] = text.replace("[notebook](tutorial.ipynb)", f"[notebook](tutorial.ipynb), also [in Colab]({colab}),")
 
 
 def complete_pages(app: Sphinx, name: str, template: str, context: dict[str, Any], doctree: object) -> None:

@@ -58,7 +58,7 @@ def pictures(notebook: Any) -> dict[str, str]:
 def page(notebook: Any) -> str:
     """The tutorial as a part of a page: the notebook's text, its magics as commands, their tables and the pictures."""
     parts, names, heading = [], iter(pictures(notebook)), ""
-    cells = [cell for cell in notebook.cells if not cell.source.startswith("%load_ext")]
+    cells = [cell for cell in notebook.cells if "%load_ext" not in cell.source]
     for cell, after in zip(cells, [*cells[1:], None], strict=True):
         if title := _HEADING.match(cell.source):
             heading = title[1].lower()

@@ -102,7 +102,11 @@ CHECKS = {
 }
 
 
-@pytest.mark.parametrize("page", [*PAGES, *SUMMARIES], ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize(
+    "page",
+    [*PAGES, ROOT / "AGENTS.md", ROOT / "SECURITY.md", *SUMMARIES],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
+)
 def test_what_a_page_names_exists(page) -> None:
     text = page.read_text(encoding="utf-8")
     assert {name: wrong for name, check in CHECKS.items() if (wrong := check(page, text))} == {}
