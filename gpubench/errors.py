@@ -12,6 +12,10 @@ class UsageError(GpubenchError, argparse.ArgumentTypeError):
     unchanged."""
 
 
+class Unwritten(UsageError):
+    """A file that can't be written, on a full disk for example."""
+
+
 class RunFileError(GpubenchError):
     """A run file that can't be trusted: the text names the file, the place and what was expected."""
 

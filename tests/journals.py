@@ -17,7 +17,7 @@ def made_up(path: Path, cases: int, processes: int, samples: int) -> None:
     times = [1.2345678901234567e-05 * (1 + i / 1e9) for i in range(samples)]
     written = json.dumps(times)
     with path.open("w") as file:
-        run = {"event": "run", "schema_version": 1, "processes": processes, "options": [], "paths": [str(path)]}
+        run = {"event": "run", "schema_version": 2, "processes": processes, "options": [], "paths": [str(path)]}
         file.write(json.dumps(run | {"inode": path.stat().st_ino}) + "\n")
         for process in range(processes):
             file.write(json.dumps(records.session(process, known)) + "\n")

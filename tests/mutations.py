@@ -94,7 +94,7 @@ def whole_ledger() -> list[dict[str, Any]]:
     names = [f"test_matmul.py::test_square[{i}]" for i in range(7)]
     known = [*cases(), *cases()[:3]]
     identities = {name: case.as_dict() for name, case in zip(names, known, strict=True)}
-    begun = {"event": "run", "schema_version": 1, "processes": 2, "options": ["--gpubench-seed=1"]}
+    begun = {"event": "run", "schema_version": 2, "processes": 2, "options": ["--gpubench-seed=1"]}
     events: list[dict[str, Any]] = [begun | {"paths": ["/b"], "inode": INODE}]
     for process in (0, 1):
         session = records.session(process, dict(zip(names, known, strict=True)), before={})

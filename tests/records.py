@@ -143,7 +143,7 @@ def run_file(
         "datetime": started,
         "version": "5.3.1",
         "gpubench": {
-            "schema_version": 1,
+            "schema_version": 2,
             "version": "0.1.0",
             "preset": "quick",
             "seed": seed,

@@ -148,7 +148,7 @@ def test_every_hostile_value_in_every_place_of_a_ledger(folder: Path) -> None:
     names = [f"test_matmul.py::test_square[{i}]" for i in (0, 4, 6)]
     for event in (events := whole_ledger()):
         if "cases" in event:
-            event["cases"], event["machine_info"], event["gpubench"] = names, {}, {"schema_version": 1}
+            event["cases"], event["machine_info"], event["gpubench"] = names, {}, {"schema_version": 2}
             event["identities"] = {name: event["identities"][name] for name in names}
     events = [event for event in events if event.get("fullname", names[0]) in names]
     for mutated in variants(events, [None, -1, 10**400, [], "a\n\x1b\ud800"], 2):

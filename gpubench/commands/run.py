@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..errors import UsageError
+from ..errors import Unwritten, UsageError
 from ..runfile import options
 from ..runfile.folder import LEDGER, RUN_FILE, Earlier
 from ..runfile.ledger import Ledger, assemble, reached
@@ -30,8 +30,6 @@ _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
 _ACCEPTABLE = (OK, "skipped")
 _INTERRUPTED, _USAGE, _NOTHING_COLLECTED = 2, 4, 5  # pytest's exit codes
 FIRST_WORDS = "starting: importing and collecting the benchmarks takes some seconds"
-_UNWRITTEN = "can't be written"
-"""The words by which a message about an output file that can't be written is recognized."""
 _LOG_HEAD = b"gpubench run: what the measuring processes print\n"
 """The first line of a run.log, by which gpubench recognizes its own."""
 _OWN_OPTIONS = {"expression": "-k", "builtin": "--builtin", "processes": "--processes", "output": "--output"}
@@ -87,12 +85,19 @@ def main(args: argparse.Namespace) -> int:
             supervisor.measure()
         except Unable as error:
             unable = error
-    begun = _has_begun(supervisor)
+        except Unwritten as error:
+            raise _with_remedy(error, supervisor) from None
     try:
         return _finish(args, supervisor, progress, unable, time.monotonic() - began)
-    except UsageError as error:  # what can't be written, on a full disk for example, can be once that is mended
-        kept = f"; what was measured is kept: gpubench run --resume {supervisor.folder} continues"
-        raise UsageError(f"{error}{kept * (begun and _UNWRITTEN in str(error))}") from None
+    except Unwritten as error:
+        raise _with_remedy(error, supervisor) from None
+
+
+def _with_remedy(error: Unwritten, supervisor: Supervisor) -> UsageError:
+    """What can't be written can be once the disk has room, if a benchmark was measured before."""
+    measured = any(event["event"] == "end" for event in supervisor.events)
+    kept = f"; what was measured is kept: gpubench run --resume {supervisor.folder} continues"
+    return UsageError(f"{error}{kept * measured}")
 
 
 def _choose(args: argparse.Namespace) -> str:

@@ -29,9 +29,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta, defstruct
 
-from ..errors import RunFileError, UsageError
+from ..errors import RunFileError, Unwritten, UsageError
 from .reader import clean, convert, decoded, excess
-from .schema import KEY, OK, SCHEMA_VERSION
+from .schema import KEY, OK, SCHEMA_VERSION, VERSIONS
 from .writer import fit, without_homes
 
 LONGEST_LINE = 64 * 1024**2  # a session of 20,000 cases writes 20 MiB
@@ -75,7 +75,7 @@ class Ledger:
                 if self._file.read(1) != b"\n":  # a writer before us was killed in the middle of a line
                     self._write(b"\n")
         except OSError as error:
-            raise UsageError(f"{self.path}: can't be written: {error.strerror or error}") from None
+            raise Unwritten(f"{self.path}: can't be written: {error.strerror or error}") from None
 
     def append(self, event: str, **facts: Any) -> None:
         """Raises UsageError when the disk won't take it: better to stop than to measure what can't be kept."""
@@ -87,7 +87,7 @@ class Ledger:
         try:
             self._write(line)
         except OSError as error:
-            raise UsageError(f"{self.path}: can't be written: {error.strerror or error}") from None
+            raise Unwritten(f"{self.path}: can't be written: {error.strerror or error}") from None
 
     def _write(self, content: bytes) -> None:
         while content:
@@ -204,8 +204,8 @@ def _event(line: bytes) -> Event | None:
 def _check(event: Event, place: str) -> None:
     kind = _MEASURED if event["event"] == "end" and event.get("status") == OK else _KINDS[event["event"]]
     convert(place, event, kind, event["event"])
-    if event.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
-        raise RunFileError(f"{place}: schema_version: expected {SCHEMA_VERSION}")
+    if event.get("schema_version", SCHEMA_VERSION) not in VERSIONS:
+        raise RunFileError(f"{place}: schema_version: expected {' or '.join(map(str, VERSIONS))}")
 
 
 # From a ledger to a run file ------------------------------------------------------------------------------------------

@@ -52,8 +52,10 @@ def read(path: str | os.PathLike[str], samples: bool = True) -> Run:
     return check_run(path, _content_of(path), samples)
 
 
-def check_run(path: Path, root: Any, samples: bool = True) -> Run:
-    """The run in the content of a results file; ``path`` is used in the errors that :func:`read` describes."""
+def check_run(path: Path, root: Any, samples: bool = True, whole: bool = False) -> Run:
+    """The run in the content of a results file; ``path`` is used in the errors that :func:`read` describes.
+
+    An entry that can't be used is a row without a number, unless the file must be ``whole``."""
     if not isinstance(root, dict) or "benchmarks" not in root:
         estimated = isinstance(root, dict) and root.get("status") == "modelled"
         found = ": it holds an estimate, which was modelled and not measured" if estimated else ""
@@ -72,7 +74,7 @@ def check_run(path: Path, root: Any, samples: bool = True) -> Run:
         except RunFileError as error:
             errors.append(error)
             results.append(_unusable(mark, str(error).removeprefix(f"{clean(str(path))}: "), ambiguous))
-    if errors and len(errors) == len(marks):
+    if errors and (whole or len(errors) == len(marks)):
         raise errors[0]
     plain_cases = told_apart(without_shared({each.fullname: each.case for each in results if not each.implementation}))
     for place, each in enumerate(results):
@@ -96,8 +98,8 @@ def _entries(path: Path, root: dict[str, Any]) -> tuple[list[Any], bool]:
     extras = (mark.get("extra_info") for mark in marks if isinstance(mark, dict))
     plain = ours is None and not any(isinstance(extra, dict) and KEY in extra for extra in extras)
     version = ours.get("schema_version") if isinstance(ours, dict) else None
-    if not plain and (version != schema.SCHEMA_VERSION or isinstance(version, bool)):
-        _refuse(path, f"{KEY}.schema_version", str(schema.SCHEMA_VERSION), version)
+    if not plain and (version not in schema.VERSIONS or isinstance(version, bool)):
+        _refuse(path, f"{KEY}.schema_version", " or ".join(map(str, schema.VERSIONS)), version)
     return _numbered(marks), plain
 
 

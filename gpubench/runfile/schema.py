@@ -16,7 +16,9 @@ from msgspec.structs import replace
 from .flags import Flag
 
 KEY = "gpubench"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+VERSIONS = (1, SCHEMA_VERSION)
+"""Those that are read: of the first, fields that are gone now are passed over."""
 SAMPLES_KEPT = 200
 
 REGIMES = ("resident", "one-shot")
@@ -293,7 +295,7 @@ _Unmeasured = Annotated[tuple[UnmeasuredCase, ...], Meta(max_length=MOST_CASES)]
 class RunFacts(Struct, frozen=True):
     """One run: what was asked for, and what its processes saw."""
 
-    schema_version: Annotated[int, Meta(ge=SCHEMA_VERSION, le=SCHEMA_VERSION, description="of this format")]
+    schema_version: Annotated[int, Meta(ge=VERSIONS[0], le=SCHEMA_VERSION, description="of this format")]
     version: Annotated[str | None, _is("the version of gpubench")] = None
     preset: Annotated[str | None, _is("smoke, glance, quick or full")] = None
     stage: Annotated[str | None, _is("of compare --interleave: screen, or confirm: what that made suspect")] = None

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from ..errors import RunFileError, UsageError
+from ..errors import RunFileError, Unwritten, UsageError
 from .reader import clean
 
 COMMON = frozenset({"root", "localhost", "user", "admin", "runner"})
@@ -129,7 +129,7 @@ def replace(path: Path, content: bytes | Iterable[bytes]) -> None:
         os.replace(temporary, path)
         lock.release()
     except OSError as error:
-        raise UsageError(f"{clean(str(path))}: can't be written: {error.strerror or error}") from None
+        raise Unwritten(f"{clean(str(path))}: can't be written: {error.strerror or error}") from None
     finally:
         if temporary:
             with suppress(OSError):

@@ -43,7 +43,7 @@ def read_run(ledger: Path) -> tuple[Event, list[Event]]:
     if not run["paths"] or not all(map(os.path.isabs, run["paths"])) or "\0" in "".join(words):
         raise RunFileError(f"{ledger}: run.paths: expected absolute paths")
     if any(event["event"] == "session" for event in events):
-        check_run(ledger, assemble(events))
+        check_run(ledger, assemble(events), whole=True)
     if run.get("inode") != ledger.stat().st_ino:
         what = f"{ledger}: begun elsewhere; to resume it is to run: pytest {shlex.join(words)}"
         terminal = sys.stdin is not None and sys.stdin.isatty()

@@ -86,7 +86,7 @@ def test_people_read_it_at_80_columns_on_an_ascii_terminal_too():
         "TF32 matmul off",
     ):
         assert part in text
-    assert "CUDA_VISIBLE_DEVICES='?'" in text
+    assert "CUDA_VISIBLE_DEVICES='(set)'" in text
     assert " - no cgroup limit" in text or " - cgroup limit" in text
 
 

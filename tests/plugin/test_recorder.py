@@ -225,7 +225,7 @@ def of_a_killed_session(journal):
 
 
 def of_a_run(journal):
-    run = {"event": "run", "schema_version": 1, "processes": 1, "options": [], "paths": ["/b"]}
+    run = {"event": "run", "schema_version": 2, "processes": 1, "options": [], "paths": ["/b"]}
     journal.write_text(json.dumps(run) + "\n" + journal.read_text())
 
 

@@ -5,7 +5,6 @@ import json
 import math
 import socket
 import tempfile
-from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -87,42 +86,32 @@ def test_open(gpubench):
 """
 
 
-@pytest.mark.parametrize("identify", [False, True])
-def test_a_run_file_says_where_it_was_made_only_when_asked(pytester, monkeypatch, identify):
+def test_a_run_file_does_not_say_where_it_was_made(pytester, monkeypatch):
     import platform
 
     monkeypatch.setattr(platform, "node", lambda: "skynet-7")
     pytester.makepyfile(test_it=CASES)
-    options = ["--gpubench-preset=smoke", "--benchmark-json=run.json", *(["--gpubench-identify"] if identify else [])]
     monkeypatch.setenv("HOME", "/srv/alice")
     (pytester.path / ".git").mkdir()
     (pytester.path / ".git/HEAD").write_text("ref: refs/heads/alice/secret")
-    pytester.runpytest_inprocess(*options)
+    pytester.runpytest_inprocess("--gpubench-preset=smoke", "--benchmark-json=run.json")
     text = (pytester.path / "run.json").read_text()
     rows = [*json.loads(text)["benchmarks"], *json.loads(text)["gpubench"]["unmeasured"]]
     assert len({row["fullname"] for row in rows}) == len(rows) == 5
-    assembled = json.dumps(assemble(read_ledger(pytester.path / "run.ledger.jsonl")))
-    for content in (text, assembled):
-        assert {name for name in ("alice", "bob", "carol") if name in content} == (
-            {"alice", "bob", "carol"} if identify else set()
-        )
-    ledger = (pytester.path / "run.ledger.jsonl").read_text()
-    for content in (text, ledger):
-        assert ("skynet-7" in content) is identify
-        assert ("/no/such/folder" in content) is identify
-    if not identify:
-        assert str(pytester.path) not in text
-    assert json.loads(text)["machine_info"]["node"] == ("skynet-7" if identify else "")
-    assert json.loads(text)["commit_info"]["project"] == (pytester.path.name if identify else "")
+    journal = pytester.path / "run.ledger.jsonl"
+    for content in (text, json.dumps(assemble(read_ledger(journal)))):
+        assert not [name for name in ("alice", "bob", "carol", str(pytester.path)) if name in content]
+    for content in (text, journal.read_text()):
+        assert not [name for name in ("skynet-7", "/no/such/folder") if name in content]
+    assert json.loads(text)["machine_info"]["node"] == json.loads(text)["commit_info"]["project"] == ""
 
 
-@pytest.mark.parametrize("identify", [False, True])
-def test_project_and_branch_are_told_only_when_asked(identify):
+def test_project_and_branch_are_left_out():
     plugin = object.__new__(Plugin)
-    plugin.measures, plugin.session = True, SimpleNamespace(settings=SimpleNamespace(identify=identify))
-    told = {"id": "1a2b3c", "project": "secret", "branch": "alice/secret"}
-    plugin.pytest_benchmark_update_commit_info(told)
-    assert list(told.values()) == (["1a2b3c", "secret", "alice/secret"] if identify else ["1a2b3c", "", ""])
+    plugin.measures = True
+    commit = {"id": "1a2b3c", "project": "secret", "branch": "alice/secret"}
+    plugin.pytest_benchmark_update_commit_info(commit)
+    assert list(commit.values()) == ["1a2b3c", "", ""]
 
 
 @pytest.mark.parametrize(

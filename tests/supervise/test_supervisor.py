@@ -114,7 +114,7 @@ def test_poison(gpubench):
 )
 
 
-SMOKE = "--preset=smoke"
+SMOKE = ("--preset=smoke",)
 
 
 def run(folder, *arguments):
@@ -468,13 +468,12 @@ time.sleep(1000)
     assert (ended.interrupted, ended.finished, ended.case) == (True, False, "a")
 
 
-@pytest.mark.parametrize(("options", "file"), [([], "x.py"), (["--gpubench-identify"], "/home/jane/x.py")])
-def test_the_reason_of_a_dead_process_names_no_folder_unless_asked(tmp_path, options, file):
-    supervisor = Supervisor(tmp_path, [], options, 1, 1.0, lambda event: None)
+def test_the_reason_of_a_dead_process_names_no_folder(tmp_path):
+    supervisor = Supervisor(tmp_path, [], [], 1, 1.0, lambda event: None)
     supervisor.events.append({"event": "start", "process": 0, "fullname": "a", "case": {}})
     ended = measuring.ProcessEnd(1, case="a", reason="No such file: '/home/jane/x.py'")
     supervisor._write_end(0, ended)
-    assert supervisor.events[-1]["reason"] == f"No such file: '{file}'"
+    assert supervisor.events[-1]["reason"] == "No such file: 'x.py'"
 
 
 def test_a_child_whose_supervisor_is_gone_ends(tmp_path):
