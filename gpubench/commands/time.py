@@ -23,6 +23,7 @@ from .. import errors
 from ..errors import UsageError
 from ..measure.expression import ALIASES, MOST_CHARACTERS, Size, Snippet, is_name, on_numpy, parse, unknown_names
 from ..runfile import options
+from ..runfile.flags import judge
 from ..runfile.folder import RUN_FILE
 from ..runfile.ledger import Event, assemble
 from ..runfile.matching import shown_name
@@ -218,7 +219,7 @@ def _brief(results: Results) -> str:
         cells.append(f"{study.names.of(row)} " * several + words.time_and_spread(row))
     cells += [words.speedup(pair) for pair in study.device_pairs[:1]]
     flags = [flag for row in study.measured for flag in row.result.flags]
-    flags.sort(key=lambda flag: flag.name not in words.OFF_ALIKE)
+    flags.sort(key=lambda flag: not any(reason.interval for reason in judge([flag.name]).why))
     return "\n".join(["  ".join(cells), *(f"* {flag.name}: {flag.seen}" for flag in flags[:1])])
 
 

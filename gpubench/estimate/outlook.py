@@ -10,6 +10,7 @@ from itertools import takewhile
 from ..devices.datasheets import Gpu
 from ..devices.implementations import implementation_label
 from ..report.rows import grouped, size_parameter
+from ..runfile.flags import judge
 from ..runfile.matching import shown_name
 from ..runfile.schema import OK, Case, Result, Run, Work
 from ..runfile.ways import HOW, fastest_way, job
@@ -38,7 +39,7 @@ class Job:
     size: str | None
     cpu_s: float
     way: str
-    noisy: bool
+    star: str
     dtype: str
     work: Work
     copied_bytes: int | None
@@ -108,7 +109,7 @@ def _job(group: Sequence[Result], ways: Sequence[Result], size: str | None) -> J
     way = ", ".join(filter(None, (library, dtype, variant, *how, other)))
     several = (named.parallel and named.parallel.devices > 1) or named.kind in ("copies", "distributed")
     obstacle = "measures copies or several devices" if several else ""
-    known = named.case, size or named.size, _seconds(fastest), way, bool(fastest.flags)
+    known = named.case, size or named.size, _seconds(fastest), way, judge(flag.name for flag in fastest.flags).star
     return Job(*known, named.compute_dtype, least, copied, obstacle)
 
 

@@ -77,7 +77,7 @@ def shown_columns(group: Iterable[Outlook]) -> Sequence[Column[Outlook]]:
     lost = sizes_lost(group)
     return [
         Column("benchmark", lambda each: words.benchmark(each.job.case)),
-        Column("CPU", lambda each: words.starred_time(each.job.cpu_s, each.job.noisy)),
+        Column("CPU", lambda each: words.starred_time(each.job.cpu_s, each.job.star)),
         Column("fastest with", lambda each: each.job.way),
         Column("limited by", lambda each: each.bound),
         Column("at most", lambda each: bound_text(each.at_most), f"— a bound above {MOST_SHOWN:g}×: it says nothing."),

@@ -302,7 +302,7 @@ def _cpu_sentence(study: Study, rows: Sequence[AnswerRow[Measured]], alone: Sequ
         return "Nothing was measured."
     first = {row.heading: row.items[0] for row in reversed(rows)}
     leads = [first[KINDS[name].heading] for name in ("matmul", "elementwise") if KINDS[name].heading in first]
-    parts = [_reached(row) for row in leads if not row.doubt and row.throughput]
+    parts = [_reached(row) for row in leads if not row.quality.doubt and row.throughput]
     parts = parts or [_range([row.items[0] for row in rows] or alone)]
     device = study.names.of(alone[0])
     return f"{device}: {', '.join(parts)}.{_threads_pay(alone)}" if device else f"{', '.join(parts)}."
@@ -314,7 +314,7 @@ def _reached(row: Measured) -> str:
     peak = f"{share} of peak" * (share not in ("", words.NO_VALUE))
     details = ", ".join(filter(None, [words.size(row), peak]))
     what = row.kind.words if row.kind else words.name(row.result)
-    return f"{words.throughput(row)}{'*' * row.noisy} in {what}" + (f" ({details})" if details else "")
+    return f"{words.throughput(row)}{'*' * row.quality.noisy} in {what}" + (f" ({details})" if details else "")
 
 
 def _range(rows: Sequence[Measured]) -> str:

@@ -65,13 +65,13 @@ def warnings(study: Study) -> list[Warning]:
 
 
 def _noisy(study: Study, judged: Sequence[Measured]) -> list[Warning]:
-    noisy = sum(row.noisy for row in judged)
+    noisy = sum(row.quality.noisy for row in judged)
     busy = any(flag.name == "contended" for run in study.runs for flag in run.flags)
     many = noisy > _NOISY_SHARE * len(judged) and len(judged) > 1  # a single result has a star already
     if not judged or not (busy or many):
         return []
     count = f"{noisy} of {len(judged)} results are noisy (*) and may be far off"
-    if sound := list(dict.fromkeys(words.name(row.result) for row in judged if not row.noisy)):
+    if sound := list(dict.fromkeys(words.name(row.result) for row in judged if not row.quality.noisy)):
         count += f"; not noisy: {listed(sound, 3)}" * (2 * noisy > len(judged))
     if not noisy:
         count = "all times may be too long, although no single result is noisy"

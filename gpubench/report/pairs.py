@@ -19,12 +19,13 @@ from functools import cached_property
 from operator import itemgetter
 
 from ..errors import UsageError
+from ..runfile.flags import Level, Quality, Reason
 from ..runfile.quantities import SWITCH, holds_words
 from ..runfile.schema import REGIMES, Result, Scalar, Times
 from ..runfile.ways import fastest_way, job, times_and_ratio
 from ..statistics import intervals
 from ..statistics.intervals import Interval
-from .rows import Doubt, Measured, Source, Values, grouped, too_noisy
+from .rows import Measured, Source, Values, grouped, leaves_open
 
 RESIDENT, ONE_SHOT = REGIMES
 """Data that stays on the device; what a single answer costs: the inputs copied in, one call, the outputs copied out."""
@@ -65,11 +66,6 @@ class Copies:
     def speedup(self) -> float:
         """The speedup with copies from and to pageable memory."""
         return self.base_s / self.seconds
-
-    @property
-    def too_noisy(self) -> bool:
-        """Whether its interval is too wide to tell which side is faster."""
-        return _says_nothing(self.values)
 
     @property
     def values(self) -> Values:
@@ -147,27 +143,24 @@ class Pair:
         base, other = self.sides
         return tuple(dict.fromkeys((*other.flags, *base.flags)))
 
-    @property
-    def noisy(self) -> bool:
-        """Whether a time of either side may be far off. A ratio of two times needs no peak, so one that was measured
-        too low is no reason."""
-        return any(side.noisy for side in self.sides)
-
-    @property
-    def doubt(self) -> Doubt | None:
-        """Why its speedup isn't shown. A ratio of two times needs no peak, so none is in doubt for that."""
-        if any(side.waited for side in self.sides):
-            return Doubt.WAITED
-        if any(side.busy_alone for side in self.sides):
-            return Doubt.BUSY
-        return Doubt.TOO_NOISY if _says_nothing(self.values) else None
+    @cached_property
+    def quality(self) -> Quality:
+        """How good the speedup is. It needs no peak, so a rate above one is no reason; and of a busy machine no range
+        of a single process shows how far off the time is."""
+        why = [reason for side in self.sides for reason in side.quality.why if reason is not Reason.ABOVE_PEAK]
+        alone = any(Reason.BUSY in side.quality.why and len(side.times.processes) < 2 for side in self.sides)
+        unusable = [Reason.WAITED] * (Reason.WAITED in why) + [Reason.BUSY] * alone
+        unusable += [Reason.TOO_NOISY] * leaves_open(self.values)
+        level = Level.UNUSABLE if unusable else Level.NOISY if why else Level.SOUND
+        return Quality(level, tuple(dict.fromkeys([*unusable, *why])))
 
     @cached_property
     def bounds(self) -> tuple[float, float]:
         """The ends of what is known of the speedup. Where other programs took part of the only process's time, the
         shortest rounds are compared with the longer ones of the other side; nothing is known of times that waited."""
-        if self.doubt is not Doubt.BUSY:
-            return (0.0, math.inf) if self.doubt is Doubt.WAITED else (self.ratio.low, self.ratio.high)
+        doubt = self.quality.doubt
+        if doubt is not Reason.BUSY:
+            return (0.0, math.inf) if doubt is Reason.WAITED else (self.ratio.low, self.ratio.high)
         base, other = (side.times for side in self.sides)
         return self.batches * base.min_s / other.q3_s, self.batches * base.q3_s / other.min_s
 
@@ -179,12 +172,7 @@ class Pair:
     @property
     def unknown(self) -> bool:
         """Whether its speedup isn't known well enough to say which side is faster."""
-        return self.doubt is not None and self.bounds[0] <= 1 <= self.bounds[1]
-
-
-def _says_nothing(values: Values) -> bool:
-    """Whether an interval is wide and leaves open which side is faster; one that excludes 1 is an answer."""
-    return too_noisy(values.low, values.high) and values.low <= 1 <= values.high
+        return self.quality.doubt is not None and self.bounds[0] <= 1 <= self.bounds[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,11 +306,6 @@ def observations(result: Result, regime: str) -> dict[int, float]:
     return {index: copied + call for index, call in _calls_s(result.times).items()}
 
 
-def known_pairs(pairs: Iterable[Pair]) -> list[Pair]:
-    """Return the pairs whose speedup is shown, the smallest first."""
-    return sorted((pair for pair in pairs if not pair.doubt), key=lambda pair: pair.speedup)
-
-
 def _alike(rows: Sequence[Measured], of_libraries: bool) -> list[list[Measured]]:
     """Return groups of rows that are the same benchmark; if one was measured twice in a run, the first is paired with
     the first."""
@@ -368,9 +351,8 @@ def _against_best(like: Pair, jobs: Mapping[Hashable, Sequence[Measured]], allow
     if like.base.on_accelerator == like.other.on_accelerator:
         return like
     gpu, cpu = sorted((like.base, like.other), key=lambda row: not row.on_accelerator)
-    able = [
-        row for row in jobs.get(_job(cpu), ()) if not row.doubt and _differences(row, gpu).keys() <= {*allowed, "dtype"}
-    ]
+    ways = (row for row in jobs.get(_job(cpu), ()) if not row.quality.doubt)
+    able = [row for row in ways if _differences(row, gpu).keys() <= {*allowed, "dtype"}]
     best = fastest_way(cpu.result, (row.result for row in able))
     if best is cpu.result:
         return like

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from ..devices.implementations import TORCH
 from ..errors import RunFileError
-from ..runfile.flags import CONTENDED, POWER_LIMITED, WAITING
+from ..runfile.flags import IMPLAUSIBLE, Quality, judge
 from ..runfile.kinds import KINDS, Kind, names_of
 from ..runfile.matching import matcher, nothing_matches, shown_name
 from ..runfile.quantities import shorten
@@ -21,8 +20,6 @@ from ..runfile.schema import MOST_NAMES, DeviceFacts, Parallel, Result, Run, Sca
 from ..runfile.utilisation import PLAUSIBLE, utilisation
 from ..statistics.intervals import Interval, median_interval
 
-IMPLAUSIBLE = "implausible"
-"""A flag that a report raises too, where the peaks were measured too low to do it while measuring."""
 FILLED = 0.1
 """A GPU that reaches less than this share of its measured peak isn't filled."""
 NOISY_FACTOR = 4.0
@@ -31,20 +28,6 @@ _PEOPLE_COUNT = ("sample", "token", "image", "sequence", "frame")
 _LONGEST_UNIT = 24
 _K = TypeVar("_K")
 _T = TypeVar("_T")
-
-
-class Doubt(StrEnum):
-    """Why no number of a result, or no speedup of a pair, is shown to people."""
-
-    TOO_NOISY = "unknown (too noisy)"
-    WAITED = "unknown (threads waited)"
-    BUSY = "unknown (machine busy)"
-    ABOVE_PEAK = "above the measured peak"
-
-    @property
-    def of_time(self) -> bool:
-        """Whether the times themselves are in doubt, and so all that is made of them."""
-        return self in (Doubt.WAITED, Doubt.BUSY)
 
 
 class Source(NamedTuple):
@@ -254,35 +237,26 @@ class Measured(Row):
         return (*names, IMPLAUSIBLE) if above else tuple(names)
 
     @property
-    def noisy(self) -> bool:
-        """Whether its time may be far off; one that is only above its peak isn't."""
-        return bool({flag.name for flag in self.result.flags} - {IMPLAUSIBLE, POWER_LIMITED})
+    def spread(self) -> float:
+        """Half the interval of several processes, or half the interquartile range of one, over the time."""
+        width = self.interval.high - self.interval.low if self.interval else self.times.iqr_s
+        return width / 2 / self.time_s
 
-    @property
-    def starred(self) -> bool:
-        """Whether its time has a star."""
-        return any(name != POWER_LIMITED for name in self.flags)
-
-    @property
-    def doubt(self) -> Doubt | None:
-        """Why none of its rates is shown to people."""
-        return Doubt.WAITED if self.waited else Doubt.ABOVE_PEAK if IMPLAUSIBLE in self.flags else None
-
-    @property
-    def busy_alone(self) -> bool:
-        """Whether other programs took part of the time of its only process, so that no range shows how far off it
-        is."""
-        return CONTENDED in self.flags and len(self.times.processes) < 2
-
-    @property
-    def waited(self) -> bool:
-        """Whether its time is that of threads which waited for the scheduler."""
-        return WAITING in self.flags
+    @cached_property
+    def quality(self) -> Quality:
+        """How good its time is."""
+        return judge(self.flags, self.spread)
 
 
 def too_noisy(low: float, high: float) -> bool:
     """Whether an interval is wider than a factor of four."""
     return low <= 0 or high > NOISY_FACTOR * low
+
+
+def leaves_open(values: Values) -> bool:
+    """Whether the interval of a ratio is too wide and leaves open which side is faster; one that excludes 1 is an
+    answer."""
+    return too_noisy(values.low, values.high) and values.low <= 1 <= values.high
 
 
 def rows_of(runs: Sequence[Run], expression: str | None = None) -> list[Row]:

@@ -18,21 +18,18 @@ from .pairs import (
     against_slowest,
     comparable,
     compare,
-    known_pairs,
     leading,
     library_baseline,
     resolve,
 )
 from .rows import (
-    IMPLAUSIBLE,
-    NOISY_FACTOR,
-    Doubt,
     Measured,
     Rate,
     Row,
     Source,
     Values,
     grouped,
+    leaves_open,
     measured,
     number,
     rows_of,
@@ -56,10 +53,9 @@ from .sweeps import (
 from .words import Names
 
 __all__ = [
-    "IMPLAUSIBLE", "NOISY_FACTOR", "ONE_THREAD", "SINGLE",
-    "Crossing", "Doubt", "Gain", "Item", "LeftOut", "Line", "Measured", "Pair", "Point", "Rate",
+    "ONE_THREAD", "SINGLE", "Crossing", "Gain", "Item", "LeftOut", "Line", "Measured", "Pair", "Point", "Rate",
     "Row", "Scaled", "Source", "Study", "Sweep", "Values", "against_slowest", "comparable",
-    "crossings", "grouped", "in_order", "known_pairs", "leading", "measured", "number",
+    "crossings", "grouped", "in_order", "leading", "leaves_open", "measured", "number",
     "plainest_first", "plainness", "rows_of", "size_parameter",
     "sweeps", "time_of", "too_noisy",
 ]  # fmt: skip

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from ..runfile.flags import Reason
 from ..runfile.kinds import KINDS
 from .pairs import ONE_SHOT, RESIDENT, Pair, observations
-from .rows import Doubt, Measured, Values, grouped, number, size_parameter, too_noisy
+from .rows import Measured, Values, grouped, number, size_parameter, too_noisy
 
 if TYPE_CHECKING:
     from ..statistics.inference import Crossover
@@ -66,12 +67,12 @@ class Line(Generic[Item]):
         """The points and items that are shown to people: none in doubt (such as above the measured peak) or
         too noisy."""
         every = zip(self.points, self.items, strict=True)
-        return tuple((p, item) for p, item in every if not item.doubt and not too_noisy(p.low, p.high))
+        return tuple((p, item) for p, item in every if not item.quality.doubt and not too_noisy(p.low, p.high))
 
     @property
     def above_peak(self) -> bool:
         """Whether any of its results is above the measured peak."""
-        return any(item.doubt == Doubt.ABOVE_PEAK for item in self.items)
+        return any(item.quality.doubt is Reason.ABOVE_PEAK for item in self.items)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +105,7 @@ def _lines(items: Sequence[Item], size: str, measure: Measure[Item]) -> Iterable
         if x is not None and values is not None:
             base = (item.base.source, item.differs) if isinstance(item, Pair) else None
             key = item.subject.source, base, item.subject.setting_without(size)
-            groups.setdefault(key, []).append((Point(x, *values, item.noisy), item))
+            groups.setdefault(key, []).append((Point(x, *values, item.quality.noisy), item))
     for members in groups.values():
         points, ordered = zip(*sorted(members, key=lambda member: member[0].x), strict=True)
         yield Line(size, ordered, points)

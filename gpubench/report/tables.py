@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import structs
 
-from ..runfile.flags import ADVICE
+from ..runfile.flags import ADVICE, Reason
 from ..runfile.quantities import (
     UNFILLED,
     bytes_text,
@@ -31,7 +31,6 @@ from .render import Column, Table, escape, markdown, table
 from .study import (
     ONE_THREAD,
     SINGLE,
-    Doubt,
     Gain,
     LeftOut,
     Measured,
@@ -147,10 +146,10 @@ def results_table(study: Study) -> Table:
         Column("% of peak", words.share_of_peak),
     ]
     above = "— above the measured peak (the peak was measured too low)." * any(
-        row.doubt is Doubt.ABOVE_PEAK for row in study.measured
+        row.quality.doubt is Reason.ABOVE_PEAK for row in study.measured
     )
     noisy = "* noisy: may be far off; why: the column flags of results.csv." * any(
-        row.starred for row in study.measured
+        row.quality.star for row in study.measured
     )
     return table("", columns, study.measured, " ".join(filter(None, [noisy, above])))
 
@@ -209,7 +208,8 @@ def speedup_table(study: Study, chosen: Sequence[Pair]) -> Table:
         Column("benchmark", lambda pair: words.benchmark(pair.other.result)),
         Column("device", lambda pair: study.names.of(pair.other)),
         Column("against", lambda pair: study.names.of(pair.base) + (f" ({pair.differs})" if pair.differs else "")),
-        Column("time", lambda pair: f"{seconds_text(pair.base_s)} → {seconds_text(pair.time_s)}{'*' * pair.noisy}"),
+        Column("time", lambda pair: f"{seconds_text(pair.base_s)} → {seconds_text(pair.time_s)}"
+               + "*" * pair.quality.noisy),
         Column("speedup", words.speedup),
         Column("against the CPU's", words.way),
         Column("like with like", words.like_with_like, _LIKE),
@@ -306,7 +306,7 @@ def _rated_name(row: Measured) -> str:
 
 
 def _rating(row: Measured) -> tuple[bool, float]:
-    return not row.doubt, row.throughput.value if row.throughput else 0.0
+    return not row.quality.doubt, row.throughput.value if row.throughput else 0.0
 
 
 def jobs_table(study: Study) -> Table:
@@ -490,7 +490,7 @@ def _gain(gain: Gain | None) -> str:
         return ratio_text(gain.value)
     low, high = gain.range
     return (
-        Doubt.TOO_NOISY if too_noisy(low, high) else f"{ratio_text(gain.value)} ({ratio_text(low)}–{ratio_text(high)})"
+        Reason.TOO_NOISY if too_noisy(low, high) else f"{ratio_text(gain.value)} ({ratio_text(low)}–{ratio_text(high)})"
     )
 
 

@@ -22,7 +22,7 @@ from typing import Any
 from . import words
 from .answer import Answer
 from .render import Table, webpage as html_table
-from .study import Crossing, Measured, Pair, Row, Study, grouped, size_parameter
+from .study import Crossing, Measured, Pair, Row, Study, grouped, leaves_open, size_parameter
 from .tables import answer_tables, detail_tables
 
 COLUMNS = (
@@ -234,18 +234,16 @@ def _cells(
     cells |= {"device": places[row.source], "status": case.status, "reason": case.reason}
     cells["flags"] = "; ".join(f"{flag.name}: {flag.seen}" for flag in case.flags)
     if isinstance(row, Measured):
-        rate = None if row.doubt else row.throughput
+        rate = None if row.quality.doubt else row.throughput
         cells |= {"time_s": row.time_s, "utilisation": row.utilisation}
         cells |= {"low_s": row.interval.low, "high_s": row.interval.high} if row.interval else {}
         cells |= {"rate": rate.value, "rate_unit": row.rate.unit} if rate and row.rate else {}
     if pair:
         base = ": ".join(filter(None, [study.names.of(pair.base), words.way(pair)]))
-        cells |= {"baseline": base, "baseline_s": pair.base_s, "doubt": pair.doubt}
-        copies = pair.copies if not pair.doubt else None
-        if not pair.doubt:
+        cells |= {"baseline": base, "baseline_s": pair.base_s, "doubt": pair.quality.doubt}
+        if not pair.quality.doubt:
             cells |= {"speedup": pair.speedup, "speedup_low": pair.ratio.low, "speedup_high": pair.ratio.high}
-        if copies and not copies.too_noisy:
-            cells["copies"] = copies.speedup
+            cells["copies"] = pair.copies.speedup if pair.copies and not leaves_open(pair.copies.values) else None
     return cells
 
 

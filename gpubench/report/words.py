@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ..devices.implementations import implementation_label
-from ..runfile.flags import CONTENDED, TOO_SHORT, WAITING
+from ..runfile.flags import CONTENDED, Reason
 from ..runfile.matching import shown_name
 from ..runfile.quantities import SWITCH as SWITCH, counted, listed as listed, ratio_text, seconds_text, shorten, text
 from ..runfile.schema import Case, Run, Scalar
 from ..runfile.ways import HOW, LAYOUT, PER_CORE
 from .pairs import Pair
-from .rows import Doubt, Measured, Row, Source, Values, too_noisy
+from .rows import Measured, Row, Source, Values, leaves_open, too_noisy
 from .sweeps import Crossing
 
 NO_VALUE = "—"
@@ -30,6 +30,8 @@ OWN = "Own benchmarks"
 EVERY_SIZE = "every size"
 OTHER_WAY = "‡"
 """The mark of a speedup over a way of the CPU that differs from the other side's."""
+_OF_TIMES = (Reason.WAITED, Reason.BUSY)
+"""Reasons for which nothing that is made of the times is known."""
 _VARIANTS = {"compile": "compiled"}
 _NOISE = re.compile(
     r"\((?!modelled|simulated)[^)]*\)|\b(NVIDIA|AMD|Intel|GeForce|Tesla|Processor|CPU|GPU|Graphics)\b"
@@ -246,27 +248,27 @@ def times_range(low: float, high: float) -> str:
 
 def speedup(pair: Pair) -> str:
     """``132× (111× to 141×)``; the range alone where it is wide; that it is unknown where there is a doubt."""
-    if pair.doubt or too_noisy(pair.ratio.low, pair.ratio.high):
+    if pair.quality.doubt or too_noisy(pair.ratio.low, pair.ratio.high):
         return ratio(pair)
     return f"{ratio(pair)} ({times_range(pair.ratio.low, pair.ratio.high)})"
 
 
 def ratio(pair: Pair) -> str:
     """``132×``; what is known of it where its interval is wide, ``≥ 20×``; with a star where a time is noisy."""
-    return _known(pair.values, pair.bounds, pair.doubt) + "*" * (pair.noisy and not pair.unknown)
+    return _known(pair.values, pair.bounds, pair.quality.doubt) + "*" * (pair.quality.noisy and not pair.unknown)
 
 
 def with_copies(pair: Pair) -> str:
     """The speedup with inputs and results copied for every call."""
     if pair.copies is None:
         return NO_VALUE
-    if pair.doubt and pair.doubt.of_time:
-        return pair.doubt
+    if pair.quality.doubt in _OF_TIMES:
+        return str(pair.quality.doubt)
     values = pair.copies.values
-    return _known(values, (values.low, values.high), Doubt.TOO_NOISY if pair.copies.too_noisy else None)
+    return _known(values, (values.low, values.high), Reason.TOO_NOISY if leaves_open(values) else None)
 
 
-def _known(values: Values, bounds: tuple[float, float], doubt: Doubt | None) -> str:
+def _known(values: Values, bounds: tuple[float, float], doubt: Reason | None) -> str:
     low, high = bounds
     if doubt is None and not too_noisy(low, high):
         return times(values.value)
@@ -317,18 +319,18 @@ def _way(row: Measured) -> dict[str, str]:
 
 def time(row: Measured) -> str:
     """``10.0 ms``; ``10 ms*``, to two digits, where the result is flagged."""
-    return starred_time(row.time_s, row.starred)
+    return starred_time(row.time_s, row.quality.star)
 
 
-def starred_time(seconds: float, doubtful: bool) -> str:
-    """Return seconds as :func:`time` does, with a star where they are doubtful."""
-    return f"{text(seconds, 's', 2)}*" if doubtful else seconds_text(seconds)
+def starred_time(seconds: float, star: str) -> str:
+    """Return seconds as :func:`time` does, with the star if there is one."""
+    return f"{text(seconds, 's', 2)}{star}" if star else seconds_text(seconds)
 
 
 def base_time(pair: Pair) -> str:
     """``10.0 ms``: the baseline's time; ``64.0 µs by NumPy`` where the CPU has a faster way."""
     side = pair.sides[0]
-    told = starred_time(pair.base_s, side.noisy)
+    told = starred_time(pair.base_s, side.quality.star)
     size = f" ({parameter(side.size_name, side.size)})" if pair.batches != 1.0 and side.size_name else ""
     return told + size + (f" by {way(pair)}" if pair.like and pair.sides[0] is not pair.base else "")
 
@@ -336,7 +338,8 @@ def base_time(pair: Pair) -> str:
 def own_time(pair: Pair) -> str:
     """The time that is compared with the baseline's."""
     side = pair.sides[1]
-    return starred_time(pair.time_s, side.noisy) + (f" by {way(pair)}" if pair.like and side is not pair.other else "")
+    by = f" by {way(pair)}" if pair.like and side is not pair.other else ""
+    return starred_time(pair.time_s, side.quality.star) + by
 
 
 def time_and_spread(row: Measured) -> str:
@@ -344,23 +347,19 @@ def time_and_spread(row: Measured) -> str:
     return f"{time(row)} {precision(row)}"
 
 
-OFF_ALIKE = {WAITING: "waited", CONTENDED: "busy", TOO_SHORT: "too short"}
-"""What stands in place of an interval, by flags of what may put all rounds and processes off alike."""
-
-
 def precision(row: Measured) -> str:
-    """``±2%``: half the interval of several processes; ``~2%`` of one process: half the interquartile range; a word of
-    :data:`OFF_ALIKE` where neither would say how far off the time is."""
-    if told := [word for name, word in OFF_ALIKE.items() if name in row.flags]:
+    """``±2%``: half the interval of several processes; ``~2%`` of one process: half the interquartile range; the
+    reason where neither would say how far off the time is."""
+    if told := [reason.interval for reason in row.quality.why if reason.interval]:
         return told[0]
-    width = row.interval.high - row.interval.low if row.interval else row.times.iqr_s
-    share, sign = width / 2 / row.time_s, "±" if row.interval else "~"
-    return "too noisy" if share > 1 else f"{sign}<1%" if share < 0.01 else f"{sign}{share:.0%}"
+    sign = "±" if row.interval else "~"
+    return f"{sign}<1%" if row.spread < 0.01 else f"{sign}{row.spread:.0%}"
 
 
 def interval(row: Measured) -> str:
     """``62.6 µs to 77.4 µs``; empty of one process, and where other programs put off all processes alike."""
-    if row.interval is None or any(name in row.flags for name in OFF_ALIKE):
+    alike = [reason for reason in row.quality.why if reason.interval and reason is not Reason.TOO_NOISY]
+    if row.interval is None or alike:
         return ""
     return f"{seconds_text(row.interval.low)} to {seconds_text(row.interval.high)}"
 
@@ -369,7 +368,7 @@ def throughput(row: Measured) -> str:
     """``15.0 TFLOP/s``; a dash where it can't be; empty where no work is declared."""
     if not row.rate or not row.throughput:
         return ""
-    return NO_VALUE if row.doubt else text(row.throughput.value, row.rate.unit)
+    return NO_VALUE if row.quality.doubt else text(row.throughput.value, row.rate.unit)
 
 
 def share_of_peak(row: Measured) -> str:
@@ -386,11 +385,11 @@ def crossing(found: Crossing) -> str:
     make it certain."""
     line, known = found.line, found.crossover
     sizes, label = [point.x for point in line.points], size_label(line.size_name)
-    doubtful = line.above_peak or any(pair.doubt and pair.doubt.of_time for pair in line.items)
+    doubtful = line.above_peak or any(pair.quality.doubt in _OF_TIMES for pair in line.items)
     if doubtful or len(sizes) == 1 or found.disputed or (known.crosses and not found.ends):
         return UNSURE
     if known.always:
-        return UNSURE if any(pair.doubt for pair in line.items) else EVERY_SIZE
+        return UNSURE if any(pair.quality.doubt for pair in line.items) else EVERY_SIZE
     if known.size is None or not found.ends:
         ahead = [point.x for point in line.points if point.y >= 1]
         upper = size_text(max(ahead) if ahead else sizes[-1], line.size_name)

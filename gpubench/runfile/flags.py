@@ -5,8 +5,9 @@ Measuring raises the flags, with the evidence; every reader takes their meaning 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import IntEnum, StrEnum
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
@@ -29,6 +30,8 @@ class Advice:
 
 WAITING = "waiting"
 """The flag of a time that measures the scheduler: it is compared with nothing."""
+IMPLAUSIBLE = "implausible"
+"""A flag that a report raises too, where the peaks were measured too low to do it while measuring."""
 CONTENDED, TOO_SHORT = "contended", "too-short"
 POWER_LIMITED = "power-limited"
 """The flag of a device at its power limit: the usual state of a busy GPU, whose time is right and is no noise."""
@@ -57,7 +60,7 @@ def apart(processes: Sequence[tuple[float, int]], spread: float) -> str | None:
 
 
 ADVICE = {
-    "implausible": Advice(
+    IMPLAUSIBLE: Advice(
         "the call returned before its work was finished, the declared work is too large, or a result was cached",
         "name every device that the call uses (devices=); check nbytes=, flops= and the result",
     ),
@@ -109,3 +112,75 @@ ADVICE = {
         " calls as needed",
     ),
 }
+
+
+# How good a time is ---------------------------------------------------------------------------------------------------
+
+
+class Reason(StrEnum):
+    """Why a number isn't sound, the most serious reason first: the text in place of the number, and in place of its
+    interval."""
+
+    WAITED = "unknown (threads waited)", "waited"
+    ABOVE_PEAK = "above the measured peak", ""
+    BUSY = "unknown (machine busy)", "busy"
+    TOO_SHORT = "unknown (too short)", "too short"
+    TOO_NOISY = "unknown (too noisy)", "too noisy"
+    NOISY = "noisy", ""
+
+    interval: str
+
+    def __new__(cls, number: str, interval: str) -> Reason:
+        """Make a member that is the text in place of the number."""
+        made = str.__new__(cls, number)
+        made._value_, made.interval = number, interval
+        return made
+
+
+class Level(IntEnum):
+    """What a number is good for: to be quoted; with a star; or only for bounds, where any are known."""
+
+    SOUND, NOISY, UNUSABLE = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """How good a time, or a ratio of two times, is; the reason for the level is the first."""
+
+    level: Level
+    why: tuple[Reason, ...] = ()
+
+    @property
+    def doubt(self) -> Reason | None:
+        """The reason why no number is shown that is made of it."""
+        return self.why[0] if self.level is Level.UNUSABLE else None
+
+    @property
+    def star(self) -> str:
+        """The sign beside the number."""
+        return "*" if self.level else ""
+
+    @property
+    def noisy(self) -> bool:
+        """Whether something was seen that may put the time far off."""
+        return not {Reason.ABOVE_PEAK, Reason.TOO_NOISY}.issuperset(self.why)
+
+
+_REASONS = {
+    WAITING: Reason.WAITED,
+    IMPLAUSIBLE: Reason.ABOVE_PEAK,
+    CONTENDED: Reason.BUSY,
+    TOO_SHORT: Reason.TOO_SHORT,
+}
+"""What a flag says of the time; any other says that it is noisy, but for the power limit."""
+
+
+def judge(flags: Iterable[str], spread: float = 0.0) -> Quality:
+    """The quality of a time with these flags and this spread, half its range over the time. A rate above the measured
+    peak can't be true."""
+    found = {_REASONS.get(name, Reason.NOISY) for name in flags if name != POWER_LIMITED}
+    found |= {Reason.TOO_NOISY} if spread > 1 else set()
+    why = tuple(reason for reason in Reason if reason in found)
+    if not why:
+        return Quality(Level.SOUND)
+    return Quality(Level.UNUSABLE if why[0] in (Reason.WAITED, Reason.ABOVE_PEAK) else Level.NOISY, why)

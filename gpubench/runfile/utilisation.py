@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from .flags import IMPLAUSIBLE
 from .quantities import text
 from .schema import OK, Bandwidth, Ceilings, CpuFacts, Result, Work
 
@@ -119,7 +120,7 @@ def raise_peaks(results: Iterable[Result], measured: Mapping[str, Ceilings]) -> 
     for result in results:
         known = peaks.get(result.device)
         verified = result.check is not None and result.check.status == "passed" and not result.parallel
-        doubted = any(flag.name == "implausible" for flag in result.flags) or bool(result.convolution_share)
+        doubted = any(flag.name == IMPLAUSIBLE for flag in result.flags) or bool(result.convolution_share)
         if known and known.ways and result.times and result.status == OK and verified and not doubted:
             use = utilisation(result.work, result.times.median_s, result.compute_dtype, known)
             if use and 1 < use.fraction <= most(use, result.compute_dtype, known):

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ..statistics import intervals
 from ..statistics.intervals import INTERVAL, Interval
-from .flags import WAITING
+from .flags import Level, judge
 from .schema import Process, Result, Times
 
 HOW = ("form", "tuning")
@@ -72,10 +72,10 @@ def times_and_ratio(base: Times, other: Times) -> tuple[float, float, Interval, 
 def _stands_for(other: Result, result: Result) -> bool:
     itself = (other.id, other.implementation) == (result.id, result.implementation)  # measured again
     exact = {result.compute_dtype} | ({"float32"} if result.compute_dtype in _HALVES else set())
-    doubtful = {flag.name for flag in other.flags} & {WAITING, "implausible"}
     passed = [each.check is not None and each.check.status == "passed" for each in (result, other)]
     same = not itself and job(other) == job(result) and other.compute_dtype in exact
-    return same and not doubtful and passed[0] <= passed[1]
+    usable = judge(flag.name for flag in other.flags).level < Level.UNUSABLE
+    return same and usable and passed[0] <= passed[1]
 
 
 def _of_one_job(result: Result) -> Result:

@@ -15,9 +15,9 @@ from gpubench.report.charts.headline_chart import headline_figures
 from gpubench.report.charts.pictures import plan
 from gpubench.report.concerns import Concern, Warning
 from gpubench.report.render import terminal
-from gpubench.report.rows import Doubt
 from gpubench.report.study import Study
 from gpubench.report.tables import answer_tables
+from gpubench.runfile.flags import Reason
 from gpubench.runfile.kinds import KINDS
 from gpubench.runfile.quantities import UNFILLED_SIGN
 from gpubench.runfile.schema import Case
@@ -106,7 +106,7 @@ def test_a_large_ratio_survives_a_busy_machine(tmp_path: Path) -> None:
     assert told.startswith("≥ ")
     assert told.endswith("×*")
     marks[0]["stats"]["min"] = 0.005  # it may as well be slower
-    assert ratios(answered(tmp_path, marks))["Synthetic H"]["a.a, n=64"] == Doubt.BUSY
+    assert ratios(answered(tmp_path, marks))["Synthetic H"]["a.a, n=64"] == Reason.BUSY
 
 
 def test_what_does_not_fill_the_gpu_is_marked(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_of_a_device_whose_peaks_are_disproved_no_share_is_shown_anywhere(tmp_pa
     assert Concern.ABOVE_PEAK not in concerns(found)
     assert "4 of 4 results exceed them" in warning(found, Concern.NO_PEAK).where
     assert {row["utilisation"] for row in reading.results(found.study)} == {None}
-    assert not any(row.doubt or row.noisy for row in found.study.measured)  # their rates are shown
+    assert not any(row.quality.doubt or row.quality.noisy for row in found.study.measured)  # their rates are shown
     drawn, _ = plan(found.study, every=True)
     assert drawn
     assert not any("peak" in f"{figure.title} {figure.subtitle} {figure.caption}" for figure in drawn)

@@ -134,7 +134,7 @@ def test_a_faster_way_of_the_cpu_counts(tmp_path: Path, way: Any, base: Any, tol
     pair = pair_of(tmp_path, way, **base)
     assert (pair.speedup, words.way(pair), pair.like_with_like.speedup) == (4.0, told, 8.0)
     assert pair.base.time_s == 8.0
-    assert pair.noisy == bool(way.get("flags"))  # its star stands beside the speedup
+    assert pair.quality.noisy == bool(way.get("flags"))  # its star stands beside the speedup
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,12 @@ from gpubench.report import words
 from gpubench.report.columns import crossover_columns
 from gpubench.report.pairs import RESIDENT, Copies, Pair
 from gpubench.report.render import csv_text
-from gpubench.report.rows import Doubt, Measured
+from gpubench.report.rows import Measured
 from gpubench.report.study import Study
 from gpubench.report.sweeps import Crossing, Line, Point
 from gpubench.runfile import reader
-from gpubench.runfile.schema import Case, DeviceFacts, Machine, Raised, Result, Run
+from gpubench.runfile.flags import Level, Quality, Reason
+from gpubench.runfile.schema import Case, DeviceFacts, Machine, Process, Raised, Result, Run, Times
 from gpubench.statistics.inference import ABSENT, ALWAYS, CROSSES, NEVER, Crossover
 from gpubench.statistics.intervals import Interval
 
@@ -35,7 +36,8 @@ def pair(
 ) -> Pair:
     run = Run(path=Path("run.json"), machine=MACHINE, results=())
     raised = tuple(Raised(flag, "seen", (0,)) for flag in flags)
-    base, other = (Measured(run, "run", Result("a.b", device, flags=raised), None) for device in devices)
+    times = Times(1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 3, 1, None, "", (Process(0, 3, 1.0),))
+    base, other = (Measured(run, "run", Result("a.b", device, flags=raised, times=times), None) for device in devices)
     copies = Copies(math.sqrt(shot[0] * shot[1]), 1.0, None, *shot) if shot else None
     value = math.sqrt(low * high)
     return Pair(base, other, value, 1.0, Interval(value, low, high, "95% interval"), "95% interval", copies, "")
@@ -59,16 +61,16 @@ def test_of_a_wide_interval_the_certain_end_is_shown_if_it_excludes_1() -> None:
     assert words.speedup(pair(2.0, 8.0)) == "4.0× (2.0× to 8.0×)"
     assert words.speedup(pair(2.0, 8.1)) == "≥ 2.0×"
     assert words.speedup(pair(1 / 120, 1 / 12)) == "≥ 12× slower"
-    assert words.speedup(pair(0.9, 8.1)) == Doubt.TOO_NOISY
-    assert words.with_copies(pair(2.0, 3.0, (0.1, 1.5))) == Doubt.TOO_NOISY
+    assert words.speedup(pair(0.9, 8.1)) == Reason.TOO_NOISY
+    assert words.with_copies(pair(2.0, 3.0, (0.1, 1.5))) == Reason.TOO_NOISY
     assert words.with_copies(pair(2.0, 3.0, (0.2, 0.2))) == "5.0× slower"
     assert words.with_copies(pair(2.0, 3.0)) == "—"
 
 
 def test_a_speedup_needs_no_peak() -> None:
     above = pair(2.0, 3.0, (1.6, 1.7), flags=("noisy", "implausible"))
-    assert above.other.doubt == Doubt.ABOVE_PEAK
-    assert above.doubt is None
+    assert above.other.quality.doubt is Reason.ABOVE_PEAK
+    assert above.quality == Quality(Level.NOISY, (Reason.NOISY,))
     assert above.faster
 
 

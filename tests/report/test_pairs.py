@@ -14,9 +14,9 @@ from gpubench.report import pairs, words
 from gpubench.report.columns import speedup_columns
 from gpubench.report.pairs import LeftOut, Pair
 from gpubench.report.render import csv_text
-from gpubench.report.rows import Doubt
 from gpubench.report.study import Study
 from gpubench.runfile import reader
+from gpubench.runfile.flags import Level, Quality, Reason
 from gpubench.runfile.schema import Case
 
 
@@ -353,36 +353,32 @@ def test_another_library_leads_only_where_torch_has_no_pair(tmp_path: Path) -> N
     assert pairs.leading(across) == across
 
 
-def test_a_time_of_threads_that_waited_is_compared_with_nothing(tmp_path: Path) -> None:
-    """28 ms of a product that takes 0.3 ms on one thread gave a GPU a hundred times its speedup, ±<1%."""
-    marks = [mark("cpu", 28e-3, flags=("waiting",)), mark("cuda:0", 1e-3)]
-    study = Study([run(tmp_path, marks)])
+@pytest.mark.parametrize(
+    ("flags", "medians", "level", "why", "range_", "told"),
+    [
+        ((), (), Level.SOUND, (), "~1%", "4.0× ("),
+        (("power-limited", "implausible"), (), Level.SOUND, (), "~1%", "4.0× ("),  # a ratio needs no peak
+        (("cold",), (), Level.NOISY, (Reason.NOISY,), "~1%", "4.0×* ("),
+        (("noisy", "too-short"), (), Level.NOISY, (Reason.TOO_SHORT, Reason.NOISY), "too short", "4.0×* ("),
+        (("waiting",), (), Level.UNUSABLE, (Reason.WAITED,), "waited", "unknown (threads waited)"),
+        (("noisy", "waiting"), (3.9, 4.0), Level.UNUSABLE, (Reason.WAITED, Reason.NOISY), "waited", "unknown (t"),
+        # of one process beside other programs, at least what its fastest rounds allow
+        (("contended",), (), Level.UNUSABLE, (Reason.BUSY,), "busy", "≥ 3."),
+        (("contended",), (3.9, 4.0, 4.1), Level.NOISY, (Reason.BUSY,), "busy", "4.0×* ("),
+        ((), (0.2, 4.0, 80.0), Level.UNUSABLE, (Reason.TOO_NOISY, Reason.NOISY), "too noisy", "unknown (too n"),
+    ],
+)  # fmt: skip
+def test_the_quality_of_a_speedup(
+    tmp_path: Path, flags: Any, medians: Any, level: Level, why: Any, range_: str, told: str
+) -> None:
+    """In threads that waited 0.3 ms became 28 ms ±<1%, beside other programs 16 µs became 110 µs ±62%."""
+    gpu = mark("cuda:0", 1.0, medians=(0.99, 1.0, 1.01)[: max(1, len(medians))])
+    cpu = mark("cpu", 4.0, flags=flags, medians=medians, spread=0.02)
+    study = Study([run(tmp_path, [cpu, gpu])])
     (pair,) = study.pairs
-    assert words.ratio(pair) == words.speedup(pair) == "unknown (threads waited)"
-    assert pair.unknown
-    assert [words.precision(row) for row in study.measured] == ["waited", "~2%"]
-
-
-def test_a_time_that_other_programs_shared_has_no_interval(tmp_path: Path) -> None:
-    """110 µs ±62% was shown beside two computing programs, of 16 µs on one thread alone."""
-    study = Study([run(tmp_path, [mark("cpu", 28e-3, flags=("contended",)), mark("cuda:0", 1e-3, flags=("cold",))])])
-    assert [words.precision(row) for row in study.measured] == ["busy", "~2%"]
-
-
-def test_a_time_of_little_but_the_calling_has_no_interval(tmp_path: Path) -> None:
-    """``1+1`` was shown as 70.4 ns ~2%, most of it the call of a function."""
-    study = Study([run(tmp_path, [mark("cpu", 7e-8, flags=("noisy", "too-short"))])])
-    assert [words.precision(row) for row in study.measured] == ["too short"]
-
-
-def test_a_time_of_one_process_beside_other_programs_makes_no_speedup(tmp_path: Path) -> None:
-    gpu = mark("cuda:0", 1.0, medians=(1.0, 1.01, 1.02))
-    (alone,) = compared([run(tmp_path, [mark("cpu", 4.0, flags=("contended",)), gpu])])
-    assert (alone.doubt, alone.unknown) == (Doubt.BUSY, False)  # 4 times as long, whatever the machine did
-    assert words.speedup(alone).startswith("≥ ")
-    several = mark("cpu", 4.0, medians=(3.9, 4.0, 4.1), flags=("contended",))
-    (pair,) = compared([run(tmp_path, [several, gpu])])
-    assert (pair.doubt, pair.noisy) == (None, True)
+    assert pair.quality == Quality(level, why)
+    assert words.precision(study.measured[0]) == range_
+    assert words.speedup(pair).startswith(told)
 
 
 def test_a_baseline_is_known_by_the_part_of_its_name_that_is_shown(tmp_path: Path) -> None:

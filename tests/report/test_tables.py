@@ -14,10 +14,9 @@ from gpubench.report import tables
 from gpubench.report.answer import Answer
 from gpubench.report.concerns import left_out_line
 from gpubench.report.render import Table
-from gpubench.report.rows import Doubt
 from gpubench.report.study import Study
 from gpubench.report.tables import summary
-from gpubench.runfile.flags import ADVICE
+from gpubench.runfile.flags import ADVICE, Reason
 from gpubench.runfile.schema import Case
 
 
@@ -85,7 +84,7 @@ def test_what_is_not_compared_is_said_with_how_to_compare_it(tmp_path: Path) -> 
 def test_a_device_at_its_power_limit_is_no_noise(tmp_path: Path, flag: str, star: bool) -> None:
     made = study(tmp_path, [mark("a.b", "cuda:0", 1.0, flags=(flag,))])
     (row,) = made.measured
-    assert (row.flags, row.noisy, row.starred) == ((flag,), star, star)
+    assert (row.flags, row.quality.noisy, row.quality.star) == ((flag,), star, "*" * star)
     assert [cells[0] for cells in tables.flag_table(made).rows] == [flag]
 
 
@@ -142,7 +141,7 @@ def test_the_total_of_many_steps_is_derived_and_called_derived(tmp_path: Path) -
 
 def test_a_noisy_ratio_is_no_number(tmp_path: Path) -> None:
     made = study(tmp_path, both("a.b", 1.0, 1.0, spread=0.9))
-    assert Doubt.TOO_NOISY in tables.speedup_table(made, made.pairs).rows[0]
+    assert Reason.TOO_NOISY in tables.speedup_table(made, made.pairs).rows[0]
 
 
 def test_the_overview_is_the_speedups_or_else_the_times(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ _SHARE_FLAGGED = 1 / 3
 
 def notice(items: Sequence[Measured | Pair]) -> str:
     """One line where more than a third of the results are flagged; empty otherwise."""
-    count = sum(item.noisy for item in items)
+    count = sum(item.quality.noisy for item in items)
     return f"{count} of {len(items)} results are noisy and may be off" if count > _SHARE_FLAGGED * len(items) else ""
 
 
@@ -42,7 +42,7 @@ def caption(
         listed(sorted({run.date for run in runs if run.date})),
         _processes(sorted({len(item.subject.times.processes) for item in items})),
     )
-    if flagged and any(item.noisy for item in items) and (flagged == "*" or not notice(items)):
+    if flagged and any(item.quality.noisy for item in items) and (flagged == "*" or not notice(items)):
         note += f"{flagged}: noisy measurement. "
     if found := ways(pairs):
         note += f"{OTHER_WAY}: over the CPU's fastest way, where that is another: {'; '.join(found)}. "

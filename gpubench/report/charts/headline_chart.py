@@ -5,17 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ...runfile.flags import Reason
 from ...runfile.quantities import UNFILLED, UNFILLED_SIGN, counted
 from .. import words
 from ..answer import MOST_ROWS, Answer, AnswerRow, Speedups, most_telling
-from ..study import Doubt, Item, Measured, Pair, Study
+from ..study import Item, Measured, Pair, Study, leaves_open
 from .layouts import NamedRow, NamedRows, RowMark, row_pitch, rows_height
 from .page import Figure, Key
 from .selection import LEAST_VALUES, brief, captioned, keys, role_of, uncertainty
 
 _ROOM, _LEAST_ROW = 580, 22.0
 """Pixels that the rows have with their headings; height of a row."""
-_ABOVE = f"{words.NO_VALUE} {Doubt.ABOVE_PEAK}"
+_ABOVE = f"{words.NO_VALUE} {Reason.ABOVE_PEAK}"
 
 
 def headline_figures(study: Study) -> list[Figure]:
@@ -71,9 +72,9 @@ def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
 
 def _ratio(study: Study, pair: Pair) -> RowMark:
     look = role_of(study, pair.other)
-    if pair.doubt:
+    if pair.quality.doubt:
         return RowMark(None, look, words.ratio(pair))
-    copied = pair.copies.speedup if pair.copies and not pair.copies.too_noisy else None
+    copied = pair.copies.speedup if pair.copies and not leaves_open(pair.copies.values) else None
     told = words.ratio(pair) + words.OTHER_WAY * bool(pair.like) + UNFILLED * (not pair.fills)
     return RowMark(pair.speedup, look, told, pair.ratio.low, pair.ratio.high, copied)
 
@@ -94,7 +95,7 @@ def _shares(study: Study, rows: Sequence[AnswerRow[Measured]]) -> Figure:
 def _share(study: Study, row: Measured) -> RowMark:
     if row.utilisation is None or row.utilisation > 1:
         return RowMark(None, role_of(study, row), _ABOVE if row.utilisation else "no peak")
-    return RowMark(100 * row.utilisation, role_of(study, row), words.share_of_peak(row) + "*" * row.noisy)
+    return RowMark(100 * row.utilisation, role_of(study, row), words.share_of_peak(row) + "*" * row.quality.noisy)
 
 
 def _times(study: Study, rows: Sequence[AnswerRow[Measured]]) -> Figure:

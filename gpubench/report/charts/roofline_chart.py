@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 
+from ...runfile.flags import IMPLAUSIBLE
 from ...runfile.quantities import shorten, text
 from ...runfile.schema import Ceilings
 from ...runfile.utilisation import PLAUSIBLE
 from .. import words
-from ..study import IMPLAUSIBLE, Measured, Study, grouped
+from ..study import Measured, Study, grouped
 from .page import MARGIN, PX, TINY, Figure, Key, Page, log_axis, spread, text_width
 from .selection import LEAST_VALUES, captioned
 
@@ -164,7 +165,7 @@ def roofline_figures(study: Study) -> list[Figure]:
         first = members[0]
         ceilings = first.run.ceilings.get(first.result.device)
         known = [row for row in members if _has_intensity(row)]
-        sound = [row for row in known if not row.doubt]
+        sound = [row for row in known if not row.quality.doubt]
         tallest = [max(each, key=_flop_rate) for each in grouped(sound, lambda row: row.result.workload).values()]
         reached = [row for row in tallest if 0 < (row.utilisation or 0) <= 1]
         best = max(reached, key=lambda row: row.utilisation or 0, default=None)
@@ -219,7 +220,7 @@ def _roofline(
     for row in rows:
         rate = _flop_rate(row)
         intensity = (row.result.work.flops or 0.0) / (row.result.work.bytes or 1.0)
-        dots.append(Dot(intensity, rate, row.computed_dtype, names.get(id(row), ""), row.noisy))
+        dots.append(Dot(intensity, rate, row.computed_dtype, names.get(id(row), ""), row.quality.noisy))
     used = {dot.dtype for dot in dots}
     flat = [
         Roof(f"{shorten(dtype, 16)} {text(rate, 'FLOP/s')}", rate, dtype)

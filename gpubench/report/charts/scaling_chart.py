@@ -43,7 +43,7 @@ def _efficiency(study: Study, scaled: Sequence[Scaled], what: str) -> list[Figur
                 detail += f", {how.microbatches} microbatch{'es' * (how.microbatches > 1)}"
             ideal = (how.ideal_speedup or how.devices) / how.devices
             value, low, high = (100 * share for share in known)
-            mark = RowMark(value, "accelerator0", f"{value:.0f}%{'*' * each.row.noisy}", low, high, 100 * ideal)
+            mark = RowMark(value, "accelerator0", f"{value:.0f}%{'*' * each.row.quality.noisy}", low, high, 100 * ideal)
             bars.append(NamedRow(job, how.method or "", detail, (mark,)))
             used.append(each)
     if len(bars) < LEAST_VALUES:

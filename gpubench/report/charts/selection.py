@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ...runfile.flags import Reason
 from ...runfile.quantities import text
 from .. import words
-from ..study import Crossing, Doubt, Item, Line, Measured, Pair, Row, Study, grouped, plainness
+from ..study import Crossing, Item, Line, Measured, Pair, Row, Study, grouped, plainness
 from .caption import caption, notice
 from .layouts import Curve, LinePanels, Mark, Panel
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
@@ -69,7 +70,7 @@ def curve(
     points, mark = tuple(point for point, _ in shown), _mark(crossing) if crossing else None
     label, left_out = f"{last} {label}".strip(), len(line.points) - len(shown)
     if cut:  # the last point is that of a smaller size
-        why = "above peak" if line.items[-1].doubt == Doubt.ABOVE_PEAK else "too noisy"
+        why = "above peak" if line.items[-1].quality.doubt is Reason.ABOVE_PEAK else "too noisy"
         label = f"{label}, then {why}" if label else f"then {why}"
     return Curve(points, role or role_of(study, line.last), label, dashed, left_out, cut, mark)
 
