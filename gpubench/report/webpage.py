@@ -271,7 +271,7 @@ def _short(value: Any) -> Any:
 
 
 def _explained(study: Study, places: Mapping[Any, int]) -> tuple[dict[str, str], dict[str, list[dict[str, Any]]]]:
-    """Return a finding for each line of the explorer, ``H200: 130× at n = 8192, faster from: n ≈ 72; with copies …``,
+    """Return a finding for each line of the explorer, ``H200: 130× at n = 8192, faster from n ≈ 72; with copies …``,
     and, as marks, the crossovers that the intervals make certain."""
     found: dict[str, dict[str, list[str]]] = {}
     marks: dict[str, list[dict[str, Any]]] = {}
@@ -280,7 +280,7 @@ def _explained(study: Study, places: Mapping[Any, int]) -> tuple[dict[str, str],
         line, last = crossing.line, crossing.line.last
         key = "|".join((words.name(last.result), last.dtype, last.result.variant, _setting(last, line.size_name)))
         start = words.crossing(crossing)
-        found.setdefault(key, {}).setdefault(study.names.of(last), []).append(_finding(crossing, start))
+        found.setdefault(key, {}).setdefault(study.names.of(last), []).append(_finding(crossing))
         if "≈" in start and crossing.crossover.size:
             mark = {"device": places[last.source], "size": _short(crossing.crossover.size), "text": start}
             marks.setdefault(key, []).append(mark)
@@ -290,10 +290,10 @@ def _explained(study: Study, places: Mapping[Any, int]) -> tuple[dict[str, str],
     return sentences, marks
 
 
-def _finding(crossing: Crossing, start: str) -> str:
+def _finding(crossing: Crossing) -> str:
     line = crossing.line
     point, pair = line.points[-1], line.items[-1]
     copies = "" if crossing.resident else "with copies "
     value = words.ratio(pair) if crossing.resident else words.with_copies(pair)
     at = f"{words.size_label(line.size_name)} = {words.size_text(point.x, line.size_name)}"
-    return f"{copies}{value} at {at}, faster from: {start}"
+    return f"{copies}{value} at {at}, {words.faster(crossing)}"

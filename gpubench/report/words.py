@@ -100,11 +100,6 @@ def unverified(row: Row) -> str:
     return "(not verified)" if row.own and check and check.status != "passed" else ""
 
 
-def capitalised(name: str) -> str:
-    """A name as a heading, without underscores."""
-    return (name[:1].upper() + name[1:]).replace("_", " ")
-
-
 # Devices --------------------------------------------------------------------------------------------------------------
 
 
@@ -398,6 +393,17 @@ def crossing(found: Crossing) -> str:
         low, high = (size_text(end, line.size_name) for end in found.ends)
         return f"{label} between {low} and {high}"
     return f"{label} ≈ {rounded_size(known.size, line.size_name)}"
+
+
+def faster(found: Crossing) -> str:
+    """``faster from n ≈ 72``, ``faster at every size``, ``not faster up to n = 10⁷``: the crossover in a sentence."""
+    start = crossing(found)
+    if start in (UNSURE, EVERY_SIZE):
+        return "faster at every size" if start == EVERY_SIZE else "faster from a size that is unsure"
+    bounded, _, size = start.partition("up to ")
+    return (
+        f"faster from {start}" if not size else f"{'faster only' if bounded == 'only ' else 'not faster'} up to {size}"
+    )
 
 
 def size_text(size: float, name: str = "") -> str:

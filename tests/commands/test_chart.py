@@ -101,8 +101,10 @@ def test_a_title_of_ones_own_keeps_what_was_measured(run: Path, out: Path) -> No
 def test_what_else_matches_is_said(run: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert chart(run, "--kind", "speedup", "-k", "matmul or mine", "-o", out) == 0
     (line,) = capsys.readouterr().err.splitlines()
-    drew, _, others = line.partition("-k: ")
-    assert ("mine.work" in drew) != ("mine.work" in others)
+    drew, _, others = line.partition("draws one: ")
+    assert "Speedup by size" in drew
+    assert "mine.work" in others
+    assert "mine.work" in words_of(out)
     assert chart(run, "--kind", "speedup", "-k", "mine", "-o", out) == 0
     assert capsys.readouterr().err == ""
 
@@ -117,8 +119,9 @@ def test_png(run: Path, tmp_path: Path) -> None:
     ("words", "named"),
     [
         (("--kind", "pie"), ("pie", "headline", "speedup", "rate", "roofline")),
-        (("--kind", "speedup", "-k", "cpu"), ("no speedup picture", "rate")),
-        (("--kind", "speedup", "-k", "n=16"), ("no speedup picture",)),
+        (("--kind", "speedup", "-k", "cpu"), ("no speedup picture", "here nothing is compared", "rate")),
+        (("--kind", "speedup", "-k", "n=16"), ("no speedup picture", "none has more than 1 size", "make headline")),
+        (("--kind", "time", "-k", "(n=16 or n=64) and mine and cpu"), ("none has more than 2 sizes",)),
         (("--kind", "rate", "--label", "cuda:1=H100"), ("cpu (Synthetic CPU)", "cuda:0 (Synthetic H-GPU)")),
         (("--kind", "rate", "--label", "H100"), ("DEVICE=TEXT",)),
         (("--kind", "rate", "-k", "resnet"), ("resnet", "matmul.square, mine.work")),

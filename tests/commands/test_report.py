@@ -73,7 +73,7 @@ def test_everything(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert report(*words) == 0
     assert names(out) > WRITTEN
     charts = {name.removeprefix("charts/") for name in names(out) if name.startswith("charts/")}
-    assert "time-a-light.svg" in charts
+    assert "time-own-light.svg" in charts
     shown = capsys.readouterr().out
     assert "10×" in shown
     assert str(out) in shown
@@ -118,7 +118,7 @@ def test_a_file_of_anothers_is_never_replaced(run: Path, out: Path, capsys: pyte
 
 def test_one_added_to_a_report_is_not_replaced_either(run: Path, out: Path) -> None:
     assert tables(run, "-o", out) == 0
-    saved(out / "charts" / "time-a-light.svg", "mine")
+    saved(out / "charts" / "time-own-light.svg", "mine")
     before = contents(out)
     assert report(run, "-o", out) == 2
     (out / output.MANIFEST).unlink()  # nor is any that nobody knows to be ours
@@ -249,7 +249,7 @@ def test_a_file_of_pytest_benchmark_alone(tmp_path: Path, out: Path) -> None:
     data["benchmarks"] = data["benchmarks"][:3]
     path = saved(tmp_path / "plain.json", suites.plain(data))
     assert report(path, "-o", out, "--charts", "all") == 0
-    assert "charts/time-a-light.svg" in names(out)
+    assert "charts/time-own-light.svg" in names(out)
     assert [float(row["time_s"]) for row in rows(out)] == pytest.approx([1e-6, 1e-5, 1e-4])
 
 

@@ -45,7 +45,8 @@ def caption(
     if flagged and any(item.quality.noisy for item in items) and (flagged == "*" or not notice(items)):
         note += f"{flagged}: noisy measurement. "
     if found := ways(pairs):
-        note += f"{OTHER_WAY}: over the CPU's fastest way, where that is another: {'; '.join(found)}. "
+        sign = f"{OTHER_WAY}: o" if flagged == "*" else "At some sizes o"
+        note += f"{sign}ver the CPU's fastest way, where that is another: {'; '.join(found)}. "
     if left_out:
         # a ratio of two times needs no peak
         why = "too noisy" if pairs else "too noisy, or above the measured peak (impossible)"

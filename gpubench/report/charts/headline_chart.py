@@ -25,7 +25,7 @@ def headline_figures(study: Study) -> list[Figure]:
     found = [_speedups(study, each, rank) for rank, each in enumerate(answer.speedups)]
     times = answer.times if study.measured else []
     shares = [row for row in times if any(item.utilisation for item in row.items)]
-    if found or max(len(times), len(shares)) < LEAST_VALUES:
+    if found or not times:
         return found
     return [_shares(study, shares) if len(shares) >= LEAST_VALUES else _times(study, times)]
 
@@ -33,11 +33,12 @@ def headline_figures(study: Study) -> list[Figure]:
 def _drawn(rows: Sequence[AnswerRow[Item]], mark: Callable[[Item], RowMark]) -> tuple[list[Item], tuple[NamedRow, ...]]:
     """The items and rows that a picture has room for, with a mark for each device."""
     pitch = max(_LEAST_ROW, row_pitch(max((len(each.items) for each in rows), default=1)) - 3)
+    own = all(each.heading == words.OWN for each in rows)  # no heading: to whom they belong is known where they stand
     for most in range(MOST_ROWS, 0, -1):
         shown = most_telling(rows, most)
         names = [each.name if each.leads else f"\u2003{each.name}" for each in shown]
         drawn = tuple(
-            NamedRow(each.heading, name, each.detail, tuple(map(mark, each.items)))
+            NamedRow("" if own else each.heading, name, each.detail, tuple(map(mark, each.items)))
             for each, name in zip(shown, names, strict=True)
         )
         if rows_height(drawn, pitch) <= _ROOM:
@@ -72,10 +73,10 @@ def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
 
 def _ratio(study: Study, pair: Pair) -> RowMark:
     look = role_of(study, pair.other)
-    if pair.quality.doubt:
-        return RowMark(None, look, words.ratio(pair))
-    copied = pair.copies.speedup if pair.copies and not leaves_open(pair.copies.values) else None
     told = words.ratio(pair) + words.OTHER_WAY * bool(pair.like) + UNFILLED * (not pair.fills)
+    if pair.quality.doubt:
+        return RowMark(None, look, told, *(() if pair.unknown else pair.bounds))
+    copied = pair.copies.speedup if pair.copies and not leaves_open(pair.copies.values) else None
     return RowMark(pair.speedup, look, told, pair.ratio.low, pair.ratio.high, copied)
 
 

@@ -27,6 +27,7 @@ from .page import (
     size_axis,
     spread,
     text_width,
+    tick_text,
 )
 
 _HEIGHTS = {1: 330.0, 2: 250.0, 3: 180.0}
@@ -39,6 +40,8 @@ _BELOW, _AROUND, _LEAST_AXES = 20.0, 62.0, 60.0
 """Pixels for the words below 1×, of a panel's title and sizes, and of the lowest axes."""
 _TOGETHER = 5
 """Decades that panels with a common axis may span."""
+_LIMITS = {True: "^", False: "v"}
+"""matplotlib's markers of a least and a greatest speedup: triangles that point on."""
 _ROW, _MARK, _HEAD, _AXIS = 25.0, 15.0, 24.0, 26.0
 """Pixels of a named row, of each further mark in it, of a group's heading, and of the axis below."""
 _MOST_LABEL = 330.0
@@ -65,7 +68,7 @@ class Curve:
     """A line and its looks; ``label`` stands at its end. A dashed one has no bars at its points and no hollow points.
 
     ``left_out`` counts results that have no point. The line is ``cut`` where that of the largest size hasn't one: then
-    ``label`` says why.
+    ``label`` says what is known. At the sizes ``limits`` it is at least as far from 1×, within its interval.
     """
 
     points: tuple[Point, ...]
@@ -75,6 +78,7 @@ class Curve:
     left_out: int = 0
     cut: bool = False
     mark: Mark | None = None
+    limits: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,7 @@ class LinePanels:
         every = page.panels(len(self.panels), shared)
         labels = []
         for panel, axes, ends in zip(self.panels, every, limits, strict=True):
-            self._panel(page, axes, panel, widest if shared else ends, hollow=not figure.notice)
+            self._panel(page, axes, panel, widest if shared else ends, height, hollow=not figure.notice)
             labels.append([_label_end(page, axes, curve) for curve in panel.curves])
         page.lay_out()  # how high the axes are is known from here on
         for panel, axes, notes in zip(self.panels, every, labels, strict=True):
@@ -126,14 +130,16 @@ class LinePanels:
         low, high = _padded([*values, *([1.0] if self.slower else [])], 0.06, 3.0 if self.slower else 1.25)
         return (min(low, high ** (_BELOW / (_BELOW - height))), high) if self.slower else (low, high)
 
-    def _panel(self, page: Page, axes: Axes, panel: Panel, limits: tuple[float, float], hollow: bool) -> None:
-        rows, columns = grid(len(self.panels))
+    def _panel(
+        self, page: Page, axes: Axes, panel: Panel, limits: tuple[float, float], height: float, hollow: bool
+    ) -> None:
+        columns = grid(len(self.panels))[1]
         sizes = [point.x for curve in panel.curves for point in curve.points]
         marks = [end for curve in panel.curves if curve.mark for end in (curve.mark.low, curve.mark.high)]
         axes.set(xscale="log", yscale="log", xlim=_padded([*sizes, *marks], 0.04, 2.0), ylim=limits)
         width = (page.width - 2 * MARGIN) / columns - 60 - max(text_width(c.label, TINY) for c in panel.curves)
         size_axis(axes.xaxis, sizes, panel.size, width)
-        log_axis(axes.yaxis, *limits, self.unit, max(3, int((page.bottom - page.top) / rows / 45)))
+        log_axis(axes.yaxis, *limits, self.unit, min(6, max(3, int(height / 25))))
         axes.grid(True, axis="y")
         axes.set_xlabel(panel.size_title or size_label(panel.size), labelpad=1)
         if panel.title:
@@ -141,14 +147,18 @@ class LinePanels:
         if self.slower:
             axes.axhspan(limits[0], 1.0, zorder=0, linewidth=0, facecolor=page.ink("shade"))
             axes.axhline(1.0, linewidth=1.3, zorder=2, color=page.ink("muted"))
-            first, last = (min(curve.points[end].y for curve in panel.curves) for end in (0, -1))
-            x, side = (0.02, "left") if last < min(first, 1) else (0.98, "right")  # where there is more room
+            middle = math.sqrt(min(sizes) * max(sizes))
+            left, right = (
+                min((p.y for curve in panel.curves for p in curve.points if (p.x >= middle) == later), default=1.0)
+                for later in (False, True)
+            )
+            x, side = (0.02, "left") if right < min(left, 1) else (0.98, "right")  # where there is more room
             page.note(axes, f"{self.slower} faster", (x, 0), (0, 2), xycoords="axes fraction", ha=side, va="bottom",
                       zorder=1.5, style="italic")  # fmt: skip
         for rank, curve in enumerate(panel.curves):
             _draw_curve(page, axes, curve, 3 + rank * 0.01, limits)
             for point in curve.points if hollow and not curve.dashed else ():
-                if point.flagged:
+                if point.flagged and point.x not in curve.limits:
                     page.mark(axes, point.x, point.y, curve.role, hollow=True, markersize=6.0, zorder=3.5 + rank * 0.01)
 
 
@@ -174,6 +184,11 @@ def _draw_curve(page: Page, axes: Axes, curve: Curve, order: float, limits: tupl
         markersize=size, color=page.ink(curve.role), markeredgecolor=page.ink("page"), markeredgewidth=0.7,
         zorder=order, clip_on=False,
     )  # fmt: skip
+    for point in curve.points:
+        if point.x in curve.limits:
+            shape, ink = _LIMITS[point.y > 1], page.ink(curve.role)
+            axes.plot([point.x], [point.y], marker=shape, markersize=8, color=ink, markerfacecolor=page.ink("page"),
+                      markeredgewidth=1.4, zorder=order + 1, clip_on=False)  # fmt: skip
 
 
 def _label_end(page: Page, axes: Axes, curve: Curve) -> Annotation:
@@ -239,7 +254,8 @@ def _draw_marks(page: Page, axes: Axes, curves: Sequence[Curve]) -> None:
 @dataclass(frozen=True, slots=True)
 class RowMark:
     """A value with its interval, and a ``second`` on the same line: that of another way, or what a share could be at
-    best. No ``value``: only ``words``. A ``modelled`` value is a limit, drawn as a tick, its interval hatched."""
+    best. No ``value``: only ``words``, beside the interval if there is one. A ``modelled`` value is a limit, drawn as a
+    tick, its interval hatched."""
 
     value: float | None
     role: str
@@ -305,7 +321,9 @@ class NamedRows:
         axes.set_xscale("log")
         high *= (high / low) ** (beside * 0.4 / max(100.0, page.size(axes)[0]))
         axes.set_xlim(low, high)
-        log_axis(axes.xaxis, low, high, self.unit, max(2, min(7, int(page.size(axes)[0] / 52))))
+        decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        room = max(52.0, *(text_width(tick_text(10.0**power, self.unit), TINY) + 12 for power in decades))
+        log_axis(axes.xaxis, low, high, self.unit, max(2, min(7, int(page.size(axes)[0] / room))))
         if self.sides:
             self._sides(page, axes, low, high, *self.sides)
         return low, high
@@ -369,8 +387,13 @@ def _name_row(page: Page, label: RowLabel, end: float, y: float) -> None:
 
 def _draw_mark(page: Page, axes: Axes, mark: RowMark, y: float, limits: tuple[float, float]) -> None:
     if mark.value is None:
-        at = (1.0 if limits[0] > 0 else 0.0, y)
-        page.note(axes, mark.words, at, (6, 0), va="center", zorder=7, color=page.ink(mark.role))
+        start = 1.0 if limits[0] > 0 else 0.0
+        if mark.low and mark.high:
+            bar = [min(max(end, limits[0]), limits[1]) for end in (mark.low, mark.high)]
+            axes.plot(bar, [y] * 2, linewidth=4, alpha=0.35, color=page.ink(mark.role), zorder=4, solid_capstyle="butt")
+            start = max(start, *bar)
+        page.note(axes, mark.words, (start, y), (6, 0), va="center", zorder=7, color=page.ink(mark.role),
+                  annotation_clip=False, bbox=page.halo())  # fmt: skip
         return
     place = _draw_ratio if limits[0] else _draw_share
     start, leftwards = place(page, axes, mark, (mark.value, y), limits)

@@ -240,15 +240,17 @@ def wrapped(words: str, room: float, size: float, most: int = 5) -> list[str]:
 
 
 def tick_text(value: float, unit: str) -> str:
-    """``100 µs``, ``2 TFLOP/s``, ``0.5×`` without a unit, ``50%``: as short as a round value can be."""
+    """``100 µs``, ``2 TFLOP/s``, ``2× slower`` without a unit, ``50%``: as short as a round value can be."""
     if unit == "%":
         return f"{value:g}%"
-    if not unit and (value < 0.001 or value >= 1e6):
+    if not unit and value < 1:
+        return f"{tick_text(1 / value, '')} slower"
+    if not unit and value >= 1e6:
         power = math.floor(math.log10(value) + 1e-9)
         lead = f"{value / 10.0**power:.3g}"
         return f"{f'{lead}·' * (lead != '1')}{raised(power)}×"
     if not unit:
-        return f"{value:,.0f}×" if value >= 1000 else f"{value:.4g}×"
+        return f"{value:,.0f}×" if value >= 1000 else f"{value:.3g}×"
     if value == 0:
         return "0"
     number, _, rest = text(value, unit, 4).partition(" ")
@@ -259,15 +261,25 @@ def log_axis(axis: Axis, low: float, high: float, unit: str, most: int = 6) -> N
     """Ticks at round values of a logarithmic axis. EngFormatter would write millisamples, :func:`tick_text` doesn't."""
     values: list[float] = []
     for steps in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
-        values = [value for value in LogLocator(subs=steps, numticks=99).tick_values(low, high) if low <= value <= high]
+        values = [value for value in _round_values(steps, low, high, unit) if low <= value <= high]
         if 2 <= len(values) <= most:
             break
     else:
         if len(values) > most:
-            values = values[:: math.ceil(len(values) / most)]
+            step = math.ceil(len(values) / most)
+            values = values[(values.index(1.0) if 1.0 in values else 0) % step :: step]  # 1× is one of them
         elif len(values) < 2:
             values = [value for value in MaxNLocator(4).tick_values(low, high) if low <= value <= high]
     _ticks(axis, values, [tick_text(value, unit) for value in values])
+
+
+def _round_values(steps: Sequence[float], low: float, high: float, unit: str) -> list[float]:
+    """Below 1× the inverse of round values: 0.3× would be 3.33× slower."""
+    locator = LogLocator(subs=steps, numticks=99)
+    if unit:
+        return [float(value) for value in locator.tick_values(low, high)]
+    above = [float(value) for value in locator.tick_values(1, max(high, 1 / low, 1.1)) if value >= 1]
+    return sorted({*above, *(1 / value for value in above)})
 
 
 def linear_axis(axis: Axis, unit: str, most: int = 6) -> None:

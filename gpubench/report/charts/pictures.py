@@ -22,9 +22,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 
 from ...errors import UsageError
-from ...runfile.quantities import shorten
+from ...runfile.quantities import counted, shorten
 from ..study import Study, grouped
 from .page import Figure, rc_settings
+from .selection import LEAST_VALUES
 from .theme import DARK, LIGHT, THEMES, recoloured
 
 _DPI = 192
@@ -75,10 +76,10 @@ def _failure(what: str, error: Exception) -> str:
 
 
 NEEDS = {
-    "headline": "one speedup, or three benchmarks",
-    "speedup": "a benchmark at several sizes, on two devices or in two libraries",
-    "rate": "a benchmark with counted or declared work at several sizes",
-    "time": "a benchmark at several sizes",
+    "headline": "one benchmark",
+    "speedup": "three values over a size, on two devices or in two libraries",
+    "rate": "three values over a size, of benchmarks with counted or declared work",
+    "time": "three values over a size",
     "expressions": "two expressions of gpubench time",
     "roofline": "three benchmarks with FLOPs and bytes, and the measured peaks",
     "scaling": "three benchmarks of several devices",
@@ -95,9 +96,25 @@ def figures_of(study: Study, kind: str | None = None) -> list[Figure]:
         return found
     if kind is not None and kind not in NEEDS:
         raise UsageError(f"unknown kind {kind!r}: choose {', '.join(NEEDS)}")
-    why = f"no {kind} picture: it takes {NEEDS[kind]}" if kind else "no picture: any takes three values"
+    why = (
+        f"no {kind} picture: it takes {NEEDS[kind]}, {_lacking(study, kind)}" if kind else "no picture: nothing to draw"
+    )
     can = f"; these results make {', '.join(made)}" if made else ""
-    raise UsageError("; ".join([why + can, *failed]))
+    raise UsageError("; ".join([why.rstrip(", ") + can, *failed]))
+
+
+def _lacking(study: Study, kind: str) -> str:
+    """What these results have instead of what a picture by size takes; empty for other kinds."""
+    if kind not in ("speedup", "rate", "time"):
+        return ""
+    if kind == "speedup" and not study.pairs:
+        return "and here nothing is compared"
+    pairs, rows = [pair.other for pair in study.pairs], study.measured
+    several = grouped(pairs if kind == "speedup" else rows, lambda row: row.result.workload)
+    most = max((len({row.size for row in members} - {None}) for members in several.values()), default=0)
+    return (
+        f"and here none has more than {counted(most, 'size')}" if most < LEAST_VALUES else "and here too few are sound"
+    )
 
 
 def render(

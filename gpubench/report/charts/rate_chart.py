@@ -32,13 +32,12 @@ def rate_figures(study: Study) -> list[Figure]:
     rows = [row for row in study.single_device if not (plain and row.library)]
     figures: list[Figure] = []
     leaders: list[tuple[bool, int, Figure]] = []
-    for kind in in_order(rows):
-        for members in grouped(kind, lambda row: row.family if row.own else "").values():
-            by_rate = sorted(grouped(members, lambda row: row.rate).items(), key=lambda item: -len(item[1]))
-            made = [figure for rate, some in by_rate if rate for figure in _figures(study, some, rate)]
-            times = _figures(study, members, None)
-            figures += [*made, *times]
-            leaders += [(members[0].own, len(members), each) for each in made[:1] or times * members[0].own]
+    for members in in_order(rows):
+        by_rate = sorted(grouped(members, lambda row: row.rate).items(), key=lambda item: -len(item[1]))
+        made = [figure for rate, some in by_rate if rate for figure in _figures(study, some, rate)]
+        times = _figures(study, members, None)
+        figures += [*made, *times]
+        leaders += [(members[0].own, len(members), each) for each in made[:1] or times * members[0].own]
     leaders.sort(key=lambda entry: (not entry[0], -entry[1]))
     first = {id(figure): rank for rank, (_, _, figure) in enumerate(leaders[:_MOST_DEFAULT])}
     ranked = [
@@ -62,13 +61,16 @@ def _figures(study: Study, rows: Sequence[Measured], rate: Rate | None) -> list[
     if chart is None:
         return []
     first, quantity = rows[0], rate.label if rate else "Time per call"
-    subject = first.kind.heading if first.kind else words.capitalised(first.family)
+    families = {
+        row.family if shown_name(row.result.workload) == row.result.workload else words.name(row.result) for row in used
+    }
+    subject = first.kind.heading if first.kind else words.listed(sorted(families), 3)
     if len(workloads) == 1:
         subject = words.name(used[0].result)
     waited = "Synchronization included. " * all(row.times.timer in TIMERS for row in used)
     ends = (_at_the_end(study, lines, words.throughput if rate else words.time) for lines in turns)
     subtitle = f"{next(filter(None, ends), words.NO_VALUE)}. {'Higher' if rate else 'Lower'} is better"
-    name = f"{quantity.lower().replace(' ', '-') if rate else 'time'}-{first.result.kind or first.family}"
+    name = f"{quantity.lower().replace(' ', '-') if rate else 'time'}-{first.result.kind or 'own'}"
     figure = Figure(name, "rate" if rate else "time", f"{subject}: {quantity.lower()} by size", subtitle, "", chart)
     return [captioned(figure, study, used, _BARS + waited, "Hollow", chart.left_out)]
 

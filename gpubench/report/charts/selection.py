@@ -10,7 +10,7 @@ from typing import Any
 from ...runfile.flags import Reason
 from ...runfile.quantities import text
 from .. import words
-from ..study import Crossing, Item, Line, Measured, Pair, Row, Study, grouped, plainness
+from ..study import Crossing, Item, Line, Measured, Pair, Point, Row, Study, grouped, plainness
 from .caption import caption, notice
 from .layouts import Curve, LinePanels, Mark, Panel
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
@@ -61,31 +61,39 @@ def curve(
     role: str = "",
     dashed: bool = False,
 ) -> Curve:
-    """The line in its device's looks, without what isn't shown; its last value in that unit (empty for a ratio) and
-    then the ``label`` at its end."""
-    shown = line.shown
-    cut = not shown or shown[-1][1] is not line.items[-1]
-    other_way = bool(words.ways(item for _, item in shown[-1:] if isinstance(item, Pair)))
-    last = "" if cut else value_text(shown[-1][0].y, unit) + words.OTHER_WAY * other_way
-    points, mark = tuple(point for point, _ in shown), _mark(crossing) if crossing else None
-    label, left_out = f"{last} {label}".strip(), len(line.points) - len(shown)
-    if cut:  # the last point is that of a smaller size
-        why = "above peak" if line.items[-1].quality.doubt is Reason.ABOVE_PEAK else "too noisy"
-        label = f"{label}, then {why}" if label else f"then {why}"
-    return Curve(points, role or role_of(study, line.last), label, dashed, left_out, cut, mark)
+    """The line in its device's looks, without what isn't shown; its last value in that unit (empty for a ratio), as it
+    stands in a table, and then the ``label`` at its end. Where only a limit of a speedup is known, the line goes
+    through the limit."""
+    known = {point.x: point for point, _ in line.shown}
+    every = zip(line.points, line.items, strict=True)
+    limits = {p.x: found for p, item in every if p.x not in known and (found := _limit(p, item, dashed))}
+    points = sorted((known | limits).values(), key=lambda point: point.x)
+    cut = line.points[-1].x not in known | limits
+    item = line.items[-1]
+    if isinstance(item, Pair):
+        last = (words.with_copies if dashed else words.ratio)(item)
+    else:
+        doubt = item.quality.doubt if cut else None
+        last = str(doubt or text(line.points[-1].y, unit) + item.quality.star * cut)
+    label = f"{label}, then {last}".removeprefix(", ") if cut else f"{last} {label}".strip()
+    left_out, mark = len(line.points) - len(points), _mark(crossing) if crossing else None
+    return Curve(
+        tuple(points), role or role_of(study, line.last), label, dashed, left_out, cut, mark, tuple(sorted(limits))
+    )
 
 
-def value_text(value: float, unit: str) -> str:
-    """Return the text of a value at the end of a line."""
-    if not unit:
-        return words.times(value)
-    return text(value, unit)
+def _limit(point: Point, item: Measured | Pair, copied: bool) -> Point | None:
+    """The least that is known of a speedup, or of a slowdown, with all that is known as its interval."""
+    if not isinstance(item, Pair) or (copied and item.quality.doubt not in (None, Reason.TOO_NOISY)):
+        return None
+    low, high = (point.low, point.high) if copied else item.bounds
+    return Point(point.x, low if low > 1 else high, low, high, True) if not low <= 1 <= high else None
 
 
 def _mark(crossing: Crossing) -> Mark | None:
     """The crossover where it is known; without an interval the two sizes that it lies between."""
     known, name = crossing.crossover, crossing.line.size_name
-    if known.size is None or crossing.ends is None:
+    if known.size is None or crossing.ends is None or words.crossing(crossing) == words.UNSURE:
         return None
     if known.low is None:
         low, high = crossing.ends

@@ -1,23 +1,24 @@
-"""How much faster it is by size: a picture for each benchmark, with data that stays and with copies; a panel for each
-dtype."""
+"""How much faster it is by size, with data that stays and with copies: a picture of several benchmarks, and one of
+each, with a panel for each dtype."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
 
 from .. import words
-from ..study import Crossing, Pair, Study, crossings, grouped, plainness
+from ..study import Crossing, Line, Pair, Study, crossings, grouped, plainness
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
 from .selection import brief, captioned, curve, keys, line_panels, panel, uncertainty
 
+_LIMIT = "Triangle: only a limit is known, and that the speedup lies within the bar. "
 _COPIES = "With copies: inputs copied from pageable memory, one call, results copied back. "
-_MOST_DEFAULT = 2
-"""Benchmarks, each of another kind, that a report shows unless it is asked for all."""
 
 
 def speedup_figures(study: Study) -> list[Figure]:
-    """Return the pictures of each baseline; by default a report shows those of the first baseline whose crossovers tell
-    most.
+    """Return the pictures of each baseline: one of several benchmarks, and one of each. By default a report shows the
+    first.
 
     With a GPU in several machines, the first baseline is the slowest GPU, for all devices.
     """
@@ -32,29 +33,54 @@ def speedup_figures(study: Study) -> list[Figure]:
     for rank, members in enumerate(ordered):
         benchmarks = list(grouped(members, lambda found: found.line.last.result.workload).values())
         benchmarks = [each for each in benchmarks if max(len(found.line.points) for found in each) > 1]
-        leaders = {each[0].line.last.kind: each for each in sorted(benchmarks, key=_telling)} if rank == 0 else {}
-        defaults = sorted(leaders.values(), key=_telling, reverse=True)[:_MOST_DEFAULT]
-        defaults = [each for each in defaults if _telling(each)[1]] or defaults[:1]
-        for found in benchmarks:
-            order = 1.0 + 0.1 * defaults.index(found) if found in defaults else 9.0 + 20 * rank
-            figures += _by_regime(study, found, order, found in defaults)
+        made = [figure for found in benchmarks for figure in _of_one(study, found)]
+        made = [*_of_several(study, benchmarks), *made]
+        figures += [
+            replace(figure, rank=1.0 if first else 9.0 + 20 * rank, default=first)
+            for figure in made
+            for first in [rank == 0 and figure is made[0]]
+        ]
     return figures
 
 
-def _plainest(members: Sequence[Crossing]) -> Crossing:
-    return min(members, key=lambda found: (plainness(found.line.items[-1]), not found.resident))
+def _plainest(members: Sequence[Crossing]) -> Line[Pair]:
+    return min(members, key=lambda found: (plainness(found.line.items[-1]), not found.resident)).line
+
+
+def _of_several(study: Study, benchmarks: Sequence[Sequence[Crossing]]) -> list[Figure]:
+    """A panel for each benchmark in its plainest form: the user's own, then the most telling of each kind of work, and
+    the next of each, until the picture is full."""
+    plain = [[found for found in each if found.line.setting == _plainest(each).setting] for each in benchmarks]
+    kinds = grouped(sorted(plain, key=_telling, reverse=True), lambda each: each[0].line.last.kind)
+    own = kinds.pop(None, [])
+    turns = [each for turn in zip_longest(*kinds.values()) for each in turn if each]
+    chosen = [*own, *turns][:MOST_PANELS]
+    panels = [each for each in plain if each in chosen]
+    if len(panels) < 2:
+        return []
+    several_dtypes = len({each[0].line.last.dtype for each in panels}) > 1
+    names = [each[0].line.last for each in panels]
+    titles = [f"{words.name(row.result)} {row.dtype * several_dtypes}".strip() for row in names]
+    left = len(benchmarks) - len(panels)
+    rest = f"{left} more benchmarks not shown" if left else ""
+    ends = [found.line.items[-1] for each in panels for found in each if found.resident]
+    counts = [
+        f"{study.names.subject(pairs[0])} faster in {sum(pair.faster for pair in pairs)} of {len(pairs)}"
+        for pairs in grouped(ends, lambda pair: pair.other.source).values()
+    ]
+    found = f"At the largest size: {'; '.join(counts)}"
+    return _figure(study, "speedup", "Speedup by size", dict(zip(titles, panels, strict=True)), found, rest)
 
 
 def _telling(members: Sequence[Crossing]) -> tuple[bool, int, int]:
     """Return a sort key that puts the most informative benchmark last: by whether the answer counts its kind, in how
     many regimes it crosses 1×, and how many of its sizes aren't noisy."""
-    plain = _plainest(members).line
-    same = [found for found in members if found.line.setting == plain.setting]
-    known = {found.regime for found in same if _crosses(found)}
+    line = members[0].line
+    known = {found.regime for found in members if _crosses(found)}
     return (
-        plain.last.kind is None or plain.last.kind.summarised,
+        line.last.kind is None or line.last.kind.summarised,
         len(known),
-        sum(not point.flagged for point in plain.points),
+        sum(not point.flagged for point in line.points),
     )
 
 
@@ -63,47 +89,54 @@ def _crosses(found: Crossing) -> bool:
     return min(values) < 1 < max(values) and words.crossing(found) != words.UNSURE
 
 
-def _by_regime(study: Study, members: Sequence[Crossing], rank: float, default: bool) -> list[Figure]:
-    """Panels by dtype in the plainest form, or of a single dtype by form; with copies the line of a device is
-    dashed."""
-    plain = _plainest(members).line
+def _of_one(study: Study, members: Sequence[Crossing]) -> list[Figure]:
+    """Panels by dtype in the plainest form, or of a single dtype by form."""
+    plain = _plainest(members)
     dtypes = grouped((found for found in members if found.line.form == plain.form), lambda found: found.line.last.dtype)
-    by_dtype = len(dtypes) > 1
-    forms = list((dtypes if by_dtype else grouped(members, lambda found: found.line.form)).values())
+    forms = list(dtypes.values())
+    if len(forms) == 1:
+        forms = list(grouped(members, lambda found: found.line.form).values())
     forms.sort(key=lambda form: plainness(form[0].line.items[-1]))
-    several = len(forms) > 1 or len({found.line.last.source for form in forms for found in form}) > 1
-    panels, used = [], []
-    for form in forms[:MOST_PANELS]:
-        resident = [found for found in form if found.resident]
-        kept = form if len(form) <= MOST_CURVES else resident[:MOST_CURVES]
-        curves = [
-            curve(
-                study,
-                found.line,
-                "",
-                "" if several else _regime(found),
-                found,
-                dashed=not found.resident,
-            )
-            for found in kept
-        ]
-        title = (kept[0].line.last.dtype if by_dtype else _form(kept[0])) if len(forms) > 1 else ""
-        panels.append(panel(title, plain, curves))
-        used += [pair for found in kept for pair in found.line.items]
+    titles = [form[0].line.last.dtype if len(dtypes) > 1 else _form(form[0]) for form in forms]
+    shown = dict(list(zip(titles, forms, strict=True))[:MOST_PANELS])
+    left = len(forms) - len(shown)
+    rest = f"{left} more settings not shown" if left else ""
+    findings = "; ".join(_finding(study, found, forms[0]) for found in forms[0] if found.resident)
+    findings += f" ({titles[0]})" * (len(shown) > 1)
+    name = words.name(plain.last.result)
+    return _figure(study, f"speedup-{plain.last.result.workload}", f"{name}: speedup", shown, findings, rest)
+
+
+def _figure(
+    study: Study, name: str, title: str, shown: Mapping[str, Sequence[Crossing]], subtitle: str, rest: str
+) -> list[Figure]:
+    """A panel for each group of lines, by its title; with copies the line of a device is dashed, or left out where
+    there are too many. None of fewer values than make a picture."""
+    kept = [
+        list(form) if len(form) <= MOST_CURVES else [found for found in form if found.resident][:MOST_CURVES]
+        for form in shown.values()
+    ]
+    used = list({id(pair): pair for form in kept for found in form for pair in found.line.items}.values())
+    several = len(kept) > 1 or len({found.line.last.source for form in kept for found in form}) > 1
+    panels = [
+        panel(
+            title * (len(kept) > 1),
+            form[0].line,
+            [
+                curve(study, found.line, "", "" if several else _regime(found), found, dashed=not found.resident)
+                for found in form
+            ],
+        )
+        for title, form in zip(shown, kept, strict=True)
+    ]
     copies = any(curve.dashed for panel in panels for curve in panel.curves)
     legend = (*keys(study, (pair.other for pair in used)), *([Key("with copies", "muted", "dashed")] * copies))
     chart = line_panels(panels, "", legend if len(legend) > 1 and several else (), _below(study, used))
     if chart is None:
         return []
-    findings = [_finding(study, found, forms[0]) for found in forms[0] if found.resident]
-    first = plain.last.dtype if by_dtype else _form(forms[0][0])
-    subtitle = "; ".join(findings) + f" ({first})" * (len(forms) > 1)
-    left = len(forms[MOST_PANELS:])
-    note = (
-        f"Bar at a point: {uncertainty(used)}. " + _COPIES * copies + f"{left} more settings not shown. " * bool(left)
-    )
-    title = f"{words.name(plain.last.result)}: speedup {_over(study, used)}"
-    figure = Figure(f"speedup-{plain.last.result.workload}", "speedup", title, subtitle, "", chart, rank, default)
+    limits = any(curve.limits for panel in panels for curve in panel.curves)
+    note = f"Bar at a point: {uncertainty(used)}. " + _LIMIT * limits + _COPIES * copies + f"{rest}. " * bool(rest)
+    figure = Figure(name, "speedup", f"{title} {_over(study, used)}", subtitle, "", chart)
     return [captioned(figure, study, used, note, "Hollow", chart.left_out)]
 
 
@@ -130,7 +163,7 @@ def _form(found: Crossing) -> str:
 
 
 def _finding(study: Study, found: Crossing, others: Sequence[Crossing]) -> str:
-    """``H200 faster from: n ≈ 72; with copies: n ≈ 280``, in the words of a table."""
+    """``H200 faster from n ≈ 72, with copies from n ≈ 280``."""
     same = [each for each in others if not each.resident and each.line.last.source == found.line.last.source]
-    told = f"{study.names.subject(found.line.items[-1])} faster from: {words.crossing(found)}"
-    return told + "".join(f"; with copies: {words.crossing(each)}" for each in same)
+    told = f"{study.names.subject(found.line.items[-1])} {words.faster(found)}"
+    return told + "".join(f", with copies {words.faster(each).replace('faster ', '')}" for each in same)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,8 @@ from comparing import kind_of
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from gpubench.report.charts.page import PAGE_WIDTH, TINY, Figure, Page, rc_settings
+from gpubench.report.charts.layouts import LinePanels, NamedRows
+from gpubench.report.charts.page import MOST_CURVES, MOST_PANELS, PAGE_WIDTH, TINY, Figure, Page, rc_settings
 from gpubench.report.charts.pictures import plan as planned
 from gpubench.report.charts.theme import LIGHT
 from gpubench.report.study import Study
@@ -67,29 +70,63 @@ def words(page: Page) -> list[str]:
     return [text.get_text() for text in texts(page)]
 
 
-def faults(page: Page) -> list[str]:
+def faults(figure: Figure) -> list[str]:
+    """What a reader would stumble over in a picture, at 800 pixels."""
+    page = drawn(figure)
+    return [*_of_words(figure, page), *_of_chart(figure, words(page)), *_of_texts(page)]
+
+
+def _of_words(figure: Figure, page: Page) -> Iterator[str]:
+    """A title that is cut; a file or a command, as a picture is published without them."""
+    if figure.title not in " ".join(text.get_text() for text in page.canvas.texts) or "…" in figure.title:
+        yield f"title cut: {figure.title}"
+    for told in (figure.title, figure.subtitle, figure.caption, figure.notice):
+        if re.search(r"\.(csv|md|html|json)\b|\bgpubench\b|\bthere\b|\bthe other\b", told):
+            yield f"points elsewhere: {told}"
+
+
+def _of_chart(figure: Figure, shown: list[str]) -> Iterator[str]:
+    """Too much or too little in it, what can't be a value, and what has no label."""
+    labels: list[str] = []
+    if isinstance(figure.chart, LinePanels):
+        panels = figure.chart.panels
+        curves = [curve for panel in panels for curve in panel.curves]
+        points = [point for curve in curves for point in curve.points]
+        labels = [*(curve.label for curve in curves), *(panel.size_title for panel in panels)]
+        labels += [panel.title for panel in panels if len(panels) > 1]
+        if not (1 <= len(panels) <= MOST_PANELS and max(len(panel.curves) for panel in panels) <= MOST_CURVES):
+            yield "crowded"
+        if len(points) < 3 or not all(math.isfinite(point.x * point.y) and point.y > 0 for point in points):
+            yield f"points {points}"
+    if isinstance(figure.chart, NamedRows):
+        entries = figure.chart.entries
+        labels = [mark.words for entry in entries for mark in entry.marks]
+        labels += [entry.name for entry in entries if len(entry.name) < 30]
+        if not 1 <= len(entries) <= 16:
+            yield f"{len(entries)} rows"
+    yield from (f"without its label: {label}" for label in {*labels} - {*shown})
+
+
+def _of_texts(page: Page) -> Iterator[str]:
     """Small type, words that leave the page or lie on each other, a page that is too wide or too high."""
-    found = []
     if page.width > PAGE_WIDTH or page.height > MOST_HEIGHT * PAGE_WIDTH / page.width + 0.01:
-        found.append(f"{page.width:.0f} × {page.height:.0f} px")
-    boxes = []
-    shown = _shown(page)
-    found += [f"{text.get_text()!r} lies on the line at 1×" for text in shown if _on_the_line(text)]
-    for text in shown:
+        yield f"{page.width:.0f} × {page.height:.0f} px"
+    boxes: list[tuple[str, Any]] = []
+    for text in _shown(page):
         label, box = text.get_text(), Text.get_window_extent(text)  # without an annotation's leader
+        if _on_the_line(text):
+            yield f"{label!r} lies on the line at 1×"
         if text.get_fontsize() < TINY * 0.75 - 1e-6:
-            found.append(f"{label!r}: {text.get_fontsize() / 0.75:.1f} px")
+            yield f"{label!r}: {text.get_fontsize() / 0.75:.1f} px"
         if box.x0 < -1 or box.y0 < -1 or box.x1 > page.width + 1 or box.y1 > page.height + 1:
-            found.append(f"{label!r} leaves the page")
-        if not text.get_rotation():
-            boxes.append((label, box))
-    for i, (label, box) in enumerate(boxes):
-        for other, beside in boxes[:i]:
+            yield f"{label!r} leaves the page"
+        for other, beside in boxes:
             across = min(box.x1, beside.x1) - max(box.x0, beside.x0)
             along = min(box.y1, beside.y1) - max(box.y0, beside.y0)
             if across > _NEAR and along > 3.5:
-                found.append(f"{label!r} lies on {other!r}")
-    return found
+                yield f"{label!r} lies on {other!r}"
+        if not text.get_rotation():
+            boxes.append((label, box))
 
 
 def _on_the_line(text: Text) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import records
-from drawing import drawn, faults, plan
+from drawing import faults, plan
 
 from gpubench.report.charts.layouts import NamedRows
 from gpubench.runfile.schema import Case
@@ -51,7 +51,7 @@ def test_there_is_a_picture_of_each_kind_with_its_ideal(tmp_path: Path) -> None:
     assert ddp[0].marks[0].value == pytest.approx(100 / 0.52 / 2)
     assert all(mark.low <= mark.value <= mark.high for mark in marks if mark.low and mark.value and mark.high)
     assert figures["scaling-efficiency"].subtitle.startswith("Most: ddp on 2 devices, 96%")  # not the control
-    assert {name: found for name, each in figures.items() if (found := faults(drawn(each)))} == {}
+    assert {name: found for name, each in figures.items() if (found := faults(each))} == {}
 
 
 def test_what_has_a_scaling_picture_has_no_second_one_of_its_times(tmp_path: Path) -> None:
