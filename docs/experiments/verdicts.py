@@ -29,7 +29,7 @@ from gpubench.compare.interleaved import (
     screening_pairs,
 )
 from gpubench.compare.samples import CONFIRM, SCREEN, CaseKey, Cases, Observation, Side, merge_side, read_side
-from gpubench.compare.verdict import SLOWER, THRESHOLD, Terms, Verdict, judge
+from gpubench.compare.verdict import FASTER, SLOWER, THRESHOLD, Terms, Verdict, judge
 
 SLOWED = "products["
 KINDS = {"same": 10, "slower10": 11, "again": 10, "slower20": 12}
@@ -62,6 +62,7 @@ MEMORY_BOUND, DELAY = (2, 3), 0.5
 """Made up: next to a neighbour these benchmarks are delayed in every other process, by this logarithm (half-normal). A
 real neighbour doubled memory-bound times now and then, and hardly delayed others."""
 BLOCKS, SLOWED_PLACE = 400, 4
+LOTS = 400
 
 
 def made_up(processes: int, rounds: int, seed: int = 1) -> dict[str, dict[int, Side]]:
@@ -205,23 +206,19 @@ def recorded(folder: Path, slowed: Sequence[str], slower_in: Sequence[str]) -> N
     )
     print("|---|---:|" + "---:|" * (len(slowed) + 1))
     for size in (3, 5, 8):
-        for step, words in ((size, "apart"), (1, "overlapping")):
-            found = [
-                (
-                    name in slower_in,
-                    judge(together(runs["base"][at:][:size]), together(runs["new"][at:][:size]), IN_TURN),
-                )
-                for name, runs in series.items()
-                for at in range(0, len(runs["base"]) - size + 1, step)
-            ]
-            _print_named(f"{size}, {words}", found, slowed)
+        found = [
+            (name in slower_in, judge(together(runs["base"][at:][:size]), together(runs["new"][at:][:size]), IN_TURN))
+            for name, runs in series.items()
+            for at in range(len(runs["base"]) - size + 1)
+        ]
+        _print_named(f"{size}, overlapping", found, slowed)
     found = []
     for name, runs in series.items():
         for at in range(0, len(runs["base"]) - 11):
             found.append((name in slower_in, interleave(runs["base"][at:], runs["new"][at:])[0]))
     _print_named("interleaved, of 12 pairs or more", found, slowed)
     print("\n| unchanged, one side after the other | comparisons | alarms |\n|---|---:|---:|")
-    for size in (3, 5):
+    for size in (1, 3, 5):
         alarms = [
             alarmed(judge(together(side[one:][:size]), together(side[other:][:size])), "")
             for runs in series.values()
@@ -230,6 +227,29 @@ def recorded(folder: Path, slowed: Sequence[str], slower_in: Sequence[str]) -> N
             for one, other in ((at, at + size), (at + size, at))
         ]
         print(f"| {size}, overlapping | {len(alarms)} | {sum(alarms)} |")
+    print("\n| unchanged, pairs by lot | comparisons | with a false slower or faster |\n|---|---:|---:|")
+    for names in (sorted(series)[: len(series) // 2], sorted(series)[len(series) // 2 :]):
+        for size in (3, 5, 8):
+            wrong = by_lot([series[name] for name in names], slowed, size)
+            print(f"| {size} pairs of {' and '.join(names)} | {LOTS} | {wrong} |")
+
+
+def by_lot(series: Sequence[dict[str, list[Side]]], slowed: Sequence[str], size: int) -> int:
+    """Return how many of :data:`LOTS` comparisons of pairs of a series call an unchanged test slower or faster. Which
+    side of a pair is the new one is drawn too."""
+    chance, wrong = random.Random(size), 0
+    for _ in range(LOTS):
+        runs = chance.choice(series)
+        numbers = sorted(chance.sample(range(len(runs["base"])), size))
+        sides = [together([runs[side][number] for number in numbers]) for side in ("base", "new")]
+        drawn_sides: list[dict[CaseKey, list[Observation]]] = [{}, {}]
+        swaps = [chance.random() < 0.5 for _ in numbers]
+        for key in [key for key in sides[0] if not any(name in key.name for name in slowed)]:
+            for at, side in enumerate(drawn_sides):
+                side[key] = [sides[at != swap][key][i] for i, swap in enumerate(swaps)]
+        verdicts = judge(drawn_sides[0], drawn_sides[1], IN_TURN)
+        wrong += any(each.verdict in (SLOWER, FASTER) for each in verdicts)
+    return wrong
 
 
 def unchanged_pairs(folder: Path, without: Sequence[str]) -> dict[str, list[tuple[Observation, Observation]]]:

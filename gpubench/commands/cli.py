@@ -146,7 +146,7 @@ def _guarded(words: list[str]) -> int:
         code = _run(words)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        print("gpubench: interrupted", file=sys.stderr)
+        _complain("gpubench: interrupted")
         return INTERRUPTED
     except (BrokenPipeError, SystemExit) as end:
         if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):  # rich makes it an exit
@@ -154,12 +154,18 @@ def _guarded(words: list[str]) -> int:
         return BROKEN_PIPE
     except OSError as error:
         place = repr(error.filename)[:200] if error.filename else "output"
-        print(f"gpubench: {place}: {error.strerror or error}", file=sys.stderr)
+        _complain(f"gpubench: {place}: {error.strerror or error}")
         return _UNUSABLE
     except Exception:
-        traceback.print_exc()
+        _complain(traceback.format_exc())
         return _UNUSABLE
     return code
+
+
+def _complain(text: str) -> None:
+    """Print on standard error, unless that is full or closed: the exit code says what matters."""
+    with suppress(OSError, ValueError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def _run(words: list[str]) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import GpubenchError, UsageError
 from ..runfile import options
+from ..runfile.matching import matcher
 from ..runfile.quantities import seconds_of
 from ..supervise.project import read_project
 from .choice import add_expression, chosen
@@ -73,6 +74,8 @@ def _fill(args: argparse.Namespace) -> None:
         args.limits = {name: seconds_of(str(limit)) for name, limit in project.limits.items()}
     except UsageError as error:
         raise UsageError(f"{project.file}: [tool.gpubench.limits]: {error}") from None
+    for expression in args.limits:
+        matcher(expression, f"{project.file}: [tool.gpubench.limits]")
     for name, value in _DEFAULTS.items():
         if getattr(args, name) is None:
             setattr(args, name, value)
@@ -94,7 +97,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace) -> Comparison:
-    from ..compare.comparison import compare_sides, narrowed
+    from ..compare.comparison import compare_sides, narrowed, of_a_part
     from ..compare.samples import read_side
     from ..compare.verdict import Terms
 
@@ -106,7 +109,10 @@ def _compare(args: argparse.Namespace) -> Comparison:
             raise UsageError("--builtin measures the suite that comes with gpubench: leave out --paths")
         from ..compare.interleaved import compare_in_turn
 
-        return compare_in_turn(args, terms, [*options.passed_on(args), *chosen(args), *args.pytest])
+        measured = compare_in_turn(args, terms, [*options.passed_on(args), *chosen(args), *args.pytest])
+        chooses = args.expression or args.paths or args.pytest
+        part = chooses or any(each.group == options.WHAT for each in options.given(args))
+        return of_a_part(measured) if part else measured
     if args.pytest or args.paths or args.builtin or options.given(args):
         raise UsageError("options of measuring, --paths, --builtin and what follows -- are for --interleave")
     base, new = (read_side(name, [getattr(args, name)], metric=args.metric) for name in ("base", "new"))
@@ -116,13 +122,14 @@ def _compare(args: argparse.Namespace) -> Comparison:
 
 def _show(comparison: Comparison, args: argparse.Namespace) -> int:
     from ..compare import document
+    from ..runfile.reader import clean
 
     if args.format == "table" and comparison.verdicts:
         document.show_table(comparison)
     elif args.format != "table":
         print((document.to_json if args.format == "json" else document.comparison_markdown)(comparison), end="")
     if not comparison.verdicts:
-        print(f"gpubench compare: {comparison.line}", file=sys.stderr)
+        print(clean(f"gpubench compare: {comparison.line}"), file=sys.stderr)
     sys.stdout.flush()
     if args.github_summary:
         _summarise(document.comparison_markdown(comparison))

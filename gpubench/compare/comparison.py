@@ -11,15 +11,26 @@ from ..errors import UsageError
 from ..runfile.matching import matcher, nothing_matches
 from ..runfile.quantities import counted, listed
 from ..runfile.reader import clean
-from .limits import ABOVE, Limit, check_limits
-from .samples import CaseKey, Side, cpu_changes, doubts, machine_differences, measured_in_turn
+from ..runfile.schema import UNMEASURED
+from .limits import ABOVE, Limit, Unchecked, check_limits, without_number
+from .reasons import Cause
+from .samples import (
+    SKIPPED,
+    CaseKey,
+    Side,
+    Unmeasured,
+    cpu_changes,
+    doubts,
+    machine_differences,
+    measured_in_turn,
+    sides_of_unknown_cpu,
+)
 from .verdict import (
     FASTER,
     INCONCLUSIVE,
     NOT_SUSPECT,
     SAME,
     SLOWER,
-    SMOKE_RUN,
     Terms,
     Verdict,
     judge,
@@ -28,27 +39,27 @@ from .verdict import (
 )
 
 EXIT_NO_SLOWDOWN, EXIT_SLOWDOWN, EXIT_UNABLE, EXIT_NOTHING = 0, 1, 2, 3
-NEW = "new"
+BASE, NEW, BOTH = "base", "new", "both"
 _NAMED = 3
 """How many workloads of each side are named where the sides have none in common."""
 ORDER = (SLOWER, INCONCLUSIVE, FASTER, NOT_SUSPECT, SAME)
 
 
 class Missing(NamedTuple):
-    """A case that a side lacks, or couldn't measure for a ``reason``."""
+    """A case that a side, or both, lacks or couldn't measure for a ``reason``."""
 
     key: CaseKey
     side: str
-    reason: str
+    reason: Unmeasured
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """``notes`` are lines to read before believing the verdicts; ``pairs`` counts those measured in turn, ``contents``
     lists what each side has. ``screened`` means that only what a screening made suspect could be called slower,
-    ``unfinished`` that the time was up before all suspects had their pairs. With ``fail_missing`` a case that base
-    measured and new didn't is as bad as a slowdown, with ``fail_inconclusive`` one without a conclusive verdict.
-    ``unchanged`` means that both sides are the same code."""
+    ``unfinished`` that the time was up before all suspects had their pairs, ``interrupted`` that a signal ended it.
+    With ``fail_missing`` a case that base measured and new didn't is as bad as a slowdown, with ``fail_inconclusive``
+    one without a conclusive verdict. ``unchanged`` means that both sides are the same code."""
 
     verdicts: tuple[Verdict, ...]
     missing: tuple[Missing, ...]
@@ -60,8 +71,10 @@ class Comparison:
     contents: tuple[str, ...] = ()
     screened: bool = False
     unfinished: bool = False
+    interrupted: bool = False
     unchanged: bool = False
     limits: tuple[Limit, ...] = ()
+    unchecked: tuple[Unchecked, ...] = ()
     metric: str = "time"
 
     @property
@@ -81,16 +94,22 @@ class Comparison:
         return [each for each in undecided if self.unfinished or each.held_up or each.suspect]
 
     @property
+    def failed(self) -> list[Missing]:
+        """Cases that a side tried and couldn't measure."""
+        return [each for each in self.missing if each.reason.status in UNMEASURED and each.reason.status != SKIPPED]
+
+    @property
     def exit_code(self) -> int:
-        """0 no proven slowdown, 1 a proven one or another failure that was asked for, 2 gave up, 3 nothing to
-        compare."""
-        if not self.verdicts:
-            return EXIT_SLOWDOWN if self.above else EXIT_NOTHING
+        """0 no proven slowdown, 1 a proven one or another failure that was asked for, 2 gave up or couldn't check a
+        limit, 3 nothing to compare."""
         undecided = self.fail_inconclusive and any(each.verdict == INCONCLUSIVE for each in self.verdicts)
         if self.verdict == SLOWER or self.above or undecided or (self.fail_missing and self.lost):
             return EXIT_SLOWDOWN
-        only_tried = all(each.reason == SMOKE_RUN for each in self.verdicts)  # it shows that both can be measured
-        return EXIT_UNABLE if self.unable and not only_tried else EXIT_NO_SLOWDOWN
+        only_tried = all(each.why and each.why.cause == Cause.SMOKE for each in self.verdicts)
+        given_up = self.unable and not only_tried  # a smoke run shows that both can be measured
+        if given_up or self.unchecked or self.interrupted or (self.failed and not self.verdicts):
+            return EXIT_UNABLE
+        return EXIT_NO_SLOWDOWN if self.verdicts else EXIT_NOTHING
 
     @property
     def verdict(self) -> str:
@@ -101,21 +120,36 @@ class Comparison:
     def line(self) -> str:
         """The result of the comparison in one line."""
         if not self.verdicts:
-            contents = f": {'; '.join(self.contents)}" if self.contents else ""
-            return f"nothing to compare: no benchmark was measured on both sides{contents}"
+            line = "nothing to compare: no benchmark was measured on both sides"
+            if self.failed:
+                line += f": {self.failed[0].key}, {self.failed[0].side}: {self.failed[0].reason}"
+            elif self.contents:
+                line += f": {'; '.join(self.contents)}"
+            return line + self._limits_text
         counts = Counter(each.verdict for each in self.verdicts)
         words = ", ".join(f"{counts[word]} {word}" for word in ORDER if counts[word])
         head = "slowdown proven" if counts[SLOWER] else "no slowdown proven"
-        line, lost = f"{head} at a threshold of {percent(self.threshold)}: {words}", len(self.lost)
-        if self.above:
-            line += f"; {len(self.above)} above {'its limit' if len(self.above) == 1 else 'their limits'}"
+        line = f"{head} at a threshold of {percent(self.threshold)}: {words}{self._limits_text}"
+        if self.interrupted:
+            line += "; interrupted"
         if self.unable:
             line += f"; gave up {counted(len(self.unable), 'suspect')}"
-        if lost:
-            why = ", ".join(sorted({each.reason.partition(":")[0] for each in self.lost}))
-            line += f"; {counted(lost, 'benchmark')} measured in base but not in new ({why})"
-        only_new = len(self.missing) - lost
-        return f"{line}; {only_new} only in new" if only_new else line
+        if self.lost:
+            why = ", ".join(sorted({each.reason.status for each in self.lost}))
+            line += f"; {counted(len(self.lost), 'benchmark')} measured in base but not in new ({why})"
+        sides = Counter(each.side for each in self.missing)
+        line += f"; {sides[BASE]} only in new" if sides[BASE] else ""
+        return line + (f"; {sides[BOTH]} without a number on both sides" if sides[BOTH] else "")
+
+    @property
+    def _limits_text(self) -> str:
+        """The limits that are exceeded, and those that weren't checked."""
+        text = ""
+        if self.above:
+            text = f"; {len(self.above)} above {'its limit' if len(self.above) == 1 else 'their limits'}"
+        if self.unchecked:
+            text += f"; limits not checked: {listed(map(str, self.unchecked), _NAMED, '; ')}"
+        return text
 
 
 def content_text(side: str, workloads: Sequence[str]) -> str:
@@ -126,12 +160,17 @@ def content_text(side: str, workloads: Sequence[str]) -> str:
 
 
 def missing_cases(base: Side, new: Side) -> tuple[Missing, ...]:
-    """Cases of just one side, each with the reason that the other's file gives."""
-    return tuple(
-        Missing(key, side.name, side.unmeasured.get(key, "not in the results"))
+    """Cases of just one side, each with the reason that the other's file gives, and those that both sides failed."""
+    one = [
+        Missing(key, side.name, without_number(key, side))
         for side, other in ((base, new), (new, base))
         for key in sorted(set(other.cases) - set(side.cases))
-    )
+    ]
+    shared = [
+        key for key in sorted(set(base.unmeasured) & set(new.unmeasured)) if key not in {each.key for each in one}
+    ]
+    both = [Missing(key, BOTH, new.unmeasured[key]) for key in shared]
+    return (*one, *(each for each in both if each.reason.status != SKIPPED))
 
 
 def compare_sides(base: Side, new: Side, terms: Terms, moved: bool = False) -> Comparison:
@@ -149,8 +188,13 @@ def compare_sides(base: Side, new: Side, terms: Terms, moved: bool = False) -> C
     copies = [path for content, path in new.contents.items() if content in base.contents]
     notes += [f"on both sides: {clean(str(path))}: a run compared with itself shows no noise" for path in copies]
     stages = [False] * 2 if moved else [measured_in_turn(base, new, fresh) for fresh in (False, True)]
+    timed = terms.metric == "time"
+    if terms.limits and not timed:
+        notes.append(f"limits are times: not checked with --metric {terms.metric}")
+    limits, unchecked = check_limits(base, new, terms.limits) if timed else ((), ())
     steady = terms.metric == "memory"  # a machine that gets slower takes no more of it
-    terms = replace(terms, in_turn=(steady or stages[0], steady or stages[1]), moved=moved)
+    unknown = "" if moved else sides_of_unknown_cpu(base, new)
+    terms = replace(terms, in_turn=(steady or stages[0], steady or stages[1]), moved=moved, unknown=unknown)
     verdicts = judge(base.cases, new.cases, terms)
     return Comparison(
         tuple(verdicts), missing_cases(base, new), tuple(notes), terms.threshold,
@@ -158,7 +202,7 @@ def compare_sides(base: Side, new: Side, terms: Terms, moved: bool = False) -> C
         contents=tuple(content_text(each.name, [key.name.partition("[")[0] for key in each.cases])
                        for each in (base, new)),
         screened=any(run.stage for side in (base, new) for run in side.runs),
-        limits=check_limits(new, terms.limits) if terms.metric == "time" else (), metric=terms.metric,
+        limits=limits, unchecked=unchecked, metric=terms.metric,
     )  # fmt: skip
 
 
@@ -181,10 +225,19 @@ def narrowed(comparison: Comparison, expression: str) -> Comparison:
     verdicts = tuple(each for each in comparison.verdicts if matches(each.key.names))
     missing = tuple(each for each in comparison.missing if matches(each.key.names))
     limits = tuple(each for each in comparison.limits if matches(each.key.names))
+    unchecked = tuple(each for each in comparison.unchecked if each.key is None or matches(each.key.names))
     keys = [each.key for each in comparison.verdicts] + [each.key for each in comparison.missing]
     if keys and not verdicts and not missing:
         raise nothing_matches(expression, (key.name.partition("[")[0] for key in keys))
-    return replace(comparison, verdicts=verdicts, missing=missing, limits=limits)
+    return replace(comparison, verdicts=verdicts, missing=missing, limits=limits, unchecked=unchecked)
+
+
+def of_a_part(comparison: Comparison) -> Comparison:
+    """The comparison of a part of the benchmarks, in which a limit may match none."""
+    left = [each for each in comparison.unchecked if each.key is None]
+    notes = [f"limit not checked: {each}, of those that were chosen" for each in left]
+    unchecked = tuple(each for each in comparison.unchecked if each.key)
+    return replace(comparison, unchecked=unchecked, notes=(*notes, *comparison.notes))
 
 
 def change_text(ratio: float) -> str:

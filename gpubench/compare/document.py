@@ -47,12 +47,13 @@ def to_json(comparison: Comparison) -> str:
             "p": each.p,
             "sees": None if each.seen is None else each.sees(comparison.threshold),
             "processes": {"base": each.processes[0], "new": each.processes[1]},
+            "cause": each.why.cause.name.lower() if each.why else None,
             "reason": each.reason or None,
             "advice": each.advice or None,
         }
         for each in comparison.verdicts
     ]
-    missing = [_named(each.key) | {"side": each.side, "reason": each.reason} for each in comparison.missing]
+    missing = [_named(each.key) | {"side": each.side, "reason": str(each.reason)} for each in comparison.missing]
     limits = [
         _named(each.key)
         | {"verdict": each.verdict, "limit_s": each.limit_s}
@@ -66,6 +67,7 @@ def to_json(comparison: Comparison) -> str:
         "metric": comparison.metric,
         "cases": cases,
         "limits": limits,
+        "unchecked": [{"limit": each.name, "reason": each.reason} for each in comparison.unchecked],
         "missing": missing,
         "notes": comparison.notes,
     }
@@ -131,7 +133,7 @@ def _labels(comparison: Comparison) -> dict[CaseKey, str]:
 def _inconclusive(comparison: Comparison) -> dict[str, list[Verdict]]:
     """Group the inconclusive verdicts by cause, the most frequent cause first."""
     inconclusive = [each for each in comparison.verdicts if each.verdict == INCONCLUSIVE]
-    groups = grouped(inconclusive, lambda each: each.reason.partition(":")[0])
+    groups = grouped(inconclusive, lambda each: each.why.cause.head if each.why else "")
     return dict(sorted(groups.items(), key=lambda entry: -len(entry[1])))
 
 

@@ -22,9 +22,9 @@ from pathlib import Path
 from ..errors import UsageError
 from ..report.output import prepare_folder
 from ..runfile.quantities import counted
-from ..runfile.reader import workload_of
+from ..runfile.reader import clean, workload_of
 from ..statistics import inference
-from ..supervise.interleave import Interleave, find_environment
+from ..supervise.interleave import Interleave, OutOfTime, find_environment
 from ..supervise.progress import estimate_text
 from ..supervise.project import described
 from .comparison import Comparison, compare_sides, content_text, noise_of_runner
@@ -99,7 +99,7 @@ def compare_in_turn(
     args: argparse.Namespace, terms: Terms, pytest_options: Sequence[str], now: Callable[[], float] = time.monotonic
 ) -> Comparison:
     """Measure both environments until the verdicts are conclusive or the budget is spent. Raises UsageError for what
-    can't be measured or written."""
+    can't be measured or written, KeyboardInterrupt if a signal ends it before the first pair is complete."""
     if args.pairs < LEAST_FRESH:
         raise UsageError(f"--pairs must be {LEAST_FRESH} or more: fewer can't prove anything")
     before, after = (find_environment(side, getattr(args, side), args.paths, args.builtin) for side in ("base", "new"))
@@ -110,7 +110,9 @@ def compare_in_turn(
     _say(f"{measuring}starting: each side imports and collects its benchmarks first")
     turns.collect()
     workloads = {side: [workload_of(name, shipped=True) for name in each] for side, each in turns.collected.items()}
-    if not turns.interrupted and not set.intersection(*map(set, workloads.values())):
+    if turns.interrupted:
+        raise KeyboardInterrupt
+    if not set.intersection(*map(set, workloads.values())):
         contents = tuple(content_text(*entry) for entry in workloads.items())
         return Comparison((), (), (), terms.threshold, 0, contents=contents)
     return _Session(args, terms, turns).compare()
@@ -123,12 +125,15 @@ class _Session:
         self._args, self._terms, self._turns = args, terms, turns
         self._sides = [Side("base"), Side("new")]
         self._began, self._pairs = turns.now(), 0
+        turns.stop_at = self._began + args.budget
         self._notes: list[str] = []
         self._unfinished = False
 
     def compare(self) -> Comparison:
         """Screen, confirm, judge."""
         self._screen()
+        if self._turns.interrupted and not self._pairs:
+            raise KeyboardInterrupt
         self._screen_longer()
         comparison = self._judged()
         suspects = [each for each in comparison.verdicts if each.suspect]
@@ -146,7 +151,8 @@ class _Session:
         notes = (*comparison.notes, *self._notes)
         if self._turns.interrupted:
             notes += ("interrupted: judged by the pairs that were complete",)
-        return replace(comparison, notes=notes, pairs=self._pairs, unfinished=self._unfinished)
+        comparison = replace(comparison, notes=notes, pairs=self._pairs)
+        return replace(comparison, unfinished=self._unfinished, interrupted=self._turns.interrupted)
 
     @property
     def _is_one(self) -> bool:
@@ -173,7 +179,8 @@ class _Session:
                 return
             if not set(self._sides[0].cases) & set(self._sides[1].cases):
                 return
-            self._require_time()
+            if SCREENING_PAIRS * self._spent_s() > self._args.budget:
+                raise self._too_short()
             took, left = estimate_text(self._spent_s()), estimate_text((SCREENING_PAIRS - 1) * self._spent_s())
             _say(f"pair 1 of {SCREENING_PAIRS} took {took}: {left} left")
 
@@ -190,16 +197,21 @@ class _Session:
             if self._spent_s() + self._pair_s(keys) > until or not self._measure(SCREEN, keys):
                 return
 
-    def _require_time(self) -> None:
-        """Raise UsageError as soon as the budget is known to be too small for screening."""
-        pair_s = self._spent_s()
-        if SCREENING_PAIRS * pair_s <= self._args.budget:
-            return
+    def _too_short(self) -> UsageError:
+        """The error of a budget that is too small for screening."""
+        pair_s = max(self._spent_s() / max(1, self._pairs), self._turns.pair_s())
         advised_s = math.ceil((SCREENING_PAIRS + LEAST_FRESH) * pair_s * RESERVE)
-        raise UsageError(
+        return UsageError(
             f"--budget allows {self._args.budget / pair_s:.1f} pairs of {estimate_text(pair_s)}, but screening takes"
             f" {SCREENING_PAIRS}: use --budget {advised_s} or more, or choose fewer benchmarks (-k, --paths)"
         )
+
+    def _spend(self) -> None:
+        """Note that the budget is spent."""
+        if not self._unfinished:
+            self._unfinished = True
+            self._notes.append(f"the budget of {self._args.budget:g} s is spent")
+            _say(self._notes[-1])
 
     def _measure(self, stage: str, keys: Sequence[CaseKey] | None = None) -> bool:
         """Measure a pair of all benchmarks, or of ``keys``. Return whether that was possible."""
@@ -208,6 +220,11 @@ class _Session:
             chosen = {side.name: {side.fullnames[key] for key in keys} for side in self._sides}
         try:
             files = self._turns.pair(self._pairs, stage, chosen)
+        except OutOfTime:
+            if self._pairs < SCREENING_PAIRS:
+                raise self._too_short() from None
+            self._spend()
+            return False
         except UsageError as error:
             if not self._pairs:
                 raise
@@ -228,9 +245,7 @@ class _Session:
         while todo := self._todo(comparison, planned, tried):
             chosen = self._affordable([each for each in suspects if each.key in todo], todo)
             if not chosen:
-                self._unfinished = True
-                self._notes.append(f"the budget of {self._args.budget:g} s is spent")
-                _say(self._notes[-1])
+                self._spend()
                 break
             if not self._measure(CONFIRM, chosen):
                 break
@@ -294,4 +309,4 @@ def _empty_folder(name: str | None) -> Path:
 
 
 def _say(text: str) -> None:
-    print(f"gpubench compare: {text}", file=sys.stderr, flush=True)
+    print(clean(f"gpubench compare: {text}"), file=sys.stderr, flush=True)

@@ -4,15 +4,16 @@ side."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import variance
+from typing import NamedTuple
 
 from ..runfile.matching import matcher
 from ..statistics import inference
 from ..statistics.inference import Change
 from ..statistics.intervals import Interval
-from .samples import CaseKey, Observation, Side
+from .samples import ABSENT, SKIPPED, CaseKey, Observation, Side, Unmeasured
 from .verdict import FALSE_DISCOVERIES, LEAST_SPREAD, SINGLE_SPREAD, STUCK
 
 ABOVE, PERHAPS, BELOW = "above", "perhaps above", "below"
@@ -35,20 +36,50 @@ class Limit:
         return PERHAPS if self.time.high > self.limit_s else BELOW
 
 
-def check_limits(new: Side, table: Mapping[str, float]) -> tuple[Limit, ...]:
-    """Limits of the new side's benchmarks; where several apply to one benchmark, the smallest counts. ``table`` has
-    seconds by the expressions that choose benchmarks, as ``-k`` does.
+class Unchecked(NamedTuple):
+    """A limit without a time to check: of a benchmark, or of an expression (``key`` is None) that matches none."""
 
-    The interval is that of the mean logarithm of the processes' medians, with moderated variances as for verdicts. Over
-    all limits together it is above one that holds in at most one comparison of forty (Bonferroni).
+    name: str
+    reason: str
+    key: CaseKey | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.reason}"
+
+
+def limit_matcher(expression: str) -> Callable[[Iterable[str]], bool]:
+    """Whether a benchmark's names match the expression of a limit. Raises UsageError, which says that it is one."""
+    return matcher(expression, "[tool.gpubench.limits]")
+
+
+def without_number(key: CaseKey, side: Side) -> Unmeasured:
+    """Why a side has no number of a case."""
+    return side.unmeasured.get(key, ABSENT)
+
+
+def check_limits(base: Side, new: Side, table: Mapping[str, float]) -> tuple[tuple[Limit, ...], tuple[Unchecked, ...]]:
+    """Limits of the new side's benchmarks, and those that can't be checked; where several apply to one benchmark, the
+    smallest counts. ``table`` has seconds by the expressions that choose benchmarks, as ``-k`` does. What new skips,
+    and base doesn't measure either, needs no number.
+
+    The interval is that of the mean logarithm of the processes' medians, with moderated variances as for verdicts. The
+    level is divided by the number of limits (Bonferroni).
     """
-    chosen = [(matcher(expression), limit_s) for expression, limit_s in table.items()]
-    found = {}
-    for key in new.cases:
-        limits = [limit_s for matches, limit_s in chosen if matches(key.names)]
-        bound = min((*limits, new.limits.get(key, math.inf)))
-        if bound < math.inf:
-            found[key] = bound
+    named = dict.fromkeys([*new.cases, *new.unmeasured, *base.cases])
+    bounds, unchecked = dict(new.limits), []
+    for expression, limit_s in table.items():
+        matches = limit_matcher(expression)
+        chosen = [key for key in named if matches(key.names)]
+        bounds |= {key: min(limit_s, bounds.get(key, math.inf)) for key in chosen}
+        if not any(key in new.cases or _is_due(key, base, new) for key in chosen):
+            skipped = f"matches only what is skipped ({chosen[0]})" if chosen else "matches no benchmark"
+            unchecked.append(Unchecked(repr(expression), skipped))
+    unchecked += [
+        Unchecked(str(key), f"has no number ({without_number(key, new)})", key)
+        for key in bounds
+        if key not in new.cases and _is_due(key, base, new)
+    ]
+    found = {key: limit_s for key, limit_s in bounds.items() if key in new.cases}
     logs = {key: _usable(new.cases[key]) for key in found}
     several = [key for key, values in logs.items() if len(values) > 1]
     freedoms = [len(logs[key]) - 1 for key in several]
@@ -63,11 +94,17 @@ def check_limits(new: Side, table: Mapping[str, float]) -> tuple[Limit, ...]:
         error = math.sqrt(max(squared, LEAST_SPREAD**2) / count)
         change = Change(sum(logs[key]) / count, error, min(freedom + prior, 1e6))
         checked.append(Limit(key, limit_s, change.interval(tail, tail)))
-    return tuple(checked)
+    return tuple(checked), tuple(unchecked)
+
+
+def _is_due(key: CaseKey, base: Side, new: Side) -> bool:
+    """Whether new should have a number of a case: it failed, or base has one."""
+    return key in base.cases or without_number(key, new).status != SKIPPED
 
 
 def _usable(processes: list[Observation]) -> list[float]:
-    """Logarithms of the medians, without smoke runs and processes that waited for something else."""
+    """Logarithms of the medians, without smoke runs and processes that waited for something else; where waiting may
+    explain the rounds, of the fastest one."""
     timed = [each for each in processes if not each.smoke]
     least = min((each.least_s for each in timed), default=0.0)
-    return [math.log(each.median_s) for each in timed if each.least_s < STUCK * least]
+    return [math.log(each.least_s if each.uneven else each.median_s) for each in timed if each.least_s < STUCK * least]

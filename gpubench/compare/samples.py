@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import structs
 
 from ..errors import UsageError
 from ..runfile import folder
-from ..runfile.flags import CONTENDED
+from ..runfile.flags import CONTENDED, WAITING
 from ..runfile.host import cpu_differences
 from ..runfile.quantities import moment_of
-from ..runfile.reader import workload_of
-from ..runfile.schema import Process, Result, Run
+from ..runfile.reader import clean, workload_of
+from ..runfile.schema import Process, Result, Run, Times
 
 SMOKE = "smoke"
 """The preset that only tries each case's code."""
@@ -24,6 +26,15 @@ METRICS = {"time": "", "device": "device_s", "memory": "memory_bytes"}
 """What may be judged, and the field of a result that holds it; the time has none, as its rounds are read."""
 SCREEN, CONFIRM = "screen", "confirm"
 """The stages of ``compare --interleave``: all benchmarks, then fresh runs of those that screening made suspect."""
+UNEVEN = 1.15
+"""Median over fastest round above which rounds beside other programs may have waited. Recorded: of 49 processes whose
+threads waited in all rounds, 43; the others lasted whole ticks."""
+TICK_S, ON_TICKS, MOST_TICKS_S = 1e-3, 1e-3, 0.1
+"""A tick of a scheduler's clock, or a part of it; how near to whole ticks rounds are that waited for one; how long they
+last at most."""
+_ARCHITECTURES = re.compile(
+    "unknown machine|x86_64|amd64|i[3-6]86|aarch64|arm64|arm(v[5-9].*)?|ppc64(le)?|s390x|riscv64", re.IGNORECASE
+)
 MOSTLY = 0.5
 """Other programs count as using the cores of a process if this share of its cases is flagged for it."""
 _MODES = {"tf32": "TF32", "float32_matmul": "float32 matmul precision"} | {
@@ -58,7 +69,8 @@ class Observation:
 
     ``process`` numbers run and process within a side. A ``smoke`` run has too few rounds to prove anything; in a
     ``contended`` process more threads were slower than one. ``busy`` means that other programs used the cores while
-    this case was timed. ``stage`` is the run's, empty where there are no stages.
+    this case was timed. Rounds are ``uneven`` if waiting for other programs may explain their times. ``stage`` is the
+    run's, empty where there are no stages.
     """
 
     median_s: float
@@ -68,10 +80,24 @@ class Observation:
     smoke: bool = False
     contended: bool = False
     busy: bool = False
+    uneven: bool = False
     stage: str = ""
 
 
 Cases = Mapping[CaseKey, Sequence[Observation]]
+
+
+class Unmeasured(NamedTuple):
+    """Why a case has no number: the ``status`` that its run recorded, or what was seen here, and the run's reason."""
+
+    status: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.status}: {self.detail}" if self.detail else self.status
+
+
+ABSENT, SKIPPED = Unmeasured("not in the results"), "skipped"
 
 
 def busy_processes(side: Cases) -> set[tuple[int, int]]:
@@ -90,13 +116,13 @@ class Side:
     name: str
     runs: list[Run] = field(default_factory=list)
     cases: dict[CaseKey, list[Observation]] = field(default_factory=dict)
-    unmeasured: dict[CaseKey, str] = field(default_factory=dict)
+    unmeasured: dict[CaseKey, Unmeasured] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     contents: dict[bytes, Path] = field(default_factory=dict)
     fullnames: dict[CaseKey, str] = field(default_factory=dict)
     """What pytest calls the test of each case."""
     limits: dict[CaseKey, float] = field(default_factory=dict)
-    """The most seconds that a call may take, set by the test's own mark."""
+    """The most seconds that a call may take, set by the test's own mark; of cases without a number too."""
 
 
 def read_side(name: str, paths: Iterable[str | Path], metric: str = "time") -> Side:
@@ -111,7 +137,7 @@ def read_side(name: str, paths: Iterable[str | Path], metric: str = "time") -> S
         for run in folder.runs([path]):
             content = folder.identity(run.path)
             if content in side.contents:
-                side.notes.append(f"{name}: {run.path} is a copy of {side.contents[content]}: counted once")
+                side.notes.append(clean(f"{name}: {run.path} is a copy of {side.contents[content]}: counted once"))
                 continue
             side.contents[content] = run.path
             side.runs.append(structs.replace(run, results=()))
@@ -121,30 +147,34 @@ def read_side(name: str, paths: Iterable[str | Path], metric: str = "time") -> S
 
 
 def merge_side(side: Side, other: Side) -> None:
-    """Add the runs of ``other`` to ``side``."""
+    """Add the runs of ``other`` to ``side``, with a note on each case that could be measured before."""
     for key, observations in other.cases.items():
         moved = (replace(each, process=(each.process[0] + len(side.runs), each.process[1])) for each in observations)
         side.cases.setdefault(key, []).extend(moved)
     side.runs += other.runs
     side.fullnames |= other.fullnames
     side.limits |= other.limits
-    side.unmeasured |= {key: reason for key, reason in other.unmeasured.items() if key not in side.cases}
+    for key, reason in other.unmeasured.items():
+        if key not in side.cases:
+            side.unmeasured[key] = reason
+        elif (note := f"{side.name}: {key} isn't measured in turn any more: {reason}") not in side.notes:
+            side.notes.append(note)
 
 
 def _add(side: Side, run: Run, metric: str) -> None:
     keys = [key_of(result) for result in run.results]
     counts = Counter(keys)
     for key, result in zip(keys, run.results, strict=True):
+        if result.limit_s is not None:
+            side.limits[key] = result.limit_s
         if counts[key] > 1:
-            side.unmeasured[key] = "several benchmarks in one run have this name"
+            side.unmeasured[key] = Unmeasured("several benchmarks in one run have this name")
         elif result.times is None:
-            side.unmeasured.setdefault(key, f"{result.status}: {result.reason}" if result.reason else result.status)
+            side.unmeasured.setdefault(key, Unmeasured(result.status, result.reason or ""))
         elif not (observations := _observations(result, len(side.runs), run, metric)):
-            side.unmeasured.setdefault(key, result.device_reason or f"no {metric} was measured")
+            side.unmeasured.setdefault(key, Unmeasured(result.device_reason or f"no {metric} was measured"))
         else:
             side.cases.setdefault(key, []).extend(observations)
-            if result.limit_s is not None:
-                side.limits[key] = result.limit_s
             side.fullnames[key] = result.fullname
 
 
@@ -161,21 +191,39 @@ def _observations(result: Result, number: int, run: Run, metric: str) -> list[Ob
     """One observation per process, or one per run for values that only the first process of a run measures."""
     assert result.times is not None
     each = zip(result.times.processes, result.times.samples, strict=True)
-    observations = [_observation(*process, number, run) for process in each]
+    observations = [_observation(result.times, *process, number, run) for process in each]
     if metric == "time":
         return observations
     value = getattr(result, METRICS[metric])
-    return [replace(observations[0], median_s=value, quartile_s=value, least_s=value)] if value else []
+    same = {"median_s": value, "quartile_s": value, "least_s": value, "uneven": False}
+    return [replace(observations[0], **same)] if value else []
 
 
-def _observation(process: Process, kept: Sequence[float], number: int, run: Run) -> Observation:
-    samples = sorted(kept)
-    samples = samples[bisect_right(samples, 0.0) :] or [process.median_s]
-    quartile = min(samples[(len(samples) - 1) // 4], process.median_s)
-    place, contended = (number, process.index), process.index in run.slow_threads
-    busy = any(flag.name == CONTENDED for flag in process.flags)
-    terms = run.preset == SMOKE, contended, busy, run.stage or ""
-    return Observation(process.median_s, quartile, samples[0], place, *terms)
+def _observation(times: Times, process: Process, kept: Sequence[float], number: int, run: Run) -> Observation:
+    samples, median_s = sorted(kept), process.median_s
+    samples = samples[bisect_right(samples, 0.0) :]
+    if samples:
+        quartile_s, least_s = min(samples[(len(samples) - 1) // 4], median_s), samples[0]
+    elif len(times.processes) == 1:  # a plain file may have statistics alone
+        quartile_s, least_s = times.q1_s, times.min_s or median_s
+    else:
+        quartile_s = least_s = median_s
+    flags = {flag.name for flag in process.flags}
+    uneven = WAITING in flags
+    if run.plain or CONTENDED in flags:
+        uneven |= median_s > UNEVEN * least_s or _lasts_ticks(median_s, process.iqr_s or times.iqr_s)
+    return Observation(
+        median_s, quartile_s, least_s, (number, process.index), run.preset == SMOKE, process.index in run.slow_threads,
+        CONTENDED in flags, uneven, run.stage or "",
+    )  # fmt: skip
+
+
+def _lasts_ticks(median_s: float, iqr_s: float) -> bool:
+    """Whether rounds agree with each other, and with whole ticks of a scheduler, better than computing does."""
+    ticks = median_s / TICK_S
+    return (
+        median_s < MOST_TICKS_S and iqr_s <= 2 * ON_TICKS * median_s and abs(ticks - round(ticks)) <= ON_TICKS * ticks
+    )
 
 
 def measured_in_turn(base: Side, new: Side, fresh: bool) -> bool:
@@ -215,7 +263,7 @@ def _facts(run: Run, names: Sequence[str]) -> dict[str, str | None]:
     facts: dict[str, str | None] = {}
     devices = [machine.device(name) for name in names]
     for device in devices:
-        facts["CPU" if device.name == "cpu" else device.name] = device.label
+        facts["CPU" if device.name == "cpu" else device.name] = None if _is_unknown(device.label) else device.label
         facts[f"{device.name} driver"] = device.driver
     facts |= {"torch": machine.torch, "threads": str(machine.threads or "")}
     accelerated = any(device.accelerator for device in devices)
@@ -223,6 +271,21 @@ def _facts(run: Run, names: Sequence[str]) -> dict[str, str | None]:
         value = str(machine.precision.get(name))
         facts[_MODES[name]] = {"True": "on", "False": "off", "None": None}.get(value, value)
     return facts
+
+
+def _is_unknown(label: str) -> bool:
+    """Whether a CPU's label is an architecture, all that a file says which doesn't name the model."""
+    return not label or _ARCHITECTURES.fullmatch(label) is not None
+
+
+def sides_of_unknown_cpu(base: Side, new: Side) -> str:
+    """The sides with a run that doesn't name its CPU, unless ``compare --interleave`` measured all on one machine."""
+    if all(run.stage for side in (base, new) for run in side.runs):
+        return ""
+    sides = (base, new)
+    return " and ".join(
+        each.name for each in sides if any(_is_unknown(run.machine.device("cpu").label) for run in each.runs)
+    )
 
 
 def cpu_changes(base: Side, new: Side) -> list[str]:

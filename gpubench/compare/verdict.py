@@ -22,12 +22,13 @@ from ..runfile.quantities import counted
 from ..statistics import inference, intervals
 from ..statistics.inference import Change
 from ..statistics.intervals import Interval
+from .reasons import HELD_UP, Cause, Reason
 from .samples import CONFIRM, SCREEN, CaseKey, Cases, Observation, busy_processes
 
 FASTER, SLOWER, SAME, INCONCLUSIVE, NOT_SUSPECT = "faster", "slower", "same", "inconclusive", "not suspect"
 THRESHOLD = 0.05
 FALSE_DISCOVERIES = 0.025
-"""The false discovery rate: one comparison of unchanged code in forty may report a slowdown."""
+"""The false discovery rate that is asked for; docs/ci.md has what was seen on recorded runs."""
 SUSPICION, SUSPICION_OF_LEAST = 0.1, 0.05
 """One-sided p values, for the medians and for the fastest rounds. Either makes a benchmark suspect if that summary
 changed by half the threshold. On a busy machine the fastest rounds alone may show a change; only fresh runs decide."""
@@ -39,15 +40,16 @@ SINGLE_SPREAD = 0.25
 USUAL_SPREAD = 0.03
 """Spread of most benchmarks' processes on an idle machine, for advice where none was measured."""
 MOST_NEEDED = 100
-STUCK = 3.0
-"""A process all of whose rounds took this many times as long as the fastest of another process of the same code waited
+STUCK, SLICE_S = 3.0, 5e-4
+"""A process all of whose rounds took STUCK times as long as the fastest of another process of the same code waited
 for something else. Recorded: on a busy machine 30 µs of work on all cores took 20 ms, ticks of the scheduler, in every
-round of one process in eight."""
-LEAST_FOR_MEDIANS = 6
-"""With at least this many processes a side, processes whose median took STUCK times as long as another's are left out
-too, if most remain: on that machine all rounds but the fastest waited in one process in twelve. With fewer processes,
-the few that remain show too little of the noise: with three and with five a side, leaving them out raised 3 more alarms
-in 64 and in 56 recorded windows."""
+round of one process in eight. If its rounds are uneven, waiting explains such a difference between the sides too, from
+SLICE_S on: a scheduler lets another program run for longer than that."""
+MANY = 6
+"""With so many processes a side, it isn't by chance that all those of one side waited, and processes whose median took
+STUCK times as long as another's are left out if most remain: all rounds but the fastest waited in one process in
+twelve. With fewer, the few that remain show too little of the noise: leaving them out raised 3 more alarms in 64
+recorded windows of three a side."""
 RUN_DRIFT = 0.05
 """Standard deviation, from run to run, of the change that all benchmarks of a run share: clocks, memory, other guests
 of the host."""
@@ -55,19 +57,6 @@ MOST_DRIFT = 3.0
 """A shared change of more than this many standard deviations is a change and not drift."""
 LEAST_CASES = 5
 """The fewest benchmarks that show drift: with fewer, a change of one can't be distinguished from drift."""
-STEADIER = 4.0
-"""A benchmark doesn't follow the machine's speed, for example because it waits, if its processes agree better by this
-factor as they are than corrected for drift. Chance does that in one comparison of a hundred (F test, 4 and 4
-degrees)."""
-SMOKE_RUN = "smoke run: too few rounds"
-MACHINE_BUSY = "machine busy"
-ONE_PROCESS = "one process per side: its noise is unknown"
-SHARED = "changed as the others did: perhaps drift"
-UNCONFIRMED = "suspect, not confirmed"
-TRIED_ONLY = "smoke runs take too few rounds to prove anything: use --preset quick"
-MORE_TIME = "give it more time (--budget, --pairs)"
-BUSY = "the machine was busy: measure again, use fewer --threads, or use --interleave"
-
 _Process = tuple[int, int]
 _Sides = tuple[Sequence[Observation], Sequence[Observation]]
 
@@ -76,12 +65,14 @@ _Sides = tuple[Sequence[Observation], Sequence[Observation]]
 class Terms:
     """How to judge ``metric``. A change by less than ``floor`` seconds is none. ``limits`` are seconds by expressions
     that choose benchmarks. ``in_turn`` means, for the runs and for the fresh ones, that base and new were measured in
-    turn; ``moved`` means that they come from different machines."""
+    turn; ``moved`` means that they come from different machines. The sides of ``unknown`` don't name their CPU, so that
+    they prove nothing."""
 
     threshold: float = THRESHOLD
     floor: float = 0.0
     in_turn: tuple[bool, bool] = (False, False)
     moved: bool = False
+    unknown: str = ""
     metric: str = "time"
     limits: Mapping[str, float] = field(default_factory=dict)
 
@@ -92,9 +83,9 @@ class Verdict:
 
     The interval of ``same`` and of ``not suspect`` is that of the benchmark alone, at 95 %; any other accounts for all
     benchmarks of the comparison and for drift, and so it excludes 1 where the change is proven. ``base_s``, ``new_s``
-    come from the same evidence as the ratio, ``processes`` are those of base and new. For an inconclusive benchmark
-    ``reason`` is the cause, in the same words up to a colon for all benchmarks with that cause; ``advice`` is what
-    would make it conclusive; ``more`` is the number of further runs a side, if not too many. ``spread`` is the standard
+    come from the same evidence as the ratio, ``processes`` are those of base and new. ``why`` a benchmark is
+    inconclusive or not suspect; ``advice`` is what would make it conclusive; ``more`` is the number of further runs a
+    side, if not too many. ``spread`` is the standard
     deviation between processes, NaN if unknown. A ``suspect`` has
     no fresh runs yet; a change by the share ``seen`` would make a benchmark suspect four times out of five, with as
     many runs.
@@ -107,12 +98,17 @@ class Verdict:
     new_s: float
     p: float | None
     processes: tuple[int, int]
-    reason: str = ""
+    why: Reason | None = None
     advice: str = ""
     more: int | None = None
     spread: float = math.nan
     suspect: bool = False
     seen: float | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why it is inconclusive or not suspect, in words."""
+        return str(self.why or "")
 
     def sees(self, threshold: float) -> float:
         """The smallest change that counts and is detected four times out of five."""
@@ -126,7 +122,7 @@ class Verdict:
     @property
     def held_up(self) -> bool:
         """Whether too few processes of the benchmark could be used."""
-        return self.reason.startswith(MACHINE_BUSY)
+        return self.why is not None and self.why.cause in HELD_UP
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +139,11 @@ class _Drift:
 class _Evidence:
     """The processes of base and of new that count for a benchmark; ``unfit`` is the reason why they prove nothing.
     ``changes`` are those of the median and of the lower quartile, without the drift, of the median as measured, and of
-    the fastest round, without the drift."""
+    the fastest round, without the drift; the first three are tested."""
 
     sides: _Sides
     drift: _Drift
-    unfit: str = ""
+    unfit: Reason | None = None
     changes: tuple[Change, ...] = ()
 
     def logs(self, summary: str, corrected: bool = True) -> list[list[float]]:
@@ -164,11 +160,6 @@ class _Evidence:
         return list(zip(self.changes[::3], (SUSPICION, SUSPICION_OF_LEAST), strict=True))
 
     @property
-    def remedy(self) -> str:
-        """What would make a suspect of these processes conclusive."""
-        return (TRIED_ONLY if self.unfit == SMOKE_RUN else BUSY) if self.unfit else MORE_TIME
-
-    @property
     def times(self) -> tuple[float, float]:
         """Seconds of base and of new: the geometric means of their processes' medians, whose ratio is tested. Where
         nothing is tested, the times are the medians, which a process really measured: the mean of 1.64, 0.28 and 1.68
@@ -183,30 +174,40 @@ class _Evidence:
 
 def _counting(
     sides: _Sides, fastest: tuple[float, float], busy: Sequence[set[_Process]], in_turn: bool
-) -> tuple[_Sides, str]:
+) -> tuple[_Sides, Reason | None]:
     """The processes that are evidence, and why the benchmark proves nothing, if so. ``fastest`` are the fastest rounds
     of all processes of base and of new, ``busy`` the processes beside which other programs ran."""
     timed = [[each for each in side if not each.smoke] for side in sides]
     if any(len(few) < min(2, len(side)) for few, side in zip(timed, sides, strict=True)):
-        return sides, SMOKE_RUN
-    kept = [[each for each in side if each.least_s < STUCK * least] for side, least in zip(timed, fastest, strict=True)]
+        return sides, Reason(Cause.SMOKE)
+    many = min(map(len, timed)) >= MANY
+    kept = [
+        [each for each in side if each.least_s < STUCK * least and (many or not _may_have_waited(each, min(fastest)))]
+        for side, least in zip(timed, fastest, strict=True)
+    ]
     if any(len(few) < min(2, len(side)) for few, side in zip(kept, timed, strict=True)):
+        if max(map(len, timed)) == 1:
+            return sides, Reason(Cause.WAITED)
         held = [f"{len(side) - len(few)} of {len(side)}" for few, side in zip(kept, timed, strict=True)]
-        return sides, f"{MACHINE_BUSY}: something held up {held[0]} processes of base and {held[1]} of new"
-    if min(map(len, kept)) >= LEAST_FOR_MEDIANS:
+        return sides, Reason(Cause.HELD_UP, tuple(held))
+    if min(map(len, kept)) >= MANY:
         usual = [STUCK * min(each.median_s for each in side) for side in kept]
         fit = [[each for each in side if each.median_s < most] for side, most in zip(kept, usual, strict=True)]
         kept = fit if all(2 * len(few) >= len(side) for few, side in zip(fit, kept, strict=True)) else kept
     if len(kept[0]) + len(kept[1]) == 2 and any(each.contended for side in kept for each in side):
-        return sides, f"{MACHINE_BUSY}: all threads were slower than one"
+        return sides, Reason(Cause.SLOW_THREADS)
     beside = [
         sum(each.busy or each.process in known for each in side) / len(side)
         for side, known in zip(kept, busy, strict=True)
     ]
     if not in_turn and sorted(beside) == [0, 1]:
-        name = "base" if beside[0] else "new"
-        return sides, f"{MACHINE_BUSY}: other programs ran beside each process of {name}, and none of the other side"
-    return (kept[0], kept[1]), ""
+        return sides, Reason(Cause.BESIDE, ("base" if beside[0] else "new",))
+    return (kept[0], kept[1]), None
+
+
+def _may_have_waited(one: Observation, least_s: float) -> bool:
+    """Whether waiting explains why a process took so much longer than ``least_s``, the fastest round of both sides."""
+    return one.uneven and one.least_s >= STUCK * least_s and one.median_s - least_s >= SLICE_S
 
 
 def _gathered(all_runs: tuple[Cases, Cases], stage: bool, terms: Terms) -> dict[CaseKey, _Evidence]:
@@ -222,20 +223,13 @@ def _gathered(all_runs: tuple[Cases, Cases], stage: bool, terms: Terms) -> dict[
     for key in [key for key in new if key in base]:
         before, after = (_fastest(side[key]) for side in all_runs)
         sides, unfit = _counting((base[key], new[key]), (before, after), busy, in_turn)
-        found[key] = _Evidence(sides, _Drift(), unfit)
-    fit = {key: each for key, each in found.items() if not each.unfit}
+        found[key] = _Evidence(sides, _Drift(), Reason(Cause.UNKNOWN_CPU, (terms.unknown,)) if terms.unknown else unfit)
     if in_turn:
         return found
-    if terms.moved or len(fit) < LEAST_CASES:
-        return {key: replace(each, drift=_Drift(hidden=RUN_DRIFT)) for key, each in found.items()}
     crowded = any(2 * len(few) > len(_processes(side)) for few, side in zip(busy, (base, new), strict=True))
+    fit = [] if terms.moved else [each for each in found.values() if not each.unfit]
     drift = _drift(fit, crowded)
-    steady = {key: each for key, each in fit.items() if _is_steady(replace(each, drift=drift))}
-    if len(steady) < LEAST_CASES:
-        return {key: replace(each, drift=drift) for key, each in found.items()}
-    rest = {key: each for key, each in fit.items() if key not in steady}
-    own = _drift(steady, crowded), _drift(rest, crowded)
-    return {key: replace(each, drift=own[key not in steady]) for key, each in found.items()}
+    return {key: replace(each, drift=drift) for key, each in found.items()}
 
 
 def _fastest(side: Sequence[Observation]) -> float:
@@ -246,18 +240,9 @@ def _processes(side: Cases) -> set[_Process]:
     return {each.process for observations in side.values() for each in observations}
 
 
-def _is_steady(each: _Evidence) -> bool:
-    """Whether the benchmark doesn't follow the machine's speed: dividing by the speed of its process would only add the
-    noise of the other benchmarks."""
-    if not each.drift.speed or sum(map(len, each.sides)) < 3:
-        return False
-    before, after = (inference.pooled_variance(*each.logs("median_s", corrected))[0] for corrected in (False, True))
-    return max(before, LEAST_SPREAD**2) * STEADIER**2 < after
-
-
-def _drift(cases: Mapping[CaseKey, _Evidence], crowded: bool) -> _Drift:
-    """The drift of benchmarks that drift alike: for each process, the median over benchmarks of its logarithm minus the
-    benchmark's usual one.
+def _drift(cases: Sequence[_Evidence], crowded: bool) -> _Drift:
+    """The drift of all benchmarks: for each process, the median over benchmarks of its logarithm minus the benchmark's
+    usual one.
 
     A change that all benchmarks share counts as a change only if it exceeds any drift, otherwise it is subtracted. On a
     ``crowded`` machine, where other programs used the cores during most processes of a side, any drift is possible.
@@ -265,7 +250,7 @@ def _drift(cases: Mapping[CaseKey, _Evidence], crowded: bool) -> _Drift:
     if len(cases) < LEAST_CASES:
         return _Drift(hidden=RUN_DRIFT)
     excess: list[defaultdict[_Process, list[float]]] = [defaultdict(list), defaultdict(list)]
-    for each in cases.values():
+    for each in cases:
         logs = each.logs("median_s")
         usual = sum(map(median, logs)) / 2
         for processes, side, values in zip(excess, each.sides, logs, strict=True):
@@ -341,15 +326,16 @@ def _of_stage(cases: Cases, fresh: bool) -> Cases:
 
 
 def _p(each: _Evidence, word: str, terms: Terms) -> float:
-    """One-sided p value, the larger one of both summaries; 1 where the medians changed by less than the smallest change
-    that counts."""
+    """One-sided p value, the largest one of both summaries and of the median as measured: what waits doesn't follow the
+    machine's speed, and taking that off would make a change of it. 1 where the medians changed by less than the
+    smallest change that counts."""
     if each.unfit:
         return 1.0
     if not each.changes:  # the fastest round of the slower side must be slower than the other side's median
         slow, fast = each.sides[::-1] if word == SLOWER else each.sides
         ratio = min(one.least_s for one in slow) / max(one.median_s for one in fast)
         return inference.larger_p_of_one(ratio, SINGLE_SPREAD)
-    changes = each.changes[:2] if word == SLOWER else [change.inverse() for change in each.changes[:2]]
+    changes = each.changes[:3] if word == SLOWER else [change.inverse() for change in each.changes[:3]]
     base_s, new_s = each.times
     large = changes[0].log >= math.log(1 + terms.threshold) - 1e-9 and abs(new_s - base_s) >= terms.floor
     return max(change.larger_p() for change in changes) if large else 1.0
@@ -382,7 +368,7 @@ def _decided(
         return replace(plain, verdict=SAME, p=ps[0])
     ratio = plain.ratio
     if each.changes:
-        inside = [change.interval(*tails) for change in each.changes[: 2 if word != INCONCLUSIVE else 3]]
+        inside = [change.interval(*tails) for change in each.changes[:3]]
         low, high = min(span.low for span in inside), max(span.high for span in inside)
         ratio = replace(ratio, low=min(low, ratio.value), high=max(high, ratio.value))
     p = None if not each.changes and word == INCONCLUSIVE else ps[0]
@@ -425,40 +411,43 @@ def _screened(key: CaseKey, each: _Evidence, terms: Terms) -> Verdict:
         if _is_same(verdict, terms):
             return replace(verdict, verdict=SAME)
     if not suspect:
-        words = f"a change of {percent(seen)} would have made it suspect 4 times out of 5"
-        return replace(verdict, verdict=NOT_SUSPECT, reason=words)
-    return replace(verdict, suspect=True, reason=each.unfit or UNCONFIRMED, advice=each.remedy)
+        return replace(verdict, verdict=NOT_SUSPECT, why=Reason(Cause.UNSEEN, (percent(seen),)))
+    return _because(replace(verdict, suspect=True), each.unfit or Reason(Cause.UNCONFIRMED))
 
 
 def _explained(verdict: Verdict, each: _Evidence, terms: Terms, family: int) -> Verdict:
     """The verdict with the reason why it is inconclusive, and how many more runs a side would prove a change as large
     as the threshold."""
     if each.unfit:
-        return replace(verdict, reason=each.unfit, advice=each.remedy)
+        return _because(verdict, each.unfit)
     least = math.log(1 + terms.threshold) - 1e-9
     if each.changes and abs(math.log(verdict.ratio.value)) >= least > abs(each.changes[0].log):
-        return replace(verdict, reason=SHARED, advice="what all benchmarks share may be drift: use --interleave")
+        return _because(verdict, Reason(Cause.SHARED))
     in_turn = terms.in_turn[0] or each.sides[0][0].stage == CONFIRM
     runs = [len({one.process[0] for one in side}) for side in each.sides]
-    spread, reason = verdict.spread, f"too noisy: processes vary by {percent(verdict.spread)}"
+    spread, why = verdict.spread, Reason(Cause.NOISY, (percent(verdict.spread),))
     if not each.changes:
-        spread, reason = USUAL_SPREAD, ONE_PROCESS
+        spread, why = USUAL_SPREAD, Reason(Cause.ONE_PROCESS)
     elif not verdict.ratio.low <= 1 <= verdict.ratio.high:
-        reason = "near the threshold: the interval has smaller and larger changes"
+        why = Reason(Cause.NEAR)
     elif each.drift.hidden > spread:
-        reason = f"too noisy: that whole runs drifted by about {percent(each.drift.hidden)} can't be ruled out"
+        why = Reason(Cause.DRIFT, (percent(each.drift.hidden),))
     per_run = min(verdict.processes) / min(runs)
     spread = math.hypot(spread / math.sqrt(per_run), each.drift.hidden if each.changes else 0.0)
     needed = inference.needed_values(spread, 1 + terms.threshold, FALSE_DISCOVERIES / family, most=MOST_NEEDED)
     noun = "more pair" if in_turn else "more run"
     if needed is None:
         advice = f"only more than {MOST_NEEDED} {noun[5:]}s would be conclusive: use a quieter machine"
-        return replace(verdict, reason=reason, advice=advice if in_turn else f"{advice} or --interleave")
+        return replace(verdict, why=why, advice=advice if in_turn else f"{advice} or --interleave")
     more = max(1, needed - min(runs))
     where = "" if in_turn else " per side"
     advice = f"about {counted(more, noun)}{where} would detect a change of {percent(terms.threshold)}"
     assumed = "" if each.changes else f" (assuming {percent(spread)} variation between processes)"
-    return replace(verdict, reason=reason, advice=advice + assumed, more=more)
+    return replace(verdict, why=why, advice=advice + assumed, more=more)
+
+
+def _because(verdict: Verdict, why: Reason) -> Verdict:
+    return replace(verdict, why=why, advice=why.cause.advice)
 
 
 def percent(share: float) -> str:

@@ -43,8 +43,9 @@ def shown_name(workload: str) -> str:
     return workload.removeprefix(_EXPRESSIONS)
 
 
-def matcher(expression: str) -> Callable[[Iterable[str]], bool]:
-    """A function that returns whether one of a benchmark's names matches. Raises :class:`UsageError`.
+def matcher(expression: str, source: str = "-k") -> Callable[[Iterable[str]], bool]:
+    """A function that returns whether one of a benchmark's names matches. Raises :class:`UsageError`, which names the
+    ``source`` of the expression.
 
     Python reads the expression, with a name in the place of each word and ``and`` between words side by side.
     """
@@ -62,7 +63,7 @@ def matcher(expression: str) -> Callable[[Iterable[str]], bool]:
     try:
         code = compile(" ".join(terms).replace("( )", "(and)").strip(), "-k", "eval")  # else an empty tuple
     except (SyntaxError, RecursionError, MemoryError):
-        raise UsageError(f"-k {expression!r}: expected a word beside each and, or, not and bracket") from None
+        raise UsageError(f"{source} {expression!r}: expected a word beside each and, or, not and bracket") from None
 
     def matches(names: Iterable[str]) -> bool:
         shown = "\n".join(f"<{name}>" if name in _HEADINGS else name for name in names).lower()

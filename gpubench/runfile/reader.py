@@ -155,7 +155,7 @@ def _run(path: Path, machine: Machine, results: list[Result], facts: schema.RunF
 
 def _machine(path: Path, info: schema.MachineInfo) -> Machine:
     """The machine, with the CPU's model as the default of its name; the host name is private."""
-    label = (info.cpu and info.cpu.brand_raw) or info.machine or "unknown machine"
+    label = (info.cpu and (info.cpu.brand_raw or info.cpu.brand)) or info.machine or "unknown machine"
     facts = info.gpubench
     if facts is None:
         return Machine(label, (DeviceFacts("cpu", "cpu", label),))

@@ -374,6 +374,7 @@ class Processor(Struct, frozen=True):
     """pytest-benchmark's own description of the CPU."""
 
     brand_raw: str | None = None
+    brand: Annotated[str | None, _is("the same in files of py-cpuinfo before 6")] = None
 
 
 class MachineInfo(Struct, frozen=True):

@@ -6,6 +6,7 @@ Alternating keeps a drift of the machine, or an effect of being second, from loo
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shutil
 import subprocess
@@ -95,6 +96,10 @@ def _file(text: str, folder: Path) -> str:
     raise UsageError(f"{text}: no such file or folder, neither here nor in {folder}")
 
 
+class OutOfTime(Exception):
+    """Raised when measuring has to end before a pair is complete."""
+
+
 class _Collected(Exception):
     """Raised to end a process that has reported what it would measure."""
 
@@ -138,6 +143,8 @@ class Interleave:
     interrupted: bool = False
     collected: dict[str, list[str]] = field(default_factory=dict)
     """Full names of the tests that each side would measure."""
+    stop_at: float = math.inf
+    """When measuring ends, by the clock ``now``: no benchmark begins later."""
 
     def __post_init__(self) -> None:
         self._clocks: dict[str, _Clock] = {}
@@ -174,7 +181,8 @@ class Interleave:
         self, number: int, stage: str, chosen: Mapping[str, Collection[str]] | None = None
     ) -> tuple[Path, Path] | None:
         """Measure the ``chosen`` tests (by default all) on both sides; return the run files, or None if it was
-        interrupted. Odd pairs begin with new. Raises UsageError if an environment can't measure."""
+        interrupted. Odd pairs begin with new. Raises UsageError if an environment can't measure, OutOfTime at
+        ``stop_at``."""
         sides = (self.base, self.new)
         found: dict[str, Any] = {}
         for side in sides if number % 2 == 0 else reversed(sides):
@@ -199,7 +207,15 @@ class Interleave:
         except OSError as error:
             raise UsageError(f"{folder}: can't write there: {error.strerror or error}") from None
         clock = _Clock(self.now)
-        supervisor = self._start(side, folder, [f"--deselect={name}" for name in left_out], clock.note)
+
+        def note(event: Event) -> None:
+            clock.note(event)
+            if event["event"] == "start" and self.now() > self.stop_at:
+                raise OutOfTime
+
+        if self.now() > self.stop_at:
+            raise OutOfTime
+        supervisor = self._start(side, folder, [f"--deselect={name}" for name in left_out], note)
         self.interrupted = supervisor.interrupted
         before = self._clocks.get(side.name, clock)
         clock.cases = before.cases | clock.cases

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 import records
-from suites import NAMES, plain, run_file
+from suites import NAMES, change, plain, run_file
 
 from gpubench.commands.cli import main
 from gpubench.compare import document, interleaved
 from gpubench.compare.comparison import EXIT_NOTHING, Comparison
+from gpubench.compare.reasons import Cause, Reason
 from gpubench.compare.samples import CaseKey
-from gpubench.compare.verdict import BUSY, INCONCLUSIVE, MACHINE_BUSY, SHARED, TRIED_ONLY, Verdict
+from gpubench.compare.verdict import INCONCLUSIVE, Verdict
 from gpubench.runfile.schema import Case
 from gpubench.statistics.inference import Interval
 
@@ -198,7 +199,7 @@ def test_two_cases_of_one_name_are_named_and_not_mixed(compared) -> None:
 def test_what_slows_all_cases_alike_is_told(compared) -> None:
     _, document = compared(run_file(), run_file(1.0, 0.1))
     assert {(case["verdict"], case["reason"], case["advice"]) for case in document["cases"]} == {
-        ("inconclusive", SHARED, "what all benchmarks share may be drift: use --interleave")
+        ("inconclusive", str(Reason(Cause.SHARED)), Cause.SHARED.advice)
     }
 
 
@@ -223,7 +224,7 @@ def test_a_smoke_run_proves_nothing_and_says_what_would(compared, tried) -> None
     assert (code, document["verdict"]) == (0, "inconclusive")
     for case in document["cases"]:
         assert (case["verdict"], case["p"], case["low"], case["high"]) == ("inconclusive", None, None, None)
-        assert case["advice"] == TRIED_ONLY
+        assert (case["cause"], case["advice"]) == ("smoke", Cause.SMOKE.advice)
     told = " ".join(document["notes"])
     assert f"smoke runs prove nothing, they take too few rounds ({' and '.join(tried)})" in told
     assert ("presets differ: base " in told) == (len(tried) == 1)
@@ -244,7 +245,7 @@ def test_one_process_a_side_with_slow_threads_proves_nothing_however_slow(compar
     assert compared(quiet, slow)[0] == 1
     slow["gpubench"]["processes"][0]["canary"] = {"threads": 2, "one_s": 1.5e-4, "all_s": 7e-3}
     code, document = compared(quiet, slow)
-    assert (code, document["verdict"], document["cases"][0]["advice"]) == (0, "inconclusive", BUSY)
+    assert (code, document["verdict"], document["cases"][0]["advice"]) == (0, "inconclusive", Cause.SLOW_THREADS.advice)
 
 
 def test_a_load_at_the_start_and_flags_of_some_cases_are_only_hints(compared) -> None:
@@ -262,7 +263,7 @@ def test_a_side_beside_other_programs_is_no_evidence_against_one_alone(compared,
     case = document["cases"][1]
     assert (found, tuple(case["processes"].values())) == (code, (3, 3))
     name = "new" if new else "base"
-    reason = f"{MACHINE_BUSY}: other programs ran beside each process of {name}, and none of the other side"
+    reason = str(Reason(Cause.BESIDE, (name,)))
     assert (case["verdict"], case["reason"]) == (("slower", None) if code else ("inconclusive", reason))
     for side, busy in (("base", base), ("new", new)):
         note = f"{side}: other programs used the cores in {len(busy)} of 3 processes"
@@ -272,7 +273,8 @@ def test_a_side_beside_other_programs_is_no_evidence_against_one_alone(compared,
 def test_advice_to_measure_in_turn_is_not_given_while_that_is_done() -> None:
     key, ratio = CaseKey("a.b", "cpu", "torch"), Interval(1.0, 0.5, 2.0, "")
     verdicts = tuple(
-        Verdict(key, INCONCLUSIVE, ratio, 1.0, 1.0, 0.5, (9, 9), "noisy", f"{more} more", more) for more in (3, None)
+        Verdict(key, INCONCLUSIVE, ratio, 1.0, 1.0, 0.5, (9, 9), Reason(Cause.NOISY, ("9 %",)), f"{more} more", more)
+        for more in (3, None)
     )
     for pairs, told in ((None, True), (9, False)):
         shown = document.comparison_markdown(Comparison(verdicts, (), (), 0.05, pairs))
@@ -387,7 +389,7 @@ def test_ten_lines_at_most_say_it_before_the_table(save, capsys) -> None:
 
 def test_a_disturbed_side_is_a_line_and_few_rows(tmp_path, capsys, compared) -> None:
     names = tuple(f"w.w{i}" for i in range(30))
-    why = f"{MACHINE_BUSY}: other programs ran beside each process of new, and none of the other side"
+    why = str(Reason(Cause.BESIDE, ("new",)))
     code, document = compared(run_file(names=names), others(run_file(1.3, names=names), 0, 1, 2))
     assert (code, {case["reason"] for case in document["cases"]}) == (0, {why})
     assert main(["compare", *sides(tmp_path)]) == 0
@@ -552,6 +554,49 @@ def test_a_full_output_is_no_slowdown(save) -> None:
         with open("/dev/full", "w") as full:
             done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment)
         assert (done.returncode, done.stderr) == (2, "gpubench: output: No space left on device\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("to", [">/dev/full", ">&-"])
+def test_an_error_that_cannot_be_said_is_no_slowdown(save, tmp_path: Path, to) -> None:
+    run, other = save("run.json", run_file()), save("other.json", change(run_file(), "threads", to=1))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    python = f"{sys.executable} -m gpubench"
+    for words in ("compare gone.json y", f"compare {run} {other}", "compare --interleave no-such one", "frobnicate"):
+        done = subprocess.run(f"{python} {words} 2{to}", shell=True, cwd=tmp_path, env=environment)
+        assert done.returncode == 2, words
+
+
+def test_what_no_side_could_measure_is_said(save, capsys, compared) -> None:
+    crashed = records.unmeasured(records.case("went.wrong"), "crashed", "killed by SIGSEGV")
+    skipped = records.unmeasured(records.case("not.here"), "skipped", "needs a GPU")
+    for names, code in (((), 2), (("a.fast",), 0)):
+        runs = [run_file(names=names), run_file(1.001, names=names)]
+        for run in runs:
+            run["gpubench"]["unmeasured"] = [crashed, skipped]
+        found, document = compared(*runs)
+        (missing,) = document["missing"]
+        assert (found, missing["side"], missing["reason"]) == (code, "both", "crashed: killed by SIGSEGV")
+    code, _ = compared(run_file(names=()), run_file(names=()) | {"datetime": "another"})
+    assert code == 3
+
+
+def old(data, brand):
+    """As pytest-benchmark wrote it with a py-cpuinfo before 6, or without one."""
+    data = plain(data)
+    data["machine_info"]["cpu"] = {"brand": brand} if brand else {}
+    return data
+
+
+@pytest.mark.parametrize(("base", "new", "code"), [("i7", "i7", 1), ("i7", "Ryzen", 2), ("i7", "", 0), ("", "", 0)])
+def test_a_cpu_that_a_file_does_not_name_proves_nothing(save, capsys, compared, base, new, code) -> None:
+    files = [save(f"{i}.json", old(run_file(9), brand) if i else old(run_file(), brand))
+             for i, brand in enumerate((base, new))]  # fmt: skip
+    assert main(["compare", *files]) == code
+    shown = capsys.readouterr()
+    assert ("CPU i7 → Ryzen" in shown.err) == (code == 2)
+    assert ("the CPU is unknown: " in shown.out) == (code == 0)
+    assert main(["compare", *files, "--allow", "machine"]) == 1
 
 
 def test_a_defect_is_no_slowdown(save, monkeypatch, capsys) -> None:

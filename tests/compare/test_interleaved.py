@@ -22,6 +22,7 @@ from gpubench.compare.verdict import INCONCLUSIVE, Verdict, percent
 from gpubench.errors import UsageError
 from gpubench.runfile.reader import read
 from gpubench.statistics.intervals import Interval
+from gpubench.supervise.interleave import OutOfTime
 
 NAMES = tuple(f"w.w{i}" for i in range(12))
 STARTING_S, BENCHMARK_S = 2.0, 0.3
@@ -41,7 +42,7 @@ class Machine:
         self.names: Sequence[str] = NAMES
         self.held_up: dict[tuple[str, int], str] = {}
         self.breaks_at: int | None = None
-        self.interrupted = False
+        self.interrupted, self.interrupted_at = False, None
         self.measured: list[tuple[str, list[str]]] = []
         self.clock_s = 0.0
         self.turns = 0
@@ -81,8 +82,12 @@ class Machine:
         if number == self.breaks_at:
             raise UsageError("new: python can't measure")
         names = [name for name in self.names if chosen is None or self.mark(name, 1)["fullname"] in chosen["base"]]
+        if self.clock_s + self.pair_s(chosen) > self.stop_at + BENCHMARK_S:
+            self.clock_s = self.stop_at
+            raise OutOfTime
         self.measured.append((stage, names))
         self.clock_s += self.pair_s(chosen)
+        self.interrupted = number == self.interrupted_at
         if self.interrupted:
             return None
         sides = ("base", "new") if number % 2 == 0 else ("new", "base")
@@ -179,9 +184,12 @@ def test_the_budget_is_an_upper_bound_and_suspects_that_it_leaves_are_no_verdict
 
 
 def test_a_budget_too_small_for_screening_says_which_would_do(compare) -> None:
-    code, document, said = compare(Machine(), "--budget=20")
-    assert (code, document) == (2, None)
-    assert "--budget allows 1.8 pairs of 11 s, but screening takes 3: use --budget 152 or more" in said
+    for budget, pairs in ((20, "1.8"), (5, "0.4")):
+        machine = Machine()
+        code, document, said = compare(machine, f"--budget={budget}", "-o", f"out{budget}")
+        assert (code, document) == (2, None)
+        assert f"--budget allows {pairs} pairs of 11 s, but screening takes 3: use --budget 152 or more" in said
+        assert machine.clock_s <= budget
 
 
 def test_a_pair_that_was_held_up_is_replaced_and_does_not_count(compare) -> None:
@@ -226,11 +234,17 @@ def test_all_pairs_measured_with_time_left_says_how_many_more(compare) -> None:
 
 
 def test_an_interrupted_comparison_is_judged_by_its_complete_pairs(compare) -> None:
-    machine = Machine()
-    machine.interrupted = True
+    """Nothing is proven then, and nothing is without a change either."""
+    machine = Machine(0.004)
+    machine.interrupted_at = 2
     code, document, _ = compare(machine)
-    assert (code, document["pairs"]) == (3, 0)
+    assert (code, document["pairs"]) == (2, 2)
     assert "interrupted: judged by the pairs that were complete" in document["notes"]
+    first = Machine()
+    first.interrupted_at = 0
+    code, document, said = compare(first, "-o", "first")
+    assert (code, document) == (130, None)
+    assert said.endswith("gpubench: interrupted\n")
 
 
 def suspect(name: str, ratio: float, spread: float) -> Verdict:

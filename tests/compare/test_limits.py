@@ -73,6 +73,39 @@ def test_a_table_of_limits_chooses_as_k_does_and_the_smallest_counts(save, capsy
 
 
 @pytest.mark.parametrize(
+    ("key", "words", "code", "says"),
+    [
+        ("a.fsat", [], 2, "limits not checked: 'a.fsat' matches no benchmark"),
+        ("a.fsat", ["-k", "slow"], 2, "'a.fsat' matches no benchmark"),
+        ("a", [], 2, "limits not checked: a.lost[float32-n=8] has no number (error: ValueError: mine)"),
+        ("a", ["-k", "fast"], 0, "no slowdown proven"),
+        ("gone", [], 2, "a.gone[float32-n=8] has no number (not in the results)"),
+        ("gpu", [], 2, "'gpu' matches only what is skipped (a.gpu[float32-n=8])"),
+        ("gpu or a.fast", [], 0, "no slowdown proven"),
+        ("(", [], 2, "[tool.gpubench.limits] '(': expected a word"),
+    ],
+)
+def test_a_limit_that_guards_nothing_is_two_and_named(
+    save, capsys, tmp_path: Path, monkeypatch, key, words, code, says
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text(f'[tool.gpubench.limits]\n"{key}" = "1 s"\n')
+    base, new = run_file(names=("a.fast", "a.slow", "a.gone")), run_file(names=("a.fast", "a.slow")) | {"datetime": ""}
+    new["gpubench"]["unmeasured"] = [
+        records.unmeasured(records.case(name), status, reason)
+        for name, status, reason in (("a.lost", "error", "ValueError: mine"), ("a.gpu", "skipped", "needs a GPU"))
+    ]
+    files = [save("base.json", base), save("new.json", new)]
+    assert main(["compare", *files, *words]) == code
+    shown = capsys.readouterr()
+    assert says in shown.out + shown.err
+    assert "-k" not in shown.err
+    if "'(" not in says:
+        assert main(["compare", *files, *words, "--format=json"]) == code
+        assert bool(json.loads(capsys.readouterr().out)["unchecked"]) == (code == 2)
+
+
+@pytest.mark.parametrize(
     ("metric", "field", "key"), [("device", "device_s", "_s"), ("memory", "memory_bytes", "_bytes")]
 )
 def test_device_time_and_memory_are_judged_in_place_of_time(save, tmp_path, capsys, metric, field, key) -> None:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import records
-from suites import change, run_file
+from suites import change, plain, run_file
 
 from gpubench.commands.cli import main
 from gpubench.compare.samples import CONFIRM, Side, machine_differences, measured_in_turn, read_side
@@ -115,3 +115,58 @@ def test_a_process_is_its_median_its_lower_quartile_and_its_fastest_round(save) 
     mark["extra_info"]["gpubench"]["processes"][0]["kept"] = 8
     ((seen,),) = read_side("base", [save("run.json", records.run_file([mark]))]).cases.values()
     assert (seen.median_s, seen.quartile_s, seen.least_s) == (1.35, 1.1, 1.0)
+
+
+MS = 1e-3
+TICKS = [7.98 * MS, *[7.99 * MS] * 9, *[8 * MS] * 10, 12 * MS]
+"""Recorded: 30 µs of work on two cores that others use."""
+
+
+def one_run(times, is_plain=True, flag=None, with_data=True):
+    """A run of one process of five quiet benchmarks and ``a.slow``, with these rounds."""
+    data = run_file()
+    for mark in data["benchmarks"]:
+        rounds = sorted(times) if "a.slow" in mark["fullname"] else [MS * (1 + i / 1e4) for i in range(20)]
+        q1, middle, q3 = (rounds[len(rounds) * i // 4] for i in (1, 2, 3))
+        known = {"min": rounds[0], "q1": q1, "median": middle, "q3": q3, "iqr": q3 - q1, "mean": middle}
+        mark["stats"] |= known | {"rounds": len(rounds), "data": rounds}
+        process = mark["extra_info"]["gpubench"]["processes"][0]
+        process |= {"median_s": middle, "iqr_s": q3 - q1, "kept": len(rounds), "flags": []}
+        if flag and "a.slow" in mark["fullname"]:
+            process["flags"] = [{"flag": flag, "seen": "others"}]
+        mark["extra_info"]["gpubench"]["processes"] = [process]
+    data["gpubench"]["processes"] = data["gpubench"]["processes"][:1]
+    data = plain(data) if is_plain else data
+    for mark in data["benchmarks"] if not with_data else ():
+        del mark["stats"]["data"]
+    return data
+
+
+@pytest.mark.parametrize(
+    ("times", "how", "code"),
+    [
+        ([0.03 * MS * (1 + i / 1e3) for i in range(20)], {}, 0),  # as before
+        ([5.1 * MS * (1 + i / 500) for i in range(20)], {}, 1),
+        ([0.3 * MS * (1 + i / 20) for i in range(20)], {}, 1),  # shorter than any program is let run
+        ([4 * MS * (1 + i / 20) for i in range(20)], {}, 0),
+        ([4 * MS * (1 + i / 20) for i in range(20)], {"with_data": False}, 0),
+        ([0.03 * MS, *[8 * MS] * 19], {"with_data": False}, 0),
+        (TICKS, {}, 0),
+        (TICKS, {"is_plain": False, "flag": "contended"}, 0),
+        (TICKS, {"is_plain": False, "flag": "waiting"}, 0),
+        (TICKS, {"is_plain": False}, 1),
+    ],
+)
+def test_one_run_proves_what_waiting_does_not_explain(save, capsys, times, how, code) -> None:
+    quick = [0.03 * MS * (1 + i / 1e3) for i in range(20)]
+    files = [save(f"{i}.json", one_run(each, **how) | {"datetime": f"2026-01-0{i + 1}T00:00:00+00:00"})
+             for i, each in enumerate((quick, times))]  # fmt: skip
+    assert main(["compare", *files]) == code
+    shown = capsys.readouterr().out
+    waited = code == 0 and times[0] > MS
+    assert ("one run a side on a busy machine: its rounds may have waited" in shown) == waited
+    assert ("Measure again, or --interleave" in shown) == waited
+    assert main(["compare", *reversed(files), "--format=json"]) == 0
+    (slow,) = (each for each in json.loads(capsys.readouterr().out)["cases"] if "slow" in each["id"])
+    assert (slow["verdict"] == "faster") == (code == 1)
+    assert (slow["cause"] == "waited") == waited

@@ -18,7 +18,7 @@ from gpubench.errors import UsageError
 from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case
 from gpubench.supervise import interleave, process
-from gpubench.supervise.interleave import Environment, Interleave, find_environment
+from gpubench.supervise.interleave import Environment, Interleave, OutOfTime, find_environment
 from gpubench.supervise.process import Interpreter, suite
 from gpubench.supervise.supervisor import Unable
 
@@ -93,6 +93,16 @@ def test_collecting_measures_nothing(turns: Interleave) -> None:
     assert turns.collected == {"base": ["x.py::test_a", "x.py::test_b"], "new": ["y.py::test_a", "y.py::test_b"]}
     assert Fake.ended == []
     assert not (turns.folder / "turns").exists()
+
+
+def test_no_benchmark_begins_after_the_time_is_up(turns: Interleave) -> None:
+    turns.collect()
+    turns.now = iter(range(100)).__next__
+    turns.stop_at = 2  # the clock was read twice when the first benchmark begins
+    with pytest.raises(OutOfTime):
+        turns.pair(0, "screen")
+    assert Fake.ended == []
+    assert not (turns.folder / "base").exists()
 
 
 def test_an_interrupted_pair_does_not_count(turns: Interleave) -> None:
@@ -196,34 +206,23 @@ def compare(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return gpubench("compare", "--interleave", *words, cwd=folder)
 
 
-def test_two_checkouts_with_real_processes(tmp_path: Path) -> None:
-    checkouts(tmp_path, SOURCE.replace("DELAY", "0.001"), SOURCE.replace("DELAY", "0.004"))
-    done = compare(tmp_path, *WORDS, "--budget=0.1", "--format=json", "--", "--benchmark-max-time=0.05")
-    assert done.returncode == 2, done.stderr
-    assert not done.stdout  # one pair proves nothing
-    assert "but screening takes 3: use --budget " in done.stderr.splitlines()[-1]
-    (base,), (new,) = (list((tmp_path / "out-compare-1" / side).iterdir()) for side in ("base", "new"))
-    assert base.name == new.name == "000.json"
-    before, after = (read(path).results[0].times.median_s for path in (base, new))
-    assert after / before > 2
-    assert f"base measured with {sys.executable}, new with {sys.executable}" in done.stderr
-    again = compare(tmp_path, *WORDS, "-o", "out-compare-1")
-    assert again.returncode == 2
-    assert "holds an earlier comparison" in again.stderr
-
-
 def test_smoke_in_turn_tries_each_side_once_and_proves_nothing(tmp_path: Path) -> None:
     checkouts(tmp_path, SOURCE.replace("DELAY", "0.0001"), SOURCE.replace("DELAY", "0.05"))
     (tmp_path / "out-compare-1").mkdir()
     done = compare(tmp_path, *WORDS, "--preset=smoke", "--format=json")
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "out-compare-2/base/000.json").exists()
+    before, after = (read(tmp_path / "out-compare-2" / side / "000.json").results[0] for side in ("base", "new"))
+    assert after.times.median_s > 2 * before.times.median_s
+    assert f"base measured with {sys.executable}, new with {sys.executable}" in done.stderr
     document = json.loads(done.stdout)
     assert (document["verdict"], document["pairs"]) == ("inconclusive", 1)
     assert "--preset quick" in document["cases"][0]["advice"]
     assert "smoke runs prove nothing" in document["notes"][0]
     assert "one pair shows that both sides can be measured" in done.stderr
     assert "--budget" not in done.stderr
+    again = compare(tmp_path, *WORDS, "-o", "out-compare-2")
+    assert again.returncode == 2
+    assert "holds an earlier comparison" in again.stderr
 
 
 @pytest.mark.parametrize(
