@@ -25,7 +25,7 @@ from ..runfile.schema import REGIMES, Result, Scalar, Times
 from ..runfile.ways import fastest_way, job, times_and_ratio
 from ..statistics import intervals
 from ..statistics.intervals import Interval
-from .rows import Measured, Source, Values, grouped, leaves_open
+from .rows import Measured, Source, Values, grouped, leaves_open, too_noisy
 
 RESIDENT, ONE_SHOT = REGIMES
 """Data that stays on the device; what a single answer costs: the inputs copied in, one call, the outputs copied out."""
@@ -173,6 +173,20 @@ class Pair:
     def unknown(self) -> bool:
         """Whether its speedup isn't known well enough to say which side is faster."""
         return self.quality.doubt is not None and self.bounds[0] <= 1 <= self.bounds[1]
+
+    def drawn(self, copied: bool = False) -> Values | None:
+        """The speedup in a picture, with copies or without; where only a limit is known, the limit. None where not even
+        that is known."""
+        doubt, values = self.quality.doubt, self.values
+        low, high = self.bounds
+        if copied:
+            if self.copies is None or doubt not in (None, Reason.TOO_NOISY):
+                return None
+            values, doubt = self.copies.values, None
+            low, high = values.low, values.high
+        if doubt is None and not too_noisy(low, high):
+            return values
+        return Values(low if low > 1 else high, low, high) if not low <= 1 <= high else None
 
 
 @dataclass(frozen=True, slots=True)

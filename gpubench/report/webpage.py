@@ -19,22 +19,25 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
+from ..runfile.quantities import UNFILLED
 from . import words
 from .answer import Answer
 from .render import Table, webpage as html_table
-from .study import Crossing, Measured, Pair, Row, Study, grouped, leaves_open, size_parameter
+from .study import Crossing, Measured, Pair, Row, Study, grouped, size_parameter
 from .tables import answer_tables, detail_tables
 
 COLUMNS = (
     "workload", "dtype", "variant", "setting", "size_name", "size", "device", "time_s", "low_s", "high_s", "speedup",
     "speedup_low", "speedup_high", "copies", "baseline", "baseline_s", "rate", "rate_unit",
-    "utilisation", "status", "flags", "reason", "doubt",
+    "utilisation", "status", "flags", "reason", "doubt", "told", "told_copies",
+    "told_time", "names", "kind",
 )  # fmt: skip
-"""The columns of a row of the data; ``device`` is an index into the list of devices, ``doubt`` the reason why there is
-no speedup."""
+"""The columns of a row of the data; ``device`` is an index into the list of devices, ``speedup`` is a limit where no
+more is known, ``doubt`` the reason why there is none, ``told`` what a table shows, ``names`` what ``-k`` knows it by,
+one a line, besides the names of its device and its ``kind`` of work."""
 INTERNED = (
     "workload", "dtype", "variant", "setting", "size_name", "rate_unit", "baseline", "status", "flags", "reason",
-    "doubt",
+    "doubt", "told", "told_copies", "told_time", "names", "kind",
 )  # fmt: skip
 """Columns of texts that repeat: their values are indices into the list of strings."""
 _COLOURS, _SHAPES = ("d0", "d1", "d2", "d3", "d4", "d5"), 4
@@ -61,7 +64,8 @@ _EXPLORER = """
 <p id="finding"></p>"""
 _NUMBERS = """
 <div class="tools">
-<input id="search" type="search" placeholder="search: float32 n=4096" aria-label="Search all numbers" size="34">
+<input id="search" type="search" placeholder="float32 n=4096, sort and not numpy" aria-label="Search all numbers"
+ size="34">
 <button id="download" type="button">download what is shown (CSV)</button> <span class="muted" id="count"></span></div>
 <div class="scroll"><table id="table"></table></div>"""
 
@@ -219,6 +223,7 @@ def _devices(study: Study) -> dict[Any, dict[str, Any]]:
         name = study.names.of(row)
         devices[row.source] = {
             "name": name, "short": name, "machine": row.run.machine.label, "colour": colour, "shape": shape,
+            "names": f"{row.result.device}\n{row.facts.label}",
         }  # fmt: skip
     return devices
 
@@ -232,18 +237,22 @@ def _cells(
     cells |= {"workload": words.name(case), "dtype": case.dtype, "variant": case.variant}
     cells |= {"setting": _setting(row, size_name), "size_name": None if size is None else size_name, "size": size}
     cells |= {"device": places[row.source], "status": case.status, "reason": case.reason}
+    file = case.fullname.partition("[")[0]
+    cells |= {"names": "\n".join((case.id, case.implementation, file)), "kind": row.kind.heading if row.kind else ""}
     cells["flags"] = "; ".join(f"{flag.name}: {flag.seen}" for flag in case.flags)
     if isinstance(row, Measured):
         rate = None if row.quality.doubt else row.throughput
-        cells |= {"time_s": row.time_s, "utilisation": row.utilisation}
+        cells |= {"time_s": row.time_s, "told_time": words.time(row), "utilisation": row.utilisation}
         cells |= {"low_s": row.interval.low, "high_s": row.interval.high} if row.interval else {}
         cells |= {"rate": rate.value, "rate_unit": row.rate.unit} if rate and row.rate else {}
     if pair:
         base = ": ".join(filter(None, [study.names.of(pair.base), words.way(pair)]))
         cells |= {"baseline": base, "baseline_s": pair.base_s, "doubt": pair.quality.doubt}
-        if not pair.quality.doubt:
-            cells |= {"speedup": pair.speedup, "speedup_low": pair.ratio.low, "speedup_high": pair.ratio.high}
-            cells["copies"] = pair.copies.speedup if pair.copies and not leaves_open(pair.copies.values) else None
+        cells |= {"told": words.ratio(pair) + UNFILLED * (not pair.fills), "told_copies": words.with_copies(pair)}
+        if values := pair.drawn():
+            cells |= {"speedup": values.value, "speedup_low": values.low, "speedup_high": values.high, "doubt": None}
+        if copied := pair.drawn(copied=True):
+            cells["copies"] = copied.value
     return cells
 
 

@@ -270,3 +270,17 @@ def test_each_library_on_a_cpu_has_a_colour(tmp_path: Path) -> None:
     devices = made(tmp_path, run(marks, devices=(records.CPU,)))["devices"]
     assert len({(each["colour"], each["shape"]) for each in devices}) == len(devices) == 3
     assert devices[0]["colour"] == "cpu"
+
+
+def test_a_limit_is_told_as_in_the_tables_and_drawn(tmp_path: Path) -> None:
+    marks = [
+        records.benchmark(
+            Case("aa.mm", device, "float32", {"n": n}, size="n", devices=(device,)), time, flags=flags * (n == 1)
+        )
+        for n in (1, 10)
+        for device, time, flags in (("cpu", 1e-4, ("contended",)), ("cuda:0", 1e-6, ()))
+    ]
+    data = page_data(study_of(tmp_path, records.run_file(marks, devices=(records.CPU, records.GPU))))
+    rows = [dict(zip(data["columns"], row, strict=True)) for row in data["rows"]]
+    told = {row["size"]: (data["strings"][row["told"]], row["speedup"]) for row in rows if row["speedup"]}
+    assert told == {1: ("≥ 96×*", pytest.approx(96, abs=0.2)), 10: ("100×", 100)}

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 import records
 
 from gpubench.commands.cli import main
+from gpubench.errors import UsageError
 from gpubench.report import words
+from gpubench.report.rows import rows_of
+from gpubench.runfile import reader
 from gpubench.runfile.schema import Case
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
@@ -64,6 +70,22 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     run.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, long))))
     assert main(["report", str(run), "-o", str(folder / "out")]) == 0
     return (folder / "out" / "report.html").as_uri()
+
+
+@pytest.fixture(scope="module")
+def suite_page(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """The page of a run whose benchmarks are of a kind, and the run."""
+    folder = tmp_path_factory.mktemp("suite")
+    marks = [
+        records.benchmark(
+            Case(name, device, "float32", {"n": n}, size="n", devices=(device,), kind=kind, title=title), time * n
+        )
+        for name, kind, title in (("aa.mm", "matmul", "Product n × n"), ("bb.sort", "irregular", "Sort"))
+        for device, time in (("cpu", 1e-6), ("cuda:0", 1e-7))
+        for n in (1, 10, 100)
+    ]
+    path = folder / "run0.json"
+    return reported(folder, records.run_file(marks, devices=(records.CPU, records.GPU))), path
 
 
 def reported(folder: Path, *runs: dict[str, Any]) -> str:
@@ -191,6 +213,78 @@ def test_search_sort_and_a_click_that_explores(browser, page) -> None:
     browser.find_element(By.CSS_SELECTOR, "#table tbody tr").click()
     assert browser.find_element(By.ID, "workload").get_attribute("value") == HOSTILE
     clean(browser, page)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "aa.mm", "n=10", "n = 10", "aa.mm float32, n=100", "n=1 or n=100", "not n=1", "aa and not cuda:0", "cpu",
+        "(n=1 or n=10) and mm", "H-GPU", "products", "product", "n=10⁰", "float3", "test_mm", "zz", "AA.MM not(n=1)",
+    ],
+)  # fmt: skip
+def test_search_takes_what_k_takes(browser, suite_page, words: str) -> None:
+    page, run = suite_page
+    opened(browser, f"{page}#{urlencode({'search': words})}")
+    try:
+        count = len(rows_of([reader.read(run)], words))
+    except UsageError:
+        count = 0
+    assert len(browser.find_elements(By.CSS_SELECTOR, "#table tbody tr")) == count
+
+
+def test_a_search_that_isnt_finished_shows_what_it_can(browser, suite_page) -> None:
+    page, _ = suite_page
+    for typed in ("aa.mm and", "not", "(", "(aa.mm or", "aa.mm)", "or"):
+        opened(browser, f"{page}#{urlencode({'search': typed})}")
+        assert browser.find_elements(By.CSS_SELECTOR, "#table tbody tr"), typed
+        clean(browser, page)
+
+
+def focus(browser: Any) -> tuple[str, str, str]:
+    """What has the focus, and how it is outlined."""
+    script = (
+        "const e = document.activeElement, s = getComputedStyle(e); return [e.tagName, e.innerText, s.outlineStyle]"
+    )
+    return tuple(browser.execute_script(script))
+
+
+def test_the_keyboard_reaches_all_and_the_focus_stays(browser, page) -> None:
+    opened(browser, page)
+    stops = "return [...document.querySelectorAll('#table [tabindex], #table button')].filter((e) => e.tabIndex >= 0)"
+    rows = browser.find_elements(By.CSS_SELECTOR, "#table .opens")
+    heads = browser.find_elements(By.CSS_SELECTOR, "#table th")
+    assert len(browser.execute_script(stops)) == len(heads) + 1 < len(rows)
+    keys = webdriver.ActionChains(browser).send_keys
+    browser.execute_script("arguments[0].focus()", heads[0].find_element(By.TAG_NAME, "button"))
+    keys(Keys.ENTER).perform()
+    tag, told, outline = focus(browser)  # of a table that is drawn anew
+    assert (tag, told.rstrip(" ▾▴"), outline) == ("BUTTON", "benchmark", "solid")
+    keys(Keys.TAB * len(heads)).perform()
+    first = focus(browser)
+    keys(Keys.ARROW_DOWN).perform()
+    second = focus(browser)
+    assert (first[0], first[2], second[0], second[2]) == ("TR", "solid", "TR", "solid")
+    assert first[1] != second[1]
+    keys(Keys.ENTER).perform()
+    assert browser.switch_to.active_element.get_attribute("id") == "explorer-figure"
+    keys(Keys.ARROW_RIGHT).perform()
+    assert "n = " in text(browser, "detail")
+
+
+def test_it_prints_light_and_on_few_pages(browser, tmp_path) -> None:
+    """Also from a dark page: 12 pages at most of a run of the suite."""
+    run = tmp_path / "run.json"
+    run.write_text(json.dumps(records.gpu_run(3)))
+    assert main(["report", str(run), "-o", str(tmp_path / "out")]) == 0
+    opened(browser, (tmp_path / "out/report.html").as_uri() + "#theme=dark")
+    printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {})["data"])
+    assert 2 <= len(re.findall(rb"/Type\s*/Page\b", printed)) <= 12
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    shown = [each for each in browser.find_elements(By.CSS_SELECTOR, "main figure img") if each.is_displayed()]
+    paper = browser.find_element(By.TAG_NAME, "body").value_of_css_property("background-color")
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert {each.get_attribute("class") for each in shown} == {"light"}
+    assert paper == "rgba(255, 255, 255, 1)"
 
 
 def test_a_click_into_the_numbers_opens_nothing_where_there_is_no_explorer(browser, tmp_path) -> None:

@@ -27,6 +27,8 @@ function timesRange(low, high) {
   return times(low) === times(high) ? last : `${first} to ${last}`;
 }
 
+const tick = (value) => times(value).replace(".0×", "×");
+
 // Elements. Text always goes through textContent: names may be anything.
 function element(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
@@ -43,7 +45,6 @@ function prefixed(value, unit, count = 3) {
   const [scale, prefix] = steps.find(([step]) => Math.abs(value) >= step * 0.9995 && (large || step <= 1)) ?? steps[8];
   return `${digits(value / scale, count)} ${prefix}${unit}`;
 }
-const tickRatio = (value) => `${digits(value)}×`;
 const size = (value) => (typeof value === "number" && value >= 10000 && Math.log10(value) % 1 === 0 ? `10${superscript(Math.log10(value))}` : typeof value === "number" ? digits(value, 6) : String(value));
 const superscript = (number) => [...String(number)].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]).join("");
 const setting = (row) => [row.dtype, row.variant !== "eager" && row.variant, row.setting].filter(Boolean).join(" · ");
@@ -142,7 +143,7 @@ const chosenKey = () => FIELDS.map((field) => state[field] ?? "").join("|");
 function drawToggles() {
   const devices = [...new Set(like(FIELDS).filter((row) => row[state.quantity] != null).map((row) => row.device))];
   byId("devices").replaceChildren(...(devices.length > 1 ? devices : []).map((device) => {
-    const button = element("button", { type: "button", "aria-pressed": !hidden().has(device) }, data.devices[device].short);
+    const button = element("button", { type: "button", "aria-pressed": !hidden().has(device), "data-key": `device ${device}` }, data.devices[device].short);
     button.addEventListener("click", () => {
       const off = hidden();
       if (!off.delete(device)) off.add(device);
@@ -175,11 +176,11 @@ function drawExplorer() {
   const copies = isSpeedup && wanted.some((row) => row.copies != null);
   // On a phone names stand above the panel, and only values beside it.
   const phone = WIDTH < 600, named = (text, name) => (phone ? text : `${text} ${name}`);
-  const label = (row) => named(format(row[state.quantity]), data.devices[row.device].short);
+  const label = (row) => named(isSpeedup ? row.told : format(row[state.quantity]), data.devices[row.device].short);
   const devices = [...new Set(wanted.map((row) => row.device))];
   const ends = devices.flatMap((device) => {
     const own = wanted.filter((row) => row.device === device), copied = own.findLast((row) => copies && row.copies != null);
-    return [label(own.at(-1)), copied ? named(format(copied.copies), "with copies") : "", named("unsure", data.devices[device].short)];
+    return [label(own.at(-1)), copied ? named(copied.told_copies, "with copies") : "", named("unsure", data.devices[device].short)];
   });
   const room = Math.max(...ends.map((text) => textWidth(text, 700)));
   const left = phone ? 76 : 84, right = Math.max(WIDTH / 2, Math.min(640, WIDTH - 14 - room)), bottom = 400;
@@ -199,7 +200,7 @@ function drawExplorer() {
   const across = logScale(places, left + 20, right - 20, sized && new Set(places).size > 1 ? 1.05 : 2);
   const up = logScale(all, bottom, top, 1.4);
   if (isSpeedup) drawn(svg, "rect", { x: left, y: up(1), width: right - left, height: Math.max(0, bottom - up(1)), class: "shade" });
-  upright(svg, up, left, right, isSpeedup ? tickRatio : format);
+  upright(svg, up, left, right, isSpeedup ? tick : format);
   if (isSpeedup) {
     drawn(svg, "line", { x1: left, x2: right, y1: up(1), y2: up(1), class: "one" });
     if (bottom - up(1) > 24 && textWidth(data.slower) < right - left - 12) drawn(svg, "text", { x: right - 6, y: bottom - 8, class: "small", "text-anchor": "end" }, data.slower);
@@ -227,11 +228,11 @@ function drawExplorer() {
           const [low, high] = isSpeedup ? [row.speedup_low, row.speedup_high] : state.quantity === "time_s" ? [row.low_s, row.high_s] : [null, null];
           if (low && high && high / low < 4) drawn(svg, "line", { x1: x(row), x2: x(row), y1: Math.min(up(low), bottom), y2: Math.max(up(high), top), class: `error ${ink}` });
         }
-        const dot = dashed ? drawn(svg, "circle", { cx: x(row), cy: up(row[field]), r: 2.6, class: `mark ${ink}` }) : mark(svg, device, x(row), up(row[field]), Boolean(row.flags || row.doubt));
+        const dot = dashed ? drawn(svg, "circle", { cx: x(row), cy: up(row[field]), r: 2.6, class: `mark ${ink}` }) : mark(svg, device, x(row), up(row[field]), Boolean(row.flags));
         if (!dashed) dot.dataset.row = explored.indexOf(row);
       }
       const end = points.at(-1);
-      labels.push({ y: up(end[field]), text: dashed ? named(format(end[field]), "with copies") : chosen.some((row) => row.device === device && row.doubt && row.size > end.size) ? named("unsure", data.devices[device].short) : label(end), ink, bold: !dashed });
+      labels.push({ y: up(end[field]), text: dashed ? named(end.told_copies, "with copies") : chosen.some((row) => row.device === device && row.doubt && row.size > end.size) ? named("unsure", data.devices[device].short) : label(end), ink, bold: !dashed });
     }
   }
   if (isSpeedup && sized) {
@@ -277,14 +278,13 @@ function point(index) {
 function detail(row) {
   const box = byId("detail");
   if (!row) return box.replaceChildren("Point at a mark, or press the arrow keys in the picture, for its numbers.");
-  const parts = [`${data.devices[row.device].name}, ${atSize(row) || "one size"}: ${prefixed(row.time_s, "s")}`];
+  const parts = [`${data.devices[row.device].name}, ${atSize(row) || "one size"}: ${row.told_time}`];
   if (row.low_s != null) parts.push(`95% CI ${prefixed(row.low_s, "s")} to ${prefixed(row.high_s, "s")}`);
   if (row.speedup != null) {
-    const interval = row.speedup_low == null ? "" : ` (${timesRange(row.speedup_low, row.speedup_high)})`;
-    parts.push(`${times(row.speedup)}${interval} ${times(row.speedup).endsWith("slower") ? "than" : "as fast as"} ${row.baseline}, which takes ${prefixed(row.baseline_s, "s")}`);
+    parts.push(`${row.told} (${timesRange(row.speedup_low, row.speedup_high)}) ${row.speedup < 1 ? "than" : "as fast as"} ${row.baseline}, which takes ${prefixed(row.baseline_s, "s")}`);
   }
   if (row.doubt) parts.push(`speedup: ${row.doubt}`);
-  if (row.copies != null) parts.push(`with copies ${times(row.copies)}`);
+  if (row.copies != null) parts.push(`with copies ${row.told_copies}`);
   if (row.rate != null) parts.push(prefixed(row.rate, row.rate_unit));
   if (row.utilisation != null) parts.push(row.utilisation > 1 ? "above the measured peak, which was measured too low" : `${Math.round(row.utilisation * 100)} % of peak`);
   box.replaceChildren(parts.join(" · "), ...(row.flags ? [element("br"), element("span", { class: "stays" }, `! ${row.flags}`)] : []));
@@ -295,9 +295,9 @@ const shown = [
   ["workload", "benchmark", (row) => [row.workload, element("br"), element("small", {}, setting(row))]],
   ["size", "at size", atSize],
   ["device", "device", (row) => data.devices[row.device].short],
-  ["time_s", "time", (row) => (row.time_s == null ? row.status : prefixed(row.time_s, "s"))],
+  ["time_s", "time", (row) => row.told_time || row.status],
   ["speedup", data.speedup, speedupCell],
-  ["copies", "with copies", (row) => times(row.copies)],
+  ["copies", "with copies", (row) => row.told_copies || "–"],
   ["rate", "throughput", (row) => prefixed(row.rate, row.rate_unit ?? "")],
   ["utilisation", "% of peak", (row) => (row.utilisation == null || row.utilisation > 1 ? "–" : `${Math.round(row.utilisation * 100)}`)],
   ["flags", "notes", (row) => element("small", { title: row.flags || null }, row.reason || row.flags.replace(/: [^;]*/g, "").replaceAll(";", ","))],
@@ -305,14 +305,55 @@ const shown = [
 const widest = Math.max(...rows.map((row) => Math.abs(Math.log10(row.speedup || 1))), 1);
 function speedupCell(row) {
   if (row.speedup == null) return row.doubt ? element("small", {}, row.doubt) : "–";
+  const limit = row.told.startsWith("≥");
   const bar = element("span", { class: `bar ${data.devices[row.device].colour}` });
   bar.style.width = `${(60 * Math.max(0, Math.log10(row.speedup))) / widest}px`;
-  return [times(row.speedup), row.speedup_low != null ? element("small", {}, ` ${timesRange(row.speedup_low, row.speedup_high)}`) : "", bar];
+  return [row.told, bar, ...(limit ? [] : [element("br"), element("small", {}, timesRange(row.speedup_low, row.speedup_high))])];
 }
-const haystacks = new Map(rows.map((row) => [row, [row.workload, setting(row), atSize(row), `${row.size_name}=${row.size}`, data.devices[row.device].name, row.status, row.flags, row.reason].join(" ").toLowerCase()]));
+// The search, as runfile/matching.py reads -k: words joined by and, or, not and brackets; of a kind of work whole words.
+const TOKEN = /(?:and|or|not)(?=[\s(])|[()]|(?:[^\s()]|(?<=[\w\])])\((?:[^()]|\([^()]*\))*\))+/g;
+const escaped = (word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+const powers = (text) => text.replace(/10([⁰¹²³⁴⁵⁶⁷⁸⁹]{1,2})/g, (_, raised) => String(10 ** Number([...raised].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹".indexOf(digit)).join(""))));
+const heap = (row) => powers([row.names, data.devices[row.device].names, row.workload, setting(row), data.devices[row.device].name, row.status, row.flags, row.reason].join("\n").toLowerCase());
+const haystacks = new Map(rows.map((row) => [row, { names: heap(row), kind: row.kind.toLowerCase() }]));
+function testOf(word) {
+  if (word.includes("=")) return ({ names }) => new RegExp(`(?<!\\w)${escaped(word)}(?![\\w.])`).test(names);
+  const ofKind = new RegExp(`(?<!\\w)${escaped(word)}(?!\\w)`);
+  return ({ names, kind }) => names.includes(word) || ofKind.test(kind);
+}
+function matcher(expression) {
+  const tokens = (powers(expression.toLowerCase()).replace(/(?<=\w)\s+=\s+(?=\w)/g, "=").match(TOKEN) ?? []).map((token) => token.replace(/,+$/, "") || token);
+  // What isn't finished yet, as while it is typed, chooses all.
+  function term() {
+    const token = tokens.shift();
+    if (token === undefined || (token === "not" && !tokens.length)) return () => true;
+    if (token === "not") { const inner = term(); return (row) => !inner(row); }
+    if (token === "(") { const inner = either(); tokens.shift(); return inner; }
+    return testOf(token);
+  }
+  function both() {
+    let test = term();
+    while (tokens.length && !["or", ")"].includes(tokens[0])) {
+      if (tokens[0] === "and") tokens.shift();
+      const left = test, right = term();
+      test = (row) => left(row) && right(row);
+    }
+    return test;
+  }
+  function either() {
+    let test = both();
+    while (tokens[0] === "or") {
+      tokens.shift();
+      const left = test, right = both();
+      test = (row) => left(row) || right(row);
+    }
+    return test;
+  }
+  return either();
+}
 function matching() {
-  const words = state.search.toLowerCase().split(/\s+/).filter(Boolean);
-  const kept = rows.filter((row) => words.every((word) => haystacks.get(row).includes(word)));
+  const matches = matcher(state.search);
+  const kept = rows.filter((row) => matches(haystacks.get(row)));
   const [name, direction] = state.sort.split(" ");
   const value = (row) => (name === "device" ? data.devices[row.device].short : row[name]);
   if (name) kept.sort((a, b) => {
@@ -327,28 +368,40 @@ function drawTable() {
   byId("count").textContent = `${kept.length} of ${rows.length}`;
   const [sorted, direction] = state.sort.split(" ");
   const head = shown.map(([name, label]) => {
-    const button = element("button", { type: "button" }, label + (name === sorted ? (direction === "down" ? " ▾" : " ▴") : ""));
+    const button = element("button", { type: "button", "data-key": `column ${name}` }, label + (name === sorted ? (direction === "down" ? " ▾" : " ▴") : ""));
     button.addEventListener("click", () => change({ sort: name === sorted && direction === "down" ? `${name} up` : `${name} down` }));
     return element("th", { scope: "col", "aria-sort": name === sorted ? (direction === "down" ? "descending" : "ascending") : "none" }, button);
   });
+  // One tab stop for all rows: the arrow keys move between them.
+  const opening = (row) => byId("explore") && row.time_s != null, first = kept.find(opening);
   const body = kept.map((row) => {
-    const opens = byId("explore") && row.time_s != null;
-    const line = element("tr", opens ? { tabindex: 0, class: "opens" } : {}, ...shown.map(([name, , cell]) => element("td", { class: ["time_s", "copies", "rate", "size"].includes(name) ? "number" : null }, ...[cell(row)].flat())));
+    const opens = opening(row);
+    const line = element("tr", opens ? { tabindex: row === first ? 0 : -1, class: "opens", "data-key": `row ${rows.indexOf(row)}` } : {}, ...shown.map(([name, , cell]) => element("td", { class: ["time_s", "speedup", "rate", "size"].includes(name) ? "number" : null }, ...[cell(row)].flat())));
     const open = () => {
       change({ workload: row.workload, dtype: row.dtype, variant: row.variant, setting: row.setting, hidden: "" });
       byId("explore").scrollIntoView({ behavior: "instant", block: "start" });
+      byId("explorer-figure").focus({ preventScroll: true });
       if (explored.includes(row)) point(explored.indexOf(row));
     };
     if (opens) {
       line.addEventListener("click", open);
-      line.addEventListener("keydown", (event) => event.key === "Enter" && open());
+      line.addEventListener("keydown", (event) => {
+        if (event.key === "Enter") return open();
+        const lines = [...document.querySelectorAll("#table .opens")], step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+        const next = step && lines[lines.indexOf(line) + step];
+        if (!next) return;
+        event.preventDefault();
+        line.tabIndex = -1;
+        next.tabIndex = 0;
+        next.focus();
+      });
     }
     return line;
   });
   byId("table").replaceChildren(element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body));
 }
 function csv() {
-  const names = data.columns.toSpliced(data.columns.indexOf("device") + 1, 0, "machine");
+  const names = data.columns.toSpliced(data.columns.indexOf("device") + 1, 0, "machine").slice(0, -2);
   const value = (row, name) => (name === "device" ? data.devices[row.device].name : name === "machine" ? data.devices[row.device].machine : row[name]);
   // A leading = + - @ would be a formula to a spreadsheet.
   const cell = (content) => (content == null ? "" : typeof content === "number" ? String(content) : `"${String(content).replace(/(^|[;\t])(?=[=+\-@＝＋－＠])/g, "$1'").replaceAll('"', '""')}"`);
@@ -357,7 +410,7 @@ function csv() {
 
 // Saving. A picture takes its colours with it: they are computed from the page's style.
 function show(figure, svg, name) {
-  const button = element("button", { type: "button" }, "save as SVG");
+  const button = element("button", { type: "button", "data-key": "save" }, "save as SVG");
   button.addEventListener("click", () => save(`${name}.svg`, standalone(svg), "image/svg+xml"));
   figure.replaceChildren(svg, element("div", { class: "tools" }, button));
 }
@@ -394,11 +447,13 @@ function change(changes) {
   history.replaceState(null, "", `#${new URLSearchParams(kept)}`);
 }
 function redraw() {
+  const focused = document.activeElement?.dataset.key;
   if (state.theme) document.documentElement.dataset.theme = state.theme;
   const dark = state.theme ? state.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   byId("theme").textContent = dark ? "light" : "dark";
   if (byId("explorer-figure")) drawExplorer();
   drawTable();
+  if (focused) document.querySelector(`[data-key="${focused}"]`)?.focus({ preventScroll: true });
 }
 function start() {
   readHash();

@@ -9,7 +9,7 @@ from ...runfile.flags import Reason
 from ...runfile.quantities import UNFILLED, UNFILLED_SIGN, counted
 from .. import words
 from ..answer import MOST_ROWS, Answer, AnswerRow, Speedups, most_telling
-from ..study import Item, Measured, Pair, Study, leaves_open
+from ..study import Item, Measured, Pair, Study
 from .layouts import NamedRow, NamedRows, RowMark, row_pitch, rows_height
 from .page import Figure, Key
 from .selection import LEAST_VALUES, brief, captioned, keys, role_of, uncertainty
@@ -74,10 +74,10 @@ def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
 def _ratio(study: Study, pair: Pair) -> RowMark:
     look = role_of(study, pair.other)
     told = words.ratio(pair) + words.OTHER_WAY * bool(pair.like) + UNFILLED * (not pair.fills)
-    if pair.quality.doubt:
-        return RowMark(None, look, told, *(() if pair.unknown else pair.bounds))
-    copied = pair.copies.speedup if pair.copies and not leaves_open(pair.copies.values) else None
-    return RowMark(pair.speedup, look, told, pair.ratio.low, pair.ratio.high, copied)
+    shown, copied = pair.drawn(), pair.drawn(copied=True)
+    if shown is None or shown.value != pair.speedup:
+        return RowMark(None, look, told, *(shown[1:] if shown else ()))
+    return RowMark(shown.value, look, told, shown.low, shown.high, copied.value if copied else None)
 
 
 def _shares(study: Study, rows: Sequence[AnswerRow[Measured]]) -> Figure:

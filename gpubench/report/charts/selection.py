@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...runfile.flags import Reason
 from ...runfile.quantities import text
 from .. import words
 from ..study import Crossing, Item, Line, Measured, Pair, Point, Row, Study, grouped, plainness
@@ -64,11 +63,14 @@ def curve(
     """The line in its device's looks, without what isn't shown; its last value in that unit (empty for a ratio), as it
     stands in a table, and then the ``label`` at its end. Where only a limit of a speedup is known, the line goes
     through the limit."""
-    known = {point.x: point for point, _ in line.shown}
-    every = zip(line.points, line.items, strict=True)
-    limits = {p.x: found for p, item in every if p.x not in known and (found := _limit(p, item, dashed))}
-    points = sorted((known | limits).values(), key=lambda point: point.x)
-    cut = line.points[-1].x not in known | limits
+    every = list(zip(line.points, line.items, strict=True))
+    if isinstance(line.items[-1], Pair):
+        known = [(p, values) for p, item in every if (values := item.drawn(dashed))]
+        limits = [point.x for point, values in known if values.value != point.y]
+        points = [Point(point.x, values.value, values.low, values.high, point.flagged) for point, values in known]
+    else:
+        points, limits = [point for point, _ in line.shown], []
+    cut = line.points[-1].x not in [point.x for point in points]
     item = line.items[-1]
     if isinstance(item, Pair):
         last = (words.with_copies if dashed else words.ratio)(item)
@@ -77,17 +79,7 @@ def curve(
         last = str(doubt or text(line.points[-1].y, unit) + item.quality.star * cut)
     label = f"{label}, then {last}".removeprefix(", ") if cut else f"{last} {label}".strip()
     left_out, mark = len(line.points) - len(points), _mark(crossing) if crossing else None
-    return Curve(
-        tuple(points), role or role_of(study, line.last), label, dashed, left_out, cut, mark, tuple(sorted(limits))
-    )
-
-
-def _limit(point: Point, item: Measured | Pair, copied: bool) -> Point | None:
-    """The least that is known of a speedup, or of a slowdown, with all that is known as its interval."""
-    if not isinstance(item, Pair) or (copied and item.quality.doubt not in (None, Reason.TOO_NOISY)):
-        return None
-    low, high = (point.low, point.high) if copied else item.bounds
-    return Point(point.x, low if low > 1 else high, low, high, True) if not low <= 1 <= high else None
+    return Curve(tuple(points), role or role_of(study, line.last), label, dashed, left_out, cut, mark, tuple(limits))
 
 
 def _mark(crossing: Crossing) -> Mark | None:
