@@ -57,6 +57,11 @@ MOST_DRIFT = 3.0
 """A shared change of more than this many standard deviations is a change and not drift."""
 LEAST_CASES = 5
 """The fewest benchmarks that show drift: with fewer, a change of one can't be distinguished from drift."""
+STEADIER = 4.0
+"""A benchmark doesn't follow the machine's speed, for example because it waits, if its processes agree better by this
+factor as they are than corrected for drift. Chance does that in one comparison of a hundred (F test, 4 and 4
+degrees)."""
+
 _Process = tuple[int, int]
 _Sides = tuple[Sequence[Observation], Sequence[Observation]]
 
@@ -139,7 +144,7 @@ class _Drift:
 class _Evidence:
     """The processes of base and of new that count for a benchmark; ``unfit`` is the reason why they prove nothing.
     ``changes`` are those of the median and of the lower quartile, without the drift, of the median as measured, and of
-    the fastest round, without the drift; the first three are tested."""
+    the fastest round, without the drift."""
 
     sides: _Sides
     drift: _Drift
@@ -227,9 +232,13 @@ def _gathered(all_runs: tuple[Cases, Cases], stage: bool, terms: Terms) -> dict[
     if in_turn:
         return found
     crowded = any(2 * len(few) > len(_processes(side)) for few, side in zip(busy, (base, new), strict=True))
-    fit = [] if terms.moved else [each for each in found.values() if not each.unfit]
-    drift = _drift(fit, crowded)
-    return {key: replace(each, drift=drift) for key, each in found.items()}
+    fit = {} if terms.moved else {key: each for key, each in found.items() if not each.unfit}
+    drift = own = _drift(list(fit.values()), crowded)
+    steady = {key: each for key, each in fit.items() if _is_steady(replace(each, drift=drift))}
+    if len(steady) >= LEAST_CASES:
+        drift = _drift([each for key, each in fit.items() if key not in steady], crowded)
+        own = _drift(list(steady.values()), crowded)
+    return {key: replace(each, drift=own if key in steady else drift) for key, each in found.items()}
 
 
 def _fastest(side: Sequence[Observation]) -> float:
@@ -240,9 +249,18 @@ def _processes(side: Cases) -> set[_Process]:
     return {each.process for observations in side.values() for each in observations}
 
 
+def _is_steady(each: _Evidence) -> bool:
+    """Whether the benchmark doesn't follow the machine's speed: dividing by the speed of its process would only add the
+    noise of the other benchmarks."""
+    if not each.drift.speed or sum(map(len, each.sides)) < 3:
+        return False
+    before, after = (inference.pooled_variance(*each.logs("median_s", corrected))[0] for corrected in (False, True))
+    return max(before, LEAST_SPREAD**2) * STEADIER**2 < after
+
+
 def _drift(cases: Sequence[_Evidence], crowded: bool) -> _Drift:
-    """The drift of all benchmarks: for each process, the median over benchmarks of its logarithm minus the benchmark's
-    usual one.
+    """The drift of benchmarks that drift alike: for each process, the median over benchmarks of its logarithm minus the
+    benchmark's usual one.
 
     A change that all benchmarks share counts as a change only if it exceeds any drift, otherwise it is subtracted. On a
     ``crowded`` machine, where other programs used the cores during most processes of a side, any drift is possible.
@@ -326,16 +344,15 @@ def _of_stage(cases: Cases, fresh: bool) -> Cases:
 
 
 def _p(each: _Evidence, word: str, terms: Terms) -> float:
-    """One-sided p value, the largest one of both summaries and of the median as measured: what waits doesn't follow the
-    machine's speed, and taking that off would make a change of it. 1 where the medians changed by less than the
-    smallest change that counts."""
+    """One-sided p value, the larger one of both summaries; 1 where the medians changed by less than the smallest change
+    that counts."""
     if each.unfit:
         return 1.0
     if not each.changes:  # the fastest round of the slower side must be slower than the other side's median
         slow, fast = each.sides[::-1] if word == SLOWER else each.sides
         ratio = min(one.least_s for one in slow) / max(one.median_s for one in fast)
         return inference.larger_p_of_one(ratio, SINGLE_SPREAD)
-    changes = each.changes[:3] if word == SLOWER else [change.inverse() for change in each.changes[:3]]
+    changes = each.changes[:2] if word == SLOWER else [change.inverse() for change in each.changes[:2]]
     base_s, new_s = each.times
     large = changes[0].log >= math.log(1 + terms.threshold) - 1e-9 and abs(new_s - base_s) >= terms.floor
     return max(change.larger_p() for change in changes) if large else 1.0
@@ -368,7 +385,7 @@ def _decided(
         return replace(plain, verdict=SAME, p=ps[0])
     ratio = plain.ratio
     if each.changes:
-        inside = [change.interval(*tails) for change in each.changes[:3]]
+        inside = [change.interval(*tails) for change in each.changes[: 2 if word != INCONCLUSIVE else 3]]
         low, high = min(span.low for span in inside), max(span.high for span in inside)
         ratio = replace(ratio, low=min(low, ratio.value), high=max(high, ratio.value))
     p = None if not each.changes and word == INCONCLUSIVE else ps[0]

@@ -136,7 +136,7 @@ def mixed(random, slower=None):
 def test_what_waits_does_not_drift_with_what_computes():
     random = np.random.default_rng(15)
     found = [words(judge(mixed(random), mixed(random, slower=CASES[0]))) for _ in range(100)]
-    assert sum(each[CASES[0]] == SLOWER for each in found) >= 55
+    assert sum(each[CASES[0]] == SLOWER for each in found) >= 95  # 47 of them if all drift alike
     assert sum(each[key] != SAME for each in found for key in CASES[1:5]) <= 4
     alarms = sum(SLOWER in words(judge(mixed(random), mixed(random))).values() for _ in range(200))
     assert alarms <= 10  # of 5 expected at most
