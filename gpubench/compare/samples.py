@@ -29,9 +29,9 @@ SCREEN, CONFIRM = "screen", "confirm"
 UNEVEN = 1.15
 """Median over fastest round above which rounds beside other programs may have waited. Recorded: of 49 processes whose
 threads waited in all rounds, 43; the others lasted whole ticks."""
-TICK_S, ON_TICKS, MOST_TICKS_S = 1e-3, 1e-3, 0.1
-"""A tick of a scheduler's clock, or a part of it; how near to whole ticks rounds are that waited for one; how long they
-last at most."""
+TICK_S, ON_TICK, STEADY, MOST_TICKS_S = 1e-3, 0.04, 0.002, 0.1
+"""A tick of a scheduler's clock, or a part of it; rounds that waited for ticks end within this fraction of one, have an
+interquartile range of at most this share of their median, and last at most so long."""
 _ARCHITECTURES = re.compile(
     "unknown machine|x86_64|amd64|i[3-6]86|aarch64|arm64|arm(v[5-9].*)?|ppc64(le)?|s390x|riscv64", re.IGNORECASE
 )
@@ -221,9 +221,7 @@ def _observation(times: Times, process: Process, kept: Sequence[float], number: 
 def _lasts_ticks(median_s: float, iqr_s: float) -> bool:
     """Whether rounds agree with each other, and with whole ticks of a scheduler, better than computing does."""
     ticks = median_s / TICK_S
-    return (
-        median_s < MOST_TICKS_S and iqr_s <= 2 * ON_TICKS * median_s and abs(ticks - round(ticks)) <= ON_TICKS * ticks
-    )
+    return median_s < MOST_TICKS_S and iqr_s <= STEADY * median_s and abs(ticks - round(ticks)) <= ON_TICK
 
 
 def measured_in_turn(base: Side, new: Side, fresh: bool) -> bool:
