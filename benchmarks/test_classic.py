@@ -16,6 +16,7 @@ pytestmark = [
         dtypes=["float32"],
         implementations=["torch", "numpy"],
         variants=["eager", "compile"],
+        writing={"form": ["preallocated"]},
     ),
     pytest.mark.gpubench_sweep("n", smoke=[10**5], quick=[10**8], full=[10**8]),
 ]

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import GpubenchError, UsageError
-from ..measure.expression import LIVE, LiveCall, Size, Snippet, dtypes_of, names_in, on_numpy
+from ..measure.calls import own_keywords
+from ..measure.data import dtypes_of
+from ..measure.expression import LIVE, LiveCall, Size, Snippet, names_in, on_numpy
 from ..runfile import options
 from ..runfile.folder import LEDGER, RUN_FILE
 from ..runfile.ledger import read_ledger
@@ -55,6 +57,7 @@ def load(*paths: str | os.PathLike[str], k: str | None = None) -> Results:
     return Results.load(*paths, k=k)
 
 
+@own_keywords(place=0)
 def time(  # noqa: PLR0913 - what users write
     target: str | Sequence[str] | Callable[..., Any],
     /,
@@ -65,6 +68,7 @@ def time(  # noqa: PLR0913 - what users write
     dtypes: str | Sequence[str] | None = None,
     variants: str | Sequence[str] | None = None,
     preset: str = "quick",
+    each: str = "",
     check: bool = True,
     threads: int | None = None,
     **kwargs: Any,
@@ -76,12 +80,14 @@ def time(  # noqa: PLR0913 - what users write
       expressions, in a list, are compared with each other.
     - ``setup``: Python that makes the inputs of an expression (``"a = randn(n, n)"``), or a function that gets the
       sizes and returns the arguments of ``target``: ``lambda n: (torch.randn(n, n), torch.randn(n, n))``.
+    - ``each``: Python that runs before each call of an expression, untimed, where the call changes its input.
     - ``sizes``: ``"n=64,256"``, or ``{"n": [64, 256], "m": [1, 8]}`` for all combinations.
     - ``devices``, ``dtypes``, ``variants``, ``preset`` as for ``gpubench run``.
     - ``check``: whether the result is compared with a float64 reference. ``threads`` of the CPU: default all cores, or
       one where other programs make more of them slower.
 
-    Raises UsageError for what can't be measured at all; a size that fails has its reason in the result.
+    A keyword that ``target`` has too is refused, with the way to pass it. Raises UsageError for what can't be measured
+    at all; a size that fails has its reason in the result.
     """
     asked = {"device": devices, "dtype": dtypes, "variant": variants}
     words = [f"--gpubench-{name}={value}" for name, given in asked.items() for value in _several(given)]
@@ -93,16 +99,16 @@ def time(  # noqa: PLR0913 - what users write
         if args or kwargs or callable(setup):
             raise UsageError("an expression takes no arguments: name them in it, and make them with setup='…'")
         frame = inspect.currentframe()
-        caller = frame.f_back if frame else None
+        caller = frame.f_back.f_back if frame and frame.f_back else None  # beyond the decorator
         names = {**caller.f_globals, **caller.f_locals} if caller else {}
-        shared = Snippet("", setup or "", names=names, check=check, asked=bool(dtypes))
+        shared = Snippet("", setup or "", each, names=names, check=check)
         return _expressions(texts, shared, wanted, words)
     if not callable(target):
         raise UsageError(f"expected an expression or a function, not {type(target).__name__}")
     if isinstance(setup, str):
         raise UsageError("setup='…' is for expressions; a function's setup is a function of the sizes")
     name = getattr(target, "__name__", type(target).__name__)
-    live = {name.strip("<>"): LiveCall(target, args, kwargs, setup, check, bool(dtypes))}
+    live = {name.strip("<>"): LiveCall(target, args, kwargs, setup, check)}
     return _measure(wanted, live, [*words, *_dtype((target, args, kwargs), dtypes)])
 
 
@@ -140,18 +146,19 @@ def magic(line: str, cell: str | None, names: Mapping[str, Any]) -> Results | No
     if args.output or args.chart or args.processes != 1:
         raise UsageError("-o, --chart and --processes are for the command; the result has .df, .chart() and .speedup")
     wanted = BenchmarkFile(sizes=parse_sizes(args.sizes or ()), dtypes=args.dtype or (), variants=args.variant or ())
-    shared = Snippet("", args.setup or "", names=names, asked=bool(args.dtype))
+    shared = Snippet("", args.setup or "", args.each or "", names=names)
     return _expressions(args.expressions, shared, wanted, options.passed_on(args))
 
 
 def _expressions(texts: Sequence[str], shared: Snippet, wanted: BenchmarkFile, words: list[str]) -> Results:
     """Measure expressions; all but the text is ``shared``, with all names that they may see."""
-    named = require_expressions(texts, shared.setup)
+    setup = f"{shared.setup}\n{shared.each}".strip()
+    named = require_expressions(texts, shared.setup, shared.each)
     sizes = [name for name, _ in wanted.sizes]
-    used, made = names_in("\n".join([shared.setup, *named.values()]))[0], names_in(shared.setup)[1]
+    used, made = names_in("\n".join([setup, *named.values()]))[0], names_in(setup)[1]
     seen = {name: shared.names[name] for name in used if name in shared.names and name not in {*sizes, *made}}
     for text in named.values():
-        require_known(text, shared.setup, sizes, seen, IN_PYTHON)
+        require_known(text, setup, sizes, seen, IN_PYTHON)
     live = {name: replace(shared, text=text, names=seen) for name, text in named.items()}
     words = [*words, *_dtype(seen, wanted.dtypes)]
     in_numpy = {name for name, text in named.items() if on_numpy(text)}
@@ -209,5 +216,5 @@ def _sizes(given: Sizes | None) -> list[Size]:
 
 def _dtype(values: Any, given: str | Sequence[str] | None) -> list[str]:
     """The option that names the dtype of the tensors among these values, unless the caller chose a dtype."""
-    found = set() if given else dtypes_of(values)
+    found = set() if given else dtypes_of(values).intersection(options.DTYPES)
     return [f"--gpubench-dtype={found.pop()}"] if len(found) == 1 else []

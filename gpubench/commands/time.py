@@ -67,6 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     made = "makes the inputs, for example 'a, b = randn(n, n), randn(n, n)'; sees torch, nn, F, np, device, dtype,"
     made += " randn(*shape), randint(high, shape), empty(*shape), module(build)"
     what.add_argument("--setup", metavar="PYTHON", help=made)
+    each = "runs before each call, untimed, for example 'b = a.clone()' where the call changes b"
+    what.add_argument("--each", metavar="PYTHON", help=each)
     sizes = "n=256,1024,4096; repeat it for a second name: all combinations are timed"
     what.add_argument("--size", dest="sizes", action="append", metavar="NAME=…", help=sizes)
     estimated = "estimate a GPU that isn't here from the CPU's time: L4, 'H100 SXM' …; repeatable"
@@ -269,18 +271,19 @@ class BenchmarkFile:
 def benchmark_file_of(args: argparse.Namespace) -> BenchmarkFile:
     """What the command line asks for. Raises UsageError for what is no Python or has names that nothing makes."""
     setup, sizes = args.setup or "", parse_sizes(args.sizes or ())
-    named = require_expressions(args.expressions, setup)
+    each = args.each or ""
+    named = require_expressions(args.expressions, setup, each)
     for text in named.values():
-        require_known(text, setup, [name for name, _ in sizes])
-    codes = {name: repr(Snippet(text, setup, asked=bool(args.dtype))) for name, text in named.items()}
+        require_known(text, f"{setup}\n{each}".strip(), [name for name, _ in sizes])
+    codes = {name: repr(Snippet(text, setup, each)) for name, text in named.items()}
     in_numpy = {name for name in codes if on_numpy(named[name])}
     return BenchmarkFile(codes, sizes, in_numpy, tuple(args.dtype or ()), tuple(args.variant or ()))
 
 
-def require_expressions(texts: Sequence[str], setup: str) -> dict[str, str]:
+def require_expressions(texts: Sequence[str], *setups: str) -> dict[str, str]:
     """Expressions by their names in tables, which are their whole text in one line. Raises UsageError for what is no
     Python, given twice or too long for a name."""
-    if setup.strip():
+    for setup in filter(str.strip, setups):
         parse(setup, "the setup")
     texts = [text.strip() for text in texts]
     for text in texts:

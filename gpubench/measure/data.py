@@ -169,6 +169,19 @@ def total_bytes(*values: Any) -> int:
     return sum(int(part.nbytes) for parts in held for part in (parts if isinstance(parts, list) else [parts]))
 
 
+def dtypes_of(values: Any) -> set[str]:
+    """Names of the dtypes of all tensors, networks and arrays in nested containers."""
+    if "torch" not in sys.modules:  # so there is no tensor
+        return set()
+    import torch
+    from torch.utils import _pytree
+
+    leaves = _pytree.tree_leaves(values)
+    leaves += [tensor for leaf in leaves if isinstance(leaf, torch.nn.Module) for tensor in leaf.parameters()]
+    held = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor | torch.nn.Parameter) or is_array(leaf)]
+    return {str(leaf.dtype).rpartition(".")[2] for leaf in held}
+
+
 def is_array(value: Any) -> bool:
     """Whether the value is an array of a library other than torch."""
     import torch

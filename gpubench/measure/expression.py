@@ -7,8 +7,10 @@ counts, checks and copies the arguments of a call. torch is imported only when s
 from __future__ import annotations
 
 import ast
+import asyncio
 import builtins
 import dis
+import functools
 import inspect
 import keyword
 import re
@@ -24,9 +26,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..devices import CPU
 from ..devices.implementations import TORCH
 from ..errors import TooLarge, UsageError
-from ..runfile.options import DTYPES
 from ..runfile.quantities import bytes_text
+from ..runfile.schema import Work
 from .data import MEMORY_SHARE
+from .work import Request, declared
 
 if TYPE_CHECKING:
     import torch
@@ -42,6 +45,7 @@ MOST_CHARACTERS = 1000
 """Most characters of an expression, whose whole text is its name."""
 Size = tuple[str, tuple[float, ...]]
 """A name and its values."""
+_AWAITING = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 _ON_CPU = "a tensor of this case is on cpu"
 
 
@@ -51,7 +55,7 @@ def parse(text: str, what: str) -> ast.Module:
     text = text.strip()
     try:
         tree = ast.parse(text)
-        compile(text, what, "exec")  # refuses more than ast.parse: a return, a break
+        compile(text, what, "exec", _AWAITING)  # refuses more than ast.parse: a return, a break
     except (SyntaxError, ValueError) as error:
         line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and "\n" in text else ""
         place = f"{line} at {error.text.strip()!r}" if isinstance(error, SyntaxError) and error.text else line
@@ -72,7 +76,7 @@ def names_in(text: str) -> tuple[list[str], set[str]]:
     """Return the global names that the code reads, in the order of their first use, and those that it assigns."""
     read: dict[str, None] = {}
     made: set[str] = set()
-    codes = [compile(text.strip(), "<expression>", "exec")]
+    codes = [compile(text.strip(), "<expression>", "exec", _AWAITING)]
     for code in codes:
         for step in dis.get_instructions(code):
             if step.opname in ("LOAD_NAME", "LOAD_GLOBAL"):
@@ -111,15 +115,11 @@ class Fixture(Protocol):
         """Return the tensor's values as an array of the implementation."""
         ...
 
-    def name_dtype(self, dtype: str) -> None:
-        """Name the dtype that the data has."""
-        ...
-
     def measure_in_turn(self, name: str, others: Mapping[str, Callable[[Any], Any]], shares: dict[str, Any]) -> None:
         """Time the call's rounds in turn with those of other calls."""
         ...
 
-    def __call__(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    def measure(self, request: Request) -> Any:
         """Measure a call."""
         ...
 
@@ -144,14 +144,29 @@ def function_of(text: str, namespace: dict[str, Any]) -> Call:
     names = [name for name in names_in(text)[0] if name in namespace and _is_data(namespace[name])]
     kwargs = {"out": namespace[target]} if target in names else {}
     names = [name for name in names if not kwargs or name != target]
-    head = f"def expression({', '.join([*names, *(['*', 'out'] if kwargs else [])])}): "
+    awaits = any(isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith) for node in ast.walk(ast.Module(body, [])))
+    head = f"{'async ' * awaits}def expression({', '.join([*names, *(['*', 'out'] if kwargs else [])])}): "
     definition = ast.parse(head + (f"{target} = out" if kwargs else "pass")).body[0]
-    assert isinstance(definition, ast.FunctionDef)
+    assert isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef)
     definition.body += _returning(body)
     code = compile(ast.fix_missing_locations(ast.Module([definition], [])), "<expression>", "exec")
     made: dict[str, Any] = {}
     exec(code, namespace, made)
-    return Call(made["expression"], tuple(namespace[name] for name in names), kwargs)
+    function = _run_to_its_end(made["expression"]) if awaits else made["expression"]
+    return Call(function, tuple(namespace[name] for name in names), kwargs)
+
+
+def _run_to_its_end(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that runs a coroutine function in an event loop which is kept: starting one takes longer than
+    most calls."""
+    loop = asyncio.new_event_loop()
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return loop.run_until_complete(function(*args, **kwargs))
+
+    del run.__wrapped__  # type: ignore[attr-defined]  # this isn't a coroutine function
+    return run
 
 
 def _returning(body: list[ast.stmt]) -> list[ast.stmt]:
@@ -211,17 +226,16 @@ def _maker(make: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """An expression with its setup, as a benchmark.
+    """An expression with its setup, as a benchmark. ``each`` runs before each call, untimed.
 
-    ``names`` are further values that it can use. ``asked``: whether the user chose the dtype, which the data must then
-    have.
+    ``names`` are further values that it can use.
     """
 
     text: str
     setup: str = ""
+    each: str = ""
     names: Mapping[str, Any] = field(default_factory=dict)
     check: bool = True
-    asked: bool = False
 
     def measure(self, bench: Fixture, sizes: Mapping[str, Any]) -> None:
         """Make the inputs and measure the call."""
@@ -229,7 +243,19 @@ class Snippet:
             namespace = self._namespace(bench, sizes)
         if bench.implementation != TORCH:
             namespace |= {name: _arrays(bench, value) for name, value in namespace.items() if _is_data(value)}
-        measure_call(bench, function_of(self.text, namespace), self.check, self.asked)
+        if not self.each:
+            measure_call(bench, function_of(self.text, namespace), self.check)
+            return
+        before = compile(self.each.strip(), "<each>", "exec")
+        exec(before, namespace)
+        call = function_of(self.text, namespace)
+        names = [name for name in inspect.signature(call.function).parameters if name not in call.kwargs]
+
+        def fresh() -> tuple[tuple[Any, ...], dict[str, Any]]:
+            exec(before, namespace)
+            return tuple(namespace[name] for name in names), dict(call.kwargs)
+
+        measure_call(bench, replace(call, args=(), kwargs={}), self.check, fresh)
 
     def _namespace(self, bench: Fixture, sizes: Mapping[str, Any]) -> dict[str, Any]:
         import numpy as np
@@ -254,7 +280,6 @@ class LiveCall:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     setup: Callable[..., Any] | None = None
     check: bool = True
-    asked: bool = False
 
     def measure(self, bench: Fixture, sizes: Mapping[str, Any]) -> None:
         """Bring the arguments to the device and measure the call."""
@@ -264,7 +289,7 @@ class LiveCall:
                 made = self.setup(**sizes)
             args = (*args, *(made if isinstance(made, tuple) else (made,)))
         function, args, kwargs = moved((self.function, args, dict(self.kwargs)), bench)
-        measure_call(bench, Call(function, args, kwargs), self.check, self.asked)
+        measure_call(bench, Call(function, args, kwargs), self.check)
 
 
 LIVE: dict[str, Snippet | LiveCall] = {}
@@ -355,20 +380,10 @@ def fresh_inputs(bench: Fixture) -> Iterator[None]:
         yield
 
 
-def measure_call(bench: Fixture, call: Call, check: bool = True, asked: bool = False) -> None:
-    """Measure a call with the fixture, under the dtype of its data.
-
-    Raises :class:`UsageError` if the dtype was ``asked`` for and the data has another, or if a tensor is on another
-    device.
-    """
-    found = dtypes_of((call.function, call.args, call.kwargs))
-    wanted = str(bench.dtype).removeprefix("torch.")
-    if asked and found and wanted not in found:
-        raise UsageError(f"the data is {', '.join(sorted(found))}, not {wanted}: make it with randn() or dtype=dtype")
-    if not asked:
-        bench.name_dtype(found.pop() if len(found) == 1 else "")
+def measure_call(bench: Fixture, call: Call, check: bool = True, setup: Callable[[], Any] | None = None) -> None:
+    """Measure a call with the fixture. Raises :class:`UsageError` if a tensor is on another device."""
     try:
-        bench(call.function, *call.args, check=check, **call.kwargs)
+        bench.measure(Request(call.function, call.args, call.kwargs, declared(Work()), check, setup, ()))
     except AssertionError as error:
         if "not compiled with" not in str(error):
             raise
@@ -399,19 +414,6 @@ def moved(value: Any, bench: Fixture) -> Any:
         return leaf
 
     return _pytree.tree_map(move, value)
-
-
-def dtypes_of(values: Any) -> set[str]:
-    """Names of the floating-point dtypes of all tensors, networks and arrays in these values."""
-    if "torch" not in sys.modules:  # so there is no tensor
-        return set()
-    import torch
-    from torch.utils import _pytree
-
-    leaves = _pytree.tree_leaves(values)
-    leaves += [tensor for leaf in leaves if isinstance(leaf, torch.nn.Module) for tensor in leaf.parameters()]
-    names = {str(getattr(leaf, "dtype", "")).removeprefix("torch.") for leaf in leaves}
-    return {name for name in names if name in DTYPES}
 
 
 def _arrays(bench: Fixture, value: Any) -> Any:

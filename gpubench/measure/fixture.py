@@ -7,6 +7,7 @@ the steps before it and returns one of its own. ``gpubench run --list`` stops af
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -19,12 +20,13 @@ from ..devices.demo import EIGHT_BITS
 from ..devices.implementations import LIBRARIES, TORCH, Implementation, find_implementation
 from ..errors import GpubenchError, Unmeasurable, UsageError
 from ..runfile.flags import Flag
+from ..runfile.options import DTYPES
 from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Check, Measurement, Operators, Process, Transfer, Work
-from . import budget, disturbance, environment
+from . import budget, calls, disturbance, environment
 from .budget import MIN_ROUND, MIN_WAITS, Estimate, Preset
 from .clock import DeviceClock, ReplayTimer, warm_up
-from .data import Data, all_as_tensors, bare_tensors, pinned_copy, tensors, total_bytes
-from .precision import apply, autocast_dtype, computed_dtype, matmul_precision, torch_dtype
+from .data import Data, all_as_tensors, bare_tensors, dtypes_of, pinned_copy, tensors, total_bytes
+from .precision import apply, autocast_dtype, computed_dtype, computing, matmul_precision, torch_dtype
 from .probes import device_time, energy, flush, latency, simulated_probes, stand_in, transfer
 from .session import Session
 from .state import untraced
@@ -45,13 +47,16 @@ LONG_CALL = 0.01
 class Verified:
     """The call in its variant, the outcome of its check, and the seconds of the first call (compiling included).
 
-    ``again`` repeats the call with the same arguments; it is ``None`` where each call needs a setup.
+    ``again`` repeats the call with the same arguments; it is ``None`` where each call needs a setup. ``given`` is what
+    it was given before the first call, and ``expected`` the reference that passed.
     """
 
     call: Callable[..., Any]
     again: Callable[[], Any] | None
     check: Check
     first_s: float
+    given: calls.Given | None = None
+    expected: Reference | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,12 +72,25 @@ class Warm:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Timed:
-    """The last round's result, and what was measured besides the rounds, which pytest-benchmark keeps."""
+    """The last round's result and its check, and what was measured besides the rounds, which pytest-benchmark keeps."""
 
     result: Any
+    check: Check
     latency_s: float | None
     memory_bytes: int | None
     flags: tuple[Flag, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Declared:
+    """What the test says of itself: whether it names its dtypes, and whether its call writes into what it is given."""
+
+    dtype: bool = False
+    writing: bool = False
+
+
+_INDICES = {"int64", "int32", "bool"}
+"""Dtypes of places and masks beside the data."""
 
 
 class Inputs:
@@ -161,7 +179,7 @@ class Gpubench(Inputs):
     ``parallel`` is what a case of several devices adds to its record. ``allowance`` sets how long the case may take.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a case is
         self,
         session: Session,
         preset: Preset,
@@ -170,6 +188,7 @@ class Gpubench(Inputs):
         clock: DeviceClock,
         benchmark: Any,
         replayed: ReplayTimer | None = None,
+        declared: Declared = Declared(),
     ) -> None:
         if home.accelerator and not session.settings.plan:
             _release_memory_of_others(case.implementation, home)
@@ -180,7 +199,7 @@ class Gpubench(Inputs):
         self._held_bytes = home.allocated_memory()
         self._peak_bytes: int | None = None
         self._simulated: Load | None = None
-        super().__init__(session, case, home)
+        super().__init__(session, structs.replace(case, dtype=computing(case.dtype)), home)
         self.allowance, self._clock, self._benchmark = preset, clock, benchmark
         if self.library.asynchronous:
             clock.wait_by(home, self.library.wait)
@@ -191,7 +210,8 @@ class Gpubench(Inputs):
         """Whether anything is timed at all: false with ``--benchmark-disable``."""
         self.called = False
         self.estimate: Estimate | None = None
-        self._data_dtype: str | None = None
+        self._data_dtype = case.dtype if case.dtype != self.case.dtype else None
+        self.declared = declared
         self.parallel: dict[str, Any] = {}
         self._contest: Contest | None = None
 
@@ -203,6 +223,7 @@ class Gpubench(Inputs):
         all."""
         self._contest = Contest(name, others, shares, self.case)
 
+    @calls.own_keywords(place=1)
     def __call__(  # noqa: PLR0913 - what users write
         self,
         fn: Callable[..., Any],
@@ -232,15 +253,22 @@ class Gpubench(Inputs):
         - ``threads``: how many the call can use, if not all (NumPy's elementwise work uses one).
         - ``steps``: how many such calls make up the whole job; the report derives and marks the total.
 
+        A keyword that ``fn`` has too is refused, with the way to pass it.
+
         Raises UsageError for an invalid amount, :class:`~gpubench.errors.WrongAnswer` and
         :class:`~gpubench.errors.WorkMismatch`; skips the test when it would exceed its budget or the memory.
         """
+        steps, threads = plain_number("steps", steps, whole=True), plain_number("threads", threads, whole=True)
+        request = Request(fn, args, kwargs, declared(Work(flops, nbytes, items, unit)), check, setup, devices)
+        return self.measure(request, threads, steps)
+
+    def measure(self, request: Request, threads: int | None = None, steps: int | None = None) -> Any:
+        """Measure a call, and return its result."""
         self.called = True
-        work, steps = declared(Work(flops, nbytes, items, unit)), plain_number("steps", steps, whole=True)
-        if (threads := plain_number("threads", threads, whole=True)) is not None:
+        if threads is not None:
             self.case = structs.replace(self.case, threads=threads)
         with untraced(), matmul_precision(self.case.dtype):
-            prepared = self._prepare(Request(fn, args, kwargs, work, check, setup, devices))
+            prepared = self._prepare(request)
             estimate = self._estimate(prepared)
             self.accept(estimate)
             verified = self._verify(prepared, estimate)
@@ -249,9 +277,11 @@ class Gpubench(Inputs):
             probed = self._probe(prepared, verified, warm, timed)
         self._flush = None  # pytest keeps the fixture, and the flush holds as many bytes as the cache
         measured = {"first_call_s": verified.first_s, "latency_s": timed.latency_s, "memory_bytes": timed.memory_bytes}
-        record = {**measured, "check": verified.check, "steps": steps, **probed}
+        record = {**measured, "check": timed.check, "steps": steps, **probed}
         work = structs.replace(prepared.work, operators=prepared.work.operators or warm.operators)
         self._record(record, work, prepared.counted, timed.flags)
+        if probed.keys() & {"device_s", "device_reason"} and verified.again:
+            return verified.again()  # a replayed graph has overwritten the rounds' result
         return timed.result
 
     def accept(self, estimate: Estimate) -> None:
@@ -263,19 +293,15 @@ class Gpubench(Inputs):
         if estimate.obstacle is not None:
             raise estimate.obstacle
 
-    def name_dtype(self, dtype: str) -> None:
-        """Name the case by the dtype that its data turns out to have; an empty name if gpubench doesn't know the
-        dtype."""
-        self.case = structs.replace(self.case, dtype=dtype or self.case.dtype)
-        self._data_dtype = dtype
-
     # The seven steps ----------------------------------------------------------------------------------------------
 
     def _prepare(self, request: Request) -> Prepared:
         """Count the work of one call, and make the clock wait for all devices that are named or hold its tensors."""
         args, kwargs = request.args, request.kwargs
+        _require_finished(request.function)
         if request.setup is not None and not args and not kwargs:
             args, kwargs = _arguments(request.setup())
+        self._name_dtype(dtypes_of((request.function, getattr(request.function, "__self__", None), args, kwargs)))
         # Counted once, by the first process of a run.
         counted = count(request.function, args, kwargs) if self.first or self.home.simulated else None
         work = agree(request.work, counted)
@@ -285,6 +311,25 @@ class Gpubench(Inputs):
         further = tuple(_present(str(name)) for name in request.devices)
         self._use([*further, *self._devices_of(request.function, args, kwargs, further=further)])
         return Prepared(request, args, kwargs, work, counted, further)
+
+    def _name_dtype(self, found: set[str]) -> None:
+        """Name the case by the dtype of its data, if all of it has another than the case. Raises UsageError where the
+        test or the user has chosen the case's dtype."""
+        own, numbers = "float32" if self.case.dtype == "tf32" else self.case.dtype, found - _INDICES or found
+        if own in found or len(numbers) > 1 or (self.declared.dtype and not numbers.intersection(DTYPES)):
+            return
+        name = next(iter(numbers), "")
+        if self.declared.dtype:
+            place = "" if self._session.settings.brief else "gpubench."
+            how = f"make it with {place}randn() or dtype={place}dtype"
+            raise UsageError(f"the data is {name}, not {own}: {how}")
+        if name or self._session.settings.brief:
+            self._name(name)
+
+    def _name(self, dtype: str) -> None:
+        """Name a dtype, also one that nothing here computes in: it is then taken for the one that has its rounding."""
+        self._data_dtype = dtype
+        self.case = structs.replace(self.case, dtype=computing(dtype))
 
     def _estimate(self, prepared: Prepared) -> Estimate:
         """Estimate how long the case will take and how much it still has to allocate, its inputs too where they have no
@@ -302,6 +347,7 @@ class Gpubench(Inputs):
         expected = self._reference(prepared)
         if isinstance(expected, Reference):
             poison(prepared.args, prepared.kwargs)
+        given = calls.Given(request.function, prepared.args, prepared.kwargs) if request.setup is None else None
         self.home.reset_peak_memory()
         start = self._clock()
         if isinstance(self.home, Demo):
@@ -312,6 +358,7 @@ class Gpubench(Inputs):
         else:
             result = call(*prepared.args, **prepared.kwargs)
         first_s = self._clock() - start
+        _require_finished(request.function, result)
         if self.case.variant == "eager" and budget.FEWEST_ROUNDS * (estimate.call_s or 0.0) > self.allowance.budget:
             # It was tried since the estimate may be wrong; this call confirms the estimate.
             budget.require(first_s, "seen in its first call", self.allowance, slack=budget.SLACK)
@@ -322,11 +369,12 @@ class Gpubench(Inputs):
         if isinstance(expected, Reference) and estimate.call_s is None and reference_s > self._reference_limit_s:
             expected = unchecked(f"a float64 reference may take long: a call {first_s:.3g} s")
         outcome = expected.check(result) if isinstance(expected, Reference) else expected
-        if outcome.status == "passed":
+        if passed := outcome.status == "passed":
             self._session.checked.add(self._family)
         self._use(self._devices_of(result, further=prepared.further))
         again = partial(call, *prepared.args, **prepared.kwargs) if request.setup is None else None
-        return Verified(call, again, outcome, first_s)
+        kept = expected if passed and isinstance(expected, Reference) else None
+        return Verified(call, again, outcome, first_s, given, kept)
 
     def _warm_up(self, prepared: Prepared, verified: Verified) -> Warm:
         """Call until warm. The machine is watched from here on, since a few short rounds may be too short to judge."""
@@ -354,13 +402,27 @@ class Gpubench(Inputs):
         # The device's clocks have risen by now; from here on they must not fall.
         before = dataclasses.replace(warm.before, clocks=disturbance.look(self._clock.devices).clocks)
         result = self._rounds(prepared, verified, warm)
+        changed, moved = verified.given.changed() if verified.given else ([], False)
+        check = self._check_last(verified, result, moved)
         for device in self._clock.devices:
             device.synchronize()
         after = disturbance.look(self._clock.devices)
         flags = () if self.home.simulated else tuple(disturbance.disturbed(before, after, self._session.threads))
         if self._contest:
             flags = self._contest.noticed(flags)
-        return Timed(result, latency_s, self._memory_bytes(prepared.counted), flags)
+        flags = (*flags, *calls.altered([] if self.declared.writing else changed))
+        return Timed(result, check, latency_s, self._memory_bytes(prepared.counted), flags)
+
+    def _check_last(self, verified: Verified, result: Any, moved: bool) -> Check:
+        """Check a result of after the rounds too: what goes wrong later is seen, such as a race or a stale cache.
+
+        ``moved``: whether the call has changed what it uses, so that another result is right."""
+        if verified.expected is None or verified.again is None or not self.enabled or self.home.simulated:
+            return verified.check
+        if moved:
+            return structs.replace(verified.check, reason="the first result alone: the call changes what it uses")
+        verified.expected.check_last(result)
+        return verified.check
 
     def _probe(self, prepared: Prepared, verified: Verified, warm: Warm, timed: Timed) -> dict[str, Any]:
         """Measure the other fields of the record: the precision in force and, once in a run, what needs a probe."""
@@ -371,10 +433,10 @@ class Gpubench(Inputs):
             outputs = bare_tensors(timed.result)
             return record | simulated_probes(self.home, self._simulated, bare_tensors(prepared.args), outputs)
         single = sum(used.accelerator for used in self._clock.devices) < 2
-        if self.home.accelerator:
-            record |= self._device_time(verified, warm, single)
         if len(self._clock.devices) == 1:  # with several devices copying is the work itself
             record["transfer"] = self._transfer(prepared, timed)
+        if self.home.accelerator:  # afterwards: calls of a compiled function write over its last result
+            record |= self._device_time(verified, warm, single)
         # Energy is counted over many calls in a row, whose cache is hot.
         if verified.again and single and self._flush is None and self.preset == "full":  # a second for each call
             counted = energy(verified.again, self.home, self._clock, warm.call_s)
@@ -646,6 +708,14 @@ def _release_memory_of_others(implementation: str, device: Device) -> None:
     for name, library in LIBRARIES.items():
         if name != implementation:
             library.release_memory()
+
+
+def _require_finished(function: Callable[..., Any], result: Any = None) -> None:
+    """Raise UsageError for a call that returns before it has done its work."""
+    if why := calls.unfinished(function, result):
+        if inspect.iscoroutine(result):
+            result.close()  # otherwise Python warns that it was never awaited
+        raise UsageError(f"the call returns {why}")
 
 
 def _present(name: str) -> Device:

@@ -35,6 +35,11 @@ def torch_dtype(name: str) -> torch.dtype:
     return dtype
 
 
+def computing(dtype: str) -> str:
+    """Return the dtype of :data:`DTYPES` that stands for any dtype: that of a complex one's parts, else float32."""
+    return dtype if dtype in DTYPES else {"complex128": "float64", "complex32": "float16"}.get(dtype, "float32")
+
+
 @contextlib.contextmanager
 def matmul_precision(dtype: str) -> Iterator[None]:
     """A context in which float32 products (and convolutions) use IEEE float32, or TF32 for the dtype ``tf32``.

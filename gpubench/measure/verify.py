@@ -283,6 +283,7 @@ class Reference:
     precision: str
     library: Implementation
     _expected: list[torch.Tensor] | None = None
+    _explained: list[float] = field(default_factory=list)
     _steps: Steps = field(default_factory=Steps)
 
     def check(self, result: Any) -> Check:
@@ -314,13 +315,22 @@ class Reference:
                 break
             spreads = list(map(max, spreads, self._spread(draw)))
             explained = [max(allowed, each) for each in map(operator.mul, factors, spreads)]
-        worst, most = max(errors), max(explained)
+        worst, most, self._explained = max(errors), max(explained), explained
         if all(map(operator.le, errors, explained)):
             if most <= max(allowed, LOOSEST[_real(self._precision)]):
+                self.args, self.kwargs = (), {}  # what is expected is kept for the last result
                 return Check("passed", worst, most)
             moved = f"moves the result by {max(spreads):.2g} (tolerance {allowed:.2g})"
             return unchecked(f"rounding, randomness, or a free choice of signs or order {moved}")
         raise mismatch or WrongAnswer(_wrong(worst, most))
+
+    def check_last(self, result: Any) -> None:
+        """Compare a result of after the rounds with what the first had to be. Raises
+        :class:`~gpubench.errors.WrongAnswer`."""
+        assert self._expected is not None
+        errors = _errors(_outputs(result), self._expected)
+        if wrong := [(error, most) for error, most in zip(errors, self._explained, strict=True) if not error <= most]:
+            raise WrongAnswer(f"{_wrong(*max(wrong))} after the rounds, while the first result was right")
 
     @property
     def _precision(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -44,6 +44,8 @@ class Attempt:
     """The process's settings before the test's body; ``None`` if the test didn't get that far."""
     surroundings: Surroundings | None = None
     """The state of the devices and the machine before a plain benchmark."""
+    flags: list[Flag] = field(default_factory=list)
+    """What a plain benchmark's call was seen to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Surroundings:
     moment: Moment
 
 
-def equip(item: pytest.Item, case: Case, session: Session) -> Callable[[Any], Gpubench]:
+def equip(item: pytest.Item, case: Case, session: Session, **declared: bool) -> Callable[[Any], Gpubench]:
     """Merge gpubench's benchmark marker into the test's own, since pytest considers only the closest marker.
 
     The test's settings take precedence, except for the timer (any other would not wait) and the shortest round. Raises
@@ -64,7 +66,7 @@ def equip(item: pytest.Item, case: Case, session: Session) -> Callable[[Any], Gp
     from ..devices import find_device
     from ..measure.budget import MIN_ROUND, MIN_WAITS
     from ..measure.clock import DeviceClock, ReplayTimer
-    from ..measure.fixture import Gpubench
+    from ..measure.fixture import Declared, Gpubench
 
     choice = find_device(case.device)
     if (device := choice.device) is None:  # it was present at collection
@@ -80,7 +82,7 @@ def equip(item: pytest.Item, case: Case, session: Session) -> Callable[[Any], Gp
     share = session.preset.adjusted(marker).split(session.settings.processes)
     forced = {"max_time": share.max_time, "min_rounds": share.min_rounds, "timer": replayed or clock, "min_time": min_s}
     item.add_marker(pytest.mark.benchmark(**({"disable_gc": True} | marker | forced)), append=False)
-    return lambda benchmark: Gpubench(session, share, case, device, clock, benchmark, replayed)
+    return lambda benchmark: Gpubench(session, share, case, device, clock, benchmark, replayed, Declared(**declared))
 
 
 def lengthen_rounds(item: pytest.Item) -> None:
@@ -126,6 +128,31 @@ def equip_plain(item: pytest.Item, session: Session) -> Surroundings:
     return Surroundings({device: device.allocated_memory() for device in devices}, look(devices))
 
 
+def watch_calls(benchmark: Any, flags: list[Flag]) -> None:
+    """Add flags for a plain benchmark's call that returns before its work is done, or changes what it is given."""
+    from ..measure import calls
+
+    def note(function: Any, given: calls.Given | None, result: Any) -> None:
+        flags.extend(calls.altered(given.changed()[0]) if given else ())
+        if why := calls.unfinished(function, result):
+            flags.append(Flag("unwaited", f"the call returns {why}"))
+
+    def raw(function: Any, *args: Any, **kwargs: Any) -> Any:
+        given = calls.Given(function, args, kwargs)
+        result = run(function, *args, **kwargs)
+        note(function, given, result)
+        return result
+
+    def pedantic(target: Any, args: Any = (), kwargs: Any = None, setup: Any = None, **terms: Any) -> Any:
+        given = None if setup else calls.Given(target, args, kwargs or {})
+        result = run_pedantic(target, args=args, kwargs=kwargs, setup=setup, **terms)
+        note(target, given, result)
+        return result
+
+    run, run_pedantic = benchmark._raw, benchmark._raw_pedantic
+    benchmark._raw, benchmark._raw_pedantic = raw, pedantic
+
+
 def record_plain(item: pytest.Item, attempt: Attempt, session: Session) -> None:
     """Make a plain benchmark's record. Its device is that of a parameter or a fixture, else the accelerators on which
     it has allocated memory, else unknown."""
@@ -144,7 +171,7 @@ def record_plain(item: pytest.Item, attempt: Attempt, session: Session) -> None:
         names = names or [str(device) for device in devices if _has_allocated(device, before.allocated.get(device))]
         case = structs.replace(case, device=next(iter(names), ""), devices=tuple(dict.fromkeys(names)))
     times, wait_s = stats.stats, DeviceClock(devices).wait_s() if devices else 0.0
-    flags = list(disturbance.disturbed(before.moment, disturbance.look(devices), session.threads))
+    flags = [*attempt.flags, *disturbance.disturbed(before.moment, disturbance.look(devices), session.threads)]
     flags += [Flag("unwaited", f"{', '.join(names)} was loaded")] if (names := unwaited()) else []
     if session.judges:
         rounds_s = [seconds * stats.iterations for seconds in times.data]

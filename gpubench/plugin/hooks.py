@@ -23,8 +23,8 @@ from ..runfile.reader import ambiguous_files, told_apart, without_shared
 from ..runfile.schema import KEY, OK, Case
 from ..runfile.writer import fit, text_of
 from . import outcomes, settings
-from .fixtures import RANKS, Attempt, equip, equip_plain, fixture_names, lengthen_rounds, record_plain
-from .parametrize import GLANCE, Markers, case_of, glances, parametrize, possible
+from .fixtures import RANKS, Attempt, equip, equip_plain, fixture_names, lengthen_rounds, record_plain, watch_calls
+from .parametrize import GLANCE, Markers, case_of, declarations, glances, parametrize, possible
 from .recorder import Recorder, complete_run, require_room
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Plugin:
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Distinguish files of the same name. For the supervisor, keep only tests without a result, in this process's
         order."""
-        items[:] = [item for item in items if possible(item)]
+        items[:] = [item for item in items if possible(item, self.session)]
         self.ambiguous = ambiguous_files(item.nodeid for item in items)
         self.collected = list(items)
         if settings.launched():  # by torchrun: all processes would measure other tests at the same time
@@ -201,7 +201,7 @@ class Plugin:
                 if self.ranks and RANKS not in names:
                     self.ranks.close_idle(case.device)
                 if self.equipped:
-                    attempt.make = equip(item, case, self.session)
+                    attempt.make = equip(item, case, self.session, **declarations(item, self.session))
         elif "benchmark" in names and self.equipped:
             self._prepare_plain(item)
         try:
@@ -238,6 +238,8 @@ class Plugin:
             attempt.state = State()
             if attempt.make is None:  # the fixture would pause tracers itself
                 pause = untraced()
+            if attempt.surroundings:
+                watch_calls(item.funcargs["benchmark"], attempt.flags)  # type: ignore[attr-defined]
         try:
             with pause:
                 return (yield)

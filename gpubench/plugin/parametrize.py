@@ -9,8 +9,9 @@ import contextlib
 import functools
 import itertools
 import math
+import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ GLANCE = "glance"
 """The preset that contains only tests which declare values for it."""
 _FIXTURES = [f"gpubench_{name}" for name in PARAMETERS]
 
+_DTYPE = re.compile(r"(b?float|complex|u?int|bool|float8_)\w*")
 _PLACES = ("any", "cpu", "accelerator", "two accelerators")
 _MARKER = {
     "dtypes": DTYPES, "full_dtypes": DTYPES, "implementations": None,
@@ -130,12 +132,43 @@ def glances(item: pytest.Item) -> bool:
     return bool(values) and all(values)
 
 
-def possible(item: pytest.Item) -> bool:
-    """Whether a test's implementation can write into given arrays, where its parameters require that."""
+def possible(item: pytest.Item, session: Session) -> bool:
+    """Whether a test's implementation can write into given arrays, where its parameters require that, and its dtype is
+    that of its own parameter, if it has one."""
     given = getattr(getattr(item, "callspec", None), "params", {})
+    if (own := _own_dtype(given)) and "gpubench_dtype" in given:
+        asked = session.settings.dtypes or _dtypes(Markers.of(item), session)[:1]
+        if given["gpubench_dtype"] != (own[1] if session.settings.dtypes else asked[0]):
+            return False
     if _library(item).writes:
         return True
-    return not any(given.get(name) in values for name, values in Markers.of(item).writing.items())
+    return not _is_writing(given, Markers.of(item))
+
+
+def declarations(item: pytest.Item, session: Session) -> dict[str, bool]:
+    """Return whether the test, or the user, names its dtypes, and whether it says that its call writes into what it is
+    given."""
+    given, markers = getattr(getattr(item, "callspec", None), "params", {}), Markers.of(item)
+    dtype = bool(session.settings.dtypes or markers.dtypes or markers.full_dtypes) and not _own_dtype(given)
+    return {"dtype": dtype, "writing": _is_writing(given, markers)}
+
+
+def _is_writing(given: Mapping[str, Any], markers: Markers) -> bool:
+    return any(given.get(name) in values for name, values in markers.writing.items())
+
+
+def _own_dtype(given: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The name and value of the only parameter of the test's own that holds a dtype, of torch or NumPy."""
+    found = []
+    for name, value in given.items():
+        text = value if isinstance(value, str) and name in ("dtype", "torch_dtype") else ""
+        if type(value).__name__ == "dtype" or type(value).__name__.endswith("DType"):
+            text = str(value)
+        elif isinstance(value, type) and value.__module__ == "numpy":
+            text = value.__name__
+        if name not in _FIXTURES and (match := _DTYPE.fullmatch(text.removeprefix("torch."))):
+            found.append((name, match[0]))
+    return found[0] if len(found) == 1 else None
 
 
 def shown_library(item: pytest.Item) -> str:
@@ -158,7 +191,12 @@ def case_of(item: pytest.Item, ambiguous: Collection[str]) -> Case:
         return _plain_case_of(item, given, ambiguous)
     kit = {name: given.get(f"gpubench_{name}", default) for name, default in PARAMETERS.items()}
     others = {name: value for name, value in given.items() if name not in _FIXTURES}
-    params = {name: _scalar(name, value, indices.get(name, 0)) for name, value in others.items()}
+    parts = _id_parts(callspec, others)
+    named = {name: getattr(value, "__name__", f"{name}{indices.get(name, 0)}") for name, value in others.items()}
+    params = {name: _scalar(value, parts.get(name, named[name])) for name, value in others.items()}
+    if own := _own_dtype(others):
+        kit["dtype"] = own[1]
+        del params[own[0]]
     markers = Markers.of(item)
     names = [node.name for node in item.listchain() if isinstance(node, pytest.Class)]
     names.append(getattr(item, "originalname", item.name))  # in full: an expression may hold brackets and colons
@@ -302,8 +340,12 @@ def _why_absent(implementation: str) -> str | None:
 
 
 def _parameters(reason: str | None, *values: str) -> Any:
-    shown = "-".join(value for value in values if value not in ("torch", "eager", "hot"))
-    return pytest.param(*values, id=shown, marks=[pytest.mark.skip(reason=reason)] if reason else [])
+    return pytest.param(*values, id="-".join(_shown(values)), marks=[pytest.mark.skip(reason=reason)] if reason else [])
+
+
+def _shown(values: Iterable[str]) -> list[str]:
+    """The values that a test's id names."""
+    return [value for value in values if value not in ("torch", "eager", "hot")]
 
 
 def _sweep(marker: pytest.Mark, preset: str) -> tuple[str, list[Any]]:
@@ -323,11 +365,17 @@ def _sweep(marker: pytest.Mark, preset: str) -> tuple[str, list[Any]]:
     return names, chosen[preset] or [absent]
 
 
-def _scalar(name: str, value: Any, index: int) -> Scalar:
-    """Return a parameter as a JSON scalar that is the same in every process: an object by its name, or else by its
-    position."""
+def _id_parts(callspec: Any, others: Mapping[str, Any]) -> dict[str, str]:
+    """Each parameter's part of pytest's id, where the id can be split into them."""
+    parts = str(getattr(callspec, "id", "")).split("-")[-len(others) :] if others else []
+    ours = _shown(str(callspec.params.get(name, "")) for name in _FIXTURES) if parts else []
+    return dict(zip(others, parts, strict=True)) if parts and callspec.id == "-".join([*ours, *parts]) else {}
+
+
+def _scalar(value: Any, otherwise: str) -> Scalar:
+    """Return a parameter as a JSON scalar that is the same in every process; of an object ``otherwise``."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, str | float | bool | None) or (isinstance(value, int) and abs(value) < 2**63):
         return value
-    return text_of(getattr(value, "__name__", f"{name}{index}"))
+    return text_of(otherwise)

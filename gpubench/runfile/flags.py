@@ -94,16 +94,20 @@ ADVICE = {
         "use --preset full (longer warm-up)",
     ),
     "altered": Advice(
-        "the benchmark left settings of its process changed, so part of it was timed with others than the file says",
-        "put them back in the benchmark: with a context manager, or with pytest's monkeypatch",
+        "the benchmark left settings of its process changed, or its call changes what it is given: later calls were"
+        " timed with others than the first",
+        "put settings back, with a context manager or pytest's monkeypatch; make what a call changes anew before each"
+        " call: setup=, or --each of gpubench time",
     ),
     "switched": Advice(
         "the process was started with settings that change what an accelerator does: its times are those of other code",
         "unset the variable or the switch, unless that is what you measure; only runs with equal settings are compared",
     ),
     "unwaited": Advice(
-        "a library was loaded whose queued work only it can wait for, so a call may have been timed before it was done",
-        "wait in the call, or tell the clock how: gpubench.add_wait(cupy.cuda.Device().synchronize) in a conftest.py",
+        "the call returned before its work was done: that is done when the result is read, or a library was loaded"
+        " whose queued work only it can wait for",
+        "read or wait for the result in the call, or tell the clock how:"
+        " gpubench.add_wait(cupy.cuda.Device().synchronize) in a conftest.py",
     ),
     TOO_SHORT: Advice(
         "a round was so short that reading the clock or synchronizing takes a large part of it, or a call so short that"

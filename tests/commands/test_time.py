@@ -229,7 +229,7 @@ def test_expressions_with_brackets_are_rows_of_their_own_in_every_reader(tmp_pat
 @pytest.mark.parametrize(
     ("setup", "text", "dtype"),
     [("x = np.ones(9)", "x + x", "float64"), ("x = randn(9)", "x + x", "float32"), ("x = 1", "x + x", ""),
-     ("x = torch.ones(9, dtype=torch.int32)", "x + x", "")],
+     ("x = torch.ones(9, dtype=torch.int32)", "x + x", "int32")],
 )  # fmt: skip
 def test_the_dtype_is_that_of_the_data(tmp_path, setup, text, dtype):
     done = gpubench("time", text, f"--setup={setup}", "-o=r.json", *SMOKE, cwd=tmp_path)
@@ -283,3 +283,20 @@ def test_what_can_not_be_done_ends_with_2_and_a_line(tmp_path, words, message):
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert (tmp_path / "other.txt").read_text() == "mine"
+
+
+def test_a_setup_for_each_call_and_a_coroutine(tmp_path):
+    words = ["--setup=b = np.random.rand(n)", "--each=a = b.copy()", "--size=n=2000", "-o=r.json"]
+    done = gpubench("time", "a.sort()", *words, *SMOKE, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (result,) = read(tmp_path / "r.json").results
+    assert "altered" not in {flag.name for flag in result.flags}
+    assert "altered" in gpubench("time", "b.sort()", *words[:1], *words[2:3], "-v", *SMOKE, cwd=tmp_path).stdout
+    setup = "import asyncio\nasync def f(x):\n    await asyncio.sleep(0.02)\n    return x\nx = randn(4)"
+    done = gpubench("time", "await f(x)", f"--setup={setup}", "-o=a.json", *SMOKE, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (result,) = read(tmp_path / "a.json").results
+    assert result.times.median_s >= 0.02
+    done = gpubench("time", "f(x)", f"--setup={setup}", *SMOKE, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "does its work when it is awaited" in done.stderr

@@ -219,3 +219,74 @@ def test_a_failed_cases_tensors_are_freed(bench):
             assert seen[0]() is None
         """
     bench(source, apart=True, failed=1, passed=1)
+
+
+def described(ran):
+    return [mark["extra_info"]["gpubench"] for mark in ran.marks]
+
+
+LATER = """
+STATE = {}
+
+def spoils(x, after):
+    STATE[after] = STATE.get(after, 0) + 1
+    return x * 2 if STATE[after] < 6 else x * 3
+
+def test_stale(gpubench):
+    gpubench(spoils, gpubench.randn(8), 1)
+
+def test_changed(gpubench):
+    gpubench(lambda x: x.mul_(2), gpubench.randn(8))
+
+async def product(x):
+    return x * x
+
+def test_coroutine(gpubench):
+    gpubench(product, gpubench.randn(8))
+
+def test_keyword(gpubench):
+    gpubench(torch.linspace, 0, 1, steps=5)
+"""
+
+
+def test_what_goes_wrong_after_the_first_call_fails_or_is_said(measure):
+    ran = measure(LATER, passed=1, failed=3)
+    (mark,) = described(ran)
+    assert mark["check"]["reason"].startswith("the first result alone")
+    assert "altered" in {flag["flag"] for flag in mark["processes"][0]["flags"]}
+    reasons = {name: row["reason"] for name, row in by_test(ran.rows).items()}
+    assert "after the rounds, while the first result was right" in reasons["stale"]
+    assert "does its work when it is awaited" in reasons["coroutine"]
+    assert "an argument steps too" in reasons["keyword"]
+
+
+DTYPES = """
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int8, torch.complex64])
+def test_parameter(gpubench, dtype):
+    a = torch.ones(16, 16).to(dtype)
+    gpubench(torch.add, a, a)
+
+@pytest.mark.parametrize("kind", [np.float64, np.int16])
+@pytest.mark.parametrize("call", [lambda x: x + 1, lambda x: x * 2], ids=["one", "two"])
+def test_of_numpy(gpubench, kind, call):
+    gpubench(call, np.ones(9, kind))
+
+def test_own(gpubench):
+    gpubench(torch.neg, torch.ones(9, dtype=torch.float64))
+
+@pytest.mark.gpubench(dtypes=["float32"])
+def test_other(gpubench):
+    gpubench(torch.neg, torch.ones(9, dtype=torch.float64))
+"""
+
+
+def test_the_dtype_is_that_of_the_data_and_of_a_parameter_that_holds_one(measure):
+    ran = measure(DTYPES, passed=9, failed=1)
+    found = sorted((mark["workload"], mark["dtype"], mark["params"].get("call", "")) for mark in described(ran))
+    assert found == [
+        *(("it.of_numpy", dtype, call) for dtype in ("float64", "int16") for call in ("one", "two")),
+        ("it.own", "float64", ""),
+        *(("it.parameter", dtype, "") for dtype in ("bfloat16", "complex64", "float64", "int8")),
+    ]
+    assert "the data is float64, not float32" in by_test(ran.rows)["other"]["reason"]
+    assert [mark["dtype"] for mark in described(measure(DTYPES, "--gpubench-dtype=bfloat16"))] == ["bfloat16"]

@@ -246,3 +246,24 @@ def test_the_scheduler_holds_up_rounds_and_not_single_calls():
     attempt = fixtures.Attempt(Case("a.b", "cpu", ""), surroundings=fixtures.Surroundings({}, look(())))
     fixtures.record_plain(SimpleNamespace(funcargs={"benchmark": benchmark}), attempt, session)
     assert "waiting" in {flag.name for _, flag in session.raised}
+
+
+def test_calls_that_only_begin_or_change_their_input_are_flagged(tmp_path):
+    tests = """
+import random
+
+def rows():
+    yield 1
+
+def test_lazy(benchmark): benchmark(rows)
+def test_emptied(benchmark): benchmark(sum, iter(range(1000)))
+def test_sorted(benchmark): benchmark.pedantic([random.random() for _ in range(1000)].sort, rounds=3)
+def test_fresh(benchmark): benchmark.pedantic(list.sort, setup=lambda: (([2, 1],), {}), rounds=3)
+def test_sound(benchmark): benchmark(sorted, [2, 1])
+"""
+    (tmp_path / "test_own.py").write_text(tests)
+    done = gpubench("run", "test_own.py", "--preset=smoke", "--processes=1", "--charts=none", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    results = read(tmp_path / "out/run.json").results
+    seen = {each.workload[4:]: {flag.name for flag in each.flags} & {"unwaited", "altered"} for each in results}
+    assert seen == {"lazy": {"unwaited"}, "emptied": {"altered"}, "sorted": {"altered"}, "fresh": set(), "sound": set()}

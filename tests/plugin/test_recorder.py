@@ -170,7 +170,7 @@ def test_no_value_stops_a_run_and_the_journal_tells_a_reader_what_to_call_a_libr
     bench(ODD, name="test_odd", apart=True, passed=6, failed=1)
     run = read(pytester.path / "run.json")
     params = [result.params["x"] for result in run.results if result.workload == "odd.parameter"]
-    assert params == ["inf", "nan", "x2", 1.5]
+    assert params == ["inf", "nan", "long", 1.5]
     (trained,) = (result for result in run.results if result.parallel)
     assert trained.parallel.losses == [1.0, None, None]
     (silent,) = (result for result in run.results if result.status != "ok")

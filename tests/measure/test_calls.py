@@ -1,0 +1,128 @@
+"""Whose a keyword is, whether the work is done, and whether a call changes what it is given."""
+
+import asyncio
+import concurrent.futures
+import functools
+import itertools
+import random
+from collections import deque
+
+import numpy as np
+import pytest
+import torch
+
+from gpubench.errors import UsageError
+from gpubench.measure import calls
+
+
+def smooth(x, steps=1, *, unit="km"):
+    return x
+
+
+class Stepping(torch.nn.Module):
+    def forward(self, x, steps):
+        return x
+
+
+@calls.own_keywords(place=0)
+def measure(fn, *args, steps=None, unit="element", threads=None, flops=None, check=True, **kwargs):
+    return kwargs
+
+
+@pytest.mark.parametrize(
+    ("function", "keywords", "refused"),
+    [
+        (smooth, {"steps": 3}, "steps"),
+        (smooth, {"unit": "element"}, "unit"),  # the default, said aloud
+        (functools.partial(smooth, 1), {"steps": 3}, "steps"),
+        (Stepping(), {"steps": 3}, "steps"),
+        (torch.compile(Stepping()), {"steps": 3}, "steps"),
+        (functools.wraps(smooth)(lambda *a, **k: 0), {"steps": 3}, "steps"),
+        (torch.linspace, {"steps": 3}, "steps"),
+        (functools.partial(torch.linspace, 0), {"steps": 3}, "steps"),
+        (lambda *a, **k: 0, {"threads": 3}, "threads"),
+        (lambda *a, **k: 0, {"flops": 3, "check": False, "unit": "row"}, ""),
+        (smooth, {"flops": 3, "threads": 1}, ""),
+        (torch.neg, {"steps": 3, "unit": "row"}, ""),
+        (np.add, {"steps": 3, "where": True}, ""),
+        (sum, {"steps": 3}, ""),
+    ],
+)
+def test_a_keyword_that_both_could_mean_is_refused(function, keywords, refused):
+    if refused:
+        with pytest.raises(UsageError, match=rf"an argument {refused} too: write functools.partial"):
+            measure(function, 1, **keywords)
+    else:
+        measure(function, 1, **keywords)
+
+
+async def awaited():
+    pass
+
+
+def rows():
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("function", "result", "why"),
+    [
+        (awaited, None, "a coroutine"),
+        (rows, None, "a generator"),
+        (len, rows(), "a generator"),
+        (len, map(len, ()), "an iterator (map)"),
+        (len, [1, (each for each in ())], "a generator"),
+        (len, {"a": iter([])}, "an iterator"),
+        (len, concurrent.futures.Future(), "a Future"),
+        (len, [asyncio.Future(loop=asyncio.new_event_loop())], "a coroutine"),
+        (len, torch.futures.Future(), "a Future"),
+        (len, [1, torch.ones(2), range(3), {}.keys()], ""),
+        (len, None, ""),
+    ],
+)
+def test_work_that_only_begins_is_seen(function, result, why):
+    assert calls.unfinished(function, result).startswith(why)
+    assert bool(calls.unfinished(function, result)) is bool(why)
+
+
+X, NUMBERS = torch.ones(8), [random.random() for _ in range(1000)]
+NETWORK = torch.nn.BatchNorm1d(3)
+
+
+def step(x):
+    (x * 2).sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "kwargs", "changed", "moved"),
+    [
+        (NUMBERS.copy().sort, (), {}, ["list"], False),
+        (list.sort, (NUMBERS.copy(),), {}, ["list"], True),
+        (np.ndarray.sort, (np.array(NUMBERS),), {}, ["ndarray"], True),
+        (deque.rotate, (deque(NUMBERS),), {}, ["deque"], True),
+        (dict.popitem, ({1: 2, 3: 4},), {}, ["dict"], True),
+        (sum, (iter(range(9)),), {}, ["range_iterator"], True),
+        (sum, ((each for each in [1]),), {}, ["generator"], True),
+        (sum, (map(abs, [1]),), {}, ["map"], True),
+        (next, (itertools.cycle([1]),), {}, [], False),
+        (lambda x: x.mul_(3), (torch.ones(3),), {}, ["Tensor"], True),
+        (torch.Tensor.mul_, (torch.ones(3), 3), {}, [], True),  # its name says that it writes
+        (torch.ones(3).mul_, (3,), {}, [], True),
+        (torch.add, (X, X), {"out": torch.empty(8)}, [], False),
+        (NETWORK.train(), (torch.randn(4, 3),), {}, [], True),
+        (step, (torch.ones(3, requires_grad=True),), {}, ["Tensor"], True),
+        (torch.add, (X, X), {}, [], False),
+        (sorted, (NUMBERS,), {}, [], False),
+    ],
+)
+def test_a_call_that_changes_what_it_is_given_is_seen(function, args, kwargs, changed, moved):
+    given = calls.Given(function, args, kwargs)
+    function(*args, **kwargs)
+    assert given.changed() == (changed, moved)
+
+
+def test_a_cache_is_no_reason_for_another_result():
+    seen = {}
+    given = calls.Given(lambda x: seen.setdefault(len(seen), x), (X,), {})
+    seen[0] = X
+    assert given.changed() == (["dict"], False)
