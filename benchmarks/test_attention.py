@@ -46,7 +46,7 @@ def plain(query, key, value, backend, causal, grouped):
 def attend(gpubench, backend, length, *, causal=False, groups=1):
     query, key, value = (gpubench.randn(1, heads, length, SIZE) for heads in (HEADS, HEADS // groups, HEADS // groups))
     arguments = query, key, value, backend, causal, groups > 1
-    gpubench.prepare(require_kernel, arguments, backend)
+    require_kernel(arguments, backend)
     share = (length + 1) / (2 * length) if causal and backend != "math" else 1
     flops, nbytes = 4 * HEADS * length**2 * SIZE * share, 2 * query.nbytes + key.nbytes + value.nbytes
     gpubench(attention, *arguments, check=plain, flops=flops, nbytes=nbytes, items=length, unit="token")

@@ -34,7 +34,7 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
         network = training.network(task, data, **options)
         batches = training.batches(task, data, rows, batch)
         update = training.optimizer(optimizer, list(network.parameters()), rate)
-        network = gpubench.prepare(distributed.replicated, network, [torch.device(name) for name in names]) or network
+        network = distributed.replicated(network, [torch.device(name) for name in names])
         return network, training.Trainer(network, training.task(task).loss, batches, update)
 
     network, learner = fresh(gpubench.data)
@@ -57,7 +57,7 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
             if gpubench.first:
                 training.require_task_learned(gpubench.parallel["losses"], gpubench.data.seed)
 
-    gpubench.prepare(measure_parts)
+    measure_parts()
 
     def reference():
         exact = Data(CPU, torch.float64, gpubench.data.seed)

@@ -46,5 +46,5 @@ def test_decode(gpubench, model, batch, tg):
 @pytest.mark.gpubench_sweep("model, batch, tg", smoke=[("10M", 1, 16)], quick=QUICK, full=FULL)
 def test_decode_int8(gpubench, model, batch, tg):
     """The same with 8-bit weights and 16-bit activations: half as many bytes to read."""
-    gpubench.prepare(models.require_int8, gpubench.device, gpubench.dtype)
+    models.require_int8(gpubench.device, gpubench.dtype)
     infer(gpubench, model, batch, tg, 1, int8=True)

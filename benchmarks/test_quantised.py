@@ -57,7 +57,7 @@ def require(gpubench, product, n, *operands):
 
 
 def multiply(gpubench, product, n, *operands):
-    gpubench.prepare(require, gpubench, product, n, *operands)
+    require(gpubench, product, n, *operands)
     gpubench(product, *operands, check=exactly, items=2 * n**3, unit="operation")
 
 

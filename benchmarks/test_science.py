@@ -131,7 +131,7 @@ def test_option_price(gpubench, n):
         function, args = simulated_price, (n,)
         kind = {"dtype": gpubench.dtype, "device": gpubench.device}
     if gpubench.first:
-        gpubench.prepare(lambda: require_price(float(function(*args, **kind)), n))
+        require_price(float(function(*args, **kind)), n)
     gpubench(function, *args, **work, **kind)
 
 

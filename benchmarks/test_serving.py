@@ -71,7 +71,7 @@ def test_decoder(gpubench, model, prompt, answer, batch):
     decoder = models.on_device(lambda: models.Decoder(model, batch, prompt + answer), gpubench.data)
     network = models.ServedDecoder(decoder, answer)
     request = partial(gpubench.host.randint, models.LLAMAS[model]["vocab_size"], (batch, prompt))
-    check = gpubench.prepare(network.reference) if gpubench.first else False
+    check = network.reference() if gpubench.first else False
     nbytes = decoder.least_bytes(batch, prompt)
     for decoder.start in range(prompt, prompt + answer - 1):
         nbytes += decoder.least_bytes(batch, 1)

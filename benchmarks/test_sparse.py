@@ -60,5 +60,5 @@ def test_csr(gpubench, width, n):
     if gpubench.implementation == "numpy":
         gpubench(scipy_multiply, *map(gpubench.numpy, (*matrix, dense)), threads=1, **work)
         return
-    gpubench.prepare(require_product, gpubench.home, *matrix, dense)
+    require_product(gpubench.home, *matrix, dense)
     gpubench(multiply, *matrix, dense, **work)

@@ -27,12 +27,12 @@ def train(gpubench, name, batch, part="step", optimizer="sgd", pieces=1, scaled=
     """
     data, variant = gpubench.data, gpubench.variant
     if scaled:
-        data, variant = Data(gpubench.home, torch.float32, data.seed, meta=data.meta), "autocast float16"
+        data, variant = Data(gpubench.home, torch.float32, data.seed), "autocast float16"
     learner = training.trainer(name, data, batch // pieces, rows=batch, update=optimizer, variant=variant, **options)
     learner.accumulates = pieces > 1
     if part == "update":
         with matmul_precision(gpubench.case.dtype):
-            gpubench.prepare(learner.backward)
+            learner.backward()
     count = {"flops": training.count_flops(name, batch, **options)[part]} if gpubench.first else {}
     if part == "update":
         elements = sum(parameter.numel() for parameter in learner.parameters)
@@ -182,7 +182,7 @@ def test_tabular(gpubench):
             training.require_learning(losses, exact)
         gpubench.parallel = {"method": "single", "devices": 1, "losses": losses}
 
-    gpubench.prepare(learn)
+    learn()
     learner = fresh(gpubench.data)
 
     def reference():

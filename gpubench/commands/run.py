@@ -47,7 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_expression(what)
     builtin = "the suite that comes with gpubench, although the project here has benchmarks"
     what.add_argument("--builtin", action="store_true", default=None, help=builtin)
-    what.add_argument("--list", action="store_true", help="list the benchmarks with estimated times; measure nothing")
+    what.add_argument(
+        "--list", action="store_true", help="list the benchmarks and about how long all take; measure nothing"
+    )
     how_many = "processes to time each benchmark in (default: 3; smoke and glance: 1)"
     care.add_argument("--processes", type=options.reader("processes"), metavar="K", help=how_many)
     output.add_argument("-o", "--output", metavar="DIR", help="folder for all results (default: out)")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..devices import CPU, Demo, Device
+from ..devices import Demo, Device
 from ..errors import OverBudget, TooLarge, Unmeasurable
 from ..runfile.quantities import seconds_text, text
 from ..runfile.schema import Case, Work
@@ -183,33 +183,21 @@ CEILINGS_S = {"smoke": 1.0, "brief": 1.0, "glance": 7.0, "quick": 7.0, "full": 2
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Estimated seconds of one call (``None`` where its work is unknown) and of the whole case, known without running
-    it. ``obstacle``: why the case can't be measured."""
+    """Estimated seconds of one call, known without running it; ``None`` where its work is unknown. ``obstacle``: why
+    the case can't be measured."""
 
     call_s: float | None
-    case_s: float
     obstacle: Unmeasurable | None = None
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the estimate in the form that ``--gpubench-plan`` writes."""
-        return {"call_s": self.call_s, "case_s": self.case_s, "skip": str(self.obstacle) if self.obstacle else None}
 
-
-def estimate(
-    case: Case, work: Work, home: Device, preset: Preset, rates: Rates, *, nbytes: int, host_bytes: int
-) -> Estimate:
-    """Estimate a case from its work. ``nbytes`` and ``host_bytes`` must still fit into the free memory of its device
-    and of the host."""
+def estimate(case: Case, work: Work, home: Device, preset: Preset, rates: Rates, *, nbytes: int) -> Estimate:
+    """Estimate a case from its work. ``nbytes`` must still fit into the free memory of its device."""
     call_s, basis = rates.estimate(work, home, case.dtype)
     while call_s and FEWEST_ROUNDS * call_s > SLACK * preset.budget and rates.doubt(home, case.dtype):
         call_s, basis = rates.estimate(work, home, case.dtype)
     try:
         require_memory(nbytes, home)
-        require_memory(host_bytes, CPU)
         require(call_s, f"estimated: {basis}", preset, slack=SLACK)
     except (TooLarge, OverBudget) as error:
-        return Estimate(call_s, 0.0, error)
-    case_s = preset.case_s
-    if call_s is not None:
-        case_s = max(case_s, (preset.min_rounds + 2) * call_s + preset.warmup)
-    return Estimate(call_s, case_s + (COMPILE_S if case.variant == "compile" else 0.0))
+        return Estimate(call_s, error)
+    return Estimate(call_s)

@@ -31,12 +31,11 @@ class Data:
     """Makes a case's tensors. The n-th tensor of a case has the same values on every device and in every run.
 
     Different ``stream``s of one seed are different data. With ``meta`` set, tensors have shapes but no data, so that a
-    case can be planned without running it.
+    call's work can be counted without any memory.
     """
 
     def __init__(self, device: Device, dtype: torch.dtype, seed: int, *, stream: int = 0, meta: bool = False) -> None:
         self.home, self.dtype, self.meta = device, dtype, meta
-        self.allocated = 0
         self.seed, self._stream, self._drawn = seed, stream, 0
 
     @functools.cached_property
@@ -88,7 +87,6 @@ class Data:
         size = sum(t.numel() for t in (*network.parameters(), *network.buffers())) * self.dtype.itemsize
         if self.home != CPU:
             require_memory(size, self.home)
-        self.allocated += size
         return network.to(device=self.device, dtype=self.dtype)
 
     def _generator(self) -> torch.Generator:
@@ -103,7 +101,6 @@ class Data:
             require_memory(count * dtype.itemsize, self.home)
             if drawn_bytes and self.home != CPU:
                 require_memory(count * drawn_bytes, CPU)
-        self.allocated += count * dtype.itemsize
 
 
 def tensor_leaves(*values: Any) -> list[torch.Tensor]:

@@ -1,7 +1,7 @@
 """The ``gpubench`` fixture: checks a call's result, warms up, times it on its device and records what was measured.
 
 A call goes through seven steps: prepare, estimate, verify, warm up, run rounds, probe, record. Each takes the values of
-the steps before it and returns one of its own. ``gpubench run --list`` stops after the estimate.
+the steps before it and returns one of its own.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs, to_builtins
 
 from ..devices import CPU, Demo, Device, Load, find_device
 from ..devices.demo import EIGHT_BITS
-from ..devices.implementations import LIBRARIES, TORCH, Implementation, find_implementation
+from ..devices.implementations import LIBRARIES, TORCH, find_implementation
 from ..errors import GpubenchError, Unmeasurable, UsageError
 from ..runfile.flags import Flag
 from ..runfile.options import DTYPES
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     import numpy
     import torch
 
-_T = TypeVar("_T")
 LONG_CALL = 0.01
 """A call that takes longer than this, in seconds, is a whole round: the median of the rounds is its latency."""
 
@@ -108,20 +107,14 @@ class Inputs:
         self.implementation, self.variant = case.implementation, case.variant
         self.preset, self.first = session.settings.preset, session.first
         self.library = find_implementation(case.implementation)(home, case.dtype)
-        if not session.settings.plan:
-            self.library.open(session.threads)
+        self.library.open(session.threads)
         self.data, self.host = self._data(home), self._data(CPU, stream=1)
         self.dtype, self.empty, self.module = self.data.dtype, self.data.empty, self.data.module
         self.randn, self.randint = self.data.randn, self.data.randint
 
     def _data(self, home: Device, stream: int = 0) -> Data:
         settings = self._session.settings
-        return Data(home, torch_dtype(self.case.dtype), settings.seed, stream=stream, meta=settings.plan)
-
-    def prepare(self, function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T | None:
-        """Call a function that the benchmark needs before it is measured, and return its result. A plan
-        (``gpubench run --list``), whose tensors have shapes but no data, doesn't call it and gets ``None``."""
-        return None if self._session.settings.plan else function(*args, **kwargs)
+        return Data(home, torch_dtype(self.case.dtype), settings.seed, stream=stream)
 
     @property
     def device(self) -> torch.device:
@@ -136,7 +129,7 @@ class Inputs:
 
     def pinned(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a copy in page-locked host memory, which a device reads without the CPU's help."""
-        return tensor if tensor.is_meta else pinned_copy(tensor)
+        return pinned_copy(tensor)
 
     @property
     def xp(self) -> Any:
@@ -151,20 +144,12 @@ class Inputs:
     def array(self, tensor: torch.Tensor) -> Any:
         """Return the tensor itself for torch, or its values as an array of another implementation, which shares the
         tensor's memory where it can."""
-        return self._array(self.library, tensor)
+        return self.library.array(tensor)
 
     def numpy(self, tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
         """Return the tensor's own memory as a NumPy array; skips the test where NumPy has no such dtype."""
-        array: numpy.ndarray[Any, Any] = self._array(find_implementation("numpy")(CPU, self.case.dtype), tensor)
+        array: numpy.ndarray[Any, Any] = find_implementation("numpy")(CPU, self.case.dtype).array(tensor)
         return array
-
-    @staticmethod
-    def _array(library: Implementation, tensor: torch.Tensor) -> Any:
-        if tensor.is_meta and library.name != TORCH:
-            import numpy as np
-
-            return np.broadcast_to(np.zeros((), dtype="f4"), tuple(tensor.shape))
-        return library.array(tensor)
 
     def too_few(self, reason: str) -> GpubenchError:
         """Return the error for missing devices: a usage error where devices of this kind are required, otherwise a
@@ -190,12 +175,11 @@ class Gpubench(Inputs):
         replayed: ReplayTimer | None = None,
         declared: Declared = Declared(),
     ) -> None:
-        if home.accelerator and not session.settings.plan:
+        if home.accelerator:
             _release_memory_of_others(case.implementation, home)
         # Before any data is made: memory in use by now isn't the case's.
         self._flush = flush(home) if case.cache == "cold" else None
-        if not session.settings.plan:
-            home.settle()
+        home.settle()
         self._held_bytes = home.allocated_memory()
         self._peak_bytes: int | None = None
         self._simulated: Load | None = None
@@ -209,7 +193,6 @@ class Gpubench(Inputs):
         self.enabled = bool(getattr(benchmark, "enabled", False))
         """Whether anything is timed at all: false with ``--benchmark-disable``."""
         self.called = False
-        self.estimate: Estimate | None = None
         self._data_dtype = case.dtype if case.dtype != self.case.dtype else None
         self.declared = declared
         self.parallel: dict[str, Any] = {}
@@ -270,7 +253,8 @@ class Gpubench(Inputs):
         with untraced(), matmul_precision(self.case.dtype):
             prepared = self._prepare(request)
             estimate = self._estimate(prepared)
-            self.accept(estimate)
+            if estimate.obstacle is not None:
+                raise estimate.obstacle
             verified = self._verify(prepared, estimate)
             warm = self._warm_up(prepared, verified)
             timed = self._run_rounds(prepared, verified, warm)
@@ -283,15 +267,6 @@ class Gpubench(Inputs):
         if probed.keys() & {"device_s", "device_reason"} and verified.again:
             return verified.again()  # a replayed graph has overwritten the rounds' result
         return timed.result
-
-    def accept(self, estimate: Estimate) -> None:
-        """Continue with a case of this estimate. Raises the estimate's obstacle, and :class:`Unmeasurable` where only
-        the estimate is wanted."""
-        self.estimate = estimate
-        if self._session.settings.plan:
-            raise Unmeasurable  # this ends the test
-        if estimate.obstacle is not None:
-            raise estimate.obstacle
 
     # The seven steps ----------------------------------------------------------------------------------------------
 
@@ -332,12 +307,9 @@ class Gpubench(Inputs):
         self.case = structs.replace(self.case, dtype=computing(dtype))
 
     def _estimate(self, prepared: Prepared) -> Estimate:
-        """Estimate how long the case will take and how much it still has to allocate, its inputs too where they have no
-        data."""
+        """Estimate how long a call will take, and whether its result fits into the memory."""
         outputs = prepared.counted.output_bytes if prepared.counted else 0
-        inputs, host = (data.allocated if data.meta else 0 for data in (self.data, self.host))
-        case, preset, rates = self.case, self.allowance, self._session.rates
-        return budget.estimate(case, prepared.work, self.home, preset, rates, nbytes=inputs + outputs, host_bytes=host)
+        return budget.estimate(self.case, prepared.work, self.home, self.allowance, self._session.rates, nbytes=outputs)
 
     def _verify(self, prepared: Prepared, estimate: Estimate) -> Verified:
         """Make the first call and compare its result with the reference, which is made before it."""

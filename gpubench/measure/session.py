@@ -17,7 +17,7 @@ from ..runfile.flags import Flag
 from ..runfile.options import OPTIONS
 from ..runfile.schema import CanaryTimes, Case, Ceilings, Work
 from . import ceilings, environment
-from .budget import CEILINGS_S, PRESET_SETTINGS, Preset, Rates
+from .budget import CEILINGS_S, COMPILE_S, PRESET_SETTINGS, RANKS_S, Preset, Rates
 from .clock import DeviceClock
 from .disturbance import canary, core_share, impossible, slow_threads, waiting_threads
 from .precision import computed_dtype, matmul_precision
@@ -90,7 +90,8 @@ class Session:
     unmeasured: dict[str, Unmeasured] = field(default_factory=dict)
     """Cases without a result, by full name."""
     begun: dict[str, Case] = field(default_factory=dict)
-    estimates: list[dict[str, Any]] = field(default_factory=list)
+    planned: list[dict[str, Any]] = field(default_factory=list)
+    """The benchmarks of a list, and why those that will be skipped are."""
     started: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat())
     rates: Rates = field(default_factory=Rates)
     collected: list[Case] = field(default_factory=list)
@@ -127,10 +128,13 @@ class Session:
         preset = PRESET_SETTINGS[self.settings.preset].adjusted({k: v for k, v in given.items() if v is not None})
         return replace(preset, budget=max(preset.budget, BRIEF_BUDGET_S)) if self.settings.brief else preset
 
-    @property
-    def plan(self) -> dict[str, Any]:
-        """What ``--gpubench-plan`` writes: the estimate of each case, and of one device's ceilings in seconds."""
-        return {"cases": self.estimates, "ceilings_s": self.ceilings_s}
+    def estimated_s(self, timed: Iterable[tuple[Case, bool]]) -> float:
+        """Estimate the seconds that these cases, each with whether it needs several processes, and the ceilings take in
+        a run's first process at this machine's pace, if no case is skipped or slow."""
+        known = list(timed)
+        seconds = sum(RANKS_S if several else self.preset.case_s for _, several in known)
+        seconds += COMPILE_S * sum(case.variant == "compile" for case, _ in known)
+        return self.pace * seconds + self.ceilings_s * len({case.device for case in self.collected})
 
     @property
     def _effort(self) -> str:

@@ -20,7 +20,7 @@ from ..devices import Device, find_device
 from ..devices.cpu import cores
 from ..errors import Unmeasurable
 from ..measure import budget, disturbance
-from ..measure.budget import MIN_ROUND, RANKS_S, Estimate, Preset
+from ..measure.budget import MIN_ROUND, Preset
 from ..measure.clock import DeviceClock, repeat
 from ..measure.disturbance import Moment
 from ..measure.precision import matmul_precision
@@ -83,7 +83,6 @@ class Ranks:
         On a CPU a device is a core: each rank has one thread, unless a single rank has them all (``all_threads``).
         ``record`` is what the report needs to know of the case: ``method``, ``mode``, ``ideal_speedup``.
         """
-        gpubench.accept(Estimate(None, RANKS_S))
         world_size = 1 if all_threads else count
         names, threads = _devices_and_threads(gpubench, world_size, all_threads)
         group = self.group(gpubench, names, threads)

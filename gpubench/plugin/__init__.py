@@ -51,5 +51,5 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(plugin, "gpubench")
     config.pluginmanager.register(fixtures, fixtures.__name__)
     if plugin.equipped and plugin.session.settings.plan:
-        config.pluginmanager.register(outcomes.PlainPlan())
+        config.pluginmanager.register(outcomes.Listed())
     config.pluginmanager.register(fixtures.Measured() if plugin.equipped else fixtures.Unequipped())

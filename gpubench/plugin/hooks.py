@@ -54,6 +54,7 @@ class Plugin:
         loaded = plugins.hasplugin("benchmark") or plugins.hasplugin("pytest_benchmark.plugin")  # the latter by -p
         self.equipped = loaded and not plugins.is_blocked("pytest-benchmark")
         self.measures = False  # whether a test that is measured was collected
+        self._listed: list[tuple[Case, bool]] = []
         self.recorder: Recorder | None = None
         self.attempts: dict[str, Attempt] = {}
         # Names of files that occur twice, so that their folder is part of the workload's name; None before collection.
@@ -145,13 +146,16 @@ class Plugin:
         wanted = "benchmark" if supervised else "gpubench"
         measured = [item for item in session.items if wanted in fixture_names(item)]
         self.measures = bool(measured)
-        if not measured or self.config.option.collectonly or self.session.settings.plan:
+        if not measured or self.config.option.collectonly:
             return
         ours = [item for item in measured if "gpubench" in fixture_names(item)]
         self.session.plain = not ours
         self.session.light = self.session.plain and not _USING_ACCELERATORS.intersection(sys.modules)
         self.session.collected = [self.case_of(item) for item in ours if item.get_closest_marker("skip") is None]
-        if path := self._ledger_path():
+        if self.session.settings.plan:
+            timed = [item for item in measured if item.get_closest_marker("skip") is None]
+            self._listed = [(self.case_of(item), RANKS in fixture_names(item)) for item in timed]
+        elif path := self._ledger_path():
             tests = [item for item in session.items if "benchmark" in fixture_names(item)]
             tests.sort(key=lambda item: self.order.get(item.nodeid, 0))
             cases = {item.nodeid: self.case_of(item) for item in tests}
@@ -213,7 +217,7 @@ class Plugin:
         """Prepare a benchmark without the gpubench fixture: only ``gpubench run`` measures it as a case."""
         if self.session.settings.plan:
             self.attempts[item.nodeid] = Attempt(self.case_of(item))
-            return  # outcomes.PlainPlan skips it
+            return  # outcomes.Listed skips it
         if not self.config.getoption("--gpubench-ledger"):
             lengthen_rounds(item)
         if self.recorder:
@@ -232,7 +236,7 @@ class Plugin:
         """Skip a case that doesn't fit this machine, with the numbers as the reason."""
         attempt = self.attempts.get(item.nodeid)
         pause: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
-        if attempt and not self.session.settings.plan:
+        if attempt:
             from ..measure.state import State, untraced
 
             attempt.state = State()
@@ -297,7 +301,8 @@ class Plugin:
                 if not self.config.getoption("--gpubench-ledger"):
                     self.recorder.write_run_file(Path(self.config.getoption("benchmark_json")))
             if plan := self.config.getoption("--gpubench-plan"):
-                Path(plan).write_text(json.dumps(fit(self.session.plan), indent=1, allow_nan=False), encoding="utf-8")
+                listed = {"cases": self.session.planned, "estimated_s": self.session.estimated_s(self._listed)}
+                Path(plan).write_text(json.dumps(fit(listed), indent=1, allow_nan=False), encoding="utf-8")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print which benchmarks have no time, what casts doubt on the times, and the command that reads the file."""

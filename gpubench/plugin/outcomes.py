@@ -25,8 +25,8 @@ from .fixtures import Attempt, fixture_names
 from .parametrize import shown_library
 
 LONGEST_REASON = 500
-UNESTIMATED = "measured without an estimate"
-"""Reason with which a plain benchmark is skipped while a run is planned."""
+_LISTED = "listed"
+"""Reason with which a benchmark that a run would measure is skipped by ``--list``."""
 _LACKING = re.compile(
     r"The operator 'aten::[^']+' is not currently implemented for the (?!CPU)\w+ device"
     r"|Could not run 'aten::[^']+' with arguments from the '(?!CPU)\w+' backend"
@@ -35,13 +35,13 @@ _LACKING = re.compile(
 _OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|ALLOC_FAILED", re.IGNORECASE)
 
 
-class PlainPlan:
-    """Skips plain benchmarks while a run is planned. It is no wrapper, so all plugins have set up what they tear down;
-    and it acts after pytest's own marks, so a test that those skip keeps their reason."""
+class Listed:
+    """Skips every benchmark for ``--list``. It is no wrapper, so all plugins have set up what they tear down; and it
+    acts after pytest's own marks, so a test that those skip keeps their reason."""
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        if "gpubench" not in fixture_names(item) and "benchmark" in fixture_names(item):
-            pytest.skip(UNESTIMATED)
+        if {"gpubench", "benchmark"}.intersection(fixture_names(item)):
+            pytest.skip(_LISTED)
 
 
 def note(
@@ -51,14 +51,10 @@ def note(
     status, reason = _outcome(report, call)
     reason = without_paths(reason)
     if session.settings.plan:
-        if report.when == "call" or (report.when == "setup" and status != OK):
-            known = attempt.fixture and attempt.fixture.estimate
-            estimate = known.as_dict() if known else {"call_s": None, "case_s": 0.0, "skip": reason or "not planned"}
-            if attempt.case.implementation == "":
-                skip = None if reason == UNESTIMATED else reason
-                estimate = {"call_s": None, "case_s": session.preset.case_s, "skip": skip}
-            shown = {"fullname": item.nodeid, "library": shown_library(item)}
-            session.estimates.append(attempt.case.as_dict() | shown | estimate)
+        if report.when == "setup":
+            skip = None if reason == _LISTED else reason
+            shown = {"fullname": item.nodeid, "library": shown_library(item), "skip": skip}
+            session.planned.append(attempt.case.as_dict() | shown)
         return status, reason
     if status == OK and report.when == "call":
         session.unmeasured.pop(item.nodeid, None)  # a rerun

@@ -18,7 +18,6 @@ import pytest
 from ..devices import find_device
 from ..errors import RunFileError, UsageError
 from ..measure import disturbance, environment
-from ..measure.budget import COMPILE_S, RANKS_S
 from ..measure.session import Session, Unmeasured
 from ..runfile.folder import keep
 from ..runfile.ledger import Follower, Ledger, assemble, read_ledger
@@ -181,18 +180,10 @@ class Recorder:
         facts["identities"] = {name: case.as_dict() for name, case in cases.items()}
         facts["ignored"] = config.stash.get(IGNORED, [])
         facts["notices"] = self.session.notices
-        facts["estimated_s"] = self._estimated_s(timed)
+        facts["estimated_s"] = self.session.estimated_s(timed)
         facts |= {"fingerprint": fingerprint, "machine_info": machine, "commit_info": commit, "datetime": _now()}
         facts |= {"version": pytest_benchmark.__version__, "gpubench": _about(self.session)}
         self.ledger.append("session", **facts, **_began(self.session))
-
-    def _estimated_s(self, timed: list[tuple[Case, bool]]) -> float:
-        """Estimate the seconds that these cases and the ceilings take in a run's first process at this machine's pace,
-        if no case is skipped or slow."""
-        session = self.session
-        seconds = sum(RANKS_S if several else session.preset.case_s for _, several in timed)
-        seconds += COMPILE_S * sum(case.variant == "compile" for case, _ in timed)
-        return session.pace * seconds + session.ceilings_s * len({case.device for case in session.collected})
 
     def _fingerprint(self, machine: Mapping[str, Any], sources: Iterable[Path]) -> dict[str, Any]:
         """Return what must be equal for the numbers of two sessions to belong to one run."""

@@ -67,12 +67,11 @@ def show_plan(paths: Sequence[str], options: Sequence[str], preset: str, process
         planned = json.loads(plan.read_text(encoding="utf-8")) if plan.exists() else {}
         if not planned.get("cases"):
             raise NoPlan(ended.code, log.read_text(encoding="utf-8", errors="replace"))
-    _print_plan(planned["cases"], planned["ceilings_s"], preset, processes)
+    _print_plan(planned["cases"], planned["estimated_s"], preset, processes)
 
 
-def _print_plan(cases: list[dict[str, Any]], ceilings_s: float, preset: str, processes: int) -> None:
-    """Print the table of cases. ``ceilings_s``: seconds that a device's measured peaks take in the run's first
-    process."""
+def _print_plan(cases: list[dict[str, Any]], first_s: float, preset: str, processes: int) -> None:
+    """Print the table of cases. ``first_s``: estimated seconds of the run's first process."""
     from rich.console import Console
     from rich.table import Column, Table
     from rich.text import Text
@@ -80,12 +79,8 @@ def _print_plan(cases: list[dict[str, Any]], ceilings_s: float, preset: str, pro
     rows = []
     for case in cases:
         name = shorten(case["id"], LONGEST) + (f" ({case['library']})" if case["library"] else "")
-        whole = estimate_text(case["case_s"]) if not case["skip"] else ""
-        call = "" if case["call_s"] is None else estimate_text(case["call_s"])
-        rows.append((name, case["device"], call, whole, case["skip"] or ""))
-    texts = Column("benchmark", overflow="fold"), Column("device"), Column("skipped because", overflow="fold")
-    times = Column("one call", justify="right"), Column("in all", justify="right")
-    columns = (*texts[:2], *times, texts[2])
+        rows.append((name, case["device"], case["skip"] or ""))
+    columns = Column("benchmark", overflow="fold"), Column("device"), Column("skipped because", overflow="fold")
     kept = [i for i in range(len(columns)) if any(row[i] for row in rows)]
     table = Table(*(columns[i] for i in kept), box=None, pad_edge=False)
     for row in rows:
@@ -93,7 +88,6 @@ def _print_plan(cases: list[dict[str, Any]], ceilings_s: float, preset: str, pro
     console = Console(width=shutil.get_terminal_size((160, 24)).columns)
     console.print(table)
     measured = [case for case in cases if not case["skip"]]
-    first_s = sum(case["case_s"] for case in measured) + ceilings_s * len({case["device"] for case in measured})
     many = f" in {processes} processes" if processes > 1 else ""
     line = f"{counted(len(cases), 'benchmark')}{many}, about {estimate_text(whole_s(first_s, processes))}"
     line += f" with preset {preset}"

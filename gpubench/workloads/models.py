@@ -356,7 +356,6 @@ def on_device(build: Callable[[], Decoder], data: Data) -> Decoder:
     with torch.device("meta"):
         decoder = build().eval().to(data.dtype)
     size = sum(tensor.nbytes for tensor in (*decoder.parameters(), *decoder.buffers()))
-    data.allocated += size
     if data.meta:
         return decoder
     require_memory(size, data.home)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import math
 from pathlib import Path
 from types import ModuleType
 
-import forked
 import numpy as np
 import pytest
 import torch
@@ -186,14 +184,3 @@ def test_factors_are_held_against_their_matrix(name: str, shape: tuple[int, ...]
             continue  # the other sign is as good
         with pytest.raises(WrongAnswer, match="tolerance"):
             reference(Twisted(factor), matrix, matrix, dtype="float64")
-
-
-def test_a_served_decoder_can_be_listed(tmp_path: Path) -> None:
-    """Without data: its reference needs some."""
-    options = ["--gpubench-preset=smoke", "--gpubench-device=cpu", f"--gpubench-plan={tmp_path / 'plan.json'}"]
-    words = ["-p", "gpubench.plugin", "-p", "no:cacheprovider", BENCHMARKS / "test_serving.py", "-k", "decoder"]
-    done = forked.pytest(*words, *options, cwd=BENCHMARKS.parent)
-    assert done.returncode == 0, done.stdout
-    (case,) = json.loads((tmp_path / "plan.json").read_text())["cases"]
-    assert (case["workload"], case["skip"]) == ("serving.decoder", None)
-    assert case["call_s"] > 0

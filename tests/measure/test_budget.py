@@ -33,7 +33,7 @@ def probes(monkeypatch):
 
 def planned(rates):
     case = Case("matmul.square", "cpu", "float32")
-    return budget.estimate(case, PRODUCT, CPU, PRESET_SETTINGS["quick"], rates, nbytes=0, host_bytes=0)
+    return budget.estimate(case, PRODUCT, CPU, PRESET_SETTINGS["quick"], rates, nbytes=0)
 
 
 def test_a_probe_that_other_programs_disturbed_removes_no_benchmark(probes):

@@ -93,7 +93,6 @@ def test_sizes_are_what_they_are_called(size, parameters):
     network = models.on_device(lambda: models.Decoder(size, 1, 1), planned)
     assert sum(each.numel() for each in network.parameters()) == pytest.approx(parameters, rel=0.01)
     assert {each.device.type for each in network.parameters()} == {"meta"}
-    assert planned.allocated == pytest.approx(2 * parameters, rel=0.01)
 
 
 def test_one_that_does_not_fit_says_by_how_much_before_it_takes_memory(monkeypatch):
@@ -201,10 +200,11 @@ def test_the_right_side_of_an_int8_product_is_stored_by_columns():
     spec = importlib.util.spec_from_file_location("quantised", path)
     quantised = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(quantised)
+    quantised.require = lambda *_: None
     operands = []
 
     class Fixture:
-        randint, prepare = staticmethod(torch.randint), staticmethod(lambda *_: None)
+        randint = staticmethod(torch.randint)
 
         def __call__(self, product, a, b, **_):
             operands.append(b)
