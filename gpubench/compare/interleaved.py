@@ -2,9 +2,9 @@
 
 How many fresh pairs a suspect gets follows from the spread that screening showed, and it is judged once, when it has
 them, on these alone (two-stage sampling: C. Stein, Ann. Math. Statist. 16 (1945) 243-258). So results aren't tested
-repeatedly, and no benchmark is judged by the data that made it suspect: at most one comparison in forty of unchanged
-code reports a slowdown. The verdicts are those of :func:`~.comparison.compare_sides` on the run files, which record the
-stage: comparing the files again gives the same verdicts.
+repeatedly, and no benchmark is judged by the data that made it suspect (docs/ci.md has how often that was wrong). The
+verdicts are those of :func:`~.comparison.compare_sides` on the run files, which record the stage: comparing the files
+again gives the same verdicts.
 """
 
 from __future__ import annotations

@@ -90,10 +90,9 @@ class Verdict:
     benchmarks of the comparison and for drift, and so it excludes 1 where the change is proven. ``base_s``, ``new_s``
     come from the same evidence as the ratio, ``processes`` are those of base and new. ``why`` a benchmark is
     inconclusive or not suspect; ``advice`` is what would make it conclusive; ``more`` is the number of further runs a
-    side, if not too many. ``spread`` is the standard
-    deviation between processes, NaN if unknown. A ``suspect`` has
-    no fresh runs yet; a change by the share ``seen`` would make a benchmark suspect four times out of five, with as
-    many runs.
+    side, if not too many. ``spread`` is the standard deviation between processes, NaN if unknown. A ``suspect`` has no
+    fresh runs yet; a change by the share ``seen`` would make a benchmark suspect four times out of five, with as many
+    runs.
     """
 
     key: CaseKey
