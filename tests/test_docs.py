@@ -68,7 +68,7 @@ def absent_files(page: Path, text: str) -> list[str]:
     ]
 
 
-FOREIGN = re.compile(r"--(benchmark|gpubench)-[\w-]*|--(adapter|cov|exclusive|from|gpus-per-node|wheels)")
+FOREIGN = re.compile(r"--(benchmark|gpubench)-[\w-]*|--(adapter|check|cov|exclusive|from|gpus-per-node|wheels)")
 """Options of pytest and of other programs."""
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import forked
 import pytest
+import records
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -49,6 +50,25 @@ def test_a_run_compared_with_itself_has_not_changed(run_file):
     ratios = [float(line.split("x")[0]) for line in done.stdout.splitlines()]
     assert len(ratios) >= 5
     assert set(ratios) == {1.0}
+
+
+def test_a_page_gets_its_numbers_and_a_stale_one_fails(tmp_path):
+    marks = [
+        records.benchmark(records.case("mine.sort", device), seconds)
+        for device, seconds in (("cpu", 1e-3), ("cuda:0", 1e-4))
+    ]
+    run, page = tmp_path / "run.json", tmp_path / "page.md"
+    run.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, records.GPU))))
+    (tmp_path / "page.in").write_text("Sorts {{mine.sort}} as fast.\n")
+
+    def fill(*words):
+        script = [sys.executable, EXAMPLES / "fill_page.py", run, tmp_path / "page.in", page, *words]
+        return subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=120).returncode
+
+    assert (fill("--check"), fill(), fill("--check")) == (1, 0, 0)
+    assert page.read_text() == "Sorts 10× (9.6× to 10×) as fast.\n"
+    page.write_text("Sorts 12× as fast.\n")
+    assert fill("--check") == 1
 
 
 @pytest.mark.parametrize("script", sorted(path.name for path in EXAMPLES.glob("*.py")))

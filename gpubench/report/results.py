@@ -47,16 +47,19 @@ class Picture:
     def __init__(self, figure: Figure) -> None:
         self._figure = figure
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a file, whose name ends in .svg or .png. An earlier one is replaced."""
+    def save(self, path: str | os.PathLike[str], theme: str = "light") -> None:
+        """Write a file, whose name ends in .svg or .png, for a light or a dark page. An earlier one is replaced. Raises
+        UsageError for another theme or name."""
         from ..runfile.writer import picture_format, replace
 
-        replace(Path(path), self._content(picture_format(path)))
+        replace(Path(path), self._content(picture_format(path), theme))
 
-    def _content(self, suffix: str) -> bytes:
-        from .charts.pictures import render
+    def _content(self, suffix: str, theme: str = "light") -> bytes:
+        from .charts.pictures import THEMES, render
 
-        (content,) = render([self._figure], [suffix], ["light"]).values()
+        if theme not in THEMES:
+            raise UsageError(f"unknown theme {theme!r}: choose {' or '.join(THEMES)}")
+        (content,) = render([self._figure], [suffix], [theme]).values()
         return content
 
     def _repr_svg_(self) -> str:

@@ -180,6 +180,10 @@ def test_charts_are_those_of_the_command(compared: Results, tmp_path: Path) -> N
     assert svg.rstrip().endswith("</svg>")
     compared.chart("time").save(tmp_path / "time.svg")
     assert (tmp_path / "time.svg").read_text().partition("<svg")[2] == compared.chart("time")._repr_svg_()[4:]
+    compared.chart("time").save(tmp_path / "dark.svg", theme="dark")
+    assert "#0d1117" in (tmp_path / "dark.svg").read_text()
+    with pytest.raises(UsageError, match="unknown theme 'night': choose light or dark"):
+        picture.save(tmp_path / "night.svg", theme="night")
     picture.save(tmp_path / "speedup.png")
     assert (tmp_path / "speedup.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(UsageError, match=r"ends in .svg or .png"):
