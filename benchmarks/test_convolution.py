@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-pytestmark = pytest.mark.gpubench(kind="operators")
+pytestmark = pytest.mark.gpubench(kind="operators", dtypes=["float32", "tf32"])
 
 SHAPES = {"3x3": (64, 64, 3, 56, 1), "1x1": (256, 64, 1, 56, 1), "depthwise": (128, 128, 3, 56, 128)}
 """Input and output channels, kernel width, image width, and groups."""

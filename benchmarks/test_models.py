@@ -17,7 +17,12 @@ from gpubench.parallel.distributed import Inference
 from gpubench.runfile.schema import Work
 from gpubench.workloads import models
 
-pytestmark = pytest.mark.gpubench(kind="networks", variants=["eager", "autocast", "compile", "graph"], size="batch")
+pytestmark = pytest.mark.gpubench(
+    kind="networks",
+    variants=["eager", "autocast", "compile", "graph"],
+    size="batch",
+    dtypes=["float32", "tf32"],  # PyTorch's own default for convolutions
+)
 
 HALF = pytest.mark.gpubench(full_dtypes=["bfloat16", "float16"])
 

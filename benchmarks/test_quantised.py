@@ -70,7 +70,8 @@ def test_int8(gpubench, n):
 
 @pytest.mark.gpubench(title="Product in fp8")
 def test_fp8(gpubench, n):
-    """float8_e4m3fn, one scale for each operand, sums in bfloat16."""
+    """float8_e4m3fn, one scale for each operand, sums in bfloat16. ``use_fast_accum`` is off, as by default; some
+    published rates are with it."""
     a, b = (gpubench.randn(n, n, dtype=torch.float32).to(torch.float8_e4m3fn) for _ in range(2))
     scale = gpubench.empty(1, dtype=torch.float32).fill_(1)
     multiply(gpubench, scaled_sums, n, a, b.t(), scale, scale)

@@ -12,7 +12,7 @@ from gpubench.workloads import training
 
 pytestmark = pytest.mark.gpubench(kind="training")
 
-VARIANTS = pytest.mark.gpubench(variants=["eager", "autocast", "compile"], size="batch")
+VARIANTS = pytest.mark.gpubench(variants=["eager", "autocast", "compile"], size="batch", dtypes=["float32", "tf32"])
 SMALL = {"smoke": [2], "quick": [4, 128], "full": [4, 32, 128, 512]}
 SMALL_BATCHES = pytest.mark.gpubench_sweep("batch", **SMALL)
 LARGE_BATCHES = pytest.mark.gpubench_sweep("batch", smoke=[], quick=[1], full=[1, 8, 32])

@@ -162,30 +162,33 @@ STREAM). The pattern that leaves constants behind comes last."""
 
 
 UNKNOWN_CACHE = 1 << 28
-"""Bytes that the last cache of an accelerator is taken to have where torch doesn't say: as much as any has."""
+"""Bytes that the last cache of an accelerator is taken to have where torch doesn't say: as much as any has, or a
+quarter of what may be touched."""
 
 
 def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:
-    """Footprints in bytes, each with its level: half of each cache, twice and eight times the last cache, and steps of
+    """Footprints in bytes, each with its level: half of each cache, four and eight times the last cache, and steps of
     a factor of 16 between them, as far as effort and free memory allow.
 
-    Beyond twice the last cache, nothing survives in it until the next pass. A footprint between the cache's size and
-    twice that is named after the cache, with a plus.
+    Beyond four times the last cache, whose replacement isn't strictly that of the oldest, next to nothing survives in
+    it until the next pass; where that is too much, twice has to do. A smaller footprint beyond the cache's size is
+    named after the cache, with a plus.
     """
-    size = device.cache_bytes()
-    caches = (device == CPU and cache_sizes()) or ({"l2": size} if size else {"cache": UNKNOWN_CACHE})
     memory = device.memory()
     most = min(effort.footprint, memory.free // 4 if memory else effort.footprint)
+    size = device.cache_bytes()
+    caches = (device == CPU and cache_sizes()) or ({"l2": size} if size else {"cache": min(UNKNOWN_CACHE, most // 4)})
     last = max(caches.values())
-    sizes = {*(nbytes // 2 for nbytes in caches.values()), 2 * last, 8 * last}
+    beyond = 4 * last if 4 * last <= most else 2 * last
+    sizes = {*(nbytes // 2 for nbytes in caches.values()), beyond, 8 * last}
     for nbytes in sorted(sizes):
         while any(other < nbytes // 16 for other in sizes) and not any(nbytes // 16 <= o < nbytes for o in sizes):
             nbytes //= 16
             sizes.add(nbytes)
-    sizes = {nbytes for nbytes in sizes if nbytes <= most} | ({most} if most < 2 * last else set())
+    sizes = {nbytes for nbytes in sizes if nbytes <= most} | ({most} if most < beyond else set())
 
     def level(nbytes: int) -> str:
-        if nbytes >= 2 * last:
+        if nbytes >= beyond:
             return "memory"
         return next((name for name, cache in caches.items() if nbytes <= cache), f"{list(caches)[-1]}+")
 

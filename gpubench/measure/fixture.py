@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
-from contextlib import suppress
+import math
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +41,9 @@ if TYPE_CHECKING:
     import numpy
     import torch
 
+LONGEST_WARMUP, RISING = 1.5, 1.03
+"""Seconds after which an accelerator's warm-up ends, and the factor from one part of it to the next above which its
+clocks still rise."""
 LONG_CALL = 0.01
 """A call that takes longer than this, in seconds, is a whole round: the median of the rounds is its latency."""
 
@@ -88,6 +94,8 @@ class Declared:
     writing: bool = False
 
 
+_FALLBACK = re.compile("fall(ing)? ?back (to run on|from XPU to|to) (the )?CPU", re.IGNORECASE)
+"""How torch says that it computes an operator of an accelerator on the CPU."""
 _INDICES = {"int64", "int32", "bool"}
 """Dtypes of places and masks beside the data."""
 
@@ -327,6 +335,9 @@ class Gpubench(Inputs):
                 result = call(*prepared.args, **prepared.kwargs)
             self._simulated = self._load(prepared, seen)
             call = stand_in(self.home, self._simulated, result)
+        elif self.home.accelerator:
+            with _refused_fallbacks():
+                result = call(*prepared.args, **prepared.kwargs)
         else:
             result = call(*prepared.args, **prepared.kwargs)
         first_s = self._clock() - start
@@ -567,12 +578,11 @@ class Gpubench(Inputs):
         timed."""
         if not self.enabled:
             return 0.0, 0.0
-        seconds = self.allowance.warmup * (2 if self.home.accelerator else 1)
-        warm = partial(warm_up, clock=self._clock, seconds=seconds, first_s=verified.first_s)
+        warm = partial(warm_up, clock=self._clock, seconds=self.allowance.warmup, first_s=verified.first_s)
         setup = self._setup(prepared)
         if setup is None:
             assert verified.again is not None
-            return warm(verified.again)
+            return self._until_clocks_stand(partial(warm, verified.again))
         args, kwargs = prepared.args, prepared.kwargs
 
         def before() -> None:
@@ -580,7 +590,21 @@ class Gpubench(Inputs):
             if fresh := setup():
                 args, kwargs = _arguments(fresh)
 
-        return warm(lambda: verified.call(*args, **kwargs), before=before)
+        return self._until_clocks_stand(partial(warm, lambda: verified.call(*args, **kwargs), before=before))
+
+    def _until_clocks_stand(self, warm: Callable[[], tuple[float, float]]) -> tuple[float, float]:
+        """Repeat an accelerator's warm-up until neither its clocks rise nor its calls get shorter; return what the last
+        one returned. The clocks of laptops' and gamers' cards fall between two cases, and take up to a second to
+        rise."""
+        begin = self._clock()
+        warmed, clocks = warm(), self.home.clocks() or {}
+        while self.home.accelerator and self.allowance.warmup and self._clock() - begin < LONGEST_WARMUP:
+            before, risen_from = warmed, clocks
+            warmed, clocks = warm(), self.home.clocks() or {}
+            rising = any(clocks[name] > RISING * risen_from.get(name, math.inf) for name in clocks)
+            if not rising and RISING * warmed[0] >= before[0]:
+                break
+        return warmed
 
     def _rounds(self, prepared: Prepared, verified: Verified, warm: Warm) -> Any:
         """Let pytest-benchmark time the rounds; it calibrates the number of calls in each, unless a call is long."""
@@ -680,6 +704,25 @@ def _release_memory_of_others(implementation: str, device: Device) -> None:
     for name, library in LIBRARIES.items():
         if name != implementation:
             library.release_memory()
+
+
+@contextmanager
+def _refused_fallbacks() -> Iterator[None]:
+    """A context that raises :class:`Unmeasurable` where torch warns that it computes an operator on the CPU instead."""
+    import torch
+
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)  # otherwise once in a process
+    try:
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            yield
+    finally:
+        torch.set_warn_always(always)
+    for each in seen:
+        if _FALLBACK.search(text := " ".join(str(each.message).split())):
+            raise Unmeasurable(f"computed on the CPU: {text[:200]}")
+        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
 def _require_finished(function: Callable[..., Any], result: Any = None) -> None:

@@ -304,11 +304,14 @@ def _lacking(choice: Choice, dtype: str, variant: str) -> str | None:
 
 
 def _dtypes(markers: Markers, session: Session) -> list[str]:
-    """Return the requested dtypes that the test supports; tf32 changes products only, so a test must name it."""
+    """Return the requested dtypes that the test supports; tf32 changes products only, so a test must name it. One that
+    names only float32 and its shorter product can be in any."""
     if not session.settings.dtypes:
         further = markers.full_dtypes if session.settings.preset == "full" else ()
         return [*(markers.dtypes or ("float32",)), *further]
     able = markers.dtypes or tuple(dtype for dtype in DTYPES if dtype != "tf32")
+    if set(able) == {"float32", "tf32"}:
+        able = tuple(DTYPES)
     return [dtype for dtype in session.settings.dtypes if dtype in able]
 
 

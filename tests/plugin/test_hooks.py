@@ -407,6 +407,48 @@ def test_an_operator_that_a_device_lacks_is_skipped(bench, text, status):
     assert row["status"] == status
 
 
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("Aten Op fallback from XPU to CPU happens. This may have performance implications.", "skipped"),
+        ("The operator 'aten::qr' is not currently supported on the MPS backend and will fall back to run on the CPU.",
+         "skipped"),
+        ("the benchmark's own", "ok"),
+    ],
+)  # fmt: skip
+def test_what_is_computed_on_the_cpu_instead_is_refused(virtual, text, status):
+    source = f"""
+import warnings
+def test_it(gpubench, machine):
+    def call():
+        warnings.warn({text!r})
+        machine.launch(1e-3)
+    gpubench(call, check=False)
+"""
+    result, run = virtual(source, **{"passed" if status == "ok" else "skipped": 1})
+    assert ("computed on the CPU: " in result.stdout.str() + str(run)) == (status == "skipped")
+
+
+RISING = """
+from gpubench.testing import VirtualDevice
+def test_it(gpubench, machine, monkeypatch):
+    begin = machine.time_s
+    risen = lambda: min(1.0, 0.2 + (machine.time_s - begin))
+    if {known}:
+        monkeypatch.setattr(VirtualDevice, "clocks", lambda self: {{"sm": risen() * 2e9}})
+    gpubench(lambda: machine.launch(1e-3 / risen()), check=False)
+"""
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_warm_up_lasts_until_the_clocks_stand(virtual, known):
+    """They rise for 0.8 s."""
+    _, run = virtual(RISING.format(known=known), "--gpubench-preset=quick", passed=1)
+    (bench,) = run["benchmarks"]
+    assert bench["stats"]["median"] == pytest.approx(1e-3, rel=0.05)
+    assert bench["extra_info"]["gpubench"]["latency_s"] == pytest.approx(1e-3, rel=0.05)
+
+
 def test_a_required_device_must_also_be_measured(virtual):
     source = "def test_it(gpubench, machine): gpubench(machine.launch, 1e-3, check=False)"
     result, _ = virtual(source, "--gpubench-require-device=cpu")

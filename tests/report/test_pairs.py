@@ -10,6 +10,7 @@ import reading
 import records
 
 from gpubench.errors import UsageError
+from gpubench.measure import environment
 from gpubench.report import pairs, words
 from gpubench.report.columns import speedup_columns
 from gpubench.report.pairs import LeftOut, Pair
@@ -253,6 +254,15 @@ def test_only_equal_switches_are_paired(tmp_path: Path, changed: dict[str, Any],
     marks = [mark("cpu", 8.0, precision=SWITCHES), mark("cuda:0", 2.0, precision=SWITCHES | changed)]
     left = [{"precision": words}] if "deterministic" in changed else []
     assert differences([run(tmp_path, marks, "two")]) == left
+
+
+def test_what_a_container_sets_makes_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bare = mark("cuda:0", 8.0, precision=SWITCHES | {"variables": environment.accelerator_variables()})
+    values = {"VISIBLE_DEVICES": "GPU-11111111-2222", "DRIVER_CAPABILITIES": "compute", "PRODUCT_NAME": "CUDA"}
+    for name, value in (values | {"REQUIRE_CUDA": "cuda>=12.6 brand=tesla"}).items():
+        monkeypatch.setenv(f"NVIDIA_{name}", value)
+    inside = mark("cuda:0", 2.0, precision=SWITCHES | {"variables": environment.accelerator_variables()})
+    assert differences([run(tmp_path, [bare]), run(tmp_path, [inside], "two")]) == []
 
 
 def test_autocast_is_paired_in_equal_dtypes(tmp_path: Path) -> None:
