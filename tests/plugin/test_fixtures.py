@@ -123,6 +123,20 @@ def test_work_on_an_accelerator_is_waited_for(results):
     assert neg.timer == single.timer == "timer"
 
 
+def test_what_float32_means_by_default_has_a_row_where_the_device_has_it(tmp_path, monkeypatch):
+    """PyTorch's convolutions use TF32 unless a program says otherwise."""
+    (tmp_path / "ampere.py").write_text("from gpubench.devices.base import Device; Device.lacks = lambda *_: None")
+    words = ["--builtin", "--list", "--preset=quick", "--device=fake", "-k", "conv2d or cifar or gpt2 or elementwise"]
+    with backend_and_suite(tmp_path):
+        monkeypatch.setenv("PYTEST_PLUGINS", "fake_backend,ampere")
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+        done = gpubench("run", *words, cwd=tmp_path)
+    named = {line.partition("[")[0] for line in done.stdout.splitlines() if "[tf32" in line}
+    wanted = {"convolution.conv2d", "models.cifar", "models.gpt2", "training.cifar", "training.gpt2"}
+    assert named >= wanted, done.stderr
+    assert not any(name.startswith("elementwise") for name in named)
+
+
 def test_the_timer_waits_in_a_session_of_pytest_too(tmp_path):
     words = ["--benchmark-timer=gpubench.timer", "--benchmark-json=plain.json", "--benchmark-max-time=0.1", "-k", "neg"]
     with backend_and_suite(tmp_path):
