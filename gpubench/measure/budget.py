@@ -25,7 +25,7 @@ class Preset:
     """How carefully a run measures. All times are in seconds and per case.
 
     ``max_time``: rounds are timed until this much time is spent. ``min_rounds``: the fewest rounds, however long they
-    take. ``warmup``: time of the untimed calls before them (at least doubled on an accelerator, whose clocks rise slowly).
+    take. ``warmup``: time of the untimed calls before them (on an accelerator until its clocks stand).
     ``budget``: a case is skipped if its fewest rounds would take longer. ``check``: a result isn't checked if its
     reference would take longer. ``case_s``: estimated time of a whole case whose calls are short.
     """
