@@ -10,13 +10,11 @@ another library, a compiler, another form. The speedup of like with like is kept
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from operator import itemgetter
 
 from ..errors import UsageError
 from ..runfile.flags import Level, Quality, Reason
@@ -75,25 +73,18 @@ class Copies:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A benchmark against its baseline. ``ratio`` is the speedup, ``uncertainty`` says what its range is, ``differs``
-    in what the two differ, where that was allowed. ``batches``: how many of the baseline's calls do the work of one,
-    where the CPU was too slow for the batch; the speedup is then that of an item.
+    """A benchmark against its baseline. ``differs`` is in what the two differ, where that was allowed. ``batches``: how
+    many of the baseline's calls do the work of one, where the CPU was too slow for the batch; the speedup is then that
+    of an item.
 
-    Where the CPU of the two has a faster way than the one that is compared, all numbers are those of ``best_cpu``, and
-    ``like`` is the pair of like with like.
+    Where the CPU of the two has a faster way to do the job, ``best_cpu``, the times compared are those of that row.
     """
 
     base: Measured
     other: Measured
-    base_s: float
-    time_s: float
-    ratio: Interval
-    uncertainty: str
-    copies: Copies | None
-    differs: str
+    differs: str = ""
     batches: float = 1.0
     best_cpu: Measured | None = None
-    like: Pair | None = None
 
     @property
     def sides(self) -> tuple[Measured, Measured]:
@@ -102,10 +93,47 @@ class Pair:
             return self.base, self.other
         return (self.base, self.best_cpu) if self.base.on_accelerator else (self.best_cpu, self.other)
 
+    @cached_property
+    def like(self) -> Pair | None:
+        """The pair of like with like; None if the CPU has no faster way."""
+        return replace(self, best_cpu=None) if self.best_cpu else None
+
     @property
     def like_with_like(self) -> Pair:
         """The pair of like with like: the pair itself if the CPU has no faster way."""
         return self.like or self
+
+    @cached_property
+    def _compared(self) -> tuple[float, float, Interval, str]:
+        base, other = self.sides
+        return times_and_ratio(base.times, other.times)
+
+    @property
+    def base_s(self) -> float:
+        """Seconds of the baseline."""
+        return self._compared[0]
+
+    @property
+    def time_s(self) -> float:
+        """Seconds of what is compared with it."""
+        return self._compared[1]
+
+    @property
+    def ratio(self) -> Interval:
+        """The speedup with its range."""
+        ratio, count = self._compared[2], self.batches
+        return Interval(count * ratio.value, count * ratio.low, count * ratio.high, ratio.kind)
+
+    @property
+    def uncertainty(self) -> str:
+        """What the range is."""
+        return self._compared[3]
+
+    @cached_property
+    def copies(self) -> Copies | None:
+        """The comparison with copies, where work moves from a CPU to an accelerator."""
+        base, other = self.sides
+        return _with_copies(base, other, self.batches) if other.on_accelerator and not base.on_accelerator else None
 
     @property
     def subject(self) -> Measured:
@@ -222,7 +250,7 @@ def _role(row: Measured, role: str) -> object:
     return known[role] if role in known else getattr(row.result, role)
 
 
-def compare(
+def find_pairs(
     rows: Sequence[Measured],
     baseline: Baseline | None = None,
     allow: Collection[str] = (),
@@ -245,7 +273,9 @@ def compare(
     for row, tiers in (each for group in _alike(rows, of_libraries) for each in _partners(group, baseline, first)):
         base, differences = _closest(row, tiers, allowed)
         if base is not None:
-            pairs.append(_against_best(_pair(base, row, differences), jobs, any_threads))
+            pairs.append(
+                Pair(base, row, ", ".join(differences.values()), best_cpu=_best_cpu(base, row, jobs, any_threads))
+            )
         elif differences:
             left_out.append(LeftOut(row, differences))
     if baseline is None:
@@ -267,7 +297,7 @@ def _per_item(alone: Iterable[Measured], rows: Sequence[Measured], allowed: Coll
                 name = str(row.result.size)
                 sizes = [str(each.result.params.get(name)) for each in (row, base)]
                 of_an_item = f"{name} {' against '.join(sizes)}, per {row.result.work.unit}"
-                yield _pair(base, row, {**differences, "size": of_an_item}, batches)
+                yield Pair(base, row, ", ".join([*differences.values(), of_an_item]), batches)
 
 
 def _but_for_size(row: Measured) -> Hashable:
@@ -287,12 +317,12 @@ def _batches(base: Measured, other: Measured) -> float:
 
 def against_slowest(rows: Sequence[Measured], allow: Collection[str] = ()) -> list[Pair]:
     """Several devices against the slowest of them, by the median of its speedups over the first."""
-    found = compare(rows, Baseline("source", rows[0].source), allow)[0]
+    found = find_pairs(rows, Baseline("source", rows[0].source), allow)[0]
     by_source = grouped(found, lambda pair: pair.other.source)
     speeds = {source: intervals.median([pair.speedup for pair in of]) for source, of in by_source.items()}
     slowest = min(speeds, key=speeds.__getitem__, default=None)
     if slowest and speeds[slowest] < 1:
-        found = compare(rows, Baseline("source", slowest), allow)[0]
+        found = find_pairs(rows, Baseline("source", slowest), allow)[0]
     return found
 
 
@@ -340,39 +370,17 @@ def same_terms(row: Measured) -> tuple[str, str, str]:
     return row.result.dtype, row.result.regime, row.result.cache
 
 
-def comparable(row: Measured) -> str:
-    """Return a text that is equal for results of two machines that may be compared, whatever their numbers of threads;
-    a switch that isn't in the file counts as off."""
-    case = row.result
-    params = sorted((name, repr(value)) for name, value in case.params.items() if value is not None)
-    terms = *same_terms(row), row.computed_dtype, row.run.seed, _shortened(row) is True
-    on = [(name, state) for name, state in sorted(_switches(row).items(), key=itemgetter(0)) if state]
-    same = case.workload, case.variant, params, case.implementation, terms, on
-    return hashlib.sha256(repr(same).encode()).hexdigest()[:12]
-
-
-def _pair(base: Measured, other: Measured, differences: _Differences, batches: float = 1.0) -> Pair:
-    base_s, time_s, ratio, uncertainty = times_and_ratio(base.times, other.times)
-    if batches != 1.0:
-        ratio = Interval(batches * ratio.value, batches * ratio.low, batches * ratio.high, ratio.kind)
-    accelerated = other.on_accelerator and not base.on_accelerator
-    copies = _with_copies(base, other, batches) if accelerated else None
-    return Pair(base, other, base_s, time_s, ratio, uncertainty, copies, ", ".join(differences.values()), batches)
-
-
-def _against_best(like: Pair, jobs: Mapping[Hashable, Sequence[Measured]], allowed: Collection[str]) -> Pair:
-    """Return the pair with the fastest way of the CPU, if a GPU and a CPU are compared; else ``like`` itself."""
-    if like.base.on_accelerator == like.other.on_accelerator:
-        return like
-    gpu, cpu = sorted((like.base, like.other), key=lambda row: not row.on_accelerator)
+def _best_cpu(
+    base: Measured, other: Measured, jobs: Mapping[Hashable, Sequence[Measured]], allowed: Collection[str]
+) -> Measured | None:
+    """Return the fastest way of the CPU, if a GPU and a CPU are compared and it isn't the way that is compared."""
+    if base.on_accelerator == other.on_accelerator:
+        return None
+    cpu, gpu = sorted((base, other), key=lambda row: row.on_accelerator)
     ways = (row for row in jobs.get(_job(cpu), ()) if not row.quality.doubt)
     able = [row for row in ways if _differences(row, gpu).keys() <= {*allowed, "dtype"}]
     best = fastest_way(cpu.result, (row.result for row in able))
-    if best is cpu.result:
-        return like
-    row = Measured(cpu.run, cpu.run_name, best, cpu.size_name)
-    found = _pair(like.base, row, {}) if cpu is like.other else _pair(row, like.other, {})
-    return replace(found, base=like.base, other=like.other, differs=like.differs, best_cpu=row, like=like)
+    return None if best is cpu.result else Measured(cpu.run, cpu.run_name, best, cpu.size_name)
 
 
 def _job(row: Measured) -> Hashable:

@@ -55,7 +55,8 @@ class Picture:
         replace(Path(path), self._content(picture_format(path), theme))
 
     def _content(self, suffix: str, theme: str = "light") -> bytes:
-        from .charts.pictures import THEMES, render
+        from .charts.pictures import render
+        from .charts.theme import THEMES
 
         if theme not in THEMES:
             raise UsageError(f"unknown theme {theme!r}: choose {' or '.join(THEMES)}")

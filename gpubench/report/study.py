@@ -16,8 +16,7 @@ from .pairs import (
     LeftOut,
     Pair,
     against_slowest,
-    comparable,
-    compare,
+    find_pairs,
     leading,
     library_baseline,
     resolve,
@@ -54,7 +53,7 @@ from .words import Names
 
 __all__ = [
     "ONE_THREAD", "SINGLE", "Crossing", "Gain", "Item", "LeftOut", "Line", "Measured", "Pair", "Point", "Rate",
-    "Row", "Scaled", "Source", "Study", "Sweep", "Values", "against_slowest", "comparable",
+    "Row", "Scaled", "Source", "Study", "Sweep", "Values", "against_slowest",
     "crossings", "grouped", "in_order", "leading", "leaves_open", "measured", "number",
     "plainest_first", "plainness", "rows_of", "size_parameter",
     "sweeps", "time_of", "too_noisy",
@@ -102,7 +101,7 @@ class Study:
 
     @cached_property
     def _compared(self) -> tuple[list[Pair], list[LeftOut]]:
-        return compare(self.measured, self.baseline, self.allow)
+        return find_pairs(self.measured, self.baseline, self.allow)
 
     @property
     def device_pairs(self) -> list[Pair]:
@@ -116,14 +115,10 @@ class Study:
         return self._compared[1]
 
     @cached_property
-    def library_pairs(self) -> list[Pair]:
-        """Libraries on the same device against NumPy, or where that wasn't measured against PyTorch."""
-        return compare(self.measured, library_baseline(self.measured))[0]
-
-    @cached_property
     def pairs(self) -> list[Pair]:
-        """The pairs of devices, or the pairs of libraries if there are none."""
-        return self.device_pairs or self.library_pairs
+        """The pairs of devices. If there are none, libraries on the same device against NumPy, or where that wasn't
+        measured against PyTorch."""
+        return self.device_pairs or find_pairs(self.measured, library_baseline(self.measured))[0]
 
     @cached_property
     def gpu_pairs(self) -> list[Pair]:
@@ -141,7 +136,7 @@ class Study:
         with_gpu = {source.run for source in sources}
         cpus = {row.run_name for row in self.measured} - with_gpu or {base.run}
         plain = [row for row in self.measured if not (row.on_accelerator or row.library) and row.run_name in cpus]
-        return compare([*gpu_rows, *plain], Baseline("source", base), {"threads", *self.allow}, self.measured)[0]
+        return find_pairs([*gpu_rows, *plain], Baseline("source", base), {"threads", *self.allow}, self.measured)[0]
 
     @cached_property
     def crossings(self) -> list[Crossing]:
@@ -153,16 +148,6 @@ class Study:
         """The size from which the device is faster with data that stays on it, in words, by the id of the pair at the
         largest size."""
         return {id(each.line.items[-1]): words.crossing(each) for each in self.crossings if each.resident}
-
-    @cached_property
-    def comparisons(self) -> list[list[Pair]]:
-        """Pairs by what they are measured against, the most telling first: the CPU of the same machine, else another
-        machine; another library where there is nothing inside a run."""
-        if self.baseline is not None:
-            return [self.device_pairs] if self.device_pairs else []
-        groups = grouped(self.device_pairs, lambda pair: pair.within_run)
-        inside, across = groups.get(True, []), groups.get(False, [])
-        return [each for each in (inside, across, [] if inside else self.library_pairs) if each]
 
     @cached_property
     def scaled(self) -> list[Scaled]:

@@ -494,15 +494,15 @@ def _gain(gain: Gain | None) -> str:
     )
 
 
-def _of_libraries(study: Study) -> list[Pair]:
-    return [pair for row in answer_rows(study, study.library_pairs) for pair in row.items]
+def _library_table(study: Study) -> Table:
+    return speedup_table(study, [pair for row in answer_rows(study, study.pairs) for pair in row.items])
 
 
 def detail_tables(study: Study) -> list[Table]:
     """Return all other tables that have a row, the most wanted first."""
     tables = [
         *([differences(study)] if study.several_runs else []),
-        *([] if study.device_pairs else [speedup_table(study, _of_libraries(study))]),
+        *([] if study.device_pairs else [_library_table(study)]),
         left_out_table(study.left_out),
         rate_table(study),
         jobs_table(study),

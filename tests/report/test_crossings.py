@@ -22,7 +22,6 @@ from gpubench.runfile import reader
 from gpubench.runfile.flags import Level, Quality, Reason
 from gpubench.runfile.schema import Case, DeviceFacts, Machine, Process, Raised, Result, Run, Times
 from gpubench.statistics.inference import ABSENT, ALWAYS, CROSSES, NEVER, Crossover
-from gpubench.statistics.intervals import Interval
 
 MACHINE = Machine("m", (DeviceFacts("cpu", "cpu", ""), DeviceFacts("cuda:0", "cuda", "")))
 
@@ -36,11 +35,18 @@ def pair(
 ) -> Pair:
     run = Run(path=Path("run.json"), machine=MACHINE, results=())
     raised = tuple(Raised(flag, "seen", (0,)) for flag in flags)
-    times = Times(1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 3, 1, None, "", (Process(0, 3, 1.0),))
-    base, other = (Measured(run, "run", Result("a.b", device, flags=raised, times=times), None) for device in devices)
-    copies = Copies(math.sqrt(shot[0] * shot[1]), 1.0, None, *shot) if shot else None
     value = math.sqrt(low * high)
-    return Pair(base, other, value, 1.0, Interval(value, low, high, "95% interval"), "95% interval", copies, "")
+    base, other = (
+        Measured(run, "run", Result("a.b", device, flags=raised, times=_times(*seconds)), None)
+        for device, seconds in zip(devices, ((value, low, high), (1.0, 1.0, 1.0)), strict=True)
+    )
+    made = Pair(base, other)
+    vars(made)["copies"] = Copies(math.sqrt(shot[0] * shot[1]), 1.0, None, *shot) if shot else None
+    return made
+
+
+def _times(median: float, q1: float, q3: float) -> Times:
+    return Times(median, q1, median, 0.0, q1, q3, 3, 1, None, "", (Process(0, 3, median),))
 
 
 @pytest.mark.parametrize(
