@@ -15,6 +15,8 @@ from ..runfile.reader import clean
 from .choice import add_expression
 
 if TYPE_CHECKING:
+    from ..report.charts.page import Figure
+    from ..report.study import Study
     from ..runfile.schema import Run
 
 
@@ -22,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="results file, or a folder of them")
-    kinds = "headline, speedup, rate, time, expressions, roofline or scaling (default: the first that there is)"
+    kinds = (
+        "headline, speedup, rate, time, expressions, roofline, scaling or estimate (default: the first that there is)"
+    )
     add("--kind", metavar="KIND", help=kinds)
     add_expression(parser)
     add("-o", "--output", required=True, metavar="FILE", help="file to write, .svg or .png")
@@ -44,7 +48,10 @@ def main(args: argparse.Namespace) -> int:
 
     runs = read_all(args.runs)
     study = Study(runs, labels=device_labels(runs, args.labels), expression=args.expression)
-    figure, *others = figures_of(study, args.kind)
+    if args.kind == "estimate":
+        figure, others = _estimate(study), []
+    else:
+        figure, *others = figures_of(study, args.kind)
     if others:
         titles = listed((other.title for other in others), 6, "; ")
         found = f"drew {figure.title}; a report has these too, and -k BENCHMARK draws one: {titles}"
@@ -55,6 +62,13 @@ def main(args: argparse.Namespace) -> int:
     replace(Path(args.output), content)
     print(clean(args.output))
     return 0
+
+
+def _estimate(study: Study) -> Figure:
+    from ..estimate.picture import estimate_figure
+    from .estimate import GPUS, cards_named, estimates_of
+
+    return estimate_figure(study, estimates_of(study, cards_named(GPUS)))
 
 
 def device_labels(runs: Sequence[Run], labels: Iterable[str]) -> dict[tuple[str, str], str]:

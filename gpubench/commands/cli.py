@@ -42,7 +42,7 @@ EXAMPLES = {
     "gpubench time 'a @ b' --setup … --size …": "one expression",
     "gpubench report a/run.json b/run.json -o both": "two machines",
     "gpubench compare before/ after/": "two versions",
-    "gpubench estimate out/run.json --gpu L4": "without a GPU",
+    "gpubench estimate out/run.json": "without a GPU",
 }
 _HELP = {name: text for group in COMMANDS.values() for name, text in group.items()}
 _UNUSABLE = 2

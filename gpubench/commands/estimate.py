@@ -1,4 +1,4 @@
-"""``gpubench estimate``: what GPUs that aren't installed here could gain for benchmarks measured on a CPU."""
+"""``gpubench estimate``: what GPUs that aren't installed here could bring to benchmarks measured on a CPU."""
 
 from __future__ import annotations
 
@@ -13,18 +13,22 @@ from .choice import add_expression
 if TYPE_CHECKING:
     from ..devices.datasheets import Gpu
     from ..estimate.outlook import Outlook
+    from ..report.study import Study
     from ..runfile.schema import Run
 
-_FORMATS = ("table", "csv", "json", "markdown")
+GPUS = ("L4", "A100", "H100", "RTX 4090")
+"""GPUs that people rent or own, estimated where none is named."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
     add = parser.add_argument
     add("run", nargs="?", metavar="RUN", help="results file of a CPU, or the folder of a run")
-    add("--gpu", dest="gpus", action="append", default=[], metavar="GPU", help="L4, 'H100 SXM', …; repeatable")
+    named = f"L4, A100, 'H100 PCIe', …; repeatable (default: {', '.join(GPUS)})"
+    add("--gpu", dest="gpus", action="append", default=[], metavar="GPU", help=named)
     add_expression(parser)
-    add("--format", choices=_FORMATS, default="table", help="what to print (default: table)")
+    formats = ("table", "csv", "json", "markdown")
+    add("--format", choices=formats, default="table", help="what to print (default: table)")
     add("--list", dest="listed", action="store_true", help="list all GPUs with their figures and sources")
     parser.epilog = (
         "An estimate can prove that a GPU is no faster, and never that it is. docs/estimate.md says how wrong it was."
@@ -36,62 +40,58 @@ def main(args: argparse.Namespace) -> int:
     from ..devices.datasheets import read_cards
     from ..estimate import printing
     from ..report.render import csv_text
+    from ..report.study import Study
+    from .report import read_all
 
     if args.listed:
         print(printing.list_text(*read_cards()))
         return 0
     if args.run is None:
-        raise UsageError("name a results file: gpubench estimate out/run.json --gpu L4; --list shows the GPUs")
-    if not args.gpus:
-        raise UsageError("name a GPU, for example --gpu L4; gpubench estimate --list shows all")
-    cards, run, every = cards_named(args.gpus), _sole_run(args.run), args.expression is not None
-    estimates = _estimates(run, cards, args.expression)
+        raise UsageError("name a results file: gpubench estimate out/run.json; --list shows the GPUs")
+    study, every = Study(read_all([args.run]), expression=args.expression), args.expression is not None
+    estimates = estimates_of(study, cards_named(args.gpus or GPUS))
+    lines = printing.lines_of(study, estimates, every)
     text = {
-        "table": lambda: "\n".join([*printing.screen(estimates, every, _width()), ""]),
+        "table": lambda: "\n".join([*printing.screen(lines, estimates, every, _width()), ""]),
         "csv": lambda: csv_text(printing.VALUES, estimates),
-        "json": lambda: printing.as_json(estimates, run.machine.label),
-        "markdown": lambda: printing.as_markdown(estimates, every),
+        "json": lambda: printing.as_json(estimates, study.runs[0].machine.label),
+        "markdown": lambda: printing.as_markdown(lines, estimates),
     }[args.format]()
     print(text, end="")
     return 0
 
 
 def _width() -> int:
-    return shutil.get_terminal_size((160, 24)).columns
+    return shutil.get_terminal_size((100, 24)).columns
 
 
 def cards_named(names: Sequence[str]) -> list[Gpu]:
-    """The cards that ``--gpu`` names. Raises UsageError."""
+    """The cards of these names. Raises UsageError."""
     from ..devices.datasheets import find_card, read_cards
 
     cards = read_cards()[0] if names else {}
-    return [find_card(name, cards) for name in dict.fromkeys(names)]
+    return list({card.name: card for card in (find_card(name, cards) for name in names)}.values())
 
 
 def show_estimates(run: Run, cards: Sequence[Gpu]) -> None:
-    """Print what these GPUs could gain for every benchmark that a run timed on its CPU."""
+    """Print what these GPUs could bring to every benchmark that a run timed on its CPU."""
     from ..estimate import printing
+    from ..report.study import Study
 
-    print("\n".join(["", *printing.screen(_estimates(run, cards), every=True, width=_width())]))
-
-
-def _sole_run(path: str) -> Run:
-    """The run of a file or a folder. Raises UsageError where a folder holds several."""
-    from .report import read_all
-
-    runs = read_all([path])
-    if len(runs) > 1:
-        raise UsageError(f"{path}: holds {len(runs)} runs: name one, for example {runs[0].path}")
-    return runs[0]
+    study = Study([run])
+    estimates = estimates_of(study, cards)
+    print("\n".join(["", *printing.screen(printing.lines_of(study, estimates, True), estimates, True, _width())]))
 
 
-def _estimates(run: Run, cards: Sequence[Gpu], expression: str | None = None) -> list[Outlook]:
-    """The estimates of every job on every card, card by card."""
+def estimates_of(study: Study, cards: Sequence[Gpu]) -> list[Outlook]:
+    """The estimates of every job of one run on every card, card by card. Raises UsageError for several runs, and
+    RunFileError where no CPU was measured."""
     from ..estimate.outlook import jobs_of, key_of, outlook_of
-    from ..report.rows import rows_of
 
-    jobs = jobs_of(run)
+    if len(study.runs) > 1:
+        raise UsageError(f"an estimate takes one run, not {len(study.runs)}: name one, as {study.runs[0].path}")
+    jobs = jobs_of(study.runs[0])
     if not jobs:
-        raise RunFileError(f"{run.path}: holds no results of a CPU, from which a GPU could be estimated")
-    chosen = {key_of(row.result) for row in rows_of([run], expression)}
+        raise RunFileError(f"{study.runs[0].path}: holds no results of a CPU, from which a GPU could be estimated")
+    chosen = {key_of(row.result) for row in study.rows}
     return [outlook_of(job, card) for card in cards for job in jobs if key_of(job.case) in chosen]

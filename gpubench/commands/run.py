@@ -284,4 +284,4 @@ def what_a_gpu_could_bring(run: Run, run_file: Path) -> list[str]:
     known = any(result.device and result.times for result in run.results)  # not those of plain pytest-benchmark tests
     if run.preset == "smoke" or not known or any(device.accelerator for device in run.machine.devices):
         return []
-    return [f"What could a GPU bring?  gpubench estimate {shlex.quote(str(run_file))} --gpu L4"]
+    return [f"What could a GPU bring?  gpubench estimate {shlex.quote(str(run_file))}"]

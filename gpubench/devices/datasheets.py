@@ -75,13 +75,17 @@ def read_cards() -> tuple[dict[str, Gpu], dict[str, str]]:
 
 
 def find_card(name: str, cards: Mapping[str, Gpu]) -> Gpu:
-    """Return the card of a name; capitals, spaces, hyphens and the maker's name don't matter.
+    """Return the card of a name; capitals, spaces, hyphens and the maker's name don't matter, and the end of a name
+    that no other card shares is enough, as ``4090``.
 
     Raises :class:`UsageError` with the nearest names.
     """
     known = {_plain(each): card for card in cards.values() for each in (card.name, *card.aliases)}
     if (plain := _plain(name)) in known:
         return known[plain]
+    ends = {card.name for key, card in known.items() if len(plain) > 3 and key.endswith(plain)}
+    if len(ends) == 1:
+        return cards[ends.pop()]
     model = next((word for word in re.findall(r"[a-z0-9]+", name.lower()) if re.search(r"\d", word)), plain)
     part = [card.name for key, card in known.items() if model and key.startswith((plain or model, model))]
     near = part or [known[key].name for key in difflib.get_close_matches(plain, known, n=3, cutoff=0.6)]

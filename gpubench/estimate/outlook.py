@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 
 from ..devices.datasheets import Gpu
 from ..devices.implementations import implementation_label
@@ -16,8 +15,6 @@ from ..runfile.schema import OK, Case, Result, Run, Work
 from ..runfile.ways import HOW, fastest_way, job
 from .model import likely, shortest
 
-NO, STAYS, PERHAPS, UNKNOWN = "no", "only if the data stays", "perhaps", "unknown"
-"""Verdicts. A datasheet can rule a speedup out, but never prove one."""
 MODELLED = "modelled"
 """The status of every estimate."""
 MANY_OPERATORS = ("networks", "training", "linear_algebra", "irregular", "science")
@@ -62,7 +59,6 @@ class Outlook:
     at_most: float | None
     probably: tuple[float, float] | None
     with_copies_at_most: float | None
-    verdict: str
     note: str = ""
 
 
@@ -116,11 +112,11 @@ def _job(group: Sequence[Result], ways: Sequence[Result], size: str | None) -> J
 def outlook_of(job: Job, card: Gpu) -> Outlook:
     """The outlook of this job on this card, from physics and other cards' timings."""
     if job.obstacle:
-        return Outlook(job, card.name, "", None, None, None, None, UNKNOWN, note=job.obstacle)
+        return Outlook(job, card.name, "", None, None, None, None, job.obstacle)
     bound = shortest(job.work, job.dtype, card)
     at_most = job.cpu_s / bound.seconds
     if not bound.complete and at_most >= 1:
-        return Outlook(job, card.name, "", None, None, None, None, UNKNOWN, note=_missing(job, card))
+        return Outlook(job, card.name, "", None, None, None, None, _missing(job, card))
     link, copies = card.value("link"), None
     if job.copied_bytes is not None and link:
         copies = job.cpu_s / (bound.seconds + job.copied_bytes / link)
@@ -128,9 +124,8 @@ def outlook_of(job: Job, card: Gpu) -> Outlook:
     if not job.work.operators and job.case.kind in MANY_OPERATORS:
         guess = "the file doesn't say what it is made of: measure again"
     probably = None if isinstance(guess, str) else (job.cpu_s / guess.high_s, job.cpu_s / guess.low_s)
-    verdict = NO if at_most < 1 else STAYS if copies is not None and copies < 1 else PERHAPS
     note = guess if isinstance(guess, str) else ""
-    return Outlook(job, card.name, bound.binds, bound.seconds, at_most, probably, copies, verdict, note=note)
+    return Outlook(job, card.name, bound.binds, bound.seconds, at_most, probably, copies, note)
 
 
 def _missing(job: Job, card: Gpu) -> str:
@@ -141,42 +136,3 @@ def _missing(job: Job, card: Gpu) -> str:
             return "its work is unknown: the gpubench fixture, instead of benchmark, counts PyTorch's and takes flops="
         return "its work is unknown: give flops= or nbytes= to the gpubench fixture"
     return f"the table lacks a figure of the {card.name} that it needs"
-
-
-# From what size on? ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class SizesLost:
-    """The sizes at which a card can't win: this ``size`` of the parameter ``name`` and every smaller one that was
-    measured; with ``every`` all that were measured."""
-
-    name: str
-    size: float
-    every: bool
-
-
-def line_of(job: Job) -> tuple[object, ...]:
-    """A key that is equal for jobs that differ only in size."""
-    params = {name: value for name, value in job.case.params.items() if name != job.size}
-    return job.case.workload, job.case.dtype, job.case.variant, job.case.cache, tuple(sorted(map(str, params.items())))
-
-
-def crossing(line: Iterable[Outlook]) -> SizesLost | None:
-    """The largest measured size up to which the verdict is no, or None. The estimates are of one line on one card."""
-    sized = [(each.job.case.params.get(each.job.size or ""), each) for each in line]
-    points = sorted(
-        ((size, each) for size, each in sized if isinstance(size, int | float) and not isinstance(size, bool)),
-        key=lambda point: point[0],
-    )
-    lost = list(takewhile(lambda point: point[1].verdict == NO, points))
-    if not lost:
-        return None
-    size, last = lost[-1]
-    return SizesLost(str(last.job.size), size, len(lost) == len(points))
-
-
-def largest_of_each(estimates: Iterable[Outlook]) -> list[Outlook]:
-    """The estimate of each workload and dtype that takes the CPU longest, which is that of the largest size."""
-    workloads = grouped(estimates, lambda each: (each.job.case.workload, each.job.dtype))
-    return [max(members, key=lambda each: each.job.cpu_s) for members in workloads.values()]

@@ -1,181 +1,153 @@
-"""Estimates as text: the columns of files and of tables, and the text around them."""
+"""Estimates as text: a table with a column for each GPU, all values as columns of files, and the list of GPUs."""
 
 from __future__ import annotations
 
 import json
 import textwrap
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from ..devices.datasheets import Figures, Gpu
 from ..devices.roofline import held_shares
 from ..report import words
-from ..report.render import Column, Table, escape, markdown, table, terminal
-from ..report.rows import grouped
-from ..runfile.quantities import counted
-from .model import LEAST_CALL_S
-from .outlook import (
-    MODELLED,
-    NO,
-    PERHAPS,
-    STAYS,
-    UNKNOWN,
-    Outlook,
-    SizesLost,
-    crossing,
-    largest_of_each,
-    line_of,
-)
+from ..report.answer import MOST_ROWS, AnswerRow, answer_rows, most_telling
+from ..report.render import Column, Table, markdown, table, terminal
+from ..report.rows import Measured, grouped
+from ..report.study import Study
+from ..runfile.quantities import counted, listed
+from .outlook import MODELLED, Outlook, key_of
 
 VALUES: Sequence[Column[Outlook]] = (
     Column("id", lambda each: each.job.id),
     Column("gpu", lambda each: each.gpu),
     Column("cpu_s", lambda each: each.job.cpu_s),
+    Column("cpu_way", lambda each: each.job.way),
     Column("bound", lambda each: each.bound),
     Column("shortest_s", lambda each: each.shortest_s),
     Column("at_most", lambda each: each.at_most),
     Column("probably_low", lambda each: each.probably and each.probably[0]),
     Column("probably_high", lambda each: each.probably and each.probably[1]),
     Column("with_copies_at_most", lambda each: each.with_copies_at_most),
-    Column("verdict", lambda each: each.verdict),
     Column("status", lambda each: MODELLED),
     Column("note", lambda each: each.note),
 )
 """Columns of files: SI base units, and empty where a value is unknown."""
 MOST_SHOWN = 200.0
-"""The largest bound shown in tables: a larger one often rests only on the launch of an operation. Files hold it."""
+"""The largest speedup shown: a larger bound often rests only on the launch of an operation. Files hold it."""
 NOTICE = "Modelled, not measured: from the GPU's datasheet and each benchmark's work. How wrong: docs/estimate.md"
-_VERDICTS = {
-    NO: "the GPU can't be faster in {}",
-    STAYS: "faster only if the data stays on the GPU in {}",
-    PERHAPS: "perhaps faster in {}",
-    UNKNOWN: "unknown in {}",
-}
+UNKNOWN = "unknown"
 
 
-def meanings() -> str:
-    """What the columns mean, with the measured hit rate."""
-    rates = " and ".join(f"{low:.0%} to {high:.0%} of {kind}" for kind, (low, high) in held_shares().items())
-    return (
-        "at most: no program can be faster on that GPU; probably: held for "
-        f"{rates} of GPUs that weren't learned from, in float32"
-    )
+@dataclass(frozen=True)
+class Line:
+    """A row of the table: what it is called, and its estimates by GPU."""
+
+    label: str
+    answer: AnswerRow[Measured] | None
+    of: Mapping[str, Outlook]
+
+    @property
+    def first(self) -> Outlook:
+        """The estimate for the first GPU."""
+        return next(iter(self.of.values()))
 
 
-def bound_text(value: float | None) -> str:
-    """``44×``; a dash for a bound too large to exclude any expected speedup."""
-    return "" if value is None else words.times(value) if value <= MOST_SHOWN else words.NO_VALUE
+def lines_of(study: Study, estimates: Iterable[Outlook], every: bool = False) -> list[Line]:
+    """The rows of the answer, as far as something can be estimated of them; if ``every``, each benchmark at each
+    size."""
+    jobs = grouped((each for each in estimates if not each.job.obstacle), lambda each: key_of(each.job.case))
+    found = {key: {each.gpu: each for each in members} for key, members in jobs.items()}
+    if every:
+        return [Line(words.benchmark(next(iter(of.values())).job.case), None, of) for of in found.values()]
+    rows = [row for row in study.measured if not row.on_accelerator and not row.library]
+    rows = [row for row in rows or study.measured if key_of(row.result) in found]
+    return [Line(each.indented, each, found[key_of(each.items[0].result)]) for each in answer_rows(study, rows)]
 
 
-def probably_text(each: Outlook) -> str:
-    """``44× to 62×``."""
-    return words.times_range(*each.probably) if each.probably else ""
+def telling(lines: Sequence[Line], most: int) -> list[Line]:
+    """So many lines, of as many kinds of work as there are; the others are in files."""
+    chosen = set(map(id, most_telling([line.answer for line in lines if line.answer], most)))
+    return [line for line in lines if line.answer is None or id(line.answer) in chosen]
 
 
-def shown_columns(group: Iterable[Outlook]) -> Sequence[Column[Outlook]]:
-    """Columns of the table of one card."""
-    lost = sizes_lost(group)
-    return [
-        Column("benchmark", lambda each: words.benchmark(each.job.case)),
-        Column("CPU", lambda each: words.starred_time(each.job.cpu_s, each.job.star)),
-        Column("fastest with", lambda each: each.job.way),
-        Column("limited by", lambda each: each.bound),
-        Column("at most", lambda each: bound_text(each.at_most), f"— a bound above {MOST_SHOWN:g}×: it says nothing."),
-        Column("probably", probably_text),
-        Column("with copies at most", lambda each: bound_text(each.with_copies_at_most)),
-        Column("can't win at", lambda each: _lost_text(lost.get(line_of(each.job)))),
-        Column("worth it?", lambda each: each.verdict),
+def cell(each: Outlook, bound: bool = False) -> str:
+    """``12–33×``, ``>200×``; ``≤ 2.6×`` where only a bound is known that excludes something; ``unknown``. With the
+    ``bound`` behind it if that is wanted."""
+    if each.at_most is None:
+        return UNKNOWN
+    limit = f"≤ {words.times(each.at_most)}" if each.at_most >= 1 else f"≥ {words.times(each.at_most)}"
+    if each.at_most < 1:
+        return limit
+    if each.probably is None:
+        return limit if each.at_most <= MOST_SHOWN else UNKNOWN
+    low, high = each.probably
+    likely = f">{MOST_SHOWN:g}×" if low > MOST_SHOWN else words.times_range(low, high).replace("× to ", "–")
+    return f"{likely}, {limit}" if bound and each.at_most <= MOST_SHOWN else likely
+
+
+def _cell(gpu: str, bound: bool, line: Line) -> str:
+    return cell(line.of[gpu], bound)
+
+
+def table_of(lines: Sequence[Line], bound: bool) -> Table:
+    """The table; with a ``bound`` what is certain too, and the CPU's way."""
+    gpus = dict.fromkeys(gpu for line in lines for gpu in line.of)
+    columns = [
+        Column[Line]("benchmark", lambda line: line.label),
+        Column[Line]("CPU", lambda line: words.starred_time(line.first.job.cpu_s, line.first.job.star)),
+        Column[Line]("fastest with", lambda line: line.first.job.way * bound),
     ]
+    columns += [Column[Line](gpu, partial(_cell, gpu, bound)) for gpu in gpus]
+    return table(f"Estimated speedup over the CPU ({MODELLED}, not measured)", columns, lines)
 
 
-def sizes_lost(estimates: Iterable[Outlook]) -> dict[tuple[object, ...], SizesLost]:
-    """The sizes at which a card can't win, by line; the estimates are of one card."""
-    lines = grouped(estimates, lambda each: line_of(each.job))
-    return {line: found for line, members in lines.items() if (found := crossing(members))}
-
-
-def _lost_text(found: SizesLost | None) -> str:
-    if found is None:
-        return ""
-    size = words.size_text(found.size, found.name)
-    return "any size measured" if found.every else f"{words.size_label(found.name)} ≤ {size}"
-
-
-def by_gpu(estimates: Iterable[Outlook]) -> dict[str, list[Outlook]]:
-    """Group the estimates by GPU, in the order of the cards."""
-    return grouped(estimates, lambda each: each.gpu)
-
-
-def summary(gpu: str, estimates: Sequence[Outlook]) -> str:
-    """How many benchmarks get which verdict, as one line."""
-    counts = Counter(each.verdict for each in estimates)
-    parts = [told.format(counts[verdict]) for verdict, told in _VERDICTS.items() if counts[verdict]]
-    return f"{gpu} ({MODELLED}), {counted(len(estimates), 'benchmark')}: {'; '.join(parts)}."
-
-
-def unknown_lines(estimates: Iterable[Outlook]) -> list[str]:
-    """A line for each reason why benchmarks have no estimate, or no likely time."""
-    lacking = [each for each in estimates if each.note]
-    lines = []
-    for (unknown, reason), members in grouped(lacking, lambda each: (each.verdict == UNKNOWN, each.note)).items():
-        names = list(dict.fromkeys(words.name(each.job.case) for each in members))
-        what = "Unknown" if unknown else "What is probable is unknown"
-        lines.append(f"{what} in {counted(len(members), 'benchmark')}: {reason} ({words.listed(names, 4)})")
-    return lines
+def foot(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
+    """What the cells mean, how often such ranges held, and why something is unknown."""
+    shown = [each for line in lines for each in line.of.values()]
+    parts = [f"{NOTICE}."]
+    rates = [f"{low:.0%} to {high:.0%} of {kind}" for kind, (low, high) in held_shares().items()]
+    if any(each.probably for each in shown):
+        parts.append(f"Ranges, on GPUs that were kept apart, in float32: {listed(rates, 9)} lay inside.")
+    if any("≤" in cell(each, True) or "≥" in cell(each) for each in shown):
+        parts.append("≤: no program can be faster on that GPU in this dtype, by its datasheet; ≥ … slower: at least.")
+    copied = grouped((each for each in shown if each.with_copies_at_most), lambda each: key_of(each.job.case)).values()
+    lost = [each[0].job.case for each in copied if max(one.with_copies_at_most or 0.0 for one in each) < 1]
+    if lost:
+        names = listed(dict.fromkeys(map(words.name, lost)), 6)
+        parts.append(f"With the data copied in and out for every call no GPU here is faster: {names}.")
+    lacking = [each for each in (*shown, *(one for one in estimates if one.job.obstacle)) if each.note]
+    for reason, members in grouped(lacking, lambda each: each.note).items():
+        names = listed(dict.fromkeys(words.name(each.job.case) for each in members), 4)
+        parts.append(f"{UNKNOWN.capitalize()}: {names}: {reason}.")
+    return parts
 
 
 # Ways to write --------------------------------------------------------------------------------------------------------
 
 
 def as_json(estimates: Iterable[Outlook], run: str) -> str:
-    """The estimates as JSON, with the sizes at which a card can't win."""
-    groups = by_gpu(estimates)
-    rows = [{column.head: column.cell(each) for column in VALUES} for group in groups.values() for each in group]
-    lost = [
-        {"benchmark": f"{line[0]} {line[1]}".strip(), "gpu": gpu, "name": found.name, "size": found.size}
-        for gpu, group in groups.items()
-        for line, found in sizes_lost(group).items()
+    """All values as JSON."""
+    rows = [{column.head: column.cell(each) for column in VALUES} for each in estimates]
+    return json.dumps({"status": MODELLED, "notice": NOTICE, "run": run, "estimates": rows}, indent=1) + "\n"
+
+
+def as_markdown(lines: Sequence[Line], estimates: Iterable[Outlook]) -> str:
+    """The table as Markdown, with every line and the bounds."""
+    return "\n".join([*markdown(table_of(lines, True)), "", *(f"- {each}" for each in foot(lines, estimates))]) + "\n"
+
+
+def screen(lines: Sequence[Line], estimates: Sequence[Outlook], every: bool, width: int) -> list[str]:
+    """The lines for the terminal; if ``every`` all of them, with the bounds."""
+    shown = telling(lines, MOST_ROWS)
+    more = f"{counted(len(lines) - len(shown), 'more row')}: " if len(shown) < len(lines) else ""
+    more += "-k NAME shows all sizes and the bounds, --format csv everything."
+    below = [*foot(shown, estimates), *([] if every else [more[:1].upper() + more[1:]])]
+    return [
+        *terminal(table_of(shown, every), width),
+        "",
+        *(part for text in below for part in textwrap.wrap(text, width)),
     ]
-    content = {"status": MODELLED, "notice": NOTICE, "run": run, "estimates": rows, "cannot_win_at": lost}
-    return json.dumps(content, indent=1) + "\n"
-
-
-def _table(gpu: str, group: Sequence[Outlook], every: bool) -> Table:
-    return table(summary(gpu, group), shown_columns(group), shown(group, every))
-
-
-def as_markdown(estimates: Iterable[Outlook], every: bool) -> str:
-    """The estimates as Markdown, a table for each card."""
-    lines = [NOTICE, ""]
-    for gpu, group in by_gpu(estimates).items():
-        drawn = _table(gpu, group, every)
-        lines += [escape(drawn.title), "", *(markdown(drawn) if drawn.rows else []), ""]
-        lines += [f"- {escape(line)}" for line in unknown_lines(group)]
-    return "\n".join([*lines, "", escape(meanings())]) + "\n"
-
-
-def shown(group: Sequence[Outlook], every: bool) -> list[Outlook]:
-    """The estimates that are shown: the largest size of each workload, or all sizes if ``every``, without unknown
-    ones."""
-    return [each for each in (group if every else largest_of_each(group)) if each.verdict != UNKNOWN]
-
-
-def screen(estimates: Sequence[Outlook], every: bool, width: int) -> list[str]:
-    """The lines for the terminal: the largest size of each workload, or all sizes if ``every``."""
-    lines, groups = [NOTICE], by_gpu(estimates)
-    for gpu, group in groups.items():
-        drawn = _table(gpu, group, every)
-        lines += ["", *(terminal(drawn, width) if drawn.rows else [drawn.title]), *unknown_lines(group)]
-    lines += ["", f"{meanings()}."]
-    if any(each.bound == "launch" and each.verdict != NO for each in estimates):
-        lines.append(f"limited by launch: no more is certain than that a call takes {LEAST_CALL_S * 1e6:g} µs.")
-    if any(each.at_most is not None and each.with_copies_at_most is None for each in estimates):
-        lines.append("with copies: unknown where the file doesn't say what is copied, or the GPU's link isn't known.")
-    if not every and any(len(shown(group, True)) > len(shown(group, False)) for group in groups.values()):
-        lines.append(
-            "Of each workload its largest size is shown: -k NAME shows all sizes, --format csv prints everything."
-        )
-    return [part for line in lines for part in (textwrap.wrap(line, width) if len(line) > width else [line])]
 
 
 FIGURE_WORDS = {

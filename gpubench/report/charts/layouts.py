@@ -254,8 +254,7 @@ def _draw_marks(page: Page, axes: Axes, curves: Sequence[Curve]) -> None:
 @dataclass(frozen=True, slots=True)
 class RowMark:
     """A value with its interval, and a ``second`` on the same line: that of another way, or what a share could be at
-    best. No ``value``: only ``words``, beside the interval if there is one. A ``modelled`` value is a limit, drawn as a
-    tick, its interval hatched."""
+    best. No ``value``: only ``words``, beside the interval if there is one; that of a ``modelled`` one is hatched."""
 
     value: float | None
     role: str
@@ -308,7 +307,10 @@ class NamedRows:
     def _scale(self, page: Page, axes: Axes, beside: float) -> tuple[float, float]:
         axes.grid(True, axis="x")
         marks = [mark for entry in self.entries for mark in entry.marks]
-        values = [value for mark in marks for value in (mark.value, mark.second) if value] or [1.0]
+        modelled = [end for mark in marks if mark.modelled for end in (mark.low, mark.high)]
+        values = [each for each in (*modelled, *(value for m in marks for value in (m.value, m.second))) if each] or [
+            1.0
+        ]
         if self.unit == "%":
             high = 1.04 * max(100.0, *values, *(min(mark.high or 0.0, 2 * (mark.value or 0.0)) for mark in marks))
             axes.set_xlim(0, high)
@@ -390,7 +392,7 @@ def _draw_mark(page: Page, axes: Axes, mark: RowMark, y: float, limits: tuple[fl
         start = 1.0 if limits[0] > 0 else 0.0
         if mark.low and mark.high:
             bar = [min(max(end, limits[0]), limits[1]) for end in (mark.low, mark.high)]
-            axes.plot(bar, [y] * 2, linewidth=4, alpha=0.35, color=page.ink(mark.role), zorder=4, solid_capstyle="butt")
+            _draw_interval(page, axes, mark, y, bar)
             start = max(start, *bar)
         page.note(axes, mark.words, (start, y), (6, 0), va="center", zorder=7, color=page.ink(mark.role),
                   annotation_clip=False, bbox=page.halo())  # fmt: skip
@@ -400,6 +402,13 @@ def _draw_mark(page: Page, axes: Axes, mark: RowMark, y: float, limits: tuple[fl
     side, x = ("right", -7) if leftwards else ("left", 7)
     page.note(axes, mark.words, (start, y), (x, 0), va="center", ha=side, fontsize=SMALL * PX,
               fontweight="bold", color=page.ink("text"), annotation_clip=False, zorder=7, bbox=page.halo())  # fmt: skip
+
+
+def _draw_interval(page: Page, axes: Axes, mark: RowMark, y: float, bar: Sequence[float]) -> None:
+    if mark.modelled:
+        axes.barh([y], [bar[1] - bar[0]], height=9, left=bar[0], **page.hatched(mark.role), zorder=4)
+    else:
+        axes.plot(bar, [y] * 2, linewidth=4, alpha=0.35, color=page.ink(mark.role), zorder=4, solid_capstyle="butt")
 
 
 def _draw_share(
@@ -428,18 +437,12 @@ def _draw_ratio(
     ends = [value, mark.second or value]
     if mark.low is not None and mark.high is not None:
         bar = [min(max(end, limits[0]), limits[1]) for end in (mark.low, mark.high)]
-        if mark.modelled:
-            axes.barh([y], [bar[1] - bar[0]], height=9, left=bar[0], **page.hatched(mark.role), zorder=4)
-        else:
-            axes.plot(bar, [y] * 2, linewidth=4, alpha=0.35, color=ink, zorder=4, solid_capstyle="butt")
+        _draw_interval(page, axes, mark, y, bar)
         ends += bar
     if mark.second is not None:
         axes.plot([mark.second, value], [y] * 2, linewidth=1.4, alpha=0.6, color=ink, zorder=3)
         page.mark(axes, mark.second, y, mark.role, hollow=True)
-    if mark.modelled:
-        axes.plot([value], [y], "|", markersize=11, markeredgewidth=2.2, color=ink, zorder=6)
-    else:
-        page.mark(axes, value, y, mark.role)
+    page.mark(axes, value, y, mark.role)
     if not max(ends) < 1 < limits[1]:
         return max(ends), False
     # words across the line at 1× stand left of the mark, if they fit there

@@ -83,8 +83,9 @@ NEEDS = {
     "expressions": "two expressions of gpubench time",
     "roofline": "three benchmarks with FLOPs and bytes, and the measured peaks",
     "scaling": "three benchmarks of several devices",
+    "estimate": "one run of a CPU",
 }
-"""The kinds of pictures, and what a picture of each kind takes."""
+"""The kinds of pictures, and what a picture of each kind takes; ``gpubench chart`` makes the last."""
 
 
 def figures_of(study: Study, kind: str | None = None) -> list[Figure]:
