@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import inspect
 import io
@@ -9,29 +10,19 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import GpubenchError, UsageError
 from ..measure.calls import own_keywords
 from ..measure.data import dtypes_of
-from ..measure.expression import LIVE, LiveCall, Size, Snippet, names_in, on_numpy
+from ..measure.expression import LIVE, Timing, expressions, parse_sizes
 from ..runfile import options
 from ..runfile.folder import LEDGER, RUN_FILE
 from ..runfile.ledger import read_ledger
 from ..runfile.writer import scratch
 from ..supervise import process
-from .time import (
-    FILE_NAME,
-    FOLDER,
-    IN_PYTHON,
-    BenchmarkFile,
-    parse_sizes,
-    pytest_options,
-    require_expressions,
-    require_known,
-)
+from .time import FILE_NAME, FOLDER, pytest_options, timing_of, write_benchmarks
 
 if TYPE_CHECKING:
     from ..report.results import Results
@@ -42,8 +33,6 @@ _PYTEST = [
     *("-p", "gpubench.plugin", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--import-mode=importlib"),
     *("-q", "-s", "--benchmark-only", "--benchmark-quiet"),
 ]
-_USAGE = 4
-"""pytest's exit code."""
 
 
 def load(*paths: str | os.PathLike[str], k: str | None = None) -> Results:
@@ -89,27 +78,27 @@ def time(  # noqa: PLR0913 - what users write
     A keyword that ``target`` has too is refused, with the way to pass it. Raises UsageError for what can't be measured
     at all; a size that fails has its reason in the result.
     """
-    asked = {"device": devices, "dtype": dtypes, "variant": variants}
-    words = [f"--gpubench-{name}={value}" for name, given in asked.items() for value in _several(given)]
-    words += [f"--gpubench-require-device={name}" for name in _several(devices) if name not in options.OPTIONAL_DEVICES]
-    words += [f"--gpubench-preset={preset}", *([f"--gpubench-threads={threads}"] if threads is not None else [])]
-    wanted = BenchmarkFile(sizes=_sizes(sizes), dtypes=_several(dtypes), variants=_several(variants))
-    texts = [target] if isinstance(target, str) else target
-    if isinstance(texts, Sequence):
+    asked = argparse.Namespace(device=_several(devices), dtype=_several(dtypes), variant=_several(variants))
+    vars(asked).update(preset=preset, threads=threads)
+    parts = (
+        _several(sizes)
+        if not isinstance(sizes, Mapping)
+        else [f"{name}={','.join(map(str, values))}" for name, values in sizes.items()]
+    )
+    terms = {"sizes": parse_sizes(parts), "dtypes": asked.dtype, "variants": asked.variant, "check": check}
+    if not callable(target):
+        if not isinstance(target, Sequence):
+            raise UsageError(f"expected an expression or a function, not {type(target).__name__}")
         if args or kwargs or callable(setup):
             raise UsageError("an expression takes no arguments: name them in it, and make them with setup='…'")
         frame = inspect.currentframe()
         caller = frame.f_back.f_back if frame and frame.f_back else None  # beyond the decorator
-        names = {**caller.f_globals, **caller.f_locals} if caller else {}
-        shared = Snippet("", setup or "", each, names=names, check=check)
-        return _expressions(texts, shared, wanted, words)
-    if not callable(target):
-        raise UsageError(f"expected an expression or a function, not {type(target).__name__}")
+        values = {**caller.f_globals, **caller.f_locals} if caller else {}
+        return _measure(expressions(_several(target), setup or "", each, values=values, **terms), asked)
     if isinstance(setup, str):
         raise UsageError("setup='…' is for expressions; a function's setup is a function of the sizes")
-    name = getattr(target, "__name__", type(target).__name__)
-    live = {name.strip("<>"): LiveCall(target, args, kwargs, setup, check)}
-    return _measure(wanted, live, [*words, *_dtype((target, args, kwargs), dtypes)])
+    name = getattr(target, "__name__", type(target).__name__).strip("<>")
+    return _measure(Timing({name: target}, setup or "", args=args, kwargs=kwargs, **terms), asked)
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -145,45 +134,28 @@ def magic(line: str, cell: str | None, names: Mapping[str, Any]) -> Results | No
         return None
     if args.output or args.chart or args.processes != 1:
         raise UsageError("-o, --chart and --processes are for the command; the result has .df, .chart() and .speedup")
-    wanted = BenchmarkFile(sizes=parse_sizes(args.sizes or ()), dtypes=args.dtype or (), variants=args.variant or ())
-    shared = Snippet("", args.setup or "", args.each or "", names=names)
-    return _expressions(args.expressions, shared, wanted, options.passed_on(args))
+    return _measure(timing_of(args, names), args)
 
 
-def _expressions(texts: Sequence[str], shared: Snippet, wanted: BenchmarkFile, words: list[str]) -> Results:
-    """Measure expressions; all but the text is ``shared``, with all names that they may see."""
-    setup = f"{shared.setup}\n{shared.each}".strip()
-    named = require_expressions(texts, shared.setup, shared.each)
-    sizes = [name for name, _ in wanted.sizes]
-    used, made = names_in("\n".join([setup, *named.values()]))[0], names_in(setup)[1]
-    seen = {name: shared.names[name] for name in used if name in shared.names and name not in {*sizes, *made}}
-    for text in named.values():
-        require_known(text, setup, sizes, seen, IN_PYTHON)
-    live = {name: replace(shared, text=text, names=seen) for name, text in named.items()}
-    words = [*words, *_dtype(seen, wanted.dtypes)]
-    in_numpy = {name for name, text in named.items() if on_numpy(text)}
-    benchmarks = {name: f"LIVE[{name!r}]" for name in named}
-    return _measure(replace(wanted, benchmarks=benchmarks, in_numpy=in_numpy), live, words)
-
-
-def _measure(wanted: BenchmarkFile, live: Mapping[str, Snippet | LiveCall], words: Sequence[str]) -> Results:
-    """Run the benchmarks in this process, with its settings as before afterwards."""
+def _measure(timing: Timing, asked: argparse.Namespace) -> Results:
+    """Run the benchmarks in this process, with its settings as before afterwards; ``asked`` are options of a run."""
     import pytest
 
     from ..measure.state import State
     from ..report.results import Results
 
+    found = dtypes_of((timing.calls, timing.values, timing.args, timing.kwargs)).intersection(options.DTYPES)
+    if not timing.dtypes and len(found) == 1:  # the dtype of the caller's tensors
+        asked.dtype = list(found)
     before, said = State(), io.StringIO()
     other = sys.modules.pop(Path(FILE_NAME).stem, None)  # pytest would take it for the file of that name
-    LIVE.update(live)
-    if not wanted.benchmarks:
-        wanted = replace(wanted, benchmarks={name: f"LIVE[{name!r}]" for name in live})
+    LIVE.append(timing)
     with scratch(FOLDER) as folder:
-        file, run_file = wanted.write(folder), folder / RUN_FILE
-        call = [*_PYTEST, f"--benchmark-json={run_file}", *pytest_options(folder), *words, str(file)]
+        file, run_file = write_benchmarks(folder, "LIVE[0]"), folder / RUN_FILE
+        words = [f"--benchmark-json={run_file}", *pytest_options(folder), *options.passed_on(asked)]
         try:
             with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-                code = pytest.main(call)
+                code = pytest.main([*_PYTEST, *words, str(file)])
         finally:
             LIVE.clear()
             sys.modules.pop(file.stem, None)
@@ -191,30 +163,13 @@ def _measure(wanted: BenchmarkFile, live: Mapping[str, Snippet | LiveCall], word
             before.compare()
             before.restore()
         if run_file.exists():
-            _tell_notices(folder / LEDGER)
+            for event in read_ledger(folder / LEDGER) if (folder / LEDGER).exists() else ():
+                for notice in event.get("notices") or ():  # for example that threads wait here, so one is used
+                    print(notice, file=sys.stderr)
             return Results.load(run_file)
     lines = process.log_lines(said.getvalue())
-    raise UsageError(process.complaint(lines) if code == _USAGE else process.uncollected(lines))
-
-
-def _tell_notices(ledger: Path) -> None:
-    """Print the notices of a run before it measures, for example that threads wait on this machine, so one is used."""
-    for event in read_ledger(ledger) if ledger.exists() else ():
-        for notice in event.get("notices") or ():
-            print(notice, file=sys.stderr)
+    raise UsageError(process.complaint(lines) if code == process.USAGE else process.uncollected(lines))
 
 
 def _several(given: str | Sequence[str] | None) -> list[str]:
     return [given] if isinstance(given, str) else list(given or ())
-
-
-def _sizes(given: Sizes | None) -> list[Size]:
-    if isinstance(given, Mapping):
-        return parse_sizes(f"{name}={','.join(map(str, values))}" for name, values in given.items())
-    return parse_sizes([given] if given else [])
-
-
-def _dtype(values: Any, given: str | Sequence[str] | None) -> list[str]:
-    """The option that names the dtype of the tensors among these values, unless the caller chose a dtype."""
-    found = set() if given else dtypes_of(values).intersection(options.DTYPES)
-    return [f"--gpubench-dtype={found.pop()}"] if len(found) == 1 else []

@@ -17,7 +17,7 @@ from ..runfile.folder import LEDGER, RUN_FILE, Earlier
 from ..runfile.ledger import Ledger, assemble, reached
 from ..runfile.quantities import counted
 from ..runfile.reader import clean
-from ..runfile.schema import OK, Run
+from ..runfile.schema import ACCEPTABLE, Run
 from ..runfile.writer import Lock, write
 from ..supervise import process
 from ..supervise.progress import NoPlan, Progress, show_plan
@@ -27,8 +27,7 @@ from .choice import add_expression, chosen
 from .report import add_charts
 
 _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
-_ACCEPTABLE = (OK, "skipped")
-_INTERRUPTED, _USAGE, _NOTHING_COLLECTED = 2, 4, 5  # pytest's exit codes
+_INTERRUPTED, _NOTHING_COLLECTED = 2, 5  # pytest's exit codes
 FIRST_WORDS = "starting: importing and collecting the benchmarks takes some seconds"
 _LOG_HEAD = b"gpubench run: what the measuring processes print\n"
 """The first line of a run.log, by which gpubench recognizes its own."""
@@ -121,7 +120,7 @@ def _finish(
     args: argparse.Namespace, supervisor: Supervisor, progress: Progress, unable: Unable | None, elapsed_s: float
 ) -> int:
     """Write the results file and the report, or print why there is nothing to write."""
-    if unable and unable.code == _USAGE:
+    if unable and unable.code == process.USAGE:
         raise UsageError(process.complaint(process.log_lines(supervisor.log)))
     if not _has_begun(supervisor):
         if unable and unable.status == "timeout":
@@ -154,7 +153,7 @@ def _tell_unmeasured(supervisor: Supervisor, progress: Progress) -> int:
     """Print which benchmarks were skipped. Return how many failed."""
     ends = (event for event in supervisor.events if event["event"] == "end")
     latest = {(event["process"], event["fullname"]): event["status"] for event in ends}  # a rerun counts
-    failed = {fullname for (_, fullname), status in latest.items() if status not in _ACCEPTABLE}
+    failed = {fullname for (_, fullname), status in latest.items() if status not in ACCEPTABLE}
     for line in progress.why_not("skipped", most=3):
         _say(line)
     if failed:
@@ -256,7 +255,7 @@ def _explain(code: int, progress: Progress, output: Path | str, interrupted: boo
     where = f": see {output}" if isinstance(output, Path) else ""
     if interrupted:
         return _say("stopped before anything was measured", _INCOMPLETE)
-    if code == _USAGE:
+    if code == process.USAGE:
         return _say(process.complaint(lines), _UNUSABLE)
     if code == _NOTHING_COLLECTED:
         return _say("no benchmark matches", _UNUSABLE)

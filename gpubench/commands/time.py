@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
-import importlib.machinery
-import importlib.util
-import itertools
-import math
 import os
 import re
 import sys
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import errors
 from ..errors import UsageError
-from ..measure.expression import ALIASES, MOST_CHARACTERS, Size, Snippet, is_name, on_numpy, parse, unknown_names
+from ..measure.expression import Timing, expressions, parse_sizes
 from ..runfile import options
 from ..runfile.flags import judge
 from ..runfile.folder import RUN_FILE
 from ..runfile.ledger import Event, assemble
 from ..runfile.matching import shown_name
 from ..runfile.reader import clean
-from ..runfile.schema import OK, Case, Result
+from ..runfile.schema import ACCEPTABLE, OK, Case, Result
 from ..runfile.writer import picture_format, require_new, scratch, write
 from ..supervise import process
 from ..supervise.progress import Progress
@@ -39,10 +33,6 @@ if TYPE_CHECKING:
     from ..report.results import Results
 
 _MEASURED, _INCOMPLETE = 0, 1
-_USAGE = 4
-"""pytest's exit code."""
-_MOST_SIZES = 200
-_ACCEPTABLE = (OK, "skipped")
 FILE_NAME = "test_time.py"
 """The file's name, chosen so that the names of benchmarks begin with ``time``."""
 FOLDER = "gpubench-time-"
@@ -52,9 +42,9 @@ _NOT_HERE = ("implementation", "require-device")
 _DEADLINE_S = 120.0
 _LONG_S = 10.0
 """Seconds after which a line is printed about a benchmark that is still being measured."""
-_SOURCE = """from gpubench.measure.expression import LIVE, Snippet, define
+_SOURCE = """from gpubench.measure.expression import LIVE, Timing, define
 
-define(globals(), {{{benchmarks}}}, {sizes!r}, {further})
+define(globals(), {})
 """
 
 
@@ -66,11 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("expressions", nargs="+", metavar="EXPRESSION", help=text)
     made = "makes the inputs, for example 'a, b = randn(n, n), randn(n, n)'; sees torch, nn, F, np, device, dtype,"
     made += " randn(*shape), randint(high, shape), empty(*shape), module(build)"
-    what.add_argument("--setup", metavar="PYTHON", help=made)
+    what.add_argument("--setup", default="", metavar="PYTHON", help=made)
     each = "runs before each call, untimed, for example 'b = a.clone()' where the call changes b"
-    what.add_argument("--each", metavar="PYTHON", help=each)
+    what.add_argument("--each", default="", metavar="PYTHON", help=each)
     sizes = "n=256,1024,4096; repeat it for a second name: all combinations are timed"
-    what.add_argument("--size", dest="sizes", action="append", metavar="NAME=…", help=sizes)
+    what.add_argument("--size", dest="sizes", action="append", default=[], metavar="NAME=…", help=sizes)
     estimated = "estimate a GPU that isn't here from the CPU's time: L4, 'H100 SXM' …; repeatable"
     how_many = "processes to time in (default: 1); 2 or more give a 95%% confidence interval"
     care.add_argument("--processes", type=int, default=1, metavar="K", help=how_many)
@@ -87,13 +77,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Returns 0 when a benchmark was measured and none failed, 1 when one failed or was interrupted. Raises UsageError
     where nothing can be measured, and for a file that can't be written."""
-    wanted, cards = benchmark_file_of(args), cards_named(args.gpus)
+    timing, cards = timing_of(args), cards_named(args.gpus)
+    brief = timing.single and not args.verbose
     _require_writable(args)
     with scratch(FOLDER) as folder:
-        supervisor = _measured(args, wanted, folder)
+        supervisor = _measured(args, timing, brief, folder)
         statuses = {event["status"] for event in supervisor.events if event["event"] == "end"}
         if not statuses:
-            print("gpubench time: stopped before anything was measured", file=sys.stderr)
+            _say("stopped before anything was measured")
             return _INCOMPLETE
         run = assemble(supervisor.events)
         write(folder / RUN_FILE, run)
@@ -101,7 +92,8 @@ def main(args: argparse.Namespace) -> int:
 
         results = Results.load(folder / RUN_FILE)
     if OK in statuses or supervisor.interrupted:
-        print(_ending(results, wanted.plain and not args.verbose), flush=True)
+        whole = all(result.times for result in results.runs[0].results)
+        print(_times_alone(results) if brief and whole else results, flush=True)
     if cards and OK in statuses:
         show_estimates(results.runs[0], cards)
     if args.output:
@@ -110,7 +102,7 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(_why_nothing([result for run in results.runs for result in run.results]))
     if args.chart:
         _draw(results, Path(args.chart))
-    return _INCOMPLETE if supervisor.interrupted or not statuses <= set(_ACCEPTABLE) else _MEASURED
+    return _INCOMPLETE if supervisor.interrupted or not statuses <= set(ACCEPTABLE) else _MEASURED
 
 
 def _require_writable(args: argparse.Namespace) -> None:
@@ -123,21 +115,27 @@ def _require_writable(args: argparse.Namespace) -> None:
         picture_format(args.chart)
 
 
-def _measured(args: argparse.Namespace, wanted: BenchmarkFile, folder: Path) -> Supervisor:
+def _measured(args: argparse.Namespace, timing: Timing, brief: bool, folder: Path) -> Supervisor:
     """Measure in child processes. Raises UsageError where nothing can be measured."""
-    brief = wanted.plain and not args.verbose
-    progress, patience = Progress(), _Patience(len(wanted.benchmarks))
+    progress, timer = Progress(), threading.Timer(0.0, print)
     words = [*options.passed_on(args), *pytest_options(folder)]
     words += ["--gpubench-no-ceilings"] * (brief and not args.output)  # the brief output shows no peaks
 
     def note(event: Event) -> None:
-        patience.note(event)
+        nonlocal timer
+        if event["event"] in ("start", "end"):
+            timer.cancel()
+        if event["event"] == "start":
+            timer = threading.Timer(_LONG_S, _say, [_still_measured(event, len(timing.calls))])
+            timer.daemon = True
+            timer.start()
         for notice in (event.get("notices") or ()) if brief else ():  # such as that one thread is measured
             print(clean(str(notice)), file=sys.stderr, flush=True)
-        if not brief and (event["event"] != "end" or event["status"] in _ACCEPTABLE):  # failures are printed at the end
+        if not brief and (event["event"] != "end" or event["status"] in ACCEPTABLE):  # failures are printed at the end
             progress.note(event if args.dtype else _without_dtype(event))
 
-    supervisor = Supervisor(folder, [str(wanted.write(folder))], words, args.processes, _DEADLINE_S, note)
+    paths = [str(write_benchmarks(folder, repr(timing)))]
+    supervisor = Supervisor(folder, paths, words, args.processes, _DEADLINE_S, note)
     supervisor.log.touch()
     supervisor.begin()
     progress.expect(args.processes, supervisor.events)
@@ -147,13 +145,13 @@ def _measured(args: argparse.Namespace, wanted: BenchmarkFile, folder: Path) -> 
         supervisor.measure()
     except Unable as error:
         lines = process.log_lines(supervisor.log)
-        if error.code == _USAGE:
+        if error.code == process.USAGE:
             raise UsageError(process.complaint(lines)) from None
         if not any(event["event"] == "end" for event in supervisor.events):
             raise UsageError(process.uncollected(lines) if lines else str(error)) from None
-        print(f"gpubench time: {error}", file=sys.stderr)
+        _say(str(error))
     finally:
-        patience.stop()
+        timer.cancel()
     return supervisor
 
 
@@ -164,30 +162,16 @@ def _without_dtype(event: Event) -> Event:
     return event | {"identities": {name: {"id": text} for name, text in known.items()}} if known else event
 
 
-class _Patience:
-    """Prints a line about a benchmark that takes long, while it is being measured."""
+def _still_measured(start: Event, calls: int) -> str:
+    """A line about a benchmark that takes long."""
+    name = clean(shown_name(str(start["case"].get("workload", start["name"]))))
+    name += f", in turn with {calls - 1} more," * (calls > 1)
+    ways = f"after {_DEADLINE_S:g} s it is ended, and Ctrl-C ends it now"
+    return f"{name} has taken {_LONG_S:g} s so far, preparing included: {ways}"
 
-    def __init__(self, expressions: int) -> None:
-        self._expressions = expressions
-        self._timer: threading.Timer | None = None
 
-    def note(self, event: Event) -> None:
-        """Restart or stop the timer when a benchmark begins or ends."""
-        if event["event"] in ("start", "end"):
-            self.stop()
-        if event["event"] == "start":
-            name = clean(shown_name(str(event["case"].get("workload", event["name"]))))
-            ways = f"after {_DEADLINE_S:g} s it is ended, and Ctrl-C ends it now"
-            name += f", in turn with {self._expressions - 1} more," * (self._expressions > 1)
-            line = f"gpubench time: {name} has taken {_LONG_S:g} s so far, preparing included: {ways}"
-            self._timer = threading.Timer(_LONG_S, print, (line,), {"file": sys.stderr, "flush": True})
-            self._timer.daemon = True
-            self._timer.start()
-
-    def stop(self) -> None:
-        """Stop the timer, as nothing is being measured."""
-        if self._timer is not None:
-            self._timer.cancel()
+def _say(text: str) -> None:
+    print(f"gpubench time: {text}", file=sys.stderr, flush=True)
 
 
 def _draw(results: Results, path: Path) -> None:
@@ -196,7 +180,7 @@ def _draw(results: Results, path: Path) -> None:
     try:
         results.chart().save(path)
     except UsageError as error:
-        print(f"gpubench time: {error}", file=sys.stderr)
+        _say(str(error))
     else:
         print(path)
 
@@ -204,13 +188,7 @@ def _draw(results: Results, path: Path) -> None:
 # What is printed at the end -------------------------------------------------------------------------------------------
 
 
-def _ending(results: Results, brief: bool) -> str:
-    """The results as text: the times alone if ``brief`` and all were measured, else everything."""
-    measured = [result for run in results.runs for result in run.results]
-    return _brief(results) if brief and all(result.times for result in measured) else str(results)
-
-
-def _brief(results: Results) -> str:
+def _times_alone(results: Results) -> str:
     """``a @ b 102 ms* ±2%``, and what the star means; for two devices both times and the speedup."""
     from ..report import words
 
@@ -237,69 +215,20 @@ def _why_nothing(results: Sequence[Result]) -> str:
     return "; ".join(dict.fromkeys(f"{name}: {why}" if named else why for name, why in reasons.items()))
 
 
-# What is to be timed --------------------------------------------------------------------------------------------------
+# What is measured -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class BenchmarkFile:
-    """``benchmarks`` are Python texts that make what is measured, by name. Those named in ``in_numpy`` run on arrays
-    only. ``dtypes`` and ``variants`` are the requested ones."""
-
-    benchmarks: Mapping[str, str] = field(default_factory=dict)
-    sizes: Sequence[Size] = ()
-    in_numpy: Collection[str] = ()
-    dtypes: Sequence[str] = ()
-    variants: Sequence[str] = ()
-
-    @property
-    def plain(self) -> bool:
-        """Whether it asks for one time on each device."""
-        several = len(self.benchmarks) > 1 or len(self.dtypes) > 1 or len(self.variants) > 1
-        return not (self.sizes or several)
-
-    def write(self, folder: Path) -> Path:
-        """Write the benchmark file."""
-        terms = {"in_numpy": sorted(self.in_numpy), "dtypes": tuple(self.dtypes), "variants": tuple(self.variants)}
-        texts = [f"{name}={values!r}" for name, values in terms.items() if values]
-        benchmarks = ", ".join(f"{name!r}: {code}" for name, code in self.benchmarks.items())
-        path = folder / FILE_NAME
-        source = _SOURCE.format(benchmarks=benchmarks, sizes=list(self.sizes), further=", ".join(texts))
-        path.write_text(source, encoding="utf-8")
-        return path
+def timing_of(args: argparse.Namespace, values: Mapping[str, Any] | None = None) -> Timing:
+    """What the command line asks for; ``values`` as for :func:`.expressions`, which raises UsageError."""
+    terms = {"dtypes": args.dtype or (), "variants": args.variant or ()}
+    return expressions(args.expressions, args.setup, args.each, sizes=parse_sizes(args.sizes), values=values, **terms)
 
 
-def benchmark_file_of(args: argparse.Namespace) -> BenchmarkFile:
-    """What the command line asks for. Raises UsageError for what is no Python or has names that nothing makes."""
-    setup, sizes = args.setup or "", parse_sizes(args.sizes or ())
-    each = args.each or ""
-    named = require_expressions(args.expressions, setup, each)
-    for text in named.values():
-        require_known(text, f"{setup}\n{each}".strip(), [name for name, _ in sizes])
-    codes = {name: repr(Snippet(text, setup, each)) for name, text in named.items()}
-    in_numpy = {name for name in codes if on_numpy(named[name])}
-    return BenchmarkFile(codes, sizes, in_numpy, tuple(args.dtype or ()), tuple(args.variant or ()))
-
-
-def require_expressions(texts: Sequence[str], *setups: str) -> dict[str, str]:
-    """Expressions by their names in tables, which are their whole text in one line. Raises UsageError for what is no
-    Python, given twice or too long for a name."""
-    for setup in filter(str.strip, setups):
-        parse(setup, "the setup")
-    texts = [text.strip() for text in texts]
-    for text in texts:
-        if len(text) > MOST_CHARACTERS:
-            raise UsageError(
-                f"an expression has {MOST_CHARACTERS} characters at most, not {len(text)}: call a function"
-            )
-        parse(text, f"expression {text!r}")
-    if len(set(texts)) < len(texts):
-        raise UsageError("an expression is given twice")
-    named: dict[str, str] = {}
-    for text in texts:
-        line = " ".join(text.split())
-        names = itertools.chain([line], (f"{line} ({number})" for number in itertools.count(2)))
-        named[next(name for name in names if name not in named)] = text
-    return named
+def write_benchmarks(folder: Path, timing: str) -> Path:
+    """Write the benchmark file of what is timed, a :class:`.Timing` or its place as Python."""
+    path = folder / FILE_NAME
+    path.write_text(_SOURCE.format(timing), encoding="utf-8")
+    return path
 
 
 def pytest_options(folder: Path) -> list[str]:
@@ -309,79 +238,3 @@ def pytest_options(folder: Path) -> list[str]:
     if tuple(map(int, version("pytest").split(".")[:2])) >= (8, 4):  # others' plugins take half a second
         options += ["--disable-plugin-autoload", "-p", "pytest_benchmark.plugin"]
     return options
-
-
-def _is_module(name: str) -> bool:
-    """Whether a measuring process, which looks into the working folder too, can import a module of that name."""
-    with contextlib.suppress(ImportError, ValueError):
-        if importlib.util.find_spec(name):
-            return True
-    return importlib.machinery.PathFinder.find_spec(name, [os.getcwd()]) is not None
-
-
-IN_SHELL, IN_PYTHON = (
-    ("--setup {!r}", "--size {}", " ", "write 'import {module} as {name}' in --setup"),
-    ("setup={!r}", "sizes={!r}", ", ", "import {module} as {name}"),
-)
-"""How the setup and sizes are written in messages, what separates them, and how a module is imported."""
-
-
-def require_known(
-    text: str, setup: str, sizes: Sequence[str], known: Collection[str] = (), written: Sequence[str] = IN_SHELL
-) -> None:
-    """Raise UsageError for undefined names, with the remedy, as it is ``written``."""
-    setting, sizing, between, bring = written
-
-    def example(setup: str, size: str) -> str:
-        return between.join([setting.format(setup)] * bool(setup) + [sizing.format(size)] * bool(size))
-
-    for texts in ([setup], [setup, text]):
-        missing = unknown_names(texts, [*sizes, *known])
-        for name in missing:
-            if texts[-1].strip() == name and _is_module(name):
-                raise UsageError(f"{name} is a module: write what to call, such as 'np.sort(a)' or 'torch.sort(a)'")
-            module = next((module for module, alias in ALIASES.items() if alias == name), name)
-            if re.search(rf"\b{name}\.", texts[-1]) and (module != name or _is_module(name)):
-                how = bring.format(module=module, name=name).replace(f" as {module}", "")
-                raise UsageError(f"unknown name {name!r}: {how}")
-            if re.search(rf"\b{name}\s*\(", texts[-1]):
-                how = f"write torch.{name} or F.{name}, or import it"
-                raise UsageError(f"unknown function {name!r}: {how}")
-        if missing and len(texts) == 1:
-            how = example("", f"{missing[0]}=256,1024,4096")
-            raise UsageError(f"unknown name {missing[0]!r} in the setup: if it is a size, add {how}")
-    if missing:
-        size = sizes[0] if sizes else "n"
-        made = f"{', '.join(missing)} = {', '.join([f'randn({size}, {size})'] * len(missing))}"
-        how = example("; ".join(filter(None, (setup.strip(), made))), "" if sizes else f"{size}=256,1024,4096")
-        names = f"name{'s' * (len(missing) > 1)} {', '.join(missing)}"
-        raise UsageError(f"unknown {names}: make {'them' if len(missing) > 1 else 'it'} with {how}")
-
-
-def parse_sizes(texts: Iterable[str]) -> list[Size]:
-    """``n=256,1024`` for each size. Raises UsageError."""
-    sizes = list(map(_values, texts))
-    names = [name for name, _ in sizes]
-    if repeated := [name for name in names if names.count(name) > 1]:
-        raise UsageError(f"size {repeated[0]} is given twice: write {repeated[0]}=256,1024,4096")
-    if (count := math.prod(len(values) for _, values in sizes)) > _MOST_SIZES:
-        raise UsageError(f"{count} sizes: at most {_MOST_SIZES} are measured at once")
-    return sizes
-
-
-def _values(part: str) -> Size:
-    """``n=1,2`` as a name and its values."""
-    name, equals, text = part.strip().partition("=")
-    if not equals or not is_name(name):
-        raise UsageError(f"size {part!r}: write n=256,1024,4096")
-    return name, tuple(dict.fromkeys(_number(word, part) for word in text.split(",")))
-
-
-def _number(word: str, part: str) -> float:
-    try:
-        value = float(word.replace("_", ""))
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1e15:
-        raise UsageError(f"size {part!r}: {word!r} is no number above 0; write n=256,1024,4096")
-    return int(value) if value == int(value) else value

@@ -53,7 +53,8 @@ class Data:
         self._reserve(shape, dtype, drawn_bytes=4)
         if self.meta:
             return torch.empty(shape, dtype=dtype, device="meta")
-        return torch.randn(shape, generator=self._generator()).to(device=self.device, dtype=dtype)
+        drawn = torch.randn(shape, generator=self._generator(), device="cpu", dtype=torch.float32)
+        return drawn.to(device=self.device, dtype=dtype)
 
     def randint(self, high: int, shape: tuple[int, ...]) -> torch.Tensor:
         """Return random integers from 0 to below ``high``, such as token ids or labels."""
@@ -62,7 +63,7 @@ class Data:
         self._reserve(shape, torch.int64, drawn_bytes=8)
         if self.meta:
             return torch.empty(shape, dtype=torch.int64, device="meta")
-        return torch.randint(high, shape, generator=self._generator()).to(self.device)
+        return torch.randint(high, shape, generator=self._generator(), device="cpu").to(self.device)
 
     def empty(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
         """Return memory for an output, filled with NaN (integers: -1), so that an element which is never written fails
@@ -81,7 +82,7 @@ class Data:
         if self.meta:
             with torch.device("meta"):
                 return build().eval().to(self.dtype)
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), factory_defaults("cpu", torch.float32):
             torch.manual_seed(self.seed)
             network = build().eval()
         size = sum(t.numel() for t in (*network.parameters(), *network.buffers())) * self.dtype.itemsize
@@ -93,7 +94,7 @@ class Data:
         import torch
 
         self._drawn += 1
-        return torch.Generator().manual_seed(self.seed * 1_000_003 + self._stream * 100_003 + self._drawn)
+        return torch.Generator("cpu").manual_seed(self.seed * 1_000_003 + self._stream * 100_003 + self._drawn)
 
     def _reserve(self, shape: tuple[int, ...], dtype: torch.dtype, drawn_bytes: int = 0) -> None:
         count = math.prod(shape)
@@ -101,6 +102,20 @@ class Data:
             require_memory(count * dtype.itemsize, self.home)
             if drawn_bytes and self.home != CPU:
                 require_memory(count * drawn_bytes, CPU)
+
+
+@contextlib.contextmanager
+def factory_defaults(device: torch.device | str, dtype: torch.dtype) -> Iterator[None]:
+    """A context in which torch's own factories make tensors on this device and in this dtype."""
+    import torch
+
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with torch.device(device):
+            yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def tensor_leaves(*values: Any) -> list[torch.Tensor]:

@@ -9,44 +9,192 @@ from __future__ import annotations
 import ast
 import asyncio
 import builtins
+import contextlib
 import dis
 import functools
+import importlib.machinery
+import importlib.util
 import inspect
+import itertools
 import keyword
+import math
+import os
 import re
 import sys
 import types
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..devices import CPU
 from ..devices.implementations import TORCH
 from ..errors import TooLarge, UsageError
 from ..runfile.quantities import bytes_text
 from ..runfile.schema import Work
-from .data import MEMORY_SHARE
+from .data import MEMORY_SHARE, factory_defaults
 from .work import Request, declared
 
 if TYPE_CHECKING:
-    import torch
+    from .fixture import Gpubench
 
 MAKERS = ("randn", "randint", "empty", "module")
 """Methods of the fixture that make inputs; expressions use them by the same names."""
 KNOWN = ("torch", "nn", "F", "np", "device", "dtype", *MAKERS)
 """Names that every expression and its setup can use."""
-NUMPY = frozenset({"np", "numpy"})
-ALIASES = {"pandas": "pd"}
+_ALIASES = {"pandas": "pd"}
 """Customary names of imported modules."""
-MOST_CHARACTERS = 1000
+_MOST_CHARACTERS = 1000
 """Most characters of an expression, whose whole text is its name."""
+_MOST_SIZES = 200
 Size = tuple[str, tuple[float, ...]]
 """A name and its values."""
 _AWAITING = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-_ON_CPU = "a tensor of this case is on cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What to time: ``calls`` are expressions or functions by their names in tables, which share everything else.
+
+    ``setup`` makes the inputs: Python for expressions; for a function a function of the sizes, which returns further
+    arguments. ``each`` runs before each call, untimed. ``values`` are further names that expressions can use, ``args``
+    and ``kwargs`` the arguments of a function. ``dtypes`` and ``variants`` are the requested ones. ``check`` as for
+    :class:`.Request`.
+    """
+
+    calls: Mapping[str, str | Callable[..., Any]]
+    setup: str | Callable[..., Any] = ""
+    each: str = ""
+    sizes: Sequence[Size] = ()
+    dtypes: Sequence[str] = ()
+    variants: Sequence[str] = ()
+    check: bool = True
+    values: Mapping[str, Any] = field(default_factory=dict)
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def single(self) -> bool:
+        """Whether one time is wanted on each device."""
+        return not self.sizes and max(len(self.calls), len(self.dtypes), len(self.variants)) == 1
+
+    def measure(self, name: str, sizes: Mapping[str, Any], bench: Gpubench, *, check: bool = True) -> None:
+        """Make the inputs of a call, and measure it. Raises :class:`UsageError` for a device that isn't there."""
+        target, fresh = self.calls[name], None
+        if isinstance(target, str):
+            namespace, before = self._namespace(sizes, bench), compile(self.each.strip(), "<each>", "exec")
+            exec(before, namespace)
+            function, names, out = function_of(target, namespace)
+
+            def arguments() -> tuple[tuple[Any, ...], dict[str, Any]]:
+                exec(before, namespace)
+                return tuple(namespace[name] for name in names), {"out": namespace[out]} if out else {}
+
+            args, kwargs = ((), {}) if self.each else arguments()
+            fresh = arguments if self.each else None
+        else:
+            made: Any = ()
+            if callable(self.setup):
+                with _inputs(bench):
+                    made = self.setup(**sizes)
+            args = (*self.args, *(made if isinstance(made, tuple) else (made,)))
+            function, args, kwargs = _moved((target, args, dict(self.kwargs)), bench)
+        try:
+            bench.measure(Request(function, args, kwargs, declared(Work()), check and self.check, fresh, ()))
+        except AssertionError as error:
+            if "not compiled with" not in str(error):
+                raise
+            advice = "leave out .cuda() and .to(device): inputs are made on each device, and gpubench env lists them"
+            raise UsageError(f"{error}: {advice}") from None
+
+    def _namespace(self, sizes: Mapping[str, Any], bench: Gpubench) -> dict[str, Any]:
+        """The names that an expression sees, after its setup."""
+        import numpy as np
+        import torch
+        from torch.nn import functional
+        from torch.utils import _pytree
+
+        namespace: dict[str, Any] = {"torch": torch, "nn": torch.nn, "F": functional, "np": np, "numpy": np}
+        namespace |= {"device": bench.device, "dtype": bench.dtype} | {name: getattr(bench, name) for name in MAKERS}
+        with _inputs(bench):
+            namespace |= _moved(dict(self.values), bench) | dict(sizes)
+            exec(compile(str(self.setup).strip(), "<setup>", "exec"), namespace)
+        if bench.implementation != TORCH:
+            data = {name: value for name, value in namespace.items() if _is_data(value)}
+            namespace |= _pytree.tree_map_only(torch.Tensor, bench.array, data)
+        return namespace
+
+
+LIVE: list[Timing] = []
+"""What :func:`gpubench.time` measures in this process, where its benchmark file finds it."""
+
+
+def define(module: dict[str, Any], timing: Timing) -> None:
+    """Add a test of each call to a module. Those on one device with the same sizes, dtype and variant are timed in
+    turn."""
+    import pytest
+
+    names = [name for name, _ in timing.sizes]
+    libraries = {name: "numpy" if _on_numpy(target) else TORCH for name, target in timing.calls.items()}
+    shares: dict[Any, dict[str, Any]] = {}
+    kind = inspect.Parameter.KEYWORD_ONLY
+    signature = inspect.Signature([inspect.Parameter(name, kind) for name in ("gpubench", *names)])
+
+    def test_of(name: str) -> Callable[..., None]:
+        def test(**given: Any) -> None:
+            bench = given.pop("gpubench")
+            measures = {each: partial(timing.measure, each, given, check=False) for each in libraries if each != name}
+            if measures:
+                case = bench.case
+                key = case.device, case.dtype, case.variant, case.cache, *given.values()
+                others = {f"{each} in {libraries[each]}": measure for each, measure in measures.items()}
+                bench.measure_in_turn(f"{name} in {libraries[name]}", others, shares.setdefault(key, {}))
+            timing.measure(name, given, bench)
+
+        test.__signature__ = signature  # type: ignore[attr-defined]
+        marked: Callable[..., None] = pytest.mark.gpubench(implementations=[libraries[name]])(test)
+        return marked
+
+    terms = {"dtypes": timing.dtypes, "variants": timing.variants, "size": (names or [""])[0]}
+    module["pytestmark"] = [pytest.mark.gpubench(**{name: value for name, value in terms.items() if value})]
+    for name, values in reversed(timing.sizes):  # the last mark varies slowest
+        module["pytestmark"].append(pytest.mark.parametrize(name, list(values)))
+    module.update({f"test_{name}": test_of(name) for name in timing.calls})
+
+
+# What is written is read ----------------------------------------------------------------------------------------------
+
+
+def expressions(
+    texts: Sequence[str], setup: str = "", each: str = "", *, sizes: Sequence[Size] = (),
+    values: Mapping[str, Any] | None = None, **terms: Any,
+) -> Timing:  # fmt: skip
+    """Return the timing of expressions, with further ``terms`` of :class:`Timing`; the name of each is its whole text
+    in one line. ``values`` are the caller's variables, None in a shell.
+
+    Raises :class:`UsageError` for what is no Python, is given twice, too long for a name, or has names that nothing
+    makes.
+    """
+    for text in filter(str.strip, (setup, each)):
+        parse(text, "the setup")
+    named: dict[str, str] = {}
+    for text in map(str.strip, texts):
+        if len(text) > _MOST_CHARACTERS:
+            how = f"at most, not {len(text)}: call a function"
+            raise UsageError(f"an expression has {_MOST_CHARACTERS} characters {how}")
+        parse(text, f"expression {text!r}")
+        if text in named.values():
+            raise UsageError("an expression is given twice")
+        line = " ".join(text.split())
+        names = itertools.chain([line], (f"{line} ({number})" for number in itertools.count(2)))
+        named[next(name for name in names if name not in named)] = text
+    before, known = f"{setup}\n{each}".strip(), [name for name, _ in sizes]
+    used, made = names_in("\n".join([before, *named.values()]))[0], names_in(before)[1]
+    seen = {name: values[name] for name in used if values and name in values and name not in {*known, *made}}
+    for text in named.values():
+        _require_known(text, before, known, seen, _IN_SHELL if values is None else _IN_PYTHON)
+    return Timing(named, setup, each, sizes, values=seen, **terms)
 
 
 def parse(text: str, what: str) -> ast.Module:
@@ -67,8 +215,8 @@ def parse(text: str, what: str) -> ast.Module:
         raise UsageError(f"{what} is empty: write for example 'a @ b'")
     match tree.body[-1]:
         case ast.Expr(ast.Lambda(body=body)):
-            told = ast.get_source_segment(text, body)
-            raise UsageError(f"{what} makes a function and doesn't call it: write {told!r}")
+            called = ast.get_source_segment(text, body)
+            raise UsageError(f"{what} makes a function and doesn't call it: write {called!r}")
     return tree
 
 
@@ -87,73 +235,109 @@ def names_in(text: str) -> tuple[list[str], set[str]]:
     return [name for name in read if not name.startswith("__")], made
 
 
-def unknown_names(texts: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Return the names that no text assigns, in the order of their first use, except Python's own and :data:`KNOWN`."""
-    pairs = [names_in(text) for text in texts]
-    made = {*known, *KNOWN, *dir(builtins)}.union(*(made for _, made in pairs))
-    return list(dict.fromkeys(name for read, _ in pairs for name in read if name not in made))
-
-
-def on_numpy(text: str) -> bool:
+def _on_numpy(target: str | Callable[..., Any]) -> bool:
     """Whether an expression uses NumPy by name, and so can run on the CPU alone."""
-    return not NUMPY.isdisjoint(names_in(text)[0])
+    return isinstance(target, str) and not {"np", "numpy"}.isdisjoint(names_in(target)[0])
 
 
-class Fixture(Protocol):
-    """The part of :class:`gpubench.measure.fixture.Gpubench` that is used here; it also has the :data:`MAKERS`."""
-
-    implementation: str
-    dtype: torch.dtype
-    data: Any
-
-    @property
-    def device(self) -> torch.device:
-        """The torch device on which to make tensors."""
-        ...
-
-    def array(self, tensor: torch.Tensor) -> Any:
-        """Return the tensor's values as an array of the implementation."""
-        ...
-
-    def measure_in_turn(self, name: str, others: Mapping[str, Callable[[Any], Any]], shares: dict[str, Any]) -> None:
-        """Time the call's rounds in turn with those of other calls."""
-        ...
-
-    def measure(self, request: Request) -> Any:
-        """Measure a call."""
-        ...
+def _is_module(name: str) -> bool:
+    """Whether a measuring process, which looks into the working folder too, can import a module of that name."""
+    with contextlib.suppress(ImportError, ValueError):
+        if importlib.util.find_spec(name):
+            return True
+    return importlib.machinery.PathFinder.find_spec(name, [os.getcwd()]) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A function and its arguments in the form that the fixture takes."""
-
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
+_IN_SHELL, _IN_PYTHON = (
+    ("--setup {!r}", "--size {}", " ", "write 'import {module} as {name}' in --setup"),
+    ("setup={!r}", "sizes={!r}", ", ", "import {module} as {name}"),
+)
+"""How the setup and sizes are written in messages, what separates them, and how a module is imported."""
 
 
-def function_of(text: str, namespace: dict[str, Any]) -> Call:
-    """Return the expression as a function of the values that it uses; modules, functions and classes stay global.
+def _require_known(text: str, setup: str, sizes: Sequence[str], values: Iterable[str], written: Sequence[str]) -> None:
+    """Raise UsageError for undefined names, with the remedy, as it is ``written``."""
+    setting, sizing, between, bring = written
+    known = {*sizes, *values, *KNOWN, *dir(builtins)}
+    for what, code in (("setup", setup), ("expression", text)):
+        read, made = names_in(code)
+        known |= made
+        missing = [name for name in read if name not in known]
+        for name in missing:
+            if code.strip() == name and _is_module(name):
+                raise UsageError(f"{name} is a module: write what to call, such as 'np.sort(a)' or 'torch.sort(a)'")
+            module = next((module for module, alias in _ALIASES.items() if alias == name), name)
+            if re.search(rf"\b{name}\.", code) and (module != name or _is_module(name)):
+                how = bring.format(module=module, name=name).replace(f" as {module}", "")
+                raise UsageError(f"unknown name {name!r}: {how}")
+            if re.search(rf"\b{name}\s*\(", code):
+                raise UsageError(f"unknown function {name!r}: write torch.{name} or F.{name}, or import it")
+        if missing and what == "setup":
+            how = sizing.format(f"{missing[0]}=256,1024,4096")
+            raise UsageError(f"unknown name {missing[0]!r} in the setup: if it is a size, add {how}")
+    if missing:
+        size, several = sizes[0] if sizes else "n", len(missing) > 1
+        made_so = f"{', '.join(missing)} = {', '.join([f'randn({size}, {size})'] * len(missing))}"
+        parts = [setting.format("; ".join(filter(None, (setup.strip(), made_so))))]
+        parts += [] if sizes else [sizing.format(f"{size}=256,1024,4096")]
+        names = f"name{'s' * several} {', '.join(missing)}"
+        raise UsageError(f"unknown {names}: make {'them' if several else 'it'} with {between.join(parts)}")
 
-    ``out=c`` makes ``c`` the keyword argument ``out``, which the fixture counts as written and not as read. The
-    function returns the value of the last statement, or the target that it assigns to.
+
+def parse_sizes(texts: Iterable[str]) -> list[Size]:
+    """``n=256,1024`` for each size. Raises UsageError."""
+    sizes = list(map(_values, texts))
+    names = [name for name, _ in sizes]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"size {repeated[0]} is given twice: write {repeated[0]}=256,1024,4096")
+    if (count := math.prod(len(values) for _, values in sizes)) > _MOST_SIZES:
+        raise UsageError(f"{count} sizes: at most {_MOST_SIZES} are measured at once")
+    return sizes
+
+
+def _values(part: str) -> Size:
+    """``n=1,2`` as a name and its values. The name must be free: neither a fixture nor one that expressions use."""
+    name, equals, text = part.strip().partition("=")
+    taken = name.startswith(("gpubench", "benchmark")) or name in (*KNOWN, "request") or keyword.iskeyword(name)
+    if not equals or taken or not name.isidentifier():
+        raise UsageError(f"size {part!r}: write n=256,1024,4096")
+    return name, tuple(dict.fromkeys(_number(word, part) for word in text.split(",")))
+
+
+def _number(word: str, part: str) -> float:
+    try:
+        value = float(word.replace("_", ""))
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e15:
+        raise UsageError(f"size {part!r}: {word!r} is no number above 0; write n=256,1024,4096")
+    return int(value) if value == int(value) else value
+
+
+# The call -------------------------------------------------------------------------------------------------------------
+
+
+def function_of(text: str, namespace: dict[str, Any]) -> tuple[Callable[..., Any], list[str], str]:
+    """Return the expression as a function of the values that it uses, with their names; modules, functions and classes
+    stay global.
+
+    The last name is that of a value which is passed as ``out=``: the function has a keyword ``out`` for it, which the
+    fixture counts as written and not as read. The function returns the value of the last statement, or the target that
+    it assigns to.
     """
     body = parse(text, "the expression").body
-    target = _written(body)
     names = [name for name in names_in(text)[0] if name in namespace and _is_data(namespace[name])]
-    kwargs = {"out": namespace[target]} if target in names else {}
-    names = [name for name in names if not kwargs or name != target]
+    out = target if (target := _written(body)) in names else ""
+    names = [name for name in names if name != out]
     awaits = any(isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith) for node in ast.walk(ast.Module(body, [])))
-    head = f"{'async ' * awaits}def expression({', '.join([*names, *(['*', 'out'] if kwargs else [])])}): "
-    definition = ast.parse(head + (f"{target} = out" if kwargs else "pass")).body[0]
+    head = f"{'async ' * awaits}def expression({', '.join([*names, *(['*', 'out'] if out else [])])}): "
+    definition = ast.parse(head + (f"{out} = out" if out else "pass")).body[0]
     assert isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef)
     definition.body += _returning(body)
     code = compile(ast.fix_missing_locations(ast.Module([definition], [])), "<expression>", "exec")
     made: dict[str, Any] = {}
     exec(code, namespace, made)
-    function = _run_to_its_end(made["expression"]) if awaits else made["expression"]
-    return Call(function, tuple(namespace[name] for name in names), kwargs)
+    return _run_to_its_end(made["expression"]) if awaits else made["expression"], names, out
 
 
 def _run_to_its_end(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -179,14 +363,14 @@ def _returning(body: list[ast.stmt]) -> list[ast.stmt]:
     return body
 
 
-def _written(body: list[ast.stmt]) -> str | None:
-    """Return the only name that is passed as ``out=`` and used for nothing else; ``None`` if there is none."""
+def _written(body: list[ast.stmt]) -> str:
+    """Return the only name that is passed as ``out=`` and used for nothing else; empty if there is none."""
     nodes = [node for statement in body for node in ast.walk(statement)]
     given = [node.value for node in nodes if isinstance(node, ast.keyword) and node.arg == "out"]
     names = Counter(value.id for value in given if isinstance(value, ast.Name))
     uses = Counter(node.id for node in nodes if isinstance(node, ast.Name))
     name = next(iter(names), "")
-    return name if len(names) == 1 and uses[name] == names[name] and (name == "out" or not uses["out"]) else None
+    return name if len(names) == 1 and uses[name] == names[name] and (name == "out" or not uses["out"]) else ""
 
 
 def _is_data(value: Any) -> bool:
@@ -198,151 +382,8 @@ def _is_data(value: Any) -> bool:
     return not (isinstance(value, types.ModuleType | type) or callable(value))
 
 
-@contextmanager
-def _defaults(device: torch.device | str, dtype: torch.dtype) -> Iterator[None]:
-    """A context in which torch's own factories make tensors on this device and in this dtype."""
-    import torch
-
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        with torch.device(device):
-            yield
-    finally:
-        torch.set_default_dtype(before)
-
-
-def _maker(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap one of the fixture's makers so that :func:`_defaults` doesn't affect it: it makes the same values on every
-    device."""
-    import torch
-
-    def made(*args: Any, **kwargs: Any) -> Any:
-        with _defaults("cpu", torch.float32):
-            return make(*args, **kwargs)
-
-    return made
-
-
-@dataclass(frozen=True, slots=True)
-class Snippet:
-    """An expression with its setup, as a benchmark. ``each`` runs before each call, untimed.
-
-    ``names`` are further values that it can use.
-    """
-
-    text: str
-    setup: str = ""
-    each: str = ""
-    names: Mapping[str, Any] = field(default_factory=dict)
-    check: bool = True
-
-    def measure(self, bench: Fixture, sizes: Mapping[str, Any]) -> None:
-        """Make the inputs and measure the call."""
-        with _memory_limit(bench):
-            namespace = self._namespace(bench, sizes)
-        if bench.implementation != TORCH:
-            namespace |= {name: _arrays(bench, value) for name, value in namespace.items() if _is_data(value)}
-        if not self.each:
-            measure_call(bench, function_of(self.text, namespace), self.check)
-            return
-        before = compile(self.each.strip(), "<each>", "exec")
-        exec(before, namespace)
-        call = function_of(self.text, namespace)
-        names = [name for name in inspect.signature(call.function).parameters if name not in call.kwargs]
-
-        def fresh() -> tuple[tuple[Any, ...], dict[str, Any]]:
-            exec(before, namespace)
-            return tuple(namespace[name] for name in names), dict(call.kwargs)
-
-        measure_call(bench, replace(call, args=(), kwargs={}), self.check, fresh)
-
-    def _namespace(self, bench: Fixture, sizes: Mapping[str, Any]) -> dict[str, Any]:
-        import numpy as np
-        import torch
-        from torch.nn import functional
-
-        namespace: dict[str, Any] = {"torch": torch, "nn": torch.nn, "F": functional, "np": np, "numpy": np}
-        namespace |= {"device": bench.device, "dtype": bench.dtype}
-        namespace |= {name: _maker(getattr(bench, name)) for name in MAKERS}
-        namespace |= {name: moved(value, bench) for name, value in self.names.items()} | dict(sizes)
-        with fresh_inputs(bench):
-            exec(compile(self.setup.strip(), "<setup>", "exec"), namespace)
-        return namespace
-
-
-@dataclass(frozen=True, slots=True)
-class LiveCall:
-    """A function of this process with its arguments, as a benchmark; ``setup`` makes arguments from the sizes."""
-
-    function: Callable[..., Any]
-    args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-    setup: Callable[..., Any] | None = None
-    check: bool = True
-
-    def measure(self, bench: Fixture, sizes: Mapping[str, Any]) -> None:
-        """Bring the arguments to the device and measure the call."""
-        args = self.args
-        if self.setup is not None:
-            with _memory_limit(bench), fresh_inputs(bench):
-                made = self.setup(**sizes)
-            args = (*args, *(made if isinstance(made, tuple) else (made,)))
-        function, args, kwargs = moved((self.function, args, dict(self.kwargs)), bench)
-        measure_call(bench, Call(function, args, kwargs), self.check)
-
-
-LIVE: dict[str, Snippet | LiveCall] = {}
-"""What :func:`gpubench.time` measures in this process, by the name under which its benchmark file finds it."""
-
-
-def define(
-    module: dict[str, Any], benchmarks: Mapping[str, Snippet | LiveCall], sizes: Sequence[Size], *,
-    in_numpy: Collection[str] = (), **terms: Any,
-) -> None:  # fmt: skip
-    """Add a test of each benchmark to a module.
-
-    The benchmarks of ``in_numpy`` are measured in NumPy. ``terms`` are arguments of the mark ``gpubench``. Those on
-    one device with the same sizes, dtype and variant are timed in turn.
-    """
-    import pytest
-
-    names = [name for name, _ in sizes]
-    libraries = {name: "numpy" if name in in_numpy else TORCH for name in benchmarks}
-    contenders = {f"{name} in {libraries[name]}": snippet for name, snippet in benchmarks.items()}
-    shares: dict[Any, dict[str, Any]] = {}
-    kind = inspect.Parameter.KEYWORD_ONLY
-    signature = inspect.Signature([inspect.Parameter(name, kind) for name in ("gpubench", *names)])
-
-    def test_of(name: str) -> Callable[..., None]:
-        def test(**given: Any) -> None:
-            bench = given.pop("gpubench")
-            own = f"{name} in {bench.implementation}"
-            others = {each: partial(_measured, contenders[each], given) for each in contenders if each != own}
-            if others:
-                case = bench.case
-                key = case.device, case.dtype, case.variant, case.cache, *given.values()
-                bench.measure_in_turn(own, others, shares.setdefault(key, {}))
-            contenders[own].measure(bench, given)
-
-        test.__signature__ = signature  # type: ignore[attr-defined]
-        marked: Callable[..., None] = pytest.mark.gpubench(implementations=[libraries[name]])(test)
-        return marked
-
-    module["pytestmark"] = [pytest.mark.gpubench(**terms | ({"size": names[0]} if names else {}))]
-    for name, values in reversed(sizes):  # the last mark varies slowest
-        module["pytestmark"].append(pytest.mark.parametrize(name, list(values)))
-    for name in benchmarks:
-        module[f"test_{name}"] = test_of(name)
-
-
-def _measured(snippet: Snippet | LiveCall, sizes: Mapping[str, Any], bench: Fixture) -> None:
-    """Measure a benchmark without its check, which its own test does."""
-    replace(snippet, check=False).measure(bench, sizes)
-
-
-@contextmanager
-def _memory_limit(bench: Fixture) -> Iterator[None]:
+@contextlib.contextmanager
+def _memory_limit(bench: Gpubench) -> Iterator[None]:
     """A context that limits the memory of the process, on a CPU under Linux: an allocation beyond the free memory is
     refused before it is filled, when the system would kill the process. Raises :class:`TooLarge`."""
     memory = CPU.memory()
@@ -369,34 +410,18 @@ def _memory_limit(bench: Fixture) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
-@contextmanager
-def fresh_inputs(bench: Fixture) -> Iterator[None]:
-    """A context in which torch's factories make tensors on the benchmark's device, in its dtype, from the run's
-    seed."""
+@contextlib.contextmanager
+def _inputs(bench: Gpubench) -> Iterator[None]:
+    """A context in which torch's factories make tensors on the benchmark's device, in its dtype, from the run's seed,
+    within the free memory."""
     import torch
 
-    with torch.random.fork_rng(devices=[]), _defaults(bench.device, bench.dtype):
+    with _memory_limit(bench), torch.random.fork_rng(devices=[]), factory_defaults(bench.device, bench.dtype):
         torch.manual_seed(bench.data.seed)
         yield
 
 
-def measure_call(bench: Fixture, call: Call, check: bool = True, setup: Callable[[], Any] | None = None) -> None:
-    """Measure a call with the fixture. Raises :class:`UsageError` if a tensor is on another device."""
-    try:
-        bench.measure(Request(call.function, call.args, call.kwargs, declared(Work()), check, setup, ()))
-    except AssertionError as error:
-        if "not compiled with" not in str(error):
-            raise
-        advice = "leave out .cuda() and .to(device): inputs are made on each device, and gpubench env lists them"
-        raise UsageError(f"{error}: {advice}") from None
-    except UsageError as error:
-        if not str(error).startswith(_ON_CPU):
-            raise
-        advice = "make all tensors in the setup, or with device=device"
-        raise UsageError(f"a tensor is made on the CPU, not on {bench.device}: {advice}") from None
-
-
-def moved(value: Any, bench: Fixture) -> Any:
+def _moved(value: Any, bench: Gpubench) -> Any:
     """Return the value with its tensors and networks on the benchmark's device, copied unless they are there
     already."""
     import copy
@@ -414,17 +439,3 @@ def moved(value: Any, bench: Fixture) -> Any:
         return leaf
 
     return _pytree.tree_map(move, value)
-
-
-def _arrays(bench: Fixture, value: Any) -> Any:
-    """Return the value with arrays of the implementation in place of tensors."""
-    import torch
-    from torch.utils import _pytree
-
-    return _pytree.tree_map(lambda leaf: bench.array(leaf) if isinstance(leaf, torch.Tensor) else leaf, value)
-
-
-def is_name(text: str) -> bool:
-    """Whether a text can name a size: an identifier that is neither a fixture nor a name that expressions use."""
-    free = not text.startswith(("gpubench", "benchmark")) and text not in (*KNOWN, "request")
-    return free and text.isidentifier() and not keyword.iskeyword(text)

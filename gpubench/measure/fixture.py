@@ -531,10 +531,10 @@ class Gpubench(Inputs):
         if self.home.simulated:
             used.discard(self.home.torch_name)
         if others := sorted(used - allowed):
-            raise UsageError(
-                f"a tensor of this case is on {', '.join(others)}, not on {self.home}:"
-                f" move it, or say devices={others!r} if that is what you measure"
-            )
+            how = f"move it, or say devices={others!r} if that is what you measure"
+            if self._session.settings.brief:
+                how = "make all tensors in the setup, or with device=device"
+            raise UsageError(f"a tensor of this case is on {', '.join(others)}, not on {self.home}: {how}")
         return [_present(name) for name in sorted(used)]
 
     def _use(self, devices: Iterable[Device]) -> None:

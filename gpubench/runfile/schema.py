@@ -23,6 +23,8 @@ SAMPLES_KEPT = 200
 
 REGIMES = ("resident", "one-shot")
 OK, UNMEASURED = "ok", ("skipped", "oom", "error", "timeout", "crashed")
+ACCEPTABLE = (OK, "skipped")
+"""The statuses of a benchmark that hasn't failed."""
 
 TIMERS = ("device_clock", "timer", "replay")
 """Names (``options.timer``) of the clocks that wait for the device."""

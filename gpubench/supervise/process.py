@@ -22,6 +22,8 @@ from ..errors import UsageError
 from ..runfile.ledger import Event, Follower
 from ..runfile.quantities import listed
 
+USAGE = 4
+"""pytest's exit code for options that it can't use."""
 POLL_S = 0.05
 PATIENCE_S = 2.0
 """Seconds that pytest may take to finish after an interrupt. Its results are on disk by then."""

@@ -103,7 +103,11 @@ def test_an_expression_sees_the_callers_variables():
 
 def test_a_function_with_arguments_and_sizes():
     results = gpubench.time(
-        torch.mm, setup=lambda n: (torch.randn(n, n), torch.randn(n, n)), sizes="n=4,8", devices="cpu", preset="smoke"
+        torch.mm,
+        setup=lambda n: (torch.randn(n, n), torch.randn(n, n)),
+        sizes={"n": [4, 8]},
+        devices="cpu",
+        preset="smoke",
     )
     assert [(row["workload"], row["n"], row["check"]) for row in rows(results)] == [
         ("time.mm", 4, "passed"), ("time.mm", 8, "passed"),
@@ -118,14 +122,6 @@ def test_a_function_with_arguments_and_sizes():
     )
 
 
-def test_sizes_of_all_kinds():
-    from gpubench.commands.notebook import _sizes
-
-    assert _sizes("n=1,2") == [("n", (1, 2))]
-    assert _sizes({"n": [1, 2], "m": [3]}) == [("n", (1, 2)), ("m", (3,))]
-    assert _sizes(None) == []
-
-
 def test_what_makes_no_sense_is_refused():
     for call, message in (
         (lambda: gpubench.time("nobody @ b"), "unknown names nobody, b: make them with setup="),
@@ -138,7 +134,7 @@ def test_what_makes_no_sense_is_refused():
     ):
         with pytest.raises(UsageError, match=message):
             call()
-    assert LIVE == {}
+    assert LIVE == []
 
 
 def test_on_a_busy_machine_one_thread_is_chosen_and_said_unless_some_are_asked_for(monkeypatch, capsys):
@@ -227,10 +223,10 @@ def test_expressions_in_quotes_are_compared_as_in_the_shell():
 
 
 def test_beside_a_cell_a_line_without_options_is_its_setup(monkeypatch):
-    monkeypatch.setattr(notebook, "_expressions", lambda texts, shared, *how: (texts, shared.setup))
-    assert magic("b = randn(9)", "-b\n", {}) == (["-b\n"], "b = randn(9)")
-    assert magic("", "-b\n", {}) == (["-b\n"], "")
-    assert magic("f('b')  - 'c'", None, {}) == (["f('b')  - 'c'"], "")
+    monkeypatch.setattr(notebook, "_measure", lambda timing, args: (list(timing.calls.values()), timing.setup))
+    assert magic("b = randn(9)", "-b\n", {}) == (["-b"], "b = randn(9)")
+    assert magic("", "-b\n", {"b": 1}) == (["-b"], "")
+    assert magic("f('b')  - 'c'", None, {"f": abs}) == (["f('b')  - 'c'"], "")
 
 
 def test_in_a_notebook_of_ipython():

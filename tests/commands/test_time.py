@@ -14,15 +14,16 @@ from inprocess import gpubench
 
 from gpubench.commands import time
 from gpubench.commands.cli import parser
-from gpubench.commands.time import benchmark_file_of, parse_sizes, require_expressions
+from gpubench.commands.time import timing_of, write_benchmarks
 from gpubench.errors import UsageError
+from gpubench.measure.expression import expressions, parse_sizes
 from gpubench.runfile.reader import read
 
 pytestmark = pytest.mark.usefixtures("no_ceilings")
 
 
 def timing(line):
-    return benchmark_file_of(parser("time").parse_args(shlex.split(line)))
+    return timing_of(parser("time").parse_args(shlex.split(line)))
 
 
 @pytest.mark.parametrize(
@@ -87,14 +88,14 @@ def test_what_can_not_be_timed_is_refused_with_how(line, message):
 
 def test_the_benchmark_file_makes_what_was_asked(tmp_path):
     line = "'a[::2] @ \"b\"' 'np.sin(a)' --setup 'a = 1' --size n=1,2 --size k=4 --dtype tf32 --variant compile"
-    path = timing(line).write(tmp_path)
+    path = write_benchmarks(tmp_path, repr(timing(line)))
     assert path.name == "test_time.py"
     module = runpy.run_path(str(path))
     libraries = {name: module[f"test_{name}"].pytestmark[0].kwargs["implementations"]
                  for name in ('a[::2] @ "b"', "np.sin(a)")}  # fmt: skip
     assert list(libraries.values()) == [["torch"], ["numpy"]]
     terms, *sweeps = module["pytestmark"]
-    assert terms.kwargs == {"size": "n", "dtypes": ("tf32",), "variants": ("compile",)}
+    assert terms.kwargs == {"size": "n", "dtypes": ["tf32"], "variants": ["compile"]}
     assert [sweep.args for sweep in sweeps] == [("k", [4]), ("n", [1, 2])]
 
 
@@ -102,8 +103,8 @@ def test_the_benchmark_file_makes_what_was_asked(tmp_path):
     "texts", [["x[0]", "x[1]"], ["a # b::c", "a # b::d"], ["'x y'", "'x  y'"], ["1" * 100, "1" * 101]]
 )
 def test_two_expressions_have_two_names(texts):
-    named = require_expressions(texts, "")
-    assert (len(named), list(named.values())) == (2, texts)
+    calls = expressions(texts, "x = a = 1").calls
+    assert (len(calls), list(calls.values())) == (2, texts)
 
 
 SMOKE = ("--preset=smoke", "--device=cpu")
@@ -135,7 +136,8 @@ def test_measures_keeps_the_results_and_draws(tmp_path):
     reported = gpubench("report", "mine.json", "-o", "out", "--charts=none", cwd=tmp_path)
     assert (shown.returncode, reported.returncode) == (0, 0)
     summary, page = ((tmp_path / "out" / name).read_text() for name in ("summary.md", "report.html"))
-    read_by_people = done.stdout, done.stderr, shown.stdout, reported.stdout, summary, page
+    assert "a @ b" in page  # with its whole name too, for the search
+    read_by_people = done.stdout, done.stderr, shown.stdout, reported.stdout, summary
     assert [text for text in read_by_people if "a @ b" not in text or f"time.{words[0]}" in text] == []
 
 
@@ -192,7 +194,7 @@ def test_where_one_number_is_asked_for_the_choice_of_one_thread_is_told(tmp_path
     made.measure = lambda: made.note({"event": "session", "notices": ["Measuring with 1 thread"]})
     monkeypatch.setattr(time, "Supervisor", lambda *given: setattr(made, "note", given[-1]) or made)
     args = parser("time").parse_args(["1 + 1"])
-    time._measured(args, benchmark_file_of(args), tmp_path)
+    time._measured(args, timing_of(args), True, tmp_path)
     assert capsys.readouterr().err == "Measuring with 1 thread\n"
 
 
@@ -294,7 +296,8 @@ def test_a_setup_for_each_call_and_a_coroutine(tmp_path):
     assert "altered" not in {flag.name for flag in result.flags}
     assert "altered" in gpubench("time", "b.sort()", *words[:1], *words[2:3], "-v", *SMOKE, cwd=tmp_path).stdout
     setup = "import asyncio\nasync def f(x):\n    await asyncio.sleep(0.02)\n    return x\nx = randn(4)"
-    done = gpubench("time", "await f(x)", f"--setup={setup}", "-o=a.json", *SMOKE, cwd=tmp_path)
+    words = [f"--setup={setup}", "--each=x = randn(4)", "-o=a.json"]
+    done = gpubench("time", "await f(x)", *words, *SMOKE, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (result,) = read(tmp_path / "a.json").results
     assert result.times.median_s >= 0.02

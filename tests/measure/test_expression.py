@@ -8,12 +8,10 @@ from gpubench.errors import UsageError
 from gpubench.measure import ceilings
 from gpubench.measure.data import dtypes_of
 from gpubench.measure.expression import (
+    expressions,
     function_of,
-    is_name,
     names_in,
-    on_numpy,
     parse,
-    unknown_names,
 )
 from gpubench.measure.session import Session, Settings
 from gpubench.measure.work import Counted
@@ -21,8 +19,8 @@ from gpubench.runfile.schema import Case, Ceilings, Work
 
 
 def call(text, **namespace):
-    made = function_of(text, {"torch": torch, **namespace})
-    return made, made.function(*made.args, **made.kwargs)
+    function, names, out = function_of(text, {"torch": torch, **namespace})
+    return [*names, out], function(*(namespace[name] for name in names), **({"out": namespace[out]} if out else {}))
 
 
 @pytest.mark.parametrize(
@@ -41,8 +39,9 @@ def test_names_that_are_read_in_their_order_and_made(text, read, made):
 
 
 def test_unknown_names_are_those_that_nothing_makes():
-    assert unknown_names(["a = randn(n)", "a @ b"], ["n"]) == ["b"]
-    assert unknown_names(["", "[x for x in range(3)] + torch.tolist(F, np)"], []) == []
+    with pytest.raises(UsageError, match="unknown name b: make"):
+        expressions(["a @ b"], "a = randn(n)", sizes=[("n", (1,))])
+    expressions(["[x for x in range(3)] + torch.tolist(F, np)"])
 
 
 @pytest.mark.parametrize(
@@ -73,25 +72,28 @@ def test_a_function_that_is_made_and_never_called_is_refused():
 
 def test_values_are_arguments_and_functions_are_not():
     a, b = torch.ones(2, 2), torch.ones(2, 2)
-    made, result = call("f(a @ b)", a=a, b=b, f=torch.neg)
-    assert all(got is wanted for got, wanted in zip(made.args, (a, b), strict=True))
+    names, result = call("f(a @ b)", a=a, b=b, f=torch.neg)
+    assert names == ["a", "b", ""]
     assert torch.equal(result, -(a @ b))
-    network, parts = torch.nn.Linear(2, 2), [torch.ones(2), torch.zeros(2)]
-    assert call("net(a)", net=network, a=a)[0].args == (network, a)
-    made, result = call("torch.cat(parts)", parts=parts)
-    assert made.args == (parts,)
-    assert result.tolist() == [1, 1, 0, 0]
+    assert call("net(a)", net=torch.nn.Linear(2, 2), a=a)[0] == ["net", "a", ""]
+    names, result = call("torch.cat(parts)", parts=[torch.ones(2), torch.zeros(2)])
+    assert (names, result.tolist()) == (["parts", ""], [1, 1, 0, 0])
 
 
-def test_out_is_a_keyword_unless_it_is_read_too():
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("torch.add(a, a, out=c)", ["a", "c"]),
+        ("torch.add(a, c, out=c)", ["a", "c", ""]),
+        ("torch.add(a, a, out=out)", ["a", "out"]),
+        ("torch.add(out, out, out=c)", ["out", "c", ""]),
+    ],
+)
+def test_out_is_a_keyword_unless_it_is_read_too(text, names):
     a, c = torch.ones(2), torch.empty(2)
-    made, result = call("torch.add(a, a, out=c)", a=a, c=c)
-    assert len(made.args) == 1
-    assert made.kwargs["out"] is c
+    found, result = call(text, **{name: a if name == names[0] else c for name in names if name})
+    assert found == names
     assert result is c
-    assert call("torch.add(a, c, out=c)", a=a, c=c)[0].kwargs == {}
-    assert call("torch.add(a, a, out=out)", a=a, out=c)[0].kwargs["out"] is c
-    assert call("torch.add(out, out, out=c)", out=a, c=c)[0].kwargs == {}
 
 
 @pytest.mark.parametrize(
@@ -108,11 +110,6 @@ def test_several_results_and_none():
     assert call("if a: pass", a=1)[1] is None
 
 
-def test_numpy_is_recognised_by_its_name():
-    assert on_numpy("np.dot(a, b)")
-    assert not on_numpy("a @ b")
-
-
 def test_dtypes_are_those_of_tensors_arrays_and_networks():
     half, single = torch.ones(1, dtype=torch.float16), torch.ones(1)
     assert dtypes_of([half, {"x": half}]) == {"float16"}
@@ -122,12 +119,6 @@ def test_dtypes_are_those_of_tensors_arrays_and_networks():
         "int64",
     }
     assert dtypes_of([1.5, "x", np.arange(3)]) == {"int64"}
-
-
-@pytest.mark.parametrize("name", ["gpubench_device", "benchmark", "request", "torch", "lambda", "a b"])
-def test_names_that_a_size_can_not_have(name):
-    assert not is_name(name)
-    assert is_name("snippet")
 
 
 def test_what_launches_nothing_is_not_implausible(monkeypatch):

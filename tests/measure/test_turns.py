@@ -11,7 +11,7 @@ from gpubench.measure.turns import MOST_TURNS, Share, take_turns
 from gpubench.testing import VirtualMachine
 
 TWO_ON_A_DRIFTING_MACHINE = """
-from gpubench.measure.expression import LiveCall, define
+from gpubench.measure.expression import Timing, define
 from gpubench.testing import VirtualDevice
 
 machine = VirtualDevice.machine
@@ -19,7 +19,7 @@ machine = VirtualDevice.machine
 def work(seconds):
     machine.launch(seconds * (1.0 if machine.time_s < 1.4 else 3.0))
 
-define(globals(), {"one": LiveCall(work, (1e-3,), check=False), "two": LiveCall(work, (2e-3,), check=False)}, [])
+define(globals(), Timing({"one": lambda: work(1e-3), "two": lambda: work(2e-3)}, check=False))
 """
 
 
