@@ -117,28 +117,13 @@ def _require_writable(args: argparse.Namespace) -> None:
 
 def _measured(args: argparse.Namespace, timing: Timing, brief: bool, folder: Path) -> Supervisor:
     """Measure in child processes. Raises UsageError where nothing can be measured."""
-    progress, timer = Progress(), threading.Timer(0.0, print)
     words = [*options.passed_on(args), *pytest_options(folder)]
     words += ["--gpubench-no-ceilings"] * (brief and not args.output)  # the brief output shows no peaks
-
-    def note(event: Event) -> None:
-        nonlocal timer
-        if event["event"] in ("start", "end"):
-            timer.cancel()
-        if event["event"] == "start":
-            timer = threading.Timer(_LONG_S, _say, [_still_measured(event, len(timing.calls))])
-            timer.daemon = True
-            timer.start()
-        for notice in (event.get("notices") or ()) if brief else ():  # such as that one thread is measured
-            print(clean(str(notice)), file=sys.stderr, flush=True)
-        if not brief and (event["event"] != "end" or event["status"] in ACCEPTABLE):  # failures are printed at the end
-            progress.note(event if args.dtype else _without_dtype(event))
-
-    paths = [str(write_benchmarks(folder, repr(timing)))]
-    supervisor = Supervisor(folder, paths, words, args.processes, _DEADLINE_S, note)
+    paths, progress = [str(write_benchmarks(folder, repr(timing)))], _Progress(brief, timing)
+    supervisor = Supervisor(folder, paths, words, args.processes, _DEADLINE_S, progress.note)
     supervisor.log.touch()
     supervisor.begin()
-    progress.expect(args.processes, supervisor.events)
+    progress.expect(supervisor.processes, supervisor.events)
     # What shows the results is imported while the child imports torch: this saves a second.
     threading.Thread(target=importlib.import_module, args=("gpubench.report.results",), daemon=True).start()
     try:
@@ -151,8 +136,29 @@ def _measured(args: argparse.Namespace, timing: Timing, brief: bool, folder: Pat
             raise UsageError(process.uncollected(lines) if lines else str(error)) from None
         _say(str(error))
     finally:
-        timer.cancel()
+        progress.timer.cancel()
     return supervisor
+
+
+class _Progress(Progress):
+    """Prints the progress, or if ``brief`` only what is noticed, and a line about a benchmark that takes long."""
+
+    def __init__(self, brief: bool, timing: Timing) -> None:
+        super().__init__()
+        self._brief, self._timing, self.timer = brief, timing, threading.Timer(0.0, print)
+
+    def note(self, event: Event) -> None:
+        """Print what an event of the journal says."""
+        if event["event"] in ("start", "end"):
+            self.timer.cancel()
+        if event["event"] == "start":
+            self.timer = threading.Timer(_LONG_S, _say, [_still_measured(event, len(self._timing.calls))])
+            self.timer.daemon = True
+            self.timer.start()
+        for notice in (event.get("notices") or ()) if self._brief else ():  # such as that one thread is measured
+            print(clean(str(notice)), file=sys.stderr, flush=True)
+        if not self._brief and event.get("status", OK) in ACCEPTABLE:  # failures are printed at the end
+            super().note(event if self._timing.dtypes else _without_dtype(event))
 
 
 def _without_dtype(event: Event) -> Event:

@@ -190,7 +190,7 @@ def test_one_number_is_one_line(tmp_path):
 
 
 def test_where_one_number_is_asked_for_the_choice_of_one_thread_is_told(tmp_path, monkeypatch, capsys):
-    made = SimpleNamespace(log=tmp_path / "log", events=[], begin=lambda: None)
+    made = SimpleNamespace(log=tmp_path / "log", processes=1, events=[], begin=lambda: None)
     made.measure = lambda: made.note({"event": "session", "notices": ["Measuring with 1 thread"]})
     monkeypatch.setattr(time, "Supervisor", lambda *given: setattr(made, "note", given[-1]) or made)
     args = parser("time").parse_args(["1 + 1"])
