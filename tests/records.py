@@ -6,8 +6,9 @@ of the quick kind whose times follow a simple model (a launch cost plus work ove
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -234,110 +235,78 @@ _SPEEDS = {
 _LIMIT = 10.0
 
 
-def _suite(devices: list[dict[str, Any]], processes: int, speed: float) -> tuple[list[Any], list[Any]]:
+def _suite(devices: list[Mapping[str, Any]], processes: int, speed: float) -> tuple[list[Any], list[Any]]:
     done: list[dict[str, Any]] = []
     left: list[dict[str, Any]] = []
-
-    def add(workload: str, kind: str, dtype: str, params: dict[str, Any], work: dict[str, Any], **terms: Any) -> None:
-        device = "cuda:0" if kind == "cuda" else "cpu"
-        case = Case(
-            workload,
-            device,
-            dtype,
-            params,
-            implementation="numpy" if kind == "numpy" else "torch",
-            threads=1 if kind == "numpy" and workload.startswith("elementwise") else 2,
-            devices=(device,),
-            **terms,
-        )
-        flops, width, launch = _SPEEDS[kind]
-        rate = flops["bfloat16" if case.variant == "autocast" else dtype] * speed
-        amount = work.get("flops") or 0.0
-        fill = 1 / (1 + (2e9 if kind == "cuda" else 1e6) / max(amount, 1.0))  # small work leaves a device idle
-        median = launch + amount / (rate * fill) + (work.get("bytes") or 0.0) / (width * speed)
-        wobble = 1 + 0.03 * math.sin(len(done) * 7.3)
-        median *= wobble
-        if median > _LIMIT:
-            left.append(unmeasured(case, reason=f"predicted {median:.3g} s a call, over the budget of {_LIMIT:.0f} s"))
-            return
-        medians = tuple(median * (1 + 0.02 * math.sin(13 * i + len(done))) for i in range(processes))
-        measured: dict[str, Any] = {}
-        if kind == "cuda":
-            moved = int(work.get("bytes") or 8)
-            ways = {"in_s": 1.2e10, "out_s": 0.9e10, "in_pinned_s": 5.2e10, "out_pinned_s": 4.9e10}
-            measured["transfer"] = {"in_bytes": moved * 2 // 3, "out_bytes": moved // 3}
-            measured["transfer"] |= {name: 1e-5 + moved / 2 / rate for name, rate in ways.items()}
-            measured |= {"device_s": max(median - launch * 0.9, 1e-6), "launch_s": launch, "energy_j": median * 450.0}
-        flags = tuple(name for name, each in {"noisy": 17, "contended": 29}.items() if len(done) % each == 5)
-        done.append(benchmark(case, median, work=work, medians=medians, flags=flags, memory_bytes=10**6, **measured))
-
-    kinds = [str(device["kind"]) for device in devices] + ["numpy"]
-    for kind in kinds:
-        for name, inputs in {"add": 3, "mul": 3, "multiply_add": 4, "exp": 2, "sum": 1}.items():
-            for form in ("allocating", "out", "inplace") if name in ("add", "mul") else ("allocating", "out"):
-                for n in (10**3, 10**5, 10**7):
-                    if (name == "sum" and form != "allocating") or (kind == "numpy" and name == "mul"):
-                        continue
-                    moved = inputs * 4.0 * n * (3 if form == "allocating" and kind != "cuda" else 1)
-                    work = {"flops": n * (2.0 if "_" in name else 1.0), "bytes": moved, "items": n, "unit": "element"}
-                    add(f"elementwise.{name}", kind, "float32", {"form": form, "n": n}, work, size="n")
-        for dtype in _SPEEDS[kind][0]:
-            for n in (64, 256, 1024, 4096):
-                add("matmul.square", kind, dtype, {"n": n}, {"flops": 2.0 * n**3, "bytes": 12.0 * n * n}, size="n")
-        if kind == "numpy":
-            continue
-        for n in (64, 256, 1024):
-            add(
-                "matmul.batched",
-                kind,
-                "float32",
-                {"n": n},
-                {"flops": 32 * 2.0 * n**3, "bytes": 384.0 * n * n},
-                size="n",
-            )
-            add(
-                "matmul.tall_skinny",
-                kind,
-                "float32",
-                {"n": n * 64},
-                {"flops": 2.0 * n * 64 * 64 * 64, "bytes": 4e4 * n},
-                size="n",
-            )
-        for name in ("host_to_device", "device_to_host", "device_to_device", "create"):
-            if kind == "cpu" and name in ("host_to_device", "device_to_host"):
+    for kind in [*(device["kind"] for device in devices), "numpy"]:
+        device, (flops, width, launch) = "cuda:0" if kind == "cuda" else "cpu", _SPEEDS[kind]
+        for workload, dtype, params, work, terms in _workloads(kind):
+            terms |= {"implementation": "numpy" if kind == "numpy" else "torch", "devices": (device,)}
+            terms["threads"] = 1 if kind == "numpy" and workload.startswith("elementwise") else 2
+            case = Case(workload, device, dtype, params, **terms)
+            rate = flops["bfloat16" if case.variant == "autocast" else dtype] * speed
+            amount, moved = work.get("flops", 0.0), work.get("bytes", 0.0)
+            fill = 1 / (1 + (2e9 if kind == "cuda" else 1e6) / max(amount, 1.0))  # small work leaves a device idle
+            median = launch + amount / (rate * fill) + moved / (width * speed)
+            median *= 1 + 0.03 * math.sin(len(done) * 7.3)
+            if median > _LIMIT:
+                reason = f"predicted {median:.3g} s a call, over the budget of {_LIMIT:.0f} s"
+                left.append(unmeasured(case, reason=reason))
                 continue
-            for memory in ("pageable", "pinned") if "host" in name else ("pageable",):
-                for size in (10**3, 10**6, 10**9):
-                    slow = {"host_to_device": 80, "device_to_host": 90}.get(name, 2) * (
-                        3 if memory == "pageable" and "host" in name else 1
-                    )
-                    work = {"bytes": float(size * slow), "items": None}
-                    params = {"memory": memory, "non_blocking": memory == "pinned", "nbytes": size}
-                    add(f"transfer.{name}", kind, "float32", params, work, size="nbytes")
-        for form in ("as_written", "preallocated"):
-            add(
-                "classic.step",
-                kind,
-                "float32",
-                {"form": form},
-                {"bytes": 1.6e9 * (3 if form == "as_written" else 1), "items": 1e8},
-            )
-        for variant in ("eager", "autocast"):
-            for name, flops in {
-                "mlp": 2e6,
-                "lenet": 8e5,
-                "cifar": 1.3e6,
-                "encoder": 5e8,
-                "resnet50": 8e9,
-                "vit": 3.5e10,
-            }.items():
-                for width in (1, 4, 16) if name == "cifar" else (None,):
-                    for batch in (1, 32, 256):
-                        params = {"batch": batch} | ({"width": width} if width else {})
-                        items = batch * (128 if name == "encoder" else 1)
-                        work = {"flops": flops * batch * (width or 1) ** 2, "items": items, "bytes": 1e5 * batch}
-                        work["unit"] = "token" if name == "encoder" else "sample"
-                        add(f"models.{name}", kind, "float32", params, work, size="batch", variant=variant)
+            medians = tuple(median * (1 + 0.02 * math.sin(13 * i + len(done))) for i in range(processes))
+            measured: dict[str, Any] = {}
+            if kind == "cuda":
+                moved = int(moved or 8)
+                ways = {"in_s": 1.2e10, "out_s": 0.9e10, "in_pinned_s": 5.2e10, "out_pinned_s": 4.9e10}
+                transfer = {"in_bytes": moved * 2 // 3, "out_bytes": moved // 3}
+                measured["transfer"] = transfer | {name: 1e-5 + moved / 2 / rate for name, rate in ways.items()}
+                device_s = max(median - launch * 0.9, 1e-6)
+                measured |= {"device_s": device_s, "launch_s": launch, "energy_j": median * 450.0}
+            flags = tuple(name for name, each in {"noisy": 17, "contended": 29}.items() if len(done) % each == 5)
+            terms = {"flags": flags, "memory_bytes": 10**6} | measured
+            done.append(benchmark(case, median, work=work, medians=medians, **terms))
     gone = Case("models.gpt2", "cpu", "float32", {"batch": 1}, size="batch", threads=2)
-    left.append(unmeasured(gone, "skipped", "transformers isn't installed (extra: models)"))
+    left.append(unmeasured(gone, reason="transformers isn't installed (extra: models)"))
     return done, left
+
+
+_NETWORKS = {"mlp": 2e6, "lenet": 8e5, "cifar": 1.3e6, "encoder": 5e8, "resnet50": 8e9, "vit": 3.5e10}
+
+
+def _workloads(kind: str) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any]]]:
+    """Name, dtype, parameters, work and further terms of each case that a kind of device has."""
+    for name, inputs in {"add": 3, "mul": 3, "multiply_add": 4, "exp": 2, "sum": 1}.items():
+        forms = ("allocating", "out", "inplace") if name in ("add", "mul") else ("allocating", "out")
+        for form, n in itertools.product(forms[:1] if name == "sum" else forms, (10**3, 10**5, 10**7)):
+            if kind == "numpy" and name == "mul":
+                continue
+            moved = inputs * 4.0 * n * (3 if form == "allocating" and kind != "cuda" else 1)
+            work = {"flops": n * (2.0 if "_" in name else 1.0), "bytes": moved, "items": n, "unit": "element"}
+            yield f"elementwise.{name}", "float32", {"form": form, "n": n}, work, {"size": "n"}
+    for dtype, n in itertools.product(_SPEEDS[kind][0], (64, 256, 1024, 4096)):
+        yield "matmul.square", dtype, {"n": n}, {"flops": 2.0 * n**3, "bytes": 12.0 * n * n}, {"size": "n"}
+    if kind == "numpy":
+        return
+    for n in (64, 256, 1024):
+        work = {"flops": 32 * 2.0 * n**3, "bytes": 384.0 * n * n}
+        yield "matmul.batched", "float32", {"n": n}, work, {"size": "n"}
+        work = {"flops": 2.0 * n * 64 * 64 * 64, "bytes": 4e4 * n}
+        yield "matmul.tall_skinny", "float32", {"n": n * 64}, work, {"size": "n"}
+    for name, slow in {"host_to_device": 80, "device_to_host": 90, "device_to_device": 2, "create": 2}.items():
+        if kind == "cpu" and "host" in name:
+            continue
+        for memory in ("pageable", "pinned") if "host" in name else ("pageable",):
+            factor = slow * (3 if memory == "pageable" and "host" in name else 1)
+            for size in (10**3, 10**6, 10**9):
+                params = {"memory": memory, "non_blocking": memory == "pinned", "nbytes": size}
+                work = {"bytes": float(size * factor), "items": None}
+                yield f"transfer.{name}", "float32", params, work, {"size": "nbytes"}
+    for form, factor in (("as_written", 3), ("preallocated", 1)):
+        yield "classic.step", "float32", {"form": form}, {"bytes": 1.6e9 * factor, "items": 1e8}, {}
+    for variant, (name, flops) in itertools.product(("eager", "autocast"), _NETWORKS.items()):
+        for width, batch in itertools.product((1, 4, 16) if name == "cifar" else (None,), (1, 32, 256)):
+            params = {"batch": batch} | ({"width": width} if width else {})
+            work = {"flops": flops * batch * (width or 1) ** 2, "items": batch, "bytes": 1e5 * batch, "unit": "sample"}
+            if name == "encoder":
+                work |= {"items": batch * 128, "unit": "token"}
+            yield f"models.{name}", "float32", params, work, {"size": "batch", "variant": variant}
