@@ -20,7 +20,7 @@ from ..runfile.reader import clean
 from ..runfile.schema import ACCEPTABLE, Run
 from ..runfile.writer import Lock, write
 from ..supervise import process
-from ..supervise.progress import NoPlan, Progress, show_plan
+from ..supervise.progress import NoPlan, Patience, Progress, show_plan
 from ..supervise.project import described, read_project, root_option
 from ..supervise.supervisor import Supervisor, Unable, read_run
 from .choice import add_expression, chosen
@@ -63,8 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Returns 0 when all benchmarks were measured or skipped for a reason, 1 when one failed or the run was stopped,
-    2 when nothing can be collected. Raises UsageError or RunFileError when the input can't be used."""
+    """Returns 0 when all benchmarks were measured or skipped for a reason, 1 when one failed, none was measured or the
+    run was stopped, 2 when nothing can be collected. Raises UsageError or RunFileError when the input can't be used."""
     if args.list and args.resume is not None:
         raise UsageError("--list shows what a new run would measure: leave out --resume")
     first_words = FIRST_WORDS if args.resume is not None else _choose(args)
@@ -74,7 +74,7 @@ def main(args: argparse.Namespace) -> int:
         try:
             show_plan(paths, passed, args.preset or "quick", processes)
         except NoPlan as error:
-            return _explain(error.code, Progress(), error.log, False)
+            return _explain(args, error.code, Progress(), error.log, False)
         return _MEASURED
     began, folder = time.monotonic(), args.resume or args.output or "out"
     progress, unable = Progress(f"gpubench run --resume {folder}"), None
@@ -82,12 +82,15 @@ def main(args: argparse.Namespace) -> int:
     with run as supervisor:
         _say(first_words)
         progress.expect(supervisor.processes, supervisor.events)
+        progress.patience = Patience("gpubench run", supervisor.deadline_s)
         try:
             supervisor.measure()
         except Unable as error:
             unable = error
         except Unwritten as error:
             raise _with_remedy(error, supervisor) from None
+        finally:
+            progress.patience.stop()
     try:
         return _finish(args, supervisor, progress, unable, time.monotonic() - began)
     except Unwritten as error:
@@ -125,7 +128,7 @@ def _finish(
     if not _has_begun(supervisor):
         if unable and unable.status == "timeout":
             return _say(str(unable), _INCOMPLETE)
-        return _explain(unable.code if unable else 0, progress, supervisor.log, supervisor.interrupted)
+        return _explain(args, unable.code if unable else 0, progress, supervisor.log, supervisor.interrupted)
     run_file = supervisor.folder / RUN_FILE
     write(run_file, assemble(supervisor.events))
     whole = not unable and not supervisor.interrupted
@@ -144,9 +147,10 @@ def _finish(
     if not whole:
         _say(f"stopped; reporting what was measured (resume with: gpubench run --resume {supervisor.folder})")
     failed = _tell_unmeasured(supervisor, progress)
+    nothing = not any(event["event"] == "end" and event["status"] == OK for event in supervisor.events)
     supervisor.events.clear()  # up to a gigabyte, and the report reads the file again
     _report(args, supervisor.folder, run_file, elapsed_s)
-    return _MEASURED if whole and not failed else _INCOMPLETE
+    return _MEASURED if whole and not failed and not nothing else _INCOMPLETE
 
 
 def _tell_unmeasured(supervisor: Supervisor, progress: Progress) -> int:
@@ -249,7 +253,7 @@ def _require_writable(folder: Path) -> None:
         raise UsageError(f"{log}: was not written by gpubench and would be replaced: move it, or choose another -o")
 
 
-def _explain(code: int, progress: Progress, output: Path | str, interrupted: bool) -> int:
+def _explain(args: argparse.Namespace, code: int, progress: Progress, output: Path | str, interrupted: bool) -> int:
     """Print in one line why nothing was measured, taken from pytest's output."""
     lines = process.log_lines(output)
     where = f": see {output}" if isinstance(output, Path) else ""
@@ -257,13 +261,16 @@ def _explain(code: int, progress: Progress, output: Path | str, interrupted: boo
         return _say("stopped before anything was measured", _INCOMPLETE)
     if code == process.USAGE:
         return _say(process.complaint(lines), _UNUSABLE)
-    if code == _NOTHING_COLLECTED:
-        return _say("no benchmark matches", _UNUSABLE)
+    if code in (_NOTHING_COLLECTED, 0) and not progress.reasons:
+        what = f"{' '.join(args.paths or ['the suite'])} has no test functions with the fixture gpubench or benchmark"
+        return _say(what + " that was chosen" * bool(chosen(args) or args.pytest), _UNUSABLE)
     if code == _INTERRUPTED:
         return _say(f"{process.uncollected(lines)}{where}", _UNUSABLE)
     for line in progress.why_not():
         _say(line)
     if not progress.reasons:
+        if why := process.error_line(lines):
+            return _say(f"pytest can't run: {why}{where}", _UNUSABLE)
         print("\n".join(map(clean, lines[-15:])), file=sys.stderr)
     return _say(f"nothing was measured (pytest ended with {code}){where}", _INCOMPLETE)
 

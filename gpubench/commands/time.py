@@ -25,7 +25,7 @@ from ..runfile.reader import clean
 from ..runfile.schema import ACCEPTABLE, OK, Case, Result
 from ..runfile.writer import picture_format, require_new, scratch, write
 from ..supervise import process
-from ..supervise.progress import Progress
+from ..supervise.progress import Patience, Progress
 from ..supervise.supervisor import Supervisor, Unable
 from .estimate import cards_named, show_estimates
 
@@ -40,8 +40,6 @@ FOLDER = "gpubench-time-"
 _NOT_HERE = ("implementation", "require-device")
 """Options of a run that don't apply to an expression: it names its library, and a device that is named is required."""
 _DEADLINE_S = 120.0
-_LONG_S = 10.0
-"""Seconds after which a line is printed about a benchmark that is still being measured."""
 _SOURCE = """from gpubench.measure.expression import LIVE, Timing, define
 
 define(globals(), {})
@@ -136,25 +134,22 @@ def _measured(args: argparse.Namespace, timing: Timing, brief: bool, folder: Pat
             raise UsageError(process.uncollected(lines) if lines else str(error)) from None
         _say(str(error))
     finally:
-        progress.timer.cancel()
+        progress.patience.stop()
     return supervisor
 
 
 class _Progress(Progress):
-    """Prints the progress, or if ``brief`` only what is noticed, and a line about a benchmark that takes long."""
+    """Prints the progress, or if ``brief`` only what is noticed."""
 
     def __init__(self, brief: bool, timing: Timing) -> None:
         super().__init__()
-        self._brief, self._timing, self.timer = brief, timing, threading.Timer(0.0, print)
+        self._brief, self._timing, several = brief, timing, len(timing.calls) - 1
+        self.patience = Patience("gpubench time", _DEADLINE_S, f", in turn with {several} more," * bool(several))
 
     def note(self, event: Event) -> None:
         """Print what an event of the journal says."""
-        if event["event"] in ("start", "end"):
-            self.timer.cancel()
-        if event["event"] == "start":
-            self.timer = threading.Timer(_LONG_S, _say, [_still_measured(event, len(self._timing.calls))])
-            self.timer.daemon = True
-            self.timer.start()
+        if self._brief or event.get("status", OK) not in ACCEPTABLE:
+            self.patience.note(event)
         for notice in (event.get("notices") or ()) if self._brief else ():  # such as that one thread is measured
             print(clean(str(notice)), file=sys.stderr, flush=True)
         if not self._brief and event.get("status", OK) in ACCEPTABLE:  # failures are printed at the end
@@ -166,14 +161,6 @@ def _without_dtype(event: Event) -> Event:
     known = {name: Case(case["workload"], case["device"], params=case["params"], variant=case["variant"]).id
              for name, case in (event.get("identities") or {}).items()}  # fmt: skip
     return event | {"identities": {name: {"id": text} for name, text in known.items()}} if known else event
-
-
-def _still_measured(start: Event, calls: int) -> str:
-    """A line about a benchmark that takes long."""
-    name = clean(shown_name(str(start["case"].get("workload", start["name"]))))
-    name += f", in turn with {calls - 1} more," * (calls > 1)
-    ways = f"after {_DEADLINE_S:g} s it is ended, and Ctrl-C ends it now"
-    return f"{name} has taken {_LONG_S:g} s so far, preparing included: {ways}"
 
 
 def _say(text: str) -> None:

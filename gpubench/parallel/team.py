@@ -32,6 +32,7 @@ from ..devices.cpu import resolve_vector_math
 from ..errors import GpubenchError, RankFailure, Unmeasurable
 from ..measure.state import State
 from ..runfile.flags import Flag
+from ..runfile.writer import mark_scratch
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
@@ -190,6 +191,7 @@ class WorkerGroup:
         start, world_size = context(), len(devices)
         self._counts = start.RawArray("q", world_size)
         self._folder = tempfile.mkdtemp(prefix=f"gpubench-ranks-{os.getpid()}-")
+        mark_scratch(self._folder)
         self._connections: list[Connection] = []
         self.processes: list[Any] = []
         try:

@@ -19,6 +19,7 @@ from ..measure.session import Session
 from ..runfile.kinds import names_of
 from ..runfile.ledger import Follower, missing
 from ..runfile.matching import matcher, nothing_matches
+from ..runfile.quantities import listed
 from ..runfile.reader import ambiguous_files, told_apart, without_shared
 from ..runfile.schema import KEY, OK, Case
 from ..runfile.writer import fit, text_of
@@ -62,6 +63,8 @@ class Plugin:
         self.collected: list[pytest.Item] = []
         self.order: dict[str, int] = {}  # the place of each test before they were shuffled: that of the results file
         self.sources: set[Path] = set()  # files of all measured tests: the same for each process of a run
+        self.mixed = False
+        """Whether a test of this run, measured already or not, uses the fixture."""
         self._failed: set[str] = set()
         self.ranks: Ranks | None = None
 
@@ -108,6 +111,7 @@ class Plugin:
                     raise nothing_matches(expression, map(self._workload, every))
         if self.session.settings.preset == GLANCE and any(map(glances, items)):  # else no test declares it
             self._keep(items, [item for item in items if glances(item) or "benchmark" not in fixture_names(item)])
+        self.mixed = any("gpubench" in fixture_names(item) for item in items)  # by all, so alike in each process
         if ledger := config.getoption("--gpubench-ledger"):
             names = missing(Follower(ledger, begin=True).events(), self.session.settings.process)
             wanted = {item.nodeid for item in items} if names is None else set(names)
@@ -149,9 +153,14 @@ class Plugin:
         if not measured or self.config.option.collectonly:
             return
         ours = [item for item in measured if "gpubench" in fixture_names(item)]
-        self.session.plain = not ours
+        self.session.plain = not self.mixed
         self.session.light = self.session.plain and not _USING_ACCELERATORS.intersection(sys.modules)
         self.session.collected = [self.case_of(item) for item in ours if item.get_closest_marker("skip") is None]
+        marked = [item.name for item in self.collected if item.get_closest_marker("benchmark")]
+        timed_names = {item.name for item in self.collected if "benchmark" in fixture_names(item)}
+        if untimed := [name for name in marked if name not in timed_names]:
+            names = listed(untimed, 3)
+            self.session.notices.append(f"not measured, as they have the marker but no fixture that times: {names}")
         if self.session.settings.plan:
             timed = [item for item in measured if item.get_closest_marker("skip") is None]
             self._listed = [(self.case_of(item), RANKS in fixture_names(item)) for item in timed]

@@ -13,14 +13,16 @@ from pathlib import Path
 from ..errors import UsageError
 from ..runfile.folder import MANIFEST, listed_in
 from ..runfile.reader import clean
-from ..runfile.writer import replace
+from ..runfile.writer import Lock, is_drawn, replace
 
+_WAIT_S = 60.0
+"""Seconds that a report waits for another one that is being written into the same folder."""
 TABLES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md", "report.html")
 """What every report writes."""
 _PICTURES = "charts"
 """Folder for the pictures of a report."""
-_OURS = re.compile(rf"[a-z]+\.(csv|md|html)|{_PICTURES}/[A-Za-z0-9][A-Za-z0-9._-]*\.(svg|png)")
-"""Names that a manifest may contain: the folder, and so its manifest, may have been written by another program."""
+_PICTURE = re.compile(rf"{_PICTURES}/[A-Za-z0-9][A-Za-z0-9._-]*\.(svg|png)")
+"""Names of pictures that a manifest may contain, besides the tables: another program may have written it."""
 
 
 def prepare_folder(folder: Path) -> None:
@@ -43,6 +45,7 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes], runs: Iterable[
         raise UsageError(f"{clean(str(inner))}: is a link; files are written inside {folder} only")
     if inner.exists() or any(name.startswith(f"{_PICTURES}/") for name in files):
         prepare_folder(inner)
+    lock = Lock(folder, wait_s=_WAIT_S)
     require_ours(folder, files)
     for name in _ours(folder) - {*files, MANIFEST}:
         (folder / name).unlink(missing_ok=True)
@@ -51,6 +54,7 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes], runs: Iterable[
     replace(folder / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
     for name, content in files.items():  # a file name in a text may hold bytes that are none
         replace(folder / name, content.encode(errors="replace") if isinstance(content, str) else content)
+    lock.release()
     return [folder / name for name in files]
 
 
@@ -68,5 +72,6 @@ def _ours(folder: Path) -> set[str]:
     """Return the names of the files in ``folder`` that a report wrote; a link or a folder of that name isn't one of
     them."""
     listed = listed_in(folder, "files")
-    names = {name for name in listed if _OURS.fullmatch(name)} | ({MANIFEST} if listed else set())
+    names = {name for name in listed if name in (*TABLES, "scaling.csv")} | ({MANIFEST} if listed else set())
+    names |= {name for name in listed if _PICTURE.fullmatch(name) and is_drawn(folder / name)}
     return {name for name in names if (folder / name).is_file() and not (folder / name).is_symlink()}

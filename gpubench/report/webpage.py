@@ -19,6 +19,7 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
+from ..runfile.matching import shown_name
 from ..runfile.quantities import UNFILLED
 from . import words
 from .answer import Answer
@@ -238,7 +239,8 @@ def _cells(
     cells |= {"setting": _setting(row, size_name), "size_name": None if size is None else size_name, "size": size}
     cells |= {"device": places[row.source], "status": case.status, "reason": case.reason}
     file = case.fullname.partition("[")[0]
-    cells |= {"names": "\n".join((case.id, case.implementation, file)), "kind": row.kind.heading if row.kind else ""}
+    names = shown_name(case.id), case.implementation, file
+    cells |= {"names": "\n".join(names), "kind": row.kind.heading if row.kind else ""}
     cells["flags"] = "; ".join(f"{flag.name}: {flag.seen}" for flag in case.flags)
     if isinstance(row, Measured):
         rate = None if row.quality.doubt else row.throughput

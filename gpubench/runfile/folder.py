@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -23,6 +24,7 @@ from .schema import Run
 from .writer import Lock
 
 RUN_FILE, LEDGER = "run.json", "run.ledger.jsonl"
+_LONGEST_MANIFEST = 1_000_000
 MANIFEST = ".written-by-gpubench.json"
 """Lists the ``files`` that a report wrote, and the ``runs`` that it was made of, all relative to its folder."""
 _JOURNAL = ".ledger.jsonl"
@@ -166,8 +168,12 @@ def not_there(path: Path) -> UsageError:
 def listed_in(folder: Path, key: str) -> list[str]:
     """What the manifest of a report lists under this key; nothing where there is no manifest, or a foreign one."""
     names: Any = ()
+    path = folder / MANIFEST
     with suppress(OSError, ValueError, RecursionError, LookupError, TypeError):
-        names = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))[key]
+        if (
+            stat.S_ISREG(path.lstat().st_mode) and path.stat().st_size <= _LONGEST_MANIFEST
+        ):  # a FIFO would be waited for
+            names = json.loads(path.read_text(encoding="utf-8"))[key]
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 

@@ -4,7 +4,7 @@ Each line is on disk before the next thing happens, so it survives the process t
 object with the key ``event``:
 
 ``run``       by the supervisor, first: ``schema_version``, ``processes``, ``options`` and ``paths`` for pytest,
-              ``deadline_s``, and the journal's own ``inode``, which a copy doesn't have
+              ``deadline_s``, and the journal's own ``inode`` and ``device``, which a copy doesn't have
 ``session``   a measuring process begins: ``process``, ``cases`` (their full names), ``fingerprint``, and what a run
               file says of machine, options and time
 ``start``     a case begins: ``process``, ``fullname``, ``name``, ``case``

@@ -41,8 +41,12 @@ _ADDRESS = re.compile(
 """E-mail addresses, and addresses of machines in a network, IPv4 and IPv6; the loopback address identifies no
 machine."""
 
-DRAWN = (b"<dc:title>gpubench</dc:title>", b"Software\0gpubench")
-"""Marks of our own pictures, in SVG and in PNG."""
+_DRAWN = re.compile(
+    rb"<\?xml .*<dc:creator>\s*<cc:Agent>\s*<dc:title>gpubench</dc:title>|\x89PNG.*Software\0gpubench", re.DOTALL
+)
+"""The beginning of our own pictures, in SVG and in PNG."""
+_SCRATCH = ".made-by-gpubench"
+"""A file in each temporary folder of gpubench."""
 _UNLOCKED_S = 10.0
 """Age in seconds below which an unlocked folder may be one that its process is about to lock."""
 
@@ -144,13 +148,21 @@ def picture_format(path: str | os.PathLike[str]) -> str:
     return suffix
 
 
+def is_drawn(path: Path) -> bool:
+    """Whether a file is a picture that gpubench drew, by its head."""
+    if path.suffix.lower() not in (".svg", ".png") or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return bool(_DRAWN.match(file.read(16_384)))
+
+
 def require_new(path: str | os.PathLike[str]) -> None:
     """Raise UsageError, before anything is done, unless an output file is new or a picture that gpubench drew: so no
     command replaces its own input, an earlier run or a user's file, whatever the name."""
     path = Path(path)
     if not path.parent.is_dir():
         raise UsageError(f"{clean(str(path))}: no such folder: {clean(str(path.parent))}")
-    if os.path.lexists(path) and not (path.is_file() and any(mark in path.read_bytes() for mark in DRAWN)):
+    if os.path.lexists(path) and not is_drawn(path):
         raise UsageError(f"{clean(str(path))}: exists already: choose another name, or remove it first")
 
 
@@ -159,34 +171,53 @@ def scratch(prefix: str) -> Iterator[Path]:
     """A temporary folder. Folders left by killed processes are removed first; that of a running process is locked."""
     for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         with suppress(OSError, UsageError):
-            if time.time() - left.stat().st_mtime > _UNLOCKED_S:
+            if is_scratch(left) and time.time() - left.stat().st_mtime > _UNLOCKED_S:
                 Lock(left)
                 shutil.rmtree(left)
     with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
+        mark_scratch(name)
         lock = Lock(name)
         yield Path(name)
         lock.release()
 
 
+def mark_scratch(folder: str | os.PathLike[str]) -> None:
+    """Mark a new folder as one that gpubench may remove."""
+    Path(folder, _SCRATCH).touch()
+
+
+def is_scratch(folder: Path) -> bool:
+    """Whether gpubench made this folder for itself, as this user: its name alone proves nothing."""
+    if folder.is_symlink() or not Path(folder, _SCRATCH).is_file():
+        return False
+    return folder.stat().st_uid == getattr(os, "getuid", lambda: folder.stat().st_uid)()
+
+
 class Lock:
     """A lock on a folder while a run is under way there; it ends with the process that holds it. Raises UsageError if
-    taken.
+    it is still taken after ``wait_s``.
 
     Not the package filelock: its file would stay behind when a run is killed.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], wait_s: float = 0.0) -> None:
         self._descriptor: int | None = None
         with suppress(ImportError, PermissionError):  # no such locks on this system
             import fcntl
 
             self._descriptor = os.open(folder, os.O_RDONLY)
-            try:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UsageError(f"{folder}: a run is under way there") from None
-            except OSError:  # nor on this file system
-                pass
+            latest = time.monotonic() + wait_s
+            while True:
+                try:
+                    fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    if time.monotonic() > latest:
+                        raise UsageError(f"{clean(str(folder))}: a run is under way there") from None
+                    time.sleep(0.1)
+                    continue
+                except OSError:  # nor on this file system
+                    pass
+                break
 
     def release(self) -> None:
         """Let another run begin."""

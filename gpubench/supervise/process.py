@@ -21,6 +21,7 @@ from typing import Any
 from ..errors import UsageError
 from ..runfile.ledger import Event, Follower
 from ..runfile.quantities import listed
+from ..runfile.writer import is_scratch
 
 USAGE = 4
 """pytest's exit code for options that it can't use."""
@@ -180,7 +181,8 @@ def run_process(
             _signal(child, kill=True)  # the child, and what it may have left behind
             child.wait()
             for folder in Path(tempfile.gettempdir()).glob(f"gpubench-ranks-{child.pid}-*"):
-                shutil.rmtree(folder, ignore_errors=True)
+                if is_scratch(folder):
+                    shutil.rmtree(folder, ignore_errors=True)
     return watch.end()
 
 
@@ -201,7 +203,7 @@ class _Watch:
         self._child, self._log, self._deadline_s = child, log, deadline_s
         self._interrupts, self._interrupted_at, self._latest_event = 0, 0.0, time.monotonic()
         self._case: str | None = None
-        self._log_start = log.stat().st_size
+        self._log_start = _size(log)
         self._finished, self._timeout = False, ""
         self._code: int | None = None
 
@@ -249,10 +251,10 @@ def _ask_for_stacks(child: subprocess.Popen[bytes], log: Path) -> None:
     """Make a child that is about to be killed write the stacks of all its threads; wait a moment for it."""
     if STACKS_ASKED is None or child.poll() is not None:
         return
-    before, latest = log.stat().st_size, time.monotonic() + STACKS_S
+    before, latest = _size(log), time.monotonic() + STACKS_S
     with contextlib.suppress(OSError):
         child.send_signal(STACKS_ASKED)
-    while log.stat().st_size == before and time.monotonic() < latest:
+    while _size(log) == before and time.monotonic() < latest:
         time.sleep(POLL_S)
     time.sleep(POLL_S)  # for the rest of the stacks
 
@@ -274,8 +276,9 @@ _CAUSE = re.compile(r"INTERNALERROR> (?:[ |]*\| )?([A-Za-z_][\w.]*(?:: .*|$))")
 
 def _last_line(log: Path, since: int) -> str:
     """Return the last line after this position, or the line in which Python or pytest reports what ended it."""
-    with log.open("rb") as file:
-        file.seek(max(since, log.stat().st_size - 100_000))
+    tail: list[str] = []
+    with contextlib.suppress(OSError), log.open("rb") as file:  # a test may have removed it
+        file.seek(max(since, _size(log) - 100_000))
         tail = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines()]
     tail = [line for line in tail if not _SAYS_NOTHING.fullmatch(line)]
     ending = [line.strip("! ") for line in tail if line.startswith(("Fatal Python error", "!!!!"))]
@@ -283,9 +286,20 @@ def _last_line(log: Path, since: int) -> str:
     return (ending[:1] or tail[-1:] or [""])[0].removeprefix("_pytest.outcomes.")[:300]
 
 
+def _size(log: Path) -> int:
+    """Bytes of a log; 0 where a test has removed it."""
+    try:
+        return log.stat().st_size
+    except OSError:
+        return 0
+
+
 def log_lines(output: Path | str) -> list[str]:
     """Return the lines of a log file, or of its text, that aren't empty."""
-    text = output.read_text(encoding="utf-8", errors="replace") if isinstance(output, Path) else output
+    text = output if isinstance(output, str) else ""
+    if isinstance(output, Path):
+        with contextlib.suppress(OSError):
+            text = output.read_text(encoding="utf-8", errors="replace")
     return [line for line in text.splitlines() if line.strip()]
 
 
@@ -295,6 +309,14 @@ def complaint(lines: list[str]) -> str:
     errors += [line for line in lines if line.startswith("ERROR: ") and not line.startswith("ERROR: usage:")]
     text = (errors or lines[-1:] or ["pytest refused its options"])[0]
     return text.split(": error: ")[-1].removeprefix("ERROR: ").removeprefix("gpubench: ")
+
+
+def error_line(lines: list[str]) -> str:
+    """Return the exception, or pytest's own words, that ended pytest before it collected anything; empty if none is
+    found."""
+    stripped = [line.removeprefix("INTERNALERROR>").strip() for line in lines]
+    found = [line for line in stripped if re.match(r"(\w+\.)*\w*(Error|Exception|Exit)\b|Exit: ", line)]
+    return found[-1] if found else ""
 
 
 def uncollected(lines: list[str]) -> str:

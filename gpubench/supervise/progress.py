@@ -7,6 +7,7 @@ import json
 import math
 import shutil
 import sys
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -29,6 +30,8 @@ FURTHER = 0.5
 again."""
 EVERY_S = 15.0
 """Seconds between two lines while benchmarks are repeated in further processes."""
+LONG_S = 10.0
+"""Seconds after which a line is printed about a benchmark that is still being measured."""
 LONGEST = 120
 """Most characters of a name on the screen."""
 TRUSTED = 0.1
@@ -180,11 +183,39 @@ class TimeLeft:
         return seconds
 
 
+class Patience:
+    """Prints a line about a benchmark that takes long, while it is being measured."""
+
+    def __init__(self, command: str, deadline_s: float, further: str = "") -> None:
+        self._command, self._deadline_s, self._further = command, deadline_s, further
+        self._timer: threading.Timer | None = None
+
+    def note(self, event: Event) -> None:
+        """Restart or stop the timer when a benchmark begins or ends."""
+        if event["event"] in ("start", "end"):
+            self.stop()
+        if event["event"] == "start" and self._deadline_s > LONG_S:
+            name = clean(
+                shown_name(str(inner(event, "case", "id") or inner(event, "case", "workload") or event["name"]))
+            )
+            ways = f"after {self._deadline_s:g} s it is ended, and Ctrl-C ends it now"
+            line = f"{self._command}: {shorten(name, LONGEST)}{self._further} has taken {LONG_S:g} s so far: {ways}"
+            self._timer = threading.Timer(LONG_S, print, (line,), {"file": sys.stderr, "flush": True})
+            self._timer.daemon = True
+            self._timer.start()
+
+    def stop(self) -> None:
+        """Stop the timer, as nothing is being measured."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
 class Progress:
     """Prints a run's events on stderr; ``reasons`` holds, for each reason, the benchmarks without a time."""
 
     def __init__(self, resume: str = "") -> None:
         """``resume`` is the command that continues the run."""
+        self.patience = Patience("gpubench run", deadline_s=0.0)
         self.left = TimeLeft()
         self.reasons: defaultdict[str, list[str]] = defaultdict(list)
         self._resume = resume
@@ -208,6 +239,7 @@ class Progress:
 
     def note(self, event: Event) -> None:
         """Print one event of the journal."""
+        self.patience.note(event)
         if before := self._ended_before(event):
             if before != OK and event["status"] == OK and not event["process"]:
                 name = shown_name(self._benchmarks.get(event["fullname"], ""))

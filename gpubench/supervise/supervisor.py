@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ..errors import GpubenchError, RunFileError, UsageError
 from ..runfile.folder import LEDGER
@@ -18,6 +19,10 @@ from ..runfile.reader import check_run, clean
 from ..runfile.schema import SCHEMA_VERSION
 from ..runfile.writer import Lock, without_paths
 from . import process
+
+_NOT_FOR_PUBLISHING = "a log of this machine, with paths: publish run.json instead"
+NO_TESTS = 5
+"""pytest's exit code where it has collected nothing that was asked for."""
 
 
 class Unable(GpubenchError):
@@ -44,7 +49,7 @@ def read_run(ledger: Path) -> tuple[Event, list[Event]]:
         raise RunFileError(f"{ledger}: run.paths: expected absolute paths")
     if any(event["event"] == "session" for event in events):
         check_run(ledger, assemble(events), whole=True)
-    if run.get("inode") != ledger.stat().st_ino:
+    if (run.get("inode"), run.get("device")) != _place(ledger) or not _is_mine(ledger):
         what = f"{ledger}: begun elsewhere; to resume it is to run: pytest {shlex.join(words)}"
         terminal = sys.stdin is not None and sys.stdin.isatty()
         if terminal:
@@ -52,6 +57,18 @@ def read_run(ledger: Path) -> tuple[Event, list[Event]]:
         if not terminal or sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise UsageError(f"{what}; nobody at a terminal agreed to that")
     return run, events
+
+
+def _place(ledger: Path) -> tuple[int, int]:
+    """The number of the file and that of its file system: a copy has another, also on a disk of another machine."""
+    found = ledger.stat()
+    return found.st_ino, found.st_dev
+
+
+def _is_mine(ledger: Path) -> bool:
+    """Whether the journal and its folder are this user's own."""
+    user = getattr(os, "getuid", lambda: 0)()
+    return all(path.stat().st_uid == user for path in (ledger, ledger.absolute().parent))
 
 
 @dataclass
@@ -75,11 +92,12 @@ class Supervisor:
         """The output of the measuring processes."""
 
     def begin(self) -> None:
-        """Record the run's options for :func:`read_run`; a copy of the file has another ``inode``."""
+        """Record the run's options and the file's place for :func:`read_run`."""
         ledger = Ledger(self.ledger)
-        terms = {"processes": self.processes, "options": self.options, "paths": self.paths}
-        inode = self.ledger.stat().st_ino
-        ledger.append("run", schema_version=SCHEMA_VERSION, **terms, deadline_s=self.deadline_s, inode=inode)
+        terms: dict[str, Any] = {"processes": self.processes, "options": self.options, "paths": self.paths}
+        inode, device = _place(self.ledger)
+        terms |= {"deadline_s": self.deadline_s, "inode": inode, "device": device, "note": _NOT_FOR_PUBLISHING}
+        ledger.append("run", schema_version=SCHEMA_VERSION, **terms)
         ledger.close()
 
     def measure(self) -> None:
@@ -98,12 +116,23 @@ class Supervisor:
                 return
             if ended.case:
                 self._write_end(index, ended)
+            if ended.code == NO_TESTS and todo is not None and not ended.case:
+                self._say_differing(index, todo)
+                return
             if self.missing(index) == todo:  # it had no result, and another try wouldn't either
                 if ended.finished and todo is not None:
                     raise Unable(ended.code, f"{counted(len(todo), 'benchmark')} not measured: {todo[0]} …")
                 raise Unable(ended.code, ended.reason, ended.status)
             if ended.status == "timeout" and not ended.case:
                 print(clean(f"gpubench run: {ended.reason}"), file=sys.stderr)
+
+    def _say_differing(self, index: int, names: Sequence[str]) -> None:
+        """Print which benchmarks a process collects under other names than the first one did."""
+        if index > 1:
+            return  # it was said of the second process
+        name = names[0].rpartition("::")[2] + f" and {len(names) - 1} more" * (len(names) > 1)
+        why = "another id in each process (a random value, a set or an address in it)"
+        print(clean(f"gpubench run: {name}: {why}: not measured in every process"), file=sys.stderr)
 
     def missing(self, index: int) -> list[str] | None:
         """Return the cases that this process has still to end; ``None`` before they are known."""
