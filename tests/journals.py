@@ -18,7 +18,7 @@ def made_up(path: Path, cases: int, processes: int, samples: int) -> None:
     written = json.dumps(times)
     with path.open("w") as file:
         run = {"event": "run", "schema_version": 2, "processes": processes, "options": [], "paths": [str(path)]}
-        file.write(json.dumps(run | {"inode": path.stat().st_ino}) + "\n")
+        file.write(json.dumps(run | {"inode": path.stat().st_ino, "device": path.stat().st_dev}) + "\n")
         for process in range(processes):
             file.write(json.dumps(records.session(process, known)) + "\n")
             for name, case in known.items():

@@ -198,8 +198,8 @@ class Patience:
             name = clean(
                 shown_name(str(inner(event, "case", "id") or inner(event, "case", "workload") or event["name"]))
             )
-            ways = f"after {self._deadline_s:g} s it is ended, and Ctrl-C ends it now"
-            line = f"{self._command}: {shorten(name, LONGEST)}{self._further} has taken {LONG_S:g} s so far: {ways}"
+            ways = f"preparing included: after {self._deadline_s:g} s it is ended, and Ctrl-C ends it now"
+            line = f"{self._command}: {shorten(name, LONGEST)}{self._further} has taken {LONG_S:g} s so far, {ways}"
             self._timer = threading.Timer(LONG_S, print, (line,), {"file": sys.stderr, "flush": True})
             self._timer.daemon = True
             self._timer.start()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,10 @@ import pytest
 from gpubench.errors import UsageError
 from gpubench.report import output
 from gpubench.runfile.folder import listed_in
+from gpubench.runfile.writer import Lock
 
-FIRST = {"summary.md": "one", "results.csv": "a,b", "charts/time-light.svg": b"<svg/>"}
+DRAWN = b"<?xml version='1.0'?><svg><dc:creator><cc:Agent><dc:title>gpubench</dc:title></cc:Agent></dc:creator></svg>"
+FIRST = {"summary.md": "one", "results.csv": "a,b", "charts/time-light.svg": DRAWN}
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -64,17 +68,20 @@ def test_a_link_in_place_of_a_file_that_a_report_wrote_stays(tmp_path: Path) -> 
     assert list((tmp_path / "else").iterdir()) == []
 
 
-@pytest.mark.parametrize("names", [["../run.json"], ["/etc/passwd"], ["charts/../../run.json"], ["run.json"], None, 3])
+@pytest.mark.parametrize("names", [["../run.json"], ["/etc/passwd"], ["charts/../../run.json"], ["run.json"],
+                                   ["notes.md", "charts/mine.svg"], None, 3])  # fmt: skip
 def test_a_manifest_of_anybodys_removes_nothing_but_files_of_a_report(tmp_path: Path, names: object) -> None:
     (tmp_path / "run.json").write_text("mine")
     folder = tmp_path / "out"
     output.write_folder(folder, FIRST)
-    (folder / "run.json").write_text("mine")
+    mine = ["run.json", "notes.md", "charts/mine.svg"]
+    for name in mine:
+        (folder / name).write_text(f"mine: {DRAWN.decode()}")
     manifest = folder / output.MANIFEST
     manifest.write_text(json.dumps({"files": [*FIRST, *names] if isinstance(names, list) else names, "runs": names}))
     if isinstance(names, list):
         output.write_folder(folder, {"results.csv": ""})
-        assert set(content(tmp_path)) == {"run.json", "out/run.json", "out/results.csv"}
+        assert set(content(tmp_path)) == {"run.json", "out/results.csv", *(f"out/{name}" for name in mine)}
     else:
         with pytest.raises(UsageError, match="was not written by gpubench"):
             output.write_folder(folder, FIRST)
@@ -95,3 +102,18 @@ def test_a_report_that_was_killed_is_no_obstacle(tmp_path: Path, monkeypatch: py
     monkeypatch.undo()
     output.write_folder(tmp_path, FIRST)
     assert len(content(tmp_path)) == len(FIRST)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_a_manifest_is_a_plain_file(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / output.MANIFEST)
+    assert listed_in(tmp_path, "runs") == []
+
+
+def test_a_report_waits_for_another_one_in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "_WAIT_S", 0.2)
+    lock = Lock(tmp_path)
+    with pytest.raises(UsageError, match="under way"):
+        output.write_folder(tmp_path, FIRST)
+    lock.release()
+    output.write_folder(tmp_path, FIRST)

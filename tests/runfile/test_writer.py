@@ -59,11 +59,13 @@ def test_scratch_that_a_killed_process_left_goes_and_a_living_ones_stays(tmp_pat
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(writer, "_UNLOCKED_S", -1.0)
     (tmp_path / "gpubench-list-killed").mkdir()
-    (tmp_path / "gpubench-list-killed/log").touch()
-    (tmp_path / "gpubench-other").mkdir()
+    writer.mark_scratch(tmp_path / "gpubench-list-killed")
+    others = {"gpubench-other", "gpubench-list-results"}
+    for name in others:  # a user's own, whatever its name
+        (tmp_path / name).mkdir()
     with writer.scratch("gpubench-list-") as living, writer.scratch("gpubench-list-") as second:
-        assert {path.name for path in tmp_path.iterdir()} == {living.name, second.name, "gpubench-other"}
-    assert [path.name for path in tmp_path.iterdir()] == ["gpubench-other"]
+        assert {path.name for path in tmp_path.iterdir()} == {living.name, second.name, *others}
+    assert {path.name for path in tmp_path.iterdir()} == others
 
 
 def test_a_fresh_folder_that_isnt_locked_yet_stays(tmp_path, monkeypatch):
@@ -148,12 +150,12 @@ def test_a_number_that_json_lacks_leaves_the_old_file_and_no_other(tmp_path):
 def test_an_output_file_is_new_or_a_picture_of_ours(tmp_path):
     writer.require_new(tmp_path / "new.csv")
     for name, content in (
-        ("a.svg", b"<svg><dc:title>gpubench</dc:title>"),
+        ("a.svg", b"<?xml?><svg><dc:creator> <cc:Agent>\n<dc:title>gpubench</dc:title>"),
         ("a.png", b"\x89PNG tEXtSoftware\0gpubench"),
     ):
         (tmp_path / name).write_bytes(content)
         writer.require_new(tmp_path / name)
-    (tmp_path / "theirs.svg").write_text("<svg>drawn for gpubench</svg>")
+    (tmp_path / "theirs.svg").write_text("my diary <dc:creator><cc:Agent><dc:title>gpubench</dc:title>")
     (tmp_path / "run.json").write_text("{}")
     (tmp_path / "link.csv").symlink_to("nowhere")
     for taken in (*("theirs.svg", "run.json", "link.csv", "no/a.csv", ""), "/dev/null"):

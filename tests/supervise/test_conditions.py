@@ -215,3 +215,73 @@ def test_no_standard_streams(folder):
     words = f"{sys.executable} -m gpubench run test_mine.py --preset=smoke --processes=1 --charts none"
     command = ["sh", "-c", f"exec {words} <&- >&- 2>&-"]
     assert_whole(folder, subprocess.run(command, cwd=folder, capture_output=True, timeout=120))
+
+
+# What only some processes have ------------------------------------------------------------------------------------------
+
+MIXED = """
+import random, pytest
+
+def test_ours(gpubench): pytest.skip("needs a GPU")
+
+@pytest.mark.parametrize("n", [1, random.random()])
+def test_sum(benchmark, n): benchmark(sum, [n])
+
+@pytest.mark.benchmark
+def test_marked(): pass
+"""
+
+
+def test_what_differs_in_each_process_costs_that_process_alone(tmp_path):
+    (tmp_path / "test_mine.py").write_text(MIXED)
+    done = gpubench(tmp_path, "--processes=2", OMP_NUM_THREADS="1")
+    said = done.stderr.decode()
+    assert done.returncode == 0, said
+    assert said.count("another id in each process") == 1
+    assert "no fixture that times: test_marked" in said
+    results = reader.read(tmp_path / "out/run.json").results
+    assert sorted(len(each.times.processes) for each in results if each.times) == [1, 2]
+    assert gpubench_resumes(tmp_path)
+
+
+def gpubench_resumes(folder):
+    command = [sys.executable, "-m", "gpubench", "run", "--resume", "out", "--charts=none"]
+    return (
+        subprocess.run(command, cwd=folder, capture_output=True, timeout=120, stdin=subprocess.DEVNULL).returncode == 0
+    )
+
+
+def test_a_log_that_a_test_removes_costs_the_log(tmp_path):
+    removes = "def test_it(benchmark):\n    benchmark(len, [])\n    import os; os.unlink('out/run.log')\n"
+    (tmp_path / "test_mine.py").write_text(removes + "def test_dies(benchmark): import os; os._exit(3)\n")
+    done = gpubench(tmp_path)
+    assert b"No such file" not in done.stderr
+    results = {each.workload: each.status for each in reader.read(tmp_path / "out/run.json").results}
+    assert results == {"mine.it": "ok", "mine.dies": "crashed"}
+
+
+@pytest.mark.parametrize("key", ["inode", "device"])
+def test_a_journal_from_elsewhere_asks_before_it_runs_anything(folder, key):
+    assert gpubench(folder).returncode == 0
+    journal = folder / "out/run.ledger.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    run = json.loads(lines[0])
+    assert "publish" in run["note"]
+    with journal.open("r+") as file:  # the same file: its place is what was written
+        file.write(json.dumps(run | {key: run[key] + 1}) + "\n" + "".join(lines[1:-1]))
+        file.truncate()
+    assert not gpubench_resumes(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("test_mine.py", "def test_it(): pass\n", "has no test functions with the fixture"),
+        ("pytest.ini", "[pytest]\naddopts = -p nosuch\n", "can't run: ImportError"),
+    ],
+)
+def test_why_there_is_nothing_to_measure(folder, name, text, why):
+    (folder / name).write_text(text)
+    done = gpubench(folder)
+    assert done.returncode == 2
+    assert why in done.stderr.decode().splitlines()[-1]
