@@ -21,6 +21,10 @@ def filled(template: str, results: str) -> str:
         ratio = gpubench.load(results, k=words[1]).speedup
         if ratio is None:
             raise SystemExit(f"{words[0]}: nothing is compared")
+        if ratio.high > 4 * ratio.low:  # a busy machine leaves a limit, or nothing
+            if ratio.low <= 1:
+                raise SystemExit(f"{words[0]}: too noisy to tell, measure again")
+            return f"at least {ratio.low:.2g}×"
         return f"{ratio:.2g}× ({ratio.low:.2g}× to {ratio.high:.2g}×)"
 
     return re.sub(r"\{\{(.+?)\}\}", number, template)

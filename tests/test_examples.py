@@ -69,6 +69,17 @@ def test_a_page_gets_its_numbers_and_a_stale_one_fails(tmp_path):
     assert page.read_text() == "Sorts 10× (9.6× to 10×) as fast.\n"
     page.write_text("Sorts 12× as fast.\n")
     assert fill("--check") == 1
+    for flag, code, told in (
+        ("contended", 0, "at least 2×"),
+        ("waiting", 1, "12×"),
+    ):  # one process that was disturbed
+        for mark in marks:
+            mark["extra_info"]["gpubench"]["processes"][0]["flags"] = [{"flag": flag, "seen": "x"}]
+            mark["stats"]["max"] = mark["stats"]["q3"] = 5 * mark["stats"]["median"]
+        run.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, records.GPU))))
+        page.write_text("Sorts 12× as fast.\n")
+        assert fill() == code
+        assert told in page.read_text()
 
 
 @pytest.mark.parametrize("script", sorted(path.name for path in EXAMPLES.glob("*.py")))

@@ -399,7 +399,8 @@ def adopt(ledger: Path, files: Sequence[str]) -> bool:
     event["options"] = [f"--rootdir={Path(files[0]).parent}" if each in roots else each for each in event["options"]]
     if event.get("event") != "run" or names[0] != names[1] or strange:
         raise Refused(f"{ledger.name} of the archive is no run of this program: it is not resumed")
-    event |= {"paths": list(files), "inode": ledger.stat().st_ino}
+    place = ledger.stat()
+    event |= {"paths": list(files), "inode": place.st_ino, "device": place.st_dev}
     ledger.write_text("\n".join([json.dumps(event), *rest]), encoding="utf-8")
     return True
 

@@ -17,7 +17,7 @@ from ..runfile.folder import LEDGER, RUN_FILE, Earlier
 from ..runfile.ledger import Ledger, assemble, reached
 from ..runfile.quantities import counted
 from ..runfile.reader import clean
-from ..runfile.schema import ACCEPTABLE, Run
+from ..runfile.schema import ACCEPTABLE, OK, Run
 from ..runfile.writer import Lock, write
 from ..supervise import process
 from ..supervise.progress import NoPlan, Patience, Progress, show_plan
@@ -262,8 +262,10 @@ def _explain(args: argparse.Namespace, code: int, progress: Progress, output: Pa
     if code == process.USAGE:
         return _say(process.complaint(lines), _UNUSABLE)
     if code in (_NOTHING_COLLECTED, 0) and not progress.reasons:
-        what = f"{' '.join(args.paths or ['the suite'])} has no test functions with the fixture gpubench or benchmark"
-        return _say(what + " that was chosen" * bool(chosen(args) or args.pytest), _UNUSABLE)
+        if chosen(args) or args.pytest:
+            return _say("no benchmark matches", _UNUSABLE)
+        what = " ".join(args.paths or ["the suite"])
+        return _say(f"{what} has no test functions with the fixture gpubench or benchmark", _UNUSABLE)
     if code == _INTERRUPTED:
         return _say(f"{process.uncollected(lines)}{where}", _UNUSABLE)
     for line in progress.why_not():

@@ -116,7 +116,8 @@ class Results:
             first = next(iter(names))
             raise UsageError(f"several benchmarks are compared: choose one with load(…, k={first!r}): {found}")
         for pairs in groups.values():
-            return Ratio(max(pairs, key=lambda pair: pair.other.numbers).values)
+            largest = max(pairs, key=lambda pair: pair.other.numbers)
+            return Ratio(Values(largest.speedup, *largest.bounds))  # of a busy machine, all that is known
         for base, other, *_ in reversed(rivals(self.study)):
             top, bottom, ratio, _ = times_and_ratio(base.times, other.times)
             return Ratio(Values(top / bottom, ratio.low, ratio.high))

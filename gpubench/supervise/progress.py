@@ -195,9 +195,7 @@ class Patience:
         if event["event"] in ("start", "end"):
             self.stop()
         if event["event"] == "start" and self._deadline_s > LONG_S:
-            name = clean(
-                shown_name(str(inner(event, "case", "id") or inner(event, "case", "workload") or event["name"]))
-            )
+            name = shown_name(clean(str(inner(event, "case", "id") or event["name"]))).removesuffix("[float32]")
             ways = f"preparing included: after {self._deadline_s:g} s it is ended, and Ctrl-C ends it now"
             line = f"{self._command}: {shorten(name, LONGEST)}{self._further} has taken {LONG_S:g} s so far, {ways}"
             self._timer = threading.Timer(LONG_S, print, (line,), {"file": sys.stderr, "flush": True})

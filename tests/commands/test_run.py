@@ -212,11 +212,11 @@ def test_a_plain_suite_keeps_its_threads_and_has_ten_minutes_a_benchmark(folder)
     assert (began["event"], began["deadline_s"]) == ("run", 600)
 
 
-def test_all_skipped_for_a_reason_is_no_failure(folder):
+def test_a_run_in_which_nothing_was_measured_fails(folder):
     skipping = CASES.replace("    gpubench(", "    pytest.skip('not today')\n    gpubench(")
     (folder / "test_mine.py").write_text(skipping)
     done = gpubench("run", "test_mine.py", *SMOKE, cwd=folder)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr
     assert (folder / "out/results.csv").read_text().count(",skipped,,not today") == 2
 
 

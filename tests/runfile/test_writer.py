@@ -150,7 +150,7 @@ def test_a_number_that_json_lacks_leaves_the_old_file_and_no_other(tmp_path):
 def test_an_output_file_is_new_or_a_picture_of_ours(tmp_path):
     writer.require_new(tmp_path / "new.csv")
     for name, content in (
-        ("a.svg", b"<?xml?><svg><dc:creator> <cc:Agent>\n<dc:title>gpubench</dc:title>"),
+        ("a.svg", b"<?xml version='1.0'?><svg><dc:creator> <cc:Agent>\n<dc:title>gpubench</dc:title>"),
         ("a.png", b"\x89PNG tEXtSoftware\0gpubench"),
     ):
         (tmp_path / name).write_bytes(content)

@@ -217,7 +217,7 @@ def test_no_standard_streams(folder):
     assert_whole(folder, subprocess.run(command, cwd=folder, capture_output=True, timeout=120))
 
 
-# What only some processes have ------------------------------------------------------------------------------------------
+# What only some processes have ----------------------------------------------------------------------------------------
 
 MIXED = """
 import random, pytest

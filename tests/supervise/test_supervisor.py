@@ -185,9 +185,12 @@ def test_a_case_that_ends_its_process_in_good_order_is_settled_with_the_reason(c
 def test_ranks_that_are_ended_with_their_process_leave_no_folder(child, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    ended = child("tempfile.mkdtemp(prefix=f'gpubench-ranks-{os.getpid()}-'); ledger.append('finish'); os.abort()")
+    begin = "from gpubench.runfile.writer import mark_scratch; make = tempfile.mkdtemp"
+    ours, theirs = (f"make(prefix=f'gpubench-ranks-{{os.getpid()}}-{whose}')" for whose in ("ours", "theirs"))
+    ended = child(f"{begin}; mark_scratch({ours}); {theirs}; ledger.append('finish'); os.abort()")
     assert ended.code == -signal.SIGABRT
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["ledger", "log"]
+    left = [path.name for path in tmp_path.iterdir() if path.name not in ("ledger", "log")]
+    assert ["theirs" in name for name in left] == [True]
 
 
 def test_a_hang_before_the_first_case_is_one_line(tmp_path, monkeypatch, capsys):
