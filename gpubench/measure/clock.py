@@ -90,7 +90,7 @@ class DeviceClock:
 
     def __init__(self, devices: Iterable[Device]) -> None:
         self._by_library: dict[Device, _Call] = {}
-        self._replayed: ReplayTimer | None = None
+        self._readings: list[float] = []
         self.use(devices)
 
     def use(self, devices: Iterable[Device]) -> None:
@@ -109,17 +109,21 @@ class DeviceClock:
 
     def __call__(self) -> float:
         """Return the time in seconds, read once the devices are done."""
-        if self._replayed and self._replayed.readings_left:
-            return self._replayed()
+        if self._readings:
+            return self._readings.pop()
         for wait in (*_own_waits, *self._waits):
             wait()
         return self.now()
 
     def replay(self, durations: Sequence[float]) -> None:
-        """Make the next readings return rounds that were timed already (seconds each), so that pytest-benchmark records
-        them."""
-        self._replayed = ReplayTimer()
-        self._replayed.load(durations)
+        """Make the next readings 0, d0, 0, d1, … (seconds of rounds that were timed already), so that
+        ``benchmark.pedantic``, which reads the clock at both ends of a round, records these."""
+        self._readings = [reading for duration in reversed(durations) for reading in (duration, 0.0)]
+
+    @property
+    def replays(self) -> bool:
+        """Whether readings are left that :meth:`replay` has prepared."""
+        return bool(self._readings)
 
     def wait_s(self) -> float:
         """Median seconds that one wait takes when there is nothing to wait for."""
@@ -165,29 +169,3 @@ def timer() -> float:
         for device in in_use(_watched):
             device.synchronize()
     return perf_counter()
-
-
-class ReplayTimer:
-    """A timer that returns 0, d0, 0, d1, …, so that pytest-benchmark records durations that other processes measured.
-
-    It is for ``benchmark.pedantic`` only, which reads it at both ends of a round; the calibrating mode would never end.
-    It raises ``IndexError`` when it is read more often than there are durations.
-    """
-
-    __name__ = "replay"  # pytest-benchmark writes it into the run file
-
-    def __init__(self) -> None:
-        self._readings: list[float] = []
-
-    def load(self, durations: Sequence[float]) -> None:
-        """Load the seconds of each round."""
-        self._readings = [reading for duration in reversed(durations) for reading in (duration, 0.0)]
-
-    @property
-    def readings_left(self) -> bool:
-        """Whether rounds are left to read."""
-        return bool(self._readings)
-
-    def __call__(self) -> float:
-        """Return the next reading, in seconds."""
-        return self._readings.pop()

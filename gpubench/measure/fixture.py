@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs, to_builtins
@@ -26,14 +27,14 @@ from ..runfile.flags import Flag
 from ..runfile.options import DTYPES
 from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Check, Measurement, Operators, Process, Transfer, Work
 from . import budget, calls, disturbance, environment
-from .budget import MIN_ROUND, MIN_WAITS, Estimate, Preset
-from .clock import DeviceClock, ReplayTimer, warm_up
+from .budget import Estimate, Preset
+from .clock import DeviceClock, warm_up
 from .data import Data, all_as_tensors, bare_tensors, dtypes_of, pinned_copy, tensors, total_bytes
 from .precision import apply, autocast_dtype, computed_dtype, computing, matmul_precision, torch_dtype
 from .probes import device_time, energy, flush, latency, simulated_probes, stand_in, transfer
 from .session import Session
 from .state import untraced
-from .turns import Share, share, take_turns
+from .turns import Share, take_turns
 from .verify import FIRST, Reference, poison, prepare_reference, unchecked
 from .work import Counted, Prepared, Request, agree, count, declared, plain_number, require_least, watched
 
@@ -172,16 +173,15 @@ class Gpubench(Inputs):
     ``parallel`` is what a case of several devices adds to its record. ``allowance`` sets how long the case may take.
     """
 
-    def __init__(  # noqa: PLR0913 - what a case is
+    def __init__(
         self,
         session: Session,
         preset: Preset,
         case: Case,
         home: Device,
-        clock: DeviceClock,
         benchmark: Any,
-        replayed: ReplayTimer | None = None,
         declared: Declared = Declared(),
+        contends: bool = False,
     ) -> None:
         if home.accelerator:
             _release_memory_of_others(case.implementation, home)
@@ -192,10 +192,9 @@ class Gpubench(Inputs):
         self._peak_bytes: int | None = None
         self._simulated: Load | None = None
         super().__init__(session, structs.replace(case, dtype=computing(case.dtype)), home)
-        self.allowance, self._clock, self._benchmark = preset, clock, benchmark
+        self.allowance, self.clock, self._benchmark = preset, DeviceClock([home]), benchmark
         if self.library.asynchronous:
-            clock.wait_by(home, self.library.wait)
-        self._replayed = replayed or ReplayTimer()
+            self.clock.wait_by(home, self.library.wait)
         self._family = case.workload, case.device, case.dtype, case.implementation, case.variant
         """Equal for cases that differ only in size, of which checking one is nearly as good as checking all."""
         self.enabled = bool(getattr(benchmark, "enabled", False))
@@ -205,6 +204,9 @@ class Gpubench(Inputs):
         self.declared = declared
         self.parallel: dict[str, Any] = {}
         self._contest: Contest | None = None
+        self._contends = contends
+        self.share: Share | None = None
+        """The rounds of a call that only contends: another fixture takes them in turn with its own."""
 
     def measure_in_turn(
         self, name: str, others: Mapping[str, Callable[[Gpubench], Any]], shares: MutableMapping[str, Share]
@@ -265,7 +267,11 @@ class Gpubench(Inputs):
                 raise estimate.obstacle
             verified = self._verify(prepared, estimate)
             warm = self._warm_up(prepared, verified)
-            timed = self._run_rounds(prepared, verified, warm)
+            share = self._share(prepared, verified, warm)
+            if self._contends:
+                self.share = share
+                return None
+            timed = self._run_rounds(prepared, verified, warm, share)
             probed = self._probe(prepared, verified, warm, timed)
         self._flush = None  # pytest keeps the fixture, and the flush holds as many bytes as the cache
         measured = {"first_call_s": verified.first_s, "latency_s": timed.latency_s, "memory_bytes": timed.memory_bytes}
@@ -282,8 +288,8 @@ class Gpubench(Inputs):
         """Count the work of one call, and make the clock wait for all devices that are named or hold its tensors."""
         args, kwargs = request.args, request.kwargs
         _require_finished(request.function)
-        if request.setup is not None and not args and not kwargs:
-            args, kwargs = _arguments(request.setup())
+        if request.setup is not None:
+            args, kwargs = _arguments(request.setup(), request)
         self._name_dtype(dtypes_of((request.function, getattr(request.function, "__self__", None), args, kwargs)))
         # Counted once, by the first process of a run.
         counted = count(request.function, args, kwargs) if self.first or self.home.simulated else None
@@ -329,7 +335,7 @@ class Gpubench(Inputs):
             poison(prepared.args, prepared.kwargs)
         given = calls.Given(request.function, prepared.args, prepared.kwargs) if request.setup is None else None
         self.home.reset_peak_memory()
-        start = self._clock()
+        start = self.clock()
         if isinstance(self.home, Demo):
             with watched() as (seen, _):
                 result = call(*prepared.args, **prepared.kwargs)
@@ -340,7 +346,7 @@ class Gpubench(Inputs):
                 result = call(*prepared.args, **prepared.kwargs)
         else:
             result = call(*prepared.args, **prepared.kwargs)
-        first_s = self._clock() - start
+        first_s = self.clock() - start
         _require_finished(request.function, result)
         if self.case.variant == "eager" and budget.FEWEST_ROUNDS * (estimate.call_s or 0.0) > self.allowance.budget:
             # It was tried since the estimate may be wrong; this call confirms the estimate.
@@ -361,7 +367,7 @@ class Gpubench(Inputs):
 
     def _warm_up(self, prepared: Prepared, verified: Verified) -> Warm:
         """Call until warm. The machine is watched from here on, since a few short rounds may be too short to judge."""
-        before = disturbance.look(self._clock.devices)
+        before = disturbance.look(self.clock.devices)
         self.home.reset_peak_memory()  # forget what was only needed to prepare the calls
         call_s, round_s = self._warm_seconds(prepared, verified)
         # Not the peak of the rounds: some keep a call's result during the next one.
@@ -377,23 +383,21 @@ class Gpubench(Inputs):
             operators = seen.tally.operators()
         return Warm(call_s, round_s, before, operators)
 
-    def _run_rounds(self, prepared: Prepared, verified: Verified, warm: Warm) -> Timed:
+    def _run_rounds(self, prepared: Prepared, verified: Verified, warm: Warm, share: Share) -> Timed:
         """Time the rounds, and the latency of one call where a round has several."""
         latency_s = None
         if self.enabled and warm.call_s < LONG_CALL and verified.again and self._flush is None:
-            latency_s = latency(verified.again, self._clock)
+            latency_s = latency(verified.again, self.clock)
         # The device's clocks have risen by now; from here on they must not fall.
-        before = dataclasses.replace(warm.before, clocks=disturbance.look(self._clock.devices).clocks)
-        result = self._rounds(prepared, verified, warm)
+        before = dataclasses.replace(warm.before, clocks=disturbance.look(self.clock.devices).clocks)
+        result = self._rounds(share)
         changed, moved = verified.given.changed() if verified.given else ([], False)
         check = self._check_last(verified, result, moved)
-        for device in self._clock.devices:
+        for device in self.clock.devices:
             device.synchronize()
-        after = disturbance.look(self._clock.devices)
+        after = disturbance.look(self.clock.devices)
         flags = () if self.home.simulated else tuple(disturbance.disturbed(before, after, self._session.threads))
-        if self._contest:
-            flags = self._contest.noticed(flags)
-        flags = (*flags, *calls.altered([] if self.declared.writing else changed))
+        flags = (*share.note(flags), *calls.altered([] if self.declared.writing else changed))
         return Timed(result, check, latency_s, self._memory_bytes(prepared.counted), flags)
 
     def _check_last(self, verified: Verified, result: Any, moved: bool) -> Check:
@@ -415,14 +419,14 @@ class Gpubench(Inputs):
         if isinstance(self.home, Demo) and self._simulated:
             outputs = bare_tensors(timed.result)
             return record | simulated_probes(self.home, self._simulated, bare_tensors(prepared.args), outputs)
-        single = sum(used.accelerator for used in self._clock.devices) < 2
-        if len(self._clock.devices) == 1:  # with several devices copying is the work itself
+        single = sum(used.accelerator for used in self.clock.devices) < 2
+        if len(self.clock.devices) == 1:  # with several devices copying is the work itself
             record["transfer"] = self._transfer(prepared, timed)
         if self.home.accelerator:  # afterwards: calls of a compiled function write over its last result
             record |= self._device_time(verified, warm, single)
         # Energy is counted over many calls in a row, whose cache is hot.
         if verified.again and single and self._flush is None and self.preset == "full":  # a second for each call
-            counted = energy(verified.again, self.home, self._clock, warm.call_s)
+            counted = energy(verified.again, self.home, self.clock, warm.call_s)
             record |= counted._asdict() if counted else {}
         return record
 
@@ -456,7 +460,7 @@ class Gpubench(Inputs):
         """Make the case's :class:`Measurement`; ``record`` holds the fields that were measured besides the rounds."""
         raised = list(flags)
         stats = getattr(self._benchmark, "stats", None)
-        wait_s = sum(self._session.wait_s(device) for device in self._clock.devices)
+        wait_s = sum(self._session.wait_s(device) for device in self.clock.devices)
         processes: tuple[Process, ...] = ()
         if stats is not None:
             median, iterations = stats.stats.median, stats.iterations
@@ -490,18 +494,24 @@ class Gpubench(Inputs):
         """Record durations that other processes measured, round by round, as this case's times.
 
         ``durations``: seconds of each round, of its slowest rank; ``iterations``: calls in each; ``flags``: what was
-        wrong meanwhile; ``record``: further fields of the :class:`Measurement`. The durations are passed to
-        pytest-benchmark through the case's timer, a :class:`ReplayTimer` in a test that asks for ``gpubench_ranks``, so
-        that ``stats.data`` are exactly these divided by the iterations.
+        wrong meanwhile; ``record``: further fields of the :class:`Measurement`.
         """
         self.called, work = True, declared(work)
         self.case = structs.replace(self.case, devices=record.pop("devices"), threads=record.pop("threads"))
-        benchmark = self._benchmark
-        benchmark.group = benchmark.group or self.case.workload
-        if self.enabled:
-            self._replayed.load(durations)
-        benchmark.pedantic(lambda: None, rounds=len(durations) if self.enabled else 1, iterations=iterations)
+        self._keep(durations if self.enabled else (), iterations, lambda: None)
         self._record({"precision": self._precision(), **record}, work, None, flags)
+
+    def _keep(self, durations: Sequence[float], calls: int, call: Callable[[], Any]) -> Any:
+        """Give pytest-benchmark the seconds of rounds of so many calls, as if it had timed them, and return the result
+        of a further ``call``, which it also profiles where that was asked for. Nothing is kept where nothing is
+        timed."""
+        self._benchmark.group = self._benchmark.group or self.case.workload
+        self.clock.replay(durations)
+
+        def replayed() -> Any:
+            return None if self.clock.replays else call()
+
+        return self._benchmark.pedantic(replayed, rounds=max(1, len(durations)), iterations=calls)
 
     def add_flag(self, flag: Flag) -> None:
         """Add a flag that was noticed after the measurement, if there is one."""
@@ -538,8 +548,8 @@ class Gpubench(Inputs):
         return [_present(name) for name in sorted(used)]
 
     def _use(self, devices: Iterable[Device]) -> None:
-        self._clock.use((self.home, *self._clock.devices, *devices))
-        names = tuple(sorted({str(device) for device in self._clock.devices}))
+        self.clock.use((self.home, *self.clock.devices, *devices))
+        names = tuple(sorted({str(device) for device in self.clock.devices}))
         self.case = structs.replace(self.case, devices=names)
 
     def _precision(self) -> dict[str, Any]:
@@ -559,46 +569,47 @@ class Gpubench(Inputs):
         """Most seconds that a float64 reference may take."""
         return self.allowance.check * (1 if self._family in self._session.checked else FIRST)
 
-    def _setup(self, prepared: Prepared) -> Callable[[], Any] | None:
-        """Return what runs before each round: the test's setup, then the flush of a cold cache; ``None`` if neither is
-        needed."""
-        setup, empty_cache = prepared.request.setup, self._flush
-        if empty_cache is None:
-            return setup
+    def _next_call(self, prepared: Prepared, verified: Verified) -> Callable[[], Callable[[], Any]]:
+        """Return the function that returns the call of a round, untimed: after the test's setup, which may bring its
+        arguments, and the flush of a cold cache."""
+        request, empty_cache = prepared.request, self._flush
 
-        def flushed() -> Any:
-            fresh = setup() if setup is not None else None
-            empty_cache()
-            return fresh
+        def next_call() -> Callable[[], Any]:
+            call = verified.again
+            if request.setup is not None:
+                args, kwargs = _arguments(request.setup(), request)
+                call = partial(verified.call, *args, **kwargs)
+            if empty_cache is not None:
+                empty_cache()
+            assert call is not None
+            return call
 
-        return flushed
+        return next_call
 
     def _warm_seconds(self, prepared: Prepared, verified: Verified) -> tuple[float, float]:
-        """Return the seconds per call at the end of the warm-up, without and with its setup; 0 where nothing is
-        timed."""
+        """Return the seconds per call at the end of the warm-up, without and with what comes before a round; 0 where
+        nothing is timed."""
         if not self.enabled:
             return 0.0, 0.0
-        warm = partial(warm_up, clock=self._clock, seconds=self.allowance.warmup, first_s=verified.first_s)
-        setup = self._setup(prepared)
-        if setup is None:
-            assert verified.again is not None
+        warm = partial(warm_up, clock=self.clock, seconds=self.allowance.warmup, first_s=verified.first_s)
+        if verified.again and self._flush is None:
             return self._until_clocks_stand(partial(warm, verified.again))
-        args, kwargs = prepared.args, prepared.kwargs
+        next_call = self._next_call(prepared, verified)
+        call: Callable[[], Any] = next_call
 
         def before() -> None:
-            nonlocal args, kwargs
-            if fresh := setup():
-                args, kwargs = _arguments(fresh)
+            nonlocal call
+            call = next_call()
 
-        return self._until_clocks_stand(partial(warm, lambda: verified.call(*args, **kwargs), before=before))
+        return self._until_clocks_stand(partial(warm, lambda: call(), before=before))
 
     def _until_clocks_stand(self, warm: Callable[[], tuple[float, float]]) -> tuple[float, float]:
         """Repeat an accelerator's warm-up until neither its clocks rise nor its calls get shorter; return what the last
         one returned. The clocks of laptops' and gamers' cards fall between two cases, and take up to a second to
         rise."""
-        begin = self._clock()
+        begin = self.clock()
         warmed, clocks = warm(), self.home.clocks() or {}
-        while self.home.accelerator and self.allowance.warmup and self._clock() - begin < LONGEST_WARMUP:
+        while self.home.accelerator and self.allowance.warmup and self.clock() - begin < LONGEST_WARMUP:
             before, risen_from = warmed, clocks
             warmed, clocks = warm(), self.home.clocks() or {}
             rising = any(clocks[name] > RISING * risen_from.get(name, math.inf) for name in clocks)
@@ -606,37 +617,46 @@ class Gpubench(Inputs):
                 break
         return warmed
 
-    def _rounds(self, prepared: Prepared, verified: Verified, warm: Warm) -> Any:
-        """Let pytest-benchmark time the rounds; it calibrates the number of calls in each, unless a call is long."""
-        benchmark, preset, request = self._benchmark, self.allowance, prepared.request
-        few = budget.rounds(warm.call_s, preset) if self.enabled else None
-        benchmark.group = benchmark.group or self.case.workload
-        if (setup := self._setup(prepared)) is not None:
-            many = max(preset.min_rounds, min(1000, int(preset.max_time / max(warm.round_s, 1e-6))))
-            return benchmark.pedantic(verified.call, request.args, request.kwargs, setup=setup, rounds=few or many)
-        if self._contest and self.enabled and verified.again:
-            taken = self._contest.share(self, self._share(verified.again, warm.call_s))
-            self._clock.replay(taken.times)
-            benchmark.pedantic(lambda: None, rounds=len(taken.times), iterations=taken.calls)
-            return verified.again()
-        if few is not None:
-            return benchmark.pedantic(verified.call, request.args, request.kwargs, rounds=few)
-        return benchmark(verified.call, *request.args, **request.kwargs)
+    def _share(self, prepared: Prepared, verified: Verified, warm: Warm) -> Share:
+        """Return the rounds that the call gets: of one call each where it is long or has to be prepared, otherwise of
+        as many as pytest-benchmark's calibration finds."""
+        benchmark, preset = self._benchmark, self.allowance
+        share = Share(self._next_call(prepared, verified), self.clock, 1, collects=not benchmark._disable_gc)
+        if not self.enabled:
+            return share
+        if few := budget.rounds(warm.call_s, preset):
+            share.rounds = few
+        elif verified.again is None or self._flush is not None:
+            share.rounds = max(preset.min_rounds, min(1000, int(preset.max_time / max(warm.round_s, 1e-6))))
+        else:
+            runner = partial(benchmark._make_runner(verified.again, (), {}), timer=self.clock)
+            round_s, share.calls, _ = benchmark._calibrate_timer(runner)
+            share.rounds = max(preset.min_rounds, math.ceil(preset.max_time / round_s))
+            if warmup := benchmark._warmup:  # calls
+                runner(range(min(share.rounds, max(1, warmup // share.calls)) * share.calls))
+        return share
 
-    def _share(self, call: Callable[[], Any], call_s: float) -> Share:
-        """Return the rounds that this call gets where it is measured in turn with others."""
-        round_s = max(MIN_ROUND, MIN_WAITS * self._session.wait_s(self.home))
-        return share(call, self._clock, call_s, self.allowance, round_s)
+    def _rounds(self, share: Share) -> Any:
+        """Take the rounds, unless another test has, and return a result of after them."""
+        if not self.enabled:
+            return self._keep((), 1, lambda: share.next_call()())
+        if self._contest:
+            self._contest.take(self, share)
+        elif self._benchmark._precision is not None:  # take fewer rounds, where these are precise enough
+            nowhere = SimpleNamespace(update=lambda seconds: None)
+            self._benchmark._run_until_precise(lambda _: share.take_round(), None, nowhere, share.rounds)
+        else:
+            take_turns([share])
+        last = self._keep(share.times, share.calls, lambda: share.next_call()())
+        return last if share.calls > 1 else share.result
 
-    def _prepared_share(self, case: Case, measure: Callable[[Gpubench], Any]) -> Share:
-        """Return the rounds of another call on the same device, prepared up to the point where they could begin. Raises
-        what that call raises, and :class:`Unmeasurable` if it can't be timed in turn."""
-        other = _Other(self._session, self.allowance, case, self.home, DeviceClock([self.home]), self._benchmark)
-        with suppress(_ReadyError):
-            measure(other)
-        if other.ready is None:
-            raise Unmeasurable("no round has one call")
-        return other.ready
+    def contender(self, case: Case, measure: Callable[[Gpubench], Any]) -> Share:
+        """Return the rounds of another call on the same device, ready to be taken. Raises what preparing that call
+        raises."""
+        other = Gpubench(self._session, self.allowance, case, self.home, self._benchmark, contends=True)
+        measure(other)
+        assert other.share is not None
+        return other.share
 
     def _memory_bytes(self, counted: Counted | None) -> int | None:
         """Return the most bytes that the case held at once, inputs included: from its device's allocator or, on a CPU,
@@ -648,21 +668,6 @@ class Gpubench(Inputs):
         return max(0, self._peak_bytes - self._held_bytes)
 
 
-class _ReadyError(Exception):
-    """Raised where the call is ready to be timed."""
-
-
-class _Other(Gpubench):
-    """A fixture that stops before the rounds, for a call that another fixture measures in turn with its own."""
-
-    ready: Share | None = None
-
-    def _run_rounds(self, prepared: Prepared, verified: Verified, warm: Warm) -> Timed:
-        if verified.again and self._flush is None:
-            self.ready = self._share(verified.again, warm.call_s)
-        raise _ReadyError
-
-
 @dataclasses.dataclass(slots=True)
 class Contest:
     """A call ``name`` that is measured in turn with ``others``. ``case`` is what all of them have in common, except the
@@ -672,29 +677,19 @@ class Contest:
     others: Mapping[str, Callable[[Gpubench], Any]]
     shares: MutableMapping[str, Share]
     case: Case
-    own: Share | None = None
 
-    def share(self, bench: Gpubench, own: Share) -> Share:
-        """Return the call's rounds, which were timed already or are timed now together with all others. A call that
+    def take(self, bench: Gpubench, own: Share) -> None:
+        """Take the call's rounds together with those of all others, or those that were taken so already. A call that
         can't be prepared is left out; its own test reports why."""
         if self.name not in self.shares:
             wanted = {self.name: own}
             for name, measure in self.others.items():
                 with suppress(Exception):
                     case = structs.replace(self.case, implementation=name.rpartition(" ")[2])
-                    wanted[name] = bench._prepared_share(case, measure)
-            take_turns(wanted)
+                    wanted[name] = bench.contender(case, measure)
+            take_turns([*wanted.values()])
             self.shares.update(wanted)
-        self.own = self.shares.pop(self.name)
-        return self.own
-
-    def noticed(self, flags: Sequence[Flag]) -> tuple[Flag, ...]:
-        """Return all that disturbed the rounds, which another test may have timed."""
-        if self.own is None:
-            return tuple(flags)
-        known = {flag.name for flag in self.own.flags}
-        self.own.flags += [flag for flag in flags if flag.name not in known]
-        return tuple(self.own.flags)
+        own.take(self.shares.pop(self.name))
 
 
 def _release_memory_of_others(implementation: str, device: Device) -> None:
@@ -746,7 +741,11 @@ def _operations(work: Work) -> float:
     return (work.items or 0.0) if work.unit == "operation" else 0.0
 
 
-def _arguments(value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments that ``setup`` returned, if any."""
-    args, kwargs = value or ((), {})
+def _arguments(value: Any, request: Request) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments that ``setup`` returned, or else those of the request. Raises UsageError for both."""
+    if not value:
+        return request.args, dict(request.kwargs)
+    if request.args or request.kwargs:
+        raise UsageError("setup returns arguments, so the call can't be given others")
+    args, kwargs = value
     return tuple(args), dict(kwargs)

@@ -11,6 +11,7 @@ import gc
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch.distributed as dist
@@ -21,9 +22,10 @@ from ..devices.cpu import cores
 from ..errors import Unmeasurable
 from ..measure import budget, disturbance
 from ..measure.budget import MIN_ROUND, Preset
-from ..measure.clock import DeviceClock, repeat
+from ..measure.clock import DeviceClock
 from ..measure.disturbance import Moment
 from ..measure.precision import matmul_precision
+from ..measure.turns import Share, take_turns
 from ..runfile.flags import Flag
 from ..runfile.schema import Check, Work
 from .team import Rank, TorchrunGroup, WorkerGroup, collective_backend, launched_rank, report_progress
@@ -237,25 +239,20 @@ def measure_rank(rank: Rank, job: RankJob, preset: Preset, timed: bool = True) -
         report_progress()
         check = work.check()
         report_progress()
-        seconds = _timer(rank)
-        work.reset()
-        first_s = seconds(work.step)
+        take = partial(_take_rounds, rank, work)
+        (first_s,) = take(1)
         if not timed:
             return RankTimes([first_s], 1, first_s, check, work.record())
-        warm_s = seconds(work.step)
+        (warm_s,) = take(1)
         step_s = _decide_on_rank_0(rank, lambda: min(first_s, warm_s))
         budget.require(step_s, "seen in warm-up", preset)
         for _ in range(min(_MOST_ROUNDS, int(_warmup_s(rank, preset) / max(step_s, 1e-6)))):
             work.step()
             report_progress()
-        work.reset()
-        last_s = seconds(work.step)
+        (last_s,) = take(1)
         count, iterations = _decide_on_rank_0(rank, lambda: _rounds(min(step_s, last_s), preset))
         before = _look(rank)
-        durations = []
-        for _ in range(count):
-            work.reset()
-            durations.append(seconds(work.step, iterations))
+        durations = take(count, iterations)
         flags = tuple(disturbance.held_down(before, _look(rank)))
         return RankTimes(durations, iterations, first_s, check, work.record(), flags)
 
@@ -287,19 +284,22 @@ def _rounds(step_s: float, preset: Preset) -> tuple[int, int]:
     return max(preset.min_rounds, min(_MOST_ROUNDS, int(preset.max_time / (iterations * step_s)))), iterations
 
 
-def _timer(rank: Rank) -> Callable[..., float]:
-    """Return a function that times calls on this rank, from the moment when all ranks are ready until its device is
-    done."""
+def _take_rounds(rank: Rank, work: RankWork, rounds: int, calls: int = 1) -> list[float]:
+    """Return the seconds of rounds of so many steps on this rank, each from the moment when all ranks are ready until
+    its device is done."""
     device = find_device(rank.device).device
-    clock = DeviceClock([device] if device else [])
-    barrier = dist.barrier if rank.world_size > 1 else None
 
-    def seconds(call: Callable[[], Any], calls: int = 1) -> float:
-        (round_s,) = repeat(call, clock, least=1, most=1, calls=calls, before=barrier)
+    def next_call() -> Callable[[], Any]:
         report_progress()
-        return round_s
+        work.reset()
+        if rank.world_size > 1:
+            dist.barrier()
+        return work.step
 
-    return seconds
+    share = Share(next_call, DeviceClock([device] if device else []), rounds, calls)
+    take_turns([share])
+    report_progress()
+    return share.times
 
 
 def _decide_on_rank_0(rank: Rank, decide: Callable[[], T]) -> T:

@@ -1,10 +1,10 @@
-"""The fixtures of a test, and its device's clock, which is merged into its ``benchmark`` marker."""
+"""The fixtures of a test, and the options of pytest-benchmark's."""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +15,17 @@ from ..errors import Unmeasurable, UsageError
 from ..measure.session import Session
 from ..runfile.flags import Flag
 from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Measurement, Process
+from .parametrize import PARAMETERS, declarations, fixture_names
 from .settings import benchmark_option
 
 if TYPE_CHECKING:
     from ..devices import Device
+    from ..measure.budget import Preset
     from ..measure.disturbance import Moment
     from ..measure.fixture import Gpubench
     from ..measure.state import State
     from ..parallel.ranks import Ranks
 
-PARAMETERS = {"device": "cpu", "dtype": "float32", "implementation": "torch", "variant": "eager", "cache": "hot"}
-"""Parameters of a case, each set by the fixture ``gpubench_NAME``, with the value in a test without that fixture."""
 RANKS = "gpubench_ranks"
 """The fixture of tests whose times are measured by other processes."""
 PLAIN_CALIBRATION = 100
@@ -34,11 +34,9 @@ PLAIN_CALIBRATION = 100
 
 @dataclass(slots=True)
 class Attempt:
-    """A test that is measured: its identity, the function that makes its fixture from pytest-benchmark's, and that
-    fixture."""
+    """A test that is measured: its identity, and its fixture."""
 
     case: Case
-    make: Callable[[Any], Gpubench] | None = None
     fixture: Gpubench | None = None
     state: State | None = None
     """The process's settings before the test's body; ``None`` if the test didn't get that far."""
@@ -57,70 +55,63 @@ class Surroundings:
     moment: Moment
 
 
-def equip(item: pytest.Item, case: Case, session: Session, **declared: bool) -> Callable[[Any], Gpubench]:
-    """Merge gpubench's benchmark marker into the test's own, since pytest considers only the closest marker.
-
-    The test's settings take precedence, except for the timer (any other would not wait) and the shortest round. Raises
-    :class:`Unmeasurable` if the device has disappeared since collection. Returns the function that makes the fixture.
-    """
+def equip(item: pytest.Item, case: Case, session: Session, benchmark: Any) -> Gpubench:
+    """Return the fixture, which times by the clock of the case's device. Raises :class:`Unmeasurable` if the device has
+    disappeared since collection."""
     from ..devices import find_device
     from ..measure.budget import MIN_ROUND, MIN_WAITS
-    from ..measure.clock import DeviceClock, ReplayTimer
     from ..measure.fixture import Declared, Gpubench
 
     choice = find_device(case.device)
     if (device := choice.device) is None:  # it was present at collection
         raise Unmeasurable(str(choice.reason))
-    marker = _marker(item)
+    marker, share = _marker(item), _share(item, session)
+    fixture = Gpubench(session, share, case, device, benchmark, Declared(**declarations(item, session)))
     if "timer" in marker or benchmark_option(item.config, "--benchmark-timer"):
-        text = f"{item.nodeid}: another timer was asked for, gpubench uses the one that waits"
-        warnings.warn(pytest.PytestWarning(text), stacklevel=2)
-    asked_s = float(benchmark_option(item.config, "--benchmark-min-time") or 0)
-    min_s = max(MIN_ROUND, MIN_WAITS * session.wait_s(device), float(marker.get("min_time", 0)), asked_s)
-    clock = DeviceClock([device])
-    replayed = ReplayTimer() if RANKS in fixture_names(item) else None
-    share = session.preset.adjusted(marker).split(session.settings.processes)
-    forced = {"max_time": share.max_time, "min_rounds": share.min_rounds, "timer": replayed or clock, "min_time": min_s}
-    item.add_marker(pytest.mark.benchmark(**({"disable_gc": True} | marker | forced)), append=False)
-    return lambda benchmark: Gpubench(session, share, case, device, clock, benchmark, replayed, Declared(**declared))
+        _warn_of_timer(item)
+    benchmark._min_time = max(MIN_ROUND, MIN_WAITS * session.wait_s(device), benchmark._min_time)
+    benchmark._disable_gc = marker.get("disable_gc", True)
+    benchmark._timer, benchmark._max_time, benchmark._min_rounds = fixture.clock, share.max_time, share.min_rounds
+    return fixture
 
 
-def lengthen_rounds(item: pytest.Item) -> None:
+def _warn_of_timer(item: pytest.Item) -> None:
+    text = f"{item.nodeid}: another timer was asked for, gpubench uses the one that waits"
+    warnings.warn(pytest.PytestWarning(text), stacklevel=2)
+
+
+def _share(item: pytest.Item, session: Session) -> Preset:
+    """Return this process's share of the preset, with the values of the test's own marker."""
+    return session.preset.adjusted(_marker(item)).split(session.settings.processes)
+
+
+def lengthen_rounds(item: pytest.Item, benchmark: Any) -> None:
     """Lengthen the rounds of a plain benchmark that uses gpubench's timer, so that the wait doesn't show."""
     from ..measure.clock import timer
 
-    marker = _marker(item)
-    ours = str(item.config.getoption("benchmark_timer", "")) == f"{timer.__module__}.{timer.__name__}"
-    if ours and "timer" not in marker:
-        item.add_marker(pytest.mark.benchmark(**_long_rounds(item) | marker), append=False)
-
-
-def _long_rounds(item: pytest.Item) -> dict[str, Any]:
     asked = benchmark_option(item.config, "--benchmark-calibration-precision")
-    return {} if asked else {"calibration_precision": PLAIN_CALIBRATION}
+    if benchmark._timer is timer and not asked and "calibration_precision" not in _marker(item):
+        benchmark._calibration_precision = PLAIN_CALIBRATION
 
 
-def _warm(item: pytest.Item) -> dict[str, Any]:
-    """Add a warm-up call before rounds are calibrated: if the first call compiles, there would be time for only five
-    rounds."""
-    asked = benchmark_option(item.config, "--benchmark-warmup")
-    return {"warmup": True, "warmup_iterations": 1} if asked is None else {}
-
-
-def equip_plain(item: pytest.Item, session: Session) -> Surroundings:
+def equip_plain(item: pytest.Item, session: Session, benchmark: Any) -> Surroundings:
     """Give a plain benchmark of ``gpubench run`` the timer that waits, and its share of the preset's rounds; return the
-    state of devices and machine before it."""
+    state of devices and machine before it.
+
+    A warm-up call is added before rounds are calibrated: if the first call compiles, there would be time for only five
+    rounds.
+    """
     from ..devices import in_use
     from ..measure.clock import timer, watch_present_kinds
     from ..measure.disturbance import look
 
-    marker = _marker(item)
+    marker, share = _marker(item), _share(item, session)
     if "timer" in marker:
-        text = f"{item.nodeid}: another timer was asked for, gpubench uses the one that waits"
-        warnings.warn(pytest.PytestWarning(text), stacklevel=2)
-    share = session.preset.adjusted(marker).split(session.settings.processes)
-    forced = {"max_time": share.max_time, "min_rounds": share.min_rounds, "timer": timer}
-    item.add_marker(pytest.mark.benchmark(**_long_rounds(item) | _warm(item) | marker | forced), append=False)
+        _warn_of_timer(item)
+    benchmark._timer, benchmark._max_time, benchmark._min_rounds = timer, share.max_time, share.min_rounds
+    lengthen_rounds(item, benchmark)
+    if benchmark_option(item.config, "--benchmark-warmup") is None and "warmup" not in marker:
+        benchmark._warmup = 1
     watch_present_kinds()
     devices = in_use() if "torch" in sys.modules else []
     for device in devices:
@@ -204,11 +195,6 @@ def _marker(item: pytest.Item) -> dict[str, Any]:
     return dict(marker.kwargs) if marker else {}
 
 
-def fixture_names(item: pytest.Item) -> list[str]:
-    """Names of the fixtures that a test uses."""
-    return list(getattr(item, "fixturenames", ()))
-
-
 # The fixtures ---------------------------------------------------------------------------------------------------------
 
 
@@ -253,10 +239,11 @@ class Measured:
     @pytest.fixture
     def gpubench(self, request: pytest.FixtureRequest, benchmark: Any, _gpubench_parameters: None) -> Gpubench:
         """Check, warm up, time and record one call: see :class:`gpubench.measure.fixture.Gpubench`."""
-        attempt: Attempt | None = _plugin(request.config).attempts.get(request.node.nodeid)
-        if attempt is None or attempt.make is None:
+        plugin, item = _plugin(request.config), request.node
+        if "gpubench" not in fixture_names(item):
             raise UsageError("ask for gpubench in the test's signature, not by getfixturevalue()")
-        attempt.fixture = attempt.make(benchmark)
+        attempt: Attempt = plugin.attempts[item.nodeid]
+        attempt.fixture = equip(item, attempt.case, plugin.session, benchmark)
         return attempt.fixture
 
 

@@ -24,8 +24,8 @@ from ..runfile.reader import ambiguous_files, told_apart, without_shared
 from ..runfile.schema import KEY, OK, Case
 from ..runfile.writer import fit, text_of
 from . import outcomes, settings
-from .fixtures import RANKS, Attempt, equip, equip_plain, fixture_names, lengthen_rounds, record_plain, watch_calls
-from .parametrize import GLANCE, Markers, case_of, declarations, glances, parametrize, possible
+from .fixtures import RANKS, Attempt, equip_plain, lengthen_rounds, record_plain, watch_calls
+from .parametrize import GLANCE, Markers, case_of, fixture_names, glances, parametrize, possible
 from .recorder import Recorder, complete_run, require_room
 
 if TYPE_CHECKING:
@@ -208,13 +208,11 @@ class Plugin:
             if not self.session.settings.plan:
                 _ = self.session.before, self.session.canary
             case = structs.replace(self.case_of(item), threads=self.session.threads)
-            attempt = self._start(item, case)
+            self._start(item, case)
             self.session.begun[item.nodeid] = case
-            if item.get_closest_marker("skip") is None:  # the device of a skipped test may not exist
-                if self.ranks and RANKS not in names:
-                    self.ranks.close_idle(case.device)
-                if self.equipped:
-                    attempt.make = equip(item, case, self.session, **declarations(item, self.session))
+            skipped = item.get_closest_marker("skip") is not None  # its device may not exist
+            if self.ranks and RANKS not in names and not skipped:
+                self.ranks.close_idle(case.device)
         elif "benchmark" in names and self.equipped:
             self._prepare_plain(item)
         try:
@@ -227,18 +225,29 @@ class Plugin:
         if self.session.settings.plan:
             self.attempts[item.nodeid] = Attempt(self.case_of(item))
             return  # outcomes.Listed skips it
-        if not self.config.getoption("--gpubench-ledger"):
-            lengthen_rounds(item)
         if self.recorder:
-            attempt = self._start(item, self.case_of(item))
-            if self.config.getoption("--gpubench-ledger"):
-                attempt.surroundings = equip_plain(item, self.session)
+            self._start(item, self.case_of(item))
 
-    def _start(self, item: pytest.Item, case: Case) -> Attempt:
-        attempt = self.attempts[item.nodeid] = Attempt(case)
+    def _start(self, item: pytest.Item, case: Case) -> None:
+        self.attempts[item.nodeid] = Attempt(case)
         if self.recorder:
             self.recorder.start(item, case)
-        return attempt
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+    ) -> Generator[None, Any, Any]:
+        """Set the options of a plain benchmark's fixture, which another fixture may use already."""
+        benchmark = yield
+        item = request.node
+        if fixturedef.argname == "benchmark" and "gpubench" not in fixture_names(item) and hasattr(benchmark, "_timer"):
+            if self.recorder and self.config.getoption("--gpubench-ledger"):
+                attempt = self.attempts[item.nodeid]
+                attempt.surroundings = equip_plain(item, self.session, benchmark)
+                watch_calls(benchmark, attempt.flags)
+            else:
+                lengthen_rounds(item, benchmark)
+        return benchmark
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
@@ -249,10 +258,8 @@ class Plugin:
             from ..measure.state import State, untraced
 
             attempt.state = State()
-            if attempt.make is None:  # the fixture would pause tracers itself
+            if attempt.fixture is None:  # it would pause tracers itself
                 pause = untraced()
-            if attempt.surroundings:
-                watch_calls(item.funcargs["benchmark"], attempt.flags)  # type: ignore[attr-defined]
         try:
             with pause:
                 return (yield)

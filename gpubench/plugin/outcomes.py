@@ -21,8 +21,8 @@ from ..runfile.quantities import counted
 from ..runfile.schema import OK, Ceilings, CpuFacts
 from ..runfile.utilisation import slow_products
 from ..runfile.writer import text_of, without_paths
-from .fixtures import Attempt, fixture_names
-from .parametrize import shown_library
+from .fixtures import Attempt
+from .parametrize import fixture_names, shown_library
 
 LONGEST_REASON = 500
 _LISTED = "listed"

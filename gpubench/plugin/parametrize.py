@@ -30,8 +30,9 @@ from ..runfile.quantities import seconds_of
 from ..runfile.reader import plain_case, workload_by_names
 from ..runfile.schema import Case, Scalar
 from ..runfile.writer import text_of
-from .fixtures import PARAMETERS, fixture_names
 
+PARAMETERS = {"device": "cpu", "dtype": "float32", "implementation": "torch", "variant": "eager", "cache": "hot"}
+"""Parameters of a case, each set by the fixture ``gpubench_NAME``, with the value in a test without that fixture."""
 FULL_ONLY = frozenset({"compile", "graph"})
 """Variants that only the preset full measures unless they are asked for: they are slow, or of interest to few. A CPU's
 ``quick_variants`` are measured in the preset quick too, since a fair CPU baseline would also be compiled."""
@@ -169,6 +170,11 @@ def _own_dtype(given: Mapping[str, Any]) -> tuple[str, str] | None:
         if name not in _FIXTURES and (match := _DTYPE.fullmatch(text.removeprefix("torch."))):
             found.append((name, match[0]))
     return found[0] if len(found) == 1 else None
+
+
+def fixture_names(item: pytest.Item) -> list[str]:
+    """Names of the fixtures that a test uses."""
+    return list(getattr(item, "fixturenames", ()))
 
 
 def shown_library(item: pytest.Item) -> str:

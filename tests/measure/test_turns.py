@@ -35,14 +35,14 @@ class Machine(VirtualMachine):
             self.made.append(name)
             self.time_s += seconds * (1.0 if self.time_s < self.slow_after_s else 3.0)
 
-        return Share(call, self.now, rounds, calls)
+        return Share(lambda: call, self.now, rounds, calls)
 
 
 @pytest.mark.parametrize("share", [0.2, 0.4, 0.6, 0.8])
 def test_a_machine_that_gets_slower_halfway_slows_both_alike(share: float) -> None:
     machine = Machine(share * (100 * 1e-3 + 100 * 2e-3))
     shares = {"one": machine.share("one", 1e-3, 100), "two": machine.share("two", 2e-3, 100)}
-    take_turns(shares)
+    take_turns([*shares.values()])
     one, two = shares.values()
     assert [len(one.times), len(two.times)] == [100, 100]
     assert {round(value, 9) for value in one.times} == {1e-3, 3e-3}
@@ -53,7 +53,7 @@ def test_a_machine_that_gets_slower_halfway_slows_both_alike(share: float) -> No
 def test_a_long_call_has_few_rounds_and_the_other_takes_all_of_its_own_between_them() -> None:
     machine = Machine(1e9)
     shares = {"short": machine.share("s", 1e-5, 101, calls=10), "long": machine.share("l", 0.5, 3)}
-    take_turns(shares)
+    take_turns([*shares.values()])
     assert [len(each.times) for each in shares.values()] == [101, 3]
     runs = [(name, len(list(made))) for name, made in itertools.groupby(machine.made)]
     assert runs == [("s", 331), ("l", 2), ("s", 682), ("l", 1)]  # A B B A A B, with an untimed call before short ones
@@ -63,8 +63,8 @@ def test_a_long_call_has_few_rounds_and_the_other_takes_all_of_its_own_between_t
 def test_turns_are_many_and_garbage_waits() -> None:
     machine = Machine(1e9)
     shares = {name: machine.share(name, 1e-3, 1000) for name in "ab"}
-    shares["a"].call = lambda: machine.made.append("a" if not gc.isenabled() else "collected")
-    take_turns(shares)
+    shares["a"].next_call = lambda: lambda: machine.made.append("a" if not gc.isenabled() else "collected")
+    take_turns([*shares.values()])
     assert gc.isenabled()
     runs = sum(one != other for one, other in zip(machine.made, machine.made[1:], strict=False))
     assert (runs, set(machine.made)) == (MOST_TURNS, {"a", "b"})
@@ -84,3 +84,50 @@ def test_a_call_that_fails_is_left_out_and_says_why_in_its_own_test(virtual) -> 
     (mark,) = run["benchmarks"]
     assert mark["extra_info"]["gpubench"]["workload"] == "virtual.one"
     assert "AssertionError" in run["gpubench"]["unmeasured"][0]["reason"]
+
+
+ONE = """
+import pytest
+from gpubench.testing import VirtualDevice
+
+machine = VirtualDevice.machine
+made = []
+
+def work(seconds):
+    made.append(seconds)
+    machine.launch(seconds)
+
+@pytest.mark.parametrize("kind", ["several", "single", "long"])
+def test_it(gpubench, kind):
+    made.clear()
+    given = {"setup": lambda: ((1e-4,), {})} if kind == "single" else {}
+    gpubench(work, *[0.8 if kind == "long" else 1e-4][: not given], check=False, **given)
+    print(f"{kind}: {len(made)} calls")
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "rounds"),
+    [
+        ([], {"several": 200, "single": 1000, "long": 3}),
+        (["--benchmark-precision=0.5", "--benchmark-min-rounds=9"], {"several": 9, "single": 9, "long": 3}),
+        (["--benchmark-max-time=0.05"], {"several": 50, "single": 499, "long": 3}),
+        (["--benchmark-min-time=0.002"], {"several": 100, "single": 1000, "long": 3}),
+    ],
+)
+def test_pytest_benchmarks_options_choose_the_rounds(virtual, options, rounds) -> None:
+    _, run = virtual(ONE, *options, passed=3)
+    stats = {mark["params"]["kind"]: mark["stats"] for mark in run["benchmarks"]}
+    assert {kind: each["rounds"] for kind, each in stats.items()} == rounds
+    assert [stats[kind]["iterations"] for kind in rounds] == [20 if "min-time" in str(options) else 10, 1, 1]
+    assert stats["several"]["median"] == pytest.approx(1e-4, rel=1e-3)
+    assert {mark["options"]["timer"] for mark in run["benchmarks"]} == {"device_clock"}
+
+
+def test_a_warm_up_of_pytest_benchmarks_is_made_besides(virtual) -> None:
+    counts = []
+    for options in ([], ["--benchmark-warmup=on", "--benchmark-warmup-iterations=1000"]):
+        result, _ = virtual(ONE, "-k", "several", "-s", *options, passed=1)
+        (line,) = [each for each in result.outlines if each.endswith("calls")]
+        counts.append(int(line.split()[-2]))
+    assert counts[1] - counts[0] >= 2000  # before the rounds are calibrated, and before they are taken

@@ -19,7 +19,7 @@ from gpubench.devices.cpu import cores
 from gpubench.errors import Unmeasurable
 from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.parallel import ranks, team
-from gpubench.parallel.ranks import Ranks, _flags_of_ranks, _timer, circle, measure_rank
+from gpubench.parallel.ranks import Ranks, _flags_of_ranks, _take_rounds, circle, measure_rank
 from gpubench.parallel.team import Rank
 from gpubench.runfile.flags import Flag
 from gpubench.testing import VirtualDevice, VirtualMachine
@@ -86,9 +86,9 @@ def test_a_rank_that_dies_hangs_or_raises_ends_its_case_and_the_next_one_runs(st
     }
 
 
-def test_durations_come_from_the_ranks_through_the_replay_timer(steps):
+def test_durations_come_from_the_ranks(steps):
     case = steps["benchmarks"][0]
-    assert case["options"]["timer"] == "replay"
+    assert case["options"]["timer"] == "device_clock"
     ours = case["extra_info"]["gpubench"]
     assert [flag["flag"] for flag in ours["processes"][0]["flags"]] == ["contended"]  # what disturbed the ranks
     assert ours["parallel"] == {
@@ -168,9 +168,9 @@ def test_ranks_meet_before_each_round_and_are_timed_from_there(monkeypatch):
     machine = VirtualMachine()
     monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice.on(machine))
     monkeypatch.setattr("torch.distributed.barrier", lambda: machine.launch(5.0))
-    seconds = _timer(Rank(0, 2, "virtual:0", 1))
     begin = machine.time_s
-    assert [seconds(lambda: machine.launch(2e-3), 3) for _ in range(2)] == pytest.approx([6e-3] * 2, rel=1e-6)
+    times = _take_rounds(Rank(0, 2, "virtual:0", 1), Queueing(machine), 2, 3)
+    assert times == pytest.approx([6e-3] * 2, rel=1e-6)
     assert machine.time_s - begin == pytest.approx(2 * 5.006, rel=1e-6)
 
 
