@@ -12,7 +12,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -89,10 +89,12 @@ class Timed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Declared:
-    """What the test says of itself: whether it names its dtypes, and whether its call writes into what it is given."""
+    """What the test says of itself: whether it names its dtypes, whether its call writes into what it is given, and
+    whether it is measured with the program's own switches of float32 products."""
 
     dtype: bool = False
     writing: bool = False
+    own_switches: bool = False
 
 
 _FALLBACK = re.compile("fall(ing)? ?back (to run on|from XPU to|to) (the )?CPU", re.IGNORECASE)
@@ -260,7 +262,8 @@ class Gpubench(Inputs):
         self.called = True
         if threads is not None:
             self.case = structs.replace(self.case, threads=threads)
-        with untraced(), matmul_precision(self.case.dtype):
+        switches = nullcontext() if self.declared.own_switches else matmul_precision(self.case.dtype)
+        with untraced(), switches:
             prepared = self._prepare(request)
             estimate = self._estimate(prepared)
             if estimate.obstacle is not None:
@@ -294,6 +297,8 @@ class Gpubench(Inputs):
         # Counted once, by the first process of a run.
         counted = count(request.function, args, kwargs) if self.first or self.home.simulated else None
         work = agree(request.work, counted)
+        if self.declared.own_switches:
+            self._follow_switches(counted)
         if self.home.simulated and counted is None and not (work.flops or work.bytes or _operations(work)):
             needs = "its model needs work that PyTorch can count on meta tensors, or flops= or nbytes="
             raise Unmeasurable(f"{self.home.label}: {needs}")
@@ -319,6 +324,17 @@ class Gpubench(Inputs):
         """Name a dtype, also one that nothing here computes in: it is then taken for the one that has its rounding."""
         self._data_dtype = dtype
         self.case = structs.replace(self.case, dtype=computing(dtype))
+
+    def _follow_switches(self, counted: Counted | None) -> None:
+        """Compute as in TF32, but name the case float32, where the program's switches shorten the call's products on
+        its device. PyTorch's own default shortens convolutions and recurrent layers only."""
+        if self.case.dtype != "float32" or not self.home.accelerator or self.home.lacks("tf32"):
+            return
+        switches = environment.switches()
+        products_alone = counted and counted.products_alone
+        if switches["tf32_matmul"] or (switches["tf32_cudnn"] and not products_alone):
+            self._data_dtype = self._data_dtype or "float32"
+            self.case = structs.replace(self.case, dtype="tf32")
 
     def _estimate(self, prepared: Prepared) -> Estimate:
         """Estimate how long a call will take, and whether its result fits into the memory."""
@@ -554,7 +570,8 @@ class Gpubench(Inputs):
 
     def _precision(self) -> dict[str, Any]:
         autocast = {"autocast": autocast_dtype(self.home)} if self.case.variant == "autocast" else {}
-        return environment.switches() | autocast
+        own = {"own_switches": True} if self.declared.own_switches and self.case.dtype == "tf32" else {}
+        return environment.switches() | {"tf32": self.case.dtype == "tf32"} | autocast | own
 
     # What the steps are made of -----------------------------------------------------------------------------------
 

@@ -173,6 +173,9 @@ class Session:
         for case in self.collected:
             if device := find_device(case.device).device:
                 wanted.setdefault(device, set()).add(computed_dtype(case, device))
+        for device, dtypes in wanted.items():  # a program's own float32 may be that
+            if "float32" in dtypes and device.accelerator and not device.lacks("tf32"):
+                dtypes.add("tf32")
         _ = self.threads
         return ceilings.measure_ceilings(wanted, self._effort)
 

@@ -39,7 +39,8 @@ class Counted:
     ``input_bytes`` are those of the tensors that are read, parameters included, ``output_bytes`` those of the results.
     ``held_bytes`` is what the call is given, memory for outputs included; ``peak_bytes`` is the most that the tensors
     made within it held at once; ``moved_bytes`` is the traffic of its ``operations``, without views. ``whole``: whether
-    these are known to read all of the arguments, and not only ``x[0]``.
+    these are known to read all of the arguments, and not only ``x[0]``. ``products_alone``: whether it has neither
+    convolutions nor recurrent layers, which cuDNN computes with a switch of their own.
     """
 
     flops: float | None
@@ -51,6 +52,7 @@ class Counted:
     operations: int = 0
     moved_bytes: int = 0
     whole: bool = True
+    products_alone: bool = True
     operators: tuple[Operators, ...] = ()
 
 
@@ -159,21 +161,26 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
     try:
         args, kwargs = _pytree.tree_map(to_meta, args), _pytree.tree_map(to_meta, dict(kwargs))
         target = to_meta(call)
-        with watched() as (memory, counter), torch.random.fork_rng(devices=[]):
+        seen: set[type] = set()
+        layers = torch.nn.modules.module.register_module_forward_pre_hook(lambda layer, _: seen.add(type(layer)))
+        with layers, watched() as (memory, counter), torch.random.fork_rng(devices=[]):
             result = target(*args, **kwargs)
     except Exception:  # the call does something that meta tensors can't: the work stays unknown
         return None
     by_operator = counter.get_flop_counts().get("Global", {})
+    convolved = float(sum(flops for operator, flops in by_operator.items() if "convolution" in str(operator)))
+    recurrent = any(issubclass(kind, torch.nn.RNNBase) for kind in seen)
     return Counted(
         float(counter.get_total_flops()) or None,
         sum(t.nbytes for t in tensors(result)),
         _bytes(read),
         _bytes(given),
         memory.peak,
-        float(sum(flops for operator, flops in by_operator.items() if "convolution" in str(operator))),
+        convolved,
         memory.operations,
         memory.moved,
         memory.reads.cover(tensor_leaves(args, {name: value for name, value in kwargs.items() if name != "out"})),
+        not (convolved or recurrent),
         memory.tally.operators(),
     )
 

@@ -147,11 +147,12 @@ def possible(item: pytest.Item, session: Session) -> bool:
 
 
 def declarations(item: pytest.Item, session: Session) -> dict[str, bool]:
-    """Return whether the test, or the user, names its dtypes, and whether it says that its call writes into what it is
-    given."""
+    """Return whether the test, or the user, names its dtypes, whether it says that its call writes into what it is
+    given, and whether its float32 products are what the program's switches say: those of the suite are IEEE's."""
     given, markers = getattr(getattr(item, "callspec", None), "params", {}), Markers.of(item)
     dtype = bool(session.settings.dtypes or markers.dtypes or markers.full_dtypes) and not _own_dtype(given)
-    return {"dtype": dtype, "writing": _is_writing(given, markers)}
+    own_switches = not dtype and not _of_suite(item.path.parent)
+    return {"dtype": dtype, "writing": _is_writing(given, markers), "own_switches": own_switches}
 
 
 def _is_writing(given: Mapping[str, Any], markers: Markers) -> bool:

@@ -31,6 +31,8 @@ _HALVES = {"float16": ("fp16_",), "bfloat16": ("bf16_",)}
 """How the switches of products in that dtype begin."""
 _OF_ACCELERATORS = ("cudnn_benchmark", "cudnn_deterministic", "variables")
 """Switches that change nothing of a CPU's times."""
+_OWN = "own switches"
+"""The difference of one program's TF32 on an accelerator and not on the CPU: it is named, and needs no leave."""
 _Differences = dict[str, str]
 """Differences between two sides in words, by term, the other's value first: ``{"threads": "threads 2 against 1"}``."""
 _Partners = Iterator[tuple[Measured, list[list[Measured]]]]
@@ -261,7 +263,7 @@ def find_pairs(
     ``ways`` of a CPU to do the same job are looked for among all rows, or these; a baseline implementation is the way
     that was asked for. A library brings its own number of threads: NumPy's elementwise work has one.
     """
-    allowed, of_libraries = set(allow), bool(baseline and baseline.role == "implementation")
+    allowed, of_libraries = {*allow, _OWN}, bool(baseline and baseline.role == "implementation")
     any_threads = {*allowed, "threads"}
     jobs = grouped((row for row in ways or rows if not (of_libraries or row.on_accelerator)), _job)
     if of_libraries:
@@ -452,13 +454,22 @@ def _differences(base: Measured, other: Measured) -> _Differences:
         for term, ours, theirs in zip(("dtype", "regime", "cache"), same_terms(base), same_terms(other), strict=True)
         if ours != theirs
     }
-    if words := _tf32(base, other) or _switched(base, other):
+    if words := _tf32(base, other):
+        differing[_OWN if _of_one_program(base, other) else "precision"] = words
+    elif words := _switched(base, other):
         differing["precision"] = words
     states = {"threads": (other.result.threads, base.result.threads), "seed": (other.run.seed, base.run.seed)}
     for term, values in states.items():
         if None not in values and values[0] != values[1]:
             differing[term] = f"{term} {values[0]} against {values[1]}"
     return differing
+
+
+def _of_one_program(base: Measured, other: Measured) -> bool:
+    """Whether a CPU and an accelerator ran one program in one run, with the program's own switches."""
+    precision = (other if other.on_accelerator else base).result.precision
+    across = base.run_name == other.run_name and base.on_accelerator != other.on_accelerator
+    return across and bool(precision.get("own_switches"))
 
 
 def _tf32(base: Measured, other: Measured) -> str | None:

@@ -193,8 +193,11 @@ class Measurement(Case, frozen=True, gc=False):
 
     @property
     def compute_dtype(self) -> str:
-        """The dtype that products are computed in: under autocast the one that ``precision`` names."""
-        return str(self.precision.get("autocast") or "bfloat16") if self.variant == "autocast" else self.dtype
+        """The dtype that products are computed in: under autocast the one that ``precision`` names, and tf32 where the
+        program had it on."""
+        if self.variant == "autocast":
+            return str(self.precision.get("autocast") or "bfloat16")
+        return "tf32" if self.dtype == "float32" and self.precision.get("tf32") is True else self.dtype
 
     def as_dict(self) -> dict[str, Any]:
         """Flat and JSON-ready; ``parallel`` only where it is known."""

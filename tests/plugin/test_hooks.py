@@ -429,6 +429,48 @@ def test_it(gpubench, machine):
     assert ("computed on the CPU: " in result.stdout.str() + str(run)) == (status == "skipped")
 
 
+SWITCHED = """
+import pytest, torch
+from gpubench.measure.budget import Rates
+from gpubench.measure.precision import float32_state
+from gpubench.testing import VirtualDevice
+
+VirtualDevice.lacks = lambda self, dtype: None  # not even tf32
+Rates.estimate = lambda *_: (None, "")
+
+{program}
+before, layers = float32_state(), {{"product": torch.nn.Linear(8, 8), "convolution": torch.nn.Conv2d(8, 2, 3)}}
+
+{marker}
+@pytest.mark.parametrize("kind", ["product", "convolution", "recurrent"])
+def test_it(gpubench, machine, kind):
+    layer, x, seen = layers.get(kind, torch.nn.LSTM(8, 8)), torch.ones(8, 8, 8), []
+    layer.register_forward_pre_hook(lambda *_: seen.append(float32_state()) or machine.launch(1e-2))
+    with torch.inference_mode():
+        gpubench(layer, x, devices=["cpu"], check=False)
+    assert seen and all(state == before for state in seen) == {kept}
+"""
+IEEE = "@pytest.mark.gpubench(dtypes=['float32'])"
+
+
+@pytest.mark.parametrize(
+    ("program", "marker", "shortened"),
+    [
+        ("", "", ["convolution", "recurrent"]),
+        ("torch.set_float32_matmul_precision('high')", "", ["convolution", "product", "recurrent"]),
+        ("torch.backends.cudnn.allow_tf32 = False", "", []),
+        ("torch.set_float32_matmul_precision('high')", IEEE, []),
+    ],
+)
+def test_a_test_that_names_no_dtype_keeps_the_program_s_switches_and_says_so(virtual, program, marker, shortened):
+    source = SWITCHED.format(program=program, marker=marker, kept=not marker)
+    _, run = virtual(source, apart=True, passed=3)
+    rows = [(mark["params"]["kind"], mark["extra_info"]["gpubench"]) for mark in run["benchmarks"]]
+    assert {row["dtype"] for _, row in rows} == {"float32"}
+    assert sorted(kind for kind, row in rows if row["precision"]["tf32"]) == shortened
+    assert sorted(kind for kind, row in rows if row["precision"].get("own_switches")) == shortened
+
+
 RISING = """
 from gpubench.testing import VirtualDevice
 def test_it(gpubench, machine, monkeypatch):

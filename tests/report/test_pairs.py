@@ -233,6 +233,16 @@ def test_tf32_that_may_be_on_is_a_difference(tmp_path: Path) -> None:
     assert differences([two, run(tmp_path, [mark("cuda:0", 8.0)], "three", tf32=True)]) == []
 
 
+def test_the_program_s_own_tf32_is_named_beside_its_speedup(tmp_path: Path) -> None:
+    own = TF32 | {"own_switches": True}
+    marks = [mark("cpu", 8.0, precision=IEEE), mark("cuda:0", 2.0, precision=own)]
+    (row,), left_out = pairing([run(tmp_path, marks)])
+    assert (row.differs, row.speedup, left_out) == ("TF32 on against off", 4.0, [])
+    assert row.other.computed_dtype == "tf32"
+    other = run(tmp_path, [mark("cuda:0", 8.0, precision=IEEE)], "two")
+    assert differences([other, run(tmp_path, marks[1:], "three")]) == [{"precision": "TF32 on against off"}]
+
+
 SWITCHES = {"tf32": False, "cudnn_benchmark": False, "deterministic": False, "variables": ""}
 
 
