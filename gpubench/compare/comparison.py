@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import UsageError
 from ..runfile.matching import matcher, nothing_matches
 from ..runfile.quantities import counted, listed
 from ..runfile.reader import clean
 from ..runfile.schema import UNMEASURED
-from .limits import ABOVE, Limit, Unchecked, check_limits, without_number
+from .limits import ABOVE, Limit, Unchecked, check_limits
 from .reasons import Cause
 from .samples import (
     SKIPPED,
@@ -25,18 +25,7 @@ from .samples import (
     measured_in_turn,
     sides_of_unknown_cpu,
 )
-from .verdict import (
-    FASTER,
-    INCONCLUSIVE,
-    NOT_SUSPECT,
-    SAME,
-    SLOWER,
-    Terms,
-    Verdict,
-    judge,
-    overall,
-    percent,
-)
+from .verdict import FASTER, INCONCLUSIVE, NOT_SUSPECT, SAME, SLOWER, Terms, Verdict, judge, overall, percent
 
 EXIT_NO_SLOWDOWN, EXIT_SLOWDOWN, EXIT_UNABLE, EXIT_NOTHING = 0, 1, 2, 3
 BASE, NEW, BOTH = "base", "new", "both"
@@ -162,14 +151,12 @@ def content_text(side: str, workloads: Sequence[str]) -> str:
 def missing_cases(base: Side, new: Side) -> tuple[Missing, ...]:
     """Cases of just one side, each with the reason that the other's file gives, and those that both sides failed."""
     one = [
-        Missing(key, side.name, without_number(key, side))
+        Missing(key, side.name, side.why_missing(key))
         for side, other in ((base, new), (new, base))
         for key in sorted(set(other.cases) - set(side.cases))
     ]
-    shared = [
-        key for key in sorted(set(base.unmeasured) & set(new.unmeasured)) if key not in {each.key for each in one}
-    ]
-    both = [Missing(key, BOTH, new.unmeasured[key]) for key in shared]
+    shared = (set(base.unmeasured) & set(new.unmeasured)) - {each.key for each in one}
+    both = [Missing(key, BOTH, new.unmeasured[key]) for key in sorted(shared)]
     return (*one, *(each for each in both if each.reason.status != SKIPPED))
 
 
@@ -221,15 +208,14 @@ def noise_of_runner(comparison: Comparison) -> Comparison:
 def narrowed(comparison: Comparison, expression: str) -> Comparison:
     """The comparison of only those cases that ``-k`` chooses. Each case is judged as among all, so that looking again
     doesn't change a verdict. Raises UsageError for a wrong expression, and where nothing matches."""
-    matches = matcher(expression)
-    verdicts = tuple(each for each in comparison.verdicts if matches(each.key.names))
-    missing = tuple(each for each in comparison.missing if matches(each.key.names))
-    limits = tuple(each for each in comparison.limits if matches(each.key.names))
-    unchecked = tuple(each for each in comparison.unchecked if each.key is None or matches(each.key.names))
-    keys = [each.key for each in comparison.verdicts] + [each.key for each in comparison.missing]
-    if keys and not verdicts and not missing:
+    matches, keys = matcher(expression), [each.key for each in (*comparison.verdicts, *comparison.missing)]
+    kept: dict[str, tuple[Any, ...]] = {
+        part: tuple(each for each in getattr(comparison, part) if each.key is None or matches(each.key.names))
+        for part in ("verdicts", "missing", "limits", "unchecked")
+    }
+    if keys and not kept["verdicts"] and not kept["missing"]:
         raise nothing_matches(expression, (key.name.partition("[")[0] for key in keys))
-    return replace(comparison, verdicts=verdicts, missing=missing, limits=limits, unchecked=unchecked)
+    return replace(comparison, **kept)
 
 
 def of_a_part(comparison: Comparison) -> Comparison:

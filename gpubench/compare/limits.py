@@ -4,7 +4,7 @@ side."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import variance
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from ..runfile.matching import matcher
 from ..statistics import inference
 from ..statistics.inference import Change
 from ..statistics.intervals import Interval
-from .samples import ABSENT, SKIPPED, CaseKey, Observation, Side, Unmeasured
+from .samples import SKIPPED, CaseKey, Observation, Side
 from .verdict import FALSE_DISCOVERIES, LEAST_SPREAD, SINGLE_SPREAD, STUCK
 
 ABOVE, PERHAPS, BELOW = "above", "perhaps above", "below"
@@ -47,16 +47,6 @@ class Unchecked(NamedTuple):
         return f"{self.name} {self.reason}"
 
 
-def limit_matcher(expression: str) -> Callable[[Iterable[str]], bool]:
-    """Whether a benchmark's names match the expression of a limit. Raises UsageError, which says that it is one."""
-    return matcher(expression, "[tool.gpubench.limits]")
-
-
-def without_number(key: CaseKey, side: Side) -> Unmeasured:
-    """Why a side has no number of a case."""
-    return side.unmeasured.get(key, ABSENT)
-
-
 def check_limits(base: Side, new: Side, table: Mapping[str, float]) -> tuple[tuple[Limit, ...], tuple[Unchecked, ...]]:
     """Limits of the new side's benchmarks, and those that can't be checked; where several apply to one benchmark, the
     smallest counts. ``table`` has seconds by the expressions that choose benchmarks, as ``-k`` does. What new skips,
@@ -68,14 +58,14 @@ def check_limits(base: Side, new: Side, table: Mapping[str, float]) -> tuple[tup
     named = dict.fromkeys([*new.cases, *new.unmeasured, *base.cases])
     bounds, unchecked = dict(new.limits), []
     for expression, limit_s in table.items():
-        matches = limit_matcher(expression)
+        matches = matcher(expression, "[tool.gpubench.limits]")
         chosen = [key for key in named if matches(key.names)]
         bounds |= {key: min(limit_s, bounds.get(key, math.inf)) for key in chosen}
         if not any(key in new.cases or _is_due(key, base, new) for key in chosen):
             skipped = f"matches only what is skipped ({chosen[0]})" if chosen else "matches no benchmark"
             unchecked.append(Unchecked(repr(expression), skipped))
     unchecked += [
-        Unchecked(str(key), f"has no number ({without_number(key, new)})", key)
+        Unchecked(str(key), f"has no number ({new.why_missing(key)})", key)
         for key in bounds
         if key not in new.cases and _is_due(key, base, new)
     ]
@@ -99,7 +89,7 @@ def check_limits(base: Side, new: Side, table: Mapping[str, float]) -> tuple[tup
 
 def _is_due(key: CaseKey, base: Side, new: Side) -> bool:
     """Whether new should have a number of a case: it failed, or base has one."""
-    return key in base.cases or without_number(key, new).status != SKIPPED
+    return key in base.cases or new.why_missing(key).status != SKIPPED
 
 
 def _usable(processes: list[Observation]) -> list[float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,8 +21,6 @@ from ..runfile.schema import Process, Result, Run, Times
 
 SMOKE = "smoke"
 """The preset that only tries each case's code."""
-METRICS = {"time": "", "device": "device_s", "memory": "memory_bytes"}
-"""What may be judged, and the field of a result that holds it; the time has none, as its rounds are read."""
 SCREEN, CONFIRM = "screen", "confirm"
 """The stages of ``compare --interleave``: all benchmarks, then fresh runs of those that screening made suspect."""
 UNEVEN = 1.15
@@ -124,6 +121,10 @@ class Side:
     limits: dict[CaseKey, float] = field(default_factory=dict)
     """The most seconds that a call may take, set by the test's own mark; of cases without a number too."""
 
+    def why_missing(self, key: CaseKey) -> Unmeasured:
+        """Why the side has no number of a case."""
+        return self.unmeasured.get(key, ABSENT)
+
 
 def read_side(name: str, paths: Iterable[str | Path], metric: str = "time") -> Side:
     """Read that metric of runs, one after the other. Raises UsageError or RunFileError.
@@ -194,14 +195,13 @@ def _observations(result: Result, number: int, run: Run, metric: str) -> list[Ob
     observations = [_observation(result.times, *process, number, run) for process in each]
     if metric == "time":
         return observations
-    value = getattr(result, METRICS[metric])
+    value = result.device_s if metric == "device" else result.memory_bytes
     same = {"median_s": value, "quartile_s": value, "least_s": value, "uneven": False}
     return [replace(observations[0], **same)] if value else []
 
 
 def _observation(times: Times, process: Process, kept: Sequence[float], number: int, run: Run) -> Observation:
-    samples, median_s = sorted(kept), process.median_s
-    samples = samples[bisect_right(samples, 0.0) :]
+    samples, median_s = [seconds for seconds in sorted(kept) if seconds > 0.0], process.median_s
     if samples:
         quartile_s, least_s = min(samples[(len(samples) - 1) // 4], median_s), samples[0]
     elif len(times.processes) == 1:  # a plain file may have statistics alone
@@ -209,19 +209,15 @@ def _observation(times: Times, process: Process, kept: Sequence[float], number: 
     else:
         quartile_s = least_s = median_s
     flags = {flag.name for flag in process.flags}
+    # Rounds that waited agree with each other, and with whole ticks of a scheduler, better than computing does.
+    ticks, iqr_s = median_s / TICK_S, process.iqr_s or times.iqr_s
+    on_ticks = median_s < MOST_TICKS_S and iqr_s <= STEADY * median_s and abs(ticks - round(ticks)) <= ON_TICK
     uneven = WAITING in flags
-    if run.plain or CONTENDED in flags:
-        uneven |= median_s > UNEVEN * least_s or _lasts_ticks(median_s, process.iqr_s or times.iqr_s)
+    uneven |= (run.plain or CONTENDED in flags) and (median_s > UNEVEN * least_s or on_ticks)
     return Observation(
         median_s, quartile_s, least_s, (number, process.index), run.preset == SMOKE, process.index in run.slow_threads,
         CONTENDED in flags, uneven, run.stage or "",
     )  # fmt: skip
-
-
-def _lasts_ticks(median_s: float, iqr_s: float) -> bool:
-    """Whether rounds agree with each other, and with whole ticks of a scheduler, better than computing does."""
-    ticks = median_s / TICK_S
-    return median_s < MOST_TICKS_S and iqr_s <= STEADY * median_s and abs(ticks - round(ticks)) <= ON_TICK
 
 
 def measured_in_turn(base: Side, new: Side, fresh: bool) -> bool:
@@ -257,15 +253,13 @@ def machine_differences(base: Side, new: Side, devices: Iterable[str]) -> tuple[
 
 
 def _facts(run: Run, names: Sequence[str]) -> dict[str, str | None]:
-    machine = run.machine
+    machine, devices = run.machine, [run.machine.device(name) for name in names]
     facts: dict[str, str | None] = {}
-    devices = [machine.device(name) for name in names]
     for device in devices:
         facts["CPU" if device.name == "cpu" else device.name] = None if _is_unknown(device.label) else device.label
         facts[f"{device.name} driver"] = device.driver
     facts |= {"torch": machine.torch, "threads": str(machine.threads or "")}
-    accelerated = any(device.accelerator for device in devices)
-    for name in _MODES if accelerated else ("float32_matmul",):
+    for name in _MODES if any(device.accelerator for device in devices) else ("float32_matmul",):
         value = str(machine.precision.get(name))
         facts[_MODES[name]] = {"True": "on", "False": "off", "None": None}.get(value, value)
     return facts

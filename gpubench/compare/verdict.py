@@ -16,6 +16,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from statistics import geometric_mean, median
 
 from ..runfile.quantities import counted
@@ -111,7 +112,7 @@ class Verdict:
 
     @property
     def reason(self) -> str:
-        """Why it is inconclusive or not suspect, in words."""
+        """``why`` in words."""
         return str(self.why or "")
 
     def sees(self, threshold: float) -> float:
@@ -176,42 +177,66 @@ class _Evidence:
 # Before the test: exclusions, and the drift of the machine ------------------------------------------------------------
 
 
+class _State(Enum):
+    """What a process is as evidence on a benchmark: it counts, has too few rounds, something held up all of its rounds,
+    or all but the fastest."""
+
+    COUNTS, SMOKE, HELD_UP, LATE = range(4)
+
+
+def _states(sides: _Sides, fastest: tuple[float, float]) -> list[list[_State]]:
+    """The state of each process of base and of new; ``fastest`` are the fastest rounds of all processes of a side."""
+    many = min(sum(not each.smoke for each in side) for side in sides) >= MANY
+    quickest = min(fastest)
+
+    def state(one: Observation, least_s: float) -> _State:
+        if one.smoke:
+            return _State.SMOKE
+        waited = one.uneven and one.least_s >= STUCK * quickest and one.median_s - quickest >= SLICE_S
+        return _State.HELD_UP if one.least_s >= STUCK * least_s or (waited and not many) else _State.COUNTS
+
+    found = [[state(each, least_s) for each in side] for side, least_s in zip(sides, fastest, strict=True)]
+    late = []
+    for side, states in zip(sides, found, strict=True):
+        medians = [each.median_s for each, state in zip(side, states, strict=True) if state is _State.COUNTS]
+        usual = STUCK * min(medians, default=math.inf)
+        if len(medians) < MANY or 2 * sum(each < usual for each in medians) < len(medians):
+            return found
+        late.append(
+            [
+                _State.LATE if own is _State.COUNTS and each.median_s >= usual else own
+                for each, own in zip(side, states, strict=True)
+            ]
+        )
+    return late
+
+
 def _counting(
     sides: _Sides, fastest: tuple[float, float], busy: Sequence[set[_Process]], in_turn: bool
 ) -> tuple[_Sides, Reason | None]:
-    """The processes that are evidence, and why the benchmark proves nothing, if so. ``fastest`` are the fastest rounds
-    of all processes of base and of new, ``busy`` the processes beside which other programs ran."""
-    timed = [[each for each in side if not each.smoke] for side in sides]
-    if any(len(few) < min(2, len(side)) for few, side in zip(timed, sides, strict=True)):
+    """The processes that are evidence, and why the benchmark proves nothing, if so; ``busy`` are the processes beside
+    which other programs ran."""
+    states = _states(sides, fastest)
+    measured = [len(side) for side in sides]
+    timed = [len(own) - own.count(_State.SMOKE) for own in states]
+    usable = [count - own.count(_State.HELD_UP) for count, own in zip(timed, states, strict=True)]
+    if any(few < min(2, count) for few, count in zip(timed, measured, strict=True)):
         return sides, Reason(Cause.SMOKE)
-    many = min(map(len, timed)) >= MANY
-    kept = [
-        [each for each in side if each.least_s < STUCK * least and (many or not _may_have_waited(each, min(fastest)))]
-        for side, least in zip(timed, fastest, strict=True)
-    ]
-    if any(len(few) < min(2, len(side)) for few, side in zip(kept, timed, strict=True)):
-        if max(map(len, timed)) == 1:
-            return sides, Reason(Cause.WAITED)
-        held = [f"{len(side) - len(few)} of {len(side)}" for few, side in zip(kept, timed, strict=True)]
-        return sides, Reason(Cause.HELD_UP, tuple(held))
-    if min(map(len, kept)) >= MANY:
-        usual = [STUCK * min(each.median_s for each in side) for side in kept]
-        fit = [[each for each in side if each.median_s < most] for side, most in zip(kept, usual, strict=True)]
-        kept = fit if all(2 * len(few) >= len(side) for few, side in zip(fit, kept, strict=True)) else kept
-    if len(kept[0]) + len(kept[1]) == 2 and any(each.contended for side in kept for each in side):
+    if any(few < min(2, count) for few, count in zip(usable, timed, strict=True)):
+        held = tuple(f"{count - few} of {count}" for few, count in zip(usable, timed, strict=True))
+        return sides, Reason(Cause.WAITED) if max(timed) == 1 else Reason(Cause.HELD_UP, held)
+    base, new = (
+        [each for each, state in zip(side, own, strict=True) if state is _State.COUNTS]
+        for side, own in zip(sides, states, strict=True)
+    )
+    if len(base) == len(new) == 1 and (base[0].contended or new[0].contended):
         return sides, Reason(Cause.SLOW_THREADS)
     beside = [
-        sum(each.busy or each.process in known for each in side) / len(side)
-        for side, known in zip(kept, busy, strict=True)
+        {each.busy or each.process in known for each in side} for side, known in zip((base, new), busy, strict=True)
     ]
-    if not in_turn and sorted(beside) == [0, 1]:
-        return sides, Reason(Cause.BESIDE, ("base" if beside[0] else "new",))
-    return (kept[0], kept[1]), None
-
-
-def _may_have_waited(one: Observation, least_s: float) -> bool:
-    """Whether waiting explains why a process took so much longer than ``least_s``, the fastest round of both sides."""
-    return one.uneven and one.least_s >= STUCK * least_s and one.median_s - least_s >= SLICE_S
+    if not in_turn and beside in ([{True}, {False}], [{False}, {True}]):
+        return sides, Reason(Cause.BESIDE, ("base" if beside[0] == {True} else "new",))
+    return (base, new), None
 
 
 def _gathered(all_runs: tuple[Cases, Cases], stage: bool, terms: Terms) -> dict[CaseKey, _Evidence]:
