@@ -208,8 +208,9 @@ def noise_of_runner(comparison: Comparison) -> Comparison:
 def narrowed(comparison: Comparison, expression: str) -> Comparison:
     """The comparison of only those cases that ``-k`` chooses. Each case is judged as among all, so that looking again
     doesn't change a verdict. Raises UsageError for a wrong expression, and where nothing matches."""
-    matches, keys = matcher(expression), [each.key for each in (*comparison.verdicts, *comparison.missing)]
-    kept: dict[str, tuple[Any, ...]] = {
+    matches = matcher(expression)
+    keys = [each.key for each in comparison.verdicts] + [each.key for each in comparison.missing]
+    kept: dict[str, Any] = {
         part: tuple(each for each in getattr(comparison, part) if each.key is None or matches(each.key.names))
         for part in ("verdicts", "missing", "limits", "unchecked")
     }

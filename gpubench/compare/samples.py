@@ -196,8 +196,9 @@ def _observations(result: Result, number: int, run: Run, metric: str) -> list[Ob
     if metric == "time":
         return observations
     value = result.device_s if metric == "device" else result.memory_bytes
-    same = {"median_s": value, "quartile_s": value, "least_s": value, "uneven": False}
-    return [replace(observations[0], **same)] if value else []
+    if not value:
+        return []
+    return [replace(observations[0], median_s=value, quartile_s=value, least_s=value, uneven=False)]
 
 
 def _observation(times: Times, process: Process, kept: Sequence[float], number: int, run: Run) -> Observation:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from pathlib import Path
 
 import pytest
@@ -17,75 +16,98 @@ BENCHMARK = "def test_speed(benchmark): benchmark(sum, [1])\n"
 PLAIN = "def test_sum(): assert sum([1]) == 1  # no benchmark\n"
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    for name in ("tests/unit", "tests/.hidden", "tests/build", "bench"):
-        (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "tests/test_sum.py").write_text(PLAIN)
-    (tmp_path / "tests/unit/test_speed.py").write_text(BENCHMARK)
-    (tmp_path / "tests/unit/speed.py").write_text(BENCHMARK)
-    (tmp_path / "tests/build/test_speed.py").write_text(BENCHMARK)
-    (tmp_path / "tests/.hidden/test_speed.py").write_text(BENCHMARK)
-    (tmp_path / "tests/test_broken.py").write_text("def test_speed(benchmark: ")
-    return tmp_path
+BROKEN = "def test_speed(benchmark: "
+AMONG_TESTS = {
+    "tests/test_sum.py": PLAIN, "tests/unit/test_speed.py": BENCHMARK, "tests/unit/speed.py": BENCHMARK,
+    "tests/build/test_speed.py": BENCHMARK, "tests/.hidden/test_speed.py": BENCHMARK, "tests/test_broken.py": BROKEN,
+    "bench/README": "",
+}  # fmt: skip
+APART = {"benchmarks/nn/speed_test.py": BENCHMARK, "bench/README": ""}
+"""Where most projects keep them, which pytest's settings don't name."""
+HERE, IN_PROJECT = "found in this folder", "found in this project"
+UNIT, BOTH = ["tests/unit/test_speed.py"], {**APART, "tests/test_speed.py": BENCHMARK}
+FIXTURE = "import pytest\n@pytest.fixture\ndef timed(benchmark): return benchmark\n"
+USES_IT = {"benchmarks/nn/speed_test.py": "def test_speed(timed): timed(sum, [1])\n"}
+PATHS, TESTS = '[tool.gpubench]\npaths = ["{}"]\n', "[pytest]\ntestpaths = tests\n"
+OPTIONS = '[tool.pytest.ini_options]\ntestpaths = ["tests"]\n'
 
 
-def names(place: Path, project: Project) -> list[str]:
-    return [str(Path(path).relative_to(place)) for path in project.paths]
+def in_bench(argument: str) -> dict[str, str]:
+    return {
+        "pytest.ini": "[pytest]\ntestpaths = bench\n",
+        "bench/test_it.py": f"class TestIt:\n def test_it({argument}): 1\n",
+    }
 
 
 @pytest.mark.parametrize(
-    ("file", "content"),
+    ("files", "start", "paths", "source"),
     [
-        ("pyproject.toml", '[tool.pytest.ini_options]\ntestpaths = ["tests"]\n'),
-        ("pytest.ini", "[pytest]\ntestpaths = tests bench\n"),
-        ("setup.cfg", "[tool:pytest]\ntestpaths = t*s tests/unit/test_speed.py\n"),
+        (AMONG_TESTS | {"pyproject.toml": OPTIONS}, "", UNIT, "testpaths in pyproject.toml"),
+        (AMONG_TESTS | {"pytest.ini": "[pytest]\ntestpaths = tests bench\n"}, "", UNIT, "testpaths in pytest.ini"),
+        (AMONG_TESTS | {"setup.cfg": "[tool:pytest]\ntestpaths = t*s tests/unit/test_speed.py\n"}, "", UNIT,
+         "testpaths in setup.cfg"),
+        # the suite that comes with gpubench was measured for ten minutes instead
+        (AMONG_TESTS | {"pyproject.toml": ""}, "", UNIT, IN_PROJECT),
+        (AMONG_TESTS | {"pyproject.toml": ""}, "tests/unit", UNIT, IN_PROJECT),
+        ({"test/unit/test_speed.py": BENCHMARK, "pyproject.toml": ""}, "", ["test/unit/test_speed.py"], IN_PROJECT),
+        # files are those that the project collects
+        (AMONG_TESTS | {"pytest.ini": f"{TESTS}python_files = spe*.py\n"}, "", ["tests/unit/speed.py"],
+         "testpaths in pytest.ini"),
+        # a fixture in the signature makes a benchmark
+        *((in_bench(each), "", ["bench/test_it.py"], "testpaths in pytest.ini")
+          for each in ("gpubench", "self, benchmark", "*, benchmark_weave", "benchmark, /")),
+        (in_bench("self, other"), "", [], ""),
+        # what is declared comes before tests
+        (AMONG_TESTS | {"pyproject.toml": PATHS.format("bench") + OPTIONS}, "", ["bench"],
+         "[tool.gpubench] in pyproject.toml"),
+        (AMONG_TESTS | {"pyproject.toml": '[tool.gpubench]\npreset = "full"\n' + OPTIONS}, "", UNIT,
+         "testpaths in pyproject.toml"),
+        # a folder of benchmarks
+        (APART, "", ["benchmarks"], IN_PROJECT),
+        ({"test_speed.py": BENCHMARK, "test_sum.py": PLAIN, "speed.py": BENCHMARK}, "", ["test_speed.py"], HERE),
+        *(({"benchmarks/nn/speed_test.py": each}, "", [], "")
+          for each in ("", PLAIN, "import time\nprint(time.time())\n")),
+        (USES_IT, "", [], ""),
+        *((USES_IT | {each: FIXTURE}, "", ["benchmarks"], IN_PROJECT)
+          for each in ("benchmarks/conftest.py", "conftest.py")),
+        # nor what pytest would not collect
+        *(({f"benchmarks/{each}": BENCHMARK, "benchmarks/env/pyvenv.cfg": ""}, "", [], "")
+          for each in ("run.py", "bench_sum.py", "env/lib/test_theirs.py", ".hidden/test_speed.py")),
+        ({"benchmarks/bench_sum.py": BENCHMARK, "pytest.ini": "[pytest]\npython_files = bench_*.py\n"}, "",
+         ["benchmarks"], IN_PROJECT),
+        ({"benchmarks": BENCHMARK}, "", [], ""),
+        # it comes before benchmarks among the tests
+        (BOTH | {"pytest.ini": TESTS}, "", ["benchmarks"], IN_PROJECT),
+        ({"tests/benchmarks/test_speed.py": BENCHMARK, "tests/test_speed.py": BENCHMARK, "pytest.ini": TESTS}, "",
+         ["tests/benchmarks"], IN_PROJECT),
+        (BOTH | {"pyproject.toml": PATHS.format("tests")}, "", ["tests"], "[tool.gpubench] in pyproject.toml"),
+        # and is looked for in the project alone
+        (APART, "benchmarks/nn", ["benchmarks/nn/speed_test.py"], HERE),  # nothing says that it is one project
+        (APART | {"pyproject.toml": ""}, "benchmarks/nn", ["benchmarks"], IN_PROJECT),
+        (APART | {"pyproject.toml": "", "benchmarks/nn/.git/HEAD": ""}, "benchmarks/nn",
+         ["benchmarks/nn/speed_test.py"], HERE),
+        (AMONG_TESTS | {"pyproject.toml": '[tool.gpubench]\npaths = "bench"\n'}, "tests/unit", ["bench"],
+         "[tool.gpubench] in pyproject.toml"),
     ],
-)
-def test_benchmarks_among_the_tests_are_found(place, file, content):
-    (place / file).write_text(content)
-    project = read_project(place)
-    assert names(place, project) == ["tests/unit/test_speed.py"]
-    assert project.source == f"testpaths in {file}"
+)  # fmt: skip
+def test_benchmarks_are_found(tmp_path, files, start, paths, source):
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    project = read_project(tmp_path / start, upward=bool(start))
+    assert [str(Path(path).relative_to(tmp_path)) for path in project.paths] == paths
+    assert project.source == source
 
 
-@pytest.mark.parametrize("folder", ["tests", "test"])
-def test_benchmarks_among_tests_that_no_setting_names_are_found(place, folder):
-    """The suite that comes with gpubench was measured for ten minutes instead."""
-    (place / "tests").rename(place / folder)
-    (place / "pyproject.toml").touch()
-    for start in (place, place / folder / "unit"):
-        project = read_project(start, upward=True)
-        assert names(place, project) == [f"{folder}/unit/test_speed.py"]
-        assert project.source == "found in this project"
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    for name in ("tests/unit/test_speed.py", "bench/test_it.py"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(BENCHMARK)
+    return tmp_path
 
 
-def test_files_are_those_that_the_project_collects(place):
-    (place / "pytest.ini").write_text("[pytest]\ntestpaths = tests\npython_files = spe*.py\n")
-    assert names(place, read_project(place)) == ["tests/unit/speed.py"]
-
-
-@pytest.mark.parametrize("argument", ["gpubench", "self, benchmark", "*, benchmark_weave", "benchmark, /"])
-def test_a_fixture_in_the_signature_makes_a_benchmark(place, argument):
-    (place / "tests/unit/test_speed.py").unlink()
-    (place / "pytest.ini").write_text("[pytest]\ntestpaths = bench\n")
-    assert read_project(place).paths == ()
-    (place / "bench/test_it.py").write_text(f"class TestIt:\n    def test_it({argument}): pass\n")
-    assert names(place, read_project(place)) == ["bench/test_it.py"]
-
-
-def test_declared_paths_come_before_tests(place):
-    table = '[tool.gpubench]\npaths = ["bench"]\npreset = "full"\n[tool.pytest.ini_options]\ntestpaths = ["tests"]\n'
-    (place / "pyproject.toml").write_text(table)
-    project = read_project(place)
-    assert names(place, project) == ["bench"]
-    assert project.source == "[tool.gpubench] in pyproject.toml"
-    assert project.options == {"preset": "full"}
-    (place / "pyproject.toml").write_text(table.replace('paths = ["bench"]', ""))
-    assert names(place, read_project(place)) == ["tests/unit/test_speed.py"]
-
-
-def test_options_are_read_without_opening_a_test(place, monkeypatch):
+def test_options_are_read_without_opening_a_test_and_above_on_request_only(place, monkeypatch):
     (place / "pyproject.toml").write_text('[tool.gpubench]\npreset = "full"\n[tool.pytest]\ntestpaths = ["tests"]\n')
     opened = []
     monkeypatch.setattr(Path, "read_bytes", lambda path: opened.append(path.name) or b"")
@@ -93,92 +115,11 @@ def test_options_are_read_without_opening_a_test(place, monkeypatch):
     assert opened == []
     read_project(place)
     assert "test_speed.py" in opened
-
-
-@pytest.fixture
-def kept_apart(place):
-    """Benchmarks in the folder where most projects keep them, which pytest's settings don't name."""
-    shutil.rmtree(place / "tests")
-    (place / "benchmarks/nn").mkdir(parents=True)
-    (place / "benchmarks/nn/speed_test.py").write_text(BENCHMARK)
-    return place
-
-
-def test_a_folder_of_benchmarks_is_found(kept_apart):
-    project = read_project(kept_apart)
-    assert names(kept_apart, project) == ["benchmarks"]
-    assert project.source == "found in this project"
-
-
-def test_benchmarks_in_a_folder_of_nothing_else_are_found(tmp_path):
-    (tmp_path / "test_speed.py").write_text(BENCHMARK)
-    (tmp_path / "test_sum.py").write_text(PLAIN)
-    (tmp_path / "speed.py").write_text(BENCHMARK)
-    project = read_project(tmp_path)
-    assert (names(tmp_path, project), project.source) == (["test_speed.py"], "found in this folder")
-
-
-@pytest.mark.parametrize("content", ["", PLAIN, "import time\nprint(time.time())\n"])
-def test_a_folder_of_other_programs_is_none_of_benchmarks(kept_apart, content):
-    (kept_apart / "benchmarks/nn/speed_test.py").write_text(content)
-    assert read_project(kept_apart) == Project()
-
-
-@pytest.mark.parametrize("conftest", ["benchmarks/conftest.py", "conftest.py"])
-def test_benchmarks_whose_conftest_asks_for_the_fixture_are_found(kept_apart, conftest):
-    (kept_apart / "benchmarks/nn/speed_test.py").write_text("def test_speed(timed): timed(sum, [1])\n")
-    assert read_project(kept_apart).paths == ()
-    (kept_apart / conftest).write_text("import pytest\n@pytest.fixture\ndef timed(benchmark): return benchmark\n")
-    assert names(kept_apart, read_project(kept_apart)) == ["benchmarks"]
-
-
-@pytest.mark.parametrize("file", ["run.py", "bench_sum.py", "env/lib/test_theirs.py", ".hidden/test_speed.py"])
-def test_what_pytest_would_not_collect_makes_no_folder_of_benchmarks(kept_apart, file):
-    (kept_apart / "benchmarks/nn/speed_test.py").unlink()
-    (kept_apart / "benchmarks" / file).parent.mkdir(parents=True, exist_ok=True)
-    (kept_apart / "benchmarks" / file).write_text(BENCHMARK)
-    if file.startswith("env"):
-        (kept_apart / "benchmarks/env/pyvenv.cfg").touch()
-    assert read_project(kept_apart) == Project()
-    if file.startswith("bench"):
-        (kept_apart / "pytest.ini").write_text("[pytest]\npython_files = bench_*.py\n")
-        assert names(kept_apart, read_project(kept_apart)) == ["benchmarks"]
-
-
-def test_a_file_called_benchmarks_is_no_folder(place):
-    (place / "benchmarks").write_text(BENCHMARK)
-    (place / "tests/unit/test_speed.py").unlink()
-    assert read_project(place) == Project()
-
-
-def test_a_folder_of_benchmarks_comes_before_those_among_the_tests(kept_apart):
-    (kept_apart / "tests").mkdir()
-    (kept_apart / "tests/test_speed.py").write_text(BENCHMARK)
-    (kept_apart / "pytest.ini").write_text("[pytest]\ntestpaths = tests\n")
-    assert names(kept_apart, read_project(kept_apart)) == ["benchmarks"]
-    (kept_apart / "benchmarks").rename(kept_apart / "tests/benchmarks")
-    assert names(kept_apart, read_project(kept_apart)) == ["tests/benchmarks"]
-    (kept_apart / "pyproject.toml").write_text('[tool.gpubench]\npaths = ["tests"]\n')
-    assert names(kept_apart, read_project(kept_apart)) == ["tests"]
-
-
-def test_a_folder_of_benchmarks_is_looked_for_in_the_project_alone(kept_apart):
-    below = kept_apart / "benchmarks/nn"
-    assert read_project(below, upward=True).source == "found in this folder"  # nothing says that it is one project
-    (kept_apart / "pyproject.toml").touch()
-    assert names(kept_apart, read_project(below, upward=True)) == ["benchmarks"]
-    (below / ".git").mkdir()
-    assert read_project(below, upward=True).source == "found in this folder"
+    assert read_project(place / "tests/unit").options == {}
 
 
 def test_the_suite_is_no_folder_of_its_project():
     assert read_project(suite().parent) == Project()
-
-
-def test_folders_above_are_read_on_request_only(place):
-    (place / "pyproject.toml").write_text('[tool.gpubench]\npaths = "bench"\n')
-    assert read_project(place / "tests/unit").source == "found in this folder"
-    assert names(place, read_project(place / "tests/unit", upward=True)) == ["bench"]
 
 
 @pytest.mark.parametrize(
