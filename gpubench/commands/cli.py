@@ -30,7 +30,7 @@ COMMANDS = {
         "report": "write tables, charts and a summary for one or more results; compare machines",
         "chart": "draw one picture: headline, speedup, rate, roofline and more",
         "compare": "compare two versions of your code; exit code 1 on a regression",
-        "estimate": "what a GPU that you don't have could bring to what the CPU did",
+        "estimate": "estimate how fast a GPU that you don't have would run this",
         "export": "convert for github-action-benchmark, Bencher, CSV, Markdown",
     },
 }

@@ -28,7 +28,7 @@ from .report import add_charts
 
 _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
 _INTERRUPTED, _NOTHING_COLLECTED = 2, 5  # pytest's exit codes
-FIRST_WORDS = "starting: importing and collecting the benchmarks takes some seconds"
+FIRST_WORDS = "starting: importing and collecting the benchmarks takes a few seconds"
 _LOG_HEAD = b"gpubench run: what the measuring processes print\n"
 """The first line of a run.log, by which gpubench recognizes its own."""
 _OWN_OPTIONS = {"expression": "-k", "builtin": "--builtin", "processes": "--processes", "output": "--output"}

@@ -70,7 +70,7 @@ ADVICE = {
     ),
     WAITING: Advice(
         "other programs used the cores, and the threads of one operation waited for each other until the scheduler let"
-        " them go on: the time is the scheduler's, not the code's",
+        " them go on, so the time mostly measures the scheduler",
         "measure with one thread: --threads 1",
     ),
     "throttled": Advice(
@@ -176,7 +176,7 @@ _REASONS = {
     CONTENDED: Reason.BUSY,
     TOO_SHORT: Reason.TOO_SHORT,
 }
-"""What a flag says of the time; any other says that it is noisy, but for the power limit."""
+"""What a flag says of the time; any other, except the power limit, says that it is noisy."""
 
 
 def judge(flags: Iterable[str], spread: float = 0.0) -> Quality:

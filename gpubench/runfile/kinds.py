@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 class Kind:
     """A kind of work; ``words`` is its name in a sentence.
 
-    ``summarised`` is false where no summary counts its benchmarks: they explain others, or have tables of their own.
+    ``summarised`` is false where no summary counts its benchmarks, because they explain other benchmarks or have their
+    own tables.
     """
 
     words: str

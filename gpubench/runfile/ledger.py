@@ -78,9 +78,9 @@ class Ledger:
             raise Unwritten(f"{self.path}: can't be written: {error.strerror or error}") from None
 
     def append(self, event: str, **facts: Any) -> None:
-        """Raises UsageError when the disk won't take it: better to stop than to measure what can't be kept."""
+        """Raises UsageError if the disk is full, since further results couldn't be saved."""
         if os.getpid() != self._writer:
-            os._exit(1)  # forked by a case, it would go on as a second pytest and write each result twice
+            os._exit(1)  # a child forked by a benchmark would continue as a second pytest and write every result twice
         line = json.dumps(fit({"event": event, **facts}), allow_nan=False).encode() + b"\n"
         if len(line) > LONGEST_LINE:
             raise UsageError(f"{self.path}: a line of {len(line)} bytes can't be written: at most {LONGEST_LINE}")

@@ -1,9 +1,9 @@
 """``-k EXPRESSION``: which benchmarks are chosen, by any name that is shown. Standard library only.
 
 As in pytest words are joined by ``and``, ``or``, ``not`` and brackets, and a word matches a part of a name, in small
-or capital letters; of a kind of work whole words only, as ``sort`` isn't all that is irregular. Unlike in pytest
-``matmul.square``, ``n=64`` and ``cuda:0`` are words too, and words side by side must all match, so that
-``matmul.square float32, n=64`` can be pasted from a table.
+or capital letters. A kind of work matches only as a whole word: ``sort`` must not select every irregular workload.
+Unlike in pytest ``matmul.square``, ``n=64`` and ``cuda:0`` are words too, and words side by side must all match, so
+that ``matmul.square float32, n=64`` can be pasted from a table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read run files: checked where they enter, so that later code may divide by a time and take its logarithm.
+"""Read and validate run files. All times are positive and finite afterwards, so later code doesn't check them.
 
 msgspec checks the types and ranges that :mod:`gpubench.runfile.schema` declares; sizes and what must hold between
 values are checked here. A file that can't be trusted raises :class:`~gpubench.errors.RunFileError` with one line,
@@ -141,13 +141,9 @@ def _run(path: Path, machine: Machine, results: list[Result], facts: schema.RunF
         results.append(row)
     processes = facts.processes or ()
     known = {name: getattr(facts, name) for name in ("started", "preset", "stage", "version", "seed")}
-    known |= {
-        "processes": len(processes) or 1,
-        "flags": _flags(processes),
-    }
+    known |= {"processes": len(processes) or 1, "flags": _flags(processes)}
     peaks = raise_peaks(results, facts.ceilings or {})
     why = known["disproved"] = disproved(results, peaks)
-    known["every_ceiling"] = peaks
     known["ceilings"] = {name: ceilings for name, ceilings in peaks.items() if name not in why}
     slow = tuple(each.index for each in processes if each.canary and each.canary.all_s > each.canary.one_s)
     return Run(path, machine, tuple(results), slow_threads=slow, **known)

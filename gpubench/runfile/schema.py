@@ -1,7 +1,7 @@
 """The contract between measuring, supervising and reporting: the keys that we add to a file of pytest-benchmark.
 
-All values are in SI base units; what is unknown is ``None``, never 0 and never NaN. What a file has thousands of is
-left out of garbage collection (``gc=False``): it holds no circles.
+All values are in SI base units; what is unknown is ``None``, never 0 and never NaN. Structs that occur thousands of
+times in a file opt out of garbage collection (``gc=False``): they have no reference cycles.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class Work(Struct, frozen=True, gc=False):
 
 
 class Case(Struct, frozen=True, gc=False):
-    """One parametrised point of a workload on one device: its identity, on which terms it may be compared, and what
-    people read of it."""
+    """One parametrised point of a workload on one device: its identity, the conditions for comparing it, and its
+    display names."""
 
     workload: Annotated[str, _is("the test's file and function without their test_, joined by a dot: matmul.square")]
     device: Annotated[str, _is("the device it is named for: cpu, cuda:0; empty where nothing says which it uses")]
@@ -92,7 +92,7 @@ class Case(Struct, frozen=True, gc=False):
     size: Annotated[str | None, _is("the parameter that charts put on the x axis")] = None
     devices: Annotated[tuple[str, ...], _is("all devices the call uses", max_length=MOST_DEVICES)] = ()
     kind: Annotated[str, _is("kind of work: networks, copies, …; empty for one's own benchmark")] = ""
-    title: Annotated[str, _is("what people read for the workload's name; empty where that is plain English")] = ""
+    title: Annotated[str, _is("display name of the workload; empty if its own name reads well")] = ""
     limit_s: Annotated[Positive | None, _is("the most that a call may take, if the test says so")] = None
 
     @property
@@ -161,7 +161,7 @@ class Parallel(Struct, frozen=True, gc=False):
 
 
 class Measurement(Case, frozen=True, gc=False):
-    """What was measured of one benchmark: its identity, and its numbers but for the statistics in ``stats``.
+    """What was measured of one benchmark: its identity, and its numbers, except the statistics, which are in ``stats``.
 
     What is done once (``work``, ``check``, the probes of the device) is done by the first process alone.
     """
@@ -529,8 +529,6 @@ class Run(Struct, frozen=True):
     plain: bool = False
     seed: int | None = None
     ceilings: Mapping[str, Ceilings] = field(default_factory=dict)
-    every_ceiling: Mapping[str, Ceilings] = field(default_factory=dict)
-    """All measured peaks, including those that results disprove: for judging the file, never a result."""
     disproved: Mapping[str, str] = field(default_factory=dict)
     flags: tuple[Raised, ...] = ()
     slow_threads: tuple[int, ...] = ()

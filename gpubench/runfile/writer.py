@@ -24,7 +24,7 @@ from ..errors import RunFileError, Unwritten, UsageError
 from .reader import clean
 
 COMMON = frozenset({"root", "localhost", "user", "admin", "runner"})
-"""Names that many machines have: they identify nobody, and are also words with other meanings."""
+"""Names that many machines have, which identify no one and are also words with other meanings."""
 _PLACE = re.compile(
     r"(?P<url>\b[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+)"
     r"|(?<=['\"])(?:~|[A-Za-z]:)?(?:[/\\][^/\\'\"\n]+)+[/\\](?P<quoted>[^/\\'\"\n]+)(?=['\"])"  # with spaces
@@ -52,7 +52,7 @@ _UNLOCKED_S = 10.0
 
 
 def write(path: str | os.PathLike[str], data: Mapping[str, Any]) -> None:
-    """Write JSON whole or not at all: a reader never meets half a file, and a failure leaves the old one.
+    """Write JSON atomically: readers see the old file or the new one.
 
     Raises RunFileError for NaN or infinity, UsageError where nothing can be written.
     """
@@ -220,7 +220,7 @@ class Lock:
                 break
 
     def release(self) -> None:
-        """Let another run begin."""
+        """Release the folder's lock."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)

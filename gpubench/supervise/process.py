@@ -263,7 +263,7 @@ def _signal_or_code(code: int) -> str:
     if code < 0:
         with contextlib.suppress(ValueError):
             name = signal.Signals(-code).name
-            return f"killed by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
+            return f"killed by {name}" + (", perhaps because memory ran out" if name == "SIGKILL" else "")
     return f"exited with {code}"
 
 

@@ -50,12 +50,12 @@ def read_run(ledger: Path) -> tuple[Event, list[Event]]:
     if any(event["event"] == "session" for event in events):
         check_run(ledger, assemble(events), whole=True)
     if (run.get("inode"), run.get("device")) != _place(ledger) or not _is_mine(ledger):
-        what = f"{ledger}: begun elsewhere; to resume it is to run: pytest {shlex.join(words)}"
+        what = f"{ledger}: this run was started elsewhere; resuming executes: pytest {shlex.join(words)}"
         terminal = sys.stdin is not None and sys.stdin.isatty()
         if terminal:
             print(f"gpubench run: {clean(what)}\nRun that? [y/N] ", end="", file=sys.stderr, flush=True)
         if not terminal or sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise UsageError(f"{what}; nobody at a terminal agreed to that")
+            raise UsageError(f"{what}; refused: confirmation needs a terminal")
     return run, events
 
 

@@ -379,8 +379,9 @@ def test_a_run_begun_elsewhere_runs_nothing_unless_somebody_agrees(tmp_path, who
     done = run(tmp_path, "--resume", "copy")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert f"begun elsewhere; to resume it is to run: pytest --rootdir={tmp_path} --gpubench-preset=smoke" in line
-    assert line.endswith("nobody at a terminal agreed to that")
+    command = f"pytest --rootdir={tmp_path} --gpubench-preset=smoke"
+    assert f"this run was started elsewhere; resuming executes: {command}" in line
+    assert line.endswith("refused: confirmation needs a terminal")
     answers = io.StringIO("no\nyes\n")
     answers.isatty = lambda: True
     monkeypatch.setattr(sys, "stdin", answers)
