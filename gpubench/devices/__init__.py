@@ -12,14 +12,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..errors import UsageError
-from .base import KINDS, Device, Memory, register
+from .base import EIGHT_BITS, KINDS, Device, Load, Memory, register
 from .cpu import Cpu
-from .demo import Demo, Load
+from .demo import Demo
 from .torch_device import Mps, TorchDevice, Xpu, out_of_tree_kind
 
 __all__ = [
-    "CPU", "Choice", "Demo", "Device", "Load", "Memory", "TorchDevice", "find_device", "in_use", "kinds", "present",
-    "register", "select",
+    "CPU", "EIGHT_BITS", "Choice", "Demo", "Device", "Load", "Memory", "TorchDevice", "find_device", "in_use", "kinds",
+    "present", "register", "select",
 ]  # fmt: skip
 
 for _module in pkgutil.iter_modules(__path__):  # importing the file of a kind registers it

@@ -13,6 +13,8 @@ from ..errors import Unmeasurable
 if TYPE_CHECKING:
     import torch
 
+_Call = Callable[..., Any]
+
 
 @dataclass(frozen=True, slots=True)
 class Memory:
@@ -20,6 +22,33 @@ class Memory:
 
     free: int
     total: int
+
+
+EIGHT_BITS = "8 bits"
+"""The dtype of products of 8-bit numbers, which run at twice the rate of 16-bit ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The work of one call: FLOPs in a dtype, or operations on 8-bit numbers; the least bytes read and written; the
+    number of its operators, and these by kind and size, as run files hold them, where they are known."""
+
+    flops: float
+    nbytes: float
+    operations: int
+    dtype: str
+    operators: Sequence[Any] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Peaks:
+    """FLOP/s in one dtype, bytes per second of the memory and of the link to the host, and seconds of a launch;
+    ``None`` where unknown."""
+
+    flop_per_s: float | None
+    byte_per_s: float | None
+    link_byte_per_s: float | None
+    launch_s: float
 
 
 @dataclass(frozen=True)
@@ -162,6 +191,24 @@ class Device(ABC):
     def record_event(self) -> torch.Event:
         """Queue a timestamp of the device's own clock; required where :meth:`queue_wait` works."""
         raise NotImplementedError
+
+    def declared_peaks(self, dtype: str) -> Peaks | None:
+        """Return the peaks of a simulated device; those of hardware are measured."""
+        return None
+
+    def stand_in(self, call: _Call, observe: Callable[..., tuple[Load, Any]]) -> _Call:
+        """Return what is timed in place of a call. A simulated device makes the call once, by
+        ``observe(call, *args, **kwargs)``, which also returns its load, and then lets the load's time pass."""
+        return call
+
+    def modelled_s(self, call: _Call) -> tuple[float, float] | None:
+        """Return the seconds that a call from :meth:`stand_in` takes on the device, and those of its launches on the
+        host; ``None`` where they have to be measured."""
+        return None
+
+    def copy_s(self, nbytes: int, pinned: bool) -> float | None:
+        """Return the seconds of a copy between host and device; ``None`` where they have to be measured."""
+        return None
 
     def capture_graph(self, call: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         """Capture a call's launches; return the function that replays them, and the call's result, which a replay

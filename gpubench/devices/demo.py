@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any
 
-from .base import Device, Memory
+from .base import EIGHT_BITS, Device, Load, Memory, Peaks
 from .datasheets import Gpu, read_cards
 from .roofline import DISPATCH_S, LEAST_KERNEL_S, kind_by_sums, middle_s
 
 CARD = "L4"
 """The card that is simulated."""
-EIGHT_BITS = "8 bits"
-"""The dtype of products of 8-bit numbers, which run at twice the rate of 16-bit ones."""
 WAIT_S, FIRST_S = 6e-6, 0.02
 """Seconds that a wait takes, and seconds that the first call takes to prepare: it loads a kernel's code from the
 library, which CUDA does lazily (CUDA C++ Programming Guide, "Lazy Loading"), and makes handles and workspaces.
@@ -29,31 +27,6 @@ management")."""
 PAGEABLE, LINK_SHARE, COPY_S = 6e9, 0.8, 1e-5
 """Bytes per second to and from the host's pageable memory, the share of the link's rate that page-locked memory
 reaches, and the least seconds per copy."""
-
-
-class Operators(Protocol):
-    """Operators of one kind and size, as run files hold them; FLOPs and bytes are the sums over all of them."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def flops(self) -> float: ...
-    @property
-    def bytes(self) -> float: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """The work of one call: FLOPs in a dtype, or operations on 8-bit numbers; the least bytes read and written; the
-    number of its operators, and their kinds as far as they are known."""
-
-    flops: float
-    nbytes: float
-    operations: int
-    dtype: str
-    operators: Sequence[Operators] = ()
 
 
 @dataclass
@@ -167,6 +140,16 @@ class Demo(VirtualDevice):
         lacking = dtype in self.gpu.emulates or not self.gpu.flop_per_s(dtype)
         return super().lacks(dtype) or (f"{dtype} does not exist on {self}" if lacking else None)
 
+    def declared_peaks(self, dtype: str) -> Peaks:
+        memory, link = self.gpu.value("memory"), self.gpu.value("link")
+        return Peaks(self.gpu.flop_per_s(dtype), memory, link, DISPATCH_S)
+
+    def stand_in(self, call: Callable[..., Any], observe: Callable[..., tuple[Load, Any]]) -> StandIn:
+        return StandIn(self, call, observe)
+
+    def modelled_s(self, call: Any) -> tuple[float, float] | None:
+        return self.busy_s(call.load), DISPATCH_S * call.load.operations
+
     def launch(self, load: Load) -> None:
         """Queue one call's work."""
         self.machine.launch(self.busy_s(load), host_s=DISPATCH_S * load.operations)
@@ -182,14 +165,31 @@ class Demo(VirtualDevice):
             each.count * self._operator_s(each.kind, each.flops / each.count, each.bytes / each.count, dtype)
             for each in load.operators
         )
-        return max(sums_s, sum(each_s), LEAST_KERNEL_S * load.operations)
+        return max(sums_s, float(sum(each_s)), LEAST_KERNEL_S * load.operations)
 
     def _operator_s(self, kind: str, flops: float, nbytes: float, dtype: str) -> float:
         return max(LEAST_KERNEL_S, middle_s(kind, flops, nbytes, dtype, self.gpu) or 0.0)
 
     def copy_s(self, nbytes: int, pinned: bool) -> float:
-        """Return the seconds that a copy between host and device takes."""
         return COPY_S + nbytes / (LINK_SHARE * (self.gpu.value("link") or 0.0) if pinned else PAGEABLE)
+
+
+class StandIn:
+    """A call that is made once, on the CPU. Then it takes the time of its ``load``, and returns the first result; the
+    first takes longer."""
+
+    load: Load
+
+    def __init__(self, device: Demo, call: Callable[..., Any], observe: Callable[..., tuple[Load, Any]]) -> None:
+        self._device, self._call, self._observe = device, call, observe
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Make the call, or only let its time pass."""
+        if not hasattr(self, "load"):
+            self.load, self._result = self._observe(self._call, *args, **kwargs)
+            self._device.machine.launch(0.0, host_s=FIRST_S)
+        self._device.launch(self.load)
+        return self._result
 
 
 @functools.cache

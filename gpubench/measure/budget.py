@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..devices import Demo, Device
+from ..devices import Device
 from ..errors import OverBudget, TooLarge, Unmeasurable
 from ..runfile.quantities import seconds_text, text
 from ..runfile.schema import Case, Work
@@ -75,8 +75,8 @@ class Rates:
 
     def flops(self, device: Device, dtype: str) -> float:
         """FLOP/s of matrix products of this dtype."""
-        if isinstance(device, Demo):
-            return device.gpu.flop_per_s(dtype) or math.inf
+        if peaks := device.declared_peaks(dtype):
+            return peaks.flop_per_s or math.inf
         key = str(device), dtype
         if key not in self._flops:
             self._flops[key] = self._measured_flops(device, dtype)
@@ -84,8 +84,8 @@ class Rates:
 
     def bytes(self, device: Device) -> float:
         """Bytes read and written per second by a copy of 8 MB."""
-        if isinstance(device, Demo):
-            return device.gpu.value("memory") or math.inf
+        if peaks := device.declared_peaks("float32"):
+            return peaks.byte_per_s or math.inf
         key = str(device)
         if key not in self._bytes:
             self._bytes[key] = self._measured_bytes(device)
@@ -99,7 +99,7 @@ class Rates:
 
         key = str(device), dtype
         self._doubted[key] = tries = self._doubted.get(key, 0) + 1
-        if isinstance(device, Demo) or tries > MOST_DOUBTS:
+        if device.simulated or tries > MOST_DOUBTS:
             return False
         threads = torch.get_num_threads()
         try:

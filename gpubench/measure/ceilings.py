@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ..devices import CPU, Demo, Device
+from ..devices import CPU, Device
 from ..devices.cpu import cache_sizes, flops_allowed, highest_clock, instructions
 from ..devices.implementations import LIBRARIES, TORCH, Implementation
-from ..devices.roofline import DISPATCH_S
 from ..errors import Unmeasurable
 from ..runfile.schema import Bandwidth, Ceilings
 from .clock import DeviceClock, repeat
@@ -62,7 +61,7 @@ def measure_ceilings(wanted: Mapping[Device, Iterable[str]], effort: str) -> dic
     says why."""
     measured = {}
     for device, dtypes in wanted.items():
-        if isinstance(device, Demo):
+        if device.declared_peaks("float32"):
             measured[str(device)] = _declared(device, dtypes)
             continue
         try:
@@ -84,12 +83,14 @@ def _products(device: Device, dtypes: list[str], clock: DeviceClock, effort: Eff
     return measured if device.accelerator else replace(measured, ways=ways, **_instruction_limit(dtypes))
 
 
-def _declared(device: Demo, dtypes: Iterable[str]) -> Ceilings:
-    """Return the ceilings that the simulated card's datasheet declares."""
-    bytes_per_s, link = device.gpu.value("memory") or 0.0, device.gpu.value("link")
-    bandwidth = tuple(Bandwidth(pattern, 1 << 30, bytes_per_s, "memory") for pattern in PATTERNS)
-    throughput = {dtype: peak for dtype in dtypes if (peak := device.gpu.flop_per_s(dtype))}
-    return Ceilings(bandwidth, throughput, DISPATCH_S, link, link)
+def _declared(device: Device, dtypes: Iterable[str]) -> Ceilings:
+    """Return the ceilings that a simulated device declares."""
+    of_dtypes = {dtype: device.declared_peaks(dtype) for dtype in ("float32", *dtypes)}
+    peaks = of_dtypes["float32"]
+    assert peaks is not None
+    bandwidth = tuple(Bandwidth(pattern, 1 << 30, peaks.byte_per_s or 0.0, "memory") for pattern in PATTERNS)
+    throughput = {dtype: known.flop_per_s for dtype in dtypes if (known := of_dtypes[dtype]) and known.flop_per_s}
+    return Ceilings(bandwidth, throughput, peaks.launch_s, peaks.link_byte_per_s, peaks.link_byte_per_s)
 
 
 def _ceilings(device: Device, dtypes: list[str], effort: Effort) -> Ceilings:

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs, to_builtins
 
-from ..devices import CPU, Demo, Device, Load, find_device
-from ..devices.demo import EIGHT_BITS
+from ..devices import CPU, EIGHT_BITS, Device, Load, find_device
 from ..devices.implementations import LIBRARIES, TORCH, find_implementation
 from ..errors import GpubenchError, Unmeasurable, UsageError
 from ..runfile.flags import Flag
@@ -31,7 +30,7 @@ from .budget import Estimate, Preset
 from .clock import DeviceClock, warm_up
 from .data import Data, all_as_tensors, bare_tensors, dtypes_of, pinned_copy, tensors, total_bytes
 from .precision import apply, autocast_dtype, computed_dtype, computing, matmul_precision, torch_dtype
-from .probes import device_time, energy, flush, latency, simulated_probes, stand_in, transfer
+from .probes import device_time, energy, flush, latency, transfer
 from .session import Session
 from .state import untraced
 from .turns import Share, take_turns
@@ -192,7 +191,6 @@ class Gpubench(Inputs):
         home.settle()
         self._held_bytes = home.allocated_memory()
         self._peak_bytes: int | None = None
-        self._simulated: Load | None = None
         super().__init__(session, structs.replace(case, dtype=computing(case.dtype)), home)
         self.allowance, self.clock, self._benchmark = preset, DeviceClock([home]), benchmark
         if self.library.asynchronous:
@@ -299,9 +297,6 @@ class Gpubench(Inputs):
         work = agree(request.work, counted)
         if self.declared.own_switches:
             self._follow_switches(counted)
-        if self.home.simulated and counted is None and not (work.flops or work.bytes or _operations(work)):
-            needs = "its model needs work that PyTorch can count on meta tensors, or flops= or nbytes="
-            raise Unmeasurable(f"{self.home.label}: {needs}")
         further = tuple(_present(str(name)) for name in request.devices)
         self._use([*further, *self._devices_of(request.function, args, kwargs, further=further)])
         return Prepared(request, args, kwargs, work, counted, further)
@@ -346,21 +341,14 @@ class Gpubench(Inputs):
         request = prepared.request
         call = apply(self.case.variant, request.function, self.home)
         call = self.library.prepared(call, prepared.args, prepared.kwargs)
+        call = self.home.stand_in(call, partial(self._observe, prepared))
         expected = self._reference(prepared)
         if isinstance(expected, Reference):
             poison(prepared.args, prepared.kwargs)
         given = calls.Given(request.function, prepared.args, prepared.kwargs) if request.setup is None else None
         self.home.reset_peak_memory()
         start = self.clock()
-        if isinstance(self.home, Demo):
-            with watched() as (seen, _):
-                result = call(*prepared.args, **prepared.kwargs)
-            self._simulated = self._load(prepared, seen)
-            call = stand_in(self.home, self._simulated, result)
-        elif self.home.accelerator:
-            with _refused_fallbacks():
-                result = call(*prepared.args, **prepared.kwargs)
-        else:
+        with _refused_fallbacks() if self.home.accelerator else nullcontext():
             result = call(*prepared.args, **prepared.kwargs)
         first_s = self.clock() - start
         _require_finished(request.function, result)
@@ -420,7 +408,7 @@ class Gpubench(Inputs):
         """Check a result of after the rounds too: what goes wrong later is seen, such as a race or a stale cache.
 
         ``moved``: whether the call has changed what it uses, so that another result is right."""
-        if verified.expected is None or verified.again is None or not self.enabled or self.home.simulated:
+        if verified.expected is None or verified.again is None or not self.enabled:
             return verified.check
         if moved:
             return structs.replace(verified.check, reason="the first result alone: the call changes what it uses")
@@ -432,9 +420,6 @@ class Gpubench(Inputs):
         record: dict[str, Any] = {"precision": self._precision()}
         if not (self.enabled and self.first):
             return record
-        if isinstance(self.home, Demo) and self._simulated:
-            outputs = bare_tensors(timed.result)
-            return record | simulated_probes(self.home, self._simulated, bare_tensors(prepared.args), outputs)
         single = sum(used.accelerator for used in self.clock.devices) < 2
         if len(self.clock.devices) == 1:  # with several devices copying is the work itself
             record["transfer"] = self._transfer(prepared, timed)
@@ -447,6 +432,8 @@ class Gpubench(Inputs):
         return record
 
     def _device_time(self, verified: Verified, warm: Warm, single: bool) -> dict[str, Any]:
+        if modelled := self.home.modelled_s(verified.call):
+            return dict(zip(("device_s", "launch_s"), modelled, strict=True))
         if verified.again is None:
             return {"device_reason": "the case sets up before every call"}
         if not self.library.on_stream_of_torch():
@@ -534,18 +521,27 @@ class Gpubench(Inputs):
         for process in self._benchmark.extra_info.get(KEY, {}).get("processes", ())[:1]:
             process["flags"] = [*process["flags"], to_builtins(flag)]
 
-    def _load(self, prepared: Prepared, seen: Any) -> Load:
-        """The load that a simulated device takes its time for: the work as counted or declared, and the operators that
-        were seen on tensors without data or else in the first call."""
+    def _observe(self, prepared: Prepared, call: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Load, Any]:
+        """Make a call for a simulated device; return the load that it takes its time for, and the result.
+
+        The load is the work as counted or declared, and the operators that were seen on tensors without data or else in
+        this call. Raises :class:`Unmeasurable` if none is known.
+        """
         counted, work = prepared.counted, prepared.work
+        operations = (work.items or 0.0) if work.unit == "operation" else 0.0  # of 8-bit integers, for example
+        if counted is None and not (work.flops or work.bytes or operations):
+            needs = "its model needs work that PyTorch can count on meta tensors, or flops= or nbytes="
+            raise Unmeasurable(f"{self.home.label}: {needs}")
+        with watched() as (seen, _):
+            result = call(*args, **kwargs)
         least = work.bytes or sum(tensor.nbytes for tensor in bare_tensors(prepared.args, prepared.kwargs))
-        if counted is None and (operations := _operations(work)):
-            return Load(operations, least, 1, EIGHT_BITS)
+        if counted is None and operations:
+            return Load(operations, least, 1, EIGHT_BITS), result
         dtype, (count, operators) = computed_dtype(self.case, self.home), (seen.operations, seen.tally.operators())
         if counted is not None:
             count, operators = counted.operations, counted.operators
             least = least if operators else counted.moved_bytes
-        return Load(work.flops or 0.0, least, max(1, count), dtype, operators)
+        return Load(work.flops or 0.0, least, max(1, count), dtype, operators), result
 
     def _devices_of(self, *values: Any, further: Iterable[Device]) -> list[Device]:
         """The devices of the tensors in these values. Raises UsageError unless the case uses or names them all.
@@ -554,8 +550,7 @@ class Gpubench(Inputs):
         """
         allowed = {str(self.home), *map(str, further)}
         used = {str(_present(str(t.device))) for t in tensors(values) if t.dim() and not t.is_meta}
-        if self.home.simulated:
-            used.discard(self.home.torch_name)
+        used.discard(self.home.torch_name)
         if others := sorted(used - allowed):
             how = f"move it, or say devices={others!r} if that is what you measure"
             if self._session.settings.brief:
@@ -751,11 +746,6 @@ def _present(name: str) -> Device:
     if choice.device is None:
         raise Unmeasurable(str(choice.reason))
     return choice.device
-
-
-def _operations(work: Work) -> float:
-    """Multiplications and additions that aren't floating-point, such as those of 8-bit integers."""
-    return (work.items or 0.0) if work.unit == "operation" else 0.0
 
 
 def _arguments(value: Any, request: Request) -> tuple[tuple[Any, ...], dict[str, Any]]:

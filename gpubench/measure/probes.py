@@ -6,9 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..devices import CPU, Demo, Device, Load
-from ..devices.demo import FIRST_S
-from ..devices.roofline import DISPATCH_S
+from ..devices import CPU, Device
 from ..errors import TooLarge, Unmeasurable
 from ..runfile.schema import Transfer
 from .clock import DeviceClock, repeat
@@ -219,9 +217,9 @@ def transfer(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], de
     except TooLarge:
         return None
     times: dict[str, float | None] = {}
-    for name, tensors, arriving in (("in", inputs, True), ("out", outputs, False)):
-        for suffix, pinned in (("_s", False), ("_pinned_s", True)):
-            times[name + suffix] = _copies(tensors, device, arriving, pinned) if tensors else None
+    for name, tensors, arriving, size in (("in", inputs, True, sizes[0]), ("out", outputs, False, sizes[1])):
+        for suffix, pinned in (("_s", False), ("_pinned_s", True)) if tensors else ():
+            times[name + suffix] = device.copy_s(size, pinned) or _copies(tensors, device, arriving, pinned)
     device.release_pinned_memory()
     return Transfer(sizes[0], sizes[1], **times)
 
@@ -230,7 +228,7 @@ def _distinct(tensors: Sequence[torch.Tensor], device: Device) -> list[torch.Ten
     """Return the tensors on the device, each memory once."""
     distinct: dict[Any, torch.Tensor] = {}
     for tensor in tensors:
-        resident = str(tensor.device) == str(device) or (tensor.device.type == device.kind and not device.index)
+        resident = str(tensor.device) == device.torch_name or (tensor.device.type == device.kind and not device.index)
         if resident and tensor.numel():
             distinct.setdefault(memory_key(tensor), tensor.detach())
     # A view with gaps is copied as its elements alone.
@@ -254,28 +252,3 @@ def _copies(tensors: Sequence[torch.Tensor], device: Device, arriving: bool, pin
     once()
     clock = DeviceClock([device])
     return statistics.median(repeat(once, clock, least=FEWEST_COPIES, most=MOST_COPIES, seconds=COPIES_S))
-
-
-def stand_in(device: Demo, load: Load, result: Any) -> Callable[..., Any]:
-    """Return a function that replaces a call on a simulated device, after the real call was made once. The first takes
-    longer."""
-    device.machine.launch(0.0, host_s=FIRST_S)
-    device.launch(load)
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        device.launch(load)
-        return result
-
-    return call
-
-
-def simulated_probes(
-    device: Demo, load: Load, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
-) -> dict[str, Any]:
-    """Return the model's values of the fields that :func:`device_time` and :func:`transfer` measure on hardware."""
-    sizes = [sum({memory_key(t): t.nbytes for t in tensors}.values()) for tensors in (inputs, outputs)]
-    copies = [device.copy_s(size, pinned) if size else None for pinned in (False, True) for size in sizes]
-    return {
-        "device_s": device.busy_s(load), "launch_s": DISPATCH_S * load.operations,
-        "transfer": Transfer(sizes[0], sizes[1], *copies) if any(sizes) else None,
-    }  # fmt: skip

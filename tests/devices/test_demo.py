@@ -12,9 +12,9 @@ from inprocess import gpubench as command
 
 import gpubench
 from gpubench.commands.notebook import magic
-from gpubench.devices import Demo, Load, find_device, kinds, present, select
+from gpubench.devices import EIGHT_BITS, Demo, Load, find_device, kinds, present, select
 from gpubench.devices.datasheets import read_cards
-from gpubench.devices.demo import COPY_S, EIGHT_BITS, LINK_SHARE, PAGEABLE, WAIT_S
+from gpubench.devices.demo import COPY_S, LINK_SHARE, PAGEABLE, WAIT_S
 from gpubench.devices.roofline import DISPATCH_S, LEAST_KERNEL_S, middle_s
 from gpubench.estimate.model import Likely, likely, shortest
 from gpubench.report.charts.pictures import render
