@@ -1,55 +1,67 @@
 """Learn what ``gpubench estimate`` calls probable from timings of others, and measure how wrong it is.
 
-    python docs/experiments/learn_estimate.py timings.csv [--networks networks.csv] [--write]
+    python docs/experiments/learn_estimate.py [--networks] [--write]
 
-``timings.csv`` has calls of one operator (``op,card,milliseconds,b,m_or_h,n,k``), ``networks.csv`` whole networks
-(``card,network,mode,tokens,batch,milliseconds,layers``): parts of the public test set of NeuSight (S. Lee et al.,
-ASPLOS 2025, github.com/sitar-lab/NeuSight, MIT licence), in float32 without TF32. Each card is left out in turn and
-compared with what the others teach. ``--write`` replaces the factors that the package ships. The whole networks
-need ``transformers``.
+``neusight_operators.csv.gz`` has calls of one operator (``op,card,milliseconds,b,m_or_h,n,k``),
+``neusight_networks.csv`` whole networks (``card,network,mode,tokens,batch,milliseconds,layers``): parts of the public
+test set of NeuSight (S. Lee et al., ASPLOS 2025, github.com/sitar-lab/NeuSight, MIT licence), in float32 without TF32.
+Each card is left out in turn and compared with what the others teach. What products reach at best is in the table of
+GPUs where somebody has published it; that of the others lies on a line through the published ones. ``--write`` replaces
+the factors that the package ships. The whole networks need ``transformers``, and some minutes.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import gzip
 import json
 import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from gpubench.devices.datasheets import Gpu, find_card, read_cards
-from gpubench.devices.roofline import LEARNED, Factor, arithmetic_s, crowding_of, memory_s
+from gpubench.devices.roofline import LEARNED, Factor, Shares, arithmetic_s, memory_s, reached
 from gpubench.estimate.model import likely, shortest
 from gpubench.runfile.schema import Operators, Work
 
+HERE = Path(__file__).parent
 SHORTEST_S = 1e-4
 """Shortest time that is used, in seconds: 24 to 36 µs of each timing are its harness."""
-LEVEL = 0.8
-"""Share of times that the interval should contain."""
-RIDGE, STEEPEST = 0.1, 0.5
-"""Ridge penalty that flattens a slope which only four or five cards suggest, and the steepest slope allowed."""
+LEVEL, WIDER = 0.8, 0.05
+"""The range reaches from the 10 % point of the card that was fastest for its middle to the 90 % point of the slowest,
+and is widened in such steps until each card, left out, has ENOUGH of its times inside."""
+ENOUGH = 0.82
 SMALL_S = 5e-5
-KINDS = ("elementwise", "normalisation", "product")
-CALLED = {"product": "products", "elementwise": "elementwise work"}
+CALLED = {"product": "products", "elementwise": "elementwise work", "normalisation": "softmax and layer norm"}
+KINDS = tuple(CALLED)
 TWO_TENSORS = ("add", "mul", "div", "pow")
 
 
 @dataclass(frozen=True)
 class Timing:
-    """One call on one card: its work, its roofline and its time, in seconds."""
+    """One call on one card: its work and its time in seconds."""
 
-    card: str
+    card: Gpu
     operator: Operators
-    bound_s: float
     seconds: float
 
     @property
     def work(self) -> Work:
         return Work(self.operator.flops, self.operator.bytes, operators=(self.operator,))
+
+    def roofline_s(self, shares: Shares) -> float:
+        parts = (
+            arithmetic_s(self.operator.flops, reached("float32", self.card, shares)),
+            memory_s(self.operator.bytes, self.card),
+        )
+        return max(part for part in parts if part is not None)
 
 
 def operator_of(row: Mapping[str, str]) -> Operators:
@@ -63,117 +75,123 @@ def operator_of(row: Mapping[str, str]) -> Operators:
     return Operators(kind, 1, 0.0, 4 * b * m * (3 if row["op"] in TWO_TENSORS else 2))
 
 
-def read_timings(path: str, cards: Mapping[str, Gpu]) -> list[Timing]:
-    found = []
-    with open(path, newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            card, operator = find_card(row["card"], cards), operator_of(row)
-            parts = arithmetic_s(operator.flops, "float32", card), memory_s(operator.bytes, card, cached=False)
-            assert None not in parts, card.name
-            bound_s = max(part for part in parts if part is not None)
-            found.append(Timing(card.name, operator, bound_s, float(row["milliseconds"]) / 1e3))
-    return found
+def read_timings(cards: Mapping[str, Gpu]) -> list[Timing]:
+    with gzip.open(HERE / "neusight_operators.csv.gz", "rt", encoding="utf-8") as file:
+        return [
+            Timing(find_card(row["card"], cards), operator_of(row), float(row["milliseconds"]) / 1e3)
+            for row in csv.DictReader(file)
+        ]
 
 
-def crowding(card: Gpu) -> float:
-    value = crowding_of(card)
-    assert value is not None, card.name
-    return value
+def shares_of(cards: Iterable[Gpu]) -> Shares:
+    """Return the line and the medians of what these cards are known to reach of their peaks: least squares on the
+    logarithms."""
+    cards, lists = list(cards), {}
+    for name in ("float32", "tf32", "half"):
+        both = [(card.value(f"{name}_reached"), card.value(name), card.value("watt") or 0.0) for card in cards]
+        lists[name] = [(peak / watt, known / peak) for known, peak, watt in both if known and peak]
+    x, y = ([math.log(each[i]) for each in lists["float32"]] for i in (0, 1))
+    slope, intercept = statistics.linear_regression(x, y)
+    return Shares(
+        intercept, slope, *(statistics.median(share for _, share in lists[name]) for name in ("tf32", "half"))
+    )
 
 
-def middle_of(timings: Iterable[Timing], kind: str, cards: Mapping[str, Gpu]) -> Factor:
-    """Return the factor's middle: the mean over the cards of each card's median. For products it lies on a line over
-    the promised FLOP/s per watt (ridge regression on the logarithms)."""
+Residuals = Mapping[str, Sequence[tuple[float, float]]]
+"""For each card the roofline and the time of each call."""
+
+
+def times_of(by_card: Residuals, small_s: float, cards: Collection[str]) -> float:
+    """Return the geometric mean of these cards' medians."""
+    medians = [statistics.median((t - min(bound, small_s)) / bound for bound, t in by_card[card]) for card in cards]
+    return statistics.geometric_mean(medians)
+
+
+def learn(by_card: Residuals, kind: str, wider: float) -> Factor:
+    """Return the factor: its middle from all cards, its range from how far each card lay from what the others taught,
+    the worst card's ends, made wider."""
     small_s = SMALL_S if kind == "product" else 0.0
-    ratios = defaultdict(list)
-    for each in timings:
-        ratios[each.card].append((each.seconds - min(each.bound_s, small_s)) / each.bound_s)
-    logs = {card: math.log(statistics.median(values)) for card, values in ratios.items()}
-    x = {card: crowding(cards[card]) for card in logs}
-    middle, mean_x = statistics.fmean(logs.values()), statistics.fmean(x.values())
-    slope = 0.0
-    if kind == "product":
-        spread = sum((x[card] - mean_x) ** 2 for card in logs)
-        slope = sum((x[card] - mean_x) * (logs[card] - middle) for card in logs) / (spread + RIDGE)
-        slope = min(max(slope, 0.0), STEEPEST)
-    least = math.exp(min(logs.values())) if kind == "product" else 1.0
-    return Factor(middle - slope * mean_x, slope, least, small_s, 1.0, 1.0)
-
-
-def residuals(timings: Iterable[Timing], factor: Factor, cards: Mapping[str, Gpu]) -> list[float]:
-    return [each.seconds / factor.middle(each.bound_s, crowding(cards[each.card])) for each in timings]
-
-
-def weighted_quantile(groups: Sequence[Sequence[float]], share: float) -> float:
-    """Return the quantile of all values, with equal weight for each group."""
-    pairs = sorted((value, 1 / len(group)) for group in groups for value in group)
-    total, seen = sum(weight for _, weight in pairs), 0.0
-    for value, weight in pairs:
-        seen += weight
-        if seen >= share * total:
-            return value
-    return pairs[-1][0]
-
-
-def learn(timings: Sequence[Timing], kind: str, cards: Mapping[str, Gpu]) -> Factor:
-    """Return the factor: its middle from all cards, its interval from how far each card lay from what the others taught
-    (cross-conformal prediction with cards as folds: V. Vovk, Annals of Mathematics and Artificial Intelligence 74
-    (2015) 9)."""
-    by_card = grouped(timings, lambda each: each.card)
-    left_out = []
+    ends = []
     for name, own in by_card.items():
-        others = [each for each in timings if each.card != name]
-        left_out.append(residuals(own, middle_of(others, kind, cards), cards))
-    low, high = (weighted_quantile(left_out, share) for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
-    middle = middle_of(timings, kind, cards)
-    return Factor(middle.intercept, middle.slope, middle.least, middle.small_s, low, high)
+        middle = Factor(times_of(by_card, small_s, by_card.keys() - {name}), small_s, 1.0, 1.0)
+        ratios = sorted(seconds / middle.middle(bound_s) for bound_s, seconds in own)
+        ends.append([ratios[int(share * (len(ratios) - 1))] for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2)])
+    low, high = min(low for low, _ in ends) / wider, max(high for _, high in ends) * wider
+    return Factor(times_of(by_card, small_s, by_card), small_s, low, high)
 
 
-def grouped(timings: Iterable[Timing], key: Callable[[Timing], str]) -> dict[str, list[Timing]]:
+def learn_all(
+    timings: Iterable[Timing], shares: Shares, wider: Mapping[str, float], without: str = ""
+) -> dict[str, Factor]:
+    used: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+    for each in timings:
+        if each.seconds >= SHORTEST_S and each.card.name != without:
+            used[each.operator.kind][each.card.name].append((each.roofline_s(shares), each.seconds))
+    return {kind: learn(by_card, kind, wider[kind]) for kind, by_card in used.items()}
+
+
+def grouped(timings: Iterable[Timing]) -> dict[str, list[Timing]]:
     groups: dict[str, list[Timing]] = defaultdict(list)
     for each in timings:
-        groups[key(each)].append(each)
+        groups[each.card.name].append(each)
     return dict(groups)
-
-
-def learn_all(timings: Iterable[Timing], cards: Mapping[str, Gpu], without: Collection[str] = ()) -> dict[str, Factor]:
-    used = [each for each in timings if each.seconds >= SHORTEST_S and each.card not in without]
-    return {kind: learn(group, kind, cards) for kind, group in grouped(used, lambda each: each.operator.kind).items()}
 
 
 # How wrong it is ------------------------------------------------------------------------------------------------------
 
 
-def print_bound(timings: Sequence[Timing], cards: Mapping[str, Gpu]) -> None:
-    """Print how many real times lie below the bound, and how far above it they lie."""
-    bounds = [shortest(each.work, "float32", cards[each.card]).seconds for each in timings]
-    below = sum(each.seconds < bound for each, bound in zip(timings, bounds, strict=True))
+def print_bound(timings: Sequence[Timing]) -> None:
+    """Print how many real times lie below the bound."""
+    below = sum(each.seconds < shortest(each.work, "float32", each.card).seconds for each in timings)
     print(f"\nReal times below shortest_s: {below} of {len(timings)}")
 
 
-def print_left_out(timings: Sequence[Timing], cards: Mapping[str, Gpu]) -> dict[str, tuple[float, float]]:
-    """Compare each card with what the others taught; return the least and the greatest share of times within the
-    interval."""
-    print(f"\nLeft out one by one, times from {SHORTEST_S * 1e3:g} ms on; the interval aims at {LEVEL:.0%}.\n")
-    print("| card | work | times | within | middle off by (median) | time / bound: 5 % | median | 95 % |")
-    print("|---|---|---:|---:|---:|---:|---:|---:|")
-    errors, shares = defaultdict(list), defaultdict(list)
-    for name, own in grouped(timings, lambda each: each.card).items():
-        factors = learn_all(timings, cards, without=(name,))
+Held = dict[str, list[tuple[str, int, float, float]]]
+"""For each kind, each card left out: its name, how many times, the share of them in the range, and the median error of
+the middle."""
+
+
+def kept_apart(card: Gpu, cards: Mapping[str, Gpu]) -> tuple[Gpu, Shares]:
+    """Return the card without what was published of it, and the shares without the card."""
+    bare = msgspec.structs.replace(card.figures, float32_reached=None)
+    others = (each for each in cards.values() if each.name != card.name)
+    return msgspec.structs.replace(card, figures=bare), shares_of(others)
+
+
+def left_out(timings: Sequence[Timing], cards: Mapping[str, Gpu], wider: Mapping[str, float]) -> Held:
+    """Compare each card with what the others teach."""
+    found: Held = {kind: [] for kind in KINDS}
+    for name, own in grouped(timings).items():
+        card, shares = kept_apart(cards[name], cards)
+        factors = learn_all(timings, shares, wider, name)
         for kind in KINDS:
             chosen = [each for each in own if each.operator.kind == kind and each.seconds >= SHORTEST_S]
-            guesses = [likely(each.work, "float32", cards[name], factors) for each in chosen]
+            guesses = [likely(each.work, "float32", card, factors, shares) for each in chosen]
             pairs = [(each, guess) for each, guess in zip(chosen, guesses, strict=True) if not isinstance(guess, str)]
             within = statistics.fmean(guess.low_s <= each.seconds <= guess.high_s for each, guess in pairs)
-            shares[kind].append(within)
-            off = [abs(guess.middle_s / each.seconds - 1) for each, guess in pairs]
-            errors[kind] += off
-            ratios = sorted(each.seconds / each.bound_s for each in chosen)
-            points = " | ".join(f"{ratios[int(share * (len(ratios) - 1))]:.2f}" for share in (0.05, 0.5, 0.95))
-            print(f"| {name} | {kind} | {len(pairs)} | {within:.0%} | {statistics.median(off):.0%} | {points} |")
-    for kind in KINDS:
-        print(f"| all | {kind} | {len(errors[kind])} | | {statistics.median(errors[kind]):.0%} | | | |")
-    return {CALLED[kind]: (round(min(shares[kind]), 3), round(max(shares[kind]), 3)) for kind in CALLED}
+            off = statistics.median(abs(guess.middle_s / each.seconds - 1) for each, guess in pairs)
+            found[kind].append((name, len(pairs), within, off))
+    return found
+
+
+def widened(timings: Sequence[Timing], cards: Mapping[str, Gpu]) -> tuple[dict[str, float], Held]:
+    """Return by how much the range of each kind is widened, and how often it then held."""
+    wider = dict.fromkeys(KINDS, 1.0)
+    while True:
+        held = left_out(timings, cards, wider)
+        short = [kind for kind in KINDS if min(within for _, _, within, _ in held[kind]) < ENOUGH]
+        if not short:
+            return wider, held
+        wider |= {kind: wider[kind] + WIDER for kind in short}
+
+
+def print_held(held: Held, wider: Mapping[str, float]) -> None:
+    print(f"\nLeft out one by one, times from {SHORTEST_S * 1e3:g} ms on; ranges made wider: {wider}\n")
+    print("| card | " + " | ".join(f"{CALLED[kind]}: within · off" for kind in KINDS) + " |")
+    print("|---" * (1 + len(KINDS)) + "|")
+    for rows in zip(*held.values(), strict=True):
+        cells = [f"{within:.0%} · {off:.0%} ({count})" for _, count, within, off in rows]
+        print(f"| {rows[0][0]} | {' | '.join(cells)} |")
 
 
 # Whole networks -------------------------------------------------------------------------------------------------------
@@ -230,57 +248,72 @@ def traced(network: str, tokens: int, batch: int, mode: str) -> Work:
     return Work(float(counter.get_total_flops()), float(least), operators=seen.tally.operators())
 
 
-def print_networks(path: str, timings: Sequence[Timing], cards: Mapping[str, Gpu]) -> None:
-    """Print each network on each card, with factors that were learned without that card."""
+def print_networks(
+    timings: Sequence[Timing], cards: Mapping[str, Gpu], wider: Mapping[str, float]
+) -> tuple[float, float]:
+    """Print each network on each card, with factors that were learned without that card; return the worst card's share
+    of times within the range, and the best card's."""
     print("\n| card | network | tokens | batch | ms | / bound | probably, ms | middle off by |")
     print("|---|---|---:|---:|---:|---:|---:|---:|")
-    off, within, below, left_out = [], [], 0, 0
+    off, within, below, unknown = [], defaultdict(list), 0, 0
     works: dict[tuple[str, int, int, str], Work] = {}
-    with open(path, newline="", encoding="utf-8") as file:
+    with open(HERE / "neusight_networks.csv", newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             if row["network"] not in NETWORKS:
-                left_out += 1
+                unknown += 1
                 continue
             card, seconds = find_card(row["card"], cards), float(row["milliseconds"]) / 1e3
             key = row["network"], int(row["tokens"]), int(row["batch"]), row["mode"]
             work = works[key] if key in works else works.setdefault(key, traced(*key))
-            guess = likely(work, "float32", card, learn_all(timings, cards, without=(card.name,)))
+            bare, shares = kept_apart(card, cards)
+            guess = likely(work, "float32", bare, learn_all(timings, shares, wider, card.name), shares)
             bound_s = shortest(work, "float32", card).seconds
             assert not isinstance(guess, str), guess
             below += seconds < bound_s
-            within.append(guess.low_s <= seconds <= guess.high_s)
+            within[card.name].append(guess.low_s <= seconds <= guess.high_s)
             off.append(guess.middle_s / seconds - 1)
             times = (
                 f"{seconds * 1e3:.0f} | {seconds / bound_s:.2f} | {guess.low_s * 1e3:.0f} – {guess.high_s * 1e3:.0f}"
             )
             name = f"{row['network']} ({row['mode']})"
             print(f"| {card.name} | {name} | {row['tokens']} | {row['batch']} | {times} | {off[-1]:+.0%} |")
-    counts = f"{len(off)} networks, {left_out} left out: {below} below the bound, {statistics.fmean(within):.0%} within"
-    print(f"\n{counts}, middle off by {statistics.median(map(abs, off)):.0%} (median)")
+    held = {card: statistics.fmean(each) for card, each in within.items()}
+    print(f"\n{len(off)} networks, {unknown} left out, {below} below the bound; within: {held}")
+    print(f"Middle off by {statistics.median(map(abs, off)):.0%} (median)")
+    return min(held.values()), max(held.values())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("timings")
-    parser.add_argument("--networks")
+    parser.add_argument("--networks", action="store_true", help="compare whole networks too")
     parser.add_argument("--write", action="store_true", help="replace the factors that the package ships")
     args = parser.parse_args()
     cards, _ = read_cards()
-    timings = read_timings(args.timings, cards)
-    print_bound(timings, cards)
-    held = print_left_out(timings, cards)
-    if args.write:
-        source = "NeuSight's public test set (github.com/sitar-lab/NeuSight, MIT): " + ", ".join(
-            sorted({each.card for each in timings})
-        )
-        factors = learn_all(timings, cards)
-        kinds = {
-            kind: {name: round(getattr(factors[kind], name), 6) for name in Factor.__struct_fields__} for kind in KINDS
-        }
-        content = {"learned_from": source, "level": LEVEL, "held": held, "kinds": kinds}
-        LEARNED.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    timings, shares = read_timings(cards), shares_of(cards.values())
+    print_bound(timings)
+    wider, held = widened(timings, cards)
+    print_held(held, wider)
+    ends = {CALLED[kind]: [pick(within for _, _, within, _ in held[kind]) for pick in (min, max)] for kind in KINDS}
+    kept = json.loads(LEARNED.read_text(encoding="utf-8"))["held"].get("whole networks")
     if args.networks:
-        print_networks(args.networks, timings, cards)
+        kept = print_networks(timings, cards, wider)
+    if args.write:
+        ends |= {"whole networks": kept} if kept else {}
+        source = "NeuSight's public test set (github.com/sitar-lab/NeuSight, MIT): " + ", ".join(
+            sorted(grouped(timings))
+        )
+        factors = learn_all(timings, shares, wider)
+        content = {
+            "learned_from": source,
+            "held": {name: [round(share, 3) for share in both] for name, both in ends.items()},
+            "kinds": {kind: _rounded(factors[kind]) for kind in KINDS},
+            "shares": _rounded(shares),
+        }
+        LEARNED.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def _rounded(values: Factor | Shares) -> dict[str, float]:
+    return {name: round(getattr(values, name), 6) for name in values.__struct_fields__}
 
 
 if __name__ == "__main__":

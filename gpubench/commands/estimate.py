@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
     add = parser.add_argument
     add("run", nargs="?", metavar="RUN", help="results file of a CPU, or the folder of a run")
-    named = f"L4, A100, 'H100 PCIe', …; repeatable (default: {', '.join(GPUS)})"
+    named = f"another GPU, such as 'H100 PCIe'; repeatable (default: {', '.join(GPUS)})"
     add("--gpu", dest="gpus", action="append", default=[], metavar="GPU", help=named)
     add_expression(parser)
     formats = ("table", "csv", "json", "markdown")
@@ -50,19 +50,20 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError("name a results file: gpubench estimate out/run.json; --list shows the GPUs")
     study, every = Study(read_all([args.run]), expression=args.expression), args.expression is not None
     estimates = estimates_of(study, cards_named(args.gpus or GPUS))
-    lines = printing.lines_of(study, estimates, every)
-    text = {
-        "table": lambda: "\n".join([*printing.screen(lines, estimates, every, _width()), ""]),
-        "csv": lambda: csv_text(printing.VALUES, estimates),
-        "json": lambda: printing.as_json(estimates, study.runs[0].machine.label),
-        "markdown": lambda: printing.as_markdown(lines, estimates),
-    }[args.format]()
-    print(text, end="")
+    if args.format == "csv":
+        print(csv_text(printing.VALUES, estimates), end="")
+    elif args.format == "json":
+        print(printing.as_json(estimates, study.runs[0].machine.label), end="")
+    else:
+        _show(study, estimates, every, args.format == "markdown")
     return 0
 
 
-def _width() -> int:
-    return shutil.get_terminal_size((100, 24)).columns
+def _show(study: Study, estimates: Sequence[Outlook], every: bool, markdown: bool = False) -> None:
+    from ..estimate.printing import as_markdown, lines_of, screen
+
+    lines, width = lines_of(study, estimates, every), shutil.get_terminal_size((100, 24)).columns
+    print("\n".join(as_markdown(lines, estimates) if markdown else screen(lines, estimates, every, width)))
 
 
 def cards_named(names: Sequence[str]) -> list[Gpu]:
@@ -75,12 +76,10 @@ def cards_named(names: Sequence[str]) -> list[Gpu]:
 
 def show_estimates(run: Run, cards: Sequence[Gpu]) -> None:
     """Print what these GPUs could bring to every benchmark that a run timed on its CPU."""
-    from ..estimate import printing
     from ..report.study import Study
 
-    study = Study([run])
-    estimates = estimates_of(study, cards)
-    print("\n".join(["", *printing.screen(printing.lines_of(study, estimates, True), estimates, True, _width())]))
+    print()
+    _show(study := Study([run]), estimates_of(study, cards), every=True)
 
 
 def estimates_of(study: Study, cards: Sequence[Gpu]) -> list[Outlook]:

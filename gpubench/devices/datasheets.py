@@ -29,7 +29,8 @@ class Sourced(Struct, frozen=True):
 
 class Figures(Struct, frozen=True, forbid_unknown_fields=True):
     """The figures of a GPU: FLOP/s by dtype without sparsity; ``memory`` and ``link`` (to the host, one direction) in
-    bytes per second; ``cache``, the last level, in bytes; ``watt``, the power limit, in watts."""
+    bytes per second; ``cache``, the last level, and ``capacity`` of the memory in bytes; ``watt``, the power limit, in
+    watts; FLOP/s that somebody's largest products reached."""
 
     float32: Sourced | None = None
     tf32: Sourced | None = None
@@ -39,6 +40,10 @@ class Figures(Struct, frozen=True, forbid_unknown_fields=True):
     cache: Sourced | None = None
     watt: Sourced | None = None
     link: Sourced | None = None
+    capacity: Sourced | None = None
+    float32_reached: Sourced | None = None
+    tf32_reached: Sourced | None = None
+    half_reached: Sourced | None = None
 
 
 class Gpu(Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,7 +1,8 @@
 """How long one operator takes on a GPU: its roofline, times a factor learned from the timings of other GPUs.
 
 The roofline (S. Williams, A. Waterman, D. Patterson, Communications of the ACM 52(4), 2009) is the larger of two times:
-the arithmetic at the peak of its dtype, and the bytes at the memory's rate, both from the card's datasheet.
+the arithmetic, and the bytes at the memory's rate. Bounds take both from the card's datasheet; likely times take the
+arithmetic that products are known to reach.
 ``docs/experiments/learn_estimate.py`` learned the factors; docs/estimate.md reports their errors. ``gpubench estimate``
 and the simulated device both use them.
 """
@@ -17,7 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from .datasheets import Gpu
+from .datasheets import PEAKS, Gpu
 
 LEARNED = Path(__file__).with_name("factors.json")
 LEAST_KERNEL_S, DISPATCH_S = 3e-6, 1e-5
@@ -30,26 +31,35 @@ _LIKE = {"convolution": "product", "other": "elementwise"}
 class Factor(Struct, frozen=True):
     """The ratio of time to roofline for one kind of operator.
 
-    The middle is ``exp(intercept + slope * crowding)``, but at least ``least``, times the roofline, plus up to
-    ``small_s`` for operators too small to fill the card. The interval is ``low`` to ``high`` times the middle.
+    The middle is ``times`` the roofline, plus up to ``small_s`` for operators too small to fill the card. The interval
+    is ``low`` to ``high`` times the middle.
     """
 
-    intercept: float
-    slope: float
-    least: float
+    times: float
     small_s: float
     low: float
     high: float
 
-    def middle(self, roofline_s: float, crowding: float) -> float:
-        """Return the middle in seconds; ``crowding`` is that of :func:`crowding_of` for the card."""
-        factor = max(math.exp(self.intercept + self.slope * crowding if self.slope else self.intercept), self.least)
-        return factor * roofline_s + min(roofline_s, self.small_s)
+    def middle(self, roofline_s: float) -> float:
+        """Return the middle in seconds."""
+        return self.times * roofline_s + min(roofline_s, self.small_s)
+
+
+class Shares(Struct, frozen=True):
+    """The share of its peak that a card without a published figure is assumed to reach in products: a line over the
+    logarithm of the FLOP/s per watt that it promises, since a peak that needs more than the power limit isn't reached;
+    in ``tf32`` and ``half`` the median of the published ones."""
+
+    intercept: float
+    slope: float
+    tf32: float
+    half: float
 
 
 class _Learned(Struct, frozen=True):
     kinds: dict[str, Factor]
     held: dict[str, tuple[float, float]]
+    shares: Shares
 
 
 @functools.cache
@@ -68,12 +78,23 @@ def held_shares() -> Mapping[str, tuple[float, float]]:
     return _learned().held
 
 
-def arithmetic_s(flops: float, dtype: str, card: Gpu) -> float | None:
-    """Return the seconds of the arithmetic at the peak of the dtype; ``None`` if the peak is unknown."""
+def reached(dtype: str, card: Gpu, shares: Shares | None = None) -> float | None:
+    """Return the FLOP/s that products reach at best: the published measurement of this card, else a share of its
+    peak; ``None`` if the peak is unknown."""
+    shares, peak, figure = shares or _learned().shares, card.flop_per_s(dtype), PEAKS.get(dtype, "")
+    if known := card.value(f"{figure}_reached") if figure != "float64" else None:
+        return known
+    if peak is None or figure in ("tf32", "half"):
+        return peak and peak * getattr(shares, figure)
+    watt = card.value("watt")
+    return peak * min(1.0, math.exp(shares.intercept + shares.slope * math.log(peak / watt)) if watt else shares.half)
+
+
+def arithmetic_s(flops: float, rate: float | None) -> float | None:
+    """Return the seconds of the arithmetic at a rate in FLOP/s; ``None`` if that is unknown."""
     if not flops:
         return 0.0
-    peak = card.flop_per_s(dtype)
-    return flops / peak if peak else None
+    return flops / rate if rate else None
 
 
 def memory_s(nbytes: float, card: Gpu, cached: bool = False) -> float | None:
@@ -91,28 +112,18 @@ def memory_s(nbytes: float, card: Gpu, cached: bool = False) -> float | None:
 def kind_by_sums(flops: float, nbytes: float, dtype: str, card: Gpu) -> str:
     """Return the kind that is assumed for work of which only the sums are known: a product if its arithmetic takes
     longer than its bytes."""
-    longer = (arithmetic_s(flops, dtype, card) or 0.0) > (memory_s(nbytes, card) or 0.0)
+    longer = (arithmetic_s(flops, card.flop_per_s(dtype)) or 0.0) > (memory_s(nbytes, card) or 0.0)
     return "product" if longer else "elementwise"
 
 
-def crowding_of(card: Gpu) -> float | None:
-    """Return the logarithm of the card's FLOP/s per watt: a peak that needs more than the power limit isn't reached."""
-    watt, promised = card.value("watt"), card.flop_per_s("float32")
-    return math.log(promised / watt) if watt and promised else None
-
-
-def factor_of(kind: str, card: Gpu, factors: Mapping[str, Factor]) -> tuple[Factor, float] | None:
-    """Return the factor of a kind of operator and the card's crowding; ``None`` if the crowding is needed and
-    unknown."""
-    factor, crowding = factors[_LIKE.get(kind, kind)], crowding_of(card)
-    return None if factor.slope and crowding is None else (factor, crowding or 0.0)
+def factor_of(kind: str, factors: Mapping[str, Factor]) -> Factor:
+    """Return the factor of a kind of operator, or of the kind that stands in for it."""
+    return factors[_LIKE.get(kind, kind)]
 
 
 def middle_s(kind: str, flops: float, nbytes: float, dtype: str, card: Gpu) -> float | None:
     """Return the likely time of one operator in seconds; ``None`` where a figure of the card is unknown."""
-    arithmetic, memory = arithmetic_s(flops, dtype, card), memory_s(nbytes, card)
-    found = factor_of(kind, card, learned_factors())
-    if arithmetic is None or memory is None or found is None:
+    arithmetic, memory = arithmetic_s(flops, reached(dtype, card)), memory_s(nbytes, card)
+    if arithmetic is None or memory is None:
         return None
-    factor, crowding = found
-    return factor.middle(max(arithmetic, memory), crowding)
+    return factor_of(kind, learned_factors()).middle(max(arithmetic, memory))

@@ -14,11 +14,13 @@ from ..devices.roofline import (
     DISPATCH_S,
     LEAST_KERNEL_S,
     Factor,
+    Shares,
     arithmetic_s,
     factor_of,
     kind_by_sums,
     learned_factors,
     memory_s,
+    reached,
 )
 from ..runfile.schema import Operators, Work
 
@@ -34,9 +36,17 @@ Algorithms for Convolutional Neural Networks*, 2016)."""
 CACHE_RATE = 5.0
 """The last cache is assumed to be at most this many times as fast as the memory. No source states it for all cards, so
 only likely times rest on it, no bound."""
-OTHER_SHARE, OTHER_HIGH = 0.2, 4.0
+OTHER_SHARE, OTHER_HIGH = 0.5, 4.0
 """Share of the time that operators without learned factors may take up, and how many times their bound they may
 take."""
+GUESS = 0.5, 2.0
+"""Half to twice the middle, where no time of such work has been compared: convolutions, and dtypes but float32."""
+EAGER_S, EAGER_LEAST = (23e-6, 40e-6), 20
+"""Seconds per operator of a network that PyTorch runs eagerly, with ``nn.Module`` and Python: ResNet-50 at batch 1 has
+about 175 kernels and takes 4 to 7 ms on fast GPUs of any size. So many operators make a network."""
+_NETWORKS = "whole networks"
+_BASES = {"product": "products", "elementwise": "elementwise work", "normalisation": "softmax and layer norm"}
+NOTHING_LEARNED = "nothing was learned of its operators: look at memory bandwidth"
 
 
 @dataclass(frozen=True)
@@ -51,11 +61,13 @@ class Bound:
 
 @dataclass(frozen=True)
 class Likely:
-    """An interval of seconds, and its middle."""
+    """An interval of seconds, its middle, and what it rests upon: ``products``, another name of
+    :func:`~gpubench.devices.roofline.held_shares`, or empty for a guess."""
 
     low_s: float
     middle_s: float
     high_s: float
+    basis: str = ""
 
 
 def safety_of(card: Gpu) -> float:
@@ -72,7 +84,7 @@ def least_flops(work: Work) -> float:
 def shortest(work: Work, dtype: str, card: Gpu) -> Bound:
     """The time that no program for this card can beat."""
     parts, safety = {"launch": LEAST_CALL_S}, safety_of(card)
-    if work.flops and (seconds := arithmetic_s(least_flops(work), dtype, card)) is not None:
+    if work.flops and (seconds := arithmetic_s(least_flops(work), card.flop_per_s(dtype))) is not None:
         parts["arithmetic"] = seconds / safety
     if work.bytes and (seconds := memory_s(work.bytes, card, cached=True)) is not None:
         parts["memory"] = seconds / safety
@@ -80,7 +92,13 @@ def shortest(work: Work, dtype: str, card: Gpu) -> Bound:
     return Bound(parts[binds], binds, complete=len(parts) > 1)
 
 
-def likely(work: Work, dtype: str, card: Gpu, factors: Mapping[str, Factor] | None = None) -> Likely | str:
+def likely(
+    work: Work,
+    dtype: str,
+    card: Gpu,
+    factors: Mapping[str, Factor] | None = None,
+    shares: Shares | None = None,
+) -> Likely | str:
     """The likely time, or the reason why there is none. Where the operators are unknown the sums stand for one
     operator."""
     factors = learned_factors() if factors is None else factors
@@ -89,46 +107,51 @@ def likely(work: Work, dtype: str, card: Gpu, factors: Mapping[str, Factor] | No
     operators = work.operators or _one_operator(work, dtype, card)
     if not operators:
         return "its operators are unknown"
-    parts = [_likely_of(each, dtype, card, factors) for each in operators]
-    spans = [part for part in parts if not isinstance(part, str)]
+    rate = reached(dtype, card, shares)
+    parts = [(each, _likely_of(each, dtype, card, rate, factors)) for each in operators]
+    spans = [(each, span) for each, span in parts if span is not None]
     if len(spans) < len(parts):
-        return next(part for part in parts if isinstance(part, str))
-    middle_s = sum(span.middle_s for span in spans)
-    unlearned_s = sum(span.middle_s for each, span in zip(operators, spans, strict=True) if each.kind == "other")
-    if unlearned_s > OTHER_SHARE * middle_s:
-        return "nothing was learned of its operators"
-    count = sum(each.count for each in operators)
-    low_s = max(sum(span.low_s for span in spans), LEAST_KERNEL_S * count, shortest(work, dtype, card).seconds)
-    high_s = sum(span.high_s for span in spans) + DISPATCH_S * count
-    return Likely(low_s, max(middle_s, low_s), high_s)
-
-
-def _likely_of(each: Operators, dtype: str, card: Gpu, factors: Mapping[str, Factor]) -> Likely | str:
-    """The likely time of one group of operators; where nothing was learned the bound itself stands for the fastest."""
-    slow, fast = (_roofline_s(each, dtype, card, cached) for cached in (False, True))
-    if slow is None or fast is None:
         return "a figure of the GPU is unknown"
-    if (found := factor_of(each.kind, card, factors)) is None:
-        return "the GPU's power limit is unknown"
-    factor, crowding = found
-    middle_s = factor.middle(slow, crowding)
-    if each.kind in factors and dtype == "float32":
-        low_s = factor.low * factor.middle(fast, crowding)
-    else:
-        low_s = fast / safety_of(card) / (FAST_CONVOLUTION if each.kind == "convolution" else 1.0)
-    high_s = middle_s * (OTHER_HIGH if each.kind == "other" else factor.high)
-    return Likely(each.count * low_s, each.count * middle_s, each.count * high_s)
+    middle_s = sum(span.middle_s for _, span in spans)
+    if sum(span.middle_s for each, span in spans if each.kind == "other") > OTHER_SHARE * middle_s:
+        return NOTHING_LEARNED
+    count = sum(each.count for each in operators)
+    network = count >= EAGER_LEAST and any(each.kind in ("convolution", "normalisation") for each in operators)
+    least_s, most_s = EAGER_S if network else (LEAST_KERNEL_S, DISPATCH_S)
+    low_s = max(sum(span.low_s for _, span in spans), least_s * count, shortest(work, dtype, card).seconds)
+    high_s = sum(span.high_s for _, span in spans) + most_s * count
+    longest = max(spans, key=lambda part: part[1].middle_s)[1].basis
+    known = all(span.basis for each, span in spans if each.kind != "other")
+    basis = (_NETWORKS if network else longest) if known else ""
+    return Likely(low_s, min(max(middle_s, low_s), high_s), high_s, basis)
 
 
-def _roofline_s(each: Operators, dtype: str, card: Gpu, cached: bool) -> float | None:
+def _likely_of(
+    each: Operators, dtype: str, card: Gpu, rate: float | None, factors: Mapping[str, Factor]
+) -> Likely | None:
+    """The likely time of one group of operators; None where a figure of the card is unknown."""
+    slow, fast = (_roofline_s(each, card, rate, cached) for cached in (False, True))
+    if slow is None or fast is None:
+        return None
+    factor, learned = factor_of(each.kind, factors), each.kind in factors and dtype == "float32"
+    low, high = (factor.low, factor.high) if learned else GUESS
+    if each.kind == "other":
+        low, high = 1 / factor.times, OTHER_HIGH
+    low_s, middle_s = low * factor.middle(fast), factor.middle(slow)
+    return Likely(
+        each.count * low_s, each.count * middle_s, each.count * high * middle_s, _BASES.get(each.kind, "") * learned
+    )
+
+
+def _roofline_s(each: Operators, card: Gpu, rate: float | None, cached: bool) -> float | None:
     """Seconds that the roofline allows one of these operators; if ``cached``, with as much of its data in the last
-    cache as fits."""
-    arithmetic = arithmetic_s(each.flops / each.count, dtype, card)
+    cache as that holds."""
+    arithmetic = arithmetic_s(each.flops / each.count, rate)
     memory = memory_s(each.bytes / each.count, card)
     if arithmetic is None or memory is None:
         return None
-    beyond = memory_s(each.bytes / each.count, card, cached=True)
-    return max(arithmetic, memory if not cached or beyond is None else max(beyond, memory / CACHE_RATE))
+    held = (card.value("cache") or 0.0) / (each.bytes / each.count or 1.0) if cached else 0.0
+    return max(arithmetic, memory * max(1 - held, 1 / CACHE_RATE))
 
 
 def _one_operator(work: Work, dtype: str, card: Gpu) -> tuple[Operators, ...]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from ..devices.datasheets import Gpu
 from ..devices.implementations import implementation_label
 from ..report.rows import grouped, size_parameter
 from ..runfile.flags import judge
 from ..runfile.matching import shown_name
-from ..runfile.schema import OK, Case, Result, Run, Work
-from ..runfile.ways import HOW, fastest_way, job
+from ..runfile.schema import OK, Case, Operators, Result, Run, Work
+from ..runfile.ways import HOW, LAYOUT, PER_CORE, TUNED, fastest_way, job
 from .model import likely, shortest
 
 MODELLED = "modelled"
@@ -21,6 +21,18 @@ MANY_OPERATORS = ("networks", "training", "linear_algebra", "irregular", "scienc
 """Kinds of work whose sums don't stand for a single operator with learned factors."""
 ANY_WAY = ("eager", "compile", "graph")
 """Variants that count as one benchmark."""
+HOWS = {"TF32": "tf32", "autocast": "float16"}
+"""How else a GPU computes a network that the CPU ran in float32, and the dtype of its products then."""
+STEP = 3.0
+"""FLOPs, traffic of activations and reads of parameters of a training step, over those of the forward pass."""
+STATES = 4.0
+"""Bytes of a step's parameters, gradients and two states of the optimizer, over those of the parameters."""
+USABLE, FILLED, MOST_DOUBLINGS = 0.9, 1.1, 14
+"""Share of a GPU's memory that a program can use; a batch fills a GPU if twice the batch is less than so much faster
+for each item."""
+LEAST_INTENSITY = 20.0
+"""FLOP per byte of a forward pass from which a CPU's time per item is about the same at a larger batch: below it, it
+waits for parameters, which a larger batch shares."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +41,9 @@ class Job:
     :func:`~gpubench.runfile.ways.fastest_way` finds.
 
     ``size`` is the parameter that varies in its workload; ``copied_bytes`` are those of inputs and outputs;
-    ``obstacle`` is the reason why no GPU can be estimated at all.
+    ``obstacle`` is the reason why no GPU can be estimated at all. ``how`` is one of HOWS where the GPU is to compute
+    otherwise; ``filled``: at the batch that fills the GPU. ``fixed`` is the share of the bytes of each kind of operator
+    that doesn't grow with the batch, ``memory`` the bytes that don't and those that do; empty where unknown.
     """
 
     case: Case
@@ -40,17 +54,35 @@ class Job:
     dtype: str
     work: Work
     copied_bytes: int | None
+    peak_bytes: float | None = None
     obstacle: str = ""
+    how: str = ""
+    filled: bool = False
+    fixed: Mapping[str, float] = field(default_factory=dict)
+    memory: tuple[float, float] | None = None
 
     @property
     def id(self) -> str:
         """The benchmark's name."""
         return self.case.id
 
+    def work_at(self, times: int) -> Work:
+        """Its work at so many times the batch. Under autocast half the bytes move."""
+        half = 0.5 if self.how == "autocast" else 1.0
+        grown = tuple(
+            Operators(each.kind, each.count, each.flops * times, each.bytes * half * (share + (1 - share) * times))
+            for each in self.work.operators
+            for share in (self.fixed.get(each.kind, 0.0),)
+        )
+        return Work(
+            self.work.flops and self.work.flops * times, self.work.bytes and self.work.bytes * half, operators=grown
+        )
+
 
 @dataclass(frozen=True)
 class Outlook:
-    """A job on a card, times in seconds, ratios as speedups. ``note`` is the reason why something is unknown."""
+    """A job on a card, times in seconds, ratios as speedups. ``note`` is the reason why something is unknown,
+    ``rate`` the likely items per second, ``basis`` what the likely time rests upon."""
 
     job: Job
     gpu: str
@@ -60,10 +92,14 @@ class Outlook:
     probably: tuple[float, float] | None
     with_copies_at_most: float | None
     note: str = ""
+    batch: int | None = None
+    rate: tuple[float, float] | None = None
+    basis: str = ""
 
 
 def jobs_of(run: Run) -> list[Job]:
-    """The jobs that the run timed on its CPU: each benchmark once, whatever its libraries and variants."""
+    """The jobs that the run timed on its CPU: each benchmark once, whatever its libraries and variants; a network in
+    float32 in each of HOWS too, at its batch and at the one that fills the GPU."""
     timed = [
         result
         for result in run.results
@@ -71,7 +107,53 @@ def jobs_of(run: Run) -> list[Job]:
     ]
     groups, ways = grouped(timed, key_of), grouped(timed, job)
     sizes = {name: size_parameter(members) for name, members in grouped(timed, lambda each: each.workload).items()}
-    return [_job(group, ways[job(group[0])], sizes[group[0].workload]) for group in groups.values()]
+    jobs = [_job(group, ways[job(group[0])], sizes[group[0].workload]) for group in groups.values()]
+    passes = {each.case.workload.partition(".")[2]: each for each in jobs if each.case.kind == "networks"}
+    return [one for each in jobs for one in (each, *_otherwise(each, passes))]
+
+
+def _otherwise(job: Job, passes: Mapping[str, Job]) -> list[Job]:
+    """The same network in each of HOWS; ``passes`` are the run's forward passes by the network's name."""
+    kinds = {each.kind for each in job.work.operators}
+    again = job.case.workload.endswith((LAYOUT, TUNED, PER_CORE))
+    if again or job.dtype != "float32" or not kinds & {"product", "convolution"} or len(kinds) < 2:
+        return []
+    found = [replace(job, how=how, dtype=dtype) for how, dtype in HOWS.items()]
+    known = _growth(job, passes.get(job.case.workload.partition(".")[2]))
+    if known is not None and isinstance(job.case.params.get("batch"), int):
+        found += [replace(each, filled=True, fixed=known[0], memory=known[1]) for each in found]
+    return found
+
+
+def _growth(job: Job, forward: Job | None) -> tuple[dict[str, float], tuple[float, float] | None] | None:
+    """The shares of bytes that don't grow with the batch, and the memory. Those of a forward pass are its parameters,
+    about its least bytes; those of a training step what is more than STEP times the activations of the forward pass.
+    None where neither is known."""
+    step = job.case.kind == "training"
+    source = forward if step else job
+    if source is None or not source.work.bytes or (source.work.items or 0) <= 0:
+        return None
+    grows = (job.work.items or 0) / (source.work.items or 1)
+    parameters, passed, moved = source.work.bytes, _bytes_of(source.work), _bytes_of(job.work)
+    readers = passed.keys() & {"product", "convolution", "other"}  # an embedding is another
+    share = parameters / (sum(passed[kind] for kind in readers) or 1.0)
+    passed |= {kind: passed[kind] * max(0.0, 1 - share) for kind in readers}
+    fixed = {
+        kind: max(0.0, 1 - passed.get(kind, 0.0) * grows * (STEP if step else 1.0) / moved[kind])
+        for kind in moved
+        if moved[kind]
+    }
+    if step:
+        return fixed, (STATES * parameters, sum(passed.values()) * grows / 2)
+    if job.peak_bytes is None:
+        return fixed, None
+    return fixed, (min(parameters, job.peak_bytes), max(0.0, job.peak_bytes - parameters))
+
+
+def _bytes_of(work: Work) -> dict[str, float]:
+    return {
+        kind: sum(each.bytes for each in found) for kind, found in grouped(work.operators, lambda o: o.kind).items()
+    }
 
 
 def key_of(case: Case) -> tuple[object, ...]:
@@ -93,7 +175,9 @@ def _job(group: Sequence[Result], ways: Sequence[Result], size: str | None) -> J
     least = Work(
         min((work.flops for work in works if work.flops), default=None),
         min((work.bytes for work in works if work.bytes), default=None),
-        operators=traced.operators if traced else (),
+        named.work.items,
+        named.work.unit,
+        traced.operators if traced else (),
     )
     copies = next((each.transfer for each in (named, *group) if each.transfer), None)
     copied = copies.in_bytes + copies.out_bytes if copies else None
@@ -106,26 +190,56 @@ def _job(group: Sequence[Result], ways: Sequence[Result], size: str | None) -> J
     several = (named.parallel and named.parallel.devices > 1) or named.kind in ("copies", "distributed")
     obstacle = "measures copies or several devices" if several else ""
     known = named.case, size or named.size, _seconds(fastest), way, judge(flag.name for flag in fastest.flags).star
-    return Job(*known, named.compute_dtype, least, copied, obstacle)
+    return Job(*known, named.compute_dtype, least, copied, named.memory_bytes, obstacle)
 
 
 def outlook_of(job: Job, card: Gpu) -> Outlook:
     """The outlook of this job on this card, from physics and other cards' timings."""
     if job.obstacle:
         return Outlook(job, card.name, "", None, None, None, None, job.obstacle)
-    bound = shortest(job.work, job.dtype, card)
-    at_most = job.cpu_s / bound.seconds
+    times, work = _batches(job, card), job.work_at(1)
+    batch, items = job.case.params.get("batch"), job.work.items
+    if times is None:
+        return Outlook(job, card.name, "", None, None, None, None, f"doesn't fit into the memory of the {card.name}")
+    if job.filled:
+        work = job.work_at(times)
+    bound, cpu_s = shortest(work, job.dtype, card), job.cpu_s * times
+    at_most = cpu_s / bound.seconds
     if not bound.complete and at_most >= 1:
         return Outlook(job, card.name, "", None, None, None, None, _missing(job, card))
     link, copies = card.value("link"), None
     if job.copied_bytes is not None and link:
-        copies = job.cpu_s / (bound.seconds + job.copied_bytes / link)
-    guess = likely(job.work, job.dtype, card)
+        copies = cpu_s / (bound.seconds + job.copied_bytes * times / link)
+    guess = likely(work, job.dtype, card)
     if not job.work.operators and job.case.kind in MANY_OPERATORS:
         guess = "the file doesn't say what it is made of: measure again"
-    probably = None if isinstance(guess, str) else (job.cpu_s / guess.high_s, job.cpu_s / guess.low_s)
-    note = guess if isinstance(guess, str) else ""
-    return Outlook(job, card.name, bound.binds, bound.seconds, at_most, probably, copies, note)
+    found = Outlook(job, card.name, bound.binds, bound.seconds, at_most, None, copies)
+    if isinstance(guess, str):
+        return replace(found, note=guess)
+    if job.filled and (job.work.bytes and (job.work.flops or 0.0) < LEAST_INTENSITY * job.work.bytes):
+        found = replace(found, at_most=None, note="how long the CPU takes at such a batch is unknown: measure it there")
+        cpu_s = 0.0
+    rate = (items * times / guess.high_s, items * times / guess.low_s) if items else None
+    batch = batch * times if isinstance(batch, int) else None
+    probably = (cpu_s / guess.high_s, cpu_s / guess.low_s) if cpu_s else None
+    return replace(found, probably=probably, rate=rate, batch=batch, basis=guess.basis)
+
+
+def _batches(job: Job, card: Gpu) -> int | None:
+    """How many times the measured batch; None where not even that fits into the GPU's memory, as far as is known."""
+    room = USABLE * (card.value("capacity") or math.inf)
+    fixed, grown = job.memory or (job.peak_bytes or 0.0, 0.0)
+    if fixed + grown > room:
+        return None
+    times, per_item = 1, math.inf
+    for power in range(MOST_DOUBLINGS * job.filled):
+        guess = likely(job.work_at(1 << power), job.dtype, card)
+        if isinstance(guess, str) or per_item <= FILLED * guess.middle_s / (1 << power):
+            break
+        if fixed + grown * (1 << power) > room:
+            break
+        times, per_item = 1 << power, guess.middle_s / (1 << power)
+    return times
 
 
 def _missing(job: Job, card: Gpu) -> str:

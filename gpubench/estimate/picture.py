@@ -46,7 +46,7 @@ def _entry(line: Line, gpus: Sequence[str]) -> NamedRow:
     row = line.answer
     assert row is not None
     marks = tuple(_mark(line.of[gpu], role) for gpu, role in zip(gpus, ACCELERATORS, strict=False))
-    return NamedRow(row.heading, row.name if row.leads else f"\u2003{row.name}", row.detail, marks)
+    return NamedRow("", row.name if row.leads else f"\u2003{row.name}", row.detail, marks)
 
 
 def _mark(each: Outlook, role: str) -> RowMark:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,14 +12,16 @@ from ..devices.datasheets import Figures, Gpu
 from ..devices.roofline import held_shares
 from ..report import words
 from ..report.answer import MOST_ROWS, AnswerRow, answer_rows, most_telling
-from ..report.render import Column, Table, markdown, table, terminal
-from ..report.rows import Measured, grouped
+from ..report.render import Column, Table, escape, markdown, table, terminal
+from ..report.rows import PEOPLE_COUNT, Measured, grouped
 from ..report.study import Study
 from ..runfile.quantities import counted, listed
 from .outlook import MODELLED, Outlook, key_of
 
 VALUES: Sequence[Column[Outlook]] = (
     Column("id", lambda each: each.job.id),
+    Column("how", lambda each: each.job.how),
+    Column("filled", lambda each: each.job.filled),
     Column("gpu", lambda each: each.gpu),
     Column("cpu_s", lambda each: each.job.cpu_s),
     Column("cpu_way", lambda each: each.job.way),
@@ -29,6 +31,10 @@ VALUES: Sequence[Column[Outlook]] = (
     Column("probably_low", lambda each: each.probably and each.probably[0]),
     Column("probably_high", lambda each: each.probably and each.probably[1]),
     Column("with_copies_at_most", lambda each: each.with_copies_at_most),
+    Column("batch", lambda each: each.batch),
+    Column("rate_low", lambda each: each.rate and each.rate[0]),
+    Column("rate_high", lambda each: each.rate and each.rate[1]),
+    Column("unit", lambda each: each.job.work.unit),
     Column("status", lambda each: MODELLED),
     Column("note", lambda each: each.note),
 )
@@ -41,11 +47,12 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True)
 class Line:
-    """A row of the table: what it is called, and its estimates by GPU."""
+    """A row of the table: what it is called, and its estimates by GPU; of items per second if ``rates``."""
 
     label: str
     answer: AnswerRow[Measured] | None
     of: Mapping[str, Outlook]
+    rates: bool = False
 
     @property
     def first(self) -> Outlook:
@@ -54,15 +61,26 @@ class Line:
 
 
 def lines_of(study: Study, estimates: Iterable[Outlook], every: bool = False) -> list[Line]:
-    """The rows of the answer, as far as something can be estimated of them; if ``every``, each benchmark at each
-    size."""
-    jobs = grouped((each for each in estimates if not each.job.obstacle), lambda each: key_of(each.job.case))
-    found = {key: {each.gpu: each for each in members} for key, members in jobs.items()}
+    """The rows of the answer, as far as something can be estimated of them; if ``every``, each benchmark at each size,
+    in each way that a GPU could compute it, and its items per second where people count them."""
+    found: dict[Hashable, list[Line]] = {}
+    able = (each for each in estimates if not each.job.obstacle)
+    for (key, *_), members in grouped(
+        able, lambda each: (key_of(each.job.case), each.job.how, each.job.filled)
+    ).items():
+        of, job = {each.gpu: each for each in members}, members[0].job
+        how = f"\u2003{job.how}{', at the batch that fills the GPU' * job.filled}"
+        lines = found.setdefault(key, [])
+        lines.append(Line(how if job.how else words.benchmark(job.case), None, of))
+        counted_so = job.work.unit in PEOPLE_COUNT and (job.filled or not job.how)
+        if counted_so and any(each.rate for each in members):
+            lines.append(Line(f"\u2003{job.work.unit}s per second", None, of, True))
     if every:
-        return [Line(words.benchmark(next(iter(of.values())).job.case), None, of) for of in found.values()]
+        return [line for lines in found.values() for line in lines]
     rows = [row for row in study.measured if not row.on_accelerator and not row.library]
     rows = [row for row in rows or study.measured if key_of(row.result) in found]
-    return [Line(each.indented, each, found[key_of(each.items[0].result)]) for each in answer_rows(study, rows)]
+    answer = answer_rows(study, rows)
+    return [Line(each.indented, each, found[key_of(each.items[0].result)][0].of) for each in answer]
 
 
 def telling(lines: Sequence[Line], most: int) -> list[Line]:
@@ -74,8 +92,9 @@ def telling(lines: Sequence[Line], most: int) -> list[Line]:
 def cell(each: Outlook, bound: bool = False) -> str:
     """``12–33×``, ``>200×``; ``≤ 2.6×`` where only a bound is known that excludes something; ``unknown``. With the
     ``bound`` behind it if that is wanted."""
+    batch = f" at batch {each.batch}" * each.job.filled if each.batch else ""
     if each.at_most is None:
-        return UNKNOWN
+        return UNKNOWN + batch
     limit = f"≤ {words.times(each.at_most)}" if each.at_most >= 1 else f"≥ {words.times(each.at_most)}"
     if each.at_most < 1:
         return limit
@@ -83,11 +102,26 @@ def cell(each: Outlook, bound: bool = False) -> str:
         return limit if each.at_most <= MOST_SHOWN else UNKNOWN
     low, high = each.probably
     likely = f">{MOST_SHOWN:g}×" if low > MOST_SHOWN else words.times_range(low, high).replace("× to ", "–")
-    return f"{likely}, {limit}" if bound and each.at_most <= MOST_SHOWN else likely
+    return f"{likely}{batch}, {limit}" if bound and each.at_most <= MOST_SHOWN else likely + batch
+
+
+def _rates(each: Outlook) -> str:
+    """``410–1,100``."""
+    return "–".join(f"{float(f'{end:.2g}'):,g}" for end in each.rate) if each.rate else ""
 
 
 def _cell(gpu: str, bound: bool, line: Line) -> str:
-    return cell(line.of[gpu], bound)
+    return _rates(line.of[gpu]) if line.rates else cell(line.of[gpu], bound)
+
+
+def _cpu(line: Line) -> str:
+    """The CPU's time, or its items per second; empty for another way than it was timed in."""
+    job = line.first.job
+    if job.how:
+        return ""
+    if line.rates:
+        return f"{float(f'{(job.work.items or 0.0) / job.cpu_s:.2g}'):,g}{job.star}"
+    return words.starred_time(job.cpu_s, job.star)
 
 
 def table_of(lines: Sequence[Line], bound: bool) -> Table:
@@ -95,8 +129,10 @@ def table_of(lines: Sequence[Line], bound: bool) -> Table:
     gpus = dict.fromkeys(gpu for line in lines for gpu in line.of)
     columns = [
         Column[Line]("benchmark", lambda line: line.label),
-        Column[Line]("CPU", lambda line: words.starred_time(line.first.job.cpu_s, line.first.job.star)),
-        Column[Line]("fastest with", lambda line: line.first.job.way * bound),
+        Column[Line]("CPU", _cpu),
+        Column[Line](
+            "fastest with", lambda line: line.first.job.way * (bound and not (line.rates or line.first.job.how))
+        ),
     ]
     columns += [Column[Line](gpu, partial(_cell, gpu, bound)) for gpu in gpus]
     return table(f"Estimated speedup over the CPU ({MODELLED}, not measured)", columns, lines)
@@ -106,9 +142,15 @@ def foot(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
     """What the cells mean, how often such ranges held, and why something is unknown."""
     shown = [each for line in lines for each in line.of.values()]
     parts = [f"{NOTICE}."]
-    rates = [f"{low:.0%} to {high:.0%} of {kind}" for kind, (low, high) in held_shares().items()]
-    if any(each.probably for each in shown):
-        parts.append(f"Ranges, on GPUs that were kept apart, in float32: {listed(rates, 9)} lay inside.")
+    ranges = {each.basis for each in shown if each.probably}
+    held = {kind: dict.fromkeys(f"{share:.0%}" for share in ends) for kind, ends in held_shares().items()}
+    rates = [f"{' to '.join(ends)} of {kind}" for kind, ends in held.items() if kind in ranges]
+    if rates:
+        parts.append(f"Ranges, on GPUs that were kept apart: {listed(rates, 9)} lay inside (float32).")
+    if "" in ranges:
+        parts.append("Half to twice, and compared with no measurement: convolutions, and any dtype but float32.")
+    if any(each.job.how for each in shown):
+        parts.append("At another batch than the CPU's, its time per item is taken to be the same.")
     if any("≤" in cell(each, True) or "≥" in cell(each) for each in shown):
         parts.append("≤: no program can be faster on that GPU in this dtype, by its datasheet; ≥ … slower: at least.")
     copied = grouped((each for each in shown if each.with_copies_at_most), lambda each: key_of(each.job.case)).values()
@@ -132,9 +174,9 @@ def as_json(estimates: Iterable[Outlook], run: str) -> str:
     return json.dumps({"status": MODELLED, "notice": NOTICE, "run": run, "estimates": rows}, indent=1) + "\n"
 
 
-def as_markdown(lines: Sequence[Line], estimates: Iterable[Outlook]) -> str:
+def as_markdown(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
     """The table as Markdown, with every line and the bounds."""
-    return "\n".join([*markdown(table_of(lines, True)), "", *(f"- {each}" for each in foot(lines, estimates))]) + "\n"
+    return [*markdown(table_of(lines, True)), "", *(f"- {escape(each)}" for each in foot(lines, estimates))]
 
 
 def screen(lines: Sequence[Line], estimates: Sequence[Outlook], every: bool, width: int) -> list[str]:
@@ -159,6 +201,10 @@ FIGURE_WORDS = {
     "cache": ("cache", 1e6, "MB"),
     "watt": ("power", 1, "W"),
     "link": ("link", 1e9, "GB/s"),
+    "capacity": ("capacity", 1e9, "GB"),
+    "float32_reached": ("float32 reached", 1e12, "TFLOP/s"),
+    "tf32_reached": ("TF32 reached", 1e12, "TFLOP/s"),
+    "half_reached": ("half reached", 1e12, "TFLOP/s"),
 }
 
 
@@ -173,10 +219,10 @@ def list_text(cards: Mapping[str, Gpu], sources: Mapping[str, str]) -> str:
             word, scale, unit = FIGURE_WORDS[name]
             figure = getattr(card.figures, name)
             if figure is None:
-                lines.append(f"  {word:8} {'—':>14}")
+                lines.append(f"  {word:15} {'—':>14}")
                 continue
             note = f" ({figure.note})" if figure.note else ""
-            lines.append(f"  {word:8} {f'{figure.value / scale:,.4g} {unit}':>14}  {figure.source}{note}")
+            lines.append(f"  {word:15} {f'{figure.value / scale:,.4g} {unit}':>14}  {figure.source}{note}")
     used = {f.source for card in cards.values() for n in Figures.__struct_fields__ if (f := getattr(card.figures, n))}
     lines += ["", "Sources", *(f"  {name:20} {sources[name]}" for name in sorted(used) if name in sources)]
     return "\n".join(lines)

@@ -24,7 +24,7 @@ FILLED = 0.1
 """A GPU that reaches less than this share of its measured peak isn't filled."""
 NOISY_FACTOR = 4.0
 """An interval whose ends differ by more than this factor counts as too noisy."""
-_PEOPLE_COUNT = ("sample", "token", "image", "sequence", "frame")
+PEOPLE_COUNT = ("sample", "token", "image", "sequence", "frame")
 _LONGEST_UNIT = 24
 _K = TypeVar("_K")
 _T = TypeVar("_T")
@@ -181,7 +181,7 @@ class Measured(Row):
         if work.items is not None:
             unit = shorten(work.unit, _LONGEST_UNIT)
             items = Rate("items", f"{unit}s/s", f"{unit[:1].upper()}{unit[1:]}s per second".replace("_", " "))
-        if items and work.unit in _PEOPLE_COUNT:
+        if items and work.unit in PEOPLE_COUNT:
             return items
         if work.flops is None and work.bytes is None:
             return items

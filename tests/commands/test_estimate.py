@@ -49,8 +49,8 @@ def rows_of(capsys, *words):
 
 def test_each_benchmark_and_card_is_a_row_or_a_reason(run, capsys):
     rows = rows_of(capsys, run, "--gpu", "T4", "--gpu", "4090")
-    heads = "id gpu cpu_s cpu_way bound shortest_s at_most probably_low probably_high with_copies_at_most status note"
-    assert list(rows[0]) == heads.split()
+    heads = "id how filled gpu cpu_s cpu_way bound shortest_s at_most probably_low probably_high with_copies_at_most"
+    assert list(rows[0]) == [*heads.split(), "batch", "rate_low", "rate_high", "unit", "status", "note"]
     assert [row["gpu"] for row in rows] == ["T4"] * 6 + ["RTX 4090"] * 6
     assert {row["status"] for row in rows} == {"modelled"}
     by_id = {row["id"]: row for row in rows[:6]}
@@ -109,6 +109,62 @@ def test_dash_k_shows_all_sizes_with_the_bounds(run, capsys):
     assert "NumPy" in lines["a.mm float32, n=4096"]
     assert ", ≤ 65×" in lines["a.mm float32, n=4096"]
     assert "a.mm float32, n=1024" in lines
+
+
+def network(name, kind, flops, nbytes, seconds, *, parameters=None, memory=None):
+    """A convolutional network at batch 1 with 175 operators, a third of whose bytes are products'."""
+    parts = (("convolution", 60, flops, nbytes / 3), ("normalisation", 50, 0.0, nbytes / 3))
+    parts += (("elementwise", 65, 0.0, nbytes / 3),)
+    operators = [dict(zip(("kind", "count", "flops", "bytes"), each, strict=True)) for each in parts]
+    work = {"flops": flops, "bytes": parameters, "items": 1, "unit": "image", "operators": operators}
+    own = Case(name, "cpu", "float32", {"batch": 1}, threads=2, devices=("cpu",), kind=kind)
+    return records.benchmark(own, seconds, work=work, memory_bytes=memory)
+
+
+@pytest.fixture
+def networks(tmp_path):
+    """ResNet-50, a pass and a step, and one that no GPU here holds."""
+    rows = [network("models.resnet", "networks", 8e9, 3e8, 0.1, parameters=1e8, memory=1.2e8)]
+    rows += [network("training.resnet", "training", 2.4e10, 1.2e9, 0.4)]
+    rows += [network("models.vast", "networks", 8e9, 3e8, 0.1, parameters=4e10, memory=9e10)]
+    (tmp_path / "run.json").write_text(json.dumps(records.run_file(rows)))
+    return str(tmp_path)
+
+
+def test_a_network_is_estimated_in_tf32_under_autocast_and_at_the_batch_that_fills_each_gpu(networks, capsys):
+    rows = rows_of(capsys, networks, "--gpu", "A100", "--gpu", "T4")
+    found = {(row["id"].partition("[")[0], row["gpu"], row["how"], row["filled"]): row for row in rows}
+    a100 = {key[2:]: row for key, row in found.items() if key[:2] == ("models.resnet", "A100 80GB SXM")}
+    assert list(a100) == [("", "false"), *((how, full) for full in ("false", "true") for how in ("TF32", "autocast"))]
+    low, middle, high = (
+        float(a100[key]["probably_low"]) for key in (("", "false"), ("TF32", "true"), ("autocast", "true"))
+    )
+    assert low < middle < high
+    for filled, batch in (("false", 1), ("true", int(a100["autocast", "true"]["batch"]))):
+        row = a100["autocast", filled]
+        rate = float(row["rate_low"]) * 0.1 / batch * float(row["batch"])
+        assert (float(row["probably_low"]), row["unit"]) == (pytest.approx(rate), "image")
+    assert 8 <= int(a100["autocast", "true"]["batch"]) <= 1024
+    step = found["training.resnet", "A100 80GB SXM", "autocast", "true"]
+    assert 300 < float(step["rate_low"]) < 1200 < float(step["rate_high"]) < 9000
+    assert found["models.resnet", "T4", "TF32", "false"]["probably_low"] == ""
+    assert "doesn't fit into the memory of the T4" in found["models.vast", "T4", "", "false"]["note"]
+
+
+def test_dash_k_shows_each_way_and_the_items_per_second(networks, capsys):
+    assert main(["estimate", networks, "--gpu", "A100", "-k", "models.resnet"]) == 0
+    lines = {line.split("  ")[0].strip(): line for line in capsys.readouterr().out.splitlines()}
+    assert {"models.resnet float32, batch=1", "images per second", "TF32", "autocast"} <= lines.keys()
+    assert "at batch " in lines["autocast, at the batch that fills the GPU"]
+
+
+def test_memory_that_a_batch_shares_says_nothing_of_the_cpus_time_at_a_larger_one(tmp_path, capsys):
+    rows = [network("models.decode", "networks", 2e8, 6e8, 0.03, parameters=2e8, memory=3e8)]
+    (tmp_path / "run.json").write_text(json.dumps(records.run_file(rows)))
+    row = {(row["how"], row["filled"]): row for row in rows_of(capsys, str(tmp_path), "--gpu", "L4")}["TF32", "true"]
+    assert (row["probably_low"], row["at_most"]) == ("", "")
+    assert float(row["rate_low"]) > 0
+    assert "measure it there" in row["note"]
 
 
 @pytest.mark.parametrize(
