@@ -42,9 +42,9 @@ def test_decode(gpubench, model, batch, tg):
     infer(gpubench, model, batch, tg, 1)
 
 
-@pytest.mark.gpubench(title="Llama decode, int8", size="batch", dtypes=["bfloat16"])
+@pytest.mark.gpubench(title="Llama decode, int8", size="batch", dtypes=["bfloat16"], variants=["eager", "compile"])
 @pytest.mark.gpubench_sweep("model, batch, tg", smoke=[("10M", 1, 16)], quick=QUICK, full=FULL)
 def test_decode_int8(gpubench, model, batch, tg):
-    """The same with 8-bit weights and 16-bit activations: half as many bytes to read."""
-    models.require_int8(gpubench.device, gpubench.dtype)
+    """The same with 8-bit weights and 16-bit activations: half as many bytes to read. On a GPU compiled alone."""
+    models.require_int8(gpubench.device, gpubench.dtype, gpubench.variant)
     infer(gpubench, model, batch, tg, 1, int8=True)

@@ -268,8 +268,9 @@ class Int8Linear(nn.Module):
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Map (…, inputs) to (…, outputs), in the dtype of the inputs. float64, which the kernel lacks, is computed by
-        the definition."""
-        if inputs.dtype == torch.float64:
+        the definition; so is all on an accelerator, where a compiler makes it one pass over the bytes (gpt-fast's
+        form), and the kernel of PyTorch 2.13 is far from the bandwidth (pytorch#190529)."""
+        if inputs.dtype == torch.float64 or inputs.device.type not in ("cpu", "meta"):
             return nn.functional.linear(inputs, self.weight.to(inputs.dtype)) * self.scale
         flat = inputs.reshape(-1, inputs.shape[-1])
         product: torch.Tensor = torch._weight_int8pack_mm(flat, self.weight, self.scale)
@@ -284,8 +285,13 @@ def _quantise(network: nn.Module) -> None:
                 setattr(module, name, Int8Linear(child.in_features, child.out_features))
 
 
-def require_int8(device: torch.device, dtype: torch.dtype) -> None:
-    """Raise :class:`Unmeasurable` where torch has no product of this dtype with 8-bit weights."""
+def require_int8(device: torch.device, dtype: torch.dtype, variant: str = "eager") -> None:
+    """Raise :class:`Unmeasurable` where torch has no product of this dtype with 8-bit weights: on an accelerator only
+    a compiler makes a good one."""
+    if device.type != "cpu":
+        if variant == "eager":
+            raise Unmeasurable("on a GPU products with int8 weights need a compiler: --variant compile")
+        return
     try:
         with torch.device(device):
             product = torch._weight_int8pack_mm(

@@ -2,6 +2,7 @@
 the seed, and one that doesn't fit says so first."""
 
 import importlib.util
+import types
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,18 @@ def test_where_torch_has_no_product_with_int8_weights_it_is_a_skip(monkeypatch):
     monkeypatch.setattr(torch, "_weight_int8pack_mm", absent)
     with pytest.raises(Unmeasurable, match="torch has no product with int8 weights on cpu: no kernel for this backend"):
         models.require_int8(torch.device("cpu"), torch.float32)
+
+
+def test_int8_weights_on_a_gpu_are_for_a_compiler_not_for_the_slow_kernel(monkeypatch):
+    monkeypatch.setattr(torch, "_weight_int8pack_mm", lambda *_: pytest.fail("PyTorch's kernel"))
+    with pytest.raises(Unmeasurable, match="--variant compile"):
+        models.require_int8(torch.device("cuda"), torch.bfloat16)
+    models.require_int8(torch.device("cuda"), torch.bfloat16, "compile")
+    layer = models.Int8Linear(8, 4)
+    layer.weight.random_(-9, 9), layer.scale.uniform_()
+    inputs = types.SimpleNamespace(dtype=torch.float32, device=torch.device("cuda"))
+    monkeypatch.setattr(torch.nn.functional, "linear", lambda _, weight: weight.float().t())
+    assert torch.equal(layer.forward(inputs), layer.weight.float().t() * layer.scale)
 
 
 @torch.inference_mode()
