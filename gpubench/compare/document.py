@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import UsageError
 from ..report.render import Column, Table, escape, markdown as markdown_table, table, terminal
 from ..report.rows import grouped
-from ..runfile.quantities import counted, listed, shorten, text
+from ..runfile.quantities import counted, listed, shorten_apart, text
 from ..statistics.intervals import Interval
 from .comparison import ORDER, Comparison, change_text
 from .limits import ABOVE, PERHAPS
@@ -96,7 +96,7 @@ def lead_lines(comparison: Comparison) -> list[str]:
     for word in (SLOWER, FASTER):
         changed = [each for each in _sorted(comparison) if each.verdict == word]
         if changed:
-            named = (f"{shorten(labels[each.key], 72)} {change_text(each.ratio.value)}" for each in changed)
+            named = (f"{labels[each.key]} {change_text(each.ratio.value)}" for each in changed)
             lines.append(f"{word.capitalize()}: {listed(named, _NAMED)}")
     lines += _limit_lines(comparison, labels)
     for cause, group in _inconclusive(comparison).items():
@@ -112,7 +112,7 @@ def _limit_lines(comparison: Comparison, labels: Mapping[CaseKey, str]) -> list[
         group = [each for each in comparison.limits if each.verdict == word]
         group.sort(key=lambda each: each.limit_s / each.time.value)
         named = (
-            f"{shorten(labels.get(each.key, str(each.key)), 72)} {text(each.time.value, 's')}"
+            f"{labels.get(each.key, str(each.key))} {text(each.time.value, 's')}"
             f" ({text(each.time.low, 's')} … {text(each.time.high, 's')}), limit {text(each.limit_s, 's')}"
             for each in group
         )
@@ -127,7 +127,9 @@ def _labels(comparison: Comparison) -> dict[CaseKey, str]:
     files = {key.name.partition("::")[0] for key in keys if "::" in key.name}
     shared = f"{posixpath.commonpath(files)}/" if files and posixpath.commonpath(files) else ""
     shared = f"{min(files)}::" if len(files) == 1 else shared
-    return {key: str(key).removeprefix(shared) for key in keys}
+    names = {key: str(key).removeprefix(shared) for key in keys}
+    short = shorten_apart(names.values(), 80)
+    return {key: short[name] for key, name in names.items()}
 
 
 def _inconclusive(comparison: Comparison) -> dict[str, list[Verdict]]:
@@ -187,7 +189,7 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) ->
         return f"sees a change of {percent(each.sees(comparison.threshold))}" if sees else each.reason
 
     columns: list[Column[Verdict]] = [
-        Column("benchmark", lambda each: shorten(labels[each.key], 90)),
+        Column("benchmark", lambda each: labels[each.key]),
         Column("verdict", lambda each: each.verdict),
         Column("change", lambda each: "unknown" if each.held_up else change_text(each.ratio.value)),
         Column("interval", lambda each: _interval_text(each.ratio) if each.bounded else "unknown"),
@@ -221,7 +223,7 @@ def _toward_conclusive(advised: Sequence[Verdict], in_turn: bool, labels: Mappin
     easiest = min(solvable or advised, key=lambda each: each.more or 0)
     words = easiest.advice[:1].upper() + easiest.advice[1:]
     if len(solvable) > 1:
-        words += f" in {shorten(labels[easiest.key])}"
+        words += f" in {labels[easiest.key]}"
     hopeless = len(advised) - len(solvable) if solvable else 0
     quieter = "a quieter machine" if in_turn else "a quieter machine, or --interleave"
     return words + (f"; {counted(hopeless, 'benchmark')} can't be decided without {quieter}." if hopeless else ".")

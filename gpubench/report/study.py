@@ -78,7 +78,7 @@ class Study:
         expression: str | None = None,
     ) -> None:
         self.runs = tuple(runs)
-        self.rows: list[Row] = rows_of(runs, expression)
+        self.rows: list[Row] = words.name_apart(rows_of(runs, expression))
         self.measured: list[Measured] = measured(self.rows)
         self.baseline: Baseline | None = resolve(self.measured, baseline)
         self.allow = frozenset(allow)

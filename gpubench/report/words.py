@@ -6,13 +6,25 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from msgspec import structs
 
 from ..devices.implementations import implementation_label
 from ..runfile.flags import CONTENDED, Reason
 from ..runfile.matching import shown_name
-from ..runfile.quantities import SWITCH as SWITCH, counted, listed as listed, ratio_text, seconds_text, shorten, text
+from ..runfile.quantities import (
+    SWITCH as SWITCH,
+    counted,
+    listed as listed,
+    ratio_text,
+    seconds_text,
+    shorten,
+    shorten_apart,
+    text,
+)
 from ..runfile.schema import Case, Run, Scalar
 from ..runfile.ways import HOW, LAYOUT, PER_CORE
 from .pairs import Pair
@@ -50,6 +62,25 @@ _LONGEST_VALUE, _LONGEST_DEVICE, _LONGEST_RUN = 24, 28, 24
 def name(case: Case) -> str:
     """``ResNet-50``, ``a @ b``: a workload, whatever its setting."""
     return shorten(case.title or shown_name(case.workload))
+
+
+def name_apart(rows: Iterable[Row]) -> list[Row]:
+    """The rows, with titles that differ where names are too long to show, and numbered ones for benchmarks of a
+    workload that would still have one label."""
+    every = list(rows)
+    full = {row.result.workload: row.result.title or shown_name(row.result.workload) for row in every}
+    short = shorten_apart(full.values())
+    labels: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+    for row in every:
+        alike = labels[row.result.workload, setting(row.result)]
+        alike.setdefault(row.result.id, len(alike) + 1)
+    for at, row in enumerate(every):
+        title, alike = short[full[row.result.workload]], labels[row.result.workload, setting(row.result)]
+        if len(alike) > 1:
+            title = f"{shorten(title, 36)} #{alike[row.result.id]}"
+        if title != name(row.result):
+            every[at] = replace(row, result=structs.replace(row.result, title=title))
+    return every
 
 
 def setting(case: Case, without: Collection[str] = ()) -> str:
@@ -120,12 +151,13 @@ class Names:
         self.accelerators = [source for source in self.sources if firsts[source].on_accelerator]
         self.several_runs = len({source.run for source in plain}) > 1
         self._names: dict[Source, str] = {}
+        runs = shorten_apart((source.run for source in plain), _LONGEST_RUN)
         for source, words in plain.items():
             rivals = {other.run for other in plain if plain[other] == words and other != source}
             if source.run in rivals:
                 words = f"{words} #{source.device.partition(':')[2] or source.device}"
             if rivals - {source.run}:
-                words = f"{words} · {shorten(source.run, _LONGEST_RUN)}"
+                words = f"{words} · {runs[source.run]}"
             self._names[source] = words
 
     def of(self, row: Row) -> str:
@@ -173,8 +205,9 @@ def _name_of(row: Row, threads: int | None, labels: Mapping[tuple[str, str], str
 
 def device_label(run: Run, name: str) -> str:
     """What its maker calls the device: ``NVIDIA H200``, of two equal ones ``NVIDIA H200 #0``; its name where the file
-    knows no other. An unknown one is the machine, or ``unknown device`` where that has accelerators."""
-    if not name and any(each.accelerator for each in run.machine.devices):
+    knows no other. One that isn't recorded is the machine where gpubench measured and found no accelerator, else
+    ``unknown device``."""
+    if not name and (run.plain or any(each.accelerator for each in run.machine.devices)):
         return "unknown device"
     label = run.machine.device(name).label or (run.machine.label if name in ("cpu", "") else "")
     twins = [each for each in run.machine.devices if each.label == label]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from itertools import takewhile
 
 from ..errors import UsageError
 
@@ -110,8 +112,26 @@ def listed(names: Iterable[str], most: int = 6, joint: str = ", ") -> str:
 
 
 def shorten(name: str, longest: int = 40) -> str:
-    """A name of at most ``longest`` characters."""
-    return name if len(name) <= longest else f"{name[: longest - 1]}…"
+    """A name of at most ``longest`` characters, cut in the middle, since names differ at their ends."""
+    end = longest // 2
+    return name if len(name) <= longest else f"{name[: longest - end - 1]}…{name[-end:]}"
+
+
+def shorten_apart(names: Iterable[str], longest: int = 40) -> dict[str, str]:
+    """Shorten names so that they still differ: without the words that all long ones begin with, then in the middle, and
+    where that leaves two alike, numbered."""
+    every = dict.fromkeys(names)
+    long = [name for name in every if len(name) > longest]
+    # Two of the sorted names share no more at their beginning than all of them do.
+    first, last = (re.split(r"(?<=[\s._/:-])", name) for name in (min(long, default=""), max(long, default="")))
+    same = takewhile(lambda each: each[0] == each[1], zip(first, last, strict=False))
+    begin = sum(len(part) for part, _ in same) if len(long) > 1 else 0
+    short = {
+        name: shorten(f"…{name[begin:]}" if begin > 1 and len(name) > longest else name, longest) for name in every
+    }
+    counts = Counter(short.values())
+    numbered = enumerate((name for name in every if counts[short[name]] > 1), 1)
+    return short | {name: f"{shorten(short[name], longest - 1 - len(str(i)))}#{i}" for i, name in numbered}
 
 
 def holds_words(label: str, name: str) -> bool:

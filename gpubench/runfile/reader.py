@@ -367,8 +367,8 @@ def _ident(fullname: str) -> str:
 
 def _device_name(name: str, value: Any) -> str:
     """``cuda:0`` for a torch device, or for a text in a parameter named like ``device``; empty for anything else."""
-    text = _text(value)
-    found = _TORCH_DEVICE.fullmatch(text or "") or (name in _DEVICE_NAMES and _DEVICE.fullmatch(text or ""))
+    text = _text(value) or ""
+    found = _TORCH_DEVICE.fullmatch(text) or (name.lower() in _DEVICE_NAMES and _DEVICE.fullmatch(text.lower()))
     if not found:
         return ""
     index = found[2] or ("0" if found[1] in _INDEXED else "")

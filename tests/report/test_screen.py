@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import reading
 import records
 from comparing import both, mark, run
 
+from gpubench.report import words
 from gpubench.report.concerns import Concern, Warning
 from gpubench.report.screen import MOST_LINES, WIDTH, answer_screen, everything, skip_kind, warning_lines
 from gpubench.report.study import Study
@@ -98,3 +100,13 @@ def test_a_folder_of_any_name_is_one_line_of_printable_characters(tmp_path: Path
     study = Study([run(tmp_path, [mark("a.b", "cpu", 1.0)])])
     (line,) = [line for line in answer_screen(study, 200, files=[Path("a\x1b[1m\nb/report.html")]) if "Report" in line]
     assert line.isprintable()
+
+
+def test_benchmarks_are_named_apart_wherever_their_long_names_differ(tmp_path: Path) -> None:
+    long = [f"{'pipeline_' * 5}{middle}{'_rotate' * 5}{end}" for middle in "ab" for end in "cd"]
+    cases = [Case(f"long.{name}", "cpu", params={"n": 64}) for name in long]
+    cases += [Case("long.one", "cpu", params={"path": name}) for name in long]
+    study = Study([run(tmp_path, [records.benchmark(case, 1.0) for case in cases])])
+    shown = [re.split("  +", line)[0] for line in everything(study, 200) if "64" in line or line.startswith("long.one")]
+    for names in ([words.benchmark(row.result) for row in study.rows], shown):
+        assert len(set(names)) == len(names) == 8

@@ -1,11 +1,21 @@
 """Numbers for people."""
 
 import codecs
+import random
+import string
 
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.runfile.quantities import bytes_text, plain_signs, ratio_text, seconds_of, seconds_text, text
+from gpubench.runfile.quantities import (
+    bytes_text,
+    plain_signs,
+    ratio_text,
+    seconds_of,
+    seconds_text,
+    shorten_apart,
+    text,
+)
 
 
 @pytest.mark.parametrize(
@@ -57,3 +67,16 @@ def test_larger_units():
 )  # fmt: skip
 def test_ratios_have_two_digits_and_three_from_a_hundred_on(value, shown):
     assert ratio_text(value) == shown
+
+
+def test_shortened_names_still_differ():
+    dates = shorten_apart([f"benchmark-results-2026-{day}" for day in ("01-05", "02-10")], 24)
+    assert list(dates.values()) == ["…01-05", "…02-10"]
+    draw = random.Random(1)
+    for _ in range(300):
+        base = "".join(draw.choices(string.ascii_letters + "__..  -", k=draw.randint(10, 120)))
+        places = [draw.randrange(len(base)) for _ in range(12)]
+        names = {f"{base[:at]}{draw.choice('xyz')}{base[at + 1 :]}" for at in places}
+        short = shorten_apart(names, 40)
+        assert len(set(short.values())) == len(names)
+        assert all(len(each) <= 40 for each in short.values())

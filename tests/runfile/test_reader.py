@@ -12,6 +12,8 @@ import pytest
 import records
 
 from gpubench.errors import RunFileError
+from gpubench.report.study import Study
+from gpubench.report.words import device_label
 from gpubench.runfile import reader, writer
 from gpubench.runfile.folder import read_runs
 from gpubench.runfile.schema import Bandwidth, Case, Ceilings, Transfer, Work
@@ -236,6 +238,14 @@ def test_tests_of_one_name_are_several_benchmarks(tmp_path: Path) -> None:
     twice["benchmarks"].append(copy.deepcopy(twice["benchmarks"][0]))
     workloads = [each.case.workload for each in reader.read(save(tmp_path, twice)).results]
     assert workloads == ["matmul.square", "matmul.square#2"]
+
+
+@pytest.mark.parametrize(("given", "device"), [("CPU", "cpu"), ("GPU", "gpu"), ("CUDA:1", "cuda:1"), (None, "")])
+def test_a_plain_file_says_which_device_or_it_is_unknown(tmp_path: Path, given: str | None, device: str) -> None:
+    """One that isn't named may be a GPU, whatever the machine is."""
+    (row,) = Study([reader.read(save(tmp_path, plain_run({"params": {"Device": given} if given else {}})))]).rows
+    assert row.result.device == device
+    assert given or device_label(row.run, device) == "unknown device"
 
 
 def test_parameters_equal_in_all_cases_are_left_out_of_a_files_names_too(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,7 +21,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from ...runfile.quantities import text
+from ...runfile.quantities import shorten, text
 from ..words import raised, size_text
 from .theme import MARK_SHAPES, colour
 
@@ -218,12 +219,9 @@ def text_width(words: str, size: float) -> float:
 
 
 def shortened(words: str, room: float, size: float) -> str:
-    """Return the text, cut off with an ellipsis if it is wider than ``room`` pixels."""
-    if text_width(words, size) <= room:
-        return words
-    while words and text_width(f"{words}…", size) > room:
-        words = words[:-1]
-    return f"{words}…"
+    """Return the text, cut in the middle if it is wider than ``room`` pixels."""
+    fits = bisect_right(range(2, len(words) + 1), room, key=lambda length: text_width(shorten(words, length), size))
+    return shorten(words, max(2, fits + 1))
 
 
 def wrapped(words: str, room: float, size: float, most: int = 5) -> list[str]:

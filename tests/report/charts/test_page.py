@@ -244,7 +244,7 @@ def test_lines_of_text_fit_their_room() -> None:
     lines = wrapped("a bb ccc dddd " * 20, 200, 12, 4)
     assert len(lines) == 4
     assert all(text_width(line, 12) <= 200 for line in lines)
-    assert lines[-1].endswith("…")
+    assert "…" in lines[-1]
     assert wrapped("", 200, 12) == []
     assert wrapped("the device wins from n ≈ 21k", 160, 12) == ["the device wins from", "n ≈ 21k"]
 
