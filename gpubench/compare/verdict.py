@@ -189,26 +189,29 @@ def _states(sides: _Sides, fastest: tuple[float, float]) -> list[list[_State]]:
     many = min(sum(not each.smoke for each in side) for side in sides) >= MANY
     quickest = min(fastest)
 
-    def state(one: Observation, least_s: float) -> _State:
+    def state(one: Observation, least_s: float, late_s: float) -> _State:
         if one.smoke:
             return _State.SMOKE
         waited = one.uneven and one.least_s >= STUCK * quickest and one.median_s - quickest >= SLICE_S
-        return _State.HELD_UP if one.least_s >= STUCK * least_s or (waited and not many) else _State.COUNTS
+        if one.least_s >= STUCK * least_s or (waited and not many):
+            return _State.HELD_UP
+        return _State.LATE if one.median_s >= late_s else _State.COUNTS
 
-    found = [[state(each, least_s) for each in side] for side, least_s in zip(sides, fastest, strict=True)]
-    late = []
-    for side, states in zip(sides, found, strict=True):
-        medians = [each.median_s for each, state in zip(side, states, strict=True) if state is _State.COUNTS]
-        usual = STUCK * min(medians, default=math.inf)
-        if len(medians) < MANY or 2 * sum(each < usual for each in medians) < len(medians):
-            return found
-        late.append(
-            [
-                _State.LATE if own is _State.COUNTS and each.median_s >= usual else own
-                for each, own in zip(side, states, strict=True)
-            ]
-        )
-    return late
+    def states(late: Sequence[float]) -> list[list[_State]]:
+        terms = zip(sides, fastest, late, strict=True)
+        return [[state(each, least_s, late_s) for each in side] for side, least_s, late_s in terms]
+
+    medians = [[each.median_s for each in side] for side in _in_state(sides, states([math.inf] * 2), _State.COUNTS)]
+    late = [STUCK * min(side, default=math.inf) for side in medians]
+    few = [2 * sum(each < most for each in side) < len(side) for side, most in zip(medians, late, strict=True)]
+    return states([math.inf] * 2 if min(map(len, medians)) < MANY or any(few) else late)
+
+
+def _in_state(sides: _Sides, states: Sequence[Sequence[_State]], *wanted: _State) -> list[list[Observation]]:
+    return [
+        [each for each, state in zip(side, own, strict=True) if state in wanted]
+        for side, own in zip(sides, states, strict=True)
+    ]
 
 
 def _counting(
@@ -217,18 +220,14 @@ def _counting(
     """The processes that are evidence, and why the benchmark proves nothing, if so; ``busy`` are the processes beside
     which other programs ran."""
     states = _states(sides, fastest)
-    measured = [len(side) for side in sides]
     timed = [len(own) - own.count(_State.SMOKE) for own in states]
-    usable = [count - own.count(_State.HELD_UP) for count, own in zip(timed, states, strict=True)]
-    if any(few < min(2, count) for few, count in zip(timed, measured, strict=True)):
+    held_up = [own.count(_State.HELD_UP) for own in states]
+    if any(count < min(2, len(side)) for count, side in zip(timed, sides, strict=True)):
         return sides, Reason(Cause.SMOKE)
-    if any(few < min(2, count) for few, count in zip(usable, timed, strict=True)):
-        held = tuple(f"{count - few} of {count}" for few, count in zip(usable, timed, strict=True))
-        return sides, Reason(Cause.WAITED) if max(timed) == 1 else Reason(Cause.HELD_UP, held)
-    base, new = (
-        [each for each, state in zip(side, own, strict=True) if state is _State.COUNTS]
-        for side, own in zip(sides, states, strict=True)
-    )
+    if any(count - held < min(2, count) for count, held in zip(timed, held_up, strict=True)):
+        held_of = tuple(f"{held} of {count}" for held, count in zip(held_up, timed, strict=True))
+        return sides, Reason(Cause.WAITED) if max(timed) == 1 else Reason(Cause.HELD_UP, held_of)
+    base, new = _in_state(sides, states, _State.COUNTS)
     if len(base) == len(new) == 1 and (base[0].contended or new[0].contended):
         return sides, Reason(Cause.SLOW_THREADS)
     beside = [

@@ -15,8 +15,8 @@ import records
 from suites import NAMES, change, plain, run_file
 
 from gpubench.commands.cli import main
-from gpubench.compare import document, interleaved
-from gpubench.compare.comparison import EXIT_NOTHING, Comparison
+from gpubench.compare import document
+from gpubench.compare.comparison import Comparison
 from gpubench.compare.reasons import Cause, Reason
 from gpubench.compare.samples import CaseKey
 from gpubench.compare.verdict import INCONCLUSIVE, Verdict
@@ -394,52 +394,6 @@ def in_order(save, order, factor):
         (path.parent / letter).mkdir(exist_ok=True)
         path.rename(path.parent / letter / path.name)
     return [str(path.parent / side) for side in "ab"]
-
-
-def in_turn_of(save, collected, pairs):
-    """Stands in for the turns: gives these pairs of files, and then no more."""
-
-    class Turns:
-        interrupted, now = False, float
-
-        def __init__(self, folder, base, new, *how):
-            self.folder, self.base, self.new, self.collected = folder, base, new, collected
-
-        def collect(self):
-            pass
-
-        def pair_s(self, chosen=None):
-            return 1.0
-
-        def pair(self, number, stage, chosen=None):
-            if number == len(pairs):
-                self.interrupted = True
-                return None
-            return tuple(Path(save(f"{number}-{j}.json", data)) for j, data in enumerate(pairs[number]))
-
-    return Turns
-
-
-def test_sides_in_turn_without_a_common_benchmark_end_before_anything_is_measured(
-    save, monkeypatch, capsys, tmp_path
-) -> None:
-    names = {"base": [f"test_mine.py::test_{i}[8]" for i in range(5)], "new": ["sub/test_a.py::TestX::test_b"]}
-    monkeypatch.setattr(interleaved, "Interleave", in_turn_of(save, names, []))
-    words = ["compare", "--interleave", sys.executable, sys.executable, "-o", str(tmp_path / "out")]
-    assert main([*words, "--paths", __file__]) == EXIT_NOTHING
-    each_has = "base has 5 benchmarks (mine.0, mine.1, mine.2 and 2 more); new has 1 benchmark (a.TestX.b)"
-    assert f"{NOTHING}: {each_has}" in capsys.readouterr().err
-
-
-def test_a_pair_without_a_common_benchmark_is_the_last(save, monkeypatch, capsys, tmp_path) -> None:
-    names = {side: ["test_a.py::test_fast"] for side in ("base", "new")}
-    pairs = [(run_file(names=("a.b",)), run_file(names=("c.d",)))] * 9
-    monkeypatch.setattr(interleaved, "Interleave", in_turn_of(save, names, pairs))
-    words = ["compare", "--interleave", sys.executable, sys.executable, "-o", str(tmp_path / "out"), "--format=json"]
-    assert main([*words, "--paths", __file__]) == EXIT_NOTHING
-    shown = capsys.readouterr()
-    assert json.loads(shown.out)["pairs"] == 1
-    assert "base has 1 benchmark (a.b); new has 1 benchmark (c.d)" in shown.err
 
 
 def test_only_a_proven_slowdown_ends_with_one(save, tmp_path: Path, capsys) -> None:

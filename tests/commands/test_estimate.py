@@ -182,7 +182,11 @@ def test_what_cannot_be_done_is_said_in_a_line(run, capsys, words, said):
     assert said in line
 
 
-@pytest.mark.parametrize(("made", "lines"), [(records.cpu_run, 1), (records.gpu_run, 0)])
+def plain_run():
+    return records.run_file([records.benchmark(Case("speed.slug", "", "", {}), 1e-3)])
+
+
+@pytest.mark.parametrize(("made", "lines"), [(records.cpu_run, 1), (records.gpu_run, 0), (plain_run, 0)])
 def test_a_run_without_a_gpu_ends_with_the_command(tmp_path, capsys, made, lines):
     path = tmp_path / "my run.json"
     path.write_text(json.dumps(made()))
@@ -192,12 +196,6 @@ def test_a_run_without_a_gpu_ends_with_the_command(tmp_path, capsys, made, lines
         words = shlex.split(line.partition("?")[2])
         assert words[0] == "gpubench"
         assert main(words[1:]) == 0
-
-
-def test_no_gpu_is_suggested_for_plain_benchmarks_of_no_known_device(tmp_path):
-    path = tmp_path / "plain.json"
-    path.write_text(json.dumps(records.run_file([records.benchmark(Case("speed.slug", "", "", {}), 1e-3)])))
-    assert what_a_gpu_could_bring(read(path), path) == []
 
 
 def test_what_time_measured_is_estimated_and_a_wrong_gpu_is_refused_before(run, capsys):
@@ -239,18 +237,12 @@ def test_an_estimate_is_no_results_file_and_mixes_with_none(run, tmp_path, capsy
 def test_every_benchmark_has_an_estimate_or_a_reason_that_fits_it(tmp_path, capsys):
     plain = Case("mine.plain", "", implementation="", variant="", regime="", cache="")
     sort = [{"kind": "other", "count": 1, "flops": 0, "bytes": 1e9}]
-    rows = [
-        records.benchmark(plain, 1.0),
-        records.benchmark(case("time.len(a)"), 1.0),
-        records.benchmark(case("b.c"), 1.0),
-    ]
+    rows = [records.benchmark(each, 1.0) for each in (plain, case("time.len(a)"), case("b.c"))]
     rows += [records.benchmark(case("irregular.sort"), 1.0, work={"bytes": 1e9, "operators": sort})]
     (tmp_path / "run.json").write_text(json.dumps(records.run_file(rows)))
     notes = [row["note"] for row in rows_of(capsys, str(tmp_path), "--gpu", "L4")]
-    for note, word in zip(
-        notes, ("instead of benchmark", "PyTorch counts none", "give flops=", "learned"), strict=True
-    ):
-        assert word in note
+    words = ("instead of benchmark", "PyTorch counts none", "give flops=", "learned")
+    assert [word in note for note, word in zip(notes, words, strict=True)] == [True] * 4
     assert main(["estimate", str(tmp_path), "--gpu", "L4"]) == 0
     shown = capsys.readouterr().out
     assert shown.count("\nUnknown: ") == 4

@@ -42,6 +42,7 @@ class Machine:
         self.names: Sequence[str] = NAMES
         self.held_up: dict[tuple[str, int], str] = {}
         self.breaks_at: int | None = None
+        self.apart = False  # whether the sides have no test in common
         self.interrupted, self.interrupted_at = False, None
         self.measured: list[tuple[str, list[str]]] = []
         self.clock_s = 0.0
@@ -56,7 +57,8 @@ class Machine:
 
     def collect(self) -> None:
         marks = [self.mark(name, 1.0)["fullname"] for name in self.names]
-        self.collected = {"base": marks, "new": marks}
+        others = [name.replace("::test_", "::test_new_") for name in marks] if self.apart else marks
+        self.collected = {"base": marks, "new": others}
 
     def pair_s(self, chosen: dict[str, set[str]] | None = None) -> float:
         return 2 * (STARTING_S + BENCHMARK_S * len(self.names if chosen is None else chosen["base"]))
@@ -111,6 +113,20 @@ def compare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.Capt
         return code, json.loads(shown.out) if shown.out else None, shown.err
 
     return compared
+
+
+@pytest.mark.parametrize("seen", ["when they are collected", "in the first pair"])
+def test_sides_without_a_common_benchmark_end_at_once(compare, seen: str) -> None:
+    class Apart(Machine):
+        def run(self, side: str, number: int, names: Sequence[str], stage: str | None) -> Path:
+            return super().run(side, number, [f"{side}.x", f"{side}.y"], stage)
+
+    machine = Apart()
+    machine.apart = seen == "when they are collected"
+    code, document, said = compare(machine)
+    assert (code, document["pairs"], len(machine.measured)) == (3, *[0 if machine.apart else 1] * 2)
+    each_has = "base has 12 benchmarks (" if machine.apart else "base has 2 benchmarks (base.x, base.y); new has 2 ben"
+    assert f"nothing to compare: no benchmark was measured on both sides: {each_has}" in said
 
 
 def words(document: dict[str, Any]) -> dict[str, str]:

@@ -10,12 +10,11 @@ import records
 from suites import run_file
 
 from gpubench.commands.cli import main
-from gpubench.runfile.schema import Case
 
 
-def limited(limit_s: float, median_s: float, spread: float = 0.01) -> dict:
-    """A run of three processes of a benchmark, and of five more that no limit is set for."""
-    data, medians = run_file(), (median_s * (1 - spread), median_s, median_s * (1 + spread))
+def limited(limit_s: float, median_s: float, spread: float | None = 0.01) -> dict:
+    """A run of three processes of a benchmark, or one, and of five more benchmarks that no limit is set for."""
+    data, medians = run_file(), [median_s * (1 + each * spread) for each in (-1, 0, 1)] if spread else [median_s]
     data["benchmarks"][0] = records.benchmark(records.case("a.fast", limit_s=limit_s), median_s, medians=medians)
     return data
 
@@ -28,6 +27,8 @@ def limited(limit_s: float, median_s: float, spread: float = 0.01) -> dict:
         (1.99e-3, 0.01, 0, "perhaps above"),
         (2.2e-3, 0.2, 0, "perhaps above"),
         (1.8e-3, 0.01, 0, "below"),
+        (3e-3, None, 0, "perhaps above"),  # a single process: as large a spread is assumed as for verdicts, 25 %
+        (8e-3, None, 1, "above"),
     ],
 )
 def test_only_what_is_above_its_limit_for_certain_fails(save, capsys, median_s, spread, code, verdict) -> None:
@@ -41,16 +42,6 @@ def test_only_what_is_above_its_limit_for_certain_fails(save, capsys, median_s, 
     shown = capsys.readouterr().out
     assert ("1 above its limit" in shown) == (code == 1)
     assert ("Above the limit: " in shown, "Perhaps above the limit: " in shown) == (code == 1, "perhaps" in verdict)
-
-
-def test_a_single_process_is_above_only_far_beyond_its_limit(save, capsys) -> None:
-    """Then as large a spread is assumed as for verdicts: 25 %."""
-    for median_s, code in ((1.5e-3, 0), (4e-3, 1)):
-        data = limited(1e-3, median_s)
-        data["benchmarks"] = [records.benchmark(Case("a.fast", "cpu", limit_s=1e-3), median_s)]
-        files = [save("base.json", data), save("new.json", data | {"datetime": "another"})]
-        assert main(["compare", *files]) == code
-    capsys.readouterr()
 
 
 def test_a_table_of_limits_chooses_as_k_does_and_the_smallest_counts(save, capsys, tmp_path: Path, monkeypatch) -> None:

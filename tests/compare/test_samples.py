@@ -69,35 +69,29 @@ def test_the_cpu_is_a_fact_of_a_gpus_cases_too() -> None:
     assert machine == ["CPU One CPU → Other CPU"]
 
 
-def in_turn(order, stamp="2026-01-31T12:{:02d}:00+00:00", fresh=False):
+MINUTES = "2026-01-31T12:{:02d}:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("order", "fresh", "stamp", "expected"),
+    [
+        *((order, False, MINUTES, True) for order in ("ab" * 5, "ba" * 2, "abba" * 3)),
+        *((order, False, MINUTES, False)
+          for order in ("ab", "aaaaabbbbb", "aabb" * 3, "ab" * 5 + "a", "ab" * 5 + "aa")),
+        # fresh runs are looked at by themselves
+        ("aabbABBA", True, MINUTES, True), ("aabbABBA", False, MINUTES, False),
+        ("abbaAABB", False, MINUTES, True), ("abbaAABB", True, MINUTES, False),
+        # time stamps that don't differ show nothing
+        *(("ab" * 6, False, stamp, False) for stamp in ("2026-01-31T12:00:00", "", "noon {}", "2026-01-31")),
+    ],
+)  # fmt: skip
+def test_runs_that_alternate_in_time_were_measured_in_turn(order, fresh, stamp, expected):
     """A capital is a fresh run."""
     sides = {"a": Side("base"), "b": Side("new")}
     for turn, letter in enumerate(order):
         stage = CONFIRM if letter.isupper() else None
         sides[letter.lower()].runs.append(SimpleNamespace(started=stamp.format(turn), stage=stage))  # type: ignore[arg-type]
-    return measured_in_turn(sides["a"], sides["b"], fresh)
-
-
-@pytest.mark.parametrize("order", ["ab" * 5, "ba" * 2, "abba" * 3])
-def test_runs_that_alternate_in_time_were_measured_in_turn(order):
-    assert in_turn(order)
-
-
-@pytest.mark.parametrize("order", ["ab", "aaaaabbbbb", "aabb" * 3, "ab" * 5 + "a", "ab" * 5 + "aa"])
-def test_other_runs_were_not(order):
-    assert not in_turn(order)
-
-
-def test_fresh_runs_are_looked_at_by_themselves():
-    assert in_turn("aabbABBA", fresh=True)
-    assert not in_turn("aabbABBA")
-    assert in_turn("abbaAABB")
-    assert not in_turn("abbaAABB", fresh=True)
-
-
-@pytest.mark.parametrize("stamp", ["2026-01-31T12:00:00", "", "noon {}", "2026-01-31"])
-def test_time_stamps_that_do_not_differ_tell_nothing(stamp):
-    assert not in_turn("ab" * 6, stamp)
+    assert measured_in_turn(sides["a"], sides["b"], fresh) is expected
 
 
 def test_time_stamps_are_compared_across_zones_and_not_in_the_order_of_files():

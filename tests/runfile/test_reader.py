@@ -116,60 +116,34 @@ def test_all_that_was_measured_is_read(tmp_path: Path) -> None:
     assert run.ceilings == {"cuda:0": Ceilings(bandwidth, {"float32": 5e13}, 2e-6, 5e10, None)}
 
 
-def test_what_was_not_measured_is_none(tmp_path: Path) -> None:
-    run = reader.read(save(tmp_path, one_case()))
+def test_what_was_not_measured_is_none_and_what_is_unknown_is_passed_over(tmp_path: Path) -> None:
+    data = one_case(tomorrow={"x": [float(7)]})
+    ours(data)["tomorrow"] = 1
+    ours(data)["processes"][0]["flags"] = [{"flag": "haunted", "seen": "a ghost"}]
+    run = reader.read(save(tmp_path, data))
     (result,) = run.results
     assert (result.device_s, result.launch_s, result.transfer, result.energy_j, result.flags) == (None,) * 4 + ((),)
     assert (run.ceilings, run.flags, run.slow_threads) == ({}, (), ())
 
 
-def test_a_flag_of_tomorrow_is_not_passed_on(tmp_path: Path) -> None:
-    data = measured_case()
-    ours(data)["processes"][0]["flags"] = [{"flag": "haunted", "seen": "a ghost"}]
-    assert [flag.name for flag in reader.read(save(tmp_path, data)).results[0].flags] == ["noisy"]
-
-
-def test_tf32_state(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("precision", "expected"), [({}, None), ({"tf32": False}, False), ({"tf32": True}, True)])
+def test_tf32_state(tmp_path: Path, precision: dict[str, bool], expected: bool | None) -> None:
     data = one_case()
-    precision = data["machine_info"]["gpubench"]["precision"]
-    for keys, expected in (({}, None), ({"tf32": False}, False), ({"tf32": True}, True)):
-        precision.clear()
-        precision.update(keys)
-        assert reader.read(save(tmp_path, data)).machine.tf32 is expected
-
-
-def test_unknown_keys_are_ignored(tmp_path: Path) -> None:
-    data = one_case(tomorrow={"x": [float(7)]})
-    data["benchmarks"][0]["extra_info"]["gpubench"]["tomorrow"] = 1
-    assert len(reader.read(save(tmp_path, data)).results) == 1
+    data["machine_info"]["gpubench"]["precision"] = precision
+    assert reader.read(save(tmp_path, data)).machine.tf32 is expected
 
 
 def test_plain_file(tmp_path: Path) -> None:
-    data = one_case()
-    del data["gpubench"]
+    params = {"n": 1, "shape": [1, 2], "odd": float("nan")}
+    name = "a/b/test_sorting.py::TestFast::test_sort[x-1]"
+    data = plain_run({"fullname": name, "params": params})
     del data["machine_info"]["gpubench"]
-    mark = data["benchmarks"][0]
-    mark |= {
-        "extra_info": {},
-        "fullname": "a/b/test_sorting.py::TestFast::test_sort[x-1]",
-        "params": {"n": 1, "shape": [1, 2], "odd": float("nan")},
-        "options": {"timer": "perf_counter"},
-    }
     run = reader.read(save(tmp_path, data))
     (result,) = run.results
-    assert run.plain
-    assert run.machine.label == "Synthetic CPU"
-    assert result.case == Case(
-        "sorting.TestFast.sort",
-        "",
-        "",
-        {"n": 1, "shape": "[1, 2]", "odd": "nan"},
-        implementation="",
-        variant="",
-        regime="",
-        cache="",
-    )
-    assert result.work == Work()
+    assert (run.plain, run.machine.label, result.work) == (True, "Synthetic CPU", Work())
+    nothing = dict.fromkeys(("implementation", "variant", "regime", "cache"), "")
+    shown = {"n": 1, "shape": "[1, 2]", "odd": "nan"}
+    assert result.case == Case("sorting.TestFast.sort", "", "", shown, **nothing)
     assert result.times is not None
     assert len(result.times.processes) == 1
 
@@ -197,30 +171,6 @@ def test_a_plain_benchmarks_parameters_say_its_device_and_dtype_and_are_readable
     assert (case.id, case.device, case.dtype) == (name, device, dtype)
 
 
-def test_parameters_that_all_cases_share_are_left_out() -> None:
-    given = {
-        f"test_a.py::test_f[{d}-{n}-x]": reader.plain_case("test_a.py::test_f", {"device": d, "n": n, "mode": "x"})
-        for d in ("cpu", "mps")
-        for n in (1, 2)
-    }
-    single = {"test_a.py::test_g[3]": reader.plain_case("test_a.py::test_g", {"n": 3})}
-    cases = reader.without_shared(given | single)
-    assert {case.id for case in cases.values()} == {"a.f[n=1]", "a.f[n=2]", "a.g[n=3]"}
-
-
-def test_no_two_plain_benchmarks_are_called_alike(tmp_path: Path) -> None:
-    data = one_case()
-    del data["gpubench"]
-    (mark,) = data["benchmarks"]
-    names = {"a/test_x.py::test_f[1]": 1, "a/test_x.py::test_f[one]": "1", "b/test_x.py::test_f[1]": 1}
-    data["benchmarks"] = [
-        copy.deepcopy(mark) | {"extra_info": {}, "fullname": name, "params": {"n": value}, "options": {"timer": "time"}}
-        for name, value in names.items()
-    ]
-    labels = [result.case.id for result in reader.read(save(tmp_path, data)).results]
-    assert labels == ["a/x.f[n=1-id=1]", "a/x.f[n=1-id=one]", "b/x.f[n=1]"]
-
-
 def plain_run(*marks: dict[str, Any]) -> dict[str, Any]:
     """A file of pytest-benchmark alone, its entries with these values in place of a healthy one's."""
     data = one_case()
@@ -230,10 +180,32 @@ def plain_run(*marks: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
+ALIKE = [
+    {"fullname": name, "params": {"n": n}}
+    for name, n in (("a/test_x.py::test_f[1]", 1), ("a/test_x.py::test_f[one]", "1"), ("b/test_x.py::test_f[1]", 1))
+]
+SHARED = [
+    {"fullname": f"test_a.py::test_f[{device}-{n}-9]", "params": {"device": device, "n": n, "rounds": 9}}
+    for device in ("cpu", "mps")
+    for n in (1, 2)
+]
+
+
+@pytest.mark.parametrize(
+    ("marks", "names"),
+    [
+        ([{"fullname": "::test_x"}] * 2 + [{"fullname": "::test_y[1]"}] * 2, ["x", "x#2", "y", "y#2"]),
+        (ALIKE, ["a/x.f[n=1-id=1]", "a/x.f[n=1-id=one]", "b/x.f[n=1]"]),
+        # parameters that all cases of a device share are left out
+        ([*SHARED, {"fullname": "test_a.py::test_g[3]", "params": {"n": 3}}],
+         ["a.f[n=1]", "a.f[n=2]", "a.f[n=1]", "a.f[n=2]", "a.g[n=3]"]),
+    ],
+)  # fmt: skip
+def test_names_of_plain_benchmarks(tmp_path: Path, marks: list[dict[str, Any]], names: list[str]) -> None:
+    assert [result.case.id for result in reader.read(save(tmp_path, plain_run(*marks))).results] == names
+
+
 def test_tests_of_one_name_are_several_benchmarks(tmp_path: Path) -> None:
-    same = {"fullname": "::test_x"}, {"fullname": "::test_x"}, {"fullname": "::test_y[1]"}, {"fullname": "::test_y[1]"}
-    run = reader.read(save(tmp_path, plain_run(*same)))
-    assert [result.case.id for result in run.results] == ["x", "x#2", "y", "y#2"]
     twice = measured_case()
     twice["benchmarks"].append(copy.deepcopy(twice["benchmarks"][0]))
     workloads = [each.case.workload for each in reader.read(save(tmp_path, twice)).results]
@@ -246,14 +218,6 @@ def test_a_plain_file_says_which_device_or_it_is_unknown(tmp_path: Path, given: 
     (row,) = Study([reader.read(save(tmp_path, plain_run({"params": {"Device": given} if given else {}})))]).rows
     assert row.result.device == device
     assert given or device_label(row.run, device) == "unknown device"
-
-
-def test_parameters_equal_in_all_cases_are_left_out_of_a_files_names_too(tmp_path: Path) -> None:
-    marks = [{"fullname": f"test_a.py::test_f[{n}-9]", "params": {"n": n, "rounds": 9}} for n in (1, 2)]
-    assert [result.case.id for result in reader.read(save(tmp_path, plain_run(*marks))).results] == [
-        "a.f[n=1]",
-        "a.f[n=2]",
-    ]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 import measuring_stub
 import psutil
@@ -152,7 +153,8 @@ def test_bad_cases_get_their_status_and_every_other_case_is_measured(tmp_path, m
     assert {name: row["status"] for name, row in rows.items()} == {name: status for name, (_, status, _) in BAD.items()}
     assert [name for name, (_, _, reason) in BAD.items() if not re.fullmatch(reason, rows[name]["reason"], re.S)] == []
     table = (tmp_path / "out/results.csv").read_text()
-    assert all(status in table for status in ("crashed", "timeout", "oom", "error"))
+    assert all(status in table for status in ("crashed", "timeout", "oom", "error", "ZeroDivisionError: division"))
+    assert f"gpubench run: {len(BAD)} benchmarks failed: see {Path('out/run.log')}" in done.stderr.splitlines()
     assert not survivors(tmp_path)
 
 
@@ -451,9 +453,7 @@ def test_merging_keeps_what_all_rounds_had_and_not_only_those_whose_samples_are_
     ends = [end_of(number, [2.0, 3.0]) for number in (0, 1)]
     for end in ends:
         end["benchmark"]["stats"] |= {"min": 1.0, "max": 9.0, "rounds": 300, "total": 1200.0}
-    stats = merge(ends)["stats"]
-    told = [stats[name] for name in ("min", "max", "rounds", "total", "mean")]
-    assert told == [1.0, 9.0, 600, 2400.0, 4.0]
+    assert merge(ends)["stats"].items() >= {"min": 1.0, "max": 9.0, "rounds": 600, "total": 2400.0, "mean": 4.0}.items()
 
 
 def test_a_child_that_does_not_finish_when_interrupted_is_killed_and_its_case_is_tried_again(tmp_path, monkeypatch):
