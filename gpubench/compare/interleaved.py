@@ -29,16 +29,7 @@ from ..supervise.progress import estimate_text
 from ..supervise.project import described
 from .comparison import Comparison, compare_sides, content_text, noise_of_runner
 from .samples import CONFIRM, SCREEN, SMOKE, CaseKey, Side, merge_side, read_side
-from .verdict import (
-    FALSE_DISCOVERIES,
-    INCONCLUSIVE,
-    NOT_SUSPECT,
-    POWER,
-    SUSPICION,
-    USUAL_SPREAD,
-    Terms,
-    Verdict,
-)
+from .verdict import FALSE_DISCOVERIES, INCONCLUSIVE, NOT_SUSPECT, POWER, SUSPICION, USUAL_SPREAD, Terms, Verdict
 
 TURN_DEADLINE_S = 600.0
 """Seconds that one benchmark may take, the limit of `gpubench run PATH`: a call of ten seconds is called several
@@ -139,7 +130,8 @@ class _Session:
         suspects = [each for each in comparison.verdicts if each.suspect]
         if suspects and not self._turns.interrupted and not self._is_smoke():
             comparison = self._confirm(suspects)
-        if self._is_one:
+        before, after = self._turns.base, self._turns.new
+        if (before.interpreter, before.paths) == (after.interpreter, after.paths):
             comparison = noise_of_runner(comparison)
         folder = self._turns.folder
         _say(f"{self._pairs} pairs in {self._spent_s():.0f} s; results files in {folder}/base and {folder}/new")
@@ -147,18 +139,9 @@ class _Session:
 
     def _judged(self) -> Comparison:
         base, new = self._sides
-        comparison = compare_sides(base, new, self._terms)
-        notes = (*comparison.notes, *self._notes)
-        if self._turns.interrupted:
-            notes += ("interrupted: judged by the pairs that were complete",)
-        comparison = replace(comparison, notes=notes, pairs=self._pairs)
-        return replace(comparison, unfinished=self._unfinished, interrupted=self._turns.interrupted)
-
-    @property
-    def _is_one(self) -> bool:
-        """Whether both sides are the same environment, so that the runner is compared with itself."""
-        base, new = self._turns.base, self._turns.new
-        return (base.interpreter, base.paths) == (new.interpreter, new.paths)
+        comparison, ended = compare_sides(base, new, self._terms), self._turns.interrupted
+        notes = (*comparison.notes, *self._notes, *["interrupted: judged by the pairs that were complete"] * ended)
+        return replace(comparison, notes=notes, pairs=self._pairs, unfinished=self._unfinished, interrupted=ended)
 
     def _spent_s(self) -> float:
         return self._turns.now() - self._began

@@ -400,7 +400,17 @@ def _readable(value: Any, part: str | None) -> Any:
 
 def _content_of(path: Path) -> Any:
     """What a JSON file holds, its texts in one printable line each. Raises RunFileError for what isn't JSON."""
-    content = _bytes(path)
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)  # a device or a pipe has no known size
+    except (OSError, ValueError) as error:
+        _refuse(path, "file", f"a readable run file ({getattr(error, 'strerror', None) or error})")
+    if not content or content.isspace():
+        _refuse(path, "file", "a run file, found an empty file")
+    if content.startswith((b"\x1f\x8b", b"PK\x03\x04")):
+        _refuse(path, "file", "JSON (it is compressed: unpack it first)")
+    if too_large := excess(len(content), content.count(b",")):
+        _refuse(path, "file", too_large)
     try:
         return cleaned(decoded(content))
     except (ValueError, RecursionError, MemoryError) as error:
@@ -413,21 +423,6 @@ def decoded(content: bytes) -> Any:
         return msgspec.json.decode(content)
     except msgspec.DecodeError:  # NaN, half a character, a byte order mark; and json reports where a fault is
         return json.loads(content.decode("utf-8-sig"), parse_constant=lambda name: str(float(name)))
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST + 1)  # a device or a pipe has no known size
-    except (OSError, ValueError) as error:
-        _refuse(path, "file", f"a readable run file ({getattr(error, 'strerror', None) or error})")
-    if not content or content.isspace():
-        _refuse(path, "file", "a run file, found an empty file")
-    if content.startswith((b"\x1f\x8b", b"PK\x03\x04")):
-        _refuse(path, "file", "JSON (it is compressed: unpack it first)")
-    if too_large := excess(len(content), content.count(b",")):
-        _refuse(path, "file", too_large)
-    return content
 
 
 def excess(size: int, values: int) -> str:

@@ -153,20 +153,17 @@ class Interleave:
         """Determine what each side would measure, without measuring. Raises UsageError if a side can't measure."""
         for side in (self.base, self.new):
             clock = self._clocks[side.name] = _Clock(self.now)
+
+            def note(event: Event, name: str = side.name, clock: _Clock = clock) -> None:
+                clock.note(event)
+                if event["event"] == "session":
+                    if ignored := ignored_options(event):
+                        self.say(f"{name}: {ignored}")
+                    raise _Collected
+
             with tempfile.TemporaryDirectory() as folder, contextlib.suppress(_Collected):
-                note = self._until_collected(side, clock)
                 self.interrupted |= self._start(side, Path(folder), (), note).interrupted
             self.collected[side.name] = clock.names
-
-    def _until_collected(self, side: Environment, clock: _Clock) -> Callable[[Event], None]:
-        def note(event: Event) -> None:
-            clock.note(event)
-            if event["event"] == "session":
-                if ignored := ignored_options(event):
-                    self.say(f"{side.name}: {ignored}")
-                raise _Collected
-
-        return note
 
     def pair_s(self, chosen: Mapping[str, Collection[str]] | None = None) -> float:
         """Return the seconds that a pair of turns takes for the ``chosen`` tests (by default all): by the latest turns,
@@ -191,14 +188,12 @@ class Interleave:
             found[side.name] = self._turn(side, number, left_out)
             if self.interrupted:
                 return None
-        files = []
-        for side in sides:  # an incomplete pair isn't kept
-            target = self.folder / side.name / f"{number:03d}.json"
+        base, new = (self.folder / side.name / f"{number:03d}.json" for side in sides)
+        for side, target in zip(sides, (base, new), strict=True):  # an incomplete pair isn't kept
             target.parent.mkdir(parents=True, exist_ok=True)
             found[side.name]["gpubench"]["stage"] = stage
             write(target, found[side.name])
-            files.append(target)
-        return files[0], files[1]
+        return base, new
 
     def _turn(self, side: Environment, number: int, left_out: Sequence[str]) -> Any:
         folder = self.folder / "turns" / f"{number:03d}-{side.name}"
@@ -227,9 +222,8 @@ class Interleave:
     ) -> Supervisor:
         """Return a run of one process on that side, once it has ended. Raises UsageError if it measured nothing."""
         root = root_option(side.paths, side.interpreter.folder or Path.cwd(), self.options)
-        options = [*root, *self.options, *more]
-        arguments = folder, side.paths, options, 1, self.deadline_s, on_event
-        supervisor = Supervisor(*arguments, interpreter=side.interpreter)
+        terms = [*root, *self.options, *more], 1, self.deadline_s, on_event
+        supervisor = Supervisor(folder, side.paths, *terms, interpreter=side.interpreter)
         try:
             supervisor.measure()
         except Unable as error:

@@ -87,7 +87,7 @@ def test_title_label_and_theme(run: Path, out: Path) -> None:
     assert "mine.work" in words_of(out)  # what was measured
 
 
-def test_what_else_matches_is_said(run: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_pictures_that_match_are_listed(run: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert chart(run, "--kind", "speedup", "-k", "matmul or mine", "-o", out) == 0
     (line,) = capsys.readouterr().err.splitlines()
     drew, _, others = line.partition("draws one: ")

@@ -62,7 +62,7 @@ def test_another_tool_of_the_same_name_is_named_once(odd, tmp_path, monkeypatch,
     assert line.endswith("pip uninstall gpubench pytest-gpubench, then pip install pytest-gpubench")
 
 
-def test_a_shell_is_told_all_commands_and_options(monkeypatch):
+def test_a_shell_completes_all_commands_and_options(monkeypatch):
     """As argcomplete asks for them, whose finder walks the parser that it is given."""
     asked = []
     monkeypatch.setitem(sys.modules, "argcomplete", types.SimpleNamespace(autocomplete=asked.append))

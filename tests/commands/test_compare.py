@@ -145,7 +145,7 @@ def sides(folder):
     return [str(folder / f"{name}.json") for name in ("base", "new")]
 
 
-def test_why_another_ones_test_has_no_time_any_more_is_said(save, capsys, compared) -> None:
+def test_the_reason_why_a_plain_test_lost_its_time_is_printed(save, capsys, compared) -> None:
     test, lost = "benchmarks/test_a.py::test_slow[8]", Case("a.slow", "", "", {"n": 8}, "")
     base, new = run_file(names=("a.fast", "a.slow")), run_file(names=("a.fast",))
     base["benchmarks"][1]["fullname"] = test
@@ -455,14 +455,14 @@ def test_a_full_output_is_no_slowdown(save) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 @pytest.mark.parametrize("to", [">/dev/full", ">&-"])
-def test_an_error_that_cannot_be_said_is_no_slowdown(save, to) -> None:
+def test_an_error_that_can_not_be_printed_is_no_slowdown(save, to) -> None:
     run, other = save("run.json", run_file()), save("other.json", change(run_file(), "threads", to=1))
     for words in ("compare gone.json y", f"compare {run} {other}", "compare --interleave no-such one", "frobnicate"):
         done = started(f"{sys.executable} -m gpubench {words} 2{to}", command=("sh", "-c"))
         assert done.returncode == 2, words
 
 
-def test_what_no_side_could_measure_is_said(save, capsys, compared) -> None:
+def test_what_no_side_could_measure_is_listed(save, capsys, compared) -> None:
     crashed = records.unmeasured(records.case("went.wrong"), "crashed", "killed by SIGSEGV")
     skipped = records.unmeasured(records.case("not.here"), "skipped", "needs a GPU")
     for names, code in (((), 2), (("a.fast",), 0)):

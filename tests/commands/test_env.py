@@ -98,7 +98,7 @@ def test_a_narrow_terminal_without_a_home_and_colours():
 
 
 @pytest.mark.parametrize("option", ["", "--json"])
-def test_without_torch_the_cpu_is_told_all_the_same(option):
+def test_without_torch_the_cpu_is_shown_all_the_same(option):
     ran = run(*filter(None, [option]), before=NO_TORCH)
     assert ran.returncode == 1
     (line,) = ran.stderr.decode().splitlines()
@@ -140,7 +140,7 @@ def shown(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(("load", "warned"), [(2.0, False), (2.1, True)])
-def test_a_busy_machine_is_said_plainly(shown, load, warned):
+def test_a_busy_machine_gets_a_warning(shown, load, warned):
     text = shown(load)
     assert ("Warning: the load is 2.1 with 4 core(s) to use" in text) is warned
     assert ("timings will suffer" in text) is warned

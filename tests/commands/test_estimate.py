@@ -175,7 +175,7 @@ def test_memory_that_a_batch_shares_says_nothing_of_the_cpus_time_at_a_larger_on
         (["RUN", "--gpu", "L4", "-k", "nowhere"], "no benchmark matches"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_line(run, capsys, words, said):
+def test_bad_input_is_reported_in_one_line(run, capsys, words, said):
     assert main(["estimate", *(run if word == "RUN" else word for word in words)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("gpubench estimate: ")

@@ -84,7 +84,7 @@ def test_what_people_try_gives_a_result_or_says_what_to_do(what):
          "unchecked: the call returns no tensor and no number to compare"),
     ],
 )  # fmt: skip
-def test_what_was_checked_is_said(text, options, check):
+def test_the_result_says_what_was_checked(text, options, check):
     a, b = torch.ones(9), torch.ones(9, 9)
     functions = {"compiled": torch.compile(lambda x: x * 2 + 1), "closure": lambda x: x @ a}
     (row,) = rows(measured(text, options=options, a=a, b=b, **functions))
@@ -137,7 +137,7 @@ def test_what_makes_no_sense_is_refused():
     assert LIVE == []
 
 
-def test_on_a_busy_machine_one_thread_is_chosen_and_said_unless_some_are_asked_for(monkeypatch, capsys):
+def test_on_a_busy_machine_one_thread_is_chosen_with_a_notice_unless_some_are_asked_for(monkeypatch, capsys):
     """As by ``gpubench time``: 6 µs of work took 16 ms where two threads waited for the scheduler."""
     monkeypatch.setattr(session, "waiting_threads", lambda threads: (None, "Measuring with 1 thread"))
     before = torch.get_num_threads()

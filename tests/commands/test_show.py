@@ -125,7 +125,7 @@ def test_a_report_folder_shows_the_runs_it_was_made_of(run, tmp_path, show, caps
     assert run in line
 
 
-def test_a_name_that_is_missing_is_said_with_what_there_is(run, tmp_path, capsys):
+def test_a_missing_path_is_reported_with_the_results_nearby(run, tmp_path, capsys):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "run.json").write_text("{}")
     assert main(["show", str(tmp_path / "rum.json")]) == 2

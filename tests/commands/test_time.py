@@ -142,7 +142,7 @@ def test_measures_keeps_the_results_and_draws(tmp_path):
     assert [text for text in read_by_people if "a @ b" not in text or f"time.{words[0]}" in text] == []
 
 
-def test_an_expression_that_fails_is_said_once_and_ends_with_2(tmp_path):
+def test_an_expression_that_fails_is_reported_once_and_ends_with_2(tmp_path):
     words = ["a @ b", "--setup=a, b = randn(2, n), randn(2, n)", "--size=n=3,4"]
     done = gpubench("time", *words, *SMOKE, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
@@ -190,7 +190,7 @@ def test_one_number_is_one_line(tmp_path):
     assert "Devices: CPU" in whole.stderr
 
 
-def test_where_one_number_is_asked_for_the_choice_of_one_thread_is_told(tmp_path, monkeypatch, capsys):
+def test_where_one_number_is_asked_for_the_choice_of_one_thread_is_printed(tmp_path, monkeypatch, capsys):
     made = SimpleNamespace(log=tmp_path / "log", processes=1, events=[], begin=lambda: None)
     made.measure = lambda: made.note({"event": "session", "notices": ["Measuring with 1 thread"]})
     monkeypatch.setattr(time, "Supervisor", lambda *given: setattr(made, "note", given[-1]) or made)
@@ -199,7 +199,7 @@ def test_where_one_number_is_asked_for_the_choice_of_one_thread_is_told(tmp_path
     assert capsys.readouterr().err == "Measuring with 1 thread\n"
 
 
-def test_a_long_benchmark_is_said_while_it_runs(tmp_path, monkeypatch):
+def test_a_long_benchmark_is_named_while_it_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "LONG_S", 0.0)
     done = gpubench("time", "1 + 1", *SMOKE, cwd=tmp_path)
     assert (

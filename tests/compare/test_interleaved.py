@@ -179,7 +179,7 @@ def test_a_side_compared_with_itself_says_what_this_machine_sees(compare, tmp_pa
     assert not any("unchanged code" in note for note in document["notes"])
 
 
-def test_how_long_it_takes_is_told_before_and_after_the_first_pair(compare) -> None:
+def test_prints_the_expected_duration_before_and_after_the_first_pair(compare) -> None:
     _, _, said = compare(Machine(0.004))
     assert "screening: 3 pairs of all benchmarks, at most about 34 s" in said
     assert "pair 1 of 3 took 11 s: 22 s left" in said

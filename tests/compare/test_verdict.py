@@ -193,7 +193,7 @@ def test_what_all_cases_share_may_be_drift(factor, terms, busy, word):
     assert word or {each.why for each in found} == {Reason(Cause.SHARED)}
 
 
-def test_a_noisy_case_is_told_so():
+def test_a_noisy_case_gets_advice():
     random = np.random.default_rng(1)
     (only,) = judge(side(random, 3, 0.6, keys=CASES[:1]), side(random, 3, 0.6, keys=CASES[:1]))
     assert only.more is None

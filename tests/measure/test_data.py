@@ -3,7 +3,7 @@
 import torch
 
 from gpubench.devices import CPU
-from gpubench.measure.data import Data
+from gpubench.measure.data import Data, factory_defaults
 
 
 def test_data_are_the_same_in_every_process_and_differ_between_calls_and_seeds():
@@ -15,6 +15,18 @@ def test_data_are_the_same_in_every_process_and_differ_between_calls_and_seeds()
     assert first.empty(3).isnan().all()
     weights = [Data(CPU, torch.float32, 0).module(lambda: torch.nn.Linear(4, 4)).weight for _ in range(2)]
     assert torch.equal(*weights)
+
+
+def test_data_do_not_depend_on_torchs_own_defaults():
+    """As in a suite that calls ``torch.set_default_dtype`` or ``torch.set_default_device``."""
+
+    def drawn():
+        data = Data(CPU, torch.float32, 0)
+        return data.randn(9), data.randint(99, (9,)), data.module(lambda: torch.nn.Linear(4, 4)).weight
+
+    usual = drawn()
+    with factory_defaults("meta", torch.float64):
+        assert all(map(torch.equal, usual, drawn()))
 
 
 def test_host_and_device_data_differ():

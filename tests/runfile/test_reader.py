@@ -256,7 +256,7 @@ def test_a_plain_benchmark_among_ours(tmp_path: Path) -> None:
     assert [result.case.workload for result in run.results] == ["matmul.square", "a.b"]
 
 
-def test_the_host_name_is_nobodys_business(tmp_path: Path) -> None:
+def test_the_host_name_is_not_read(tmp_path: Path) -> None:
     assert "not-to-be-shown" not in repr(reader.read(save(tmp_path, one_case())))
 
 

@@ -73,7 +73,7 @@ def test_the_order_turns_round_with_each_pair(turns: Interleave) -> None:
     assert ([result.status for result in run.results], run.stage) == (["ok", "skipped"], "screen")
 
 
-def test_a_pair_of_some_tests_leaves_the_others_out_and_its_time_is_foretold(turns: Interleave) -> None:
+def test_a_pair_of_some_tests_leaves_the_others_out_and_has_an_estimate(turns: Interleave) -> None:
     clock = iter(range(0, 10_000, 1))  # moves by 1 s whenever it is read
     turns.now = lambda: float(next(clock))
     turns.collect()
@@ -113,7 +113,7 @@ def test_an_interrupted_pair_does_not_count(turns: Interleave) -> None:
     assert not (turns.folder / "base").exists()
 
 
-def test_a_folder_that_is_there_already_is_nobodys_to_remove(turns: Interleave, tmp_path: Path) -> None:
+def test_a_folder_that_is_there_already_is_not_removed(turns: Interleave, tmp_path: Path) -> None:
     turns.collect()
     (tmp_path / "turns/000-base").mkdir(parents=True)
     (tmp_path / "turns/000-base/mine").touch()

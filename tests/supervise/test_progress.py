@@ -242,7 +242,7 @@ def test_a_run_that_is_late_says_so_once_and_one_that_hardly_is_does_not(clock, 
     assert lines == ["slower than estimated: about 2 min 04 s in all on this machine"] * late
 
 
-def test_a_first_process_that_reads_torch_from_a_slow_disk_tells_nothing_of_the_others(clock):
+def test_a_first_process_that_reads_torch_from_a_slow_disk_does_not_slow_the_estimate_of_the_others(clock):
     """3:49 were left of a run that took 1:03."""
     left = TimeLeft()
     left.expect(3, [])
