@@ -13,7 +13,7 @@ from ..runfile.flags import judge
 from ..runfile.matching import shown_name
 from ..runfile.schema import OK, Case, Operators, Result, Run, Work
 from ..runfile.ways import HOW, LAYOUT, PER_CORE, TUNED, fastest_way, job
-from .model import likely, shortest
+from .model import NOTHING_LEARNED, likely, shortest
 
 MODELLED = "modelled"
 """The status of every estimate."""
@@ -213,6 +213,8 @@ def outlook_of(job: Job, card: Gpu) -> Outlook:
     guess = likely(work, job.dtype, card)
     if not job.work.operators and job.case.kind in MANY_OPERATORS:
         guess = "the file doesn't say what it is made of: measure again"
+    if job.case.kind == "irregular":
+        guess = NOTHING_LEARNED
     found = Outlook(job, card.name, bound.binds, bound.seconds, at_most, None, copies)
     if isinstance(guess, str):
         return replace(found, note=guess)

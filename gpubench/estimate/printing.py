@@ -69,12 +69,12 @@ def lines_of(study: Study, estimates: Iterable[Outlook], every: bool = False) ->
         able, lambda each: (key_of(each.job.case), each.job.how, each.job.filled)
     ).items():
         of, job = {each.gpu: each for each in members}, members[0].job
-        how = f"\u2003{job.how}{', at the batch that fills the GPU' * job.filled}"
+        how = f"\u2003{job.how}{', GPU full' * job.filled}"
         lines = found.setdefault(key, [])
         lines.append(Line(how if job.how else words.benchmark(job.case), None, of))
         counted_so = job.work.unit in PEOPLE_COUNT and (job.filled or not job.how)
         if counted_so and any(each.rate for each in members):
-            lines.append(Line(f"\u2003{job.work.unit}s per second", None, of, True))
+            lines.append(Line(f"\u2003{job.work.unit}s/s", None, of, True))
     if every:
         return [line for lines in found.values() for line in lines]
     rows = [row for row in study.measured if not row.on_accelerator and not row.library]
@@ -149,8 +149,8 @@ def foot(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
         parts.append(f"Ranges, on GPUs that were kept apart: {listed(rates, 9)} lay inside (float32).")
     if "" in ranges:
         parts.append("Half to twice, and compared with no measurement: convolutions, and any dtype but float32.")
-    if any(each.job.how for each in shown):
-        parts.append("At another batch than the CPU's, its time per item is taken to be the same.")
+    if any(each.job.filled for each in shown):
+        parts.append("GPU full: at the batch that fills it, at which the CPU is taken to need the same time per item.")
     if any("≤" in cell(each, True) or "≥" in cell(each) for each in shown):
         parts.append("≤: no program can be faster on that GPU in this dtype, by its datasheet; ≥ … slower: at least.")
     copied = grouped((each for each in shown if each.with_copies_at_most), lambda each: key_of(each.job.case)).values()

@@ -7,6 +7,7 @@ much memory the call's tensors take at most.
 
 from __future__ import annotations
 
+import re
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -191,8 +192,9 @@ def _bytes(counted: list[Any]) -> int:
 
 
 NORMALISATIONS = ("softmax", "layer_norm", "batch_norm", "group_norm", "rms_norm")
-MOVES = ("copy", "clone", "cat", "stack", "fill", "zero", "pad_nd", "_foreach", "_fused", "dropout", "bernoulli")
-"""Parts of the names of operators that read and write each element once, besides those that torch tags as pointwise."""
+MOVES = re.compile(r"(?<![a-z])(?<!index_)(copy|clone|cat|stack|fill|zero|pad_nd|foreach|fused|dropout|bernoulli)")
+"""What is in the names of operators that read and write each element once and in order (``cat``, not ``scatter``),
+besides those that torch tags as pointwise."""
 
 
 def kind_of_operator(operator: Any, args: tuple[Any, ...], flops: float) -> str:
@@ -211,7 +213,7 @@ def kind_of_operator(operator: Any, args: tuple[Any, ...], flops: float) -> str:
         return "product"
     if any(part in name for part in NORMALISATIONS):
         return "normalisation"
-    if torch.Tag.pointwise in operator.tags or any(part in name for part in MOVES):
+    if torch.Tag.pointwise in operator.tags or MOVES.search(name):
         return "elementwise"
     return "other"
 

@@ -154,8 +154,8 @@ def test_a_network_is_estimated_in_tf32_under_autocast_and_at_the_batch_that_fil
 def test_dash_k_shows_each_way_and_the_items_per_second(networks, capsys):
     assert main(["estimate", networks, "--gpu", "A100", "-k", "models.resnet"]) == 0
     lines = {line.split("  ")[0].strip(): line for line in capsys.readouterr().out.splitlines()}
-    assert {"models.resnet float32, batch=1", "images per second", "TF32", "autocast"} <= lines.keys()
-    assert "at batch " in lines["autocast, at the batch that fills the GPU"]
+    assert {"models.resnet float32, batch=1", "images/s", "TF32", "autocast"} <= lines.keys()
+    assert "at batch " in lines["autocast, GPU full"]
 
 
 def test_memory_that_a_batch_shares_says_nothing_of_the_cpus_time_at_a_larger_one(tmp_path, capsys):
