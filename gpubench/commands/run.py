@@ -27,7 +27,6 @@ from .choice import add_expression, chosen
 from .report import add_charts
 
 _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
-_INTERRUPTED, _NOTHING_COLLECTED = 2, 5  # pytest's exit codes
 FIRST_WORDS = "starting: importing and collecting the benchmarks takes a few seconds"
 _LOG_HEAD = b"gpubench run: what the measuring processes print\n"
 """The first line of a run.log, by which gpubench recognizes its own."""
@@ -261,12 +260,12 @@ def _explain(args: argparse.Namespace, code: int, progress: Progress, output: Pa
         return _say("stopped before anything was measured", _INCOMPLETE)
     if code == process.USAGE:
         return _say(process.complaint(lines), _UNUSABLE)
-    if code in (_NOTHING_COLLECTED, 0) and not progress.reasons:
+    if code in (process.NO_TESTS, 0) and not progress.reasons:
         if chosen(args) or args.pytest:
             return _say("no benchmark matches", _UNUSABLE)
         what = " ".join(args.paths or ["the suite"])
         return _say(f"{what} has no test functions with the fixture gpubench or benchmark", _UNUSABLE)
-    if code == _INTERRUPTED:
+    if code == process.INTERRUPTED:
         return _say(f"{process.uncollected(lines)}{where}", _UNUSABLE)
     for line in progress.why_not():
         _say(line)

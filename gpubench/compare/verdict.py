@@ -189,29 +189,25 @@ def _states(sides: _Sides, fastest: tuple[float, float]) -> list[list[_State]]:
     many = min(sum(not each.smoke for each in side) for side in sides) >= MANY
     quickest = min(fastest)
 
-    def state(one: Observation, least_s: float, late_s: float) -> _State:
+    def state(one: Observation, least_s: float) -> _State:
         if one.smoke:
             return _State.SMOKE
         waited = one.uneven and one.least_s >= STUCK * quickest and one.median_s - quickest >= SLICE_S
-        if one.least_s >= STUCK * least_s or (waited and not many):
-            return _State.HELD_UP
-        return _State.LATE if one.median_s >= late_s else _State.COUNTS
+        return _State.HELD_UP if one.least_s >= STUCK * least_s or (waited and not many) else _State.COUNTS
 
-    def states(late: Sequence[float]) -> list[list[_State]]:
-        terms = zip(sides, fastest, late, strict=True)
-        return [[state(each, least_s, late_s) for each in side] for side, least_s, late_s in terms]
-
-    medians = [[each.median_s for each in side] for side in _in_state(sides, states([math.inf] * 2), _State.COUNTS)]
-    late = [STUCK * min(side, default=math.inf) for side in medians]
-    few = [2 * sum(each < most for each in side) < len(side) for side, most in zip(medians, late, strict=True)]
-    return states([math.inf] * 2 if min(map(len, medians)) < MANY or any(few) else late)
+    found = [[state(each, least_s) for each in side] for side, least_s in zip(sides, fastest, strict=True)]
+    medians = [sorted(each.median_s for each in side) for side in _in_state(sides, found, _State.COUNTS)]
+    if min(map(len, medians)) >= MANY and all(side[(len(side) - 1) // 2] < STUCK * side[0] for side in medians):
+        for side, own, (least_s, *_) in zip(sides, found, medians, strict=True):
+            for place, each in enumerate(side):
+                if own[place] is _State.COUNTS and each.median_s >= STUCK * least_s:
+                    own[place] = _State.LATE
+    return found
 
 
-def _in_state(sides: _Sides, states: Sequence[Sequence[_State]], *wanted: _State) -> list[list[Observation]]:
-    return [
-        [each for each, state in zip(side, own, strict=True) if state in wanted]
-        for side, own in zip(sides, states, strict=True)
-    ]
+def _in_state(sides: _Sides, states: Sequence[Sequence[_State]], wanted: _State) -> list[list[Observation]]:
+    both = zip(sides, states, strict=True)
+    return [[each for each, state in zip(side, own, strict=True) if state is wanted] for side, own in both]
 
 
 def _counting(
@@ -230,10 +226,8 @@ def _counting(
     base, new = _in_state(sides, states, _State.COUNTS)
     if len(base) == len(new) == 1 and (base[0].contended or new[0].contended):
         return sides, Reason(Cause.SLOW_THREADS)
-    beside = [
-        {each.busy or each.process in known for each in side} for side, known in zip((base, new), busy, strict=True)
-    ]
-    if not in_turn and beside in ([{True}, {False}], [{False}, {True}]):
+    beside = [{each.busy or each.process in busy[i] for each in side} for i, side in enumerate((base, new))]
+    if not in_turn and sorted(beside, key=str) == [{False}, {True}]:
         return sides, Reason(Cause.BESIDE, ("base" if beside[0] == {True} else "new",))
     return (base, new), None
 

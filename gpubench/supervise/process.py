@@ -23,8 +23,8 @@ from ..runfile.ledger import Event, Follower
 from ..runfile.quantities import listed
 from ..runfile.writer import is_scratch
 
-USAGE = 4
-"""pytest's exit code for options that it can't use."""
+INTERRUPTED, USAGE, NO_TESTS = 2, 4, 5
+"""pytest's exit codes: interrupted, for options that it can't use, and where it has collected nothing."""
 POLL_S = 0.05
 PATIENCE_S = 2.0
 """Seconds that pytest may take to finish after an interrupt. Its results are on disk by then."""

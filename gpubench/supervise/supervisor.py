@@ -21,8 +21,6 @@ from ..runfile.writer import Lock, without_paths
 from . import process
 
 _NOT_FOR_PUBLISHING = "a log of this machine, with paths: publish run.json instead"
-NO_TESTS = 5
-"""pytest's exit code where it has collected nothing that was asked for."""
 
 
 class Unable(GpubenchError):
@@ -116,7 +114,7 @@ class Supervisor:
                 return
             if ended.case:
                 self._write_end(index, ended)
-            if ended.code == NO_TESTS and todo is not None and not ended.case:
+            if ended.code == process.NO_TESTS and todo is not None and not ended.case:
                 self._say_differing(index, todo)
                 return
             if self.missing(index) == todo:  # it had no result, and another try wouldn't either
