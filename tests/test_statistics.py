@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -73,14 +74,7 @@ def test_a_median_interval_covers(count: int, outliers: float) -> None:
     assert covered < 0.965 or outliers or count > 5
 
 
-def test_ratio_turned_round_is_its_inverse() -> None:
-    one, two = [10.0, 11.0], [2.0, 2.6]
-    there, back = ratio_interval(one, two), ratio_interval(two, one)
-    assert there.low == pytest.approx(1 / back.high)
-    assert there.high == pytest.approx(1 / back.low)
-
-
-@pytest.mark.parametrize("spreads", [(0.03, 0.03), (0.22, 0.03), (0.22, 0.22), (0.2, 0.0)])
+@pytest.mark.parametrize("spreads", [(0.03, 0.03), (0.22, 0.03), (0.2, 0.0)])
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_coverage_of_a_ratio(spreads: tuple[float, float], count: int) -> None:
     """Of 1,500 intervals on simulated processes at least 93.5 % hold the true ratio of 3."""
@@ -92,21 +86,25 @@ def test_coverage_of_a_ratio(spreads: tuple[float, float], count: int) -> None:
     assert sum(each.low <= 3.0 <= each.high for each in found) / trials >= 0.935
 
 
-def test_equal_values_give_an_interval_of_no_width() -> None:
+def test_ratios_of_equal_and_of_absurd_values() -> None:
     estimate = ratio_interval([2.0, 2.0], [1.0, 1.0])
     assert (estimate.low, estimate.value, estimate.high) == (2.0, 2.0, 2.0)
-
-
-def test_absurd_values_stay_finite() -> None:
     estimate = ratio_interval([1e-15, 1e30], [1e30, 1e-15])
     assert all(map(math.isfinite, (estimate.low, estimate.value, estimate.high)))
 
 
-def test_one_value_has_no_interval() -> None:
-    with pytest.raises(ValueError, match="two values"):
-        median_interval([1.0])
-    with pytest.raises(ValueError, match="two values"):
-        ratio_interval([1.0, 2.0], [1.0])
+@pytest.mark.parametrize(
+    ("call", "needs"),
+    [
+        (lambda: median_interval([1.0]), "two values"),
+        (lambda: ratio_interval([1.0, 2.0], [1.0]), "two values"),
+        (lambda: crossover_interval([1, 10], [[1.0], [2.0]], [[1.0], [1.0]], paired=True), "two processes"),
+        (lambda: pooled_variance([1.0], [2.0]), "three in all"),
+    ],
+)
+def test_too_few_values_have_no_interval(call: Callable[[], object], needs: str) -> None:
+    with pytest.raises(ValueError, match=needs):
+        call()
 
 
 def test_spread() -> None:
@@ -114,37 +112,26 @@ def test_spread() -> None:
     assert (estimate.value, estimate.low, estimate.high, estimate.kind) == (5.0, 3.0, 12.0, SPREAD)
 
 
-def test_crossover_lies_between() -> None:
-    found = crossover([100, 10_000], [0.1, 10.0])
-    assert found.kind == "crosses"
-    assert found.size == pytest.approx(1000)
-
-
-def test_crossover_is_the_last_one() -> None:
-    """Faster at 10 and 1000, slower at 100: it *stays* faster only after 100. Order of the points doesn't count."""
-    found = crossover([1000, 10, 100], [2.0, 2.0, 0.5])
-    assert found.size == pytest.approx(math.sqrt(100 * 1000))
-
-
 @pytest.mark.parametrize(
-    ("ratios", "kind"),
+    ("sizes", "ratios", "kind", "size"),
     [
-        ([1.0, 3.0], "always"),
-        ([0.5, 0.4], "never"),
-        ([0.5, 0.5], "never"),
-        ([0.4, 0.5], "not in this range"),
-        ([2.0, 0.9], "not in this range"),
-        ([0.5], "not in this range"),
-        ([], "not in this range"),
+        ([100, 10_000], [0.1, 10.0], "crosses", 1000),
+        # Faster at 10 and 1000, slower at 100: it *stays* faster only after 100. Order of the points doesn't count.
+        ([1000, 10, 100], [2.0, 2.0, 0.5], "crosses", math.sqrt(100 * 1000)),
+        ([1, 10, 100], [0.5, 1.0, 2.0], "crosses", 10),
+        ([1, 2], [1.0, 3.0], "always", None),
+        ([1, 2], [0.5, 0.4], "never", None),
+        ([1, 2], [0.5, 0.5], "never", None),
+        ([1, 2], [0.4, 0.5], "not in this range", None),
+        ([1, 2], [2.0, 0.9], "not in this range", None),
+        ([1], [0.5], "not in this range", None),
+        ([], [], "not in this range", None),
     ],
 )
-def test_no_crossover(ratios: list[float], kind: str) -> None:
-    found = crossover(list(range(1, len(ratios) + 1)), ratios)
-    assert (found.kind, found.size) == (kind, None)
-
-
-def test_crossover_on_a_point() -> None:
-    assert crossover([1, 10, 100], [0.5, 1.0, 2.0]).size == pytest.approx(10)
+def test_crossover(sizes: list[int], ratios: list[float], kind: str, size: float | None) -> None:
+    found = crossover(sizes, ratios)
+    assert found.kind == kind
+    assert found.size == (size and pytest.approx(size))
 
 
 SIZES = [1e3, 1e4, 1e5, 1e6]
@@ -196,8 +183,7 @@ def test_what_a_process_does_to_both_sides_cancels() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 3, 10])
-@pytest.mark.parametrize("paired", [True, False])
-@pytest.mark.parametrize(("shared", "own"), [(0.03, 0.03), (0.2, 0.05)])
+@pytest.mark.parametrize(("paired", "shared", "own"), [(True, 0.2, 0.05), (False, 0.03, 0.03)])
 def test_coverage_of_a_crossover(count: int, paired: bool, shared: float, own: float) -> None:
     """Of 400 intervals on simulated processes 91 to 99 % hold the true crossover; of two a side nearly all."""
     random = np.random.default_rng(count)
@@ -206,20 +192,6 @@ def test_coverage_of_a_crossover(count: int, paired: bool, shared: float, own: f
         found = crossover_interval(SIZES, *sides(random, count, shared, own), paired=paired)
         covered += (found.low or 0.0) <= TRUTH <= (found.high or 0.0)
     assert 0.91 <= covered / 400 <= (0.99 if count > 2 else 1.0)
-
-
-def test_more_processes_narrow_the_crossover() -> None:
-    random = np.random.default_rng(3)
-    widths = []
-    for count in (3, 30):
-        found = crossover_interval(SIZES, *sides(random, count, 0.0, 0.05), paired=True)
-        widths.append((found.high or 0.0) / (found.low or 1.0))
-    assert widths[1] < 1.1 < widths[0]
-
-
-def test_an_interval_of_a_crossover_needs_processes() -> None:
-    with pytest.raises(ValueError, match="two processes"):
-        crossover_interval([1, 10], [[1.0], [2.0]], [[1.0], [1.0]], paired=True)
 
 
 def student_p(one: list[float], two: list[float]) -> float:
@@ -244,8 +216,6 @@ def test_pooled_test_without_scatter() -> None:
     assert student_p([2.0, 2.0], [1.0, 1.0]) == 0.0
     assert student_p([1.0, 1.0], [2.0, 2.0]) == 1.0
     assert student_p([1.0, 1.0], [1.0, 1.0]) == 0.5
-    with pytest.raises(ValueError, match="three in all"):
-        pooled_variance([1.0], [2.0])
 
 
 @pytest.mark.parametrize(("prior", "scale", "own"), [(4.0, 0.01, 4), (20.0, 1.0, 8), (2.0, 1e-4, 2)])

@@ -17,10 +17,10 @@ from gpubench.devices.datasheets import read_cards
 from gpubench.devices.demo import COPY_S, LINK_SHARE, PAGEABLE, WAIT_S
 from gpubench.devices.roofline import DISPATCH_S, LEAST_KERNEL_S, middle_s
 from gpubench.estimate.model import Likely, likely, shortest
-from gpubench.report.charts.pictures import render
 from gpubench.report.results import Results
 from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case, Operators, Work
+from gpubench.supervise.process import suite
 from gpubench.testing import VirtualMachine
 
 pytestmark = pytest.mark.usefixtures("no_ceilings")
@@ -96,23 +96,6 @@ def test_every_screen_says_that_it_is_simulated(results):
     assert set(results.df["device_name"].dropna()) > {"Simulated accelerator"}
 
 
-def test_every_picture_says_that_it_is_simulated(tmp_path):
-    """Of times that no neighbour made too noisy to draw."""
-    from gpubench.report.charts.pictures import figures_of
-
-    cases = [Case("a.b", name, "float32", {"n": n}, size="n") for name in ("cpu", "demo") for n in (64, 512, 2048)]
-    marks = [
-        records.benchmark(case, (1e-9 if case.device == "cpu" else 1e-11) * case.params["n"] ** 3, work={"flops": 1e9})
-        for case in cases
-    ]
-    results = Results.load(run_file(tmp_path / "run.json", True, marks))
-    for kind in ("speedup", "rate", "time"):
-        (svg,) = render(figures_of(results.study, kind)[:1], ["svg"], ["light"]).values()
-        assert b"Simulated accelerator" in svg
-    (run,) = results.runs
-    assert [device.name for device in run.machine.devices if device.simulated] == ["demo"]
-
-
 def test_a_network_and_autograd_are_simulated_operation_by_operation():
     setup = "net, x = module(lambda: nn.Sequential(*[nn.Linear(64, 64)] * 9)), randn(8, 64)"
     line = f"--preset smoke --device demo --setup '{setup}'"
@@ -125,9 +108,9 @@ def test_a_network_and_autograd_are_simulated_operation_by_operation():
     assert "its model needs work that PyTorch can count on meta tensors" in row["reason"]
 
 
-def run_file(path, simulated, marks=None):
+def run_file(path, simulated):
     device = {"name": "demo", "kind": "demo", "label": "Simulated accelerator", "simulated": simulated}
-    marks = marks or [records.benchmark(Case("a.b", "cpu", "float32"), 1e-3, medians=(1e-3, 1.01e-3))]
+    marks = [records.benchmark(Case("a.b", "cpu", "float32"), 1e-3, medians=(1e-3, 1.01e-3))]
     path.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, device), processes=2)))
     return path
 
@@ -188,9 +171,11 @@ RUN = ("run", "--device=demo", "--preset=smoke", "--charts=none", "-o", "out")
 def test_the_model_takes_work_as_it_is_declared_and_does_not_contradict_itself(tmp_path):
     """A step takes longer than its backward pass, and that than its forward pass; a sort than several passes."""
     (tmp_path / "test_modelled.py").write_text(MODELLED)
-    done = command(*RUN, "test_modelled.py", cwd=tmp_path)
+    files = "test_modelled.py", *(suite() / f"test_{name}.py" for name in ("attention", "quantised"))
+    done = command(*RUN, *files, "-k", "modelled or attention.causal or quantised.int8", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    results = read(tmp_path / "out" / "run.json").results
+    every = read(tmp_path / "out" / "run.json").results
+    results = [result for result in every if result.workload.startswith("modelled")]
     (items,) = (result for result in results if result.status == "skipped")
     assert items.reason.endswith("on meta tensors, or flops= or nbytes=")
     measured = (result.times.median_s for result in results if result.status != "skipped")
@@ -200,12 +185,7 @@ def test_the_model_takes_work_as_it_is_declared_and_does_not_contradict_itself(t
     assert declared == [pytest.approx(seconds, rel=0.05) for seconds in expected]
     assert 1.5 * forward < backward < step
     assert sorted_ > 4 * copied
-
-
-def test_attention_and_products_of_8_bits_run_on_it(tmp_path):
-    done = command(*RUN, "--builtin", "-k", "attention.causal or quantised.int8", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    results = read(tmp_path / "out" / "run.json").results
+    results = [result for result in every if not result.workload.startswith("modelled")]
     assert {(result.workload, result.params.get("backend")) for result in results} == {
         ("attention.causal", "flash"), ("attention.causal", "math"), ("quantised.int8", None)
     }  # fmt: skip
