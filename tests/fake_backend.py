@@ -8,8 +8,6 @@ on it at once, while a queue per device pretends that the work is still under wa
   pays for it: ``synchronize()``, ``item()`` and its like, and copies from and to the CPU unless ``non_blocking``.
   ``backend.launch_s`` is what each costs the host, ``backend.copy_byte_per_s`` the speed of copies from and to the CPU
   (``None``: as any other operation), at half of that unless the memory is pinned.
-- ``backend.pending(i)`` counts the operations queued since something last waited for device ``i``,
-  ``backend.launched(i)`` all of them; ``backend.synchronize_count`` counts the calls to ``synchronize()``.
 - ``backend.memory_bytes`` is the memory of each device; what doesn't fit raises ``torch.OutOfMemoryError``.
 - ``backend.clock`` is real time, or what :func:`register` is given: a :class:`VirtualClock`.
 
@@ -22,6 +20,7 @@ numpy, pickling, DataParallel; pinned memory, process-wide. ``.to("fake")`` is `
 
 from __future__ import annotations
 
+import re
 import time
 import types
 import weakref
@@ -49,10 +48,6 @@ _AUTOCAST_LOW = "linear matmul mm mv bmm addmm baddbmm conv1d conv2d conv3d conv
 _AUTOCAST_FLOAT32 = "softmax.int log_softmax.int layer_norm group_norm nll_loss_nd mse_loss exp log sum sum.dim_IntList"
 
 
-def _counter(name: str) -> Callable[..., int]:
-    return lambda self, device=None: getattr(self._devices[self.index(device)], name)
-
-
 class VirtualClock(VirtualMachine):
     """Stands still but for a tick at every reading, and for what is slept, however busy the machine is."""
 
@@ -67,12 +62,11 @@ class Backend(types.ModuleType):
     launch_s = 0.0
     copy_byte_per_s: float | None = None
     memory_bytes = 16 << 30
-    synchronize_count = 0
     clock: Any = types.SimpleNamespace(now=time.perf_counter, sleep=time.sleep)
 
     def __init__(self) -> None:
         super().__init__(f"torch.{NAME}", __doc__)
-        zero = {"done_at": 0.0, "pending": 0, "launched": 0, "allocated": 0, "peak": 0}
+        zero = {"done_at": 0.0, "allocated": 0, "peak": 0}
         self._devices = [types.SimpleNamespace(**zero) for _ in range(DEVICES)]
         self._current, self._initialized = 0, False
 
@@ -82,8 +76,12 @@ class Backend(types.ModuleType):
     get_amp_supported_dtype = staticmethod(lambda: [torch.bfloat16, torch.float16])
     manual_seed_all = staticmethod(lambda seed: None)  # torch.manual_seed() seeds the CPU's generator, which we use
     _is_in_bad_fork = staticmethod(lambda: False)
-    pending, launched = _counter("pending"), _counter("launched")
-    memory_allocated, max_memory_allocated = _counter("allocated"), _counter("peak")
+
+    def memory_allocated(self, device: Any = None) -> int:
+        return self._devices[self.index(device)].allocated
+
+    def max_memory_allocated(self, device: Any = None) -> int:
+        return self._devices[self.index(device)].peak
 
     def index(self, device: Any = None) -> int:
         """Of a device given as torch's modules take it: an index, a name, a ``torch.device``, None for the current."""
@@ -110,14 +108,9 @@ class Backend(types.ModuleType):
         at.peak = at.allocated
 
     def synchronize(self, device: Any = None) -> None:
-        self.synchronize_count += 1
-        self._wait(self.index(device))
-
-    def _wait(self, index: int) -> None:
-        at = self._devices[index]
+        at = self._devices[self.index(device)]
         while (left := at.done_at - self.clock.now()) > 0:
             self.clock.sleep(left)
-        at.pending = 0
 
     def _launch(self, indices: set[int], seconds: float) -> None:
         """Queue one operation. One on two devices, a copy between them, starts when both are free."""
@@ -126,7 +119,7 @@ class Backend(types.ModuleType):
         devices = [self._devices[i] for i in indices]
         done_at = max(self.clock.now(), *(at.done_at for at in devices)) + seconds
         for at in devices:
-            at.done_at, at.pending, at.launched = done_at, at.pending + 1, at.launched + 1
+            at.done_at = done_at
 
 
 backend = Backend()
@@ -235,6 +228,8 @@ def _run(op: Any, *args: Any, **kwargs: Any) -> Any:
     backend._initialized = True
     result = op(*raw_args, **raw_kwargs)
 
+    if re.fullmatch("_(foreach|fused)_.*_", op._opname):  # torch doesn't count these writes
+        torch.autograd.graph.increment_version(inputs)
     for x in inputs:  # in place or as out=, it may have a new shape
         if x.shape != x._raw.shape or x.stride() != x._raw.stride():
             x.data = DeviceTensor(x._raw, x.device.index)
@@ -245,7 +240,7 @@ def _run(op: Any, *args: Any, **kwargs: Any) -> Any:
         blocks = crosses and True not in (kwargs.get("non_blocking"), *args[2:])
         if blocks or (_ANSWERS_HOST.intersection(op.tags) and op._opname not in _INDEXING):
             for i in used:
-                backend._wait(i)
+                backend.synchronize(i)
     if not stays:
         return result
     known = {id(x): x for x in on_cpu} | {id(x._raw): x for x in inputs}  # in place: the very same tensor comes out

@@ -2,17 +2,26 @@
 
 import json
 import math
-import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from gpubench import devices
+from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.clock import DeviceClock
+from gpubench.measure.data import Data
 from gpubench.measure.precision import matmul_precision
+from gpubench.parallel.distributed import AllReduce, Training, phase_times, replicated
+from gpubench.parallel.ranks import measure_rank
+from gpubench.parallel.team import WorkerGroup
 from gpubench.supervise.process import suite
+from gpubench.workloads import training
+
+sys.path.insert(0, str(Path(__file__).parent / "parallel"))
+import duties
 
 CUDA = devices.kinds()["cuda"]
 PLUGIN = ("-p", "gpubench.plugin")  # of a package that may not be installed
@@ -59,18 +68,6 @@ def test_a_device_side_sleep_reads_as_long_as_events_say(gpu):
     assert min(ratios) == pytest.approx(1, rel=0.02)
 
 
-def test_without_the_wait_it_would_read_as_nearly_nothing(gpu):
-    import time
-
-    cycles = sleep_cycles(0.02)
-    gpu.synchronize()
-    start = time.perf_counter()
-    torch.cuda._sleep(cycles)
-    unwaited = time.perf_counter() - start
-    gpu.synchronize()
-    assert unwaited < 0.002
-
-
 def test_tf32_is_off_for_float32_and_on_for_tf32(gpu):
     if lacking := gpu.lacks("tf32"):
         pytest.skip(lacking)
@@ -92,22 +89,6 @@ def test_facts_come_from_the_driver_by_uuid(gpu):
     clocks = gpu.clocks()
     assert clocks is not None
     assert 0 < clocks["sm"] <= facts["max_sm_hz"] * 1.01
-
-
-def test_peak_memory_is_that_of_the_case(gpu):
-    gpu.reset_peak_memory()
-    before = gpu.peak_memory()
-    tensor = torch.empty(10**7, device="cuda:0")
-    assert gpu.peak_memory() - before >= tensor.nbytes
-
-
-def test_hidden_devices_are_absent_with_the_reason():
-    code = "from gpubench import devices; k = devices.kinds()['cuda']; print(k.count(), k.why_absent())"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    )
-    assert done.stdout.startswith("0 ")
-    assert "CUDA_VISIBLE_DEVICES" in done.stdout
 
 
 def test_out_of_memory_is_a_status_and_the_next_case_runs(pytester):
@@ -260,3 +241,81 @@ def test_a_missing_wait_beats_every_ceiling(gpu):
         flag.name for flag in disturbance.impossible(Work(flops=2 * 4096**3), unwaited, "float32", found, True, 0.0)
     ]
     assert raised == ["implausible"]
+
+
+# Several devices ------------------------------------------------------------------------------------------------------
+
+TWO = pytest.mark.skipif(CUDA.count() < 2, reason="needs two GPUs")
+
+
+def names(count):
+    return [f"cuda:{index}" for index in range(count)]
+
+
+@pytest.fixture
+def group():
+    groups = []
+
+    def start(*devices):
+        groups.append(WorkerGroup(devices, 1, 120.0))
+        return groups[-1]
+
+    yield start
+    for one in groups:
+        one.close()
+
+
+def test_data_parallel_uses_every_gpu_there_is_and_computes_the_same():
+    count = CUDA.count()
+    home = Data(CUDA(0), torch.float32, 0)
+    network = training.network("lenet", home).eval()
+    parallel = replicated(network, [torch.device(name) for name in names(count)])
+    assert parallel.device_ids == list(range(count))
+    ((images, _),) = training.batches("lenet", home, 30)
+    with torch.no_grad():
+        assert torch.allclose(parallel(images), network(images), atol=1e-5)
+        spent = phase_times(parallel, images, DeviceClock(CUDA(index) for index in range(count)))
+    assert all(seconds > 0 for seconds in spent.values())
+
+
+@TWO
+def test_data_parallel_over_two_gpus_has_the_single_gpu_s_gradient():
+    home = Data(CUDA(0), torch.float64, 0)
+    plain = training.trainer("lenet", home, 30)
+    network = training.network("lenet", home)
+    parallel = replicated(network, [torch.device(name) for name in names(2)])
+    update = training.optimizer("sgd", list(network.parameters()))
+    ours = training.Trainer(parallel, training.task("lenet").loss, training.batches("lenet", home, 30), update)
+    plain.step()
+    ours.step()
+    assert training.relative_error(ours.gradient(), plain.gradient()) < 1e-5
+
+
+def test_ddp_over_nccl_with_one_rank(group):
+    """The whole path with a communicator of one: set_device, device_id, NCCL's initialisation, a collective."""
+    (found,) = group("cuda:0").run(measure_rank, Training("lenet", "ddp", 64), PRESET_SETTINGS["smoke"], True)
+    assert found.check.status == "passed"
+    assert min(found.durations) > 0
+
+
+@TWO
+@pytest.mark.parametrize("method", ["ddp", "fsdp"])
+def test_gradients_over_nccl_equal_those_of_one_gpu(group, method):
+    found = group(*names(2)).run(duties.gradient, Training("lenet", method, 64, dtype="float64"))
+    reference = training.trainer("lenet", Data(CUDA(0), torch.float64, 0), 64)
+    reference.backward()
+    assert training.relative_error(found[0], reference.gradient()) < 1e-5
+
+
+@TWO
+def test_all_reduce_over_nccl(group):
+    found = group(*names(2)).run(measure_rank, AllReduce(10**6), PRESET_SETTINGS["smoke"], True)
+    assert [one.check.status for one in found] == ["passed", "passed"]
+
+
+def test_two_gloo_ranks_share_a_gpu(group):
+    """NCCL refuses two ranks on one GPU; gloo meets over the CPU, and both compute on it."""
+    found = group("cpu", "cpu").run(duties.gradient_on, "cuda:0")
+    reference = training.trainer("lenet", Data(CUDA(0), torch.float64, 0), 64)
+    reference.backward()
+    assert training.relative_error(found[0], reference.gradient()) < 1e-5

@@ -3,10 +3,19 @@
 import os
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import psutil
+import torch
+import torch.distributed as dist
+
+from gpubench.devices import CPU, find_device
+from gpubench.measure.data import Data
+from gpubench.measure.verify import unchecked
+from gpubench.parallel.distributed import Training
 from gpubench.parallel.team import report_progress
+from gpubench.workloads import training
 
 entered = []
 
@@ -16,20 +25,14 @@ def identity(rank):
 
 
 def threads(rank):
-    import torch
-
     return torch.get_num_threads()
 
 
 def keep_threads(rank, count):
-    import torch
-
     torch.set_num_threads(count)
 
 
 def keep_inference(rank, target):
-    import torch
-
     if rank.number == target:
         entered.append(torch.inference_mode())
         entered[0].__enter__()
@@ -53,8 +56,6 @@ class Job:
         """Before each round."""
 
     def check(self):
-        from gpubench.measure.verify import unchecked
-
         return unchecked("nothing to check")
 
     def record(self):
@@ -69,9 +70,6 @@ class Uneven(Job):
 
 
 def total(rank):
-    import torch
-    import torch.distributed as dist
-
     value = torch.tensor([float(rank.number + 1)])
     dist.all_reduce(value)
     return value.item()
@@ -79,8 +77,6 @@ def total(rank):
 
 def listening(rank):
     """Addresses at which this rank can be reached once the group has worked together."""
-    import psutil
-
     total(rank)
     return {each.laddr.ip for each in psutil.Process().net_connections("inet") if each.status == psutil.CONN_LISTEN}
 
@@ -121,3 +117,46 @@ def sleep(rank, target):
         time.sleep(1000)
     report_progress()
     return total(rank)
+
+
+# Of the methods of training -------------------------------------------------------------------------------------------
+
+
+def gradient(rank, job):
+    """After one forward and backward pass."""
+    work = job.start(rank)
+    if isinstance(job, Training):
+        work.trainer.forward().backward()
+        return work.trainer.gradient()
+    work._pass(0)
+    return work.gradient()
+
+
+def forgotten(rank, job):
+    """Check a job as DDP's whose network was never wrapped."""
+    work = replace(job, method="unsynchronised").start(rank)
+    work._job = job
+    return work.check()
+
+
+def share_of_loss(rank, size, rows):
+    (batch,) = training.batches("deep_mlp", Data(CPU, torch.float64, 0), rows)
+    own = tuple(part.tensor_split(size)[rank] for part in batch)
+    network = training.network("deep_mlp", Data(CPU, torch.float64, 0))
+    share = len(own[0]) * size / rows
+    update = training.optimizer("sgd", list(network.parameters()))
+    return training.Trainer(network, training.task("deep_mlp").loss, [own], update, shares=[share]).forward().item()
+
+
+def gradient_on(rank, device):
+    """This rank's half of a batch computed on ``device``, averaged over the ranks through the CPU."""
+    home = Data(find_device(device).device, torch.float64, 0)
+    network = training.network("lenet", home)
+    ((images, labels),) = training.batches("lenet", home, 64)
+    half = images.chunk(rank.world_size)[rank.number], labels.chunk(rank.world_size)[rank.number]
+    update = training.optimizer("sgd", list(network.parameters()))
+    own = training.Trainer(network, training.task("lenet").loss, [half], update)
+    own.backward()
+    total = own.gradient()
+    dist.all_reduce(total)
+    return total / rank.world_size

@@ -12,7 +12,6 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent))
 import duties
-import methods
 
 from gpubench.devices import CPU
 from gpubench.errors import Unmeasurable, WrongAnswer
@@ -43,10 +42,19 @@ pytestmark = pytest.mark.xdist_group("distributed")  # most use the same two wor
 
 
 @pytest.fixture(scope="module")
-def two():
-    group = WorkerGroup(["cpu"] * 2, 1, 60.0)
-    yield group
-    group.close()
+def kept():
+    groups = [WorkerGroup(["cpu"] * 2, 1, 60.0)]
+    yield groups
+    for group in groups:
+        group.close()
+
+
+@pytest.fixture
+def two(kept):
+    """Two workers, others where a test has broken them."""
+    if kept[-1].broken:
+        kept.append(WorkerGroup(["cpu"] * 2, 1, 60.0))
+    return kept[-1]
 
 
 def single(task, batch, dtype):
@@ -56,12 +64,10 @@ def single(task, batch, dtype):
     return reference.gradient()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("batch", [64, 33])
+@pytest.mark.parametrize(("task", "batch", "dtype"), [("lenet", 33, "float64"), ("deep_mlp", 64, "float32")])
 @pytest.mark.parametrize("method", ["ddp", "fsdp"])
-@pytest.mark.parametrize("task", ["lenet", "deep_mlp"])
 def test_gradients_equal_those_of_a_single_process(two, task, method, batch, dtype):
-    found = two.run(methods.gradient, Training(task, method, batch, dtype=dtype))
+    found = two.run(duties.gradient, Training(task, method, batch, dtype=dtype))
     expected = single(task, batch, dtype)
     for rank in range(2):
         assert training.relative_error(found[rank], expected) < 1e-5
@@ -69,14 +75,14 @@ def test_gradients_equal_those_of_a_single_process(two, task, method, batch, dty
 
 @pytest.mark.parametrize(("schedule", "microbatches"), [("naive", 1), ("gpipe", 4), ("1f1b", 4)])
 def test_pipelined_gradients_equal_those_of_a_single_process(two, schedule, microbatches):
-    found = two.run(methods.gradient, PipelineTraining("deep_mlp", schedule, 64, microbatches=microbatches))
+    found = two.run(duties.gradient, PipelineTraining("deep_mlp", schedule, 64, microbatches=microbatches))
     assert training.relative_error(found[0], single("deep_mlp", 64, "float32")) < 1e-5
 
 
 def test_a_gradient_that_was_not_shared_is_a_wrong_answer(two):
     """The same step without DDP has each rank's own gradient: as DDP's it must not pass."""
     with pytest.raises(WrongAnswer, match="the gradient differs from a single process's by"):
-        two.run(methods.forgotten, Training("lenet", "ddp", 64))
+        two.run(duties.forgotten, Training("lenet", "ddp", 64))
 
 
 def wrong_in_float32(layer, inputs, right=torch.nn.Linear.forward):
@@ -97,42 +103,32 @@ def test_a_single_process_is_held_against_float64_not_against_itself(monkeypatch
 def test_unequal_shares_weigh_by_their_rows():
     whole = training.trainer("deep_mlp", Data(CPU, torch.float64, 0), 5)
     assert whole.forward().item() == pytest.approx(
-        sum(methods.share_of_loss(rank, 2, 5) for rank in range(2)) / 2, rel=1e-12
+        sum(duties.share_of_loss(rank, 2, 5) for rank in range(2)) / 2, rel=1e-12
     )
 
 
-def test_the_number_of_rounds_is_one_decision_and_a_step_costs_its_slowest_rank(two_or_new):
-    found = two_or_new.run(measure_rank, duties.Uneven(), PRESET_SETTINGS["smoke"], True)
+def test_the_number_of_rounds_is_one_decision_and_a_step_costs_its_slowest_rank(two):
+    found = two.run(measure_rank, duties.Uneven(), PRESET_SETTINGS["smoke"], True)
     assert len(found[0].durations) == len(found[1].durations) >= 3
     assert found[0].iterations == found[1].iterations
     assert min(found[1].durations) > max(found[0].durations)
 
 
-def test_all_reduce_is_checked_and_its_buses_counted(two_or_new):
-    (one, _) = two_or_new.run(measure_rank, AllReduce(10_000), PRESET_SETTINGS["smoke"], True)
+def test_all_reduce_is_checked_and_its_buses_counted(two):
+    (one, _) = two.run(measure_rank, AllReduce(10_000), PRESET_SETTINGS["smoke"], True)
     assert one.check.status == "passed"
     assert bus_bandwidth(1e9, 0.5, 8) == pytest.approx(3.5e9)  # nccl-tests: algbw x 2 (n - 1) / n
     assert bus_bandwidth(1e9, 0.5, 2) == pytest.approx(2e9)
 
 
-def test_each_core_has_a_batch_of_its_own_and_its_answer_is_checked(two_or_new, monkeypatch):
+def test_each_core_has_a_batch_of_its_own_and_its_answer_is_checked(two, monkeypatch):
     job = Inference("mlp", (2, 784))
-    first, second = two_or_new.run(measure_rank, job, PRESET_SETTINGS["smoke"], True)
+    first, second = two.run(measure_rank, job, PRESET_SETTINGS["smoke"], True)
     assert (first.check.status, second.check.status) == ("passed", "passed")
     assert len(first.durations) == len(second.durations) >= 3
     monkeypatch.setattr(torch.nn.Linear, "forward", wrong_in_float32)
     with pytest.raises(WrongAnswer, match="relative error"):
         job.start(Rank(0, 1, "cpu", 1)).check()
-
-
-@pytest.fixture
-def two_or_new(two):
-    if two.broken:
-        fresh = WorkerGroup(["cpu"] * 2, 1, 60.0)
-        yield fresh
-        fresh.close()
-    else:
-        yield two
 
 
 EPOCHS = 20
@@ -144,8 +140,8 @@ EPOCHS = 20
     Training("tabular", "fsdp", 128, "adam", 0.01, rows=506, epochs=EPOCHS),
     PipelineTraining("tabular", "gpipe", 128, "adam", 0.01, rows=506, epochs=EPOCHS, microbatches=2),
 ])  # fmt: skip
-def test_every_method_learns_along_the_same_curve(two_or_new, job):
-    losses = two_or_new.run(measure_rank, job, PRESET_SETTINGS["smoke"], False)[-1].record["losses"]
+def test_every_method_learns_along_the_same_curve(two, job):
+    losses = two.run(measure_rank, job, PRESET_SETTINGS["smoke"], False)[-1].record["losses"]
     exact = training.trainer("tabular", reference_data(0), 128, update="adam", rate=0.01, rows=506)
     training.require_learning(losses, training.loss_curve(exact, EPOCHS))
 

@@ -8,7 +8,6 @@
 //   PRETEND_CUDA_MEMORY    bytes of memory of each (8 GiB)
 //   PRETEND_CUDA_KERNEL_NS least duration of a kernel (4000)
 //   PRETEND_CUDA_QUEUE     launches that a stream holds before the host has to wait (1024)
-//   PRETEND_CUDA_STICKY_AT number of the launch that breaks the context for good, as an illegal address does
 
 #include <sys/mman.h>
 #include <time.h>
@@ -71,7 +70,6 @@ const int64_t kDevices = setting("PRETEND_CUDA_DEVICES", 1);
 const int64_t kMemory = setting("PRETEND_CUDA_MEMORY", int64_t{8} << 30);
 const double kKernelNs = static_cast<double>(setting("PRETEND_CUDA_KERNEL_NS", 4000));
 const size_t kQueue = static_cast<size_t>(setting("PRETEND_CUDA_QUEUE", 1024));
-const int64_t kStickyAt = setting("PRETEND_CUDA_STICKY_AT", 0);
 constexpr double kClockHz = 1.98e9, kPinnedBytesPerNs = 25.0, kPageableBytesPerNs = 6.0, kDeviceBytesPerNs = 1500.0;
 constexpr double kThreadNs = 1e-4;  // what each thread of a grid adds to a kernel
 constexpr double kGraphNodeShare = 0.5;  // a graph's nodes follow each other in less time than launches do
@@ -124,7 +122,6 @@ std::map<const void*, void*> symbols;
 std::map<void*, Stream*> handles;  // of libraries: the stream that each was told to use
 std::set<std::pair<int, int>> peers;
 uint64_t next_id = 1;
-int64_t launches = 0;
 int sticky = 0;
 bool profiling = false;
 std::vector<Kernel> profile;  // what ran while profiling
@@ -213,10 +210,6 @@ int submit(Stream* stream, double duration, const char* name = nullptr) {
 
 int launch(void* handle, const std::string& name, Dim grid, Dim block, void** arguments) {
   Stream* stream = stream_of(handle);
-  {
-    std::lock_guard<std::recursive_mutex> guard(lock);
-    if (++launches == kStickyAt) sticky = kIllegalAddress;
-  }
   double threads = 1.0 * grid.x * grid.y * grid.z * block.x * block.y * block.z;
   double duration = kKernelNs + kThreadNs * threads;
   if (name.find("spin_kernel") != std::string::npos && arguments)
@@ -765,7 +758,6 @@ EXPORT int pretend_launch(void* handle) {
     std::lock_guard<std::recursive_mutex> guard(lock);
     auto found = handles.find(handle);
     stream = found == handles.end() ? stream_of(nullptr) : found->second;
-    if (++launches == kStickyAt) sticky = kIllegalAddress;
   }
   submit(stream, 2 * kKernelNs, "library");
   return 0;

@@ -1,11 +1,15 @@
-"""CUDA devices as the pretend runtime has them: what one process shares, and what a broken one costs."""
+"""CUDA devices as the pretend runtime has them: what one process shares, what a broken one costs, what the driver's
+library tells through NVIDIA's own binding, and that every benchmark's code ends without an error."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import subprocess
 import sys
+import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,8 +19,10 @@ if "PRETEND_CUDA_DEVICES" not in os.environ:
 
 import torch
 
+from gpubench.devices import cuda
 from gpubench.devices.cuda import Cuda
 from gpubench.measure.data import Data
+from gpubench.measure.disturbance import disturbed, look
 from gpubench.measure.probes import device_time
 from gpubench.measure.work import flop_counter
 from gpubench.runfile.ledger import read_ledger
@@ -37,7 +43,7 @@ def run(tmp_path):
             files.append("test_it.py")
         command = [sys.executable, "-m", "gpubench", "run", *files, "--preset=smoke", "--charts=none"]
         command += ["--processes=1", "-o", out, *options]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=1200, cwd=tmp_path)
         data = json.loads((tmp_path / out / "run.json").read_text())
         records = {each["name"]: each["extra_info"]["gpubench"] for each in data["benchmarks"]}
         rows = {row["name"]: row for row in data["gpubench"]["unmeasured"]}
@@ -195,3 +201,143 @@ def test_a_call_of_too_many_launches_has_no_device_time():
     measured = device_time(call, Cuda(0), 0.01, None)
     assert measured.device_s is None
     assert "more launches than fit its queue" in measured.device_reason
+
+
+# What the driver's library tells --------------------------------------------------------------------------------------
+
+FIRST, SECOND = Cuda(0), Cuda(1)
+CLOCKS = {"sm": 1980e6, "memory": 2619e6}
+USUAL = {"SM_MHZ": 1980, "WATTS": 300, "TICK_MS": 100, "NVLINK": 1}
+USUAL |= dict.fromkeys(("REASONS", "POWER_NS", "HEAT_NS", "PIDS"), 0)
+
+
+@pytest.fixture
+def tell():
+    """Change what the library says of the second GPU, until the end of the test."""
+    library = ctypes.CDLL("libnvidia-ml.so.1")
+
+    def change(**values: int) -> None:
+        for name, value in values.items():
+            assert library.pretend_nvml_set(1, name.encode(), ctypes.c_int64(value)) == 0
+
+    yield change
+    change(**USUAL)
+
+
+def test_facts_are_the_driver_s():
+    facts = SECOND.facts()
+    assert facts["driver"] == cuda.driver() == "580.00.01"
+    assert (facts["power_limit_w"], facts["max_sm_hz"], facts["max_memory_hz"]) == (700.0, 1980e6, 2619e6)
+
+
+@pytest.mark.parametrize(
+    ("bits", "reasons"),
+    [(0, ()), (1, ()), (4, ("power limit",)), (0x20, ("heat",)), (0x44, ("power limit", "heat (hardware)"))],
+)
+def test_answers_are_those_of_the_gpu_that_is_asked(tell, bits, reasons):
+    tell(SM_MHZ=1200, REASONS=bits, POWER_NS=2_500_000_000, HEAT_NS=1_000_000, PIDS=2)
+    assert (FIRST.clocks(), SECOND.clocks()) == (CLOCKS, CLOCKS | {"sm": 1200e6})
+    assert (FIRST.throttle_reasons(), SECOND.throttle_reasons()) == ((), reasons)
+    assert SECOND.throttled_s() == {"power limit": 2.5, "heat": 1e-3}
+    assert (FIRST.other_processes(), SECOND.other_processes()) == (0, 2)
+    (flag,) = (each for each in disturbed(look([SECOND]), look([SECOND]), 1) if each.name == "contended")
+    assert "2 other processes on the device" in flag.seen
+
+
+def test_lower_clocks_and_seconds_held_down_are_throttled(tell):
+    before = look([FIRST, SECOND])
+    assert "throttled" not in [flag.name for flag in disturbed(before, look([FIRST, SECOND]), 1)]
+    time.sleep(0.02)
+    tell(SM_MHZ=1000, HEAT_NS=10_000_000)
+    (flag,) = (each for each in disturbed(before, look([FIRST, SECOND]), 1) if each.name == "throttled")
+    assert "cuda:1: heat" in flag.seen
+    assert "cuda:1: 1.98 to 1.00 GHz" in flag.seen
+    assert "cuda:0" not in flag.seen
+
+
+def test_energy_is_power_over_time_in_ticks(tell):
+    tell(WATTS=250, TICK_MS=20)
+    start_s, start_j = time.monotonic(), SECOND.energy_j()
+    time.sleep(0.3)
+    joules, seconds = SECOND.energy_j() - start_j, time.monotonic() - start_s
+    assert joules == pytest.approx(250 * seconds, abs=250 * 0.04)
+    assert joules / (250 * 0.02) == pytest.approx(round(joules / (250 * 0.02)))
+
+
+def test_nvlink_joins_both_ways_or_not(tell):
+    assert Cuda.interconnect([1, 0]) == "NVLink"
+    tell(NVLINK=0)
+    assert Cuda.interconnect([0, 1]) == "PCIe"
+
+
+# The suite ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_every_benchmark_ends_without_an_error(count, tmp_path, capsys):
+    """All of smoke on all devices, eager, under autocast and as graphs; Triton, which compiles, isn't there."""
+    command = [
+        sys.executable,
+        "-m",
+        "gpubench",
+        "run",
+        "--preset=smoke",
+        "--device=all",
+        "--charts=none",
+        "-o",
+        tmp_path,
+    ]
+    command += [f"--variant={variant}" for variant in ("eager", "autocast", "graph")]
+    environment = os.environ | {"PRETEND_CUDA_DEVICES": str(count)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3000, env=environment)
+    data = json.loads((tmp_path / "run.json").read_text())
+    measured = Counter(mark["extra_info"]["gpubench"]["device"] for mark in data["benchmarks"])
+    graphs = sum(mark["extra_info"]["gpubench"]["variant"] == "graph" for mark in data["benchmarks"])
+    rows = data["gpubench"]["unmeasured"]
+    skipped = Counter(row["reason"] for row in rows if row["status"] == "skipped")
+    failed = [f"{row['name']}: {row['status']}: {row['reason']}" for row in rows if row["status"] != "skipped"]
+    with capsys.disabled():
+        print(f"\n{count} pretend devices: measured {dict(measured)}, {graphs} as graphs; failed {len(failed)}")
+        print("\n".join(f"  {number} skipped: {reason}" for reason, number in skipped.most_common()))
+    assert failed == []
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert set(measured) == {"cpu", *(f"cuda:{index}" for index in range(count))}
+    assert graphs
+    assert not any("can't be captured" in reason or "out of memory" in reason for reason in skipped)
+
+
+@pytest.mark.parametrize("workload", ["lenet", "tabular"])
+def test_fsdp_shards_over_two_devices(run, workload):
+    records, rows, _ = run("--device=cuda", "--preset=quick", "-k", f"distributed.{workload} and fsdp")
+    assert {row["status"] for row in rows.values()} <= {"skipped"}
+    assert records
+    for record in records.values():
+        assert record["parallel"]["method"] == "fsdp"
+        assert record["devices"] == ["cuda:0", "cuda:1"]
+        assert record["check"]["status"] == "unchecked"
+
+
+@pytest.mark.parametrize("family", ["matmul", "elementwise", "transfer"])
+def test_the_preset_quick_measures_its_sizes(run, family):
+    records, rows, _ = run("--device=cuda", "--preset=quick", "-k", f"{family}.")
+    assert {row["status"] for row in rows.values()} <= {"skipped"}
+    assert len(records) > 5
+    for record in records.values():
+        assert record["device_s"] or record["device_reason"], record
+
+
+def test_ranks_of_torchrun_measure_over_nccl(tmp_path):
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "pytest"]
+    suite = Path(__file__).parents[2] / "benchmarks/test_distributed.py"
+    options = ["-c", os.devnull, f"--rootdir={suite.parent}", "-p", "gpubench.plugin", "-p", "no:cacheprovider"]
+    options += ["--benchmark-only", "--gpubench-preset=smoke", "--gpubench-device=cuda", "--benchmark-json=run.json"]
+    command = [*launcher, suite, *options, "-k", "linear or all_reduce"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path, env=os.environ)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    data = json.loads((tmp_path / "run.json").read_text())
+    records = {mark["name"]: mark["extra_info"]["gpubench"] for mark in data["benchmarks"]}
+    together = records["test_linear[cuda:0-float32-ddp-2]"]
+    assert together["devices"] == ["cuda:0", "cuda:1"]
+    assert together["parallel"]["interconnect"] == "NVLink"
+    assert records["test_all_reduce[cuda:0-float32-10000-2]"]["parallel"]["devices"] == 2
+    assert {row["status"] for row in data["gpubench"]["unmeasured"]} <= {"skipped"}
