@@ -15,22 +15,12 @@ from gpubench.report.study import Study
 from gpubench.runfile.schema import Case, Run
 
 BOTH = (records.CPU, records.GPU)
-KINDS = {
-    "elementwise": "elementwise", "classic": "elementwise", "matmul": "other_matmul", "models": "networks",
-    "training": "training", "transfer": "copies", "distributed": "distributed", "linear_algebra": "linear_algebra",
-}  # fmt: skip
-"""Of what kind the suite's families are."""
-
-
-def kind_of(workload: str) -> str:
-    return "matmul" if workload == "matmul.square" else KINDS.get(workload.partition(".")[0], "")
 
 
 def mark(workload: str, device: str, seconds: float, n: int = 64, copies: float | None = None, dtype: str = "float32",
          spread: float = 0.01, **how: Any) -> dict[str, Any]:  # fmt: skip
     """Three processes, ``spread`` apart; ``copies`` each way; a call alone takes what it takes in a row."""
     terms = {name: how.pop(name) for name in ("threads", "variant", "implementation", "kind", "title") if name in how}
-    terms.setdefault("kind", kind_of(workload))
     case = Case(workload, device, dtype, {"n": n}, size="n", devices=(device,), **terms)
     medians = how.pop("medians", (seconds * (1 - spread), seconds, seconds * (1 + spread)))
     if copies is not None:

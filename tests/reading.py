@@ -21,6 +21,11 @@ def run_of(folder: Path, data: dict[str, Any], name: str = "run") -> Run:
     return read(path)
 
 
+def study_of(folder: Path, *files: dict[str, Any], **how: Any) -> Study:
+    """Of such runs."""
+    return Study([run_of(folder, data, f"run{i}") for i, data in enumerate(files)], **how)
+
+
 def by_column(columns: Sequence[Column[Any]], things: Iterable[Any]) -> list[dict[str, Any]]:
     """Exact values by the head of their column."""
     return [{column.head: column.cell(thing) for column in columns} for thing in things]

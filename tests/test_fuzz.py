@@ -41,45 +41,17 @@ pytestmark = pytest.mark.xdist_group("fuzz")  # groups start first, and these ta
 # Sound files ----------------------------------------------------------------------------------------------------------
 
 
-def cases() -> list[Case]:
-    return [
-        Case("matmul.square", device, "float32", {"n": n}, threads=2, size="n", devices=(device,))
-        for device in ("cpu", "cuda:0")
-        for n in (64, 256)
-    ]
-
-
-MEASURED: dict[str, Any] = {
-    "device_s": 1e-5,
-    "launch_s": 1e-6,
-    "transfer": {"in_bytes": 1, "out_bytes": 1, "in_s": 1e-5, "out_s": 2e-5, "in_pinned_s": 5e-6, "out_pinned_s": 1e-6},
-    "memory_bytes": 98304,
-    "energy_j": 0.004,
-    "precision": {"tf32": False},
-}
+CASES = [
+    Case("matmul.square", device, "float32", {"n": n}, threads=2, size="n", devices=(device,))
+    for device in ("cpu", "cuda:0")
+    for n in (64, 256)
+]
 
 
 def whole_run() -> dict[str, Any]:
-    marks = [
-        records.benchmark(
-            case,
-            1e-5 * (i + 1),
-            work={"flops": 1e6, "bytes": 1e4},
-            medians=(1e-5 * (i + 1), 1.1e-5 * (i + 1)),
-            flags=("noisy", "implausible"),
-            **(copy.deepcopy(MEASURED) if case.device == "cuda:0" else {}),
-        )
-        for i, case in enumerate(cases())
-    ]
-    left = [records.unmeasured(Case("matmul.square", "cpu", "float16", {"n": 8192}, size="n"))]
-    return records.run_file(
-        marks,
-        left,
-        devices=(records.CPU, records.GPU),
-        processes=2,
-        ceilings={name: records.ceilings(name) for name in ("cpu", "cuda:0")},
-        flags=("contended",),
-    )
+    data, names = records.gpu_run(2), {case.id for case in CASES}
+    data["benchmarks"] = [mark for mark in data["benchmarks"] if mark["extra_info"]["gpubench"]["id"] in names]
+    return data
 
 
 def parallel_run() -> dict[str, Any]:
@@ -113,7 +85,7 @@ def plain_run() -> dict[str, Any]:
 def whole_ledger() -> list[dict[str, Any]]:
     """Two processes, seven cases: four measured, one failed, one going on when the run ended, one not begun."""
     names = [f"test_matmul.py::test_square[{i}]" for i in range(7)]
-    known = [*cases(), *cases()[:3]]
+    known = [*CASES, *CASES[:3]]
     identities = {name: case.as_dict() for name, case in zip(names, known, strict=True)}
     begun = {"event": "run", "schema_version": 2, "processes": 2, "options": ["--gpubench-seed=1"]}
     events: list[dict[str, Any]] = [begun | {"paths": ["/b"], "inode": 987654321}]

@@ -17,7 +17,6 @@ import records
 from comparing import BOTH, mark
 
 from gpubench.report.answer import Answer
-from gpubench.report.study import Study
 from gpubench.report.webpage import COLUMNS, INTERNED, page_data, webpage
 from gpubench.runfile.matching import shown_name
 from gpubench.runfile.schema import Case
@@ -33,22 +32,18 @@ def both(workload: str = "aa.mm", times: tuple[float, float] = (1e-6, 1e-7), **h
     return [mark(workload, device, time * n, n, **how) for device, time in sides for n in SIZES]
 
 
-def study_of(folder: Path, *files: dict[str, Any]) -> Study:
-    return Study([reading.run_of(folder, content, f"run{i}") for i, content in enumerate(files)])
-
-
 def run(marks: list[dict[str, Any]], **how: Any) -> dict[str, Any]:
     return records.run_file(marks, **({"devices": BOTH, "processes": 3} | how))
 
 
 def page(folder: Path, *workloads: str) -> str:
     marks = [each for workload in workloads for each in both(workload)]
-    return webpage(Answer(study_of(folder, run(marks))), PICTURES)
+    return webpage(Answer(reading.study_of(folder, run(marks))), PICTURES)
 
 
 def made(folder: Path, *files: dict[str, Any]) -> dict[str, Any]:
     """The data as the page reads it."""
-    return json.loads(json.dumps(page_data(study_of(folder, *files)), allow_nan=False))
+    return json.loads(json.dumps(page_data(reading.study_of(folder, *files)), allow_nan=False))
 
 
 def rows(data: dict[str, Any]) -> list[dict[str, Any]]:
@@ -137,7 +132,7 @@ def test_a_section_that_would_be_empty_is_left_out(tmp_path: Path) -> None:
     sized = ["answer", "picture", "explore", "pictures", "numbers", "details"]
     assert re.findall(r'<section id="(\w+)"', page(tmp_path, "aa.mm")) == sized
     marks = [records.benchmark(Case(f"mine.w{i}", "", "", {}, devices=()), 1e-3) for i in range(3)]
-    text = webpage(Answer(study_of(tmp_path, run(marks, devices=(records.CPU,)))))
+    text = webpage(Answer(reading.study_of(tmp_path, run(marks, devices=(records.CPU,)))))
     assert re.findall(r'<section id="(\w+)"', text) == ["answer", "numbers", "details"]
     assert re.findall(r'<a href="#(\w+)"', text) == ["answer", "numbers", "details"]
 
@@ -148,7 +143,7 @@ def test_which_gpu_stands_before_each_gpu_against_its_cpu(tmp_path: Path) -> Non
             label=name)
         for name, seconds in (("L4", 0.2), ("H200", 0.02))
     ]  # fmt: skip
-    text = webpage(Answer(study_of(tmp_path, *files)), PICTURES)
+    text = webpage(Answer(reading.study_of(tmp_path, *files)), PICTURES)
     assert "<h1>Which GPU is faster?</h1>" in text
     assert "<strong>10×</strong>" in text.partition("<main>")[0]
 
@@ -280,7 +275,7 @@ def test_a_limit_is_told_as_in_the_tables_and_drawn(tmp_path: Path) -> None:
         for n in (1, 10)
         for device, time, flags in (("cpu", 1e-4, ("contended",)), ("cuda:0", 1e-6, ()))
     ]
-    data = page_data(study_of(tmp_path, records.run_file(marks, devices=(records.CPU, records.GPU))))
+    data = page_data(reading.study_of(tmp_path, records.run_file(marks, devices=(records.CPU, records.GPU))))
     rows = [dict(zip(data["columns"], row, strict=True)) for row in data["rows"]]
     told = {row["size"]: (data["strings"][row["told"]], row["speedup"]) for row in rows if row["speedup"]}
     assert told == {1: ("≥ 96×*", pytest.approx(96, abs=0.2)), 10: ("100×", 100)}

@@ -3,11 +3,12 @@
 import json
 import math
 
-import journals
 import pytest
+import records
 
 from gpubench.errors import UsageError
 from gpubench.runfile import ledger, reader, writer
+from gpubench.runfile.schema import Case
 
 
 class Silent(Exception):
@@ -55,7 +56,21 @@ def test_a_follower_waits_for_whole_lines(tmp_path):
 
 def test_the_largest_run_is_read_again(tmp_path):
     """3,000 cases in three processes of 200 samples."""
-    journals.made_up(tmp_path / "ledger", 3000, 3, 200)
+    cases = [Case("a.b", "cpu", "float32", {"n": n}, size="n", devices=("cpu",)) for n in range(3000)]
+    known = {f"test_a.py::test_b[{n}]": case for n, case in enumerate(cases)}
+    times = [1.2345678901234567e-05 * (1 + i / 1e9) for i in range(200)]
+    with (tmp_path / "ledger").open("w") as file:
+        begun = {"event": "run", "schema_version": 2, "processes": 3, "options": [], "paths": [], "inode": 1}
+        file.write(json.dumps(begun) + "\n")
+        for process in range(3):
+            events = [records.session(process, known)]
+            for name, case in known.items():
+                start, end = records.begun_and_ended(process, name, case, times[0])
+                end["benchmark"]["extra_info"]["gpubench"]["processes"][0] |= {"kept": 200, "rounds": 200}
+                end["benchmark"]["stats"] |= {"data": times, "total": sum(times), "rounds": 200}
+                events += [start, end]
+            events.append({"event": "finish", "process": process})
+            file.writelines(json.dumps(event) + "\n" for event in events)
     events = ledger.read_ledger(tmp_path / "ledger")
     assert sum(event["event"] == "end" for event in events) == 9000
     run = ledger.assemble(events)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import warnings
@@ -11,33 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-from comparing import kind_of
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
+from reading import study_of
 
 from gpubench.report.charts.layouts import LinePanels, NamedRows
 from gpubench.report.charts.page import MOST_CURVES, MOST_PANELS, PAGE_WIDTH, TINY, Figure, Page, rc_settings
 from gpubench.report.charts.pictures import plan as planned
 from gpubench.report.charts.theme import LIGHT
-from gpubench.report.study import Study
-from gpubench.runfile import reader
 
 MOST_HEIGHT = 700
 _NEAR = 1.0
 """Pixels by which the boxes of two texts may touch: a box is higher than its letters."""
-
-
-def study_of(folder: Path, *runs: dict[str, Any], **how: Any) -> Study:
-    """Of runs whose benchmarks say of what kind they are, as those that are shipped do."""
-    loaded = []
-    for i, data in enumerate(runs):
-        for mark in data["benchmarks"]:
-            ours = mark["extra_info"].get("gpubench", {})
-            ours["kind"] = ours.get("kind") or kind_of(ours.get("workload", ""))
-        path = folder / f"run{i}.json"
-        path.write_text(json.dumps(data))
-        loaded.append(reader.read(path))
-    return Study(loaded, **how)
 
 
 def plan(folder: Path, *runs: dict[str, Any], every: bool = True, kinds: tuple[str, ...] = ()) -> dict[str, Figure]:
