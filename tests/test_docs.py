@@ -128,31 +128,12 @@ def test_every_public_name_is_in_the_reference_and_the_version_in_what_to_cite()
     assert f"\nversion: {gpubench.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
-def test_commands_are_found_in_shell_and_workflows() -> None:
-    page = (
-        "```sh\ncd x && gpubench run -k a && gpubench env | head  # gpubench run\ngpubench report \\\n  r\n```\n"
-        "```yaml\n      - run: >\n          venv/bin/gpubench compare a\n          b\n      - c\n```\n"
-    )
-    assert shown(page) == [["run", "-k", "a"], ["env"], ["report", "r"], ["compare", "a", "b"]]
-
-
-def scripts_of(file: Path) -> list[str]:
-    """What a file of ``examples/fleet`` has a shell do."""
-    text = file.read_text(encoding="utf-8")
-    if file.suffix == ".sh":
-        return [text]
-    task = pytest.importorskip("yaml").safe_load(text)
-    if task.get("kind") == "Job":
-        return [script for container in task["spec"]["template"]["spec"]["containers"] for script in container["args"]]
-    return [task["setup"], task["run"]]
-
-
 @pytest.mark.parametrize("file", FLEET, ids=lambda file: file.name)
-def test_a_machine_of_a_fleet_runs_shell_that_begins_a_run_or_resumes_it(file) -> None:
-    script = "\n".join(scripts_of(file))
-    bash = shutil.which("bash") or pytest.skip("needs bash")
-    done = subprocess.run([bash, "-n"], input=script, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
+def test_a_machine_of_a_fleet_begins_a_run_or_resumes_it(file) -> None:
+    script = file.read_text(encoding="utf-8")
+    if file.suffix == ".sh" and (bash := shutil.which("bash")):
+        done = subprocess.run([bash, "-n"], input=script, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
     if file.name == "slurm-ranks.sh":
         (path,) = re.findall(r"\bpytest (\S+\.py)", script)
         assert (ROOT / path).is_file()

@@ -1,5 +1,7 @@
-"""The examples run as their first lines say."""
+"""The examples run as their first lines say, and the experiments of docs/ could."""
 
+import ast
+import importlib
 import json
 import os
 import re
@@ -12,7 +14,7 @@ import pytest
 import records
 
 ROOT = Path(__file__).parent.parent
-EXAMPLES = ROOT / "examples"
+EXAMPLES, EXPERIMENTS = ROOT / "examples", ROOT / "docs/experiments"
 
 pytestmark = pytest.mark.xdist_group("examples")  # two tests look at one run
 
@@ -87,7 +89,15 @@ def test_it_says_how_it_is_run(script):
     assert re.search(rf"^    .*\b{script.removesuffix('.py')}", (EXAMPLES / script).read_text(), re.MULTILINE)
 
 
-def test_a_device_that_is_absent_skips_and_says_why(tmp_path):
-    done = _pytest(EXAMPLES / "test_softmax.py", "-p", "device_npu", "-rs", "--gpubench-device=npu")
-    assert done.returncode == 0, done.stdout
-    assert "npu:0 is not available: torch_npu can't be imported, or finds no NPU" in done.stdout
+@pytest.mark.parametrize("script", sorted(path.name for path in EXPERIMENTS.glob("[!t]*.py")))
+def test_it_says_how_it_is_run_and_what_it_imports_from_the_package_exists(script):
+    source = (EXPERIMENTS / script).read_text()
+    assert f"python docs/experiments/{script}" in source
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "gpubench":
+            module = importlib.import_module(node.module)
+            for name in node.names:
+                assert hasattr(module, name.name) or importlib.import_module(f"{node.module}.{name.name}")
+        elif isinstance(node, ast.Import):
+            for name in (each.name for each in node.names if each.name.startswith("gpubench")):
+                importlib.import_module(name)

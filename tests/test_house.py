@@ -1,5 +1,5 @@
-"""What the layout promises: module names that occur once, functions of a screen, and heavy packages where they are
-needed. The direction of imports is in pyproject.toml (``tool.importlinter``), for lint."""
+"""What the layout promises: module names that occur once, functions of a screen, public names, and heavy packages where
+they are needed. The direction of imports is in pyproject.toml (``tool.importlinter``), for lint."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+import gpubench
+
 PACKAGE = Path(__file__).resolve().parents[1] / "gpubench"
 PUBLISHED = PACKAGE.parent / "results/xeon-2-cores"
 FILES = sorted(PACKAGE.rglob("*.py"))
 MODULES = [path for path in FILES if not path.name.startswith("__")]
 LONGEST_FUNCTION = 60
-WITHOUT_TORCH = ("commands", "compare", "report", "runfile", "supervise")
 LIGHT = ("commands", "runfile", "supervise")
 HEAVY = ("torch", "numpy", "pandas", "matplotlib", "scipy", "rich")
 
@@ -65,12 +66,33 @@ def importing(rooms: tuple[str, ...]) -> str:
     return f"for module in {[each for each in modules if each.split('.')[1] in rooms]}: importlib.import_module(module)"
 
 
-def test_what_reads_run_files_never_loads_torch():
-    assert loaded_by(importing(WITHOUT_TORCH), ("torch",)) == set()
+HELP = """from gpubench.commands import cli
+[cli.parser(name).format_help() for names in cli.COMMANDS.values() for name in names]"""
 
 
-def test_commands_and_the_supervisor_load_what_they_draw_with_when_they_draw():
-    assert loaded_by(importing(LIGHT), HEAVY) == set()
+@pytest.mark.parametrize(
+    ("code", "unneeded"),
+    [
+        ("import gpubench; gpubench.__version__", HEAVY),
+        # freezegun reads all names, in the middle of a test; pandas, imported meanwhile, ended the interpreter
+        ("import gpubench; [getattr(gpubench, name) for name in dir(gpubench)]", HEAVY),
+        ("from gpubench import read, Run", ("torch", "pandas", "matplotlib")),
+        (importing(LIGHT), HEAVY),
+        ("from gpubench.commands.cli import main; main([])", (*HEAVY, "pytest")),
+        (HELP, (*HEAVY, "pytest")),
+    ],
+    ids=["package", "its names", "reading", "commands and supervisor", "no command", "help"],
+)
+def test_heavy_packages_are_loaded_where_they_are_needed(code, unneeded):
+    assert loaded_by(code, unneeded) == set()
+
+
+def test_every_public_name_leads_to_its_home():
+    for name in set(gpubench.__all__) - {"__version__"}:
+        assert getattr(gpubench, name).__name__ == name
+    assert sorted(gpubench._HOMES) == sorted(set(gpubench.__all__) - {"__version__"})
+    with pytest.raises(AttributeError, match="no attribute 'tiemr'"):
+        gpubench.tiemr  # noqa: B018
 
 
 @pytest.mark.parametrize(

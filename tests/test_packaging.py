@@ -51,39 +51,17 @@ def test_each_action_is_pinned_by_its_commit():
 # The README on a package index ----------------------------------------------------------------------------------------
 
 
-def setup_script():
-    spec = importlib.util.spec_from_file_location("gpubench_setup", ROOT / "setup.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def links(text: str) -> list[str]:
     return re.findall(r"\]\(([^)]+)\)", text)
 
 
-@pytest.mark.parametrize("source", ["", "https://example.org/someone/gpubench/"])
-def test_no_link_of_the_published_readme_is_relative(source):
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    relative = [target for target in links(readme) if "://" not in target]
-    assert len(relative) > 10
-    published = setup_script().absolute_links(readme, source)
+def test_where_the_project_lies_nowhere_the_readme_has_no_relative_link():
+    spec = importlib.util.spec_from_file_location("gpubench_setup", ROOT / "setup.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    published = module.absolute_links((ROOT / "README.md").read_text(encoding="utf-8"), "")
     assert [target for target in links(published) if "://" not in target] == []
-    if source:
-        assert "(https://example.org/someone/gpubench/blob/main/docs/ci.md)" in published
-        assert "](https://example.org/someone/gpubench/raw/main/docs/site/" in published
-        assert len(links(published)) == len(links(readme))
-    else:
-        assert "| versions in CI |" in published
-
-
-def test_links_within_the_page_and_to_elsewhere_stay():
-    text = "[a](#there) [b](https://example.org/x) ![c](d/e.svg) [f](g.md)"
-    links_of = setup_script().absolute_links
-    assert links_of(text, "https://h/r") == (
-        "[a](#there) [b](https://example.org/x) ![c](https://h/r/raw/main/d/e.svg) [f](https://h/r/blob/main/g.md)"
-    )
-    assert links_of(text, "") == "[a](#there) [b](https://example.org/x)  f"
+    assert "| versions in CI |" in published
 
 
 # The source archive ---------------------------------------------------------------------------------------------------
@@ -107,6 +85,8 @@ def test_the_source_archive_holds_what_its_tests_need(tmp_path):
     assert "Project-URL: Issues, https://example.org/someone/gpubench/issues" in described
     assert "Description-Content-Type: text/markdown" in described
     assert [target for target in links(described) if "://" not in target] == []
+    assert "(https://example.org/someone/gpubench/blob/main/docs/ci.md)" in described
+    assert "](https://example.org/someone/gpubench/raw/main/docs/site/" in described
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *RUN_FROM_THE_ARCHIVE]
     done = subprocess.run(
         command, cwd=folder, env=os.environ | {"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=False
@@ -128,11 +108,3 @@ def copied(target: Path) -> Path:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             (target / name).write_bytes((ROOT / name).read_bytes())
     return target
-
-
-@pytest.mark.xdist_group("packaging")
-def test_the_versions_in_use_keep_groups_of_tests_in_one_worker(request):
-    """pytest-xdist appends the group to the test's id, to which some versions of pytest allow nothing."""
-    if not hasattr(request.config, "workerinput"):
-        pytest.skip("needs a worker of pytest-xdist")
-    assert request.node.nodeid.endswith("@packaging")

@@ -29,8 +29,9 @@ def suite(name: str) -> ModuleType:
     return module
 
 
-science, linear_algebra, irregular, sparse = map(suite, ("science", "linear_algebra", "irregular", "sparse"))
-reductions = suite("reductions")
+science, linear_algebra, irregular, sparse, reductions, quantised = map(
+    suite, ("science", "linear_algebra", "irregular", "sparse", "reductions", "quantised")
+)
 
 
 def draw(*shape: int) -> torch.Tensor:
@@ -133,7 +134,7 @@ class Taken:
         self.randn, self.randint = self.data.randn, self.data.randint
 
     def __call__(self, function: object, *args: object, **work: object) -> None:
-        self.args = args
+        self.function, self.args = function, args
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -148,6 +149,16 @@ def test_a_running_sum_is_exact_even_if_its_parts_are_kept_in_16_bits(dtype: tor
     assert sums.dtype == dtype
     assert torch.equal(sums.double(), steps.double().cumsum(0))
     assert sums.unique().numel() > 200  # a sum that stands still would be exact too
+
+
+def test_the_right_side_of_an_int8_product_is_stored_by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensor cores read it so; by rows it is copied first, or takes slower kernels."""
+    monkeypatch.setattr(quantised, "require", lambda *_: None)
+    taken = Taken(torch.int8)
+    quantised.test_int8(taken, 64)
+    a, b = taken.args
+    assert b.stride() == (1, 64)
+    assert torch.equal(taken.function(a, b).double(), quantised.exactly(a, b))
 
 
 def test_how_many_different_values_are_drawn() -> None:

@@ -13,7 +13,7 @@ from gpubench.errors import Unmeasurable, UsageError, WrongAnswer
 from gpubench.measure.clock import DeviceClock
 from gpubench.measure.data import Data
 from gpubench.testing import VirtualDevice, VirtualMachine
-from gpubench.workloads import training
+from gpubench.workloads import models, training
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -105,12 +105,17 @@ def test_dropout_is_off_so_that_a_step_has_one_answer(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("ask", "name"), [(training.task, "vgg"), (lambda name: training.optimizer(name, []), "lion"),
-                      (lambda name: training.optimizer(name, []), "adam slow")],
-)  # fmt: skip
-def test_what_does_not_exist_is_refused_naming_what_does(ask, name):
+    "ask",
+    [
+        lambda: training.task("vgg"),
+        lambda: training.optimizer("lion", []),
+        lambda: training.optimizer("adam slow", []),
+        lambda: models.Decoder("7B", 1, 1),
+    ],
+)
+def test_what_does_not_exist_is_refused_naming_what_does(ask):
     with pytest.raises(UsageError, match="choose from"):
-        ask(name)
+        ask()
 
 
 FEEDING = """
