@@ -21,7 +21,7 @@ from ..version import __version__
 COMMANDS = {
     # heading: {name in gpubench.commands: help}
     "Measure": {
-        "run": "benchmark this machine (about 10 minutes, results in out/)",
+        "run": "benchmark this machine (about 10 minutes, with a GPU 20; results in out/)",
         "time": "time one expression on CPU and GPU",
         "env": "list the available devices; explain why a GPU is missing",
     },

@@ -21,6 +21,7 @@ from .budget import CEILINGS_S, COMPILE_S, PRESET_SETTINGS, RANKS_S, Preset, Rat
 from .clock import DeviceClock
 from .disturbance import canary, core_share, impossible, slow_threads, waiting_threads
 from .precision import computed_dtype, matmul_precision
+from .probes import ENERGY_S
 from .work import Counted
 
 BRIEF_BUDGET_S = 8.0
@@ -134,6 +135,9 @@ class Session:
         known = list(timed)
         seconds = sum(RANKS_S if several else self.preset.case_s for _, several in known)
         seconds += COMPILE_S * sum(case.variant == "compile" for case, _ in known)
+        if self.first and self.settings.preset == "full":
+            counters = {str(each.device) for each in self.choices if each.device and each.device.energy_j() is not None}
+            seconds += ENERGY_S * sum(case.device in counters for case, several in known if not several)
         return self.pace * seconds + self.ceilings_s * len({case.device for case in self.collected})
 
     @property

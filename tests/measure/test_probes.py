@@ -240,3 +240,17 @@ def test_memory_that_torch_calls_pinned_and_is_not_is_no_pinned_memory(pinning, 
         data.pinned_copy(torch.ones(1))
     moved = probes.transfer([torch.ones(100)], [], pinning)
     assert (moved.in_s is None, moved.in_pinned_s) == (False, None)
+
+
+@pytest.mark.parametrize("preset", ["quick", "full"])
+def test_the_estimate_of_a_run_has_the_second_in_which_energy_is_counted(virtual, monkeypatch, preset):
+    counted, estimated = [], []
+    source = "def test_it(gpubench, machine): gpubench(machine.launch, 1e-3, check=False)"
+    for reading in (lambda self: None, lambda self: int(20 * self.machine.time_s)):
+        monkeypatch.setattr(VirtualDevice, "energy_j", reading)
+        begin = VirtualDevice.machine.time_s
+        virtual(source, f"--gpubench-preset={preset}", "--gpubench-ledger=journal.jsonl", passed=1)
+        counted.append(VirtualDevice.machine.time_s - begin)
+        estimated.append(json.loads(Path("journal.jsonl").read_text().splitlines()[0])["estimated_s"])
+        Path("journal.jsonl").unlink()
+    assert estimated[1] - estimated[0] == pytest.approx(counted[1] - counted[0], rel=0.2, abs=0.01)
