@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 _HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-_FASTEST_CLOCK = 3e9
+_FASTEST_CLOCK = 3.5e9
 """Cycles per second that no GPU exceeds, so that a wait of this many cycles per second is at least as long as
 requested."""
 _SOURCE = re.compile(r"\(Triggered internally at [^)]*\)")
@@ -36,7 +36,7 @@ _REASONS = {
     "SwThermalSlowdown": "heat",
     "HwPowerBrakeSlowdown": "power brake",
 }
-_POLICIES = {"power limit": "NVML_PERF_POLICY_POWER", "heat": "NVML_PERF_POLICY_THERMAL"}
+_POLICIES = {"power limit": "PERF_POLICY_POWER", "heat": "PERF_POLICY_THERMAL"}
 
 
 def _cause(error: BaseException) -> str:
@@ -56,6 +56,17 @@ def _library() -> Any:
     except Exception:  # ImportError, or any of NVML's own errors: then nothing is known
         return None
     return pynvml
+
+
+@functools.cache
+def _handle(uuid: str) -> Any:
+    """Return NVML's handle of a GPU or of a part of one, which has its own key, or ``None``; torch gives both keys
+    without the kind."""
+    library = _library()
+    for kind in ("GPU", "MIG"):
+        with contextlib.suppress(library.NVMLError):
+            return library.nvmlDeviceGetHandleByUUID(f"{kind}-{uuid}")
+    return None
 
 
 def driver(kernel: Path = Path("/proc/driver/nvidia/version")) -> str | None:
@@ -196,13 +207,22 @@ class Cuda(TorchDevice):
 
     def throttled_s(self) -> dict[str, float]:
         """Return the driver's counters of throttled seconds: two readings cover the time between them, unlike
-        :meth:`throttle_reasons`."""
+        :meth:`throttle_reasons`. The function that NVML marks as deprecated in CUDA 13 is asked first, since its unit
+        is documented for all drivers."""
 
-        def seconds(nvml: Any, gpu: Any, policy: str) -> float:
-            return float(nvml.nvmlDeviceGetViolationStatus(gpu, getattr(nvml, policy)).violationTime) / 1e9
+        def counted(nvml: Any, gpu: Any, policy: str) -> float:
+            return float(nvml.nvmlDeviceGetViolationStatus(gpu, getattr(nvml, f"NVML_{policy}")).violationTime)
 
-        answers = {cause: self._nvml(functools.partial(seconds, policy=each)) for cause, each in _POLICIES.items()}
-        return {cause: answer for cause, answer in answers.items() if answer is not None}
+        def field(nvml: Any, gpu: Any, policy: str) -> float | None:
+            (answer,) = nvml.nvmlDeviceGetFieldValues(gpu, [getattr(nvml, f"NVML_FI_DEV_{policy}")])
+            return None if answer.nvmlReturn else float(answer.value.ullVal)
+
+        answers = {}
+        for cause, policy in _POLICIES.items():
+            asked = (self._nvml(functools.partial(ask, policy=policy)) for ask in (counted, field))
+            if (nanoseconds := next((each for each in asked if each is not None), None)) is not None:
+                answers[cause] = nanoseconds / 1e9
+        return answers
 
     def other_processes(self) -> int | None:
         """Return the number of processes with a context on the GPU, besides this one and those that it has started.
@@ -312,9 +332,9 @@ class Cuda(TorchDevice):
         library, uuid = _library(), self._uuid()
         if library is None or uuid is None:
             return None
-        for kind in ("GPU", "MIG"):  # a part of a GPU has its own key, which torch gives without the kind
-            with contextlib.suppress(library.NVMLError, AttributeError):  # older libraries lack some functions
-                return question(library, library.nvmlDeviceGetHandleByUUID(f"{kind}-{uuid}"))
+        handle = _handle(uuid)
+        with contextlib.suppress(library.NVMLError, AttributeError):  # older libraries lack some functions
+            return None if handle is None else question(library, handle)
         return None
 
     def _uuid(self) -> str | None:

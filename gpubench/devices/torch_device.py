@@ -107,7 +107,11 @@ class TorchDevice(Device):
 
 
 class Mps(TorchDevice):
-    """The GPU of an Apple computer, through Metal; ``torch.mps`` takes no index."""
+    """The GPU of an Apple computer, through Metal; ``torch.mps`` takes no index. Its events time work, but its queue
+    can't be made to wait.
+
+    Written from the documentation of ``torch.mps``; not run on such a GPU yet.
+    """
 
     kind = "mps"
     indexed = False
@@ -128,6 +132,11 @@ class Mps(TorchDevice):
 
     def synchronize(self) -> None:
         self.torch.mps.synchronize()
+
+    def record_event(self) -> torch.Event:
+        event: torch.Event = self.torch.mps.Event(enable_timing=True)
+        event.record()  # type: ignore[no-untyped-call]
+        return event
 
     def lacks(self, dtype: str) -> str | None:
         return f"{dtype} does not exist on mps" if dtype in ("tf32", "float64") else None

@@ -27,6 +27,7 @@ from ..runfile.schema import Bandwidth, Ceilings
 from .clock import DeviceClock, repeat
 from .data import pinned_copy
 from .precision import matmul_precision, torch_dtype
+from .probes import device_time
 
 if TYPE_CHECKING:
     import torch
@@ -125,7 +126,10 @@ def _bandwidth(device: Device, clock: DeviceClock, effort: Effort) -> Iterator[B
         for level, footprint in footprints:
             count = footprint // 4 // arrays
             room = [pool[i * count : (i + 1) * count] for i in range(arrays)]
-            seconds = _shortest(partial(operation, *room), clock, effort.seconds)
+            call = partial(operation, *room)
+            seconds = _shortest(call, clock, effort.seconds)
+            if device.accelerator and seconds < LAUNCHED_S:
+                seconds = device_time(call, device, seconds, None).device_s or seconds
             yield Bandwidth(pattern, 4 * arrays * count, 4 * traffic * count / seconds, level)
 
 
@@ -165,6 +169,11 @@ STREAM). The pattern that leaves constants behind comes last."""
 UNKNOWN_CACHE = 1 << 28
 """Bytes that the last cache of an accelerator is taken to have where torch doesn't say: as much as any has, or a
 quarter of what may be touched."""
+
+
+LAUNCHED_S = 5e-5
+"""A pass on an accelerator that is shorter than this, in seconds, may take as long as its launch: the device's own time
+counts."""
 
 
 def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:

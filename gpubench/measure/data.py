@@ -246,7 +246,7 @@ def pinned_copy(tensor: torch.Tensor) -> torch.Tensor:
     silently returns ordinary memory."""
     try:
         pinned = tensor.pin_memory()
-        locked = pinned.is_pinned()
+        locked = pinned.is_pinned() and pinned.device.type == "cpu"  # not so on a Mac (pytorch#181374)
     except (RuntimeError, NotImplementedError) as error:
         raise Unmeasurable(f"no pinned memory: {' '.join(str(error).split())}") from error
     if not locked:

@@ -191,6 +191,7 @@ def switches() -> dict[str, Any]:
         "float32_matmul": _known(torch.get_float32_matmul_precision),
         "fp16_reduced_precision_reduction": _known(lambda: matmul.allow_fp16_reduced_precision_reduction),
         "bf16_reduced_precision_reduction": _known(lambda: matmul.allow_bf16_reduced_precision_reduction),
+        "fp16_accumulation": _known(lambda: matmul.allow_fp16_accumulation),
         "cudnn_benchmark": _known(lambda: cudnn.benchmark),
         "cudnn_deterministic": _known(lambda: cudnn.deterministic),
         "deterministic": _known(lambda: torch.are_deterministic_algorithms_enabled()),

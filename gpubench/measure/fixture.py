@@ -424,14 +424,14 @@ class Gpubench(Inputs):
         if len(self.clock.devices) == 1:  # with several devices copying is the work itself
             record["transfer"] = self._transfer(prepared, timed)
         if self.home.accelerator:  # afterwards: calls of a compiled function write over its last result
-            record |= self._device_time(verified, warm, single)
+            record |= self._device_time(verified, warm, single, prepared.counted.operations if prepared.counted else 1)
         # Energy is counted over many calls in a row, whose cache is hot.
         if verified.again and single and self._flush is None and self.preset == "full":  # a second for each call
             counted = energy(verified.again, self.home, self.clock, warm.call_s)
             record |= counted._asdict() if counted else {}
         return record
 
-    def _device_time(self, verified: Verified, warm: Warm, single: bool) -> dict[str, Any]:
+    def _device_time(self, verified: Verified, warm: Warm, single: bool, launches: int) -> dict[str, Any]:
         if modelled := self.home.modelled_s(verified.call):
             return dict(zip(("device_s", "launch_s"), modelled, strict=True))
         if verified.again is None:
@@ -440,7 +440,7 @@ class Gpubench(Inputs):
             return {"device_reason": f"{self.library.label} queues its work on a stream of its own"}
         if not single:
             return {"device_reason": "the call uses several devices"}
-        return device_time(verified.again, self.home, warm.call_s, self._flush)._asdict()
+        return device_time(verified.again, self.home, warm.call_s, self._flush, launches)._asdict()
 
     def _transfer(self, prepared: Prepared, timed: Timed) -> Transfer | None:
         """Time the copies of the arguments, or of what the call's object declares that it reads: a training step's

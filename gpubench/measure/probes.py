@@ -27,8 +27,9 @@ LONG_S = 1.0
 REPEATS, QUEUED_S = 5, 0.02
 """Repetitions of a device time, and the rough number of seconds for which each may keep the device busy."""
 MOST_CALLS = 50
-"""Most calls that are queued at once. A device's queue is finite: beyond about a thousand launches the host has to
-wait."""
+MOST_LAUNCHES = 500
+"""Most calls that are queued at once, and most launches, as far as these are known. A device's queue is finite: beyond
+about a thousand launches the host has to wait."""
 LONGEST_HOLD, TRIES = 0.5, 4
 LAGS = 0.5
 """Largest share of a device's time that launching may take where the device can't be held."""
@@ -39,8 +40,9 @@ FEWEST_COPIES, MOST_COPIES, COPIES_S = 3, 20, 0.05
 
 
 def flush(device: Device) -> Callable[[], Any]:
-    """Return the function that empties the device's last-level cache before a round, by writing as many bytes as it
-    holds.
+    """Return the function that empties the device's last-level cache before a round: it writes twice as many bytes as
+    that holds, since its replacement isn't strictly that of the oldest, and reads as many others, so that the call
+    doesn't pay for writing back what was written.
 
     Raises :class:`Unmeasurable` where the size of the cache is unknown.
     """
@@ -49,7 +51,13 @@ def flush(device: Device) -> Callable[[], Any]:
         raise Unmeasurable(f"{device} reports no cache size, so its cache can't be flushed")
     import torch
 
-    return torch.empty(size, dtype=torch.int8, device=str(device)).zero_
+    written, read, total = (torch.zeros(n, device=str(device)) for n in (size // 2, size // 2, 1))
+
+    def call() -> None:
+        written.zero_()
+        torch.sum(read, 0, keepdim=True, out=total)
+
+    return call
 
 
 def latency(call: Callable[[], Any], clock: DeviceClock) -> float:
@@ -103,22 +111,25 @@ class DeviceTime(NamedTuple):
     device_method: str | None = None
 
 
-def device_time(call: Callable[[], Any], device: Device, call_s: float, flush: Callable[[], Any] | None) -> DeviceTime:
+def device_time(
+    call: Callable[[], Any], device: Device, call_s: float, flush: Callable[[], Any] | None, launches: int = 1
+) -> DeviceTime:
     """Queue calls behind a wait on the device and read the device's own clock around them.
 
     All launches are queued before the first one starts, so there is only work between two marks on the device. Without
     that wait, marks around a few launches measure the host.
 
-    ``call_s`` is the expected wall time of one call. ``flush``, if given, runs on the device before each call and
-    outside its marks; the time of an empty pair of marks is subtracted. A repetition counts only if the device still
-    waited when the last call was queued; otherwise fewer calls are queued behind a longer wait, up to half a second.
+    ``call_s`` is the expected wall time of one call, ``launches`` about how many it makes. ``flush``, if given, runs on
+    the device before each call and outside its marks; the time of an empty pair of marks is subtracted. A repetition
+    counts only if the device still waited when the last call was queued; otherwise fewer calls are queued behind a
+    longer wait, up to half a second.
     Where that doesn't help the device time is unknown: a profiler would slow every launch-bound call after it in this
     process (pytorch#119458), and may lose kernels (pytorch#192021). A call of more than a second (:data:`LONG_S`) is
     made once. A device that can't be made to wait is measured without.
     """
     if call_s > LONG_S:
         return _unheld(call, device, 1, flush)
-    calls = max(1, min(MOST_CALLS, int(QUEUED_S / max(call_s, 1e-9))))
+    calls = max(1, min(MOST_CALLS, MOST_LAUNCHES // max(1, launches), int(QUEUED_S / max(call_s, 1e-9))))
     launch_s = _launch(call, device, calls)
     hold_s = 2 * calls * launch_s + 2e-4
     times: list[float] = []

@@ -238,8 +238,11 @@ def _of_torch() -> Iterator[tuple[str, _Setting]]:
     yield "mkldnn.enabled", _attribute(torch.backends.mkldnn, "enabled")
     for name in ("enabled", "benchmark", "deterministic"):
         yield f"cudnn.{name}", _attribute(torch.backends.cudnn, name)
+    matmul = torch.backends.cuda.matmul
     for name in ("allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction"):
-        yield name, _attribute(torch.backends.cuda.matmul, name)
+        yield name, _reduction(matmul, name)
+    if hasattr(torch._C, "_set_cublas_allow_fp16_accumulation"):
+        yield "allow_fp16_accumulation", _attribute(matmul, "allow_fp16_accumulation")
 
 
 def _of_contexts(torch: Any) -> Iterator[tuple[str, _Setting]]:
@@ -273,6 +276,20 @@ def _modes(stack: Callable[[], list[Any]], kind: Any) -> _Setting:
             kind.__exit__(mode, None, None, None)  # not the mode's own method, which may do anything
 
     return read, write
+
+
+def _reduction(owner: Any, name: str) -> _Setting:
+    """The setting of reduced-precision sums, with whether a sum may be split, which newer torch resets where only the
+    first is set."""
+    split = f"{name}_split_k"
+
+    def read() -> Any:
+        try:
+            return getattr(owner, name), getattr(owner, split)
+        except AttributeError:
+            return getattr(owner, name, None)
+
+    return read, functools.partial(setattr, owner, name)
 
 
 def _attribute(owner: Any, name: str) -> _Setting:

@@ -42,6 +42,9 @@ _PATIENCE = 10
 _ADDRESS = re.compile(r"\[?(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f]*:[0-9a-f:]+:[0-9a-f.]*)\]?(?::\d+)?")
 _PRELOADED = ["gpubench.parallel.distributed", "torch.distributed.fsdp", "torch.distributed.pipelining", "pytest"]
 """Modules that the fork server imports, so that a worker starts in milliseconds; pytest is the parent's main module."""
+_START_S = 180.0
+"""Seconds without progress that a group may take to start, if the deadline isn't longer: torch and NCCL may be loaded
+from a slow disk."""
 _GRACE_S = 1.0
 """Seconds to wait for a process to end after another one's error, which its death may have caused."""
 
@@ -107,7 +110,8 @@ def _in_one_line(rank: Rank, deadline_s: float) -> Iterator[None]:
         text = one_line(error)
         port = os.environ.get("MASTER_PORT")
         where = f"port {port}" if port else "on this machine"
-        reason = f"the ranks could not meet: {text[:200]}"
+        remedy = "; in a container try --shm-size=8g, or NCCL_NVLS_ENABLE=0" if "NCCL" in text else ""
+        reason = f"the ranks could not meet: {text[:200]}{remedy}"
         if "EADDRINUSE" in text or "address already in use" in text.lower():
             reason = f"the rendezvous port is taken ({where}): choose another by --rdzv-endpoint or --master-port"
         elif "timed out" in text.lower() or "timeout" in text.lower():
@@ -187,7 +191,7 @@ class WorkerGroup:
     def __init__(self, devices: Sequence[str], threads: int, deadline_s: float) -> None:
         self.broken = False
         self.altered: list[Flag] = []
-        self._deadline_s = deadline_s
+        self._deadline_s = max(deadline_s, _START_S)
         start, world_size = context(), len(devices)
         self._counts = start.RawArray("q", world_size)
         self._folder = tempfile.mkdtemp(prefix=f"gpubench-ranks-{os.getpid()}-")
@@ -205,6 +209,7 @@ class WorkerGroup:
                 self._connections.append(connection)
                 self.processes.append(process)
             self._answers()
+            self._deadline_s = deadline_s
         except BaseException:
             self.close()
             raise

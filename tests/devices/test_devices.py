@@ -345,6 +345,13 @@ class TestEnergyOfSockets:
         assert cpu.EnergyCounter(sockets).joules() is None
 
 
+def test_the_events_of_an_apple_gpu_time_its_work(monkeypatch):
+    made = []
+    event = types.SimpleNamespace(record=lambda: made.append("recorded"))
+    monkeypatch.setattr(torch.mps, "Event", lambda enable_timing: made.append(enable_timing) or event)
+    assert (devices.kinds()["mps"](0).record_event(), made) == (event, [True, "recorded"])
+
+
 class TestXpu:
     @pytest.fixture
     def xpu(self, monkeypatch):
@@ -380,7 +387,8 @@ def gpu(*uuids: str | None) -> cuda_file.Cuda:
 class TestNvml:
     @pytest.fixture(autouse=True)
     def fresh(self, monkeypatch):
-        monkeypatch.setattr(cuda_file, "_library", functools.cache(cuda_file._library.__wrapped__))
+        for name in ("_library", "_handle"):
+            monkeypatch.setattr(cuda_file, name, functools.cache(getattr(cuda_file, name).__wrapped__))
 
     @pytest.fixture
     def library(self, monkeypatch):
@@ -428,6 +436,21 @@ class TestNvml:
         library.NVML_PERF_POLICY_POWER = 0
         library.nvmlDeviceGetViolationStatus = lambda handle, policy: types.SimpleNamespace(violationTime=2_500_000_000)
         assert gpu("1").throttled_s() == {"power limit": 2.5}  # it has no thermal policy
+        del library.nvmlDeviceGetViolationStatus  # deprecated in CUDA 13
+        library.NVML_FI_DEV_PERF_POLICY_POWER, library.NVML_FI_DEV_PERF_POLICY_THERMAL = 74, 75
+        values = {74: types.SimpleNamespace(nvmlReturn=0, value=types.SimpleNamespace(ullVal=3_500_000_000))}
+        unknown = types.SimpleNamespace(nvmlReturn=3)
+        library.nvmlDeviceGetFieldValues = lambda handle, fields: [values.get(field, unknown) for field in fields]
+        assert gpu("1").throttled_s() == {"power limit": 3.5}
+
+    def test_a_handle_is_looked_up_once(self, library):
+        asked = []
+        library.nvmlDeviceGetHandleByUUID = lambda uuid: asked.append(uuid) or "handle"
+        assert (gpu("1").clocks(), gpu("1").limits() != {}, asked) == (
+            {"sm": 1.98e9, "memory": 3.201e9},
+            True,
+            ["GPU-1"],
+        )
 
     @pytest.mark.parametrize(("listed", "others"), [([], 0), ([1, 2], 1), (["self"], 0), (["self", 1, 2], 2)])
     def test_other_processes_are_those_listed_less_this_one(self, library, listed, others, monkeypatch):

@@ -119,6 +119,22 @@ def test_memory_begins_at_four_times_the_last_cache(monkeypatch, size, effort):
     assert max(memory) <= ceilings.EFFORTS[effort].footprint
 
 
+def test_a_pass_shorter_than_its_launch_is_timed_by_the_device(monkeypatch):
+    shortest, device_s = {"value": 1e-5}, ceilings.device_time(lambda: None, VirtualDevice(), 1e-5, None)
+    monkeypatch.setattr(ceilings, "_shortest", lambda *_: shortest["value"])
+    monkeypatch.setattr(ceilings, "device_time", lambda *_: device_s._replace(device_s=2e-6))
+    monkeypatch.setattr(ceilings, "_footprints", lambda *_: [("l2", 1 << 20)])
+    monkeypatch.setattr(ceilings, "_random", lambda count, device: torch.zeros(count))
+
+    def rates():
+        measured = ceilings._bandwidth(VirtualDevice(), None, ceilings.EFFORTS["smoke"])
+        return {round(each.byte_per_s / (1 << 20) / 1e3) for each in measured}
+
+    assert max(rates()) == 1000
+    shortest["value"] = 1e-3
+    assert max(rates()) == 2
+
+
 def test_accelerators_have_one_way(monkeypatch):
     class Accelerator(type(CPU)):
         kind, accelerator, indexed = "cpu", True, False

@@ -9,8 +9,10 @@ from pathlib import Path
 import forked
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from vendors import Moment
 
+from gpubench.devices import CPU
 from gpubench.errors import Unmeasurable
 from gpubench.measure import ceilings, data, probes
 from gpubench.measure.clock import DeviceClock
@@ -254,3 +256,38 @@ def test_the_estimate_of_a_run_has_the_second_in_which_energy_is_counted(virtual
         estimated.append(json.loads(Path("journal.jsonl").read_text().splitlines()[0])["estimated_s"])
         Path("journal.jsonl").unlink()
     assert estimated[1] - estimated[0] == pytest.approx(counted[1] - counted[0], rel=0.2, abs=0.01)
+
+
+@pytest.mark.parametrize(("launches", "most"), [(1, 50), (30, 16), (1000, 1)])
+def test_no_more_is_queued_than_fits_a_queue(launches, most):
+    machine, queued = VirtualMachine(), []
+
+    class Queue(VirtualDevice.on(machine)):
+        def queue_wait(self, seconds):
+            machine.launch(seconds)
+            queued.append(0)
+            return True
+
+        def record_event(self):
+            return Moment(max(machine.time_s, machine.busy_until_s.get(0, 0.0)), machine)
+
+    def call():
+        machine.launch(1e-5, host_s=1e-6)
+        queued[-1:] = [queued[-1] + 1] if queued else []
+
+    probes.device_time(call, Queue(), 1e-5, None, launches)
+    assert set(queued) == {most}
+
+
+def test_a_flush_writes_twice_the_cache_and_reads_as_much(monkeypatch):
+    monkeypatch.setattr(type(CPU), "cache_bytes", lambda self: 1 << 20)
+    call, done = probes.flush(CPU), []
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+            done.append((operator.overloadpacket.__name__, args[0].nbytes))
+            return operator(*args, **(kwargs or {}))
+
+    with Seen():
+        call()
+    assert done == [("zero_", 2 << 20), ("sum", 2 << 20)]

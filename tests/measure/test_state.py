@@ -58,6 +58,13 @@ def undone(_):
 
 
 HOOKS = torch.autograd.graph.saved_tensors_hooks
+MATMUL, SUMS = torch.backends.cuda.matmul, "allow_bf16_reduced_precision_reduction"
+
+
+def reduced_sums():
+    return getattr(MATMUL, SUMS), getattr(MATMUL, f"{SUMS}_split_k")
+
+
 LEAKS = {
     "torch threads": (lambda: torch.set_num_threads(torch.get_num_threads() + 1), torch.get_num_threads,
                       torch.set_num_threads),
@@ -72,6 +79,9 @@ LEAKS = {
     "mkldnn.enabled": attribute(torch.backends.mkldnn, "enabled", False),
     "float32 precision": (lambda: torch.set_float32_matmul_precision("medium"), torch.get_float32_matmul_precision,
                           torch.set_float32_matmul_precision),
+    "allow_fp16_accumulation": attribute(torch.backends.cuda.matmul, "allow_fp16_accumulation", True),
+    "allow_bf16_reduced_precision_reduction": (lambda: setattr(MATMUL, SUMS, (False, False)), lambda: reduced_sums(),
+                                               lambda kept: setattr(MATMUL, SUMS, kept)),
     "cudnn.benchmark": attribute(torch.backends.cudnn, "benchmark", True),
     "NumPy's error state": (lambda: np.seterr(all="raise"), np.geterr, lambda kept: np.seterr(**kept)),
     "$LEFT_BEHIND": (lambda: os.environ.update(LEFT_BEHIND="1"), lambda: dict(os.environ),

@@ -96,6 +96,11 @@ def test_the_rank_to_blame_is_named_and_nothing_is_left(group, duty, arguments, 
     assert group().run(duties.total) == [3.0, 3.0]
 
 
+def test_a_start_that_takes_longer_than_the_deadline_is_not_hanging(group, monkeypatch):
+    monkeypatch.setattr(team, "wait", lambda things, timeout, wait=team.wait: wait(things, 1e-3))
+    assert group(deadline_s=0.0).processes
+
+
 def test_a_worker_killed_while_idle_is_noticed(group):
     two = group()
     os.kill(two.processes[1].pid, signal.SIGKILL)
