@@ -17,14 +17,14 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from msgspec import structs, to_builtins
+from msgspec import structs
 
 from ..devices import CPU, EIGHT_BITS, Device, Load, find_device
 from ..devices.implementations import LIBRARIES, TORCH, find_implementation
 from ..errors import GpubenchError, Unmeasurable, UsageError
 from ..runfile.flags import Flag
 from ..runfile.options import DTYPES
-from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Check, Measurement, Operators, Process, Transfer, Work
+from ..runfile.schema import KEY, Case, Check, Operators, Transfer, Work
 from . import budget, calls, disturbance, environment
 from .budget import Estimate, Preset
 from .clock import DeviceClock, warm_up
@@ -276,9 +276,8 @@ class Gpubench(Inputs):
             probed = self._probe(prepared, verified, warm, timed)
         self._flush = None  # pytest keeps the fixture, and the flush holds as many bytes as the cache
         measured = {"first_call_s": verified.first_s, "latency_s": timed.latency_s, "memory_bytes": timed.memory_bytes}
-        record = {**measured, "check": timed.check, "steps": steps, **probed}
         work = structs.replace(prepared.work, operators=prepared.work.operators or warm.operators)
-        self._record(record, work, prepared.counted, timed.flags)
+        self._record(work, prepared.counted, timed.flags, check=timed.check, steps=steps, **measured, **probed)
         if probed.keys() & {"device_s", "device_reason"} and verified.again:
             return verified.again()  # a replayed graph has overwritten the rounds' result
         return timed.result
@@ -459,37 +458,12 @@ class Gpubench(Inputs):
             return Transfer(*sizes) if any(sizes) else None
         return transfer(all_as_tensors(inputs), all_as_tensors(timed.result), self.home)
 
-    def _record(self, record: dict[str, Any], work: Work, counted: Counted | None, flags: Iterable[Flag]) -> None:
-        """Make the case's :class:`Measurement`; ``record`` holds the fields that were measured besides the rounds."""
-        raised = list(flags)
-        stats = getattr(self._benchmark, "stats", None)
-        wait_s = sum(self._session.wait_s(device) for device in self.clock.devices)
-        processes: tuple[Process, ...] = ()
-        if stats is not None:
-            median, iterations = stats.stats.median, stats.iterations
-            if record.get("latency_s") is None and iterations == 1:
-                record["latency_s"] = median
-            if self._session.judges:
-                raised += disturbance.uneven(stats.stats.data)
-                raised += disturbance.short(median * iterations, median, wait_s)
-                if not self.home.accelerator:
-                    rounds_s = [seconds * iterations for seconds in stats.stats.data]
-                    contended = any(flag.name == "contended" for flag in (*raised, *self._session.flags))
-                    threads = self.case.threads or self._session.threads
-                    raised += disturbance.waiting(rounds_s, threads, contended, iterations)
-            raised += self._session.doubt(self.case, work, median, counted)
-            index, rounds, latency_s = self._session.settings.process, stats.stats.rounds, record.get("latency_s")
-            kept, iqr_s = min(rounds, SAMPLES_KEPT), stats.stats.iqr
-            processes = (Process(index, rounds, median, kept, iterations, iqr_s, latency_s, tuple(raised)),)
-        self._session.raised.extend((self.case, flag) for flag in raised)
-        if counted and counted.flops:
-            record["convolution_share"] = counted.convolution_flops / counted.flops
-        measured = {"work": work, "wait_s": wait_s, "processes": processes, **record}
-        named = {"dtype": self._data_dtype} if self._data_dtype is not None else {}
-        measurement = Measurement(**structs.asdict(self.case) | named, **measured)
-        # The test may still add to this: phases, losses.
-        parallel = {"parallel": self.parallel} if self.parallel else {}
-        self._benchmark.extra_info[KEY] = measurement.as_dict() | parallel
+    def _record(self, work: Work, counted: Counted | None, flags: Iterable[Flag], **fields: Any) -> None:
+        if self._data_dtype is not None:
+            fields["dtype"] = self._data_dtype
+        self._session.record(self._benchmark, self.case, self.clock.devices, flags, work, counted, **fields)
+        if self.parallel:  # the test may still add to it: phases, losses
+            self._benchmark.extra_info[KEY]["parallel"] = self.parallel
 
     def replay(
         self, durations: Sequence[float], iterations: int, work: Work, flags: Iterable[Flag], **record: Any
@@ -502,7 +476,7 @@ class Gpubench(Inputs):
         self.called, work = True, declared(work)
         self.case = structs.replace(self.case, devices=record.pop("devices"), threads=record.pop("threads"))
         self._keep(durations if self.enabled else (), iterations, lambda: None)
-        self._record({"precision": self._precision(), **record}, work, None, flags)
+        self._record(work, None, flags, precision=self._precision(), **record)
 
     def _keep(self, durations: Sequence[float], calls: int, call: Callable[[], Any]) -> Any:
         """Give pytest-benchmark the seconds of rounds of so many calls, as if it had timed them, and return the result
@@ -515,11 +489,6 @@ class Gpubench(Inputs):
             return None if self.clock.replays else call()
 
         return self._benchmark.pedantic(replayed, rounds=max(1, len(durations)), iterations=calls)
-
-    def add_flag(self, flag: Flag) -> None:
-        """Add a flag that was noticed after the measurement, if there is one."""
-        for process in self._benchmark.extra_info.get(KEY, {}).get("processes", ())[:1]:
-            process["flags"] = [*process["flags"], to_builtins(flag)]
 
     def _observe(self, prepared: Prepared, call: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Load, Any]:
         """Make a call for a simulated device; return the load that it takes its time for, and the result.

@@ -5,9 +5,13 @@ from __future__ import annotations
 import datetime
 import functools
 import os
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 from typing import Any
+
+from msgspec import structs
 
 from ..devices import Choice, Device, find_device, select
 from ..devices.cpu import cores
@@ -15,11 +19,10 @@ from ..devices.implementations import LIBRARIES, TORCH, find_implementation
 from ..errors import UsageError
 from ..runfile.flags import Flag
 from ..runfile.options import OPTIONS
-from ..runfile.schema import CanaryTimes, Case, Ceilings, Work
-from . import ceilings, environment
+from ..runfile.schema import KEY, SAMPLES_KEPT, CanaryTimes, Case, Ceilings, Measurement, Process, Work
+from . import ceilings, disturbance, environment
 from .budget import CEILINGS_S, COMPILE_S, PRESET_SETTINGS, RANKS_S, Preset, Rates
 from .clock import DeviceClock
-from .disturbance import canary, core_share, impossible, slow_threads, waiting_threads
 from .precision import computed_dtype, matmul_precision
 from .probes import ENERGY_S
 from .work import Counted
@@ -28,6 +31,23 @@ BRIEF_BUDGET_S = 8.0
 """Seconds of budget for a single expression: its user wants that one time, and waits."""
 MOST_REMEASURED = 3
 """Most repetitions of the ceilings' measurement in a run."""
+_UNKNOWN = Work()
+_USING_ACCELERATORS = {"torch", "jax", "cupy", "numba.cuda"}
+"""Modules whose import shows that a suite may compute on a GPU; torch then describes the GPUs."""
+
+
+class Mode(Enum):
+    """What a session of pytest does with benchmarks."""
+
+    PLAN = auto()
+    """Lists them, and measures none."""
+    RUN = auto()
+    """Measures them for ``gpubench run`` or ``time``, plain ones too. It may choose its threads, and another process
+    measures what it can't."""
+    ALONE = auto()
+    """Measures those with the fixture ``gpubench`` among a project's tests."""
+    OFF = auto()
+    """Skips them, as pytest-benchmark is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +68,6 @@ class Settings:
     ceilings: bool = True
     max_time: float | None = None
     min_rounds: int | None = None
-    plan: bool = False
     brief: bool = False
     process: int = 0
     processes: int = 1
@@ -88,6 +107,7 @@ class Session:
     """State of one measuring process. torch is imported only by the first property that needs it."""
 
     settings: Settings
+    mode: Mode = Mode.ALONE
     unmeasured: dict[str, Unmeasured] = field(default_factory=dict)
     """Cases without a result, by full name."""
     begun: dict[str, Case] = field(default_factory=dict)
@@ -103,14 +123,6 @@ class Session:
     """Libraries that tests name but that aren't installed, with how to install them."""
     plain: bool = False
     """Whether no measured test uses the fixture ``gpubench``: then threads stay as the suite has set them."""
-    light: bool = False
-    """Whether nothing that is measured uses torch or another library that computes on accelerators. Then torch, whose
-    import takes seconds in each process, isn't imported, and the machine is described without its accelerators. Garbage
-    collection would also visit torch's hundred thousand objects, which makes a test that creates many objects up to
-    three times as slow."""
-    of_run: bool = False
-    """Whether ``gpubench run`` or ``gpubench time`` measures: then this process may choose its threads, as may one that
-    a notebook started."""
     agreed_threads: int | None = None
     """Threads that an earlier process of this run chose, and that this process uses too."""
     notices: list[str] = field(default_factory=list)
@@ -121,6 +133,14 @@ class Session:
     """How often peaks were measured again because a result exceeded them."""
     _waits: dict[Device, float] = field(default_factory=dict)
     _canary: CanaryTimes | None = None
+
+    @functools.cached_property
+    def light(self) -> bool:
+        """Whether nothing that is measured uses torch or another library that computes on accelerators. Then torch,
+        whose import takes seconds in each process, isn't imported, and the machine is described without its
+        accelerators. Garbage collection would also visit torch's hundred thousand objects, which makes a test that
+        creates many objects up to three times as slow."""
+        return self.plain and not _USING_ACCELERATORS.intersection(sys.modules)
 
     @property
     def preset(self) -> Preset:
@@ -153,8 +173,8 @@ class Session:
     @functools.cached_property
     def pace(self) -> float:
         """How many times as long as on an idle machine a run takes, because other programs use the cores."""
-        unknown = not self.of_run or not self.judges or self.settings.plan or self.settings.brief
-        return 1.0 if unknown else 1 / core_share()
+        known = self.mode is Mode.RUN and self.judges and not self.settings.brief
+        return 1 / disturbance.core_share() if known else 1.0
 
     @property
     def first(self) -> bool:
@@ -194,7 +214,7 @@ class Session:
         used = [each for name in case.devices if (each := find_device(name).device)]
         if sum(each.accelerator for each in used) > 1:
             return []  # ceilings are those of one device
-        if not any(each.accelerator for each in used) and any(slow_threads(self.canary)):
+        if not any(each.accelerator for each in used) and any(disturbance.slow_threads(self.canary)):
             return []
         launches = bool(counted and counted.operations)
         floor, link = launches and case.implementation == TORCH, len({each.accelerator for each in used}) > 1
@@ -203,12 +223,45 @@ class Session:
         flags: list[Flag] = []
         for _ in range(2):
             known = self.ceilings.get(case.device)
-            flags = list(impossible(work, seconds, dtype, known, floor, share, link)) if known else []
+            flags = list(disturbance.impossible(work, seconds, dtype, known, floor, share, link)) if known else []
             if not flags or known is None or chosen is None or self.remeasured >= MOST_REMEASURED:
                 break
             self.remeasured += 1
             self.ceilings[case.device] = self.measured_again(chosen, known, [dtype])
         return flags
+
+    def record(
+        self, benchmark: Any, case: Case, devices: Sequence[Device], flags: Iterable[Flag], work: Work = _UNKNOWN,
+        counted: Counted | None = None, **fields: Any,
+    ) -> None:  # fmt: skip
+        """Judge the rounds that pytest-benchmark keeps, and write the case's :class:`Measurement` beside them.
+
+        ``devices`` were waited for; ``flags`` are what was noticed during the rounds, and ``fields`` what was measured
+        besides them.
+        """
+        raised, stats = list(flags), benchmark.stats
+        wait_s = sum(self.wait_s(device) for device in devices)
+        if stats is not None:
+            times, calls = stats.stats, stats.iterations
+            if fields.get("latency_s") is None and calls == 1:
+                fields["latency_s"] = times.median
+            if self.judges:
+                raised += disturbance.uneven(times.data, light=self.light)
+                raised += disturbance.short(times.median * calls, times.median, wait_s)
+                if not self.light and not any(device.accelerator for device in devices):
+                    contended = any(flag.name == "contended" for flag in (*raised, *self.flags))
+                    rounds_s = [seconds * calls for seconds in times.data]
+                    raised += disturbance.waiting(rounds_s, case.threads or self.threads, contended, calls)
+            if counted or work.flops or work.bytes:
+                raised += self.doubt(case, work, times.median, counted)
+            index, rounds, latency_s = self.settings.process, times.rounds, fields.get("latency_s")
+            judged = min(rounds, SAMPLES_KEPT), calls, times.iqr, latency_s, tuple(raised)
+            fields["processes"] = (Process(index, rounds, times.median, *judged),)
+        if counted and counted.flops:
+            fields["convolution_share"] = counted.convolution_flops / counted.flops
+        self.raised.extend((case, flag) for flag in raised)
+        measured = Measurement(**structs.asdict(case) | {"work": work, "wait_s": wait_s} | fields)
+        benchmark.extra_info[KEY] = measured.as_dict()
 
     def measured_again(self, device: Device, known: Ceilings, dtypes: Iterable[str] | None = None) -> Ceilings:
         """Measure the peaks again, and return the better of both figures for each. Only products of these ``dtypes``,
@@ -221,12 +274,12 @@ class Session:
     def canary(self) -> CanaryTimes | None:
         """Times of the thread canary on one and on all threads, before the first case; unknown without torch."""
         threads = 1 if self.light else self.threads
-        return None if threads < 2 else self._canary or canary(threads)
+        return None if threads < 2 else self._canary or disturbance.canary(threads)
 
     @property
     def flags(self) -> list[Flag]:
         """What was wrong when this process started, and so affects all that it measures."""
-        flags = list(slow_threads(self.canary))
+        flags = list(disturbance.slow_threads(self.canary))
         load, count = self.before["load"], cores()
         if self.first and load and load[0] > count / 2:
             flags.append(Flag("contended", f"the load was {load[0]:.1f} on {count} cores when the run began"))
@@ -286,9 +339,8 @@ class Session:
             return torch.get_num_threads()
         asked = self.settings.threads or self.agreed_threads
         threads = environment.set_threads(asked)
-        chooses = self.of_run or self.settings.brief
-        if asked is None and chooses and self.judges and not self.settings.plan:
-            self._canary, notice = waiting_threads(threads)
+        if asked is None and self.mode is Mode.RUN and self.judges:
+            self._canary, notice = disturbance.waiting_threads(threads)
             if notice:
                 self.notices.append(notice)
                 return environment.set_threads(1)

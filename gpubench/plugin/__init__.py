@@ -40,6 +40,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
 def pytest_configure(config: pytest.Config) -> None:
     from . import fixtures, outcomes
     from .hooks import Plugin
+    from .settings import equipped
 
     for line in (
         "gpubench(kind, title, dtypes, implementations, variants, devices, size, limit): what it is, how it is timed",
@@ -50,6 +51,6 @@ def pytest_configure(config: pytest.Config) -> None:
     plugin = Plugin(config)
     config.pluginmanager.register(plugin, "gpubench")
     config.pluginmanager.register(fixtures, fixtures.__name__)
-    if plugin.equipped and plugin.session.settings.plan:
+    if equipped(config) and config.getoption("--gpubench-plan"):
         config.pluginmanager.register(outcomes.Listed())
-    config.pluginmanager.register(fixtures.Measured() if plugin.equipped else fixtures.Unequipped())
+    config.pluginmanager.register(fixtures.Measured() if equipped(config) else fixtures.Unequipped())

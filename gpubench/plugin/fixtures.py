@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,14 +14,12 @@ from msgspec import structs
 from ..errors import Unmeasurable, UsageError
 from ..measure.session import Session
 from ..runfile.flags import Flag
-from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Measurement, Process
+from ..runfile.schema import Case
 from .parametrize import PARAMETERS, declarations, fixture_names
 from .settings import benchmark_option
 
 if TYPE_CHECKING:
-    from ..devices import Device
     from ..measure.budget import Preset
-    from ..measure.disturbance import Moment
     from ..measure.fixture import Gpubench
     from ..measure.state import State
     from ..parallel.ranks import Ranks
@@ -34,25 +32,15 @@ PLAIN_CALIBRATION = 100
 
 @dataclass(slots=True)
 class Attempt:
-    """A test that is measured: its identity, and its fixture."""
+    """A test that is measured: its identity, pytest-benchmark's fixture, and ours, or for a plain benchmark what stands
+    in its place."""
 
     case: Case
+    benchmark: Any = None
     fixture: Gpubench | None = None
+    plain: Plain | None = None
     state: State | None = None
     """The process's settings before the test's body; ``None`` if the test didn't get that far."""
-    surroundings: Surroundings | None = None
-    """The state of the devices and the machine before a plain benchmark."""
-    flags: list[Flag] = field(default_factory=list)
-    """What a plain benchmark's call was seen to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """Accelerators in use, with the bytes that each had allocated, and the machine's state, by which disturbances are
-    judged."""
-
-    allocated: dict[Device, int | None]
-    moment: Moment
 
 
 def equip(item: pytest.Item, case: Case, session: Session, benchmark: Any) -> Gpubench:
@@ -94,32 +82,58 @@ def lengthen_rounds(item: pytest.Item, benchmark: Any) -> None:
         benchmark._calibration_precision = PLAIN_CALIBRATION
 
 
-def equip_plain(item: pytest.Item, session: Session, benchmark: Any) -> Surroundings:
-    """Give a plain benchmark of ``gpubench run`` the timer that waits, and its share of the preset's rounds; return the
-    state of devices and machine before it.
+class Plain:
+    """A plain benchmark of ``gpubench run``, a case without declarations: its rounds are pytest-benchmark's own, by the
+    timer that waits, as many as are this process's share of the preset.
 
     A warm-up call is added before rounds are calibrated: if the first call compiles, there would be time for only five
     rounds.
     """
-    from ..devices import in_use
-    from ..measure.clock import timer, watch_present_kinds
-    from ..measure.disturbance import look
 
-    marker, share = _marker(item), _share(item, session)
-    if "timer" in marker:
-        _warn_of_timer(item)
-    benchmark._timer, benchmark._max_time, benchmark._min_rounds = timer, share.max_time, share.min_rounds
-    lengthen_rounds(item, benchmark)
-    if benchmark_option(item.config, "--benchmark-warmup") is None and "warmup" not in marker:
-        benchmark._warmup = 1
-    watch_present_kinds()
-    devices = in_use() if "torch" in sys.modules else []
-    for device in devices:
-        device.reset_peak_memory()
-    return Surroundings({device: device.allocated_memory() for device in devices}, look(devices))
+    def __init__(self, item: pytest.Item, session: Session, benchmark: Any) -> None:
+        from ..devices import in_use
+        from ..measure.clock import timer, watch_present_kinds
+        from ..measure.disturbance import look
+
+        self._item, self._session, self._benchmark = item, session, benchmark
+        marker, share = _marker(item), _share(item, session)
+        if "timer" in marker:
+            _warn_of_timer(item)
+        benchmark._timer, benchmark._max_time, benchmark._min_rounds = timer, share.max_time, share.min_rounds
+        lengthen_rounds(item, benchmark)
+        if benchmark_option(item.config, "--benchmark-warmup") is None and "warmup" not in marker:
+            benchmark._warmup = 1
+        watch_present_kinds()
+        devices = in_use() if "torch" in sys.modules else []
+        for device in devices:
+            device.reset_peak_memory()
+        self._allocated = {device: device.allocated_memory() for device in devices}
+        self._before = look(devices)
+        self._flags: list[Flag] = []
+        _watch_calls(benchmark, self._flags)
+
+    def record(self, case: Case) -> Case:
+        """Record the benchmark, if it was timed. Its device is that of a parameter or a fixture, else the accelerators
+        on which it has allocated memory, else unknown; return the case with it."""
+        from ..devices import find_device, in_use
+        from ..measure.clock import unwaited
+        from ..measure.disturbance import disturbed, look
+
+        if self._benchmark.stats is None:
+            return case
+        devices = in_use() if "torch" in sys.modules else []
+        if not case.device:
+            names = [str(find_device(name).name) for name in _device_fixtures(self._item)]
+            peaks = {device: device.peak_memory() or 0 for device in devices}
+            names = names or [str(device) for device in devices if peaks[device] > (self._allocated.get(device) or 0)]
+            case = structs.replace(case, device=next(iter(names), ""), devices=tuple(dict.fromkeys(names)))
+        flags = [*self._flags, *disturbed(self._before, look(devices), self._session.threads)]
+        flags += [Flag("unwaited", f"{', '.join(names)} was loaded")] if (names := unwaited()) else []
+        self._session.record(self._benchmark, case, devices, flags)
+        return case
 
 
-def watch_calls(benchmark: Any, flags: list[Flag]) -> None:
+def _watch_calls(benchmark: Any, flags: list[Flag]) -> None:
     """Add flags for a plain benchmark's call that returns before its work is done, or changes what it is given."""
     from ..measure import calls
 
@@ -144,50 +158,10 @@ def watch_calls(benchmark: Any, flags: list[Flag]) -> None:
     benchmark._raw, benchmark._raw_pedantic = raw, pedantic
 
 
-def record_plain(item: pytest.Item, attempt: Attempt, session: Session) -> None:
-    """Make a plain benchmark's record. Its device is that of a parameter or a fixture, else the accelerators on which
-    it has allocated memory, else unknown."""
-    from ..devices import find_device, in_use
-    from ..measure import disturbance
-    from ..measure.clock import DeviceClock, unwaited
-
-    benchmark: Any = getattr(item, "funcargs", {}).get("benchmark")
-    stats: Any = getattr(benchmark, "stats", None)
-    if stats is None or attempt.surroundings is None:
-        return
-    before, case = attempt.surroundings, attempt.case
-    devices = in_use() if "torch" in sys.modules else []
-    if not case.device:
-        names = [str(find_device(name).name) for name in _device_fixtures(item)]
-        names = names or [str(device) for device in devices if _has_allocated(device, before.allocated.get(device))]
-        case = structs.replace(case, device=next(iter(names), ""), devices=tuple(dict.fromkeys(names)))
-    times, wait_s = stats.stats, DeviceClock(devices).wait_s() if devices else 0.0
-    flags = [*attempt.flags, *disturbance.disturbed(before.moment, disturbance.look(devices), session.threads)]
-    flags += [Flag("unwaited", f"{', '.join(names)} was loaded")] if (names := unwaited()) else []
-    if session.judges:
-        rounds_s = [seconds * stats.iterations for seconds in times.data]
-        threads = 1 if session.light or devices else session.threads
-        flags += [
-            *disturbance.uneven(times.data, light=session.light),
-            *disturbance.short(times.median * stats.iterations, times.median, wait_s),
-            *disturbance.waiting(rounds_s, threads, any(flag.name == "contended" for flag in flags), stats.iterations),
-        ]
-    kept, index = min(times.rounds, SAMPLES_KEPT), session.settings.process
-    process = Process(index, times.rounds, times.median, kept, stats.iterations, times.iqr, flags=tuple(flags))
-    session.raised.extend((case, flag) for flag in flags)
-    attempt.case = case
-    measured = Measurement(**structs.asdict(case), wait_s=wait_s, processes=(process,))
-    benchmark.extra_info[KEY] = measured.as_dict()
-
-
 def _device_fixtures(item: pytest.Item) -> list[str]:
     """Names of torch devices among the values of a test's fixtures."""
     values = [value for value in item.funcargs.values() if type(value).__module__ == "torch"]  # type: ignore[attr-defined]
     return list(dict.fromkeys(str(value) for value in values if type(value).__name__ == "device"))
-
-
-def _has_allocated(device: Device, before: int | None) -> bool:
-    return (device.peak_memory() or 0) > (before or 0)
 
 
 def _marker(item: pytest.Item) -> dict[str, Any]:

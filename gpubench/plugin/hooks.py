@@ -6,7 +6,6 @@ import contextlib
 import functools
 import json
 import random
-import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ import pytest
 from msgspec import structs
 
 from ..errors import Unmeasurable
-from ..measure.session import Session
+from ..measure.session import Mode, Session
 from ..runfile.kinds import names_of
 from ..runfile.ledger import Follower, missing
 from ..runfile.matching import matcher, nothing_matches
@@ -24,15 +23,13 @@ from ..runfile.reader import ambiguous_files, told_apart, without_shared
 from ..runfile.schema import KEY, OK, Case
 from ..runfile.writer import fit, text_of
 from . import outcomes, settings
-from .fixtures import RANKS, Attempt, equip_plain, lengthen_rounds, record_plain, watch_calls
+from .fixtures import RANKS, Attempt, Plain, lengthen_rounds
 from .parametrize import GLANCE, Markers, case_of, fixture_names, glances, parametrize, possible
 from .recorder import Recorder, complete_run, require_room
 
 if TYPE_CHECKING:
     from ..parallel.ranks import Ranks
 
-_USING_ACCELERATORS = {"torch", "jax", "cupy", "numba.cuda"}
-"""Modules whose import shows that a suite may compute on a GPU; torch then describes the GPUs."""
 _PARAMETRIZED = {"gpubench", "gpubench_device", "gpubench_variant"}
 
 
@@ -50,10 +47,8 @@ class Plugin:
         if settings.secondary():
             config.option.benchmark_json = None  # torchrun's rank 0 writes for all
         with settings.usage_errors():
-            self.session = Session(settings.read_settings(config))
-        plugins = config.pluginmanager  # ``-p no:benchmark`` removes pytest-benchmark, pytest-codspeed blocks it
-        loaded = plugins.hasplugin("benchmark") or plugins.hasplugin("pytest_benchmark.plugin")  # the latter by -p
-        self.equipped = loaded and not plugins.is_blocked("pytest-benchmark")
+            self.session = Session(settings.read_settings(config), settings.mode_of(config))
+        self.mode = self.session.mode
         self.measures = False  # whether a test that is measured was collected
         self._listed: list[tuple[Case, bool]] = []
         self.recorder: Recorder | None = None
@@ -63,7 +58,6 @@ class Plugin:
         self.collected: list[pytest.Item] = []
         self.order: dict[str, int] = {}  # the place of each test before they were shuffled: that of the results file
         self.sources: set[Path] = set()  # files of all measured tests: the same for each process of a run
-        self.mixed = False
         """Whether a test of this run, measured already or not, uses the fixture."""
         self._failed: set[str] = set()
         self.ranks: Ranks | None = None
@@ -111,7 +105,8 @@ class Plugin:
                     raise nothing_matches(expression, map(self._workload, every))
         if self.session.settings.preset == GLANCE and any(map(glances, items)):  # else no test declares it
             self._keep(items, [item for item in items if glances(item) or "benchmark" not in fixture_names(item)])
-        self.mixed = any("gpubench" in fixture_names(item) for item in items)  # by all, so alike in each process
+        # By all, so alike in each process.
+        self.session.plain = not any("gpubench" in fixture_names(item) for item in items)
         if ledger := config.getoption("--gpubench-ledger"):
             names = missing(Follower(ledger, begin=True).events(), self.session.settings.process)
             wanted = {item.nodeid for item in items} if names is None else set(names)
@@ -146,22 +141,19 @@ class Plugin:
         """Begin the journal, unless nothing will be measured."""
         if session.testsfailed or self.ambiguous is None:
             return  # a file that can't be imported, or a -k that pytest refused
-        supervised = bool(self.config.getoption("--gpubench-ledger"))  # then plain benchmarks are measured too
-        wanted = "benchmark" if supervised else "gpubench"
+        wanted = "gpubench" if self.mode is Mode.ALONE else "benchmark"
         measured = [item for item in session.items if wanted in fixture_names(item)]
         self.measures = bool(measured)
         if not measured or self.config.option.collectonly:
             return
         ours = [item for item in measured if "gpubench" in fixture_names(item)]
-        self.session.plain = not self.mixed
-        self.session.light = self.session.plain and not _USING_ACCELERATORS.intersection(sys.modules)
         self.session.collected = [self.case_of(item) for item in ours if item.get_closest_marker("skip") is None]
         marked = [item.name for item in self.collected if item.get_closest_marker("benchmark")]
         timed_names = {item.name for item in self.collected if "benchmark" in fixture_names(item)}
         if untimed := [name for name in marked if name not in timed_names]:
             names = listed(untimed, 3)
             self.session.notices.append(f"not measured, as they have the marker but no fixture that times: {names}")
-        if self.session.settings.plan:
+        if self.mode is Mode.PLAN:
             timed = [item for item in measured if item.get_closest_marker("skip") is None]
             self._listed = [(self.case_of(item), RANKS in fixture_names(item)) for item in timed]
         elif path := self._ledger_path():
@@ -193,10 +185,10 @@ class Plugin:
         option = self.config.getoption
         workers = option("dist", "no") != "no" or hasattr(self.config, "workerinput")
         off = option("benchmark_disable", False) and not option("benchmark_enable", False)
-        if workers or off or option("benchmark_skip", False) or not self.equipped:
+        if workers or off or option("benchmark_skip", False) or self.mode is Mode.OFF:
             return None
-        if given := option("--gpubench-ledger"):
-            return Path(given)
+        if self.mode is Mode.RUN:
+            return Path(option("--gpubench-ledger"))
         run_file = option("benchmark_json", None)
         return Path(run_file).with_suffix(".ledger.jsonl") if run_file else None
 
@@ -205,7 +197,7 @@ class Plugin:
         """Determine the case and give it its device's clock, before pytest-benchmark makes its fixture."""
         names = fixture_names(item)
         if "gpubench" in names:
-            if not self.session.settings.plan:
+            if self.mode is not Mode.PLAN:
                 _ = self.session.before, self.session.canary
             case = structs.replace(self.case_of(item), threads=self.session.threads)
             self._start(item, case)
@@ -213,20 +205,12 @@ class Plugin:
             skipped = item.get_closest_marker("skip") is not None  # its device may not exist
             if self.ranks and RANKS not in names and not skipped:
                 self.ranks.close_idle(case.device)
-        elif "benchmark" in names and self.equipped:
-            self._prepare_plain(item)
+        elif "benchmark" in names and (self.mode is Mode.PLAN or self.recorder):
+            self._start(item, self.case_of(item))
         try:
             return (yield)
         except Unmeasurable as error:  # raised in a fixture that asks for too much memory
             pytest.skip(str(error))
-
-    def _prepare_plain(self, item: pytest.Item) -> None:
-        """Prepare a benchmark without the gpubench fixture: only ``gpubench run`` measures it as a case."""
-        if self.session.settings.plan:
-            self.attempts[item.nodeid] = Attempt(self.case_of(item))
-            return  # outcomes.Listed skips it
-        if self.recorder:
-            self._start(item, self.case_of(item))
 
     def _start(self, item: pytest.Item, case: Case) -> None:
         self.attempts[item.nodeid] = Attempt(case)
@@ -239,14 +223,15 @@ class Plugin:
     ) -> Generator[None, Any, Any]:
         """Set the options of a plain benchmark's fixture, which another fixture may use already."""
         benchmark = yield
-        item = request.node
-        if fixturedef.argname == "benchmark" and "gpubench" not in fixture_names(item) and hasattr(benchmark, "_timer"):
-            if self.recorder and self.config.getoption("--gpubench-ledger"):
-                attempt = self.attempts[item.nodeid]
-                attempt.surroundings = equip_plain(item, self.session, benchmark)
-                watch_calls(benchmark, attempt.flags)
-            else:
-                lengthen_rounds(item, benchmark)
+        if fixturedef.argname == "benchmark" and hasattr(benchmark, "_timer"):
+            attempt = self.attempts.get(request.node.nodeid)
+            if attempt:
+                attempt.benchmark = benchmark
+            if "gpubench" not in fixture_names(request.node):
+                if attempt and self.mode is Mode.RUN:
+                    attempt.plain = Plain(request.node, self.session, benchmark)
+                else:
+                    lengthen_rounds(request.node, benchmark)
         return benchmark
 
     @pytest.hookimpl(wrapper=True)
@@ -277,15 +262,15 @@ class Plugin:
         if attempt is None:
             return report
         status, reason = outcomes.note(self.session, attempt, item, report, call)
-        if self.session.settings.plan:
+        if self.mode is Mode.PLAN:
             return report
         ruined = None
         if status != OK:
             self._failed.add(item.nodeid)
             ruined = outcomes.ruined()
-        if report.when == "call" and status == OK:
+        if report.when == "call" and status == OK and attempt.plain:
             try:
-                record_plain(item, attempt, self.session)
+                attempt.case = attempt.plain.record(attempt.case)
             except Exception as error:  # a test can do anything to its own result
                 status, reason = "error", f"the result can't be kept: {type(error).__name__}: {text_of(error)}"
         stuck = outcomes.restore(self.session, attempt, item) if report.when == "teardown" else []
@@ -314,7 +299,7 @@ class Plugin:
         finally:
             if self.recorder:
                 self.recorder.finish(int(exitstatus))
-                if not self.config.getoption("--gpubench-ledger"):
+                if self.mode is Mode.ALONE:
                     self.recorder.write_run_file(Path(self.config.getoption("benchmark_json")))
             if plan := self.config.getoption("--gpubench-plan"):
                 listed = {"cases": self.session.planned, "estimated_s": self.session.estimated_s(self._listed)}
@@ -322,7 +307,7 @@ class Plugin:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print which benchmarks have no time, what casts doubt on the times, and the command that reads the file."""
-        if not self.measures or self.session.settings.plan:
+        if not self.measures or self.mode is Mode.PLAN:
             return
         for line in outcomes.summary_lines(self.session):
             terminalreporter.write_line(f"gpubench: {line}")

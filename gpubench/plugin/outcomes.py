@@ -16,9 +16,9 @@ from ..devices import in_use
 from ..devices.implementations import LIBRARIES, TORCH
 from ..errors import RankFailure
 from ..measure.disturbance import slow_threads
-from ..measure.session import Session, Unmeasured
+from ..measure.session import Mode, Session, Unmeasured
 from ..runfile.quantities import counted
-from ..runfile.schema import OK, Ceilings, CpuFacts
+from ..runfile.schema import KEY, OK, Ceilings, CpuFacts
 from ..runfile.utilisation import slow_products
 from ..runfile.writer import text_of, without_paths
 from .fixtures import Attempt
@@ -50,7 +50,7 @@ def note(
     """Record the outcome of one phase of a test in the session, and return its status and the reason."""
     status, reason = _outcome(report, call)
     reason = without_paths(reason)
-    if session.settings.plan:
+    if session.mode is Mode.PLAN:
         if report.when == "setup":
             skip = None if reason == _LISTED else reason
             shown = {"fullname": item.nodeid, "library": shown_library(item), "skip": skip}
@@ -72,8 +72,8 @@ def restore(session: Session, attempt: Attempt, item: pytest.Item) -> list[str]:
     flag, stuck = attempt.state.restore() if attempt.state else (None, [])
     if flag is not None:
         session.raised.append((attempt.case, flag))
-        if attempt.fixture is not None:
-            attempt.fixture.add_flag(flag)
+        for process in attempt.benchmark.extra_info.get(KEY, {}).get("processes", ())[:1] if attempt.benchmark else ():
+            process["flags"] = [*process["flags"], msgspec.to_builtins(flag)]
         if row := session.unmeasured.get(item.nodeid):
             session.unmeasured[item.nodeid] = replace(row, reason=f"{row.reason} ({flag.seen})")
     return stuck

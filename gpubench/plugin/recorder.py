@@ -18,7 +18,7 @@ import pytest
 from ..devices import find_device
 from ..errors import RunFileError, UsageError
 from ..measure import disturbance, environment
-from ..measure.session import Session, Unmeasured
+from ..measure.session import Mode, Session, Unmeasured
 from ..runfile.folder import keep
 from ..runfile.ledger import Follower, Ledger, assemble, read_ledger
 from ..runfile.quantities import counted
@@ -139,7 +139,7 @@ class Recorder:
         self.config, self.session, self._earlier = config, session, None
         self.kept: list[tuple[Path, Path]] = []
         """Files that were renamed to make room for the journal: pairs of the old and the new name."""
-        if not config.getoption("--gpubench-ledger"):
+        if session.mode is Mode.ALONE:
             run_file = Path(config.getoption("benchmark_json"))
             if _superseded(path, run_file):
                 path.unlink()
@@ -162,7 +162,6 @@ class Recorder:
         import pytest_benchmark
 
         for event in Follower(self.ledger.path, begin=True).events():
-            self.session.of_run |= event["event"] == "run"
             if event["event"] == "session":
                 self.session.agreed_threads = event["fingerprint"].get("threads")
                 break
@@ -253,7 +252,7 @@ class Recorder:
         """Whether this is the last process of a run, and has measured all its cases."""
         settings = self.session.settings
         last = settings.process == settings.processes - 1 and not settings.brief
-        return code in (0, 1) and last and bool(self.config.getoption("--gpubench-ledger"))
+        return code in (0, 1) and last and self.session.mode is Mode.RUN
 
     def _peaks(self, code: int) -> dict[str, Any] | None:
         """Return the peaks that have changed since the run began: they were measured again because a result exceeded

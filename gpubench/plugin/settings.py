@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ..errors import UsageError
-from ..measure.session import Settings
+from ..measure.session import Mode, Settings
 from ..runfile.options import OF_PYTEST, OPTIONS, Option
 
 
@@ -42,9 +42,23 @@ def read_settings(config: pytest.Config) -> Settings:
     values["max_time"] = None if max_time is None else float(max_time)
     values["min_rounds"] = benchmark_option(config, "--benchmark-min-rounds")
     values["process"], values["processes"] = _share(config)
-    return Settings(
-        **values, plan=config.getoption("--gpubench-plan") is not None, brief=config.getoption("--gpubench-brief")
-    )
+    return Settings(**values, brief=config.getoption("--gpubench-brief"))
+
+
+def mode_of(config: pytest.Config) -> Mode:
+    """Return what this session does with benchmarks."""
+    if config.getoption("--gpubench-plan"):
+        return Mode.PLAN
+    if not equipped(config):
+        return Mode.OFF
+    return Mode.RUN if config.getoption("--gpubench-ledger") else Mode.ALONE
+
+
+def equipped(config: pytest.Config) -> bool:
+    """Whether pytest-benchmark is loaded: ``-p no:benchmark`` removes it, pytest-codspeed blocks it."""
+    plugins = config.pluginmanager
+    loaded = plugins.hasplugin("benchmark") or plugins.hasplugin("pytest_benchmark.plugin")  # the latter by -p
+    return loaded and not plugins.is_blocked("pytest-benchmark")
 
 
 def benchmark_option(config: pytest.Config, flag: str) -> Any:

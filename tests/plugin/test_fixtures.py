@@ -14,8 +14,7 @@ import forked
 import pytest
 from inprocess import gpubench
 
-from gpubench.measure.disturbance import look
-from gpubench.plugin import fixtures
+from gpubench.measure.session import Session, Settings
 from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case
 
@@ -254,10 +253,9 @@ def test_the_scheduler_holds_up_rounds_and_not_single_calls():
     times = [ticks * 4e-6 for ticks in (1, 2, 3, 2, 3, 1, 2, 3)]
     stats = SimpleNamespace(data=times, median=6e-6, rounds=8, iqr=4e-6)
     benchmark = SimpleNamespace(stats=SimpleNamespace(stats=stats, iterations=1000), extra_info={})
-    settings = SimpleNamespace(process=0)
-    session = SimpleNamespace(judges=True, light=False, threads=2, raised=[], settings=settings)
-    attempt = fixtures.Attempt(Case("a.b", "cpu", ""), surroundings=fixtures.Surroundings({}, look(())))
-    fixtures.record_plain(SimpleNamespace(funcargs={"benchmark": benchmark}), attempt, session)
+    session = Session(Settings(devices=("cpu",)))
+    vars(session).update(threads=2, canary=None, before={"load": None})
+    session.record(benchmark, Case("a.b", "cpu", ""), (), ())
     assert "waiting" in {flag.name for _, flag in session.raised}
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gpubench.errors import UsageError
-from gpubench.measure import disturbance, environment, session
+from gpubench.measure import disturbance, environment
 from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.plugin import recorder
 from gpubench.plugin.recorder import (
@@ -127,7 +127,7 @@ def test_what_a_run_will_take_is_estimated_at_the_pace_of_this_machine(bench, py
     skipped = "import pytest\n@pytest.mark.skip(reason='needs a GPU')\ndef test_gpu(gpubench): pass\n"
     found = {}
     for share in (1.0, 0.25):
-        monkeypatch.setattr(session, "core_share", lambda share=share: share)
+        monkeypatch.setattr(disturbance, "core_share", lambda share=share: share)
         path = pytester.path / f"{share}.ledger.jsonl"
         with contextlib.closing(Ledger(path)) as ledger:
             ledger.append("run", processes=1, options=[], paths=[])
