@@ -86,7 +86,7 @@ def write_report(
     from ..report.output import prepare_folder, write_folder
     from ..report.study import Study
     from ..report.tables import summary
-    from ..report.webpage import Picture, webpage
+    from ..report.webpage import Drawing, webpage
 
     folder, runs = Path(folder), read_all(paths)
     study = Study(runs, baseline, allow, expression=expression)
@@ -94,7 +94,7 @@ def write_report(
     files: dict[str, str | bytes] = {}
     failed: list[str] = []
     titles: list[tuple[str, str]] = []
-    pictures: Sequence[Picture] = ()
+    pictures: Sequence[Drawing] = ()
     if charts != "none":
         from ..report.charts import pictures as charting
 

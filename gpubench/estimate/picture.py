@@ -8,9 +8,10 @@ from ..errors import UsageError
 from ..report.answer import MOST_ROWS
 from ..report.charts.layouts import NamedRow, NamedRows, RowMark, row_pitch, rows_height
 from ..report.charts.page import Figure, Key
-from ..report.charts.selection import brief, captioned
+from ..report.charts.selection import captioned
 from ..report.charts.theme import ACCELERATORS
 from ..report.study import Study
+from ..report.words import without_threads
 from .outlook import Outlook
 from .printing import UNKNOWN, Line, cell, lines_of, telling
 
@@ -37,7 +38,7 @@ def estimate_figure(study: Study, estimates: Sequence[Outlook]) -> Figure:
     few = f"{len(shown)} of {len(known)} benchmarks are shown, e" if len(shown) < len(known) else "E"
     subtitle = f"Estimated, not measured. {few}ach at its largest size, log scale"
     note = "Estimated, not measured: from the GPUs' datasheets and each benchmark's work; bar: likely range. "
-    chart = NamedRows(entries, "", legend, (f"{brief(base)} faster", "GPU faster"))
+    chart = NamedRows(entries, "", legend, (f"{without_threads(base)} faster", "GPU faster"))
     figure = Figure("estimate", "estimate", f"Estimated speedup of GPUs over {base}", subtitle, "", chart)
     return captioned(figure, study, rows, note)
 

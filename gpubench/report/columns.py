@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ..runfile.schema import REGIMES, Run
 from . import words
 from .render import Column, csv_text
-from .study import Crossing, Gain, Measured, Pair, Row, Scaled, Study
+from .study import Crossing, Measured, Pair, Row, Scaled, Study, ends
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -270,24 +270,25 @@ _CROSSED: list[Column[Crossing]] = [
 ]  # fmt: skip
 
 
-def _ends(name: str, of: Callable[[Scaled], Gain | None]) -> list[Column[Scaled]]:
-    """A value and the ends of its range."""
-
-    def end(place: int) -> Callable[[Scaled], object]:
-        return lambda each: gain.range[place] if (gain := of(each)) and gain.range else None
-
-    low, high = ("low", "high") if name == "speedup" else (f"{name}_low", f"{name}_high")
-    value: Column[Scaled] = Column(name, lambda each: gain.value if (gain := of(each)) else None)
-    return [value, Column(low, end(0)), Column(high, end(1))]
-
-
 def _of_parallel(name: str) -> Column[Scaled]:
     return Column(name, lambda each: getattr(each.parallel, name))
 
 
-def _efficiency(each: Scaled) -> Gain | None:
-    known = each.efficiency
-    return known and Gain(known.value, (known.low, known.high) if each.scaling and each.scaling.range else None, "")
+def _over(base: Callable[[Scaled], Pair | None], name: str, *heads: str) -> list[Column[Scaled]]:
+    """A ratio and the ends of its range."""
+
+    def end(each: Scaled, place: int) -> float | None:
+        pair = base(each)
+        known = ends(pair) if pair else None
+        return known[place] if known else None
+
+    low, high = heads or (f"{name}_low", f"{name}_high")
+    value: Column[Scaled] = Column(name, lambda each: (pair := base(each)) and pair.ratio.value)
+    return [value, Column(low, lambda each: end(each, 0)), Column(high, lambda each: end(each, 1))]
+
+
+def _efficiency_end(each: Scaled, name: str) -> float | None:
+    return getattr(each.efficiency, name) if each.efficiency and each.scaling and ends(each.scaling) else None
 
 
 SCALING: list[Column[Scaled]] = [
@@ -296,11 +297,13 @@ SCALING: list[Column[Scaled]] = [
     Column("nbytes", lambda each: each.row.result.params.get("nbytes")),
     Column("time_s", lambda each: each.row.time_s),
     Column("item_per_s", METRICS["item_per_s"].of).of(attrgetter("row")),
-    Column("baseline_s", lambda each: each.base and each.base.time_s),
+    Column("baseline_s", lambda each: each.speedup and each.speedup.base.time_s),
     Column("baseline_threads", lambda each: each.base_threads),
-    *_ends("speedup", lambda each: each.speedup),
-    *_ends("scaling", lambda each: each.scaling),
-    *_ends("efficiency", _efficiency),
+    *_over(attrgetter("speedup"), "speedup", "low", "high"),
+    *_over(attrgetter("scaling"), "scaling"),
+    Column("efficiency", lambda each: each.efficiency and each.efficiency.value),
+    Column("efficiency_low", lambda each: _efficiency_end(each, "low")),
+    Column("efficiency_high", lambda each: _efficiency_end(each, "high")),
     _of_parallel("ideal_speedup"),
     Column("uncertainty", lambda each: each.uncertainty or None),
     Column("algorithm_byte_per_s", lambda each: each.algorithm_byte_per_s),

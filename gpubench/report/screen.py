@@ -13,8 +13,7 @@ from ..runfile.quantities import UNFILLED, counted, listed, seconds_text, shorte
 from ..runfile.reader import clean
 from ..runfile.ways import times_and_ratio
 from . import words
-from .answer import MOST_ROWS, Answer
-from .concerns import Concern, Warning, left_out_line
+from .answer import MOST_ROWS, Answer, Concern, Warning, left_out_line
 from .render import terminal
 from .study import Crossing, Measured, Pair, Study, grouped, too_noisy
 from .tables import answer_tables, beside_each_other, results_table
@@ -87,7 +86,7 @@ def warning_lines(
     for shown, warning in enumerate(warnings):
         wrapped = _wrapped(f"WARNING: {warning}", width, "  ")
         if lines and len(lines) + len(wrapped) > most:
-            others = "; ".join(each.brief for each in warnings[shown:])
+            others = "; ".join(each.summary for each in warnings[shown:])
             return [*lines, *_wrapped(f"Also: {others} ({where}).", width, "  ")]
         lines += wrapped
     return lines

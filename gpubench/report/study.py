@@ -6,11 +6,12 @@ study is made of has modules of its own, and is imported from here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
-from ..runfile.schema import Run
-from . import scaling, words
+from ..runfile.schema import Parallel, Run
+from . import words
 from .pairs import (
     Baseline,
     LeftOut,
@@ -35,7 +36,6 @@ from .rows import (
     size_parameter,
     too_noisy,
 )
-from .scaling import ONE_THREAD, SINGLE, Gain, Scaled
 from .sweeps import (
     Crossing,
     Item,
@@ -52,9 +52,9 @@ from .sweeps import (
 from .words import Names
 
 __all__ = [
-    "ONE_THREAD", "SINGLE", "Crossing", "Gain", "Item", "LeftOut", "Line", "Measured", "Pair", "Point", "Rate",
+    "ONE_THREAD", "SINGLE", "Crossing", "Item", "LeftOut", "Line", "Measured", "Pair", "Point", "Rate",
     "Row", "Scaled", "Source", "Study", "Sweep", "Values", "against_slowest",
-    "crossings", "grouped", "in_order", "leading", "leaves_open", "measured", "number",
+    "crossings", "ends", "grouped", "in_order", "leading", "leaves_open", "measured", "number",
     "plainest_first", "plainness", "rows_of", "size_parameter",
     "sweeps", "time_of", "too_noisy",
 ]  # fmt: skip
@@ -152,10 +152,103 @@ class Study:
     @cached_property
     def scaled(self) -> list[Scaled]:
         """Benchmarks of several devices, and what they are compared with."""
-        return scaling.scaled(self.measured)
+        rows = [row for row in self.measured if row.parallel.method]
+        return [_scaled(row, members) for members in grouped(rows, _scaled_job).values() for row in members]
 
     @cached_property
     def single_device(self) -> list[Measured]:
         """Results of workloads that use one device; the others have pictures of their own."""
         several = {row.result.workload for row in self.measured if row.parallel.devices > 1}
         return [row for row in self.measured if row.result.workload not in several]
+
+
+# Several devices ------------------------------------------------------------------------------------------------------
+
+SINGLE, ONE_THREAD, REPLICATED = "single", "one thread", "data_parallel"
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled:
+    """A benchmark that states how it used several devices, or that is a baseline of such benchmarks.
+
+    ``speedup`` is over the best that is not parallel (on a CPU one process with all threads), ``scaling`` over one
+    device (of a CPU: one thread), both per item, so that strong scaling (the work stays) and weak scaling (it grows
+    with the devices) read alike: with the total work fixed that is t1 / tk, with the work per device fixed k t1 / tk.
+    Both are None without a baseline.
+    """
+
+    row: Measured
+    speedup: Pair | None = None
+    scaling: Pair | None = None
+
+    @property
+    def parallel(self) -> Parallel:
+        """How it used its devices."""
+        return self.row.parallel
+
+    @property
+    def base_threads(self) -> int | None:
+        """CPU threads of the single process."""
+        base = self.speedup and self.speedup.base
+        return (base.parallel.threads or base.result.threads) if base else None
+
+    @property
+    def efficiency(self) -> Values | None:
+        """Scaling over the number of devices: all threads of a CPU are no single device."""
+        if self.scaling is None or self.speedup is None:
+            return None
+        if self.parallel.method == SINGLE and self.scaling.base is not self.speedup.base:
+            return None
+        ratio, (low, high) = self.scaling.ratio.value, ends(self.scaling) or (self.scaling.ratio.value,) * 2
+        return Values(*(value / self.parallel.devices for value in (ratio, low, high)))
+
+    @property
+    def algorithm_byte_per_s(self) -> float | None:
+        """Bytes of a collective per second."""
+        nbytes = self.row.result.work.bytes
+        return nbytes / self.row.time_s if nbytes and self.parallel.bus_share else None
+
+    @property
+    def bus_byte_per_s(self) -> float | None:
+        """Bytes per second on the link (bus bandwidth), as nccl-tests define it."""
+        rate, share = self.algorithm_byte_per_s, self.parallel.bus_share
+        return rate * share if rate and share else None
+
+    @property
+    def uncertainty(self) -> str:
+        """What the ranges are."""
+        return next((pair.uncertainty for pair in (self.speedup, self.scaling) if pair and ends(pair)), "")
+
+
+def ends(pair: Pair) -> tuple[float, float] | None:
+    """The ends of the speedup's range; None of a baseline compared with itself."""
+    return None if pair.base is pair.other else (pair.ratio.low, pair.ratio.high)
+
+
+def _scaled(row: Measured, members: Sequence[Measured]) -> Scaled:
+    base = _fastest(row, members, SINGLE) or _fastest(row, members, REPLICATED)
+    if base is None or not row.result.work.items:
+        return Scaled(row)
+    device = _fastest(row, members, ONE_THREAD) or base
+    speedup, scaling = (
+        Pair(each, row, batches=row.result.work.items / (each.result.work.items or 1)) for each in (base, device)
+    )
+    return Scaled(row, speedup, scaling)
+
+
+def _scaled_job(row: Measured) -> Hashable:
+    """Return what benchmarks have in common that differ only in method and number of devices."""
+    case = row.result
+    name = case.workload.partition(".")[2] or case.workload
+    return row.run_name, row.facts.kind, name, case.dtype, case.variant, row.parallel.mode or "strong"
+
+
+def _fastest(row: Measured, members: Sequence[Measured], method: str) -> Measured | None:
+    """Return the benchmark with the least time per item among those that use one device by this method.
+
+    Of the row's own workload where it has any: the least of several measurements of the same step is biased.
+    """
+    able = [other for other in members if other.parallel.method == method and other.parallel.devices == 1]
+    able = [other for other in able if other.result.work.items]
+    same = [other for other in able if other.result.workload == row.result.workload]
+    return min(same or able, key=lambda other: other.time_s / (other.result.work.items or 1), default=None)

@@ -31,7 +31,6 @@ from .render import Column, Table, escape, markdown, table
 from .study import (
     ONE_THREAD,
     SINGLE,
-    Gain,
     LeftOut,
     Measured,
     Pair,
@@ -39,6 +38,7 @@ from .study import (
     Scaled,
     Source,
     Study,
+    ends,
     grouped,
     too_noisy,
 )
@@ -98,8 +98,8 @@ def _one_device(study: Study, found: Speedups, ratio: Callable[[Pair], str]) -> 
     """Both times, the speedup, that with copies, and the size from which the device is faster."""
     ((source, device),) = found.devices.items()
     cells: dict[str, Callable[[Pair], str]] = {
-        found.baseline.partition(",")[0]: words.base_time,
-        device.partition(",")[0]: words.own_time,
+        words.without_threads(found.baseline): words.base_time,
+        words.without_threads(device): words.own_time,
         "speedup": lambda pair: ratio(pair) + UNFILLED * (not pair.fills),
         "like with like": words.like_with_like,
         "with copies": words.with_copies,
@@ -469,8 +469,8 @@ def scaling_table(study: Study) -> Table:
             f" × {counted(each.parallel.threads, 'thread')}" if each.parallel.threads else "")),
         Column("scaling", lambda each: each.parallel.mode or words.NO_VALUE),
         Column("time", lambda each: words.time(each.row)),
-        Column("vs. one device", lambda each: _gain(each.scaling)),
-        Column("vs. single process", lambda each: _gain(each.speedup)),
+        Column("vs. one device", lambda each: _over(each.scaling)),
+        Column("vs. single process", lambda each: _over(each.speedup)),
         Column("efficiency", lambda each: f"{each.efficiency.value:.0%}" if each.efficiency else words.NO_VALUE),
         Column("ideal", lambda each: ratio_text(each.parallel.ideal_speedup) if each.parallel.ideal_speedup else "—"),
     ]  # fmt: skip
@@ -482,16 +482,14 @@ def _method(each: Scaled) -> str:
     return f"{each.parallel.method}" + (f", {batches} microbatch{'es' * (batches != 1)}" if batches else "")
 
 
-def _gain(gain: Gain | None) -> str:
-    """Return the text of a gain; the baseline itself has no range."""
-    if gain is None:
+def _over(pair: Pair | None) -> str:
+    """The speedup with its range; the baseline itself has none."""
+    if pair is None:
         return words.NO_VALUE
-    if gain.range is None:
-        return ratio_text(gain.value)
-    low, high = gain.range
-    return (
-        Reason.TOO_NOISY if too_noisy(low, high) else f"{ratio_text(gain.value)} ({ratio_text(low)}–{ratio_text(high)})"
-    )
+    shown = ratio_text(pair.ratio.value)
+    if (known := ends(pair)) is None:
+        return shown
+    return Reason.TOO_NOISY if too_noisy(*known) else f"{shown} ({'–'.join(map(ratio_text, known))})"
 
 
 def _library_table(study: Study) -> Table:

@@ -70,13 +70,13 @@ _NUMBERS = """
 <button id="download" type="button">download what is shown (CSV)</button> <span class="muted" id="count"></span></div>
 <div class="scroll"><table id="table"></table></div>"""
 
-Picture = tuple[str, bytes, bytes]
+Drawing = tuple[str, bytes, bytes]
 """Title, and the SVG on a light and on a dark page."""
 
 
 def webpage(
     answer: Answer,
-    pictures: Sequence[Picture] = (),
+    pictures: Sequence[Drawing] = (),
     version: str = "",
 ) -> str:
     """Return the page made by this ``version``; equal input gives identical output. The first picture stands above all
@@ -124,7 +124,7 @@ def _hash(content: str) -> str:
 def _sections(
     answer: Answer,
     data: Mapping[str, Any],
-    pictures: Sequence[Picture],
+    pictures: Sequence[Drawing],
 ) -> list[tuple[str, str, str]]:
     """(id, title, body) of each section, empty ones left out."""
     hint = f"<p>{escape(answer.hint)}</p>" if answer.hint else ""
@@ -142,7 +142,7 @@ def _sections(
     return [part for part in parts if part[2]]
 
 
-def _figure(picture: Picture) -> str:
+def _figure(picture: Drawing) -> str:
     title, *drawn = picture
     images = (
         f'<img class="{theme}" alt="{escape(title)}" src="{_source(svg)}">'

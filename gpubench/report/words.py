@@ -166,7 +166,7 @@ class Names:
 
     def short(self, row: Row) -> str:
         """Return the name without the number of threads."""
-        return self.of(row).partition(",")[0]
+        return without_threads(self.of(row))
 
     def order(self, row: Row) -> int:
         """Return its position among the report's devices: GPUs, CPUs, other libraries."""
@@ -191,8 +191,8 @@ class Names:
 def _name_of(row: Row, threads: int | None, labels: Mapping[tuple[str, str], str]) -> str:
     device, case = row.facts, row.result
     if not case.device:
-        return shorten(brief_name(device_label(row.run, "")) or "unknown device", _LONGEST_DEVICE)
-    known = labels.get((device.name, device.label)) or brief_name(device.label)
+        return shorten(usual_name(device_label(row.run, "")) or "unknown device", _LONGEST_DEVICE)
+    known = labels.get((device.name, device.label)) or usual_name(device.label)
     known = shorten(known or ("CPU" if device.name == "cpu" else device.name), _LONGEST_DEVICE)
     if device.simulated and "simulated" not in known.lower():
         known += " (simulated)"
@@ -216,7 +216,12 @@ def device_label(run: Run, name: str) -> str:
     return f"{label} #{name.partition(':')[2] or name}" if len(twins) > 1 and label != name else label
 
 
-def brief_name(label: str) -> str:
+def without_threads(name: str) -> str:
+    """A device's name without its number of threads."""
+    return re.sub(r", \d+ threads?\b", "", name)
+
+
+def usual_name(label: str) -> str:
     """``H200`` of ``NVIDIA H200``: the name that people use."""
     return " ".join(_NOISE.sub(" ", label).split()).strip(" -,") or label
 

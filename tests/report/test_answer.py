@@ -10,10 +10,9 @@ import reading
 import records
 from comparing import answered, both, mark, ratios, rows, run
 
-from gpubench.report.answer import Answer
+from gpubench.report.answer import Answer, Concern, Warning
 from gpubench.report.charts.headline_chart import headline_figures
 from gpubench.report.charts.pictures import plan
-from gpubench.report.concerns import Concern, Warning
 from gpubench.report.render import terminal
 from gpubench.report.study import Study
 from gpubench.report.tables import answer_tables
@@ -227,6 +226,9 @@ def test_threads_pay_where_both_were_measured(tmp_path: Path) -> None:
         ({"processes": 1}, (), {Concern.ONE_PROCESS}),
         ({"preset": "smoke"}, ("noisy",), {Concern.SMOKE}),
         ({"devices": (records.CPU, {**records.GPU, "simulated": True})}, (), {Concern.SIMULATED}),
+        ({"flags": ("contended",)}, ("altered",), {Concern.BUSY, Concern.CALL}),
+        ({}, ("altered", "unwaited"), {Concern.CALL}),
+        ({}, ("switched", "power-limited"), {Concern.CALL}),
         ({}, (), set()),
     ],
 )
@@ -235,14 +237,18 @@ def test_what_a_reader_must_know_first(
 ) -> None:
     more = {"medians": (1.0,)} if how.get("processes") == 1 else {}
     marks = [mark(f"mine.work{i}", "cpu", 1.0, flags=flags, **more) for i in range(3)]
-    known = {Concern.BUSY, Concern.NOISY, Concern.ONE_PROCESS, Concern.SMOKE, Concern.SIMULATED}
+    known = {Concern.BUSY, Concern.NOISY, Concern.CALL, Concern.ONE_PROCESS, Concern.SMOKE, Concern.SIMULATED}
     assert concerns(answered(tmp_path, marks, **how)) & known == expected
 
 
 def test_a_warning_says_where_and_what_to_try(tmp_path: Path) -> None:
-    marks = [mark(f"mine.work{i}", "cpu", 1.0, flags=("noisy",) * (i < 2)) for i in range(3)]
-    busy = warning(answered(tmp_path, marks, flags=("contended",)), Concern.BUSY)
-    assert "2 of 3" in busy.where
+    flags = (("noisy",), ("noisy", "altered"), ("altered",))
+    marks = [mark(f"mine.work{i}", "cpu", 1.0, flags=each) for i, each in enumerate(flags)]
+    found = answered(tmp_path, marks, flags=("contended",))
+    busy, altered = warning(found, Concern.BUSY), warning(found, Concern.CALL)
+    assert "2 of 3" in busy.where  # a call that alters its process isn't noise
+    assert "2 results flagged altered (mine.work1, mine.work2): the benchmark left settings" in altered.where
+    assert altered.try_.startswith("To try: put settings back")
     assert "--threads 1" in busy.try_  # of two: other people's programs can't be closed
 
 
@@ -344,7 +350,7 @@ def test_a_device_that_calls_itself_modelled_is_warned_of_even_in_short(tmp_path
     found = Answer(Study([reading.run_of(tmp_path, records.run_file(marks, devices=(records.CPU, gpu)))]))
     told = warning(found, Concern.SIMULATED)
     assert "NVIDIA H200 (modelled)" in str(told)
-    assert "H200 (modelled)" in told.brief
+    assert "H200 (modelled)" in told.summary
 
 
 def test_of_results_that_are_mostly_noisy_the_sound_ones_are_named(tmp_path: Path) -> None:

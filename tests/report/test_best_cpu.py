@@ -93,9 +93,9 @@ def test_everything_that_people_read_uses_the_library_that_is_twice_as_fast(stud
     assert drawn == {(1.25, "1.2×‡")}
     assert "‡: over the CPU's fastest way, where that is another: fast." in headline.caption
     by_size = next(figure for figure in speedup_figures(study) if figure.kind == "speedup")
-    (panel,) = by_size.chart.panels
-    assert [round(point.y, 2) for point in panel.curves[0].points] == [1.25] * 3
-    assert "‡" in panel.curves[0].label
+    points = [point for panel in by_size.chart.panels for point in panel.curves[0].points]
+    assert {round(point.y, 2) for point in points} == {1.25}
+    assert "over the CPU's fastest way, where that is another: fast." in by_size.caption
     page = page_data(study)
     shown = [each[COLUMNS.index("speedup")] for each in page["rows"]]
     assert {each for each in shown if each} == {1.25}

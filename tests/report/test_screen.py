@@ -12,7 +12,7 @@ import records
 from comparing import both, mark, run
 
 from gpubench.report import words
-from gpubench.report.concerns import Concern, Warning
+from gpubench.report.answer import Concern, Warning
 from gpubench.report.screen import MOST_LINES, WIDTH, answer_screen, everything, skip_kind, warning_lines
 from gpubench.report.study import Study
 from gpubench.runfile.schema import Case

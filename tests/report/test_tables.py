@@ -11,8 +11,7 @@ import records
 from comparing import BOTH, both, mark, run
 
 from gpubench.report import tables
-from gpubench.report.answer import Answer
-from gpubench.report.concerns import left_out_line
+from gpubench.report.answer import Answer, left_out_line
 from gpubench.report.render import Table
 from gpubench.report.study import Study
 from gpubench.report.tables import summary

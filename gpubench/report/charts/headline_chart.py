@@ -12,7 +12,7 @@ from ..answer import MOST_ROWS, Answer, AnswerRow, Speedups, most_telling
 from ..study import Item, Measured, Pair, Study
 from .layouts import NamedRow, NamedRows, RowMark, row_pitch, rows_height
 from .page import Figure, Key
-from .selection import LEAST_VALUES, brief, captioned, keys, role_of, uncertainty
+from .selection import LEAST_VALUES, captioned, keys, role_of, uncertainty
 
 _ROOM, _LEAST_ROW = 580, 22.0
 """Pixels that the rows have with their headings; height of a row."""
@@ -53,17 +53,16 @@ def _left_out(rows: Sequence[object], drawn: Sequence[object]) -> str:
 def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
     shown, drawn = _drawn(found.rows, lambda pair: _ratio(study, pair))
     others = keys(study, (pair.other for pair in shown), "mark")
-    legend, sides = others, (f"slower than {brief(found.baseline)}", f"faster than {brief(found.baseline)}")
-    if len(others) == 1:
-        legend, sides = (), (f"{brief(found.baseline)} faster", f"{brief(others[0].label)} faster")
+    base, alone = words.without_threads(found.baseline), others[0] if len(others) == 1 else None
+    legend, sides = others, (f"slower than {base}", f"faster than {base}")
+    if alone:
+        legend, sides = (), (f"{base} faster", f"{words.without_threads(alone.label)} faster")
     if any(pair.copies for pair in shown):
-        looks = Key("data stays on the GPU", "muted", "mark"), Key("copied in and out for each call", "muted", "hollow")
-        legend = (
-            *legend,
-            *(Key(key.label, others[0].role if len(others) == 1 else key.role, key.look) for key in looks),
-        )
+        look = alone.role if alone else "muted"
+        copied = Key("copied in and out for each call", look, "hollow")
+        legend = (*legend, Key("data stays on the GPU", look, "mark"), copied)
     title = f"Speedup {f'of {others[0].label} ' * (len(others) == 1)}over {found.baseline}"
-    counts = [f"{brief(name)} {found.count(source)}" for source, name in found.devices.items()]
+    counts = [f"{words.without_threads(name)} {found.count(source)}" for source, name in found.devices.items()]
     subtitle = f"{'; '.join(counts)}. {_left_out(found.rows, drawn)}Each at its largest size, log scale"
     chart = NamedRows(drawn, "", legend, sides)
     figure = Figure("headline", "headline", title, subtitle, "", chart, rank * 20, rank == 0)

@@ -88,7 +88,6 @@ class Panel:
     title: str
     size: str
     curves: tuple[Curve, ...]
-    size_title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +140,7 @@ class LinePanels:
         size_axis(axes.xaxis, sizes, panel.size, width)
         log_axis(axes.yaxis, *limits, self.unit, min(6, max(3, int(height / 25))))
         axes.grid(True, axis="y")
-        axes.set_xlabel(panel.size_title or size_label(panel.size), labelpad=1)
+        axes.set_xlabel(size_label(panel.size), labelpad=1)
         if panel.title:
             axes.set_title(panel.title, pad=5)
         if self.slower:
@@ -266,18 +265,12 @@ class RowMark:
 
 
 @dataclass(frozen=True, slots=True)
-class RowLabel:
-    """What names a row: the heading it stands under, its name and its setting."""
+class NamedRow:
+    """A row: the heading it stands under, its name, its setting, and its marks from top to bottom."""
 
     group: str
     name: str
     detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class NamedRow(RowLabel):
-    """A row with its marks, from top to bottom."""
-
     marks: tuple[RowMark, ...]
 
 
@@ -351,12 +344,12 @@ def row_pitch(marks: int) -> float:
     return max(_ROW, _MARK * marks + 6)
 
 
-def rows_height(labels: Sequence[RowLabel], pitch: float = _ROW) -> float:
+def rows_height(labels: Sequence[NamedRow], pitch: float = _ROW) -> float:
     """Pixels that these rows, their headings and the axis below take."""
     return pitch * len(labels) + _HEAD * len({label.group for label in labels if label.group}) + _AXIS
 
 
-def row_axes(page: Page, labels: Sequence[RowLabel], right: float, head: float = 0.0) -> tuple[Axes, list[float]]:
+def row_axes(page: Page, labels: Sequence[NamedRow], right: float, head: float = 0.0) -> tuple[Axes, list[float]]:
     """Axes of pixels downwards beside the names of rows, and the middle of each row's marks. ``right`` is the room kept
     free beside them, ``head`` above."""
     widths = [text_width(each.name, NORMAL) + text_width(each.detail, TINY) + 8 * bool(each.detail) for each in labels]
@@ -379,7 +372,7 @@ def row_axes(page: Page, labels: Sequence[RowLabel], right: float, head: float =
     return axes, middles
 
 
-def _name_row(page: Page, label: RowLabel, end: float, y: float) -> None:
+def _name_row(page: Page, label: NamedRow, end: float, y: float) -> None:
     """Name and setting, left of ``end``. The setting is cut first."""
     name = shortened(label.name, _MOST_LABEL - min(text_width(label.detail, TINY), _MOST_LABEL / 4) - 8, NORMAL)
     detail = shortened(label.detail, _MOST_LABEL - text_width(name, NORMAL) - 8, TINY)

@@ -37,7 +37,7 @@ MOST_PANELS, MOST_CURVES = 6, 4
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An entry of a legend. ``role`` sets colour and shape; ``look`` is line, rule, dashed, mark, hollow, tick, bar or
+    """An entry of a legend. ``role`` sets colour and shape; ``look`` is line, dashed, mark, hollow, tick, bar or
     hatched."""
 
     label: str
@@ -181,9 +181,9 @@ class Page:
         x_at, y_at = [(x + at) / self.width for at in (0, 12, 24)], [1 - (y - 5) / self.height] * 3
         line = Line2D(
             x_at, y_at, color=self.ink(key.role), transform=self.canvas.transFigure, solid_capstyle="butt",
-            linewidth={"line": 1.7, "rule": 1.7, "dashed": 1.4, "bar": 8.0}.get(key.look, 0.0),
+            linewidth={"line": 1.7, "dashed": 1.4, "bar": 8.0}.get(key.look, 0.0),
             linestyle=(0, (4, 2)) if key.look == "dashed" else "-", markevery=[1],
-            marker={"bar": "", "rule": "", "tick": "|"}.get(key.look, self.shape(key.role)),
+            marker={"bar": "", "tick": "|"}.get(key.look, self.shape(key.role)),
             markersize={"dashed": 4.0, "tick": 11.0}.get(key.look, 6.5),
             markerfacecolor=self.ink("page" if key.look == "hollow" else key.role),
             markeredgewidth={"hollow": 1.4, "tick": 2.4}.get(key.look, 0.0),

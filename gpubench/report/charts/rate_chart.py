@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from ...runfile.matching import shown_name
@@ -10,16 +10,7 @@ from ...runfile.schema import TIMERS
 from .. import words
 from ..study import Line, Measured, Rate, Study, grouped, in_order, plainness, sweeps, time_of
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
-from .selection import (
-    OTHER_ROLES,
-    brief,
-    captioned,
-    curve,
-    keys,
-    line_panels,
-    panel,
-    plainest_panels,
-)
+from .selection import OTHER_ROLES, captioned, curve, keys, line_panels, panel
 
 _MOST_DEFAULT = 4
 _BARS = "Bar at a point: interquartile range of the rounds. "
@@ -49,7 +40,7 @@ def rate_figures(study: Study) -> list[Figure]:
 def _figures(study: Study, rows: Sequence[Measured], rate: Rate | None) -> list[Figure]:
     """A panel for each workload and dtype; lines are devices. None where nothing was measured at several sizes."""
     lines = [line for sweep in sweeps(rows, rate.of if rate else time_of)[0] for line in sweep.lines]
-    turns = plainest_panels(lines)
+    turns = _plainest_panels(lines)
     unit, used = rate.unit if rate else "s", [row for same in turns for line in same for row in line.items]
     panels, workloads, dtypes = [], {row.result.workload for row in used}, {row.dtype for row in used}
     for same in turns:
@@ -75,11 +66,23 @@ def _figures(study: Study, rows: Sequence[Measured], rate: Rate | None) -> list[
     return [captioned(figure, study, used, _BARS + waited, "Hollow", chart.left_out)]
 
 
+def _plainest_panels(lines: Iterable[Line[Measured]]) -> list[list[Line[Measured]]]:
+    """A panel for each workload and dtype, in its plainest form: the lines of several sizes, one a device. Those of
+    most sizes come first."""
+    panels: list[list[Line[Measured]]] = []
+    for members in grouped(lines, lambda line: (line.last.result.workload, line.last.dtype)).values():
+        setting = min(members, key=lambda line: plainness(line.items[-1])).setting
+        if same := [line for line in members if line.setting == setting and len(line.points) > 1]:
+            panels.append(same[:MOST_CURVES])
+    sizes = {id(same): max(len(line.points) for line in same) for same in panels}
+    return sorted(panels, key=lambda same: (-sizes[id(same)], plainness(same[0].items[-1])))[:MOST_PANELS]
+
+
 def _at_the_end(study: Study, lines: Sequence[Line[Measured]], cell: Callable[[Measured], str]) -> str:
     """``n × n float32, n=4096: H200 33.0 TFLOP/s, Xeon 240 GFLOP/s``; empty where no end is known."""
     ordered = sorted(lines, key=lambda line: study.names.order(line.last))
     known = [line for line in ordered if line.shown and line.shown[-1][1] is line.items[-1]]
-    told = ", ".join(f"{brief(study.names.of(line.last))} {cell(line.last)}" for line in known)
+    told = ", ".join(f"{words.without_threads(study.names.of(line.last))} {cell(line.last)}" for line in known)
     return f"{words.benchmark(ordered[0].last.result)}: {told}" if known else ""
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 
-from ...runfile.flags import IMPLAUSIBLE
+from ...runfile.flags import CONTENDED, IMPLAUSIBLE
 from ...runfile.quantities import shorten, text
 from ...runfile.schema import Ceilings
 from ...runfile.utilisation import PLAUSIBLE
@@ -192,7 +192,7 @@ def _placed(row: Measured) -> str:
 def _beyond(row: Measured) -> bool:
     """Whether it exceeds a peak of a busy machine by more than noise; on other machines the result has a flag for
     that."""
-    busy = any(flag.name == "contended" for flag in row.run.flags)
+    busy = any(flag.name == CONTENDED for flag in row.run.flags)
     implausible = any(flag.name == IMPLAUSIBLE for flag in row.result.flags)
     return busy and not implausible and (row.utilisation or 0) > PLAUSIBLE
 

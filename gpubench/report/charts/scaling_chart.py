@@ -10,7 +10,7 @@ from .. import words
 from ..study import Scaled, Study, grouped
 from .layouts import NamedRow, NamedRows, RowMark
 from .page import Figure, Key
-from .selection import LEAST_VALUES, brief, captioned
+from .selection import LEAST_VALUES, captioned
 
 _MOST_ROWS = 16
 _CONTROL = "unsynchronised"
@@ -67,4 +67,5 @@ def _efficiency(study: Study, scaled: Sequence[Scaled], what: str) -> list[Figur
 
 def _job(study: Study, each: Scaled) -> str:
     mode = f"{each.parallel.mode} scaling" if each.parallel.mode and not each.parallel.microbatches else ""
-    return " · ".join(filter(None, (words.name(each.row.result), mode, brief(study.names.of(each.row)))))
+    device = words.without_threads(study.names.of(each.row))
+    return " · ".join(filter(None, (words.name(each.row.result), mode, device)))

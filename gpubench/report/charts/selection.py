@@ -1,18 +1,17 @@
-"""Which results a picture has, and how they look in it."""
+"""Which results a picture has, how they look in it, and the small print: on what terms its numbers hold."""
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...runfile.quantities import text
+from ...runfile.quantities import counted, shorten, text
 from .. import words
-from ..study import Crossing, Item, Line, Measured, Pair, Point, Row, Study, grouped, plainness
-from .caption import caption, notice
+from ..study import Crossing, Line, Measured, Pair, Point, Row, Study, grouped
 from .layouts import Curve, LinePanels, Mark, Panel
-from .page import MOST_CURVES, MOST_PANELS, Figure, Key
+from .page import Figure, Key
 from .theme import ACCELERATORS, CPUS, DTYPE_ROLES
 
 LEAST_VALUES = 3
@@ -21,9 +20,8 @@ OTHER_ROLES = DTYPE_ROLES
 """Roles of lines that represent no device."""
 
 
-def heading(row: Row) -> str:
-    """What stands above rows and panels of its kind."""
-    return row.kind.heading if row.kind else words.OWN
+_SHARE_FLAGGED = 1 / 3
+"""Beyond it one line above the picture warns, and no mark is drawn hollow."""
 
 
 def role_of(study: Study, row: Row) -> str:
@@ -38,11 +36,6 @@ def role_of(study: Study, row: Row) -> str:
         return ACCELERATORS[-libraries.index(source.library) % len(ACCELERATORS)]
     grey = [each for each in cpus if each.library in ("", *libraries[:1])]
     return CPUS[grey.index(source) % len(CPUS)]
-
-
-def brief(name: str) -> str:
-    """A device's name without its number of threads."""
-    return re.sub(r", \d+ threads?\b", "", name)
 
 
 def keys(study: Study, rows: Iterable[Row], look: str = "line") -> tuple[Key, ...]:
@@ -93,9 +86,9 @@ def _mark(crossing: Crossing) -> Mark | None:
     return Mark(known.size, known.size, f"{words.size_label(name)} ≈ {words.rounded_size(known.size, name)}")
 
 
-def panel(title: str, line: Line[Any], curves: Iterable[Curve], size_title: str = "") -> Panel:
+def panel(title: str, line: Line[Any], curves: Iterable[Curve]) -> Panel:
     """Return a panel of curves over the size of ``line``."""
-    return Panel(title, line.size_name, tuple(curves), size_title or words.size_label(line.size_name))
+    return Panel(title, line.size_name, tuple(curves))
 
 
 def line_panels(panels: Iterable[Panel], unit: str, legend: Sequence[Key], slower: str = "") -> LinePanels | None:
@@ -108,21 +101,12 @@ def line_panels(panels: Iterable[Panel], unit: str, legend: Sequence[Key], slowe
     return LinePanels(drawn, unit, tuple(legend), slower, left_out) if enough else None
 
 
-def plainest_panels(lines: Iterable[Line[Item]], by_dtype: bool = True) -> list[list[Line[Item]]]:
-    """A panel for each workload, or each of its dtypes, in its plainest form: the lines of several sizes, one a device.
-    Those of most sizes come first."""
-    panels: list[list[Line[Item]]] = []
-    for members in grouped(lines, lambda line: (line.last.result.workload, by_dtype and line.last.dtype)).values():
-        setting = min(members, key=lambda line: plainness(line.items[-1])).setting
-        if same := [line for line in members if line.setting == setting and len(line.points) > 1]:
-            panels.append(same[:MOST_CURVES])
-    sizes = {id(same): max(len(line.points) for line in same) for same in panels}
-    return sorted(panels, key=lambda same: (-sizes[id(same)], plainness(same[0].items[-1])))[:MOST_PANELS]
-
-
 def uncertainty(pairs: Iterable[Pair]) -> str:
     """What the ranges of these speedups are."""
     return words.listed(sorted({pair.uncertainty for pair in pairs}))
+
+
+# The small print ------------------------------------------------------------------------------------------------------
 
 
 def captioned(
@@ -139,3 +123,81 @@ def captioned(
         title += " (simulated)"
     small = caption(study, items, note, flagged, left_out)
     return replace(figure, title=title, caption=small, notice=notice(items))
+
+
+def notice(items: Sequence[Measured | Pair]) -> str:
+    """One line where more than a third of the results are flagged; empty otherwise."""
+    count = sum(item.quality.noisy for item in items)
+    return f"{count} of {len(items)} results are noisy and may be off" if count > _SHARE_FLAGGED * len(items) else ""
+
+
+def caption(
+    study: Study, items: Sequence[Measured | Pair], note: str = "", flagged: str = "*", left_out: int = 0
+) -> str:
+    """Devices, dtypes, threads, TF32, torch, date and processes of the results, baselines included, and the note.
+
+    ``flagged`` is how noisy results are marked, ``left_out`` how many aren't drawn.
+    """
+    pairs = [item for item in items if isinstance(item, Pair)]
+    rows = [*(item.subject for item in items), *(side for pair in pairs for side in pair.sides)]
+    runs = list({row.run_name: row.run for row in rows}.values())
+    dtypes = sorted({row.dtype for row in rows})
+    variants = sorted({row.result.variant for row in rows if row.result.variant}, reverse=True)
+    torch = dict.fromkeys(run.machine.torch for run in runs if run.machine.torch)
+    facts = (
+        _devices(study, rows),
+        _threads(rows),
+        words.listed(dtypes) if all(dtypes) else "",
+        " and ".join(variants) if variants not in ([], ["eager"]) else "",
+        _tf32(rows) if all(dtypes) else "",
+        f"PyTorch {words.listed(list(torch))}" if torch else "",
+        words.listed(sorted({run.date for run in runs if run.date})),
+        _processes(sorted({len(item.subject.times.processes) for item in items})),
+    )
+    if any(item.quality.noisy for item in items) and (flagged == "*" or not notice(items)):
+        note += f"{flagged}: noisy measurement. "
+    if found := words.ways(pairs):
+        sign = f"{words.OTHER_WAY}: o" if flagged == "*" else "At some sizes o"
+        note += f"{sign}ver the CPU's fastest way, where that is another: {'; '.join(found)}. "
+    if left_out:
+        # a ratio of two times needs no peak
+        why = "too noisy" if pairs else "too noisy, or above the measured peak (impossible)"
+        note += f"{counted(left_out, 'result')} not drawn: {why}. "
+    if differing := sorted({pair.differs for pair in pairs if pair.differs}):
+        note += f"Compared although they differ: {words.listed(differing)}. "
+    return f"{' · '.join(filter(None, facts))}. {note}".strip()
+
+
+def _devices(study: Study, rows: Sequence[Measured]) -> str:
+    shown = []
+    for name, members in grouped(rows, lambda row: row.run_name).items():
+        run = members[0].run
+        used = {device for row in members for device in (row.result.device, *row.result.devices)}
+        known = [device.name for device in run.machine.devices if device.name in used]
+        labels = [run.machine.device(device).label or device for device in known] or [words.device_label(run, "")]
+        counts = Counter(shorten(label, 60) for label in labels)
+        devices = ", ".join(f"{count} × {label}" if count > 1 else label for label, count in counts.items())
+        shown.append(f"{shorten(name)}: {devices}" if study.several_runs else devices)
+    return "; ".join(shown[:4]) + (f" and {len(shown) - 4} more runs" if len(shown) > 4 else "")
+
+
+def _threads(rows: Sequence[Measured]) -> str:
+    """``2 CPU threads``; by implementation where they differ."""
+    known = [(row.result.implementation, row.result.threads) for row in rows if row.result.threads is not None]
+    by = {name: sorted({count for _, count in each}) for name, each in grouped(known, lambda pair: pair[0]).items()}
+    threads = {name: " and ".join(map(str, counts)) for name, counts in by.items()}
+    if len(set(threads.values())) > 1:
+        return "CPU threads: " + ", ".join(f"{name} {counts}" for name, counts in threads.items())
+    counts = next(iter(threads.values()), "")
+    return f"{counts} CPU thread{'s' * (counts != '1')}" if counts else ""
+
+
+def _tf32(rows: Sequence[Measured]) -> str:
+    state = " and ".join(dict.fromkeys(words.SWITCH[row.run.machine.tf32] for row in rows))
+    return f"TF32 {state}" + ", except for dtype tf32" * (state != "on" and any(row.dtype == "tf32" for row in rows))
+
+
+def _processes(counts: Sequence[int]) -> str:
+    """``3 processes``, ``2 and 3 processes``, ``1 to 3 processes``."""
+    count = f"{counts[0]} to {counts[-1]}" if len(counts) > 2 else " and ".join(map(str, counts))
+    return f"{count} process{'es' * (list(counts) != [1])}" if counts else ""

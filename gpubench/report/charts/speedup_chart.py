@@ -10,7 +10,7 @@ from itertools import zip_longest
 from .. import words
 from ..study import Crossing, Line, Pair, Study, crossings, grouped, plainness
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
-from .selection import brief, captioned, curve, keys, line_panels, panel, uncertainty
+from .selection import captioned, curve, keys, line_panels, panel, uncertainty
 
 _LIMIT = "Triangle: only a limit is known, and that the speedup lies within the bar. "
 _COPIES = "With copies: inputs copied from pageable memory, one call, results copied back. "
@@ -154,7 +154,7 @@ def _over(study: Study, pairs: Sequence[Pair]) -> str:
 
 def _below(study: Study, pairs: Sequence[Pair]) -> str:
     """What is faster below 1×."""
-    return brief(study.names.baseline(pairs))
+    return words.without_threads(study.names.baseline(pairs))
 
 
 def _form(found: Crossing) -> str:

@@ -18,6 +18,7 @@ from gpubench.report.charts.layouts import LinePanels, NamedRows
 from gpubench.report.charts.page import MOST_CURVES, MOST_PANELS, PAGE_WIDTH, TINY, Figure, Page, rc_settings
 from gpubench.report.charts.pictures import plan as planned
 from gpubench.report.charts.theme import LIGHT
+from gpubench.report.words import size_label
 
 MOST_HEIGHT = 700
 _NEAR = 1.0
@@ -76,7 +77,7 @@ def _of_chart(figure: Figure, shown: list[str]) -> Iterator[str]:
         panels = figure.chart.panels
         curves = [curve for panel in panels for curve in panel.curves]
         points = [point for curve in curves for point in curve.points]
-        labels = [*(curve.label for curve in curves), *(panel.size_title for panel in panels)]
+        labels = [*(curve.label for curve in curves), *(size_label(panel.size) for panel in panels)]
         labels += [panel.title for panel in panels if len(panels) > 1]
         if not (1 <= len(panels) <= MOST_PANELS and max(len(panel.curves) for panel in panels) <= MOST_CURVES):
             yield "crowded"

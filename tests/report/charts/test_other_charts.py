@@ -11,11 +11,10 @@ import records
 from drawing import drawn, faults, plan, study_of
 
 from gpubench.report.charts import roofline_chart
-from gpubench.report.charts.caption import caption
 from gpubench.report.charts.layouts import LinePanels, NamedRow, NamedRows, RowMark
 from gpubench.report.charts.page import Figure
 from gpubench.report.charts.roofline_chart import Roofline
-from gpubench.report.charts.selection import role_of
+from gpubench.report.charts.selection import caption, role_of
 from gpubench.report.words import OWN
 from gpubench.runfile.schema import Case
 
@@ -318,7 +317,6 @@ def test_stars_are_explained_wherever_they_are_and_nowhere_else(tmp_path: Path) 
     study = study_of(tmp_path, records.run_file(marks, devices=(records.CPU,)))
     assert "*: noisy" in caption(study, study.measured)
     assert "noisy" not in caption(study, study.measured, flagged="Hollow")  # one line above warns instead
-    assert "noisy" not in caption(study, study.measured, flagged="")
 
 
 @pytest.mark.parametrize(

@@ -326,9 +326,6 @@ def test_faults_are_found(tmp_path: Path) -> None:
         (replace(figure, caption="See summary.md."), "points elsewhere"),
         (replace(figure, chart=many), "crowded"),
         (replace(figure, chart=replace(figure.chart, panels=(few,))), "points ["),
-        (
-            replace(figure, chart=replace(figure.chart, panels=(replace(panel, size_title="x" * 200),))),
-            "leaves the page",
-        ),
+        (replace(figure, chart=replace(figure.chart, panels=(replace(panel, title="x" * 200),))), "leaves the page"),
     ):
         assert any(found in each for each in faults(broken)), found

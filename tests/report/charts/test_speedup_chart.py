@@ -216,7 +216,7 @@ def test_several_functions_are_one_picture_over_one_baseline(tmp_path: Path) -> 
     assert figure.subtitle == "At the largest size: Synthetic H faster in 3 of 3"
     assert [*panels(figure)] == ["mine.attention", "mine.distance", "other.norm"]
     assert isinstance(figure.chart, LinePanels)
-    assert [panel.size_title for panel in figure.chart.panels] == ["batch", "n", "n"]
+    assert [panel.size for panel in figure.chart.panels] == ["batch", "n", "n"]
     times = plan(tmp_path, data)["time-own"]
     assert times.title == "mine, other: time per call by size"
     assert [*panels(times)] == [*panels(figure)]
