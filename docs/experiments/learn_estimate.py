@@ -34,8 +34,8 @@ from gpubench.runfile.schema import Operators, Work
 HERE = Path(__file__).parent
 SHORTEST_S = 1e-4
 """Shortest time that is used, in seconds: 24 to 36 µs of each timing are its harness."""
-LEVEL, WIDER = 0.8, 0.05
-"""The range reaches from the 10 % point of the card that was fastest for its middle to the 90 % point of the slowest,
+LEVEL, WIDER = 0.6, 0.05
+"""The range reaches from the 20 % point of the card that was fastest for its middle to the 80 % point of the slowest,
 and is widened in such steps until each card, left out, has ENOUGH of its times inside."""
 ENOUGH = 0.82
 SMALL_S = 5e-5

@@ -24,6 +24,10 @@ LEARNED = Path(__file__).with_name("factors.json")
 LEAST_KERNEL_S, DISPATCH_S = 3e-6, 1e-5
 """Seconds per operator: the least of a kernel, as in aiconfigurator, and of eager PyTorch on the host. Of the latter
 about half is Python and PyTorch's dispatcher, measured with a small tensor on a CPU, and half is the driver."""
+SUSTAINED = 0.75
+"""Published rates are those of large products for seconds on end. In calls of milliseconds a card that is limited by
+its power keeps higher clocks (the fastest on a T4 were 1.5 times as fast), so its share of the peak counts to this
+power."""
 _LIKE = {"convolution": "product", "other": "elementwise"}
 """The kind whose factor stands in for a kind of operator without a learned one."""
 
@@ -79,15 +83,19 @@ def held_shares() -> Mapping[str, tuple[float, float]]:
 
 
 def reached(dtype: str, card: Gpu, shares: Shares | None = None) -> float | None:
-    """Return the FLOP/s that products reach at best: the published measurement of this card, else a share of its
+    """Return the FLOP/s that large products reach: from the published measurement of this card, else a share of its
     peak; ``None`` if the peak is unknown."""
     shares, peak, figure = shares or _learned().shares, card.flop_per_s(dtype), PEAKS.get(dtype, "")
-    if known := card.value(f"{figure}_reached") if figure != "float64" else None:
-        return known
-    if peak is None or figure in ("tf32", "half"):
-        return peak and peak * getattr(shares, figure)
-    watt = card.value("watt")
-    return peak * min(1.0, math.exp(shares.intercept + shares.slope * math.log(peak / watt)) if watt else shares.half)
+    known = card.value(f"{figure}_reached") if figure in ("float32", "tf32", "half") else None
+    if peak is None:
+        return None
+    if known is not None:
+        share = known / peak
+    elif figure in ("float32", "float64") and (watt := card.value("watt")):
+        share = min(1.0, math.exp(shares.intercept + shares.slope * math.log(peak / watt)))
+    else:
+        share = shares.tf32 if figure == "tf32" else shares.half
+    return peak * math.pow(share, SUSTAINED)
 
 
 def arithmetic_s(flops: float, rate: float | None) -> float | None:
