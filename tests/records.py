@@ -201,25 +201,16 @@ def ceilings(device: str) -> dict[str, Any]:
     }
 
 
-def cpu_run(processes: int = 1, speed: float = 1.0, label: str = "Synthetic CPU (synthetic)") -> dict[str, Any]:
+def cpu_run() -> dict[str, Any]:
     """A quick run on a CPU alone."""
-    return run_file(
-        *_suite([CPU], processes, speed), label=label, processes=processes, ceilings={"cpu": ceilings("cpu")}
-    )
+    return run_file(*_suite([CPU], 1, 1.0), ceilings={"cpu": ceilings("cpu")})
 
 
 def gpu_run(processes: int = 1, speed: float = 1.0, label: str = "Synthetic CPU · H-GPU (synthetic)") -> dict[str, Any]:
     """A quick run on a CPU and an accelerator, with crossovers."""
-    suite = _suite([CPU, GPU], processes, speed)
-    return run_file(
-        *suite,
-        devices=(CPU, GPU),
-        label=label,
-        processes=processes,
-        torch="2.13.0+cu130",
-        ceilings={name: ceilings(name) for name in ("cpu", "cuda:0")},
-        flags=("contended",) * (processes > 1),
-    )
+    how = {"devices": (CPU, GPU), "label": label, "processes": processes, "torch": "2.13.0+cu130"}
+    how["ceilings"] = {name: ceilings(name) for name in ("cpu", "cuda:0")}
+    return run_file(*_suite([CPU, GPU], processes, speed), flags=("contended",) * (processes > 1), **how)
 
 
 # FLOP/s by dtype and B/s, launch cost in seconds, of machines that don't exist

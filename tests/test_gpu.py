@@ -1,22 +1,25 @@
 """On a real CUDA GPU: what no simulation can show. Skips, with the reason, where there is none."""
 
-import json
 import math
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
 
 from gpubench import devices
+from gpubench.measure import ceilings, disturbance
 from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.clock import DeviceClock
 from gpubench.measure.data import Data
-from gpubench.measure.precision import matmul_precision
+from gpubench.measure.precision import apply, matmul_precision
+from gpubench.measure.probes import device_time, flush
 from gpubench.parallel.distributed import AllReduce, Training, phase_times, replicated
 from gpubench.parallel.ranks import measure_rank
 from gpubench.parallel.team import WorkerGroup
+from gpubench.runfile.schema import Work
 from gpubench.supervise.process import suite
 from gpubench.workloads import training
 
@@ -91,24 +94,21 @@ def test_facts_come_from_the_driver_by_uuid(gpu):
     assert 0 < clocks["sm"] <= facts["max_sm_hz"] * 1.01
 
 
-def test_out_of_memory_is_a_status_and_the_next_case_runs(pytester):
-    pytester.makepyfile(
-        test_it="""
-        import torch
+OUT_OF_MEMORY = """
+import torch
 
-        def test_much(gpubench):
-            gpubench(lambda x: x.is_meta or torch.empty(2**50, device=x.device), gpubench.randn(4), check=False)
+def test_much(gpubench):
+    gpubench(lambda x: x.is_meta or torch.empty(2**50, device=x.device), gpubench.randn(4), check=False)
 
-        def test_neg(gpubench):
-            gpubench(torch.neg, gpubench.randn(1000))
-        """
-    )
-    options = ["--gpubench-preset=smoke", "--gpubench-device=cuda", "--benchmark-json=run.json"]
-    pytester.runpytest_subprocess(*PLUGIN, *options)
-    data = json.loads((pytester.path / "run.json").read_text())
-    (row,) = data["gpubench"]["unmeasured"]
-    assert row["status"] == "oom"
-    assert len(data["benchmarks"]) == 1
+def test_neg(gpubench):
+    gpubench(torch.neg, gpubench.randn(1000))
+"""
+
+
+def test_out_of_memory_is_a_status_and_the_next_case_runs(bench):
+    ran = bench(OUT_OF_MEMORY, *PLUGIN, "--gpubench-device=cuda", apart=True)
+    assert [row["status"] for row in ran.rows] == ["oom"]
+    assert len(ran.marks) == 1
 
 
 @pytest.mark.parametrize("path", sorted(suite().glob("test_*.py")), ids=lambda path: path.stem.removeprefix("test_"))
@@ -119,8 +119,6 @@ def test_the_suite_runs_on_the_gpu(pytester, path):
 
 
 def test_device_time_of_a_sleep_is_its_own_and_not_the_launch(gpu):
-    from gpubench.measure.probes import device_time
-
     cycles = sleep_cycles(0.002)
     timed = device_time(lambda: torch.cuda._sleep(cycles), gpu, 0.002, None)
     assert timed.device_s == pytest.approx(0.002, rel=0.02)
@@ -128,8 +126,6 @@ def test_device_time_of_a_sleep_is_its_own_and_not_the_launch(gpu):
 
 
 def test_a_tiny_kernel_is_launch_bound_and_a_large_one_is_not(gpu):
-    from gpubench.measure.probes import device_time
-
     clock = DeviceClock([gpu])
     for count, bound in ((1, True), (1 << 28, False)):
         x = torch.randn(count, device="cuda")
@@ -144,8 +140,6 @@ def test_a_tiny_kernel_is_launch_bound_and_a_large_one_is_not(gpu):
 
 
 def test_a_call_that_waits_for_the_device_has_a_reason_instead_of_a_device_time(gpu):
-    from gpubench.measure.probes import device_time
-
     x = torch.randn(1000, device="cuda")
     timed = device_time(lambda: x.sum().item(), gpu, 1e-4, None)
     assert timed.device_s is None
@@ -153,8 +147,6 @@ def test_a_call_that_waits_for_the_device_has_a_reason_instead_of_a_device_time(
 
 
 def test_a_graph_replays_the_launches_with_less_wall_time(gpu):
-    from gpubench.measure.precision import apply
-
     clock = DeviceClock([gpu])
     x = torch.randn(64, 64, device="cuda")
 
@@ -193,44 +185,37 @@ except Unmeasurable as error:
 
 
 def test_a_cold_cache_is_slower_than_a_hot_one(gpu):
-    from gpubench.measure.probes import device_time, flush
-
     x = torch.randn(gpu.cache_bytes() // 4 // 3, device="cuda")  # of two halves of a cache, each may hold a copy
     hot, cold = (device_time(x.sum, gpu, 2e-5, before).device_s for before in (lambda: None, flush(gpu)))
     # By cache at 5.5 TB/s, memory at 4 TB/s and 3 us of launching, a sixth at least; half of that is asked for.
     assert cold > 1.08 * hot
 
 
-def test_a_case_on_the_gpu_has_all_its_numbers(pytester):
-    pytester.makepyfile("""
+ADD = """
 import torch
 def test_add(gpubench):
     a, b, out = gpubench.randn(4096, 4096), gpubench.randn(4096, 4096), gpubench.empty(4096, 4096)
     gpubench(torch.add, a, b, out=out, nbytes=3 * a.nbytes, items=a.numel())
-""")
-    pytester.runpytest_subprocess(*PLUGIN, "--gpubench-device=cuda", "--benchmark-json=run.json")
-    run = json.loads((pytester.path / "run.json").read_text())
-    (bench,) = run["benchmarks"]
-    record, size = bench["extra_info"]["gpubench"], 4 * 4096**2
-    assert record["device_s"] == pytest.approx(bench["stats"]["median"], rel=0.1)
+"""
+
+
+def test_a_case_on_the_gpu_has_all_its_numbers(bench):
+    ran = bench(ADD, *PLUGIN, "--gpubench-device=cuda", usual=("--benchmark-json=run.json",), apart=True)
+    (mark,), (record,), size = ran.marks, ran.records, 4 * 4096**2
+    assert record["device_s"] == pytest.approx(mark["stats"]["median"], rel=0.1)
     assert record["memory_bytes"] == 3 * size
     assert (record["transfer"]["in_bytes"], record["transfer"]["out_bytes"]) == (2 * size, size)
     assert record["transfer"]["in_pinned_s"] < record["transfer"]["in_s"]
     assert record["energy_j"] is None or record["energy_j"] > 0
-    ceilings = run["gpubench"]["ceilings"]["cuda:0"]
-    assert max(entry["byte_per_s"] for entry in ceilings["bandwidth"]) > 1e11
-    assert ceilings["launch_floor_s"] < 1e-4
+    peaks = ran.data["gpubench"]["ceilings"]["cuda:0"]
+    assert max(entry["byte_per_s"] for entry in peaks["bandwidth"]) > 1e11
+    assert peaks["launch_floor_s"] < 1e-4
 
 
 def test_a_missing_wait_beats_every_ceiling(gpu):
     """A clock that doesn't wait reads the launch: far beyond what the card can do."""
-    from gpubench.measure import ceilings, disturbance
-    from gpubench.runfile.schema import Work
-
     found = ceilings.measure_ceilings({gpu: ["float32"]}, "quick")["cuda:0"]
     a = torch.randn(4096, 4096, device="cuda")
-    import time
-
     a @ a
     gpu.synchronize()
     start = time.perf_counter()
