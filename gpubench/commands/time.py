@@ -22,7 +22,7 @@ from ..runfile.folder import RUN_FILE
 from ..runfile.ledger import Event, assemble
 from ..runfile.matching import shown_name
 from ..runfile.reader import clean
-from ..runfile.schema import ACCEPTABLE, OK, Case, Result
+from ..runfile.schema import ACCEPTABLE, OK, Result
 from ..runfile.writer import picture_format, require_new, scratch, write
 from ..supervise import process
 from ..supervise.progress import Patience, Progress
@@ -143,7 +143,7 @@ class _Progress(Progress):
 
     def __init__(self, brief: bool, timing: Timing) -> None:
         super().__init__()
-        self._brief, self._timing, several = brief, timing, len(timing.calls) - 1
+        self._brief, several = brief, len(timing.calls) - 1
         self.patience = Patience("gpubench time", _DEADLINE_S, f", in turn with {several} more," * bool(several))
 
     def note(self, event: Event) -> None:
@@ -153,14 +153,7 @@ class _Progress(Progress):
         for notice in (event.get("notices") or ()) if self._brief else ():  # such as that one thread is measured
             print(clean(str(notice)), file=sys.stderr, flush=True)
         if not self._brief and event.get("status", OK) in ACCEPTABLE:  # failures are printed at the end
-            super().note(event if self._timing.dtypes else _without_dtype(event))
-
-
-def _without_dtype(event: Event) -> Event:
-    """The event with names of benchmarks before their data is there: which dtype that has is known only then."""
-    known = {name: Case(case["workload"], case["device"], params=case["params"], variant=case["variant"]).id
-             for name, case in (event.get("identities") or {}).items()}  # fmt: skip
-    return event | {"identities": {name: {"id": text} for name, text in known.items()}} if known else event
+            super().note(event)
 
 
 def _say(text: str) -> None:

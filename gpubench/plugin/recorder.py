@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from ..devices import find_device
 from ..errors import RunFileError, UsageError
@@ -176,7 +177,9 @@ class Recorder:
             self.session.peaks = convert(self.ledger.path, known, dict[str, Ceilings], "session")
         facts = {"process": self.session.settings.process, "cases": list(cases)}
         facts |= {"start_s": disturbance.age_s(), "start_cpu_s": self.session.pace * sum(os.times()[:2])}
-        facts["identities"] = {name: case.as_dict() for name, case in cases.items()}
+        settings = self.session.settings
+        unknown = {"dtype": ""} if settings.brief and not settings.dtypes else {}  # as its data isn't there yet
+        facts["identities"] = {name: structs.replace(case, **unknown).as_dict() for name, case in cases.items()}
         facts["ignored"] = config.stash.get(IGNORED, [])
         facts["notices"] = self.session.notices
         facts["estimated_s"] = self.session.estimated_s(timed)

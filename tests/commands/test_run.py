@@ -11,27 +11,16 @@ from pathlib import Path
 import forked
 import pytest
 from inprocess import gpubench
+from sources import negating, sleeping
 from waiting import survivors, wait_for
 
 from gpubench.commands.run import FIRST_WORDS
 
 pytestmark = pytest.mark.usefixtures("no_ceilings")
 
-CASES = """
-import torch, pytest
+CASES = negating(8, 16)
 
-@pytest.mark.parametrize("n", [8, 16])
-def test_neg(gpubench, n):
-    gpubench(lambda x: x.is_meta or -x, gpubench.randn(n))  # not counted: torch would load its compiler for that
-"""
-
-SLOW = """
-import torch, pytest, time
-
-@pytest.mark.parametrize("n", range(40))
-def test_sleep(gpubench, n):
-    gpubench(lambda x: x.is_meta or time.sleep(0.05), gpubench.randn(n + 1), check=False)
-"""
+SLOW = sleeping(40)
 
 
 FIRST = f"gpubench run: {FIRST_WORDS}"

@@ -187,6 +187,7 @@ def test_one_number_is_one_line(tmp_path):
     whole = gpubench("time", "1 + 1", "-v", *SMOKE, cwd=tmp_path)
     assert "PyTorch" in whole.stdout
     assert "Devices: CPU" in whole.stderr
+    assert "[1/1]  1 + 1  CPU " in whole.stderr  # without the dtype that numbers don't have
 
 
 def test_where_one_number_is_asked_for_the_choice_of_one_thread_is_printed(tmp_path, monkeypatch, capsys):

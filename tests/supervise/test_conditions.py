@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from sources import negating
 
 from gpubench.errors import UsageError
 from gpubench.report import output
@@ -20,13 +21,7 @@ from gpubench.runfile.writer import Lock
 
 pytestmark = pytest.mark.usefixtures("no_ceilings")
 
-CASES = """
-import torch, pytest
-
-@pytest.mark.parametrize("n", [8, 16])
-def test_neg(gpubench, n):
-    gpubench(lambda x: x.is_meta or -x, gpubench.randn(n))  # not counted: torch would load its compiler for that
-"""
+CASES = negating(8, 16)
 RUN = {"run.json", "run.ledger.jsonl", "run.log"}
 WHOLE = RUN | {*output.TABLES, output.MANIFEST}
 HOMES = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME")

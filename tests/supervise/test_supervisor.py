@@ -19,6 +19,7 @@ import psutil
 import pytest
 import records
 from inprocess import gpubench
+from sources import negating, sleeping
 from waiting import survivors, wait_for
 
 from gpubench.commands import cli
@@ -31,13 +32,7 @@ from gpubench.supervise.supervisor import Supervisor
 
 pytestmark = pytest.mark.usefixtures("no_ceilings")
 
-GOOD = """
-import torch, pytest
-
-@pytest.mark.parametrize("n", [8, 16, 32])
-def test_neg(gpubench, n):
-    gpubench(lambda x: x.is_meta or -x, gpubench.randn(n))  # not counted: torch would load its compiler for that
-"""
+GOOD = negating(8, 16, 32)
 
 HELPERS = """
 import ctypes, os, resource, signal, sys, threading, time
@@ -82,13 +77,7 @@ BAD = {
 }  # fmt: skip
 """What a case does, its status, and the reason."""
 
-SLOW = """
-import torch, pytest, time
-
-@pytest.mark.parametrize("n", range(10))
-def test_sleep(gpubench, n):
-    gpubench(lambda x: x.is_meta or time.sleep(0.05), gpubench.randn(n + 1), check=False)
-"""
+SLOW = sleeping(10)
 
 POISON = (
     GOOD
