@@ -14,7 +14,7 @@ from pathlib import Path
 from ..errors import Unwritten, UsageError
 from ..runfile import options
 from ..runfile.folder import LEDGER, RUN_FILE, Earlier
-from ..runfile.ledger import Ledger, assemble, reached
+from ..runfile.ledger import Ledger, assemble, missing, reached
 from ..runfile.quantities import counted
 from ..runfile.reader import clean
 from ..runfile.schema import ACCEPTABLE, OK, Run
@@ -218,7 +218,7 @@ def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
     deadline = _deadline(args) if args.deadline is not None else float(run.get("deadline_s") or _deadline(args))
     words = run["paths"], run["options"]
     supervisor = Supervisor(folder, *words, run["processes"], deadline, progress.note, events, lock=lock)
-    if all(supervisor.missing(index) == [] for index in range(supervisor.processes)):
+    if all(missing(supervisor.events, index) == [] for index in range(supervisor.processes)):
         _say("nothing is missing; failed benchmarks are not retried")
     return supervisor
 

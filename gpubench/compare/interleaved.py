@@ -13,9 +13,8 @@ import argparse
 import itertools
 import math
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,16 +85,14 @@ def screening_pairs(verdicts: Sequence[Verdict], threshold: float) -> dict[CaseK
     return planned
 
 
-def compare_in_turn(
-    args: argparse.Namespace, terms: Terms, pytest_options: Sequence[str], now: Callable[[], float] = time.monotonic
-) -> Comparison:
+def compare_in_turn(args: argparse.Namespace, terms: Terms, pytest_options: Sequence[str]) -> Comparison:
     """Measure both environments until the verdicts are conclusive or the budget is spent. Raises UsageError for what
     can't be measured or written, KeyboardInterrupt if a signal ends it before the first pair is complete."""
     if args.pairs < LEAST_FRESH:
         raise UsageError(f"--pairs must be {LEAST_FRESH} or more: fewer can't prove anything")
     before, after = (find_environment(side, getattr(args, side), args.paths, args.builtin) for side in ("base", "new"))
     folder = _empty_folder(args.output)
-    turns = Interleave(folder, before, after, pytest_options, TURN_DEADLINE_S, _say, now)
+    turns = Interleave(folder, before, after, pytest_options, TURN_DEADLINE_S, _say)
     base, new = (described(side.paths, side.source) for side in (before, after))
     measuring = "" if args.paths else f"base measures {base}, new {new}; "
     _say(f"{measuring}starting: each side imports and collects its benchmarks first")

@@ -170,9 +170,8 @@ def listed_in(folder: Path, key: str) -> list[str]:
     names: Any = ()
     path = folder / MANIFEST
     with suppress(OSError, ValueError, RecursionError, LookupError, TypeError):
-        if (
-            stat.S_ISREG(path.lstat().st_mode) and path.stat().st_size <= _LONGEST_MANIFEST
-        ):  # a FIFO would be waited for
+        found = path.lstat()
+        if stat.S_ISREG(found.st_mode) and found.st_size <= _LONGEST_MANIFEST:  # a FIFO would be waited for
             names = json.loads(path.read_text(encoding="utf-8"))[key]
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 

@@ -107,7 +107,7 @@ class Supervisor:
                 return
 
     def _measure_share(self, index: int) -> None:
-        while (todo := self.missing(index)) is None or todo:
+        while (todo := missing(self.events, index)) is None or todo:
             ended = self._start(index)
             self.interrupted = ended.interrupted
             if self.interrupted:
@@ -117,7 +117,7 @@ class Supervisor:
             if ended.code == process.NO_TESTS and todo is not None and not ended.case:
                 self._say_differing(index, todo)
                 return
-            if self.missing(index) == todo:  # it had no result, and another try wouldn't either
+            if missing(self.events, index) == todo:  # it had no result, and another try wouldn't either
                 if ended.finished and todo is not None:
                     raise Unable(ended.code, f"{counted(len(todo), 'benchmark')} not measured: {todo[0]} …")
                 raise Unable(ended.code, ended.reason, ended.status)
@@ -131,10 +131,6 @@ class Supervisor:
         name = names[0].rpartition("::")[2] + f" and {len(names) - 1} more" * (len(names) > 1)
         why = "another id in each process (a random value, a set or an address in it)"
         print(clean(f"gpubench run: {name}: {why}: not measured in every process"), file=sys.stderr)
-
-    def missing(self, index: int) -> list[str] | None:
-        """Return the cases that this process has still to end; ``None`` before they are known."""
-        return missing(self.events, index)
 
     def _start(self, index: int) -> process.ProcessEnd:
         options = [*self.options, f"--gpubench-ledger={self.ledger}", f"--gpubench-process={index}/{self.processes}"]
