@@ -81,10 +81,10 @@ def _test_of(word: str) -> Matcher:
     return lambda names: word in _KINDS.sub("", names) or bool(of_kind.search(names))
 
 
-def nothing_matches(expression: str, names: Iterable[str], most: int = 6) -> UsageError:
+def nothing_matches(expression: str, names: Iterable[str]) -> UsageError:
     """An error that lists the available names, those nearest to the expression first."""
     known = sorted(set(names))
     words = [word.lower() for word in _TOKEN.findall(expression) if word not in _OPERATORS]
     likeness = {name: max(SequenceMatcher(None, word, name.lower()).ratio() for word in words) for name in known}
     nearest = sorted(known, key=lambda name: -likeness[name] if likeness[name] >= 0.5 else 0)
-    return UsageError(f"no benchmark matches {expression!r}: choose from {listed(nearest, most)}")
+    return UsageError(f"no benchmark matches {expression!r}: choose from {listed(nearest)}")

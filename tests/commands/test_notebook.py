@@ -122,6 +122,14 @@ def test_a_function_with_arguments_and_sizes():
     )
 
 
+def test_what_runs_before_each_call_and_which_dtypes_are_options_in_python_too():
+    how = {"setup": "b = randn(9)", "each": "a = b.clone()", "dtypes": ["float32", "float64"], "check": False}
+    results = gpubench.time("a.add_(1)", devices="cpu", preset="smoke", **how)
+    found = results.runs[0].results
+    assert [(each.dtype, each.check.status) for each in found] == [("float32", "unchecked"), ("float64", "unchecked")]
+    assert "altered" not in {flag.name for each in found for flag in each.flags}
+
+
 def test_what_makes_no_sense_is_refused():
     for call, message in (
         (lambda: gpubench.time("nobody @ b"), "unknown names nobody, b: make them with setup="),
