@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..devices import Device
-from ..errors import OverBudget, TooLarge, Unmeasurable
+from ..errors import OverBudget
 from ..runfile.quantities import seconds_text, text
 from ..runfile.schema import Case, Work
 from .clock import DeviceClock, repeat
-from .data import require_memory
 from .precision import matmul_precision, torch_dtype
 
 
@@ -56,8 +55,6 @@ PRESET_SETTINGS = {
 }
 """``glance`` times like ``quick``, but fewer benchmarks and in a single process."""
 
-MIN_ROUND, MIN_WAITS = 1e-3, 100
-"""Shortest round: in seconds, and in multiples of the time that one wait for the device takes."""
 FEWEST_ROUNDS = 3
 MOST_DOUBTS = 2
 """Most repetitions of a rate measurement whose result would cause a benchmark to be skipped."""
@@ -72,6 +69,7 @@ class Rates:
         self._flops: dict[tuple[str, str], float] = {}
         self._bytes: dict[str, float] = {}
         self._doubted: dict[tuple[str, str], int] = {}
+        self._waits: dict[Device, float] = {}
 
     def flops(self, device: Device, dtype: str) -> float:
         """FLOP/s of matrix products of this dtype."""
@@ -90,6 +88,12 @@ class Rates:
         if key not in self._bytes:
             self._bytes[key] = self._measured_bytes(device)
         return self._bytes[key]
+
+    def wait_s(self, device: Device) -> float:
+        """Seconds that one wait for the device takes."""
+        if device.accelerator and device not in self._waits:
+            self._waits[device] = DeviceClock([device]).wait_s()
+        return self._waits.get(device, 0.0)
 
     def doubt(self, device: Device, dtype: str) -> bool:
         """Measure the rates of a device again, on a CPU with one thread, and keep the higher ones. Return False if that
@@ -177,27 +181,16 @@ def rounds(seconds: float, preset: Preset) -> int | None:
 
 COMPILE_S, RANKS_S = 15.0, 2.0
 """Estimated seconds to compile a small network, and to measure a case of several processes."""
+ENERGY_S = 1.0
+"""Seconds over which energy is counted."""
 CEILINGS_S = {"smoke": 1.0, "brief": 1.0, "glance": 7.0, "quick": 7.0, "full": 20.0}
 """Estimated seconds to measure a device's ceilings, by preset."""
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """Estimated seconds of one call, known without running it; ``None`` where its work is unknown. ``obstacle``: why
-    the case can't be measured."""
-
-    call_s: float | None
-    obstacle: Unmeasurable | None = None
-
-
-def estimate(case: Case, work: Work, home: Device, preset: Preset, rates: Rates, *, nbytes: int) -> Estimate:
-    """Estimate a case from its work. ``nbytes`` must still fit into the free memory of its device."""
+def estimate(case: Case, work: Work, home: Device, preset: Preset, rates: Rates) -> float | None:
+    """Return the estimated seconds of one call, ``None`` where its work is unknown. Raises :class:`OverBudget`."""
     call_s, basis = rates.estimate(work, home, case.dtype)
     while call_s and FEWEST_ROUNDS * call_s > SLACK * preset.budget and rates.doubt(home, case.dtype):
         call_s, basis = rates.estimate(work, home, case.dtype)
-    try:
-        require_memory(nbytes, home)
-        require(call_s, f"estimated: {basis}", preset, slack=SLACK)
-    except (TooLarge, OverBudget) as error:
-        return Estimate(call_s, error)
-    return Estimate(call_s)
+    require(call_s, f"estimated: {basis}", preset, slack=SLACK)
+    return call_s

@@ -21,8 +21,7 @@ from ..runfile.flags import FEW, NOISY, POWER_LIMITED, TOO_SHORT, WAITING, Flag
 from ..runfile.quantities import bytes_text, seconds_text
 from ..runfile.schema import CanaryTimes, Ceilings, Work
 from ..runfile.utilisation import PLAUSIBLE, most, utilisation
-from .budget import MIN_WAITS
-from .clock import repeat
+from .clock import MIN_WAITS, repeat
 
 COLD = 1.3
 """Rounds are cold when the first tenth took more than this many times as long as the rest."""

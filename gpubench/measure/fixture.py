@@ -26,14 +26,13 @@ from ..runfile.flags import Flag
 from ..runfile.options import DTYPES
 from ..runfile.schema import KEY, Case, Check, Operators, Transfer, Work
 from . import budget, calls, disturbance, environment
-from .budget import Estimate, Preset
-from .clock import DeviceClock, warm_up
-from .data import Data, all_as_tensors, bare_tensors, dtypes_of, pinned_copy, tensors, total_bytes
+from .budget import Preset
+from .clock import DeviceClock, Share, take_turns, warm_up
+from .data import Data, all_as_tensors, bare_tensors, dtypes_of, pinned_copy, require_memory, tensors, total_bytes
 from .precision import apply, autocast_dtype, computed_dtype, computing, matmul_precision, torch_dtype
 from .probes import device_time, energy, flush, latency, transfer
 from .session import Session
 from .state import untraced
-from .turns import Share, take_turns
 from .verify import FIRST, Reference, poison, prepare_reference, unchecked
 from .work import Counted, Prepared, Request, agree, count, declared, plain_number, require_least, watched
 
@@ -263,10 +262,7 @@ class Gpubench(Inputs):
         switches = nullcontext() if self.declared.own_switches else matmul_precision(self.case.dtype)
         with untraced(), switches:
             prepared = self._prepare(request)
-            estimate = self._estimate(prepared)
-            if estimate.obstacle is not None:
-                raise estimate.obstacle
-            verified = self._verify(prepared, estimate)
+            verified = self._verify(prepared, self._estimate(prepared))
             warm = self._warm_up(prepared, verified)
             share = self._share(prepared, verified, warm)
             if self._contends:
@@ -330,12 +326,13 @@ class Gpubench(Inputs):
             self._data_dtype = self._data_dtype or "float32"
             self.case = structs.replace(self.case, dtype="tf32")
 
-    def _estimate(self, prepared: Prepared) -> Estimate:
-        """Estimate how long a call will take, and whether its result fits into the memory."""
-        outputs = prepared.counted.output_bytes if prepared.counted else 0
-        return budget.estimate(self.case, prepared.work, self.home, self.allowance, self._session.rates, nbytes=outputs)
+    def _estimate(self, prepared: Prepared) -> float | None:
+        """Return the estimated seconds of a call, if they are known. Raises :class:`Unmeasurable` if it takes too long,
+        or its result doesn't fit into the memory."""
+        require_memory(prepared.counted.output_bytes if prepared.counted else 0, self.home)
+        return budget.estimate(self.case, prepared.work, self.home, self.allowance, self._session.rates)
 
-    def _verify(self, prepared: Prepared, estimate: Estimate) -> Verified:
+    def _verify(self, prepared: Prepared, estimated_s: float | None) -> Verified:
         """Make the first call and compare its result with the reference, which is made before it."""
         request = prepared.request
         call = apply(self.case.variant, request.function, self.home)
@@ -351,14 +348,14 @@ class Gpubench(Inputs):
             result = call(*prepared.args, **prepared.kwargs)
         first_s = self.clock() - start
         _require_finished(request.function, result)
-        if self.case.variant == "eager" and budget.FEWEST_ROUNDS * (estimate.call_s or 0.0) > self.allowance.budget:
+        if self.case.variant == "eager" and budget.FEWEST_ROUNDS * (estimated_s or 0.0) > self.allowance.budget:
             # It was tried since the estimate may be wrong; this call confirms the estimate.
             budget.require(first_s, "seen in its first call", self.allowance, slack=budget.SLACK)
         if self.case.variant == "graph":  # its memory is allocated while it is captured, and replays allocate none
             self._peak_bytes = self.home.peak_memory()
         # Only the first call shows how long the reference may take; a CPU is slower than most accelerators.
         reference_s = first_s * (50 if self.home.accelerator else 2)
-        if isinstance(expected, Reference) and estimate.call_s is None and reference_s > self._reference_limit_s:
+        if isinstance(expected, Reference) and estimated_s is None and reference_s > self._reference_limit_s:
             expected = unchecked(f"a float64 reference may take long: a call {first_s:.3g} s")
         outcome = expected.check(result) if isinstance(expected, Reference) else expected
         if passed := outcome.status == "passed":
@@ -426,7 +423,7 @@ class Gpubench(Inputs):
             record |= self._device_time(verified, warm, single, prepared.counted.operations if prepared.counted else 1)
         # Energy is counted over many calls in a row, whose cache is hot.
         if verified.again and single and self._flush is None and self.preset == "full":  # a second for each call
-            counted = energy(verified.again, self.home, self.clock, warm.call_s)
+            counted = energy(verified.again, self.home, self.clock, warm.call_s, budget.ENERGY_S)
             record |= counted._asdict() if counted else {}
         return record
 
@@ -461,7 +458,10 @@ class Gpubench(Inputs):
     def _record(self, work: Work, counted: Counted | None, flags: Iterable[Flag], **fields: Any) -> None:
         if self._data_dtype is not None:
             fields["dtype"] = self._data_dtype
-        self._session.record(self._benchmark, self.case, self.clock.devices, flags, work, counted, **fields)
+        if counted and counted.flops:
+            fields["convolution_share"] = counted.convolution_flops / counted.flops
+        launches = bool(counted and counted.operations)
+        self._session.record(self._benchmark, self.case, self.clock.devices, flags, work, launches, **fields)
         if self.parallel:  # the test may still add to it: phases, losses
             self._benchmark.extra_info[KEY]["parallel"] = self.parallel
 
@@ -542,8 +542,8 @@ class Gpubench(Inputs):
     def _reference(self, prepared: Prepared) -> Reference | Check:
         if not self.first:
             return unchecked("checked by the run's first process")
-        precision = computed_dtype(self.case, self.home)
-        return prepare_reference(prepared, precision, self._reference_limit_s, self._session.rates, self.library)
+        precision, estimate = computed_dtype(self.case, self.home), self._session.rates.estimate
+        return prepare_reference(prepared, precision, self._reference_limit_s, estimate, self.library)
 
     @property
     def _reference_limit_s(self) -> float:

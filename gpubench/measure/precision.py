@@ -22,9 +22,6 @@ from .data import apart_from
 if TYPE_CHECKING:
     import torch
 
-# Unit roundoff of each dtype's products: 2**-(significand bits + 1).
-ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "tf32": 2.0**-11, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-
 
 def torch_dtype(name: str) -> torch.dtype:
     """Return the torch dtype that holds the data; raises :class:`UsageError` that lists the known names."""

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     import torch
 
 LATENCY_CALLS, LATENCY_S = 100, 0.02
-ENERGY_S, MOST_STEPS = 1.0, 50
-"""Seconds, or steps of a counter that moves often, over which energy is counted: a GPU's counter moves every 20 to 100
-ms, a CPU's every millisecond."""
+MOST_STEPS = 50
+"""Steps of a counter after which its energy is known: a GPU's counter moves every 20 to 100 ms, a CPU's every
+millisecond."""
 LOOK_S = 0.004
 """Seconds of calls between two readings of a counter: short compared with the steps of a GPU's, long compared with a
 wait."""
@@ -72,11 +72,11 @@ class Energy(NamedTuple):
     energy_error_j: float
 
 
-def energy(call: Callable[[], Any], device: Device, clock: DeviceClock, call_s: float) -> Energy | None:
+def energy(call: Callable[[], Any], device: Device, clock: DeviceClock, call_s: float, seconds: float) -> Energy | None:
     """Count joules from one step of the device's counter to another; ``None`` without a counter that moves.
 
     A counter stands still between its steps. Calls count from the first step that is seen to the first one after a
-    second (:data:`ENERGY_S`). If a call takes longer than that, two are counted.
+    so many ``seconds``. If a call takes longer than that, two are counted.
     """
     last = device.energy_j()
     if last is None:
@@ -96,9 +96,9 @@ def energy(call: Callable[[], Any], device: Device, clock: DeviceClock, call_s: 
             else:
                 steps.append(reading - last)
             last, moved = reading, now
-            if counted and (now - begin >= ENERGY_S or len(steps) > MOST_STEPS):
+            if counted and (now - begin >= seconds or len(steps) > MOST_STEPS):
                 return Energy((last - first) / counted, max(steps) / counted)
-        elif now - moved > ENERGY_S:
+        elif now - moved > seconds:
             return None
 
 

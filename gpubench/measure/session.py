@@ -21,11 +21,8 @@ from ..runfile.flags import Flag
 from ..runfile.options import OPTIONS
 from ..runfile.schema import KEY, SAMPLES_KEPT, CanaryTimes, Case, Ceilings, Measurement, Process, Work
 from . import ceilings, disturbance, environment
-from .budget import CEILINGS_S, COMPILE_S, PRESET_SETTINGS, RANKS_S, Preset, Rates
-from .clock import DeviceClock
+from .budget import CEILINGS_S, COMPILE_S, ENERGY_S, PRESET_SETTINGS, RANKS_S, Preset, Rates
 from .precision import computed_dtype, matmul_precision
-from .probes import ENERGY_S
-from .work import Counted
 
 BRIEF_BUDGET_S = 8.0
 """Seconds of budget for a single expression: its user wants that one time, and waits."""
@@ -131,7 +128,6 @@ class Session:
     """Peaks by device name that an earlier process of this run has measured."""
     remeasured: int = 0
     """How often peaks were measured again because a result exceeded them."""
-    _waits: dict[Device, float] = field(default_factory=dict)
     _canary: CanaryTimes | None = None
 
     @functools.cached_property
@@ -203,8 +199,11 @@ class Session:
         _ = self.threads
         return ceilings.measure_ceilings(wanted, self._effort)
 
-    def doubt(self, case: Case, work: Work, seconds: float, counted: Counted | None) -> list[Flag]:
+    def doubt(
+        self, case: Case, work: Work, seconds: float, launches: bool = False, convolutions: float = 0.0
+    ) -> list[Flag]:
         """Return ``implausible`` if the case exceeds its device's ceilings, even after they were measured once more.
+        ``launches``: whether a call launches anything; ``convolutions``: their share of the FLOPs.
 
         A CPU isn't judged where the thread canary was slow, because its ceilings are then too low themselves.
         """
@@ -216,14 +215,13 @@ class Session:
             return []  # ceilings are those of one device
         if not any(each.accelerator for each in used) and any(disturbance.slow_threads(self.canary)):
             return []
-        launches = bool(counted and counted.operations)
         floor, link = launches and case.implementation == TORCH, len({each.accelerator for each in used}) > 1
-        share = counted.convolution_flops / counted.flops if counted and counted.flops else 0.0
         dtype = computed_dtype(case, chosen) if chosen else case.dtype
         flags: list[Flag] = []
         for _ in range(2):
             known = self.ceilings.get(case.device)
-            flags = list(disturbance.impossible(work, seconds, dtype, known, floor, share, link)) if known else []
+            terms = floor, convolutions, link
+            flags = list(disturbance.impossible(work, seconds, dtype, known, *terms)) if known else []
             if not flags or known is None or chosen is None or self.remeasured >= MOST_REMEASURED:
                 break
             self.remeasured += 1
@@ -232,15 +230,15 @@ class Session:
 
     def record(
         self, benchmark: Any, case: Case, devices: Sequence[Device], flags: Iterable[Flag], work: Work = _UNKNOWN,
-        counted: Counted | None = None, **fields: Any,
+        launches: bool = False, **fields: Any,
     ) -> None:  # fmt: skip
         """Judge the rounds that pytest-benchmark keeps, and write the case's :class:`Measurement` beside them.
 
         ``devices`` were waited for; ``flags`` are what was noticed during the rounds, and ``fields`` what was measured
-        besides them.
+        besides them. ``launches``: whether a call is known to launch anything.
         """
         raised, stats = list(flags), benchmark.stats
-        wait_s = sum(self.wait_s(device) for device in devices)
+        wait_s = sum(self.rates.wait_s(device) for device in devices)
         if stats is not None:
             times, calls = stats.stats, stats.iterations
             if fields.get("latency_s") is None and calls == 1:
@@ -252,13 +250,11 @@ class Session:
                     contended = any(flag.name == "contended" for flag in (*raised, *self.flags))
                     rounds_s = [seconds * calls for seconds in times.data]
                     raised += disturbance.waiting(rounds_s, case.threads or self.threads, contended, calls)
-            if counted or work.flops or work.bytes:
-                raised += self.doubt(case, work, times.median, counted)
+            if launches or work.flops or work.bytes:
+                raised += self.doubt(case, work, times.median, launches, fields.get("convolution_share") or 0.0)
             index, rounds, latency_s = self.settings.process, times.rounds, fields.get("latency_s")
             judged = min(rounds, SAMPLES_KEPT), calls, times.iqr, latency_s, tuple(raised)
             fields["processes"] = (Process(index, rounds, times.median, *judged),)
-        if counted and counted.flops:
-            fields["convolution_share"] = counted.convolution_flops / counted.flops
         self.raised.extend((case, flag) for flag in raised)
         measured = Measurement(**structs.asdict(case) | {"work": work, "wait_s": wait_s} | fields)
         benchmark.extra_info[KEY] = measured.as_dict()
@@ -345,12 +341,6 @@ class Session:
                 self.notices.append(notice)
                 return environment.set_threads(1)
         return threads
-
-    def wait_s(self, used: Device) -> float:
-        """Seconds that one wait for the device takes, measured once."""
-        if used.accelerator and used not in self._waits:
-            self._waits[used] = DeviceClock([used]).wait_s()
-        return self._waits.get(used, 0.0)
 
     @functools.cached_property
     def before(self) -> dict[str, Any]:

@@ -12,11 +12,10 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..devices import CPU
+from ..devices import CPU, Device
 from ..devices.implementations import TORCH, Implementation
 from ..errors import TooLarge, WrongAnswer
-from ..runfile.schema import Check
-from .budget import Rates
+from ..runfile.schema import Check, Work
 from .data import (
     apart_from,
     as_tensor,
@@ -28,12 +27,13 @@ from .data import (
     tensors,
     uncompiled,
 )
-from .precision import ROUNDOFF
 from .work import Prepared, substituted
 
 if TYPE_CHECKING:
     import torch
 
+ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "tf32": 2.0**-11, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+"""Unit roundoff of each dtype's products: 2**-(significand bits + 1)."""
 LOOSEST = {"float64": 1e-10, "float32": 1e-3, "tf32": 2e-2, "float16": 2e-2, "bfloat16": 5e-2}
 """However long the reduction, a larger relative error than this is a wrong result, not rounding."""
 
@@ -389,8 +389,12 @@ def _perturbed(values: Any, unit: float) -> Any:
     return _pytree.tree_map(change, values)
 
 
+Estimate = Callable[[Work, Device, str], tuple[float | None, str]]
+"""A function of work, device and dtype that returns the seconds of a call, and why, as :meth:`.Rates.estimate`."""
+
+
 def prepare_reference(
-    prepared: Prepared, precision: str, allowance: float, rates: Rates, library: Implementation
+    prepared: Prepared, precision: str, allowance: float, estimate: Estimate, library: Implementation
 ) -> Reference | Check:
     """Return the reference, or an unchecked :class:`Check` that says why there is none.
 
@@ -403,7 +407,7 @@ def prepare_reference(
         return unchecked(check or "check=False")
     if check is True and not tensors(args, kwargs, call) and library.name == TORCH:
         return unchecked("no tensor among the arguments to repeat the call with")
-    seconds, basis = rates.estimate(work, CPU, "float64")
+    seconds, basis = estimate(work, CPU, "float64")
     if seconds is not None and 2 * seconds > allowance:
         return unchecked(f"a float64 reference would take too long: {basis}")
     # Twice the bytes in float64, and room for intermediate results of the outputs' size.

@@ -21,11 +21,10 @@ from ..devices import Device, find_device
 from ..devices.cpu import cores
 from ..errors import Unmeasurable
 from ..measure import budget, disturbance
-from ..measure.budget import MIN_ROUND, Preset
-from ..measure.clock import DeviceClock
+from ..measure.budget import Preset
+from ..measure.clock import MIN_ROUND, DeviceClock, Share, take_turns
 from ..measure.disturbance import Moment
 from ..measure.precision import matmul_precision
-from ..measure.turns import Share, take_turns
 from ..runfile.flags import Flag
 from ..runfile.schema import Check, Work
 from .team import Rank, TorchrunGroup, WorkerGroup, collective_backend, launched_rank, report_progress

@@ -47,7 +47,7 @@ def equip(item: pytest.Item, case: Case, session: Session, benchmark: Any) -> Gp
     """Return the fixture, which times by the clock of the case's device. Raises :class:`Unmeasurable` if the device has
     disappeared since collection."""
     from ..devices import find_device
-    from ..measure.budget import MIN_ROUND, MIN_WAITS
+    from ..measure.clock import MIN_ROUND, MIN_WAITS
     from ..measure.fixture import Declared, Gpubench
 
     choice = find_device(case.device)
@@ -57,7 +57,7 @@ def equip(item: pytest.Item, case: Case, session: Session, benchmark: Any) -> Gp
     fixture = Gpubench(session, share, case, device, benchmark, Declared(**declarations(item, session)))
     if "timer" in marker or benchmark_option(item.config, "--benchmark-timer"):
         _warn_of_timer(item)
-    benchmark._min_time = max(MIN_ROUND, MIN_WAITS * session.wait_s(device), benchmark._min_time)
+    benchmark._min_time = max(MIN_ROUND, MIN_WAITS * session.rates.wait_s(device), benchmark._min_time)
     benchmark._disable_gc = marker.get("disable_gc", True)
     benchmark._timer, benchmark._max_time, benchmark._min_rounds = fixture.clock, share.max_time, share.min_rounds
     return fixture

@@ -33,15 +33,13 @@ def probes(monkeypatch):
 
 def planned(rates):
     case = Case("matmul.square", "cpu", "float32")
-    return budget.estimate(case, PRODUCT, CPU, PRESET_SETTINGS["quick"], rates, nbytes=0)
+    return budget.estimate(case, PRODUCT, CPU, PRESET_SETTINGS["quick"], rates)
 
 
 def test_a_probe_that_other_programs_disturbed_removes_no_benchmark(probes):
     """n = 2048 was skipped as it would take 12.3 s; it takes 0.16."""
     seen = probes([0.024, 0.3e-3, 2.5e-3], [1e-3])
-    estimate = planned(Rates())
-    assert estimate.obstacle is None
-    assert estimate.call_s == pytest.approx(0.16, rel=0.05)
+    assert planned(Rates()) == pytest.approx(0.16, rel=0.05)
     assert [threads for kind, threads in seen if kind == "product"][1:] == [1, 1]
 
 
@@ -59,12 +57,13 @@ def test_a_call_over_budget_is_told_what_to_do(preset, seconds, advice):
 def test_a_device_that_is_slow_is_asked_a_few_times_only(probes):
     seen, rates, threads = probes([0.024], [1e-3]), Rates(), torch.get_num_threads()
     for _ in range(5):
-        assert "too slow" in str(planned(rates).obstacle)
+        with pytest.raises(OverBudget, match="too slow"):
+            planned(rates)
     assert sum(kind == "product" for kind, _ in seen) == 1 + MOST_DOUBTS
     assert torch.get_num_threads() == threads
 
 
 def test_a_case_that_fits_is_planned_by_the_first_probe(probes):
     seen = probes([0.3e-3, 2.5e-3], [1e-3])
-    assert planned(Rates()).obstacle is None
+    assert planned(Rates())
     assert len(seen) == 2

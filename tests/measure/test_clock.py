@@ -8,8 +8,7 @@ import time
 import pytest
 
 from gpubench.devices import CPU
-from gpubench.measure.budget import MIN_ROUND, MIN_WAITS
-from gpubench.measure.clock import DeviceClock, repeat, warm_up
+from gpubench.measure.clock import MIN_ROUND, MIN_WAITS, DeviceClock, repeat, warm_up
 from gpubench.testing import VirtualDevice, VirtualMachine
 
 

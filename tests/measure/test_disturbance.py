@@ -135,7 +135,7 @@ def test_a_result_is_judged_by_the_peak_of_the_dtype_that_computed_it(variant, d
     session = Session(Settings(devices=("cpu",)), remeasured=MOST_REMEASURED)
     session.canary, session.ceilings = None, {"cpu": Ceilings(throughput={"float32": 1e9, "bfloat16": 1e10})}
     case = Case("a.b", "cpu", "float32", variant=variant, devices=("cpu",))
-    assert names(session.doubt(case, Work(flops=5e9), 1.0, None)) == doubted
+    assert names(session.doubt(case, Work(flops=5e9), 1.0)) == doubted
 
 
 def test_more_threads_that_are_slower_are_contended():

@@ -14,7 +14,6 @@ from gpubench.measure.expression import (
     parse,
 )
 from gpubench.measure.session import Session, Settings
-from gpubench.measure.work import Counted
 from gpubench.runfile.schema import Case, Ceilings, Work
 
 
@@ -126,6 +125,5 @@ def test_what_launches_nothing_is_not_implausible(monkeypatch):
     vars(session).update(ceilings={"cpu": Ceilings(launch_floor_s=1e-3)}, canary=None)
     monkeypatch.setattr(ceilings, "measure_ceilings", lambda *_: {})
     case = Case("time.1 + 1", "cpu", "float32", devices=("cpu",))
-    for operations, names in ((None, []), (0, []), (1, ["implausible"])):
-        counted = None if operations is None else Counted(None, 0, operations=operations)
-        assert [flag.name for flag in session.doubt(case, Work(), 1e-6, counted)] == names
+    for launches, names in ((False, []), (True, ["implausible"])):
+        assert [flag.name for flag in session.doubt(case, Work(), 1e-6, launches)] == names

@@ -174,8 +174,7 @@ def uncalled(x):
 @pytest.mark.parametrize(("estimated_s", "calls"), [(0.9, 1), (0.5, 2)])
 def test_a_case_that_may_just_fit_ends_with_a_first_call_that_says_no(virtual, monkeypatch, estimated_s, calls):
     """Smoke allows 2 s for three calls. One of 2 s is warmed up only where the estimate gave it a chance."""
-    planned = budget.Estimate(estimated_s)
-    monkeypatch.setattr(budget, "estimate", lambda *_, **__: planned)
+    monkeypatch.setattr(budget, "estimate", lambda *_: estimated_s)
     launch, made = VirtualMachine.launch, []
     monkeypatch.setattr(VirtualMachine, "launch", lambda *given: made.append(launch(*given)))
     source = "def test_it(gpubench, machine): gpubench(machine.launch, 2.0, check=False)"

@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from gpubench.measure.turns import MOST_TURNS, Share, take_turns
+from gpubench.measure.clock import MOST_TURNS, Share, take_turns
 from gpubench.testing import VirtualMachine
 
 TWO_ON_A_DRIFTING_MACHINE = """
