@@ -29,9 +29,7 @@ from .rows import (
     Source,
     Values,
     grouped,
-    leaves_open,
     measured,
-    number,
     rows_of,
     size_parameter,
     too_noisy,
@@ -41,22 +39,19 @@ from .sweeps import (
     Item,
     Line,
     Point,
-    Sweep,
     crossings,
     in_order,
+    lines_of,
     plainest_first,
     plainness,
-    sweeps,
     time_of,
 )
 from .words import Names
 
 __all__ = [
-    "ONE_THREAD", "SINGLE", "Crossing", "Item", "LeftOut", "Line", "Measured", "Pair", "Point", "Rate",
-    "Row", "Scaled", "Source", "Study", "Sweep", "Values", "against_slowest",
-    "crossings", "ends", "grouped", "in_order", "leading", "leaves_open", "measured", "number",
-    "plainest_first", "plainness", "rows_of", "size_parameter",
-    "sweeps", "time_of", "too_noisy",
+    "ONE_THREAD", "SINGLE", "Crossing", "Item", "LeftOut", "Line", "Measured", "Pair", "Point", "Rate", "Row",
+    "Scaled", "Source", "Study", "Values", "against_slowest", "crossings", "ends", "grouped", "in_order", "leading",
+    "lines_of", "measured", "plainest_first", "plainness", "size_parameter", "time_of", "too_noisy",
 ]  # fmt: skip
 
 

@@ -75,40 +75,23 @@ class Line(Generic[Item]):
         return any(item.quality.doubt is Reason.ABOVE_PEAK for item in self.items)
 
 
-@dataclass(frozen=True, eq=False)
-class Sweep(Generic[Item]):
-    """All lines of one workload."""
-
-    workload: str
-    size_name: str
-    lines: tuple[Line[Item], ...]
-
-
-def sweeps(items: Iterable[Item], measure: Measure[Item]) -> tuple[list[Sweep[Item]], list[Item]]:
-    """The workloads that were measured at several sizes, and the items of all others."""
-    swept: list[Sweep[Item]] = []
-    single: list[Item] = []
+def lines_of(items: Iterable[Item], measure: Measure[Item]) -> list[Line[Item]]:
+    """The lines of all workloads that were measured at several sizes, by workload."""
+    lines: list[Line[Item]] = []
     known = [item for item in items if measure(item)]
-    for workload, members in sorted(grouped(known, lambda item: item.subject.result.workload).items()):
-        size = size_parameter([item.subject.result for item in members])
-        if size is None:
-            single += members
-        else:
-            swept.append(Sweep(workload, size, tuple(_lines(members, size, measure))))
-    return swept, single
-
-
-def _lines(items: Sequence[Item], size: str, measure: Measure[Item]) -> Iterable[Line[Item]]:
-    groups: dict[Hashable, list[tuple[Point, Item]]] = {}
-    for item in items:
-        x, values = number(item.subject.result, size), measure(item)
-        if x is not None and values is not None:
-            base = (item.base.source, item.differs) if isinstance(item, Pair) else None
-            key = item.subject.source, base, item.subject.setting_without(size)
-            groups.setdefault(key, []).append((Point(x, *values, item.quality.noisy), item))
-    for members in groups.values():
-        points, ordered = zip(*sorted(members, key=lambda member: member[0].x), strict=True)
-        yield Line(size, ordered, points)
+    for _, of_workload in sorted(grouped(known, lambda item: item.subject.result.workload).items()):
+        size = size_parameter([item.subject.result for item in of_workload])
+        groups: dict[Hashable, list[tuple[Point, Item]]] = {}
+        for item in of_workload if size else ():
+            x, values = number(item.subject.result, size), measure(item)
+            if x is not None and values is not None:
+                base = (item.base.source, item.differs) if isinstance(item, Pair) else None
+                key = item.subject.source, base, item.subject.setting_without(size)
+                groups.setdefault(key, []).append((Point(x, *values, item.quality.noisy), item))
+        for members in groups.values():
+            points, ordered = zip(*sorted(members, key=lambda member: member[0].x), strict=True)
+            lines.append(Line(size or "", ordered, points))
+    return lines
 
 
 def time_of(row: Measured) -> Values:
@@ -208,8 +191,7 @@ def crossings(pairs: Iterable[Pair]) -> list[Crossing]:
             pairs, lambda pair: pair.base.source[1:] if pair.within_run else pair.base.source
         ).values()
         for regime, measure in MEASURES.items()
-        for sweep in sweeps(members, measure)[0]
-        for line in sweep.lines
+        for line in lines_of(members, measure)
     ]
 
 

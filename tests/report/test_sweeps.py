@@ -50,7 +50,7 @@ def test_a_long_name_of_a_parameter_does_not_hide_its_value() -> None:
     shown = [parameter("separator_between_columns", value) for value in (",", ";", " ", 4, "x" * 90)]
     assert len(set(shown)) == 5
     assert {len(each) <= 24 for each in shown} == {True}
-    assert shown[0] == 'separator_between_c…=","'
+    assert shown[0] == 'separator…en_columns=","'
 
 
 def test_half_precision_never_leads_where_there_is_another() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ...runfile.matching import shown_name
 from ...runfile.schema import TIMERS
 from .. import words
-from ..study import Line, Measured, Rate, Study, grouped, in_order, plainness, sweeps, time_of
+from ..study import Line, Measured, Rate, Study, grouped, in_order, lines_of, plainness, time_of
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
 from .selection import OTHER_ROLES, captioned, curve, keys, line_panels, panel
 
@@ -39,8 +39,7 @@ def rate_figures(study: Study) -> list[Figure]:
 
 def _figures(study: Study, rows: Sequence[Measured], rate: Rate | None) -> list[Figure]:
     """A panel for each workload and dtype; lines are devices. None where nothing was measured at several sizes."""
-    lines = [line for sweep in sweeps(rows, rate.of if rate else time_of)[0] for line in sweep.lines]
-    turns = _plainest_panels(lines)
+    turns = _plainest_panels(lines_of(rows, rate.of if rate else time_of))
     unit, used = rate.unit if rate else "s", [row for same in turns for line in same for row in line.items]
     panels, workloads, dtypes = [], {row.result.workload for row in used}, {row.dtype for row in used}
     for same in turns:
@@ -89,15 +88,15 @@ def _at_the_end(study: Study, lines: Sequence[Line[Measured]], cell: Callable[[M
 def _expressions(study: Study, rows: Sequence[Measured]) -> list[Figure]:
     """A panel a device with all libraries on it, a line an expression, in the plainest setting; none where there is one
     expression only."""
-    found = sweeps([row for row in rows if shown_name(row.result.workload) != row.result.workload], time_of)[0]
-    order = list(dict.fromkeys(row.result.workload for row in rows))
-    shown = sorted(found, key=lambda sweep: order.index(sweep.workload))[:MOST_CURVES]
-    lines = [line for sweep in shown for line in sweep.lines]
+    compared = [row for row in rows if shown_name(row.result.workload) != row.result.workload]
+    found = grouped(lines_of(compared, time_of), lambda line: line.last.result.workload)
+    shown = [each for each in dict.fromkeys(row.result.workload for row in rows) if each in found][:MOST_CURVES]
+    lines = [line for workload in shown for line in found[workload]]
     if len(shown) < 2:
         return []
     setting = min(lines, key=lambda line: plainness(line.last)).setting
     lines = [line for line in lines if line.setting == setting]
-    roles = {sweep.workload: role for sweep, role in zip(shown, OTHER_ROLES, strict=False)}
+    roles = dict(zip(shown, OTHER_ROLES, strict=False))
     legend = {
         line.last.result.workload: Key(words.name(line.last.result), roles[line.last.result.workload]) for line in lines
     }
