@@ -29,6 +29,7 @@ from gpubench.runfile.ledger import read_ledger
 from gpubench.workloads import training
 
 MIB = 1 << 20
+WAIT_S = 0.02
 BOTH = ("--variant=eager", "--variant=graph")
 
 
@@ -201,6 +202,60 @@ def test_a_call_of_too_many_launches_has_no_device_time():
     measured = device_time(call, Cuda(0), 0.01, None)
     assert measured.device_s is None
     assert "more launches than fit its queue" in measured.device_reason
+
+
+# The runtime itself ---------------------------------------------------------------------------------------------------
+
+
+def test_a_launch_returns_before_its_work_ends():
+    torch.cuda.synchronize()
+    before = time.perf_counter()
+    torch.cuda._sleep(int(WAIT_S * 1.98e9))
+    launched = time.perf_counter() - before
+    torch.cuda.synchronize()
+    assert launched < WAIT_S / 2 < WAIT_S <= time.perf_counter() - before
+
+
+def test_events_time_the_device():
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    torch.cuda._sleep(int(WAIT_S * 1.98e9))
+    end.record()
+    assert not end.query()
+    end.synchronize()
+    assert start.elapsed_time(end) / 1e3 == pytest.approx(WAIT_S, rel=0.2)
+
+
+def test_each_device_captures_its_own_work():
+    def replay_ms(device: Cuda) -> float:
+        x = torch.ones(10, device=str(device))
+
+        def call() -> torch.Tensor:
+            for _ in range(100):
+                x.neg_()
+            return x
+
+        replay, _ = device.capture_graph(call)
+        start = device.record_event()
+        replay()
+        end = device.record_event()
+        device.synchronize()
+        return start.elapsed_time(end)
+
+    assert min(replay_ms(Cuda(index)) for index in (0, 1)) > 0.1
+
+
+def test_a_device_has_a_context_once_it_is_used():
+    script = """
+import torch
+def contexts():
+    return [torch._C._cuda_hasPrimaryContext(index) for index in (0, 1)]
+print(contexts())
+torch.ones(1, device="cuda:1")
+print(contexts())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines() == ["[False, False]", "[False, True]"], done.stderr
 
 
 # What the driver's library tells --------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 
 import pytest
 import records
@@ -80,6 +81,14 @@ def test_the_largest_run_is_read_again(tmp_path):
     results = reader.read(tmp_path / "run.json").results
     assert len(results) == 3000
     assert {len(samples) for result in results for samples in result.times.samples} == {200}
+
+
+def test_a_line_is_on_disk_before_the_next_thing_is_done(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda number: synced.append(os.fstat(number).st_size))
+    journal = ledger.Ledger(tmp_path / "ledger")
+    journal.append("finish", process=0)
+    assert synced == [journal.path.stat().st_size]
 
 
 def test_a_line_that_could_not_be_read_again_is_not_written(tmp_path, monkeypatch):
