@@ -132,6 +132,16 @@ def test_validation_that_is_killed_in_its_run_goes_on_elsewhere(rehearsal, tmp_p
     assert all(len(bench["extra_info"]["gpubench"]["processes"]) == 3 for bench in run["benchmarks"])
 
 
+def test_validation_measures_the_first_process_of_a_run_by_itself(rehearsal, tmp_path):
+    log, out = "run-quick-networks/run.ledger.jsonl", tmp_path / "out"
+    for step, processes in (("quick networks, first process", {0}), ("quick networks", {0, 1, 2})):
+        said = rehearsal.finish(out, f"--step={step}")
+        assert f"{step}: done" in said
+        ends = [event for event in content(out / "validation.tar.gz", log) if event["event"] == "end"]
+        assert {event["process"] for event in ends} == processes
+        assert len(ends) == 5 * len(processes)
+
+
 def test_validation_shows_what_failed_and_what_could_not_be_collected(rehearsal, tmp_path):
     folder = tmp_path / "suite"
     folder.mkdir()
@@ -145,20 +155,26 @@ def test_validation_shows_what_failed_and_what_could_not_be_collected(rehearsal,
 
 
 def test_validation_measures_its_figures_once_and_leaves_one_file(rehearsal, tmp_path):
-    steps = ["--step=figures", "--step=timers", "--step=classic"]
+    steps = ["--step=sanity", "--step=figures", "--step=timers", "--step=classic"]
     said = rehearsal.finish(tmp_path / "out", *steps)
     assert all(f"{step.partition('=')[2]}: done" in said for step in steps)
     again = rehearsal.finish(tmp_path / "out", *steps)
     assert "done after" not in again
     page = text(tmp_path / "out/validation.tar.gz")
-    for heading in ("our figures beside published ones", "## Our time beside other timers'", "## The classic script"):
+    for heading in (
+        "## Sanity",
+        "our figures beside published ones",
+        "## Our time beside other timers'",
+        "## The classic script",
+    ):
         assert heading in page
 
 
 def test_validation_measures_every_file_of_benchmarks_and_says_what_half_an_hour_holds():
     steps = validate_gpu.all_steps()
     files = {path.stem.removeprefix("test_") for path in (SCRIPT.parents[2] / "benchmarks").glob("test_*.py")}
-    measured = [(step.preset, name) for step in steps for name in step.families]
+    first = [step for step in steps if step.name.endswith(validate_gpu.FIRST)]
+    measured = [(step.preset, name) for step in steps if step not in first for name in step.families]
     assert len(measured) == len(set(measured))
     assert {name for preset, name in measured if preset == "quick"} == files
     assert {name for preset, name in measured if preset == "full"} == files - set(validate_gpu.PARALLEL)
@@ -168,6 +184,9 @@ def test_validation_measures_every_file_of_benchmarks_and_says_what_half_an_hour
     held = steps[:end]
     assert sum(step.seconds for step in held) <= 1800 < sum(step.seconds for step in steps[: end + 1])
     assert {step.preset for step in held if step.families} == {"quick"}
+    assert [step.name for step in held[:4]] == ["sanity", "gpu tests", "figures", "timers"]
+    rest = [step.name for step in held if step.families and step not in first]
+    assert [step.name for step in held if step.families] == [*(f"{name}{validate_gpu.FIRST}" for name in rest), *rest]
     assert all(step.seconds <= validate_gpu.LIMIT_S for step in held)
     assert {name for step in held for name in step.families} == files - set(validate_gpu.PARALLEL)
     goes_on = ["over several calls" in line for line in lines[end + 1 :]]

@@ -30,9 +30,10 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ARCHIVE = "validation.tar.gz"
@@ -46,13 +47,14 @@ LARGEST_LOG = 1 << 20
 LONGEST_REASON = 4000
 DISTRIBUTIONS = ("torch", "triton", "numpy", "pytest", "pytest-benchmark", "py-cpuinfo2", "msgspec", "transformers")
 REFERENCE = {
-    "networks": (("models", "matmul", "llm", "serving"), 320.0),
-    "training": (("training", "attention", "quantised"), 260.0),
-    "elementwise": (("elementwise", "transfer", "classic"), 380.0),
-    "science": (("convolution", "reductions", "irregular", "linear_algebra", "fft", "sparse", "science"), 240.0),
+    "networks": (("models", "matmul", "llm", "serving"), 250.0, 230.0),
+    "training": (("training", "attention", "quantised"), 195.0, 175.0),
+    "elementwise": (("elementwise", "transfer", "classic"), 175.0, 160.0),
+    "science": (("convolution", "reductions", "irregular", "linear_algebra", "fft", "sparse", "science"), 160.0, 150.0),
 }
-"""Runs of the preset quick, the most valuable first: families of benchmarks, and the seconds that they take in three
-processes. ``gpubench report`` reads their results files together."""
+"""Runs of the preset quick, the most valuable first: families of benchmarks, and the seconds that their first process
+and the other two take, on an H100 with 16 cores. ``gpubench report`` reads their results files together."""
+FIRST = ", first process"
 FULL_MIN = {
     "models": 130, "matmul": 23, "llm": 48, "serving": 6, "training": 72, "attention": 59, "quantised": 4,
     "elementwise": 35, "transfer": 15, "classic": 1, "convolution": 4, "reductions": 10, "irregular": 20,
@@ -63,13 +65,35 @@ large."""
 PARALLEL = ("distributed", "data_parallel", "model_parallel")
 TESTS_LOG = "GPUBENCH_VALIDATION_TESTS"
 
-PUBLISHED: dict[str, dict[str, float]] = {
-    "H200": {"bfloat16": 759e12, "float32": 51.3e12, "copy": 4.0e12, "host to device": 52e9},
-    "H100": {"bfloat16": 790e12, "float32": 52e12, "copy": 2.9e12, "host to device": 51e9},
-    "A100": {"bfloat16": 264e12, "float32": 19.2e12, "copy": 1.6e12, "host to device": 26e9},
-}
-"""FLOP/s of matrix products, bytes/s of a copy (read and written) and of pinned copies: the lower end of published
-measurements, not data sheets."""
+_MAMF = "stas00/ml-engineering, compute/accelerator"
+_SEEN = "seen on such a machine"
+_SHEET = "the reached share of NVIDIA's datasheet"
+PUBLISHED: dict[str, dict[str, tuple[float, str]]] = {
+    "GH200": {"bfloat16": (828.6e12, _MAMF)},
+    "H200": {
+        "bfloat16": (759e12, _MAMF), "float32": (51.3e12, _SHEET), "copy": (4.3e12, _SEEN),
+        "host to device": (55.6e9, "NVIDIA's blog, nvbandwidth"), "launch": (4e-6, "susun-blog, pegainfer"),
+    },
+    "H100 PCIe": {"bfloat16": (433e12, _MAMF), "all-reduce of 2": (116e9, "nccl-tests#212")},
+    "H100": {
+        "bfloat16": (792e12, _MAMF), "float32": (51e12, _SHEET), "float64": (57e12, _SHEET), "copy": (3.0e12, _SEEN),
+        "host to device": (55.6e9, "NVIDIA's blog, nvbandwidth"), "launch": (4e-6, "susun-blog, pegainfer"),
+        "attention": (324e12, "FlashAttention-3, arXiv 2407.08608, fig. 5"), "clock": (1.98e9, _SEEN),
+        "all-reduce of 8": (480e9, "nccl-tests#272, #1161"), "GPT-2 training": (463e3, "modded-nanogpt's README"),
+    },
+    "A100": {
+        "bfloat16": (271.2e12, _MAMF), "float32": (19.2e12, _SHEET), "copy": (1.6e12, _SEEN),
+        "host to device": (26e9, _SEEN), "GPT-2 training": (195e3, "nanoGPT"),
+    },
+    "MI300X": {"bfloat16": (668e12, _MAMF)},
+    "T4": {"float16": (24e12, "NVIDIA's forum, 264462: by its 70 W")},
+}  # fmt: skip
+"""What others measured, with the source, by the first name that a GPU's contains: FLOP/s of matrix products and of
+attention (16k tokens, heads of 64, no mask), bytes/s of a copy (read and written), of pinned copies and of all-reduce
+(bus bandwidth), seconds of a launch, the SM clock in Hz, tokens/s of one GPU."""
+UNITS = {"copy": "B/s", "launch": "s", "clock": "Hz", "GPT-2 training": "tokens/s"}
+ELSEWHERE = {"GPT-2 training": "training.gpt2 of the reference run", "all-reduce of": "distributed, with several GPUs"}
+"""Where facts are measured that one GPU's figures don't have."""
 EXPLAINED = 0.95
 """Ratio to a published figure below which gpubench's figure must be explained or corrected."""
 
@@ -94,7 +118,7 @@ class Step:
     @property
     def resumes(self) -> bool:
         """Whether a call continues where an earlier one was ended."""
-        return bool(self.families) or self.name == "tests"
+        return bool(self.families) or self.name.endswith("tests")
 
     @property
     def preset(self) -> str:
@@ -103,18 +127,22 @@ class Step:
 
 
 def all_steps() -> list[Step]:
-    """Return all steps, the most valuable first."""
+    """Return all steps, the most valuable first: every family's first process before the others."""
     reference = "reference run, preset quick, in three processes"
+    runs = [(f"quick {title}", *entry) for title, entry in REFERENCE.items()]
     return [
-        Step("tests", "pytest -m gpu tests/, test by test", 240),
-        Step("figures", "matrix products, copies and launches beside published figures", 45),
+        Step("sanity", "variables, facts, bfloat16 for two seconds with clocks and watts, layouts, TF32", 25),
+        Step("gpu tests", "tests/test_gpu.py but for the suite's, test by test", 60),
+        Step("figures", "products, attention, copies and launches beside published figures", 60),
         Step("timers", "our times beside torch.utils.benchmark.Timer and triton's do_bench", 75),
+        *(
+            Step(f"{name}{FIRST}", f"{reference}: {', '.join(names)}", first_s, names)
+            for name, names, first_s, _ in runs
+        ),
         Step("classic", "the classic script, as published and synchronized", 20),
         Step("pitfalls", "what is read without a synchronization, and with TF32 left on", 40),
-        *(
-            Step(f"quick {title}", f"{reference}: {', '.join(names)}", seconds, names)
-            for title, (names, seconds) in REFERENCE.items()
-        ),
+        *(Step(name, f"the other two processes: {', '.join(names)}", rest_s, names) for name, names, _, rest_s in runs),
+        Step("tests", "pytest -m gpu tests/, the suite's benchmarks on tiny sizes among them", 300),
         *(Step(f"full {name}", f"preset full, {name} alone", 60.0 * most, (name,)) for name, most in FULL_MIN.items()),
         Step("quick parallel", f"{reference}, for several GPUs: {', '.join(PARALLEL)}", 900, PARALLEL),
     ]
@@ -197,9 +225,11 @@ class Call:
 # Processes ------------------------------------------------------------------------------------------------------------
 
 
-def run(call: Call, step: Step, arguments: Sequence[str], limit_s: float) -> int | None:
-    """Run a Python process and return its exit code; ``None`` when its time was up. It is asked to stop first, then
-    killed."""
+def run(
+    call: Call, step: Step, arguments: Sequence[str], limit_s: float, enough: Callable[[], bool] = lambda: False
+) -> int | None:
+    """Run a Python process and return its exit code; ``None`` when its time was up or what it had done was ``enough``.
+    It is asked to stop first, then killed."""
     log = call.work / "logs" / f"{step.name.replace(' ', '-')}.txt"
     log.parent.mkdir(exist_ok=True)
     with log.open("ab") as file:
@@ -212,7 +242,8 @@ def run(call: Call, step: Step, arguments: Sequence[str], limit_s: float) -> int
             while process.poll() is None:
                 if time.monotonic() > end + PATIENCE_S:
                     break
-                if time.monotonic() > end and not asked:
+                if not asked and (time.monotonic() > end or enough()):
+                    end = min(end, time.monotonic())
                     process.send_signal(signal.SIGINT)
                     asked = True
                 call.save_now_and_then()
@@ -239,7 +270,7 @@ def _shorten(log: Path) -> None:
 
 def work_on(call: Call, step: Step) -> str:
     """Do a step as far as this call's time allows, and return its status: done, ended (it failed), resumable."""
-    if step.name == "tests":
+    if step.name.endswith("tests"):
         return tests(call, step)
     if step.families:
         return reference(call, step)
@@ -335,14 +366,17 @@ def tests(call: Call, step: Step) -> str:
     options = ["-p", "gpubench.plugin", "-p", "validate_gpu", "-p", "no:cacheprovider", "-q", "-m", "gpu"]
     if call.small:
         options = options[:-2]
-    code = run(call, step, ["-m", "pytest", *options, "--continue-on-collection-errors", call.tests], call.left_s)
+    where = call.tests
+    if step.name == "gpu tests" and not call.small:
+        where, options = "tests/test_gpu.py", [*options, "-k", "not suite_runs"]
+    code = run(call, step, ["-m", "pytest", *options, "--continue-on-collection-errors", where], call.left_s)
     events = _test_events(log)
     finished = _finished_tests(events)
     counts = {word: sum(event["outcome"] == word for event in finished.values()) for word in
               ("passed", "failed", "skipped", "not finished", "not collected")}  # fmt: skip
     whole = code in (0, 1, 5) and any(counts[word] for word in ("passed", "failed", "skipped"))
-    lines = ["## Tests on the GPU\n", f"`pytest -m gpu tests/`, {'all' if whole else 'so far'}: " + ", ".join(
-        f"{count} {word}" for word, count in counts.items() if count) + ".\n"]  # fmt: skip
+    words = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    lines = [f"## {step.name}\n", f"`pytest -m gpu {where}`, {'all' if whole else 'so far'}: {words}.\n"]
     for event in finished.values():
         if event["outcome"] not in ("passed", "skipped"):
             text = str(event.get("reason", "it was begun twice and came to no end in this call's time"))
@@ -357,7 +391,8 @@ def tests(call: Call, step: Step) -> str:
 
 def reference(call: Call, step: Step) -> str:
     """Measure a reference run, or what is missing of it. It resumes if machine, software and code are the same."""
-    folder = call.work / f"run-{step.name.replace(' ', '-')}"
+    title, alone, _ = step.name.partition(FIRST)
+    folder = call.work / f"run-{title.replace(' ', '-')}"
     files = [f"benchmarks/test_{name}.py" for name in step.families]
     files = [str(ROOT / name) for name in (call.suite or files)]
     preset = "smoke" if call.small else step.preset
@@ -365,20 +400,27 @@ def reference(call: Call, step: Step) -> str:
     if call.device != "cuda":
         fresh.insert(len(files), f"--device={call.device}")
     ledger = folder / "run.ledger.jsonl"
+
+    def enough() -> bool:
+        return bool(alone) and _progress(ledger).first
+
+    if enough():
+        return "done"
     if adopt(ledger, files):
-        code = run(call, step, ["-m", "gpubench", "run", "--resume", str(folder), "--charts=none"], call.left_s)
+        resumed = ["-m", "gpubench", "run", "--resume", str(folder), "--charts=none"]
+        code = run(call, step, resumed, call.left_s, enough)
         if code == 2:  # another machine or code: what was measured elsewhere is kept beside
             number = sum(1 for _ in call.work.glob(f"{folder.name}.before-*")) + 1
             folder.rename(folder.with_name(f"{folder.name}.before-{number}"))
-            code = run(call, step, ["-m", "gpubench", "run", *fresh], call.left_s)
+            code = run(call, step, ["-m", "gpubench", "run", *fresh], call.left_s, enough)
     else:
-        code = run(call, step, ["-m", "gpubench", "run", *fresh], call.left_s)
-    ended, cases, whole = _progress(ledger)
+        code = run(call, step, ["-m", "gpubench", "run", *fresh], call.left_s, enough)
+    ended, cases, whole, first = _progress(ledger)
     state = f"{ended}, complete" if whole else f"{ended} of at most {cases}, not complete yet"
     lines = [f"## Reference run: {step.name}\n", f"Timings (benchmarks times processes): {state}.\n"]
     call.part(step.name).parent.mkdir(exist_ok=True)
     call.part(step.name).write_text("\n".join(lines), encoding="utf-8")
-    return "done" if whole else "resumable" if code is None or ended else "failed"
+    return "done" if whole or (alone and first) else "resumable" if code is None or ended else "failed"
 
 
 def adopt(ledger: Path, files: Sequence[str]) -> bool:
@@ -405,9 +447,18 @@ def adopt(ledger: Path, files: Sequence[str]) -> bool:
     return True
 
 
-def _progress(ledger: Path) -> tuple[int, int, bool]:
-    """Return how many cases have ended over all processes, how many there will be, and whether the run is complete."""
-    ended, cases, processes, whole = set(), 0, 1, False
+class Progress(NamedTuple):
+    """How many cases have ended over all processes, how many there will be, whether the run is complete, and whether
+    its first process is."""
+
+    ended: int
+    cases: int
+    whole: bool
+    first: bool
+
+
+def _progress(ledger: Path) -> Progress:
+    ended, cases, processes, whole, first = set(), 0, 1, False, False
     for line in ledger.read_text(encoding="utf-8").splitlines() if ledger.exists() else ():
         with contextlib.suppress(ValueError):
             event = json.loads(line)
@@ -418,7 +469,8 @@ def _progress(ledger: Path) -> tuple[int, int, bool]:
             elif event["event"] == "end":
                 ended.add((event["process"], event["fullname"]))
             whole = whole or event["event"] == "complete"
-    return len(ended), cases * processes, whole
+            first = first or whole or (event["event"] == "session" and event["process"] > 0)
+    return Progress(len(ended), cases * processes, whole, first)
 
 
 # What is measured in a process of its own -----------------------------------------------------------------------------
@@ -435,26 +487,89 @@ def _versions() -> str:
 def figures(gpu: Any, small: bool) -> Iterator[str]:
     """Yield gpubench's ceilings of the GPU next to published measurements."""
     from gpubench.measure import ceilings
-    from gpubench.runfile.quantities import seconds_text, text
+    from gpubench.runfile.quantities import text
 
     dtypes = ["float32", "tf32", "bfloat16", "float16", "float64"]
     measured = ceilings.measure_ceilings({gpu: dtypes}, "smoke" if small else "full")[str(gpu)]
     known = next((values for name, values in PUBLISHED.items() if name in gpu.label), {})
     memory = [entry for entry in measured.bandwidth if entry.level == "memory" and entry.pattern == "copy"]
-    ours: dict[str, tuple[float | None, str]] = {name: (rate, "FLOP/s") for name, rate in measured.throughput.items()}
+    ours: dict[str, float | None] = dict(measured.throughput)
     largest = max(memory, key=lambda entry: entry.footprint_bytes, default=None)  # the cache helps least there
-    ours["copy"] = (largest and largest.byte_per_s, "B/s")
-    ours["host to device"] = (measured.host_to_device_byte_per_s, "B/s")
-    ours["device to host"] = (measured.device_to_host_byte_per_s, "B/s")
+    ours["copy"] = largest and largest.byte_per_s
+    ours["host to device"] = measured.host_to_device_byte_per_s
+    ours["device to host"] = measured.device_to_host_byte_per_s
+    ours["launch"] = measured.launch_floor_s
+    ours["attention"] = _attention(gpu, 64 if small else 16384)
+    ours["clock"] = (gpu.clocks() or {}).get("sm")
     yield f"## {gpu.label}: our figures beside published ones\n"
-    yield f"Driver {gpu.facts().get('driver')}, {_versions()}. Ratios below {EXPLAINED} are marked with an !.\n"
-    yield "| what | ours | published as measured | ratio |\n|---|---:|---:|---:|"
-    for name, (value, unit) in ours.items():
-        theirs = known.get(name)
+    yield f"Driver {gpu.facts().get('driver')}, {_versions()}. Marked with an !: slower than {EXPLAINED} of it.\n"
+    yield "| what | ours | published as measured | ratio | source |\n|---|---:|---:|---:|---|"
+    for name in dict.fromkeys([*ours, *known]):
+        value, (theirs, source) = ours.get(name), known.get(name, (None, "—"))
+        unit = UNITS.get(name, "B/s" if name.startswith(("host", "device", "all-reduce")) else "FLOP/s")
         ratio = value / theirs if value and theirs else None
-        words = "—" if ratio is None else f"{ratio:.3f}{' !' * (ratio < EXPLAINED)}"
-        yield f"| {name} | {text(value, unit)} | {text(theirs, unit)} | {words} |"
-    yield f"| launch overhead | {seconds_text(measured.launch_floor_s)} | — | — |\n"
+        slow = ratio is not None and (1 / ratio if unit == "s" else ratio) < EXPLAINED
+        place = next((place for start, place in ELSEWHERE.items() if name.startswith(start)), "")
+        words = place or ("—" if ratio is None else f"{ratio:.3f}{' !' * slow}")
+        yield f"| {name} | {text(value, unit)} | {text(theirs, unit)} | {words} | {source} |"
+    yield ""
+
+
+def _attention(gpu: Any, tokens: int) -> float:
+    """FLOP/s of the forward pass of fused attention in bfloat16, 16 heads of 64, without a mask."""
+    import torch
+
+    from gpubench.measure.clock import DeviceClock
+
+    query = torch.randn(1, 16, tokens, 64, device=str(gpu), dtype=torch.bfloat16)
+    call = partial(torch.nn.functional.scaled_dot_product_attention, query, query, query)
+    return 4 * 16 * tokens**2 * 64 / _median(call, DeviceClock([gpu]), rounds=5, calls=5)
+
+
+def sanity(gpu: Any, small: bool) -> Iterator[str]:
+    """Yield what is wrong most often on a new machine, within half a minute."""
+    import torch
+
+    from gpubench.measure import environment
+    from gpubench.measure.clock import DeviceClock
+    from gpubench.measure.precision import matmul_precision
+    from gpubench.runfile.quantities import seconds_text, text
+
+    clock, n = DeviceClock([gpu]), 64 if small else 8192
+    yield "## Sanity\n"
+    set_here = re.compile("(NVIDIA|CUDA|NCCL|HSA|TORCH|PYTORCH)_.*")
+    hidden = re.compile(r"(GPU|MIG)-[0-9a-f-]+", re.IGNORECASE)
+    variables = (f"{name}={hidden.sub('…', value)}" for name, value in sorted(os.environ.items()))
+    yield "\n".join(["```text", *filter(set_here.match, variables), "```\n"])
+    facts = gpu.facts()
+    yield f"- unknown: {', '.join(name for name, value in facts.items() if value is None) or 'nothing'}"
+    yield f"- switches that change times: {'; '.join(environment.unusual()) or 'none'}"
+    yield f"- caches: {gpu.cache_bytes()} bytes; energy counter: {gpu.energy_j()}; other programs: "
+    yield f"  {gpu.other_processes() if hasattr(gpu, 'other_processes') else 'unknown'}"
+    yield f"- a launch: {seconds_text(_median(torch.ones(1, device=str(gpu)).neg_, clock, calls=1000))}"
+    a, b = (torch.randn(n, n, device=str(gpu), dtype=torch.bfloat16) for _ in range(2))
+    begin, joules, count = clock(), gpu.energy_j(), 0
+    while clock() - begin < (0.1 if small else 2.0):
+        torch.mm(a, b)
+        count += 1
+    seconds = clock() - begin
+    watts = None if joules is None else (gpu.energy_j() - joules) / seconds
+    for _ in range(1 if small else 50):  # so that it works while it is asked
+        torch.mm(a, b)
+    reasons = ", ".join(gpu.throttle_reasons()) or "none"
+    yield f"- bfloat16 of {n} for {seconds:.1f} s: {text(2 * n**3 * count / seconds, 'FLOP/s')}, {gpu.clocks()} Hz,"
+    yield f"  {text(watts, 'W')}, clocks held back by: {reasons}"
+    left, right = (torch.randint(-9, 9, (n, n), device=str(gpu), dtype=torch.int8) for _ in range(2))
+    for words, second in (("by rows", right), ("by columns", right.t())):
+        with contextlib.suppress(RuntimeError):
+            product_s = _median(partial(torch._int_mm, left, second), clock, rounds=5, calls=3)
+            yield f"- int8 of {n}, second operand {words}: {text(2 * n**3 / product_s, 'op/s')}"
+    images = torch.randn(2 if small else 32, 64, 56, 56, device=str(gpu))
+    convolution = torch.nn.Conv2d(64, 64, 3, padding=1).to(str(gpu)).requires_grad_(False)
+    for words, dtype in (("IEEE", "float32"), ("TF32", "tf32")):
+        with matmul_precision(dtype):
+            yield f"- a 3 × 3 convolution in {words}: {seconds_text(_median(partial(convolution, images), clock))}"
+    yield f"- the same as PyTorch does by default: {seconds_text(_median(partial(convolution, images), clock))}\n"
 
 
 def _median(call: Callable[[], Any], clock: Callable[[], float], rounds: int = 30, calls: int = 20) -> float:
@@ -549,7 +664,7 @@ def pitfalls(gpu: Any, small: bool) -> Iterator[str]:
     yield done.stdout  # its errors go to the log
 
 
-MEASURED = {"figures": figures, "timers": timers, "classic": classic, "pitfalls": pitfalls}
+MEASURED = {"sanity": sanity, "figures": figures, "timers": timers, "classic": classic, "pitfalls": pitfalls}
 
 
 def measure(name: str, target: Path, device: str, small: bool) -> int:
