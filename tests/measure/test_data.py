@@ -13,8 +13,16 @@ def test_data_are_the_same_in_every_process_and_differ_between_calls_and_seeds()
     assert not torch.equal(a, b)
     assert not torch.equal(a, other.randn(100))
     assert first.empty(3).isnan().all()
-    weights = [Data(CPU, torch.float32, 0).module(lambda: torch.nn.Linear(4, 4)).weight for _ in range(2)]
-    assert torch.equal(*weights)
+    same, twin, apart = (Data(CPU, torch.float32, n).module(lambda: torch.nn.Linear(4, 4)).weight for n in (0, 0, 1))
+    assert torch.equal(same, twin)
+    assert not torch.equal(same, apart)
+
+
+def test_data_have_the_dtype_of_the_case_unless_another_is_asked_for():
+    data = Data(CPU, torch.float64, 0)
+    made = data.randn(2), data.empty(2), data.module(lambda: torch.nn.Linear(2, 2)).weight
+    assert {each.dtype for each in made} == {torch.float64}
+    assert {each.dtype for each in (data.randn(2, dtype=torch.int8), data.empty(2, dtype=torch.int8))} == {torch.int8}
 
 
 def test_data_do_not_depend_on_torchs_own_defaults():

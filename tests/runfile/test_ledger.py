@@ -83,6 +83,14 @@ def test_the_largest_run_is_read_again(tmp_path):
     assert {len(samples) for result in results for samples in result.times.samples} == {200}
 
 
+def test_a_process_has_still_to_end_what_it_has_not_and_what_the_first_could_measure():
+    ends = [(0, "a", "ok"), (0, "b", "error"), (0, "c", "ok"), (1, "a", "ok")]
+    events = [{"event": "session", "process": 0, "cases": ["a", "b", "c", "d"]}]
+    assert ledger.missing([], 0) is None
+    events += [{"event": "end", "process": n, "fullname": name, "status": status} for n, name, status in ends]
+    assert [ledger.missing(events, process) for process in (0, 1)] == [["d"], ["c"]]
+
+
 def test_a_line_is_on_disk_before_the_next_thing_is_done(tmp_path, monkeypatch):
     synced = []
     monkeypatch.setattr(os, "fsync", lambda number: synced.append(os.fstat(number).st_size))
