@@ -144,11 +144,14 @@ def define(module: dict[str, Any], timing: Timing) -> None:
     def test_of(name: str) -> Callable[..., None]:
         def test(**given: Any) -> None:
             bench = given.pop("gpubench")
-            measures = {each: partial(timing.measure, each, given, check=False) for each in libraries if each != name}
-            if measures:
+            others = {
+                f"{each} in {library}": partial(timing.measure, each, given, check=False)
+                for each, library in libraries.items()
+                if each != name
+            }
+            if others:
                 case = bench.case
                 key = case.device, case.dtype, case.variant, case.cache, *given.values()
-                others = {f"{each} in {libraries[each]}": measure for each, measure in measures.items()}
                 bench.measure_in_turn(f"{name} in {libraries[name]}", others, shares.setdefault(key, {}))
             timing.measure(name, given, bench)
 

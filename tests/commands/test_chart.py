@@ -13,8 +13,6 @@ import records
 from gpubench.commands import cli
 from gpubench.runfile.schema import Case
 
-SIZES = (16, 64, 256, 1024)
-
 
 def product(device: str, n: int, workload: str = "matmul.square", dtype: str = "float32") -> dict[str, Any]:
     seconds = 1e-4 * n if device == "cpu" else 1e-3 + 1e-6 * n
@@ -31,7 +29,7 @@ def run(tmp_path: Path) -> Path:
         product(device, n, name, dtype)
         for name, dtype in (("matmul.square", "float32"), ("mine.work", "float32"), ("matmul.square", "float64"))
         for device in ("cpu", "cuda:0")
-        for n in SIZES
+        for n in (16, 64, 256, 1024)
     ]
     peaks = {name: records.ceilings(name) for name in ("cpu", "cuda:0")}
     path = tmp_path / "run.json"

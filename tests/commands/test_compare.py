@@ -23,8 +23,6 @@ from gpubench.compare.verdict import INCONCLUSIVE, Verdict
 from gpubench.runfile.schema import Case
 from gpubench.statistics.inference import Interval
 
-NOTHING = "nothing to compare: no benchmark was measured on both sides"
-
 
 @pytest.mark.parametrize(
     ("base", "new", "words", "code", "line"),
@@ -163,7 +161,8 @@ def test_nothing_in_common_is_three(tmp_path, capsys, compared) -> None:
     assert len(document["missing"]) == 2
     each_has = "base has 1 benchmark (x.y); new has 1 benchmark (z.y)"
     assert main(["compare", *sides(tmp_path)]) == 3
-    assert capsys.readouterr() == ("", f"gpubench compare: {NOTHING}: {each_has}\n")
+    line = f"gpubench compare: nothing to compare: no benchmark was measured on both sides: {each_has}\n"
+    assert capsys.readouterr() == ("", line)
     assert main(["compare", *sides(tmp_path), "--format", "markdown"]) == 3
     assert len(capsys.readouterr().out.replace("\\", "").split(each_has)) == 2
 

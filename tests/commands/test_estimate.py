@@ -182,14 +182,13 @@ def test_bad_input_is_reported_in_one_line(run, capsys, words, said):
     assert said in line
 
 
-def plain_run():
-    return records.run_file([records.benchmark(Case("speed.slug", "", "", {}), 1e-3)])
+PLAIN = records.run_file([records.benchmark(Case("speed.slug", "", "", {}), 1e-3)])
 
 
-@pytest.mark.parametrize(("made", "lines"), [(records.cpu_run, 1), (records.gpu_run, 0), (plain_run, 0)])
-def test_a_run_without_a_gpu_ends_with_the_command(tmp_path, capsys, made, lines):
+@pytest.mark.parametrize(("data", "lines"), [(records.cpu_run(), 1), (records.gpu_run(), 0), (PLAIN, 0)])
+def test_a_run_without_a_gpu_ends_with_the_command(tmp_path, capsys, data, lines):
     path = tmp_path / "my run.json"
-    path.write_text(json.dumps(made()))
+    path.write_text(json.dumps(data))
     found = what_a_gpu_could_bring(read(path), path)
     assert len(found) == lines
     for line in found:

@@ -20,8 +20,6 @@ pytestmark = pytest.mark.usefixtures("no_ceilings")
 
 CASES = negating(8, 16)
 
-SLOW = sleeping(40)
-
 
 FIRST = f"gpubench run: {FIRST_WORDS}"
 SMOKE = ("--preset=smoke", "--charts=none")
@@ -258,7 +256,7 @@ def test_bad_input_is_refused_in_a_line(folder, arguments, says):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_keeps_what_was_measured(folder, number):
-    (folder / "test_mine.py").write_text(SLOW)
+    (folder / "test_mine.py").write_text(sleeping(40))
     child = subprocess.Popen(
         [sys.executable, "-m", "gpubench", "run", "test_mine.py", *SMOKE],
         cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,

@@ -106,12 +106,10 @@ def begin(processes=1, resume="", **facts):
     return shown
 
 
-DEVICES = [{"name": "cpu", "label": "A CPU"}, {"name": "cuda:0", "label": "A GPU"}]
-MACHINE = {"gpubench": {"devices": DEVICES, "threads": 2}}
-
-
 def test_the_devices_come_first_and_how_to_go_on(said):
-    begin(3, "gpubench run --resume out", machine_info=MACHINE, notices=["2 threads are slower than one here"])
+    devices = [{"name": "cpu", "label": "A CPU"}, {"name": "cuda:0", "label": "A GPU"}]
+    machine = {"gpubench": {"devices": devices, "threads": 2}}
+    begin(3, "gpubench run --resume out", machine_info=machine, notices=["2 threads are slower than one here"])
     assert said() == [
         "2 threads are slower than one here",
         "Devices: CPU (A CPU, 2 threads), cuda:0 (A GPU). 40 benchmarks in 3 processes, about 1 min 32 s. "
