@@ -20,7 +20,7 @@ from sphinx.application import Sphinx
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from gpubench.report.charts.theme import DARK, recoloured  # noqa: E402
+from gpubench.report.charts.theme import DARK, recolour  # noqa: E402
 from gpubench.version import __version__  # noqa: E402
 
 REPOSITORY = (
@@ -63,7 +63,7 @@ def add_dark_pictures(app: Sphinx, doctree: nodes.document) -> None:
         if path.suffix == ".svg" and path.exists():
             made = Path(app.doctreedir, "dark", path.relative_to(ROOT)).with_stem(f"{path.stem}-dark")
             made.parent.mkdir(parents=True, exist_ok=True)
-            made.write_bytes(recoloured(path.read_bytes(), DARK))
+            made.write_bytes(recolour(path.read_bytes(), DARK))
             dark = light.deepcopy()
             dark["uri"] = "/" + os.path.relpath(made, app.srcdir)
             light["width"] = dark["width"] = "100%"  # the theme makes it a link to the picture by itself

@@ -8,7 +8,7 @@ from ..errors import UsageError
 from ..report.answer import MOST_ROWS
 from ..report.charts.layouts import NamedRow, NamedRows, RowMark, row_pitch, rows_height
 from ..report.charts.page import Figure, Key
-from ..report.charts.selection import captioned
+from ..report.charts.selection import add_caption
 from ..report.charts.theme import ACCELERATORS
 from ..report.study import Study
 from ..report.words import without_threads
@@ -40,7 +40,7 @@ def estimate_figure(study: Study, estimates: Sequence[Outlook]) -> Figure:
     note = "Estimated, not measured: from the GPUs' datasheets and each benchmark's work; bar: likely range. "
     chart = NamedRows(entries, "", legend, (f"{without_threads(base)} faster", "GPU faster"))
     figure = Figure("estimate", "estimate", f"Estimated speedup of GPUs over {base}", subtitle, "", chart)
-    return captioned(figure, study, rows, note)
+    return add_caption(figure, study, rows, note)
 
 
 def _entry(line: Line, gpus: Sequence[str]) -> NamedRow:

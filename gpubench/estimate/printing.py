@@ -11,7 +11,7 @@ from functools import partial
 from ..devices.datasheets import Figures, Gpu
 from ..devices.roofline import held_shares
 from ..report import words
-from ..report.answer import MOST_ROWS, AnswerRow, answer_rows, most_telling
+from ..report.answer import MOST_ROWS, AnswerRow, answer_rows, choose_rows
 from ..report.render import Column, Table, escape, markdown, table, terminal
 from ..report.rows import PEOPLE_COUNT, Measured, grouped
 from ..report.study import Study
@@ -85,7 +85,7 @@ def lines_of(study: Study, estimates: Iterable[Outlook], every: bool = False) ->
 
 def telling(lines: Sequence[Line], most: int) -> list[Line]:
     """So many lines, of as many kinds of work as there are; the others are in files."""
-    chosen = set(map(id, most_telling([line.answer for line in lines if line.answer], most)))
+    chosen = set(map(id, choose_rows([line.answer for line in lines if line.answer], most)))
     return [line for line in lines if line.answer is None or id(line.answer) in chosen]
 
 

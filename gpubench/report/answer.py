@@ -30,7 +30,7 @@ from .study import (
     Pair,
     Source,
     Study,
-    against_slowest,
+    compare_with_slowest,
     grouped,
     in_order,
     leading,
@@ -91,7 +91,7 @@ def answer_rows(study: Study, items: Sequence[Item]) -> list[AnswerRow[Item]]:
             chosen = sorted((_of_each_device(study, each) for each in alike), key=lambda each: plainness(each[0]))
             first = words.settings(chosen[0][0].subject.result, without={"dtype"})
             rows += [_row(same, None if own or same is chosen[0] else first) for same in chosen]
-    return _told_apart(rows)
+    return _tell_apart(rows)
 
 
 def _of_each_device(study: Study, items: Sequence[Item]) -> tuple[Item, ...]:
@@ -130,7 +130,7 @@ def _row(items: tuple[Item, ...], first: Sequence[str] | None) -> AnswerRow[Item
     return AnswerRow(heading, dtype or "other", ", ".join(each for each in settings if each not in first), False, items)
 
 
-def _told_apart(rows: list[AnswerRow[Item]]) -> list[AnswerRow[Item]]:
+def _tell_apart(rows: list[AnswerRow[Item]]) -> list[AnswerRow[Item]]:
     """Give rows of the same label the names that ``-k`` takes."""
     labels = [row.label for row in rows if row.leads]
     return [
@@ -141,7 +141,7 @@ def _told_apart(rows: list[AnswerRow[Item]]) -> list[AnswerRow[Item]]:
     ]
 
 
-def most_telling(rows: Sequence[AnswerRow[Item]], most: int = MOST_ROWS) -> list[AnswerRow[Item]]:
+def choose_rows(rows: Sequence[AnswerRow[Item]], most: int = MOST_ROWS) -> list[AnswerRow[Item]]:
     """Return so many rows in their order: the user's own, the first workload of each kind of work, then the second of
     each, and so on, and then their other dtypes."""
     every = [row for row in rows if row.leads]
@@ -196,9 +196,9 @@ class Speedups:
         return self.alike and self.pairs[0].other.on_accelerator
 
 
-def _speedups(study: Study) -> list[Speedups]:
+def _find_speedups(study: Study) -> list[Speedups]:
     made = []
-    for members in grouped(_compared(study), lambda pair: pair.base.source).values():
+    for members in grouped(_choose_pairs(study), lambda pair: pair.base.source).values():
         if rows := answer_rows(study, members):
             firsts = {pair.other.source: pair for row in rows for pair in row.items}
             ordered = sorted(firsts.values(), key=lambda pair: study.names.order(pair.other))
@@ -212,10 +212,10 @@ def _device(study: Study, pair: Pair) -> str:
     return f"{study.names.subject(pair)} on {name}" if pair.within_device else name
 
 
-def _compared(study: Study) -> list[Pair]:
+def _choose_pairs(study: Study) -> list[Pair]:
     """Return the pairs that the answer is about: those with the requested baseline; of several machines' GPUs those
     with the slowest; else those of each GPU with its CPU; else those of CPUs with the slowest."""
-    if study.gpu_pairs:  # a chooser asks about the GPUs: their own CPUs are in the pictures
+    if study.gpu_pairs:  # who chooses a GPU compares GPUs; the charts show each against its own CPU
         return [pair for pair in study.gpu_pairs if pair.other.on_accelerator or not pair.within_run]
     if study.baseline is not None:
         return leading(study.device_pairs)
@@ -227,7 +227,7 @@ def _compared(study: Study) -> list[Pair]:
     found = [pair for pair in inside if pair.other.source in firsts] or leading(study.device_pairs)
     if len(firsts) < 2 or any(pair.other.on_accelerator for pair in found):
         return found
-    return against_slowest([row for row in plain if row.source in firsts], {"threads", *study.allow})
+    return compare_with_slowest([row for row in plain if row.source in firsts], {"threads", *study.allow})
 
 
 # The sentence ---------------------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ class Answer:
     @cached_property
     def speedups(self) -> list[Speedups]:
         """Devices against a baseline; none of a smoke run, whose times mean nothing."""
-        return [] if self.smoke else _speedups(self.study)
+        return [] if self.smoke else _find_speedups(self.study)
 
     @cached_property
     def times(self) -> list[AnswerRow[Measured]]:
@@ -393,14 +393,14 @@ def warnings(study: Study) -> list[Warning]:
     if smoke and all(smoke):
         return found
     judged = [row for row in study.measured if row.kind is None or row.kind.summarised] or study.measured
-    found += [*_noisy(study, judged), *_of_the_call(judged), *_slow_library(study)]
+    found += [*_warn_of_noise(study, judged), *_warn_of_calls(judged), *_warn_of_slow_library(study)]
     if study.measured and all(len(row.times.processes) < 2 for row in study.measured):
         where = "Timed in one process: ranges are not confidence intervals (use --processes 3)"
         found.append(Warning(Concern.ONE_PROCESS, where))
-    return [*found, *_no_peak(study), *_above_peak(judged)]
+    return [*found, *_warn_of_wrong_peaks(study), *_warn_above_peak(judged)]
 
 
-def _noisy(study: Study, judged: Sequence[Measured]) -> list[Warning]:
+def _warn_of_noise(study: Study, judged: Sequence[Measured]) -> list[Warning]:
     other = {*_OF_THE_CALL, POWER_LIMITED}
     noisy = sum(row.quality.noisy and not other.issuperset(row.flags) for row in judged)
     busy = any(flag.name == CONTENDED for run in study.runs for flag in run.flags)
@@ -420,7 +420,7 @@ def _noisy(study: Study, judged: Sequence[Measured]) -> list[Warning]:
     return [Warning(Concern.NOISY, f"{count[:1].upper()}{count[1:]}", "Repeat more: --processes 5, or --preset full.")]
 
 
-def _of_the_call(judged: Sequence[Measured]) -> list[Warning]:
+def _warn_of_calls(judged: Sequence[Measured]) -> list[Warning]:
     """Return a warning for each such flag: what it means, and what to try."""
     found = []
     for flag in _OF_THE_CALL:
@@ -431,7 +431,7 @@ def _of_the_call(judged: Sequence[Measured]) -> list[Warning]:
     return found
 
 
-def _slow_library(study: Study) -> list[Warning]:
+def _warn_of_slow_library(study: Study) -> list[Warning]:
     """Return a warning if PyTorch's matrix products are slow on a CPU, because speedups over that CPU depend on them.
     There is none for a busy machine."""
     found: list[str] = []
@@ -447,7 +447,7 @@ def _slow_library(study: Study) -> list[Warning]:
     return [Warning(Concern.SLOW_LIBRARY, f"{found[0]}{more}", "See docs/how-it-measures.md.")] if found else []
 
 
-def _no_peak(study: Study) -> list[Warning]:
+def _warn_of_wrong_peaks(study: Study) -> list[Warning]:
     """Return a warning for each device whose measured peaks can't be right, if its results would have had a % of
     peak."""
     rated = sorted((row for row in study.measured if row.rate), key=lambda row: bool(row.library))  # NumPy is no device
@@ -457,7 +457,7 @@ def _no_peak(study: Study) -> list[Warning]:
     return [Warning(Concern.NO_PEAK, f"{each}, so no % of peak is shown") for each in told]
 
 
-def _above_peak(judged: Sequence[Measured]) -> list[Warning]:
+def _warn_above_peak(judged: Sequence[Measured]) -> list[Warning]:
     above = [row for row in judged if (row.utilisation or 0) > 1]
     if not above:
         return []
@@ -466,7 +466,7 @@ def _above_peak(judged: Sequence[Measured]) -> list[Warning]:
     return [Warning(Concern.ABOVE_PEAK, where, "Shares of it aren't shown.")]
 
 
-def left_out_line(pairs: Sequence[LeftOut]) -> str:
+def describe_left_out(pairs: Sequence[LeftOut]) -> str:
     """Return what was not compared, and how to compare it anyway; empty if everything was compared."""
     if not pairs:
         return ""

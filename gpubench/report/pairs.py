@@ -26,7 +26,7 @@ from ..statistics.intervals import Interval
 from .rows import Measured, Source, Values, grouped, leaves_open, too_noisy
 
 RESIDENT, ONE_SHOT = REGIMES
-"""Data that stays on the device; what a single answer costs: the inputs copied in, one call, the outputs copied out."""
+"""resident: the data is on the device. one-shot: copy inputs, one call, copy outputs."""
 _HALVES = {"float16": ("fp16_",), "bfloat16": ("bf16_",)}
 """How the switches of products in that dtype begin."""
 _OF_ACCELERATORS = ("cudnn_benchmark", "cudnn_deterministic", "variables")
@@ -135,7 +135,8 @@ class Pair:
     def copies(self) -> Copies | None:
         """The comparison with copies, where work moves from a CPU to an accelerator."""
         base, other = self.sides
-        return _with_copies(base, other, self.batches) if other.on_accelerator and not base.on_accelerator else None
+        moves = other.on_accelerator and not base.on_accelerator
+        return _compare_with_copies(base, other, self.batches) if moves else None
 
     @property
     def subject(self) -> Measured:
@@ -272,8 +273,9 @@ def find_pairs(
     if baseline and baseline.role in ("machine", "run"):
         first = next(row.run_name for row in rows if baseline.holds(row))
     pairs, left_out = [], []
-    for row, tiers in (each for group in _alike(rows, of_libraries) for each in _partners(group, baseline, first)):
-        base, differences = _closest(row, tiers, allowed)
+    groups = _group_alike(rows, of_libraries)
+    for row, tiers in (each for group in groups for each in _find_partners(group, baseline, first)):
+        base, differences = _find_closest(row, tiers, allowed)
         if base is not None:
             pairs.append(
                 Pair(base, row, ", ".join(differences.values()), best_cpu=_best_cpu(base, row, jobs, any_threads))
@@ -282,11 +284,11 @@ def find_pairs(
             left_out.append(LeftOut(row, differences))
     if baseline is None:
         known = {id(each.row) for each in left_out}.union(id(pair.other) for pair in pairs)
-        pairs += _per_item([row for row in rows if id(row) not in known], rows, allowed)
+        pairs += _pair_per_item([row for row in rows if id(row) not in known], rows, allowed)
     return pairs, left_out
 
 
-def _per_item(alone: Iterable[Measured], rows: Sequence[Measured], allowed: Collection[str]) -> Iterator[Pair]:
+def _pair_per_item(alone: Iterable[Measured], rows: Sequence[Measured], allowed: Collection[str]) -> Iterator[Pair]:
     """Batches for which a CPU was too slow, against the largest batch that it has measured, per item."""
     bases = grouped((row for row in rows if not row.on_accelerator and row.result.size), _but_for_size)
     for row in alone:
@@ -294,7 +296,7 @@ def _per_item(alone: Iterable[Measured], rows: Sequence[Measured], allowed: Coll
         smaller = sorted((each for each in found if each[1] > 1), key=lambda each: each[1])
         if smaller:
             base, batches = smaller[0]
-            same, differences = _closest(row, [[base]], allowed)
+            same, differences = _find_closest(row, [[base]], allowed)
             if same is not None:
                 name = str(row.result.size)
                 sizes = [str(each.result.params.get(name)) for each in (row, base)]
@@ -317,7 +319,7 @@ def _batches(base: Measured, other: Measured) -> float:
     return batches if math.isclose(batches, ours.flops / theirs.flops, rel_tol=0.01) else 0.0
 
 
-def against_slowest(rows: Sequence[Measured], allow: Collection[str] = ()) -> list[Pair]:
+def compare_with_slowest(rows: Sequence[Measured], allow: Collection[str] = ()) -> list[Pair]:
     """Several devices against the slowest of them, by the median of its speedups over the first."""
     found = find_pairs(rows, Baseline("source", rows[0].source), allow)[0]
     by_source = grouped(found, lambda pair: pair.other.source)
@@ -352,7 +354,7 @@ def observations(result: Result, regime: str) -> dict[int, float]:
     return {index: copied + call for index, call in _calls_s(result.times).items()}
 
 
-def _alike(rows: Sequence[Measured], of_libraries: bool) -> list[list[Measured]]:
+def _group_alike(rows: Sequence[Measured], of_libraries: bool) -> list[list[Measured]]:
     """Return groups of rows that are the same benchmark; if one was measured twice in a run, the first is paired with
     the first."""
     groups: dict[Hashable, list[Measured]] = {}
@@ -380,7 +382,7 @@ def _best_cpu(
         return None
     cpu, gpu = sorted((base, other), key=lambda row: row.on_accelerator)
     ways = (row for row in jobs.get(_job(cpu), ()) if not row.quality.doubt)
-    able = [row for row in ways if _differences(row, gpu).keys() <= {*allowed, "dtype"}]
+    able = [row for row in ways if _find_differences(row, gpu).keys() <= {*allowed, "dtype"}]
     best = fastest_way(cpu.result, (row.result for row in able))
     return None if best is cpu.result else Measured(cpu.run, cpu.run_name, best, cpu.size_name)
 
@@ -389,14 +391,14 @@ def _job(row: Measured) -> Hashable:
     return row.run_name, job(row.result)
 
 
-def _closest(
+def _find_closest(
     row: Measured, tiers: Iterable[list[Measured]], allowed: Collection[str]
 ) -> tuple[Measured | None, _Differences]:
     """Return the baseline from the first tier that has a fitting one, and its differences; it may be in float32. If
     there is none, return None and the fewest differences that prevent it."""
     nearest: _Differences = {}
     for tier in tiers:
-        candidates = [(_differences(base, row), base) for base in tier if base.dtype in (row.dtype, "float32")]
+        candidates = [(_find_differences(base, row), base) for base in tier if base.dtype in (row.dtype, "float32")]
         for differing, base in sorted(candidates, key=lambda each: len(each[0])):
             barred = {term: words for term, words in differing.items() if term not in allowed}
             if not barred:
@@ -406,7 +408,7 @@ def _closest(
     return None, nearest
 
 
-def _partners(rows: list[Measured], baseline: Baseline | None, first: str) -> _Partners:
+def _find_partners(rows: list[Measured], baseline: Baseline | None, first: str) -> _Partners:
     """Yield each benchmark that needs a baseline, and the rows to look for it in; other runs are compared with the
     ``first``."""
     runs = grouped(rows, lambda row: row.run_name)
@@ -448,7 +450,7 @@ def _against_run(rows: list[Measured], others: list[Measured], run: str, any_kin
         yield row, [same, kin, accelerators, [other for other in others if any_kind and not other.on_accelerator]]
 
 
-def _differences(base: Measured, other: Measured) -> _Differences:
+def _find_differences(base: Measured, other: Measured) -> _Differences:
     differing = {
         term: f"{term} {theirs or 'unknown'} against {ours or 'unknown'}"
         for term, ours, theirs in zip(("dtype", "regime", "cache"), same_terms(base), same_terms(other), strict=True)
@@ -518,7 +520,7 @@ def _switches(row: Measured) -> dict[str, Scalar]:
     return {name: state for name, state in known.items() if state is not None and name.startswith(names)}
 
 
-def _with_copies(base: Measured, other: Measured, batches: float) -> Copies | None:
+def _compare_with_copies(base: Measured, other: Measured, batches: float) -> Copies | None:
     """Return the comparison with copies, against ``batches`` calls of the base.
 
     With two processes or more on either side a process is one observation, as with resident data."""

@@ -173,9 +173,9 @@ class Measured(Row):
 
     @property
     def rate(self) -> Rate | None:
-        """The rate by which people judge such work: its samples or tokens, else its FLOP, its bytes, its items.
+        """The customary rate of such work: its samples or tokens, else its FLOP, its bytes, its items.
 
-        Work of less than a FLOP a byte waits for its bytes, whatever it does with them.
+        Below one FLOP per byte, memory is the limit, so bytes per second are shown.
         """
         work, items = self.result.work, None
         if work.items is not None:
@@ -196,7 +196,7 @@ class Measured(Row):
 
     @cached_property
     def utilisation(self) -> float | None:
-        """Least time that its device's measured peaks allow / the time taken."""
+        """Share of the roofline limit: the least time at its device's measured peaks / the measured time."""
         machine, ceilings = self.run.machine, self.run.ceilings.get(self.result.device)
         if ceilings is None:
             return None
@@ -284,7 +284,7 @@ def rows_of(runs: Sequence[Run], expression: str | None = None) -> list[Row]:
 
 
 def _typed(row: Row) -> list[str]:
-    """What ``-k`` knows it by: everything that is shown, and pytest's id."""
+    """The names that ``-k`` matches: everything that is shown, and pytest's id."""
     case = row.result
     return [case.id, case.device, case.implementation, case.fullname, row.facts.label, *names_of(case)]
 

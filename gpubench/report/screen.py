@@ -13,7 +13,7 @@ from ..runfile.quantities import UNFILLED, counted, listed, seconds_text, shorte
 from ..runfile.reader import clean
 from ..runfile.ways import times_and_ratio
 from . import words
-from .answer import MOST_ROWS, Answer, Concern, Warning, left_out_line
+from .answer import MOST_ROWS, Answer, Concern, Warning, describe_left_out
 from .render import terminal
 from .study import Crossing, Measured, Pair, Study, grouped, too_noisy
 from .tables import answer_tables, beside_each_other, results_table
@@ -44,9 +44,9 @@ def answer_screen(
     first, mark, rest = answer.hint.partition("Have a GPU?")
     head = [*_wrapped(_headline(study, elapsed_s), width), *_wrapped(first, width)]
     head += _wrapped(f"  {mark}{rest}", width, "  ") if mark else []
-    head += ["", *_wrapped(answer.sentence, width), "", *warning_lines(answer.warnings, width)]
+    head += ["", *_wrapped(answer.sentence, width), "", *list_warnings(answer.warnings, width)]
     head += [""] * bool(answer.warnings)
-    left_out = left_out_line(study.left_out)
+    left_out = describe_left_out(study.left_out)
     foot = [
         *_wrapped(left_out[:1].upper() + left_out[1:], width),
         *_wrapped(_unmeasured(study), width),
@@ -78,7 +78,7 @@ def _machines(study: Study) -> list[str]:
     return [*shown, *([f"and {len(study.runs) - _MOST_RUNS} more runs"] if len(study.runs) > _MOST_RUNS else [])]
 
 
-def warning_lines(
+def list_warnings(
     warnings: Sequence[Warning], width: int, most: int = _MOST_WARNING_LINES, where: str = "see summary.md"
 ) -> list[str]:
     """Return whole warnings in a limited number of lines: all lines of the first; for the others, what is wrong."""
@@ -92,7 +92,7 @@ def warning_lines(
     return lines
 
 
-def skip_kind(reason: str) -> tuple[str, str]:
+def classify_skip(reason: str) -> tuple[str, str]:
     """Why a benchmark was skipped, for several and for one; the reason itself where it is of no known kind."""
     for pattern, many, single in _SKIPPED:
         if re.search(pattern, reason):
@@ -102,7 +102,7 @@ def skip_kind(reason: str) -> tuple[str, str]:
 
 def _unmeasured(study: Study) -> str:
     rows = [row for row in study.rows if not isinstance(row, Measured)]
-    skipped = Counter(skip_kind(row.result.reason or "") for row in rows if row.result.status == "skipped")
+    skipped = Counter(classify_skip(row.result.reason or "") for row in rows if row.result.status == "skipped")
     failed = [words.name(row.result) for row in rows if row.result.status != "skipped"]
     parts = [f"{count} {why[count == 1]}" for why, count in skipped.most_common(3)]
     more = skipped.total() - sum(count for _, count in skipped.most_common(3))
@@ -164,7 +164,7 @@ def everything(study: Study, width: int) -> list[str]:
     lines = _wrapped("; ".join(dict.fromkeys(_machines(study))), width)
     if len(study.measured) > _FEW:
         lines += ["", *_wrapped(answer.sentence, width)]
-    lines += [*warning_lines(answer.warnings, width, 2, "gpubench report tells more"), ""]
+    lines += [*list_warnings(answer.warnings, width, 2, "gpubench report tells more"), ""]
     lines += terminal(results_table(study), width, title=False) if study.measured else []
     lines += _failures(study)
     return lines

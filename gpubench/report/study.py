@@ -16,7 +16,7 @@ from .pairs import (
     Baseline,
     LeftOut,
     Pair,
-    against_slowest,
+    compare_with_slowest,
     find_pairs,
     leading,
     library_baseline,
@@ -50,8 +50,8 @@ from .words import Names
 
 __all__ = [
     "ONE_THREAD", "SINGLE", "Crossing", "Item", "LeftOut", "Line", "Measured", "Pair", "Point", "Rate", "Row",
-    "Scaled", "Source", "Study", "Values", "against_slowest", "crossings", "ends", "grouped", "in_order", "leading",
-    "lines_of", "measured", "plainest_first", "plainness", "size_parameter", "time_of", "too_noisy",
+    "Scaled", "Source", "Study", "Values", "compare_with_slowest", "crossings", "ends", "grouped", "in_order",
+    "leading", "lines_of", "measured", "plainest_first", "plainness", "size_parameter", "time_of", "too_noisy",
 ]  # fmt: skip
 
 
@@ -126,7 +126,7 @@ class Study:
         if self.baseline or len({source.run for source in sources}) < 2:
             return []
         gpu_rows = [row for row in self.measured if row.source in sources]
-        gpus = against_slowest(gpu_rows, {"threads", *self.allow})
+        gpus = compare_with_slowest(gpu_rows, {"threads", *self.allow})
         base = gpus[0].base.source if gpus else sources[0]
         with_gpu = {source.run for source in sources}
         cpus = {row.run_name for row in self.measured} - with_gpu or {base.run}

@@ -1,5 +1,5 @@
-"""Results as lines over a size, where a line crosses 1×, and which benchmark stands for its workload: never a mean,
-always a setting with a name."""
+"""Lines over a size, their crossovers at 1×, and the choice of one representative benchmark per workload (never a
+mean)."""
 
 from __future__ import annotations
 

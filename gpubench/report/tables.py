@@ -26,7 +26,7 @@ from ..runfile.quantities import (
 from ..runfile.schema import TIMERS, Bandwidth, Raised, Run
 from ..statistics.intervals import INTERVAL
 from . import words
-from .answer import Answer, AnswerRow, Speedups, answer_rows, most_telling
+from .answer import Answer, AnswerRow, Speedups, answer_rows, choose_rows
 from .render import Column, Table, escape, markdown, table
 from .study import (
     ONE_THREAD,
@@ -62,14 +62,14 @@ def answer_tables(answer: Answer, most: int | None = None) -> list[Table]:
     compared. ``most`` rows and no small print for a screen."""
     study, tables = answer.study, []
     for found in answer.speedups:
-        shown = most_telling(found.rows, most) if most else found.rows
+        shown = choose_rows(found.rows, most) if most else found.rows
         ratio = words.ratio if most else words.speedup
         columns = (_one_device if len(found.devices) == 1 else _several_devices)(study, found, ratio)
         differ = listed(sorted({pair.differs for pair in found.pairs if pair.differs}), 3)
         note = _note(found.rows, shown) + f" Compared although they differ: {differ}." * bool(differ and not most)
         tables.append(table(f"Speedup over {found.baseline}", columns, shown, note.strip()))
     if answer.times:
-        shown_times = most_telling(answer.times, most) if most else answer.times
+        shown_times = choose_rows(answer.times, most) if most else answer.times
         devices = {row.source: row for each in answer.times for row in each.items}
         names = {source: study.names.of(row) if len(devices) > 1 else "" for source, row in devices.items()}
         columns_of_times: list[Column[AnswerRow[Measured]]] = [_BENCHMARK]

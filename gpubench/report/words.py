@@ -135,7 +135,7 @@ def unverified(row: Row) -> str:
 
 
 class Names:
-    """What this report's devices are called: as short as tells them apart. ``labels`` are names that a person gave, by
+    """The names of the report's devices: the shortest that are unambiguous. ``labels`` are names that a person gave, by
     a device's name and its maker's name for it."""
 
     def __init__(self, rows: Iterable[Row], labels: Mapping[tuple[str, str], str] | None = None) -> None:

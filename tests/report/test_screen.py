@@ -13,7 +13,7 @@ from comparing import both, mark, run
 
 from gpubench.report import words
 from gpubench.report.answer import Concern, Warning
-from gpubench.report.screen import MOST_LINES, WIDTH, answer_screen, everything, skip_kind, warning_lines
+from gpubench.report.screen import MOST_LINES, WIDTH, answer_screen, classify_skip, everything, list_warnings
 from gpubench.report.study import Study
 from gpubench.runfile.schema import Case
 
@@ -69,11 +69,11 @@ def test_failed_and_skipped_ones_are_counted_by_their_reasons(tmp_path: Path) ->
     ],
 )
 def test_a_skip_has_a_kind(reason: str, kind: str) -> None:
-    assert skip_kind(reason)[0] == kind
+    assert classify_skip(reason)[0] == kind
 
 
 def test_an_unknown_reason_is_shown_short() -> None:
-    assert len(skip_kind("x" * 300)[0]) == 60
+    assert len(classify_skip("x" * 300)[0]) == 60
 
 
 def test_warnings_that_have_no_room_say_what_is_wrong() -> None:
@@ -81,7 +81,7 @@ def test_warnings_that_have_no_room_say_what_is_wrong() -> None:
     warnings += [
         Warning(Concern.ABOVE_PEAK, "3 results above the peak of X (modelled) (a, b): too low", "No shares.")
     ] * 2
-    lines = warning_lines(warnings, 60)
+    lines = list_warnings(warnings, 60)
     assert lines[0].startswith("WARNING: word")
     assert lines[-2:] == [
         "Also: 3 results above the peak of X (modelled); 3 results",

@@ -11,7 +11,7 @@ import records
 from comparing import BOTH, both, mark, run
 
 from gpubench.report import tables
-from gpubench.report.answer import Answer, left_out_line
+from gpubench.report.answer import Answer, describe_left_out
 from gpubench.report.render import Table
 from gpubench.report.study import Study
 from gpubench.report.tables import summary
@@ -75,8 +75,8 @@ def test_what_is_not_compared_is_said_with_how_to_compare_it(tmp_path: Path) -> 
     made = study(tmp_path, marks)
     (cells,) = tables.left_out_table(made.left_out).rows
     assert cells == ("threads 2 against 1", "1", "a.b", "--allow threads")
-    assert "threads (1)" in left_out_line(made.left_out)
-    assert left_out_line([]) == ""
+    assert "threads (1)" in describe_left_out(made.left_out)
+    assert describe_left_out([]) == ""
 
 
 @pytest.mark.parametrize(("flag", "star"), [("power-limited", False), ("throttled", True)])

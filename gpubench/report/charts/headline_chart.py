@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from ...runfile.flags import Reason
 from ...runfile.quantities import UNFILLED, UNFILLED_SIGN, counted
 from .. import words
-from ..answer import MOST_ROWS, Answer, AnswerRow, Speedups, most_telling
+from ..answer import MOST_ROWS, Answer, AnswerRow, Speedups, choose_rows
 from ..study import Item, Measured, Pair, Study
 from .layouts import NamedRow, NamedRows, RowMark, row_pitch, rows_height
 from .page import Figure, Key
-from .selection import LEAST_VALUES, captioned, keys, role_of, uncertainty
+from .selection import LEAST_VALUES, add_caption, keys, role_of, uncertainty
 
 _ROOM, _LEAST_ROW = 580, 22.0
 """Pixels that the rows have with their headings; height of a row."""
@@ -35,7 +35,7 @@ def _drawn(rows: Sequence[AnswerRow[Item]], mark: Callable[[Item], RowMark]) -> 
     pitch = max(_LEAST_ROW, row_pitch(max((len(each.items) for each in rows), default=1)) - 3)
     own = all(each.heading == words.OWN for each in rows)  # no heading: to whom they belong is known where they stand
     for most in range(MOST_ROWS, 0, -1):
-        shown = most_telling(rows, most)
+        shown = choose_rows(rows, most)
         names = [each.name if each.leads else f"\u2003{each.name}" for each in shown]
         drawn = tuple(
             NamedRow("" if own else each.heading, name, each.detail, tuple(map(mark, each.items)))
@@ -67,7 +67,7 @@ def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
     chart = NamedRows(drawn, "", legend, sides)
     figure = Figure("headline", "headline", title, subtitle, "", chart, rank * 20, rank == 0)
     unfilled = f"{UNFILLED_SIGN}. " * any(not pair.fills for pair in shown)
-    return captioned(figure, study, shown, f"Thick line: {uncertainty(shown)}. {unfilled}")
+    return add_caption(figure, study, shown, f"Thick line: {uncertainty(shown)}. {unfilled}")
 
 
 def _ratio(study: Study, pair: Pair) -> RowMark:
@@ -89,7 +89,7 @@ def _shares(study: Study, rows: Sequence[AnswerRow[Measured]]) -> Figure:
     subtitle = f"From {' to '.join(ends)}. " * bool(ends) + f"{_left_out(rows, drawn)}Each at its largest size"
     note = "Peaks were measured at the start of the run. " + "No GPU used. " * (not study.names.accelerators)
     chart = NamedRows(drawn, "%", devices if len(devices) > 1 else ())
-    return captioned(Figure("headline", "headline", title, subtitle, "", chart), study, shown, note)
+    return add_caption(Figure("headline", "headline", title, subtitle, "", chart), study, shown, note)
 
 
 def _share(study: Study, row: Measured) -> RowMark:
@@ -107,7 +107,7 @@ def _times(study: Study, rows: Sequence[AnswerRow[Measured]]) -> Figure:
     subtitle = f"{' to '.join(ends)}. {_left_out(rows, drawn)}Each at its largest size, log scale; lower is better"
     note = "Thick line: 95% interval. " * any(row.interval for row in shown)
     chart = NamedRows(drawn, "s", devices if len(devices) > 1 else ())
-    return captioned(Figure("headline", "headline", title, subtitle, "", chart), study, shown, note)
+    return add_caption(Figure("headline", "headline", title, subtitle, "", chart), study, shown, note)
 
 
 def _time(study: Study, row: Measured) -> RowMark:

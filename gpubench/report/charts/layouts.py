@@ -23,7 +23,7 @@ from .page import (
     grid,
     linear_axis,
     log_axis,
-    shortened,
+    shorten_to,
     size_axis,
     spread,
     text_width,
@@ -126,7 +126,7 @@ class LinePanels:
         low, high = min(values) / _BEYOND, max(values) * _BEYOND
         barred = [point for curve in panel.curves if not curve.dashed for point in curve.points]
         values += [min(max(end, low), high) for point in barred for end in (point.low, point.high) if end > 0]
-        low, high = _padded([*values, *([1.0] if self.slower else [])], 0.06, 3.0 if self.slower else 1.25)
+        low, high = _pad([*values, *([1.0] if self.slower else [])], 0.06, 3.0 if self.slower else 1.25)
         return (min(low, high ** (_BELOW / (_BELOW - height))), high) if self.slower else (low, high)
 
     def _panel(
@@ -135,7 +135,7 @@ class LinePanels:
         columns = grid(len(self.panels))[1]
         sizes = [point.x for curve in panel.curves for point in curve.points]
         marks = [end for curve in panel.curves if curve.mark for end in (curve.mark.low, curve.mark.high)]
-        axes.set(xscale="log", yscale="log", xlim=_padded([*sizes, *marks], 0.04, 2.0), ylim=limits)
+        axes.set(xscale="log", yscale="log", xlim=_pad([*sizes, *marks], 0.04, 2.0), ylim=limits)
         width = (page.width - 2 * MARGIN) / columns - 60 - max(text_width(c.label, TINY) for c in panel.curves)
         size_axis(axes.xaxis, sizes, panel.size, width)
         log_axis(axes.yaxis, *limits, self.unit, min(6, max(3, int(height / 25))))
@@ -161,7 +161,7 @@ class LinePanels:
                     page.mark(axes, point.x, point.y, curve.role, hollow=True, markersize=6.0, zorder=3.5 + rank * 0.01)
 
 
-def _padded(values: Sequence[float], share: float = 0.06, least: float = 1.25) -> tuple[float, float]:
+def _pad(values: Sequence[float], share: float = 0.06, least: float = 1.25) -> tuple[float, float]:
     """Limits of a logarithmic axis: a share of its length free on either side, ``least`` a factor between ends."""
     low, high = min(values), max(values)
     if high / low < least:
@@ -213,12 +213,12 @@ def _part_labels(page: Page, axes: Axes, curves: Sequence[Curve], labels: Sequen
         apart = size[0] - across
         if label.arrow_patch and (curve.cut or (abs(up - place) <= 2 and apart < _NEAR)):
             label.arrow_patch.set_visible(False)
-        elif label.arrow_patch and apart >= _NEAR:  # not to be taken for the line
+        elif label.arrow_patch and apart >= _NEAR:  # else it looks like a part of the curve
             label.arrow_patch.set(linestyle=(0, (1, 3)), linewidth=1.0)
 
 
 def _draw_marks(page: Page, axes: Axes, curves: Sequence[Curve]) -> None:
-    """Crossovers on the line at 1×, their sizes left above or right below it, further off where they would touch."""
+    """Mark crossovers on the 1× line and label them with their size; labels that would overlap are moved outward."""
     marks = [(curve.mark, page.ink(curve.role)) for curve in curves if curve.mark]
     if not marks:
         return
@@ -312,7 +312,7 @@ class NamedRows:
         low, high = min(values) / _ROWS_BEYOND, max(values) * _ROWS_BEYOND
         values += [end for mark in marks for end in (mark.low, mark.high) if end and low < end < high]
         values += [1.0] if self.sides else []
-        low, high = _padded(values, 0.04, 2.0)
+        low, high = _pad(values, 0.04, 2.0)
         axes.set_xscale("log")
         high *= (high / low) ** (beside * 0.4 / max(100.0, page.size(axes)[0]))
         axes.set_xlim(low, high)
@@ -364,7 +364,7 @@ def row_axes(page: Page, labels: Sequence[NamedRow], right: float, head: float =
     for each in labels:
         if each.group != group:
             group = each.group
-            page.text(MARGIN, top + y + 17, shortened(group, page.width - 2 * MARGIN, NORMAL), NORMAL, weight="bold")
+            page.text(MARGIN, top + y + 17, shorten_to(group, page.width - 2 * MARGIN, NORMAL), NORMAL, weight="bold")
             y += _HEAD
         middles.append(y + pitch / 2)
         _name_row(page, each, x - 14, top + middles[-1] + 4)
@@ -374,8 +374,8 @@ def row_axes(page: Page, labels: Sequence[NamedRow], right: float, head: float =
 
 def _name_row(page: Page, label: NamedRow, end: float, y: float) -> None:
     """Name and setting, left of ``end``. The setting is cut first."""
-    name = shortened(label.name, _MOST_LABEL - min(text_width(label.detail, TINY), _MOST_LABEL / 4) - 8, NORMAL)
-    detail = shortened(label.detail, _MOST_LABEL - text_width(name, NORMAL) - 8, TINY)
+    name = shorten_to(label.name, _MOST_LABEL - min(text_width(label.detail, TINY), _MOST_LABEL / 4) - 8, NORMAL)
+    detail = shorten_to(label.detail, _MOST_LABEL - text_width(name, NORMAL) - 8, TINY)
     page.text(end, y, detail, TINY, "muted", ha="right")
     page.text(end - (text_width(detail, TINY) + 8 if detail else 0.0), y + 0.5, name, NORMAL, ha="right")
 

@@ -78,11 +78,11 @@ class Page:
     def __init__(self, figure: Figure, theme: str, body: float, keys: Sequence[Key] = ()) -> None:
         self.theme, self.width = theme, PAGE_WIDTH
         room = self.width - 2 * MARGIN
-        lines = [(line, TITLE, "text", "bold") for line in wrapped(figure.title, room, TITLE * 1.12, 3)]
-        lines += [(line, NORMAL, "muted", "normal") for line in wrapped(figure.subtitle, room, NORMAL)]
-        lines += [(f"⚠ {line}", SMALL, "text", "bold") for line in wrapped(figure.notice, room - 20, SMALL * 1.12)]
-        rows = _packed(keys, self.width)
-        foot_lines = wrapped(figure.caption, room, TINY, 5)
+        lines = [(line, TITLE, "text", "bold") for line in wrap_text(figure.title, room, TITLE * 1.12, 3)]
+        lines += [(line, NORMAL, "muted", "normal") for line in wrap_text(figure.subtitle, room, NORMAL)]
+        lines += [(f"⚠ {line}", SMALL, "text", "bold") for line in wrap_text(figure.notice, room - 20, SMALL * 1.12)]
+        rows = _pack(keys, self.width)
+        foot_lines = wrap_text(figure.caption, room, TINY, 5)
         self.top = 14.0 + sum(1.42 * size for _, size, _, _ in lines) + 23.0 * len(rows) + 8.0 * bool(rows)
         foot = 14.0 + 1.4 * TINY * len(foot_lines)
         body = min(body, _MOST_HEIGHT - self.top - foot)
@@ -136,10 +136,10 @@ class Page:
         return x / self.width, 1 - bottom / self.height, width / self.width, (bottom - top) / self.height
 
     def lay_out(self) -> None:
-        """Give the panels their places, once and for good: what is placed among them later doesn't move them.
+        """Fix the panels' positions: what is placed among them later doesn't move them.
 
-        To a millionth of the page: constrained layout's last digits differ from one process to the next, and a file
-        that is drawn anew shall be the same.
+        Rounded to a millionth of the page: constrained layout isn't reproducible in the last digits, and redrawing must
+        give the same file.
         """
         engine = self.canvas.get_layout_engine()
         if engine is None:
@@ -198,7 +198,7 @@ def grid(count: int) -> tuple[int, int]:
     return math.ceil(count / columns), columns
 
 
-def _packed(keys: Sequence[Key], width: float) -> list[list[tuple[float, Key]]]:
+def _pack(keys: Sequence[Key], width: float) -> list[list[tuple[float, Key]]]:
     """Entries in rows from left to right; matplotlib's legend doesn't wrap."""
     rows: list[list[tuple[float, Key]]] = []
     x = MARGIN
@@ -218,13 +218,13 @@ def text_width(words: str, size: float) -> float:
     return float(text_to_path.get_text_width_height_descent(words, FontProperties(size=size), ismath=False)[0])
 
 
-def shortened(words: str, room: float, size: float) -> str:
+def shorten_to(words: str, room: float, size: float) -> str:
     """Return the text, cut in the middle if it is wider than ``room`` pixels."""
     fits = bisect_right(range(2, len(words) + 1), room, key=lambda length: text_width(shorten(words, length), size))
     return shorten(words, max(2, fits + 1))
 
 
-def wrapped(words: str, room: float, size: float, most: int = 5) -> list[str]:
+def wrap_text(words: str, room: float, size: float, most: int = 5) -> list[str]:
     """Lines of at most ``room`` pixels; a word longer than that is cut."""
     room *= 0.97  # renderers round the widths of letters
     lines: list[str] = []
@@ -233,8 +233,8 @@ def wrapped(words: str, room: float, size: float, most: int = 5) -> list[str]:
         if lines and text_width(joined, size) <= room:
             lines[-1] = joined
         else:
-            lines.append(shortened(word, room, size))
-    return [*lines[: most - 1], shortened(" ".join(lines[most - 1 :]), room, size)] if len(lines) > most else lines
+            lines.append(shorten_to(word, room, size))
+    return [*lines[: most - 1], shorten_to(" ".join(lines[most - 1 :]), room, size)] if len(lines) > most else lines
 
 
 def tick_text(value: float, unit: str) -> str:

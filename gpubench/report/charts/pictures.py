@@ -26,7 +26,7 @@ from ...runfile.quantities import counted, shorten
 from ..study import Study, grouped
 from .page import Figure, rc_settings
 from .selection import LEAST_VALUES
-from .theme import DARK, LIGHT, THEMES, recoloured
+from .theme import DARK, LIGHT, THEMES, recolour
 
 _DPI = 192
 """Two dots a pixel."""
@@ -125,7 +125,7 @@ def render(
     files: dict[str, bytes] = {}
     for figure in figures:
         if "svg" in formats:
-            files |= {f"{figure.name}-{theme}.svg": recoloured(_light_svg(figure), theme) for theme in themes}
+            files |= {f"{figure.name}-{theme}.svg": recolour(_light_svg(figure), theme) for theme in themes}
         if "png" in formats:
             files |= {f"{figure.name}-{theme}.png": _picture(figure, theme, "png") for theme in themes}
     return files
@@ -134,7 +134,7 @@ def render(
 def embedded(figures: Iterable[Figure]) -> list[tuple[str, bytes, bytes]]:
     """Title, and the SVG for a light and a dark page, of each figure."""
     drawn = [(each.title, _light_svg(each)) for each in figures]
-    return [(title, light, recoloured(light, DARK)) for title, light in drawn]
+    return [(title, light, recolour(light, DARK)) for title, light in drawn]
 
 
 @lru_cache(maxsize=128)

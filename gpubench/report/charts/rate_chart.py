@@ -10,7 +10,7 @@ from ...runfile.schema import TIMERS
 from .. import words
 from ..study import Line, Measured, Rate, Study, grouped, in_order, lines_of, plainness, time_of
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
-from .selection import OTHER_ROLES, captioned, curve, keys, line_panels, panel
+from .selection import OTHER_ROLES, add_caption, curve, keys, line_panels, panel
 
 _MOST_DEFAULT = 4
 _BARS = "Bar at a point: interquartile range of the rounds. "
@@ -62,7 +62,7 @@ def _figures(study: Study, rows: Sequence[Measured], rate: Rate | None) -> list[
     subtitle = f"{next(filter(None, ends), words.NO_VALUE)}. {'Higher' if rate else 'Lower'} is better"
     name = f"{quantity.lower().replace(' ', '-') if rate else 'time'}-{first.result.kind or 'own'}"
     figure = Figure(name, "rate" if rate else "time", f"{subject}: {quantity.lower()} by size", subtitle, "", chart)
-    return [captioned(figure, study, used, _BARS + waited, "Hollow", chart.left_out)]
+    return [add_caption(figure, study, used, _BARS + waited, "Hollow", chart.left_out)]
 
 
 def _plainest_panels(lines: Iterable[Line[Measured]]) -> list[list[Line[Measured]]]:
@@ -125,7 +125,7 @@ def _expressions(study: Study, rows: Sequence[Measured]) -> list[Figure]:
     where = f"{study.names.of(lines[0].last)}, {words.size(lines[0].last)}"
     subtitle = f"{where}: {', '.join(told)}. By size; lower is better"
     figure = Figure("expressions", "expressions", title, subtitle, "", chart, 9.5, False)
-    return [captioned(figure, study, used, _BARS, "Hollow", chart.left_out)]
+    return [add_caption(figure, study, used, _BARS, "Hollow", chart.left_out)]
 
 
 def _library(study: Study, line: Line[Measured]) -> str:

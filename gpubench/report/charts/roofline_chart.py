@@ -20,7 +20,7 @@ from ...runfile.utilisation import PLAUSIBLE
 from .. import words
 from ..study import Measured, Study, grouped
 from .page import MARGIN, PX, TINY, Figure, Key, Page, log_axis, spread, text_width
-from .selection import LEAST_VALUES, captioned
+from .selection import LEAST_VALUES, add_caption
 
 _FASTER = 1.1
 """A memory level whose best is less than this above a larger one's has no line of its own: the difference is noise."""
@@ -181,7 +181,7 @@ def roofline_figures(study: Study) -> list[Figure]:
         name = f"roofline-{first.result.device}" + f"-{first.run_name}" * study.names.several_runs
         title = f"Roofline: {study.names.of(first)}"
         figure = Figure(name, "roofline", title, subtitle, "", chart, 3 + rank / 10, shown)
-        figures.append(captioned(figure, study, sound, note, "Hollow", len(known) - len(sound)))
+        figures.append(add_caption(figure, study, sound, note, "Hollow", len(known) - len(sound)))
     return figures
 
 

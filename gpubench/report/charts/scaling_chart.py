@@ -10,7 +10,7 @@ from .. import words
 from ..study import Scaled, Study, grouped
 from .layouts import NamedRow, NamedRows, RowMark
 from .page import Figure, Key
-from .selection import LEAST_VALUES, captioned
+from .selection import LEAST_VALUES, add_caption
 
 _MOST_ROWS = 16
 _CONTROL = "unsynchronised"
@@ -62,7 +62,7 @@ def _efficiency(study: Study, scaled: Sequence[Scaled], what: str) -> list[Figur
     looks = Key("measured", "accelerator0", "bar"), Key("ideal for this split", "text", "tick")
     chart = NamedRows(tuple(bars[:_MOST_ROWS]), "%", looks)
     figure = Figure(name, "scaling", f"{what}: efficiency", subtitle, "", chart)
-    return [captioned(figure, study, [each.row for each in used], note)]
+    return [add_caption(figure, study, [each.row for each in used], note)]
 
 
 def _job(study: Study, each: Scaled) -> str:

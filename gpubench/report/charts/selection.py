@@ -109,7 +109,7 @@ def uncertainty(pairs: Iterable[Pair]) -> str:
 # The small print ------------------------------------------------------------------------------------------------------
 
 
-def captioned(
+def add_caption(
     figure: Figure,
     study: Study,
     items: Sequence[Measured | Pair],

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from .. import words
 from ..study import Crossing, Line, Pair, Study, crossings, grouped, plainness
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
-from .selection import captioned, curve, keys, line_panels, panel, uncertainty
+from .selection import add_caption, curve, keys, line_panels, panel, uncertainty
 
 _LIMIT = "Triangle: only a limit is known, and that the speedup lies within the bar. "
 _COPIES = "With copies: inputs copied from pageable memory, one call, results copied back. "
@@ -137,7 +137,7 @@ def _figure(
     limits = any(curve.limits for panel in panels for curve in panel.curves)
     note = f"Bar at a point: {uncertainty(used)}. " + _LIMIT * limits + _COPIES * copies + f"{rest}. " * bool(rest)
     figure = Figure(name, "speedup", f"{title} {_over(study, used)}", subtitle, "", chart)
-    return [captioned(figure, study, used, note, "Hollow", chart.left_out)]
+    return [add_caption(figure, study, used, note, "Hollow", chart.left_out)]
 
 
 def _regime(found: Crossing) -> str:

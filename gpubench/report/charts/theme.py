@@ -35,7 +35,7 @@ def colour(theme: str, role: str) -> str:
     return _COLOURS[theme].get(role, _COLOURS[theme]["muted"])
 
 
-def recoloured(svg: bytes, theme: str) -> bytes:
+def recolour(svg: bytes, theme: str) -> bytes:
     """A light picture in another theme: every colour of the light one stands for one colour there."""
     if theme == LIGHT:
         return svg

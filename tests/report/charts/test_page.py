@@ -21,7 +21,16 @@ from matplotlib.figure import Figure as Canvas
 from gpubench.errors import UsageError
 from gpubench.report.charts import pictures as charting, rate_chart
 from gpubench.report.charts.layouts import LinePanels
-from gpubench.report.charts.page import Figure, linear_axis, log_axis, size_axis, spread, text_width, tick_text, wrapped
+from gpubench.report.charts.page import (
+    Figure,
+    linear_axis,
+    log_axis,
+    size_axis,
+    spread,
+    text_width,
+    tick_text,
+    wrap_text,
+)
 from gpubench.report.charts.pictures import drawable, embedded, figures_of, render
 from gpubench.report.charts.theme import DARK, LIGHT, colour
 from gpubench.runfile.schema import Case
@@ -241,12 +250,12 @@ def test_the_largest_size_always_has_its_tick() -> None:
 
 
 def test_lines_of_text_fit_their_room() -> None:
-    lines = wrapped("a bb ccc dddd " * 20, 200, 12, 4)
+    lines = wrap_text("a bb ccc dddd " * 20, 200, 12, 4)
     assert len(lines) == 4
     assert all(text_width(line, 12) <= 200 for line in lines)
     assert "…" in lines[-1]
-    assert wrapped("", 200, 12) == []
-    assert wrapped("the device wins from n ≈ 21k", 160, 12) == ["the device wins from", "n ≈ 21k"]
+    assert wrap_text("", 200, 12) == []
+    assert wrap_text("the device wins from n ≈ 21k", 160, 12) == ["the device wins from", "n ≈ 21k"]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from gpubench.report.charts.theme import (
     MARK_SHAPES,
     THEMES,
     colour,
-    recoloured,
+    recolour,
 )
 
 TOGETHER = {"devices": (*ACCELERATORS, *CPUS), "dtypes": DTYPE_ROLES}
@@ -132,7 +132,7 @@ def test_shape_stands_beside_colour() -> None:
 def test_a_light_picture_in_the_other_theme_has_no_light_colour_left() -> None:
     roles = [*(role for roles in TOGETHER.values() for role in roles), "page", "text", "muted", "grid", "shade"]
     light = " ".join(colour(LIGHT, role) for role in roles).encode()
-    dark = recoloured(light, DARK)
+    dark = recolour(light, DARK)
     assert dark.decode().split() == [colour(DARK, role) for role in roles]
-    assert recoloured(light, LIGHT) == light
+    assert recolour(light, LIGHT) == light
     assert re.fullmatch(rb"(#[0-9a-f]{6} ?)+", dark)
