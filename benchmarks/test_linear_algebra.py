@@ -17,7 +17,7 @@ import torch
 
 from gpubench.errors import WrongAnswer
 from gpubench.measure.data import as_tensor
-from gpubench.measure.precision import ROUNDOFF
+from gpubench.measure.verify import ROUNDOFF
 
 pytestmark = pytest.mark.gpubench(
     kind="linear_algebra",
