@@ -119,12 +119,10 @@ def test_what_does_not_exist_is_refused_naming_what_does(ask):
 
 
 FEEDING = """
-import pytest
 from gpubench.workloads import training
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_feed(gpubench, workers):
-    with training.InputPipeline(gpubench, workers, False, True) as pipeline:
+def test_feed(gpubench):
+    with training.InputPipeline(gpubench, 1, False, True) as pipeline:
         gpubench(pipeline.epoch, check=False)
         gpubench.parallel["phases"] = pipeline.phases()
 """
@@ -142,11 +140,9 @@ def test_images_are_cropped_normalised_and_flipped():
 
 
 def test_the_wait_for_data_is_told_apart_from_the_step(bench):
-    ran = bench(FEEDING, "--gpubench-threads=1", apart=True, passed=2)
-    for mark, record in zip(ran.marks, ran.records, strict=True):
-        assert record["parallel"]["workers"] == mark["params"]["workers"]
-        assert record["parallel"]["phases"]["data"] > 0
-        assert record["parallel"]["phases"]["step"] > 0
+    (record,) = bench(FEEDING, "--gpubench-threads=1", apart=True, passed=1).records
+    assert record["parallel"]["workers"] == 1
+    assert min(record["parallel"]["phases"][part] for part in ("data", "step")) > 0
 
 
 def fed(loader, trainer=None, device="cpu", pinned=False):
