@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import GpubenchError, UsageError
-from ..measure.calls import own_keywords
+from ..measure.calls import keywords_of, own_keywords
 from ..measure.data import dtypes_of
 from ..measure.expression import LIVE, Timing, expressions, parse_sizes
 from ..runfile import options
@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
 Sizes = str | Mapping[str, Sequence[int]]
 """Sizes as ``"n=64,256"``, or values by name, of which all combinations are timed."""
+_AS_IN_THE_SHELL = {
+    **{name: f"write {name}s=…" for name in ("device", "size", "dtype", "variant")},
+    "processes": "it measures in this process; the command gpubench time has --processes",
+}
+"""Options that people spell as the command's, with what to write."""
 _PYTEST = [
     *("-p", "gpubench.plugin", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--import-mode=importlib"),
     *("-q", "-s", "--benchmark-only", "--benchmark-quiet"),
@@ -78,6 +83,10 @@ def time(  # noqa: PLR0913 - what users write
     A keyword that ``target`` has too is refused, with the way to pass it. Raises UsageError for what can't be measured
     at all; a size that fails has its reason in the result.
     """
+    taken, anything = keywords_of(target) if callable(target) else ((), False)
+    for name in kwargs.keys() & _AS_IN_THE_SHELL.keys() - set(taken) if not anything else ():
+        if taken or not callable(target):  # else what it takes isn't known
+            raise UsageError(f"no option {name}: {_AS_IN_THE_SHELL[name]}")
     asked = argparse.Namespace(device=_several(devices), dtype=_several(dtypes), variant=_several(variants))
     vars(asked).update(preset=preset, threads=threads)
     parts = (
@@ -87,8 +96,8 @@ def time(  # noqa: PLR0913 - what users write
     )
     terms = {"sizes": parse_sizes(parts), "dtypes": asked.dtype, "variants": asked.variant, "check": check}
     if not callable(target):
-        if not isinstance(target, Sequence):
-            raise UsageError(f"expected an expression or a function, not {type(target).__name__}")
+        if not isinstance(target, Sequence) or not all(isinstance(each, str) for each in target):
+            raise UsageError(f"expected a function, an expression or a list of expressions, not {target!r:.60}")
         if args or kwargs or callable(setup):
             raise UsageError("an expression takes no arguments: name them in it, and make them with setup='…'")
         frame = inspect.currentframe()
@@ -162,12 +171,14 @@ def _measure(timing: Timing, asked: argparse.Namespace) -> Results:
             sys.modules.update({file.stem: other} if other else {})
             before.compare()
             before.restore()
-        if run_file.exists():
+        if run_file.exists() and code != pytest.ExitCode.INTERRUPTED:
             for event in read_ledger(folder / LEDGER) if (folder / LEDGER).exists() else ():
                 for notice in event.get("notices") or ():  # for example that threads wait here, so one is used
                     print(notice, file=sys.stderr)
             return Results.load(run_file)
     lines = process.log_lines(said.getvalue())
+    if code == pytest.ExitCode.INTERRUPTED and any("! KeyboardInterrupt !" in line for line in lines):
+        raise KeyboardInterrupt
     raise UsageError(process.complaint(lines) if code == process.USAGE else process.uncollected(lines))
 
 

@@ -59,7 +59,7 @@ def own_keywords(place: int) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
 def _require_unambiguous(function: Any, given: Collection[str]) -> None:
     if not given:
         return
-    taken, anything = _keywords_of(function)
+    taken, anything = keywords_of(function)
     if both := [name for name in given if name in taken or (anything and name not in _COMMON)]:
         name, shown = both[0], getattr(function, "__name__", type(function).__name__)
         what = f"{shown} has" if name in taken else f"{shown} takes any keyword, so it may have"
@@ -69,7 +69,7 @@ def _require_unambiguous(function: Any, given: Collection[str]) -> None:
         )
 
 
-def _keywords_of(function: Any) -> tuple[Collection[str], bool]:
+def keywords_of(function: Any) -> tuple[Collection[str], bool]:
     """Return the names of a function's parameters, and whether it takes any other keyword. Those of a builtin without a
     signature are read from its docstring, which begins with one."""
     torch = sys.modules.get("torch")

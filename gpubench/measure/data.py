@@ -198,7 +198,7 @@ def is_array(value: Any) -> bool:
     """Whether the value is an array of a library other than torch."""
     import torch
 
-    return hasattr(value, "__dlpack__") and not isinstance(value, torch.Tensor)
+    return hasattr(type(value), "__dlpack__") and not isinstance(value, torch.Tensor)
 
 
 @functools.cache

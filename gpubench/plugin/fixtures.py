@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,6 +29,9 @@ RANKS = "gpubench_ranks"
 """The fixture of tests whose times are measured by other processes."""
 PLAIN_CALIBRATION = 100
 """A round of a plain benchmark lasts this many waits, as in a gpubench test. With the usual 10, the wait would show."""
+
+MOST_TIMES = 4.0
+"""How many times ``max_time`` the rounds of a plain benchmark may take."""
 
 
 @dataclass(slots=True)
@@ -103,6 +107,7 @@ class Plain:
         lengthen_rounds(item, benchmark)
         if benchmark_option(item.config, "--benchmark-warmup") is None and "warmup" not in marker:
             benchmark._warmup = 1
+        _bound_rounds(benchmark)
         watch_present_kinds()
         devices = in_use() if "torch" in sys.modules else []
         for device in devices:
@@ -131,6 +136,37 @@ class Plain:
         flags += [Flag("unwaited", f"{', '.join(names)} was loaded")] if (names := unwaited()) else []
         self._session.record(self._benchmark, case, devices, flags)
         return case
+
+
+def _bound_rounds(benchmark: Any) -> None:
+    """End the rounds of a plain benchmark after :data:`MOST_TIMES` its ``max_time``: pytest-benchmark takes their
+    number from its first calls, and later ones may be slower. Rounds that a test asks for are all made."""
+    made, stats_made, run = benchmark._make_runner, benchmark._make_stats, benchmark._raw
+    ends: list[float] = []
+
+    def raw(*given: Any, **named: Any) -> Any:
+        benchmark._make_runner, benchmark._make_stats = make_runner, make_stats
+        return run(*given, **named)
+
+    def make_runner(*given: Any) -> Callable[..., Any]:
+        take = made(*given)
+        return lambda *loops: None if ends and monotonic() > ends[0] and ends[1:] else take(*loops)
+
+    def make_stats(iterations: int) -> Any:
+        stats = stats_made(iterations)
+        update, least = stats.update, benchmark._min_rounds
+        ends.append(monotonic() + MOST_TIMES * benchmark._max_time)
+
+        def update_with(seconds: float | None) -> None:
+            if seconds is not None:
+                update(seconds)
+                ends[1:] = [1.0] * (len(stats.stats.data) >= least)
+
+        stats.update = update_with
+        return stats
+
+    if getattr(benchmark, "_precision", None) is None:
+        benchmark._raw = raw
 
 
 def _watch_calls(benchmark: Any, flags: list[Flag]) -> None:

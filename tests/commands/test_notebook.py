@@ -135,7 +135,11 @@ def test_what_makes_no_sense_is_refused():
         (lambda: gpubench.time("nobody @ b"), "unknown names nobody, b: make them with setup="),
         (lambda: gpubench.time("a +"), "expression 'a \\+' is not Python"),
         (lambda: gpubench.time("1 + 1", 3), "an expression takes no arguments"),
-        (lambda: gpubench.time(3), "expected an expression or a function, not int"),
+        (lambda: gpubench.time(3), "expected a function, an expression or a list of expressions, not 3"),
+        (lambda: gpubench.time([torch.neg, torch.sin]), "expected a function, an expression or a list of expressions"),
+        (lambda: gpubench.time("1 + 1", device="cpu"), "no option device: write devices="),
+        (lambda: gpubench.time(torch.neg, torch.ones(1), size=3), "no option size: write sizes="),
+        (lambda: gpubench.time("1 + 1", processes=3), "no option processes: it measures in this process"),
         (lambda: gpubench.time(torch.neg, setup="a = 1"), "a function's setup is a function"),
         (lambda: gpubench.time("1 + 1", devices="cuda:9"), "cuda:9 is not available"),
         (lambda: gpubench.time("1 + 1", sizes={"a b": [1]}), "size 'a b=1': write n=256"),
@@ -143,6 +147,22 @@ def test_what_makes_no_sense_is_refused():
         with pytest.raises(UsageError, match=message):
             call()
     assert LIVE == []
+
+
+def test_ctrl_c_ends_the_cell_and_those_after_it():
+    def interrupt():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        gpubench.time(interrupt, preset="smoke")
+
+
+def test_an_object_that_raises_what_it_likes_is_an_argument_like_others():
+    class Odd:
+        def __getattr__(self, name):
+            raise ValueError(name)
+
+    assert gpubench.time(lambda value: 1, Odd(), preset="smoke").df["time_s"][0] > 0
 
 
 def test_on_a_busy_machine_one_thread_is_chosen_with_a_notice_unless_some_are_asked_for(monkeypatch, capsys):

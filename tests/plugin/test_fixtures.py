@@ -261,7 +261,7 @@ def test_the_scheduler_holds_up_rounds_and_not_single_calls():
 
 def test_calls_that_only_begin_or_change_their_input_are_flagged(tmp_path):
     tests = """
-import random
+import pytest, random, time
 
 def rows():
     yield 1
@@ -271,10 +271,18 @@ def test_emptied(benchmark): benchmark(sum, iter(range(1000)))
 def test_sorted(benchmark): benchmark.pedantic([random.random() for _ in range(1000)].sort, rounds=3)
 def test_fresh(benchmark): benchmark.pedantic(list.sort, setup=lambda: (([2, 1],), {}), rounds=3)
 def test_sound(benchmark): benchmark(sorted, [2, 1])
+
+@pytest.mark.benchmark(max_time=0.25)
+def test_slower(benchmark):
+    calls = []
+    benchmark(lambda: calls.append(1) or time.sleep(0.05 if len(calls) > 300 else 1e-4))
 """
     (tmp_path / "test_own.py").write_text(tests)
     done = gpubench("run", "test_own.py", "--preset=smoke", "--processes=1", "--charts=none", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     results = read(tmp_path / "out/run.json").results
     seen = {each.workload[4:]: {flag.name for flag in each.flags} & {"unwaited", "altered"} for each in results}
-    assert seen == {"lazy": {"unwaited"}, "emptied": {"altered"}, "sorted": {"altered"}, "fresh": set(), "sound": set()}
+    altered = {name: {"altered"} for name in ("emptied", "sorted", "slower")}
+    assert seen == {"lazy": {"unwaited"}, **altered, "fresh": set(), "sound": set()}
+    (slower,) = (each.times for each in results if each.workload == "own.slower")
+    assert slower.rounds * slower.median_s < 5  # 65 by the first calls
