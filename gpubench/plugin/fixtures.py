@@ -29,7 +29,6 @@ RANKS = "gpubench_ranks"
 """The fixture of tests whose times are measured by other processes."""
 PLAIN_CALIBRATION = 100
 """A round of a plain benchmark lasts this many waits, as in a gpubench test. With the usual 10, the wait would show."""
-
 MOST_TIMES = 4.0
 """How many times ``max_time`` the rounds of a plain benchmark may take."""
 

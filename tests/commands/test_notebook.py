@@ -13,7 +13,7 @@ import gpubench
 from gpubench.commands import notebook
 from gpubench.commands.notebook import magic
 from gpubench.errors import UsageError
-from gpubench.measure import ceilings, session
+from gpubench.measure import ceilings, disturbance
 from gpubench.measure.expression import LIVE
 
 pytestmark = pytest.mark.usefixtures("no_ceilings")
@@ -167,7 +167,7 @@ def test_an_object_that_raises_what_it_likes_is_an_argument_like_others():
 
 def test_on_a_busy_machine_one_thread_is_chosen_with_a_notice_unless_some_are_asked_for(monkeypatch, capsys):
     """As by ``gpubench time``: 6 µs of work took 16 ms where two threads waited for the scheduler."""
-    monkeypatch.setattr(session, "waiting_threads", lambda threads: (None, "Measuring with 1 thread"))
+    monkeypatch.setattr(disturbance, "waiting_threads", lambda threads: (None, "Measuring with 1 thread"))
     before = torch.get_num_threads()
     (row,) = rows(gpubench.time(torch.neg, torch.ones(9), devices="cpu"))
     assert (row["threads"], capsys.readouterr().err) == (1, "Measuring with 1 thread\n")
