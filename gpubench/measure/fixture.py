@@ -202,7 +202,7 @@ class Gpubench(Inputs):
         self._data_dtype = case.dtype if case.dtype != self.case.dtype else None
         self.declared = declared
         self.parallel: dict[str, Any] = {}
-        self._contest: Contest | None = None
+        self._take: Callable[[Share], None] | None = None
         self._contends = contends
         self.share: Share | None = None
         """The rounds of a call that only contends: another fixture takes them in turn with its own."""
@@ -211,9 +211,22 @@ class Gpubench(Inputs):
         self, name: str, others: Mapping[str, Callable[[Gpubench], Any]], shares: MutableMapping[str, Share]
     ) -> None:
         """Time this call's rounds in turn with those of ``others``, each of which measures its own call with the
-        fixture that it is given. ``shares``, by name, belong to all of them: the first one measured takes the rounds of
-        all."""
-        self._contest = Contest(name, others, shares, self.case)
+        fixture that it is given. The library of each is the last word of its name. ``shares``, by name, belong to all
+        of them: the first one measured takes the rounds of all."""
+        case = self.case
+
+        def take(own: Share) -> None:
+            if name not in shares:
+                wanted = {name: own}
+                for other, measure in others.items():
+                    with suppress(Exception):  # it can't be prepared: its own test reports why
+                        library = other.rpartition(" ")[2]
+                        wanted[other] = self._contender(structs.replace(case, implementation=library), measure)
+                take_turns([*wanted.values()])
+                shares.update(wanted)
+            own.take(shares.pop(name))
+
+        self._take = take
 
     @calls.own_keywords(place=1)
     def __call__(  # noqa: PLR0913 - what users write
@@ -621,8 +634,8 @@ class Gpubench(Inputs):
         """Take the rounds, unless another test has, and return a result of after them."""
         if not self.enabled:
             return self._keep((), 1, lambda: share.next_call()())
-        if self._contest:
-            self._contest.take(self, share)
+        if self._take:
+            self._take(share)
         elif self._benchmark._precision is not None:  # take fewer rounds, where these are precise enough
             nowhere = SimpleNamespace(update=lambda seconds: None)
             self._benchmark._run_until_precise(lambda _: share.take_round(), None, nowhere, share.rounds)
@@ -631,7 +644,7 @@ class Gpubench(Inputs):
         last = self._keep(share.times, share.calls, lambda: share.next_call()())
         return last if share.calls > 1 else share.result
 
-    def contender(self, case: Case, measure: Callable[[Gpubench], Any]) -> Share:
+    def _contender(self, case: Case, measure: Callable[[Gpubench], Any]) -> Share:
         """Return the rounds of another call on the same device, ready to be taken. Raises what preparing that call
         raises."""
         other = Gpubench(self._session, self.allowance, case, self.home, self._benchmark, contends=True)
@@ -647,30 +660,6 @@ class Gpubench(Inputs):
         if self._peak_bytes is None or self._held_bytes is None or self.implementation != TORCH:
             return None  # another library has its own allocator
         return max(0, self._peak_bytes - self._held_bytes)
-
-
-@dataclasses.dataclass(slots=True)
-class Contest:
-    """A call ``name`` that is measured in turn with ``others``. ``case`` is what all of them have in common, except the
-    library, which is the last word of each name."""
-
-    name: str
-    others: Mapping[str, Callable[[Gpubench], Any]]
-    shares: MutableMapping[str, Share]
-    case: Case
-
-    def take(self, bench: Gpubench, own: Share) -> None:
-        """Take the call's rounds together with those of all others, or those that were taken so already. A call that
-        can't be prepared is left out; its own test reports why."""
-        if self.name not in self.shares:
-            wanted = {self.name: own}
-            for name, measure in self.others.items():
-                with suppress(Exception):
-                    case = structs.replace(self.case, implementation=name.rpartition(" ")[2])
-                    wanted[name] = bench.contender(case, measure)
-            take_turns([*wanted.values()])
-            self.shares.update(wanted)
-        own.take(self.shares.pop(self.name))
 
 
 def _release_memory_of_others(implementation: str, device: Device) -> None:

@@ -38,6 +38,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    from ..measure.session import Mode
     from . import fixtures, outcomes
     from .hooks import Plugin
     from .settings import equipped
@@ -51,6 +52,9 @@ def pytest_configure(config: pytest.Config) -> None:
     plugin = Plugin(config)
     config.pluginmanager.register(plugin, "gpubench")
     config.pluginmanager.register(fixtures, fixtures.__name__)
-    if equipped(config) and config.getoption("--gpubench-plan"):
+    if not equipped(config):
+        config.pluginmanager.register(fixtures.Unequipped())
+        return
+    config.pluginmanager.register(fixtures.Measured())
+    if plugin.mode is Mode.PLAN:
         config.pluginmanager.register(outcomes.Listed())
-    config.pluginmanager.register(fixtures.Measured() if equipped(config) else fixtures.Unequipped())

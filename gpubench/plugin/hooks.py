@@ -153,19 +153,16 @@ class Plugin:
         if untimed := [name for name in marked if name not in timed_names]:
             names = listed(untimed, 3)
             self.session.notices.append(f"not measured, as they have the marker but no fixture that times: {names}")
-        if self.mode is Mode.PLAN:
-            timed = [item for item in measured if item.get_closest_marker("skip") is None]
-            self._listed = [(self.case_of(item), RANKS in fixture_names(item)) for item in timed]
-        elif path := self._ledger_path():
-            tests = [item for item in session.items if "benchmark" in fixture_names(item)]
-            tests.sort(key=lambda item: self.order.get(item.nodeid, 0))
-            cases = {item.nodeid: self.case_of(item) for item in tests}
+        tests = [item for item in session.items if "benchmark" in fixture_names(item)]
+        tests.sort(key=lambda item: self.order.get(item.nodeid, 0))
+        cases = {item.nodeid: self.case_of(item) for item in tests}
+        timed = [item for item in tests if item.get_closest_marker("skip") is None]
+        self._listed = [(cases[item.nodeid], RANKS in fixture_names(item)) for item in timed]
+        if self.mode is not Mode.PLAN and (path := self._ledger_path()):
             with settings.usage_errors():
                 require_room(cases, self.session.settings.processes)
                 recorder = Recorder(self.config, self.session, path)
-                timed = [item for item in tests if item.get_closest_marker("skip") is None]
-                recorder.begin(cases, [(cases[item.nodeid], RANKS in fixture_names(item)) for item in timed],
-                               self.sources)  # fmt: skip
+                recorder.begin(cases, self._listed, self.sources)
             self.recorder = recorder
 
     def case_of(self, item: pytest.Item) -> Case:
