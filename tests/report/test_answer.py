@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import reading
 import records
-from comparing import answered, both, mark, ratios, rows, run
+from reading import answered, both, mark, ratios, rows, run
 
 from gpubench.report.answer import Answer, Concern, Warning
 from gpubench.report.charts.headline_chart import headline_figures

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from comparing import BOTH, mark, run
+from reading import BOTH, mark, run
 
 from gpubench.devices.implementations import LIBRARIES
 from gpubench.measure import clock

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import records
-from comparing import mark, rows, run
+from reading import mark, rows, run
 
 from gpubench.report.answer import Answer
 from gpubench.report.study import Study

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import reading
 import records
-from comparing import both, mark, run
+from reading import both, mark, run
 
 from gpubench.report import words
 from gpubench.report.answer import Concern, Warning

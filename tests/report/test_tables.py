@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import reading
 import records
-from comparing import BOTH, both, mark, run
+from reading import BOTH, both, mark, run
 
 from gpubench.report import tables
 from gpubench.report.answer import Answer, describe_left_out

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import reading
 import records
-from comparing import BOTH, mark
+from reading import BOTH, mark
 
 from gpubench.report.answer import Answer
 from gpubench.report.webpage import COLUMNS, INTERNED, page_data, webpage
