@@ -16,7 +16,9 @@ from gpubench.measure.data import dispatch_mode
 pytestmark = pytest.mark.gpubench(kind="operators", size="length", dtypes=["float32", "bfloat16"])
 
 KERNELS = ["flash", "efficient", "cudnn", "math"]
-LENGTHS = pytest.mark.gpubench_sweep("length", smoke=[32], quick=[512], full=[128, 512, 1024, 2048, 4096, 8192, 16384])
+LENGTHS = pytest.mark.gpubench_sweep(
+    "length", smoke=[32], quick=[512, 4096], full=[128, 512, 1024, 2048, 4096, 8192, 16384]
+)
 BY_KERNEL = pytest.mark.gpubench_sweep("backend", smoke=["flash", "math"], quick=["flash", "math"], full=KERNELS)
 FULL_ONLY = pytest.mark.gpubench_sweep("backend", smoke=["flash", "math"], quick=[], full=KERNELS)
 

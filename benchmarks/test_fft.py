@@ -30,7 +30,7 @@ def transform(gpubench, name, x, points, factor, out_bytes, batch, unit):
 @pytest.mark.gpubench_sweep(
     "batch, n",
     smoke=[(2, 64)],
-    quick=[(1, 2**20), (1024, 2**10)],
+    quick=[(1, 2**20), (1024, 2**10), (1024, 2**14)],
     full=[(1, 2**10), (1, 2**16), (1, 2**20), (1, 2**24), (1024, 2**10), (1024, 2**14)],
 )
 def test_complex(gpubench, batch, n):

@@ -20,7 +20,7 @@ def into(gpubench, out):
     "n",
     smoke=[32, 64],
     glance=[256, 2048],
-    quick=[64, 256, 1024, 2048],
+    quick=[64, 256, 1024, 2048, 4096],
     full=[32, 64, 128, 256, 512, 1024, 2048, 4096, 8192],
 )
 def test_square(gpubench, n):
@@ -44,7 +44,7 @@ def test_batched(gpubench, batch):
 
 @pytest.mark.gpubench(title="Product tall × skinny", dtypes=["float32", "tf32", "bfloat16"], size="rows")
 @pytest.mark.gpubench_sweep(
-    "rows", smoke=[256], glance=[10**5], quick=[10**4, 10**5], full=[10**3, 10**4, 10**5, 10**6]
+    "rows", smoke=[256], glance=[10**5], quick=[10**4, 10**5, 10**6], full=[10**3, 10**4, 10**5, 10**6]
 )
 def test_tall_skinny(gpubench, rows):
     """(rows, 64) x (64, 64): too little arithmetic per byte to keep the arithmetic units busy."""

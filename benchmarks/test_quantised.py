@@ -18,7 +18,7 @@ SMALL = 256
 
 pytestmark = [
     pytest.mark.gpubench(kind="other_matmul", size="n", dtypes=["bfloat16"]),
-    pytest.mark.gpubench_sweep("n", smoke=[64], quick=[1024], full=[512, 1024, 2048, 4096, 8192]),
+    pytest.mark.gpubench_sweep("n", smoke=[64], quick=[1024, 4096], full=[512, 1024, 2048, 4096, 8192]),
 ]
 
 

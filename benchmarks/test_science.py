@@ -117,7 +117,7 @@ def require_price(price, n):
 
 
 @pytest.mark.gpubench(title="Option price", variants=["eager", "compile"])
-@pytest.mark.gpubench_sweep("n", smoke=[10**4], quick=[10**6], full=[10**4, 10**5, 10**6, 10**7, 10**8])
+@pytest.mark.gpubench_sweep("n", smoke=[10**4], quick=[10**6, 10**7], full=[10**4, 10**5, 10**6, 10**7, 10**8])
 def test_option_price(gpubench, n):
     """A call option by Monte Carlo: n random numbers, an exponential and a mean. The price is compared with the
     Black-Scholes formula."""
