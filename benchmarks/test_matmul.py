@@ -20,7 +20,7 @@ def into(gpubench, out):
     "n",
     smoke=[32, 64],
     glance=[256, 2048],
-    quick=[64, 256, 1024, 2048, 4096],
+    quick=[64, 256, 1024, 2048],
     full=[32, 64, 128, 256, 512, 1024, 2048, 4096, 8192],
 )
 def test_square(gpubench, n):

@@ -136,9 +136,9 @@ def test_what_float32_means_by_default_has_a_row_where_the_device_has_it(tmp_pat
     assert not any(name.startswith("elementwise") for name in named)
 
 
-FILLING = """attention.causal[float32-length=4096 fft.complex[float32-batch=1024-n=16384 matmul.square[float32-n=4096
+FILLING = """attention.causal[float32-length=4096 fft.complex[float32-batch=1024-n=16384 matmul.square[float32-n=2048
     matmul.tall_skinny[float32-rows=1000000 models.resnet50[float32-batch=128 training.resnet50[float32-batch=32
-    classic.step[float32-form=one irregular.sort[float32-n=10000000 science.option_price[float32-n=10000000"""
+    classic.step[float32-form=one irregular.sort[float32-n=1000000 science.option_price[float32-n=10000000"""
 
 
 def test_the_preset_quick_has_a_size_of_each_kind_that_fills_a_large_gpu(tmp_path):
