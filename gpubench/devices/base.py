@@ -181,6 +181,11 @@ class Device(ABC):
         """Return the reading of the device's energy counter, in joules since an unspecified moment."""
         return None
 
+    @property
+    def shares_memory(self) -> bool:
+        """Whether it works in the CPU's own memory, as an integrated GPU does: nothing need be copied to it."""
+        return False
+
     def queue_wait(self, seconds: float) -> bool:
         """Queue a wait of at least this many seconds on the device itself; return ``False`` where the kind can't.
 

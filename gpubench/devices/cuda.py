@@ -279,6 +279,10 @@ class Cuda(TorchDevice):
     def ruined(self) -> str | None:
         return self._failed_capture or super().ruined()
 
+    @property
+    def shares_memory(self) -> bool:
+        return bool(getattr(self._properties(), "is_integrated", False))
+
     def settle(self) -> None:
         """Make cuBLAS allocate its workspaces (32 MiB on Hopper), of which each handle, one per thread, has one per
         stream.

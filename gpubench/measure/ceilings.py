@@ -98,7 +98,8 @@ def _ceilings(device: Device, dtypes: list[str], effort: Effort) -> Ceilings:
     clock = DeviceClock([device])
     bandwidth = tuple(_bandwidth(device, clock, effort))
     products = _products(device, dtypes, clock, effort)
-    to_device, from_device = _host_link(device, clock, effort) if device.accelerator else (None, None)
+    linked = device.accelerator and not device.shares_memory
+    to_device, from_device = _host_link(device, clock, effort) if linked else (None, None)
     device.release_pinned_memory()
     launch_floor_s = _shortest(_random(1, device).neg_, clock, effort.seconds, most=1000)
     links = {"host_to_device_byte_per_s": to_device, "device_to_host_byte_per_s": from_device}

@@ -455,7 +455,8 @@ class Gpubench(Inputs):
         """Time the copies of the arguments, or of what the call's object declares that it reads: a training step's
         batch.
 
-        Nothing is copied for a CPU: only the number of bytes that a GPU would have to copy is recorded.
+        Nothing need be copied for a CPU, or for a GPU in the CPU's memory: only the number of bytes that another GPU
+        would have to copy is recorded.
         """
         function = prepared.request.function
         inputs_of = getattr(getattr(function, "__self__", None), "inputs_of", None)
@@ -463,7 +464,7 @@ class Gpubench(Inputs):
         inputs = (prepared.args, named) if inputs_of is None else inputs_of(function.__name__)
         if inputs is None:
             return None
-        if not self.home.accelerator:
+        if not self.home.accelerator or self.home.shares_memory:
             sizes = total_bytes(inputs), total_bytes(timed.result)
             return Transfer(*sizes) if any(sizes) else None
         return transfer(all_as_tensors(inputs), all_as_tensors(timed.result), self.home)

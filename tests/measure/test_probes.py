@@ -87,6 +87,23 @@ def test_wall_device_launch_and_transfer_times_come_back(scripted):
     assert scripted["test_long", "hot"]["extra_info"]["gpubench"]["memory_bytes"] == 2_000_000
 
 
+def test_a_gpu_in_the_cpu_s_memory_has_no_copies(tmp_path):
+    (tmp_path / "conftest.py").write_text("from scripted import Scripted; Scripted.shares_memory = True")
+    (tmp_path / "test_it.py").write_text(SCRIPTED.partition("@pytest")[0] + "test_it = neg")
+    paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    options = [
+        "--gpubench-device=fake",
+        "--benchmark-json=run.json",
+        "--gpubench-preset=smoke",
+        "--gpubench-no-ceilings",
+    ]
+    done = forked.pytest("-p", "scripted", *options, "-q", cwd=tmp_path, PYTHONPATH=paths)
+    assert done.returncode == 0, done.stdout
+    (mark,) = json.loads((tmp_path / "run.json").read_text())["benchmarks"]
+    moved = mark["extra_info"]["gpubench"]["transfer"]
+    assert (moved.pop("in_bytes"), moved.pop("out_bytes"), {*moved.values()}) == (1_000_000, 1_000_000, {None})
+
+
 def test_cold_flushes_before_every_round_and_outside_the_device_time(scripted):
     assert {each["extra_info"]["gpubench"]["device"] for each in scripted.values()} == {"fake:0"}
     assert {cache for name, cache in scripted if name == "test_all"} == {"hot", "cold"}
