@@ -34,6 +34,7 @@ from gpubench.parallel.distributed import (
 )
 from gpubench.parallel.ranks import Ranks, RankTimes, device_counts, measure_rank
 from gpubench.parallel.team import Rank, WorkerGroup
+from gpubench.runfile.flags import Flag
 from gpubench.runfile.schema import Check, Work
 from gpubench.testing import VirtualDevice, VirtualMachine
 from gpubench.workloads import models, training
@@ -164,23 +165,26 @@ def test_the_pipeline_s_ideal_is_gpipe_s():
     assert pipeline_speedup(4, 12) == pytest.approx(4 * 12 / 15)
 
 
-def test_a_round_lasts_as_long_as_its_slowest_rank(monkeypatch):
+def test_a_round_lasts_as_long_as_its_slowest_rank_and_what_ranks_saw_is_said(monkeypatch):
     entered = []
 
     class Team:
-        altered = ()
+        altered = (Flag("altered", "threads"),)
 
         def run(self, function, *arguments):
-            return [RankTimes([1.0, 5.0], 2, 0.1, Check("passed")), RankTimes([3.0, 2.0], 2, 0.2, Check("unchecked"))]
+            slowed = (Flag("throttled", "heat"),)
+            second = RankTimes([3.0, 2.0], 2, 0.2, Check("unchecked"), flags=slowed)
+            return [RankTimes([1.0, 5.0], 2, 0.1, Check("passed")), second]
 
     case = SimpleNamespace(
         accept=lambda estimate: None, home=CPU, case=SimpleNamespace(threads=2), allowance=None, enabled=True,
-        replay=lambda durations, iterations, work, flags, **record: entered.append((durations, iterations, record)),
+        replay=lambda *measured, **record: entered.append((*measured, record)),
     )  # fmt: skip
     ranks = Ranks(60.0)
     monkeypatch.setattr(ranks, "group", lambda *_: Team())
     ranks.measure(case, None, 2, work=Work(), method="ddp")
-    ((durations, iterations, record),) = entered
+    ((durations, iterations, _, flags, record),) = entered
+    assert [(flag.name, flag.seen) for flag in flags] == [("throttled", "rank 1: heat"), ("altered", "threads")]
     assert (durations, iterations, record["check"].status) == ([3.0, 5.0], 2, "passed")
     assert (record["devices"], record["threads"]) == (("cpu",), 2)
 
