@@ -156,7 +156,7 @@ def test_a_run_names_a_slow_library_in_one_line_unless_its_self_check_was_slow(b
         throughput={"float32": 1e11, "float64": 1e11}, ways=ways if named or canary else {"float32": ways["float32"]}
     )
     monkeypatch.setattr(ceilings, "measure_ceilings", lambda wanted, effort: {"cpu": peaks})
-    monkeypatch.setattr("gpubench.measure.session.canary", lambda threads: canary)
+    monkeypatch.setattr("gpubench.measure.disturbance.canary", lambda threads: canary)
     source = "import torch\ndef test_it(gpubench): gpubench(torch.neg, gpubench.randn(100))"
     lines = [line for line in bench(source, usual=["--benchmark-json=run.json"]).lines if "products run at" in line]
     assert len(lines) == named
