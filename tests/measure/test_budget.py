@@ -67,3 +67,11 @@ def test_a_case_that_fits_is_planned_by_the_first_probe(probes):
     seen = probes([0.3e-3, 2.5e-3], [1e-3])
     assert planned(Rates())
     assert len(seen) == 2
+
+
+@pytest.mark.parametrize("nbytes", [1e3, 1e12])
+def test_a_call_takes_as_long_as_the_longer_of_its_flops_and_its_bytes(probes, nbytes):
+    probes([0.3e-3, 2.5e-3], [1e-3])
+    rates = Rates()
+    parts = [rates.estimate(work, CPU, "float32") for work in (PRODUCT, Work(bytes=nbytes))]
+    assert rates.estimate(Work(flops=PRODUCT.flops, bytes=nbytes), CPU, "float32") == max(parts)
