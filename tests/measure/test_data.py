@@ -1,9 +1,13 @@
 """The data of a case: from the seed, the same everywhere."""
 
+import types
+
+import pytest
 import torch
 
 from gpubench.devices import CPU
-from gpubench.measure.data import Data, factory_defaults
+from gpubench.errors import Unmeasurable
+from gpubench.measure.data import Data, factory_defaults, pinned_copy
 
 
 def test_data_are_the_same_in_every_process_and_differ_between_calls_and_seeds():
@@ -40,3 +44,10 @@ def test_data_do_not_depend_on_torchs_own_defaults():
 def test_host_and_device_data_differ():
     here, there = (Data(CPU, torch.float32, 0, stream=stream).randn(64) for stream in (0, 1))
     assert not torch.equal(here, there)
+
+
+def test_a_pinned_copy_that_lies_on_a_device_is_none():
+    """So it was on a Mac (pytorch#181374)."""
+    moved = types.SimpleNamespace(is_pinned=lambda: True, device=torch.device("mps"))
+    with pytest.raises(Unmeasurable, match="no pinned memory"):
+        pinned_copy(types.SimpleNamespace(pin_memory=lambda: moved))
