@@ -10,7 +10,7 @@ import gc
 import math
 import statistics
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter  # imported by name: a benchmark may patch time.perf_counter
 from typing import Any
@@ -55,16 +55,20 @@ MOST_TURNS = 20
 """Most turns; more would leave each call with caches that the others have filled."""
 
 
+Bound = tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]]
+"""A function, and the arguments that it is called with."""
+
+
 @dataclass(slots=True)
 class Share:
     """A call's rounds: ``rounds`` rounds of ``calls`` calls each; ``times`` are the seconds of those that were taken.
 
-    ``next_call`` returns the call of a round; it runs untimed before each. ``result`` is that of the last round, where
-    a round has one call. ``collects`` leaves Python's garbage collector on. ``flags`` are what was noticed meanwhile,
-    one list for all shares that were measured in turn.
+    ``next_call`` returns the function of a round with its arguments; it runs untimed before each. ``result`` is that of
+    the last round, where a round has one call. ``collects`` leaves Python's garbage collector on. ``flags`` are what
+    was noticed meanwhile, one list for all shares that were measured in turn.
     """
 
-    next_call: Callable[[], Callable[[], Any]]
+    next_call: Callable[[], Bound]
     clock: Callable[[], float]
     rounds: int
     calls: int = 1
@@ -76,7 +80,8 @@ class Share:
     def take_round(self) -> float:
         """Time one round, and return its seconds. The garbage collector is off only within it, so that garbage does not
         pile up over all rounds."""
-        call, clock, result, enabled = self.next_call(), self.clock, None, gc.isenabled()
+        clock, result, enabled = self.clock, None, gc.isenabled()
+        function, args, kwargs = self.next_call()
         several = range(self.calls) if self.calls > 1 else None
         if not self.collects:
             gc.disable()
@@ -84,9 +89,9 @@ class Share:
             start = clock()
             if several:  # no result is kept, so that the next call can have its memory
                 for _ in several:
-                    call()
+                    function(*args, **kwargs)
             else:
-                result = call()
+                result = function(*args, **kwargs)
             seconds = clock() - start
         finally:
             if enabled:
@@ -94,6 +99,11 @@ class Share:
         self.times.append(seconds)
         self.result = result
         return seconds
+
+    def call_once(self) -> Any:
+        """Make an untimed call, and return its result."""
+        function, args, kwargs = self.next_call()
+        return function(*args, **kwargs)
 
     def take(self, other: Share) -> None:
         """Take over the rounds that another share of the same call has taken."""
@@ -115,7 +125,7 @@ def take_turns(shares: Sequence[Share]) -> None:
         for each in shares if turn % 2 == 0 else reversed(shares):
             each.flags = noticed
             if several and each.calls > 1:
-                each.next_call()()
+                each.call_once()
             while len(each.times) < each.rounds * (turn + 1) // turns:
                 each.take_round()
 

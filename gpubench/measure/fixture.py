@@ -27,7 +27,7 @@ from ..runfile.options import DTYPES
 from ..runfile.schema import KEY, Case, Check, Operators, Transfer, Work
 from . import budget, calls, disturbance, environment
 from .budget import Preset
-from .clock import DeviceClock, Share, take_turns, warm_up
+from .clock import Bound, DeviceClock, Share, take_turns, warm_up
 from .data import Data, all_as_tensors, bare_tensors, dtypes_of, pinned_copy, require_memory, tensors, total_bytes
 from .precision import apply, autocast_dtype, computed_dtype, computing, matmul_precision, torch_dtype
 from .probes import device_time, energy, flush, latency, transfer
@@ -564,20 +564,18 @@ class Gpubench(Inputs):
         """Most seconds that a float64 reference may take."""
         return self.allowance.check * (1 if self._family in self._session.checked else FIRST)
 
-    def _next_call(self, prepared: Prepared, verified: Verified) -> Callable[[], Callable[[], Any]]:
+    def _next_call(self, prepared: Prepared, verified: Verified) -> Callable[[], Bound]:
         """Return the function that returns the call of a round, untimed: after the test's setup, which may bring its
         arguments, and the flush of a cold cache."""
         request, empty_cache = prepared.request, self._flush
 
-        def next_call() -> Callable[[], Any]:
-            call = verified.again
+        def next_call() -> Bound:
+            args, kwargs = prepared.args, prepared.kwargs
             if request.setup is not None:
                 args, kwargs = _arguments(request.setup(), request)
-                call = partial(verified.call, *args, **kwargs)
             if empty_cache is not None:
                 empty_cache()
-            assert call is not None
-            return call
+            return verified.call, args, kwargs
 
         return next_call
 
@@ -590,13 +588,13 @@ class Gpubench(Inputs):
         if verified.again and self._flush is None:
             return self._until_clocks_stand(partial(warm, verified.again))
         next_call = self._next_call(prepared, verified)
-        call: Callable[[], Any] = next_call
+        function, args, kwargs = verified.call, prepared.args, prepared.kwargs
 
         def before() -> None:
-            nonlocal call
-            call = next_call()
+            nonlocal function, args, kwargs
+            function, args, kwargs = next_call()
 
-        return self._until_clocks_stand(partial(warm, lambda: call(), before=before))
+        return self._until_clocks_stand(partial(warm, lambda: function(*args, **kwargs), before=before))
 
     def _until_clocks_stand(self, warm: Callable[[], tuple[float, float]]) -> tuple[float, float]:
         """Repeat an accelerator's warm-up until neither its clocks rise nor its calls get shorter; return what the last
@@ -624,7 +622,7 @@ class Gpubench(Inputs):
         elif verified.again is None or self._flush is not None:
             share.rounds = max(preset.min_rounds, min(1000, int(preset.max_time / max(warm.round_s, 1e-6))))
         else:
-            runner = partial(benchmark._make_runner(verified.again, (), {}), timer=self.clock)
+            runner = partial(benchmark._make_runner(*share.next_call()), timer=self.clock)
             round_s, share.calls, _ = benchmark._calibrate_timer(runner)
             share.rounds = max(preset.min_rounds, math.ceil(preset.max_time / round_s))
             if warmup := benchmark._warmup:  # calls
@@ -634,7 +632,7 @@ class Gpubench(Inputs):
     def _rounds(self, share: Share) -> Any:
         """Take the rounds, unless another test has, and return a result of after them."""
         if not self.enabled:
-            return self._keep((), 1, lambda: share.next_call()())
+            return self._keep((), 1, share.call_once)
         if self._take:
             self._take(share)
         elif self._benchmark._precision is not None:  # take fewer rounds, where these are precise enough
@@ -642,7 +640,7 @@ class Gpubench(Inputs):
             self._benchmark._run_until_precise(lambda _: share.take_round(), None, nowhere, share.rounds)
         else:
             take_turns([share])
-        last = self._keep(share.times, share.calls, lambda: share.next_call()())
+        last = self._keep(share.times, share.calls, share.call_once)
         return last if share.calls > 1 else share.result
 
     def _contender(self, case: Case, measure: Callable[[Gpubench], Any]) -> Share:

@@ -22,7 +22,7 @@ from ..devices.cpu import cores
 from ..errors import Unmeasurable
 from ..measure import budget, disturbance
 from ..measure.budget import Preset
-from ..measure.clock import MIN_ROUND, DeviceClock, Share, take_turns
+from ..measure.clock import MIN_ROUND, Bound, DeviceClock, Share, take_turns
 from ..measure.disturbance import Moment
 from ..measure.precision import matmul_precision
 from ..runfile.flags import Flag
@@ -288,12 +288,12 @@ def _take_rounds(rank: Rank, work: RankWork, rounds: int, calls: int = 1) -> lis
     its device is done."""
     device = find_device(rank.device).device
 
-    def next_call() -> Callable[[], Any]:
+    def next_call() -> Bound:
         report_progress()
         work.reset()
         if rank.world_size > 1:
             dist.barrier()
-        return work.step
+        return work.step, (), {}
 
     share = Share(next_call, DeviceClock([device] if device else []), rounds, calls)
     take_turns([share])
