@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-import sys
 
 import pytest
 
@@ -133,14 +132,3 @@ def test_a_warm_up_of_pytest_benchmarks_is_made_besides(virtual) -> None:
         (line,) = [each for each in result.outlines if each.endswith("calls")]
         counts.append(int(line.split()[-2]))
     assert counts[1] - counts[0] >= 2000  # before the rounds are calibrated, and before they are taken
-
-
-def test_a_round_calls_the_function_itself() -> None:
-    """A call through a partial takes a thirtieth of a microsecond less: times would differ from pytest-benchmark's."""
-    frames: list[str] = []
-
-    def call(*given: int, **named: int) -> None:
-        frames.append(f"{sys._getframe(1).f_code.co_name} {given} {named}")
-
-    Share(lambda: (call, (1,), {"n": 2}), lambda: 0.0, 1, 2).take_round()
-    assert frames == ["take_round (1,) {'n': 2}"] * 2
