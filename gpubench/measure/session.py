@@ -241,6 +241,8 @@ class Session:
         wait_s = sum(self.rates.wait_s(device) for device in devices)
         if stats is not None:
             times, calls = stats.stats, stats.iterations
+            if not times.min <= times.median <= times.max:
+                raise UsageError("its median is none of its times: a test has replaced what computes it")
             if fields.get("latency_s") is None and calls == 1:
                 fields["latency_s"] = times.median
             if self.judges:

@@ -11,6 +11,7 @@ import locale
 import os
 import re
 import signal
+import statistics
 import sys
 import time
 import warnings
@@ -29,6 +30,7 @@ MOST_TOOLS = 6
 """The number of tools that ``sys.monitoring`` allows, by its documentation."""
 _FUNCTIONS = "functions of "
 _IMPORTED = {"warnings filters", "signal handlers"}
+_MISSING = object()
 """Settings that modules change when they are imported; torch's compiler wraps functions too."""
 _UNREADABLE = "unreadable"
 """The value of a setting that can't be read in the process's present state; it differs from whatever the value was
@@ -59,11 +61,10 @@ class State:
     """The settings of this process before a test's body, except those that its fixtures make and undo."""
 
     def __init__(self) -> None:
-        if len(_modules) != len(sys.modules):  # copying them takes as long as half of the settings
+        if len(_modules) != len(sys.modules) or _replaced():  # copying them takes as long as half of the settings
             _modules.clear()
             _modules.update(sys.modules)
         self._settings, self._modules = _settings("torch" in sys.modules), len(_modules)
-        self._latest = next(reversed(sys.modules))
         self._before = self._read()
         self._changed: dict[str, Any] = {}
         self._lost: list[str] = []  # removed modules
@@ -71,13 +72,11 @@ class State:
     def compare(self) -> None:
         """Note what has changed, right after the body: a teardown may still restore settings, which is no fault.
 
-        Missing modules are restored here, because code that needs one from now on would import it a second time, which
-        torch doesn't survive.
+        Modules that are missing or replaced are restored here, because code that needs one from now on would import it
+        a second time, which torch doesn't survive, or get a test's mock.
         """
         grown = len(sys.modules) > self._modules
-        same = len(sys.modules) == self._modules and next(reversed(sys.modules)) == self._latest  # nothing changed
-        if not same and not _modules.keys() <= sys.modules.keys():
-            lost = sorted(_modules.keys() - sys.modules.keys())
+        if lost := _replaced():
             self._lost = [name for name in lost if not name.startswith(_COMPILED)]
             sys.modules.update({name: _modules[name] for name in self._lost})
         after = self._read()
@@ -101,7 +100,7 @@ class State:
             with contextlib.suppress(Exception):  # what can't be written is noticed below
                 self._write(name, before)
         texts = [f"{name} ({was} → {now[name]})" if isinstance(was, bool | int) else name for name, was in left.items()]
-        texts += [f"module {', '.join(self._lost[:3])} (taken away)"] if self._lost else []
+        texts += [f"module {', '.join(self._lost[:3])} (taken away or replaced)"] if self._lost else []
         again = self._read()
         stuck = [name for name, before in left.items() if again.get(name) != before]
         return Flag("altered", f"left changed: {', '.join(texts)}"), stuck
@@ -123,6 +122,11 @@ class State:
             os.environ[name[1:]] = value
 
 
+def _replaced() -> list[str]:
+    """The names of modules that are missing, or have another module in their place."""
+    return sorted(name for name, module in _modules.items() if sys.modules.get(name, _MISSING) is not module)
+
+
 def _value(read: Callable[[], Any]) -> Any:
     try:
         return read()
@@ -139,9 +143,13 @@ def _bare() -> contextlib.AbstractContextManager[Any]:
 @functools.cache
 def _settings(with_torch: bool) -> dict[str, _Setting]:
     """Return the function that reads and the one that writes each setting, by name."""
+    from pytest_benchmark.fixture import BenchmarkFixture
+    from pytest_benchmark.stats import Stats
+
     settings: dict[str, _Setting] = {
         "working folder": (_working_folder, os.chdir),
         "warnings filters": (lambda: tuple(warnings.filters), _set_filters),
+        "import finders": (_finders, _set_finders),
         "time.perf_counter": _attribute(time, "perf_counter"),
         "garbage collector": (gc.isenabled, lambda enabled: gc.enable() if enabled else gc.disable()),
         "gc thresholds": (gc.get_threshold, lambda counts: gc.set_threshold(*counts)),
@@ -154,7 +162,8 @@ def _settings(with_torch: bool) -> dict[str, _Setting]:
         "locale": (_LOCALE, _LOCALE),
         "umask": (_umask, lambda bits: os.umask(int(bits, 8))),
     }
-    settings |= dict(_of_system()) | dict(map(_functions, (builtins, json, time)))
+    replaceable: list[ModuleType | type] = [builtins, json, statistics, time, BenchmarkFixture, Stats]
+    settings |= dict(_of_system()) | dict(map(_functions, replaceable))
     return settings | dict(_of_torch()) if with_torch else settings
 
 
@@ -202,8 +211,19 @@ def _stop(timer: int, pending: bool) -> None:
         signal.setitimer(timer, 0)
 
 
-def _functions(module: ModuleType) -> tuple[str, _Setting]:
-    """The setting of all callables of a module, some of which a benchmark may have replaced."""
+def _finders() -> tuple[tuple[Any, ...], ...]:
+    """What finds modules, without what a module that was imported since has added."""
+    lists = (sys.meta_path, sys.path_hooks)
+    return tuple(tuple(each for each in found if getattr(each, "__module__", "") in _modules) for found in lists)
+
+
+def _set_finders(finders: tuple[tuple[Any, ...], ...]) -> None:
+    sys.meta_path[:], sys.path_hooks[:] = finders
+    sys.path_importer_cache.clear()
+
+
+def _functions(module: ModuleType | type) -> tuple[str, _Setting]:
+    """The setting of all callables of a module or a class, some of which a benchmark may have replaced."""
     names = [name for name, value in vars(module).items() if callable(value) and name != "perf_counter"]
 
     def write(values: tuple[Any, ...]) -> None:

@@ -14,7 +14,7 @@ from difflib import SequenceMatcher
 
 from ..errors import UsageError
 from .kinds import KINDS
-from .quantities import listed
+from .quantities import listed, shorten
 
 Matcher = Callable[[str], bool]
 _EXPRESSIONS = "time."
@@ -49,7 +49,8 @@ def matcher(expression: str, source: str = "-k") -> Callable[[Iterable[str]], bo
 
     Python reads the expression, with a name in the place of each word and ``and`` between words side by side.
     """
-    typed = _POWER.sub(lambda power: str(10 ** int(power[1].translate(_DIGITS))), _EQUALS.sub("=", expression))
+    spaced = " ".join(expression.split())  # the patterns would take the square of the number of spaces
+    typed = _POWER.sub(lambda power: str(10 ** int(power[1].translate(_DIGITS))), _EQUALS.sub("=", spaced))
     tests: dict[str, Matcher] = {}
     terms = [""]
     for token in (token.rstrip(",") or token for token in _TOKEN.findall(typed)):
@@ -84,7 +85,7 @@ def _test_of(word: str) -> Matcher:
 def nothing_matches(expression: str, names: Iterable[str]) -> UsageError:
     """An error that lists the available names, those nearest to the expression first."""
     known = sorted(set(names))
-    words = [word.lower() for word in _TOKEN.findall(expression) if word not in _OPERATORS]
+    words = [word.lower() for word in _TOKEN.findall(" ".join(expression.split())) if word not in _OPERATORS]
     likeness = {name: max(SequenceMatcher(None, word, name.lower()).ratio() for word in words) for name in known}
     nearest = sorted(known, key=lambda name: -likeness[name] if likeness[name] >= 0.5 else 0)
-    return UsageError(f"no benchmark matches {expression!r}: choose from {listed(nearest)}")
+    return UsageError(f"no benchmark matches {shorten(expression, 200)!r}: choose from {listed(nearest)}")

@@ -212,6 +212,8 @@ def _times(
     path: Path | str, place: str, benchmark: schema.Benchmark, measured: Measurement, with_samples: bool
 ) -> Times:
     stats, processes = benchmark.stats, measured.processes
+    if stats.median < stats.min * (1 - 1e-9):
+        _refuse(path, f"{place}.stats.median", f"at least the least time, {stats.min:g} s,", stats.median)
     data = stats.data or ()
     kept = [process.kept for process in processes] or [len(data)]
     if data and sum(kept) != len(data):  # or a sample would count for the wrong process

@@ -7,6 +7,7 @@ layout does it. A result is what a benchmark returns; a library that computes mo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable
 
 from msgspec.structs import replace
@@ -48,9 +49,14 @@ def fastest_way(result: Result, others: Iterable[Result]) -> Result:
     Results that waited for the scheduler or can't be true don't count, nor do unverified ones where ``result`` was
     verified.
     """
-    able = [_of_one_job(each) for each in others if _stands_for(each, result)]
-    faster = [each for each in able if _surely_faster(each, result)]
-    return min((*faster, result), key=lambda each: each.times.median_s if each.times else float("inf"))
+    if result.times is None:
+        return result
+    limit = 1.001 * result.times.median_s / FASTER  # beyond doubt too slow: a job may have thousands of ways
+    shorter = [each for each in others if each.times and each.times.median_s <= limit * _jobs_at_once(each)]
+    for other in sorted(map(_of_one_job, shorter), key=lambda each: each.times.median_s if each.times else math.inf):
+        if _stands_for(other, result) and _surely_faster(other, result):
+            return other
+    return result
 
 
 def times_and_ratio(base: Times, other: Times) -> tuple[float, float, Interval, str]:
@@ -70,17 +76,22 @@ def times_and_ratio(base: Times, other: Times) -> tuple[float, float, Interval, 
 
 
 def _stands_for(other: Result, result: Result) -> bool:
-    itself = (other.id, other.implementation) == (result.id, result.implementation)  # measured again
     exact = {result.compute_dtype} | ({"float32"} if result.compute_dtype in _HALVES else set())
     passed = [each.check is not None and each.check.status == "passed" for each in (result, other)]
-    same = not itself and job(other) == job(result) and other.compute_dtype in exact
-    usable = judge(flag.name for flag in other.flags).level < Level.UNUSABLE
-    return same and usable and passed[0] <= passed[1]
+    if other.compute_dtype not in exact or passed[0] > passed[1] or job(other) != job(result):
+        return False
+    itself = (other.id, other.implementation) == (result.id, result.implementation)  # measured again
+    return not itself and judge(flag.name for flag in other.flags).level < Level.UNUSABLE
+
+
+def _jobs_at_once(result: Result) -> int:
+    """How many jobs its processes do at once, one on each core."""
+    return result.parallel.devices if result.parallel and result.workload.endswith(PER_CORE) else 1
 
 
 def _of_one_job(result: Result) -> Result:
-    """The result with the time of a single job, where its processes do several jobs at once, one on each core."""
-    count = result.parallel.devices if result.parallel and result.workload.endswith(PER_CORE) else 1
+    """The result with the time of a single job, where its processes do several jobs at once."""
+    count = _jobs_at_once(result)
     if result.times is None or count == 1:
         return result
 

@@ -6,6 +6,7 @@ Times are compared as ratios, so everything works on logarithms: twice as long a
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
 from collections.abc import Sequence
@@ -113,12 +114,15 @@ def _deviation(values: Sequence[float]) -> float:
     return math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
+@functools.cache
 def _outside(count: int) -> int:
     """Return how many values may be left out at either end while the median still lies between the others with 95 %."""
-    chance, left_out = 0.0, 0
-    while (chance := chance + math.comb(count, left_out) / 2**count) <= (1 - CONFIDENCE) / 2:
+    chance, left_out, all_orders = 0.0, 0, math.lgamma(count + 1) - count * math.log(2)
+    while True:  # the chance that so many lie on one side, by logarithms, as exact binomials take the cube of the count
+        chance += math.exp(all_orders - math.lgamma(left_out + 1) - math.lgamma(count - left_out + 1))
+        if chance > (1 - CONFIDENCE) / 2:
+            return left_out - 1
         left_out += 1
-    return left_out - 1
 
 
 def _interval(value: float, half: float) -> Interval:
