@@ -167,10 +167,10 @@ def _measure(timing: Timing, asked: argparse.Namespace) -> Results:
                 code = pytest.main([*_PYTEST, *words, str(file)])
         finally:
             LIVE.clear()
-            sys.modules.pop(file.stem, None)
-            sys.modules.update({file.stem: other} if other else {})
             before.compare()
             before.restore()
+            sys.modules.pop(file.stem, None)
+            sys.modules.update({file.stem: other} if other else {})
         if run_file.exists() and code != pytest.ExitCode.INTERRUPTED:
             for event in read_ledger(folder / LEDGER) if (folder / LEDGER).exists() else ():
                 for notice in event.get("notices") or ():  # for example that threads wait here, so one is used

@@ -337,7 +337,8 @@ class Session:
             return torch.get_num_threads()
         asked = self.settings.threads or self.agreed_threads
         threads = environment.set_threads(asked)
-        if asked is None and self.mode is Mode.RUN and self.judges:
+        chooses = self.mode is Mode.RUN or (self.mode is Mode.ALONE and self.settings.brief)
+        if asked is None and chooses and self.judges:
             self._canary, notice = disturbance.waiting_threads(threads)
             if notice:
                 self.notices.append(notice)

@@ -124,6 +124,8 @@ class State:
 
 def _replaced() -> list[str]:
     """The names of modules that are missing, or have another module in their place."""
+    if _modules.items() <= sys.modules.items():
+        return []
     return sorted(name for name, module in _modules.items() if sys.modules.get(name, _MISSING) is not module)
 
 

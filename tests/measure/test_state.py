@@ -9,6 +9,7 @@ import locale
 import os
 import resource
 import signal
+import statistics
 import sys
 import time
 import warnings
@@ -18,6 +19,7 @@ import numpy as np
 import pytest
 import torch
 from inprocess import gpubench
+from pytest_benchmark.stats import Stats
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -160,14 +162,31 @@ def test_a_setting_left_changed_is_named_and_put_back(around, name):
     assert values() == before
 
 
-def test_a_module_taken_away_is_there_again_at_once(around):
-    """What needs it next would import it for a second time, which torch doesn't survive."""
+@pytest.mark.parametrize("deed", [lambda: sys.modules.pop("torch"), lambda: sys.modules.update(torch=object())])
+def test_a_module_taken_away_or_replaced_is_there_again_at_once(around, deed):
+    """What needs it next would import it for a second time, which torch doesn't survive, or get a mock."""
     state, taken = State(), sys.modules["torch"]
-    del sys.modules["torch"]
+    deed()
     state.compare()
     assert sys.modules["torch"] is taken
     flag, stuck = state.restore()
-    assert (flag.seen, stuck) == ("left changed: module torch (taken away)", [])
+    assert (flag.seen, stuck) == ("left changed: module torch (taken away or replaced)", [])
+
+
+def test_finders_and_functions_that_everything_needs_are_put_back(around, monkeypatch):
+    class Blocked:
+        def find_spec(self, *_):
+            raise ImportError("blocked")
+
+    state, finders, hooks, median = State(), [*sys.meta_path], [*sys.path_hooks], statistics.median
+    sys.meta_path.insert(0, Blocked())
+    sys.path_hooks.clear()
+    statistics.median, Stats.update = (lambda *_: 1e-9), (lambda *_: None)
+    state.compare()
+    flag, stuck = state.restore()
+    assert (sys.meta_path, sys.path_hooks, statistics.median, stuck) == (finders, hooks, median, [])
+    assert Stats.update.__module__ == Stats.__module__
+    assert "import finders" in flag.seen
 
 
 @pytest.mark.parametrize(

@@ -83,11 +83,12 @@ def test_odd(benchmark, limit):
 
 
 @contextlib.contextmanager
-def backend_and_suite(folder: Path) -> Iterator[None]:
+def backend_and_suite(folder: Path, *plugins: str) -> Iterator[None]:
     (folder / "test_theirs.py").write_text(SUITE, encoding="utf-8")
     with pytest.MonkeyPatch.context() as changed:
-        changed.setenv("PYTEST_PLUGINS", "fake_backend")
-        changed.setenv("PYTHONPATH", str(Path(__file__).parents[1]), prepend=os.pathsep)
+        changed.setenv("PYTEST_PLUGINS", ",".join(["fake_backend", *plugins]))
+        for path in (Path(__file__).parents[1], folder):
+            changed.setenv("PYTHONPATH", str(path), prepend=os.pathsep)
         yield
 
 
@@ -122,13 +123,11 @@ def test_work_on_an_accelerator_is_waited_for(results):
     assert neg.timer == single.timer == "timer"
 
 
-def test_what_float32_means_by_default_has_a_row_where_the_device_has_it(tmp_path, monkeypatch):
+def test_what_float32_means_by_default_has_a_row_where_the_device_has_it(tmp_path):
     """PyTorch's convolutions use TF32 unless a program says otherwise."""
     (tmp_path / "ampere.py").write_text("from gpubench.devices.base import Device; Device.lacks = lambda *_: None")
     words = ["--builtin", "--list", "--preset=quick", "--device=fake", "-k", "conv2d or cifar or gpt2 or elementwise"]
-    with backend_and_suite(tmp_path):
-        monkeypatch.setenv("PYTEST_PLUGINS", "fake_backend,ampere")
-        monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    with backend_and_suite(tmp_path, "ampere"):
         done = gpubench("run", *words, cwd=tmp_path)
     named = {line.partition("[")[0] for line in done.stdout.splitlines() if "[tf32" in line}
     wanted = {"convolution.conv2d", "models.cifar", "models.gpt2", "training.cifar", "training.gpt2"}
@@ -262,7 +261,7 @@ def test_a_wait_of_ones_own_is_called_and_lifts_the_flag(tmp_path):
 def test_the_scheduler_holds_up_rounds_and_not_single_calls():
     """Whole ticks of 4 ms beyond the shortest, of 1000 calls each: a call took 4, 8 and 12 µs."""
     times = [ticks * 4e-6 for ticks in (1, 2, 3, 2, 3, 1, 2, 3)]
-    stats = SimpleNamespace(data=times, median=6e-6, rounds=8, iqr=4e-6)
+    stats = SimpleNamespace(data=times, min=4e-6, median=6e-6, max=12e-6, rounds=8, iqr=4e-6)
     benchmark = SimpleNamespace(stats=SimpleNamespace(stats=stats, iterations=1000), extra_info={})
     session = Session(Settings(devices=("cpu",)))
     vars(session).update(threads=2, canary=None, before={"load": None})
