@@ -95,7 +95,8 @@ def test_stale_charts_go_and_others_stay(run: Path, tmp_path: Path, out: Path) -
     mine = {"charts/mine.svg", "notes.txt", "../precious.svg", "charts/../../precious.svg"}
     for name in (*mine, "charts/old-light.svg"):
         (out / name).write_text("mine")
-    (out / "charts/old-light.svg").write_text("<?xml version='1.0'?><dc:creator><cc:Agent><dc:title>gpubench</dc:title>")
+    drawn = "<?xml version='1.0'?><dc:creator><cc:Agent><dc:title>gpubench</dc:title>"
+    (out / "charts/old-light.svg").write_text(drawn)
     manifest = out / output.MANIFEST
     known = json.loads(manifest.read_text())
     named = ["charts/old-light.svg", *(mine - {"charts/mine.svg"}), 3, None]
