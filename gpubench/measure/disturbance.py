@@ -54,6 +54,8 @@ TAKEN = 1 / 3
 """Other programs make threads wait for each other above this share of the cores that the threads need."""
 TICKS_S = (1e-2, 4e-3, 1 / 300, 1e-3)
 """Seconds between two ticks of Linux schedulers, which run 100, 250, 300 or 1000 times a second."""
+EXACT = 0.004
+"""Largest deviation of rounds that all waited for one number of ticks, relative to them."""
 ON_A_TICK, MANY_ON_TICKS, ALL_ON_TICKS = 0.02, 0.25, 0.8
 """A round lasts whole ticks if it is within this fraction of a tick of a whole number, which one round in 25 is by
 chance. The other two are the smallest shares of such rounds that count: where the numbers of ticks differ, and where
@@ -255,6 +257,8 @@ def waiting(rounds_s: Sequence[float], threads: int, contended: bool, calls: int
         ticks = [(seconds - own_s) / tick_s for seconds in rounds_s]
         met = [round(each) for each in ticks if each > 0.5 and abs(each - round(each)) < ON_A_TICK]
         several = sum(times > 1 for times in Counter(met).values()) > 1
+        if not several:  # a time of its own may be a tick, but varies
+            met = [round(each) for each in ticks if each > 0.5 and abs(each / round(each) - 1) < EXACT]
         if len(met) > max(MANY_ON_TICKS if several else ALL_ON_TICKS, 3 / count) * count and (several or contended):
             seen = f"{len(met)} of {count} rounds lasted whole ticks of {seconds_text(tick_s)} of the scheduler"
             yield Flag(WAITING, f"{seen}, in which {threads} threads waited for each other")

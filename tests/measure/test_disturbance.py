@@ -201,6 +201,7 @@ def test_recorded_rounds_of_threads_that_waited_for_each_other(name, times):
         ([16.01, 16.0, 15.99, 16.02, 16.0], False, []),  # may be the code's own
         ([4.0, 8.01, 4.02, 7.99, 0.01, 8.0], False, ["waiting"]),
         ([10.0, 20.1, 10.1, 30.0, 19.9, 10.0], False, ["waiting"]),
+        ([10.0, 9.9, 10.07, 9.95, 10.05, 9.7, 10.1, 9.92], True, []),  # a product that takes as long
         ([4.0, 8.01, 5.0], True, []),
         ([4.1, 4.9, 5.3, 6.4, 4.4, 7.3, 5.7], True, []),
     ],
