@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import itertools
 import os
 import platform
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,13 @@ from .base import Device, Memory, register
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
+_MAPS = Path("/proc/self/maps")
+OTHER_ALLOCATORS = re.compile(r"/lib(tcmalloc|jemalloc|mimalloc)[^/\n]*$", re.MULTILINE)
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_KEPT_BYTES = 32 << 20
+"""The largest threshold that glibc takes; larger blocks are new at each call."""
+_kept: list[bool] = []
+"""Holds a value once this process keeps freed memory."""
 
 
 def _groups(controller: str, root: Path, membership: Path) -> Iterator[Path]:
@@ -177,6 +186,27 @@ def resolve_vector_math() -> None:
     names = "acos asin atan cos erf erfc erfinv exp log log10 log2 sin sqrt tan tanh trunc"
     for dtype, name in itertools.product((torch.float32, torch.float64), names.split()):
         getattr(torch, name)(torch.full((1,), 0.5, dtype=dtype))
+
+
+def keep_memory() -> None:
+    """Let glibc keep freed memory for the next call, as torch does on a GPU.
+
+    By itself it gives large blocks back to the kernel until one was freed, and then raises its thresholds for good
+    (mallopt(3)): a call that allocates takes one of two times, by what its process did before. Other allocators, and
+    thresholds that the environment sets, are left alone.
+    """
+    chosen = any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ)
+    if _kept or chosen or platform.libc_ver()[0] != "glibc":
+        return
+    if not OTHER_ALLOCATORS.search(_text(_MAPS) or ""):
+        libc = ctypes.CDLL(None)
+        if libc.mallopt(_MMAP_THRESHOLD, _KEPT_BYTES) and libc.mallopt(_TRIM_THRESHOLD, 2**31 - 1):
+            _kept.append(True)
+
+
+def keeps_memory() -> bool:
+    """Whether this process keeps freed memory."""
+    return bool(_kept)
 
 
 def cache_sizes(cpu: Path = Path("/sys/devices/system/cpu/cpu0")) -> dict[str, int] | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .. import devices
-from ..devices.cpu import cache_sizes, cores, instructions, layout, resolve_vector_math
+from ..devices.cpu import OTHER_ALLOCATORS, cache_sizes, cores, instructions, keeps_memory, layout, resolve_vector_math
 from ..devices.implementations import library_versions
 from ..errors import UsageError
 from ..runfile.writer import without_paths
@@ -118,13 +118,15 @@ def surroundings(
     loaded = _known(maps.read_text) or ""
     chosen = re.search(r"\[(\w+)\]", _known(pages.read_text) or "")
     policy = (_known(maps.with_name("numa_maps").read_text) or "").split()[1:2]
-    kinds = re.findall(r"/lib(tcmalloc|jemalloc|mimalloc)[^/\n]*$", loaded, re.MULTILINE)
+    kinds = OTHER_ALLOCATORS.findall(loaded)
+    libc = " ".join(platform.libc_ver()).strip()
+    libc += ", keeps freed memory" * (keeps_memory() and bool(libc))
     return {
         "instructions": list(instructions()),
         **layout(),
         "numa_policy": policy[0].partition(":")[0] if policy else None,
         "huge_pages": chosen[1] if chosen else None,
-        "allocator": kinds[0] if kinds else " ".join(platform.libc_ver()).strip() or None,
+        "allocator": kinds[0] if kinds else libc or None,
         "preloaded": [Path(name).name for name in re.split(r"[\s:]+", preloads) if name],
         "variables": cpu_variables(),
     }

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import structs
 
 from ..devices import Choice, Device, find_device, select
-from ..devices.cpu import cores
+from ..devices.cpu import cores, keep_memory
 from ..devices.implementations import LIBRARIES, TORCH, find_implementation
 from ..errors import UsageError
 from ..runfile.flags import Flag
@@ -329,6 +329,7 @@ class Session:
     def threads(self) -> int:
         """CPU threads in use, set for torch and NumPy alike when first asked for. A plain suite keeps its own number
         unless ``threads`` was given. A run without that option uses one thread where several are slower."""
+        keep_memory()
         if self.light:
             return self.settings.threads or cores()
         if self.plain and self.settings.threads is None:

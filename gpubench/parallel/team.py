@@ -28,7 +28,7 @@ import torch.distributed as dist
 from msgspec import structs
 
 from ..devices import find_device
-from ..devices.cpu import resolve_vector_math
+from ..devices.cpu import keep_memory, resolve_vector_math
 from ..errors import GpubenchError, RankFailure, Unmeasurable
 from ..measure.state import State
 from ..runfile.flags import Flag
@@ -90,6 +90,7 @@ def join_process_group(rank: Rank, deadline_s: float, store: Store) -> None:
     """Join the process group through a store that all ranks share. Raises RankFailure if the others don't join in
     time."""
     resolve_vector_math()
+    keep_memory()
     torch.set_num_threads(rank.threads)
     device, timeout = torch.device(rank.device), timedelta(seconds=deadline_s)
     options: dict[str, Any] = {"rank": rank.number, "world_size": rank.world_size, "timeout": timeout}

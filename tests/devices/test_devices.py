@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
+import platform
+import subprocess
 import sys
 import types
 import warnings
@@ -314,6 +316,28 @@ class TestCores:
         found = cpu.affinity(), cpu.cores()
         os.sched_setaffinity(0, before)
         assert found == ([max(before)], 1)
+
+
+CALLS_THAT_ALLOCATE = """
+import resource, torch
+from gpubench.devices.cpu import keep_memory, keeps_memory
+def faults(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+x, w = torch.randn(8, 64, 28, 28), torch.randn(64, 64, 3, 3)
+keep_memory()
+for call in range(25):
+    before = faults() if call == 5 else before if call > 5 else 0
+    torch.nn.functional.conv2d(x, w, padding=1)
+print(keeps_memory(), (faults() - before) // 20)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+@pytest.mark.parametrize("variables", [{}, {"MALLOC_TRIM_THRESHOLD_": "131072"}])
+def test_memory_is_kept_for_the_next_call_unless_the_environment_decides(variables):
+    command = [sys.executable, "-c", CALLS_THAT_ALLOCATE]
+    done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=True)
+    kept, faults = done.stdout.split()
+    assert (kept, int(faults) < 20) == (str(not variables), not variables)
 
 
 class TestEnergyOfSockets:
