@@ -264,3 +264,10 @@ def test_needed_values_give_the_power_that_was_asked_for(spread: float, ratio: f
     seen = sum(student_p(list(top + change), list(bottom)) <= 0.025 for top, bottom in zip(tops, bottoms, strict=True))
     assert 0.74 <= seen / 400 <= 0.9
     assert needed_values(3.0, 1.01, 0.025) is None
+
+
+def test_a_median_interval_of_very_many_values() -> None:
+    """Exact binomials took the cube of their number."""
+    interval = median_interval(list(range(1, 30_002)))
+    assert (interval.value, interval.low + interval.high) == (15_001, 30_002)
+    assert interval.high - interval.low == pytest.approx(1.96 * math.sqrt(30_001), rel=0.02)

@@ -81,6 +81,7 @@ class Share:
         """Time one round, and return its seconds. The garbage collector is off only within it, so that garbage does not
         pile up over all rounds."""
         clock, result, enabled = self.clock, None, gc.isenabled()
+        self.result = None  # so that the call can have its memory
         function, args, kwargs = self.next_call()
         several = range(self.calls) if self.calls > 1 else None
         if not self.collects:

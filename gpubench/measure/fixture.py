@@ -263,6 +263,8 @@ class Gpubench(Inputs):
         Raises UsageError for an invalid amount, :class:`~gpubench.errors.WrongAnswer` and
         :class:`~gpubench.errors.WorkMismatch`; skips the test when it would exceed its budget or the memory.
         """
+        if not callable(fn):
+            raise UsageError(f"expected a function: pass f and its arguments, not what f() returned ({fn!r:.40})")
         steps, threads = plain_number("steps", steps, whole=True), plain_number("threads", threads, whole=True)
         request = Request(fn, args, kwargs, declared(Work(flops, nbytes, items, unit)), check, setup, devices)
         return self.measure(request, threads, steps)

@@ -119,6 +119,7 @@ def test_what_is_measured_is_checked_counted_and_recorded(measure):
 
 
 REFUSED = {
+    "result": ("gpubench(x.sum())", "error", "expected a function: pass f and its arguments, not what f() returned"),
     "off": ("gpubench(lambda x: x + 1e-3, x, check=lambda x: x)", "error", "relative error"),
     "unwritten": ("gpubench(lambda x, out: out, x, gpubench.empty(64), check=lambda x, out: x)", "error", "never wr"),
     "empty": ("gpubench(torch.empty_like, x)", "error", "wrong result: an output is not finite or was never written"),

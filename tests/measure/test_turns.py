@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import weakref
 
 import pytest
 
@@ -58,6 +59,22 @@ def test_a_long_call_has_few_rounds_and_the_other_takes_all_of_its_own_between_t
     runs = [(name, len(list(made))) for name, made in itertools.groupby(machine.made)]
     assert runs == [("s", 331), ("l", 2), ("s", 682), ("l", 1)]  # A B B A A B, with an untimed call before short ones
     assert len({id(each.flags) for each in shares.values()}) == 1
+
+
+def test_a_call_can_have_the_memory_of_the_last_ones_result() -> None:
+    """A normalisation took half as long again where two results were held."""
+    results: weakref.WeakValueDictionary[int, Machine] = weakref.WeakValueDictionary()
+    held = []
+
+    def call() -> Machine:
+        held.append(len(results))
+        result = results[len(held)] = Machine(0.0)
+        return result
+
+    share = Share(lambda: (call, (), {}), itertools.count().__next__, rounds=3)
+    take_turns([share])
+    assert held == [0, 0, 0]
+    assert share.result is results[3]
 
 
 def test_turns_are_many_and_garbage_waits() -> None:

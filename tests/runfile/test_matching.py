@@ -18,6 +18,7 @@ NAMES += names_of(Case("matmul.square", "cpu", kind="matmul", title="n × n"))
         ("matmul", True),
         ("matmul.square", True),
         ("MatMul.Square", True),
+        ("matmul" + 50_000 * " ", True),  # took minutes
         ("n=64", True),
         ("n=6", False),
         ("m=64", False),

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import records
 
+from gpubench.runfile import ways
 from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case
 from gpubench.runfile.ways import fastest_way
@@ -37,3 +38,11 @@ def test_only_what_did_the_same_job_on_the_same_device_is_a_way(
     ]
     slow, other = read(Path(save("run.json", records.run_file(marks)))).results
     assert (fastest_way(slow, [slow, other]) is slow) == (not counts)
+
+
+def test_a_job_may_have_thousands_of_ways(save: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that take as long are no faster, whatever they do."""
+    cases = [Case(**SLOW | {"variant": f"v{number}"}) for number in range(300)]
+    results = read(Path(save("run.json", records.run_file([records.benchmark(case, 2.0) for case in cases])))).results
+    monkeypatch.setattr(ways, "job", lambda result: pytest.fail("compared with each other"))
+    assert all(fastest_way(each, results) is each for each in results)
