@@ -149,6 +149,13 @@ class Given:
         moved = any(key in arguments or isinstance(self._seen[key][1], int) for key in found)
         return list(dict.fromkeys(filter(None, found.values()))), moved
 
+    def returned(self, result: Any) -> bool:
+        """Whether an input is part of the result, as where ``out=`` is one: the number of calls then decides what it
+        holds, and after an even number of changes of sign it is what it was."""
+        inputs = [*self._args, *(value for name, value in self._kwargs.items() if name != "out")]
+        held = {id(leaf) for value in inputs for leaf in _leaves(value) if not isinstance(leaf, int | float | str)}
+        return any(id(leaf) in held for leaf in _leaves(result) if leaf is not None)
+
     def _look(self) -> dict[int, tuple[str, Any]]:
         """By identity the name of a value's kind, empty within an object, and its state."""
         inner = self._function

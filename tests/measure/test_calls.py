@@ -126,3 +126,13 @@ def test_a_cache_is_no_reason_for_another_result():
     given = calls.Given(lambda x: seen.setdefault(len(seen), x), (X,), {})
     seen[0] = X
     assert given.changed() == (["dict"], False)
+
+
+def test_an_input_that_a_call_writes_and_returns_is_seen_whatever_it_holds_now():
+    """Signs multiplied an even number of times are what they were; the result of the first call isn't."""
+    a, signs, other = np.ones(4), -np.ones(4), np.empty(4)
+    given = calls.Given(np.multiply, (a, signs), {"out": a})
+    results = [np.multiply(a, signs, out=a) for _ in range(2)]
+    assert given.changed() == ([], False)
+    assert given.returned(results[1])
+    assert not calls.Given(np.multiply, (a, signs), {"out": other}).returned(np.multiply(a, signs, out=other))
