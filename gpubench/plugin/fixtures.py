@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from collections.abc import Callable, Generator
@@ -141,7 +142,7 @@ def _bound_rounds(benchmark: Any) -> None:
     """End the rounds of a plain benchmark after :data:`MOST_TIMES` its ``max_time``: pytest-benchmark takes their
     number from its first calls, and later ones may be slower. Rounds that a test asks for are all made."""
     made, stats_made, run = benchmark._make_runner, benchmark._make_stats, benchmark._raw
-    ends: list[float] = []
+    until, taken = math.inf, list[float]()
 
     def raw(*given: Any, **named: Any) -> Any:
         benchmark._make_runner, benchmark._make_stats = make_runner, make_stats
@@ -149,19 +150,13 @@ def _bound_rounds(benchmark: Any) -> None:
 
     def make_runner(*given: Any) -> Callable[..., Any]:
         take = made(*given)
-        return lambda *loops: None if ends and monotonic() > ends[0] and ends[1:] else take(*loops)
+        return lambda *loops: None if monotonic() > until and len(taken) >= benchmark._min_rounds else take(*loops)
 
     def make_stats(iterations: int) -> Any:
+        nonlocal until, taken
         stats = stats_made(iterations)
-        update, least = stats.update, benchmark._min_rounds
-        ends.append(monotonic() + MOST_TIMES * benchmark._max_time)
-
-        def update_with(seconds: float | None) -> None:
-            if seconds is not None:
-                update(seconds)
-                ends[1:] = [1.0] * (len(stats.stats.data) >= least)
-
-        stats.update = update_with
+        update, until, taken = stats.update, monotonic() + MOST_TIMES * benchmark._max_time, stats.stats.data
+        stats.update = lambda seconds: None if seconds is None else update(seconds)
         return stats
 
     if getattr(benchmark, "_precision", None) is None:
