@@ -178,12 +178,12 @@ counts."""
 
 
 def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:
-    """Footprints in bytes, each with its level: half of each cache, four and eight times the last cache, and steps of
-    a factor of 16 between them, as far as effort and free memory allow.
+    """Footprints in bytes, each with its level: half of each cache, two, four and eight times the last cache, and steps
+    of a factor of 16 between them, as far as effort and free memory allow.
 
     Beyond four times the last cache, whose replacement isn't strictly that of the oldest, next to nothing survives in
     it until the next pass; where that is too much, twice has to do. A smaller footprint beyond the cache's size is
-    named after the cache, with a plus.
+    named after the cache, with a plus: without it, data of three times the cache would be compared with the cache.
     """
     memory = device.memory()
     most = min(effort.footprint, memory.free // 4 if memory else effort.footprint)
@@ -191,7 +191,7 @@ def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:
     caches = (device == CPU and cache_sizes()) or ({"l2": size} if size else {"cache": min(UNKNOWN_CACHE, most // 4)})
     last = max(caches.values())
     beyond = 4 * last if 4 * last <= most else 2 * last
-    sizes = {*(nbytes // 2 for nbytes in caches.values()), beyond, 8 * last}
+    sizes = {*(nbytes // 2 for nbytes in caches.values()), 2 * last, beyond, 8 * last}
     for nbytes in sorted(sizes):
         while any(other < nbytes // 16 for other in sizes) and not any(nbytes // 16 <= o < nbytes for o in sizes):
             nbytes //= 16

@@ -117,6 +117,8 @@ def test_memory_begins_at_four_times_the_last_cache(monkeypatch, size, effort):
     assert memory
     assert min(memory) >= 4 * (size or 0)
     assert max(memory) <= ceilings.EFFORTS[effort].footprint
+    in_caches = max(nbytes for level, nbytes in levels if level != "memory")
+    assert in_caches >= min(memory) / 2  # data just beyond the cache isn't compared with the cache itself
 
 
 def test_a_pass_shorter_than_its_launch_is_timed_by_the_device(monkeypatch):
