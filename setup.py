@@ -11,8 +11,8 @@ PAGES = {"Source": "", "Issues": "/issues", "Documentation": "/tree/main/docs", 
 
 
 def absolute_links(text: str, source: str) -> str:
-    """``source`` is the address of the repository on GitHub: pages are under blob/, pictures under raw/. Where there is
-    none, links become plain text."""
+    """``source`` is the address of the repository on GitHub: pages are under blob/, pictures under raw/, the light one
+    of two. Where there is none, links become plain text."""
 
     def completed(link: re.Match[str]) -> str:
         sign, shown, target = link.groups()
@@ -21,6 +21,7 @@ def absolute_links(text: str, source: str) -> str:
         kind = "raw" if sign else "blob"
         return f"{sign}[{shown}]({source.rstrip('/')}/{kind}/main/{target})" if source else "" if sign else shown
 
+    text = re.sub(r'<picture>.*?<img src="(.+?)" alt="(.+?)"></picture>', r"![\2](\1)", text, flags=re.DOTALL)
     return re.sub(r"(!?)\[([^]]*)\]\(([^)]+)\)", completed, text)
 
 

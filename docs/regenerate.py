@@ -1,7 +1,7 @@
 """All that is made from something else, and where it lies: ``tox run -e regenerate`` writes it.
 
 The page of options, the schema and the page of the format, the table of metrics, the tutorial and its pictures (from
-its notebook, which ``docs/tutorial.py`` runs), and the reports of the committed results.
+its notebook, which ``docs/tutorial.py`` runs), the reports of the committed results, and the README's picture.
 """
 
 from __future__ import annotations
@@ -17,9 +17,14 @@ from typing import Any
 import msgspec
 
 from gpubench.commands import cli
+from gpubench.commands.estimate import GPUS, cards_named, estimates_of
 from gpubench.commands.report import write_report
+from gpubench.estimate.picture import estimate_figure
+from gpubench.report.charts.pictures import render
 from gpubench.report.columns import METRICS
+from gpubench.report.study import Study
 from gpubench.runfile.options import OPTIONS
+from gpubench.runfile.reader import read
 from gpubench.runfile.schema import RunFile
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -57,7 +62,9 @@ def derived() -> dict[str, bytes]:
     files = {name: text.encode() for name, text in texts.items()}
     for run in sorted((ROOT / "results").glob("*/run.json")):
         files |= _report(run)
-    return files
+    study = Study([read(ROOT / "results/xeon-2.80ghz/run.json")])
+    estimate = estimate_figure(study, estimates_of(study, cards_named(GPUS)))
+    return files | {f"docs/site/{name}": content for name, content in render([estimate], ["svg"]).items()}
 
 
 def _report(run: Path) -> dict[str, bytes]:

@@ -13,7 +13,7 @@ from ..report.charts.theme import ACCELERATORS
 from ..report.study import Study
 from ..report.words import without_threads
 from .outlook import Outlook
-from .printing import UNKNOWN, Line, cell, lines_of, telling
+from .printing import UNKNOWN, Line, base_of, cell, lines_of, telling
 
 _ROOM = 580
 """Pixels that the rows have with their headings."""
@@ -33,13 +33,14 @@ def estimate_figure(study: Study, estimates: Sequence[Outlook]) -> Figure:
         if rows_height(entries, pitch) <= _ROOM:
             break
     rows = [row for line in shown if line.answer for row in line.answer.items[:1]]
-    base = study.names.of(rows[0])
+    base = without_threads(study.names.of(rows[0]))
     legend = tuple(Key(gpu, role, "hatched") for gpu, role in zip(gpus, ACCELERATORS, strict=False))
     few = f"{len(shown)} of {len(known)} benchmarks are shown, e" if len(shown) < len(known) else "E"
     subtitle = f"Estimated, not measured. {few}ach at its largest size, log scale"
     note = "Estimated, not measured: from the GPUs' datasheets and each benchmark's work; bar: likely range. "
-    chart = NamedRows(entries, "", legend, (f"{without_threads(base)} faster", "GPU faster"))
-    figure = Figure("estimate", "estimate", f"Estimated speedup of GPUs over {base}", subtitle, "", chart)
+    chart = NamedRows(entries, "", legend, (f"{base} faster", "GPU faster"))
+    title = f"Estimated speedup of GPUs over {base_of(shown, base)}"
+    figure = Figure("estimate", "estimate", title, subtitle, "", chart)
     return add_caption(figure, study, rows, note)
 
 

@@ -42,6 +42,7 @@ VALUES: Sequence[Column[Outlook]] = (
 MOST_SHOWN = 200.0
 """The largest speedup shown: a larger bound often rests only on the launch of an operation. Files hold it."""
 NOTICE = "Modelled, not measured: from the GPU's datasheet and each benchmark's work. How wrong: docs/estimate.md"
+SIGNS = "Ranges are likely; ≤ and ≥: no program does better, by the datasheet; >200×: a range above that."
 UNKNOWN = "unknown"
 
 
@@ -124,6 +125,13 @@ def _cpu(line: Line) -> str:
     return words.starred_time(job.cpu_s, job.star)
 
 
+def base_of(lines: Sequence[Line], name: str) -> str:
+    """What the speedups are over: ``2 threads of Xeon``, since a CPU with more would be faster."""
+    threads = {line.first.job.case.threads for line in lines}
+    count = threads.pop() if len(threads) == 1 else None
+    return f"{counted(count, 'thread')} of {name}" if count else name
+
+
 def table_of(lines: Sequence[Line], bound: bool) -> Table:
     """The table; with a ``bound`` what is certain too, and the CPU's way."""
     gpus = dict.fromkeys(gpu for line in lines for gpu in line.of)
@@ -135,13 +143,13 @@ def table_of(lines: Sequence[Line], bound: bool) -> Table:
         ),
     ]
     columns += [Column[Line](gpu, partial(_cell, gpu, bound)) for gpu in gpus]
-    return table(f"Estimated speedup over the CPU ({MODELLED}, not measured)", columns, lines)
+    return table(f"Estimated speedup over {base_of(lines, 'the CPU')} ({MODELLED}, not measured)", columns, lines)
 
 
 def foot(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
     """What the cells mean, how often such ranges held, and why something is unknown."""
     shown = [each for line in lines for each in line.of.values()]
-    parts = [f"{NOTICE}."]
+    parts = [SIGNS, f"{NOTICE}."]
     ranges = {each.basis for each in shown if each.probably}
     held = {kind: dict.fromkeys(f"{share:.0%}" for share in ends) for kind, ends in held_shares().items()}
     rates = [f"{' to '.join(ends)} of {kind}" for kind, ends in held.items() if kind in ranges]
@@ -151,8 +159,6 @@ def foot(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
         parts.append("Half to twice, and compared with no measurement: convolutions, and any dtype but float32.")
     if any(each.job.filled for each in shown):
         parts.append("GPU full: at the batch that fills it, at which the CPU is taken to need the same time per item.")
-    if any("≤" in cell(each, True) or "≥" in cell(each) for each in shown):
-        parts.append("≤: no program can be faster on that GPU in this dtype, by its datasheet; ≥ … slower: at least.")
     copied = grouped((each for each in shown if each.with_copies_at_most), lambda each: key_of(each.job.case)).values()
     lost = [each[0].job.case for each in copied if max(one.with_copies_at_most or 0.0 for one in each) < 1]
     if lost:

@@ -17,7 +17,7 @@ _PARTS = ("page", "text", "muted", "grid", "shade")
 
 _LOOKS = (
     # roles, their colours on a light page and on a dark one, their shapes
-    (ACCELERATORS, "#0072b2 #c2410c #4b0082 #701f12", "#56b4e9 #ff7a4d #6770f8 #f9f416", "os^v"),
+    (ACCELERATORS, "#0072b2 #c2410c #4b0082 #005533", "#56b4e9 #ff7a4d #6770f8 #f9f416", "os^v"),
     (CPUS, "#30363d #848d97", "#e6edf3 #7d8793", "pP"),
     (DTYPE_ROLES, "#0072b2 #c2410c #3b0f70 #701f30 #c0727e", "#56b4e9 #ff7a4d #7b6cf0 #f0e442 #f4b4c8", "osp^v"),
     (_PARTS, "#ffffff #1f2328 #59636e #e3e6ea #f1f3f6", "#0d1117 #e6edf3 #9aa4b0 #262c36 #1a2029", ""),
