@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ..errors import UsageError
+from ..runfile.facts import differences
 from ..runfile.matching import matcher, nothing_matches
 from ..runfile.quantities import counted, listed
 from ..runfile.reader import clean
@@ -19,9 +20,7 @@ from .samples import (
     CaseKey,
     Side,
     Unmeasured,
-    cpu_changes,
     doubts,
-    machine_differences,
     measured_in_turn,
     sides_of_unknown_cpu,
 )
@@ -164,13 +163,13 @@ def compare_sides(base: Side, new: Side, terms: Terms, moved: bool = False) -> C
     """Judge all cases of both sides. Raises UsageError where the machines differ, unless the sides were ``moved`` on
     purpose."""
     common = [key for key in new.cases if key in base.cases]
-    machine, software = machine_differences(base, new, (key.device for key in common))
+    machine, software, cpu = differences(base.runs, new.runs, (key.device for key in common))
     if common and machine and not moved:
         raise UsageError(f"the machines differ: {'; '.join(machine)} (compare them anyway with --allow machine)")
     notes = [*base.notes, *new.notes]
     notes += [f"another machine: {text}" for text in machine]
     notes += [f"other software: {text}" for text in software]
-    notes += [f"the CPU was used otherwise: {text}" for text in cpu_changes(base, new)]
+    notes += [f"the CPU was used otherwise: {text}" for text in cpu]
     notes += doubts(base, new)
     copies = [path for content, path in new.contents.items() if content in base.contents]
     notes += [f"on both sides: {clean(str(path))}: a run compared with itself shows no noise" for path in copies]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,8 +12,8 @@ from msgspec import structs
 
 from ..errors import UsageError
 from ..runfile import folder
+from ..runfile.facts import is_unknown
 from ..runfile.flags import CONTENDED, WAITING
-from ..runfile.host import cpu_differences
 from ..runfile.quantities import moment_of
 from ..runfile.reader import clean, workload_of
 from ..runfile.schema import Process, Result, Run, Times
@@ -29,16 +28,8 @@ threads waited in all rounds, 43; the others lasted whole ticks."""
 TICK_S, ON_TICK, STEADY, MOST_TICKS_S = 1e-3, 0.04, 0.002, 0.1
 """A tick of a scheduler's clock, or a part of it; rounds that waited for ticks end within this fraction of one, have an
 interquartile range of at most this share of their median, and last at most so long."""
-_ARCHITECTURES = re.compile(
-    "unknown machine|x86_64|amd64|i[3-6]86|aarch64|arm64|arm(v[5-9].*)?|ppc64(le)?|s390x|riscv64", re.IGNORECASE
-)
 MOSTLY = 0.5
 """Other programs count as using the cores of a process if this share of its cases is flagged for it."""
-_MODES = {"tf32": "TF32", "float32_matmul": "float32 matmul precision"} | {
-    f"{name}_reduced_precision_reduction": f"{name} reduced-precision reduction" for name in ("fp16", "bf16")
-}
-_MODES |= {"cudnn_benchmark": "cuDNN benchmark", "cudnn_deterministic": "cuDNN deterministic"}
-_MODES |= {"deterministic": "deterministic algorithms", "variables": "variables"}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -232,60 +223,14 @@ def measured_in_turn(base: Side, new: Side, fresh: bool) -> bool:
     return all(one != other for one, other in zip(order[::2], order[1::2], strict=True))
 
 
-def machine_differences(base: Side, new: Side, devices: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Differences of the machine (hardware, threads, precision) and of software (torch and drivers, often the change
-    itself) that matter to cases on ``devices``; the CPU always matters, since it launches a GPU's kernels.
-
-    A fact that one side doesn't know is no difference. Facts that differ within a side are reported too.
-    """
-    names = sorted({"cpu", *devices})
-    facts = [[_facts(run, names) for run in side.runs] for side in (base, new)]
-    machine: list[str] = []
-    software: list[str] = []
-    for fact in dict.fromkeys(name for side in facts for each in side for name in each):
-        before, after = (sorted({value for each in side if (value := each.get(fact))}) for side in facts)
-        if len({*before, *after}) < 2:
-            continue
-        words = f"{' and '.join(before)} → {' and '.join(after)}"
-        if before == after or not (before and after):
-            words = f"{' and '.join(before or after)} on {'either' if before == after else 'one'} side"
-        (software if fact == "torch" or fact.endswith(" driver") else machine).append(f"{fact} {words}")
-    return machine, software
-
-
-def _facts(run: Run, names: Sequence[str]) -> dict[str, str | None]:
-    machine, devices = run.machine, [run.machine.device(name) for name in names]
-    facts: dict[str, str | None] = {}
-    for device in devices:
-        facts["CPU" if device.name == "cpu" else device.name] = None if _is_unknown(device.label) else device.label
-        facts[f"{device.name} driver"] = device.driver
-    facts |= {"torch": machine.torch, "threads": str(machine.threads or "")}
-    for name in _MODES if any(device.accelerator for device in devices) else ("float32_matmul",):
-        value = str(machine.precision.get(name))
-        facts[_MODES[name]] = {"True": "on", "False": "off", "None": None}.get(value, value)
-    return facts
-
-
-def _is_unknown(label: str) -> bool:
-    """Whether a CPU's label is an architecture, all that a file says which doesn't name the model."""
-    return not label or _ARCHITECTURES.fullmatch(label) is not None
-
-
 def sides_of_unknown_cpu(base: Side, new: Side) -> str:
     """The sides with a run that doesn't name its CPU, unless ``compare --interleave`` measured all on one machine."""
     if all(run.stage for side in (base, new) for run in side.runs):
         return ""
     sides = (base, new)
     return " and ".join(
-        each.name for each in sides if any(_is_unknown(run.machine.device("cpu").label) for run in each.runs)
+        each.name for each in sides if any(is_unknown(run.machine.device("cpu").label) for run in each.runs)
     )
-
-
-def cpu_changes(base: Side, new: Side) -> list[str]:
-    """Differences in what decides a CPU's times: variables, kernels of libraries, governor, allocator, the CPUs in
-    use."""
-    before, after = ({str(run.machine.cpu): run.machine.cpu for run in side.runs}.values() for side in (base, new))
-    return list(dict.fromkeys(text for one in before for other in after for text in cpu_differences(one, other)))
 
 
 def doubts(base: Side, new: Side) -> list[str]:

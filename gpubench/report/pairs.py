@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ..errors import UsageError
+from ..runfile.facts import switches
 from ..runfile.flags import Level, Quality, Reason
 from ..runfile.quantities import SWITCH, holds_words
-from ..runfile.schema import REGIMES, Result, Scalar, Times
+from ..runfile.schema import REGIMES, Result, Times
 from ..runfile.ways import fastest_way, job, times_and_ratio
 from ..statistics import intervals
 from ..statistics.intervals import Interval
@@ -506,18 +507,17 @@ def _switched(base: Measured, other: Measured) -> str | None:
     theirs, ours = _switches(other), _switches(base)
     for name in sorted(theirs.keys() & ours.keys()):
         if theirs[name] != ours[name]:
-            states = (SWITCH[on] if isinstance(on, bool) else str(on) or "none" for on in (theirs[name], ours[name]))
-            return f"{name.replace('_', ' ')} {' against '.join(states)}"
+            return f"{name} {theirs[name]} against {ours[name]}"
     return None
 
 
-def _switches(row: Measured) -> dict[str, Scalar]:
+def _switches(row: Measured) -> dict[str, str]:
     """Return the known switches that change the times: deterministic algorithms, the switches of accelerators if it ran
     on one, and those of products in its half precision."""
     of_accelerators = _OF_ACCELERATORS if row.on_accelerator else ()
     names = ("deterministic", *of_accelerators, *_HALVES.get(row.computed_dtype, ()))
     known = row.result.precision or row.run.machine.precision
-    return {name: state for name, state in known.items() if state is not None and name.startswith(names)}
+    return switches({name: state for name, state in known.items() if name.startswith(names)})
 
 
 def _compare_with_copies(base: Measured, other: Measured, batches: float) -> Copies | None:

@@ -12,7 +12,8 @@ from typing import Any
 
 from msgspec import structs
 
-from ..runfile.flags import ADVICE, Reason
+from ..runfile.facts import facts
+from ..runfile.flags import ADVICE, CONTENDED, Reason
 from ..runfile.quantities import (
     UNFILLED,
     bytes_text,
@@ -44,6 +45,7 @@ from .study import (
 )
 
 _MOST_ROWS, _MOST_COLUMNS = 40, 6
+_BUSY = "machine busy"
 _SMOKE = "smoke: checks that the benchmarks work, its times mean nothing"
 _LIKE = "Like with like: in the same way on both sides. The speedup beside it is over the CPU's fastest way."
 
@@ -261,19 +263,24 @@ def _names(rows: Iterable[Row]) -> str:
 
 def differences(study: Study) -> Table:
     """Return the facts that differ between the runs, one row per fact; the note lists those that are equal."""
-    facts = {name: words.facts(run) for name, run in study.named_runs.items()}
-    every = list(dict.fromkeys(fact for known in facts.values() for fact in known))
-    differ = [fact for fact in every if len({known.get(fact) for known in facts.values()}) > 1]
-    agreed = [fact for fact in every if fact not in (*differ, words.MACHINE, words.BUSY)]
+    runs = study.named_runs
+    devices = {device.name for run in runs.values() for device in run.machine.devices if device.accelerator}
+    found = zip(runs, facts([*runs.values()], devices), strict=True)
+    known = {run: {name: words for part in parts for name, words in part.items()} for run, parts in found}
+    for name, run in runs.items():
+        known[name][_BUSY] = "yes" if any(flag.name == CONTENDED for flag in run.flags) else "no"
+    every = list(dict.fromkeys(fact for each in known.values() for fact in each))
+    differ = [fact for fact in every if len({each.get(fact) for each in known.values()}) > 1]
+    agreed = [fact for fact in every if fact not in (*differ, _BUSY)]
     columns: list[Column[str]] = [Column("what", str)]
-    columns += [Column(shorten(name), partial(_fact, facts[name])) for name in list(facts)[:_MOST_COLUMNS]]
-    several = len({run.machine.label for run in study.named_runs.values()}) > 1
+    columns += [Column(shorten(name), partial(_fact, known[name])) for name in list(known)[:_MOST_COLUMNS]]
+    several = len({run.machine.label for run in runs.values()}) > 1
     note = f"The same everywhere: {', '.join(agreed)}." if agreed else ""
     return table(f"What differs between the {'machines' if several else 'runs'}", columns, differ, note)
 
 
 def _fact(known: dict[str, str], fact: str) -> str:
-    return known.get(fact, "unknown")
+    return shorten(known.get(fact, "unknown"))
 
 
 # Details --------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from ..devices.implementations import implementation_label
-from ..runfile.flags import CONTENDED, Reason
+from ..runfile.flags import Reason
 from ..runfile.matching import shown_name
 from ..runfile.quantities import (
     SWITCH as SWITCH,
@@ -32,8 +32,6 @@ from .rows import Measured, Row, Source, Values, leaves_open, too_noisy
 from .sweeps import Crossing
 
 NO_VALUE = "—"
-MACHINE, BUSY = "machine", "machine busy"
-"""Facts of a run that aren't its settings."""
 _MODELLED = re.compile(r"\b(modelled|simulated)\b", re.IGNORECASE)
 """Words in the name of a device or a machine whose times come from a model."""
 UNSURE = "unsure"
@@ -238,26 +236,6 @@ def simulated(runs: Iterable[Run]) -> list[str]:
     devices = [device for run in runs for device in run.machine.devices]
     found = [device for device in devices if device.simulated or _MODELLED.search(device.label)]
     return sorted({device.label or device.name for device in found})
-
-
-def facts(run: Run) -> dict[str, str]:
-    """What may explain a difference and isn't the device itself; what the file doesn't know is left out."""
-    drivers = dict.fromkeys(device.driver for device in run.machine.devices if device.accelerator and device.driver)
-    known = {
-        MACHINE: run.machine.label,
-        "PyTorch": run.machine.torch,
-        "CPU threads": run.machine.threads,
-        "GPU driver": ", ".join(drivers),
-        "TF32": run.machine.tf32,
-        **{name.replace("_", " "): value for name, value in run.machine.precision.items() if name != "tf32"},
-        "preset": run.preset,
-        "processes": run.processes,
-        "seed": None if run.seed is None else str(run.seed),
-        "gpubench": run.version,
-        BUSY: "yes" if any(flag.name == CONTENDED for flag in run.flags) else "no",
-    }
-    facts = {name: SWITCH[value] if isinstance(value, bool) else str(value or "") for name, value in known.items()}
-    return {name: shorten(value) for name, value in facts.items() if value}
 
 
 # Numbers --------------------------------------------------------------------------------------------------------------

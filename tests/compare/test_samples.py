@@ -10,8 +10,8 @@ import records
 from suites import change, plain, run_file
 
 from gpubench.commands.cli import main
-from gpubench.compare.samples import CONFIRM, Side, machine_differences, measured_in_turn, read_side
-from gpubench.runfile.schema import Case, DeviceFacts, Machine
+from gpubench.compare.samples import CONFIRM, Side, measured_in_turn, read_side
+from gpubench.runfile.schema import Case
 
 
 @pytest.mark.parametrize(
@@ -58,15 +58,6 @@ def test_what_does_not_matter_does_not_warn(save, capsys, path, to, notes) -> No
     files = [save("base.json", data), save("new.json", change(data, *path, to=to))]
     assert main(["compare", *files, "--format=json"]) == 0
     assert json.loads(capsys.readouterr().out)["notes"] == notes
-
-
-def test_the_cpu_is_a_fact_of_a_gpus_cases_too() -> None:
-    base, new = Side("base"), Side("new")
-    for side, label in ((base, "One CPU"), (new, "Other CPU")):
-        devices = (DeviceFacts("cpu", "cpu", label), DeviceFacts("cuda:0", "cuda", "A GPU"))
-        side.runs.append(SimpleNamespace(machine=Machine("", devices)))  # type: ignore[arg-type]
-    machine, _ = machine_differences(base, new, ["cuda:0"])
-    assert machine == ["CPU One CPU → Other CPU"]
 
 
 MINUTES = "2026-01-31T12:{:02d}:00+00:00"

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import ClassVar
 
 import msgspec
@@ -15,10 +16,10 @@ import torch
 from gpubench.devices import CPU, implementations
 from gpubench.measure import ceilings, environment
 from gpubench.measure.session import MOST_REMEASURED
-from gpubench.runfile.host import cpu_differences
+from gpubench.runfile.facts import facts
 from gpubench.runfile.ledger import assemble, read_ledger
 from gpubench.runfile.reader import read
-from gpubench.runfile.schema import CanaryTimes, Ceilings, CpuFacts
+from gpubench.runfile.schema import CanaryTimes, Ceilings, CpuFacts, Machine, Run
 from gpubench.runfile.utilisation import slow_products
 from gpubench.testing import VirtualDevice
 
@@ -86,7 +87,8 @@ def test_a_library_that_a_variable_holds_back_is_named_and_has_its_true_share():
         assert slow.share == products.ways[dtype]["torch"] / products.throughput[dtype]
         assert "MKL_CBWR=COMPATIBLE is set" in slow.reasons
     without = msgspec.convert(environment.machine()["cpu"], CpuFacts)
-    assert "MKL_CBWR not set → COMPATIBLE" in cpu_differences(without, cpu)
+    before, after = facts([Run(Path(), Machine("", (), cpu=each), ()) for each in (without, cpu)], ())
+    assert (before.cpu["MKL_CBWR"], after.cpu["MKL_CBWR"]) == ("not set", "COMPATIBLE")
 
 
 def test_each_pattern_counts_the_passes_over_its_arrays(monkeypatch):

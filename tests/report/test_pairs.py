@@ -181,13 +181,13 @@ FULL = {"bf16_reduced_precision_reduction": False}
             "precision",
             {"dtype": "bfloat16", "precision": FULL},
             {"dtype": "bfloat16", "precision": REDUCED},
-            "bf16 reduced precision reduction on against off",
+            "bf16 reduced-precision reduction on against off",
         ),
         (
             "precision",
             {"variant": "autocast", "precision": REDUCED},
             {"variant": "autocast", "precision": FULL},
-            "bf16 reduced precision reduction off against on",
+            "bf16 reduced-precision reduction off against on",
         ),
         ("dtype", {}, {"dtype": "tf32", "precision": TF32}, "dtype tf32 against float32"),
         ("dtype", {}, {"dtype": "bfloat16"}, "dtype bfloat16 against float32"),
@@ -249,8 +249,8 @@ SWITCHES = {"tf32": False, "cudnn_benchmark": False, "deterministic": False, "va
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"cudnn_benchmark": True}, "cudnn benchmark on against off"),
-        ({"deterministic": True}, "deterministic on against off"),
+        ({"cudnn_benchmark": True}, "cuDNN benchmark on against off"),
+        ({"deterministic": True}, "deterministic algorithms on against off"),
         (
             {"variables": "NVIDIA_TF32_OVERRIDE=0"},
             "variables NVIDIA_TF32_OVERRIDE=0 against none",

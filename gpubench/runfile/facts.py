@@ -1,0 +1,131 @@
+"""Facts of a run that may explain its times, in words, and how those of several runs differ."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from .quantities import SWITCH
+from .schema import CpuFacts, Run, Scalar
+
+_SWITCHES = {
+    "tf32": "TF32",
+    "tf32_matmul": "TF32 in matrix products",
+    "tf32_cudnn": "TF32 in cuDNN",
+    "float32_matmul": "float32 matmul precision",
+    "fp16_reduced_precision_reduction": "fp16 reduced-precision reduction",
+    "bf16_reduced_precision_reduction": "bf16 reduced-precision reduction",
+    "cudnn_benchmark": "cuDNN benchmark",
+    "cudnn_deterministic": "cuDNN deterministic",
+    "deterministic": "deterministic algorithms",
+}
+_OF_TF32 = ("tf32_matmul", "tf32_cudnn")
+"""Switches that say more than ``tf32``, which is on if either is."""
+_OF_CPUS = ("float32_matmul",)
+"""Switches that change a CPU's times."""
+_INSTRUCTIONS = "CPU instructions"
+_OF_THE_CPU = {
+    "sockets": "sockets in use",
+    "numa_nodes": "NUMA nodes in use",
+    "numa_policy": "NUMA policy",
+    "governor": "governor of the CPU's clocks",
+    "huge_pages": "transparent huge pages",
+    "allocator": "memory allocator",
+    "instructions": _INSTRUCTIONS,
+    "preloaded": "preloaded libraries",
+}
+_ARCHITECTURES = re.compile(
+    "unknown machine|x86_64|amd64|i[3-6]86|aarch64|arm64|arm(v[5-9].*)?|ppc64(le)?|s390x|riscv64", re.IGNORECASE
+)
+_Known = dict[str, str]
+
+
+class Facts(NamedTuple):
+    """What a run's file knows, by names for people: hardware, threads and precision; torch and drivers, which are often
+    the change itself; how the CPU was used; what was asked for."""
+
+    machine: _Known
+    software: _Known
+    cpu: _Known
+    settings: _Known
+
+
+class Differences(NamedTuple):
+    """How two sets of runs differ, as ``threads 2 → 1``, by the parts of :class:`Facts`."""
+
+    machine: list[str]
+    software: list[str]
+    cpu: list[str]
+
+
+def differences(before: Sequence[Run], after: Sequence[Run], devices: Iterable[str]) -> Differences:
+    """The differences that matter to benchmarks on ``devices``; the CPU always matters, since it launches a GPU's
+    kernels. A fact that one side doesn't know is no difference. Facts that differ within a side are reported too."""
+    known = facts([*before, *after], devices)
+    parts = ([getattr(each, part) for each in known] for part in Differences._fields)
+    return Differences(*(_differing(each[: len(before)], each[len(before) :]) for each in parts))
+
+
+def _differing(before: Sequence[_Known], after: Sequence[_Known]) -> list[str]:
+    found = []
+    for fact in dict.fromkeys(name for each in (*before, *after) for name in each):
+        old, new = (sorted({each[fact] for each in side if fact in each}) for side in (before, after))
+        words = f"{' and '.join(old)} → {' and '.join(new)}"
+        if old == new or not (old and new):
+            words = f"{' and '.join(old or new)} on {'either' if old == new else 'one'} side"
+        if len({*old, *new}) > 1:
+            found.append(f"{fact} {words}")
+    return found
+
+
+def facts(runs: Sequence[Run], devices: Iterable[str]) -> list[Facts]:
+    """The known facts of each run that concern these devices and the CPU. A variable that one run has set is ``not
+    set`` in the others. Where the CPUs differ their instructions are left out, as a CPU's name implies them."""
+    names = sorted({"cpu", *devices})
+    variables = sorted({name for run in runs for name in run.machine.cpu.variables or {}})
+    alike = len({run.machine.cpu.model for run in runs}) < 2
+    return [_facts_of(run, names, variables, alike) for run in runs]
+
+
+def _facts_of(run: Run, names: Sequence[str], variables: Collection[str], alike: bool) -> Facts:
+    machine, software = {}, {"torch": run.machine.torch}
+    for device in map(run.machine.device, names):
+        if not is_unknown(device.label):
+            machine["CPU" if device.name == "cpu" else device.name] = device.label
+        software[f"{device.name} driver"] = device.driver
+    machine |= {"threads": str(run.machine.threads)} if run.machine.threads else {}
+    accelerated = any(run.machine.device(name).accelerator for name in names)
+    machine |= switches(run.machine.precision, () if accelerated else _OF_CPUS)
+    settings = {"preset": run.preset, "processes": str(run.processes), "gpubench": run.version}
+    settings["seed"] = None if run.seed is None else str(run.seed)
+    known = [{name: value for name, value in part.items() if value} for part in (software, settings)]
+    return Facts(machine, known[0], _of_cpu(run.machine.cpu, variables, alike), known[1])
+
+
+def switches(known: Mapping[str, Scalar], only: Collection[str] = ()) -> _Known:
+    """The known switches of torch and its libraries, or ``only`` some: ``on``, ``off``, ``highest``, ``none``."""
+    found = {name: value for name, value in known.items() if value is not None and name in (only or known)}
+    if found.keys() >= set(_OF_TF32):
+        found.pop("tf32", None)
+    texts = {name: SWITCH[value] if isinstance(value, bool) else str(value) or "none" for name, value in found.items()}
+    return {_SWITCHES.get(name, name.replace("_", " ")): words for name, words in texts.items()}
+
+
+def is_unknown(label: str) -> bool:
+    """Whether a device's label is an architecture, all that a file says which doesn't name the CPU's model."""
+    return not label or _ARCHITECTURES.fullmatch(label) is not None
+
+
+def _of_cpu(cpu: CpuFacts, variables: Collection[str], alike: bool) -> _Known:
+    """What decides a CPU's times beside its model: variables, kernels of libraries, governor, allocator, its share."""
+    facts = {} if cpu.variables is None else {name: cpu.variables.get(name, "not set") for name in variables}
+    facts |= {f"products of {library} by": kernel for library, kernel in (cpu.kernels or {}).items()}
+    for name, words in _OF_THE_CPU.items():
+        value = getattr(cpu, name)
+        if value is not None and (alike or words != _INSTRUCTIONS):
+            facts[words] = " ".join(map(str, value)) or "none" if isinstance(value, tuple) else str(value)
+    if cpu.logical_cpus and cpu.machine_cpus:  # of those of the machine, what affinity and the control group allow
+        used = min(cpu.logical_cpus, cpu.cgroup_cores or cpu.logical_cpus)
+        facts["CPUs in use"] = f"{used:g} of {cpu.machine_cpus}"
+    return facts
