@@ -50,44 +50,45 @@ def with_processes(*noisy: int) -> dict[str, Any]:
     return data
 
 
-def diamonds(axes: Axes) -> list[float]:
-    return [
-        float(line.get_xdata()[0]) for line in axes.lines if line.get_marker() == "D" and len(line.get_xdata()) == 1
-    ]
+def settings_of(*crossings: float, workload: str = "a.b") -> dict[str, Any]:
+    """A run of one workload in several settings, which cross 1× at these sizes."""
+    marks = [
+        records.benchmark(
+            Case(workload, device, "float32", {"n": n, "form": f"f{i}"}, size="n", devices=(device,)), median,
+            medians=(median, median * 1.01, median * 0.99),
+        )
+        for i, equal in enumerate(crossings)
+        for n in (10**3, 10**4, 10**5)
+        for device, median in (("cpu", 1e-9 * n), ("cuda:0", 1e-9 * equal * (n / equal) ** 0.5))
+    ]  # fmt: skip
+    return records.run_file(marks, devices=(records.CPU, records.GPU))
 
 
-def test_the_crossover_stands_on_its_line_and_in_the_subtitle(tmp_path: Path) -> None:
-    figure = speedup(tmp_path, with_processes())
-    assert figure.subtitle == "Synthetic H faster from n ≈ 11k"
-    (size,) = diamonds(axes := axes_of(figure))
-    (diamond,) = [line for line in axes.lines if line.get_marker() == "D"]
-    assert diamond.get_markerfacecolor() == colour(LIGHT, "accelerator0")  # hollow are noisy measurements alone
-    assert size == pytest.approx(11_400, rel=0.05)
-    assert {"n ≈ 11k", "Synthetic faster"} <= {text.get_text() for text in axes.texts}
-
-
-def test_without_an_interval_the_sizes_on_either_side_are_all_that_is_said(tmp_path: Path) -> None:
-    figure = speedup(tmp_path, crossing())
-    assert figure.subtitle == "Synthetic H faster from n between 10⁴ and 10⁵"
+@pytest.mark.parametrize(
+    ("data", "subtitle", "sizes", "told"),
+    [
+        (with_processes, "Synthetic H faster from n ≈ 11k", [11_400], "n ≈ 11k"),
+        (crossing, "Synthetic H faster from n between 10⁴ and 10⁵", [], "10⁴ to 10⁵"),
+        (lambda: settings_of(1e7), "Synthetic H not faster up to n = 10⁵", [], None),
+        (lambda: with_processes(1), "Synthetic H faster from a size that is unsure", [], None),
+        (lambda: with_processes(2), "Synthetic H faster from a size that is unsure", [], None),
+    ],
+)
+def test_the_crossover_on_its_line_is_what_the_subtitle_says(
+    tmp_path: Path, data: Any, subtitle: str, sizes: list[float], told: str | None
+) -> None:
+    """Without an interval the sizes on either side are all that is said; where it is unsure there is no mark."""
+    figure = speedup(tmp_path, data())
+    assert figure.subtitle == subtitle
     axes = axes_of(figure)
-    assert diamonds(axes) == []
-    assert any(list(line.get_xdata()) == [1e4, 1e5] and set(line.get_ydata()) == {1.0} for line in axes.lines)
-    assert "10⁴ to 10⁵" in [text.get_text() for text in axes.texts]
-
-
-def test_no_crossover_no_mark(tmp_path: Path) -> None:
-    data = settings_of(1e7)
-    figure = speedup(tmp_path, data)
-    assert diamonds(axes_of(figure)) == []
-    assert figure.subtitle == "Synthetic H not faster up to n = 10⁵"
-
-
-@pytest.mark.parametrize("noisy", [None, (), (1,), (2,)])
-def test_the_mark_says_what_the_subtitle_says(tmp_path: Path, noisy: tuple[int, ...] | None) -> None:
-    figure = speedup(tmp_path, crossing() if noisy is None else with_processes(*noisy))
-    known = "unsure" not in figure.subtitle
-    assert known == (curves(figure)[0].mark is not None)
-    assert known == any("≈" in word or " to " in word for word in words(drawn(figure)) if word != figure.subtitle)
+    diamonds = [line for line in axes.lines if line.get_marker() == "D"]
+    assert [line.get_xdata()[0] for line in diamonds] == pytest.approx(sizes, rel=0.05)
+    assert {line.get_markerfacecolor() for line in diamonds} <= {colour(LIGHT, "accelerator0")}  # hollow is noisy
+    shown = {text.get_text() for text in axes.texts}
+    assert {word for word in shown if "≈" in word or " to " in word} == {told} - {None}
+    assert "Synthetic faster" in shown
+    between = [line for line in axes.lines if list(line.get_xdata()) == [1e4, 1e5] and {*line.get_ydata()} == {1.0}]
+    assert len(between) == (data is crossing)
 
 
 def test_what_is_too_noisy_is_not_drawn_and_the_label_says_so(tmp_path: Path) -> None:
@@ -115,20 +116,13 @@ def test_a_busy_machine_leaves_a_limit(tmp_path: Path) -> None:
     assert [line.get_marker() for line in axes_of(figure).lines if line.get_marker() in "^v"] == ["v", "v", "^", "^"]
 
 
-def test_the_uncertainty_is_drawn_at_the_points_and_not_between(tmp_path: Path) -> None:
-    figure = speedup(tmp_path, with_processes())
-    (curve,) = curves(figure)
-    assert all(point.low < point.y < point.high for point in curve.points)
-    axes = axes_of(figure)
-    assert len(axes.containers) == 1
-    assert not [each for each in axes.collections if "Poly" in type(each).__name__ or "Fill" in type(each).__name__]
-    assert "Bar at a point: 95% interval, 3 processes" in figure.caption
-
-
-def test_a_wide_interval_does_not_flatten_the_lines(tmp_path: Path) -> None:
+def test_intervals_are_bars_and_a_wide_one_does_not_flatten_the_lines(tmp_path: Path) -> None:
     figure = speedup(tmp_path, with_processes(3))
-    values = [point.y for curve in curves(figure) for point in curve.points]
+    points = [point for curve in curves(figure) for point in curve.points]
+    assert all(point.low < point.y < point.high for point in points)
+    assert "Bar at a point: 95% interval, 3 processes" in figure.caption
     low, high = axes_of(figure).get_ylim()
+    values = [point.y for point in points]
     assert math.log10(high / low) < math.log10(max(values) / min(values)) + 3
 
 
@@ -150,39 +144,15 @@ def test_flagged_results_are_hollow_unless_most_are(tmp_path: Path, flagged: int
     assert few or any(figure.notice in word for word in words(drawn(figure)))
 
 
-def test_copies_are_dashed_and_a_dtype_has_its_panel_float32_first(tmp_path: Path) -> None:
-    figure = speedup(tmp_path, records.gpu_run(3), "speedup-matmul.square")
-    solid, dashed = curves(figure)[:2]
-    assert (solid.dashed, dashed.dashed) == (False, True)
-    assert solid.label.endswith("×")
-    assert solid.role == dashed.role == "accelerator0"
+def test_copies_are_dashed_and_each_dtype_or_setting_has_its_panel_the_plainest_first(tmp_path: Path) -> None:
+    figures = plan(tmp_path, records.gpu_run(3), kinds=("speedup",))
+    product, add = figures["speedup-matmul.square"], figures["speedup-elementwise.add"]
+    solid, dashed = curves(product)[:2]
+    assert [(each.dashed, each.role) for each in (solid, dashed)] == [(False, "accelerator0"), (True, "accelerator0")]
     assert all(a.y >= b.y for a, b in zip(solid.points, dashed.points, strict=True))
-    first, *others = panels(figure)
-    assert first == "float32"
-    assert set(others) <= {"bfloat16", "float16", "float64", "tf32"} != set()
-    assert any(curve.mark for curve in curves(figure))
-    assert ", with copies from n ≈ " in figure.subtitle
-    assert figure.subtitle.endswith("(float32)")
-
-
-def test_each_setting_has_its_panel_the_plainest_first(tmp_path: Path) -> None:
-    figure = speedup(tmp_path, records.gpu_run(3), "speedup-elementwise.add")
-    assert [*panels(figure)] == ["out", "allocating", "inplace"]
-    assert figure.subtitle == "Synthetic H faster from n ≈ 32k, with copies not up to n = 10⁷ (out)"
-
-
-def settings_of(*crossings: float, workload: str = "a.b") -> dict[str, Any]:
-    """A run of one workload in several settings, which cross 1× at these sizes."""
-    marks = [
-        records.benchmark(
-            Case(workload, device, "float32", {"n": n, "form": f"f{i}"}, size="n", devices=(device,)), median,
-            medians=(median, median * 1.01, median * 0.99),
-        )
-        for i, equal in enumerate(crossings)
-        for n in (10**3, 10**4, 10**5)
-        for device, median in (("cpu", 1e-9 * n), ("cuda:0", 1e-9 * equal * (n / equal) ** 0.5))
-    ]  # fmt: skip
-    return records.run_file(marks, devices=(records.CPU, records.GPU))
+    assert [*panels(product)] == ["float32", "bfloat16", "float64", "float16"]
+    assert [*panels(add)] == ["out", "allocating", "inplace"]
+    assert add.subtitle == "Synthetic H faster from n ≈ 32k, with copies not up to n = 10⁷ (out)"
 
 
 @pytest.mark.parametrize(
