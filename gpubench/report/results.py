@@ -13,7 +13,6 @@ from ..errors import UsageError
 from ..runfile.folder import read_runs
 from ..runfile.quantities import listed
 from ..runfile.schema import Run
-from ..runfile.ways import times_and_ratio
 from . import words
 from .columns import MACHINES, frame, results_columns, speedup_columns
 from .screen import beside, rivals
@@ -112,16 +111,13 @@ class Results:
         groups = grouped(self.study.pairs, lambda p: (words.name(p.other.result), p.other.setting, p.other.source))
         if len(groups) > 1:
             names = dict.fromkeys(words.benchmark(pairs[-1].other.result) for pairs in groups.values())
-            found = listed(names)
-            first = next(iter(names))
-            raise UsageError(f"several benchmarks are compared: choose one with load(…, k={first!r}): {found}")
+            choose = f"choose one with load(…, k={next(iter(names))!r})"
+            raise UsageError(f"several benchmarks are compared: {choose}: {listed(names)}")
         for pairs in groups.values():
             largest = max(pairs, key=lambda pair: pair.other.numbers)
             return Ratio(Values(largest.speedup, *largest.bounds))  # of a busy machine, all that is known
-        for base, other, *_ in reversed(rivals(self.study)):
-            top, bottom, ratio, _ = times_and_ratio(base.times, other.times)
-            return Ratio(Values(top / bottom, ratio.low, ratio.high))
-        return None
+        pairs = rivals(self.study)
+        return next((Ratio(pair.values) for pair in pairs if pair.base is pairs[-1].base), None)
 
     @property
     def machines(self) -> pd.DataFrame:

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..runfile.matching import shown_name
 from ..runfile.quantities import UNFILLED, counted, listed, seconds_text, shorten, text
 from ..runfile.reader import clean
-from ..runfile.ways import times_and_ratio
 from . import words
 from .answer import MOST_ROWS, Answer, Concern, Warning, describe_left_out
 from .render import terminal
 from .study import Crossing, Measured, Pair, Study, grouped, too_noisy
-from .tables import answer_tables, beside_each_other, results_table
+from .tables import answer_tables, beside_each_other, results_table, unmeasured_by_reason
 
 WIDTH, MOST_LINES = 80, 36
 _MOST_WARNING_LINES, _MOST_RUNS, _MOST_BESIDE, _FEW = 3, 4, 40, 20
-_SKIPPED = (
-    (r"needs? (an accelerator|a GPU|two)", "need a GPU", "needs a GPU"),
-    (r"not in preset|preset full only", "run with --preset full only", "runs with --preset full only"),
-    (r"too slow|over budget", "too slow", "too slow"),
-    (r"memory|[kMGT]?B more", "too large for the memory", "too large for the memory"),
-    (r"needs (\S+) ?(devices|CPU cores)", "need more devices", "needs more devices"),
-    (r"is not (here|available)|does not exist on", "need a device that isn't here", "needs a device that isn't here"),
-    (r"not for this workload", "have no such variant", "has no such variant"),
-)
 _FIRST_CALL, _FIRST_CALL_S = 10.0, 1e-3
 """A first call is worth a line where it takes so many times a later one, and so many seconds."""
 
@@ -42,7 +30,10 @@ def answer_screen(
     """Return at most 36 lines, the most important first; ``files`` are those that were written."""
     answer = Answer(study)
     first, mark, rest = answer.hint.partition("Have a GPU?")
-    head = [*_wrapped(_headline(study, elapsed_s), width), *_wrapped(first, width)]
+    seconds = max(1.0, elapsed_s or 0.0)
+    took = f" in {seconds_text(seconds) if seconds >= 60 else text(seconds, 's', 2)}" if elapsed_s else ""
+    title = f"{counted(len(study.measured), 'benchmark')}{took} · {'; '.join(_machines(study))}"
+    head = [*_wrapped(title, width), *_wrapped(first, width)]
     head += _wrapped(f"  {mark}{rest}", width, "  ") if mark else []
     head += ["", *_wrapped(answer.sentence, width), "", *list_warnings(answer.warnings, width)]
     head += [""] * bool(answer.warnings)
@@ -67,12 +58,6 @@ def _cut(lines: Sequence[str], room: int) -> list[str]:
     return [*kept, f"… the rest is in summary.md{f' ({signs})' if signs else ''}"]
 
 
-def _headline(study: Study, elapsed_s: float | None) -> str:
-    seconds = max(1.0, elapsed_s or 0.0)
-    took = f" in {seconds_text(seconds) if seconds >= 60 else text(seconds, 's', 2)}" if elapsed_s else ""
-    return f"{counted(len(study.measured), 'benchmark')}{took} · {'; '.join(_machines(study))}"
-
-
 def _machines(study: Study) -> list[str]:
     shown = [words.machine(run) for run in study.runs[:_MOST_RUNS]]
     return [*shown, *([f"and {len(study.runs) - _MOST_RUNS} more runs"] if len(study.runs) > _MOST_RUNS else [])]
@@ -92,21 +77,13 @@ def list_warnings(
     return lines
 
 
-def classify_skip(reason: str) -> tuple[str, str]:
-    """Why a benchmark was skipped, for several and for one; the reason itself where it is of no known kind."""
-    for pattern, many, single in _SKIPPED:
-        if re.search(pattern, reason):
-            return many, single
-    return (shorten(reason, 60),) * 2
-
-
 def _unmeasured(study: Study) -> str:
-    rows = [row for row in study.rows if not isinstance(row, Measured)]
-    skipped = Counter(classify_skip(row.result.reason or "") for row in rows if row.result.status == "skipped")
-    failed = [words.name(row.result) for row in rows if row.result.status != "skipped"]
-    parts = [f"{count} {why[count == 1]}" for why, count in skipped.most_common(3)]
-    more = skipped.total() - sum(count for _, count in skipped.most_common(3))
-    parts += [f"{more} for other reasons"] if more else []
+    groups = unmeasured_by_reason(study)
+    skipped = [each for each in groups if each[0].result.status == "skipped"]
+    failed = [words.name(row.result) for each in groups if each not in skipped for row in each]
+    parts = [f"{len(each)} ({shorten(each[0].result.reason or 'no reason given', 60)})" for each in skipped[:3]]
+    more = sum(map(len, skipped[3:]))
+    parts += [f"{more} for other reasons"] * bool(more)
     names = f" ({', '.join(failed[:2])}{' …' * (len(failed) > 2)})" if failed else ""
     return f"Skipped: {', '.join(parts) or 0}. Failed: {len(failed)}{names}."
 
@@ -215,36 +192,36 @@ def _pair_sentence(study: Study, pair: Pair) -> str:
     if doubt := pair.quality.doubt:
         return f"{_who(pair.other)}: {subject} against {base}: {doubt}."
     base += f" by {words.way(pair)} ({words.like_with_like(pair)})" if pair.like else ""
-    return f"{_who(pair.other)}: {subject} is {_faster(pair.speedup, pair.ratio.low, pair.ratio.high)} {base}."
+    return f"{_who(pair.other)}: {subject} is {_faster(pair)} {base}."
 
 
-def _faster(ratio: float, low: float, high: float) -> str:
+def _faster(pair: Pair) -> str:
     """``3.1× (2.9× to 3.3×) as fast as``, ``1.4× slower (…) than``."""
+    _, low, high = pair.values
     if low <= 1 <= high:
         return f"as fast, within the spread ({words.times_range(low, high)}), as"
     spread = words.times_range(low, high).replace(" slower", "")
-    return f"{words.times(ratio)} ({spread}) {'than' if ratio < 1 else 'as fast as'}"
+    return f"{words.times(pair.speedup)} ({spread}) {'than' if pair.speedup < 1 else 'as fast as'}"
 
 
-def rivals(study: Study) -> list[list[Measured]]:
-    """Different expressions in one setting on one device, which are compared with the first; the largest size last."""
+def rivals(study: Study) -> list[Pair]:
+    """Expressions against the first one in the same setting on the same device; the largest size last."""
     expressions = [row for row in study.measured if shown_name(row.result.workload) != row.result.workload]
     in_order = sorted(expressions, key=lambda row: row.numbers)
     groups = grouped(in_order, lambda row: (row.setting, repr(row.size), row.run_name, row.result.device))
-    return [rows for rows in groups.values() if len(rows) > 1]
+    return [Pair(base, other) for base, *others in groups.values() for other in others]
 
 
 def _against_first(study: Study) -> list[str]:
     """Return a line for each expression that compares it with the first one on each device, at the largest size."""
     lines = []
-    for groups in grouped(rivals(study), lambda rows: rows[0].source[:2]).values():
-        base, *others = groups[-1]
+    for pairs in grouped(rivals(study), lambda pair: pair.base.source[:2]).values():
+        base = pairs[-1].base
         at = ", ".join(filter(None, [study.names.of(base), words.setting(base.result)]))
-        for other in others:
-            top, bottom, ratio, _ = times_and_ratio(base.times, other.times)
-            said = f"is {_faster(top / bottom, ratio.low, ratio.high)}"
-            said = "is too noisy to compare with" if too_noisy(ratio.low, ratio.high) else said
-            lines.append(f"{at}: {words.name(other.result)} {said} {words.name(base.result)}.")
+        for pair in (pair for pair in pairs if pair.base is base):
+            said = f"is {_faster(pair)}"
+            said = "is too noisy to compare with" if too_noisy(pair.ratio.low, pair.ratio.high) else said
+            lines.append(f"{at}: {words.name(pair.other.result)} {said} {words.name(base.result)}.")
     return lines
 
 

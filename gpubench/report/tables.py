@@ -24,7 +24,7 @@ from ..runfile.quantities import (
     shorten,
     text,
 )
-from ..runfile.schema import TIMERS, Bandwidth, Raised, Run
+from ..runfile.schema import TIMERS, Bandwidth, Run
 from ..statistics.intervals import INTERVAL
 from . import words
 from .answer import Answer, AnswerRow, Speedups, answer_rows, choose_rows
@@ -273,14 +273,13 @@ def differences(study: Study) -> Table:
     differ = [fact for fact in every if len({each.get(fact) for each in known.values()}) > 1]
     agreed = [fact for fact in every if fact not in (*differ, _BUSY)]
     columns: list[Column[str]] = [Column("what", str)]
-    columns += [Column(shorten(name), partial(_fact, known[name])) for name in list(known)[:_MOST_COLUMNS]]
+    columns += [
+        Column(shorten(run), lambda fact, each=each: shorten(each.get(fact, "unknown")))  # type: ignore[misc]
+        for run, each in list(known.items())[:_MOST_COLUMNS]
+    ]
     several = len({run.machine.label for run in runs.values()}) > 1
     note = f"The same everywhere: {', '.join(agreed)}." if agreed else ""
     return table(f"What differs between the {'machines' if several else 'runs'}", columns, differ, note)
-
-
-def _fact(known: dict[str, str], fact: str) -> str:
-    return shorten(known.get(fact, "unknown"))
 
 
 # Details --------------------------------------------------------------------------------------------------------------
@@ -288,9 +287,13 @@ def _fact(known: dict[str, str], fact: str) -> str:
 
 def rate_table(study: Study) -> Table:
     """The highest rate of each family, dtype and device."""
+
+    def rating(row: Measured) -> tuple[bool, float]:
+        return not row.quality.doubt, row.throughput.value if row.throughput else 0.0
+
     rated = [row for row in study.measured if row.rate and row.throughput]
     groups = grouped(rated, lambda row: (_rated_name(row), study.names.of(row), words.arithmetic(row), row.rate))
-    best = [max(groups[key], key=_rating) for key in sorted(groups, key=lambda key: (*key[:3], str(key[3])))]
+    best = [max(groups[key], key=rating) for key in sorted(groups, key=lambda key: (*key[:3], str(key[3])))]
     columns: list[Column[Measured]] = [
         Column("benchmarks", _rated_name),
         Column("device", study.names.of),
@@ -312,10 +315,6 @@ def _rated_name(row: Measured) -> str:
     return row.kind.heading if row.kind else row.family
 
 
-def _rating(row: Measured) -> tuple[bool, float]:
-    return not row.quality.doubt, row.throughput.value if row.throughput else 0.0
-
-
 def jobs_table(study: Study) -> Table:
     """Jobs of many equal steps, of which one was measured."""
     columns: list[Column[Measured]] = [
@@ -329,60 +328,55 @@ def jobs_table(study: Study) -> Table:
     return table("Whole jobs", columns, [row for row in study.measured if row.result.steps], note)
 
 
-def unmeasured_table(study: Study) -> Table:
-    """Skipped and failed benchmarks by reason; reasons that differ only in their numbers count as one."""
+def unmeasured_by_reason(study: Study) -> list[list[Row]]:
+    """Skipped and failed benchmarks; reasons that differ only in their numbers count as one."""
 
     def shape(row: Row) -> tuple[str, str]:
         return row.result.status, re.sub(r"\d+([.,]\d+)*(e[+-]?\d+)?", "#", row.result.reason or "")
 
     groups = grouped((row for row in study.rows if not isinstance(row, Measured)), shape)
-    in_order = sorted(groups.items(), key=lambda group: (group[0][0], -len(group[1]), group[0][1]))
+    return [groups[key] for key in sorted(groups, key=lambda key: (key[0], -len(groups[key]), key[1]))]
+
+
+def unmeasured_table(study: Study) -> Table:
+    """Skipped and failed benchmarks by reason."""
+
+    def reason(rows: list[Row]) -> str:
+        reasons = list(dict.fromkeys(row.result.reason or "no reason given" for row in rows))
+        return ("e.g. " if len(reasons) > 1 else "") + shorten(reasons[0], 200)
+
     columns: list[Column[list[Row]]] = [
         Column("status", lambda rows: rows[0].result.status),
-        Column("benchmarks", lambda rows: len(rows)),
-        Column("reason", _reason),
+        Column("benchmarks", len),
+        Column("reason", reason),
         Column("which", _names),
     ]
-    return table("Skipped and failed", columns, [members for _, members in in_order])
-
-
-def _reason(rows: list[Row]) -> str:
-    reasons = list(dict.fromkeys(row.result.reason or "no reason given" for row in rows))
-    return ("e.g. " if len(reasons) > 1 else "") + shorten(reasons[0], 200)
+    return table("Skipped and failed", columns, unmeasured_by_reason(study))
 
 
 def flag_table(study: Study) -> Table:
-    """Every flag that a benchmark got, with what to try."""
-    entries = grouped(((row, name) for row in study.measured for name in row.flags), lambda entry: entry[1])
-    columns: list[Column[str]] = [
-        Column("flag", str),
-        Column("benchmarks", lambda name: len(entries[name])),
-        Column("evidence", lambda name: _evidence(entries[name][0][0], name)),
-        Column("possible cause", lambda name: ADVICE[name].why),
-        Column("what to try", lambda name: ADVICE[name].remedy),
+    """Every flag of a benchmark, and of whole processes, which may raise the same one more than once; with what to
+    try."""
+    flagged = grouped(((name, row) for row in study.measured for name in row.flags), lambda each: each[0])
+    found = []
+    for name in (name for name in ADVICE if name in flagged):
+        row = flagged[name][0][1]
+        seen = [flag.seen for flag in row.result.flags if flag.name == name]
+        seen = seen or [f"{row.utilisation:.3g} times the measured peak"]
+        where = f" on {row.result.device}" if row.result.device else ""
+        evidence = f"e.g. {words.benchmark(row.result)}{where}: {shorten(seen[0], 160)}"
+        found.append((name, counted(len(flagged[name]), "benchmark"), evidence))
+    for run_name, run in study.named_runs.items():
+        for flag in run.flags:
+            where = f"{len(set(flag.processes))} of {counted(run.processes, 'process')}"
+            where += f" of {run_name}" * study.several_runs
+            found.append((flag.name, where, shorten(flag.seen, 160)))
+    columns: list[Column[tuple[str, str, str]]] = [
+        *(Column[tuple[str, str, str]](head, itemgetter(i)) for i, head in enumerate(("flag", "where", "evidence"))),
+        Column("possible cause", lambda each: ADVICE[each[0]].why),
+        Column("what to try", lambda each: ADVICE[each[0]].remedy),
     ]
-    return table("Flags", columns, [name for name in ADVICE if name in entries])
-
-
-def _evidence(row: Measured, name: str) -> str:
-    seen = [flag.seen for flag in row.result.flags if flag.name == name]
-    seen = seen or [f"{row.utilisation:.3g} times the measured peak"]
-    where = f" on {row.result.device}" if row.result.device else ""
-    return f"e.g. {words.benchmark(row.result)}{where}: {shorten(seen[0], 160)}"
-
-
-def run_flag_table(study: Study) -> Table:
-    """What was seen of whole processes, which may raise the same flag more than once."""
-    entries = [(name, run, flag) for name, run in study.named_runs.items() for flag in run.flags]
-    columns: list[Column[tuple[str, Run, Raised]]] = [
-        Column("flag", lambda each: each[2].name),
-        Column("run", lambda each: each[0]),
-        Column("processes", lambda each: f"{len(set(each[2].processes))} of {each[1].processes}"),
-        Column("evidence", lambda each: shorten(each[2].seen, 160)),
-        Column("possible cause", lambda each: ADVICE[each[2].name].why),
-        Column("what to try", lambda each: ADVICE[each[2].name].remedy),
-    ]
-    return table("Flags of whole processes", columns, entries)
+    return table("Flags", columns, found)
 
 
 def peak_table(study: Study) -> Table:
@@ -426,26 +420,22 @@ def method_table(study: Study) -> Table:
     waited = ", synchronization included" if all(row.times.timer in TIMERS for row in rows) else ""
     named = " except for dtype tf32" if any(row.dtype == "tf32" for row in rows) else ""
     checks = Counter(check.reason or check.status for row in rows if (check := row.result.check))
+    passed = f"{checks.pop('passed', 0)} of {len(rows)} benchmarks" if checks else ""
+    unchecked = [f"{count}: {shorten(why, 120)}" for why, count in checks.most_common(3)]
+    more = checks.total() - sum(count for _, count in checks.most_common(3))
+    unchecked += [f"{more} for other reasons, see results.csv"] * bool(more)
     body = [
         ("clock", join(sorted({row.times.timer for row in rows}))),
         ("time", "wall time of a call: median of the rounds, then of the processes" + waited),
         ("processes", join(run.processes for run in runs)),
         ("TF32", join(words.SWITCH[run.machine.tf32] for run in runs if run.machine.tf32 is not None) + named),
-        ("results verified", f"{checks.pop('passed', 0)} of {len(rows)} benchmarks" if checks else ""),
-        ("not verified", _unchecked(checks)),
+        ("results verified", passed),
+        ("not verified", "; ".join(unchecked)),
         ("preset", join(run.preset and (_SMOKE if run.preset == "smoke" else run.preset) for run in runs)),
         ("gpubench", join(run.version for run in runs)),
     ]
-    columns = [Column[tuple[str, str]]("what", lambda each: each[0]), Column("how", lambda each: each[1])]
+    columns = [Column[tuple[str, str]](head, itemgetter(i)) for i, head in enumerate(("what", "how"))]
     return table("How it was measured", columns, [each for each in body if each[1]])
-
-
-def _unchecked(reasons: Counter[str]) -> str:
-    """Return the most frequent reasons, and the number of all others."""
-    shown = reasons.most_common(3)
-    parts = [f"{count}: {shorten(why, 120)}" for why, count in shown]
-    more = reasons.total() - sum(count for _, count in shown)
-    return "; ".join([*parts, *([f"{more} for other reasons, see results.csv"] if more else [])])
 
 
 def machine_table(study: Study) -> Table:
@@ -471,7 +461,8 @@ def scaling_table(study: Study) -> Table:
     note = f"On a CPU, one device is one process with one thread, and the single process has all {threads} threads. "
     columns: list[Column[Scaled]] = [
         Column("benchmark", lambda each: words.name(each.row.result)),
-        Column("method", _method),
+        Column("method", lambda each: f"{each.parallel.method}" + (
+            f", {counted(each.parallel.microbatches, 'microbatch')}" if each.parallel.microbatches else "")),
         Column("devices", lambda each: f"{each.parallel.devices}" + (
             f" × {counted(each.parallel.threads, 'thread')}" if each.parallel.threads else "")),
         Column("scaling", lambda each: each.parallel.mode or words.NO_VALUE),
@@ -484,11 +475,6 @@ def scaling_table(study: Study) -> Table:
     return table("Multi-GPU and distributed", columns, rows, f"{note}In brackets: {kinds}.")
 
 
-def _method(each: Scaled) -> str:
-    batches = each.parallel.microbatches
-    return f"{each.parallel.method}" + (f", {batches} microbatch{'es' * (batches != 1)}" if batches else "")
-
-
 def _over(pair: Pair | None) -> str:
     """The speedup with its range; the baseline itself has none."""
     if pair is None:
@@ -499,21 +485,17 @@ def _over(pair: Pair | None) -> str:
     return Reason.TOO_NOISY if too_noisy(*known) else f"{shown} ({'–'.join(map(ratio_text, known))})"
 
 
-def _library_table(study: Study) -> Table:
-    return speedup_table(study, [pair for row in answer_rows(study, study.pairs) for pair in row.items])
-
-
 def detail_tables(study: Study) -> list[Table]:
     """Return all other tables that have a row, the most wanted first."""
+    libraries = [pair for row in answer_rows(study, study.pairs) for pair in row.items]
     tables = [
         *([differences(study)] if study.several_runs else []),
-        *([] if study.device_pairs else [_library_table(study)]),
+        *([] if study.device_pairs else [speedup_table(study, libraries)]),
         left_out_table(study.left_out),
         rate_table(study),
         jobs_table(study),
         unmeasured_table(study),
         flag_table(study),
-        run_flag_table(study),
         peak_table(study),
         method_table(study),
         machine_table(study),

@@ -100,8 +100,8 @@ def ratio_text(value: float) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """``1 case``, ``2 cases``."""
-    return f"{count} {noun}" + ("" if count == 1 else "s")
+    """``1 case``, ``2 cases``, ``2 processes``."""
+    return f"{count} {noun}" + ("" if count == 1 else "es" if noun.endswith(("s", "ch")) else "s")
 
 
 def listed(names: Iterable[str], most: int = 6, joint: str = ", ") -> str:

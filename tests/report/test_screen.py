@@ -13,7 +13,7 @@ from reading import both, mark, run
 
 from gpubench.report import words
 from gpubench.report.answer import Concern, Warning
-from gpubench.report.screen import MOST_LINES, WIDTH, answer_screen, classify_skip, everything, list_warnings
+from gpubench.report.screen import MOST_LINES, WIDTH, answer_screen, everything, list_warnings
 from gpubench.report.study import Study
 from gpubench.runfile.schema import Case
 
@@ -52,28 +52,14 @@ def test_it_is_never_longer_than_a_screen(tmp_path: Path, count: int) -> None:
 
 
 def test_failed_and_skipped_ones_are_counted_by_their_reasons(tmp_path: Path) -> None:
-    gone = [records.unmeasured(Case("a.b", "cpu"), reason="needs a GPU; this run uses: cpu") for _ in range(2)]
+    """Reasons that differ in their numbers alone are one; a long one is cut."""
+    reasons = ["needs a GPU; this run uses: cpu"] * 2 + [f"one call takes {i} s" for i in range(3)] + ["x" * 300]
+    gone = [records.unmeasured(Case("a.b", "cpu"), reason=reason) for reason in reasons]
     gone += [records.unmeasured(Case("a.c", "cpu"), "crashed", "killed by SIGSEGV")]
-    lines = ending(tmp_path, [mark("a.d", "cpu", 1.0)], unmeasured=gone)
-    assert "Skipped: 2 need a GPU. Failed: 1 (a.c)." in lines
-
-
-@pytest.mark.parametrize(
-    ("reason", "kind"),
-    [
-        ("needs an accelerator, chosen: cpu", "need a GPU"),
-        ("not in preset quick", "run with --preset full only"),
-        ("too slow for --preset quick: one call takes 4 s", "too slow"),
-        ("needs 12 GB more than there is", "too large for the memory"),
-        ("something else", "something else"),
-    ],
-)
-def test_a_skip_has_a_kind(reason: str, kind: str) -> None:
-    assert classify_skip(reason)[0] == kind
-
-
-def test_an_unknown_reason_is_shown_short() -> None:
-    assert len(classify_skip("x" * 300)[0]) == 60
+    told = " ".join(ending(tmp_path, [mark("a.d", "cpu", 1.0)], unmeasured=gone))
+    assert "Skipped: 3 (one call takes 0 s), 2 (needs a GPU; this run uses: cpu), 1 (xxx" in told
+    assert told.count("x") < 70
+    assert "Failed: 1 (a.c)." in told
 
 
 def test_warnings_that_have_no_room_say_what_is_wrong() -> None:

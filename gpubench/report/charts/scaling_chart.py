@@ -39,8 +39,7 @@ def _efficiency(study: Study, scaled: Sequence[Scaled], what: str) -> list[Figur
             how, known = each.parallel, each.efficiency
             assert known is not None
             detail = counted(how.devices, "device")
-            if how.microbatches:
-                detail += f", {how.microbatches} microbatch{'es' * (how.microbatches > 1)}"
+            detail += f", {counted(how.microbatches, 'microbatch')}" if how.microbatches else ""
             ideal = (how.ideal_speedup or how.devices) / how.devices
             value, low, high = (100 * share for share in known)
             mark = RowMark(value, "accelerator0", f"{value:.0f}%{'*' * each.row.quality.noisy}", low, high, 100 * ideal)
@@ -49,15 +48,12 @@ def _efficiency(study: Study, scaled: Sequence[Scaled], what: str) -> list[Figur
     if len(bars) < LEAST_VALUES:
         return []
     best = max(bars[:_MOST_ROWS], key=lambda bar: (bar.name != _CONTROL, bar.marks[0].value or 0.0))
-    subtitle = (
-        f"Most: {best.name} on {best.detail}, {best.marks[0].value:.0f}%. Speedup over one device / number of devices"
-    )
+    reached = f"Most: {best.name} on {best.detail}, {best.marks[0].value:.0f}%"
     kinds = words.listed(sorted({each.uncertainty for each in used if each.uncertainty}))
     left = len(bars[_MOST_ROWS:])
-    note = (
-        f"On a CPU one device is one process with one thread. Thin line: {kinds}. "
-        + f"{left} more not shown. " * bool(left)
-    )
+    note = f"On a CPU one device is one process with one thread. Thin line: {kinds}. "
+    note += f"{left} more not shown. " * bool(left)
+    subtitle = f"{reached}. Speedup over one device / number of devices"
     name = "scaling-efficiency" if what == "Several devices" else "scaling-pipeline"
     looks = Key("measured", "accelerator0", "bar"), Key("ideal for this split", "text", "tick")
     chart = NamedRows(tuple(bars[:_MOST_ROWS]), "%", looks)
