@@ -150,7 +150,11 @@ class Interleave:
         self._clocks: dict[str, _Clock] = {}
 
     def collect(self) -> None:
-        """Determine what each side would measure, without measuring. Raises UsageError if a side can't measure."""
+        """Determine what each side would measure, without measuring, and on how many threads: all turns use the fewest
+        that a side chose, since a machine may become busy or idle between them. Raises UsageError if a side can't
+        measure."""
+        threads: list[int] = []
+        notices: dict[str, None] = {}
         for side in (self.base, self.new):
             clock = self._clocks[side.name] = _Clock(self.now)
 
@@ -159,11 +163,18 @@ class Interleave:
                 if event["event"] == "session":
                     if ignored := ignored_options(event):
                         self.say(f"{name}: {ignored}")
+                    if any(case.get("implementation") for case in event["identities"].values()):
+                        threads.append(event["fingerprint"]["threads"])  # a plain suite keeps its own number
+                    notices.update(dict.fromkeys(event["notices"]))
                     raise _Collected
 
             with tempfile.TemporaryDirectory() as folder, contextlib.suppress(_Collected):
                 self.interrupted |= self._start(side, Path(folder), (), note).interrupted
             self.collected[side.name] = clock.names
+        if threads:
+            self.options = [*self.options, f"--gpubench-threads={min(threads)}"]
+        for notice in notices:
+            self.say(notice)
 
     def pair_s(self, chosen: Mapping[str, Collection[str]] | None = None) -> float:
         """Return the seconds that a pair of turns takes for the ``chosen`` tests (by default all): by the latest turns,

@@ -42,7 +42,8 @@ class Fake:
         tests = {f"{path}::test_{name}": case for path in self.paths for name, case in CASES.items()}
         first = self.interpreter.folder is None or self is Fake.made[0]
         ignored = [] if first else ["-n", "--cov"]
-        session = records.session(0, tests, estimated_s=60.0, ignored=ignored)
+        session = records.session(0, tests, estimated_s=60.0, ignored=ignored, notices=Fake.notices)
+        session["fingerprint"]["threads"] = 2 if self is Fake.made[0] else 1
         self.events = [session, *records.begun_and_ended(0, *next(iter(tests.items())), 1e-3)]
         for event in [{"event": "run"}, *self.events]:
             self.note(event)  # when it is only to collect, what follows the session is not reached
@@ -52,6 +53,7 @@ class Fake:
     made: ClassVar[list[Fake]]
     ended: ClassVar[list[str]]
     interrupt_at: ClassVar[int | None]
+    notices: ClassVar[list[str]] = []
 
 
 @pytest.fixture
@@ -93,6 +95,18 @@ def test_collecting_measures_nothing(turns: Interleave) -> None:
     assert turns.collected == {"base": ["x.py::test_a", "x.py::test_b"], "new": ["y.py::test_a", "y.py::test_b"]}
     assert Fake.ended == []
     assert not (turns.folder / "turns").exists()
+
+
+def test_all_turns_use_the_fewest_threads_that_a_side_chose(turns: Interleave, monkeypatch) -> None:
+    """The machine was idle when base was collected, and busy for new: their times would not be comparable."""
+    said: list[str] = []
+    turns.say = said.append
+    monkeypatch.setattr(Fake, "notices", ["Measuring with 1 thread"])
+    turns.collect()
+    turns.pair(0, "screen")
+    asked = [[word for word in each.options if "threads" in word] for each in Fake.made]
+    assert asked == [[], [], ["--gpubench-threads=1"], ["--gpubench-threads=1"]]
+    assert said == ["Measuring with 1 thread"]
 
 
 def test_no_benchmark_begins_after_the_time_is_up(turns: Interleave) -> None:
