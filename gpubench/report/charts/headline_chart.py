@@ -27,11 +27,14 @@ def headline_figures(study: Study) -> list[Figure]:
     shares = [row for row in times if any(item.utilisation for item in row.items)]
     if found or not times:
         return found
-    return [_shares(study, shares) if len(shares) >= LEAST_VALUES else _times(study, times)]
+    share = len(shares) >= LEAST_VALUES
+    return [_alone(study, shares if share else times, share)]
 
 
-def _drawn(rows: Sequence[AnswerRow[Item]], mark: Callable[[Item], RowMark]) -> tuple[list[Item], tuple[NamedRow, ...]]:
-    """The items and rows that a picture has room for, with a mark for each device."""
+def _drawn(
+    rows: Sequence[AnswerRow[Item]], mark: Callable[[Item], RowMark]
+) -> tuple[list[Item], tuple[NamedRow, ...], str]:
+    """The items and rows that a picture has room for, with a mark for each device, and a sentence on which they are."""
     pitch = max(_LEAST_ROW, row_pitch(max((len(each.items) for each in rows), default=1)) - 3)
     own = all(each.heading == words.OWN for each in rows)  # no heading: to whom they belong is known where they stand
     for most in range(MOST_ROWS, 0, -1):
@@ -43,15 +46,12 @@ def _drawn(rows: Sequence[AnswerRow[Item]], mark: Callable[[Item], RowMark]) -> 
         )
         if rows_height(drawn, pitch) <= _ROOM:
             break
-    return [item for each in shown for item in each.items], drawn
-
-
-def _left_out(rows: Sequence[object], drawn: Sequence[object]) -> str:
-    return f"{len(drawn)} are shown. " * (len(drawn) < len(rows))
+    which = f"{len(drawn)} are shown. " * (len(drawn) < len(rows)) + "Each at its largest size"
+    return [item for each in shown for item in each.items], drawn, which
 
 
 def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
-    shown, drawn = _drawn(found.rows, lambda pair: _ratio(study, pair))
+    shown, drawn, which = _drawn(found.rows, lambda pair: _ratio(study, pair))
     others = keys(study, (pair.other for pair in shown), "mark")
     base, alone = words.without_threads(found.baseline), others[0] if len(others) == 1 else None
     legend, sides = others, (f"slower than {base}", f"faster than {base}")
@@ -63,7 +63,7 @@ def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
         legend = (*legend, Key("data stays on the GPU", look, "mark"), copied)
     title = f"Speedup {f'of {others[0].label} ' * (len(others) == 1)}over {found.baseline}"
     counts = [f"{words.without_threads(name)} {found.count(source)}" for source, name in found.devices.items()]
-    subtitle = f"{'; '.join(counts)}. {_left_out(found.rows, drawn)}Each at its largest size, log scale"
+    subtitle = f"{'; '.join(counts)}. {which}, log scale"
     chart = NamedRows(drawn, "", legend, sides)
     figure = Figure("headline", "headline", title, subtitle, "", chart, rank * 20, rank == 0)
     unfilled = f"{UNFILLED_SIGN}. " * any(not pair.fills for pair in shown)
@@ -79,16 +79,22 @@ def _ratio(study: Study, pair: Pair) -> RowMark:
     return RowMark(shown.value, look, told, shown.low, shown.high, copied.value if copied else None)
 
 
-def _shares(study: Study, rows: Sequence[AnswerRow[Measured]]) -> Figure:
-    """Return a picture of the shares of the measured peak, for a study without another device."""
-    shown, drawn = _drawn(rows, lambda row: _share(study, row))
+def _alone(study: Study, rows: Sequence[AnswerRow[Measured]], share: bool) -> Figure:
+    """Return a picture of shares of the measured peak or of times, for a study without another device."""
+    shown, drawn, which = _drawn(rows, lambda row: (_share if share else _time)(study, row))
     devices = keys(study, shown, "mark")
-    title = f"Share of the measured peak: {words.listed([key.label for key in devices])}"
-    known = sorted((row for row in shown if (row.utilisation or 2) <= 1), key=lambda row: row.utilisation or 0.0)
-    ends = [f"{words.share_of_peak(row)} ({words.name(row.result)})" for row in [*known[:1], *known[-1:]]]
-    subtitle = f"From {' to '.join(ends)}. " * bool(ends) + f"{_left_out(rows, drawn)}Each at its largest size"
-    note = "Peaks were measured at the start of the run. " + "No GPU used. " * (not study.names.accelerators)
-    chart = NamedRows(drawn, "%", devices if len(devices) > 1 else ())
+    if share:
+        title = f"Share of the measured peak: {words.listed([key.label for key in devices])}"
+        known = sorted((row for row in shown if (row.utilisation or 2) <= 1), key=lambda row: row.utilisation or 0.0)
+        ends = [f"{words.share_of_peak(row)} ({words.name(row.result)})" for row in [*known[:1], *known[-1:]]]
+        subtitle = f"From {' to '.join(ends)}. " * bool(ends) + which
+        note = "Peaks were measured at the start of the run. " + "No GPU used. " * (not study.names.accelerators)
+    else:
+        title = f"Time per call of {counted(len(drawn), 'benchmark')}"
+        ends = list(dict.fromkeys(words.time(pick(shown, key=lambda row: row.time_s)) for pick in (min, max)))
+        subtitle = f"{' to '.join(ends)}. {which}, log scale; lower is better"
+        note = "Thick line: 95% interval. " * any(row.interval for row in shown)
+    chart = NamedRows(drawn, "%" if share else "s", devices if len(devices) > 1 else ())
     return add_caption(Figure("headline", "headline", title, subtitle, "", chart), study, shown, note)
 
 
@@ -96,18 +102,6 @@ def _share(study: Study, row: Measured) -> RowMark:
     if row.utilisation is None or row.utilisation > 1:
         return RowMark(None, role_of(study, row), _ABOVE if row.utilisation else "no peak")
     return RowMark(100 * row.utilisation, role_of(study, row), words.share_of_peak(row) + "*" * row.quality.noisy)
-
-
-def _times(study: Study, rows: Sequence[AnswerRow[Measured]]) -> Figure:
-    """Return a picture of times."""
-    shown, drawn = _drawn(rows, lambda row: _time(study, row))
-    devices = keys(study, shown, "mark")
-    title = f"Time per call of {counted(len(drawn), 'benchmark')}"
-    ends = dict.fromkeys(words.time(pick(shown, key=lambda row: row.time_s)) for pick in (min, max))
-    subtitle = f"{' to '.join(ends)}. {_left_out(rows, drawn)}Each at its largest size, log scale; lower is better"
-    note = "Thick line: 95% interval. " * any(row.interval for row in shown)
-    chart = NamedRows(drawn, "s", devices if len(devices) > 1 else ())
-    return add_caption(Figure("headline", "headline", title, subtitle, "", chart), study, shown, note)
 
 
 def _time(study: Study, row: Measured) -> RowMark:

@@ -48,8 +48,6 @@ _MOST_LABEL = 330.0
 """Pixels of a row's name and setting beside each other."""
 _ROWS_BEYOND = 20.0
 """How many times beyond the outermost value an interval is cut: a wider one only means that nothing is known."""
-
-
 _MOST_WORDED = 2
 """Crossovers of a panel beyond which their sizes stand in the subtitle alone: on the lines they can't be read."""
 
@@ -92,14 +90,12 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class LinePanels:
-    """``unit`` is empty for a ratio, whose ``slower`` names what is faster below 1; both axes are
-    logarithmic. ``left_out`` counts results that aren't drawn."""
+    """``unit`` is empty for a ratio, whose ``slower`` names what is faster below 1; both axes are logarithmic."""
 
     panels: tuple[Panel, ...]
     unit: str
     keys: tuple[Key, ...] = ()
     slower: str = ""
-    left_out: int = 0
 
     def draw(self, figure: Figure, theme: str) -> Page:
         """Up to two columns of panels, with one axis of values where they are alike."""

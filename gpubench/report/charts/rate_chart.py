@@ -9,8 +9,9 @@ from ...runfile.matching import shown_name
 from ...runfile.schema import TIMERS
 from .. import words
 from ..study import Line, Measured, Rate, Study, grouped, in_order, lines_of, plainness, time_of
+from .layouts import LinePanels, Panel
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
-from .selection import OTHER_ROLES, add_caption, curve, keys, line_panels, panel
+from .selection import OTHER_ROLES, by_size, curve, keys
 
 _MOST_DEFAULT = 4
 _BARS = "Bar at a point: interquartile range of the rounds. "
@@ -46,9 +47,8 @@ def _figures(study: Study, rows: Sequence[Measured], rate: Rate | None) -> list[
         ordered = sorted(same, key=lambda line: study.names.order(line.last))
         case = same[0].last.result
         title = f"{words.name(case) * (len(workloads) > 1)} {case.dtype * (len(dtypes) > 1)}".strip()
-        panels.append(panel(title, same[0], [curve(study, line, unit) for line in ordered]))
-    chart = line_panels(panels, unit, keys(study, used))
-    if chart is None:
+        panels.append(Panel(title, same[0].size_name, tuple(curve(study, line, unit) for line in ordered)))
+    if not panels:
         return []
     first, quantity = rows[0], rate.label if rate else "Time per call"
     families = {
@@ -61,8 +61,9 @@ def _figures(study: Study, rows: Sequence[Measured], rate: Rate | None) -> list[
     ends = (_at_the_end(study, lines, words.throughput if rate else words.time) for lines in turns)
     subtitle = f"{next(filter(None, ends), words.NO_VALUE)}. {'Higher' if rate else 'Lower'} is better"
     name = f"{quantity.lower().replace(' ', '-') if rate else 'time'}-{first.result.kind or 'own'}"
+    chart = LinePanels(tuple(panels), unit, keys(study, used))
     figure = Figure(name, "rate" if rate else "time", f"{subject}: {quantity.lower()} by size", subtitle, "", chart)
-    return [add_caption(figure, study, used, _BARS + waited, "Hollow", chart.left_out)]
+    return by_size(study, figure, used, _BARS + waited)
 
 
 def _plainest_panels(lines: Iterable[Line[Measured]]) -> list[list[Line[Measured]]]:
@@ -103,20 +104,18 @@ def _expressions(study: Study, rows: Sequence[Measured]) -> list[Figure]:
     lines.sort(key=lambda line: study.names.order(line.last))
     by_device = list(grouped(lines, lambda line: line.last.source[:2]).values())[:MOST_PANELS]
     panels = [
-        panel(
+        Panel(
             study.names.of(members[0].last) * (len(by_device) > 1),
-            members[0],
-            [
+            members[0].size_name,
+            tuple(
                 curve(study, line, "s", _library(study, line), role=roles[line.last.result.workload])
                 for line in members[:MOST_CURVES]
-            ],
+            ),
         )
         for members in by_device
     ]
     used = [row for line in lines for row in line.items]
-    chart = line_panels(panels, "s", tuple(legend.values()))
-    if chart is None:
-        return []
+    chart = LinePanels(tuple(panels), "s", tuple(legend.values()))
     title = f"Time per call of {words.listed([key.label for key in legend.values()])}"
     told = [
         f"{words.name(line.last.result)} {words.time(line.last)} {_library(study, line)}".rstrip()
@@ -125,7 +124,7 @@ def _expressions(study: Study, rows: Sequence[Measured]) -> list[Figure]:
     where = f"{study.names.of(lines[0].last)}, {words.size(lines[0].last)}"
     subtitle = f"{where}: {', '.join(told)}. By size; lower is better"
     figure = Figure("expressions", "expressions", title, subtitle, "", chart, 9.5, False)
-    return [add_caption(figure, study, used, _BARS, "Hollow", chart.left_out)]
+    return by_size(study, figure, used, _BARS)
 
 
 def _library(study: Study, line: Line[Measured]) -> str:

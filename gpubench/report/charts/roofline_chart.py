@@ -164,7 +164,9 @@ def roofline_figures(study: Study) -> list[Figure]:
     for rank, members in enumerate(grouped(rows, study.names.order).values()):
         first = members[0]
         ceilings = first.run.ceilings.get(first.result.device)
-        known = [row for row in members if _has_intensity(row)]
+        # Bytes of a benchmark on devices of two kinds move over the link and aren't in the device's memory.
+        work = [row for row in members if len({name.partition(":")[0] for name in row.result.devices}) < 2]
+        known = [row for row in work if row.result.work.flops and row.result.work.bytes]
         sound = [row for row in known if not row.quality.doubt]
         tallest = [max(each, key=_flop_rate) for each in grouped(sound, lambda row: row.result.workload).values()]
         reached = [row for row in tallest if 0 < (row.utilisation or 0) <= 1]
@@ -172,36 +174,20 @@ def roofline_figures(study: Study) -> list[Figure]:
         chart = _roofline(sound, tallest, best, ceilings) if ceilings and sound else None
         if not chart or len(chart.dots) < LEAST_VALUES or not chart.roofs:
             continue
-        subtitle = f"Closest to its peak: {_placed(best)}. " if best else ""
-        subtitle += "Work on a line is at the hardware limit"
+        place = f"{words.name(best.result)} in {best.computed_dtype}, {words.share_of_peak(best)}" if best else ""
+        subtitle = f"Closest to its peak: {place}. " * bool(place) + "Work on a line is at the hardware limit"
         note = "Large: the best result of each benchmark, named if the name fits. "
         note += "Peaks were measured at the start of the run. "
-        note += "Peaks were measured while the machine was busy and are too low. " * any(map(_beyond, known))
+        busy = any(flag.name == CONTENDED for flag in first.run.flags)
+        beyond = [row for row in known if (row.utilisation or 0) > PLAUSIBLE]  # on other machines they have a flag
+        beyond = [row for row in beyond if busy and all(flag.name != IMPLAUSIBLE for flag in row.result.flags)]
+        note += "Peaks were measured while the machine was busy and are too low. " * bool(beyond)
         shown = first.on_accelerator == bool(study.names.accelerators) and rank < 2
         name = f"roofline-{first.result.device}" + f"-{first.run_name}" * study.names.several_runs
         title = f"Roofline: {study.names.of(first)}"
         figure = Figure(name, "roofline", title, subtitle, "", chart, 3 + rank / 10, shown)
         figures.append(add_caption(figure, study, sound, note, "Hollow", len(known) - len(sound)))
     return figures
-
-
-def _placed(row: Measured) -> str:
-    return f"{words.name(row.result)} in {row.computed_dtype}, {words.share_of_peak(row)}"
-
-
-def _beyond(row: Measured) -> bool:
-    """Whether it exceeds a peak of a busy machine by more than noise; on other machines the result has a flag for
-    that."""
-    busy = any(flag.name == CONTENDED for flag in row.run.flags)
-    implausible = any(flag.name == IMPLAUSIBLE for flag in row.result.flags)
-    return busy and not implausible and (row.utilisation or 0) > PLAUSIBLE
-
-
-def _has_intensity(row: Measured) -> bool:
-    """Whether its FLOPs and bytes are known, and the bytes are in its device's memory: a benchmark on devices of two
-    kinds moves them over the link."""
-    link = len({name.partition(":")[0] for name in row.result.devices}) > 1
-    return bool(row.result.work.flops and row.result.work.bytes and not link)
 
 
 def _flop_rate(row: Measured) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 from ...runfile.quantities import counted, shorten, text
 from .. import words
 from ..study import Crossing, Line, Measured, Pair, Point, Row, Study, grouped
-from .layouts import Curve, LinePanels, Mark, Panel
+from .layouts import Curve, LinePanels, Mark
 from .page import Figure, Key
 from .theme import ACCELERATORS, CPUS, DTYPE_ROLES
 
@@ -18,8 +18,6 @@ LEAST_VALUES = 3
 """The least number of values in a picture: one with fewer isn't drawn."""
 OTHER_ROLES = DTYPE_ROLES
 """Roles of lines that represent no device."""
-
-
 _SHARE_FLAGGED = 1 / 3
 """Beyond it one line above the picture warns, and no mark is drawn hollow."""
 
@@ -86,19 +84,17 @@ def _mark(crossing: Crossing) -> Mark | None:
     return Mark(known.size, known.size, f"{words.size_label(name)} ≈ {words.rounded_size(known.size, name)}")
 
 
-def panel(title: str, line: Line[Any], curves: Iterable[Curve]) -> Panel:
-    """Return a panel of curves over the size of ``line``."""
-    return Panel(title, line.size_name, tuple(curves))
-
-
-def line_panels(panels: Iterable[Panel], unit: str, legend: Sequence[Key], slower: str = "") -> LinePanels | None:
-    """The panels and curves that have points; None of fewer values than make a picture."""
-    every = list(panels)
-    left_out = sum(curve.left_out for panel in every for curve in panel.curves)
-    every = [replace(panel, curves=tuple(curve for curve in panel.curves if curve.points)) for panel in every]
-    drawn = tuple(panel for panel in every if panel.curves)
-    enough = sum(len(curve.points) for panel in drawn for curve in panel.curves) >= LEAST_VALUES
-    return LinePanels(drawn, unit, tuple(legend), slower, left_out) if enough else None
+def by_size(study: Study, figure: Figure, items: Sequence[Measured | Pair], note: str) -> list[Figure]:
+    """The figure of lines with its small print, without curves and panels that have no points; none of fewer values
+    than make a picture."""
+    chart = figure.chart
+    assert isinstance(chart, LinePanels)
+    every = [curve for panel in chart.panels for curve in panel.curves]
+    if sum(len(curve.points) for curve in every) < LEAST_VALUES:
+        return []
+    panels = (replace(panel, curves=tuple(curve for curve in panel.curves if curve.points)) for panel in chart.panels)
+    drawn = replace(figure, chart=replace(chart, panels=tuple(panel for panel in panels if panel.curves)))
+    return [add_caption(drawn, study, items, note, "Hollow", sum(curve.left_out for curve in every))]
 
 
 def uncertainty(pairs: Iterable[Pair]) -> str:
@@ -110,12 +106,7 @@ def uncertainty(pairs: Iterable[Pair]) -> str:
 
 
 def add_caption(
-    figure: Figure,
-    study: Study,
-    items: Sequence[Measured | Pair],
-    note: str = "",
-    flagged: str = "*",
-    left_out: int = 0,
+    figure: Figure, study: Study, items: Sequence[Measured | Pair], note: str, flagged: str = "*", left_out: int = 0
 ) -> Figure:
     """Return the figure with its small print and its warning; the title shows if times are simulated."""
     title, simulated = figure.title, any(item.subject.facts.simulated for item in items)
@@ -144,6 +135,8 @@ def caption(
     dtypes = sorted({row.dtype for row in rows})
     variants = sorted({row.result.variant for row in rows if row.result.variant}, reverse=True)
     torch = dict.fromkeys(run.machine.torch for run in runs if run.machine.torch)
+    counts = sorted({len(item.subject.times.processes) for item in items})
+    ends, joint = (counts, " and ") if len(counts) < 3 else ([counts[0], counts[-1]], " to ")
     facts = (
         _devices(study, rows),
         _threads(rows),
@@ -152,7 +145,7 @@ def caption(
         _tf32(rows) if all(dtypes) else "",
         f"PyTorch {words.listed(list(torch))}" if torch else "",
         words.listed(sorted({run.date for run in runs if run.date})),
-        _processes(sorted({len(item.subject.times.processes) for item in items})),
+        counted(counts[0], "process") if len(counts) == 1 else f"{joint.join(map(str, ends))} processes",
     )
     if any(item.quality.noisy for item in items) and (flagged == "*" or not notice(items)):
         note += f"{flagged}: noisy measurement. "
@@ -195,9 +188,3 @@ def _threads(rows: Sequence[Measured]) -> str:
 def _tf32(rows: Sequence[Measured]) -> str:
     state = " and ".join(dict.fromkeys(words.SWITCH[row.run.machine.tf32] for row in rows))
     return f"TF32 {state}" + ", except for dtype tf32" * (state != "on" and any(row.dtype == "tf32" for row in rows))
-
-
-def _processes(counts: Sequence[int]) -> str:
-    """``3 processes``, ``2 and 3 processes``, ``1 to 3 processes``."""
-    count = f"{counts[0]} to {counts[-1]}" if len(counts) > 2 else " and ".join(map(str, counts))
-    return f"{count} process{'es' * (list(counts) != [1])}" if counts else ""

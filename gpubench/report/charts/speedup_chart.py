@@ -9,8 +9,9 @@ from itertools import zip_longest
 
 from .. import words
 from ..study import Crossing, Line, Pair, Study, crossings, grouped, plainness
+from .layouts import LinePanels, Panel
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
-from .selection import add_caption, curve, keys, line_panels, panel, uncertainty
+from .selection import by_size, curve, keys, uncertainty
 
 _LIMIT = "Triangle: only a limit is known, and that the speedup lies within the bar. "
 _COPIES = "With copies: inputs copied from pageable memory, one call, results copied back. "
@@ -76,17 +77,10 @@ def _telling(members: Sequence[Crossing]) -> tuple[bool, int, int]:
     """Return a sort key that puts the most informative benchmark last: by whether the answer counts its kind, in how
     many regimes it crosses 1×, and how many of its sizes aren't noisy."""
     line = members[0].line
-    known = {found.regime for found in members if _crosses(found)}
-    return (
-        line.last.kind is None or line.last.kind.summarised,
-        len(known),
-        sum(not point.flagged for point in line.points),
-    )
-
-
-def _crosses(found: Crossing) -> bool:
-    values = [point.y for point in found.line.points]
-    return min(values) < 1 < max(values) and words.crossing(found) != words.UNSURE
+    values = [(found, [point.y for point in found.line.points]) for found in members]
+    known = {found.regime for found, of in values if min(of) < 1 < max(of) and words.crossing(found) != words.UNSURE}
+    counted = line.last.kind is None or line.last.kind.summarised
+    return counted, len(known), sum(not point.flagged for point in line.points)
 
 
 def _of_one(study: Study, members: Sequence[Crossing]) -> list[Figure]:
@@ -97,7 +91,11 @@ def _of_one(study: Study, members: Sequence[Crossing]) -> list[Figure]:
     if len(forms) == 1:
         forms = list(grouped(members, lambda found: found.line.form).values())
     forms.sort(key=lambda form: plainness(form[0].line.items[-1]))
-    titles = [form[0].line.last.dtype if len(dtypes) > 1 else _form(form[0]) for form in forms]
+    lines = [form[0].line for form in forms]
+    titles = [  # ``bfloat16``, or the setting except dtype and size: ``autocast, width=4``
+        line.last.dtype if len(dtypes) > 1 else words.setting(line.last.result, ("dtype", line.size_name)) or "eager"
+        for line in lines
+    ]
     shown = dict(list(zip(titles, forms, strict=True))[:MOST_PANELS])
     left = len(forms) - len(shown)
     rest = f"{left} more settings not shown" if left else ""
@@ -119,47 +117,33 @@ def _figure(
     used = list({id(pair): pair for form in kept for found in form for pair in found.line.items}.values())
     several = len(kept) > 1 or len({found.line.last.source for form in kept for found in form}) > 1
     panels = [
-        panel(
+        Panel(
             title * (len(kept) > 1),
-            form[0].line,
-            [
+            form[0].line.size_name,
+            tuple(
                 curve(study, found.line, "", "" if several else _regime(found), found, dashed=not found.resident)
                 for found in form
-            ],
+            ),
         )
         for title, form in zip(shown, kept, strict=True)
     ]
-    copies = any(curve.dashed for panel in panels for curve in panel.curves)
+    drawn = [curve for panel in panels for curve in panel.curves]
+    copies = any(curve.dashed for curve in drawn)
     legend = (*keys(study, (pair.other for pair in used)), *([Key("with copies", "muted", "dashed")] * copies))
-    chart = line_panels(panels, "", legend if len(legend) > 1 and several else (), _below(study, used))
-    if chart is None:
-        return []
-    limits = any(curve.limits for panel in panels for curve in panel.curves)
-    note = f"Bar at a point: {uncertainty(used)}. " + _LIMIT * limits + _COPIES * copies + f"{rest}. " * bool(rest)
-    figure = Figure(name, "speedup", f"{title} {_over(study, used)}", subtitle, "", chart)
-    return [add_caption(figure, study, used, note, "Hollow", chart.left_out)]
+    base = study.names.baseline(used)
+    slower = words.without_threads(base)
+    chart = LinePanels(tuple(panels), "", legend if len(legend) > 1 and several else (), slower)
+    note = f"Bar at a point: {uncertainty(used)}. " + _LIMIT * any(curve.limits for curve in drawn)
+    note += _COPIES * copies + f"{rest}. " * bool(rest)
+    devices = list(dict.fromkeys(study.names.subject(pair) for pair in used))
+    title = f"{title} {f'of {devices[0]} ' * (len(devices) == 1)}over {base}"
+    return by_size(study, Figure(name, "speedup", title, subtitle, "", chart), used, note)
 
 
 def _regime(found: Crossing) -> str:
     if not found.resident:
         return "with copies"
     return "data stays" if found.line.last.on_accelerator else ""
-
-
-def _over(study: Study, pairs: Sequence[Pair]) -> str:
-    """``of H200 over Xeon, 2 threads``; without the device where there are several."""
-    devices = list(dict.fromkeys(study.names.subject(pair) for pair in pairs))
-    return f"of {devices[0]} " * (len(devices) == 1) + f"over {study.names.baseline(pairs)}"
-
-
-def _below(study: Study, pairs: Sequence[Pair]) -> str:
-    """What is faster below 1×."""
-    return words.without_threads(study.names.baseline(pairs))
-
-
-def _form(found: Crossing) -> str:
-    """``out``, ``autocast, width=4``: its setting except dtype and size."""
-    return words.setting(found.line.last.result, ("dtype", found.line.size_name)) or "eager"
 
 
 def _finding(study: Study, found: Crossing, others: Sequence[Crossing]) -> str:

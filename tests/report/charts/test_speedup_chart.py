@@ -99,7 +99,6 @@ def test_what_is_too_noisy_is_not_drawn_and_the_label_says_so(tmp_path: Path) ->
     assert (curve.label, curve.cut) == ("data stays, then unknown (too noisy)", True)
     (label,) = [text for text in axes_of(figure).texts if isinstance(text, Annotation) and text.arrow_patch]
     assert not label.arrow_patch.get_visible()  # nobody takes it for the line
-    assert figure.chart.left_out == 1
     assert "1 result not drawn" in figure.caption
     assert plan(tmp_path, with_processes(0, 1, 2, 3), kinds=("speedup",)) == {}
 
