@@ -125,7 +125,7 @@ def _bandwidth(device: Device, clock: DeviceClock, effort: Effort) -> Iterator[B
     pool = _random(max(nbytes for _, nbytes in footprints) // 4, device)
     for pattern, (arrays, traffic, operation) in PATTERNS.items():
         for level, footprint in footprints:
-            count = footprint // 4 // arrays
+            count = footprint // _OF_EVERY_PATTERN * _OF_EVERY_PATTERN // 4 // arrays
             room = [pool[i * count : (i + 1) * count] for i in range(arrays)]
             call = partial(operation, *room)
             seconds = _shortest(call, clock, effort.seconds)
@@ -165,6 +165,11 @@ PATTERNS: dict[str, tuple[int, int, Callable[..., Any]]] = {
 }
 """Number of arrays, passes over one array's bytes, and operation of each pattern (triad is that of J. McCalpin's
 STREAM). The pattern that leaves constants behind comes last."""
+
+
+_OF_EVERY_PATTERN = 24
+"""Footprints are multiples of so many bytes, which one, two and three arrays of floats can fill: a few bytes fewer would
+make another footprint, whose peaks seem to contradict this one's."""
 
 
 UNKNOWN_CACHE = 1 << 28

@@ -92,9 +92,9 @@ def test_a_library_that_a_variable_holds_back_is_named_and_has_its_true_share():
 
 
 def test_each_pattern_counts_the_passes_over_its_arrays(monkeypatch):
-    """In one second each; what is written in place was read before."""
+    """In one second each; what is written in place was read before. All have one footprint."""
     monkeypatch.setattr(ceilings, "_shortest", lambda call, clock, seconds: 1.0)
-    monkeypatch.setattr(ceilings, "_footprints", lambda device, effort: [("memory", 2400)])
+    monkeypatch.setattr(ceilings, "_footprints", lambda device, effort: [("memory", 2410)])
     found = ceilings._bandwidth(CPU, ceilings.DeviceClock([CPU]), ceilings.EFFORTS["smoke"])
     passes = {"read": 1, "in-place": 2, "copy": 1, "triad": 1, "write": 1}
     rates = {each.pattern: (each.footprint_bytes, each.byte_per_s) for each in found}
