@@ -168,8 +168,8 @@ STREAM). The pattern that leaves constants behind comes last."""
 
 
 _OF_EVERY_PATTERN = 24
-"""Footprints are multiples of so many bytes, which one, two and three arrays of floats can fill: a few bytes fewer would
-make another footprint, whose peaks seem to contradict this one's."""
+"""Footprints are multiples of so many bytes, which one, two or three arrays of floats can fill: a few bytes fewer would
+be another footprint, whose peaks seem to contradict this one's."""
 
 
 UNKNOWN_CACHE = 1 << 28
