@@ -5,9 +5,14 @@
 ``neusight_operators.csv.gz`` has calls of one operator (``op,card,milliseconds,b,m_or_h,n,k``),
 ``neusight_networks.csv`` whole networks (``card,network,mode,tokens,batch,milliseconds,layers``): parts of the public
 test set of NeuSight (S. Lee et al., ASPLOS 2025, github.com/sitar-lab/NeuSight, MIT licence), in float32 without TF32.
-Each card is left out in turn and compared with what the others teach. What products reach at best is in the table of
-GPUs where somebody has published it; that of the others lies on a line through the published ones. ``--write`` replaces
-the factors that the package ships. The whole networks need ``transformers``, and some minutes.
+Each card is left out in turn, with all that was published of it but its datasheet, and half of the shapes is compared
+with what the other half teaches on the other cards. ``--write`` replaces the factors that the package ships, which are
+learned from all. The whole networks need ``transformers``, and some minutes.
+
+What is learned is an interval of locally weighted split conformal prediction (J. Lei et al., *Distribution-Free
+Predictive Inference for Regression*, 2018) for calls that come in groups, the cards: the distribution of the residuals
+is the mean of the cards' distributions (R. Dunn, L. Wasserman, A. Ramdas, *Distribution-Free Prediction Sets for
+Two-Layer Hierarchical Models*, 2022). The residual of a card's call is its distance from what the other cards teach.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
+import itertools
 import json
 import math
 import statistics
@@ -23,22 +29,22 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import msgspec
 
 from gpubench.devices.datasheets import Gpu, find_card, read_cards
-from gpubench.devices.roofline import LEARNED, Factor, Shares, arithmetic_s, memory_s, reached
+from gpubench.devices.roofline import LEARNED, Factor, Shares, arithmetic_s, memory_s, overlapping_s, reached, spread
 from gpubench.estimate.model import likely, shortest
 from gpubench.runfile.schema import Operators, Work
 
 HERE = Path(__file__).parent
 SHORTEST_S = 1e-4
 """Shortest time that is used, in seconds: 24 to 36 µs of each timing are its harness."""
-LEVEL, WIDER = 0.6, 0.05
-"""The range reaches from the 20 % point of the card that was fastest for its middle to the 80 % point of the slowest,
-and is widened in such steps until each card, left out, has ENOUGH of its times inside."""
-ENOUGH = 0.82
-SMALL_S = 5e-5
+TAILS = {"product": 0.07, "elementwise": 0.07, "normalisation": 0.01}
+"""Share of the residuals on each side of the range: about the largest at which 80 % of each card's times lay within, on
+the half of the shapes that teaches."""
+SMALL_S = 1e-4
 CALLED = {"product": "products", "elementwise": "elementwise work", "normalisation": "softmax and layer norm"}
 KINDS = tuple(CALLED)
 TWO_TENSORS = ("add", "mul", "div", "pow")
@@ -56,12 +62,10 @@ class Timing:
     def work(self) -> Work:
         return Work(self.operator.flops, self.operator.bytes, operators=(self.operator,))
 
-    def roofline_s(self, shares: Shares) -> float:
-        parts = (
-            arithmetic_s(self.operator.flops, reached("float32", self.card, shares)),
-            memory_s(self.operator.bytes, self.card),
-        )
-        return max(part for part in parts if part is not None)
+    @property
+    def teaches(self) -> bool:
+        """The half of the shapes, on all cards, that ranges are learned from when they are compared with the other."""
+        return crc32(f"{self.work.flops} {self.work.bytes}".encode()) % 2 == 0
 
 
 def operator_of(row: Mapping[str, str]) -> Operators:
@@ -97,37 +101,60 @@ def shares_of(cards: Iterable[Gpu]) -> Shares:
     )
 
 
-Residuals = Mapping[str, Sequence[tuple[float, float]]]
-"""For each card the roofline and the time of each call."""
+Calls = Mapping[str, Sequence[tuple[float, float, float]]]
+"""For each card the seconds of arithmetic and of memory, and the time, of each call."""
 
 
-def times_of(by_card: Residuals, small_s: float, cards: Collection[str]) -> float:
+def kept_apart(card: Gpu, cards: Iterable[Gpu]) -> tuple[Gpu, Shares]:
+    """Return the card without what was published of it, and the shares without the card."""
+    bare = msgspec.structs.replace(card.figures, float32_reached=None)
+    return msgspec.structs.replace(card, figures=bare), shares_of(each for each in cards if each.name != card.name)
+
+
+def times_of(calls: Calls, small_s: float, cards: Collection[str]) -> float:
     """Return the geometric mean of these cards' medians."""
-    medians = [statistics.median((t - min(bound, small_s)) / bound for bound, t in by_card[card]) for card in cards]
+    rooflines = {card: [(t, overlapping_s(a, m)) for a, m, t in calls[card]] for card in cards}
+    medians = [statistics.median((t - min(s, small_s)) / s for t, s in each) for each in rooflines.values()]
     return statistics.geometric_mean(medians)
 
 
-def learn(by_card: Residuals, kind: str, wider: float) -> Factor:
-    """Return the factor: its middle from all cards, its range from how far each card lay from what the others taught,
-    the worst card's ends, made wider."""
-    small_s = SMALL_S if kind == "product" else 0.0
-    ends = []
-    for name, own in by_card.items():
-        middle = Factor(times_of(by_card, small_s, by_card.keys() - {name}), small_s, 1.0, 1.0)
-        ratios = sorted(seconds / middle.middle(bound_s) for bound_s, seconds in own)
-        ends.append([ratios[int(share * (len(ratios) - 1))] for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2)])
-    low, high = min(low for low, _ in ends) / wider, max(high for _, high in ends) * wider
-    return Factor(times_of(by_card, small_s, by_card), small_s, low, high)
+def pooled(residuals: Iterable[Sequence[float]], share: float) -> float:
+    """Return the quantile of the mean of the cards' distributions."""
+    weighted = sorted((value, 1 / len(each)) for each in residuals for value in each)
+    sums = itertools.accumulate(weight for _, weight in weighted)
+    total = sum(weight for _, weight in weighted)
+    return next(value for (value, _), reached in zip(weighted, sums, strict=True) if reached >= share * total)
 
 
-def learn_all(
-    timings: Iterable[Timing], shares: Shares, wider: Mapping[str, float], without: str = ""
-) -> dict[str, Factor]:
-    used: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
-    for each in timings:
-        if each.seconds >= SHORTEST_S and each.card.name != without:
-            used[each.operator.kind][each.card.name].append((each.roofline_s(shares), each.seconds))
-    return {kind: learn(by_card, kind, wider[kind]) for kind, by_card in used.items()}
+def learn(calls: Calls, small_s: float, tail: float) -> Factor:
+    """Return the factor: its middle from all cards, its range from how far each lay from what the others taught."""
+    residuals = []
+    for name, own in calls.items():
+        middle = Factor(times_of(calls, small_s, calls.keys() - {name}), small_s, 1.0, 1.0).middle
+        residuals.append([math.log(seconds / middle(a, m)) / spread(a, m) for a, m, seconds in own])
+    low, high = (math.exp(pooled(residuals, share)) for share in (tail, 1 - tail))
+    return Factor(times_of(calls, small_s, calls), small_s, low, high)
+
+
+def learn_all(timings: Iterable[Timing], cards: Iterable[Gpu]) -> dict[str, Factor]:
+    """Return the factor of each kind; each card as if nothing but its datasheet were known."""
+    used: dict[str, dict[str, list[tuple[float, float, float]]]] = defaultdict(lambda: defaultdict(list))
+    cards = list(cards)
+    for name, own in grouped(timings).items():
+        card, shares = kept_apart(own[0].card, cards)
+        rate = reached("float32", card, shares)
+        for each in own:
+            arithmetic, memory = arithmetic_s(each.operator.flops, rate), memory_s(each.operator.bytes, card)
+            assert arithmetic is not None
+            assert memory is not None
+            used[each.operator.kind][name].append((arithmetic, memory, each.seconds))
+    return {kind: learn(calls, SMALL_S * (kind == "product"), TAILS[kind]) for kind, calls in used.items()}
+
+
+def without(name: str, timings: Iterable[Timing], cards: Iterable[Gpu]) -> dict[str, Factor]:
+    """Return what the other cards teach."""
+    others = [each for each in cards if each.name != name]
+    return learn_all([each for each in timings if each.card.name != name], others)
 
 
 def grouped(timings: Iterable[Timing]) -> dict[str, list[Timing]]:
@@ -146,51 +173,35 @@ def print_bound(timings: Sequence[Timing]) -> None:
     print(f"\nReal times below shortest_s: {below} of {len(timings)}")
 
 
-Held = dict[str, list[tuple[str, int, float, float]]]
-"""For each kind, each card left out: its name, how many times, the share of them in the range, and the median error of
-the middle."""
+Held = dict[str, list[tuple[str, int, float, float, float]]]
+"""For each kind, each card left out: its name, how many times, the share of them in the range, the median error of the
+middle, and the median of the range's high end over its low one."""
 
 
-def kept_apart(card: Gpu, cards: Mapping[str, Gpu]) -> tuple[Gpu, Shares]:
-    """Return the card without what was published of it, and the shares without the card."""
-    bare = msgspec.structs.replace(card.figures, float32_reached=None)
-    others = (each for each in cards.values() if each.name != card.name)
-    return msgspec.structs.replace(card, figures=bare), shares_of(others)
-
-
-def left_out(timings: Sequence[Timing], cards: Mapping[str, Gpu], wider: Mapping[str, float]) -> Held:
-    """Compare each card with what the others teach."""
+def left_out(timings: Sequence[Timing], cards: Collection[Gpu]) -> Held:
+    """Compare each card's half of the shapes with what the other half teaches on the other cards."""
     found: Held = {kind: [] for kind in KINDS}
-    for name, own in grouped(timings).items():
-        card, shares = kept_apart(cards[name], cards)
-        factors = learn_all(timings, shares, wider, name)
+    teaching = [each for each in timings if each.teaches]
+    for name, own in grouped(each for each in timings if not each.teaches).items():
+        card, shares = kept_apart(own[0].card, cards)
+        factors = without(name, teaching, cards)
         for kind in KINDS:
-            chosen = [each for each in own if each.operator.kind == kind and each.seconds >= SHORTEST_S]
+            chosen = [each for each in own if each.operator.kind == kind]
             guesses = [likely(each.work, "float32", card, factors, shares) for each in chosen]
             pairs = [(each, guess) for each, guess in zip(chosen, guesses, strict=True) if not isinstance(guess, str)]
             within = statistics.fmean(guess.low_s <= each.seconds <= guess.high_s for each, guess in pairs)
             off = statistics.median(abs(guess.middle_s / each.seconds - 1) for each, guess in pairs)
-            found[kind].append((name, len(pairs), within, off))
+            wide = statistics.median(guess.high_s / guess.low_s for _, guess in pairs)
+            found[kind].append((name, len(pairs), within, off, wide))
     return found
 
 
-def widened(timings: Sequence[Timing], cards: Mapping[str, Gpu]) -> tuple[dict[str, float], Held]:
-    """Return by how much the range of each kind is widened, and how often it then held."""
-    wider = dict.fromkeys(KINDS, 1.0)
-    while True:
-        held = left_out(timings, cards, wider)
-        short = [kind for kind in KINDS if min(within for _, _, within, _ in held[kind]) < ENOUGH]
-        if not short:
-            return wider, held
-        wider |= {kind: wider[kind] + WIDER for kind in short}
-
-
-def print_held(held: Held, wider: Mapping[str, float]) -> None:
-    print(f"\nLeft out one by one, times from {SHORTEST_S * 1e3:g} ms on; ranges made wider: {wider}\n")
-    print("| card | " + " | ".join(f"{CALLED[kind]}: within · off" for kind in KINDS) + " |")
+def print_held(held: Held) -> None:
+    print(f"\nLeft out one by one, times from {SHORTEST_S * 1e3:g} ms on, the half of the shapes that taught nothing\n")
+    print("| card | " + " | ".join(f"{CALLED[kind]}: within · off · width" for kind in KINDS) + " |")
     print("|---" * (1 + len(KINDS)) + "|")
     for rows in zip(*held.values(), strict=True):
-        cells = [f"{within:.0%} · {off:.0%} ({count})" for _, count, within, off in rows]
+        cells = [f"{within:.0%} · {off:.0%} · {wide:.2f} ({count})" for _, count, within, off, wide in rows]
         print(f"| {rows[0][0]} | {' | '.join(cells)} |")
 
 
@@ -248,11 +259,9 @@ def traced(network: str, tokens: int, batch: int, mode: str) -> Work:
     return Work(float(counter.get_total_flops()), float(least), operators=seen.tally.operators())
 
 
-def print_networks(
-    timings: Sequence[Timing], cards: Mapping[str, Gpu], wider: Mapping[str, float]
-) -> tuple[float, float]:
-    """Print each network on each card, with factors that were learned without that card; return the worst card's share
-    of times within the range, and the best card's."""
+def print_networks(timings: Sequence[Timing], cards: Mapping[str, Gpu]) -> float:
+    """Print each network on each card, with factors that were learned without that card; return the share of all times
+    that lie within the range, since a card has as few as three."""
     print("\n| card | network | tokens | batch | ms | / bound | probably, ms | middle off by |")
     print("|---|---|---:|---:|---:|---:|---:|---:|")
     off, within, below, unknown = [], defaultdict(list), 0, 0
@@ -265,8 +274,8 @@ def print_networks(
             card, seconds = find_card(row["card"], cards), float(row["milliseconds"]) / 1e3
             key = row["network"], int(row["tokens"]), int(row["batch"]), row["mode"]
             work = works[key] if key in works else works.setdefault(key, traced(*key))
-            bare, shares = kept_apart(card, cards)
-            guess = likely(work, "float32", bare, learn_all(timings, shares, wider, card.name), shares)
+            bare, shares = kept_apart(card, cards.values())
+            guess = likely(work, "float32", bare, without(card.name, timings, cards.values()), shares)
             bound_s = shortest(work, "float32", card).seconds
             assert not isinstance(guess, str), guess
             below += seconds < bound_s
@@ -277,10 +286,10 @@ def print_networks(
             )
             name = f"{row['network']} ({row['mode']})"
             print(f"| {card.name} | {name} | {row['tokens']} | {row['batch']} | {times} | {off[-1]:+.0%} |")
-    held = {card: statistics.fmean(each) for card, each in within.items()}
+    held = {card: f"{sum(each)} of {len(each)}" for card, each in within.items()}
     print(f"\n{len(off)} networks, {unknown} left out, {below} below the bound; within: {held}")
     print(f"Middle off by {statistics.median(map(abs, off)):.0%} (median)")
-    return min(held.values()), max(held.values())
+    return statistics.fmean(itertools.chain(*within.values()))
 
 
 def main() -> None:
@@ -289,25 +298,26 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="replace the factors that the package ships")
     args = parser.parse_args()
     cards, _ = read_cards()
-    timings, shares = read_timings(cards), shares_of(cards.values())
+    timings = read_timings(cards)
     print_bound(timings)
-    wider, held = widened(timings, cards)
-    print_held(held, wider)
-    ends = {CALLED[kind]: [pick(within for _, _, within, _ in held[kind]) for pick in (min, max)] for kind in KINDS}
+    timings = [each for each in timings if each.seconds >= SHORTEST_S]
+    held = left_out(timings, cards.values())
+    print_held(held)
+    ends = {CALLED[kind]: [pick(row[2] for row in held[kind]) for pick in (min, max)] for kind in KINDS}
     kept = json.loads(LEARNED.read_text(encoding="utf-8"))["held"].get("whole networks")
     if args.networks:
-        kept = print_networks(timings, cards, wider)
+        kept = [print_networks(timings, cards)] * 2
     if args.write:
         ends |= {"whole networks": kept} if kept else {}
         source = "NeuSight's public test set (github.com/sitar-lab/NeuSight, MIT): " + ", ".join(
             sorted(grouped(timings))
         )
-        factors = learn_all(timings, shares, wider)
+        factors = learn_all(timings, cards.values())
         content = {
             "learned_from": source,
             "held": {name: [round(share, 3) for share in both] for name, both in ends.items()},
             "kinds": {kind: _rounded(factors[kind]) for kind in KINDS},
-            "shares": _rounded(shares),
+            "shares": _rounded(shares_of(cards.values())),
         }
         LEARNED.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 

@@ -1,8 +1,9 @@
 """How long one operator takes on a GPU: its roofline, times a factor learned from the timings of other GPUs.
 
 The roofline (S. Williams, A. Waterman, D. Patterson, Communications of the ACM 52(4), 2009) is the larger of two times:
-the arithmetic, and the bytes at the memory's rate. Bounds take both from the card's datasheet; likely times take the
-arithmetic that products are known to reach.
+the arithmetic, and the bytes at the memory's rate. Bounds take both from the card's datasheet. Likely times take the
+arithmetic that products are known to reach, and a norm between the sum and the larger of both times, since they
+overlap in part.
 ``docs/experiments/learn_estimate.py`` learned the factors; docs/estimate.md reports their errors. ``gpubench estimate``
 and the simulated device both use them.
 """
@@ -24,10 +25,8 @@ LEARNED = Path(__file__).with_name("factors.json")
 LEAST_KERNEL_S, DISPATCH_S = 3e-6, 1e-5
 """Seconds per operator: the least of a kernel, as in aiconfigurator, and of eager PyTorch on the host. Of the latter
 about half is Python and PyTorch's dispatcher, measured with a small tensor on a CPU, and half is the driver."""
-SUSTAINED = 0.75
-"""Published rates are those of large products for seconds on end. In calls of milliseconds a card that is limited by
-its power keeps higher clocks (the fastest on a T4 were 1.5 times as fast), so its share of the peak counts to this
-power."""
+OVERLAP = 1.5
+"""Exponent of that norm: 1 for one after the other, infinity for both at once; the best of a few that were tried."""
 _LIKE = {"convolution": "product", "other": "elementwise"}
 """The kind whose factor stands in for a kind of operator without a learned one."""
 
@@ -36,7 +35,8 @@ class Factor(Struct, frozen=True):
     """The ratio of time to roofline for one kind of operator.
 
     The middle is ``times`` the roofline, plus up to ``small_s`` for operators too small to fill the card. The interval
-    is ``low`` to ``high`` times the middle.
+    is ``low`` to ``high`` times the middle where arithmetic takes up all the time, and the squares of both where memory
+    does.
     """
 
     times: float
@@ -44,9 +44,20 @@ class Factor(Struct, frozen=True):
     low: float
     high: float
 
-    def middle(self, roofline_s: float) -> float:
+    def middle(self, arithmetic_s: float, memory_s: float) -> float:
         """Return the middle in seconds."""
+        roofline_s = overlapping_s(arithmetic_s, memory_s)
         return self.times * roofline_s + min(roofline_s, self.small_s)
+
+
+def overlapping_s(arithmetic_s: float, memory_s: float) -> float:
+    """Return the seconds of both, partly at the same time."""
+    return float((arithmetic_s**OVERLAP + memory_s**OVERLAP) ** (1 / OVERLAP))
+
+
+def spread(arithmetic_s: float, memory_s: float) -> float:
+    """Return the power of a factor's ends: 1 for arithmetic alone, 2 from where memory takes as long."""
+    return 1 + min(1.0, memory_s / arithmetic_s if arithmetic_s else 1.0)
 
 
 class Shares(Struct, frozen=True):
@@ -95,7 +106,7 @@ def reached(dtype: str, card: Gpu, shares: Shares | None = None) -> float | None
         share = min(1.0, math.exp(shares.intercept + shares.slope * math.log(peak / watt)))
     else:
         share = shares.tf32 if figure == "tf32" else shares.half
-    return peak * math.pow(share, SUSTAINED)
+    return peak * share
 
 
 def arithmetic_s(flops: float, rate: float | None) -> float | None:
@@ -134,4 +145,4 @@ def middle_s(kind: str, flops: float, nbytes: float, dtype: str, card: Gpu) -> f
     arithmetic, memory = arithmetic_s(flops, reached(dtype, card)), memory_s(nbytes, card)
     if arithmetic is None or memory is None:
         return None
-    return factor_of(kind, learned_factors()).middle(max(arithmetic, memory))
+    return factor_of(kind, learned_factors()).middle(arithmetic, memory)

@@ -21,6 +21,7 @@ from ..devices.roofline import (
     learned_factors,
     memory_s,
     reached,
+    spread,
 )
 from ..runfile.schema import Operators, Work
 
@@ -129,29 +130,22 @@ def likely(
 def _likely_of(
     each: Operators, dtype: str, card: Gpu, rate: float | None, factors: Mapping[str, Factor]
 ) -> Likely | None:
-    """The likely time of one group of operators; None where a figure of the card is unknown."""
-    slow, fast = (_roofline_s(each, card, rate, cached) for cached in (False, True))
-    if slow is None or fast is None:
+    """The likely time of one group of operators; None where a figure of the card is unknown. At its fastest as much of
+    its data is in the last cache as that holds."""
+    arithmetic, memory = arithmetic_s(each.flops / each.count, rate), memory_s(each.bytes / each.count, card)
+    if arithmetic is None or memory is None:
         return None
     factor, learned = factor_of(each.kind, factors), each.kind in factors and dtype == "float32"
-    low, high = (factor.low, factor.high) if learned else GUESS
+    power = spread(arithmetic, memory)
+    low, high = (factor.low**power, factor.high**power) if learned else GUESS
     if each.kind == "other":
         low, high = 1 / factor.times, OTHER_HIGH
-    low_s, middle_s = low * factor.middle(fast), factor.middle(slow)
+    held = (card.value("cache") or 0.0) / (each.bytes / each.count or 1.0)
+    low_s = low * factor.middle(arithmetic, memory * max(1 - held, 1 / CACHE_RATE))
+    middle_s = factor.middle(arithmetic, memory)
     return Likely(
         each.count * low_s, each.count * middle_s, each.count * high * middle_s, _BASES.get(each.kind, "") * learned
     )
-
-
-def _roofline_s(each: Operators, card: Gpu, rate: float | None, cached: bool) -> float | None:
-    """Seconds that the roofline allows one of these operators; if ``cached``, with as much of its data in the last
-    cache as that holds."""
-    arithmetic = arithmetic_s(each.flops / each.count, rate)
-    memory = memory_s(each.bytes / each.count, card)
-    if arithmetic is None or memory is None:
-        return None
-    held = (card.value("cache") or 0.0) / (each.bytes / each.count or 1.0) if cached else 0.0
-    return max(arithmetic, memory * max(1 - held, 1 / CACHE_RATE))
 
 
 def _one_operator(work: Work, dtype: str, card: Gpu) -> tuple[Operators, ...]:
