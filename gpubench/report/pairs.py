@@ -28,6 +28,8 @@ from .rows import Measured, Source, Values, grouped, leaves_open, too_noisy
 
 RESIDENT, ONE_SHOT = REGIMES
 """resident: the data is on the device. one-shot: copy inputs, one call, copy outputs."""
+OF_TIMES = (Reason.WAITED, Reason.BUSY)
+"""Reasons for which little or nothing is known of what is made of the times."""
 _HALVES = {"float16": ("fp16_",), "bfloat16": ("bf16_",)}
 """How the switches of products in that dtype begin."""
 _OF_ACCELERATORS = ("cudnn_benchmark", "cudnn_deterministic", "variables")
@@ -197,6 +199,15 @@ class Pair:
         return self.batches * base.min_s / other.q3_s, self.batches * base.q3_s / other.min_s
 
     @property
+    def copied_bounds(self) -> tuple[float, float]:
+        """The ends of what is known of the speedup with copies. Beside other programs the copies may have taken longer
+        than they need: only without any would it be as high as that of resident data."""
+        assert self.copies is not None
+        if self.quality.doubt in OF_TIMES:
+            return self.bounds[0] * self.time_s / self.copies.seconds, self.bounds[1]
+        return self.copies.values.low, self.copies.values.high
+
+    @property
     def faster(self) -> bool:
         """Whether it is surely faster than its baseline."""
         return self.bounds[0] > 1
@@ -210,12 +221,11 @@ class Pair:
         """The speedup in a picture, with copies or without; where only a limit is known, the limit. None where not even
         that is known."""
         doubt, values = self.quality.doubt, self.values
-        low, high = self.bounds
-        if copied:
-            if self.copies is None or doubt not in (None, Reason.TOO_NOISY):
-                return None
-            values, doubt = self.copies.values, None
-            low, high = values.low, values.high
+        if copied and self.copies is None:
+            return None
+        low, high = self.copied_bounds if copied else self.bounds
+        if copied and self.copies:
+            values, doubt = self.copies.values, doubt if doubt in OF_TIMES else None
         if doubt is None and not too_noisy(low, high):
             return values
         return Values(low if low > 1 else high, low, high) if not low <= 1 <= high else None

@@ -189,8 +189,8 @@ def _crossing_sentence(study: Study, found: Crossing) -> str:
 def _pair_sentence(study: Study, pair: Pair) -> str:
     """``a @ b, float32: H200 is 12× (11× to 13×) as fast as the Xeon.``"""
     subject, base = study.names.subject(pair), study.names.of(pair.base)
-    if doubt := pair.quality.doubt:
-        return f"{_who(pair.other)}: {subject} against {base}: {doubt}."
+    if pair.quality.doubt:
+        return f"{_who(pair.other)}: {subject} against {base}: {words.ratio(pair)}."
     base += f" by {words.way(pair)} ({words.like_with_like(pair)})" if pair.like else ""
     return f"{_who(pair.other)}: {subject} is {_faster(pair)} {base}."
 

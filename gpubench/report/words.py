@@ -27,7 +27,7 @@ from ..runfile.quantities import (
 )
 from ..runfile.schema import Case, Run, Scalar
 from ..runfile.ways import HOW, LAYOUT, PER_CORE
-from .pairs import Pair
+from .pairs import OF_TIMES, Pair
 from .rows import Measured, Row, Source, Values, leaves_open, too_noisy
 from .sweeps import Crossing
 
@@ -40,8 +40,6 @@ OWN = "Own benchmarks"
 EVERY_SIZE = "every size"
 OTHER_WAY = "‡"
 """The mark of a speedup over a way of the CPU that differs from the other side's."""
-_OF_TIMES = (Reason.WAITED, Reason.BUSY)
-"""Reasons for which nothing that is made of the times is known."""
 _VARIANTS = {"compile": "compiled"}
 _NOISE = re.compile(
     r"\((?!modelled|simulated)[^)]*\)|\b(NVIDIA|AMD|Intel|GeForce|Tesla|Processor|CPU|GPU|Graphics)\b"
@@ -273,10 +271,10 @@ def with_copies(pair: Pair) -> str:
     """The speedup with inputs and results copied for every call."""
     if pair.copies is None:
         return NO_VALUE
-    if pair.quality.doubt in _OF_TIMES:
-        return str(pair.quality.doubt)
-    values = pair.copies.values
-    return _known(values, (values.low, values.high), Reason.TOO_NOISY if leaves_open(values) else None)
+    values, doubt = pair.copies.values, pair.quality.doubt
+    if doubt not in OF_TIMES:
+        doubt = Reason.TOO_NOISY if leaves_open(values) else None
+    return _known(values, pair.copied_bounds, doubt)
 
 
 def _known(values: Values, bounds: tuple[float, float], doubt: Reason | None) -> str:
@@ -396,7 +394,7 @@ def crossing(found: Crossing) -> str:
     make it certain."""
     line, known = found.line, found.crossover
     sizes, label = [point.x for point in line.points], size_label(line.size_name)
-    doubtful = line.above_peak or any(pair.quality.doubt in _OF_TIMES for pair in line.items)
+    doubtful = line.above_peak or any(pair.quality.doubt in OF_TIMES for pair in line.items)
     if doubtful or len(sizes) == 1 or found.disputed or (known.crosses and not found.ends):
         return UNSURE
     if known.always:

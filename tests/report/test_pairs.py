@@ -392,13 +392,16 @@ def test_the_quality_of_a_speedup(
     tmp_path: Path, flags: Any, medians: Any, level: Level, why: Any, range_: str, told: str
 ) -> None:
     """In threads that waited 0.3 ms became 28 ms ±<1%, beside other programs 16 µs became 110 µs ±62%."""
-    gpu = mark("cuda:0", 1.0, medians=(0.99, 1.0, 1.01)[: max(1, len(medians))])
+    moves = moved(0.5)
+    gpu = mark("cuda:0", 1.0, medians=(0.99, 1.0, 1.01)[: max(1, len(medians))], transfer=moves)
     cpu = mark("cpu", 4.0, flags=flags, medians=medians, spread=0.02)
     study = Study([run(tmp_path, [cpu, gpu])])
     (pair,) = study.pairs
     assert pair.quality == Quality(level, why)
     assert words.precision(study.measured[0]) == range_
     assert words.speedup(pair).startswith(told)
+    assert words.with_copies(pair).startswith({"4": "2.8×", "≥": "≥ 2.4×", "u": told}[told[0]])
+    assert (pair.drawn(copied=True) is None) == told.startswith("unknown")
 
 
 def test_a_baseline_is_known_by_the_part_of_its_name_that_is_shown(tmp_path: Path) -> None:
