@@ -12,9 +12,7 @@ import reading
 import records
 
 from gpubench.report import words
-from gpubench.report.columns import crossover_columns
 from gpubench.report.pairs import RESIDENT, Copies, Pair
-from gpubench.report.render import csv_text
 from gpubench.report.rows import Measured
 from gpubench.report.study import Study
 from gpubench.report.sweeps import Crossing, Line, Point
@@ -167,18 +165,10 @@ def crossovers(*runs: reader.Run) -> list[dict[str, Any]]:
     return reading.crossovers(Study(runs))
 
 
-def test_crossovers_as_csv(tmp_path: Path) -> None:
-    study = Study([write(tmp_path, ratios((0.25,), (4.0,), moved=0.25))])
-    same = "run,Synthetic CPU (synthetic),cuda:0,a.b,torch,eager,hot,out,,float32,"
-    same += "run,Synthetic CPU (synthetic),cpu,torch,,"
-    lines = csv_text(crossover_columns(study), study.crossings).splitlines()
-    assert lines[0] == (
-        "run,machine,device,workload,implementation,variant,cache,form,n,dtype,baseline_run,baseline_machine,"
-        "baseline_device,baseline_implementation,differs,regime,size_parameter,crossover,low,high,kind,processes,note,"
-        "best_cpu"
-    )
-    assert [line.removeprefix(same).partition(",")[0] for line in lines[1:]] == ["resident", "one-shot"]
+def test_a_crossover_of_each_regime(tmp_path: Path) -> None:
     resident, shot = crossovers(write(tmp_path, ratios((0.25,), (4.0,), moved=0.25)))
+    assert [row["regime"] for row in (resident, shot)] == ["resident", "one-shot"]
+    assert (shot["size_parameter"], shot["form"], shot["n"], shot["best_cpu"]) == ("n", "out", None, None)
     assert resident["crossover"] == pytest.approx(1000)
     low, high = math.log(1 / 4.25), math.log(2)
     assert shot["crossover"] == pytest.approx(100 * 100 ** (-low / (high - low)))

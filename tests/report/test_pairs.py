@@ -12,9 +12,7 @@ import records
 from gpubench.errors import UsageError
 from gpubench.measure import environment
 from gpubench.report import pairs, words
-from gpubench.report.columns import speedup_columns
 from gpubench.report.pairs import LeftOut, Pair
-from gpubench.report.render import csv_text
 from gpubench.report.study import Study
 from gpubench.runfile import reader
 from gpubench.runfile.flags import Level, Quality, Reason
@@ -48,21 +46,23 @@ def found(made: list[Pair]) -> list[tuple[str, str, float]]:
     ]
 
 
-def test_exact_text(tmp_path: Path) -> None:
+def test_a_row_of_the_file(tmp_path: Path) -> None:
+    """The order of the columns is that of the committed results."""
     moved = {"in_bytes": 4, "out_bytes": 4, "in_s": 8.0, "out_s": 4.0, "in_pinned_s": 1.5, "out_pinned_s": 0.5}
     marks = [mark("cpu", 8.0, spread=0.25, threads=2, latency=9.0, flags=("noisy",))]
     marks.append(mark("cuda:0", 2.0, spread=0.5, threads=2, latency=6.0, transfer=moved))
-    study = Study([run(tmp_path, marks)])
-    assert csv_text(speedup_columns(study), study.pairs) == (
-        "device_name,workload,dtype,variant,setting,size_name,size,speedup,low,high,one_shot_speedup,"
-        "baseline_s,time_s,flags,id,run,machine,device,implementation,threads,baseline_run,baseline_machine,"
-        "baseline_device,baseline_implementation,baseline_threads,differs,uncertainty,regime,cache,n,one_shot_low,"
-        "one_shot_high,baseline_one_shot_s,one_shot_s,one_shot_pinned_s,one_shot_pinned_speedup,best_cpu,best_cpu_speedup,"
-        "best_cpu_low,best_cpu_high,best_cpu_one_shot_speedup,best_cpu_flags\n"
-        "Synthetic H-GPU,a.b,float32,eager,n=64,,,4.0,2.8,6.0,0.5,8.0,2.0,noisy,a.b[float32-n=64],run,Synthetic CPU "
-        "(synthetic),cuda:0,torch,2,run,Synthetic CPU (synthetic),cpu,torch,2,,spread within one process,resident,hot,"
-        "64,,,9.0,18.0,8.0,1.125,,4.0,2.8,6.0,0.5,\n"
-    )
+    (row,) = reading.speedups(Study([run(tmp_path, marks)]))
+    ratio = {"speedup": 4.0, "low": pytest.approx(2.8), "high": 6.0, "one_shot_speedup": 0.5}
+    assert {name: cell for name, cell in row.items() if cell is not None} == ratio | {
+        **{f"best_cpu_{name}": cell for name, cell in ratio.items()},
+        "device_name": "Synthetic H-GPU", "workload": "a.b", "dtype": "float32", "variant": "eager", "setting": "n=64",
+        "baseline_s": 8.0, "time_s": 2.0, "flags": "noisy", "id": "a.b[float32-n=64]", "run": "run", "n": 64,
+        "machine": "Synthetic CPU (synthetic)", "device": "cuda:0", "implementation": "torch", "threads": 2,
+        "baseline_run": "run", "baseline_machine": "Synthetic CPU (synthetic)", "baseline_device": "cpu",
+        "baseline_implementation": "torch", "baseline_threads": 2, "uncertainty": "spread within one process",
+        "regime": "resident", "cache": "hot", "baseline_one_shot_s": 9.0, "one_shot_s": 18.0, "one_shot_pinned_s": 8.0,
+        "one_shot_pinned_speedup": 1.125,
+    }  # fmt: skip
 
 
 def test_processes_give_an_interval(tmp_path: Path) -> None:
@@ -225,14 +225,6 @@ def test_what_changes_nothing_is_no_difference(tmp_path: Path, base: dict[str, A
     assert (row.differs, left_out) == ("", [])
 
 
-def test_tf32_that_may_be_on_is_a_difference(tmp_path: Path) -> None:
-    """Unknown at the baseline and on at the other: the ratio might be of unlike precisions."""
-    one = run(tmp_path, [mark("cuda:0", 8.0)], "one", tf32=None)
-    two = run(tmp_path, [mark("cuda:0", 2.0)], "two", tf32=True)
-    assert differences([one, two]) == [{"precision": "TF32 on against unknown"}]
-    assert differences([two, run(tmp_path, [mark("cuda:0", 8.0)], "three", tf32=True)]) == []
-
-
 def test_the_program_s_own_tf32_is_named_beside_its_speedup(tmp_path: Path) -> None:
     own = TF32 | {"own_switches": True}
     marks = [mark("cpu", 8.0, precision=IEEE), mark("cuda:0", 2.0, precision=own)]
@@ -244,26 +236,38 @@ def test_the_program_s_own_tf32_is_named_beside_its_speedup(tmp_path: Path) -> N
 
 
 SWITCHES = {"tf32": False, "cudnn_benchmark": False, "deterministic": False, "variables": ""}
+HALF = {"tf32": False, "autocast": "float16"}
 
 
 @pytest.mark.parametrize(
-    ("changed", "words"),
+    ("base", "other", "left"),
     [
-        ({"cudnn_benchmark": True}, "cuDNN benchmark on against off"),
-        ({"deterministic": True}, "deterministic algorithms on against off"),
-        (
-            {"variables": "NVIDIA_TF32_OVERRIDE=0"},
-            "variables NVIDIA_TF32_OVERRIDE=0 against none",
-        ),
+        # of two accelerators: only equal switches; a CPU's times know of no more than deterministic algorithms
+        ("cuda:0", {"cudnn_benchmark": True}, {"precision": "cuDNN benchmark on against off"}),
+        ("cuda:0", {"deterministic": True}, {"precision": "deterministic algorithms on against off"}),
+        ("cuda:0", {"variables": "X=0"}, {"precision": "variables X=0 against none"}),
+        ("cpu", {"cudnn_benchmark": True}, None),
+        ("cpu", {"deterministic": True}, {"precision": "deterministic algorithms on against off"}),
     ],
 )
-def test_only_equal_switches_are_paired(tmp_path: Path, changed: dict[str, Any], words: str) -> None:
-    """Between accelerators; a CPU's times know of no more than deterministic algorithms."""
-    marks = [mark("cuda:0", 8.0, precision=SWITCHES), mark("cuda:1", 2.0, precision=SWITCHES | changed)]
-    assert differences([run(tmp_path, marks)], baseline="cuda:0") == [{"precision": words}]
-    marks = [mark("cpu", 8.0, precision=SWITCHES), mark("cuda:0", 2.0, precision=SWITCHES | changed)]
-    left = [{"precision": words}] if "deterministic" in changed else []
-    assert differences([run(tmp_path, marks, "two")]) == left
+def test_only_equal_switches_are_paired(tmp_path: Path, base: str, other: dict[str, Any], left: Any) -> None:
+    marks = [mark(base, 8.0, precision=SWITCHES), mark("cuda:1", 2.0, precision=SWITCHES | other)]
+    assert differences([run(tmp_path, marks)], baseline=base) == [left] * bool(left)
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "left"),
+    [
+        # unknown at the baseline and on at the other: the ratio might be of unlike precisions
+        ({"tf32": None}, {"tf32": True}, {"precision": "TF32 on against unknown"}),
+        ({"tf32": True}, {"tf32": True}, None),
+        ({"seed": 0}, {"seed": 1}, {"seed": "seed 1 against 0"}),
+        ({"seed": 0}, {"seed": None}, None),
+    ],
+)
+def test_runs_of_unlike_data_or_precision_are_not_paired(tmp_path: Path, base: Any, other: Any, left: Any) -> None:
+    runs = [run(tmp_path, [mark("cuda:0", 8.0)], name, **how) for name, how in (("one", base), ("two", other))]
+    assert differences(runs) == [left] * bool(left)
 
 
 def test_what_a_container_sets_makes_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,19 +280,10 @@ def test_what_a_container_sets_makes_no_difference(tmp_path: Path, monkeypatch: 
 
 
 def test_autocast_is_paired_in_equal_dtypes(tmp_path: Path) -> None:
-    half = {"tf32": False, "autocast": "float16"}
-    marks = [mark("cpu", 8.0, variant="autocast"), mark("cuda:0", 2.0, variant="autocast", precision=half)]
+    marks = [mark(name, 8.0, variant="autocast", precision=how) for name, how in (("cpu", {}), ("cuda:0", HALF))]
     assert differences([run(tmp_path, marks)]) == [{"precision": "autocast in float16 against bfloat16"}]
-    marks = [mark(name, 8.0, variant="autocast", precision=half) for name in ("cpu", "cuda:0")]
+    marks = [mark(name, 8.0, variant="autocast", precision=HALF) for name in ("cpu", "cuda:0")]
     assert differences([run(tmp_path, marks, "two")]) == []
-
-
-def test_seeds_are_data(tmp_path: Path) -> None:
-    one = run(tmp_path, [mark("cpu", 8.0)], "one", seed=0)
-    two = run(tmp_path, [mark("cpu", 2.0)], "two", seed=1)
-    assert differences([one, two]) == [{"seed": "seed 1 against 0"}]
-    assert pairing([one, two], "seed")[0][0].differs == "seed 1 against 0"
-    assert differences([one, run(tmp_path, [mark("cpu", 2.0)], "three", seed=None)]) == []
 
 
 def test_several_differences_must_all_be_allowed(tmp_path: Path) -> None:
@@ -321,15 +316,14 @@ def moved(seconds: float | None, pinned: float | None = None, out_bytes: int = 0
     return {"in_bytes": 4, "out_bytes": out_bytes, "in_s": seconds, "in_pinned_s": pinned}
 
 
-@pytest.mark.parametrize("transfer", [None, moved(None), moved(1.0, out_bytes=4)])
-def test_an_unknown_copy_gives_no_one_shot(tmp_path: Path, transfer: dict[str, Any] | None) -> None:
-    (row,) = compared([run(tmp_path, [mark("cpu", 8.0), mark("cuda:0", 2.0, transfer=transfer)])])
-    assert row.copies is None
-
-
-def test_an_accelerator_is_no_baseline_of_a_one_shot(tmp_path: Path) -> None:
-    marks = [mark("cuda:0", 8.0, transfer=moved(1.0)), mark("cuda:1", 2.0, transfer=moved(1.0))]
-    (row,) = compared([run(tmp_path, marks)], "cuda:0")
+@pytest.mark.parametrize(
+    ("base", "transfer"),
+    [("cpu", None), ("cpu", moved(None)), ("cpu", moved(1.0, out_bytes=4)), ("cuda:1", moved(1.0))],
+)
+def test_no_one_shot_where_a_copy_is_unknown_or_the_baseline_an_accelerator(
+    tmp_path: Path, base: str, transfer: dict[str, Any] | None
+) -> None:
+    (row,) = compared([run(tmp_path, [mark(base, 8.0), mark("cuda:0", 2.0, transfer=transfer)])], base)
     assert row.copies is None
 
 
