@@ -290,8 +290,9 @@ def _sentence(found: Speedups, source: Source) -> str:
     who = f"{found.devices[source]} against {found.baseline}"
     if len(rows) == 1:
         ((row, pair),) = rows
+        over = f" over {words.way(pair)} ({words.like_with_like(pair)})" if pair.best_cpu else ""
         copied = f" With inputs and results copied for every call: {words.with_copies(pair)}." if pair.copies else ""
-        return f"{who}: {words.ratio(pair)} on {row.label}{words.over(pair)}.{copied}"
+        return f"{who}: {words.ratio(pair)} on {row.label}{over}.{copied}"
     wins = [pair for _, pair in rows if pair.faster]
     copied_wins = sum(pair.copies.values.low > 1 for pair in wins if pair.copies)
     copies = f", in {copied_wins or 'none'} also when the data is copied for every call"

@@ -99,14 +99,9 @@ class Pair:
         return (self.base, self.best_cpu) if self.base.on_accelerator else (self.best_cpu, self.other)
 
     @cached_property
-    def like(self) -> Pair | None:
-        """The pair of like with like; None if the CPU has no faster way."""
-        return replace(self, best_cpu=None) if self.best_cpu else None
-
-    @property
     def like_with_like(self) -> Pair:
-        """The pair of like with like: the pair itself if the CPU has no faster way."""
-        return self.like or self
+        """The pair in the same way on both sides: the pair itself if the CPU has no faster way."""
+        return replace(self, best_cpu=None) if self.best_cpu else self
 
     @cached_property
     def _compared(self) -> tuple[float, float, Interval, str]:

@@ -191,7 +191,7 @@ def _pair_sentence(study: Study, pair: Pair) -> str:
     subject, base = study.names.subject(pair), study.names.of(pair.base)
     if pair.quality.doubt:
         return f"{_who(pair.other)}: {subject} against {base}: {words.ratio(pair)}."
-    base += f" by {words.way(pair)} ({words.like_with_like(pair)})" if pair.like else ""
+    base += f" by {words.way(pair)} ({words.like_with_like(pair)})" if pair.best_cpu else ""
     return f"{_who(pair.other)}: {subject} is {_faster(pair)} {base}."
 
 

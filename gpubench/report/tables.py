@@ -100,8 +100,8 @@ def _one_device(study: Study, found: Speedups, ratio: Callable[[Pair], str]) -> 
     """Both times, the speedup, that with copies, and the size from which the device is faster."""
     ((source, device),) = found.devices.items()
     cells: dict[str, Callable[[Pair], str]] = {
-        words.without_threads(found.baseline): words.base_time,
-        words.without_threads(device): words.own_time,
+        words.without_threads(found.baseline): partial(words.side_time, place=0),
+        words.without_threads(device): partial(words.side_time, place=1),
         "speedup": lambda pair: ratio(pair) + UNFILLED * (not pair.fills),
         "like with like": words.like_with_like,
         "with copies": words.with_copies,
@@ -116,7 +116,7 @@ def _several_devices(study: Study, found: Speedups, ratio: Callable[[Pair], str]
     def speedup(pair: Pair) -> str:
         return ratio(pair) + UNFILLED * (not pair.fills)
 
-    base = Column[AnswerRow[Pair]](found.baseline, lambda row: words.base_time(row.items[0]))
+    base = Column[AnswerRow[Pair]](found.baseline, lambda row: words.side_time(row.items[0], 0))
     devices = (Column(device, partial(_of_device, source, speedup)) for source, device in found.devices.items())
     return [_BENCHMARK, base, *devices]
 

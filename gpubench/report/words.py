@@ -286,14 +286,9 @@ def _known(values: Values, bounds: tuple[float, float], doubt: Reason | None) ->
     return f"≥ {times(high)}" if high < 1 else str(doubt or times_range(low, high))
 
 
-def over(pair: Pair) -> str:
-    """`` over NumPy (2.5× over PyTorch)``, where the CPU's fastest way isn't that of the other side."""
-    return f" over {way(pair)} ({like_with_like(pair)})" if pair.like else ""
-
-
 def way(pair: Pair) -> str:
     """``NumPy``: the fastest way of the CPU, where it isn't that of the other side; empty where it is."""
-    return _ways(pair)[0] if pair.like else ""
+    return _ways(pair)[0]
 
 
 def ways(pairs: Iterable[Pair]) -> list[str]:
@@ -302,8 +297,8 @@ def ways(pairs: Iterable[Pair]) -> list[str]:
 
 
 def like_with_like(pair: Pair) -> str:
-    """``150× against PyTorch``: the same way on both sides, where the CPU has a faster one."""
-    return f"{ratio(pair.like)} over {_ways(pair)[1]}" if pair.like else ""
+    """``150× over PyTorch``: the same way on both sides, where the CPU has a faster one."""
+    return f"{ratio(pair.like_with_like)} over {_ways(pair)[1]}" if pair.best_cpu else ""
 
 
 def _ways(pair: Pair) -> tuple[str, str]:
@@ -336,19 +331,14 @@ def starred_time(seconds: float, star: str) -> str:
     return f"{text(seconds, 's', 2)}{star}" if star else seconds_text(seconds)
 
 
-def base_time(pair: Pair) -> str:
-    """``10.0 ms``: the baseline's time; ``64.0 µs by NumPy`` where the CPU has a faster way."""
-    side = pair.sides[0]
-    told = starred_time(pair.base_s, side.quality.star)
-    size = f" ({parameter(side.size_name, side.size)})" if pair.batches != 1.0 and side.size_name else ""
-    return told + size + (f" by {way(pair)}" if pair.like and pair.sides[0] is not pair.base else "")
-
-
-def own_time(pair: Pair) -> str:
-    """The time that is compared with the baseline's."""
-    side = pair.sides[1]
-    by = f" by {way(pair)}" if pair.like and side is not pair.other else ""
-    return starred_time(pair.time_s, side.quality.star) + by
+def side_time(pair: Pair, place: int) -> str:
+    """``10.0 ms``: the time of the baseline (place 0) or of the other side; ``64.0 µs by NumPy`` where it is that of
+    the CPU's fastest way, ``1.90 s (n=2)`` of a smaller batch."""
+    side = pair.sides[place]
+    told = starred_time((pair.base_s, pair.time_s)[place], side.quality.star)
+    smaller = place == 0 and pair.batches != 1.0 and side.size_name
+    size = f" ({parameter(side.size_name, side.size)})" if smaller and side.size_name else ""
+    return told + size + (f" by {way(pair)}" if side is pair.best_cpu else "")
 
 
 def time_and_spread(row: Measured) -> str:

@@ -158,7 +158,7 @@ def test_a_faster_way_of_the_cpu_counts(tmp_path: Path, way: Any, base: Any, tol
 )  # fmt: skip
 def test_what_is_in_doubt_or_does_another_job_counts_for_nothing(tmp_path: Path, way: Any, base: Any) -> None:
     pair = pair_of(tmp_path, way, **base)
-    assert (pair.speedup, pair.like, words.way(pair)) == (8.0, None, "")
+    assert (pair.speedup, pair.best_cpu, words.way(pair)) == (8.0, None, "")
 
 
 def test_a_way_whose_slowest_process_beats_the_fastest_of_the_other_is_faster(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_baseline_that_was_asked_for_is_the_way(tmp_path: Path) -> None:
     made = run(tmp_path, marks)
     assert [pair.speedup for pair in Study([made], "cpu").device_pairs if pair.other.on_accelerator] == [4.0]
     study = Study([made], "numpy")
-    assert [(pair.speedup, pair.like) for pair in study.device_pairs if pair.other.on_accelerator] == [(4.0, None)]
+    assert [(pair.speedup, pair.best_cpu) for pair in study.device_pairs if pair.other.on_accelerator] == [(4.0, None)]
 
 
 def test_a_cpu_beside_several_gpus_is_shown_at_its_fastest_too(tmp_path: Path) -> None:
@@ -194,4 +194,4 @@ def test_what_is_faster_than_the_cpu_can_be_counts_for_nothing(tmp_path: Path) -
     marks = [mark("a.b", "cpu", 20.0, work=work), mark("a.b", "cuda:0", 1.0, work=work)]
     marks.append(mark("a.b", "cpu", 4.0, work=work, implementation="numpy"))
     (pair,) = Study([run(tmp_path, marks, ceilings={"cpu": {"throughput": {"float32": 10.0}}})]).device_pairs
-    assert (pair.speedup, pair.like) == (20.0, None)
+    assert (pair.speedup, pair.best_cpu) == (20.0, None)

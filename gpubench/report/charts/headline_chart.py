@@ -72,7 +72,7 @@ def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
 
 def _ratio(study: Study, pair: Pair) -> RowMark:
     look = role_of(study, pair.other)
-    told = words.ratio(pair) + words.OTHER_WAY * bool(pair.like) + UNFILLED * (not pair.fills)
+    told = words.ratio(pair) + words.OTHER_WAY * bool(pair.best_cpu) + UNFILLED * (not pair.fills)
     shown, copied = pair.drawn(), pair.drawn(copied=True)
     if shown is None or shown.value != pair.speedup:
         return RowMark(None, look, told, *(shown[1:] if shown else ()))

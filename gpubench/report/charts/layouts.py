@@ -214,36 +214,26 @@ def _part_labels(page: Page, axes: Axes, curves: Sequence[Curve], labels: Sequen
 
 
 def _draw_marks(page: Page, axes: Axes, curves: Sequence[Curve]) -> None:
-    """Mark crossovers on the 1× line and label them with their size; labels that would overlap are moved outward."""
+    """Mark crossovers on the 1× line and label them with their size."""
     marks = [(curve.mark, page.ink(curve.role)) for curve in curves if curve.mark]
     if not marks:
         return
-    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
-    width, room = page.size(axes)
-    scale = width / math.log(right / left)
-    free = room * math.log(1 / low) / math.log(high / low) if low < 1 else 0.0
-    taken: list[tuple[float, float, int]] = []
-    worded = len(marks) <= _MOST_WORDED
-    for mark, ink in sorted(marks, key=lambda entry: entry[0].low):
+    (left, right), (low, high), (width, height) = axes.get_xlim(), axes.get_ylim(), page.size(axes)
+    free = height * math.log(1 / low) / math.log(high / low) if low < 1 else 0.0
+    for place, (mark, ink) in enumerate(sorted(marks, key=lambda entry: entry[0].low)):
         middle = math.sqrt(mark.low * mark.high)
         if mark.low < mark.high:
             axes.plot([mark.low, mark.high], [1.0, 1.0], linewidth=5, alpha=0.55, color=ink, zorder=4)
         else:
             axes.plot([middle], [1.0], "D", markersize=8, color=ink, markeredgecolor=page.ink("page"), zorder=8)
-        wide = text_width(mark.words, TINY * 1.1)
-        end = scale * math.log(middle / left) - 8
-        if not worded:
+        if len(marks) > _MOST_WORDED:
             continue
-        # Lines rise to the right: left above the first there is room, right below the others.
-        leftwards = end > wide and (not taken or free < 40)
-        start = end - wide if leftwards else end + 16
-        below = [] if leftwards else [-level for level in range(1, int(free / 15))]
-        near = {other for begin, stop, other in taken if start < stop + 6 and begin < start + wide + 6}
-        level = next(level for level in (*below, *range(1, len(curves) + 2)) if level not in near)
-        taken.append((start, start + wide, level))
-        x, side = (-7, "right") if leftwards else (7, "left")
-        page.note(axes, mark.words, (middle, 1.0), (x, level * 11 - 3), ha=side, fontweight="bold", color=ink, zorder=9,
-                  bbox=page.halo())  # fmt: skip
+        # Lines rise to the right: there is room left above the first, if it isn't at the edge, and right below another.
+        room = width * math.log(middle / left) / math.log(right / left) - 8
+        leftwards = room > text_width(mark.words, TINY * 1.1) and (place == 0 or free < 40)
+        x, side, up = (-7, "right", True) if leftwards else (7, "left", free < 40)
+        page.note(axes, mark.words, (middle, 1.0), (x, 8 + 11 * place if up else -14 - 11 * place), ha=side,
+                  fontweight="bold", color=ink, zorder=9, bbox=page.halo())  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,10 +256,12 @@ def tick_text(value: float, unit: str) -> str:
 
 
 def log_axis(axis: Axis, low: float, high: float, unit: str, most: int = 6) -> None:
-    """Ticks at round values of a logarithmic axis. EngFormatter would write millisamples, :func:`tick_text` doesn't."""
+    """Ticks at 1, 2, 5, 10 … of a logarithmic axis, or at powers of ten: below 1× they are round too, read as times
+    slower. EngFormatter would write millisamples, :func:`tick_text` doesn't."""
     values: list[float] = []
-    for steps in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
-        values = [value for value in _round_values(steps, low, high, unit) if low <= value <= high]
+    for steps in ((1, 2, 5), (1,)):
+        places = LogLocator(subs=steps, numticks=99).tick_values(low, high)
+        values = [float(value) for value in places if low <= value <= high]
         if 2 <= len(values) <= most:
             break
     else:
@@ -269,15 +271,6 @@ def log_axis(axis: Axis, low: float, high: float, unit: str, most: int = 6) -> N
         elif len(values) < 2:
             values = [value for value in MaxNLocator(4).tick_values(low, high) if low <= value <= high]
     _ticks(axis, values, [tick_text(value, unit) for value in values])
-
-
-def _round_values(steps: Sequence[float], low: float, high: float, unit: str) -> list[float]:
-    """Below 1× the inverse of round values: 0.3× would be 3.33× slower."""
-    locator = LogLocator(subs=steps, numticks=99)
-    if unit:
-        return [float(value) for value in locator.tick_values(low, high)]
-    above = [float(value) for value in locator.tick_values(1, max(high, 1 / low, 1.1)) if value >= 1]
-    return sorted({*above, *(1 / value for value in above)})
 
 
 def linear_axis(axis: Axis, unit: str, most: int = 6) -> None:

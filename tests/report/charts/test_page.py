@@ -207,8 +207,8 @@ def labels(axis: Any) -> list[str]:
     ("low", "high", "unit", "expected"),
     [
         (0.9e-6, 2e-3, "s", "1 µs, 10 µs, 100 µs, 1 ms"),
-        (0.4, 2.5, "", "2× slower, 1.5× slower, 1×, 1.5×, 2×"),
-        (0.05, 40, "", "10× slower, 3× slower, 1×, 3×, 10×, 30×"),
+        (0.4, 2.5, "", "2× slower, 1×, 2×"),
+        (0.05, 40, "", "10× slower, 1×, 10×"),
         (1e-4, 1e5, "", "1,000× slower, 1×, 1,000×"),
         (2.0, 150.0, "calls", "2 calls, 5 calls, 10 calls, 20 calls, 50 calls, 100 calls"),
     ],
