@@ -17,9 +17,9 @@ from typing import Any
 from msgspec import structs
 
 from ..errors import RunFileError, UsageError
-from .ledger import assemble, reached, read_ledger, unfinished
+from .ledger import assemble, reached, read_ledger, stands
 from .quantities import listed
-from .reader import Foreign, check_run, clean, cleaned, read
+from .reader import TOO_DEEP, Foreign, check_run, clean, cleaned, read
 from .schema import Run
 from .writer import Lock
 
@@ -87,8 +87,8 @@ def read_runs(paths: Iterable[str | Path], samples: bool = True) -> list[Run]:
 def runs(paths: Iterable[str | Path], samples: bool = True) -> Iterator[Run]:
     """Read results files, journals, and folders of results files at any depth, in the order given.
 
-    A folder that holds only a report stands for the runs that the report was made of. Where a run was interrupted its
-    journal is read in place of the results file, and how far it got is printed on stderr. Raises UsageError for a path
+    A folder that holds only a report stands for the runs that the report was made of. Where a run was interrupted, or
+    has no results file, its journal is read, and how far it got is printed on stderr. Raises UsageError for a path
     without a run, RunFileError for a file that can't be trusted.
     """
     for path in map(Path, paths):
@@ -108,7 +108,7 @@ def _runs_in(folder: Path, samples: bool) -> Iterator[Run]:
     """
     found, other = False, None
     files = {path: path for path in folder.rglob("*.json")}
-    files |= {path.with_name(RUN_FILE): path for path in folder.rglob(LEDGER) if unfinished(path)}
+    files |= {path.with_name(RUN_FILE): path for path in folder.rglob(LEDGER) if stands(path, RUN_FILE)}
     for named, path in sorted(files.items()):
         if any(part.startswith(".") for part in named.relative_to(folder).parts[:-1]) or is_kept(path):
             continue
@@ -141,7 +141,8 @@ def _journal(path: Path, samples: bool) -> Run:
     try:
         run = check_run(path, cleaned(assemble(events)), samples)
     except (RunFileError, RecursionError) as error:
-        raise RunFileError(f"{clean(str(path))}: {error}") from None
+        why = error if isinstance(error, RunFileError) else TOO_DEEP
+        raise RunFileError(f"{clean(str(path))}: {why}") from None
     processes = next((event["processes"] for event in events if event["event"] == "run"), 1)
     if progress := reached(events, processes):
         state, resume = "interrupted", f"; gpubench run --resume {path.parent}" if path.name == LEDGER else ""

@@ -179,14 +179,15 @@ def reached(events: Sequence[Event], processes: int) -> str:
     return f"{place}: {[*ends.values()].count(OK)} of {len(ends) + len(left)} measured"
 
 
-def unfinished(path: Path) -> bool:
-    """Whether this is the journal of a ``gpubench run`` that never ended, by its first and last line."""
+def stands(path: Path, results: str) -> bool:
+    """Whether a journal stands for a run: that of a ``gpubench run`` which never ended, by its first and last line, or
+    whose ``results`` file isn't beside it."""
     if not path.is_file() or not os.access(path, os.R_OK):
         return False
     with path.open("rb") as file:
         begun = file.read(len(_BEGINS)) == _BEGINS
         file.seek(max(0, path.stat().st_size - len(_COMPLETE)))
-        return begun and file.read() != _COMPLETE
+        return begun and (file.read() != _COMPLETE or not path.with_name(results).exists())
 
 
 def _event(line: bytes) -> Event | None:

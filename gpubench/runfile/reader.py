@@ -36,6 +36,8 @@ LONGEST_TEXT = 2000
 LARGEST = 256 * 1024**2
 """The most bytes of a file: those of a run of 11,900 cases in three processes."""
 
+TOO_DEEP = "nested too deep to be a results file"
+
 T = TypeVar("T")
 
 
@@ -49,7 +51,10 @@ def read(path: str | os.PathLike[str], samples: bool = True) -> Run:
     Without ``samples`` the run has none: those of a thousand runs don't fit in memory.
     """
     path = Path(path)
-    return check_run(path, _content_of(path), samples)
+    try:
+        return check_run(path, _content_of(path), samples)
+    except RecursionError:
+        raise RunFileError(f"{clean(str(path))}: {TOO_DEEP}") from None
 
 
 def check_run(path: Path, root: Any, samples: bool = True, whole: bool = False) -> Run:
@@ -415,7 +420,7 @@ def _content_of(path: Path) -> Any:
         _refuse(path, "file", too_large)
     try:
         return cleaned(decoded(content))
-    except (ValueError, RecursionError, MemoryError) as error:
+    except (ValueError, MemoryError) as error:
         _refuse(path, "file", f"JSON ({error})")
 
 
@@ -469,7 +474,9 @@ def convert(path: Path | str, value: Any, kind: type[T], place: str = "") -> T:
     """The value as that type. Raises RunFileError, which names file, place and what msgspec expected there."""
     try:
         return msgspec.convert(value, kind)
-    except (ValueError, RecursionError) as error:  # a UnicodeError too: half a character
+    except RecursionError:
+        raise RunFileError(clean(f"{path}: {TOO_DEEP}")) from None
+    except ValueError as error:  # a UnicodeError too: half a character
         words, _, inner = str(error).partition(" - at `")
     words = words.replace("Object missing required field", "Expected a value for")
     words = re.sub("`(.+?)`", lambda kinds: " or ".join(_WORDS.get(k, k) for k in kinds[1].split(" | ")), words)

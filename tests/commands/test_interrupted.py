@@ -77,6 +77,8 @@ def test_the_journal_is_read_in_place_of_an_older_results_file_until_the_run_is_
     capsys.readouterr()
     assert len(load(path.parent).runs[0].results) == 1
     assert load(path).runs[0].results[3].times  # named, it is read all the same
+    path.with_name("run.json").unlink()
+    assert load(path.parent).runs[0].results[3].times
     assert capsys.readouterr().err == ""
 
 

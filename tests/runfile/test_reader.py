@@ -336,7 +336,7 @@ RAW = {
     "[]": "file: expected a pytest-benchmark file",
     "3": "file: expected a pytest-benchmark file",
     '{"a": {}}': "file: expected a pytest-benchmark file",
-    "[" * 200_000: "file: expected JSON (maximum recursion depth",
+    "[" * 200_000: "nested too deep to be a results file",
     '{"benchmarks": ' + "9" * 5000 + "}": "file: expected JSON (Exceeds the limit",
     '{"benchmarks": [], "a": [' + "1," * 2_000_000 + "1]}": "file: expected at most 256 MiB, and",
 }
