@@ -44,7 +44,7 @@ SHORTEST_S = 1e-4
 TAILS = {"product": 0.07, "elementwise": 0.07, "normalisation": 0.01}
 """Share of the residuals on each side of the range: about the largest at which 80 % of each card's times lay within, on
 the half of the shapes that teaches."""
-SMALL_S = 1e-4
+SMALL_S = 5e-5
 CALLED = {"product": "products", "elementwise": "elementwise work", "normalisation": "softmax and layer norm"}
 KINDS = tuple(CALLED)
 TWO_TENSORS = ("add", "mul", "div", "pow")
