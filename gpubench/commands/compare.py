@@ -68,7 +68,7 @@ _DEFAULTS = {"threshold": 0.05, "floor": 0.0, "budget": 900.0, "pairs": 20}
 
 def _fill(args: argparse.Namespace) -> None:
     """Fill in options that the command line leaves open: from the project's options, then from :data:`_DEFAULTS`."""
-    project = read_project(Path.cwd(), upward=True, search=False)
+    project = read_project(Path.cwd(), upward=True)
     options.fill(args, project.options, project.file, "" if args.interleave else "threshold")
     try:
         args.limits = {name: seconds_of(str(limit)) for name, limit in project.limits.items()}

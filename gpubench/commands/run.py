@@ -106,14 +106,15 @@ def _with_remedy(error: Unwritten, supervisor: Supervisor) -> UsageError:
 def _choose(args: argparse.Namespace) -> str:
     """Choose the project's own benchmarks, or the suite, where the command line names no files, and fill in the
     project's options. Return what is measured, as a line to print."""
-    project = read_project(Path.cwd(), upward=True, search=not (args.paths or args.builtin))
+    project = read_project(Path.cwd(), upward=True)
     options.fill(args, project.options, project.file)
     if args.paths:
         if args.builtin:
             raise UsageError(f"--builtin measures the suite that comes with gpubench: leave out {args.paths[0]}")
         return FIRST_WORDS
     if args.builtin or not project.paths:
-        return f"measuring the suite that comes with gpubench; {FIRST_WORDS}"
+        yours = "" if args.builtin else " (gpubench run PATH measures yours)"
+        return f"measuring the suite that comes with gpubench{yours}; {FIRST_WORDS}"
     args.paths = [*project.paths]
     return f"measuring {described(project.paths, project.source)}; {FIRST_WORDS}"
 

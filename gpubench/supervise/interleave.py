@@ -57,8 +57,6 @@ def find_environment(name: str, text: str, paths: Sequence[str], builtin: bool =
         if paths:
             return Environment(name, interpreter, tuple(_file(path, folder) for path in paths))
         project = Project() if builtin else read_project(folder)
-        if not builtin and not project.paths and (folder / "benchmarks").is_dir():  # fixtures may come from any plugin
-            project = Project((str(folder / "benchmarks"),))
         if not project.paths and not builtin and _holds_results(folder):
             raise UsageError(f"{name}: {text}: holds results files and no code: leave out --interleave")
         return Environment(name, interpreter, project.paths or suite, project.source)

@@ -1,30 +1,20 @@
-"""What a project's own files configure: ``[tool.gpubench]`` in its pyproject.toml, and the benchmarks among its
-tests."""
+"""What a project's own files configure: ``[tool.gpubench]`` in its pyproject.toml, and its folder of benchmarks."""
 
 from __future__ import annotations
 
-import ast
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..errors import UsageError
 from ..runfile.quantities import listed
 from .process import suite
 
-_FIXTURES = frozenset({"gpubench", "benchmark", "benchmark_weave"})
-"""Fixtures that make a test a benchmark."""
-_TEST_FILES = ("test_*.py", "*_test.py")
-_PASSED_OVER = (".*", "*.egg", "_darcs", "build", "CVS", "dist", "node_modules", "venv", "{arch}")
-"""Names of test files and of folders that are skipped; both are pytest's own defaults."""
 BENCHMARK_FOLDERS = ("benchmarks", "tests/benchmarks")
 """Folders where projects usually keep their benchmarks."""
-TEST_FOLDERS = ("tests", "test")
-"""Folders where projects usually keep their tests, some of which may be benchmarks."""
 _ROOT = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 """Files and folders that mark the top folder of a project."""
 _MOST_NAMED = 3
@@ -45,64 +35,24 @@ class Project:
     limits: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_project(folder: Path, upward: bool = False, search: bool = True) -> Project:
-    """The project in ``folder``, or in the nearest folder above it that has one. Raises UsageError for a file that
-    can't be read and for a wrong value of ``paths``. Without ``search`` no test is opened, which takes seconds in a
-    large project: for commands that need only the options.
-
-    ``[tool.gpubench]`` comes first. Where it names no paths, benchmarks are looked for in :data:`BENCHMARK_FOLDERS`,
-    then among pytest's ``testpaths``, in :data:`TEST_FOLDERS`, and at last in the folder itself; the first place that
-    has any counts.
-    """
+def read_project(folder: Path, upward: bool = False) -> Project:
+    """The project in ``folder``, or in the nearest folder above it that has one: the benchmarks that its
+    ``[tool.gpubench]`` names, otherwise the first of :data:`BENCHMARK_FOLDERS` that is there. Raises UsageError for a
+    file that can't be read and for a wrong value."""
     folder = folder.resolve()
     places = (folder, *folder.parents) if upward else (folder,)
     project = Project()
-    for number, place in enumerate(places):
+    for place in places:
         table = _toml(place / "pyproject.toml").get("tool", {}).get("gpubench")
         if table is not None:
-            project, places = _declared(place, table), places[: number + 1]
+            project = _declared(place, table)
             break
-    if project.paths or not search:
+    top = next((place for place in places if any((place / name).exists() for name in _ROOT)), folder)
+    within = [place / name for place in places if place.is_relative_to(top) for name in BENCHMARK_FOLDERS]
+    found = next((path for path in within if path.is_dir()), suite())
+    if project.paths or found == suite():
         return project
-    paths, source = _found(places)
-    return replace(project, paths=paths, source=source)
-
-
-def _found(places: Sequence[Path]) -> tuple[tuple[str, ...], str]:
-    """Benchmarks that no configuration names, and how they were found."""
-    root, file, settings = _pytest_settings(places[0])
-    if root is None or file is None or root not in places:
-        root, file, settings = places[0], None, {}
-    patterns = _words(settings.get("python_files")) or _TEST_FILES
-    top = next((place for place in places if any((place / name).exists() for name in _ROOT)), places[0])
-    within = [place for place in places if place.is_relative_to(top)]
-    for folder in (place / name for place in within for name in BENCHMARK_FOLDERS):
-        if folder != suite() and _has_benchmarks(folder, patterns, top):
-            return (str(folder),), "found in this project"
-    starts = [start for word in _words(settings.get("testpaths")) for start in sorted(root.glob(word))]
-    tries = [(starts, f"testpaths in {file.name if file else ''}")]
-    tries += [([place / name], "found in this project") for place in within for name in TEST_FOLDERS]
-    for beginnings, source in (*tries, (sorted(places[0].glob("*.py")), "found in this folder")):
-        found = dict.fromkeys(path for start in beginnings for path in _tests(start, patterns) if _measures(path))
-        if found:
-            return tuple(map(str, found)), source
-    return (), ""
-
-
-def _has_benchmarks(folder: Path, patterns: Sequence[str], top: Path) -> bool:
-    """Whether a test in the folder asks for such a fixture, or a conftest.py does for the tests there."""
-    tests, above = _tests(folder, patterns), [place for place in folder.parents if place.is_relative_to(top)]
-    conftests = [*_tests(folder, ["conftest.py"]), *(place / "conftest.py" for place in above)]
-    return folder.is_dir() and bool(tests) and any(map(_measures, [*tests, *conftests]))
-
-
-def _tests(start: Path, patterns: Sequence[str]) -> list[Path]:
-    """Files in a folder whose names match the patterns, or the file itself."""
-    return [path for path in _files(start) if _is_called(path, patterns)]
-
-
-def _is_called(path: Path, patterns: Sequence[str]) -> bool:
-    return any(fnmatch(path.name, pattern) for pattern in patterns)
+    return replace(project, paths=(str(found),), source="found in this project")
 
 
 def described(paths: Sequence[str], source: str) -> str:
@@ -120,37 +70,24 @@ def root_option(paths: Sequence[str], folder: Path, given: Sequence[str] = ()) -
 
     pytest would take the common folder of the files and of where it is started, which a run that is resumed elsewhere
     doesn't find again. That one is taken only if it is ``folder`` or the one of this process: others would show their
-    names in results files.
+    names in results files. The project is found by pytest's own search, which isn't public.
     """
+    import pytest
+    from _pytest.config.findpaths import locate_config
+
     files = [Path(path.split("::")[0]) for path in paths]
     named = any(word.startswith(_NAMES_A_ROOT) for word in (*given, *os.environ.get("PYTEST_ADDOPTS", "").split()))
     if named or all(path.is_relative_to(suite()) for path in files):
         return []
     above = Path(os.path.commonpath([path if path.is_dir() else path.parent for path in files]))
-    if _pytest_settings(above).root or any((place / "setup.py").is_file() for place in (above, *above.parents)):
+    try:
+        root = locate_config(above, [above])[0]
+    except (pytest.UsageError, pytest.fail.Exception, OSError, ValueError) as error:
+        raise UsageError(f"pytest can't read its settings: {error}") from None
+    if root or any((place / "setup.py").is_file() for place in (above, *above.parents)):
         return []
     started = (place for place in (folder, Path.cwd()) if place != place.parent)
     return [f"--rootdir={next((place for place in started if above.is_relative_to(place)), above)}"]
-
-
-class _PytestSettings(NamedTuple):
-    """The root of a project, its configuration file, and the settings in it."""
-
-    root: Path | None
-    file: Path | None
-    values: Mapping[str, Any]
-
-
-def _pytest_settings(above: Path) -> _PytestSettings:
-    """The project that pytest finds from this folder upwards, by pytest's own search, which isn't public."""
-    import pytest
-    from _pytest.config.findpaths import locate_config
-
-    try:
-        root, file, found = locate_config(above, [above])[:3]
-    except (pytest.UsageError, pytest.fail.Exception, OSError, ValueError) as error:
-        raise UsageError(f"pytest can't read its settings: {error}") from None
-    return _PytestSettings(root, file, {name: getattr(value, "value", value) for name, value in found.items()})
 
 
 def _declared(place: Path, table: Any) -> Project:
@@ -178,30 +115,3 @@ def _toml(path: Path) -> dict[str, Any]:
         return {}
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: can't be read: {error}") from None
-
-
-def _files(start: Path) -> Iterator[Path]:
-    if start.is_file():
-        yield start
-    for folder, folders, names in os.walk(start):
-        folders[:] = sorted(name for name in folders if not _passed_over(Path(folder, name)))
-        yield from (Path(folder, name) for name in sorted(names) if name.endswith(".py"))
-
-
-def _passed_over(folder: Path) -> bool:
-    return _is_called(folder, _PASSED_OVER) or (folder / "pyvenv.cfg").exists()
-
-
-def _words(value: Any) -> tuple[str, ...]:
-    return tuple(value.split()) if isinstance(value, str) else tuple(map(str, value or ()))
-
-
-def _measures(path: Path) -> bool:
-    """Whether a function in the file has such a fixture among its parameters."""
-    try:
-        content = path.read_bytes()
-        nodes = ast.walk(ast.parse(content)) if any(name.encode() in content for name in _FIXTURES) else ()
-        functions = [node.args for node in nodes if isinstance(node, ast.FunctionDef)]
-    except (OSError, SyntaxError, ValueError):  # pytest will report it
-        return False
-    return any(arg.arg in _FIXTURES for each in functions for arg in (*each.posonlyargs, *each.args, *each.kwonlyargs))

@@ -35,9 +35,7 @@ from gpubench.statistics.inference import Interval
         ((1, 0), (1.2, 1e-4), ("--floor", "0.401 ms"), 0, "no slowdown proven"),
     ],
 )
-def test_exit_code_and_line(save, capsys, monkeypatch, base, new, words, code, line) -> None:
-    """Comparing files searches no project for benchmarks."""
-    monkeypatch.setattr("gpubench.supervise.project._pytest_settings", lambda place: pytest.fail(f"searched {place}"))
+def test_exit_code_and_line(save, capsys, base, new, words, code, line) -> None:
     files = save("base.json", run_file(*base)), save("new.json", run_file(*new))
     assert main(["compare", *files, *words]) == code
     shown = capsys.readouterr().out

@@ -316,8 +316,6 @@ PROJECT = """
 [tool.gpubench]
 preset = "smoke"
 devices = ["cpu"]
-[tool.pytest.ini_options]
-testpaths = ["checks"]
 """
 
 
@@ -325,10 +323,10 @@ testpaths = ["checks"]
 def project(folder):
     """A project with a benchmark, a plain one and an ordinary test."""
     (folder / "pyproject.toml").write_text(PROJECT)
-    (folder / "checks").mkdir()
-    (folder / "test_mine.py").rename(folder / "checks/test_mine.py")
-    (folder / "checks/test_plain.py").write_text("def test_sum(benchmark): benchmark(sum, [1])\n")
-    (folder / "checks/test_other.py").write_text("def test_other(): raise RuntimeError\n")
+    (folder / "benchmarks").mkdir()
+    (folder / "test_mine.py").rename(folder / "benchmarks/test_mine.py")
+    (folder / "benchmarks/test_plain.py").write_text("def test_sum(benchmark): benchmark(sum, [1])\n")
+    (folder / "benchmarks/test_other.py").write_text("def test_other(): raise RuntimeError\n")
     return folder
 
 
@@ -337,8 +335,7 @@ def test_measures_the_project_s_own_benchmarks_with_its_options(project):
     done = gpubench("run", "--charts=none", "-o=results", cwd=project / "below")
     assert done.returncode == 0, done.stderr
     first = done.stderr.splitlines()[0]
-    files = ", ".join(f"../checks/test_{name}.py" for name in ("mine", "plain"))
-    assert first.startswith(f"gpubench run: measuring {files} (testpaths in pyproject.toml; --builtin measures")
+    assert first.startswith("gpubench run: measuring ../benchmarks (found in this project; --builtin measures")
     run = json.loads((project / "below/results/run.json").read_text())
     assert sorted(benchmark["name"] for benchmark in run["benchmarks"]) == [
         "test_neg[cpu-float32-16]",
@@ -353,8 +350,8 @@ def test_the_built_in_suite_is_measured_on_request_in_a_project_too(project):
     assert done.returncode == 0, done.stderr
     assert "measuring the suite that comes with gpubench; starting" in done.stderr.splitlines()[0]
     assert "elementwise.add" in done.stdout
-    done = gpubench("run", "checks", "--builtin", cwd=project)
-    assert (done.returncode, "leave out checks" in done.stderr) == (2, True)
+    done = gpubench("run", "benchmarks", "--builtin", cwd=project)
+    assert (done.returncode, "leave out benchmarks" in done.stderr) == (2, True)
 
 
 WITH_SETTINGS = """

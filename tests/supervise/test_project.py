@@ -12,110 +12,43 @@ from gpubench.runfile import options
 from gpubench.supervise.process import suite
 from gpubench.supervise.project import Project, described, read_project, root_option
 
-BENCHMARK = "def test_speed(benchmark): benchmark(sum, [1])\n"
-PLAIN = "def test_sum(): assert sum([1]) == 1  # no benchmark\n"
-
-
-BROKEN = "def test_speed(benchmark: "
-AMONG_TESTS = {
-    "tests/test_sum.py": PLAIN, "tests/unit/test_speed.py": BENCHMARK, "tests/unit/speed.py": BENCHMARK,
-    "tests/build/test_speed.py": BENCHMARK, "tests/.hidden/test_speed.py": BENCHMARK, "tests/test_broken.py": BROKEN,
-    "bench/README": "",
-}  # fmt: skip
-APART = {"benchmarks/nn/speed_test.py": BENCHMARK, "bench/README": ""}
-"""Where most projects keep them, which pytest's settings don't name."""
-HERE, IN_PROJECT = "found in this folder", "found in this project"
-UNIT, BOTH = ["tests/unit/test_speed.py"], {**APART, "tests/test_speed.py": BENCHMARK}
-FIXTURE = "import pytest\n@pytest.fixture\ndef timed(benchmark): return benchmark\n"
-USES_IT = {"benchmarks/nn/speed_test.py": "def test_speed(timed): timed(sum, [1])\n"}
-PATHS, TESTS = '[tool.gpubench]\npaths = ["{}"]\n', "[pytest]\ntestpaths = tests\n"
-OPTIONS = '[tool.pytest.ini_options]\ntestpaths = ["tests"]\n'
-
-
-def in_bench(argument: str) -> dict[str, str]:
-    return {
-        "pytest.ini": "[pytest]\ntestpaths = bench\n",
-        "bench/test_it.py": f"class TestIt:\n def test_it({argument}): 1\n",
-    }
+DECLARED = '[tool.gpubench]\npaths = ["bench"]\n'
+HERE, NAMED = "found in this project", "[tool.gpubench] in pyproject.toml"
 
 
 @pytest.mark.parametrize(
     ("files", "start", "paths", "source"),
     [
-        (AMONG_TESTS | {"pyproject.toml": OPTIONS}, "", UNIT, "testpaths in pyproject.toml"),
-        (AMONG_TESTS | {"pytest.ini": "[pytest]\ntestpaths = tests bench\n"}, "", UNIT, "testpaths in pytest.ini"),
-        (AMONG_TESTS | {"setup.cfg": "[tool:pytest]\ntestpaths = t*s tests/unit/test_speed.py\n"}, "", UNIT,
-         "testpaths in setup.cfg"),
-        # the suite that comes with gpubench was measured for ten minutes instead
-        (AMONG_TESTS | {"pyproject.toml": ""}, "", UNIT, IN_PROJECT),
-        (AMONG_TESTS | {"pyproject.toml": ""}, "tests/unit", UNIT, IN_PROJECT),
-        ({"test/unit/test_speed.py": BENCHMARK, "pyproject.toml": ""}, "", ["test/unit/test_speed.py"], IN_PROJECT),
-        # files are those that the project collects
-        (AMONG_TESTS | {"pytest.ini": f"{TESTS}python_files = spe*.py\n"}, "", ["tests/unit/speed.py"],
-         "testpaths in pytest.ini"),
-        # a fixture in the signature makes a benchmark
-        *((in_bench(each), "", ["bench/test_it.py"], "testpaths in pytest.ini")
-          for each in ("gpubench", "self, benchmark", "*, benchmark_weave", "benchmark, /")),
-        (in_bench("self, other"), "", [], ""),
-        # what is declared comes before tests
-        (AMONG_TESTS | {"pyproject.toml": PATHS.format("bench") + OPTIONS}, "", ["bench"],
-         "[tool.gpubench] in pyproject.toml"),
-        (AMONG_TESTS | {"pyproject.toml": '[tool.gpubench]\npreset = "full"\n' + OPTIONS}, "", UNIT,
-         "testpaths in pyproject.toml"),
-        # a folder of benchmarks
-        (APART, "", ["benchmarks"], IN_PROJECT),
-        ({"test_speed.py": BENCHMARK, "test_sum.py": PLAIN, "speed.py": BENCHMARK}, "", ["test_speed.py"], HERE),
-        *(({"benchmarks/nn/speed_test.py": each}, "", [], "")
-          for each in ("", PLAIN, "import time\nprint(time.time())\n")),
-        (USES_IT, "", [], ""),
-        *((USES_IT | {each: FIXTURE}, "", ["benchmarks"], IN_PROJECT)
-          for each in ("benchmarks/conftest.py", "conftest.py")),
-        # nor what pytest would not collect
-        *(({f"benchmarks/{each}": BENCHMARK, "benchmarks/env/pyvenv.cfg": ""}, "", [], "")
-          for each in ("run.py", "bench_sum.py", "env/lib/test_theirs.py", ".hidden/test_speed.py")),
-        ({"benchmarks/bench_sum.py": BENCHMARK, "pytest.ini": "[pytest]\npython_files = bench_*.py\n"}, "",
-         ["benchmarks"], IN_PROJECT),
-        ({"benchmarks": BENCHMARK}, "", [], ""),
-        # it comes before benchmarks among the tests
-        (BOTH | {"pytest.ini": TESTS}, "", ["benchmarks"], IN_PROJECT),
-        ({"tests/benchmarks/test_speed.py": BENCHMARK, "tests/test_speed.py": BENCHMARK, "pytest.ini": TESTS}, "",
-         ["tests/benchmarks"], IN_PROJECT),
-        (BOTH | {"pyproject.toml": PATHS.format("tests")}, "", ["tests"], "[tool.gpubench] in pyproject.toml"),
-        # and is looked for in the project alone
-        (APART, "benchmarks/nn", ["benchmarks/nn/speed_test.py"], HERE),  # nothing says that it is one project
-        (APART | {"pyproject.toml": ""}, "benchmarks/nn", ["benchmarks"], IN_PROJECT),
-        (APART | {"pyproject.toml": "", "benchmarks/nn/.git/HEAD": ""}, "benchmarks/nn",
-         ["benchmarks/nn/speed_test.py"], HERE),
-        (AMONG_TESTS | {"pyproject.toml": '[tool.gpubench]\npaths = "bench"\n'}, "tests/unit", ["bench"],
-         "[tool.gpubench] in pyproject.toml"),
+        (["benchmarks/test_a.py"], "", ["benchmarks"], HERE),
+        (["tests/benchmarks/test_a.py", "tests/test_a.py"], "", ["tests/benchmarks"], HERE),
+        (["benchmarks/test_a.py", "tests/benchmarks/test_a.py", "pyproject.toml"], "", ["benchmarks"], HERE),
+        # above too, but within the project alone
+        (["benchmarks/nn/test_a.py", "pyproject.toml"], "benchmarks/nn", ["benchmarks"], HERE),
+        (["benchmarks/nn/test_a.py"], "benchmarks/nn", [], ""),
+        (["benchmarks/nn/test_a.py", "benchmarks/nn/.git/HEAD", "pyproject.toml"], "benchmarks/nn", [], ""),
+        # what is declared comes first
+        (["benchmarks/test_a.py", "bench/test_b.py", "tests/test_c.py", DECLARED], "", ["bench"], NAMED),
+        (["bench/test_b.py", "tests/test_c.py", DECLARED], "tests", ["bench"], NAMED),
+        (["benchmarks/test_a.py", '[tool.gpubench]\npreset = "full"\n'], "", ["benchmarks"], HERE),
+        # one's own tests aren't searched for benchmarks
+        (["tests/test_a.py", "test_b.py", "benchmarks", "pyproject.toml"], "", [], ""),
     ],
 )  # fmt: skip
 def test_benchmarks_are_found(tmp_path, files, start, paths, source):
-    for name, content in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(content)
+    for name in files:
+        path = tmp_path / (name if "\n" not in name else "pyproject.toml")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name if "\n" in name else "")
     project = read_project(tmp_path / start, upward=bool(start))
     assert [str(Path(path).relative_to(tmp_path)) for path in project.paths] == paths
     assert project.source == source
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    for name in ("tests/unit/test_speed.py", "bench/test_it.py"):
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_text(BENCHMARK)
-    return tmp_path
-
-
-def test_options_are_read_without_opening_a_test_and_above_on_request_only(place, monkeypatch):
-    (place / "pyproject.toml").write_text('[tool.gpubench]\npreset = "full"\n[tool.pytest]\ntestpaths = ["tests"]\n')
-    opened = []
-    monkeypatch.setattr(Path, "read_bytes", lambda path: opened.append(path.name) or b"")
-    assert read_project(place, search=False).options == {"preset": "full"}
-    assert opened == []
-    read_project(place)
-    assert "test_speed.py" in opened
-    assert read_project(place / "tests/unit").options == {}
+def test_options_are_read_above_on_request_only(tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[tool.gpubench]\npreset = "full"\n')
+    (tmp_path / "below").mkdir()
+    assert read_project(tmp_path / "below", upward=True).options == {"preset": "full"}
+    assert read_project(tmp_path / "below").options == {}
 
 
 def test_the_suite_is_no_folder_of_its_project():
@@ -131,19 +64,19 @@ def test_the_suite_is_no_folder_of_its_project():
         ("[tool.gpubench", "can't be read"),
     ],
 )
-def test_a_wrong_file_is_named(place, content, complaint):
-    (place / "pyproject.toml").write_text(content)
+def test_a_wrong_file_is_named(tmp_path, content, complaint):
+    (tmp_path / "pyproject.toml").write_text(content)
     with pytest.raises(UsageError, match=complaint) as caught:
-        read_project(place)
-    assert str(place / "pyproject.toml") in str(caught.value)
+        read_project(tmp_path)
+    assert str(tmp_path / "pyproject.toml") in str(caught.value)
 
 
-def test_what_is_measured_is_described(place, monkeypatch):
-    monkeypatch.chdir(place)
+def test_what_is_measured_is_described(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     assert described([str(suite())], "") == "the suite that comes with gpubench"
-    files = [str(place / f"tests/{name}.py") for name in "abcde"]
-    shown = described(files, "testpaths in tox.ini")
-    assert shown.startswith("tests/a.py, tests/b.py, tests/c.py and 2 more (testpaths in tox.ini; --builtin")
+    files = [str(tmp_path / f"tests/{name}.py") for name in "abcde"]
+    shown = described(files, HERE)
+    assert shown.startswith(f"tests/a.py, tests/b.py, tests/c.py and 2 more ({HERE}; --builtin")
     assert described(["a.py"], "") == "a.py"
 
 
@@ -234,7 +167,7 @@ def test_the_suite_and_a_root_or_file_of_ones_own_are_left_alone(tmp_path, monke
     assert root_option([path], tmp_path) == []
 
 
-def test_settings_that_pytest_cannot_read_are_named(place):
-    (place / "tox.ini").write_text("[pytest\n")
+def test_settings_that_pytest_cannot_read_are_named(tmp_path):
+    (tmp_path / "tox.ini").write_text("[pytest\n")
     with pytest.raises(UsageError, match=r"tox\.ini"):
-        read_project(place)
+        root_option([str(tmp_path / "test_a.py")], tmp_path)
