@@ -146,16 +146,12 @@ def test_a_batch_too_large_for_the_cpu_is_compared_per_item(tmp_path: Path) -> N
     assert not Study([run(tmp_path, other_work, "other")]).pairs
 
 
-def test_a_speedup_needs_no_peak_and_is_never_withheld_for_one(tmp_path: Path) -> None:
-    marks = both("matmul.square", 1.0, 0.01, work={"flops": 1e12})
-    found = answered(tmp_path, marks, ceilings={"cuda:0": {"throughput": {"float32": 1e13}}})
-    assert ratios(found) == {"Synthetic H": {"matmul.square, n=64": "100×"}}
+def test_a_speedup_needs_no_peak_and_titles_are_what_people_read_and_type(tmp_path: Path) -> None:
+    marks = both("mine.net", 1.0, 0.01, work={"flops": 1e12}, title="ResNet-9")
+    made = run(tmp_path, marks, ceilings={"cuda:0": {"throughput": {"float32": 1e13}}})
+    found = Answer(Study([made], expression="resnet-9 n=64"))
+    assert ratios(found) == {"Synthetic H": {"ResNet-9, n=64": "100×"}}
     assert Concern.ABOVE_PEAK in concerns(found)
-
-
-def test_titles_are_what_people_read_and_type(tmp_path: Path) -> None:
-    study = Study([run(tmp_path, both("mine.net", 1.0, 0.1, title="ResNet-9"))], expression="resnet-9 n=64")
-    assert set(ratios(Answer(study))["Synthetic H"]) == {"ResNet-9, n=64"}
 
 
 def test_a_cpu_alone_has_its_times_and_a_hint(tmp_path: Path) -> None:
@@ -169,13 +165,11 @@ def test_a_cpu_alone_has_its_times_and_a_hint(tmp_path: Path) -> None:
     )
     assert [row.label for row in found.times] == ["matmul.square, n=64", "elementwise.add, n=64"]
     assert "no CUDA or ROCm support" in found.hint
-
-
-def test_a_rate_above_its_peak_is_not_led_with(tmp_path: Path) -> None:
-    marks = [mark("matmul.square", "cpu", 0.01, work={"flops": 1e9})]
-    found = answered(tmp_path, marks, devices=(records.CPU,), ceilings={"cpu": {"throughput": {"float32": 5e10}}})
-    assert "GFLOP/s" not in found.sentence
-    assert Concern.ABOVE_PEAK in concerns(found)
+    unknown = [records.benchmark(Case("mine.parse", "", "", {}), 1e-3)]
+    assert answered(tmp_path, unknown, devices=()).hint == ""
+    lower = answered(tmp_path, marks[:1], devices=(records.CPU,), ceilings={"cpu": {"throughput": {"float32": 5e10}}})
+    assert "GFLOP/s" not in lower.sentence  # above its peak
+    assert Concern.ABOVE_PEAK in concerns(lower)
 
 
 def test_of_a_device_whose_peaks_are_disproved_no_share_is_shown_anywhere(tmp_path: Path) -> None:
@@ -202,11 +196,6 @@ def test_wrong_peaks_are_named_where_a_share_of_them_would_be_shown(
     found = answered(tmp_path, marks, devices=(records.CPU,), ceilings={"cpu": {"bandwidth": bands}})
     assert "contradict each other" in found.study.runs[0].disproved["cpu"]
     assert (Concern.NO_PEAK in concerns(found)) == warned
-
-
-def test_without_a_known_device_there_is_no_hint_on_gpus(tmp_path: Path) -> None:
-    marks = [records.benchmark(Case("mine.parse", "", "", {}), 1e-3)]
-    assert answered(tmp_path, marks, devices=()).hint == ""
 
 
 def test_threads_pay_where_both_were_measured(tmp_path: Path) -> None:
@@ -266,13 +255,17 @@ def test_a_smoke_run_answers_nothing(tmp_path: Path) -> None:
     assert (found.speedups, "--preset quick" in found.sentence) == ([], True)
 
 
+def two_gpus(folder: Path) -> list[Any]:
+    """A laptop's GPU, and one twice as fast beside a CPU 2.5 times as fast."""
+    return [
+        run(folder, both("models.mlp", cpu, gpu), name, devices=(records.CPU, {**records.GPU, "label": label}))
+        for name, label, cpu, gpu in (("laptop", "NVIDIA RTX 4060", 1.0, 0.2), ("server", "NVIDIA H200", 0.4, 0.1))
+    ]
+
+
 def test_several_gpus_are_compared_with_the_slowest_and_not_with_their_cpus(tmp_path: Path) -> None:
     """An H200 against its own CPU and a laptop's GPU against its own say nothing of each other."""
-    gpus = [{**records.GPU, "label": label} for label in ("NVIDIA RTX 4060", "NVIDIA H200")]
-    runs = [
-        run(tmp_path, both("models.mlp", cpu, gpu), name, devices=(records.CPU, device))
-        for name, device, cpu, gpu in (("laptop", gpus[0], 1.0, 0.2), ("server", gpus[1], 0.4, 0.1))
-    ]
+    runs = two_gpus(tmp_path)
     for order in (runs, runs[::-1]):
         found = Answer(Study(order))
         (each,) = found.speedups
@@ -280,14 +273,12 @@ def test_several_gpus_are_compared_with_the_slowest_and_not_with_their_cpus(tmp_
         assert found.sentence == "H200 against RTX 4060: 2.0× on models.mlp, n=64."
         in_the_picture = {pair.base.facts.label for pair in found.study.gpu_pairs}
         assert in_the_picture == {"NVIDIA RTX 4060"}  # as in the sentence above it, whichever file came first
+    assert "H200 against RTX 4060: 2.0×" in Answer(Study(runs, "RTX 4060")).sentence
 
 
 def test_a_machine_without_a_gpu_stands_beside_several_gpus(tmp_path: Path) -> None:
     """The machine that somebody has now, to whom two GPUs are offered."""
-    runs = [
-        run(tmp_path, both("models.mlp", cpu, gpu), name, devices=(records.CPU, {**records.GPU, "label": label}))
-        for name, label, cpu, gpu in (("laptop", "RTX 4060", 1.0, 0.2), ("server", "H200", 0.4, 0.1))
-    ]
+    runs = two_gpus(tmp_path)
     mine = run(tmp_path, [mark("models.mlp", "cpu", 2.0)], "mine", devices=({**records.CPU, "label": "Old CPU"},))
     for order in ([mine, *runs], [*runs, mine]):
         found = Answer(Study(order))
@@ -354,10 +345,8 @@ def test_a_device_that_calls_itself_modelled_is_warned_of_even_in_short(tmp_path
 
 
 def test_of_results_that_are_mostly_noisy_the_sound_ones_are_named(tmp_path: Path) -> None:
-    marks = [mark(workload, "cpu", 1.0, flags=("noisy",)) for workload in ("a.a", "a.b", "a.c")]
-    assert "not noisy: a.sound" in str(
-        warning(answered(tmp_path, [*marks, mark("a.sound", "cpu", 1.0)]), Concern.NOISY)
-    )
+    marks = [mark(f"a.{name}", "cpu", 1.0, flags=("noisy",) * (name != "sound")) for name in ("a", "b", "c", "sound")]
+    assert "not noisy: a.sound" in str(warning(answered(tmp_path, marks), Concern.NOISY))
 
 
 def test_a_number_of_the_sentence_has_its_star(tmp_path: Path) -> None:
@@ -367,9 +356,3 @@ def test_a_number_of_the_sentence_has_its_star(tmp_path: Path) -> None:
         assert f"1.00 GFLOP/s{star} in matrix products" in answered(tmp_path, [product]).sentence
         sides = [product, mark("matmul.square", "cuda:0", 0.01)]
         assert f"100×{star} on matmul.square" in answered(tmp_path, sides).sentence
-
-
-def test_a_gpu_as_the_baseline_is_that_of_the_other_machines_gpu(tmp_path: Path) -> None:
-    devices = [(records.CPU, {**records.GPU, "label": f"NVIDIA {name}"}) for name in ("A100", "H100")]
-    runs = [run(tmp_path, both("matmul.square", 1.0, 0.1 / i), f"r{i}", devices=of) for i, of in enumerate(devices, 1)]
-    assert "H100 against A100: 2.0×" in Answer(Study(runs, "A100")).sentence

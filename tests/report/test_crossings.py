@@ -117,17 +117,12 @@ def test_one_size_has_no_crossover() -> None:
     [
         (132.4, "132×"), (1412.0, "1,410×"), (99.6, "100×"), (8.64, "8.6×"), (9.96, "10×"), (1.0, "1.0×"),
         (0.98, "1.0×"), (0.00793, "126× slower"), (0.24, "4.2× slower"), (3.2e7, "3.2e+07×"),
+        ((48, 113), "48× to 113×"), ((132.1, 132.4), "132×"), ((0.3, 0.45), "2.2× to 3.3× slower"),
+        ((0.5, 2), "2.0× slower to 2.0×"),
     ],
 )  # fmt: skip
-def test_numbers_for_people(value: float, said: str) -> None:
-    assert words.times(value) == said
-
-
-def test_ranges_for_people() -> None:
-    assert words.times_range(48, 113) == "48× to 113×"
-    assert words.times_range(132.1, 132.4) == "132×"
-    assert words.times_range(0.3, 0.45) == "2.2× to 3.3× slower"
-    assert words.times_range(0.5, 2) == "2.0× slower to 2.0×"
+def test_ratios_and_ranges_for_people(value: Any, said: str) -> None:
+    assert (words.times_range(*value) if isinstance(value, tuple) else words.times(value)) == said
 
 
 @pytest.mark.parametrize(("size", "said"), [(72.4, "72"), (34_300, "34k"), (1.07, "1"), (0.4, "1"), (1e7, "10⁷")])
@@ -178,33 +173,35 @@ def test_a_crossover_of_each_regime(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("speeds", "kind"),
+    ("speeds", "kind", "note"),
     [
-        ((2.0, 4.0), "always"),
-        ((1.0, 1.0), "always"),
-        ((0.5, 0.25), "never"),
-        ((0.25, 0.5), "not in this range"),
-        ((2.0, 0.5), "not in this range"),
+        (((2.0,) * 2, (4.0,) * 2), "always", None),
+        (((1.0,) * 2, (1.0,) * 2), "always", None),
+        (((0.5,) * 2, (0.25,) * 2), "never", None),
+        (((0.25,) * 2, (0.5,) * 2), "not in this range", None),
+        (((2.0,) * 2, (0.5,) * 2), "not in this range", None),
+        (((0.5, 1.5, 0.9), (1.2, 0.7, 3.0)), "crosses",
+         "interval begins below the smallest size; interval ends beyond the largest size"),
+        (((1.1, 1.5, 0.9), (4.0,) * 3), "always", "processes disagree: in some resamples it crosses"),
     ],
-)
-def test_a_crossover_is_described_by_its_kind(tmp_path: Path, speeds: tuple[float, float], kind: str) -> None:
-    (row,) = crossovers(write(tmp_path, ratios((speeds[0],) * 2, (speeds[1],) * 2)))
-    assert (row["kind"], row["crossover"], row["low"], row["high"], row["note"]) == (kind, None, None, None, None)
+)  # fmt: skip
+def test_a_crossover_is_described_by_its_kind_and_what_is_open(
+    tmp_path: Path, speeds: Any, kind: str, note: str | None
+) -> None:
+    (row,) = crossovers(write(tmp_path, ratios(*speeds), processes=3))
+    assert (row["kind"], row["low"], row["high"], row["note"]) == (kind, None, None, note)
+    assert (row["crossover"] is None) == (kind != "crosses")
 
 
-def test_processes_give_an_interval(tmp_path: Path) -> None:
-    (row,) = crossovers(write(tmp_path, ratios((0.24, 0.25, 0.26), (3.9, 4.0, 4.1)), processes=3))
-    assert row["low"] < row["crossover"] < row["high"]
-    assert (row["processes"], row["note"]) == (3, None)
-
-
-def test_open_ends_are_said(tmp_path: Path) -> None:
-    (row,) = crossovers(write(tmp_path, ratios((0.5, 1.5, 0.9), (1.2, 0.7, 3.0)), processes=3))
-    assert (row["low"], row["high"], row["kind"]) == (None, None, "crosses")
-    assert row["note"] == "interval begins below the smallest size; interval ends beyond the largest size"
-    (row,) = crossovers(write(tmp_path, ratios((1.1, 1.5, 0.9), (4.0, 4.0, 4.0)), processes=3))
-    assert (row["crossover"], row["kind"]) == (None, "always")
-    assert row["note"] == "processes disagree: in some resamples it crosses"
+def test_processes_give_an_interval_and_those_that_missed_a_size_dont_count(tmp_path: Path) -> None:
+    marks = ratios((0.24, 0.25, 0.26), (3.9, 4.0, 4.1))
+    lost = marks[-1]["extra_info"]["gpubench"]["processes"]
+    for count in (3, 2, 1):
+        (row,) = crossovers(write(tmp_path, marks, processes=3))
+        assert (row["processes"], row["note"]) == (count, "one process: no interval" if count == 1 else None)
+        assert row["low"] is None if count == 1 else row["low"] < row["crossover"] < row["high"]
+        del lost[0]
+        marks[-1]["stats"]["data"] = marks[-1]["stats"]["data"][1:]
 
 
 def test_processes_are_paired_within_a_run_only(tmp_path: Path) -> None:
@@ -221,19 +218,6 @@ def test_processes_are_paired_within_a_run_only(tmp_path: Path) -> None:
     (row,) = crossovers(one, two)
     assert row["crossover"] == pytest.approx(1000)
     assert (row["low"] or 0.0) < 500 < 2000 < (row["high"] or math.inf)
-
-
-def test_processes_that_missed_a_size_dont_count(tmp_path: Path) -> None:
-    marks = ratios((0.24, 0.25, 0.26), (3.9, 4.0, 4.1))
-    lost = marks[-1]["extra_info"]["gpubench"]["processes"]
-    del lost[0]
-    marks[-1]["stats"]["data"] = marks[-1]["stats"]["data"][1:]
-    (row,) = crossovers(write(tmp_path, marks, processes=3))
-    assert row["processes"] == 2
-    del lost[0]
-    marks[-1]["stats"]["data"] = marks[-1]["stats"]["data"][1:]
-    (row,) = crossovers(write(tmp_path, marks, processes=3))
-    assert (row["processes"], row["low"], row["note"]) == (1, None, "one process: no interval")
 
 
 def test_a_baseline_that_changes_on_the_way_is_another_line(tmp_path: Path) -> None:
