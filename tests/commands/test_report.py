@@ -89,26 +89,6 @@ def test_no_charts(run: Path, out: Path) -> None:
     assert names(out) == WRITTEN
 
 
-def test_stale_charts_go_and_others_stay(run: Path, tmp_path: Path, out: Path) -> None:
-    """A manifest may be anybody's: it can name nothing that a report doesn't write."""
-    assert report(run, "-o", out) == 0
-    mine = {"charts/mine.svg", "notes.txt", "../precious.svg", "charts/../../precious.svg"}
-    for name in (*mine, "charts/old-light.svg"):
-        (out / name).write_text("mine")
-    drawn = "<?xml version='1.0'?><dc:creator><cc:Agent><dc:title>gpubench</dc:title>"
-    (out / "charts/old-light.svg").write_text(drawn)
-    manifest = out / output.MANIFEST
-    known = json.loads(manifest.read_text())
-    named = ["charts/old-light.svg", *(mine - {"charts/mine.svg"}), 3, None]
-    manifest.write_text(json.dumps(known | {"files": [*known["files"], *named]}))
-    assert tables(run, "-o", out) == 0
-    assert names(out) == WRITTEN | {"charts/mine.svg", "notes.txt"}
-    assert (tmp_path / "precious.svg").read_text() == "mine"
-    manifest.write_text("[" * 100_000)
-    assert report(run, "-o", out) == 2
-    assert names(out) == WRITTEN | {"charts/mine.svg", "notes.txt"}
-
-
 def test_a_file_of_anothers_is_never_replaced(run: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     theirs = saved(out / "summary.md", "mine")
     before = contents(out)
@@ -116,16 +96,6 @@ def test_a_file_of_anothers_is_never_replaced(run: Path, out: Path, capsys: pyte
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"gpubench report: {theirs}: was not written by gpubench")
     assert contents(out) == before
-
-
-def test_one_added_to_a_report_is_not_replaced_either(run: Path, out: Path) -> None:
-    assert tables(run, "-o", out) == 0
-    saved(out / "charts" / "time-own-light.svg", "mine")
-    before = contents(out)
-    assert report(run, "-o", out) == 2
-    (out / output.MANIFEST).unlink()  # nor is any that nobody knows to be ours
-    assert tables(run, "-o", out) == 2
-    assert contents(out) == {name: before[name] for name in before if name != output.MANIFEST}
 
 
 def test_a_report_that_was_killed_is_no_obstacle(run: Path, out: Path, monkeypatch) -> None:

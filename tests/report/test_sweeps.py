@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gpubench.report import sweeps, words
 from gpubench.report.rows import Measured
 from gpubench.report.words import parameter
@@ -28,34 +30,24 @@ def test_a_workload_stands_at_its_largest_size_in_its_plainest_setting() -> None
     chosen = sweeps.plainest_first(rows)[0]
     assert words.setting(chosen.result) == "float32, out, n=1000"
     assert sweeps.plainest_first(rows[::-1])[0] is chosen  # not by the order of the file
-
-
-def test_a_setting_reads_as_python_writes_it() -> None:
-    said = [parameter("limit", value) for value in (None, True, 4, 1.5, "out", "", " ", "\t", ",", "größer 2")]
-    assert said == [
-        "limit=None",
-        "limit=True",
-        "limit=4",
-        "limit=1.5",
-        "out",
-        'limit=""',
-        'limit=" "',
-        'limit="\\t"',
-        'limit=","',
-        "größer 2",
-    ]
-
-
-def test_a_long_name_of_a_parameter_does_not_hide_its_value() -> None:
-    shown = [parameter("separator_between_columns", value) for value in (",", ";", " ", 4, "x" * 90)]
-    assert len(set(shown)) == 5
-    assert {len(each) <= 24 for each in shown} == {True}
-    assert shown[0] == 'separator…en_columns=","'
-
-
-def test_half_precision_never_leads_where_there_is_another() -> None:
     halves, double = row("a.b", "float16", n=1), row("a.b", "float64", n=1)
     assert sweeps.plainest_first([halves, double])[0] is double
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        *(("limit", value, f"limit={value}") for value in (None, True, 4, 1.5)),
+        *(("limit", value, value) for value in ("out", "größer 2")),
+        *(("limit", value, f'limit="{told}"') for value, told in (("", ""), (" ", " "), ("\t", "\\t"), (",", ","))),
+        ("separator_between_columns", ",", 'separator…en_columns=","'),  # which doesn't hide its value
+        ("separator_between_columns", 4, "separator_…een_columns=4"),
+        ("separator", "x" * 90, f"{'x' * 11}…{'x' * 12}"),
+    ],
+)
+def test_a_setting_reads_as_python_writes_it(name: str, value: Any, said: str) -> None:
+    assert parameter(name, value) == said
+    assert len(said) <= 24
 
 
 def test_kinds_come_in_one_order_and_ones_own_work_first() -> None:

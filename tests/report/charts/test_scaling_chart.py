@@ -16,11 +16,9 @@ from gpubench.runfile.schema import Case
 def mark(median: float, method: str, devices: int, workload: str = "distributed.lenet", **how: Any) -> dict[str, Any]:
     params = {"method": method, "devices": devices, **how.pop("params", {})}
     case = Case(workload, "cuda:0", "float32", params, devices=("cuda:0",))
-    made = records.benchmark(case, median, work=how.pop("work", {"items": 128, "unit": "sample"}))
+    work = how.pop("work", {"items": 128, "unit": "sample"})
     parallel = {"method": method, "devices": devices, "mode": "strong", "ideal_speedup": devices, **how}
-    made["extra_info"]["gpubench"]["parallel"] = parallel
-    made["options"]["timer"] = "replay"
-    return made
+    return records.benchmark(case, median, work=work, parallel=parallel)
 
 
 def several_gpus() -> dict[str, Any]:
