@@ -1,5 +1,11 @@
 """What a case may take is judged by probes, and a bad one removes no benchmark."""
 
+import os
+from datetime import datetime
+from pathlib import Path
+
+import forked
+import msgspec
 import pytest
 import torch
 
@@ -7,8 +13,28 @@ from gpubench.devices import CPU
 from gpubench.errors import OverBudget
 from gpubench.measure import budget
 from gpubench.measure.budget import MOST_DOUBTS, PRESET_SETTINGS, Rates, require
+from gpubench.measure.session import Session, Settings
 from gpubench.runfile.schema import Case, Work
+from gpubench.supervise.progress import START_S, whole_s
 
+TESTS = Path(__file__).parent.parent
+COMMITTED = TESTS.parent / "results" / "xeon-2-cores" / "run.json"
+FAST = [5.5e-6, 6.2e-6, 2.1e-5, 5.2e-5, 6.8e-5, 9.7e-5, 1.4e-3, 1.9e-3, 4.9e-3, 1.6e-2]
+"""Seconds of ten calls that stand for those of ``quick`` on an H100, a tenth of them each: medians of what ``gpubench
+estimate results/xeon-2.80ghz/run.json --gpu H100 --format csv`` finds likely."""
+ON_FAKE_CLOCK = """
+import fake_backend, pytest, torch
+
+@pytest.mark.parametrize("seconds", CALLS)
+def test_call(gpubench, seconds):
+    vars(fake_backend.backend).update(delay_s=seconds, copy_byte_per_s=1e10)
+    x, y = gpubench.randn(250_000), gpubench.empty(250_000)
+    gpubench(torch.neg, x, out=y)
+"""
+COUNTED = """
+from scripted import CLOCK
+def pytest_sessionfinish(): open("took", "a").write(f"{CLOCK.time_s} ")
+"""
 PRODUCT = Work(flops=2 * 2048**3)
 
 
@@ -75,3 +101,32 @@ def test_a_call_takes_as_long_as_the_longer_of_its_flops_and_its_bytes(probes, n
     rates = Rates()
     parts = [rates.estimate(work, CPU, "float32") for work in (PRODUCT, Work(bytes=nbytes))]
     assert rates.estimate(Work(flops=PRODUCT.flops, bytes=nbytes), CPU, "float32") == max(parts)
+
+
+def host_s():
+    """Seconds of a case that aren't timed, in a run's first and in a further process: its data, its reference, its
+    test. Those of a run on two cores, less what its preset times."""
+    run = msgspec.json.decode(COMMITTED.read_bytes())
+    moments = [[datetime.fromisoformat(each[when]["time"]) for when in ("before", "after")]
+               for each in run["gpubench"]["processes"]]  # fmt: skip
+    first, further, _ = ((after - before).total_seconds() for before, after in moments)
+    preset, count = PRESET_SETTINGS["quick"], len(run["benchmarks"])
+    timed_s = preset.warmup + preset.max_time / 3
+    return (first - budget.CEILINGS_S["quick"]) / count - timed_s, further / count - timed_s
+
+
+def test_a_run_with_a_gpu_takes_as_long_as_was_estimated(tmp_path):
+    """On a GPU with a counter of energy, on a clock that only moves as scripted. A second of energy for each call made
+    the run three times as long as its estimate."""
+    (tmp_path / "test_it.py").write_text(ON_FAKE_CLOCK.replace("CALLS", str(FAST)))
+    (tmp_path / "conftest.py").write_text(COUNTED)
+    paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    for process in range(3):
+        options = ["--gpubench-device=fake", "--gpubench-no-ceilings", f"--gpubench-process={process}/3"]
+        done = forked.pytest("-p", "scripted", "-q", *options, cwd=tmp_path, PYTHONPATH=paths)
+        assert done.returncode == 0, done.stdout
+    took_s = sum(map(float, (tmp_path / "took").read_text().split()))
+    first_s, further_s = host_s()
+    took_s += len(FAST) * (first_s + 2 * further_s)
+    estimated_s = Session(Settings()).estimated_s([(Case("it.call", "fake:0", "float32"), False)] * len(FAST))
+    assert whole_s(estimated_s, 3) - 3 * START_S == pytest.approx(took_s, rel=0.2)
