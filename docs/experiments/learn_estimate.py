@@ -35,7 +35,7 @@ import msgspec
 
 from gpubench.devices.datasheets import Gpu, find_card, read_cards
 from gpubench.devices.roofline import LEARNED, Factor, Shares, arithmetic_s, memory_s, overlapping_s, reached, spread
-from gpubench.estimate.model import likely, shortest
+from gpubench.estimate.model import BASES, likely, shortest
 from gpubench.runfile.schema import Operators, Work
 
 HERE = Path(__file__).parent
@@ -45,8 +45,7 @@ TAILS = {"product": 0.07, "elementwise": 0.07, "normalisation": 0.01}
 """Share of the residuals on each side of the range: about the largest at which 80 % of each card's times lay within, on
 the half of the shapes that teaches."""
 SMALL_S = 5e-5
-CALLED = {"product": "products", "elementwise": "elementwise work", "normalisation": "softmax and layer norm"}
-KINDS = tuple(CALLED)
+KINDS = tuple(BASES)
 TWO_TENSORS = ("add", "mul", "div", "pow")
 
 
@@ -198,7 +197,7 @@ def left_out(timings: Sequence[Timing], cards: Collection[Gpu]) -> Held:
 
 def print_held(held: Held) -> None:
     print(f"\nLeft out one by one, times from {SHORTEST_S * 1e3:g} ms on, the half of the shapes that taught nothing\n")
-    print("| card | " + " | ".join(f"{CALLED[kind]}: within · off · width" for kind in KINDS) + " |")
+    print("| card | " + " | ".join(f"{BASES[kind]}: within · off · width" for kind in KINDS) + " |")
     print("|---" * (1 + len(KINDS)) + "|")
     for rows in zip(*held.values(), strict=True):
         cells = [f"{within:.0%} · {off:.0%} · {wide:.2f} ({count})" for _, count, within, off, wide in rows]
@@ -303,7 +302,7 @@ def main() -> None:
     timings = [each for each in timings if each.seconds >= SHORTEST_S]
     held = left_out(timings, cards.values())
     print_held(held)
-    ends = {CALLED[kind]: [pick(row[2] for row in held[kind]) for pick in (min, max)] for kind in KINDS}
+    ends = {BASES[kind]: [pick(row[2] for row in held[kind]) for pick in (min, max)] for kind in KINDS}
     kept = json.loads(LEARNED.read_text(encoding="utf-8"))["held"].get("whole networks")
     if args.networks:
         kept = [print_networks(timings, cards)] * 2

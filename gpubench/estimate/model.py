@@ -47,7 +47,8 @@ EAGER_S, EAGER_LEAST = (23e-6, 40e-6), 20
 """Seconds per operator of a network that PyTorch runs eagerly, with ``nn.Module`` and Python: ResNet-50 at batch 1 has
 about 175 kernels and takes 4 to 7 ms on fast GPUs of any size. So many operators make a network."""
 _NETWORKS = "whole networks"
-_BASES = {"product": "products", "elementwise": "elementwise work", "normalisation": "softmax and layer norm"}
+BASES = {"product": "products", "elementwise": "elementwise work", "normalisation": "softmax and layer norm"}
+OPERATORS_UNKNOWN = "its operators are unknown"
 NOTHING_LEARNED = "nothing was learned of its operators: look at memory bandwidth"
 
 
@@ -108,7 +109,7 @@ def likely(
         return f"the {card.name} emulates {dtype}"
     operators = work.operators or _one_operator(work, dtype, card)
     if not operators:
-        return "its operators are unknown"
+        return OPERATORS_UNKNOWN
     rate = reached(dtype, card, shares)
     parts = [(each, _likely_of(each, dtype, card, rate, factors)) for each in operators]
     spans = [(each, span) for each, span in parts if span is not None]
@@ -145,7 +146,7 @@ def _likely_of(
     low_s = low * factor.times * overlapping_s(arithmetic, memory * max(1 - held, 1 / CACHE_RATE))
     middle_s = factor.middle(arithmetic, memory)
     return Likely(
-        each.count * low_s, each.count * middle_s, each.count * high * middle_s, _BASES.get(each.kind, "") * learned
+        each.count * low_s, each.count * middle_s, each.count * high * middle_s, BASES.get(each.kind, "") * learned
     )
 
 

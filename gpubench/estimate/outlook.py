@@ -13,7 +13,7 @@ from ..runfile.flags import judge
 from ..runfile.matching import shown_name
 from ..runfile.schema import OK, Case, Operators, Result, Run, Work
 from ..runfile.ways import HOW, LAYOUT, PER_CORE, TUNED, fastest_way, job
-from .model import NOTHING_LEARNED, likely, shortest
+from .model import NOTHING_LEARNED, OPERATORS_UNKNOWN, likely, shortest
 
 MODELLED = "modelled"
 """The status of every estimate."""
@@ -86,11 +86,11 @@ class Outlook:
 
     job: Job
     gpu: str
-    bound: str
-    shortest_s: float | None
-    at_most: float | None
-    probably: tuple[float, float] | None
-    with_copies_at_most: float | None
+    bound: str = ""
+    shortest_s: float | None = None
+    at_most: float | None = None
+    probably: tuple[float, float] | None = None
+    with_copies_at_most: float | None = None
     note: str = ""
     batch: int | None = None
     rate: tuple[float, float] | None = None
@@ -195,27 +195,24 @@ def _job(group: Sequence[Result], ways: Sequence[Result], size: str | None) -> J
 
 def outlook_of(job: Job, card: Gpu) -> Outlook:
     """The outlook of this job on this card, from physics and other cards' timings."""
-    if job.obstacle:
-        return Outlook(job, card.name, "", None, None, None, None, job.obstacle)
-    times, work = _batches(job, card), job.work_at(1)
+    times = _batches(job, card)
+    if times is None or job.obstacle:
+        return Outlook(job, card.name, note=job.obstacle or f"doesn't fit into the memory of the {card.name}")
+    work, cpu_s = job.work_at(times), job.cpu_s * times
     batch, items = job.case.params.get("batch"), job.work.items
-    if times is None:
-        return Outlook(job, card.name, "", None, None, None, None, f"doesn't fit into the memory of the {card.name}")
-    if job.filled:
-        work = job.work_at(times)
-    bound, cpu_s = shortest(work, job.dtype, card), job.cpu_s * times
+    bound = shortest(work, job.dtype, card)
     at_most = cpu_s / bound.seconds
     if not bound.complete and at_most >= 1:
-        return Outlook(job, card.name, "", None, None, None, None, _missing(job, card))
+        return Outlook(job, card.name, note=_missing(job, card))
     link, copies = card.value("link"), None
     if job.copied_bytes is not None and link:
         copies = cpu_s / (bound.seconds + job.copied_bytes * times / link)
     guess = likely(work, job.dtype, card)
     if not job.work.operators and job.case.kind in MANY_OPERATORS:
-        guess = "the file doesn't say what it is made of: measure again"
+        guess = OPERATORS_UNKNOWN
     if job.case.kind == "irregular":
         guess = NOTHING_LEARNED
-    found = Outlook(job, card.name, bound.binds, bound.seconds, at_most, None, copies)
+    found = Outlook(job, card.name, bound.binds, bound.seconds, at_most, with_copies_at_most=copies)
     if isinstance(guess, str):
         return replace(found, note=guess)
     if job.filled and (job.work.bytes and (job.work.flops or 0.0) < LEAST_INTENSITY * job.work.bytes):

@@ -87,7 +87,7 @@ def test_a_network_whose_operators_are_unknown_is_not_judged_by_its_sums(tmp_pat
     (tmp_path / "run.json").write_text(json.dumps(records.run_file(list(cases.values()))))
     network, own = rows_of(capsys, str(tmp_path), "--gpu", "T4")
     assert (network["id"], network["probably_high"]) == ("models.resnet50[float32-n=1000]", "")
-    assert network["note"] == "the file doesn't say what it is made of: measure again"
+    assert network["note"] == "its operators are unknown"
     assert float(own["probably_high"]) > 1
 
 
