@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import itertools
 import os
 import re
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -36,6 +38,8 @@ _REASONS = {
     "SwThermalSlowdown": "heat",
     "HwPowerBrakeSlowdown": "power brake",
 }
+_BUSY_S = 1.0
+"""Seconds before now in which a process must have worked on a GPU to count."""
 _POLICIES = {"power limit": "PERF_POLICY_POWER", "heat": "PERF_POLICY_THERMAL"}
 
 
@@ -44,6 +48,27 @@ def _cause(error: BaseException) -> str:
     advice for debugging."""
     first = error.__context__ if isinstance(error.__context__, RuntimeError) else error
     return str(first).strip().split("\n")[0] or type(first).__name__
+
+
+def _runs_on(architecture: str, capability: tuple[int, int]) -> bool:
+    """Whether code built for ``sm_86``, ``sm_90a`` or ``compute_90`` runs on a GPU of this compute capability: machine
+    code on later ones of the same generation, PTX on all later ones, and what ends in a letter on one (CUDA C++
+    Programming Guide, "Application Compatibility")."""
+    known = re.fullmatch(r"(sm|compute)_(\d+)(\d)(\w?)", architecture)
+    if known is None:
+        return True
+    built = int(known[2]), int(known[3])
+    if known[4] == "a":
+        return built == capability
+    return built <= capability and (known[1] == "compute" or built[0] == capability[0])
+
+
+def _holds_gpu(pid: int) -> bool:
+    """Whether a process has a GPU of NVIDIA open, as one with a context does."""
+    with contextlib.suppress(OSError):
+        files = Path(f"/proc/{pid}/fd").iterdir()
+        return any(os.readlink(file).startswith(("/dev/nvidia", "/dev/dxg")) for file in files)
+    return False
 
 
 @functools.cache
@@ -174,6 +199,9 @@ class Cuda(TorchDevice):
 
     def lacks(self, dtype: str) -> str | None:
         capability, hip = self.torch.cuda.get_device_capability(self.index), self.torch.version.hip
+        built = self._ask("get_arch_list")
+        if built and not hip and not any(_runs_on(architecture, capability) for architecture in built):
+            return f"this PyTorch build has kernels for {', '.join(built)}, not for sm_{capability[0]}{capability[1]}"
         if dtype == "tf32" and (hip or capability < (8, 0)):
             return f"tf32 needs an NVIDIA GPU of compute capability 8.0; this is {capability[0]}.{capability[1]}"
         if dtype == "bfloat16" and not hip and capability < (8, 0):
@@ -225,17 +253,24 @@ class Cuda(TorchDevice):
         return answers
 
     def other_processes(self) -> int | None:
-        """Return the number of processes with a context on the GPU, besides this one and those that it has started.
+        """Return the number of processes that work on the GPU, or have a context where the library doesn't tell who
+        works, besides this one and those that it has started.
 
-        A container sees the host's process ids and can't recognise its own, so their number is subtracted there.
+        A container sees the host's process ids and can't recognise its own, so the number of those that have a GPU
+        open is subtracted there.
         """
         listed = self._nvml(lambda nvml, gpu: {p.pid for p in nvml.nvmlDeviceGetComputeRunningProcesses(gpu)})
         if listed is None:
             return None
         import psutil
 
-        family = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
-        return len(listed - family) if os.getpid() in listed else max(0, len(listed) - len(family))
+        since = int((time.time() - _BUSY_S) * 1e6)
+        samples = self._nvml(lambda nvml, gpu: nvml.nvmlDeviceGetProcessUtilization(gpu, since))
+        idle = set() if samples is None else listed - {each.pid for each in samples if each.smUtil}
+        children = [child.pid for child in psutil.Process().children(recursive=True)]
+        if os.getpid() in listed:
+            return len(listed - idle - {os.getpid(), *children})
+        return max(0, len(listed) - 1 - sum(map(_holds_gpu, children)) - len(idle))
 
     def energy_j(self) -> float | None:
         """Return joules since the driver was loaded; GPUs before Volta have no counter."""
@@ -266,7 +301,9 @@ class Cuda(TorchDevice):
                     call()
             cuda.current_stream().wait_stream(side)
             cuda.synchronize()
-            graph = cuda.CUDAGraph()
+            graph, collects = cuda.CUDAGraph(), gc.isenabled()
+            gc.collect()
+            gc.disable()  # to free another graph, or a compiled kernel, within a capture spoils it (pytorch#161037)
             try:
                 with cuda.graph(graph, stream=side):  # torch's own capture stream stays on the first device used
                     result = call()
@@ -274,6 +311,9 @@ class Cuda(TorchDevice):
                 # torch ends neither the capture nor the use of the graph's memory: every later allocation may fail.
                 reason = Cuda._failed_capture = f"the call can't be captured in a CUDA graph: {_cause(error)}"
                 raise Unmeasurable(reason) from error
+            finally:
+                if collects:
+                    gc.enable()
         return graph.replay, result
 
     def ruined(self) -> str | None:
@@ -306,6 +346,7 @@ class Cuda(TorchDevice):
 
     def details(self) -> dict[str, Any]:
         properties, hip = self._properties(), self.torch.version.hip
+        unknown = {} if hip or _library() else {"unknown": "nvidia-ml-py, which asks the driver, isn't installed"}
         return {
             "capability": f"{properties.major}.{properties.minor}",
             "multiprocessors": properties.multi_processor_count,
@@ -313,6 +354,7 @@ class Cuda(TorchDevice):
             "platform": "rocm" if hip else "cuda",
             "driver": None if hip else driver(),
             **self.limits(),
+            **unknown,
         }
 
     @property

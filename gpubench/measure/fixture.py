@@ -284,14 +284,14 @@ class Gpubench(Inputs):
                 self.share = share
                 return None
             timed = self._run_rounds(prepared, verified, warm, share)
-            probed = self._probe(prepared, verified, warm, timed)
+            probed, result = self._probe(prepared, verified, warm, timed), timed.result
+            if probed.keys() & {"device_s", "device_reason"} and verified.again:
+                result = verified.again()  # a replayed graph has overwritten that of the rounds
         self._flush = None  # pytest keeps the fixture, and the flush holds as many bytes as the cache
         measured = {"first_call_s": verified.first_s, "latency_s": timed.latency_s, "memory_bytes": timed.memory_bytes}
         work = structs.replace(prepared.work, operators=prepared.work.operators or warm.operators)
         self._record(work, prepared.counted, timed.flags, check=timed.check, steps=steps, **measured, **probed)
-        if probed.keys() & {"device_s", "device_reason"} and verified.again:
-            return verified.again()  # a replayed graph has overwritten the rounds' result
-        return timed.result
+        return result
 
     # The seven steps ----------------------------------------------------------------------------------------------
 
@@ -406,11 +406,11 @@ class Gpubench(Inputs):
         # The device's clocks have risen by now; from here on they must not fall.
         before = dataclasses.replace(warm.before, clocks=disturbance.look(self.clock.devices).clocks)
         result = self._rounds(share)
-        changed, moved = verified.given.changed() if verified.given else ([], False)
-        check = self._check_last(verified, result, moved or bool(verified.given and verified.given.returned(result)))
         for device in self.clock.devices:
             device.synchronize()
-        after = disturbance.look(self.clock.devices)
+        after = disturbance.look(self.clock.devices)  # before the check, during which an accelerator's clocks fall
+        changed, moved = verified.given.changed() if verified.given else ([], False)
+        check = self._check_last(verified, result, moved or bool(verified.given and verified.given.returned(result)))
         flags = () if self.home.simulated else tuple(disturbance.disturbed(before, after, self._session.threads))
         flags = (*share.note(flags), *calls.altered([] if self.declared.writing else changed))
         return Timed(result, check, latency_s, self._memory_bytes(prepared.counted), flags)

@@ -179,6 +179,7 @@ class TestCuda:
         assert kind.indices_in_use() == (0, 1, 2)
 
     def test_facts_start_no_context_and_hold_no_serial_number(self, cuda, monkeypatch):
+        monkeypatch.setattr(cuda_file, "_library", lambda: None)
         kind, uuid = cuda(count=1), "12345678-aaaa"
         properties = types.SimpleNamespace(
             major=9, minor=0, multi_processor_count=132, L2_cache_size=60 << 20, total_memory=140 * GIB, uuid=uuid
@@ -189,6 +190,7 @@ class TestCuda:
         facts = kind(0).facts()
         assert (facts["name"], facts["label"], facts["memory_bytes"]) == ("cuda:0", "NVIDIA H200", 140 * GIB)
         assert (facts["capability"], facts["multiprocessors"]) == ("9.0", 132)
+        assert facts["unknown"] == "nvidia-ml-py, which asks the driver, isn't installed"
         assert uuid not in repr(facts)
 
     @pytest.mark.parametrize(
@@ -205,6 +207,25 @@ class TestCuda:
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: capability)
         monkeypatch.setattr(torch.version, "hip", hip)
         assert [dtype for dtype in ("float16", "tf32", "bfloat16") if kind(0).lacks(dtype)] == lacking
+
+    @pytest.mark.parametrize(
+        ("built", "capability", "runs"),
+        [
+            (["sm_75", "sm_80", "sm_86"], (6, 0), False),
+            (["sm_75", "sm_80", "sm_86"], (8, 9), True),
+            (["sm_80", "sm_90"], (12, 0), False),
+            (["sm_80", "compute_90"], (12, 0), True),
+            (["sm_90a"], (9, 0), True),
+            (["sm_90a", "compute_90a"], (10, 0), False),
+            (["sm_120"], (12, 0), True),
+            ([], (6, 0), True),
+        ],
+    )
+    def test_a_gpu_that_the_build_has_no_kernels_for_has_no_dtype(self, cuda, monkeypatch, built, capability, runs):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: capability)
+        monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: built)
+        lacking = cuda(count=1)(0).lacks("float32")
+        assert lacking is None if runs else f"not for sm_{capability[0]}" in lacking
 
 
 class TestGenericKind:
@@ -477,6 +498,32 @@ class TestNvml:
         pids = [types.SimpleNamespace(pid=os.getpid() if pid == "self" else pid) for pid in listed]
         library.nvmlDeviceGetComputeRunningProcesses = lambda handle: pids
         assert gpu("1").other_processes() == others
+
+    @pytest.mark.parametrize(("listed", "others"), [(["self", 1, 2], 1), ([1, 2, 3], 0)])
+    def test_an_idle_process_with_a_context_is_no_neighbour(self, library, listed, others, monkeypatch):
+        """A notebook that has used the GPU keeps its context. Outside of a container, 2 is known to be another's."""
+        monkeypatch.setattr(psutil.Process, "children", lambda process, recursive: [])
+        pids = [types.SimpleNamespace(pid=os.getpid() if pid == "self" else pid) for pid in listed]
+        library.nvmlDeviceGetComputeRunningProcesses = lambda handle: pids
+        samples = [types.SimpleNamespace(pid=1, smUtil=0), types.SimpleNamespace(pid=2, smUtil=30)]
+        library.nvmlDeviceGetProcessUtilization = lambda handle, since: samples
+        assert gpu("1").other_processes() == others
+
+    def test_in_a_container_only_children_that_hold_a_gpu_are_taken_for_listed_ones(self, library, monkeypatch):
+        """Processes that compile are children too, and hid as many programs of others."""
+        children = [types.SimpleNamespace(pid=pid) for pid in (7, 8, 9)]
+        monkeypatch.setattr(psutil.Process, "children", lambda process, recursive: children)
+        monkeypatch.setattr(cuda_file, "_holds_gpu", lambda pid: pid == 7)
+        library.nvmlDeviceGetComputeRunningProcesses = lambda handle: [
+            types.SimpleNamespace(pid=n) for n in range(1, 4)
+        ]
+        assert gpu("1").other_processes() == 1
+
+    def test_what_a_process_has_open_tells_whether_it_holds_a_gpu(self, monkeypatch):
+        assert not cuda_file._holds_gpu(os.getpid())
+        monkeypatch.setattr(os, "readlink", lambda file: "/dev/nvidia0")
+        assert cuda_file._holds_gpu(os.getpid())
+        assert not cuda_file._holds_gpu(2**30)
 
     @pytest.mark.parametrize(("status", "joined"), [(0, "NVLink"), (1, "PCIe")])
     def test_nvlink_joins_every_pair_or_not(self, library, status, joined):

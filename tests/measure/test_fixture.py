@@ -2,7 +2,8 @@
 
 import pytest
 
-from gpubench.measure import budget
+from gpubench.measure import budget, disturbance
+from gpubench.measure.verify import Reference
 from gpubench.plugin.recorder import thin
 from gpubench.runfile.reader import read
 from gpubench.testing import VirtualMachine
@@ -290,3 +291,12 @@ def test_the_dtype_is_that_of_the_data_and_of_a_parameter_that_holds_one(measure
     ]
     assert "the data is float64, not float32" in by_test(ran.rows)["other"]["reason"]
     assert [mark["dtype"] for mark in described(measure(DTYPES, "--gpubench-dtype=bfloat16"))] == ["bfloat16"]
+
+
+def test_a_device_is_looked_at_before_its_result_is_checked(measure, monkeypatch):
+    """An idle GPU's clocks fall while the CPU checks, which looked as if heat had held them down."""
+    order, look, check_last = [], disturbance.look, Reference.check_last
+    monkeypatch.setattr(disturbance, "look", lambda *devices: order.append("look") or look(*devices))
+    monkeypatch.setattr(Reference, "check_last", lambda *values: order.append("check") or check_last(*values))
+    measure(KEEP, passed=1)
+    assert order[-2:] == ["look", "check"]

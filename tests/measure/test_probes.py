@@ -43,6 +43,17 @@ def test_item(gpubench):
 def test_long(gpubench):
     gpubench(torch.neg, gpubench.randn(250_000))
 
+@pytest.mark.gpubench(dtypes=["float32"])
+def test_switches(gpubench):
+    seen, before = set(), torch.get_float32_matmul_precision()
+    def call(x):
+        seen.add(torch.get_float32_matmul_precision())
+        return x.neg()
+    torch.set_float32_matmul_precision("high")
+    gpubench(call, gpubench.randn(8), check=False)
+    torch.set_float32_matmul_precision(before)
+    assert seen == {"highest"}  # the call after the probes too: in other switches a compiled one compiles again
+
 @pytest.mark.costs(launch_s=5e-5, delay_s=0.0)
 def test_nothing(gpubench):
     neg(gpubench)

@@ -4,6 +4,7 @@ library tells through NVIDIA's own binding, and that every benchmark's code ends
 from __future__ import annotations
 
 import ctypes
+import gc
 import json
 import os
 import subprocess
@@ -231,11 +232,13 @@ def test_each_device_captures_its_own_work():
         x = torch.ones(10, device=str(device))
 
         def call() -> torch.Tensor:
+            assert not torch.cuda.is_current_stream_capturing() or not gc.isenabled()
             for _ in range(100):
                 x.neg_()
             return x
 
         replay, _ = device.capture_graph(call)
+        assert gc.isenabled()
         start = device.record_event()
         replay()
         end = device.record_event()
