@@ -12,40 +12,9 @@ from functools import cached_property
 
 from ..runfile.schema import Parallel, Run
 from . import words
-from .pairs import (
-    Baseline,
-    LeftOut,
-    Pair,
-    compare_with_slowest,
-    find_pairs,
-    leading,
-    library_baseline,
-    resolve,
-)
-from .rows import (
-    Measured,
-    Rate,
-    Row,
-    Source,
-    Values,
-    grouped,
-    measured,
-    rows_of,
-    size_parameter,
-    too_noisy,
-)
-from .sweeps import (
-    Crossing,
-    Item,
-    Line,
-    Point,
-    crossings,
-    in_order,
-    lines_of,
-    plainest_first,
-    plainness,
-    time_of,
-)
+from .pairs import Baseline, LeftOut, Pair, compare_with_slowest, find_pairs, leading, library_baseline, resolve
+from .rows import Measured, Rate, Row, Source, Values, grouped, measured, rows_of, size_parameter, too_noisy
+from .sweeps import Crossing, Item, Line, Point, crossings, in_order, lines_of, plainest_first, plainness, time_of
 from .words import Names
 
 __all__ = [

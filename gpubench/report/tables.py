@@ -14,35 +14,13 @@ from msgspec import structs
 
 from ..runfile.facts import facts
 from ..runfile.flags import ADVICE, CONTENDED, Reason
-from ..runfile.quantities import (
-    UNFILLED,
-    bytes_text,
-    counted,
-    listed,
-    ratio_text,
-    seconds_text,
-    shorten,
-    text,
-)
+from ..runfile.quantities import UNFILLED, bytes_text, counted, listed, ratio_text, seconds_text, shorten, text
 from ..runfile.schema import TIMERS, Bandwidth, Run
 from ..statistics.intervals import INTERVAL
 from . import words
 from .answer import Answer, AnswerRow, Speedups, answer_rows, choose_rows
 from .render import Column, Table, escape, markdown, table
-from .study import (
-    ONE_THREAD,
-    SINGLE,
-    LeftOut,
-    Measured,
-    Pair,
-    Row,
-    Scaled,
-    Source,
-    Study,
-    ends,
-    grouped,
-    too_noisy,
-)
+from .study import ONE_THREAD, SINGLE, LeftOut, Measured, Pair, Row, Scaled, Source, Study, ends, grouped, too_noisy
 
 _MOST_ROWS, _MOST_COLUMNS = 40, 6
 _BUSY = "machine busy"
