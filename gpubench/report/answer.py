@@ -9,11 +9,13 @@ either, so a GPU is compared with the CPU of its own machine, and GPUs of severa
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import cached_property
 from itertools import zip_longest
+from operator import attrgetter
 from typing import Any, Generic
 
 from ..runfile.flags import ADVICE, CONTENDED, POWER_LIMITED
@@ -87,11 +89,15 @@ def answer_rows(study: Study, items: Sequence[Item]) -> list[AnswerRow[Item]]:
         workloads = grouped(members, lambda item: item.subject.result.workload)
         for _, of_workload in sorted(workloads.items(), key=lambda entry: (-len(entry[1]), entry[0])):
             own = of_workload[0].subject.own
-            alike = grouped(of_workload, _setting if own else _dtype).values()
+            alike = grouped(of_workload, attrgetter("subject.setting" if own else "subject.dtype")).values()
             chosen = sorted((_of_each_device(study, each) for each in alike), key=lambda each: plainness(each[0]))
             first = words.settings(chosen[0][0].subject.result, without={"dtype"})
             rows += [_row(same, None if own or same is chosen[0] else first) for same in chosen]
-    return _tell_apart(rows)
+    labels = Counter(row.label for row in rows if row.leads)
+    for at, row in enumerate(rows):
+        if row.leads and labels[row.label] > 1:  # told apart by the names that -k takes
+            rows[at] = replace(row, name=row.items[0].subject.result.workload)
+    return rows
 
 
 def _of_each_device(study: Study, items: Sequence[Item]) -> tuple[Item, ...]:
@@ -104,14 +110,6 @@ def _of_each_device(study: Study, items: Sequence[Item]) -> tuple[Item, ...]:
     others = [same.get(item.subject.source, item) for item in firsts]
     ordered = sorted(others, key=lambda item: (_case(item) != _case(lead), study.names.order(item.subject)))
     return tuple(ordered)
-
-
-def _dtype(item: Measured | Pair) -> object:
-    return item.subject.dtype
-
-
-def _setting(item: Measured | Pair) -> object:
-    return item.subject.setting
 
 
 def _case(item: Measured | Pair) -> tuple[object, object]:
@@ -128,17 +126,6 @@ def _row(items: tuple[Item, ...], first: Sequence[str] | None) -> AnswerRow[Item
         detail = ", ".join([*([dtype] if dtype not in ("", "float32") else []), *settings])
         return AnswerRow(heading, words.name(subject.result), detail, True, items)
     return AnswerRow(heading, dtype or "other", ", ".join(each for each in settings if each not in first), False, items)
-
-
-def _tell_apart(rows: list[AnswerRow[Item]]) -> list[AnswerRow[Item]]:
-    """Give rows of the same label the names that ``-k`` takes."""
-    labels = [row.label for row in rows if row.leads]
-    return [
-        AnswerRow(row.heading, row.items[0].subject.result.workload, row.detail, True, row.items)
-        if row.leads and labels.count(row.label) > 1
-        else row
-        for row in rows
-    ]
 
 
 def choose_rows(rows: Sequence[AnswerRow[Item]], most: int = MOST_ROWS) -> list[AnswerRow[Item]]:
@@ -202,14 +189,13 @@ def _find_speedups(study: Study) -> list[Speedups]:
         if rows := answer_rows(study, members):
             firsts = {pair.other.source: pair for row in rows for pair in row.items}
             ordered = sorted(firsts.values(), key=lambda pair: study.names.order(pair.other))
-            devices = {pair.other.source: _device(study, pair) for pair in ordered}
+            names = study.names
+            devices = {
+                pair.other.source: f"{names.subject(pair)} on " * pair.within_device + names.of(pair.other)
+                for pair in ordered
+            }
             made.append(Speedups(study.names.baseline(members), devices, rows))
     return made
-
-
-def _device(study: Study, pair: Pair) -> str:
-    name = study.names.of(pair.other)
-    return f"{study.names.subject(pair)} on {name}" if pair.within_device else name
 
 
 def _choose_pairs(study: Study) -> list[Pair]:
@@ -398,7 +384,7 @@ def warnings(study: Study) -> list[Warning]:
     if study.measured and all(len(row.times.processes) < 2 for row in study.measured):
         where = "Timed in one process: ranges are not confidence intervals (use --processes 3)"
         found.append(Warning(Concern.ONE_PROCESS, where))
-    return [*found, *_warn_of_wrong_peaks(study), *_warn_above_peak(judged)]
+    return [*found, *_warn_of_peaks(study, judged)]
 
 
 def _warn_of_noise(study: Study, judged: Sequence[Measured]) -> list[Warning]:
@@ -448,23 +434,19 @@ def _warn_of_slow_library(study: Study) -> list[Warning]:
     return [Warning(Concern.SLOW_LIBRARY, f"{found[0]}{more}", "See docs/how-it-measures.md.")] if found else []
 
 
-def _warn_of_wrong_peaks(study: Study) -> list[Warning]:
-    """Return a warning for each device whose measured peaks can't be right, if its results would have had a % of
-    peak."""
+def _warn_of_peaks(study: Study, judged: Sequence[Measured]) -> list[Warning]:
+    """Return a warning for each device whose measured peaks can't be right, if its results would have had a % of peak;
+    and one for results above their peak."""
     rated = sorted((row for row in study.measured if row.rate), key=lambda row: bool(row.library))  # NumPy is no device
     firsts = [rows[0] for rows in grouped(rated, lambda row: (row.run_name, row.result.device)).values()]
     wrong = [(row, why) for row in firsts if (why := row.run.disproved.get(row.result.device))]
     told = [f"The measured peaks of {study.names.of(row)} are wrong ({why})" for row, why in wrong]
-    return [Warning(Concern.NO_PEAK, f"{each}, so no % of peak is shown") for each in told]
-
-
-def _warn_above_peak(judged: Sequence[Measured]) -> list[Warning]:
-    above = [row for row in judged if (row.utilisation or 0) > 1]
-    if not above:
-        return []
-    names = listed(dict.fromkeys(words.name(row.result) for row in above), 2)
-    where = f"{counted(len(above), 'result')} above the measured peak ({names}): the peak was measured too low"
-    return [Warning(Concern.ABOVE_PEAK, where, "Shares of it aren't shown.")]
+    found = [Warning(Concern.NO_PEAK, f"{each}, so no % of peak is shown") for each in told]
+    if above := [row for row in judged if (row.utilisation or 0) > 1]:
+        names = listed(dict.fromkeys(words.name(row.result) for row in above), 2)
+        where = f"{counted(len(above), 'result')} above the measured peak ({names}): the peak was measured too low"
+        found.append(Warning(Concern.ABOVE_PEAK, where, "Shares of it aren't shown."))
+    return found
 
 
 def describe_left_out(pairs: Sequence[LeftOut]) -> str:

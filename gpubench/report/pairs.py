@@ -415,45 +415,34 @@ def _find_closest(
 
 
 def _find_partners(rows: list[Measured], baseline: Baseline | None, first: str) -> _Partners:
-    """Yield each benchmark that needs a baseline, and the rows to look for it in; other runs are compared with the
-    ``first``."""
+    """Yield each benchmark that needs a baseline, and the rows to look for it in, best first.
+
+    The rows of another baseline are those of the same run; a run without it takes them from the first run that has
+    it. Without one, and for that of a machine or run: accelerators with the CPU of their own run, and the rows of other
+    runs with those of the ``first`` on the same device, the same kind of device, or an accelerator of another kind;
+    with the CPU only if that run was asked for.
+    """
     runs = grouped(rows, lambda row: row.run_name)
     others = runs.get(first, [])
-    if baseline is None:
-        yield from _against_cpu(rows, runs)
-        yield from _against_run(rows, others, first)
-    elif baseline.role in ("device", "implementation", "source", "label"):
-        yield from _against(rows, runs, baseline)
-    else:
-        yield from _against_run(rows, others, first, any_kind=True)
-        yield from _against_cpu(others, runs)
-
-
-def _against_cpu(rows: list[Measured], runs: Mapping[str, list[Measured]]) -> _Partners:
-    """Yield the rows of each run's accelerators with the rows of its own CPU."""
-    for row in rows:
-        if row.on_accelerator:
-            yield row, [[other for other in runs[row.run_name] if not other.on_accelerator]]
-
-
-def _against(rows: list[Measured], runs: Mapping[str, list[Measured]], baseline: Baseline) -> _Partners:
-    """Yield all other rows with the baseline of the same run; a run without the baseline takes it from the first run
-    that has it."""
-    anywhere = [row for row in rows if baseline.holds(row)]
-    elsewhere = [row for row in anywhere if row.run_name == anywhere[0].run_name]
-    for row in rows:
-        if not baseline.holds(row):
+    if baseline is not None and baseline.role not in ("machine", "run"):
+        anywhere = [row for row in rows if baseline.holds(row)]
+        elsewhere = [row for row in anywhere if row.run_name == anywhere[0].run_name]
+        for row in (row for row in rows if not baseline.holds(row)):
             yield row, [[other for other in runs[row.run_name] if baseline.holds(other)], elsewhere]
-
-
-def _against_run(rows: list[Measured], others: list[Measured], run: str, any_kind: bool = False) -> _Partners:
-    """Yield the rows of other runs with the rows to compare them with, best first: of the same device, the same kind of
-    device, an accelerator of another kind, or (``any_kind``) the CPU."""
-    for row in (row for row in rows if row.run_name != run):
+        return
+    across = []
+    for row in (row for row in rows if row.run_name != first):
         same = [other for other in others if other.result.device == row.result.device]
         kin = [other for other in others if other.facts.kind == row.facts.kind]
         accelerators = [other for other in others if other.on_accelerator and row.on_accelerator]
-        yield row, [same, kin, accelerators, [other for other in others if any_kind and not other.on_accelerator]]
+        cpus = [other for other in others if baseline and not other.on_accelerator]
+        across.append((row, [same, kin, accelerators, cpus]))
+    within = [
+        (row, [[other for other in runs[row.run_name] if not other.on_accelerator]])
+        for row in (others if baseline else rows)
+        if row.on_accelerator
+    ]
+    yield from [*across, *within] if baseline else [*within, *across]
 
 
 def _find_differences(base: Measured, other: Measured) -> _Differences:

@@ -108,7 +108,7 @@ class LinePanels:
         every = page.panels(len(self.panels), shared)
         labels = []
         for panel, axes, ends in zip(self.panels, every, limits, strict=True):
-            self._panel(page, axes, panel, widest if shared else ends, height, hollow=not figure.notice)
+            self._panel(page, axes, panel, widest if shared else ends, height)
             labels.append([_label_end(page, axes, curve) for curve in panel.curves])
         page.lay_out()  # how high the axes are is known from here on
         for panel, axes, notes in zip(self.panels, every, labels, strict=True):
@@ -125,9 +125,7 @@ class LinePanels:
         low, high = _pad([*values, *([1.0] if self.slower else [])], 0.06, 3.0 if self.slower else 1.25)
         return (min(low, high ** (_BELOW / (_BELOW - height))), high) if self.slower else (low, high)
 
-    def _panel(
-        self, page: Page, axes: Axes, panel: Panel, limits: tuple[float, float], height: float, hollow: bool
-    ) -> None:
+    def _panel(self, page: Page, axes: Axes, panel: Panel, limits: tuple[float, float], height: float) -> None:
         columns = grid(len(self.panels))[1]
         sizes = [point.x for curve in panel.curves for point in curve.points]
         marks = [end for curve in panel.curves if curve.mark for end in (curve.mark.low, curve.mark.high)]
@@ -152,7 +150,7 @@ class LinePanels:
                       zorder=1.5, style="italic")  # fmt: skip
         for rank, curve in enumerate(panel.curves):
             _draw_curve(page, axes, curve, 3 + rank * 0.01, limits)
-            for point in curve.points if hollow and not curve.dashed else ():
+            for point in () if curve.dashed else curve.points:
                 if point.flagged and point.x not in curve.limits:
                     page.mark(axes, point.x, point.y, curve.role, hollow=True, markersize=6.0, zorder=3.5 + rank * 0.01)
 

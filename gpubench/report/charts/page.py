@@ -56,9 +56,8 @@ class Chart(Protocol):
 class Figure:
     """One picture and the words around it: the title says what is drawn, the subtitle what is found.
 
-    ``kind`` is a kind of picture, as a person chooses it, ``notice`` a warning above the panels, because of which no
-    mark is hollow. A report shows pictures of the lowest ``rank`` first, and those that aren't ``default`` only when it
-    is asked for all.
+    ``kind`` is a kind of picture, as a person chooses it, ``notice`` a warning above the panels. A report shows
+    pictures of the lowest ``rank`` first, and those that aren't ``default`` only when it is asked for all.
     """
 
     name: str

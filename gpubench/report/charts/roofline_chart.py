@@ -77,7 +77,7 @@ class Roofline:
         for dot in sorted(self.dots, key=lambda dot: bool(dot.label)):
             named = bool(dot.label)
             looks = {"markersize": 6.5, "zorder": 5} if named else {"markersize": 4.5, "zorder": 3, "alpha": 0.3}
-            page.mark(axes, dot.x, dot.y, dot.dtype, hollow=dot.doubtful and not figure.notice, **looks)
+            page.mark(axes, dot.x, dot.y, dot.dtype, hollow=dot.doubtful, **looks)
         self._name_dots(page, axes)
         return page
 

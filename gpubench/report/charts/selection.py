@@ -19,7 +19,7 @@ LEAST_VALUES = 3
 OTHER_ROLES = DTYPE_ROLES
 """Roles of lines that represent no device."""
 _SHARE_FLAGGED = 1 / 3
-"""Beyond it one line above the picture warns, and no mark is drawn hollow."""
+"""Beyond it one line above the picture warns."""
 
 
 def role_of(study: Study, row: Row) -> str:
@@ -113,13 +113,9 @@ def add_caption(
     if simulated and "simulated" not in title.casefold():
         title += " (simulated)"
     small = caption(study, items, note, flagged, left_out)
-    return replace(figure, title=title, caption=small, notice=notice(items))
-
-
-def notice(items: Sequence[Measured | Pair]) -> str:
-    """One line where more than a third of the results are flagged; empty otherwise."""
     count = sum(item.quality.noisy for item in items)
-    return f"{count} of {len(items)} results are noisy and may be off" if count > _SHARE_FLAGGED * len(items) else ""
+    many = f"{count} of {len(items)} results are noisy and may be off" * (count > _SHARE_FLAGGED * len(items))
+    return replace(figure, title=title, caption=small, notice=many)
 
 
 def caption(
@@ -147,7 +143,7 @@ def caption(
         words.listed(sorted({run.date for run in runs if run.date})),
         counted(counts[0], "process") if len(counts) == 1 else f"{joint.join(map(str, ends))} processes",
     )
-    if any(item.quality.noisy for item in items) and (flagged == "*" or not notice(items)):
+    if any(item.quality.noisy for item in items):
         note += f"{flagged}: noisy measurement. "
     if found := words.ways(pairs):
         sign = f"{words.OTHER_WAY}: o" if flagged == "*" else "At some sizes o"

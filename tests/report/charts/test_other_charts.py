@@ -273,7 +273,6 @@ def test_a_caption_counts_processes_and_explains_its_stars(tmp_path: Path, count
     study = study_of(tmp_path, run_of(*marks))
     assert says in caption(study, study.measured)
     assert ("*: noisy" in caption(study, study.measured)) == bool(how)
-    assert "noisy" not in caption(study, study.measured, flagged="Hollow")  # one line above warns instead
 
 
 def test_words_left_of_a_mark_dont_stand_on_its_name() -> None:
