@@ -35,7 +35,7 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
         batches = training.batches(task, data, rows, batch)
         update = training.optimizer(optimizer, list(network.parameters()), rate)
         network = distributed.replicated(network, [torch.device(name) for name in names])
-        return network, training.Trainer(network, training.task(task).loss, batches, update)
+        return network, training.Trainer(network, training.TASKS[task].loss, batches, update)
 
     network, learner = fresh(gpubench.data)
     gpubench.parallel = {

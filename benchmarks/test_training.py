@@ -1,4 +1,4 @@
-"""Training: whole steps, their parts, wider networks, a small table, and the pipeline that feeds them."""
+"""Training: whole steps, their parts, wider networks, and a small table."""
 
 import math
 
@@ -46,9 +46,9 @@ def train(gpubench, name, batch, part="step", optimizer="sgd", pieces=1, scaled=
 
     exactly = gpubench.variant != "autocast" and gpubench.case.dtype in ("float32", "float64")
     tolerance = training.GRADIENT_TOLERANCE if exactly else LOOSE
-    if training.task(name).batch_norm:
+    if training.TASKS[name].batch_norm:
         tolerance = math.inf  # the statistics of a small batch amplify rounding to percents
-    tokens = training.task(name).tokens
+    tokens = training.TASKS[name].tokens
     unit = "token" if tokens else "sample"
     gpubench(getattr(learner, part), check=reference, items=batch * (tokens or 1), unit=unit, **count)
 
@@ -191,29 +191,3 @@ def test_tabular(gpubench):
     rows, epochs = training.TABULAR_ROWS, training.TABULAR_EPOCHS
     flops = training.count_flops("tabular", rows)["step"] if gpubench.first else None
     gpubench(learner.step, check=reference, flops=flops, items=rows, unit="sample", steps=epochs)
-
-
-def feed(gpubench, feeding, workers, pinned):
-    with training.InputPipeline(gpubench, workers, pinned, feeding == "training") as pipeline:
-        gpubench(pipeline.epoch, check=False, items=training.IMAGES, unit="image")
-        gpubench.parallel["phases"] = pipeline.phases()
-
-
-FEEDING = pytest.mark.parametrize("feeding", ["alone", "training"])
-WORKERS = pytest.mark.gpubench_sweep("workers", smoke=[0], quick=[0, 2], full=[0, 1, 2, 4])
-
-
-@pytest.mark.gpubench(kind="details", title="Input pipeline")
-@FEEDING
-@WORKERS
-def test_input(gpubench, feeding, workers):
-    """An epoch of a DataLoader that crops, flips and normalises images, alone or feeding the CIFAR-10 network."""
-    feed(gpubench, feeding, workers, pinned=False)
-
-
-@pytest.mark.gpubench(kind="details", title="Pinned input pipeline", devices="accelerator")
-@FEEDING
-@WORKERS
-def test_pinned_input(gpubench, feeding, workers):
-    """The same through page-locked memory, from which an accelerator copies by itself."""
-    feed(gpubench, feeding, workers, pinned=True)

@@ -270,7 +270,7 @@ def test_data_parallel_over_two_gpus_has_the_single_gpu_s_gradient():
     network = training.network("lenet", home)
     parallel = replicated(network, [torch.device(name) for name in names(2)])
     update = training.optimizer("sgd", list(network.parameters()))
-    ours = training.Trainer(parallel, training.task("lenet").loss, training.batches("lenet", home, 30), update)
+    ours = training.Trainer(parallel, training.TASKS["lenet"].loss, training.batches("lenet", home, 30), update)
     plain.step()
     ours.step()
     assert training.relative_error(ours.gradient(), plain.gradient()) < 1e-5

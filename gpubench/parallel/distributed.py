@@ -109,7 +109,7 @@ class _Training(RankWork):
             batches = [tuple(part.tensor_split(rank.world_size)[rank.number] for part in batch) for batch in batches]  # type: ignore[misc]
             shares = [len(part) * rank.world_size / rows for (part, _), rows in zip(batches, whole, strict=True)]
         network = _wrapped(network, job.method, rank)
-        loss = training.task(job.task).loss
+        loss = training.TASKS[job.task].loss
         return training.Trainer(network, loss, batches, job.update_rule(network), shares=shares)
 
     def step(self) -> Any:
@@ -118,7 +118,7 @@ class _Training(RankWork):
     def check(self) -> Check:
         """Compare the gradient averaged over the ranks."""
         job, rank = self._job, self._rank
-        if training.task(job.task).batch_norm:
+        if training.TASKS[job.task].batch_norm:
             return unchecked("with batch norm each rank normalises by its own rows")
         if job.method == "unsynchronised":
             return unchecked("every rank has a gradient of its own")
@@ -244,7 +244,7 @@ class _PipelineTraining(RankWork):
         stage = self._stage = nn.Sequential(*cut(list(whole.children()), rank.world_size)[rank.number])
         self._update = job.update_rule(stage)
         schedule = Schedule1F1B if job.method == "1f1b" else ScheduleGPipe
-        loss, place = training.task(job.task).loss, (rank.number, rank.world_size, torch.device(rank.device))
+        loss, place = training.TASKS[job.task].loss, (rank.number, rank.world_size, torch.device(rank.device))
         # A stage keeps the shapes of its first batch: one schedule for each batch size.
         self._schedules = {
             rows: schedule(PipelineStage(stage, *place), job.microbatches, loss_fn=loss)

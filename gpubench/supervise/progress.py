@@ -36,8 +36,6 @@ LONGEST = 120
 """Most characters of a name on the screen."""
 TRUSTED = 0.1
 """Once this share of the estimate is done, the rest is assumed to go at the same pace."""
-OVERRUN, OVERRUN_S = 1.5, 30.0
-"""A run reports that it will take longer than 1.5 times its estimate, if that is more than 30 seconds longer."""
 
 
 def whole_s(first_s: float, processes: int) -> float:
@@ -117,7 +115,7 @@ class TimeLeft:
         self._left_s = 0.0  # for all cases still to come
         self._passed_s = 0.0  # estimate of the measured cases
         self._took_s = 0.0  # time that they took
-        self._latest = self._began = time.monotonic()
+        self._latest = time.monotonic()
 
     def expect(self, processes: int, events: Sequence[Event]) -> None:
         """Set the number of the run's processes, and the ``events`` of an interrupted run that is resumed."""
@@ -155,15 +153,6 @@ class TimeLeft:
         pace = self._took_s / self._passed_s
         trust = min(1.0, self._passed_s / (TRUSTED * (self._passed_s + left_s)))
         return starts_s + left_s * math.pow(pace, trust)  # so that one long case at the start doesn't stand for all
-
-    def late_s(self) -> float | None:
-        """Return the seconds of the whole run at this machine's pace, once that is known and far beyond the estimate,
-        else ``None``."""
-        if self._passed_s < TRUSTED * (self._passed_s + max(0.0, self._left_s)) or not self._passed_s:
-            return None
-        whole_s = time.monotonic() - self._began + self.seconds()
-        late = whole_s > OVERRUN * self.estimated_s and whole_s > self.estimated_s + OVERRUN_S
-        return whole_s if late else None
 
     def _size(self, session: Event) -> None:
         first_s = float(session.get("estimated_s") or 0.0)
@@ -222,7 +211,7 @@ class Progress:
         self._ends: defaultdict[str, list[Event]] = defaultdict(list)  # by benchmark
         self._numbered, self._skipped = 0, 0  # benchmarks up to the latest line; those since that were only skipped
         self._ended: dict[tuple[int, str], str] = {}  # statuses, by process and full name
-        self._opened = self._late = False
+        self._opened = False
         self._latest_line = time.monotonic()
 
     def expect(self, processes: int, events: Sequence[Event]) -> None:
@@ -255,9 +244,6 @@ class Progress:
                 self._show_repeats(event["process"])
             elif line := self._note_end(event):
                 self._say(line)
-            if not self._late and (late_s := self.left.late_s()):
-                self._late = True
-                self._say(f"slower than estimated: about {estimate_text(round(late_s))} in all on this machine")
 
     def _open(self, session: Event) -> None:
         if ignored := ignored_options(session):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
-from ..errors import Unmeasurable, UsageError, WrongAnswer
+from ..errors import Unmeasurable, WrongAnswer
 from ..measure.data import Data, require_memory
 from ..measure.precision import compiled
 from ..measure.verify import in_float64
@@ -144,19 +144,13 @@ LLAMAS = {
 3."""
 
 
-def _configured(size: str) -> Mapping[str, Any]:
-    if size not in LLAMAS:
-        raise UsageError(f"unknown decoder {size!r}: choose from {', '.join(LLAMAS)}")
-    return LLAMAS[size]
-
-
 def llama(size: str) -> nn.Module:
     """Return a decoder without a cache, for training: (batch, length) token ids to (batch, length, vocabulary).
 
     It has RMSNorm, rotary positions, attention whose queries share keys and values, and SwiGLU (Touvron et al.,
     *LLaMA*, 2023).
     """
-    return _FromTransformers("LlamaForCausalLM", "LlamaConfig", "logits", **_configured(size), use_cache=False)
+    return _FromTransformers("LlamaForCausalLM", "LlamaConfig", "logits", **LLAMAS[size], use_cache=False)
 
 
 class Decoder(nn.Module):
@@ -175,7 +169,7 @@ class Decoder(nn.Module):
     def __init__(self, size: str, batch: int, length: int, *, int8: bool = False) -> None:
         super().__init__()
         library = _transformers()
-        config = library.LlamaConfig(**_configured(size))
+        config = library.LlamaConfig(**LLAMAS[size])
         self.network = library.LlamaForCausalLM(config)
         if int8:
             _quantise(self.network)

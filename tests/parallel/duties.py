@@ -145,7 +145,7 @@ def share_of_loss(rank, size, rows):
     network = training.network("deep_mlp", Data(CPU, torch.float64, 0))
     share = len(own[0]) * size / rows
     update = training.optimizer("sgd", list(network.parameters()))
-    return training.Trainer(network, training.task("deep_mlp").loss, [own], update, shares=[share]).forward().item()
+    return training.Trainer(network, training.TASKS["deep_mlp"].loss, [own], update, shares=[share]).forward().item()
 
 
 def gradient_on(rank, device):
@@ -155,7 +155,7 @@ def gradient_on(rank, device):
     ((images, labels),) = training.batches("lenet", home, 64)
     half = images.chunk(rank.world_size)[rank.number], labels.chunk(rank.world_size)[rank.number]
     update = training.optimizer("sgd", list(network.parameters()))
-    own = training.Trainer(network, training.task("lenet").loss, [half], update)
+    own = training.Trainer(network, training.TASKS["lenet"].loss, [half], update)
     own.backward()
     total = own.gradient()
     dist.all_reduce(total)

@@ -226,21 +226,6 @@ def test_a_reason_names_its_benchmarks(clock):
     assert shown.why_not(most=1) == ["case 0 and 1 more: skipped: too large", "… and 2 other reasons"]
 
 
-@pytest.mark.parametrize(("pace", "late"), [(0.5, False), (1.0, False), (1.4, False), (3.0, True)])
-def test_a_run_that_is_late_says_so_once_and_one_that_hardly_is_does_not(clock, said, pace, late):
-    """41 s were promised, and 2 min 5 s taken."""
-    shown = Progress()
-    shown.expect(1, [])
-    clock.now += START_S
-    shown.note(session(0, estimated_s=40.0))
-    said()
-    for i in range(40):
-        clock.now += pace
-        shown.note(end(0, fullname=f"case {i}", benchmark=result("cpu", 1e-3)))
-    lines = [line for line in said() if not line.startswith("[")]
-    assert lines == ["slower than estimated: about 2 min 04 s in all on this machine"] * late
-
-
 def test_a_first_process_that_reads_torch_from_a_slow_disk_does_not_slow_the_estimate_of_the_others(clock):
     """3:49 were left of a run that took 1:03."""
     left = TimeLeft()

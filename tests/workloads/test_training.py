@@ -1,5 +1,4 @@
-"""Training steps: their parts are those of a plain loop, a wrong one is caught, the table is learnt. The pipeline that
-feeds them gives every image once and says how long the step waited for them."""
+"""Training steps: their parts are those of a plain loop, a wrong one is caught, the table is learnt."""
 
 import dataclasses
 import math
@@ -9,11 +8,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpubench.devices import CPU
-from gpubench.errors import Unmeasurable, UsageError, WrongAnswer
-from gpubench.measure.clock import DeviceClock
+from gpubench.errors import WrongAnswer
 from gpubench.measure.data import Data
-from gpubench.testing import VirtualDevice, VirtualMachine
-from gpubench.workloads import models, training
+from gpubench.workloads import training
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -104,87 +101,6 @@ def test_dropout_is_off_so_that_a_step_has_one_answer(monkeypatch):
     assert torch.equal(network(inputs), network(inputs))
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda: training.task("vgg"),
-        lambda: training.optimizer("lion", []),
-        lambda: training.optimizer("adam slow", []),
-        lambda: models.Decoder("7B", 1, 1),
-    ],
-)
-def test_what_does_not_exist_is_refused_naming_what_does(ask):
-    with pytest.raises(UsageError, match="choose from"):
-        ask()
-
-
-FEEDING = """
-from gpubench.workloads import training
-
-def test_feed(gpubench):
-    with training.InputPipeline(gpubench, 1, False, True) as pipeline:
-        gpubench(pipeline.epoch, check=False)
-        gpubench.parallel["phases"] = pipeline.phases()
-"""
-
-
-def test_images_are_cropped_normalised_and_flipped():
-    images = training.Images(0)
-    assert len(images) == training.IMAGES
-    image, label = images[0]
-    assert image.shape == (3, 32, 32)
-    assert -1 <= image.min() < image.max() <= 1
-    assert 0 <= label < 10
-    torch.manual_seed(0)
-    assert len({images[0][0].sum().item() for _ in range(20)}) > 10
-
-
-def test_the_wait_for_data_is_told_apart_from_the_step(bench):
-    (record,) = bench(FEEDING, "--gpubench-threads=1", apart=True, passed=1).records
-    assert record["parallel"]["workers"] == 1
-    assert min(record["parallel"]["phases"][part] for part in ("data", "step")) > 0
-
-
-def fed(loader, trainer=None, device="cpu", pinned=False):
-    """A pipeline of these on a virtual device."""
-    pipeline = object.__new__(training.InputPipeline)
-    pipeline._loader, pipeline._trainer, pipeline._spent = loader, trainer, []
-    pipeline._device, pipeline._pinned = torch.device(device), pinned
-    pipeline._clock = DeviceClock([VirtualDevice.on(trainer.machine if trainer else VirtualMachine())()])
-    return pipeline
-
-
-BATCH = torch.zeros(2, 3, 32, 32), torch.zeros(2, dtype=torch.long)
-
-
-@pytest.mark.parametrize("slow", ["data", "step"])
-def test_what_is_slow_is_what_it_says(slow):
-    """An epoch whose loader takes long waits for data; one whose device takes long does not, and waits for it."""
-
-    class Trainer:
-        parameters, batches, machine = (torch.zeros(1),), (), VirtualMachine()
-
-        def step(self):
-            if slow == "step":
-                self.machine.launch(0.05)
-
-    def loader():
-        for _ in range(3):
-            Trainer.machine.time_s += 0.05 * (slow == "data")
-            yield BATCH
-
-    pipeline = fed(loader(), Trainer())
-    pipeline.epoch()
-    spent = pipeline.phases()
-    assert spent[slow] == pytest.approx(0.15, rel=1e-6)
-    assert spent["step" if slow == "data" else "data"] < 1e-6
-
-
-def test_a_loader_that_pins_nothing_is_not_measured_as_pinned():
-    with pytest.raises(Unmeasurable, match="torch's loader pins no memory for mps"):
-        fed([BATCH], device="mps", pinned=True).epoch()
-
-
 def test_float16_is_trained_with_scaled_gradients(monkeypatch):
     """Where a device only emulates bfloat16: the update is that of plain training, as exact as float16 is."""
     monkeypatch.setattr(training, "autocast_dtype", lambda device: "float16")
@@ -251,9 +167,3 @@ def test_autocast_may_name_its_dtype():
     learner = training.trainer("linear", data(torch.float32), 8, variant="autocast float16")
     assert (learner._autocast, learner._scaler is not None) == (torch.float16, True)
     assert training.trainer("linear", data(torch.float32), 8, variant="autocast")._scaler is None
-
-
-@pytest.mark.parametrize("name", ["gpt2", "gpt2_512", "llama_125M", "llama_10M"])
-def test_what_learns_language_counts_tokens(name):
-    inputs = training.task(name).inputs(data(), 2)
-    assert tuple(inputs.shape) == (2, training.task(name).tokens)
