@@ -34,9 +34,9 @@ _LIKE = {"convolution": "product", "other": "elementwise"}
 class Factor(Struct, frozen=True):
     """The ratio of time to roofline for one kind of operator.
 
-    The middle is ``times`` the roofline, plus up to ``small_s`` for operators that may be too small to fill the card.
-    The interval is ``low`` to ``high`` times the middle where arithmetic takes up all the time, and the squares of both
-    where memory does.
+    The middle is ``times`` the roofline, plus up to ``small_s`` for operators too small to fill the card. The interval
+    is ``low`` to ``high`` times the middle where arithmetic takes up all the time, and the squares of both where memory
+    does.
     """
 
     times: float

@@ -20,7 +20,6 @@ from ..devices.roofline import (
     kind_by_sums,
     learned_factors,
     memory_s,
-    overlapping_s,
     reached,
     spread,
 )
@@ -132,8 +131,8 @@ def likely(
 def _likely_of(
     each: Operators, dtype: str, card: Gpu, rate: float | None, factors: Mapping[str, Factor]
 ) -> Likely | None:
-    """The likely time of one group of operators; None where a figure of the card is unknown. At its fastest it fills
-    the card, and as much of its data is in the last cache as that holds."""
+    """The likely time of one group of operators; None where a figure of the card is unknown. At its fastest as much of
+    its data is in the last cache as that holds."""
     arithmetic, memory = arithmetic_s(each.flops / each.count, rate), memory_s(each.bytes / each.count, card)
     if arithmetic is None or memory is None:
         return None
@@ -143,7 +142,7 @@ def _likely_of(
     if each.kind == "other":
         low, high = 1 / factor.times, OTHER_HIGH
     held = (card.value("cache") or 0.0) / (each.bytes / each.count or 1.0)
-    low_s = low * factor.times * overlapping_s(arithmetic, memory * max(1 - held, 1 / CACHE_RATE))
+    low_s = low * factor.middle(arithmetic, memory * max(1 - held, 1 / CACHE_RATE))
     middle_s = factor.middle(arithmetic, memory)
     return Likely(
         each.count * low_s, each.count * middle_s, each.count * high * middle_s, BASES.get(each.kind, "") * learned
