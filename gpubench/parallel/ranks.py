@@ -245,7 +245,9 @@ def measure_rank(rank: Rank, job: RankJob, preset: Preset, timed: bool = True) -
         (warm_s,) = take(1)
         step_s = _decide_on_rank_0(rank, lambda: min(first_s, warm_s))
         budget.require(step_s, "seen in warm-up", preset)
-        for _ in range(min(_MOST_ROUNDS, int(_warmup_s(rank, preset) / max(step_s, 1e-6)))):
+        # As for a case of one process: doubled on an accelerator, whose clocks rise slowly.
+        warmup_s = preset.warmup * (2 if _accelerator(rank) else 1)
+        for _ in range(min(_MOST_ROUNDS, int(warmup_s / max(step_s, 1e-6)))):
             work.step()
             report_progress()
         (last_s,) = take(1)
@@ -259,12 +261,6 @@ def measure_rank(rank: Rank, job: RankJob, preset: Preset, timed: bool = True) -
 def _accelerator(rank: Rank) -> Device | None:
     device = find_device(rank.device).device
     return device if device and device.accelerator else None
-
-
-def _warmup_s(rank: Rank, preset: Preset) -> float:
-    """Return the seconds of warm-up, as for a case of one process: doubled on an accelerator, whose clocks rise
-    slowly."""
-    return preset.warmup * (2 if _accelerator(rank) else 1)
 
 
 def _look(rank: Rank) -> Moment:

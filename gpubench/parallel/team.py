@@ -382,8 +382,14 @@ def _serve(connection: Connection, rank: Rank, store: str, deadline_s: float, co
     """Join the group, then run each received ``(function, arguments)`` until the other end closes."""
     from torch._C._distributed_c10d import FileStore
 
-    parent = multiprocessing.parent_process()
-    threading.Thread(target=_end_after, args=(parent, os.path.dirname(store)), daemon=True).start()
+    parent: Any = multiprocessing.parent_process()
+
+    def end_with_parent() -> None:  # whatever this process is doing: the fork server lives as long as any worker
+        wait([parent.sentinel])
+        shutil.rmtree(os.path.dirname(store), ignore_errors=True)
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
     if loopback := {"lo", "lo0"} & {name for _, name in socket.if_nameindex()}:  # lo0: macOS; keeps others out
         os.environ |= dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), min(loopback))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process
@@ -412,13 +418,6 @@ def _release_memory(rank: Rank) -> None:
         gc.collect()
         with contextlib.suppress(RuntimeError):  # a device in a bad state; its case has failed already
             device.release_memory()
-
-
-def _end_after(parent: Any, folder: str) -> None:
-    """End this process when its parent ends, whatever it is doing: the fork server lives as long as any worker."""
-    wait([parent.sentinel])
-    shutil.rmtree(folder, ignore_errors=True)
-    os._exit(1)
 
 
 def _sendable(error: BaseException, rank: int) -> GpubenchError:

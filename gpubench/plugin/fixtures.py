@@ -128,7 +128,9 @@ class Plain:
             return case
         devices = in_use() if "torch" in sys.modules else []
         if not case.device:
-            names = [str(find_device(name).name) for name in _device_fixtures(self._item)]
+            values = self._item.funcargs.values()  # type: ignore[attr-defined]
+            fixtures = [each for each in values if (type(each).__module__, type(each).__name__) == ("torch", "device")]
+            names = [str(find_device(str(each)).name) for each in fixtures]
             peaks = {device: device.peak_memory() or 0 for device in devices}
             names = names or [str(device) for device in devices if peaks[device] > (self._allocated.get(device) or 0)]
             case = structs.replace(case, device=next(iter(names), ""), devices=tuple(dict.fromkeys(names)))
@@ -186,12 +188,6 @@ def _watch_calls(benchmark: Any, flags: list[Flag]) -> None:
 
     run, run_pedantic = benchmark._raw, benchmark._raw_pedantic
     benchmark._raw, benchmark._raw_pedantic = raw, pedantic
-
-
-def _device_fixtures(item: pytest.Item) -> list[str]:
-    """Names of torch devices among the values of a test's fixtures."""
-    values = [value for value in item.funcargs.values() if type(value).__module__ == "torch"]  # type: ignore[attr-defined]
-    return list(dict.fromkeys(str(value) for value in values if type(value).__name__ == "device"))
 
 
 def _marker(item: pytest.Item) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import os
 import random
 from collections.abc import Generator
 from pathlib import Path
@@ -44,7 +45,7 @@ class Plugin:
     def __init__(self, config: pytest.Config) -> None:
         """Raises pytest.UsageError for an unknown value of an option."""
         self.config = config
-        if settings.secondary():
+        if settings.launched() and os.environ.get("RANK", "0") != "0":
             config.option.benchmark_json = None  # torchrun's rank 0 writes for all
         with settings.usage_errors():
             self.session = Session(settings.read_settings(config), settings.mode_of(config))

@@ -207,20 +207,17 @@ def case_of(item: pytest.Item, ambiguous: Collection[str]) -> Case:
     markers = Markers.of(item)
     names = [node.name for node in item.listchain() if isinstance(node, pytest.Class)]
     names.append(getattr(item, "originalname", item.name))  # in full: an expression may hold brackets and colons
-    workload = workload_by_names(item.nodeid.partition("::")[0], names, ambiguous, shipped=_shipped(item))
+    shipped = _of_suite(item.path.parent) or bool(item.config.getoption("--gpubench-brief"))  # or of gpubench time
+    workload = workload_by_names(item.nodeid.partition("::")[0], names, ambiguous, shipped=shipped)
     told: dict[str, Any] = {"size": markers.size, "kind": markers.kind, "title": markers.title}
     told["limit_s"] = markers.limit_s
     return Case(workload, params=params, devices=(kit["device"],), **told, **kit)
 
 
-def _shipped(item: pytest.Item) -> bool:
-    """Whether a test's file comes with gpubench, even of another installation, or was written by ``gpubench time``."""
-    return _of_suite(item.path.parent) or bool(item.config.getoption("--gpubench-brief"))
-
-
 @functools.cache
 def _of_suite(folder: Path) -> bool:
-    """Whether a folder is called ``benchmarks`` and lies inside this package, or next to it in a checkout."""
+    """Whether a folder is called ``benchmarks`` and lies inside this package, or next to it in a checkout, even of
+    another installation."""
     room = Path(__file__).parent.name, Path(__file__).name
     packages = folder.parent, folder.parent / "gpubench"
     return folder.name == "benchmarks" and any(package.joinpath(*room).is_file() for package in packages)
@@ -229,16 +226,15 @@ def _of_suite(folder: Path) -> bool:
 def _plain_case_of(item: pytest.Item, given: Mapping[str, Any], ambiguous: Collection[str]) -> Case:
     """Return the identity of a test with only the ``benchmark`` fixture. A device gets the name that the list of
     devices has."""
-    values = {name: value if _is_scalar(value) else f"UNSERIALIZABLE[{_repr(value)}]" for name, value in given.items()}
+    values = {
+        name: value if isinstance(value, str | float | int | bool | None) else f"UNSERIALIZABLE[{_repr(value)}]"
+        for name, value in given.items()
+    }
     case = plain_case(item.nodeid, values, ambiguous)
     with contextlib.suppress(UsageError):  # the text names no torch device
         case = structs.replace(case, device=find_device(case.device).name if case.device else "")
     devices = (case.device,) if case.device else ()
     return structs.replace(case, devices=devices, limit_s=Markers.of(item).limit_s)
-
-
-def _is_scalar(value: Any) -> bool:
-    return isinstance(value, str | float | int | bool | None)
 
 
 def _repr(value: Any) -> str:
@@ -254,7 +250,8 @@ def _combinations(markers: Markers, session: Session) -> Iterator[Any]:
         if choice.device and choice.device.lacks(dtype) and not session.settings.dtypes:
             continue  # the workload's own list applies only where the dtype exists
         variants = [each for each in _variants(markers, session) if _variant_fits(each, choice, dtype, session)]
-        if session.settings.preset == "quick" and not session.settings.variants and not _on_cpu(choice):
+        elsewhere = choice.device is None or choice.device.accelerator
+        if session.settings.preset == "quick" and not session.settings.variants and elsewhere:
             variants = [each for each in variants if each not in FULL_ONLY]
         for implementation, variant, cache in itertools.product(_implementations(markers, session), variants, caches):
             if _library_can(implementation, choice, dtype, variant):
@@ -328,10 +325,6 @@ def _variants(markers: Markers, session: Session) -> list[str]:
     left_out = {"full": frozenset(), GLANCE: FULL_ONLY | {"autocast"}}.get(session.settings.preset, FULL_ONLY)
     kept = markers.quick_variants if session.settings.preset == "quick" else ()
     return [variant for variant in markers.variants if variant not in left_out or variant in kept]
-
-
-def _on_cpu(choice: Choice) -> bool:
-    return choice.device is not None and not choice.device.accelerator
 
 
 def _nothing(markers: Markers, session: Session) -> Any:

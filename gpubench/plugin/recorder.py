@@ -251,18 +251,14 @@ class Recorder:
             self.ledger.append("finish", process=self.session.settings.process, **facts)
         self.ledger.close()
 
-    def _is_last_of_run(self, code: int) -> bool:
-        """Whether this is the last process of a run, and has measured all its cases."""
-        settings = self.session.settings
-        last = settings.process == settings.processes - 1 and not settings.brief
-        return code in (0, 1) and last and self.session.mode is Mode.RUN
-
     def _peaks(self, code: int) -> dict[str, Any] | None:
         """Return the peaks that have changed since the run began: they were measured again because a result exceeded
         them, or are now because results of the whole run disprove them."""
         session = self.session
         peaks = dict(session.ceilings) if session.remeasured else {}
-        if self._is_last_of_run(code) and session.judges and not session.light:
+        settings, whole = session.settings, code in (0, 1) and session.mode is Mode.RUN
+        last = whole and settings.process == settings.processes - 1 and not settings.brief
+        if last and session.judges and not session.light:
             known = session.peaks or session.ceilings  # later processes know those of the first
             with contextlib.suppress(RunFileError, KeyboardInterrupt):
                 run = check_run(self.ledger.path, assemble(read_ledger(self.ledger.path)), samples=False)

@@ -73,11 +73,6 @@ def launched() -> bool:
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
-def secondary() -> bool:
-    """Whether another of torchrun's processes writes the results file."""
-    return launched() and os.environ.get("RANK", "0") != "0"
-
-
 @contextmanager
 def usage_errors() -> Iterator[None]:
     """A context that turns a :class:`UsageError` into pytest's, which ends the session with one line."""

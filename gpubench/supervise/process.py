@@ -104,13 +104,6 @@ def import_from_here() -> None:
         sys.path.insert(0, here)
 
 
-def write_stacks_when_asked() -> None:
-    """Make :data:`STACKS_ASKED` write the stacks of all threads to the log, even while the process hangs outside of
-    Python. Called in the child."""
-    if STACKS_ASKED is not None:
-        faulthandler.register(STACKS_ASKED, file=sys.__stderr__ or 2, all_threads=True)
-
-
 def die_with_supervisor() -> None:
     """End this process when the supervisor is gone; on systems other than Linux a thread checks. Called first in the
     child."""
@@ -354,7 +347,8 @@ def _on_signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
 if __name__ == "__main__":  # pytest, with its arguments, bound to the life of the process that started it
     die_with_supervisor()
     import_from_here()
-    write_stacks_when_asked()
+    if STACKS_ASKED is not None:  # even while the process hangs outside of Python
+        faulthandler.register(STACKS_ASKED, file=sys.__stderr__ or 2, all_threads=True)
 
     import pytest
 

@@ -239,7 +239,9 @@ class Progress:
                 self._opened = True
                 self._open(event)
         elif event["event"] == "end":
-            self._note_reason(event)
+            if event.get("reason"):
+                name = shown_name(self._benchmarks.get(event["fullname"]) or event["fullname"])
+                self.reasons[f"{event['status']}: {event['reason']}"].append(name)
             if event["process"]:
                 self._show_repeats(event["process"])
             elif line := self._note_end(event):
@@ -251,11 +253,6 @@ class Progress:
         for notice in map(str, session.get("notices") or ()):
             self._say(notice)
         self._say(self._opening(session))
-
-    def _note_reason(self, end: Event) -> None:
-        if end.get("reason"):
-            name = shown_name(self._benchmarks.get(end["fullname"]) or end["fullname"])
-            self.reasons[f"{end['status']}: {end['reason']}"].append(name)
 
     def why_not(self, status: str = "", most: int = 5) -> list[str]:
         """Return the most frequent reasons for missing times, each with the first benchmark that it applies to."""
