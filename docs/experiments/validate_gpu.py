@@ -700,12 +700,12 @@ def install(wheels: Path, site: Path) -> None:
 
 
 def missing() -> list[str]:
-    """Return the libraries that the package needs and that are missing or too old."""
+    """Return the libraries that the package, its networks and its view of a GPU need, missing or too old ones."""
     from packaging.requirements import Requirement
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     lacking = []
-    for text in project["dependencies"]:
+    for text in [*project["dependencies"], *project["optional-dependencies"]["models"]]:
         requirement = Requirement(text)
         try:
             version = metadata.version(requirement.name)

@@ -36,16 +36,25 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _document() -> dict[str, Any]:
-    from ..measure.environment import VARIABLES, absent, imported_torch, machine, moment, shown, thread_pools
+    from ..measure.environment import (
+        VARIABLES,
+        absent,
+        imported_torch,
+        load_of_own_cores,
+        machine,
+        moment,
+        shown,
+        thread_pools,
+    )
 
     with contextlib.suppress(ImportError):
         importlib.import_module("numpy")  # its thread pool shows only once loaded
     here, now = machine(), moment()
-    count, load, pools = here["cpu"]["cores"], now["load"], thread_pools()
+    count, load, pools = here["cpu"]["cores"], load_of_own_cores(now["load"]), thread_pools()
     busy, products = [], None
-    if load and load[0] > count / 2:
+    if load and load > count / 2:
         suffers = "something else is running and timings will suffer. Stop it, or wait until the load is below"
-        busy = [f"the load is {load[0]:.1f} with {count} core(s) to use: {suffers} {count / 2:g}."]
+        busy = [f"the load is {load:.1f} with {count} core(s) to use: {suffers} {count / 2:g}."]
     elif here["torch"]:
         products = _products()
     slow = slow_products(products, convert(here["cpu"], CpuFacts)) if products else []

@@ -18,7 +18,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .. import devices
-from ..devices.cpu import OTHER_ALLOCATORS, cache_sizes, cores, instructions, keeps_memory, layout, resolve_vector_math
+from ..devices.cpu import (
+    OTHER_ALLOCATORS,
+    affinity,
+    cache_sizes,
+    cgroup_cores,
+    cores,
+    instructions,
+    keeps_memory,
+    layout,
+    resolve_vector_math,
+)
 from ..devices.implementations import library_versions
 from ..errors import UsageError
 from ..runfile.writer import without_paths
@@ -40,7 +50,7 @@ _OF_CPUS = re.compile(
 """Environment variables that make a CPU's libraries faster or slower. Their values may be published."""
 _VALUE = re.compile(r"[A-Za-z0-9 _.,:;{}()=+*%-]{0,80}")
 _CHANGING = (
-    r"NVIDIA_TF32_OVERRIDE|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE|HIPBLASLT_ALLOW_TF32|CUBLAS_(WORKSPACE_CONFIG|EMULAT\w+)"
+    r"NVIDIA_TF32_OVERRIDE|HIPBLASLT_ALLOW_TF32|CUBLAS_(WORKSPACE_CONFIG|EMULAT\w+)"
     r"|CUBLASLT_(WORKSPACE_SIZE|HEURISTICS_CACHE_CAPACITY|DISABLE_TENSOR_CORE\w*)|TORCH_CUDNN_V8_API_DISABLED"
     r"|CUDA_(LAUNCH_BLOCKING|DISABLE_PERF_BOOST|SCALE_LAUNCH_QUEUES|DEVICE_MAX_CONNECTIONS|MODULE_LOADING)"
     r"|HIP_LAUNCH_BLOCKING|AMD_SERIALIZE_(KERNEL|COPY)|HSA_(ENABLE_SDMA|XNACK|OVERRIDE_GFX_VERSION)|TEARDOWN_CUPTI"
@@ -53,6 +63,9 @@ VARIABLES = re.compile(
 _OF_ACCELERATORS = re.compile(_CHANGING)
 """The part of :data:`VARIABLES` that changes what an accelerator does, not which one is used. Each is named: containers
 set others with the same prefixes (``NVIDIA_VISIBLE_DEVICES``), which change no time and may hold a GPU's UUID."""
+_USUAL = re.compile(r"\w+=|CUDA_MODULE_LOADING=(LAZY|DEFAULT)|PYTORCH_(CUDA_|HIP_)?ALLOC_CONF=expandable_segments:\w+")
+"""Settings of these variables that change no time of a warm call: torch 2.8 and older set the first themselves, and
+clusters the second."""
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}", re.IGNORECASE)
 _BLOCKING = ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL")
 _OFF = ("", "0")
@@ -204,7 +217,7 @@ def switches() -> dict[str, Any]:
 def accelerator_variables() -> str:
     """Environment variables that change what an accelerator does, as ``NAME=value``; empty where none is set."""
     found = (f"{name}={shown(value)}" for name, value in sorted(os.environ.items()) if _OF_ACCELERATORS.fullmatch(name))
-    return " ".join(found)
+    return " ".join(each for each in found if not _USUAL.fullmatch(each))
 
 
 def unusual() -> list[str]:
@@ -238,6 +251,13 @@ def moment() -> dict[str, Any]:
         "load": _known(lambda: list(os.getloadavg())),  # AttributeError on Windows
         "devices": states,
     }
+
+
+def load_of_own_cores(load: list[float] | None) -> float | None:
+    """Return the load of the last minute, or ``None`` if unknown or counted over more cores than this process has: a
+    container sees the load of its host."""
+    whole = cgroup_cores() is None and len(affinity()) == os.cpu_count()
+    return load[0] if load and whole else None
 
 
 def absent() -> dict[str, str]:

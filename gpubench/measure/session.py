@@ -278,9 +278,9 @@ class Session:
     def flags(self) -> list[Flag]:
         """What was wrong when this process started, and so affects all that it measures."""
         flags = list(disturbance.slow_threads(self.canary))
-        load, count = self.before["load"], cores()
-        if self.first and load and load[0] > count / 2:
-            flags.append(Flag("contended", f"the load was {load[0]:.1f} on {count} cores when the run began"))
+        load, count = environment.load_of_own_cores(self.before["load"]), cores()
+        if self.first and load and load > count / 2:
+            flags.append(Flag("contended", f"the load was {load:.1f} on {count} cores when the run began"))
         if self.accelerated and (texts := environment.unusual()):
             flags.append(Flag("switched", "; ".join(texts)))
         return flags

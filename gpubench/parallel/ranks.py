@@ -86,12 +86,12 @@ class Ranks:
         """
         world_size = 1 if all_threads else count
         names, threads = _devices_and_threads(gpubench, world_size, all_threads)
-        group = self.group(gpubench, names, threads)
         home = gpubench.home
         used = [device for name in dict.fromkeys(names) if (device := find_device(name).device)]
         gc.collect()
         for device in used:  # what this process keeps for later, the workers may need
             device.release_memory()
+        group = self.group(gpubench, names, threads)
         before = disturbance.look((), family=True)
         times: list[RankTimes] = group.run(measure_rank, job, gpubench.allowance, gpubench.enabled)
         # A launcher's ranks aren't children of this process: their CPU time would count as other programs'.

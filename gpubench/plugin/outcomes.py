@@ -32,6 +32,11 @@ _LACKING = re.compile(
     r"|Could not run 'aten::[^']+' with arguments from the '(?!CPU)\w+' backend"
 )
 """How torch begins to say that a device, other than the CPU, lacks an operator."""
+_NO_COMPILER = re.compile(
+    "Failed to find C compiler|No working C\\+\\+ compiler found|Cannot find a working triton installation"
+    "|too old to be supported by the triton GPU compiler"
+)
+"""How ``torch.compile`` says that it can't work on this machine."""
 _OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|ALLOC_FAILED", re.IGNORECASE)
 
 
@@ -144,4 +149,6 @@ def _outcome(report: Any, call: pytest.CallInfo[None]) -> tuple[str, str]:
         return "oom", text[:LONGEST_REASON]
     if isinstance(error, NotImplementedError) and (lacking := _LACKING.match(text)):
         return "skipped", lacking[0]
+    if no_compiler := _NO_COMPILER.search(text):
+        return "skipped", f"torch.compile: {no_compiler[0]}"
     return "error", f"{kind}: {text}"[:LONGEST_REASON]

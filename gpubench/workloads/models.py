@@ -262,9 +262,12 @@ class Int8Linear(nn.Module):
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Map (…, inputs) to (…, outputs), in the dtype of the inputs. float64, which the kernel lacks, is computed by
-        the definition; so is all on an accelerator, where a compiler makes it one pass over the bytes (gpt-fast's
-        form), and the kernel of PyTorch 2.13 is far from the bandwidth (pytorch#190529)."""
+        the definition; so is all on an accelerator, where the kernel of PyTorch 2.13 is far from the bandwidth
+        (pytorch#190529). There a compiler makes one pass over the bytes of a sum, for one row; before a product it
+        writes the weights out in the dtype of the inputs."""
         if inputs.dtype == torch.float64 or inputs.device.type not in ("cpu", "meta"):
+            if inputs.shape[:-1].numel() == 1:
+                return (inputs.unsqueeze(-2) * self.weight.to(inputs.dtype)).sum(-1) * self.scale
             return nn.functional.linear(inputs, self.weight.to(inputs.dtype)) * self.scale
         flat = inputs.reshape(-1, inputs.shape[-1])
         product: torch.Tensor = torch._weight_int8pack_mm(flat, self.weight, self.scale)

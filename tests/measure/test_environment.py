@@ -179,6 +179,33 @@ class TestSurroundings:
         assert environment.cpu_variables() == ({name: shown} if shown else {})
         assert environment.machine()["cpu"]["variables"] == environment.cpu_variables()
 
+    @pytest.mark.parametrize(
+        ("name", "value", "named"),
+        [
+            ("CUDA_MODULE_LOADING", "LAZY", False),
+            ("CUDA_MODULE_LOADING", "EAGER", True),
+            ("CUBLAS_WORKSPACE_CONFIG", "", False),
+            ("CUBLAS_WORKSPACE_CONFIG", ":4096:8", True),
+            ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", False),
+            ("PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync", True),
+            ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1", False),
+        ],
+    )
+    def test_settings_that_change_no_time_are_no_switches(self, monkeypatch, name, value, named):
+        """torch 2.8 sets the first itself, NVIDIA's images the last, which the precision tells."""
+        monkeypatch.setenv(name, value)
+        assert bool(environment.unusual()) is bool(environment.switches()["variables"]) is named
+
+    @pytest.mark.parametrize(("cpus", "quota", "known"), [(16, None, True), (208, None, False), (16, 8.0, False)])
+    def test_the_load_of_a_container_s_host_is_not_its_own(self, monkeypatch, cpus, quota, known):
+        monkeypatch.setattr(environment, "affinity", lambda: [*range(16)])
+        monkeypatch.setattr(environment, "cgroup_cores", lambda: quota)
+        monkeypatch.setattr(os, "cpu_count", lambda: cpus)
+        assert environment.load_of_own_cores([60.0, 60.0, 60.0]) == (60.0 if known else None)
+        session = Session(Settings())
+        vars(session).update(before={"load": [60.0, 60.0, 60.0]}, canary=None, accelerated=False)
+        assert [flag.name for flag in session.flags] == ["contended"] * known
+
     def test_preloaded_libraries_by_the_names_of_their_files(self, monkeypatch):
         monkeypatch.setenv("LD_PRELOAD", "/home/jane/libtcmalloc.so.4:/usr/lib/libiomp5.so libfoo.so")
         assert environment.surroundings()["preloaded"] == ["libtcmalloc.so.4", "libiomp5.so", "libfoo.so"]

@@ -148,14 +148,13 @@ def test_what_this_process_keeps_for_later_is_released_before_ranks_start(monkey
     monkeypatch.setitem(devices.base.KINDS, "virtual", kind)
     monkeypatch.setattr(ranks, "_devices_and_threads", lambda *_: (["virtual:0", "virtual:0"], 1))
 
-    class Group:
-        def run(self, *_):
-            order.append("started")
-            raise Unmeasurable("enough")
+    def group(*_):
+        order.append("started")
+        raise Unmeasurable("enough")
 
     fixture = types.SimpleNamespace(accept=lambda estimate: None, home=kind(), allowance=None, enabled=True)
     with pytest.raises(Unmeasurable, match="enough"):
-        Ranks.measure(types.SimpleNamespace(group=lambda *_: Group()), fixture, None, 2, work=None)
+        Ranks.measure(types.SimpleNamespace(group=group), fixture, None, 2, work=None)
     assert order == ["released", "started"]
 
 

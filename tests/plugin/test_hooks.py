@@ -407,6 +407,12 @@ def test_an_operator_that_a_device_lacks_is_skipped(bench, text, status):
     assert row["status"] == status
 
 
+def test_a_machine_without_a_c_compiler_skips_what_is_compiled(bench):
+    text = "backend='inductor' raised: RuntimeError: Failed to find C compiler. Please specify via CC"
+    (row,) = bench(f"def test_it(gpubench): raise RuntimeError({text!r})").rows
+    assert (row["status"], row["reason"]) == ("skipped", "torch.compile: Failed to find C compiler")
+
+
 @pytest.mark.parametrize(
     ("text", "status"),
     [

@@ -5,6 +5,7 @@ import types
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from gpubench.devices import CPU
 from gpubench.devices.base import Memory
@@ -151,9 +152,19 @@ def test_int8_weights_on_a_gpu_are_for_a_compiler_not_for_the_slow_kernel(monkey
     models.require_int8(torch.device("cuda"), torch.bfloat16, "compile")
     layer = models.Int8Linear(8, 4)
     layer.weight.random_(-9, 9), layer.scale.uniform_()
-    inputs = types.SimpleNamespace(dtype=torch.float32, device=torch.device("cuda"))
+    inputs = types.SimpleNamespace(dtype=torch.float32, device=torch.device("cuda"), shape=torch.Size([2, 8]))
     monkeypatch.setattr(torch.nn.functional, "linear", lambda _, weight: weight.float().t())
     assert torch.equal(layer.forward(inputs), layer.weight.float().t() * layer.scale)
+
+
+def test_one_row_by_int8_weights_is_a_sum_which_a_compiler_fuses():
+    """A product of one row reads the weights from memory again after they were written out in its dtype."""
+    layer, rows = models.Int8Linear(8, 4), torch.randn(2, 1, 8, dtype=torch.float64)
+    layer.weight.random_(-9, 9), layer.scale.uniform_()
+    with FlopCounterMode(display=False) as counter:
+        alone = torch.stack([layer(row) for row in rows])
+    assert counter.get_total_flops() == 0
+    assert torch.allclose(alone, layer(rows))
 
 
 @torch.inference_mode()
