@@ -3,8 +3,18 @@
 import argparse
 
 
+def clean(text: str) -> str:
+    """One line of printable characters: names from a file end up in terminals, CSV cells and SVG."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
 class GpubenchError(Exception):
-    """Base of all errors that this package raises on purpose; its text is one line."""
+    """Base of all errors that this package raises on purpose; its text is one line of printable characters."""
+
+    def __str__(self) -> str:
+        return clean(super().__str__())
 
 
 class UsageError(GpubenchError, argparse.ArgumentTypeError):

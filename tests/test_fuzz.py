@@ -29,7 +29,7 @@ from gpubench.commands.report import write_report
 from gpubench.errors import GpubenchError, RunFileError
 from gpubench.report.output import MANIFEST
 from gpubench.runfile import ledger, reader, writer
-from gpubench.runfile.folder import read_runs
+from gpubench.runfile.reader import read_runs
 from gpubench.runfile.schema import Case, Run
 
 BY_HAND = int(os.environ.get("GPUBENCH_FUZZ", 0))
@@ -239,7 +239,7 @@ def require_sound(run: Run | None) -> None:
 def read_journal(content: bytes, folder: Path) -> None:
     path = folder / "mutated.ledger.jsonl"
     path.write_bytes(content)
-    for run in refused_or_read(path.name, read_runs, [path]) or ():
+    for run in refused_or_read(path.name, lambda paths: [*read_runs(paths)], [path]) or ():
         require_sound(run)
 
 
@@ -352,7 +352,7 @@ READING = """
 import os, sys
 from gpubench.runfile import ledger, reader, writer
 from gpubench.errors import GpubenchError
-for read in (reader.read, lambda path: ledger.assemble(ledger.read_ledger(path)), lambda path: list(follower.events())):
+for read in (reader.read, lambda path: ledger.assemble(reader.read_ledger(path)), lambda path: list(follower.events())):
     path = sys.argv[1]
     if not os.path.isfile(path) and read is not reader.read:
         continue
@@ -400,7 +400,7 @@ def test_many_samples_are_read_in_good_time(tmp_path: Path) -> None:
 def test_devices_and_folders_are_no_files(device: str) -> None:
     if not Path(device).exists():
         pytest.skip(f"no {device} here")
-    for read in (reader.read, ledger.read_ledger):
+    for read in (reader.read, reader.read_ledger):
         with pytest.raises(RunFileError, match="expected"):
             read(device)
 
@@ -412,7 +412,7 @@ def test_a_broken_case_with_a_broken_name(tmp_path: Path) -> None:
     events.append({"event": "end", "process": 0, "fullname": name, "status": "ok", "benchmark": {}})
     (tmp_path / "ledger").write_text("".join(json.dumps(event) + "\n" for event in events))
     with pytest.raises(RunFileError) as caught:
-        ledger.assemble(ledger.read_ledger(tmp_path / "ledger"))
+        ledger.assemble(reader.read_ledger(tmp_path / "ledger"))
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 1000
 

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import UsageError
+from ..errors import UsageError, clean
 from ..runfile.quantities import listed
-from ..runfile.reader import clean
 from .choice import add_expression
 
 if TYPE_CHECKING:

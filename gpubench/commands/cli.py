@@ -63,7 +63,7 @@ class Parser(argparse.ArgumentParser):
         """End with 2 and one line, with the nearest option where one was mistyped."""
         if message.startswith("unrecognized arguments: "):
             message += _suggestion(message.split()[2].split("=")[0], self._option_string_actions)
-        from ..runfile.reader import clean  # paths and names of others must not act on a terminal
+        from ..errors import clean  # paths and names of others must not act on a terminal
 
         self.exit(_UNUSABLE, clean(f"{self.prog}: {message}") + "\n")
 
@@ -188,9 +188,7 @@ def _run(words: list[str]) -> int:
     try:
         code: int = args.main(args)
     except GpubenchError as error:
-        from ..runfile.reader import clean
-
-        print(clean(f"gpubench {command}: {error}"), file=sys.stderr)
+        print(f"gpubench {command}: {error}", file=sys.stderr)
         return _UNUSABLE
     return code
 

@@ -122,7 +122,7 @@ def _compare(args: argparse.Namespace) -> Comparison:
 
 def _show(comparison: Comparison, args: argparse.Namespace) -> int:
     from ..compare import document
-    from ..runfile.reader import clean
+    from ..errors import clean
 
     if args.format == "table" and comparison.verdicts:
         document.show_table(comparison)

@@ -19,7 +19,7 @@ from ..measure.data import dtypes_of
 from ..measure.expression import LIVE, Timing, expressions, parse_sizes
 from ..runfile import options
 from ..runfile.folder import LEDGER, RUN_FILE
-from ..runfile.ledger import read_ledger
+from ..runfile.reader import read_ledger
 from ..runfile.writer import scratch
 from ..supervise import process
 from .time import FILE_NAME, FOLDER, pytest_options, timing_of, write_benchmarks

@@ -113,9 +113,9 @@ def write_report(
 
 def read_all(paths: Iterable[str | Path]) -> list[Run]:
     """Read runs without their samples, which no table or chart shows. Raises UsageError or RunFileError."""
-    from ..runfile.folder import read_runs
+    from ..runfile.reader import read_runs
 
-    runs = read_runs(paths, samples=False)
+    runs = list(read_runs(paths, samples=False))
     if not any(run.results for run in runs):
         raise RunFileError(f"{', '.join(str(run.path) for run in runs)}: benchmarks: expected a benchmark, found none")
     return runs

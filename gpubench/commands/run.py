@@ -11,12 +11,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..errors import Unwritten, UsageError
+from ..errors import Unwritten, UsageError, clean
 from ..runfile import options
 from ..runfile.folder import LEDGER, RUN_FILE, Earlier
 from ..runfile.ledger import Ledger, assemble, missing, reached
 from ..runfile.quantities import counted
-from ..runfile.reader import clean
 from ..runfile.schema import ACCEPTABLE, OK, Run
 from ..runfile.writer import Lock, write
 from ..supervise import process

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import errors
-from ..errors import UsageError
+from ..errors import UsageError, clean
 from ..measure.expression import Timing, expressions, parse_sizes
 from ..runfile import options
 from ..runfile.flags import judge
 from ..runfile.folder import RUN_FILE
 from ..runfile.ledger import Event, assemble
 from ..runfile.matching import shown_name
-from ..runfile.reader import clean
 from ..runfile.schema import ACCEPTABLE, OK, Result
 from ..runfile.writer import picture_format, require_new, scratch, write
 from ..supervise import process

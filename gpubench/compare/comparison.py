@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ..errors import UsageError
+from ..errors import UsageError, clean
 from ..runfile.facts import differences
 from ..runfile.matching import matcher, nothing_matches
 from ..runfile.quantities import counted, listed
-from ..runfile.reader import clean
 from ..runfile.schema import UNMEASURED
 from .limits import ABOVE, Limit, Unchecked, check_limits
 from .reasons import Cause
@@ -171,8 +170,9 @@ def compare_sides(base: Side, new: Side, terms: Terms, moved: bool = False) -> C
     notes += [f"other software: {text}" for text in software]
     notes += [f"the CPU was used otherwise: {text}" for text in cpu]
     notes += doubts(base, new)
-    copies = [path for content, path in new.contents.items() if content in base.contents]
-    notes += [f"on both sides: {clean(str(path))}: a run compared with itself shows no noise" for path in copies]
+    known = {run.digest for run in base.runs}
+    copies = (clean(str(run.path)) for run in new.runs if run.digest in known)
+    notes += [f"on both sides: {path}: a run compared with itself shows no noise" for path in copies]
     stages = [False] * 2 if moved else [measured_in_turn(base, new, fresh) for fresh in (False, True)]
     timed = terms.metric == "time"
     if terms.limits and not timed:

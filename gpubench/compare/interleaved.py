@@ -18,10 +18,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ..errors import UsageError
+from ..errors import UsageError, clean
 from ..report.output import prepare_folder
+from ..runfile.naming import workload_of
 from ..runfile.quantities import counted
-from ..runfile.reader import clean, workload_of
 from ..statistics import inference
 from ..supervise.interleave import Interleave, OutOfTime, find_environment
 from ..supervise.progress import estimate_text

@@ -11,11 +11,11 @@ from typing import NamedTuple
 from msgspec import structs
 
 from ..errors import UsageError
-from ..runfile import folder
 from ..runfile.facts import is_unknown
 from ..runfile.flags import CONTENDED, WAITING
+from ..runfile.naming import workload_of
 from ..runfile.quantities import moment_of
-from ..runfile.reader import clean, workload_of
+from ..runfile.reader import read_runs
 from ..runfile.schema import Process, Result, Run, Times
 
 SMOKE = "smoke"
@@ -106,7 +106,6 @@ class Side:
     cases: dict[CaseKey, list[Observation]] = field(default_factory=dict)
     unmeasured: dict[CaseKey, Unmeasured] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    contents: dict[bytes, Path] = field(default_factory=dict)
     fullnames: dict[CaseKey, str] = field(default_factory=dict)
     """What pytest calls the test of each case."""
     limits: dict[CaseKey, float] = field(default_factory=dict)
@@ -118,22 +117,11 @@ class Side:
 
 
 def read_side(name: str, paths: Iterable[str | Path], metric: str = "time") -> Side:
-    """Read that metric of runs, one after the other. Raises UsageError or RunFileError.
-
-    A copy of a file counts once: otherwise it would pass for a further process.
-    """
+    """Read that metric of runs, one after the other. Raises UsageError or RunFileError."""
     side = Side(name)
-    for path in map(Path, paths):
-        if path.is_fifo() and path.absolute().parts[1:2] not in (("dev",), ("proc",)):  # a shell's <(…) is there
-            raise UsageError(f"{path}: a named pipe may never be written to: copy it to a file first")
-        for run in folder.runs([path]):
-            content = folder.identity(run.path)
-            if content in side.contents:
-                side.notes.append(clean(f"{name}: {run.path} is a copy of {side.contents[content]}: counted once"))
-                continue
-            side.contents[content] = run.path
-            side.runs.append(structs.replace(run, results=()))
-            _add(side, run, metric)
+    for run in read_runs(paths):
+        side.runs.append(structs.replace(run, results=()))
+        _add(side, run, metric)
     side.unmeasured = {key: reason for key, reason in side.unmeasured.items() if key not in side.cases}
     return side
 

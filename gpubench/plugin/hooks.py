@@ -19,8 +19,8 @@ from ..measure.session import Mode, Session
 from ..runfile.kinds import names_of
 from ..runfile.ledger import Follower, missing
 from ..runfile.matching import matcher, nothing_matches
+from ..runfile.naming import ambiguous_files, told_apart
 from ..runfile.quantities import listed
-from ..runfile.reader import ambiguous_files, told_apart, without_shared
 from ..runfile.schema import KEY, OK, Case
 from ..runfile.writer import fit, text_of
 from . import outcomes, settings
@@ -175,7 +175,7 @@ class Plugin:
         """Cases of all collected plain benchmarks: whether a name is unique depends on the others."""
         names = {item: {"benchmark", "gpubench"}.intersection(fixture_names(item)) for item in self.collected}
         plain = [item for item, known in names.items() if known == {"benchmark"}]
-        return told_apart(without_shared({item.nodeid: case_of(item, self.ambiguous or frozenset()) for item in plain}))
+        return told_apart({item.nodeid: case_of(item, self.ambiguous or frozenset()) for item in plain})
 
     def _ledger_path(self) -> Path | None:
         """Return the journal's path: the supervisor's, or next to the results file; ``None`` where pytest-benchmark

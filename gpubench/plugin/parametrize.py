@@ -25,9 +25,9 @@ from ..errors import UsageError
 from ..measure.precision import autocast_dtype
 from ..measure.session import Session
 from ..runfile.kinds import KINDS
+from ..runfile.naming import plain_case, workload_by_names
 from ..runfile.options import CACHES, DTYPES, PRESETS, VARIANTS
 from ..runfile.quantities import seconds_of
-from ..runfile.reader import plain_case, workload_by_names
 from ..runfile.schema import Case, Scalar
 from ..runfile.writer import text_of
 

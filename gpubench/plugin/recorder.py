@@ -21,9 +21,9 @@ from ..errors import RunFileError, UsageError
 from ..measure import disturbance, environment
 from ..measure.session import Mode, Session, Unmeasured
 from ..runfile.folder import keep
-from ..runfile.ledger import Follower, Ledger, assemble, read_ledger
+from ..runfile.ledger import Follower, Ledger, assemble
 from ..runfile.quantities import counted
-from ..runfile.reader import LARGEST, check_case, check_run, convert
+from ..runfile.reader import LARGEST, check_case, check_run, convert, read_ledger
 from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case, Ceilings
 from ..runfile.writer import fit, text_of, without_homes, write
 from ..version import __version__
@@ -174,7 +174,7 @@ class Recorder:
         fingerprint = self._fingerprint(machine[KEY], sources)
         if earlier := require_same(self.ledger.path, fingerprint):  # its peaks are those of the results file
             known = earlier["gpubench"].get("ceilings") or {}
-            self.session.peaks = convert(self.ledger.path, known, dict[str, Ceilings], "session")
+            self.session.peaks = convert(known, dict[str, Ceilings], f"{self.ledger.path}: session")
         facts = {"process": self.session.settings.process, "cases": list(cases)}
         facts |= {"start_s": disturbance.age_s(), "start_cpu_s": self.session.pace * sum(os.times()[:2])}
         settings = self.session.settings

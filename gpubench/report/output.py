@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ..errors import UsageError
-from ..runfile.folder import MANIFEST, listed_in
-from ..runfile.reader import clean
+from ..runfile.reader import MANIFEST, listed_in
 from ..runfile.writer import Lock, is_drawn, replace
 
 _WAIT_S = 60.0
@@ -33,7 +32,7 @@ def prepare_folder(folder: Path) -> None:
             pass
     except (OSError, ValueError) as error:
         why = "it is no folder" if folder.is_file() else getattr(error, "strerror", None) or error
-        raise UsageError(f"{clean(str(folder))}: can't write there: {why}") from None
+        raise UsageError(f"{folder}: can't write there: {why}") from None
 
 
 def write_folder(folder: Path, files: Mapping[str, str | bytes], runs: Iterable[Path] = ()) -> list[Path]:
@@ -42,7 +41,7 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes], runs: Iterable[
     prepare_folder(folder)
     inner = folder / _PICTURES
     if inner.is_symlink():
-        raise UsageError(f"{clean(str(inner))}: is a link; files are written inside {folder} only")
+        raise UsageError(f"{inner}: is a link; files are written inside {folder} only")
     if inner.exists() or any(name.startswith(f"{_PICTURES}/") for name in files):
         prepare_folder(inner)
     lock = Lock(folder, wait_s=_WAIT_S)
@@ -65,7 +64,7 @@ def require_ours(folder: Path, names: Iterable[str]) -> None:
         path = folder / name
         if name not in ours and os.path.lexists(path):
             why = "was not written by gpubench and would be replaced: move it, or choose another -o"
-            raise UsageError(f"{clean(str(path))}: {why}")
+            raise UsageError(f"{path}: {why}")
 
 
 def _ours(folder: Path) -> set[str]:

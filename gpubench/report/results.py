@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from ..runfile.folder import read_runs
 from ..runfile.quantities import listed
+from ..runfile.reader import read_runs
 from ..runfile.schema import Run
 from . import words
 from .columns import MACHINES, frame, results_columns, speedup_columns
@@ -84,7 +84,7 @@ class Results:
     def load(cls, *paths: str | os.PathLike[str], k: str | None = None) -> Results:
         """Read results files, journals of interrupted runs, or folders of them at any depth. Raises RunFileError for
         one that can't be trusted and UsageError for a path without any."""
-        return cls(read_runs(map(Path, paths)), k)
+        return cls([*read_runs(map(Path, paths))], k)
 
     @cached_property
     def study(self) -> Study:

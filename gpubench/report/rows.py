@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from ..devices.implementations import TORCH
-from ..errors import RunFileError
+from ..errors import RunFileError, clean
 from ..runfile.flags import IMPLAUSIBLE, Quality, judge
 from ..runfile.kinds import KINDS, Kind, names_of
 from ..runfile.matching import matcher, nothing_matches, shown_name
 from ..runfile.quantities import shorten
-from ..runfile.reader import clean
 from ..runfile.schema import MOST_NAMES, DeviceFacts, Parallel, Result, Run, Scalar, Times
 from ..runfile.utilisation import PLAUSIBLE, utilisation
 from ..statistics.intervals import Interval, median_interval

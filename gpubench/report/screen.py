@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..errors import clean
 from ..runfile.matching import shown_name
 from ..runfile.quantities import UNFILLED, counted, listed, seconds_text, shorten, text
-from ..runfile.reader import clean
 from . import words
 from .answer import MOST_ROWS, Answer, Concern, Warning, describe_left_out
 from .render import terminal

@@ -5,7 +5,7 @@ Measuring raises the flags, with the evidence; every reader takes their meaning 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Annotated
@@ -39,25 +39,6 @@ NOISY = 0.15
 """Spread (IQR over median) above which the median of a few rounds is unreliable."""
 FEW = 5
 """The fewest rounds that show a process's own spread."""
-APART = 1.25
-"""Slowest over fastest process: on a quiet machine nine of ten cases stay below."""
-
-
-def apart(processes: Sequence[tuple[float, int]], spread: float) -> str | None:
-    """Why a case is ``noisy`` in a way that no process alone could see; None if it isn't.
-
-    ``processes`` are each one's median and number of rounds, ``spread`` the IQR over the median of all their rounds.
-    """
-    if len(processes) < 2:
-        return None
-    medians = sorted(median for median, _ in processes)
-    if medians[-1] > APART * medians[0]:
-        return f"the slowest process took {medians[-1] / medians[0]:.3g} times the fastest"
-    rounds = [count for _, count in processes]
-    if max(rounds) < FEW <= sum(rounds) and spread > NOISY:
-        return f"half of all {sum(rounds)} rounds are spread over {spread:.0%} of the median"
-    return None
-
 
 ADVICE = {
     IMPLAUSIBLE: Advice(

@@ -27,17 +27,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta, defstruct
 
 from ..errors import RunFileError, Unwritten, UsageError
-from .reader import clean, convert, decoded, excess
-from .schema import KEY, OK, SCHEMA_VERSION, VERSIONS
+from .schema import KEY, OK
 from .writer import fit, without_homes
 
 LONGEST_LINE = 64 * 1024**2  # a session of 20,000 cases writes 20 MiB
 BEFORE, WITHIN = "the run was ended before this case", "the run was ended while this case was measured"
 
-_BEGINS, _COMPLETE = b'{"event": "run"', b'{"event": "complete"}\n'
+BEGINS, COMPLETE = b'{"event": "run"', b'{"event": "complete"}\n'
 
 Event = dict[str, Any]
 _Number = Annotated[int, Meta(ge=0, le=9999)]
@@ -119,29 +119,8 @@ class Follower:
                 if not line.endswith(b"\n") and len(line) < LONGEST_LINE:
                     return
                 self._read += len(line)
-                if (event := _event(line)) is not None:
+                if (event := event_of(line)) is not None:
                     yield event
-
-
-def read_ledger(path: str | os.PathLike[str]) -> list[Event]:
-    """All whole events of a ledger. Raises RunFileError, which names the file, the line and what was expected."""
-    path = Path(path)
-    name = clean(str(path))
-    events, size, values = [], 0, 0
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1):
-                size, values = size + len(line), values + line.count(b",")
-                if too_large := excess(size, values):
-                    raise RunFileError(f"{name}: line {number}: expected {too_large}")
-                if (event := _event(line)) is not None:
-                    _check(event, f"{name}: line {number}")
-                    events.append(event)
-    except OSError as error:
-        raise RunFileError(f"{name}: file: expected a readable ledger ({error.strerror or error})") from None
-    if not any(event["event"] in ("run", "session") for event in events):
-        raise RunFileError(f"{name}: file: expected a ledger, found neither a run nor a session in it")
-    return events
 
 
 def inner(value: Any, *keys: str) -> Any:
@@ -179,18 +158,7 @@ def reached(events: Sequence[Event], processes: int) -> str:
     return f"{place}: {[*ends.values()].count(OK)} of {len(ends) + len(left)} measured"
 
 
-def stands(path: Path, results: str) -> bool:
-    """Whether a journal stands for a run: that of a ``gpubench run`` which never ended, by its first and last line, or
-    whose ``results`` file isn't beside it."""
-    if not path.is_file() or not os.access(path, os.R_OK):
-        return False
-    with path.open("rb") as file:
-        begun = file.read(len(_BEGINS)) == _BEGINS
-        file.seek(max(0, path.stat().st_size - len(_COMPLETE)))
-        return begun and (file.read() != _COMPLETE or not path.with_name(results).exists())
-
-
-def _event(line: bytes) -> Event | None:
+def event_of(line: bytes) -> Event | None:
     """The event of a line, or ``None`` for one that was cut off."""
     if not line.endswith(b"\n"):
         return None
@@ -202,11 +170,17 @@ def _event(line: bytes) -> Event | None:
     return event if known else None
 
 
-def _check(event: Event, place: str) -> None:
-    kind = _MEASURED if event["event"] == "end" and event.get("status") == OK else _KINDS[event["event"]]
-    convert(place, event, kind, event["event"])
-    if event.get("schema_version", SCHEMA_VERSION) not in VERSIONS:
-        raise RunFileError(f"{place}: schema_version: expected {' or '.join(map(str, VERSIONS))}")
+def decoded(content: bytes) -> Any:
+    """The value of some JSON. Raises ValueError, RecursionError or MemoryError."""
+    try:
+        return msgspec.json.decode(content)
+    except msgspec.DecodeError:  # NaN, half a character, a byte order mark; and json reports where a fault is
+        return json.loads(content.decode("utf-8-sig"), parse_constant=lambda name: str(float(name)))
+
+
+def kind_of(event: Event) -> Any:
+    """The type of an event's values."""
+    return _MEASURED if event["event"] == "end" and event.get("status") == OK else _KINDS[event["event"]]
 
 
 # From a ledger to a run file ------------------------------------------------------------------------------------------
@@ -236,8 +210,8 @@ def assemble(events: Sequence[Event]) -> dict[str, Any]:
             try:
                 benchmarks.append(merge(measured))
             except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-                why = clean(repr(error)[:200])
-                raise RunFileError(f"ledger: {clean(fullname[:200])}: expected a measured case ({why})") from None
+                why = repr(error)[:200]
+                raise RunFileError(f"ledger: {fullname[:200]}: expected a measured case ({why})") from None
         elif fullname in started or ended:
             stopped = {"status": "skipped", "reason": WITHIN}
             end = min(ended, key=lambda event: event["status"] == "skipped", default=stopped)  # a failure says more

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct, field, to_builtins
 from msgspec.structs import replace
 
 from .flags import Flag
+from .quantities import moment_of
 
 KEY = "gpubench"
 SCHEMA_VERSION = 2
@@ -312,6 +313,10 @@ class RunFacts(Struct, frozen=True):
     processes: Annotated[tuple[ProcessFacts, ...] | None, _is("one entry for each process")] = None
     unmeasured: Annotated[_Unmeasured | None, _is("benchmarks without a number")] = None
 
+    def __post_init__(self) -> None:
+        if self.started is not None and not moment_of(self.started):
+            raise ValueError(f"expected an ISO 8601 date and time as started, found {self.started[:60]!r}")
+
 
 class DeviceFacts(Struct, frozen=True):
     """A device of the machine."""
@@ -515,7 +520,7 @@ class Run(Struct, frozen=True):
 
     ``flags`` are those of whole processes: what was seen applies to all they measured. ``slow_threads`` are the
     processes whose thread canary took longer on all threads than on one. ``disproved`` is the reason why a device has
-    no ``ceilings`` although they were measured.
+    no ``ceilings`` although they were measured. ``digest`` is equal for copies of a file.
     """
 
     path: Path
@@ -532,6 +537,7 @@ class Run(Struct, frozen=True):
     disproved: Mapping[str, str] = field(default_factory=dict)
     flags: tuple[Raised, ...] = ()
     slow_threads: tuple[int, ...] = ()
+    digest: bytes = b""
 
     @property
     def date(self) -> str | None:

@@ -21,7 +21,6 @@ from typing import Any
 import msgspec
 
 from ..errors import RunFileError, Unwritten, UsageError
-from .reader import clean
 
 COMMON = frozenset({"root", "localhost", "user", "admin", "runner"})
 """Names that many machines have, which identify no one and are also words with other meanings."""
@@ -60,9 +59,9 @@ def write(path: str | os.PathLike[str], data: Mapping[str, Any]) -> None:
     try:
         replace(path, _parts(data))
     except ValueError as error:
-        raise RunFileError(f"{clean(str(path))}: run: expected finite numbers only ({error})") from None
+        raise RunFileError(f"{path}: run: expected finite numbers only ({error})") from None
     except RecursionError:
-        raise RunFileError(f"{clean(str(path))}: run: expected fewer levels of nesting") from None
+        raise RunFileError(f"{path}: run: expected fewer levels of nesting") from None
 
 
 def _parts(data: Mapping[str, Any]) -> Iterator[bytes]:
@@ -133,7 +132,7 @@ def replace(path: Path, content: bytes | Iterable[bytes]) -> None:
         os.replace(temporary, path)
         lock.release()
     except OSError as error:
-        raise Unwritten(f"{clean(str(path))}: can't be written: {error.strerror or error}") from None
+        raise Unwritten(f"{path}: can't be written: {error.strerror or error}") from None
     finally:
         if temporary:
             with suppress(OSError):
@@ -144,7 +143,7 @@ def picture_format(path: str | os.PathLike[str]) -> str:
     """``svg`` or ``png``, by the name of a picture's file. Raises UsageError for any other."""
     suffix = Path(path).suffix.lower().removeprefix(".")
     if suffix not in ("svg", "png"):
-        raise UsageError(f"{clean(str(path))}: a picture's name ends in .svg or .png")
+        raise UsageError(f"{path}: a picture's name ends in .svg or .png")
     return suffix
 
 
@@ -161,9 +160,9 @@ def require_new(path: str | os.PathLike[str]) -> None:
     command replaces its own input, an earlier run or a user's file, whatever the name."""
     path = Path(path)
     if not path.parent.is_dir():
-        raise UsageError(f"{clean(str(path))}: no such folder: {clean(str(path.parent))}")
+        raise UsageError(f"{path}: no such folder: {path.parent}")
     if os.path.lexists(path) and not is_drawn(path):
-        raise UsageError(f"{clean(str(path))}: exists already: choose another name, or remove it first")
+        raise UsageError(f"{path}: exists already: choose another name, or remove it first")
 
 
 @contextmanager
@@ -212,7 +211,7 @@ class Lock:
                     fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     if time.monotonic() > latest:
-                        raise UsageError(f"{clean(str(folder))}: a run is under way there") from None
+                        raise UsageError(f"{folder}: a run is under way there") from None
                     time.sleep(0.1)
                     continue
                 except OSError:  # nor on this file system

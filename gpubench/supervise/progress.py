@@ -13,11 +13,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import GpubenchError
+from ..errors import GpubenchError, clean
 from ..runfile.ledger import Event, inner
 from ..runfile.matching import shown_name
 from ..runfile.quantities import counted, ratio_text, seconds_text, shorten, text
-from ..runfile.reader import clean
 from ..runfile.schema import KEY, OK
 from ..runfile.writer import scratch
 from . import process

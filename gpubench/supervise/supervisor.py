@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import GpubenchError, RunFileError, UsageError
+from ..errors import GpubenchError, RunFileError, UsageError, clean
 from ..runfile.folder import LEDGER
-from ..runfile.ledger import Event, Ledger, assemble, missing, read_ledger
+from ..runfile.ledger import Event, Ledger, assemble, missing
 from ..runfile.quantities import counted
-from ..runfile.reader import check_run, clean
+from ..runfile.reader import check_run, read_ledger
 from ..runfile.schema import SCHEMA_VERSION
 from ..runfile.writer import Lock, without_paths
 from . import process

@@ -14,8 +14,8 @@ from gpubench.plugin import parametrize
 from gpubench.plugin.overrides import IGNORED
 from gpubench.plugin.parametrize import case_of
 from gpubench.runfile.kinds import KINDS
-from gpubench.runfile.ledger import read_ledger
-from gpubench.runfile.reader import plain_case, read
+from gpubench.runfile.naming import plain_case
+from gpubench.runfile.reader import read, read_ledger
 from gpubench.testing import VirtualDevice
 
 CASE = """

@@ -20,8 +20,8 @@ from gpubench.plugin.recorder import (
     require_room,
     require_same,
 )
-from gpubench.runfile.ledger import Ledger, assemble, read_ledger
-from gpubench.runfile.reader import read
+from gpubench.runfile.ledger import Ledger, assemble
+from gpubench.runfile.reader import read, read_ledger
 from gpubench.runfile.schema import MOST_NAMES, MOST_PARAMS, CanaryTimes, Case
 
 FILES = sorted(

@@ -26,7 +26,7 @@ from gpubench.measure.data import Data
 from gpubench.measure.disturbance import disturbed, look
 from gpubench.measure.probes import device_time
 from gpubench.measure.work import flop_counter
-from gpubench.runfile.ledger import read_ledger
+from gpubench.runfile.reader import read_ledger
 from gpubench.workloads import training
 
 MIB = 1 << 20

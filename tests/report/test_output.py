@@ -11,7 +11,7 @@ import pytest
 
 from gpubench.errors import UsageError
 from gpubench.report import output
-from gpubench.runfile.folder import listed_in
+from gpubench.runfile.reader import listed_in
 from gpubench.runfile.writer import Lock
 
 DRAWN = b"<?xml version='1.0'?><svg><dc:creator><cc:Agent><dc:title>gpubench</dc:title></cc:Agent></dc:creator></svg>"

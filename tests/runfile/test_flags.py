@@ -2,7 +2,9 @@
 
 import pytest
 
-from gpubench.runfile.flags import ADVICE, Level, Quality, Reason, apart, judge
+from gpubench.runfile.flags import ADVICE, Level, Quality, Reason, judge
+from gpubench.runfile.reader import apart
+from gpubench.runfile.schema import Process, Times
 
 
 @pytest.mark.parametrize(
@@ -17,7 +19,8 @@ from gpubench.runfile.flags import ADVICE, Level, Quality, Reason, apart, judge
     ],
 )
 def test_apart(processes, spread, seen):
-    assert apart(processes, spread) == seen
+    each = tuple(Process(i, rounds, median) for i, (median, rounds) in enumerate(processes))
+    assert apart(Times(1.0, 1.0, 1.0, spread, 1.0, 1.0, 1, 1, None, "", each)) == seen
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_the_largest_run_is_read_again(tmp_path):
                 events += [start, end]
             events.append({"event": "finish", "process": process})
             file.writelines(json.dumps(event).replace('"samples"', samples) + "\n" for event in events)
-    events = ledger.read_ledger(tmp_path / "ledger")
+    events = reader.read_ledger(tmp_path / "ledger")
     assert sum(event["event"] == "end" for event in events) == 9000
     run = ledger.assemble(events)
     writer.write(tmp_path / "run.json", run)

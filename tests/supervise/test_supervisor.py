@@ -24,8 +24,8 @@ from waiting import survivors, wait_for
 
 from gpubench.commands import cli
 from gpubench.runfile import reader
-from gpubench.runfile.folder import read_runs
-from gpubench.runfile.ledger import Ledger, merge, pooled, read_ledger
+from gpubench.runfile.ledger import Ledger, merge, pooled
+from gpubench.runfile.reader import read_ledger, read_runs
 from gpubench.runfile.schema import Case
 from gpubench.supervise import process as measuring
 from gpubench.supervise.supervisor import Supervisor

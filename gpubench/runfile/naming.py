@@ -1,0 +1,161 @@
+"""Names of tests as benchmarks: the workload of a file and a function, and the identity of a test that doesn't use our
+fixture."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from msgspec import structs
+
+from ..errors import clean
+from .matching import SHIPPED
+from .schema import Case, Result
+
+LONGEST_TEXT = 2000
+"""Characters kept of a text from a file: a reason may hold a whole traceback, which would be too long for a table."""
+LONGEST_VALUE = 40
+"""The longest text of a parameter's value that is shown as it is; a longer one is replaced by its part of pytest's
+id."""
+_OBJECT = re.compile(r"UNSERIALIZABLE\[(.*)\]", re.DOTALL)
+"""The text that pytest-benchmark writes for a value that JSON can't represent."""
+_TORCH_DEVICE = re.compile(r"device\(type='(\w+)'(?:, index=(\d+))?\)")
+_DEVICE = re.compile(r"([a-z][a-z0-9_]*)(?::(\d+))?")
+_DTYPE = re.compile(r"(?:torch\.)?(b?float(?:16|32|64))")
+_DEVICE_NAMES = ("device", "dev", "torch_device", "device_name", "device_type")
+_INDEXED = ("cuda", "xpu")
+"""Types of devices for which no index means the first device."""
+
+
+def workload_of(fullname: str, ambiguous: Collection[str] = (), shipped: bool = False) -> str:
+    """``sorting.TestFast.sort`` of ``a/test_sorting.py::TestFast::test_sort[x]``, as of ``a/sorting_test.py::…``.
+
+    Used for files without further details: a name may itself hold brackets and colons, which only pytest can
+    distinguish.
+    """
+    file, _, rest = fullname.partition("::")
+    return workload_by_names(file, rest.partition("[")[0].split("::"), ambiguous, shipped)
+
+
+def workload_by_names(file: str, names: Sequence[str], ambiguous: Collection[str] = (), shipped: bool = False) -> str:
+    """The workload of a test; ``names`` are the names of its classes and of its function.
+
+    ``ambiguous`` are the names of files that occur twice: there the folder is part of the name. ``shipped`` files come
+    with gpubench; another file of the same name keeps its prefix, as ``test_fft``.
+    """
+    place = PurePosixPath(file.replace("\\", "/"))
+    stem = place.stem.removeprefix("test_").removesuffix("_test") or place.stem
+    if not shipped and place.name in ambiguous and place.parent.name:
+        stem = f"{place.parent.name}/{stem}"
+    elif not shipped and stem in SHIPPED:
+        stem = f"test_{stem}"
+    *classes, function = names
+    name = function.removeprefix("test_") or function
+    parts = [part for part in (stem, *classes) if part]
+    return ".".join(parts if name in ("", *parts[-1:]) else [*parts, name])
+
+
+def ambiguous_files(fullnames: Iterable[str]) -> frozenset[str]:
+    """Names of files that occur in several folders."""
+    files = {name.partition("::")[0].replace("\\", "/") for name in fullnames}
+    counts = Counter(PurePosixPath(file).name for file in files)
+    return frozenset(name for name, count in counts.items() if count > 1)
+
+
+def plain_case(fullname: str, given: Mapping[str, Any], ambiguous: Collection[str] = ()) -> Case:
+    """The identity of a test that doesn't use our fixture, from its name and parameters, as pytest-benchmark has them.
+
+    A parameter that holds a device, or the only one of several that is called so, gives the device, and one of a known
+    dtype the dtype; without them both are unknown. A value that is meaningless to a reader, such as an object's, is
+    replaced by its part of pytest's id, or, where the id can't be split into parts, all such values by the whole id.
+    """
+    params = dict(given)
+    devices = {name: found for name, value in given.items() if (found := _device_name(name, value))}
+    device = params.pop(next(iter(devices)), "") and next(iter(devices.values())) if len(devices) == 1 else ""
+    texts = ((name, _text(value)) for name, value in params.items())
+    dtypes = {name: match[1] for name, text in texts if (match := _DTYPE.fullmatch(text or ""))}
+    dtype = params.pop(next(iter(dtypes)), "") and next(iter(dtypes.values())) if len(dtypes) == 1 else ""
+    ident = _ident(fullname)
+    parts = dict(zip(given, ident.split("-"), strict=True)) if ident.count("-") == len(given) - 1 else {}
+    shown = {name: _readable(value, parts.get(name)) for name, value in params.items()}
+    if any(value is ... for value in shown.values()):
+        shown = {name: value for name, value in shown.items() if value is not ...} | {"id": clean(ident[:LONGEST_TEXT])}
+    workload = workload_of(fullname, ambiguous)
+    return Case(workload, device, dtype, shown, implementation="", variant="", regime="", cache="")
+
+
+def named(results: Sequence[Result]) -> list[Result]:
+    """All results of a run, those of other fixtures under names that tell them apart; where the file gives none, the
+    name is made from the test's full name and parameters."""
+    ambiguous = ambiguous_files(each.fullname for each in results)
+    plain = told_apart(
+        {
+            each.fullname: each.case if each.workload else plain_case(each.fullname, each.params, ambiguous)
+            for each in results
+            if not each.implementation
+        }
+    )
+    return [
+        each if each.implementation else structs.replace(each, **structs.asdict(plain[each.fullname]))
+        for each in results
+    ]
+
+
+def told_apart(cases: Mapping[str, Case]) -> dict[str, Case]:
+    """Plain cases by full name, without the parameters that are equal in all of a workload's on one device, and with
+    pytest's id where they would otherwise have the same name."""
+    values: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
+    for case in cases.values():
+        for name, value in case.params.items():
+            values[case.workload, case.device, name].add(repr(value))
+    varied = {(workload, name) for (workload, _, name), found in values.items() if len(found) > 1}
+    counts = Counter((case.workload, case.device) for case in cases.values())
+    several = {workload for (workload, _), count in counts.items() if count > 1}
+    short = {}
+    for fullname, case in cases.items():
+        params = {name: value for name, value in case.params.items() if (case.workload, name) in varied}
+        short[fullname] = structs.replace(case, params=params) if case.workload in several else case
+    names = Counter((case.id, case.device) for case in short.values())
+    for fullname, case in short.items():
+        if names[case.id, case.device] > 1 and (ident := _ident(fullname)):
+            short[fullname] = structs.replace(case, params={**case.params, "id": ident})
+    return short
+
+
+def _ident(fullname: str) -> str:
+    """pytest's id of a test's parameters: ``x-1`` for ``test_sort[x-1]``."""
+    return clean(fullname.partition("[")[2].removesuffix("]"))
+
+
+def _device_name(name: str, value: Any) -> str:
+    """``cuda:0`` for a torch device, or for a text in a parameter named like ``device``; empty for anything else."""
+    text = _text(value) or ""
+    found = _TORCH_DEVICE.fullmatch(text) or (name.lower() in _DEVICE_NAMES and _DEVICE.fullmatch(text.lower()))
+    if not found:
+        return ""
+    index = found[2] or ("0" if found[1] in _INDEXED else "")
+    return f"{found[1]}:{index}" if index else str(found[1])
+
+
+def _text(value: Any) -> str | None:
+    """The value if it is a text, the text within if it stands for an object, else None."""
+    if not isinstance(value, str):
+        return None
+    inner = _OBJECT.fullmatch(value)
+    return inner[1] if inner else value
+
+
+def _readable(value: Any, part: str | None) -> Any:
+    """A value as a table shows it, else its part of pytest's id, else ``...``."""
+    if isinstance(value, float) and not -1e300 <= value <= 1e300:
+        return str(value)
+    if isinstance(value, bool | float | None) or (isinstance(value, int) and abs(value) < 2**63):
+        return value
+    text = value if isinstance(value, str) else json.dumps(value)
+    if len(text) <= LONGEST_VALUE and not _OBJECT.fullmatch(text):
+        return clean(text)
+    return ... if part is None else clean(part[:LONGEST_TEXT])
