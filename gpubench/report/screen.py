@@ -174,16 +174,13 @@ def _who(row: Measured) -> str:
 
 def _crossing_sentence(study: Study, found: Crossing) -> str:
     """``a @ b, float32: H200 is faster than the Xeon from n ≈ 72.``"""
-    pair, said = found.line.items[-1], words.crossing(found)
+    pair = found.line.items[-1]
     if len(found.line.points) == 1:
         return _pair_sentence(study, pair)
     subject, base = study.names.subject(pair), study.names.of(pair.base)
-    if said == words.UNSURE:
+    if words.crossing(found) == words.UNSURE:
         return f"{_who(pair.other)}: {subject} or {base}: too noisy to say from which size on either is faster."
-    if said.startswith("not "):
-        return f"{_who(pair.other)}: {subject} is not faster than {base} {said.removeprefix('not ')}."
-    where = said if said.startswith("only ") else f"at {said}" if said == words.EVERY_SIZE else f"from {said}"
-    return f"{_who(pair.other)}: {subject} is faster than {base} {where}."
+    return f"{_who(pair.other)}: {subject} is {words.faster(found).replace('faster', f'faster than {base}', 1)}."
 
 
 def _pair_sentence(study: Study, pair: Pair) -> str:

@@ -351,79 +351,64 @@ def row_axes(page: Page, labels: Sequence[NamedRow], right: float, head: float =
             page.text(MARGIN, top + y + 17, shorten_to(group, page.width - 2 * MARGIN, NORMAL), NORMAL, weight="bold")
             y += _HEAD
         middles.append(y + pitch / 2)
-        _name_row(page, each, x - 14, top + middles[-1] + 4)
+        # name and setting, left of the axes; the setting is cut first
+        name = shorten_to(each.name, _MOST_LABEL - min(text_width(each.detail, TINY), _MOST_LABEL / 4) - 8, NORMAL)
+        detail = shorten_to(each.detail, _MOST_LABEL - text_width(name, NORMAL) - 8, TINY)
+        at, room = top + middles[-1] + 4, text_width(detail, TINY) + 8 if detail else 0.0
+        page.text(x - 14, at, detail, TINY, "muted", ha="right")
+        page.text(x - 14 - room, at + 0.5, name, NORMAL, ha="right")
         y += pitch
     return axes, middles
 
 
-def _name_row(page: Page, label: NamedRow, end: float, y: float) -> None:
-    """Name and setting, left of ``end``. The setting is cut first."""
-    name = shorten_to(label.name, _MOST_LABEL - min(text_width(label.detail, TINY), _MOST_LABEL / 4) - 8, NORMAL)
-    detail = shorten_to(label.detail, _MOST_LABEL - text_width(name, NORMAL) - 8, TINY)
-    page.text(end, y, detail, TINY, "muted", ha="right")
-    page.text(end - (text_width(detail, TINY) + 8 if detail else 0.0), y + 0.5, name, NORMAL, ha="right")
-
-
 def _draw_mark(page: Page, axes: Axes, mark: RowMark, y: float, limits: tuple[float, float]) -> None:
+    """A value with its interval, and its words beside it; a limit has the interval and its words alone."""
+    share, ink = limits[0] == 0, page.ink("text" if limits[0] == 0 else mark.role)
+    bar = [min(max(end, limits[0]), limits[1]) for end in (mark.low, mark.high) if end is not None]
+    if bar and mark.modelled:
+        axes.barh([y], [bar[1] - bar[0]], height=9, left=bar[0], **page.hatched(mark.role), zorder=4)
+    elif bar:
+        looks = {"linewidth": 1.2} if share else {"linewidth": 4, "alpha": 0.35, "solid_capstyle": "butt"}
+        axes.plot(bar, [y] * 2, color=ink, zorder=4, **looks)
     if mark.value is None:
-        start = 1.0 if limits[0] > 0 else 0.0
-        if mark.low and mark.high:
-            bar = [min(max(end, limits[0]), limits[1]) for end in (mark.low, mark.high)]
-            _draw_interval(page, axes, mark, y, bar)
-            start = max(start, *bar)
+        start = max([0.0 if share else 1.0, *bar])
         page.note(axes, mark.words, (start, y), (6, 0), va="center", zorder=7, color=page.ink(mark.role),
                   annotation_clip=False, bbox=page.halo())  # fmt: skip
         return
-    place = _draw_ratio if limits[0] else _draw_share
-    start, leftwards = place(page, axes, mark, (mark.value, y), limits)
+    ends = [mark.value, *bar]
+    start, leftwards = (_draw_share if share else _draw_ratio)(page, axes, mark, (mark.value, y), ends)
     side, x = ("right", -7) if leftwards else ("left", 7)
     page.note(axes, mark.words, (start, y), (x, 0), va="center", ha=side, fontsize=SMALL * PX,
               fontweight="bold", color=page.ink("text"), annotation_clip=False, zorder=7, bbox=page.halo())  # fmt: skip
 
 
-def _draw_interval(page: Page, axes: Axes, mark: RowMark, y: float, bar: Sequence[float]) -> None:
-    if mark.modelled:
-        axes.barh([y], [bar[1] - bar[0]], height=9, left=bar[0], **page.hatched(mark.role), zorder=4)
-    else:
-        axes.plot(bar, [y] * 2, linewidth=4, alpha=0.35, color=page.ink(mark.role), zorder=4, solid_capstyle="butt")
-
-
 def _draw_share(
-    page: Page, axes: Axes, mark: RowMark, at: tuple[float, float], limits: tuple[float, float]
+    page: Page, axes: Axes, mark: RowMark, at: tuple[float, float], ends: list[float]
 ) -> tuple[float, bool]:
-    """A bar, its interval as a thin line, what it could be at best as a tick; where its words stand."""
-    ink, (start, y) = page.ink("text"), at
-    axes.barh([y], [start], height=12, color=page.ink(mark.role), zorder=3)
-    if mark.low is not None and mark.high is not None:
-        ends = [max(mark.low, limits[0]), min(mark.high, limits[1])]
-        axes.plot(ends, [y] * 2, linewidth=1.2, color=ink, zorder=4)
-        start = max(start, ends[1])
+    """A bar, and what it could be at best as a tick; where its words stand."""
+    (value, y), start = at, max(ends)
+    axes.barh([y], [value], height=12, color=page.ink(mark.role), zorder=3)
     if mark.second is not None:
-        axes.plot([mark.second] * 2, [y - 9, y + 9], linewidth=2.4, color=ink, zorder=5)
-        words = (text_width(mark.words, SMALL * 1.12) + 12) * (limits[1] - limits[0]) / page.size(axes)[0]
+        axes.plot([mark.second] * 2, [y - 9, y + 9], linewidth=2.4, color=page.ink("text"), zorder=5)
+        words = (text_width(mark.words, SMALL * 1.12) + 12) * axes.get_xlim()[1] / page.size(axes)[0]
         start = mark.second if start - words / 8 < mark.second < start + words else start  # no words across the tick
     return start, False
 
 
 def _draw_ratio(
-    page: Page, axes: Axes, mark: RowMark, at: tuple[float, float], limits: tuple[float, float]
+    page: Page, axes: Axes, mark: RowMark, at: tuple[float, float], ends: list[float]
 ) -> tuple[float, bool]:
-    """A mark, its interval as a thick line, the second value as a hollow mark; where its words stand, and whether they
-    stand left of there."""
-    ink, (value, y) = page.ink(mark.role), at
-    ends = [value, mark.second or value]
-    if mark.low is not None and mark.high is not None:
-        bar = [min(max(end, limits[0]), limits[1]) for end in (mark.low, mark.high)]
-        _draw_interval(page, axes, mark, y, bar)
-        ends += bar
+    """A mark, and the second value as a hollow mark; where its words stand, and whether they stand left of there."""
+    value, y = at
     if mark.second is not None:
-        axes.plot([mark.second, value], [y] * 2, linewidth=1.4, alpha=0.6, color=ink, zorder=3)
+        axes.plot([mark.second, value], [y] * 2, linewidth=1.4, alpha=0.6, color=page.ink(mark.role), zorder=3)
         page.mark(axes, mark.second, y, mark.role, hollow=True)
+        ends = [*ends, mark.second]
     page.mark(axes, value, y, mark.role)
-    if not max(ends) < 1 < limits[1]:
+    low, high = axes.get_xlim()
+    if not max(ends) < 1 < high:
         return max(ends), False
     # words across the line at 1× stand left of the mark, if they fit there
-    scale = page.size(axes)[0] / math.log(limits[1] / limits[0])
-    width = text_width(mark.words, SMALL * 1.12) + 10
-    leftwards = scale * math.log(1 / max(ends)) < width <= scale * math.log(min(ends) / limits[0])
+    scale, width = page.size(axes)[0] / math.log(high / low), text_width(mark.words, SMALL * 1.12) + 10
+    leftwards = scale * math.log(1 / max(ends)) < width <= scale * math.log(min(ends) / low)
     return min(ends) if leftwards else max(ends), leftwards
