@@ -10,11 +10,8 @@ import pytest
 import torch
 
 from gpubench.errors import Unmeasurable
-from gpubench.measure import environment
 from gpubench.measure.verify import in_float64
 from gpubench.measure.work import count
-from gpubench.parallel.distributed import Inference
-from gpubench.runfile.schema import Work
 from gpubench.workloads import models
 
 pytestmark = pytest.mark.gpubench(
@@ -93,32 +90,6 @@ def test_bert(gpubench, length, batch):
 @HALF
 def test_gpt2(gpubench, length, batch):
     forward(gpubench, models.gpt2, gpubench.randint(50257, (batch, length)), batch * length, "token")
-
-
-PER_CORE = pytest.mark.gpubench_sweep("batch", smoke=[], quick=[], full=[1, 4, 16, 64])
-
-
-def on_each_core(gpubench, ranks, network, batch, *shape):
-    """Measure one process per core, each with its own batch: a CPU's best throughput for small work that can't use
-    several threads."""
-    count = environment.cores()
-    job = Inference(network, (batch, *shape), gpubench.case.dtype, gpubench.data.seed)
-    work = Work(items=count * batch, unit="sample")
-    ranks.measure(gpubench, job, count, work=work, method="one process a core", mode="weak")
-
-
-@pytest.mark.gpubench_parallel
-@pytest.mark.gpubench(kind="details", title="MLP, one process a core", variants=["eager"], devices="cpu")
-@PER_CORE
-def test_mlp_per_core(gpubench, gpubench_ranks, batch):
-    on_each_core(gpubench, gpubench_ranks, "mlp", batch, 784)
-
-
-@pytest.mark.gpubench_parallel
-@pytest.mark.gpubench(kind="details", title="LeNet, one process a core", variants=["eager"], devices="cpu")
-@PER_CORE
-def test_lenet_per_core(gpubench, gpubench_ranks, batch):
-    on_each_core(gpubench, gpubench_ranks, "LeNet", batch, 1, 32, 32)
 
 
 CHANNELS_LAST, CUDNN_BENCHMARK = "channels last", "cudnn.benchmark"

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SLOW = (
-    "resnet50", "vit", "bert", "gpt2", "tabular", "width", "input", "llama", "decoder", "prefill", "scaled",
+    "resnet50", "vit", "bert", "gpt2", "tabular", "width", "llama", "decoder", "prefill", "scaled",
     "decode[", "(training and autocast)",
 )  # fmt: skip
 EVERYWHERE = ("elementwise", "classic", "transfer")

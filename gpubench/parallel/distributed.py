@@ -22,9 +22,9 @@ from ..errors import GpubenchError, Unmeasurable, WrongAnswer
 from ..measure.clock import DeviceClock
 from ..measure.data import Data, reference_data
 from ..measure.precision import torch_dtype
-from ..measure.verify import compare, elements, in_float64, tolerance, unchecked
+from ..measure.verify import unchecked
 from ..runfile.schema import Check
-from ..workloads import models, training
+from ..workloads import training
 from .ranks import RankWork
 from .team import Rank
 
@@ -155,41 +155,6 @@ def _wrapped(network: nn.Module, method: str, rank: Rank) -> nn.Module:
                 fully_shard(child, mesh=mesh)
         fully_shard(network, mesh=mesh)  # in place
     return network
-
-
-@dataclass(frozen=True, slots=True)
-class Inference:
-    """A forward pass of a network of ``workloads.models`` on each rank, each with its own batch: many small jobs at
-    once. Ranks synchronize only between rounds."""
-
-    network: str
-    shape: tuple[int, ...]
-    dtype: str = "float32"
-    seed: int = 0
-
-    def start(self, rank: Rank) -> _Inference:
-        """Build this rank's network."""
-        return _Inference(self, rank)
-
-
-class _Inference(RankWork):
-    def __init__(self, job: Inference, rank: Rank) -> None:
-        device = find_device(rank.device).device
-        assert device is not None, rank.device
-        data = Data(device, torch_dtype(job.dtype), job.seed)
-        self._network, self._inputs = data.module(getattr(models, job.network)), data.randn(*job.shape)
-        self._dtype = job.dtype
-
-    def step(self) -> Any:
-        with torch.inference_mode():
-            return self._network(self._inputs)
-
-    def check(self) -> Check:
-        """Compare with the same network in float64."""
-        with torch.inference_mode():
-            result, expected = self.step(), in_float64(self._network)(in_float64(self._inputs))
-        summed = elements(self._inputs, list(self._network.parameters()))
-        return compare(result, expected, tolerance(self._dtype, None, summed, elements(result)))
 
 
 def pipeline_speedup(stages: int, microbatches: int) -> float:

@@ -275,14 +275,3 @@ def test_load_needs_no_torch(tmp_path):
     count, torch_loaded = done.stdout.split()
     assert int(count) > 10
     assert torch_loaded == "False"
-
-
-def test_a_module_of_ones_own_is_seen():
-    module = types.ModuleType("mine_of_test")
-    module.twice = lambda x: x * 2
-    sys.modules["mine_of_test"] = module
-    try:
-        (row,) = rows(measured("twice(a)", options="--setup 'from mine_of_test import twice'", a=torch.ones(3)))
-    finally:
-        del sys.modules["mine_of_test"]
-    assert row["status"] == "ok"

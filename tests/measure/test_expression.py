@@ -8,7 +8,6 @@ from gpubench.errors import UsageError
 from gpubench.measure import ceilings
 from gpubench.measure.data import dtypes_of
 from gpubench.measure.expression import (
-    expressions,
     function_of,
     names_in,
     parse,
@@ -35,12 +34,6 @@ def call(text, **namespace):
 )
 def test_names_that_are_read_in_their_order_and_made(text, read, made):
     assert names_in(text) == (list(read), set(made))
-
-
-def test_unknown_names_are_those_that_nothing_makes():
-    with pytest.raises(UsageError, match="unknown name b: make"):
-        expressions(["a @ b"], "a = randn(n)", sizes=[("n", (1,))])
-    expressions(["[x for x in range(3)] + torch.tolist(F, np)"])
 
 
 @pytest.mark.parametrize(

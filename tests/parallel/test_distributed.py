@@ -20,7 +20,6 @@ from gpubench.measure.clock import DeviceClock
 from gpubench.measure.data import Data, reference_data
 from gpubench.parallel.distributed import (
     AllReduce,
-    Inference,
     PipelineTraining,
     SilentFallback,
     Training,
@@ -120,16 +119,6 @@ def test_all_reduce_is_checked_and_its_buses_counted(two):
     assert one.check.status == "passed"
     assert bus_bandwidth(1e9, 0.5, 8) == pytest.approx(3.5e9)  # nccl-tests: algbw x 2 (n - 1) / n
     assert bus_bandwidth(1e9, 0.5, 2) == pytest.approx(2e9)
-
-
-def test_each_core_has_a_batch_of_its_own_and_its_answer_is_checked(two, monkeypatch):
-    job = Inference("mlp", (2, 784))
-    first, second = two.run(measure_rank, job, PRESET_SETTINGS["smoke"], True)
-    assert (first.check.status, second.check.status) == ("passed", "passed")
-    assert len(first.durations) == len(second.durations) >= 3
-    monkeypatch.setattr(torch.nn.Linear, "forward", wrong_in_float32)
-    with pytest.raises(WrongAnswer, match="relative error"):
-        job.start(Rank(0, 1, "cpu", 1)).check()
 
 
 EPOCHS = 20

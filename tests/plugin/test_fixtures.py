@@ -98,7 +98,7 @@ def run(folder: Path, *options: str) -> Any:
     with backend_and_suite(folder):
         done = gpubench(*words, "--charts=none", cwd=folder)
     assert done.returncode == 0, done.stderr
-    return read(folder / "out/run.json") if "--list" not in options else done
+    return read(folder / "out/run.json")
 
 
 @pytest.fixture(scope="module")
@@ -205,14 +205,6 @@ def test_every_parameter_has_a_readable_name_of_its_own(results):
 
 def test_samples_keep_their_process(results):
     assert {tuple(process.index for process in result.times.processes) for result in results.values()} == {(0, 1)}
-
-
-def test_the_list_knows_them(tmp_path):
-    done = run(tmp_path, "--list")
-    rows = [line for line in done.stdout.splitlines() if line.strip().startswith("theirs.")]
-    assert len(rows) == 17
-    assert sum(row.rstrip().endswith("not today") for row in rows) == 1
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_plan_calls_no_test_and_leaves_every_plugin_to_set_up_and_take_down(tmp_path):

@@ -173,29 +173,6 @@ def test_output_on_another_file_system_under_names_beyond_ascii_and_a_home_that_
 # Surroundings ---------------------------------------------------------------------------------------------------------
 
 
-BACKWARDS = """
-import datetime, time
-
-began, real = time.time(), time.time
-time.time = lambda: began - 1000 * (real() - began)
-
-class Backwards(datetime.datetime):
-    @classmethod
-    def now(cls, tz=None):
-        return cls.fromtimestamp(time.time(), tz)
-
-datetime.datetime = Backwards
-"""
-
-
-def test_neither_a_clock_that_goes_backwards_nor_no_home_change_a_file(folder):
-    (folder / "conftest.py").write_text(BACKWARDS)
-    run = assert_whole(folder, gpubench(folder, without=(*HOMES, "USER", "LOGNAME", "MPLCONFIGDIR")))
-    assert all(1e-8 < result.times.min_s <= result.times.median_s < 1e-2 for result in run.results)
-    facts = json.loads((folder / "out/run.json").read_text())["gpubench"]
-    assert facts["finished"] < facts["started"], "the clock didn't go backwards in the measuring process"
-
-
 def test_no_standard_streams(folder):
     """The command started by something that gave it no standard input, output or errors at all."""
     words = f"{sys.executable} -m gpubench run test_mine.py --preset=smoke --processes=1 --charts none"

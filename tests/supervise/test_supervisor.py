@@ -324,17 +324,6 @@ def test_a_damaged_journal_is_refused_in_a_line_before_anything_runs(tmp_path, w
     assert expected in line
 
 
-def test_a_refusal_comes_before_the_news_that_nothing_is_missing(tmp_path, whole):
-    events, write = whole
-    events.append(events[-2] | {"fullname": events[-1]["fullname"]})
-    write()
-    assert "nothing is missing" in run(tmp_path, "--resume", "out").stderr
-    events[1]["machine_info"]["gpubench"] = []
-    write()
-    (line,) = run(tmp_path, "--resume", "out").stderr.splitlines()
-    assert "machine_info.gpubench: expected" in line
-
-
 @pytest.mark.parametrize("key", ["identities", "estimated_s", "commit_info"])
 def test_what_a_journal_need_not_hold_may_be_missing(tmp_path, whole, key):
     events, write = whole
