@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import math
 import sys
 from collections.abc import Callable, Iterator
@@ -21,8 +22,12 @@ MEMORY_SHARE = 0.8
 
 
 def require_memory(nbytes: float, device: Device) -> None:
-    """Raise :class:`TooLarge` unless ``nbytes`` more fit into the device's free memory."""
+    """Raise :class:`TooLarge` unless ``nbytes`` more fit into the device's free memory, once what earlier cases left
+    for the garbage collector is freed."""
     memory = device.memory()
+    if memory is not None and nbytes > MEMORY_SHARE * memory.free:
+        gc.collect()
+        memory = device.memory() or memory
     if memory is not None and nbytes > MEMORY_SHARE * memory.free:
         raise TooLarge(f"needs {bytes_text(nbytes)} more on {device}, {bytes_text(memory.free)} are free")
 

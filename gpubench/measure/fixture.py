@@ -7,6 +7,7 @@ the steps before it and returns one of its own.
 from __future__ import annotations
 
 import dataclasses
+import gc
 import inspect
 import math
 import re
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 LONGEST_WARMUP, RISING = 1.5, 1.03
 """Seconds after which an accelerator's warm-up ends, and the factor from one part of it to the next above which its
 clocks still rise."""
+LEFT_BEHIND = 1 << 28
+"""Bytes allocated on an accelerator before a case above which garbage is collected: networks in reference cycles
+outlive their case, and their memory would count as used by none, or by a later one."""
 LONG_CALL = 0.01
 """A call that takes longer than this, in seconds, is a whole round: the median of the rounds is its latency."""
 
@@ -188,6 +192,8 @@ class Gpubench(Inputs):
         # Before any data is made: memory in use by now isn't the case's.
         self._flush = flush(home) if case.cache == "cold" else None
         home.settle()
+        if (home.allocated_memory() or 0) > LEFT_BEHIND:
+            gc.collect()
         self._held_bytes = home.allocated_memory()
         self._peak_bytes: int | None = None
         super().__init__(session, structs.replace(case, dtype=computing(case.dtype)), home)

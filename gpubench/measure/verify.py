@@ -410,8 +410,11 @@ def prepare_reference(
     seconds, basis = estimate(work, CPU, "float64")
     if seconds is not None and 2 * seconds > allowance:
         return unchecked(f"a float64 reference would take too long: {basis}")
-    # Twice the bytes in float64, and room for intermediate results of the outputs' size.
-    size = 2 * sum(t.nbytes for t in tensors(args, kwargs, call)) + 8 * (counted.output_bytes if counted else 0)
+    # In float64 8 bytes an element, complex ones 16, and room for intermediate results of the outputs' size.
+    given = tensors(args, kwargs, call)
+    size = sum(
+        (8 + 8 * t.is_complex()) * t.numel() if t.dtype.is_floating_point or t.is_complex() else t.nbytes for t in given
+    ) + 8 * (counted.output_bytes if counted else 0)
     try:
         require_memory(size, CPU)
     except TooLarge as error:

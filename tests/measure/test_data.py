@@ -1,13 +1,20 @@
 """The data of a case: from the seed, the same everywhere."""
 
+import gc
 import types
+import weakref
 
 import pytest
 import torch
 
-from gpubench.devices import CPU
-from gpubench.errors import Unmeasurable
-from gpubench.measure.data import Data, factory_defaults, pinned_copy
+from gpubench.devices import CPU, Memory
+from gpubench.errors import TooLarge, Unmeasurable
+from gpubench.measure.budget import PRESET_SETTINGS
+from gpubench.measure.data import Data, factory_defaults, pinned_copy, require_memory
+from gpubench.measure.fixture import Gpubench
+from gpubench.measure.session import Session, Settings
+from gpubench.runfile.schema import Case
+from gpubench.testing import VirtualDevice
 
 
 def test_data_are_the_same_in_every_process_and_differ_between_calls_and_seeds():
@@ -20,6 +27,36 @@ def test_data_are_the_same_in_every_process_and_differ_between_calls_and_seeds()
     same, twin, apart = (Data(CPU, torch.float32, n).module(lambda: torch.nn.Linear(4, 4)).weight for n in (0, 0, 1))
     assert torch.equal(same, twin)
     assert not torch.equal(same, apart)
+
+
+@pytest.fixture
+def left_behind(monkeypatch):
+    """Whether something in a reference cycle is alive; no collection happens by itself."""
+
+    class Node:
+        pass
+
+    gc.disable()
+    node = Node()
+    node.itself = node
+    alive = weakref.ref(node)
+    del node
+    yield alive
+    gc.enable()
+
+
+def test_memory_that_only_waits_for_the_garbage_collector_is_free(left_behind):
+    device = types.SimpleNamespace(memory=lambda: Memory(1 if left_behind() else 100, 100))
+    require_memory(50, device)
+    with pytest.raises(TooLarge, match="100 B are free"):
+        require_memory(90, device)
+
+
+def test_what_an_earlier_case_left_is_not_held_by_a_later_one(left_behind):
+    """As networks of transformers are: their memory would be missing from the later one's, once it is collected."""
+    kind = type("Holding", (VirtualDevice,), {"allocated_memory": lambda self: 10**9 if left_behind() else 5})
+    fixture = Gpubench(Session(Settings()), PRESET_SETTINGS["smoke"], Case("a.b", "virtual:0", "float32"), kind(), None)
+    assert fixture._held_bytes == 5
 
 
 def test_data_have_the_dtype_of_the_case_unless_another_is_asked_for():

@@ -1,14 +1,19 @@
 """How far a right answer may be from its reference, and that a wrong one is seen."""
 
 import importlib.util
+import types
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from gpubench.devices import CPU
+from gpubench.devices.implementations import find_implementation
 from gpubench.errors import WrongAnswer
-from gpubench.measure.verify import compare, in_float64, poison, poisoned, tolerance
+from gpubench.measure import verify
+from gpubench.measure.verify import compare, in_float64, poison, poisoned, prepare_reference, tolerance
+from gpubench.runfile.schema import Work
 
 
 def test_tolerance_grows_with_the_root_of_the_reduction():
@@ -44,6 +49,18 @@ def test_what_a_call_writes_is_poisoned_unless_the_call_reads_it():
     poison((x,), {"out": x})
     poison((), {"other": y[:2], "out": y[2:]})
     assert x.tolist() + y.tolist() == [1.0] * 6
+
+
+@pytest.mark.parametrize(("dtype", "each"), [("bfloat16", 8), ("float64", 8), ("complex64", 16), ("int8", 1)])
+def test_a_reference_needs_eight_bytes_for_each_number(monkeypatch, dtype, each):
+    """Of a network in bfloat16 four times what the network takes: two would end the process for lack of memory."""
+    asked = []
+    monkeypatch.setattr(verify, "require_memory", lambda nbytes, device: asked.append(nbytes))
+    request = types.SimpleNamespace(check=True, function=torch.neg)
+    tensor = torch.ones(100, dtype=getattr(torch, dtype))
+    prepared = types.SimpleNamespace(request=request, work=Work(), args=(tensor,), kwargs={}, counted=None)
+    prepare_reference(prepared, dtype, 1.0, lambda *_: (None, ""), find_implementation("torch")(CPU, "float32"))
+    assert asked == [100 * each]
 
 
 def test_a_call_that_returns_nothing_to_compare_is_unchecked():
