@@ -20,7 +20,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 RUN_FROM_THE_ARCHIVE = (
     "tests/runfile/test_quantities.py",
     "tests/runfile/test_flags.py",
-    "tests/report/test_metrics.py",
+    "tests/report/test_tables.py",
 )
 
 

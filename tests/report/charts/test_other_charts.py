@@ -285,3 +285,49 @@ def test_words_left_of_a_mark_dont_stand_on_its_name() -> None:
     (axes,) = page.canvas.axes
     (told,) = (text for text in axes.texts if text.get_text() == "4.5× slower")
     assert told.get_window_extent().x0 >= axes.get_window_extent().x0 - 1
+
+
+# Several devices ------------------------------------------------------------------------------------------------------
+
+
+def scaled(median: float, method: str, devices: int, workload: str = "distributed.lenet", **how: Any) -> dict[str, Any]:
+    params = {"method": method, "devices": devices, **how.pop("params", {})}
+    case = Case(workload, "cuda:0", "float32", params, devices=("cuda:0",))
+    work = how.pop("work", {"items": 128, "unit": "sample"})
+    parallel = {"method": method, "devices": devices, "mode": "strong", "ideal_speedup": devices, **how}
+    return records.benchmark(case, median, work=work, parallel=parallel)
+
+
+def several_gpus() -> dict[str, Any]:
+    marks = [scaled(1.0, "single", 1)]
+    for k in (2, 4, 8):
+        phases = {"scatter": 0.05, "replicate": 0.1 * k, "forward": 0.4 / k, "gather": 0.03}
+        marks.append(scaled(1 / k + 0.02, "ddp", k))
+        marks.append(scaled(1 / k, "unsynchronised", k))
+        marks.append(scaled(1 / k + 0.1 * k, "data_parallel", k, "data_parallel.lenet", phases=phases))
+        marks += [
+            scaled(1e-5 + n / 1e11, "all_reduce", k, "distributed.all_reduce", work={"bytes": n}, params={"nbytes": n},
+                 bus_share=2 * (k - 1) / k, interconnect="NVLink")
+            for n in (10**3, 10**5, 10**7, 10**9)
+        ]  # fmt: skip
+    gpus = tuple({**records.GPU, "name": f"cuda:{i}"} for i in range(8))
+    return records.run_file(marks, devices=(records.CPU, *gpus))
+
+
+def test_there_is_a_picture_of_each_kind_with_its_ideal(tmp_path: Path) -> None:
+    figures = plan(tmp_path, several_gpus(), kinds=("scaling",))
+    assert [*figures] == ["scaling-efficiency"]
+    bars = figures["scaling-efficiency"].chart
+    assert isinstance(bars, NamedRows)
+    ddp = [entry for entry in bars.entries if entry.name == "ddp"]
+    assert [entry.detail for entry in ddp] == ["2 devices", "4 devices", "8 devices"]
+    marks = [entry.marks[0] for entry in bars.entries]
+    assert {mark.second for mark in marks} == {100.0}
+    assert ddp[0].marks[0].value == pytest.approx(100 / 0.52 / 2)
+    assert all(mark.low <= mark.value <= mark.high for mark in marks if mark.low and mark.value and mark.high)
+    assert figures["scaling-efficiency"].subtitle.startswith("Most: ddp on 2 devices, 96%")  # not the control
+    assert {name: found for name, each in figures.items() if (found := faults(each))} == {}
+
+
+def test_what_has_a_scaling_picture_has_no_second_one_of_its_times(tmp_path: Path) -> None:
+    assert not [name for name in plan(tmp_path, several_gpus()) if name.startswith(("time", "samples"))]
