@@ -262,6 +262,8 @@ class Cuda(TorchDevice):
         listed = self._nvml(lambda nvml, gpu: {p.pid for p in nvml.nvmlDeviceGetComputeRunningProcesses(gpu)})
         if listed is None:
             return None
+        if listed <= {os.getpid()}:  # to look for children takes tens of milliseconds on a large host
+            return 0
         import psutil
 
         since = int((time.time() - _BUSY_S) * 1e6)
@@ -355,6 +357,7 @@ class Cuda(TorchDevice):
             "driver": None if hip else driver(),
             **self.limits(),
             **unknown,
+            **({"mig": True} if self._nvml(lambda nvml, gpu: bool(nvml.nvmlDeviceIsMigDeviceHandle(gpu))) else {}),
         }
 
     @property

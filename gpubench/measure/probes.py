@@ -123,9 +123,10 @@ def device_time(
     the device before each call and outside its marks; the time of an empty pair of marks is subtracted. A repetition
     counts only if the device still waited when the last call was queued; otherwise fewer calls are queued behind a
     longer wait, up to half a second.
-    Where that doesn't help the device time is unknown: a profiler would slow every launch-bound call after it in this
-    process (pytorch#119458), and may lose kernels (pytorch#192021). A call of more than a second (:data:`LONG_S`) is
-    made once. A device that can't be made to wait is measured without.
+    Where that doesn't help it is measured without, and is unknown where launching takes as long as the work: a profiler
+    would slow every launch-bound call after it in this process (pytorch#119458), and may lose kernels
+    (pytorch#192021). A call of more than a second (:data:`LONG_S`) is made once. A device that can't be made to wait is
+    measured without.
     """
     if call_s > LONG_S:
         return _unheld(call, device, 1, flush)
@@ -136,8 +137,9 @@ def device_time(
     failures = 0
     while len(times) < REPEATS:
         if failures == TRIES or hold_s > LONGEST_HOLD:
+            marked = _unheld(call, device, 1 if flush else calls, flush)  # right where the device lags all the same
             why = "the call waits for the device itself, or has more launches than fit its queue"
-            return DeviceTime(None, launch_s, why)
+            return marked if marked.device_s else DeviceTime(None, launch_s, why)
         seconds = _repeat(call, device, calls, hold_s, flush)
         if seconds is None:
             return _unheld(call, device, 1 if flush else calls, flush)

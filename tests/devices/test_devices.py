@@ -446,6 +446,14 @@ class TestNvml:
         found = [gpu(uuid)._nvml(lambda nvml, handle: handle) for uuid in ("3", "1", "4")]
         assert found == ["part", "whole", None]
 
+    def test_a_part_of_a_gpu_is_named(self, library, monkeypatch):
+        """Its clocks are the whole GPU's, whose other parts are unseen."""
+        properties = types.SimpleNamespace(major=9, minor=0, multi_processor_count=16)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: properties)
+        assert "mig" not in gpu("1").details()
+        library.nvmlDeviceIsMigDeviceHandle = lambda handle: 1
+        assert gpu("1").details()["mig"] is True
+
     @pytest.mark.parametrize(("installed", "uuid"), [(True, "2"), (True, None), (False, "1"), (None, "1")])
     def test_without_gpu_library_or_driver_nothing_is_known(self, library, monkeypatch, tmp_path, installed, uuid):
         if not installed:

@@ -239,6 +239,15 @@ def test_a_call_that_cannot_be_held_is_not_profiled():
     assert "waits for the device" in found.device_reason
 
 
+def test_a_call_of_more_launches_than_the_queue_holds_is_timed_where_the_device_lags():
+    """A training step of a large network: the host waits for room in the queue, while the device has work."""
+    calls = Calls(5e-3, host_s=5e-5)
+    device = calls.timed()
+    device.queue_wait = lambda seconds: True  # over before the calls are queued
+    found = calls.device_time(device)
+    assert (found.device_s, found.launch_s, found.device_method) == (about(5e-3), about(5e-5), "marked")
+
+
 @pytest.fixture
 def pinning(monkeypatch):
     """A kind whose memory is the host's; its list grows with each return of pinned memory to the system."""
