@@ -275,17 +275,14 @@ def rows_of(runs: Sequence[Run], expression: str | None = None) -> list[Row]:
     ]
     if expression is None:
         return rows
-    matches = matcher(expression)
-    chosen = [row for row in rows if matches(_typed(row))]
+    matches, chosen = matcher(expression), []
+    for row in rows:
+        case = row.result
+        shown = case.id, case.device, case.implementation, case.fullname, row.facts.label, *names_of(case)
+        chosen += [row] * matches(shown)
     if not chosen:
         raise nothing_matches(expression, (row.result.workload for row in rows))
     return chosen
-
-
-def _typed(row: Row) -> list[str]:
-    """The names that ``-k`` matches: everything that is shown, and pytest's id."""
-    case = row.result
-    return [case.id, case.device, case.implementation, case.fullname, row.facts.label, *names_of(case)]
 
 
 def size_parameter(results: Iterable[Result]) -> str | None:

@@ -145,7 +145,6 @@ class Names:
         plain = {source: _name_of(row, used.get(source), labels or {}) for source, row in firsts.items()}
         self.sources = sorted(plain, key=lambda source: (not firsts[source].on_accelerator, source.library != ""))
         self.accelerators = [source for source in self.sources if firsts[source].on_accelerator]
-        self.several_runs = len({source.run for source in plain}) > 1
         self._names: dict[Source, str] = {}
         runs = shorten_apart((source.run for source in plain), _LONGEST_RUN)
         for source, words in plain.items():
@@ -160,17 +159,14 @@ class Names:
         """``H200``; ``Xeon, 2 threads``; ``NumPy``."""
         return self._names.get(row.source, row.result.device)
 
-    def short(self, row: Row) -> str:
-        """Return the name without the number of threads."""
-        return without_threads(self.of(row))
-
     def order(self, row: Row) -> int:
         """Return its position among the report's devices: GPUs, CPUs, other libraries."""
         return self.sources.index(row.source)
 
     def subject(self, pair: Pair) -> str:
         """``H200``; ``PyTorch`` where libraries are compared on one device."""
-        return implementation_label(pair.other.result.implementation) if pair.within_device else self.short(pair.other)
+        library = implementation_label(pair.other.result.implementation)
+        return library if pair.within_device else without_threads(self.of(pair.other))
 
     def baseline(self, pairs: Sequence[Pair]) -> str:
         """Return the name of the baseline of these pairs."""

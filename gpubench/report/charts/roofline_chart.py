@@ -183,7 +183,7 @@ def roofline_figures(study: Study) -> list[Figure]:
         beyond = [row for row in beyond if busy and all(flag.name != IMPLAUSIBLE for flag in row.result.flags)]
         note += "Peaks were measured while the machine was busy and are too low. " * bool(beyond)
         shown = first.on_accelerator == bool(study.names.accelerators) and rank < 2
-        name = f"roofline-{first.result.device}" + f"-{first.run_name}" * study.names.several_runs
+        name = f"roofline-{first.result.device}" + f"-{first.run_name}" * study.several_runs
         title = f"Roofline: {study.names.of(first)}"
         figure = Figure(name, "roofline", title, subtitle, "", chart, 3 + rank / 10, shown)
         figures.append(add_caption(figure, study, sound, note, "Hollow", len(known) - len(sound)))
