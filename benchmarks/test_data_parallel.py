@@ -1,13 +1,11 @@
-"""``nn.DataParallel`` over 1, 2, 4, … GPUs, with its split and its phases."""
+"""``nn.DataParallel`` over 1, 2, 4, … GPUs, with its split."""
 
 import pytest
 import torch
 
 from gpubench.devices import CPU
 from gpubench.errors import Unmeasurable
-from gpubench.measure.clock import DeviceClock
 from gpubench.measure.data import Data
-from gpubench.measure.precision import matmul_precision
 from gpubench.parallel import distributed
 from gpubench.parallel.ranks import circle, device_counts, require_devices
 from gpubench.workloads import training
@@ -35,9 +33,9 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
         batches = training.batches(task, data, rows, batch)
         update = training.optimizer(optimizer, list(network.parameters()), rate)
         network = distributed.replicated(network, [torch.device(name) for name in names])
-        return network, training.Trainer(network, training.TASKS[task].loss, batches, update)
+        return training.Trainer(network, training.TASKS[task].loss, batches, update)
 
-    network, learner = fresh(gpubench.data)
+    learner = fresh(gpubench.data)
     gpubench.parallel = {
         "method": "data_parallel",
         "mode": mode,
@@ -47,17 +45,11 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
         "interconnect": home.interconnect([each.index for each in used]) if devices > 1 else None,
     }
 
-    def measure_parts():
-        clock = DeviceClock(used)
-        with matmul_precision(gpubench.case.dtype):
-            gpubench.parallel["phases"] = distributed.phase_times(network, learner.batches[0][0], clock)
-        if epochs:
-            _, again = fresh(Data(gpubench.home, gpubench.dtype, gpubench.data.seed))
-            gpubench.parallel["losses"] = training.loss_curve(again, epochs)
-            if gpubench.first:
-                training.require_task_learned(gpubench.parallel["losses"], gpubench.data.seed)
-
-    measure_parts()
+    if epochs:
+        again = fresh(Data(gpubench.home, gpubench.dtype, gpubench.data.seed))
+        gpubench.parallel["losses"] = training.loss_curve(again, epochs)
+        if gpubench.first:
+            training.require_task_learned(gpubench.parallel["losses"], gpubench.data.seed)
 
     def reference():
         exact = Data(CPU, torch.float64, gpubench.data.seed)

@@ -16,7 +16,7 @@ from gpubench.measure.clock import DeviceClock
 from gpubench.measure.data import Data
 from gpubench.measure.precision import apply, matmul_precision
 from gpubench.measure.probes import device_time, flush
-from gpubench.parallel.distributed import AllReduce, Training, phase_times, replicated
+from gpubench.parallel.distributed import AllReduce, Training, replicated
 from gpubench.parallel.ranks import measure_rank
 from gpubench.parallel.team import WorkerGroup
 from gpubench.runfile.schema import Work
@@ -259,8 +259,6 @@ def test_data_parallel_uses_every_gpu_there_is_and_computes_the_same():
     ((images, _),) = training.batches("lenet", home, 30)
     with torch.no_grad():
         assert torch.allclose(parallel(images), network(images), atol=1e-5)
-        spent = phase_times(parallel, images, DeviceClock(CUDA(index) for index in range(count)))
-    assert all(seconds > 0 for seconds in spent.values())
 
 
 @TWO

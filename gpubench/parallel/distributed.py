@@ -2,13 +2,11 @@
 
 DistributedDataParallel, FSDP2 and a pipeline of stages run on several ranks, ``nn.DataParallel`` in one process with a
 thread per device. People try ``nn.DataParallel`` first, since it is one line. It copies the network to every device in
-each step, and its time goes into four phases: the batch is scattered, the network replicated, the replicas run, and the
-outputs gathered on the first device.
+each step.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +17,6 @@ from torch import nn
 
 from ..devices import find_device
 from ..errors import GpubenchError, Unmeasurable, WrongAnswer
-from ..measure.clock import DeviceClock
 from ..measure.data import Data, reference_data
 from ..measure.precision import torch_dtype
 from ..measure.verify import unchecked
@@ -346,31 +343,3 @@ def replicated(network: nn.Module, devices: Sequence[torch.device]) -> nn.DataPa
         used = f"on {parallel.device_ids}" if parallel.device_ids else "as the plain network"
         raise SilentFallback(f"DataParallel was given devices {requested} and silently runs {used}")
     return parallel
-
-
-def phase_times(
-    parallel: nn.DataParallel[nn.Module], inputs: torch.Tensor, clock: DeviceClock, rounds: int = 10
-) -> dict[str, float]:
-    """Return the median seconds of scatter, replicate, parallel forward and gather, each with a wait at its end.
-
-    ``clock`` waits for all devices. Raises :class:`SilentFallback` if the rows aren't split as in :func:`split_rows`.
-    """
-    times: dict[str, list[float]] = {"scatter": [], "replicate": [], "forward": [], "gather": []}
-    devices = list(parallel.device_ids)
-    planned = split_rows(len(inputs), len(devices))
-    for _ in range(rounds + 1):
-        marks = [clock()]
-        scattered, keywords = parallel.scatter((inputs,), {}, devices)
-        marks.append(clock())
-        rows = [len(part[0]) for part in scattered]
-        if rows != planned:
-            raise SilentFallback(f"DataParallel split {len(inputs)} rows as {rows}, not {planned}")
-        replicas = parallel.replicate(parallel.module, devices[: len(scattered)])
-        marks.append(clock())
-        outputs = parallel.parallel_apply(replicas, scattered, keywords)
-        marks.append(clock())
-        parallel.gather(outputs, parallel.output_device)
-        marks.append(clock())
-        for name, begin, end in zip(times, marks, marks[1:], strict=False):
-            times[name].append(end - begin)
-    return {name: statistics.median(seconds[1:]) for name, seconds in times.items()}

@@ -1,5 +1,5 @@
 """The gradient of every method is that of one process on the whole batch, and a method that forgets to share is caught;
-DataParallel's split, its phases, and that it can't fall back unseen. Nothing here needs a GPU.
+DataParallel's split, and that it can't fall back unseen. Nothing here needs a GPU.
 """
 
 import sys
@@ -16,7 +16,6 @@ import duties
 from gpubench.devices import CPU
 from gpubench.errors import Unmeasurable, WrongAnswer
 from gpubench.measure.budget import PRESET_SETTINGS
-from gpubench.measure.clock import DeviceClock
 from gpubench.measure.data import Data, reference_data
 from gpubench.parallel.distributed import (
     AllReduce,
@@ -25,7 +24,6 @@ from gpubench.parallel.distributed import (
     Training,
     bus_bandwidth,
     cut,
-    phase_times,
     pipeline_speedup,
     replicated,
     split_batches,
@@ -35,7 +33,6 @@ from gpubench.parallel.ranks import Ranks, RankTimes, device_counts, measure_ran
 from gpubench.parallel.team import Rank, WorkerGroup
 from gpubench.runfile.flags import Flag
 from gpubench.runfile.schema import Check, Work
-from gpubench.testing import VirtualDevice, VirtualMachine
 from gpubench.workloads import models, training
 
 pytestmark = pytest.mark.xdist_group("distributed")  # most use the same two workers
@@ -204,52 +201,3 @@ def test_the_tutorial_s_table_and_the_ideal_speedup_that_its_split_allows(device
 def test_a_silent_fallback_is_an_error():
     with pytest.raises(SilentFallback, match=r"was given devices \[0, 1, 2\] and silently runs as the plain network"):
         replicated(nn.Linear(5, 2), [torch.device("cuda", i) for i in range(3)])
-
-
-class OnOne(nn.DataParallel):
-    """Looks like DataParallel over several devices and computes all of it on the CPU; each of its phases queues work on
-    a virtual accelerator: 1, 2, 3 and 4 ms."""
-
-    def __init__(self, module, device_ids, machine=None, split=None):
-        nn.Module.__init__(self)
-        self.module, self.device_ids, self.output_device, self.seen = module, device_ids, "cpu", []
-        self._machine = machine or VirtualMachine()
-        self._split = split or (lambda inputs: inputs.chunk(len(device_ids)))
-
-    def _begin(self, phase, seconds, device=0):
-        self.seen.append(phase)
-        self._machine.launch(seconds, device)
-
-    def scatter(self, inputs, kwargs, device_ids):
-        self._begin("scatter", 1e-3)
-        parts = self._split(inputs[0])
-        return [(part,) for part in parts], [{}] * len(parts)
-
-    def replicate(self, module, device_ids):
-        self._begin(f"replicate {len(device_ids)}", 2e-3)
-        return [module] * len(device_ids)
-
-    def parallel_apply(self, replicas, inputs, kwargs):
-        self._begin("forward", 3e-3, 1)
-        return [replica(*own) for replica, own in zip(replicas, inputs, strict=True)]
-
-    def gather(self, outputs, output_device):
-        self._begin("gather", 4e-3)
-        return torch.cat(outputs)
-
-
-def test_each_phase_is_waited_for_and_only_used_devices_get_a_replica():
-    machine = VirtualMachine()
-    network = OnOne(nn.Linear(5, 2), list(range(8)), machine)
-    clock = DeviceClock([VirtualDevice.on(machine)(0), VirtualDevice.on(machine)(1)])
-    spent = phase_times(network, torch.randn(10, 5), clock, rounds=3)
-    assert list(spent) == ["scatter", "replicate", "forward", "gather"]
-    assert list(spent.values()) == [pytest.approx(seconds, rel=1e-5) for seconds in (1e-3, 2e-3, 3e-3, 4e-3)]
-    assert network.seen[:4] == ["scatter", "replicate 5", "forward", "gather"]
-    assert len(network.seen) == 4 * 4
-
-
-def test_a_split_other_than_planned_is_an_error():
-    network = OnOne(nn.Linear(5, 2), [0, 1, 2], split=lambda inputs: inputs.tensor_split(3))
-    with pytest.raises(SilentFallback, match=r"split 10 rows as \[4, 3, 3\], not \[4, 4, 2\]"):
-        phase_times(network, torch.randn(10, 5), DeviceClock([CPU]))
