@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 
+from gpubench.commands.cli import main
 from gpubench.measure import ceilings, disturbance
 from gpubench.measure.disturbance import canary, slow_threads
 from gpubench.measure.session import MOST_REMEASURED, Session, Settings
@@ -105,6 +106,25 @@ def test_a_power_limit_is_named_with_its_watts():
             return {"power_limit_w": 72.0}
 
     assert disturbance.look([Limited()]).slowed == ("virtual:0: power limit of 72 W", "virtual:0: heat")
+
+
+def test_a_device_at_its_power_limit_throughout_has_its_watts_in_the_report_and_no_star(virtual, pytester):
+    source = """
+from gpubench.testing import VirtualDevice
+def test_it(gpubench, machine, monkeypatch):
+    monkeypatch.setattr(VirtualDevice, "throttle_reasons", lambda self: ("power limit",))
+    monkeypatch.setattr(VirtualDevice, "details", lambda self: {"power_limit_w": 72.0})
+    gpubench(machine.launch, 1e-3, check=False, items=1)
+"""
+    virtual(source, "--gpubench-preset=quick", passed=1)
+    report = pytester.path / "report"
+    assert main(["report", str(pytester.path / "run.json"), "-o", str(report)]) == 0
+    text = (report / "summary.md").read_text()
+    (row,) = (line for line in text.splitlines() if line.startswith("| virtual.it (not verified) |"))
+    assert "*" not in row
+    assert (
+        "| power-limited | 1 benchmark | e.g. virtual.it float32 on virtual:0: virtual:0: power limit of 72 W |" in text
+    )
 
 
 CEILINGS = Ceilings(
