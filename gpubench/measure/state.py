@@ -6,14 +6,11 @@ import builtins
 import contextlib
 import functools
 import gc
-import json
 import locale
 import os
 import re
 import signal
-import statistics
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -29,9 +26,10 @@ OF_LIBRARIES = ("PYTEST_", "TORCHINDUCTOR_", "TRITON_", "KINETO_", "CUDA_MODULE_
 MOST_TOOLS = 6
 """The number of tools that ``sys.monitoring`` allows, by its documentation."""
 _FUNCTIONS = "functions of "
-_IMPORTED = {"warnings filters", "signal handlers"}
-_MISSING = object()
+_OF_TORCH = ("torch", "torch.nn.functional", "Tensor")
+_IMPORTED = {"warnings filters", "signal handlers", *(_FUNCTIONS + name for name in _OF_TORCH)}
 """Settings that modules change when they are imported; torch's compiler wraps functions too."""
+_MISSING = object()
 _UNREADABLE = "unreadable"
 """The value of a setting that can't be read in the process's present state; it differs from whatever the value was
 before."""
@@ -83,7 +81,7 @@ class State:
         names = {name for name in self._before | after if self._before.get(name) != after.get(name)}
         names -= {name for name in _FOLLOWERS if self._before[name] is not None}  # a debugger's may change by itself
         if grown:
-            names -= {*_IMPORTED, *(name for name in names if name.startswith(_FUNCTIONS))}
+            names -= _IMPORTED
         before, now = (each["recursion limit"] for each in (self._before, after))
         if before < now == _COMPILER_DEPTH and _COMPILER in sys.modules:
             names.discard("recursion limit")
@@ -152,7 +150,6 @@ def _settings(with_torch: bool) -> dict[str, _Setting]:
         "working folder": (_working_folder, os.chdir),
         "warnings filters": (lambda: tuple(warnings.filters), _set_filters),
         "import finders": (_finders, _set_finders),
-        "time.perf_counter": _attribute(time, "perf_counter"),
         "garbage collector": (gc.isenabled, lambda enabled: gc.enable() if enabled else gc.disable()),
         "gc thresholds": (gc.get_threshold, lambda counts: gc.set_threshold(*counts)),
         "gc callbacks": (lambda: tuple(gc.callbacks), lambda each: gc.callbacks.__setitem__(slice(None), each)),
@@ -164,8 +161,11 @@ def _settings(with_torch: bool) -> dict[str, _Setting]:
         "locale": (_LOCALE, _LOCALE),
         "umask": (_umask, lambda bits: os.umask(int(bits, 8))),
     }
-    replaceable: list[ModuleType | type] = [builtins, json, statistics, time, BenchmarkFixture, Stats]
-    settings |= dict(_of_system()) | dict(map(_functions, replaceable))
+    package = [module for name, module in sys.modules.items() if name.startswith("gpubench.")]
+    used = {id(each): each for module in package for each in vars(module).values() if isinstance(each, ModuleType)}
+    others = [module for module in used.values() if module not in package]
+    owners: list[ModuleType | type] = [builtins, *others, BenchmarkFixture, Stats]
+    settings |= dict(_of_system()) | dict(map(_functions, owners))
     return settings | dict(_of_torch()) if with_torch else settings
 
 
@@ -224,16 +224,18 @@ def _set_finders(finders: tuple[tuple[Any, ...], ...]) -> None:
     sys.path_importer_cache.clear()
 
 
-def _functions(module: ModuleType | type) -> tuple[str, _Setting]:
-    """The setting of all callables of a module or a class, some of which a benchmark may have replaced."""
-    names = [name for name, value in vars(module).items() if callable(value) and name != "perf_counter"]
+def _functions(owner: ModuleType | type) -> tuple[str, _Setting]:
+    """The setting of all callables of a module or a class, inherited ones too, some of which a benchmark may have
+    replaced."""
+    found = dir(owner) if isinstance(owner, type) else list(vars(owner))
+    names = [name for name in found if callable(getattr(owner, name, None))]
 
     def write(values: tuple[Any, ...]) -> None:
         for name, value in zip(names, values, strict=True):
-            if vars(module).get(name) is not value:
-                setattr(module, name, value)
+            if vars(owner).get(name) is not value:
+                delattr(owner, name) if value is None else setattr(owner, name, value)  # None: it is inherited
 
-    return f"{_FUNCTIONS}{module.__name__}", (lambda: tuple(map(vars(module).get, names)), write)
+    return f"{_FUNCTIONS}{owner.__name__}", (lambda: tuple(map(vars(owner).get, names)), write)
 
 
 def _of_torch() -> Iterator[tuple[str, _Setting]]:
@@ -242,7 +244,8 @@ def _of_torch() -> Iterator[tuple[str, _Setting]]:
     import threadpoolctl
     import torch
 
-    yield from map(_functions, (torch, torch.nn.functional))
+    owners: list[ModuleType | type] = [torch, torch.nn.functional, torch.Tensor, numpy]
+    yield from map(_functions, owners)
     for number, pool in enumerate(threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers):
         yield f"threads of {pool.internal_api} {number}", (pool.get_num_threads, pool.set_num_threads)
     yield "NumPy's error state", (numpy.geterr, lambda value: numpy.seterr(**value))

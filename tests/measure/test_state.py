@@ -15,6 +15,7 @@ import time
 import warnings
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -91,7 +92,6 @@ LEAKS = {
     "$TO_REMOVE": (lambda: os.environ.pop("TO_REMOVE"), lambda: os.environ.get("TO_REMOVE"), undone),
     "working folder": (lambda: os.chdir("/"), Path.cwd, os.chdir),
     "warnings filters": (lambda: warnings.simplefilter("error"), lambda: warnings.filters[:], into(warnings.filters)),
-    "time.perf_counter": attribute(time, "perf_counter", lambda: 0.0),
     "garbage collector": (gc.disable, gc.isenabled, lambda _: gc.enable()),
     "recursion limit": (lambda: sys.setrecursionlimit(sys.getrecursionlimit() + 1), sys.getrecursionlimit,
                         sys.setrecursionlimit),
@@ -107,6 +107,9 @@ LEAKS = {
     "functions of json": attribute(json, "dumps", None),
     "functions of time": attribute(time, "sleep", lambda seconds: None),
     "functions of torch": attribute(torch, "add", None),
+    "functions of Tensor": (lambda: setattr(torch.Tensor, "cpu", len), lambda: vars(torch.Tensor).get("cpu"), undone),
+    "functions of msgspec": attribute(msgspec, "convert", None),
+    "functions of os": attribute(os, "fsync", None),
     "pending ITIMER_REAL": (lambda: signal.setitimer(REAL, 3600, 3600), lambda: signal.getitimer(REAL)[1],
                             lambda _: signal.setitimer(REAL, 0)),
     "pending ITIMER_PROF": (lambda: signal.setitimer(PROF, 3600), lambda: signal.getitimer(PROF)[0] > 0,
