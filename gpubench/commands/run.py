@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import os
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -269,11 +270,11 @@ def _explain(args: argparse.Namespace, code: int, progress: Progress, output: Pa
         return _say(f"{process.uncollected(lines)}{where}", _UNUSABLE)
     for line in progress.why_not():
         _say(line)
-    if not progress.reasons:
+    if not progress.reasons and code != -signal.SIGINT:
         if why := process.error_line(lines):
             return _say(f"pytest can't run: {why}{where}", _UNUSABLE)
         print("\n".join(map(clean, lines[-15:])), file=sys.stderr)
-    return _say(f"nothing was measured (pytest ended with {code}){where}", _INCOMPLETE)
+    return _say(f"nothing was measured (pytest {process.signal_or_code(code)}){where}", _INCOMPLETE)
 
 
 def _report(args: argparse.Namespace, folder: Path, run_file: Path, elapsed_s: float) -> None:

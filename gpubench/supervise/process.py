@@ -235,7 +235,7 @@ class _Watch:
         """Return how the child ended, once it has."""
         code = self._child.returncode if self._code is None else self._code
         status = "timeout" if self._timeout else "error" if self._finished else "crashed"
-        why = "ended the measuring process" if self._finished else _signal_or_code(code)
+        why = "ended the measuring process" if self._finished else signal_or_code(code)
         reason = self._timeout or ": ".join(filter(None, (why, _last_line(self._log, self._log_start))))
         return ProcessEnd(code, self._finished, bool(self._interrupts), self._case, status, reason)
 
@@ -252,7 +252,8 @@ def _ask_for_stacks(child: subprocess.Popen[bytes], log: Path) -> None:
     time.sleep(POLL_S)  # for the rest of the stacks
 
 
-def _signal_or_code(code: int) -> str:
+def signal_or_code(code: int) -> str:
+    """Describe how a process ended, by its exit code."""
     if code < 0:
         with contextlib.suppress(ValueError):
             name = signal.Signals(-code).name
@@ -314,11 +315,12 @@ def error_line(lines: list[str]) -> str:
 
 def uncollected(lines: list[str]) -> str:
     """Describe which files pytest can't collect, and the last error with its line if that is known."""
-    files = [line.removeprefix("ERROR ").split(" - ")[0] for line in lines if line.startswith("ERROR ")]
+    failed = [line.removeprefix("ERROR ").partition(" - ") for line in lines if line.startswith("ERROR ")]
+    files = [file for file, _, _ in failed]
     errors = [line.removeprefix("E").strip() for line in lines if line.startswith("E  ")]
     places = [text.rpartition(", ")[2] for text in errors if text.startswith('File "') and ", line " in text]
     where = f", {places[-1]}" if places else ""
-    why = (errors or lines[-1:] or ["pytest does not say why"])[-1]
+    why = (errors or [why for _, _, why in failed if why] or lines[-1:] or ["pytest does not say why"])[-1]
     return f"{listed(reversed(files), 3) or 'the files'} can't be collected: {why}{where}"
 
 

@@ -225,6 +225,15 @@ def test_a_file_that_cant_be_imported_is_named(folder):
     (folder / "test_mine.py").write_text("import os\nos.path.join(\n")
     done = gpubench("run", "test_mine.py", cwd=folder)
     assert "test_mine.py can't be collected: SyntaxError: '(' was never closed, line 2: see" in done.stderr
+    (folder / "test_mine.py").write_text("def test_x():\n    yield\n")
+    done = gpubench("run", "test_mine.py", cwd=folder)
+    assert "test_mine.py can't be collected: Failed: 'yield' keyword is allowed in fixtures" in done.stderr
+
+
+def test_a_process_that_was_killed_before_it_measured(folder):
+    (folder / "conftest.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\n")
+    done = gpubench("run", "test_mine.py", cwd=folder)
+    assert f"nothing was measured (pytest killed by SIGTERM): see {Path('out/run.log')}" in done.stderr
 
 
 @pytest.mark.parametrize(
