@@ -114,12 +114,6 @@ def test_with_nothing_to_time_each_case_runs_once(bench):
     bench(SOURCE, "--benchmark-disable", "-k", "step and none", usual=(), apart=True, passed=1)
 
 
-def test_a_deadline_that_is_none_is_refused(bench):
-    ran = bench(SOURCE, "--gpubench-ranks-deadline=nan")
-    assert ran.ret == 4
-    assert "ranks-deadline must be seconds above 0, not 'nan'" in ran.said
-
-
 class Queueing(duties.Job):
     """Each step queues 2 ms on a virtual accelerator; ``steps`` counts them."""
 

@@ -1,6 +1,5 @@
 """Groups of real processes over gloo: they work together, and whatever one of them does, the next case runs."""
 
-import multiprocessing
 import os
 import signal
 import socket
@@ -18,7 +17,7 @@ import duties
 
 from gpubench.errors import RankFailure, Unmeasurable
 from gpubench.parallel import team
-from gpubench.parallel.team import Rank, TorchrunGroup, WorkerGroup, context
+from gpubench.parallel.team import Rank, TorchrunGroup, WorkerGroup
 
 
 @pytest.fixture
@@ -69,11 +68,6 @@ def test_a_rank_meets_the_vector_math_library_before_its_threads_do(monkeypatch)
     monkeypatch.setattr(torch.distributed, "init_process_group", lambda *_, **__: did.append("join"))
     team.join_process_group(Rank(0, 2, "cpu", 3), 1.0, torch.distributed.HashStore())
     assert did == ["resolve", 3, "join"]
-
-
-def test_workers_never_come_from_a_plain_fork():
-    wanted = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-    assert context().get_start_method() == wanted
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,7 @@ def test_a_measured_suite_that_does_without_torch_is_not_made_to_import_it(pytes
         ("--gpubench-threads=two", "threads must be a whole number, not 'two'"),
         ("--gpubench-threads=0", "threads must be 1 or more, not 0"),
         ("--gpubench-seed=-1", "the seed must be 0 or more, not -1"),
+        ("--gpubench-ranks-deadline=nan", "ranks-deadline must be seconds above 0, not 'nan'"),
     ],
 )
 def test_a_bad_option_is_one_line_and_exit_4(bench, option, says):
