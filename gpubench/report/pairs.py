@@ -30,6 +30,10 @@ RESIDENT, ONE_SHOT = REGIMES
 """resident: the data is on the device. one-shot: copy inputs, one call, copy outputs."""
 OF_TIMES = (Reason.WAITED, Reason.BUSY)
 """Reasons for which little or nothing is known of what is made of the times."""
+SLICE_S = 3e-3
+"""Seconds that a scheduler gives each of several programs, at the least: only a shorter round can have a core alone."""
+SHARED = 5.0
+"""How many times as long as alone a longer round takes at most: 3.8 times beside two programs per core."""
 _HALVES = {"float16": ("fp16_",), "bfloat16": ("bf16_",)}
 """How the switches of products in that dtype begin."""
 _OF_ACCELERATORS = ("cudnn_benchmark", "cudnn_deterministic", "variables")
@@ -186,12 +190,14 @@ class Pair:
     @cached_property
     def bounds(self) -> tuple[float, float]:
         """The ends of what is known of the speedup. Where other programs took part of the only process's time, the
-        shortest rounds are compared with the longer ones of the other side; nothing is known of times that waited."""
+        least that a round takes is compared with the longer ones of the other side; nothing is known of times that
+        waited."""
         doubt = self.quality.doubt
         if doubt is not Reason.BUSY:
             return (0.0, math.inf) if doubt is Reason.WAITED else (self.ratio.low, self.ratio.high)
-        base, other = (side.times for side in self.sides)
-        return self.batches * base.min_s / other.q3_s, self.batches * base.q3_s / other.min_s
+        base, other = self.sides
+        low, high = _least_s(base) / other.times.q3_s, base.times.q3_s / _least_s(other)
+        return self.batches * low, self.batches * high
 
     @property
     def copied_bounds(self) -> tuple[float, float]:
@@ -232,6 +238,14 @@ class LeftOut:
 
     row: Measured
     differences: _Differences
+
+
+def _least_s(row: Measured) -> float:
+    """Seconds of a call without the other programs that were seen. If its rounds are longer than a time slice, they
+    all were interrupted, the shortest one too."""
+    times = row.times
+    shared = Reason.BUSY in row.quality.why and times.min_s * times.iterations > SLICE_S
+    return times.min_s / (SHARED if shared else 1.0)
 
 
 def resolve(rows: Sequence[Measured], name: str | None) -> Baseline | None:
