@@ -228,6 +228,14 @@ def test_a_device_that_cannot_be_held_is_timed_by_its_events_where_it_lags_behin
     assert (found.device_s, found.device_reason) == (None, "virtual can neither be made to wait nor time itself")
 
 
+def test_events_that_tell_no_time_are_no_error(monkeypatch):
+    def unable(self, end):
+        raise NotImplementedError("elapsed_time")
+
+    monkeypatch.setattr(Moment, "elapsed_time", unable)
+    assert Calls(2e-4).device_time().device_reason == "virtual can neither be made to wait nor time itself"
+
+
 def test_a_call_that_cannot_be_held_is_not_profiled():
     """A profiler slows every launch after it in the same process."""
     calls = Calls(1e-5, host_s=2e-4)
