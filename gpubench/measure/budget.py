@@ -16,7 +16,7 @@ from ..errors import OverBudget
 from ..runfile.quantities import seconds_text, text
 from ..runfile.schema import Case, Work
 from .clock import DeviceClock, repeat
-from .precision import matmul_precision, torch_dtype
+from .precision import computing, matmul_precision, torch_dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Rates:
         import torch
 
         with matmul_precision(dtype):
-            a = torch.ones(n, n, dtype=torch_dtype(dtype), device=str(device))
+            a = torch.ones(n, n, dtype=torch_dtype(computing(dtype)), device=str(device))
             return self._shortest(device, lambda: a @ a)
 
     def _measured_bytes(self, device: Device) -> float:

@@ -22,7 +22,7 @@ from ..runfile.options import OPTIONS
 from ..runfile.schema import KEY, SAMPLES_KEPT, CanaryTimes, Case, Ceilings, Measurement, Process, Work
 from . import ceilings, disturbance, environment
 from .budget import CEILINGS_S, COMPILE_S, ENERGY_S, PRESET_SETTINGS, RANKS_S, Preset, Rates
-from .precision import computed_dtype, matmul_precision
+from .precision import computed_dtype, computing, matmul_precision
 
 BRIEF_BUDGET_S = 8.0
 """Seconds of budget for a single expression: its user wants that one time, and waits."""
@@ -192,7 +192,7 @@ class Session:
         wanted: dict[Device, set[str]] = {}
         for case in self.collected:
             if device := find_device(case.device).device:
-                wanted.setdefault(device, set()).add(computed_dtype(case, device))
+                wanted.setdefault(device, set()).add(computing(computed_dtype(case, device)))
         for device, dtypes in wanted.items():  # a program's own float32 may be that
             if "float32" in dtypes and device.accelerator and not device.lacks("tf32"):
                 dtypes.add("tf32")

@@ -288,3 +288,14 @@ def test_slower(benchmark):
     assert seen == {"lazy": {"unwaited"}, **altered, "fresh": set(), "sound": set()}
     (slower,) = (each.times for each in results if each.workload == "own.slower")
     assert slower.rounds * slower.median_s < 5  # 65 by the first calls
+
+
+def test_a_parameter_of_a_dtype_without_peaks_loses_no_run(tmp_path):
+    dtypes = "[torch.int32, torch.bool, torch.complex64]"
+    test = f"@pytest.mark.parametrize('dtype', {dtypes})\ndef test_x(gpubench, dtype):\n"
+    text = f"import pytest, torch\n{test}    gpubench(torch.logical_not, torch.ones(9, dtype=dtype))\n"
+    (tmp_path / "test_own.py").write_text(text)
+    words = ("--preset=smoke", "--processes=1", "--device=cpu", "--charts=none", "-o", "out")
+    done = gpubench("run", "test_own.py", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len((tmp_path / "out/results.csv").read_text().splitlines()) == 4
