@@ -226,9 +226,9 @@ def _set_finders(finders: tuple[tuple[Any, ...], ...]) -> None:
 
 def _functions(owner: ModuleType | type) -> tuple[str, _Setting]:
     """The setting of all callables of a module or a class, inherited ones too, some of which a benchmark may have
-    replaced."""
+    replaced; hooks such as ``sys.excepthook``, which torch.distributed replaces too, measure nothing."""
     found = dir(owner) if isinstance(owner, type) else list(vars(owner))
-    names = [name for name in found if callable(getattr(owner, name, None))]
+    names = [name for name in found if callable(getattr(owner, name, None)) and not name.endswith("hook")]
 
     def write(values: tuple[Any, ...]) -> None:
         for name, value in zip(names, values, strict=True):

@@ -330,14 +330,14 @@ class TestSwitches:
         known = environment.switches()
         assert (known["cudnn_benchmark"], known["deterministic"], known["variables"]) == (False, False, "")
         assert environment.unusual() == []
-        monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+        monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync")
         monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")  # which one, not what it does
         torch.use_deterministic_algorithms(True)
         torch.backends.cudnn.benchmark = True
         known = environment.switches()
         assert (known["cudnn_benchmark"], known["deterministic"]) == (True, True)
-        assert known["variables"] == "NVIDIA_TF32_OVERRIDE=0 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+        assert known["variables"] == "NVIDIA_TF32_OVERRIDE=0 PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync"
         unusual = [known["variables"], "cudnn.benchmark is on", "deterministic algorithms are on"]
         assert environment.unusual() == unusual
         session = Session(Settings(devices=("cpu",)))
