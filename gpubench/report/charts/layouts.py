@@ -146,8 +146,10 @@ class LinePanels:
                 for later in (False, True)
             )
             x, side = (0.02, "left") if right < min(left, 1) else (0.98, "right")  # where there is more room
-            page.note(axes, f"{self.slower} faster", (x, 0), (0, 2), xycoords="axes fraction", ha=side, va="bottom",
-                      zorder=1.5, style="italic")  # fmt: skip
+            words = f"{self.slower} faster"
+            words = words if text_width(words, TINY) < width / 2 else "slower"  # a curve would cross long ones
+            page.note(axes, words, (x, 0), (0, 2), xycoords="axes fraction", ha=side, va="bottom", zorder=1.5,
+                      style="italic")  # fmt: skip
         for rank, curve in enumerate(panel.curves):
             _draw_curve(page, axes, curve, 3 + rank * 0.01, limits)
             for point in () if curve.dashed else curve.points:
