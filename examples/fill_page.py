@@ -12,20 +12,29 @@ import sys
 from pathlib import Path
 
 import gpubench
+from gpubench.errors import GpubenchError
+
+
+def times(ratio: float) -> str:
+    """``8.6×``, ``34×``, ``132×``: two figures, or all before the point."""
+    return f"{ratio:.2g}×" if ratio < 99.5 else f"{ratio:.0f}×"
 
 
 def filled(template: str, results: str) -> str:
     """The template with its numbers, ``34× (33× to 36×)``."""
 
     def number(words: re.Match[str]) -> str:
-        ratio = gpubench.load(results, k=words[1]).speedup
+        try:
+            ratio = gpubench.load(results, k=words[1]).speedup
+        except GpubenchError as error:
+            raise SystemExit(f"{words[0]}: {error}") from None
         if ratio is None:
             raise SystemExit(f"{words[0]}: nothing is compared")
         if ratio.high > 4 * ratio.low:  # a busy machine leaves a limit, or nothing
             if ratio.low <= 1:
                 raise SystemExit(f"{words[0]}: too noisy to tell, measure again")
-            return f"at least {ratio.low:.2g}×"
-        return f"{ratio:.2g}× ({ratio.low:.2g}× to {ratio.high:.2g}×)"
+            return f"at least {times(ratio.low)}"
+        return f"{times(ratio)} ({times(ratio.low)} to {times(ratio.high)})"
 
     return re.sub(r"\{\{(.+?)\}\}", number, template)
 

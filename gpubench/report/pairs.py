@@ -32,8 +32,9 @@ OF_TIMES = (Reason.WAITED, Reason.BUSY)
 """Reasons for which little or nothing is known of what is made of the times."""
 SLICE_S = 3e-3
 """Seconds that a scheduler gives each of several programs, at the least: only a shorter round can have a core alone."""
-SHARED = 5.0
-"""How many times as long as alone a longer round takes at most: 3.8 times beside two programs per core."""
+SHARED, BESIDE = 5.0, 1.25
+"""How many times as long as alone a longer round takes at most, and a shorter one, which shares caches, memory and
+clocks with the other programs: seen were 3.8 times and 1.09 times, beside two and three programs on two cores."""
 _HALVES = {"float16": ("fp16_",), "bfloat16": ("bf16_",)}
 """How the switches of products in that dtype begin."""
 _OF_ACCELERATORS = ("cudnn_benchmark", "cudnn_deterministic", "variables")
@@ -241,11 +242,12 @@ class LeftOut:
 
 
 def _least_s(row: Measured) -> float:
-    """Seconds of a call without the other programs that were seen. If its rounds are longer than a time slice, they
-    all were interrupted, the shortest one too."""
+    """Seconds that a call at least takes without the other programs that were seen. If its rounds are longer than a
+    time slice, they all were interrupted, the shortest one too."""
     times = row.times
-    shared = Reason.BUSY in row.quality.why and times.min_s * times.iterations > SLICE_S
-    return times.min_s / (SHARED if shared else 1.0)
+    if Reason.BUSY not in row.quality.why:
+        return times.min_s
+    return times.min_s / (SHARED if times.min_s * times.iterations > SLICE_S else BESIDE)
 
 
 def resolve(rows: Sequence[Measured], name: str | None) -> Baseline | None:

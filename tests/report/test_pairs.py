@@ -398,11 +398,11 @@ def test_the_quality_of_a_speedup(
     assert (pair.drawn(copied=True) is None) == told.startswith("unknown")
 
 
-@pytest.mark.parametrize(("time", "told"), [(1e-3, "≥ 98×*"), (1.0, "≥ 20×*")])
+@pytest.mark.parametrize(("time", "told"), [(1e-3, "≥ 78×*"), (1.0, "≥ 20×*")])
 def test_beside_other_programs_a_speedup_is_at_least_what_the_fastest_rounds_allow(
     tmp_path: Path, time: float, told: str
 ) -> None:
-    """A round longer than a time slice is interrupted, so the fastest one too."""
+    """A round longer than a time slice is interrupted, so the fastest one too; a shorter one shares the caches."""
     marks = [mark("cpu", time, flags=("contended",), spread=0.02), mark("cuda:0", time / 100, spread=0.02)]
     (pair,) = Study([run(tmp_path, marks)]).pairs
     assert words.ratio(pair) == told

@@ -62,7 +62,7 @@ def test_what_is_too_noisy_has_no_mark_and_a_limit_a_bar(tmp_path: Path) -> None
     marks = [
         entry.marks[0] for entry in rows_of(plan(tmp_path, run_of(pair_of("a.x", 2.0), *noisy))["headline"]).entries
     ]
-    assert [mark.words for mark in marks] == ["2.0×", "unknown (too noisy)", "≥ 38×*"]
+    assert [mark.words for mark in marks] == ["2.0×", "unknown (too noisy)", "≥ 31×*"]
     assert [mark.value for mark in marks] == [2.0, None, None]
     assert marks[1].low is marks[1].high is None
     assert 38 < (marks[2].low or 0) < 39 < 41 < (marks[2].high or 0) < 42

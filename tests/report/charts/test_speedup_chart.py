@@ -108,7 +108,7 @@ def test_a_busy_machine_leaves_a_limit(tmp_path: Path) -> None:
     figure = speedup(tmp_path, crossing(flags=("contended",), rounds=50))
     (curve,) = curves(figure)
     assert len(curve.limits) == 4
-    assert curve.label == "≥ 8.7×* data stays"
+    assert curve.label == "≥ 7.0×* data stays"
     assert curve.mark is None
     assert [point.y for point in curve.points] == [point.low if point.y > 1 else point.high for point in curve.points]
     assert "Triangle: only a limit is known" in figure.caption
