@@ -65,7 +65,7 @@ def test_what_is_too_noisy_has_no_mark_and_a_limit_a_bar(tmp_path: Path) -> None
     assert [mark.words for mark in marks] == ["2.0×", "unknown (too noisy)", "≥ 31×*"]
     assert [mark.value for mark in marks] == [2.0, None, None]
     assert marks[1].low is marks[1].high is None
-    assert 38 < (marks[2].low or 0) < 39 < 41 < (marks[2].high or 0) < 42
+    assert 30 < (marks[2].low or 0) < 31 < 52 < (marks[2].high or 0) < 53
 
 
 ABOVE = {"cuda:0": {"bandwidth": [], "throughput": {"float32": 1e9}, "launch_floor_s": 1e-6}}
