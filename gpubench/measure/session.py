@@ -288,8 +288,11 @@ class Session:
     @functools.cached_property
     def choices(self) -> list[Choice]:
         """The chosen devices. Raises :class:`UsageError` for an unknown kind, and for accelerators that an environment
-        variable makes wait at each launch."""
+        variable makes wait at each launch or that this torch has no kernels for: left out, they would seem absent."""
         chosen = select(self.settings.devices)
+        for choice in chosen:
+            if choice.device and choice.device.accelerator and (reason := choice.device.lacks("float32")):
+                raise UsageError(f"{choice.name}: {reason}; --device cpu measures without it")
         if any(choice.device.accelerator for choice in chosen if choice.device):
             environment.require_free_launches()
         return chosen

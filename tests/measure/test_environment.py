@@ -364,6 +364,13 @@ class TestSwitches:
         monkeypatch.setenv(name, value)
         assert (environment.switches()["variables"], environment.unusual()) == (shown, [shown] if shown else [])
 
+    def test_a_gpu_without_kernels_in_this_torch_is_refused(self, monkeypatch):
+        """Without its rows a run would look like one on a machine without a GPU."""
+        kind = type("Old", (VirtualDevice,), {"lacks": lambda self, dtype: "this build has no kernels for it"})
+        monkeypatch.setitem(devices.base.KINDS, "virtual", kind)
+        with pytest.raises(UsageError, match="virtual:0: this build has no kernels for it; --device cpu"):
+            _ = Session(Settings(devices=("virtual",))).choices
+
     @pytest.mark.parametrize(("value", "refused"), [("1", True), ("0", False), ("", False)])
     def test_launches_that_wait_are_refused_where_an_accelerator_is_measured(self, monkeypatch, value, refused):
         monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", value)
