@@ -13,7 +13,7 @@ from . import words
 from .answer import MOST_ROWS, Answer, Concern, Warning, describe_left_out
 from .render import terminal
 from .study import Crossing, Measured, Pair, Study, grouped, too_noisy
-from .tables import answer_tables, beside_each_other, results_table, unmeasured_by_reason
+from .tables import answer_tables, beside_each_other, main_clause, results_table, unmeasured_by_reason
 
 WIDTH, MOST_LINES = 80, 36
 _MOST_WARNING_LINES, _MOST_RUNS, _MOST_BESIDE, _FEW = 3, 4, 40, 20
@@ -81,7 +81,7 @@ def _unmeasured(study: Study) -> str:
     groups = unmeasured_by_reason(study)
     skipped = [each for each in groups if each[0].result.status == "skipped"]
     failed = [words.name(row.result) for each in groups if each not in skipped for row in each]
-    parts = [f"{len(each)} ({shorten(each[0].result.reason or 'no reason given', 60)})" for each in skipped[:3]]
+    parts = [f"{len(each)} ({shorten(main_clause(each[0].result.reason), 60)})" for each in skipped[:3]]
     more = sum(map(len, skipped[3:]))
     parts += [f"{more} for other reasons"] * bool(more)
     names = f" ({', '.join(failed[:2])}{' …' * (len(failed) > 2)})" if failed else ""

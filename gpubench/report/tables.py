@@ -306,11 +306,18 @@ def jobs_table(study: Study) -> Table:
     return table("Whole jobs", columns, [row for row in study.measured if row.result.steps], note)
 
 
+def main_clause(reason: str | None) -> str:
+    """Return a reason without its details: what stands before a colon, if there are words on either side."""
+    clause, _, details = (reason or "").partition(": ")
+    return clause if " " in clause and " " in details else reason or "no reason given"
+
+
 def unmeasured_by_reason(study: Study) -> list[list[Row]]:
-    """Skipped and failed benchmarks; reasons that differ only in their numbers count as one."""
+    """Skipped and failed benchmarks; reasons that differ only in their numbers, or in the details after a colon, count
+    as one."""
 
     def shape(row: Row) -> tuple[str, str]:
-        return row.result.status, re.sub(r"\d+([.,]\d+)*(e[+-]?\d+)?", "#", row.result.reason or "")
+        return row.result.status, re.sub(r"\d+([.,]\d+)*(e[+-]?\d+)?", "#", main_clause(row.result.reason))
 
     groups = grouped((row for row in study.rows if not isinstance(row, Measured)), shape)
     return [groups[key] for key in sorted(groups, key=lambda key: (key[0], -len(groups[key]), key[1]))]

@@ -59,14 +59,15 @@ def test_it_is_never_longer_than_a_screen(tmp_path: Path, count: int) -> None:
 
 
 def test_failed_and_skipped_ones_are_counted_by_their_reasons(tmp_path: Path) -> None:
-    """Reasons that differ in their numbers alone are one; a long one is cut."""
+    """Reasons that differ in their numbers, or after a colon, are one; a long one is cut."""
     reasons = ["needs a GPU; this run uses: cpu"] * 2 + [f"one call takes {i} s" for i in range(3)] + ["x" * 300]
+    reasons += [f"too slow for quick: {work} in 3 s: smaller" for work in ("9.1 GFLOP", "9.2 TFLOP", "1 GB", "2 kB")]
     gone = [records.unmeasured(Case("a.b", "cpu"), reason=reason) for reason in reasons]
     gone += [records.unmeasured(Case("a.c", "cpu"), "crashed", "killed by SIGSEGV")]
     told = " ".join(ending(tmp_path, [mark("a.d", "cpu", 1.0)], unmeasured=gone))
-    assert "Skipped: 3 (one call takes 0 s), 2 (needs a GPU; this run uses: cpu), 1 (xxx" in told
-    assert told.count("x") < 70
+    assert "Skipped: 4 (too slow for quick), 3 (one call takes 0 s), 2 (needs a GPU; this run uses: cpu), 1" in told
     assert "Failed: 1 (a.c)." in told
+    assert 20 < " ".join(ending(tmp_path, [mark("a.d", "cpu", 1.0)], unmeasured=gone[5:6])).count("x") < 70
 
 
 def test_warnings_that_have_no_room_say_what_is_wrong() -> None:
