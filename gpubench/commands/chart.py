@@ -23,9 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="results file, or a folder of them")
-    kinds = (
-        "headline, speedup, rate, time, expressions, roofline, scaling or estimate (default: the first that there is)"
-    )
+    kinds = "headline, speedup, rate, time, roofline, scaling or estimate (default: the first that there is)"
     add("--kind", metavar="KIND", help=kinds)
     add_expression(parser)
     add("-o", "--output", required=True, metavar="FILE", help="file to write, .svg or .png")

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from .charts.page import Figure
 
-_CHARTS = ("expressions", "speedup", "time")
 _WIDTH = 160
 
 
@@ -128,12 +127,13 @@ class Results:
     def chart(self, kind: str | None = None) -> Picture:
         """The picture that ``--chart`` draws, which a notebook shows and :meth:`.Picture.save` keeps.
 
-        ``kind`` is one of ``gpubench chart --kind``; by default the first of expressions side by side, speedup and
-        time that can be made. Raises UsageError where none can: a picture takes three sizes.
+        ``kind`` is one of ``gpubench chart --kind``; by default the speedup or else the time, of several expressions
+        their times side by side. Raises UsageError where none can be made: a picture takes three sizes.
         """
         from .charts.pictures import figures_of
 
-        for each in (kind,) if kind else _CHARTS:
+        kinds = ("time", "speedup") if rivals(self.study) else ("speedup", "time")
+        for each in (kind,) if kind else kinds:
             try:
                 return Picture(figures_of(self.study, each)[0])
             except UsageError as error:

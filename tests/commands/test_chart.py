@@ -113,7 +113,7 @@ def test_png(run: Path, tmp_path: Path) -> None:
         (("--kind", "rate", "-k", "resnet"), ("resnet", "matmul.square, mine.work")),
         (("--kind", "rate", "-o", "picture.gif"), (".svg or .png",)),
         (("--kind", "nonsense"),
-         ("unknown kind 'nonsense': choose headline, speedup, rate, time, expressions, roofline",)),
+         ("unknown kind 'nonsense': choose headline, speedup, rate, time, roofline",)),
         (("--kind", "scaling"),
          ("no scaling picture: it takes three benchmarks of several devices; these results make headline",)),
     ],

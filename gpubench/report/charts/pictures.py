@@ -80,7 +80,6 @@ NEEDS = {
     "speedup": "three values over a size, on two devices or in two libraries",
     "rate": "three values over a size, of benchmarks with counted or declared work",
     "time": "three values over a size",
-    "expressions": "two expressions of gpubench time",
     "roofline": "three benchmarks with FLOPs and bytes, and the measured peaks",
     "scaling": "three benchmarks of several devices",
     "estimate": "one run of a CPU",

@@ -1,4 +1,4 @@
-"""One chart for each kind of work, one panel for each dtype: throughput or time by size. Also: expressions compared."""
+"""One chart for each kind of work, a panel for each dtype: throughput or time by size; of expressions one a device."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ def rate_figures(study: Study) -> list[Figure]:
     for members in in_order(rows):
         by_rate = sorted(grouped(members, lambda row: row.rate).items(), key=lambda item: -len(item[1]))
         made = [figure for rate, some in by_rate if rate for figure in _figures(study, some, rate)]
-        times = _figures(study, members, None)
+        texts = [row for row in members if shown_name(row.result.workload) != row.result.workload]
+        several = len({row.result.workload for row in texts}) > 1
+        times = _figures(study, [row for row in members if not (several and row in texts)], None)
+        times = [*(_expressions(study, texts) if several else ()), *times]
         figures += [*made, *times]
         leaders += [(members[0].own, len(members), each) for each in made[:1] or times * members[0].own]
     leaders.sort(key=lambda entry: (not entry[0], -entry[1]))
     first = {id(figure): rank for rank, (_, _, figure) in enumerate(leaders[:_MOST_DEFAULT])}
-    ranked = [
+    return [
         replace(figure, default=id(figure) in first, rank=2.0 + 0.1 * first.get(id(figure), 80)) for figure in figures
     ]
-    return [*ranked, *_expressions(study, rows)]
 
 
 def _figures(study: Study, rows: Sequence[Measured], rate: Rate | None) -> list[Figure]:
@@ -87,44 +89,30 @@ def _at_the_end(study: Study, lines: Sequence[Line[Measured]], cell: Callable[[M
 
 
 def _expressions(study: Study, rows: Sequence[Measured]) -> list[Figure]:
-    """A panel a device with all libraries on it, a line an expression, in the plainest setting; none where there is one
-    expression only."""
-    compared = [row for row in rows if shown_name(row.result.workload) != row.result.workload]
-    found = grouped(lines_of(compared, time_of), lambda line: line.last.result.workload)
-    shown = [each for each in dict.fromkeys(row.result.workload for row in rows) if each in found][:MOST_CURVES]
-    lines = [line for workload in shown for line in found[workload]]
-    if len(shown) < 2:
-        return []
-    setting = min(lines, key=lambda line: plainness(line.last)).setting
-    lines = [line for line in lines if line.setting == setting]
-    roles = dict(zip(shown, OTHER_ROLES, strict=False))
-    legend = {
-        line.last.result.workload: Key(words.name(line.last.result), roles[line.last.result.workload]) for line in lines
-    }
-    lines.sort(key=lambda line: study.names.order(line.last))
+    """A panel a device with all libraries on it, a line an expression, in the plainest setting."""
+    roles = dict(zip(dict.fromkeys(row.result.workload for row in rows), OTHER_ROLES[:MOST_CURVES], strict=False))
+    found = [line for line in lines_of(rows, time_of) if line.last.result.workload in roles]
+    setting = min(found, key=lambda line: plainness(line.last)).setting if found else ()
+    lines = sorted((line for line in found if line.setting == setting), key=lambda line: study.names.order(line.last))
     by_device = list(grouped(lines, lambda line: line.last.source[:2]).values())[:MOST_PANELS]
-    panels = [
-        Panel(
-            study.names.of(members[0].last) * (len(by_device) > 1),
-            members[0].size_name,
-            tuple(
-                curve(study, line, "s", _library(study, line), role=roles[line.last.result.workload])
-                for line in members[:MOST_CURVES]
-            ),
+    panels = []
+    for members in by_device:
+        curves = (
+            curve(study, line, "s", _library(study, line), role=roles[line.last.result.workload])
+            for line in members[:MOST_CURVES]
         )
-        for members in by_device
-    ]
-    used = [row for line in lines for row in line.items]
-    chart = LinePanels(tuple(panels), "s", tuple(legend.values()))
-    title = f"Time per call of {words.listed([key.label for key in legend.values()])}"
-    told = [
-        f"{words.name(line.last.result)} {words.time(line.last)} {_library(study, line)}".rstrip()
-        for line in by_device[0]
-    ]
+        title = study.names.of(members[0].last) * (len(by_device) > 1)
+        panels.append(Panel(title, members[0].size_name, tuple(curves)))
+    if not panels:
+        return []
+    legend = {line.last.result.workload: line.last.result for line in lines}
+    keys = tuple(Key(words.name(case), roles[workload]) for workload, case in legend.items())
+    told = (f"{words.name(x.last.result)} {words.time(x.last)} {_library(study, x)}".rstrip() for x in by_device[0])
     where = f"{study.names.of(lines[0].last)}, {words.size(lines[0].last)}"
+    title = f"Time per call of {words.listed([key.label for key in keys])}"
     subtitle = f"{where}: {', '.join(told)}. By size; lower is better"
-    figure = Figure("expressions", "expressions", title, subtitle, "", chart, 9.5, False)
-    return by_size(study, figure, used, _BARS)
+    figure = Figure("time-expressions", "time", title, subtitle, "", LinePanels(tuple(panels), "s", keys))
+    return by_size(study, figure, [row for line in lines for row in line.items], _BARS)
 
 
 def _library(study: Study, line: Line[Measured]) -> str:

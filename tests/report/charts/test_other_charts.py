@@ -255,7 +255,7 @@ def test_each_expression_has_a_line_whatever_computes_it(tmp_path: Path) -> None
         for name, by in (("x + y", "torch"), ("np.cos(x)", "numpy"))
         for n in (10, 100)
     ]
-    figure = plan(tmp_path, records.run_file(marks, devices=(records.CPU,)))["expressions"]
+    figure = plan(tmp_path, records.run_file(marks, devices=(records.CPU,)))["time-expressions"]
     (panel,) = figure.chart.panels
     assert [key.label for key in figure.chart.keys] == ["x + y", "np.cos(x)"]
     assert [(curve.label, curve.role) for curve in panel.curves] == [
