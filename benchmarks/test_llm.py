@@ -45,6 +45,6 @@ def test_decode(gpubench, model, batch, tg):
 @pytest.mark.gpubench(title="Llama decode, int8", size="batch", dtypes=["bfloat16"], variants=["eager", "compile"])
 @pytest.mark.gpubench_sweep("model, batch, tg", smoke=[("10M", 1, 16)], quick=QUICK, full=FULL)
 def test_decode_int8(gpubench, model, batch, tg):
-    """The same with 8-bit weights and 16-bit activations: half as many bytes to read. On a GPU compiled alone."""
-    models.require_int8(gpubench.device, gpubench.dtype, gpubench.variant)
+    """The same with 8-bit weights and 16-bit activations: half the bytes to read. On a GPU one sequence, compiled."""
+    models.require_int8(gpubench.device, gpubench.dtype, gpubench.variant, batch)
     infer(gpubench, model, batch, tg, 1, int8=True)

@@ -249,6 +249,10 @@ def _cache_type() -> Any:
     return FixedCache
 
 
+ROWS_AT_ONCE = 256
+"""Rows of 8-bit weights that are converted at a time where no kernel reads them: 8 to 30 MB in float64."""
+
+
 class Int8Linear(nn.Module):
     """A linear layer whose weights are bytes with one scale per row, the storage of weight-only quantisation."""
 
@@ -261,17 +265,25 @@ class Int8Linear(nn.Module):
         self.register_buffer("scale", torch.empty(outputs))
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Map (…, inputs) to (…, outputs), in the dtype of the inputs. float64, which the kernel lacks, is computed by
-        the definition; so is all on an accelerator, where the kernel of PyTorch 2.13 is far from the bandwidth
-        (pytorch#190529). There a compiler makes one pass over the bytes of a sum, for one row; before a product it
-        writes the weights out in the dtype of the inputs."""
-        if inputs.dtype == torch.float64 or inputs.device.type not in ("cpu", "meta"):
-            if inputs.shape[:-1].numel() == 1:
-                return (inputs.unsqueeze(-2) * self.weight.to(inputs.dtype)).sum(-1) * self.scale
-            return nn.functional.linear(inputs, self.weight.to(inputs.dtype)) * self.scale
+        """Map (…, inputs) to (…, outputs), in the dtype of the inputs.
+
+        float64, which the kernel lacks, is computed by the definition, a few rows of the weights at a time so that they
+        never exist in that dtype; so is all on an accelerator, where the kernel of PyTorch 2.13 is far from the
+        bandwidth (pytorch#190529), but for one row.
+        """
+        accelerator = inputs.device.type not in ("cpu", "meta")
+        if accelerator and inputs.shape[:-1].numel() == 1:
+            return self.sum(inputs)
+        if accelerator or inputs.dtype == torch.float64:
+            parts = (nn.functional.linear(inputs, part.to(inputs.dtype)) for part in self.weight.split(ROWS_AT_ONCE))
+            return torch.cat([*parts], -1) * self.scale
         flat = inputs.reshape(-1, inputs.shape[-1])
         product: torch.Tensor = torch._weight_int8pack_mm(flat, self.weight, self.scale)
         return product.reshape(*inputs.shape[:-1], -1)
+
+    def sum(self, row: torch.Tensor) -> torch.Tensor:
+        """Return the answer to one row as a sum, of which a compiler makes one pass over the bytes of the weights."""
+        return (row.unsqueeze(-2) * self.weight.to(row.dtype)).sum(-1) * self.scale
 
 
 def _quantise(network: nn.Module) -> None:
@@ -282,12 +294,15 @@ def _quantise(network: nn.Module) -> None:
                 setattr(module, name, Int8Linear(child.in_features, child.out_features))
 
 
-def require_int8(device: torch.device, dtype: torch.dtype, variant: str = "eager") -> None:
+def require_int8(device: torch.device, dtype: torch.dtype, variant: str = "eager", rows: int = 1) -> None:
     """Raise :class:`Unmeasurable` where torch has no product of this dtype with 8-bit weights: on an accelerator only
-    a compiler makes a good one."""
+    a compiler makes a good one, of one row. Before a product of more rows it writes the weights out in the dtype of the
+    inputs (torch 2.13, ``_inductor/decomposition.py``), which takes longer than to read them in that dtype."""
     if device.type != "cpu":
         if variant == "eager":
             raise Unmeasurable("on a GPU products with int8 weights need a compiler: --variant compile")
+        if rows > 1:
+            raise Unmeasurable(f"no kernel reads int8 weights for {rows} rows: a compiler writes them out in {dtype}")
         return
     try:
         with torch.device(device):

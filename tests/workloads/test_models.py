@@ -2,9 +2,11 @@
 the seed, and one that doesn't fit says so first."""
 
 import types
+from functools import partial
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from gpubench.devices import CPU
@@ -150,11 +152,15 @@ def test_int8_weights_on_a_gpu_are_for_a_compiler_not_for_the_slow_kernel(monkey
     with pytest.raises(Unmeasurable, match="--variant compile"):
         models.require_int8(torch.device("cuda"), torch.bfloat16)
     models.require_int8(torch.device("cuda"), torch.bfloat16, "compile")
+    with pytest.raises(Unmeasurable, match="no kernel reads int8 weights for 8 rows: a compiler writes them out"):
+        models.require_int8(torch.device("cuda"), torch.bfloat16, "compile", 8)
     layer = models.Int8Linear(8, 4)
     layer.weight.random_(-9, 9), layer.scale.uniform_()
-    inputs = types.SimpleNamespace(dtype=torch.float32, device=torch.device("cuda"), shape=torch.Size([2, 8]))
     monkeypatch.setattr(torch.nn.functional, "linear", lambda _, weight: weight.float().t())
-    assert torch.equal(layer.forward(inputs), layer.weight.float().t() * layer.scale)
+    monkeypatch.setattr(layer, "sum", lambda _: "a sum")
+    there = partial(types.SimpleNamespace, dtype=torch.float32, device=torch.device("cuda"))
+    assert layer.forward(there(shape=torch.Size([1, 8]))) == "a sum"
+    assert torch.equal(layer.forward(there(shape=torch.Size([2, 8]))), layer.weight.float().t() * layer.scale)
 
 
 def test_one_row_by_int8_weights_is_a_sum_which_a_compiler_fuses():
@@ -162,9 +168,29 @@ def test_one_row_by_int8_weights_is_a_sum_which_a_compiler_fuses():
     layer, rows = models.Int8Linear(8, 4), torch.randn(2, 1, 8, dtype=torch.float64)
     layer.weight.random_(-9, 9), layer.scale.uniform_()
     with FlopCounterMode(display=False) as counter:
-        alone = torch.stack([layer(row) for row in rows])
+        alone = torch.stack([layer.sum(row) for row in rows])
     assert counter.get_total_flops() == 0
     assert torch.allclose(alone, layer(rows))
+
+
+def test_int8_weights_never_exist_as_a_whole_in_the_dtype_of_their_reference():
+    """They count as bytes where the memory for a reference is estimated."""
+    largest = 0
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+            nonlocal largest
+            answer = operator(*args, **(kwargs or {}))
+            if isinstance(answer, torch.Tensor) and answer.dtype == torch.float64:
+                largest = max(largest, answer.numel())
+            return answer
+
+    layer, rows = models.Int8Linear(8, 3 * models.ROWS_AT_ONCE + 1), torch.ones(1, 8, dtype=torch.float64)
+    layer.weight.random_(-9, 9), layer.scale.fill_(1)
+    with Watch():
+        answer = layer(rows)
+    assert torch.equal(answer[0], layer.weight.double().sum(1))
+    assert largest == 8 * models.ROWS_AT_ONCE
 
 
 @torch.inference_mode()
