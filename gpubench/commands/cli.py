@@ -77,37 +77,6 @@ def parser(command: str) -> Parser:
     return sub
 
 
-def whole_parser() -> Parser:
-    """The command line of all commands, for shells that complete it."""
-    whole = Parser(prog="gpubench")
-    commands = whole.add_subparsers()
-    for name in _HELP:
-        importlib.import_module(f".{name}", __package__).add_arguments(commands.add_parser(name))
-    return whole
-
-
-def _complete() -> None:
-    """Answer a shell that asks for completions (argcomplete), and end."""
-    try:
-        import argcomplete
-    except ImportError:
-        return
-    argcomplete.autocomplete(whole_parser())
-
-
-def _shared_name() -> str:
-    """A warning where the other package named gpubench on PyPI is installed too: both put their files into the same
-    folder."""
-    from importlib import metadata
-
-    try:
-        metadata.distribution("gpubench")
-    except metadata.PackageNotFoundError:
-        return ""
-    remedy = "pip uninstall gpubench pytest-gpubench, then pip install pytest-gpubench"
-    return f"gpubench: the package gpubench of PyPI, another tool, overwrites files of this one: {remedy}"
-
-
 def help_text() -> str:
     """What ``gpubench --help`` prints."""
     question = "Benchmark PyTorch on your CPU and GPU: how much faster is the GPU, and from what size?"
@@ -129,8 +98,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     for output in (sys.stdout, sys.stderr):
         if isinstance(output, io.TextIOWrapper):
             output.reconfigure(errors="plain-signs")  # a terminal without × is no reason to fail
-    if "_ARGCOMPLETE" in os.environ:
-        _complete()
     code = _guarded(list(sys.argv[1:] if argv is None else argv))
     for output in (sys.stdout, sys.stderr):
         try:
@@ -177,8 +144,6 @@ def _run(words: list[str]) -> int:
         advice = _suggestion(command, _HELP) or f": choose from {', '.join(_HELP)}"
         print(f"gpubench: unknown command {command!r}{advice}", file=sys.stderr)
         return _UNUSABLE
-    if warning := _shared_name():
-        print(warning, file=sys.stderr)
     split = words.index("--") if "--" in words else len(words)
     sub = parser(command)
     args = sub.parse_args(words[1:split])

@@ -2,13 +2,11 @@
 
 import contextlib
 import json
-import sys
-import types
 
 import pytest
 import records
 
-from gpubench.commands.cli import COMMANDS, main
+from gpubench.commands.cli import main
 
 NAME = "\x1b[31mred\x07\u202e\n\u2028x"
 
@@ -47,30 +45,3 @@ def test_a_loop_of_links_is_no_output(tmp_path, odd, capsys):
     assert main(["export", str(loop), "--to=csv"]) == 2
     assert main(["compare", str(odd), str(loop)]) == 2
     assert capsys.readouterr().err.count("\n") == 3
-
-
-def test_another_tool_of_the_same_name_is_named_once(odd, tmp_path, monkeypatch, capsys):
-    """PyPI's gpubench installs the same import name: whichever came last has overwritten files of the other."""
-    assert main(["show", str(odd)]) == 0
-    assert "another tool" not in capsys.readouterr().err
-    other = tmp_path / "site" / "gpubench-2.0.dist-info"
-    other.mkdir(parents=True)
-    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: gpubench\nVersion: 2.0\n")
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    assert main(["show", str(odd)]) == 0
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if "another tool" in line]
-    assert line.endswith("pip uninstall gpubench pytest-gpubench, then pip install pytest-gpubench")
-
-
-def test_a_shell_completes_all_commands_and_options(monkeypatch):
-    """As argcomplete asks for them, whose finder walks the parser that it is given."""
-    asked = []
-    monkeypatch.setitem(sys.modules, "argcomplete", types.SimpleNamespace(autocomplete=asked.append))
-    main(["--version"])
-    assert asked == []
-    monkeypatch.setenv("_ARGCOMPLETE", "1")
-    main(["--version"])
-    (whole,) = asked
-    (commands,) = (action.choices for action in whole._actions if action.choices)
-    assert list(commands) == [name for group in COMMANDS.values() for name in group]
-    assert "--interleave" in commands["compare"].format_help()
