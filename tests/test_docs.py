@@ -37,7 +37,7 @@ def commands_in(lines: list[str]) -> list[list[str]]:
         for place, word in enumerate(words[:-1]):
             if word.rsplit("/", 1)[-1] == "gpubench" and words[place + 1] in COMMANDS:
                 rest = words[place + 1 :]
-                end = next((i for i, each in enumerate(rest) if each in ("&&", "|", ";", ">")), len(rest))
+                end = next((i for i, each in enumerate(rest) if each in ("&&", "|", ";", ">", ">>")), len(rest))
                 commands.append(rest[:end])
     return commands
 

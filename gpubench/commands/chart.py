@@ -5,18 +5,16 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import UsageError, clean
+from ..errors import clean
 from ..runfile.quantities import listed
 from .choice import add_expression
 
 if TYPE_CHECKING:
     from ..report.charts.page import Figure
     from ..report.study import Study
-    from ..runfile.schema import Run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,8 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_expression(parser)
     add("-o", "--output", required=True, metavar="FILE", help="file to write, .svg or .png")
     add("--title", metavar="TEXT", help="title of the picture (default: what it shows)")
-    name = "what the picture calls a device, for example cuda:0=H100; may be repeated"
-    add("--label", dest="labels", action="append", default=[], metavar="DEVICE=TEXT", help=name)
     add("--theme", choices=("light", "dark"), default="light", help="colours (default: light)")
 
 
@@ -43,8 +39,7 @@ def main(args: argparse.Namespace) -> int:
     from ..report.study import Study
     from .report import read_all
 
-    runs = read_all(args.runs)
-    study = Study(runs, labels=device_labels(runs, args.labels), expression=args.expression)
+    study = Study(read_all(args.runs), expression=args.expression)
     if args.kind == "estimate":
         figure, others = _estimate(study), []
     else:
@@ -66,19 +61,3 @@ def _estimate(study: Study) -> Figure:
     from .estimate import GPUS, cards_named, estimates_of
 
     return estimate_figure(study, estimates_of(study, cards_named(GPUS)))
-
-
-def device_labels(runs: Sequence[Run], labels: Iterable[str]) -> dict[tuple[str, str], str]:
-    """Labels of devices by name and maker's name. Raises UsageError for a device that isn't there."""
-    called: dict[tuple[str, str], str] = {}
-    known = {(device.name, device.label): None for run in runs for device in run.machine.devices}
-    for words in labels:
-        name, _, label = map(str.strip, words.partition("="))
-        if not name or not label:
-            raise UsageError(f"invalid label {words!r}: write DEVICE=TEXT, for example cuda:0=H100")
-        matching = [device for device in known if name.casefold() in map(str.casefold, device)]
-        if not matching:
-            names = ", ".join(f"{device} ({maker})" if maker else device for device, maker in known)
-            raise UsageError(f"--label {words!r}: no device is called {name!r}: choose from {names}")
-        called |= dict.fromkeys(matching, label)
-    return called

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import GpubenchError, UsageError
+from ..errors import UsageError
 from ..runfile import options
 from ..runfile.matching import matcher
 from ..runfile.quantities import seconds_of
@@ -18,8 +17,6 @@ from .choice import add_expression, chosen
 
 if TYPE_CHECKING:
     from ..compare.comparison import Comparison
-
-_STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,8 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     metric = "what is judged: time (default), device (the device's own time), memory (peak memory)"
     add("--metric", choices=("time", "device", "memory"), default="time", help=metric)
     add("--format", choices=("table", "markdown", "json"), default="table", help="what to print (default: table)")
-    appended = f"append the Markdown to ${_STEP_SUMMARY} too; where that isn't set it is printed on standard error"
-    add("--github-summary", action="store_true", help=appended)
     add("--fail-missing", action="store_true", help="also exit with 1 if new lacks, or failed, a benchmark of base")
     undecided = "also exit with 1 if a benchmark is inconclusive (by default CI passes then)"
     add("--fail-inconclusive", action="store_true", help=undecided)
@@ -48,8 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--interleave", action="store_true", help=in_turn)
     files = "benchmark files (default: those of each side's project; without any, the suite that comes with gpubench)"
     add("--paths", nargs="+", default=[], metavar="PATH", help=files)
-    builtin = "the suite that comes with gpubench, although the sides have benchmarks"
-    add("--builtin", action="store_true", help=builtin)
     folder = "folder for the results files of all pairs (default: out-compare-1, -2 …)"
     add("-o", "--output", metavar="DIR", help=folder)
     add("--budget", type=read("budget"), metavar="S", help="time for measuring, in seconds (default: 900)")
@@ -85,15 +78,8 @@ def main(args: argparse.Namespace) -> int:
     """Returns 0 without a proven slowdown, 1 with one, 3 for nothing to compare. Raises UsageError or RunFileError for
     input that can't be used."""
     _fill(args)
-    try:
-        comparison = replace(_compare(args), fail_missing=args.fail_missing, fail_inconclusive=args.fail_inconclusive)
-    except GpubenchError as error:
-        if args.github_summary:  # which shows the reason for a failed job
-            from ..report.render import escape
-
-            _summarise(f"No verdict: {escape(str(error))}\n")
-        raise
-    return _show(comparison, args)
+    comparison = replace(_compare(args), fail_missing=args.fail_missing, fail_inconclusive=args.fail_inconclusive)
+    return _show(comparison, args.format)
 
 
 def _compare(args: argparse.Namespace) -> Comparison:
@@ -105,41 +91,27 @@ def _compare(args: argparse.Namespace) -> Comparison:
         raise UsageError("--floor is a time: leave it out with --metric memory")
     terms = Terms(args.threshold, args.floor, metric=args.metric, limits=args.limits)
     if args.interleave:
-        if args.builtin and args.paths:
-            raise UsageError("--builtin measures the suite that comes with gpubench: leave out --paths")
         from ..compare.interleaved import compare_in_turn
 
         measured = compare_in_turn(args, terms, [*options.passed_on(args), *chosen(args), *args.pytest])
         chooses = args.expression or args.paths or args.pytest
         part = chooses or any(each.group == options.WHAT for each in options.given(args))
         return of_a_part(measured) if part else measured
-    if args.pytest or args.paths or args.builtin or options.given(args):
-        raise UsageError("options of measuring, --paths, --builtin and what follows -- are for --interleave")
+    if args.pytest or args.paths or options.given(args):
+        raise UsageError("options of measuring, --paths and what follows -- are for --interleave")
     base, new = (read_side(name, [getattr(args, name)], metric=args.metric) for name in ("base", "new"))
     comparison = compare_sides(base, new, terms, "machine" in args.allow)
     return comparison if args.expression is None else narrowed(comparison, args.expression)
 
 
-def _show(comparison: Comparison, args: argparse.Namespace) -> int:
+def _show(comparison: Comparison, form: str) -> int:
     from ..compare import document
     from ..errors import clean
 
-    if args.format == "table" and comparison.verdicts:
+    if form == "table" and comparison.verdicts:
         document.show_table(comparison)
-    elif args.format != "table":
-        print((document.to_json if args.format == "json" else document.comparison_markdown)(comparison), end="")
+    elif form != "table":
+        print((document.to_json if form == "json" else document.comparison_markdown)(comparison), end="")
     if not comparison.verdicts:
         print(clean(f"gpubench compare: {comparison.line}"), file=sys.stderr)
-    sys.stdout.flush()
-    if args.github_summary:
-        _summarise(document.comparison_markdown(comparison))
     return comparison.exit_code
-
-
-def _summarise(content: str) -> None:
-    from ..compare.document import append_step_summary
-
-    if path := os.environ.get(_STEP_SUMMARY):
-        append_step_summary(content, Path(path))
-    else:
-        print(content, file=sys.stderr)

@@ -116,7 +116,8 @@ def _choose(args: argparse.Namespace) -> str:
         yours = "" if args.builtin else " (gpubench run PATH measures yours)"
         return f"measuring the suite that comes with gpubench{yours}; {FIRST_WORDS}"
     args.paths = [*project.paths]
-    return f"measuring {described(project.paths, project.source)}; {FIRST_WORDS}"
+    yours = described(project.paths, project.source)
+    return f"measuring {yours}; --builtin measures the suite that comes with gpubench; {FIRST_WORDS}"
 
 
 def _finish(

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import posixpath
 import shutil
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
 from ..report.render import Column, Table, escape, markdown as markdown_table, table, terminal
 from ..report.rows import grouped
 from ..runfile.quantities import counted, listed, shorten_apart, text
@@ -23,8 +20,6 @@ from .verdict import FASTER, INCONCLUSIVE, NOT_SUSPECT, SAME, SLOWER, Verdict, p
 
 TABLE_ROWS = 200
 """Rows of a table for people; the JSON has them all."""
-SUMMARY_LIMIT = 1024 * 1024
-"""Bytes of a step summary; GitHub refuses a larger one whole."""
 _MISSING_ROWS = 20
 _FEW_ROWS = 10
 """How many inconclusive benchmarks the table shows; lines above it count them all and give the reasons."""
@@ -164,16 +159,6 @@ def comparison_markdown(comparison: Comparison) -> str:
     if comparison.verdicts and missing.rows:
         lines += [f"### {missing.title}", "", *markdown_table(missing), ""]
     return "\n".join(lines)
-
-
-def append_step_summary(content: str, path: Path) -> None:
-    """Append to the step's summary. Raises UsageError where it can't be written."""
-    try:
-        with path.open("ab") as file:
-            fits = os.fstat(file.fileno()).st_size + len(content.encode()) <= SUMMARY_LIMIT
-            file.write(content.encode() if fits else b"*The comparison doesn't fit into the summary of this step.*\n")
-    except OSError as error:
-        raise UsageError(f"{path}: can't be written: {error.strerror or error}") from None
 
 
 def _sorted(comparison: Comparison) -> list[Verdict]:

@@ -90,7 +90,7 @@ def compare_in_turn(args: argparse.Namespace, terms: Terms, pytest_options: Sequ
     can't be measured or written, KeyboardInterrupt if a signal ends it before the first pair is complete."""
     if args.pairs < LEAST_FRESH:
         raise UsageError(f"--pairs must be {LEAST_FRESH} or more: fewer can't prove anything")
-    before, after = (find_environment(side, getattr(args, side), args.paths, args.builtin) for side in ("base", "new"))
+    before, after = (find_environment(side, getattr(args, side), args.paths) for side in ("base", "new"))
     folder = _empty_folder(args.output)
     turns = Interleave(folder, before, after, pytest_options, TURN_DEADLINE_S, _say)
     base, new = (described(side.paths, side.source) for side in (before, after))

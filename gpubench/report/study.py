@@ -6,7 +6,7 @@ study is made of has modules of its own, and is imported from here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,7 +29,7 @@ class Study:
 
     ``baseline`` names what speedups are measured against: a device, an implementation, a machine or a run; by default
     each machine's CPU, and the first machine where there are several. ``allow`` are terms in which compared results may
-    differ, ``labels`` names that a person gave to devices, ``expression`` is what ``-k`` chooses.
+    differ, ``expression`` is what ``-k`` chooses.
     Raises UsageError for a baseline that isn't there, and where the expression chooses nothing.
     """
 
@@ -38,7 +38,6 @@ class Study:
         runs: Sequence[Run],
         baseline: str | None = None,
         allow: Collection[str] = (),
-        labels: Mapping[tuple[str, str], str] | None = None,
         expression: str | None = None,
     ) -> None:
         self.runs = tuple(runs)
@@ -46,12 +45,11 @@ class Study:
         self.measured: list[Measured] = measured(self.rows)
         self.baseline: Baseline | None = resolve(self.measured, baseline)
         self.allow = frozenset(allow)
-        self.labels = labels or {}
 
     @cached_property
     def names(self) -> Names:
         """The names of its devices."""
-        return Names(self.measured or self.rows, self.labels)
+        return Names(self.measured or self.rows)
 
     @cached_property
     def named_runs(self) -> dict[str, Run]:

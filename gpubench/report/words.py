@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from msgspec import structs
@@ -131,10 +131,9 @@ def unverified(row: Row) -> str:
 
 
 class Names:
-    """The names of the report's devices: the shortest that are unambiguous. ``labels`` are names that a person gave, by
-    a device's name and its maker's name for it."""
+    """The names of the report's devices: the shortest that are unambiguous."""
 
-    def __init__(self, rows: Iterable[Row], labels: Mapping[tuple[str, str], str] | None = None) -> None:
+    def __init__(self, rows: Iterable[Row]) -> None:
         firsts: dict[Source, Row] = {}
         threads: Counter[tuple[Source, int]] = Counter()
         for row in rows:
@@ -142,7 +141,7 @@ class Names:
             if isinstance(row, Measured) and row.result.threads:
                 threads[row.source, row.result.threads] += 1
         used = {source: count for (source, count), _ in reversed(threads.most_common())}
-        plain = {source: _name_of(row, used.get(source), labels or {}) for source, row in firsts.items()}
+        plain = {source: _name_of(row, used.get(source)) for source, row in firsts.items()}
         self.sources = sorted(plain, key=lambda source: (not firsts[source].on_accelerator, source.library != ""))
         self.accelerators = [source for source in self.sources if firsts[source].on_accelerator]
         self._names: dict[Source, str] = {}
@@ -180,12 +179,11 @@ class Names:
         return "the CPU of the same machine" if cpus else "the baseline"
 
 
-def _name_of(row: Row, threads: int | None, labels: Mapping[tuple[str, str], str]) -> str:
+def _name_of(row: Row, threads: int | None) -> str:
     device, case = row.facts, row.result
     if not case.device:
         return shorten(usual_name(device_label(row.run, "")) or "unknown device", _LONGEST_DEVICE)
-    known = labels.get((device.name, device.label)) or usual_name(device.label)
-    known = shorten(known or ("CPU" if device.name == "cpu" else device.name), _LONGEST_DEVICE)
+    known = shorten(usual_name(device.label) or ("CPU" if device.name == "cpu" else device.name), _LONGEST_DEVICE)
     if device.simulated and "simulated" not in known.lower():
         known += " (simulated)"
     if row.library:

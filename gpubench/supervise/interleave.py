@@ -41,12 +41,12 @@ class Environment:
     """The file that names the paths; empty if they were given on the command line."""
 
 
-def find_environment(name: str, text: str, paths: Sequence[str], builtin: bool = False) -> Environment:
+def find_environment(name: str, text: str, paths: Sequence[str]) -> Environment:
     """Return the environment that ``text`` describes: a Python, or the folder of a checkout.
 
     A checkout's code comes first on the import path. Its benchmark files are used if it has any, and the Python of its
     ``.tox/measure`` or ``.venv`` if that can measure. A Python measures the benchmarks of the project in the working
-    folder. ``builtin`` measures gpubench's own suite. Raises UsageError if ``text`` is neither.
+    folder. Raises UsageError if ``text`` is neither.
     """
     target, suite = Path(text), (str(process.suite()),)
     if target.is_dir():
@@ -56,8 +56,8 @@ def find_environment(name: str, text: str, paths: Sequence[str], builtin: bool =
         interpreter = process.Interpreter(python, folder, imports)
         if paths:
             return Environment(name, interpreter, tuple(_file(path, folder) for path in paths))
-        project = Project() if builtin else read_project(folder)
-        if not project.paths and not builtin and _holds_results(folder):
+        project = read_project(folder)
+        if not project.paths and _holds_results(folder):
             raise UsageError(f"{name}: {text}: holds results files and no code: leave out --interleave")
         return Environment(name, interpreter, project.paths or suite, project.source)
     found = shutil.which(text)
@@ -65,7 +65,7 @@ def find_environment(name: str, text: str, paths: Sequence[str], builtin: bool =
         how = f"for a commit, git worktree add ../{name} {text} makes the folder ../{name}"
         raise UsageError(f"{name}: {text}: neither a Python that can be started nor the folder of a checkout; {how}")
     # not resolved: a virtual environment's Python is a link, whose location identifies the environment
-    project = Project() if builtin or paths else read_project(Path.cwd(), upward=True)
+    project = Project() if paths else read_project(Path.cwd(), upward=True)
     files = tuple(_file(path, Path.cwd()) for path in paths) or project.paths or suite
     return Environment(name, process.Interpreter(os.path.abspath(found)), files, project.source)
 

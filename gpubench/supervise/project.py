@@ -60,8 +60,7 @@ def described(paths: Sequence[str], source: str) -> str:
     if list(paths) == [str(suite())]:
         return "the suite that comes with gpubench"
     shown = listed((min(path, os.path.relpath(path), key=len) for path in paths), _MOST_NAMED)
-    why = f" ({source}; --builtin measures the suite that comes with gpubench)" if source else ""
-    return f"{shown}{why}"
+    return f"{shown} ({source})" if source else shown
 
 
 def root_option(paths: Sequence[str], folder: Path, given: Sequence[str] = ()) -> list[str]:

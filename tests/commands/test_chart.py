@@ -77,10 +77,10 @@ def test_the_words_choose_what_is_drawn(run: Path, out: Path) -> None:
     assert ">256<" in out.read_text()
 
 
-def test_title_label_and_theme(run: Path, out: Path) -> None:
-    words = ("--title", "A <b>title</b>", "--label", "cuda:0=H100 & friends", "--theme", "dark")
+def test_title_and_theme(run: Path, out: Path) -> None:
+    words = ("--title", "A <b>title</b>", "--theme", "dark")
     assert chart(run, "--kind", "speedup", "-k", "mine", *words, "-o", out) == 0
-    for text in ("A &lt;b&gt;title&lt;/b&gt;", "H100 &amp; friends", "#0d1117"):
+    for text in ("A &lt;b&gt;title&lt;/b&gt;", "#0d1117"):
         assert text in out.read_text()
     assert "mine.work" in words_of(out)  # what was measured
 
@@ -108,8 +108,6 @@ def test_png(run: Path, tmp_path: Path) -> None:
         (("--kind", "speedup", "-k", "cpu"), ("no speedup picture", "here nothing is compared", "rate")),
         (("--kind", "speedup", "-k", "n=16"), ("no speedup picture", "none has more than 1 size", "make headline")),
         (("--kind", "time", "-k", "(n=16 or n=64) and mine and cpu"), ("none has more than 2 sizes",)),
-        (("--kind", "rate", "--label", "cuda:1=H100"), ("cpu (Synthetic CPU)", "cuda:0 (Synthetic H-GPU)")),
-        (("--kind", "rate", "--label", "H100"), ("DEVICE=TEXT",)),
         (("--kind", "rate", "-k", "resnet"), ("resnet", "matmul.square, mine.work")),
         (("--kind", "rate", "-o", "picture.gif"), (".svg or .png",)),
         (("--kind", "nonsense"),

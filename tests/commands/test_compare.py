@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -250,28 +249,6 @@ def test_markdown_escapes_and_folds(save, capsys) -> None:
     assert "4 the same" in shown
 
 
-def test_github_summary_is_appended_and_kept_under_its_limit(save, capsys, tmp_path: Path, monkeypatch) -> None:
-    files = [save("base.json", run_file()), save("new.json", run_file(1.2))]
-    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
-    assert main(["compare", *files, "--github-summary", "--format", "json"]) == 1  # tried at home: on the terminal
-    shown = capsys.readouterr()
-    assert shown.err.startswith("## Benchmark comparison")
-    assert json.loads(shown.out)["exit_code"] == 1
-    target = tmp_path / "summary.md"
-    target.write_text("before\n")
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(target))
-    assert main(["compare", *files, "--github-summary"]) == 1
-    text = target.read_text()
-    assert text.startswith("before\n## Benchmark comparison")
-    monkeypatch.setattr(document, "SUMMARY_LIMIT", len(text.encode()) + 500)
-    assert main(["compare", *files, "--github-summary"]) == 1
-    assert len(target.read_bytes()) <= document.SUMMARY_LIMIT
-    assert target.read_text() == f"{text}*The comparison doesn't fit into the summary of this step.*\n"
-    target.unlink()
-    assert main(["compare", files[0], "nothing.json", "--github-summary"]) == 2  # a red job says why
-    assert re.match(r"No verdict: .*nothing\\?\.json", target.read_text())
-
-
 @pytest.mark.parametrize(
     ("more", "says"),
     [
@@ -427,11 +404,6 @@ def test_odd_input_and_output_is_one_line_and_no_slowdown(save, tmp_path: Path, 
         shown = capsys.readouterr()
         assert (shown.err.count("\n"), shown.out) == (1, ""), odd
         assert "Traceback" not in shown.err
-    for path in ("/dev/full", "empty", "loop", long[0], "gone/x.md"):
-        capsys.readouterr()
-        monkeypatch.setenv("GITHUB_STEP_SUMMARY", path)
-        assert main(["compare", run, slow, "--github-summary"]) == 2, path
-        assert capsys.readouterr().err.count("\n") == 1, path
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")

@@ -344,7 +344,7 @@ def test_measures_the_project_s_own_benchmarks_with_its_options(project):
     done = gpubench("run", "--charts=none", "-o=results", cwd=project / "below")
     assert done.returncode == 0, done.stderr
     first = done.stderr.splitlines()[0]
-    assert first.startswith("gpubench run: measuring ../benchmarks (found in this project; --builtin measures")
+    assert first.startswith("gpubench run: measuring ../benchmarks (found in this project); --builtin measures")
     run = json.loads((project / "below/results/run.json").read_text())
     assert sorted(benchmark["name"] for benchmark in run["benchmarks"]) == [
         "test_neg[cpu-float32-16]",
