@@ -10,7 +10,6 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +63,7 @@ def main(args: argparse.Namespace) -> int:
 def exported(study: Study, to: str, every: bool = False) -> str:
     """The results in one of :data:`EXPORT_FORMATS`; csv is what ``gpubench report`` writes as results.csv."""
     from ..report import columns, render, tables, words
+    from ..report.answer import Answer
 
     if to == "github-action-benchmark":
         return _json([_action_entry(name, row) for name, row in _measured(study)])
@@ -71,9 +71,10 @@ def exported(study: Study, to: str, every: bool = False) -> str:
         return _json({name: {"latency": _latency(row)} for name, row in _measured(study)})
     if to == "csv":
         return render.csv_text(columns.results_columns(study.rows), study.rows)
-    shown = tables.overview(study, every=every)
-    notes = [*dict.fromkeys(f"{words.machine(run)}." for run in study.runs), *filter(None, [shown.note])]
-    return "\n".join([*render.markdown(replace(shown, note=" ".join(notes))), ""])
+    shown = [tables.beside_each_other(study)] if every else tables.answer_tables(Answer(study))
+    lines = [line for each in shown for line in (*render.markdown(each), "")]
+    told = [each.title for each in shown if each.title and every] + [*dict.fromkeys(map(words.machine, study.runs))]
+    return "\n".join([*lines, f"{render.escape('; '.join(told))}.", ""])
 
 
 def _json(entries: Any) -> str:

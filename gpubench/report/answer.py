@@ -183,9 +183,10 @@ class Speedups:
         return self.alike and self.pairs[0].other.on_accelerator
 
 
-def _find_speedups(study: Study) -> list[Speedups]:
+def find_speedups(study: Study, pairs: Sequence[Pair]) -> list[Speedups]:
+    """The devices of these pairs against each of their baselines."""
     made = []
-    for members in grouped(_choose_pairs(study), lambda pair: pair.base.source).values():
+    for members in grouped(pairs, lambda pair: pair.base.source).values():
         if rows := answer_rows(study, members):
             firsts = {pair.other.source: pair for row in rows for pair in row.items}
             ordered = sorted(firsts.values(), key=lambda pair: study.names.order(pair.other))
@@ -229,7 +230,7 @@ class Answer:
     @cached_property
     def speedups(self) -> list[Speedups]:
         """Devices against a baseline; none of a smoke run, whose times mean nothing."""
-        return [] if self.smoke else _find_speedups(self.study)
+        return [] if self.smoke else find_speedups(self.study, _choose_pairs(self.study))
 
     @cached_property
     def times(self) -> list[AnswerRow[Measured]]:

@@ -16,49 +16,59 @@ from ..runfile.facts import facts
 from ..runfile.flags import ADVICE, CONTENDED, Reason
 from ..runfile.quantities import UNFILLED, bytes_text, counted, listed, ratio_text, seconds_text, shorten, text
 from ..runfile.schema import TIMERS, Bandwidth, Run
-from ..statistics.intervals import INTERVAL
 from . import words
-from .answer import Answer, AnswerRow, Speedups, answer_rows, choose_rows
+from .answer import Answer, AnswerRow, Speedups, choose_rows, find_speedups
 from .render import Column, Table, escape, markdown, table
 from .study import ONE_THREAD, SINGLE, LeftOut, Measured, Pair, Row, Scaled, Source, Study, ends, grouped, too_noisy
 
 _MOST_ROWS, _MOST_COLUMNS = 40, 6
 _BUSY = "machine busy"
-_SMOKE = "smoke: checks that the benchmarks work, its times mean nothing"
-_LIKE = "Like with like: in the same way on both sides. The speedup beside it is over the CPU's fastest way."
 
 
 # The answer -----------------------------------------------------------------------------------------------------------
-
-TIMES: list[Column[Measured]] = [
-    Column("time", words.time),
-    Column("throughput", words.throughput),
-    Column("% of peak", words.share_of_peak),
-]
 
 
 def answer_tables(answer: Answer, most: int | None = None) -> list[Table]:
     """Return a table for each baseline, with a column of speedups for each device; the table of times if nothing is
     compared. ``most`` rows and no small print for a screen."""
-    study, tables = answer.study, []
-    for found in answer.speedups:
-        shown = choose_rows(found.rows, most) if most else found.rows
-        ratio = words.ratio if most else words.speedup
-        columns = (_one_device if len(found.devices) == 1 else _several_devices)(study, found, ratio)
+    found = [speedup_table(answer.study, each, most) for each in answer.speedups]
+    return [*found, _times_table(answer, most)] if answer.times else found
+
+
+def speedup_table(study: Study, found: Speedups, most: int | None = None) -> Table:
+    """The devices against their baseline, a row for each of the answer's."""
+    shown = choose_rows(found.rows, most) if most else found.rows
+    columns = (_one_device if len(found.devices) == 1 else _several_devices)(
+        study, found, words.ratio if most else words.speedup
+    )
+    note = _note(found.rows, shown)
+    if not most:
+        note += f" In brackets: {words.uncertainty(found.pairs)}."
         differ = listed(sorted({pair.differs for pair in found.pairs if pair.differs}), 3)
-        note = _note(found.rows, shown) + f" Compared although they differ: {differ}." * bool(differ and not most)
-        tables.append(table(f"Speedup over {found.baseline}", columns, shown, note.strip()))
-    if answer.times:
-        shown_times = choose_rows(answer.times, most) if most else answer.times
-        devices = {row.source: row for each in answer.times for row in each.items}
-        names = {source: study.names.of(row) if len(devices) > 1 else "" for source, row in devices.items()}
-        columns_of_times: list[Column[AnswerRow[Measured]]] = [_BENCHMARK]
-        for source, name in names.items():
-            columns_of_times += [
-                Column(f"{name} {each.head}".strip(), partial(_of_device, source, each.cell)) for each in TIMES
-            ]
-        tables.append(table("Times", columns_of_times, shown_times, _note(answer.times, shown_times)))
-    return tables
+        note += f" Compared although they differ: {differ}." * bool(differ)
+    return table(f"Speedup over {found.baseline}", columns, shown, note)
+
+
+def _times_table(answer: Answer, most: int | None) -> Table:
+    shown = choose_rows(answer.times, most) if most else answer.times
+    time = words.time if most else words.time_and_spread
+    cells = {"time": time, "throughput": words.throughput, "% of peak": words.share_of_peak}
+    devices = {row.source: row for each in answer.times for row in each.items}
+    columns: list[Column[AnswerRow[Measured]]] = [_BENCHMARK]
+    for source, row in devices.items():
+        name = answer.study.names.of(row) if len(devices) > 1 else ""
+        columns += [Column(f"{name} {of}".strip(), partial(_of_device, source, cell)) for of, cell in cells.items()]
+    spread = "" if most else f" {_spread([row for each in answer.times for row in each.items])}"
+    return table("Times", columns, shown, _note(answer.times, shown) + spread)
+
+
+def _spread(rows: Sequence[Measured]) -> str:
+    """What stands behind a time."""
+    several = any(len(row.times.processes) > 1 for row in rows)
+    one = "~ is half the interquartile range of one process; --processes 3 gives a 95% interval."
+    note = "± is half the 95% confidence interval." if several else one
+    busy = any(words.precision(row) == Reason.BUSY.interval for row in rows)
+    return note + " Busy: other programs took part of the time, and no interval says how much." * busy
 
 
 def _benchmark(row: AnswerRow[Any]) -> str:
@@ -116,12 +126,7 @@ def results_table(study: Study) -> Table:
         Column("benchmark", lambda row: words.benchmark(row.result)),
         Column("device", study.names.of),
         Column("time", words.time),
-        Column(
-            "spread",
-            words.precision,
-            "Spread: half the 95% interval; ~ of one process, half "
-            "the interquartile range; busy: other programs took part of the time, and no interval says how much.",
-        ),
+        Column("spread", words.precision),
         Column("throughput", words.throughput),
         Column("% of peak", words.share_of_peak),
     ]
@@ -131,11 +136,12 @@ def results_table(study: Study) -> Table:
     noisy = "* noisy: may be far off; why: the column flags of results.csv." * any(
         row.quality.star for row in study.measured
     )
-    return table("", columns, study.measured, " ".join(filter(None, [noisy, above])))
+    return table("", columns, study.measured, " ".join(filter(None, [_spread(study.measured), noisy, above])))
 
 
 def beside_each_other(study: Study) -> Table:
-    """Return a row for each benchmark and size: its time on the CPU, in NumPy and on each GPU, and the speedups."""
+    """Return a row for each benchmark and size: its time on the CPU, in NumPy and on each GPU, and the speedups. What
+    all have in common, name or dtype, is the title."""
     by_row = {id(pair.other): pair for pair in study.pairs}
     same = [of for of in ("workload", "dtype") if len({getattr(row.result, of) for row in study.measured}) == 1]
 
@@ -169,53 +175,12 @@ def beside_each_other(study: Study) -> Table:
         if source in gpus or (not gpus and on_cpu):
             shown |= {f"throughput{suffix}": words.throughput, f"% of peak{suffix}": words.share_of_peak}
         columns += [Column(head, partial(of, source, cell)) for head, cell in shown.items()]
-    note = "± is half the 95% confidence interval."
-    if all(len(row.times.processes) < 2 for row in study.measured):
-        note = "~ is half the interquartile range of one process; --processes 3 gives a 95% interval."
-    return table("", columns, [{row.source: row for row in reversed(rows)} for rows in in_order], note)
+    shared = [words.name(row.result) if of == "workload" else row.dtype for of in same for row in study.measured[:1]]
+    things = [{row.source: row for row in reversed(rows)} for rows in in_order]
+    return table(" ".join(shared), columns, things, _spread(study.measured))
 
 
-# Speedups -------------------------------------------------------------------------------------------------------------
-
-
-def speedup_table(study: Study, chosen: Sequence[Pair]) -> Table:
-    """A row for each of these pairs."""
-    kinds = sorted({pair.uncertainty for pair in chosen})
-    exact = all(kind.startswith(INTERVAL) for kind in kinds)
-    note = f"In brackets: {f'{INTERVAL}s of several processes' if exact and len(kinds) > 1 else ', '.join(kinds)}"
-    note += "." if exact else " (range of one process, not a confidence interval; use --processes 3)."
-    columns: list[Column[Pair]] = [
-        Column("benchmark", lambda pair: words.benchmark(pair.other.result)),
-        Column("device", lambda pair: study.names.of(pair.other)),
-        Column("against", lambda pair: study.names.of(pair.base) + (f" ({pair.differs})" if pair.differs else "")),
-        Column("time", lambda pair: f"{seconds_text(pair.base_s)} → {seconds_text(pair.time_s)}"
-               + "*" * pair.quality.noisy),
-        Column("speedup", words.speedup),
-        Column("against the CPU's", words.way),
-        Column("like with like", words.like_with_like, _LIKE),
-        Column("with copies", words.with_copies),
-        Column("faster from", lambda pair: study.starts.get(id(pair), words.NO_VALUE),
-               "Faster from: the smallest size above which it always is; unsure where the interval allows otherwise."),
-    ]  # fmt: skip
-    return table("Speedup", columns, chosen, note)
-
-
-def overview(study: Study, every: bool = False) -> Table:
-    """The rows of the answer, to paste into a page: speedups where a GPU was measured, else times with their intervals;
-    with ``every`` a row for each size."""
-    answer = Answer(study)
-    if study.device_pairs:
-        compared = [pair for found in answer.speedups for pair in found.pairs]
-        return speedup_table(study, study.device_pairs if every or not compared else compared)
-    columns: list[Column[Measured]] = [
-        Column("benchmark", lambda row: " ".join(filter(None, [words.benchmark(row.result), words.unverified(row)]))),
-        Column("device", study.names.of),
-        Column("time", words.time),
-        Column(INTERVAL, words.interval),
-        *TIMES[1:],
-    ]
-    rows = study.measured if every else [row for each in answer.times for row in each.items]
-    return table("Times", columns, rows)
+# What is missing ------------------------------------------------------------------------------------------------------
 
 
 def left_out_table(left_out: Sequence[LeftOut]) -> Table:
@@ -239,58 +204,26 @@ def _names(rows: Iterable[Row]) -> str:
 # Machines side by side ------------------------------------------------------------------------------------------------
 
 
-def differences(study: Study) -> Table:
-    """Return the facts that differ between the runs, one row per fact; the note lists those that are equal."""
+def machine_table(study: Study) -> Table:
+    """What is known of the runs, a column each; what differs comes first."""
     runs = study.named_runs
     devices = {device.name for run in runs.values() for device in run.machine.devices if device.accelerator}
-    found = zip(runs, facts([*runs.values()], devices), strict=True)
-    known = {run: {name: words for part in parts for name, words in part.items()} for run, parts in found}
-    for name, run in runs.items():
-        known[name][_BUSY] = "yes" if any(flag.name == CONTENDED for flag in run.flags) else "no"
-    every = list(dict.fromkeys(fact for each in known.values() for fact in each))
-    differ = [fact for fact in every if len({each.get(fact) for each in known.values()}) > 1]
-    agreed = [fact for fact in every if fact not in (*differ, _BUSY)]
+    known: dict[str, dict[str, str]] = {}
+    for (name, run), parts in zip(runs.items(), facts([*runs.values()], devices), strict=True):
+        known[name] = {"machine": run.machine.label} | {fact: told for part in parts for fact, told in part.items()}
+        known[name] |= {_BUSY: "yes" if any(flag.name == CONTENDED for flag in run.flags) else "no"}
+        known[name] |= {"date": run.date} if run.date else {}
+    every = dict.fromkeys(fact for each in known.values() for fact in each)
+    in_order = sorted(every, key=lambda fact: len({each.get(fact) for each in known.values()}) == 1)
     columns: list[Column[str]] = [Column("what", str)]
     columns += [
         Column(shorten(run), lambda fact, each=each: shorten(each.get(fact, "unknown")))  # type: ignore[misc]
         for run, each in list(known.items())[:_MOST_COLUMNS]
     ]
-    several = len({run.machine.label for run in runs.values()}) > 1
-    note = f"The same everywhere: {', '.join(agreed)}." if agreed else ""
-    return table(f"What differs between the {'machines' if several else 'runs'}", columns, differ, note)
+    return table("Machines", columns, in_order, "What differs comes first." * study.several_runs)
 
 
 # Details --------------------------------------------------------------------------------------------------------------
-
-
-def rate_table(study: Study) -> Table:
-    """The highest rate of each family, dtype and device."""
-
-    def rating(row: Measured) -> tuple[bool, float]:
-        return not row.quality.doubt, row.throughput.value if row.throughput else 0.0
-
-    rated = [row for row in study.measured if row.rate and row.throughput]
-    groups = grouped(rated, lambda row: (_rated_name(row), study.names.of(row), words.arithmetic(row), row.rate))
-    best = [max(groups[key], key=rating) for key in sorted(groups, key=lambda key: (*key[:3], str(key[3])))]
-    columns: list[Column[Measured]] = [
-        Column("benchmarks", _rated_name),
-        Column("device", study.names.of),
-        Column("dtype", words.arithmetic),
-        Column("throughput", words.throughput, "Throughput = work per call / wall time."),
-        Column("% of peak", words.share_of_peak,
-               "% of peak = share of the roofline limit measured at the start of the run."),
-        Column("peak memory", lambda row: bytes_text(row.result.memory_bytes)),
-        Column("energy per call", lambda row: text(row.result.energy_j, "J")),
-        Column("items/J", lambda row: text(row.item_per_j, "/J")),
-        Column("reached by", lambda row: words.benchmark(row.result)),
-    ]  # fmt: skip
-    return table("Highest throughput", columns, best, "", _MOST_ROWS)
-
-
-def _rated_name(row: Measured) -> str:
-    if (row.rate and row.rate.amount == "items") or row.own:
-        return words.name(row.result)
-    return row.kind.heading if row.kind else row.family
 
 
 def jobs_table(study: Study) -> Table:
@@ -397,45 +330,21 @@ def _peaks(run: Run, device: str) -> Iterable[tuple[str, str]]:
 
 def method_table(study: Study) -> Table:
     """Return how the numbers were measured; what isn't in any file is left out."""
-
-    def join(values: Iterable[object]) -> str:
-        return ", ".join(dict.fromkeys(str(value) for value in values if value not in (None, "")))
-
-    rows, runs = study.measured, study.runs
+    rows = study.measured
     waited = ", synchronization included" if all(row.times.timer in TIMERS for row in rows) else ""
-    named = " except for dtype tf32" if any(row.dtype == "tf32" for row in rows) else ""
     checks = Counter(check.reason or check.status for row in rows if (check := row.result.check))
     passed = f"{checks.pop('passed', 0)} of {len(rows)} benchmarks" if checks else ""
     unchecked = [f"{count}: {shorten(why, 120)}" for why, count in checks.most_common(3)]
     more = checks.total() - sum(count for _, count in checks.most_common(3))
     unchecked += [f"{more} for other reasons, see results.csv"] * bool(more)
     body = [
-        ("clock", join(sorted({row.times.timer for row in rows}))),
+        ("clock", ", ".join(sorted({row.times.timer for row in rows}))),
         ("time", "wall time of a call: median of the rounds, then of the processes" + waited),
-        ("processes", join(run.processes for run in runs)),
-        ("TF32", join(words.SWITCH[run.machine.tf32] for run in runs if run.machine.tf32 is not None) + named),
         ("results verified", passed),
         ("not verified", "; ".join(unchecked)),
-        ("preset", join(run.preset and (_SMOKE if run.preset == "smoke" else run.preset) for run in runs)),
-        ("gpubench", join(run.version for run in runs)),
     ]
     columns = [Column[tuple[str, str]](head, itemgetter(i)) for i, head in enumerate(("what", "how"))]
     return table("How it was measured", columns, [each for each in body if each[1]])
-
-
-def machine_table(study: Study) -> Table:
-    """Return the machines, one row per run."""
-    columns: list[Column[tuple[str, Run]]] = [
-        Column("run", lambda each: each[0]),
-        Column("machine", lambda each: each[1].machine.label),
-        Column("devices", lambda each: "; ".join(f"{d.name}: {d.label}" if d.label else d.name
-                                                 for d in each[1].machine.devices)),
-        Column("torch", lambda each: each[1].machine.torch or words.NO_VALUE),
-        Column("threads", lambda each: each[1].machine.threads or words.NO_VALUE),
-        Column("date", lambda each: each[1].date or words.NO_VALUE),
-        Column("measured", lambda each: sum(result.times is not None for result in each[1].results)),
-    ]  # fmt: skip
-    return table("Machines", columns, study.named_runs.items())
 
 
 def scaling_table(study: Study) -> Table:
@@ -472,18 +381,15 @@ def _over(pair: Pair | None) -> str:
 
 def detail_tables(study: Study) -> list[Table]:
     """Return all other tables that have a row, the most wanted first."""
-    libraries = [pair for row in answer_rows(study, study.pairs) for pair in row.items]
     tables = [
-        *([differences(study)] if study.several_runs else []),
-        *([] if study.device_pairs else [speedup_table(study, libraries)]),
+        *([] if study.device_pairs else [speedup_table(study, each) for each in find_speedups(study, study.pairs)]),
+        machine_table(study),
         left_out_table(study.left_out),
-        rate_table(study),
         jobs_table(study),
         unmeasured_table(study),
         flag_table(study),
         peak_table(study),
         method_table(study),
-        machine_table(study),
         scaling_table(study),
     ]
     return [each for each in tables if each.rows]

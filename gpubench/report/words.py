@@ -280,6 +280,11 @@ def _known(values: Values, bounds: tuple[float, float], doubt: Reason | None) ->
     return f"≥ {times(high)}" if high < 1 else str(doubt or times_range(low, high))
 
 
+def uncertainty(pairs: Iterable[Pair]) -> str:
+    """What the ranges of these speedups are."""
+    return listed(sorted({pair.uncertainty for pair in pairs}))
+
+
 def way(pair: Pair) -> str:
     """``NumPy``: the fastest way of the CPU, where it isn't that of the other side; empty where it is."""
     return _ways(pair)[0]
@@ -347,14 +352,6 @@ def precision(row: Measured) -> str:
         return told[0]
     sign = "±" if row.interval else "~"
     return f"{sign}<1%" if row.spread < 0.01 else f"{sign}{row.spread:.0%}"
-
-
-def interval(row: Measured) -> str:
-    """``62.6 µs to 77.4 µs``; empty of one process, and where other programs put off all processes alike."""
-    alike = [reason for reason in row.quality.why if reason.interval and reason is not Reason.TOO_NOISY]
-    if row.interval is None or alike:
-        return ""
-    return f"{seconds_text(row.interval.low)} to {seconds_text(row.interval.high)}"
 
 
 def throughput(row: Measured) -> str:

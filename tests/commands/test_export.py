@@ -41,7 +41,8 @@ def export(capsys: pytest.CaptureFixture[str]):
 def test_a_markdown_table_has_a_row_for_each_workload(run: str, export, save) -> None:
     text, error = export(run, "markdown")
     (row,) = (line for line in text.splitlines() if line.startswith("| a.b"))
-    assert all(words in row for words in ("float32", "n=8", "Synthetic H", "2.00 ms", "1.00 ms", "2.0×"))
+    assert all(words in row for words in ("n=8", "2.00 ms", "1.00 ms", "2.0×"))
+    assert "Synthetic H" in text
     assert "PyTorch 2.13.0" in text
     assert "*" not in text.replace("\\*", "*")
     assert error == ""
@@ -146,12 +147,14 @@ def test_run_files_go_unchanged_into_pytest_benchmarks_own_compare(tmp_path: Pat
     assert done.stdout.count("test_square[cpu-float32-1024]") >= 2
 
 
-def test_of_chosen_benchmarks_the_markdown_table_has_every_size_with_its_interval(export, save) -> None:
+def test_of_chosen_benchmarks_the_markdown_table_has_every_size(export, save) -> None:
     cases = [Case("a.b", "cpu", "float32", {"n": n}, size="n", devices=("cpu",)) for n in (8, 16)]
     marks = [records.benchmark(case, 1e-3, medians=(9e-4, 1e-3, 1.1e-3)) for case in cases]
     path = save("run.json", records.run_file(marks, processes=3))
     for words, count in (([], 1), (["-k", "a.b"], 2)):
-        table = [line for line in export(path, "markdown", *words)[0].splitlines() if line.startswith("|")]
-        assert "95% interval" in table[0]
+        text, _ = export(path, "markdown", *words)
+        table = [line for line in text.splitlines() if line.startswith("|")]
         assert len(table) == 2 + count
-        assert all(" µs to 1." in line for line in table[2:])
+        assert all("1.00 ms ±" in line for line in table[2:])
+        assert "a.b" in text
+        assert "95% confidence interval" in text

@@ -15,7 +15,7 @@ from gpubench.report.charts.headline_chart import headline_figures
 from gpubench.report.charts.pictures import plan
 from gpubench.report.render import terminal
 from gpubench.report.study import Study
-from gpubench.report.tables import answer_tables, differences
+from gpubench.report.tables import answer_tables, machine_table
 from gpubench.runfile.flags import Reason
 from gpubench.runfile.kinds import KINDS
 from gpubench.runfile.quantities import UNFILLED_SIGN
@@ -387,13 +387,15 @@ def test_gpus_stand_side_by_side_at_the_largest_size_that_both_have(study: Study
     assert row["speedup"].startswith("8.0×")
 
 
-def test_what_differs_is_named_and_what_does_not_is_said(study: Study) -> None:
-    table = differences(study)
+def test_what_differs_between_runs_comes_first(study: Study) -> None:
+    table = machine_table(study)
     found = {what: told for what, *told in table.rows}
     assert found["torch"] == ["2.13.0+cu130", "2.12.0+cu130"]
     assert found["threads"] == ["8", "2"]
     assert found["cuda:0 driver"] == ["580", "570"]
-    assert "preset" in table.note
+    alike = [told[0] == told[1] for told in found.values()]
+    assert alike == sorted(alike)
+    assert found["preset"] == ["quick", "quick"]
 
 
 def test_threads_are_those_that_were_used(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import reading
 import records
 
 from gpubench.errors import RunFileError
-from gpubench.report import rows, tables
+from gpubench.report import rows
 from gpubench.report.columns import METRICS, Metric, csv_files
 from gpubench.report.rows import Measured
 from gpubench.report.study import Study
@@ -164,11 +164,6 @@ def test_a_new_metric_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     calls = Metric("call_per_s", "1/s", "1 / time_s", lambda row: 1 / row.time_s)
     monkeypatch.setitem(METRICS, calls.name, calls)
     assert reading.results(Study([read(tmp_path)]))[0]["call_per_s"] == 0.5
-
-
-def test_memory_and_energy_stand_beside_the_highest_rate(tmp_path: Path) -> None:
-    (cells,) = tables.rate_table(Study([read(tmp_path, memory_bytes=2_000_000_000)])).rows
-    assert {"2.00 GB", "500 mJ", "8.00 /J"} <= {*cells}
 
 
 def percentiles(*processes: list[float], iterations: int = 1) -> tuple[float | None, float | None]:

@@ -12,7 +12,7 @@ from ..answer import MOST_ROWS, Answer, AnswerRow, Speedups, choose_rows
 from ..study import Item, Measured, Pair, Study
 from .layouts import NamedRow, NamedRows, RowMark, row_pitch, rows_height
 from .page import Figure, Key
-from .selection import LEAST_VALUES, add_caption, keys, role_of, uncertainty
+from .selection import LEAST_VALUES, add_caption, keys, role_of
 
 _ROOM, _LEAST_ROW = 580, 22.0
 """Pixels that the rows have with their headings; height of a row."""
@@ -67,7 +67,7 @@ def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
     chart = NamedRows(drawn, "", legend, sides)
     figure = Figure("headline", "headline", title, subtitle, "", chart, rank * 20, rank == 0)
     unfilled = f"{UNFILLED_SIGN}. " * any(not pair.fills for pair in shown)
-    return add_caption(figure, study, shown, f"Thick line: {uncertainty(shown)}. {unfilled}")
+    return add_caption(figure, study, shown, f"Thick line: {words.uncertainty(shown)}. {unfilled}")
 
 
 def _ratio(study: Study, pair: Pair) -> RowMark:

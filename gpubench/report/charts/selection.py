@@ -97,11 +97,6 @@ def by_size(study: Study, figure: Figure, items: Sequence[Measured | Pair], note
     return [add_caption(drawn, study, items, note, "Hollow", sum(curve.left_out for curve in every))]
 
 
-def uncertainty(pairs: Iterable[Pair]) -> str:
-    """What the ranges of these speedups are."""
-    return words.listed(sorted({pair.uncertainty for pair in pairs}))
-
-
 # The small print ------------------------------------------------------------------------------------------------------
 
 

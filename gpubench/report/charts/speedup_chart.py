@@ -11,7 +11,7 @@ from .. import words
 from ..study import Crossing, Line, Pair, Study, crossings, grouped, plainness
 from .layouts import LinePanels, Panel
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
-from .selection import by_size, curve, keys, uncertainty
+from .selection import by_size, curve, keys
 
 _LIMIT = "Triangle: only a limit is known, and that the speedup lies within the bar. "
 _COPIES = "With copies: inputs copied from pageable memory, one call, results copied back. "
@@ -133,7 +133,7 @@ def _figure(
     base = study.names.baseline(used)
     slower = words.without_threads(base)
     chart = LinePanels(tuple(panels), "", legend if len(legend) > 1 and several else (), slower)
-    note = f"Bar at a point: {uncertainty(used)}. " + _LIMIT * any(curve.limits for curve in drawn)
+    note = f"Bar at a point: {words.uncertainty(used)}. " + _LIMIT * any(curve.limits for curve in drawn)
     note += _COPIES * copies + f"{rest}. " * bool(rest)
     devices = list(dict.fromkeys(study.names.subject(pair) for pair in used))
     title = f"{title} {f'of {devices[0]} ' * (len(devices) == 1)}over {base}"
