@@ -115,7 +115,8 @@ def _require_writable(args: argparse.Namespace) -> None:
 def _measured(args: argparse.Namespace, timing: Timing, brief: bool, folder: Path) -> Supervisor:
     """Measure in child processes. Raises UsageError where nothing can be measured."""
     words = [*options.passed_on(args), *pytest_options(folder)]
-    words += ["--gpubench-no-ceilings"] * (brief and not args.output)  # the brief output shows no peaks
+    unseen = brief and not args.output and not args.gpus  # the brief output shows no peaks, an estimate does
+    words += ["--gpubench-no-ceilings"] * unseen
     paths, progress = [str(write_benchmarks(folder, repr(timing)))], _Progress(brief, timing)
     supervisor = Supervisor(folder, paths, words, args.processes, _DEADLINE_S, progress.note)
     supervisor.log.touch()

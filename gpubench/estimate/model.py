@@ -48,7 +48,7 @@ about 175 kernels and takes 4 to 7 ms on fast GPUs of any size. So many operator
 _NETWORKS = "whole networks"
 BASES = {"product": "products", "elementwise": "elementwise work", "normalisation": "softmax and layer norm"}
 OPERATORS_UNKNOWN = "its operators are unknown"
-NOTHING_LEARNED = "nothing was learned of its operators: look at memory bandwidth"
+NOTHING_LEARNED = "nothing was learned of its operators"
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,13 @@ class Bound:
 @dataclass(frozen=True)
 class Likely:
     """An interval of seconds, its middle, and what it rests upon: ``products``, another name of
-    :func:`~gpubench.devices.roofline.held_shares`, or empty for a guess."""
+    :func:`~gpubench.devices.roofline.held_shares`, or empty for a guess. ``launches``: they are most of ``high_s``."""
 
     low_s: float
     middle_s: float
     high_s: float
     basis: str = ""
+    launches: bool = False
 
 
 def safety_of(card: Gpu) -> float:
@@ -125,7 +126,7 @@ def likely(
     longest = max(spans, key=lambda part: part[1].middle_s)[1].basis
     known = all(span.basis for each, span in spans if each.kind != "other")
     basis = (_NETWORKS if network else longest) if known else ""
-    return Likely(low_s, min(max(middle_s, low_s), high_s), high_s, basis)
+    return Likely(low_s, min(max(middle_s, low_s), high_s), high_s, basis, most_s * count > high_s / 2)
 
 
 def _likely_of(

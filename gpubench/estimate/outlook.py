@@ -33,6 +33,8 @@ for each item."""
 LEAST_INTENSITY = 20.0
 """FLOP per byte of a forward pass from which a CPU's time per item is about the same at a larger batch: below it, it
 waits for parameters, which a larger batch shares."""
+_SOLVERS = "linear_algebra."
+"""Decompositions wait for arithmetic and, as each step needs the one before, for launches: memory is no guide."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,9 @@ class Job:
 
     ``size`` is the parameter that varies in its workload; ``copied_bytes`` are those of inputs and outputs;
     ``obstacle`` is the reason why no GPU can be estimated at all. ``how`` is one of HOWS where the GPU is to compute
-    otherwise; ``filled``: at the batch that fills the GPU. ``fixed`` is the share of the bytes of each kind of operator
-    that doesn't grow with the batch, ``memory`` the bytes that don't and those that do; empty where unknown.
+    otherwise; ``filled``: at the batch that fills the GPU. ``bandwidth`` is that of the CPU's memory, as measured.
+    ``fixed`` is the share of the bytes of each kind of operator that doesn't grow with the batch, ``memory`` the bytes
+    that don't and those that do; empty where unknown.
     """
 
     case: Case
@@ -56,6 +59,7 @@ class Job:
     copied_bytes: int | None
     peak_bytes: float | None = None
     obstacle: str = ""
+    bandwidth: float | None = None
     how: str = ""
     filled: bool = False
     fixed: Mapping[str, float] = field(default_factory=dict)
@@ -65,6 +69,11 @@ class Job:
     def id(self) -> str:
         """The benchmark's name."""
         return self.case.id
+
+    @property
+    def held_bytes(self) -> float | None:
+        """The memory that it needs on a GPU, as far as is known."""
+        return sum(self.memory) if self.memory else self.peak_bytes
 
     def work_at(self, times: int) -> Work:
         """Its work at so many times the batch. Under autocast half the bytes move."""
@@ -82,7 +91,9 @@ class Job:
 @dataclass(frozen=True)
 class Outlook:
     """A job on a card, times in seconds, ratios as speedups. ``note`` is the reason why something is unknown,
-    ``rate`` the likely items per second, ``basis`` what the likely time rests upon."""
+    ``rate`` the likely items per second, ``basis`` what the likely time rests upon; ``launches``: at the low end of the
+    range they take most of the time. ``memory`` is the GPU's memory bandwidth over the CPU's, where that is all that is
+    known."""
 
     job: Job
     gpu: str
@@ -95,6 +106,8 @@ class Outlook:
     batch: int | None = None
     rate: tuple[float, float] | None = None
     basis: str = ""
+    launches: bool = False
+    memory: float | None = None
 
 
 def jobs_of(run: Run) -> list[Job]:
@@ -107,7 +120,10 @@ def jobs_of(run: Run) -> list[Job]:
     ]
     groups, ways = grouped(timed, key_of), grouped(timed, job)
     sizes = {name: size_parameter(members) for name, members in grouped(timed, lambda each: each.workload).items()}
-    jobs = [_job(group, ways[job(group[0])], sizes[group[0].workload]) for group in groups.values()]
+    peaks = {name: known.bandwidth_for(math.inf) for name, known in run.ceilings.items()}
+    rates = {name: known.byte_per_s for name, known in peaks.items() if known}
+    found = [(group, ways[job(group[0])], sizes[group[0].workload]) for group in groups.values()]
+    jobs = [_job(*each, rates.get(each[0][0].device)) for each in found]
     passes = {each.case.workload.partition(".")[2]: each for each in jobs if each.case.kind == "networks"}
     return [one for each in jobs for one in (each, *_otherwise(each, passes))]
 
@@ -167,7 +183,7 @@ def _seconds(result: Result) -> float:
     return result.times.median_s if result.times else math.inf
 
 
-def _job(group: Sequence[Result], ways: Sequence[Result], size: str | None) -> Job:
+def _job(group: Sequence[Result], ways: Sequence[Result], size: str | None, bandwidth: float | None) -> Job:
     fastest = fastest_way(min(group, key=_seconds), ways)
     named = min(group, key=lambda each: (each.implementation != "torch", each.variant != "eager"))
     traced = next((each.work for each in (named, *group) if each.work.operators), None)
@@ -190,7 +206,7 @@ def _job(group: Sequence[Result], ways: Sequence[Result], size: str | None) -> J
     several = (named.parallel and named.parallel.devices > 1) or named.kind in ("copies", "distributed")
     obstacle = "measures copies or several devices" if several else ""
     known = named.case, size or named.size, _seconds(fastest), way, judge(flag.name for flag in fastest.flags).star
-    return Job(*known, named.compute_dtype, least, copied, named.memory_bytes, obstacle)
+    return Job(*known, named.compute_dtype, least, copied, named.memory_bytes, obstacle, bandwidth)
 
 
 def outlook_of(job: Job, card: Gpu) -> Outlook:
@@ -214,21 +230,28 @@ def outlook_of(job: Job, card: Gpu) -> Outlook:
         guess = NOTHING_LEARNED
     found = Outlook(job, card.name, bound.binds, bound.seconds, at_most, with_copies_at_most=copies)
     if isinstance(guess, str):
-        return replace(found, note=guess)
+        return replace(found, note=guess, memory=_faster_memory(job, card) if guess == NOTHING_LEARNED else None)
     if job.filled and (job.work.bytes and (job.work.flops or 0.0) < LEAST_INTENSITY * job.work.bytes):
         found = replace(found, at_most=None, note="how long the CPU takes at such a batch is unknown: measure it there")
         cpu_s = 0.0
     rate = (items * times / guess.high_s, items * times / guess.low_s) if items else None
     batch = batch * times if isinstance(batch, int) else None
     probably = (cpu_s / guess.high_s, cpu_s / guess.low_s) if cpu_s else None
-    return replace(found, probably=probably, rate=rate, batch=batch, basis=guess.basis)
+    return replace(found, probably=probably, rate=rate, batch=batch, basis=guess.basis, launches=guess.launches)
+
+
+def _faster_memory(job: Job, card: Gpu) -> float | None:
+    """The ratio of memory bandwidths, for work that isn't known to be bound by something else."""
+    rate, work = card.value("memory"), job.work
+    bound = (work.flops or 0.0) < LEAST_INTENSITY * (work.bytes or 0.0) and not job.case.workload.startswith(_SOLVERS)
+    return rate / job.bandwidth if bound and rate and job.bandwidth else None
 
 
 def _batches(job: Job, card: Gpu) -> int | None:
     """How many times the measured batch; None where not even that fits into the GPU's memory, as far as is known."""
     room = USABLE * (card.value("capacity") or math.inf)
     fixed, grown = job.memory or (job.peak_bytes or 0.0, 0.0)
-    if fixed + grown > room:
+    if (job.held_bytes or 0.0) > room:
         return None
     times, per_item = 1, math.inf
     for power in range(MOST_DOUBLINGS * job.filled):

@@ -23,7 +23,7 @@ def estimate_figure(study: Study, estimates: Sequence[Outlook]) -> Figure:
     """Likely speedups of the rows of the answer of which something is known for each GPU. Raises UsageError where there
     are none."""
     gpus = list(dict.fromkeys(each.gpu for each in estimates))
-    known = [line for line in lines_of(study, estimates) if UNKNOWN not in map(cell, line.of.values())]
+    known = [line for line in lines_of(study, estimates) if all(map(_known, line.of.values()))]
     if not known:
         raise UsageError("no estimate picture: nothing is known of what a GPU could bring to these results")
     pitch = row_pitch(len(gpus)) - 3
@@ -42,6 +42,10 @@ def estimate_figure(study: Study, estimates: Sequence[Outlook]) -> Figure:
     title = f"Estimated speedup of GPUs over {base_of(shown, base)}"
     figure = Figure("estimate", "estimate", title, subtitle, "", chart)
     return add_caption(figure, study, rows, note)
+
+
+def _known(each: Outlook) -> bool:
+    return each.memory is None and cell(each) != UNKNOWN
 
 
 def _entry(line: Line, gpus: Sequence[str]) -> NamedRow:

@@ -8,14 +8,15 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ..devices.datasheets import Figures, Gpu
+from ..devices.datasheets import Figures, Gpu, read_cards
 from ..devices.roofline import held_shares
 from ..report import words
 from ..report.answer import MOST_ROWS, AnswerRow, answer_rows, choose_rows
 from ..report.render import Column, Table, escape, markdown, table, terminal
 from ..report.rows import PEOPLE_COUNT, Measured, grouped
 from ..report.study import Study
-from ..runfile.quantities import counted, listed
+from ..runfile.quantities import counted, listed, text
+from .model import NOTHING_LEARNED
 from .outlook import MODELLED, Outlook, key_of
 
 VALUES: Sequence[Column[Outlook]] = (
@@ -31,6 +32,8 @@ VALUES: Sequence[Column[Outlook]] = (
     Column("probably_low", lambda each: each.probably and each.probably[0]),
     Column("probably_high", lambda each: each.probably and each.probably[1]),
     Column("with_copies_at_most", lambda each: each.with_copies_at_most),
+    Column("memory_ratio", lambda each: each.memory),
+    Column("memory_bytes", lambda each: each.job.held_bytes),
     Column("batch", lambda each: each.batch),
     Column("rate_low", lambda each: each.rate and each.rate[0]),
     Column("rate_high", lambda each: each.rate and each.rate[1]),
@@ -91,8 +94,8 @@ def telling(lines: Sequence[Line], most: int) -> list[Line]:
 
 
 def cell(each: Outlook, bound: bool = False) -> str:
-    """``12–33×``, ``>200×``; ``≤ 2.6×`` where only a bound is known that excludes something; ``unknown``. With the
-    ``bound`` behind it if that is wanted."""
+    """``12–33×``, ``>200×``; ``12× to ≤ 33×`` where the range ends at the bound; ``≤ 2.6×`` where only a bound is known
+    that excludes something; ``memory 46×``, or ``unknown``. With the ``bound`` behind it if that is wanted."""
     batch = f" at batch {each.batch}" * each.job.filled if each.batch else ""
     if each.at_most is None:
         return UNKNOWN + batch
@@ -100,8 +103,11 @@ def cell(each: Outlook, bound: bool = False) -> str:
     if each.at_most < 1:
         return limit
     if each.probably is None:
-        return limit if each.at_most <= MOST_SHOWN else UNKNOWN
+        guess = f"memory {words.times(each.memory)}" if each.memory else UNKNOWN
+        return limit if each.at_most <= MOST_SHOWN else f"{guess}, {limit}" if bound else guess
     low, high = each.probably
+    if high >= each.at_most and low <= MOST_SHOWN:
+        return f"{words.times(low)} to {limit}{batch}"
     likely = f">{MOST_SHOWN:g}×" if low > MOST_SHOWN else words.times_range(low, high).replace("× to ", "–")
     return f"{likely}{batch}, {limit}" if bound and each.at_most <= MOST_SHOWN else likely + batch
 
@@ -157,6 +163,9 @@ def foot(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
         parts.append(f"Ranges, on GPUs that were kept apart: {listed(rates, 9)} lay inside (float32).")
     if "" in ranges:
         parts.append("Half to twice, and compared with no measurement: convolutions, and any dtype but float32.")
+    bound = dict.fromkeys(words.name(each.job.case) for each in shown if each.launches and each.probably)
+    if bound:
+        parts.append(f"Launch-bound (at the low end, launches take most of the time): {listed(bound)}.")
     if any(each.job.filled for each in shown):
         parts.append("GPU full: at the batch that fills it, at which the CPU is taken to need the same time per item.")
     copied = grouped((each for each in shown if each.with_copies_at_most), lambda each: key_of(each.job.case)).values()
@@ -164,10 +173,31 @@ def foot(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
     if lost:
         names = listed(dict.fromkeys(map(words.name, lost)), 6)
         parts.append(f"With the data copied in and out for every call no GPU here is faster: {names}.")
-    lacking = [each for each in (*shown, *(one for one in estimates if one.job.obstacle)) if each.note]
+    parts += _memory(shown)
+    lacking = [
+        each for each in (*shown, *(one for one in estimates if one.job.obstacle)) if each.note and not each.memory
+    ]
     for reason, members in grouped(lacking, lambda each: each.note).items():
         names = listed(dict.fromkeys(words.name(each.job.case) for each in members), 4)
         parts.append(f"{UNKNOWN.capitalize()}: {names}: {reason}.")
+    return parts
+
+
+def _memory(shown: Sequence[Outlook]) -> list[str]:
+    """The size and bandwidth of each GPU's memory, what the largest benchmark needs, and the CPU's bandwidth where the
+    ratio of both is all that is known."""
+    cards = read_cards()[0]
+    sizes = [
+        f"{name} {text(cards[name].value('capacity'), 'B')} at {text(cards[name].value('memory'), 'B/s')}"
+        for name in dict.fromkeys(each.gpu for each in shown)
+    ]
+    largest = max((each.job for each in shown), key=lambda job: job.held_bytes or 0.0)
+    need = f"{text(largest.held_bytes, 'B')} ({words.name(largest.case)})" if largest.held_bytes else UNKNOWN
+    parts = [f"GPU memory: {listed(sizes, len(sizes))}. The largest benchmark here needs {need}."]
+    rates = dict.fromkeys(text(each.job.bandwidth, "B/s") for each in shown if each.memory)
+    if rates:
+        how = f"the GPU's memory is so many times as fast as the CPU's ({listed(rates)})"
+        parts.append(f"Memory N×: {NOTHING_LEARNED}; {how}. Sorts may gain more, small sizes less.")
     return parts
 
 

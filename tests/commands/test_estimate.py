@@ -49,8 +49,9 @@ def rows_of(capsys, *words):
 
 def test_each_benchmark_and_card_is_a_row_or_a_reason(run, capsys):
     rows = rows_of(capsys, run, "--gpu", "T4", "--gpu", "4090")
-    heads = "id how filled gpu cpu_s cpu_way bound shortest_s at_most probably_low probably_high with_copies_at_most"
-    assert list(rows[0]) == [*heads.split(), "batch", "rate_low", "rate_high", "unit", "status", "note"]
+    heads = "id how filled gpu cpu_s cpu_way bound shortest_s at_most probably_low probably_high with_copies_at_most "
+    heads += "memory_ratio memory_bytes batch rate_low rate_high unit status note"
+    assert list(rows[0]) == heads.split()
     assert [row["gpu"] for row in rows] == ["T4"] * 6 + ["RTX 4090"] * 6
     assert {row["status"] for row in rows} == {"modelled"}
     by_id = {row["id"]: row for row in rows[:6]}
@@ -200,7 +201,7 @@ def test_a_run_without_a_gpu_ends_with_the_command(tmp_path, capsys, data, lines
 def test_what_time_measured_is_estimated_and_a_wrong_gpu_is_refused_before(run, capsys):
     show_estimates(read(run), cards_named(["L4", "L4"]))
     shown = capsys.readouterr().out
-    assert shown.count(" L4") == 1
+    assert shown.count("  L4") == 1
     assert "a.mm float32, n=1024" in shown
     assert main(["time", "1 + 1", "--gpu=L5"]) == 2
     captured = capsys.readouterr()
@@ -247,15 +248,46 @@ def test_every_benchmark_has_an_estimate_or_a_reason_that_fits_it(tmp_path, caps
     assert shown.count("\nUnknown: ") == 4
 
 
+def test_what_nothing_was_learned_of_has_the_ratio_of_memory_bandwidths(tmp_path, capsys):
+    """Unless its bytes aren't what it waits for: much arithmetic for each, or steps that wait for each other."""
+    other = {"kind": "other", "count": 1, "flops": 0, "bytes": 1e9}
+    rows = [
+        records.benchmark(case(name), 1.0, work={"bytes": 1e9, "operators": [other]} | flops, memory_bytes=3e9)
+        for name, flops in (("irregular.sort", {}), ("mine.a", {"flops": 1e11}), ("linear_algebra.qr", {"flops": 1e9}))
+    ]
+    peaks = {"cpu": records.ceilings("cpu")}
+    (tmp_path / "run.json").write_text(json.dumps(records.run_file(rows, ceilings=peaks)))
+    found = rows_of(capsys, str(tmp_path), "--gpu", "H100")
+    fastest = max(each["byte_per_s"] for each in peaks["cpu"]["bandwidth"] if each["level"] == "memory")
+    ratio = 3.35e12 / fastest
+    assert [row["memory_ratio"] and float(row["memory_ratio"]) for row in found] == [pytest.approx(ratio), "", ""]
+    assert main(["estimate", str(tmp_path), "--gpu", "H100"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"memory {ratio:.0f}×" in shown
+    assert "GPU memory: H100 SXM 80.0 GB at 3.35 TB/s. The largest benchmark here needs 3.00 GB" in shown
+
+
+def test_a_range_that_launches_decide_is_called_launch_bound(tmp_path, capsys):
+    small = [{"kind": "elementwise", "count": 1, "flops": 0, "bytes": 8e5}]
+    large = [small[0] | {"bytes": 8e9}]
+    rows = [
+        records.benchmark(case(name), 1e-2, work={"bytes": operators[0]["bytes"], "operators": operators})
+        for name, operators in (("a.small", small), ("a.large", large))
+    ]
+    (tmp_path / "run.json").write_text(json.dumps(records.run_file(rows)))
+    assert main(["estimate", str(tmp_path), "--gpu", "H100", "-k", "a."]) == 0
+    assert "launches take most of the time): a.small." in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize(
     ("at_most", "probably", "shown", "with_bound"),
     [
         (None, None, "unknown", "unknown"),
-        (37_500.0, None, "unknown", "unknown"),
+        (37_500.0, None, "unknown", "unknown, ≤ 37,500×"),
         (2.6, None, "≤ 2.6×", "≤ 2.6×"),
         (0.4, (0.1, 0.3), "≥ 2.5× slower", "≥ 2.5× slower"),
         (44.0, (12.2, 33.3), "12–33×", "12–33×, ≤ 44×"),
-        (2.9, (0.5, 2.9), "2.0× slower to 2.9×", "2.0× slower to 2.9×, ≤ 2.9×"),
+        (2.9, (0.5, 2.9), "2.0× slower to ≤ 2.9×", "2.0× slower to ≤ 2.9×"),
         (2.9, (0.2, 0.5), "2.0–5.0× slower", "2.0–5.0× slower, ≤ 2.9×"),
         (9_000.0, (250.0, 900.0), ">200×", ">200×"),
     ],
