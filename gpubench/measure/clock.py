@@ -166,6 +166,37 @@ def warm_up(
         calls = 1 if before is not None else min(2 * calls, 1000)
 
 
+LONGEST_WARMUP, RISING = 1.5, 1.03
+"""Seconds after which an accelerator's warm-up ends, and the factor from one part of it to the next above which its
+clocks still rise."""
+
+
+def until_clocks_stand(
+    warm: Callable[[], tuple[float, float]],
+    clock: Callable[[], float],
+    accelerators: Sequence[Device],
+    agree: Callable[[bool], bool] = bool,
+) -> tuple[float, float]:
+    """Repeat the warm-up of accelerators until neither their clocks rise nor the calls, whose seconds ``warm`` returns
+    first, get shorter; return what the last one returned.
+
+    The clocks of laptops' and gamers' cards fall between two cases, and take up to a second to rise. ``agree`` makes
+    one process's decision that of all that warm up together.
+    """
+
+    def clocks() -> dict[tuple[Device, str], float]:
+        return {(each, name): hertz for each in accelerators for name, hertz in (each.clocks() or {}).items()}
+
+    begin, stand = clock(), False
+    warmed, now = warm(), clocks()
+    while accelerators and not agree(stand or clock() - begin >= LONGEST_WARMUP):
+        before, risen_from = warmed, now
+        warmed, now = warm(), clocks()
+        rising = any(now[name] > RISING * risen_from.get(name, math.inf) for name in now)
+        stand = not rising and RISING * warmed[0] >= before[0]
+    return warmed
+
+
 class DeviceClock:
     """Waits for the devices of one case, then reads the time: the timer that pytest-benchmark is given.
 

@@ -28,7 +28,7 @@ from ..runfile.options import DTYPES
 from ..runfile.schema import KEY, Case, Check, Operators, Transfer, Work
 from . import budget, calls, disturbance, environment
 from .budget import Preset
-from .clock import Bound, DeviceClock, Share, take_turns, warm_up
+from .clock import Bound, DeviceClock, Share, take_turns, until_clocks_stand, warm_up
 from .data import Data, all_as_tensors, bare_tensors, dtypes_of, pinned_copy, require_memory, tensors, total_bytes
 from .precision import apply, autocast_dtype, computed_dtype, computing, matmul_precision, torch_dtype
 from .probes import device_time, energy, flush, latency, transfer
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     import numpy
     import torch
 
-LONGEST_WARMUP, RISING = 1.5, 1.03
-"""Seconds after which an accelerator's warm-up ends, and the factor from one part of it to the next above which its
-clocks still rise."""
 LEFT_BEHIND = 1 << 28
 """Bytes allocated on an accelerator before a case above which garbage is collected: networks in reference cycles
 outlive their case, and their memory would count as used by none, or by a later one."""
@@ -593,8 +590,9 @@ class Gpubench(Inputs):
         if not self.enabled:
             return 0.0, 0.0
         warm = partial(warm_up, clock=self.clock, seconds=self.allowance.warmup, first_s=verified.first_s)
+        rising = [self.home] if self.home.accelerator and self.allowance.warmup else []
         if verified.again and self._flush is None:
-            return self._until_clocks_stand(partial(warm, verified.again))
+            return until_clocks_stand(partial(warm, verified.again), self.clock, rising)
         next_call = self._next_call(prepared, verified)
         function, args, kwargs = verified.call, prepared.args, prepared.kwargs
 
@@ -602,21 +600,7 @@ class Gpubench(Inputs):
             nonlocal function, args, kwargs
             function, args, kwargs = next_call()
 
-        return self._until_clocks_stand(partial(warm, lambda: function(*args, **kwargs), before=before))
-
-    def _until_clocks_stand(self, warm: Callable[[], tuple[float, float]]) -> tuple[float, float]:
-        """Repeat an accelerator's warm-up until neither its clocks rise nor its calls get shorter; return what the last
-        one returned. The clocks of laptops' and gamers' cards fall between two cases, and take up to a second to
-        rise."""
-        begin = self.clock()
-        warmed, clocks = warm(), self.home.clocks() or {}
-        while self.home.accelerator and self.allowance.warmup and self.clock() - begin < LONGEST_WARMUP:
-            before, risen_from = warmed, clocks
-            warmed, clocks = warm(), self.home.clocks() or {}
-            rising = any(clocks[name] > RISING * risen_from.get(name, math.inf) for name in clocks)
-            if not rising and RISING * warmed[0] >= before[0]:
-                break
-        return warmed
+        return until_clocks_stand(partial(warm, lambda: function(*args, **kwargs), before=before), self.clock, rising)
 
     def _share(self, prepared: Prepared, verified: Verified, warm: Warm) -> Share:
         """Return the rounds that the call gets: of one call each where it is long or has to be prepared, otherwise of

@@ -22,7 +22,7 @@ from ..devices.cpu import cores
 from ..errors import Unmeasurable
 from ..measure import budget, disturbance
 from ..measure.budget import Preset
-from ..measure.clock import MIN_ROUND, Bound, DeviceClock, Share, take_turns
+from ..measure.clock import MIN_ROUND, Bound, DeviceClock, Share, take_turns, until_clocks_stand
 from ..measure.disturbance import Moment
 from ..measure.precision import matmul_precision
 from ..runfile.flags import Flag
@@ -245,13 +245,18 @@ def measure_rank(rank: Rank, job: RankJob, preset: Preset, timed: bool = True) -
         (warm_s,) = take(1)
         step_s = _decide_on_rank_0(rank, lambda: min(first_s, warm_s))
         budget.require(step_s, "seen in warm-up", preset)
-        # As for a case of one process: doubled on an accelerator, whose clocks rise slowly.
-        warmup_s = preset.warmup * (2 if _accelerator(rank) else 1)
-        for _ in range(min(_MOST_ROUNDS, int(warmup_s / max(step_s, 1e-6)))):
-            work.step()
-            report_progress()
-        (last_s,) = take(1)
-        count, iterations = _decide_on_rank_0(rank, lambda: _rounds(min(step_s, last_s), preset))
+        seen = [step_s]
+
+        def warm() -> tuple[float, float]:
+            steps = _decide_on_rank_0(rank, lambda: max(1, int(preset.warmup / max(seen[-1], 1e-6))))
+            (round_s,) = take(1, steps)
+            seen.append(round_s / steps)
+            return seen[-1], round_s
+
+        device = _accelerator(rank)
+        rising = [device] if device and preset.warmup else []
+        until_clocks_stand(warm, DeviceClock(rising), rising, lambda stand: _decide_on_rank_0(rank, lambda: stand))
+        count, iterations = _decide_on_rank_0(rank, lambda: _rounds(min(seen), preset))
         before = _look(rank)
         durations = take(count, iterations)
         flags = tuple(disturbance.held_down(before, _look(rank)))

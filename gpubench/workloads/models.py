@@ -275,7 +275,9 @@ class Int8Linear(nn.Module):
         if accelerator and inputs.shape[:-1].numel() == 1:
             return self.sum(inputs)
         if accelerator or inputs.dtype == torch.float64:
-            parts = (nn.functional.linear(inputs, part.to(inputs.dtype)) for part in self.weight.split(ROWS_AT_ONCE))
+            parts = (
+                nn.functional.linear(inputs, part.to(inputs.dtype)) for part in torch.split(self.weight, ROWS_AT_ONCE)
+            )
             return torch.cat([*parts], -1) * self.scale
         flat = inputs.reshape(-1, inputs.shape[-1])
         product: torch.Tensor = torch._weight_int8pack_mm(flat, self.weight, self.scale)

@@ -164,7 +164,7 @@ def test_ranks_meet_before_each_round_and_are_timed_from_there(monkeypatch):
 
 @pytest.fixture
 def slowing(monkeypatch):
-    """A job, and a kind whose clock falls at its third look."""
+    """A job, and a kind whose clock falls at its second look."""
     machine = VirtualMachine()
     readings = iter([2e9, 1e9])
     kind = VirtualDevice.on(machine)
@@ -174,17 +174,36 @@ def slowing(monkeypatch):
 
 
 def test_a_rank_tells_what_slowed_its_own_device_down(slowing):
-    times = measure_rank(Rank(0, 1, "virtual:0", 1), slowing, PRESET_SETTINGS["quick"])
+    unwarmed = replace(PRESET_SETTINGS["quick"], warmup=0.0)
+    times = measure_rank(Rank(0, 1, "virtual:0", 1), slowing, unwarmed)
     assert times.flags == (Flag("throttled", "virtual:0: 2.00 to 1.00 GHz"),)
     quiet = replace(times, flags=())
     (flag,) = _flags_of_ranks([quiet, times, times])
     assert flag == Flag("throttled", "rank 1: virtual:0: 2.00 to 1.00 GHz, rank 2: virtual:0: 2.00 to 1.00 GHz")
 
 
-def test_ranks_on_accelerators_warm_up_for_twice_as_long(slowing):
-    preset = replace(PRESET_SETTINGS["quick"], warmup=0.05)
-    times = measure_rank(Rank(0, 1, "virtual:0", 1), slowing, preset)
-    assert slowing.steps - times.iterations * len(times.durations) == 3 + 49  # three that are timed, and 0.1 s
+@pytest.mark.parametrize("known", [True, False])
+def test_ranks_warm_up_until_the_clocks_stand(monkeypatch, known):
+    """They rise for 0.8 s."""
+    machine = VirtualMachine()
+    risen = lambda: min(1.0, 0.2 + machine.time_s - begin)  # noqa: E731
+    begin, kind, job = machine.time_s, VirtualDevice.on(machine), Queueing(machine)
+    if known:
+        kind.clocks = lambda self: {"sm": risen() * 2e9}
+    monkeypatch.setitem(devices.base.KINDS, "virtual", kind)
+    job.step = lambda: machine.launch(1e-3 / risen())
+    times = measure_rank(Rank(0, 1, "virtual:0", 1), job, PRESET_SETTINGS["quick"])
+    assert times.durations == [pytest.approx(1e-3 * times.iterations, rel=0.05)] * len(times.durations)
+
+
+def test_all_ranks_warm_up_as_often_as_the_first(monkeypatch):
+    """Another number of steps, and they would wait for one another forever."""
+    machine, decided = VirtualMachine(), iter([0.01, 5, False, 7, False, 9, True, (3, 1)])
+    monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice.on(machine))
+    monkeypatch.setattr(ranks, "_decide_on_rank_0", lambda rank, decide: next(decided))
+    job = Queueing(machine)
+    measure_rank(Rank(0, 1, "virtual:0", 1), job, PRESET_SETTINGS["quick"])
+    assert job.steps == 2 + (5 + 7 + 9) + 3
 
 
 def test_idle_workers_end_before_another_case_has_their_kind_of_device(monkeypatch):
