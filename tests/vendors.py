@@ -21,7 +21,9 @@ class Moment(NamedTuple):
 
 
 class NvmlError(Exception):
-    """What pynvml raises."""
+    """What pynvml raises, with NVML's number of the error: 999 for an unknown one."""
+
+    value = 999
 
 
 def raising(kind: type[Exception]) -> Callable[..., Any]:
@@ -43,6 +45,9 @@ def nvml() -> types.SimpleNamespace:
         NVMLError=NvmlError,
         NVML_CLOCK_SM=1,
         NVML_CLOCK_MEM=2,
+        NVML_SUCCESS=0,
+        NVML_ERROR_NOT_FOUND=6,
+        NVML_ERROR_INSUFFICIENT_SIZE=7,
         nvmlInit=lambda: None,
         nvmlSystemGetDriverVersion=lambda: "570.86.15",
         nvmlDeviceGetHandleByUUID=lambda uuid: gpus.get(uuid) or failing(),

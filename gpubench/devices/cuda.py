@@ -63,6 +63,26 @@ def _runs_on(architecture: str, capability: tuple[int, int]) -> bool:
     return built <= capability and (known[1] == "compute" or built[0] == capability[0])
 
 
+def _at_work(nvml: Any, gpu: Any) -> set[int]:
+    """Return the ids of processes that have worked on a GPU within the last :data:`_BUSY_S`.
+
+    Without any, NVML answers "not found", or pynvml raises its success as an error. A buffer that has become too small
+    between pynvml's two calls names nobody, after a second try.
+    """
+    nobody = nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND
+    for _ in range(2):
+        try:
+            samples = nvml.nvmlDeviceGetProcessUtilization(gpu, int((time.time() - _BUSY_S) * 1e6))
+        except nvml.NVMLError as error:
+            if error.value not in (*nobody, nvml.NVML_ERROR_INSUFFICIENT_SIZE):
+                raise
+            if error.value in nobody:
+                break
+        else:
+            return {each.pid for each in samples if each.smUtil}
+    return set()
+
+
 def _holds_gpu(pid: int) -> bool:
     """Whether a process has a GPU of NVIDIA open, as one with a context does."""
     with contextlib.suppress(OSError):
@@ -266,9 +286,8 @@ class Cuda(TorchDevice):
             return 0
         import psutil
 
-        since = int((time.time() - _BUSY_S) * 1e6)
-        samples = self._nvml(lambda nvml, gpu: nvml.nvmlDeviceGetProcessUtilization(gpu, since))
-        idle = set() if samples is None else listed - {each.pid for each in samples if each.smUtil}
+        at_work = self._nvml(_at_work)
+        idle = set() if at_work is None else listed - at_work
         children = [child.pid for child in psutil.Process().children(recursive=True)]
         if os.getpid() in listed:
             return len(listed - idle - {os.getpid(), *children})

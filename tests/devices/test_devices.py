@@ -517,6 +517,27 @@ class TestNvml:
         library.nvmlDeviceGetProcessUtilization = lambda handle, since: samples
         assert gpu("1").other_processes() == others
 
+    @pytest.mark.parametrize(
+        ("codes", "others"), [([6], 0), ([0], 0), ([7, 6], 0), ([7, None], 1), ([7, 7], 0), ([3], 2)]
+    )
+    def test_where_nobody_has_worked_the_library_raises_an_error(self, library, monkeypatch, codes, others):
+        """Not found, success as an error, a buffer that is too small; 3, not supported, tells nothing."""
+        monkeypatch.setattr(psutil.Process, "children", lambda process, recursive: [])
+        pids = [types.SimpleNamespace(pid=pid, smUtil=30 * (pid == 2)) for pid in (os.getpid(), -1, 2)]
+        library.nvmlDeviceGetComputeRunningProcesses = lambda handle: pids
+        answers = iter(codes)
+
+        def answer(handle, since):
+            if (code := next(answers)) is None:
+                return pids
+            error = vendors.NvmlError()
+            error.value = code
+            raise error
+
+        library.nvmlDeviceGetProcessUtilization = answer
+        assert gpu("1").other_processes() == others
+        assert next(answers, "asked all") == "asked all"
+
     def test_in_a_container_only_children_that_hold_a_gpu_are_taken_for_listed_ones(self, library, monkeypatch):
         """Processes that compile are children too, and hid as many programs of others."""
         children = [types.SimpleNamespace(pid=pid) for pid in (7, 8, 9)]
