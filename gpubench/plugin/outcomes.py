@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import re
 import sys
+import sysconfig
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -37,6 +39,9 @@ _NO_COMPILER = re.compile(
     "|too old to be supported by the triton GPU compiler"
 )
 """How ``torch.compile`` says that it can't work on this machine."""
+_FAILED_BUILD = re.compile(r"CalledProcessError: Command '\[[^]]*\.c'")
+"""How it says that a C compiler has failed, whose own words Triton leaves on the terminal."""
+_HEADER = Path(sysconfig.get_path("include"), "Python.h")
 _OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|ALLOC_FAILED", re.IGNORECASE)
 
 
@@ -151,4 +156,6 @@ def _outcome(report: Any, call: pytest.CallInfo[None]) -> tuple[str, str]:
         return "skipped", lacking[0]
     if no_compiler := _NO_COMPILER.search(text):
         return "skipped", f"torch.compile: {no_compiler[0]}"
+    if "Python.h: No such file" in text or (_FAILED_BUILD.search(text) and not _HEADER.exists()):
+        return "skipped", "torch.compile needs Python.h: install python3-dev (Debian) or python3-devel (Fedora)"
     return "error", f"{kind}: {text}"[:LONGEST_REASON]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpubench.devices import Choice
-from gpubench.plugin import parametrize
+from gpubench.plugin import outcomes, parametrize
 from gpubench.plugin.overrides import IGNORED
 from gpubench.plugin.parametrize import case_of
 from gpubench.runfile.kinds import KINDS
@@ -412,6 +412,27 @@ def test_a_machine_without_a_c_compiler_skips_what_is_compiled(bench):
     text = "backend='inductor' raised: RuntimeError: Failed to find C compiler. Please specify via CC"
     (row,) = bench(f"def test_it(gpubench): raise RuntimeError({text!r})").rows
     assert (row["status"], row["reason"]) == ("skipped", "torch.compile: Failed to find C compiler")
+
+
+BUILDS = "backend='inductor' raised: CalledProcessError: Command '['/usr/bin/gcc', '/tmp/main.c', '-O3']' returned 1."
+
+
+@pytest.mark.parametrize(
+    ("text", "present", "status"),
+    [
+        ("C++ compile error Output: x.h:1:10: fatal error: Python.h: No such file or directory", True, "skipped"),
+        (BUILDS, False, "skipped"),
+        (BUILDS, True, "error"),
+        ("CalledProcessError: Command '['false']' returned 1.", False, "error"),
+    ],
+)
+def test_a_compiler_without_python_s_headers_skips_what_is_compiled(
+    bench, monkeypatch, tmp_path, text, present, status
+):
+    monkeypatch.setattr(outcomes, "_HEADER", Path(__file__) if present else tmp_path / "Python.h")
+    (row,) = bench(f"def test_it(gpubench): raise RuntimeError({text!r})").rows
+    assert row["status"] == status
+    assert ("python3-dev" in row["reason"]) == (status == "skipped")
 
 
 @pytest.mark.parametrize(
