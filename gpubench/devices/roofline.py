@@ -35,8 +35,8 @@ class Factor(Struct, frozen=True):
     """The ratio of time to roofline for one kind of operator.
 
     The middle is ``times`` the roofline, plus up to ``small_s`` for operators too small to fill the card. The interval
-    is ``low`` to ``high`` times the middle where arithmetic takes up all the time, and the squares of both where memory
-    does.
+    is ``low`` to ``high`` times the middle where arithmetic takes up all the time, and to the square of ``high`` where
+    memory does: products that are small or skinny are slower than others, not faster.
     """
 
     times: float
@@ -56,7 +56,7 @@ def overlapping_s(arithmetic_s: float, memory_s: float) -> float:
 
 
 def spread(arithmetic_s: float, memory_s: float) -> float:
-    """Return the power of a factor's ends: 1 for arithmetic alone, 2 from where memory takes as long."""
+    """Return the power of a factor's high end: 1 for arithmetic alone, 2 from where memory takes as long."""
     return 1 + min(1.0, memory_s / arithmetic_s if arithmetic_s else 1.0)
 
 

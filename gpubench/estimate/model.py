@@ -138,8 +138,7 @@ def _likely_of(
     if arithmetic is None or memory is None:
         return None
     factor, learned = factor_of(each.kind, factors), each.kind in factors and dtype == "float32"
-    power = spread(arithmetic, memory)
-    low, high = (factor.low**power, factor.high**power) if learned else GUESS
+    low, high = (factor.low, factor.high ** spread(arithmetic, memory)) if learned else GUESS
     if each.kind == "other":
         low, high = 1 / factor.times, OTHER_HIGH
     held = (card.value("cache") or 0.0) / (each.bytes / each.count or 1.0)

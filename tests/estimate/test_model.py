@@ -84,12 +84,14 @@ def test_a_network_is_the_sum_of_its_operators_and_not_its_sums_operator():
     assert guessed(Work(flops=1e13, bytes=1e12), "float32", card()).middle_s < 1.6
 
 
-def test_arithmetic_and_memory_overlap_in_part_and_the_nearer_they_are_the_wider_is_the_range():
+def test_arithmetic_and_memory_overlap_in_part_and_the_nearer_they_are_the_higher_is_the_high_end():
     products = (Operators("product", 1, 1e13, 1e12 / share) for share in (1, 2, 1e6))
     equal, twice, alone = (guessed(Work(operators=(each,)), "float32", card()) for each in products)
     assert [each.middle_s for each in (equal, twice, alone)] == pytest.approx([2 ** (2 / 3), 1.2233, 1.0], rel=1e-3)
-    widths = [each.high_s / each.low_s for each in (equal, twice, alone)]
-    assert widths == pytest.approx([4.0**2, 4.0**1.5, 4.0], rel=1e-3)
+    assert [each.high_s / each.middle_s for each in (equal, twice, alone)] == pytest.approx(
+        [4.0, 2.0**1.5, 2.0], rel=1e-3
+    )
+    assert [each.middle_s / each.low_s for each in (equal, twice)] == pytest.approx([2.0, 2.0], rel=1e-3)
 
 
 def test_what_is_likely_is_never_below_the_bound():
@@ -119,7 +121,7 @@ def test_half_to_twice_is_said_of_what_nothing_was_learned_of(kind, dtype, basis
 def test_data_that_fits_the_cache_may_be_five_times_as_fast_and_of_larger_data_what_the_cache_holds():
     for nbytes, share in ((5e8, 0.2), (1e9, 0.2), (2e9, 0.5), (1e11, 0.99)):
         guess = guessed(Work(operators=(Operators("elementwise", 1, 0.0, nbytes),)), "float32", card(cache=1e9))
-        assert guess.low_s == pytest.approx(0.5**2 * share * nbytes / 1e12)
+        assert guess.low_s == pytest.approx(0.5 * share * nbytes / 1e12)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,9 @@ def test_the_shipped_factors_are_ranges_around_a_middle_and_held_on_cards_kept_a
     factors = learned_factors()
     assert factors.keys() == {"elementwise", "normalisation", "product"}
     assert all(factor.low < 1 < factor.high for factor in factors.values())
-    assert all(0.8 <= least <= most for least, most in held_shares().values())
+    held = held_shares()
+    assert all(0.8 <= least <= most for least, most in held.values())
+    assert held["products"][1] <= 0.95
 
 
 def test_of_a_dtype_that_a_card_emulates_nothing_is_probable():
