@@ -6,9 +6,9 @@ import torch
 from gpubench.devices import CPU
 from gpubench.errors import Unmeasurable
 from gpubench.measure.data import Data
-from gpubench.parallel import distributed
 from gpubench.parallel.ranks import circle, device_counts, require_devices
-from gpubench.workloads import training
+
+from . import distributed, training
 
 pytestmark = [pytest.mark.gpubench_parallel, pytest.mark.gpubench(kind="distributed", devices="accelerator")]
 

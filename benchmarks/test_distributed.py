@@ -5,10 +5,11 @@ A CPU's device is a core, with one thread. The baseline is one process with all 
 
 import pytest
 
-from gpubench.parallel.distributed import AllReduce, Training, bus_bandwidth
 from gpubench.parallel.ranks import device_counts
 from gpubench.runfile.schema import Work
-from gpubench.workloads import training
+
+from . import training
+from .distributed import AllReduce, Training, bus_bandwidth
 
 pytestmark = [pytest.mark.gpubench_parallel, pytest.mark.gpubench(kind="distributed")]
 

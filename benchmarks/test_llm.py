@@ -8,7 +8,7 @@ of a causal attention. Bytes are every weight once, the cache and the scores; th
 import pytest
 import torch
 
-from gpubench.workloads import models
+from . import models
 
 pytestmark = pytest.mark.gpubench(kind="networks", dtypes=["float32", "bfloat16"])
 

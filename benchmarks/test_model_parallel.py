@@ -2,10 +2,11 @@
 
 import pytest
 
-from gpubench.parallel.distributed import PipelineTraining, Training, pipeline_speedup
 from gpubench.parallel.ranks import device_counts
 from gpubench.runfile.schema import Work
-from gpubench.workloads import training
+
+from . import training
+from .distributed import PipelineTraining, Training, pipeline_speedup
 
 pytestmark = [pytest.mark.gpubench_parallel, pytest.mark.gpubench(kind="distributed")]
 

@@ -12,7 +12,8 @@ import torch
 from gpubench.errors import Unmeasurable
 from gpubench.measure.verify import in_float64
 from gpubench.measure.work import count
-from gpubench.workloads import models
+
+from . import models
 
 pytestmark = pytest.mark.gpubench(
     kind="networks",

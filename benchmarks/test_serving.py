@@ -19,7 +19,8 @@ import pytest
 import torch
 
 from gpubench.errors import Unmeasurable
-from gpubench.workloads import models
+
+from . import models
 
 pytestmark = pytest.mark.gpubench(kind="networks")
 
@@ -79,7 +80,7 @@ def test_decoder(gpubench, model, prompt, answer, batch):
     serve(gpubench, network, request, answers=2 * batch * answer, **work)  # tokens and their scores
 
 
-START = """
+START = f"""
 import json, sys, time
 marks = [time.perf_counter()]
 def mark(tensor):
@@ -90,7 +91,7 @@ mark(torch.ones(1))
 device, mode = sys.argv[1:]
 mark(torch.ones(1, device=device))
 mark(torch.ones(1, device=device) * 2)
-from gpubench.workloads.models import LeNet
+from {models.__name__} import LeNet
 network = LeNet().eval().to(device)
 images = torch.ones(1, 1, 32, 32, device=device)
 mark(images)

@@ -8,7 +8,8 @@ import torch
 from gpubench.devices import CPU
 from gpubench.measure.data import Data
 from gpubench.measure.precision import matmul_precision
-from gpubench.workloads import training
+
+from . import training
 
 pytestmark = pytest.mark.gpubench(kind="training")
 

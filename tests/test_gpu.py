@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks import training
+from benchmarks.distributed import AllReduce, Training, replicated
 from gpubench import devices
 from gpubench.measure import ceilings, disturbance
 from gpubench.measure.budget import PRESET_SETTINGS
@@ -16,15 +18,13 @@ from gpubench.measure.clock import DeviceClock
 from gpubench.measure.data import Data
 from gpubench.measure.precision import apply, matmul_precision
 from gpubench.measure.probes import device_time, flush
-from gpubench.parallel.distributed import AllReduce, Training, replicated
 from gpubench.parallel.ranks import measure_rank
 from gpubench.parallel.team import WorkerGroup
 from gpubench.runfile.schema import Work
 from gpubench.supervise.process import suite
-from gpubench.workloads import training
 
-sys.path.insert(0, str(Path(__file__).parent / "parallel"))
-import duties
+sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
+import gradients
 
 CUDA = devices.kinds()["cuda"]
 PLUGIN = ("-p", "gpubench.plugin")  # of a package that may not be installed
@@ -170,6 +170,8 @@ def test_a_graph_replays_the_launches_with_less_wall_time(gpu):
 def test_a_call_that_cannot_be_captured_leaves_the_stream_as_it_was(gpu):
     code = """
 import torch
+from benchmarks import training
+from benchmarks.distributed import AllReduce, Training, replicated
 from gpubench import devices
 from gpubench.errors import Unmeasurable
 from gpubench.measure.precision import apply
@@ -284,7 +286,7 @@ def test_ddp_over_nccl_with_one_rank(group):
 @TWO
 @pytest.mark.parametrize("method", ["ddp", "fsdp"])
 def test_gradients_over_nccl_equal_those_of_one_gpu(group, method):
-    found = group(*names(2)).run(duties.gradient, Training("lenet", method, 64, dtype="float64"))
+    found = group(*names(2)).run(gradients.of_job, Training("lenet", method, 64, dtype="float64"))
     reference = training.trainer("lenet", Data(CUDA(0), torch.float64, 0), 64)
     reference.backward()
     assert training.relative_error(found[0], reference.gradient()) < 1e-5
@@ -298,7 +300,7 @@ def test_all_reduce_over_nccl(group):
 
 def test_two_gloo_ranks_share_a_gpu(group):
     """NCCL refuses two ranks on one GPU; gloo meets over the CPU, and both compute on it."""
-    found = group("cpu", "cpu").run(duties.gradient_on, "cuda:0")
+    found = group("cpu", "cpu").run(gradients.on_device, "cuda:0")
     reference = training.trainer("lenet", Data(CUDA(0), torch.float64, 0), 64)
     reference.backward()
     assert training.relative_error(found[0], reference.gradient()) < 1e-5

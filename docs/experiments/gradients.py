@@ -1,11 +1,11 @@
 """By how much do the gradients of each method differ from those of one process? Prints relative L2 errors.
 
-python docs/experiments/gradients.py
+PYTHONPATH=. python docs/experiments/gradients.py
 """
 
 from __future__ import annotations
 
-from gpubench.parallel.distributed import PipelineTraining, Training
+from benchmarks.distributed import PipelineTraining, Training
 from gpubench.parallel.ranks import RankJob
 from gpubench.parallel.team import Rank, WorkerGroup
 

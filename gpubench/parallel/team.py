@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _PATIENCE = 10
 """Number of deadlines for which a rank waits for others: a parent process watches them, or rank 0 measures alone."""
 _ADDRESS = re.compile(r"\[?(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f]*:[0-9a-f:]+:[0-9a-f.]*)\]?(?::\d+)?")
-_PRELOADED = ["gpubench.parallel.distributed", "torch.distributed.fsdp", "torch.distributed.pipelining", "pytest"]
+_PRELOADED = ["gpubench.parallel.ranks", "torch.distributed.fsdp", "torch.distributed.pipelining", "pytest"]
 """Modules that the fork server imports, so that a worker starts in milliseconds; pytest is the parent's main module."""
 _START_S = 180.0
 """Seconds without progress that a group may take to start, if the deadline isn't longer: torch and NCCL may be loaded

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +32,19 @@ from .parametrize import shown_library
 from .settings import usage_errors
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
-MEASURING_ROOMS = ("devices", "measure", "parallel", "plugin", "runfile", "statistics", "workloads")
+MEASURING_ROOMS = ("devices", "measure", "parallel", "plugin", "runfile", "statistics")
 """Folders of the package whose code decides what a number means: a run is resumed only if this code is unchanged."""
 
 
-def code_hash(sources: Iterable[Path], package: Path = PACKAGE_FOLDER) -> str:
-    """Return a hash that changes with any byte of the benchmark files and of the package's measuring code."""
+def code_hash(sources: Collection[Path], package: Path = PACKAGE_FOLDER) -> str:
+    """Return a hash that changes with any byte of the benchmark files, of the modules beside them, which they may
+    share, and of the package's measuring code."""
+    beside = {path for folder in {path.parent for path in sources} for path in folder.glob("*.py") if path.is_file()}
+    shared = {path for path in beside if not path.name.startswith("test_") and not path.stem.endswith("_test")}
     files = {path.relative_to(package): path for room in MEASURING_ROOMS for path in (package / room).rglob("*.py")}
     names = sorted((name.as_posix(), path) for name, path in files.items())
     code = hashlib.sha256()
-    for name, path in [*names, *sorted((path.name, path) for path in sources)]:
+    for name, path in [*names, *sorted((path.name, path) for path in shared.union(sources))]:
         code.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
     return code.hexdigest()[:16]
 
@@ -153,7 +156,7 @@ class Recorder:
         self._outcomes: dict[str, tuple[str, str]] = {}
         self._cases: dict[str, Case] = {}
 
-    def begin(self, cases: Mapping[str, Case], timed: list[tuple[Case, bool]], sources: Iterable[Path]) -> None:
+    def begin(self, cases: Mapping[str, Case], timed: list[tuple[Case, bool]], sources: Collection[Path]) -> None:
         """Record what will be measured, on which machine, and with which code.
 
         ``cases`` are the tests by full name. ``timed`` are those that aren't known to be skipped, each with whether it
@@ -187,7 +190,7 @@ class Recorder:
         facts |= {"version": pytest_benchmark.__version__, "gpubench": _about(self.session)}
         self.ledger.append("session", **facts, **_began(self.session))
 
-    def _fingerprint(self, machine: Mapping[str, Any], sources: Iterable[Path]) -> dict[str, Any]:
+    def _fingerprint(self, machine: Mapping[str, Any], sources: Collection[Path]) -> dict[str, Any]:
         """Return what must be equal for the numbers of two sessions to belong to one run."""
         return {
             "machine": machine["label"],

@@ -19,9 +19,10 @@ from gpubench.devices.cpu import cores
 from gpubench.errors import Unmeasurable
 from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.parallel import ranks, team
-from gpubench.parallel.ranks import Ranks, _flags_of_ranks, _take_rounds, circle, measure_rank
-from gpubench.parallel.team import Rank
+from gpubench.parallel.ranks import Ranks, RankTimes, _flags_of_ranks, _take_rounds, circle, device_counts, measure_rank
+from gpubench.parallel.team import Rank, WorkerGroup
 from gpubench.runfile.flags import Flag
+from gpubench.runfile.schema import Check, Work
 from gpubench.testing import VirtualDevice, VirtualMachine
 
 HERE = Path(__file__).parent
@@ -32,7 +33,6 @@ import sys
 sys.path.insert(0, {str(HERE)!r})
 import pytest, duties
 from gpubench.measure import disturbance
-from gpubench.parallel.distributed import Training
 from gpubench.runfile.flags import Flag
 from gpubench.runfile.schema import Work
 
@@ -45,14 +45,14 @@ pytestmark = pytest.mark.gpubench_parallel
 
 @pytest.mark.parametrize("duty", ["none", "die", "stop", "fail", "after"])
 def test_step(gpubench, gpubench_ranks, duty):
-    job = Training("linear", "ddp", 8)
     arguments = {{"none": None, "after": None, "die": (1, 9), "stop": (1,), "fail": (1,)}}[duty]
     if arguments:
         gpubench_ranks.group(gpubench, ["cpu", "cpu"], 1).run(getattr(duties, duty), *arguments)
-    gpubench_ranks.measure(gpubench, job, 2, work=Work(items=8, unit="sample"), method="ddp", mode="strong")
+    work = Work(items=8, unit="sample")
+    gpubench_ranks.measure(gpubench, duties.Meeting(), 2, work=work, method="ddp", mode="strong")
 
 def test_many(gpubench, gpubench_ranks):
-    gpubench_ranks.measure(gpubench, Training("linear", "ddp", 8), 5000, work=Work(), method="ddp")
+    gpubench_ranks.measure(gpubench, duties.Meeting(), 5000, work=Work(), method="ddp")
 """
 
 
@@ -244,3 +244,43 @@ def test_torchrun_s_ranks_are_filed_under_the_first_device_only(monkeypatch):
     second = types.SimpleNamespace(home=VirtualDevice(1))
     with pytest.raises(Unmeasurable, match="torchrun's ranks begin with virtual:0: measured there"):
         ranks.Ranks(1.0).group(second, ["virtual:1", "virtual:0"], 1)
+
+
+def test_the_number_of_rounds_is_one_decision_and_a_step_costs_its_slowest_rank():
+    two = WorkerGroup(["cpu"] * 2, 1, 60.0)
+    found = two.run(measure_rank, duties.Uneven(), PRESET_SETTINGS["smoke"], True)
+    two.close()
+    assert len(found[0].durations) == len(found[1].durations) >= 3
+    assert found[0].iterations == found[1].iterations
+    assert min(found[1].durations) > max(found[0].durations)
+
+
+def test_a_round_lasts_as_long_as_its_slowest_rank_and_what_ranks_saw_is_said(monkeypatch):
+    entered = []
+
+    class Team:
+        altered = (Flag("altered", "threads"),)
+
+        def run(self, function, *arguments):
+            slowed = (Flag("throttled", "heat"),)
+            second = RankTimes([3.0, 2.0], 2, 0.2, Check("unchecked"), flags=slowed)
+            return [RankTimes([1.0, 5.0], 2, 0.1, Check("passed")), second]
+
+    case = types.SimpleNamespace(
+        home=devices.CPU, case=types.SimpleNamespace(threads=2), allowance=None, enabled=True,
+        replay=lambda *measured, **record: entered.append((*measured, record)),
+    )  # fmt: skip
+    ranks = Ranks(60.0)
+    monkeypatch.setattr(ranks, "group", lambda *_: Team())
+    ranks.measure(case, None, 2, work=Work(), method="ddp")
+    ((durations, iterations, _, flags, record),) = entered
+    assert [(flag.name, flag.seen) for flag in flags] == [("throttled", "rank 1: heat"), ("altered", "threads")]
+    assert (durations, iterations, record["check"].status) == ([3.0, 5.0], 2, "passed")
+    assert (record["devices"], record["threads"]) == (("cpu",), 2)
+
+
+@pytest.mark.parametrize(("ranks", "counts"), [("2", [2]), ("6", [2, 4, 6]), ("16", [2, 4, 8, 16])])
+def test_under_torchrun_all_its_ranks_are_a_count_to_measure(monkeypatch, ranks, counts):
+    for name, value in {"TORCHELASTIC_RUN_ID": "x", "RANK": "0", "WORLD_SIZE": ranks}.items():
+        monkeypatch.setenv(name, value)
+    assert device_counts() == counts

@@ -87,7 +87,6 @@ FAILING = f"""
 import sys
 sys.path.insert(0, {str(HERE)!r})
 import pytest, torch, duties
-from gpubench.parallel.distributed import Training
 from gpubench.runfile.schema import Work
 
 pytestmark = pytest.mark.gpubench_parallel
@@ -105,7 +104,7 @@ def test_step(gpubench, gpubench_ranks, duty):
         assert group.run(duties.threads) == [usual + 1] * 2
     if duty in ("fail", "exhaust"):
         gpubench_ranks.group(gpubench, ["cpu", "cpu"], 1).run(getattr(duties, duty), 1)
-    gpubench_ranks.measure(gpubench, Training("linear", "ddp", 8), 2, work=Work(), method="ddp", mode="strong")
+    gpubench_ranks.measure(gpubench, duties.Meeting(), 2, work=Work(), method="ddp", mode="strong")
 """
 
 

@@ -51,17 +51,22 @@ def test_a_byte_of_any_file_that_measures_changes_the_fingerprint(package):
         path.write_bytes(content)
     assert unnoticed == []
     assert code_hash([], package) == before
-    assert {"workloads/training.py", "parallel/ranks.py", "devices/cuda.py", "measure/probes.py"} <= {*FILES}
+    assert {"parallel/ranks.py", "devices/cuda.py", "measure/probes.py"} <= {*FILES}
 
 
-def test_a_byte_of_a_benchmark_file_changes_it_and_its_folder_does_not(package, tmp_path):
+def test_a_byte_of_a_benchmark_file_or_of_a_module_beside_it_changes_it_its_folder_and_other_tests_do_not(
+    package, tmp_path
+):
     hashes = set()
-    for folder, text in (("a", "one"), ("b", "one"), ("c", "two")):
+    for folder, text, shared in (("a", "one", "1"), ("b", "one", "1"), ("c", "two", "1"), ("d", "one", "2")):
         path = tmp_path / folder / "test_x.py"
         path.parent.mkdir()
         path.write_text(text)
+        for name in ("networks.py", "test_y.py", "y_test.py"):
+            path.with_name(name).write_text(shared if name == "networks.py" else folder)
+        path.with_name(".#x.py").symlink_to("an editor's lock")
         hashes.add(code_hash([path], package))
-    assert len(hashes) == 2
+    assert len(hashes) == 3
 
 
 CASE = """
@@ -70,18 +75,15 @@ import sys, torch
 def test_neg(gpubench):
     gpubench(torch.neg, gpubench.randn(8))
 
-def test_ranks(gpubench, gpubench_ranks):
-    from gpubench.parallel import ranks
-
 def test_loaded():
-    import gpubench.workloads.training
+    import gpubench.parallel.ranks
     print("loaded", *(name for name in sys.modules if name.startswith("gpubench.")))
 """
 
 
 def test_what_a_measuring_process_loads_is_covered(pytester):
     pytester.makepyfile(test_it=CASE)
-    result = pytester.runpytest_subprocess("--gpubench-preset=smoke", "--gpubench-no-ceilings", "-s", "-k", "not ranks")
+    result = pytester.runpytest_subprocess("--gpubench-preset=smoke", "--gpubench-no-ceilings", "-s")
     (line,) = (line for line in result.outlines if "loaded " in line)
     covered = {*MEASURING_ROOMS}
     rooms = {name.split(".")[1] for name in line.split("loaded ")[1].split()}

@@ -20,6 +20,7 @@ if "PRETEND_CUDA_DEVICES" not in os.environ:
 
 import torch
 
+from benchmarks import training
 from gpubench.devices import cuda
 from gpubench.devices.cuda import Cuda
 from gpubench.measure.data import Data
@@ -27,7 +28,6 @@ from gpubench.measure.disturbance import disturbed, look
 from gpubench.measure.probes import device_time
 from gpubench.measure.work import flop_counter
 from gpubench.runfile.reader import read_ledger
-from gpubench.workloads import training
 
 MIB = 1 << 20
 WAIT_S = 0.02

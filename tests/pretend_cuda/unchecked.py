@@ -12,10 +12,10 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from benchmarks import distributed, training
 from gpubench.measure import verify
 from gpubench.measure.fixture import Gpubench
-from gpubench.parallel import distributed, ranks, team
-from gpubench.workloads import training
+from gpubench.parallel import ranks, team
 
 torch.backends.cudnn.enabled = False
 torch.backends.cuda.enable_cudnn_sdp(False)

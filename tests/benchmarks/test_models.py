@@ -9,13 +9,13 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks import models
 from gpubench.devices import CPU
 from gpubench.devices.base import Memory
 from gpubench.errors import TooLarge, Unmeasurable, WrongAnswer
 from gpubench.measure.data import Data
 from gpubench.measure.verify import in_float64
 from gpubench.measure.work import count
-from gpubench.workloads import models
 
 PROMPT, MORE = 16, 16
 

@@ -14,10 +14,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..errors import WrongAnswer
-from ..measure.data import Data, reference_data, require_memory
-from ..measure.precision import autocast_dtype, compiled, torch_dtype
-from ..measure.work import flop_counter
+from gpubench.errors import WrongAnswer
+from gpubench.measure.data import Data, reference_data, require_memory
+from gpubench.measure.precision import autocast_dtype, compiled, torch_dtype
+from gpubench.measure.work import flop_counter
+
 from . import models
 
 Batch = tuple[torch.Tensor, torch.Tensor]

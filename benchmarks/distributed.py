@@ -15,15 +15,16 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ..devices import find_device
-from ..errors import GpubenchError, Unmeasurable, WrongAnswer
-from ..measure.data import Data, reference_data
-from ..measure.precision import torch_dtype
-from ..measure.verify import unchecked
-from ..runfile.schema import Check
-from ..workloads import training
-from .ranks import RankWork
-from .team import Rank
+from gpubench.devices import find_device
+from gpubench.errors import GpubenchError, Unmeasurable, WrongAnswer
+from gpubench.measure.data import Data, reference_data
+from gpubench.measure.precision import torch_dtype
+from gpubench.measure.verify import unchecked
+from gpubench.parallel.ranks import RankWork
+from gpubench.parallel.team import Rank
+from gpubench.runfile.schema import Check
+
+from . import training
 
 _TOLERANCES = {"float64": 1e-10, "float32": training.GRADIENT_TOLERANCE}
 """Largest relative error, in the L2 norm, of the gradient compared with that of one process in float64 on the CPU.

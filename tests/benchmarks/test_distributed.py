@@ -4,20 +4,16 @@ DataParallel's split, and that it can't fall back unseen. Nothing here needs a G
 
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent))
-import duties
+import gradients
 
-from gpubench.devices import CPU
-from gpubench.errors import Unmeasurable, WrongAnswer
-from gpubench.measure.budget import PRESET_SETTINGS
-from gpubench.measure.data import Data, reference_data
-from gpubench.parallel.distributed import (
+from benchmarks import models, training
+from benchmarks.distributed import (
     AllReduce,
     PipelineTraining,
     SilentFallback,
@@ -29,11 +25,12 @@ from gpubench.parallel.distributed import (
     split_batches,
     split_speedup,
 )
-from gpubench.parallel.ranks import Ranks, RankTimes, device_counts, measure_rank
+from gpubench.devices import CPU
+from gpubench.errors import Unmeasurable, WrongAnswer
+from gpubench.measure.budget import PRESET_SETTINGS
+from gpubench.measure.data import Data, reference_data
+from gpubench.parallel.ranks import measure_rank
 from gpubench.parallel.team import Rank, WorkerGroup
-from gpubench.runfile.flags import Flag
-from gpubench.runfile.schema import Check, Work
-from gpubench.workloads import models, training
 
 pytestmark = pytest.mark.xdist_group("distributed")  # most use the same two workers
 
@@ -64,7 +61,7 @@ def single(task, batch, dtype):
 @pytest.mark.parametrize(("task", "batch", "dtype"), [("lenet", 33, "float64"), ("deep_mlp", 64, "float32")])
 @pytest.mark.parametrize("method", ["ddp", "fsdp"])
 def test_gradients_equal_those_of_a_single_process(two, task, method, batch, dtype):
-    found = two.run(duties.gradient, Training(task, method, batch, dtype=dtype))
+    found = two.run(gradients.of_job, Training(task, method, batch, dtype=dtype))
     expected = single(task, batch, dtype)
     for rank in range(2):
         assert training.relative_error(found[rank], expected) < 1e-5
@@ -72,14 +69,14 @@ def test_gradients_equal_those_of_a_single_process(two, task, method, batch, dty
 
 @pytest.mark.parametrize(("schedule", "microbatches"), [("naive", 1), ("gpipe", 4), ("1f1b", 4)])
 def test_pipelined_gradients_equal_those_of_a_single_process(two, schedule, microbatches):
-    found = two.run(duties.gradient, PipelineTraining("deep_mlp", schedule, 64, microbatches=microbatches))
+    found = two.run(gradients.of_job, PipelineTraining("deep_mlp", schedule, 64, microbatches=microbatches))
     assert training.relative_error(found[0], single("deep_mlp", 64, "float32")) < 1e-5
 
 
 def test_a_gradient_that_was_not_shared_is_a_wrong_answer(two):
     """The same step without DDP has each rank's own gradient: as DDP's it must not pass."""
     with pytest.raises(WrongAnswer, match="the gradient differs from a single process's by"):
-        two.run(duties.forgotten, Training("lenet", "ddp", 64))
+        two.run(gradients.forgotten, Training("lenet", "ddp", 64))
 
 
 def wrong_in_float32(layer, inputs, right=torch.nn.Linear.forward):
@@ -100,15 +97,8 @@ def test_a_single_process_is_held_against_float64_not_against_itself(monkeypatch
 def test_unequal_shares_weigh_by_their_rows():
     whole = training.trainer("deep_mlp", Data(CPU, torch.float64, 0), 5)
     assert whole.forward().item() == pytest.approx(
-        sum(duties.share_of_loss(rank, 2, 5) for rank in range(2)) / 2, rel=1e-12
+        sum(gradients.share_of_loss(rank, 2, 5) for rank in range(2)) / 2, rel=1e-12
     )
-
-
-def test_the_number_of_rounds_is_one_decision_and_a_step_costs_its_slowest_rank(two):
-    found = two.run(measure_rank, duties.Uneven(), PRESET_SETTINGS["smoke"], True)
-    assert len(found[0].durations) == len(found[1].durations) >= 3
-    assert found[0].iterations == found[1].iterations
-    assert min(found[1].durations) > max(found[0].durations)
 
 
 def test_all_reduce_is_checked_and_its_buses_counted(two):
@@ -149,37 +139,6 @@ def test_a_network_is_cut_into_stages_of_equal_weight():
 def test_the_pipeline_s_ideal_is_gpipe_s():
     assert pipeline_speedup(2, 1) == 1
     assert pipeline_speedup(4, 12) == pytest.approx(4 * 12 / 15)
-
-
-def test_a_round_lasts_as_long_as_its_slowest_rank_and_what_ranks_saw_is_said(monkeypatch):
-    entered = []
-
-    class Team:
-        altered = (Flag("altered", "threads"),)
-
-        def run(self, function, *arguments):
-            slowed = (Flag("throttled", "heat"),)
-            second = RankTimes([3.0, 2.0], 2, 0.2, Check("unchecked"), flags=slowed)
-            return [RankTimes([1.0, 5.0], 2, 0.1, Check("passed")), second]
-
-    case = SimpleNamespace(
-        accept=lambda estimate: None, home=CPU, case=SimpleNamespace(threads=2), allowance=None, enabled=True,
-        replay=lambda *measured, **record: entered.append((*measured, record)),
-    )  # fmt: skip
-    ranks = Ranks(60.0)
-    monkeypatch.setattr(ranks, "group", lambda *_: Team())
-    ranks.measure(case, None, 2, work=Work(), method="ddp")
-    ((durations, iterations, _, flags, record),) = entered
-    assert [(flag.name, flag.seen) for flag in flags] == [("throttled", "rank 1: heat"), ("altered", "threads")]
-    assert (durations, iterations, record["check"].status) == ([3.0, 5.0], 2, "passed")
-    assert (record["devices"], record["threads"]) == (("cpu",), 2)
-
-
-@pytest.mark.parametrize(("ranks", "counts"), [("2", [2]), ("6", [2, 4, 6]), ("16", [2, 4, 8, 16])])
-def test_under_torchrun_all_its_ranks_are_a_count_to_measure(monkeypatch, ranks, counts):
-    for name, value in {"TORCHELASTIC_RUN_ID": "x", "RANK": "0", "WORLD_SIZE": ranks}.items():
-        monkeypatch.setenv(name, value)
-    assert device_counts() == counts
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..errors import Unmeasurable, WrongAnswer
-from ..measure.data import Data, require_memory
-from ..measure.precision import compiled
-from ..measure.verify import in_float64
+from gpubench.errors import Unmeasurable, WrongAnswer
+from gpubench.measure.data import Data, require_memory
+from gpubench.measure.precision import compiled
+from gpubench.measure.verify import in_float64
 
 
 def mlp(inputs: int = 784, width: int = 1024, outputs: int = 10, second: int | None = None) -> nn.Module:

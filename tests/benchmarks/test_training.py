@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks import training
 from gpubench.devices import CPU
 from gpubench.errors import WrongAnswer
 from gpubench.measure.data import Data
-from gpubench.workloads import training
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

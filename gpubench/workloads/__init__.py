@@ -1,1 +1,0 @@
-"""Code that several benchmarks share: networks, training, and the pipeline that feeds it."""
