@@ -21,6 +21,7 @@ from gpubench.commands.estimate import GPUS, cards_named, estimates_of
 from gpubench.commands.report import write_report
 from gpubench.estimate.picture import estimate_figure
 from gpubench.report.charts.pictures import render
+from gpubench.report.charts.theme import THEMES
 from gpubench.report.columns import METRICS
 from gpubench.report.study import Study
 from gpubench.runfile.options import OPTIONS
@@ -64,7 +65,7 @@ def derived() -> dict[str, bytes]:
         files |= _report(run)
     study = Study([read(ROOT / "results/xeon-2.80ghz/run.json")])
     estimate = estimate_figure(study, estimates_of(study, cards_named(GPUS)))
-    return files | {f"docs/site/{name}": content for name, content in render([estimate], ["svg"]).items()}
+    return files | {f"docs/site/{estimate.name}-{theme}.svg": render(estimate, theme=theme) for theme in THEMES}
 
 
 def _report(run: Path) -> dict[str, bytes]:

@@ -50,8 +50,7 @@ def main(args: argparse.Namespace) -> int:
         print(f"gpubench chart: {found}", file=sys.stderr)
     if args.title:
         figure = dataclasses.replace(figure, title=args.title, subtitle=f"{figure.title}. {figure.subtitle}")
-    (content,) = render([figure], [suffix], [args.theme]).values()
-    replace(Path(args.output), content)
+    replace(Path(args.output), render(figure, suffix, args.theme))
     print(clean(args.output))
     return 0
 

@@ -14,6 +14,7 @@ from ..version import __version__
 from .choice import add_expression
 
 if TYPE_CHECKING:
+    from ..report.charts.pictures import Drawing
     from ..report.study import Study
     from ..runfile.schema import Run
 
@@ -86,26 +87,24 @@ def write_report(
     from ..report.output import prepare_folder, write_folder
     from ..report.study import Study
     from ..report.tables import summary
-    from ..report.webpage import Drawing, webpage
+    from ..report.webpage import webpage
 
     folder, runs = Path(folder), read_all(paths)
     study = Study(runs, baseline, allow, expression=expression)
     prepare_folder(folder)
     files: dict[str, str | bytes] = {}
     failed: list[str] = []
-    titles: list[tuple[str, str]] = []
     pictures: Sequence[Drawing] = ()
     if charts != "none":
         from ..report.charts import pictures as charting
 
         planned, failed = charting.plan(study, every=charts == "all")
-        figures, undrawn = charting.drawable(planned)
+        pictures, undrawn = charting.drawn(planned)
         failed += undrawn
-        files |= {f"charts/{name}": data for name, data in charting.render(figures, ["svg"], ["light"]).items()}
-        titles, pictures = [(figure.title, figure.name) for figure in figures], charting.embedded(figures)
+        files |= {f"charts/{name}-light.svg": light for name, _, light, _ in pictures}
     answer = Answer(study)
     files |= csv_files(study)
-    files["summary.md"] = summary(answer, titles)
+    files["summary.md"] = summary(answer, [(title, name) for name, title, *_ in pictures])
     files["report.html"] = webpage(answer, pictures, __version__)
     written = write_folder(folder, files, [run.path for run in runs])
     return Report(tuple(written), study, failed)

@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import Enum, auto
 from functools import cached_property
 from itertools import zip_longest
 from operator import attrgetter
@@ -24,8 +23,6 @@ from ..runfile.quantities import counted, listed
 from ..runfile.utilisation import slow_products
 from . import words
 from .study import (
-    ONE_THREAD,
-    SINGLE,
     Item,
     LeftOut,
     Measured,
@@ -300,7 +297,7 @@ def _cpu_sentence(study: Study, rows: Sequence[AnswerRow[Measured]], alone: Sequ
     parts = [_reached(row) for row in leads if not row.quality.doubt and row.throughput]
     parts = parts or [_range([row.items[0] for row in rows] or alone)]
     device = study.names.of(alone[0])
-    return f"{device}: {', '.join(parts)}.{_threads_pay(alone)}" if device else f"{', '.join(parts)}."
+    return f"{device}: {', '.join(parts)}." if device else f"{', '.join(parts)}."
 
 
 def _reached(row: Measured) -> str:
@@ -321,44 +318,16 @@ def _range(rows: Sequence[Measured]) -> str:
     return f"{len(rows)} benchmarks take {least}{f' ({name})' * (name != other)} to {most} ({other})"
 
 
-def _threads_pay(rows: Sequence[Measured]) -> str:
-    """Return a sentence on the largest gain from all threads over one thread; empty where no benchmark ran with
-    both."""
-    jobs: dict[tuple[str, str], dict[str | None, Measured]] = {}
-    for row in rows:
-        if row.parallel.devices == 1 and row.parallel.method in (SINGLE, ONE_THREAD):
-            jobs.setdefault((row.run_name, row.result.workload), {})[row.parallel.method] = row
-    gains = [(of[ONE_THREAD].time_s / of[SINGLE].time_s, of[SINGLE]) for of in jobs.values() if len(of) == 2]
-    if not gains:
-        return ""
-    gain, row = max(gains, key=lambda entry: entry[0])
-    return f" {row.result.threads} threads against one: {words.times(gain)} on {words.name(row.result)}."
-
-
 # What is wrong --------------------------------------------------------------------------------------------------------
-
-
-class Concern(Enum):
-    """What a warning is about."""
-
-    SMOKE = auto()
-    SIMULATED = auto()
-    BUSY = auto()
-    NOISY = auto()
-    CALL = auto()
-    ONE_PROCESS = auto()
-    NO_PEAK = auto()
-    ABOVE_PEAK = auto()
-    SLOW_LIBRARY = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Warning:
-    """``what`` is wrong, ``where`` it was seen, and what to ``try_``."""
+    """What is wrong and ``where`` it was seen, and what to ``try_``. A small one is ``told`` below the tables too."""
 
-    what: Concern
     where: str
     try_: str = ""
+    told: bool = False
 
     def __str__(self) -> str:
         return f"{self.where}. {self.try_}".rstrip()
@@ -374,17 +343,17 @@ def warnings(study: Study) -> list[Warning]:
     smoke = [run.preset == "smoke" for run in study.runs]
     found = []
     if any(smoke):
-        found.append(Warning(Concern.SMOKE, "Smoke run: it checks that the benchmarks work; its times mean nothing"))
+        found.append(Warning("Smoke run: it checks that the benchmarks work; its times mean nothing"))
     if devices := words.simulated(study.runs):
         where = f"Times of the {listed(devices)} come from a model, not from hardware"
-        found.append(Warning(Concern.SIMULATED, where, "Don't quote them."))
+        found.append(Warning(where, "Don't quote them."))
     if smoke and all(smoke):
         return found
     judged = [row for row in study.measured if row.kind is None or row.kind.summarised] or study.measured
     found += [*_warn_of_noise(study, judged), *_warn_of_calls(judged), *_warn_of_slow_library(study)]
     if study.measured and all(len(row.times.processes) < 2 for row in study.measured):
         where = "Timed in one process: ranges are not confidence intervals (use --processes 3)"
-        found.append(Warning(Concern.ONE_PROCESS, where))
+        found.append(Warning(where, told=True))
     return [*found, *_warn_of_peaks(study, judged)]
 
 
@@ -404,8 +373,8 @@ def _warn_of_noise(study: Study, judged: Sequence[Measured]) -> list[Warning]:
         threads = max((run.machine.threads or 1 for run in study.runs), default=1)
         fewer = f"--threads {threads - 1} or " * (threads > 1)  # which leaves them a core
         remedy = f"Close other programs. If they aren't yours, try {fewer}--processes 5."
-        return [Warning(Concern.BUSY, f"The machine was busy: {count}", remedy)]
-    return [Warning(Concern.NOISY, f"{count[:1].upper()}{count[1:]}", "Repeat more: --processes 5, or --preset full.")]
+        return [Warning(f"The machine was busy: {count}", remedy)]
+    return [Warning(f"{count[:1].upper()}{count[1:]}", "Repeat more: --processes 5, or --preset full.")]
 
 
 def _warn_of_calls(judged: Sequence[Measured]) -> list[Warning]:
@@ -415,7 +384,7 @@ def _warn_of_calls(judged: Sequence[Measured]) -> list[Warning]:
         if rows := [row for row in judged if flag in row.flags]:
             names = listed(dict.fromkeys(words.name(row.result) for row in rows), 2)
             where = f"{counted(len(rows), 'result')} flagged {flag} ({names}): {ADVICE[flag].why}"
-            found.append(Warning(Concern.CALL, where, f"To try: {ADVICE[flag].remedy}."))
+            found.append(Warning(where, f"To try: {ADVICE[flag].remedy}."))
     return found
 
 
@@ -432,7 +401,7 @@ def _warn_of_slow_library(study: Study) -> list[Warning]:
                 each.replace("this CPU", f"the CPU of {run.machine.label}", 1) if several else each for each in slow
             ]
     more = f"; and {counted(len(found) - 1, 'other dtype')}" if len(found) > 1 else ""
-    return [Warning(Concern.SLOW_LIBRARY, f"{found[0]}{more}", "See docs/how-it-measures.md.")] if found else []
+    return [Warning(f"{found[0]}{more}", "See docs/how-it-measures.md.")] if found else []
 
 
 def _warn_of_peaks(study: Study, judged: Sequence[Measured]) -> list[Warning]:
@@ -442,11 +411,11 @@ def _warn_of_peaks(study: Study, judged: Sequence[Measured]) -> list[Warning]:
     firsts = [rows[0] for rows in grouped(rated, lambda row: (row.run_name, row.result.device)).values()]
     wrong = [(row, why) for row in firsts if (why := row.run.disproved.get(row.result.device))]
     told = [f"The measured peaks of {study.names.of(row)} are wrong ({why})" for row, why in wrong]
-    found = [Warning(Concern.NO_PEAK, f"{each}, so no % of peak is shown") for each in told]
+    found = [Warning(f"{each}, so no % of peak is shown") for each in told]
     if above := [row for row in judged if (row.utilisation or 0) > 1]:
         names = listed(dict.fromkeys(words.name(row.result) for row in above), 2)
         where = f"{counted(len(above), 'result')} above the measured peak ({names}): the peak was measured too low"
-        found.append(Warning(Concern.ABOVE_PEAK, where, "Shares of it aren't shown."))
+        found.append(Warning(where, "Shares of it aren't shown."))
     return found
 
 

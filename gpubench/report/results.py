@@ -58,8 +58,7 @@ class Picture:
 
         if theme not in THEMES:
             raise UsageError(f"unknown theme {theme!r}: choose {' or '.join(THEMES)}")
-        (content,) = render([self._figure], [suffix], [theme]).values()
-        return content
+        return render(self._figure, suffix, theme)
 
     def _repr_svg_(self) -> str:
         """What a notebook shows: without the head of a file."""

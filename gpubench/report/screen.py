@@ -10,7 +10,7 @@ from ..errors import clean
 from ..runfile.matching import shown_name
 from ..runfile.quantities import UNFILLED, counted, listed, seconds_text, shorten, text
 from . import words
-from .answer import MOST_ROWS, Answer, Concern, Warning, describe_left_out
+from .answer import MOST_ROWS, Answer, Warning, describe_left_out
 from .render import terminal
 from .study import Crossing, Measured, Pair, Study, grouped, too_noisy
 from .tables import answer_tables, beside_each_other, main_clause, results_table, unmeasured_by_reason
@@ -109,7 +109,7 @@ def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
 
 def beside(study: Study, width: int) -> list[str]:
     """Machines, times side by side, and what they mean; of many results the answer's sentence alone."""
-    found = [w for w in Answer(study).warnings if w.what != Concern.ONE_PROCESS]
+    found = [each for each in Answer(study).warnings if not each.told]
     head, failed = [*_machines(study), *(f"WARNING: {each}" for each in found)], _failures(study)[:_MOST_BESIDE]
     if study.several_runs or len(study.measured) > _MOST_BESIDE:
         what = f"{counted(len(study.measured), 'benchmark')}: see .df, .speedups, .machines and .chart()"

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..runfile.matching import shown_name
 from ..runfile.quantities import UNFILLED
@@ -26,6 +26,9 @@ from .answer import Answer
 from .render import Table, webpage as html_table
 from .study import Crossing, Measured, Pair, Row, Study, grouped, size_parameter
 from .tables import answer_tables, detail_tables
+
+if TYPE_CHECKING:
+    from .charts.pictures import Drawing
 
 COLUMNS = (
     "workload", "dtype", "variant", "setting", "size_name", "size", "device", "time_s", "low_s", "high_s", "speedup",
@@ -70,15 +73,8 @@ _NUMBERS = """
 <button id="download" type="button">download what is shown (CSV)</button> <span class="muted" id="count"></span></div>
 <div class="scroll"><table id="table"></table></div>"""
 
-Drawing = tuple[str, bytes, bytes]
-"""Title, and the SVG on a light and on a dark page."""
 
-
-def webpage(
-    answer: Answer,
-    pictures: Sequence[Drawing] = (),
-    version: str = "",
-) -> str:
+def webpage(answer: Answer, pictures: Sequence[Drawing] = (), version: str = "") -> str:
     """Return the page made by this ``version``; equal input gives identical output. The first picture stands above all
     others."""
     style, script = _asset("page.css"), _asset("page.js")
@@ -143,7 +139,7 @@ def _sections(
 
 
 def _figure(picture: Drawing) -> str:
-    title, *drawn = picture
+    _, title, *drawn = picture
     images = (
         f'<img class="{theme}" alt="{escape(title)}" src="{_source(svg)}">'
         for theme, svg in zip(("light", "dark"), drawn, strict=True)

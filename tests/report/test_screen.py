@@ -12,7 +12,7 @@ import records
 from reading import both, mark, run
 
 from gpubench.report import words
-from gpubench.report.answer import Concern, Warning
+from gpubench.report.answer import Warning
 from gpubench.report.screen import MOST_LINES, WIDTH, answer_screen, everything, findings, list_warnings
 from gpubench.report.study import Study
 from gpubench.runfile.schema import Case
@@ -71,10 +71,8 @@ def test_failed_and_skipped_ones_are_counted_by_their_reasons(tmp_path: Path) ->
 
 
 def test_warnings_that_have_no_room_say_what_is_wrong() -> None:
-    warnings = [Warning(Concern.NOISY, "word " * 12, "Try this.")]
-    warnings += [
-        Warning(Concern.ABOVE_PEAK, "3 results above the peak of X (modelled) (a, b): too low", "No shares.")
-    ] * 2
+    warnings = [Warning("word " * 12, "Try this.")]
+    warnings += [Warning("3 results above the peak of X (modelled) (a, b): too low", "No shares.")] * 2
     lines = list_warnings(warnings, 60)
     assert lines[0].startswith("WARNING: word")
     assert lines[-2:] == [

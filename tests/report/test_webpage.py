@@ -22,7 +22,7 @@ from gpubench.runfile.matching import shown_name
 from gpubench.runfile.schema import Case
 
 HOSTILE = ("</script><img src=x onerror=alert(1)>", "${data}", "<!--", "=1+1", "n" * 300)
-PICTURES = [(title, b"<svg>light</svg>", b"<svg>dark</svg>") for title in ('One "a" & <b>', "Another")]
+PICTURES = [("", title, b"<svg>light</svg>", b"<svg>dark</svg>") for title in ('One "a" & <b>', "Another")]
 SIZES = (1, 10, 100)
 
 
@@ -108,7 +108,7 @@ def test_nothing_is_fetched(tmp_path: Path) -> None:
 def test_a_picture_is_there_for_a_light_and_a_dark_page(tmp_path: Path) -> None:
     images = [given for tag, given in Tags(page(tmp_path, "aa.mm")).found if tag == "img"]
     assert [image["class"] for image in images] == ["light", "dark"] * 2
-    assert [image["alt"] for image in images[::2]] == [title for title, *_ in PICTURES]
+    assert [image["alt"] for image in images[::2]] == [title for _, title, *_ in PICTURES]
     decoded = [base64.b64decode((image["src"] or "").partition(",")[2]) for image in images[:2]]
     assert decoded == [b"<svg>light</svg>", b"<svg>dark</svg>"]
 

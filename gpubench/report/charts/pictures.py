@@ -10,9 +10,8 @@ import io
 import pkgutil
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from functools import lru_cache
 from importlib import import_module
 from itertools import count
 from typing import Any
@@ -26,8 +25,10 @@ from ...runfile.quantities import counted, shorten
 from ..study import Study, grouped
 from .page import Figure, rc_settings
 from .selection import LEAST_VALUES
-from .theme import DARK, LIGHT, THEMES, recolour
+from .theme import DARK, LIGHT, recolour
 
+Drawing = tuple[str, str, bytes, bytes]
+"""Name, title, and the SVG on a light and on a dark page."""
 _DPI = 192
 """Two dots a pixel."""
 
@@ -56,19 +57,18 @@ def plan(study: Study, *, every: bool = False) -> tuple[list[Figure], list[str]]
     return list(named.values()), failed
 
 
-def drawable(figures: Iterable[Figure]) -> tuple[list[Figure], list[str]]:
-    """Return the figures that can be drawn, and a warning for each other one. What is drawn here is kept for
-    :func:`render`."""
-    drawn: list[Figure] = []
+def drawn(figures: Iterable[Figure]) -> tuple[list[Drawing], list[str]]:
+    """Return what a report shows of the figures that can be drawn, and a warning for each other one."""
+    made: list[Drawing] = []
     failed: list[str] = []
     for figure in figures:
         try:
-            _light_svg(figure)
+            light = render(figure)
         except Exception as error:
             failed.append(_failure(f"picture {figure.name}", error))
         else:
-            drawn.append(figure)
-    return drawn, failed
+            made.append((figure.name, figure.title, light, recolour(light, DARK)))
+    return made, failed
 
 
 def _failure(what: str, error: Exception) -> str:
@@ -117,32 +117,10 @@ def _lacking(study: Study, kind: str) -> str:
     )
 
 
-def render(
-    figures: Iterable[Figure], formats: Sequence[str] = ("svg", "png"), themes: Sequence[str] = THEMES
-) -> dict[str, bytes]:
-    """``name-theme.format`` and its content, for each figure, theme and format."""
-    files: dict[str, bytes] = {}
-    for figure in figures:
-        if "svg" in formats:
-            files |= {f"{figure.name}-{theme}.svg": recolour(_light_svg(figure), theme) for theme in themes}
-        if "png" in formats:
-            files |= {f"{figure.name}-{theme}.png": _picture(figure, theme, "png") for theme in themes}
-    return files
-
-
-def embedded(figures: Iterable[Figure]) -> list[tuple[str, bytes, bytes]]:
-    """Title, and the SVG for a light and a dark page, of each figure."""
-    drawn = [(each.title, _light_svg(each)) for each in figures]
-    return [(title, light, recolour(light, DARK)) for title, light in drawn]
-
-
-@lru_cache(maxsize=128)
-def _light_svg(figure: Figure) -> bytes:
-    """Kept, as drawing takes longer than all else in a report."""
-    return _picture(figure, LIGHT, "svg")
-
-
-def _picture(figure: Figure, theme: str, kind: str) -> bytes:
+def render(figure: Figure, suffix: str = "svg", theme: str = LIGHT) -> bytes:
+    """The content of a file, svg or png."""
+    if suffix == "svg" and theme != LIGHT:
+        return recolour(render(figure), theme)
     buffer = io.BytesIO()
     with matplotlib.rc_context(), warnings.catch_warnings():
         matplotlib.rcdefaults()  # a person's own matplotlibrc must not change a published chart
@@ -151,7 +129,7 @@ def _picture(figure: Figure, theme: str, kind: str) -> bytes:
         page = figure.chart.draw(figure, theme)
         page.lay_out()
         canvas: Any
-        if kind == "svg":
+        if suffix == "svg":
             facts = {"Date": None, "Title": figure.title, "Description": figure.caption, "Creator": "gpubench"}
             canvas = FigureCanvasSVG(page.canvas)
             canvas.print_svg(buffer, metadata=facts)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from .. import words
-from ..study import Crossing, Line, Pair, Study, crossings, grouped, plainness
+from ..study import Crossing, Line, Pair, Study, crossings, grouped, in_order, plainness
 from .layouts import LinePanels, Panel
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
 from .selection import by_size, curve, keys
@@ -49,14 +49,14 @@ def _plainest(members: Sequence[Crossing]) -> Line[Pair]:
 
 
 def _of_several(study: Study, benchmarks: Sequence[Sequence[Crossing]]) -> list[Figure]:
-    """A panel for each benchmark in its plainest form: the user's own, then the most telling of each kind of work, and
-    the next of each, until the picture is full."""
+    """A panel for each benchmark in its plainest form: the user's own, then the first of each kind of work, and the
+    next of each, until the picture is full."""
     plain = [[found for found in each if found.line.setting == _plainest(each).setting] for each in benchmarks]
-    kinds = grouped(sorted(plain, key=_telling, reverse=True), lambda each: each[0].line.last.kind)
-    own = kinds.pop(None, [])
-    turns = [each for turn in zip_longest(*kinds.values()) for each in turn if each]
-    chosen = [*own, *turns][:MOST_PANELS]
-    panels = [each for each in plain if each in chosen]
+    found = {id(each[0].line.items[-1]): each for each in plain}
+    kinds = in_order([each[0].line.items[-1] for each in plain])
+    own = kinds.pop(0) if kinds and kinds[0][0].other.own else []
+    turns = [pair for turn in zip_longest(*kinds) for pair in turn if pair]
+    panels = [found[id(pair)] for members in in_order([*own, *turns][:MOST_PANELS]) for pair in members]
     if len(panels) < 2:
         return []
     several_dtypes = len({each[0].line.last.dtype for each in panels}) > 1
@@ -69,18 +69,8 @@ def _of_several(study: Study, benchmarks: Sequence[Sequence[Crossing]]) -> list[
         f"{study.names.subject(pairs[0])} faster in {sum(pair.faster for pair in pairs)} of {len(pairs)}"
         for pairs in grouped(ends, lambda pair: pair.other.source).values()
     ]
-    found = f"At the largest size: {'; '.join(counts)}"
-    return _figure(study, "speedup", "Speedup by size", dict(zip(titles, panels, strict=True)), found, rest)
-
-
-def _telling(members: Sequence[Crossing]) -> tuple[bool, int, int]:
-    """Return a sort key that puts the most informative benchmark last: by whether the answer counts its kind, in how
-    many regimes it crosses 1×, and how many of its sizes aren't noisy."""
-    line = members[0].line
-    values = [(found, [point.y for point in found.line.points]) for found in members]
-    known = {found.regime for found, of in values if min(of) < 1 < max(of) and words.crossing(found) != words.UNSURE}
-    counted = line.last.kind is None or line.last.kind.summarised
-    return counted, len(known), sum(not point.flagged for point in line.points)
+    told = f"At the largest size: {'; '.join(counts)}"
+    return _figure(study, "speedup", "Speedup by size", dict(zip(titles, panels, strict=True)), told, rest)
 
 
 def _of_one(study: Study, members: Sequence[Crossing]) -> list[Figure]:
