@@ -16,7 +16,6 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from statistics import geometric_mean, median
 
 from ..runfile.quantities import counted
@@ -177,59 +176,44 @@ class _Evidence:
 # Before the test: exclusions, and the drift of the machine ------------------------------------------------------------
 
 
-class _State(Enum):
-    """What a process is as evidence on a benchmark: it counts, has too few rounds, something held up all of its rounds,
-    or all but the fastest."""
-
-    COUNTS, SMOKE, HELD_UP, LATE = range(4)
-
-
-def _states(sides: _Sides, fastest: tuple[float, float]) -> list[list[_State]]:
-    """The state of each process of base and of new; ``fastest`` are the fastest rounds of all processes of a side."""
-    many = min(sum(not each.smoke for each in side) for side in sides) >= MANY
-    quickest = min(fastest)
-
-    def state(one: Observation, least_s: float) -> _State:
-        if one.smoke:
-            return _State.SMOKE
-        waited = one.uneven and one.least_s >= STUCK * quickest and one.median_s - quickest >= SLICE_S
-        return _State.HELD_UP if one.least_s >= STUCK * least_s or (waited and not many) else _State.COUNTS
-
-    found = [[state(each, least_s) for each in side] for side, least_s in zip(sides, fastest, strict=True)]
-    medians = [sorted(each.median_s for each in side) for side in _in_state(sides, found, _State.COUNTS)]
-    if min(map(len, medians)) >= MANY and all(side[(len(side) - 1) // 2] < STUCK * side[0] for side in medians):
-        for side, own, (least_s, *_) in zip(sides, found, medians, strict=True):
-            for place, each in enumerate(side):
-                if own[place] is _State.COUNTS and each.median_s >= STUCK * least_s:
-                    own[place] = _State.LATE
-    return found
+def _held_up(one: Observation, least_s: float, quickest_s: float, many: bool) -> bool:
+    """Whether something held up all rounds of a process: ``least_s`` is the fastest round of any process of its side,
+    ``quickest_s`` of both sides."""
+    waited = one.uneven and one.least_s >= STUCK * quickest_s and one.median_s - quickest_s >= SLICE_S
+    return one.least_s >= STUCK * least_s or (waited and not many)
 
 
-def _in_state(sides: _Sides, states: Sequence[Sequence[_State]], wanted: _State) -> list[list[Observation]]:
-    both = zip(sides, states, strict=True)
-    return [[each for each, state in zip(side, own, strict=True) if state is wanted] for side, own in both]
+def _punctual(sides: _Sides) -> _Sides:
+    """Of many processes those whose rounds didn't wait, all but the fastest, unless most of a side did."""
+    least = [min(each.median_s for each in side) for side in sides]
+    kept = [[each for each in side if each.median_s < STUCK * s] for side, s in zip(sides, least, strict=True)]
+    most = all(2 * len(own) > len(side) - 1 for own, side in zip(kept, sides, strict=True))
+    return (kept[0], kept[1]) if most and min(map(len, sides)) >= MANY else sides
 
 
 def _counting(
     sides: _Sides, fastest: tuple[float, float], busy: Sequence[set[_Process]], in_turn: bool
 ) -> tuple[_Sides, Reason | None]:
-    """The processes that are evidence, and why the benchmark proves nothing, if so; ``busy`` are the processes beside
-    which other programs ran."""
-    states = _states(sides, fastest)
-    timed = [len(own) - own.count(_State.SMOKE) for own in states]
-    held_up = [own.count(_State.HELD_UP) for own in states]
-    if any(count < min(2, len(side)) for count, side in zip(timed, sides, strict=True)):
+    """The processes that are evidence, and why the benchmark proves nothing, if so; ``fastest`` are the fastest rounds
+    of all processes of a side, ``busy`` are the processes beside which other programs ran."""
+    timed = [[each for each in side if not each.smoke] for side in sides]
+    if any(len(own) < min(2, len(side)) for own, side in zip(timed, sides, strict=True)):
         return sides, Reason(Cause.SMOKE)
-    if any(count - held < min(2, count) for count, held in zip(timed, held_up, strict=True)):
-        held_of = tuple(f"{held} of {count}" for held, count in zip(held_up, timed, strict=True))
-        return sides, Reason(Cause.WAITED) if max(timed) == 1 else Reason(Cause.HELD_UP, held_of)
-    base, new = _in_state(sides, states, _State.COUNTS)
+    many = min(map(len, timed)) >= MANY
+    base, new = (
+        [each for each in side if not _held_up(each, least_s, min(fastest), many)]
+        for side, least_s in zip(timed, fastest, strict=True)
+    )
+    if any(len(own) < min(2, len(side)) for own, side in zip((base, new), timed, strict=True)):
+        held_of = tuple(f"{len(side) - len(own)} of {len(side)}" for own, side in zip((base, new), timed, strict=True))
+        return sides, Reason(Cause.WAITED) if max(map(len, timed)) == 1 else Reason(Cause.HELD_UP, held_of)
     if len(base) == len(new) == 1 and (base[0].contended or new[0].contended):
         return sides, Reason(Cause.SLOW_THREADS)
-    beside = [{each.busy or each.process in busy[i] for each in side} for i, side in enumerate((base, new))]
+    counting = _punctual((base, new))
+    beside = [{each.busy or each.process in busy[i] for each in side} for i, side in enumerate(counting)]
     if not in_turn and sorted(beside, key=str) == [{False}, {True}]:
         return sides, Reason(Cause.BESIDE, ("base" if beside[0] == {True} else "new",))
-    return (base, new), None
+    return counting, None
 
 
 def _gathered(all_runs: tuple[Cases, Cases], stage: bool, terms: Terms) -> dict[CaseKey, _Evidence]:
