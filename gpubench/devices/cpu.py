@@ -125,24 +125,21 @@ UNITS, AMX = 2, 1024
 (Intel 64 and IA-32 Architectures Optimization Reference Manual, chapter "Intel AMX": TDPBF16PS takes 16 cycles)."""
 
 
-def flops_allowed(known: Collection[str], count: int, clock_hz: float | None) -> tuple[dict[str, float], str]:
-    """Return the most FLOP/s of ``count`` cores by dtype, from their ``known`` instructions and clock, and its basis in
-    words or why it is unknown.
+def flops_allowed(known: Collection[str], count: int, clock_hz: float | None) -> dict[str, float]:
+    """Return the most FLOP/s of ``count`` cores by dtype, from their ``known`` instructions and clock; none where they
+    aren't known.
 
     A core does cycles × units × lanes × 2: a fused multiply-add is two operations. bfloat16 and float16 count as
     float32 where the CPU has no instructions for them.
     """
     width = 512 if "avx512f" in known else 256 if {"avx2", "fma"} <= {*known} else None
-    if width is None:
-        return {}, "unknown: neither AVX2 nor AVX-512, whose units are known"
-    if clock_hz is None:
-        return {}, "unknown: a virtual machine is not told its clock" if VIRTUAL in known else "unknown: no clock"
+    if width is None or clock_hz is None:
+        return {}
     cycle = {"float64": UNITS * width // 64 * 2, "float32": UNITS * width // 32 * 2}
     for dtype, short in (("bfloat16", "bf16"), ("float16", "fp16")):
         own = 2 * cycle["float32"] if f"avx512_{short}" in known else cycle["float32"]
         cycle[dtype] = AMX if f"amx_{short}" in known else own
-    basis = f"{count} × {UNITS} FMA units of {width} bits (assumed) × {clock_hz / 1e9:.2f} GHz (seen after a product)"
-    return {dtype: count * clock_hz * each for dtype, each in cycle.items()}, basis
+    return {dtype: count * clock_hz * each for dtype, each in cycle.items()}
 
 
 def highest_clock() -> float | None:

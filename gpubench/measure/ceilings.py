@@ -81,7 +81,7 @@ def measure_products(dtypes: Iterable[str]) -> Ceilings:
 def _products(device: Device, dtypes: list[str], clock: DeviceClock, effort: Effort) -> Ceilings:
     ways = {dtype: _ways(device, dtype, clock, effort) for dtype in dtypes}
     measured = Ceilings(throughput={dtype: max(rates.values()) for dtype, rates in ways.items() if rates})
-    return measured if device.accelerator else replace(measured, ways=ways, **_instruction_limit(dtypes))
+    return measured if device.accelerator else replace(measured, ways=ways, allowed=_instruction_limit(dtypes))
 
 
 def _declared(device: Device, dtypes: Iterable[str]) -> Ceilings:
@@ -106,7 +106,7 @@ def _ceilings(device: Device, dtypes: list[str], effort: Effort) -> Ceilings:
     return replace(products, bandwidth=bandwidth, launch_floor_s=launch_floor_s, **links)
 
 
-def _instruction_limit(dtypes: Iterable[str]) -> dict[str, Any]:
+def _instruction_limit(dtypes: Iterable[str]) -> dict[str, float]:
     """Return the FLOP/s that the CPU's instructions allow at the clock that its fastest core has right after a
     product."""
     import torch
@@ -116,8 +116,8 @@ def _instruction_limit(dtypes: Iterable[str]) -> dict[str, Any]:
     for _ in range(5):
         torch.mm(a, a)
         clocks.append(highest_clock() or 0.0)
-    allowed, basis = flops_allowed(instructions(), torch.get_num_threads(), max(clocks) or None)
-    return {"allowed": {dtype: allowed[dtype] for dtype in dtypes if dtype in allowed}, "allowed_basis": basis}
+    allowed = flops_allowed(instructions(), torch.get_num_threads(), max(clocks) or None)
+    return {dtype: allowed[dtype] for dtype in dtypes if dtype in allowed}
 
 
 def _bandwidth(device: Device, clock: DeviceClock, effort: Effort) -> Iterator[Bandwidth]:

@@ -84,7 +84,7 @@ class Case(Struct, frozen=True, gc=False):
     workload: Annotated[str, _is("the test's file and function without their test_, joined by a dot: matmul.square")]
     device: Annotated[str, _is("the device it is named for: cpu, cuda:0; empty where nothing says which it uses")]
     dtype: Annotated[str, _is("float32, tf32, bfloat16, float16 or float64; empty where none applies")] = ""
-    params: Annotated[Scalars, _is("the test's own parameters")] = field(default_factory=dict)
+    params: Annotated[Scalars, _is("the test's own parameters")] = {}
     implementation: Annotated[str, _is("torch, numpy, …; it and the next three are empty for other fixtures")] = "torch"
     variant: Annotated[str, _is("eager, autocast, compile or graph")] = "eager"
     regime: Annotated[str, _is("resident: the data stays on the device; one-shot: with copies")] = "resident"
@@ -155,10 +155,9 @@ class Parallel(Struct, frozen=True, gc=False):
     interconnect: Annotated[str | None, _is("what joins the devices")] = None
     bus_share: Annotated[Positive | None, _is("bus bandwidth over algorithm bandwidth of a collective")] = None
     microbatches: Annotated[Count | None, _is("of a pipeline")] = None
-    phases: Annotated[_Amounts, _is("seconds of each part of a step")] = field(default_factory=dict)
+    phases: Annotated[_Amounts, _is("seconds of each part of a step")] = {}
     rows: Annotated[_Rows, _is("rows of each batch on each replica", max_length=MOST_CASES)] = ()
     losses: Annotated[Sequence[Finite | None], _is("loss of each epoch from a fresh start; null if not finite")] = ()
-    workers: Annotated[Whole | None, _is("worker processes of an input pipeline")] = None
 
 
 class Measurement(Case, frozen=True, gc=False):
@@ -172,9 +171,7 @@ class Measurement(Case, frozen=True, gc=False):
     steps: Annotated[Count | None, _is("how many such calls make up the whole job, if the benchmark says so")] = None
     first_call_s: Annotated[Amount | None, _is("the first call; compiling included")] = None
     latency_s: Annotated[Positive | None, _is("median of one call with its own synchronization")] = None
-    precision: Annotated[Scalars, _is("switches of torch and its libraries while it was timed")] = field(
-        default_factory=dict
-    )
+    precision: Annotated[Scalars, _is("switches of torch and its libraries while it was timed")] = {}
     memory_bytes: Annotated[Amount | None, _is("peak memory on its device, inputs included")] = None
     device_s: Annotated[Positive | None, _is("time per call that the device was busy, launch gaps excluded")] = None
     launch_s: Annotated[Positive | None, _is("host time per call to enqueue the work")] = None
@@ -225,19 +222,12 @@ class Ceilings(Struct, frozen=True):
     """Measured peaks of one device."""
 
     bandwidth: Annotated[tuple[Bandwidth, ...], _is("by pattern, footprint", max_length=MOST_DEVICES)] = ()
-    throughput: Annotated[_Rates, _is("FLOP/s of matrix products by dtype, in the fastest way")] = field(
-        default_factory=dict
-    )
+    throughput: Annotated[_Rates, _is("FLOP/s of matrix products by dtype, in the fastest way")] = {}
     launch_floor_s: Annotated[Positive | None, _is("least time of any operation, launched in a long row")] = None
     host_to_device_byte_per_s: Annotated[Positive | None, _is("copies from pinned memory")] = None
     device_to_host_byte_per_s: Annotated[Positive | None, _is("copies to pinned memory")] = None
-    ways: Annotated[_Ways, _is("FLOP/s of a CPU's products by dtype, then by the library that computed them")] = field(
-        default_factory=dict
-    )
-    allowed: Annotated[_Rates, _is("FLOP/s that the instruction set allows, by dtype, where known")] = field(
-        default_factory=dict
-    )
-    allowed_basis: Annotated[str | None, _is("what that rests on, or why it is unknown")] = None
+    ways: Annotated[_Ways, _is("FLOP/s of a CPU's products by dtype, then by the library that computed them")] = {}
+    allowed: Annotated[_Rates, _is("FLOP/s that the instruction set allows, by dtype, where known")] = {}
 
     def bandwidth_for(self, nbytes: float) -> Bandwidth | None:
         """The best pattern at the case's footprint, for which its compulsory traffic stands.
@@ -504,7 +494,7 @@ class Machine(Struct, frozen=True):
     torch: str | None = None
     tf32: bool | None = None
     threads: int | None = None
-    precision: Mapping[str, Scalar] = field(default_factory=dict)
+    precision: Mapping[str, Scalar] = {}
     cpu: CpuFacts = CpuFacts()
 
     def device(self, name: str) -> DeviceFacts:
@@ -533,8 +523,8 @@ class Run(Struct, frozen=True):
     processes: int = 1
     plain: bool = False
     seed: int | None = None
-    ceilings: Mapping[str, Ceilings] = field(default_factory=dict)
-    disproved: Mapping[str, str] = field(default_factory=dict)
+    ceilings: Mapping[str, Ceilings] = {}
+    disproved: Mapping[str, str] = {}
     flags: tuple[Raised, ...] = ()
     slow_threads: tuple[int, ...] = ()
     digest: bytes = b""

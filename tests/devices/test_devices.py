@@ -590,12 +590,8 @@ class TestInstructions:
         ],
     )
     def test_flop_per_cycle_and_core(self, known, cycle):
-        allowed, basis = cpu.flops_allowed(known.split(), 4, 2e9)
-        assert allowed == {dtype: 4 * 2e9 * each for dtype, each in cycle.items()}
-        assert ("2 FMA units" in basis and "2.00 GHz" in basis) if cycle else "neither AVX2 nor AVX-512" in basis
-        assert cpu.flops_allowed(known.split(), 4, None)[0] == {}
-        if cycle:
-            assert "virtual machine" in cpu.flops_allowed([*known.split(), "hypervisor"], 4, None)[1]
+        assert cpu.flops_allowed(known.split(), 4, 2e9) == {dtype: 4 * 2e9 * each for dtype, each in cycle.items()}
+        assert cpu.flops_allowed(known.split(), 4, None) == {}
 
     @pytest.mark.parametrize(("flag", "clock"), [("fma", 3.1e9), ("hypervisor", None)])
     def test_those_that_matter_and_that_a_virtual_machine_has_no_clock(self, monkeypatch, flag, clock):
