@@ -382,16 +382,16 @@ def test_devices_and_folders_are_no_files(device: str) -> None:
             read(device)
 
 
-def test_a_broken_case_with_a_broken_name(tmp_path: Path) -> None:
+def test_a_broken_case_with_a_broken_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = "a\n\x1b[31m" + "b" * 100_000
     events = whole_ledger()
     events[1]["cases"] = [name]
     events.append({"event": "end", "process": 0, "fullname": name, "status": "ok", "benchmark": {}})
     (tmp_path / "ledger").write_text("".join(json.dumps(event) + "\n" for event in events))
-    with pytest.raises(RunFileError) as caught:
-        ledger.assemble(reader.read_ledger(tmp_path / "ledger"))
-    assert str(caught.value).isprintable()
-    assert len(str(caught.value)) < 1000
+    ledger.assemble(reader.read_ledger(tmp_path / "ledger"))
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.isprintable()
+    assert len(said) < 1000
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="file names are texts there")

@@ -21,9 +21,9 @@ from ..errors import RunFileError, UsageError
 from ..measure import disturbance, environment
 from ..measure.session import Mode, Session, Unmeasured
 from ..runfile.folder import keep
-from ..runfile.ledger import Follower, Ledger, assemble
+from ..runfile.ledger import Follower, Ledger, assemble, convert
 from ..runfile.quantities import counted
-from ..runfile.reader import LARGEST, check_case, check_run, convert, read_ledger
+from ..runfile.reader import LARGEST, check_case, check_run, read_ledger
 from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case, Ceilings
 from ..runfile.writer import fit, text_of, without_homes, write
 from ..version import __version__

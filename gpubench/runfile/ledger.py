@@ -13,7 +13,8 @@ object with the key ``event``:
 ``finish``    a measuring process has ended by itself: ``process``, pytest's exit ``code``, ``finished``, ``after``
 ``complete``  by the supervisor, last: the run file was written
 
-A crash can leave a last line unfinished. Such a line is ignored; what follows it starts on a line of its own.
+A crash can leave a last line unfinished. Such a line is ignored, as is any that can't be used; what follows it starts
+on a line of its own.
 """
 
 from __future__ import annotations
@@ -21,24 +22,29 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, defstruct
 
 from ..errors import RunFileError, Unwritten, UsageError
-from .schema import KEY, OK
+from .schema import KEY, OK, Benchmark
 from .writer import fit, without_homes
 
 LONGEST_LINE = 64 * 1024**2  # a session of 20,000 cases writes 20 MiB
+_UNMERGED = "no number: its entries in the journal don't belong together"
 BEFORE, WITHIN = "the run was ended before this case", "the run was ended while this case was measured"
 
 BEGINS, COMPLETE = b'{"event": "run"', b'{"event": "complete"}\n'
 
+TOO_DEEP = "nested too deep to be a results file"
+
+T = TypeVar("T")
 Event = dict[str, Any]
 _Number = Annotated[int, Meta(ge=0, le=9999)]
 _NEEDED: dict[str, dict[str, Any]] = {
@@ -58,7 +64,7 @@ _KINDS = {
     name: defstruct(name, [*keys.items(), *([_OPTIONAL[name]] if name in _OPTIONAL else [])], kw_only=True)
     for name, keys in _NEEDED.items()
 }
-_MEASURED = defstruct("end", [("benchmark", dict)], bases=(_KINDS["end"],), kw_only=True)
+_MEASURED = defstruct("end", [("benchmark", Benchmark)], bases=(_KINDS["end"],), kw_only=True)
 EVENTS = frozenset(_KINDS)
 
 
@@ -119,7 +125,11 @@ class Follower:
                 if not line.endswith(b"\n") and len(line) < LONGEST_LINE:
                     return
                 self._read += len(line)
-                if (event := event_of(line)) is not None:
+                try:
+                    event = event_of(line)
+                except RunFileError:
+                    continue
+                if event is not None:
                     yield event
 
 
@@ -159,15 +169,22 @@ def reached(events: Sequence[Event], processes: int) -> str:
 
 
 def event_of(line: bytes) -> Event | None:
-    """The event of a line, or ``None`` for one that was cut off."""
+    """The event of a line, or ``None`` for one that is cut off, or of another version. Raises RunFileError, which names
+    the test if there is one, for a line that can't be used."""
     if not line.endswith(b"\n"):
         return None
     try:
         event = decoded(line)
     except (ValueError, RecursionError, MemoryError):
+        raise RunFileError("expected an event, found no whole JSON") from None
+    if not isinstance(event, dict) or not isinstance(kind := event.get("event"), str) or kind not in EVENTS:
         return None
-    known = isinstance(event, dict) and isinstance(event.get("event"), str) and event["event"] in EVENTS
-    return event if known else None
+    try:
+        convert(event, _MEASURED if kind == "end" and event.get("status") == OK else _KINDS[kind], kind)
+    except RunFileError as error:
+        name = event.get("fullname")
+        raise RunFileError(f"{name[:200]}: {error}" if isinstance(name, str) else str(error)) from None
+    return event
 
 
 def decoded(content: bytes) -> Any:
@@ -178,16 +195,29 @@ def decoded(content: bytes) -> Any:
         return json.loads(content.decode("utf-8-sig"), parse_constant=lambda name: str(float(name)))
 
 
-def kind_of(event: Event) -> Any:
-    """The type of an event's values."""
-    return _MEASURED if event["event"] == "end" and event.get("status") == OK else _KINDS[event["event"]]
+_WORDS = {"str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",
+          "object": "an object"}  # fmt: skip
+
+
+def convert(value: Any, kind: type[T], place: str = "") -> T:
+    """The value as that type. Raises RunFileError, which names the place and what msgspec expected there."""
+    try:
+        return msgspec.convert(value, kind)
+    except RecursionError:
+        raise RunFileError(TOO_DEEP) from None
+    except ValueError as error:  # a UnicodeError too: half a character
+        words, _, inner = str(error).partition(" - at `")
+    words = words.replace("Object missing required field", "Expected a value for")
+    words = re.sub("`(.+?)`", lambda kinds: " or ".join(_WORDS.get(k, k) for k in kinds[1].split(" | ")), words)
+    inner = f"{place}{inner.rpartition('$')[2].rstrip('`')}".lstrip(".")
+    raise RunFileError(f"{inner or 'file'}: {words[:1].lower()}{words[1:200]}")
 
 
 # From a ledger to a run file ------------------------------------------------------------------------------------------
 
 
 def assemble(events: Sequence[Event]) -> dict[str, Any]:
-    """The run file made from these events. Raises RunFileError when a benchmark in them is malformed.
+    """The run file made from these events. Raises RunFileError where there is no session among them.
 
     Every case that was collected is in it: measured, or unmeasured with the status of the first process that tried.
     """
@@ -209,9 +239,9 @@ def assemble(events: Sequence[Event]) -> dict[str, Any]:
         if measured:
             try:
                 benchmarks.append(merge(measured))
-            except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-                why = repr(error)[:200]
-                raise RunFileError(f"ledger: {fullname[:200]}: expected a measured case ({why})") from None
+            except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+                case = started.get(fullname, {}).get("case")
+                unmeasured.append(_row(first, fullname, "error", _UNMERGED, case))
         elif fullname in started or ended:
             stopped = {"status": "skipped", "reason": WITHIN}
             end = min(ended, key=lambda event: event["status"] == "skipped", default=stopped)  # a failure says more

@@ -22,9 +22,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
-import msgspec
 from msgspec import structs
 
 from ..errors import RunFileError, UsageError, clean
@@ -32,7 +31,7 @@ from ..statistics.intervals import median as median_of
 from . import ledger, schema
 from .flags import ADVICE, FEW, NOISY
 from .folder import LEDGER, RUN_FILE
-from .ledger import Event
+from .ledger import TOO_DEEP, Event, convert
 from .naming import LONGEST_TEXT, named
 from .quantities import listed
 from .schema import KEY, Case, DeviceFacts, Machine, Measurement, Process, Raised, Result, Run, RunFile, Times
@@ -49,9 +48,6 @@ _LONGEST_MANIFEST = 1_000_000
 _JOURNAL = ".ledger.jsonl"
 _KEPT = re.compile(r"run\.[1-9][0-9]*\.json")
 _MOST_NAMED = 4
-_TOO_DEEP = "nested too deep to be a results file"
-
-T = TypeVar("T")
 
 
 class Foreign(RunFileError):
@@ -187,26 +183,35 @@ def read_journal(path: Path, samples: bool = True) -> Run:
 
 
 def read_ledger(path: str | os.PathLike[str]) -> list[Event]:
-    """All whole events of a ledger. Raises RunFileError, which names the file, the line and what was expected."""
+    """All usable events of a ledger; lines that can't be used are named on stderr and passed over, so that ``--resume``
+    measures again what they held. Raises RunFileError, which names the file, the line and what was expected."""
     path = Path(path)
-    events, size, values = [], 0, 0
+    events: list[Event] = []
+    unusable, size, values = [], 0, 0
     try:
         with path.open("rb") as file:
             for number, line in enumerate(iter(lambda: file.readline(ledger.LONGEST_LINE), b""), 1):
                 size, values = size + len(line), values + line.count(b",")
                 if too_large := _excess(size, values):
                     raise RunFileError(f"{path}: line {number}: expected {too_large}")
-                if (event := ledger.event_of(line)) is not None:
-                    place = f"{path}: line {number}"
-                    convert(event, ledger.kind_of(event), f"{place}: {event['event']}")
-                    if event.get("schema_version", schema.SCHEMA_VERSION) not in schema.VERSIONS:
-                        expected = " or ".join(map(str, schema.VERSIONS))
-                        raise RunFileError(f"{place}: schema_version: expected {expected}")
-                    events.append(event)
+                with _beginning(f"{path}: line {number}"):
+                    try:
+                        event = ledger.event_of(line)
+                    except RunFileError as error:
+                        if line.startswith(ledger.BEGINS):  # it says what is executed
+                            raise
+                        unusable.append(f"line {number} is passed over: {error}")
+                        continue
+                    if event and event.get("schema_version", schema.SCHEMA_VERSION) not in schema.VERSIONS:
+                        _refuse("schema_version", " or ".join(map(str, schema.VERSIONS)))
+                events += [event] if event else []
     except OSError as error:
         raise RunFileError(f"{path}: file: expected a readable ledger ({error.strerror or error})") from None
-    if not any(event["event"] in ("run", "session") for event in events):
-        raise RunFileError(f"{path}: file: expected a ledger, found neither a run nor a session in it")
+    if not any(event["event"] == "session" for event in events) and (unusable or not events):
+        found = unusable[0] if unusable else "file: expected a ledger, found neither a run nor a session in it"
+        raise RunFileError(f"{path}: {found}")
+    if unusable:
+        print(clean(f"gpubench: {path}: {listed(unusable, _MOST_NAMED, '; ')}"), file=sys.stderr)
     return events
 
 
@@ -223,13 +228,16 @@ def read(path: str | os.PathLike[str], samples: bool = True) -> Run:
     return structs.replace(check_run(path, root, samples), digest=hashlib.sha256(content).digest())
 
 
-def check_run(path: Path, root: Any, samples: bool = True, whole: bool = False) -> Run:
+def check_run(path: Path, root: Any, samples: bool = True) -> Run:
     """The run in the content of a results file; errors, those that :func:`read` describes, begin with ``path``.
 
-    An entry that can't be used is a row without a number, unless the file must be ``whole``."""
+    An entry that can't be used is a row without a number."""
     with _beginning(path):
         marks, plain = _entries(root)
-        file = convert(root | {"benchmarks": []}, RunFile)
+        ours = root.get(KEY)
+        rows = ours.get("unmeasured") if isinstance(ours, dict) else None
+        few = ours | {"unmeasured": rows[:0]} if isinstance(rows, list) and len(rows) <= schema.MOST_CASES else ours
+        file = convert(root | {"benchmarks": [], KEY: few}, RunFile)
         machine = _machine(file.machine_info or schema.MachineInfo())
         kinds = {device.name: device.kind for device in reversed(machine.devices)}
         results, errors = [], []
@@ -239,11 +247,12 @@ def check_run(path: Path, root: Any, samples: bool = True, whole: bool = False) 
             except RunFileError as error:
                 errors.append(error)
                 results.append(_unusable(mark, str(error)))
-        if errors and (whole or len(errors) == len(marks)):
+        if errors and len(errors) == len(marks):
             raise errors[0]
         results = named(results)
         if plain or file.gpubench is None:
             return Run(path, machine, tuple(results), file.datetime, plain=True)
+        results += [_row(f"{KEY}.unmeasured[{number}]", row) for number, row in enumerate(rows or ())]
         return _run(path, machine, results, file.gpubench)
 
 
@@ -304,11 +313,17 @@ def _unnamed(fullname: str, params: Mapping[str, Any]) -> Result:
     return Result(**structs.asdict(case), fullname=fullname)
 
 
+def _row(place: str, entry: Any) -> Result:
+    """The row of a benchmark that gave no number; one of an entry that can't be used has that as its reason."""
+    try:
+        row = convert(entry, schema.UnmeasuredCase, place)
+    except RunFileError as error:
+        return named([_unusable(entry, str(error))])[0]
+    case = {name: getattr(row, name) for name in Case.__struct_fields__}
+    return Result(**case, status=row.status, reason=row.reason or "", fullname=row.fullname or "")
+
+
 def _run(path: Path, machine: Machine, results: list[Result], facts: schema.RunFacts) -> Run:
-    for entry in facts.unmeasured or ():
-        case = {name: getattr(entry, name) for name in Case.__struct_fields__}
-        row = Result(**case, status=entry.status, reason=entry.reason or "", fullname=entry.fullname or "")
-        results.append(row)
     processes = facts.processes or ()
     known = {name: getattr(facts, name) for name in ("started", "preset", "stage", "version", "seed")}
     known |= {"processes": len(processes) or 1, "flags": _flags(processes)}
@@ -479,27 +494,10 @@ def cleaned(value: Any) -> Any:
 
 # Complaints -----------------------------------------------------------------------------------------------------------
 
-_WORDS = {"str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",
-          "object": "an object"}  # fmt: skip
-
 
 def _refuse(place: str, expected: str, *found: Any) -> NoReturn:
     shown = f", found {reprlib.repr(*found)[:60]}" if found else ""
     raise RunFileError(f"{place}: expected {expected}{shown}")
-
-
-def convert(value: Any, kind: type[T], place: str = "") -> T:
-    """The value as that type. Raises RunFileError, which names the place and what msgspec expected there."""
-    try:
-        return msgspec.convert(value, kind)
-    except RecursionError:
-        raise RunFileError(_TOO_DEEP) from None
-    except ValueError as error:  # a UnicodeError too: half a character
-        words, _, inner = str(error).partition(" - at `")
-    words = words.replace("Object missing required field", "Expected a value for")
-    words = re.sub("`(.+?)`", lambda kinds: " or ".join(_WORDS.get(k, k) for k in kinds[1].split(" | ")), words)
-    inner = f"{place}{inner.rpartition('$')[2].rstrip('`')}".lstrip(".")
-    raise RunFileError(f"{inner or 'file'}: {words[:1].lower()}{words[1:200]}")
 
 
 @contextmanager
@@ -509,4 +507,4 @@ def _beginning(place: object) -> Iterator[None]:
         yield
     except (RunFileError, RecursionError) as error:
         known = isinstance(error, RunFileError)
-        raise (type(error) if known else RunFileError)(f"{place}: {error if known else _TOO_DEEP}") from None
+        raise (type(error) if known else RunFileError)(f"{place}: {error if known else TOO_DEEP}") from None

@@ -46,7 +46,7 @@ def read_run(ledger: Path) -> tuple[Event, list[Event]]:
     if not run["paths"] or not all(map(os.path.isabs, run["paths"])) or "\0" in "".join(words):
         raise RunFileError(f"{ledger}: run.paths: expected absolute paths")
     if any(event["event"] == "session" for event in events):
-        check_run(ledger, assemble(events), whole=True)
+        check_run(ledger, assemble(events))
     if (run.get("inode"), run.get("device")) != _place(ledger) or not _is_mine(ledger):
         what = f"{ledger}: this run was started elsewhere; resuming executes: pytest {shlex.join(words)}"
         terminal = sys.stdin is not None and sys.stdin.isatty()

@@ -115,6 +115,54 @@ def test_a_journal_without_results_is_an_error_that_names_it(tmp_path: Path, cap
     assert str(path) in line
 
 
+@pytest.mark.parametrize(
+    ("place", "key", "value", "status", "said"),
+    [
+        (
+            3,
+            "benchmark",
+            {},
+            "skipped",
+            "line 4 is passed over: test_a.py::test_w[1]: end.benchmark: expected a value for",
+        ),
+        (3, "status", 7, "skipped", "line 4 is passed over: test_a.py::test_w[1]: end.status: expected a text"),
+        (
+            3,
+            "process",
+            "x",
+            "skipped",
+            "line 4 is passed over: test_a.py::test_w[1]: end.process: expected a whole number",
+        ),
+        (3, "fullname", None, "skipped", "line 4 is passed over: end.fullname: expected a text"),
+        (3, "status", "odd", "error", ""),
+        (2, "case", [], "ok", "line 3 is passed over: test_a.py::test_w[1]: start.case: expected an object"),
+        (3, ..., "{", "skipped", "line 4 is passed over: expected an event, found no whole JSON"),
+    ],
+)
+def test_a_bad_entry_costs_its_benchmark_alone_and_is_named(
+    tmp_path: Path, capsys, place: int, key: object, value: object, status: str, said: str
+) -> None:
+    path = journal(tmp_path / "run.ledger.jsonl", whole=True)
+    lines = path.read_text().splitlines()
+    lines[place] = str(value) if key is ... else json.dumps(json.loads(lines[place]) | {key: value})
+    path.write_text("\n".join(lines) + "\n")
+    (run,) = load(path).runs
+    by_size = {result.params["n"]: result.status for result in run.results}
+    assert by_size == {1: status, 2: "ok", 4: "ok", 8: "ok"}
+    assert said in capsys.readouterr().err
+    assert (said == "") == ("no number: gpubench.unmeasured[0].status" in str(run.results[-1].reason))
+
+
+def test_entries_of_several_processes_that_cant_be_merged_cost_their_benchmark_alone(tmp_path: Path) -> None:
+    lines = journal(tmp_path / "run.ledger.jsonl", whole=True).read_text().splitlines()
+    again = json.loads(lines[3]) | {"process": 1}
+    del again["benchmark"]["stats"]["total"]
+    (tmp_path / "run.ledger.jsonl").write_text("\n".join([*lines[:-2], json.dumps(again)]) + "\n")
+    (run,) = load(tmp_path / "run.ledger.jsonl").runs
+    assert [result.status for result in run.results] == ["ok"] * 3 + ["error"]
+    assert run.results[-1].reason == "no number: its entries in the journal don't belong together"
+
+
 def test_names_in_a_journal_act_on_no_terminal(tmp_path: Path, capsys) -> None:
     path = journal(tmp_path / "run.ledger.jsonl")
     path.write_text(path.read_text().replace("a.w", "a.w\\u001b[31m"))

@@ -46,13 +46,13 @@ def test_a_follower_waits_for_whole_lines(tmp_path):
     path = tmp_path / "ledger"
     follower = ledger.Follower(path)
     assert list(follower.events()) == []
-    ledger.Ledger(path).append("start", id="a")
+    ledger.Ledger(path).append("finish", process=0)
     with path.open("a") as file:
-        file.write('{"event": "en')
+        file.write('{"event": "fin')
         file.flush()
-        assert [event["id"] for event in follower.events()] == ["a"]
-        file.write('d", "id": "b"}\n')
-    assert [event["event"] for event in follower.events()] == ["end"]
+        assert [event["process"] for event in follower.events()] == [0]
+        file.write('ish", "process": 1}\n{"event": "finish"}\n')
+    assert [event["process"] for event in follower.events()] == [1]
 
 
 def test_the_largest_run_is_read_again(tmp_path):

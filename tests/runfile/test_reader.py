@@ -236,6 +236,20 @@ def test_an_entry_that_cant_be_used_costs_its_row_alone(tmp_path: Path, bad: dic
     assert run.results[1].times is None
 
 
+def test_a_row_without_a_number_that_cant_be_used_costs_that_row_alone(tmp_path: Path) -> None:
+    data = measured_case()
+    rows = [
+        {"workload": "a", "device": "cpu", "status": "skipped"},
+        {"fullname": "test_b.py::test_c", "status": "ok"},
+        7,
+    ]
+    data["gpubench"]["unmeasured"] = rows
+    measured, skipped, *bad = reader.read(save(tmp_path, data)).results
+    assert (measured.status, skipped.status, [row.status for row in bad]) == ("ok", "skipped", ["error"] * 2)
+    assert bad[0].workload == "b.c"
+    assert [str(row.reason)[:34] for row in bad] == [f"no number: gpubench.unmeasured[{i}]" for i in (1, 2)]
+
+
 def test_another_tools_results_are_named_and_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save(tmp_path, plain_run({}))
     (tmp_path / "other.json").write_text('{"benchmarks": [{"name": "BM_parse/8", "real_time": 1.0}]}')
@@ -284,7 +298,7 @@ BAD: dict[str, list[Any]] = {
     f"{MEASURED_AT}.cache": ["lukewarm"], f"{MEASURED_AT}.precision": ["tf32", {str(i): i for i in range(65)}],
     f"{MEASURED_AT}.processes[0].flags": [{"a": 1}], f"{MEASURED_AT}.processes[1].flags[0]": ["noisy", {}],
     "gpubench.processes[0].flags": [[FLAG] * 33],
-    "gpubench.unmeasured[0].status": ["ok"], "gpubench.started": ["../../x"], "gpubench.seed": [-1],
+    "gpubench.unmeasured": [{}, [{}] * 20_001], "gpubench.started": ["../../x"], "gpubench.seed": [-1],
     "gpubench.ceilings": [[1], {str(i): {} for i in range(257)}],
     f"{PEAKS}.bandwidth[0].byte_per_s": [-4e12], f"{PEAKS}.bandwidth[0].footprint_bytes": [0],
     f"{PEAKS}.bandwidth": [CEILINGS["bandwidth"] * 257], f"{PEAKS}.throughput[...]": ["fast"],
