@@ -1,13 +1,7 @@
-"""Training on several devices, and all_reduce.
-
-DistributedDataParallel, FSDP2 and a pipeline of stages run on several ranks, ``nn.DataParallel`` in one process with a
-thread per device. People try ``nn.DataParallel`` first, since it is one line. It copies the network to every device in
-each step.
-"""
+"""Training on several ranks by DistributedDataParallel, FSDP2 or a pipeline of stages, and all_reduce."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,11 +10,11 @@ import torch.distributed as dist
 from torch import nn
 
 from gpubench.devices import find_device
-from gpubench.errors import GpubenchError, Unmeasurable, WrongAnswer
+from gpubench.errors import Unmeasurable, WrongAnswer
 from gpubench.measure.data import Data, reference_data
 from gpubench.measure.precision import torch_dtype
 from gpubench.measure.verify import unchecked
-from gpubench.parallel.ranks import RankWork
+from gpubench.parallel.ranks import RankJob
 from gpubench.parallel.team import Rank
 from gpubench.runfile.schema import Check
 
@@ -35,10 +29,10 @@ average costs 0.5.
 _OTHER_TOLERANCE = 0.2  # bfloat16 has eight bits, and rounds in every layer
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingJob:
+@dataclass
+class TrainingJob(RankJob):
     """A training step on several ranks: ``batch`` rows over all ranks together; ``rows`` as in
-    :func:`training.trainer`."""
+    :func:`training.trainer`. With ``epochs``, the loss curve of a new network is recorded too."""
 
     task: str
     method: str
@@ -51,22 +45,37 @@ class TrainingJob:
     seed: int = 0
     options: dict[str, Any] = field(default_factory=dict)
 
-    def build(self, rank: Rank) -> tuple[nn.Module, list[training.Batch]]:
-        """Return the whole network and all rows of each batch, on a rank's device."""
+    def start(self, rank: Rank) -> None:
+        """Build this rank's part from the whole network and all rows of each batch."""
+        self.rank = rank
         device = find_device(rank.device).device
         assert device is not None, rank.device
         data = Data(device, torch_dtype(self.dtype), self.seed)
         network = training.network(self.task, data, **self.options)
-        return network, training.batches(self.task, data, self.rows or self.batch, self.batch)
+        self.share(network, training.batches(self.task, data, self.rows or self.batch, self.batch))
+
+    def share(self, network: nn.Module, batches: list[training.Batch]) -> None:
+        """Keep what this rank computes."""
+        raise NotImplementedError
+
+    def gradient(self) -> torch.Tensor:
+        """Return the gradient of the first batch's loss by the whole network, at least on rank 0, as one float64 vector
+        on the CPU."""
+        raise NotImplementedError
+
+    def epoch(self) -> float:
+        """Train once on every batch; return the mean loss over all rows, at least on the last rank."""
+        raise NotImplementedError
 
     def update_rule(self, network: nn.Module) -> torch.optim.Optimizer:
         """Return the job's optimiser for a network or a part of one."""
         return training.optimizer(self.optimizer, list(network.parameters()), self.rate)
 
-    def compare(self, gradient: torch.Tensor, rank: Rank) -> Check:
+    def check(self) -> Check:
         """Compare the job's first gradient, on rank 0, with that of one process on the whole batch, in float64 on the
         CPU. Raises WrongAnswer if they differ by more than rounding in the job's dtype explains."""
-        if rank.number:
+        gradient = self.gradient()
+        if self.rank.number:
             return unchecked("checked by rank 0")
         exact = reference_data(self.seed)
         reference = training.trainer(self.task, exact, self.batch, rows=self.rows, **self.options)
@@ -79,8 +88,15 @@ class TrainingJob:
             )
         return Check("passed", error, allowed)
 
+    def record(self) -> dict[str, Any]:
+        """Return the loss curve."""
+        if not self.epochs:
+            return {}
+        self.start(self.rank)
+        return {"losses": [self.epoch() for _ in range(self.epochs)]}
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass
 class Training(TrainingJob):
     """A training step of the whole network on every rank.
 
@@ -88,53 +104,42 @@ class Training(TrainingJob):
     with its share of the rows and without communication: what the hardware would reach if communication were free.
     """
 
-    def start(self, rank: Rank) -> _Training:
-        """Build this rank's replica or shard."""
-        return _Training(self, rank)
-
-
-class _Training(RankWork):
-    def __init__(self, job: Training, rank: Rank) -> None:
-        self._job, self._rank = job, rank
-        self.trainer = self._trainer()
-
-    def _trainer(self) -> training.Trainer:
-        job, rank = self._job, self._rank
-        network, batches = job.build(rank)
-        shares = None
-        if rank.world_size > 1:
+    def share(self, network: nn.Module, batches: list[training.Batch]) -> None:
+        """Keep a replica or a shard of the network, and this rank's rows."""
+        count, number, shares = self.rank.world_size, self.rank.number, None
+        if count > 1:
             whole = [len(inputs) for inputs, _ in batches]
-            batches = [tuple(part.tensor_split(rank.world_size)[rank.number] for part in batch) for batch in batches]  # type: ignore[misc]
-            shares = [len(part) * rank.world_size / rows for (part, _), rows in zip(batches, whole, strict=True)]
-        network = _wrapped(network, job.method, rank)
-        loss = training.TASKS[job.task].loss
-        return training.Trainer(network, loss, batches, job.update_rule(network), shares=shares)
+            batches = [tuple(part.tensor_split(count)[number] for part in batch) for batch in batches]  # type: ignore[misc]
+            shares = [len(part) * count / rows for (part, _), rows in zip(batches, whole, strict=True)]
+        network = _wrapped(network, self.method, self.rank)
+        loss = training.TASKS[self.task].loss
+        self.trainer = training.Trainer(network, loss, batches, self.update_rule(network), shares=shares)
 
-    def step(self) -> Any:
+    def step(self) -> torch.Tensor:
+        """Train on this rank's rows."""
         return self.trainer.step()
 
-    def check(self) -> Check:
-        """Compare the gradient averaged over the ranks."""
-        job, rank = self._job, self._rank
-        if training.TASKS[job.task].batch_norm:
-            return unchecked("with batch norm each rank normalises by its own rows")
-        if job.method == "unsynchronised":
-            return unchecked("every rank has a gradient of its own")
+    def gradient(self) -> torch.Tensor:
+        """Return the gradient averaged over the ranks, on every rank."""
         self.trainer.forward().backward()  # type: ignore[no-untyped-call]
         gradient = self.trainer.gradient()  # collective where it is sharded
         self.trainer.update_rule.zero_grad(set_to_none=True)
-        return job.compare(gradient, rank)
+        return gradient
 
-    def record(self) -> dict[str, Any]:
-        """Return the loss curve of a new trainer, if the job has epochs."""
-        if not self._job.epochs:
-            return {}
-        losses = training.loss_curve(self._trainer(), self._job.epochs)
-        if self._rank.world_size > 1:
-            means = torch.tensor(losses, device=self._rank.device)
-            dist.all_reduce(means)
-            losses = [total / self._rank.world_size for total in means.tolist()]
-        return {"losses": losses}
+    def check(self) -> Check:
+        """Compare it where the method shares gradients and no other statistics."""
+        if training.TASKS[self.task].batch_norm:
+            return unchecked("with batch norm each rank normalises by its own rows")
+        if self.method == "unsynchronised":
+            return unchecked("every rank has a gradient of its own")
+        return super().check()
+
+    def epoch(self) -> float:
+        """Train once on every batch; return the mean loss over all rows."""
+        mean = self.trainer.step().float()
+        if self.rank.world_size > 1:
+            dist.all_reduce(mean)
+        return mean.item() / self.rank.world_size
 
 
 def _wrapped(network: nn.Module, method: str, rank: Rank) -> nn.Module:
@@ -155,192 +160,102 @@ def _wrapped(network: nn.Module, method: str, rank: Rank) -> nn.Module:
     return network
 
 
-def pipeline_speedup(stages: int, microbatches: int) -> float:
-    """Return the ideal speedup k m / (m + k - 1): the first and the last stage work in m of m + k - 1 slots.
-
-    Source: Huang et al., *GPipe* (2019), whose bubble is (k - 1) / (m + k - 1) of the time.
-    """
-    return stages * microbatches / (microbatches + stages - 1)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass
 class PipelineTraining(TrainingJob):
     """A training step of a network that is cut into one stage per rank; the schedule ``naive`` has one microbatch."""
 
     microbatches: int = 1
 
-    def start(self, rank: Rank) -> _PipelineTraining:
-        """Build this rank's stage."""
-        return _PipelineTraining(self, rank)
-
-
-def cut(layers: Sequence[nn.Module], stages: int) -> list[list[nn.Module]]:
-    """Return consecutive layers with about equally many parameters for each stage. Raises Unmeasurable if there are
-    more stages than layers."""
-    if stages > len(layers):
-        raise Unmeasurable(f"{len(layers)} layers can't be cut into {stages} stages")
-    sizes = [sum(parameter.numel() for parameter in layer.parameters()) for layer in layers]
-    total, done = sum(sizes) or 1, 0
-    parts: list[list[nn.Module]] = [[] for _ in range(stages)]
-    for i, (layer, size) in enumerate(zip(layers, sizes, strict=True)):
-        stage = min(stages - 1, int(stages * (done + size / 2) / total))
-        first_empty = next((s for s in range(stages) if not parts[s]), stages - 1)
-        # No stage is skipped, and each later one gets a layer.
-        stage = max(min(stage, first_empty), stages - (len(layers) - i))
-        parts[stage].append(layer)
-        done += size
-    return parts
-
-
-class _PipelineTraining(RankWork):
-    def __init__(self, job: PipelineTraining, rank: Rank) -> None:
-        self._job, self._rank = job, rank
-        self._start()
-
-    def _start(self) -> None:
+    def share(self, network: nn.Module, batches: list[training.Batch]) -> None:
+        """Keep this rank's stage, of about equally many layers. Raises Unmeasurable if there are too few, or if a batch
+        can't be split evenly."""
         from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
-        job, rank = self._job, self._rank
-        whole, self._batches = job.build(rank)
-        if any(len(inputs) % job.microbatches for inputs, _ in self._batches):
-            raise Unmeasurable(f"batches can't be split into {job.microbatches} equal microbatches")
-        stage = self._stage = nn.Sequential(*cut(list(whole.children()), rank.world_size)[rank.number])
-        self._update = job.update_rule(stage)
-        schedule = Schedule1F1B if job.method == "1f1b" else ScheduleGPipe
-        loss, place = training.TASKS[job.task].loss, (rank.number, rank.world_size, torch.device(rank.device))
+        if any(len(inputs) % self.microbatches for inputs, _ in batches):
+            raise Unmeasurable(f"batches can't be split into {self.microbatches} equal microbatches")
+        rank, layers, self.batches = self.rank, list(network.children()), batches
+        if rank.world_size > len(layers):
+            raise Unmeasurable(f"{len(layers)} layers can't be cut into {rank.world_size} stages")
+        first, end = (len(layers) * number // rank.world_size for number in (rank.number, rank.number + 1))
+        stage = self.stage = nn.Sequential(*layers[first:end])
+        self.update = self.update_rule(stage)
+        schedule = Schedule1F1B if self.method == "1f1b" else ScheduleGPipe
+        loss, place = training.TASKS[self.task].loss, (rank.number, rank.world_size, torch.device(rank.device))
         # A stage keeps the shapes of its first batch: one schedule for each batch size.
-        self._schedules = {
-            rows: schedule(PipelineStage(stage, *place), job.microbatches, loss_fn=loss)
-            for rows in {len(inputs) for inputs, _ in self._batches}
+        self.schedules = {
+            rows: schedule(PipelineStage(stage, *place), self.microbatches, loss_fn=loss)
+            for rows in {len(inputs) for inputs, _ in batches}
         }
 
     def _pass(self, index: int) -> list[torch.Tensor]:
         """Run forward and backward passes of one batch; return the losses of its microbatches on the last rank, else
         none."""
-        inputs, targets = self._batches[index]
-        first, last = self._rank.number == 0, self._rank.number == self._rank.world_size - 1
+        inputs, targets = self.batches[index]
+        first, last = self.rank.number == 0, self.rank.number == self.rank.world_size - 1
         losses: list[torch.Tensor] = []
         options: dict[str, Any] = {"target": targets, "losses": losses} if last else {}
-        self._schedules[len(inputs)].step(*((inputs,) if first else ()), **options)
+        self.schedules[len(inputs)].step(*((inputs,) if first else ()), **options)
         return losses
 
     def step(self) -> list[list[torch.Tensor]]:
+        """Train on every batch; return the losses of its microbatches, as :meth:`_pass` does."""
         losses = []
-        for index in range(len(self._batches)):
-            self._update.zero_grad(set_to_none=True)
+        for index in range(len(self.batches)):
+            self.update.zero_grad(set_to_none=True)
             losses.append(self._pass(index))
-            self._update.step()
+            self.update.step()
         return losses
 
     def gradient(self) -> torch.Tensor:
-        """Return the gradient of all stages on rank 0, of this stage elsewhere, as one float64 vector on the CPU."""
-        part = training.flat([parameter.grad for parameter in self._stage.parameters()])
-        parts: list[Any] | None = [None] * self._rank.world_size if self._rank.number == 0 else None
+        """Return the gradient of all stages on rank 0, of this stage elsewhere."""
+        self._pass(0)
+        part = training.flat([parameter.grad for parameter in self.stage.parameters()])
+        self.update.zero_grad(set_to_none=True)
+        parts: list[Any] | None = [None] * self.rank.world_size if self.rank.number == 0 else None
         dist.gather_object(part, parts)
         return torch.cat(parts) if parts else part
 
-    def check(self) -> Check:
-        """Compare the gradients of all stages."""
-        self._pass(0)
-        gradient = self.gradient()
-        self._update.zero_grad(set_to_none=True)
-        return self._job.compare(gradient, self._rank)
-
-    def record(self) -> dict[str, Any]:
-        """Return the loss curve of a new network, if the job has epochs: each epoch's mean loss over all rows."""
-        if not self._job.epochs:
-            return {}
-        self._start()
-        rows = [len(inputs) for inputs, _ in self._batches]
-        curve = []
-        for _ in range(self._job.epochs):
-            batches = zip(rows, self.step(), strict=True)
-            total = sum(n * sum(loss.item() for loss in losses) / max(1, len(losses)) for n, losses in batches)
-            curve.append(total / sum(rows))
-        return {"losses": curve}
+    def epoch(self) -> float:
+        """Train once on every batch; return the mean loss over all rows on the last rank, 0 elsewhere."""
+        rows = [len(inputs) for inputs, _ in self.batches]
+        batches = zip(rows, self.step(), strict=True)
+        return sum(n * sum(loss.item() for loss in losses) / self.microbatches for n, losses in batches) / sum(rows)
 
 
-def bus_bandwidth(nbytes: float, seconds: float, size: int) -> float:
-    """Return the bytes per second that each link must carry for an all_reduce: algorithm bandwidth x 2 (n - 1) / n.
-
-    nccl-tests' formula (its PERFORMANCE.md): algbw = size / time, and each of n ranks has to send and receive at least
-    2 (n - 1) / n of the message, so that busbw can be compared with the hardware for any n.
-    """
-    return nbytes / seconds * 2 * (size - 1) / size
-
-
-@dataclass(frozen=True, slots=True)
-class AllReduce:
+@dataclass
+class AllReduce(RankJob):
     """The sum of a message over all ranks, in place."""
 
     nbytes: int
-    dtype: str = "float32"
     seed: int = 0
+    dtype = "float32"
 
-    def start(self, rank: Rank) -> _AllReduce:
+    def start(self, rank: Rank) -> None:
         """Prepare this rank's buffers."""
-        return _AllReduce(self, rank)
-
-
-class _AllReduce(RankWork):
-    def __init__(self, job: AllReduce, rank: Rank) -> None:
-        self._job, self._rank = job, rank
-        self._source = self._message(rank.number).to(rank.device)
-        self._buffer = self._source.clone()
+        self.rank = rank
+        self.source = self._message(rank.number).to(rank.device)
+        self.buffer = self.source.clone()
 
     def _message(self, number: int) -> torch.Tensor:
-        generator = torch.Generator().manual_seed(self._job.seed + number)
-        return torch.randn(max(1, self._job.nbytes // 4), generator=generator)
+        generator = torch.Generator().manual_seed(self.seed + number)
+        return torch.randn(max(1, self.nbytes // 4), generator=generator)
 
     def reset(self) -> None:
         """Restore the message: sums of sums would overflow after a hundred rounds."""
-        self._buffer.copy_(self._source)
+        self.buffer.copy_(self.source)
 
     def step(self) -> None:
-        dist.all_reduce(self._buffer)
+        """Sum."""
+        dist.all_reduce(self.buffer)
 
     def check(self) -> Check:
         """Compare with the sum of every rank's random numbers."""
         self.step()
-        count = min(1000, self._source.numel())
+        count = min(1000, self.source.numel())
         expected = torch.zeros(count)
-        for number in range(self._rank.world_size):
+        for number in range(self.rank.world_size):
             expected += self._message(number)[:count]
-        error = float((self._buffer[:count].cpu() - expected).abs().max() / expected.abs().max())
+        error = float((self.buffer[:count].cpu() - expected).abs().max() / expected.abs().max())
         if not error <= 1e-5:
-            raise WrongAnswer(f"wrong sum on rank {self._rank.number}: relative error {error:.3g}")
+            raise WrongAnswer(f"wrong sum on rank {self.rank.number}: relative error {error:.3g}")
         return Check("passed", error, 1e-5)
-
-
-class SilentFallback(GpubenchError):
-    """DataParallel doesn't run on the requested devices, so its time would be that of something else."""
-
-
-def split_rows(rows: int, devices: int) -> list[int]:
-    """Return the rows of a batch that each replica gets: those of ``torch.chunk``, so there may be fewer replicas than
-    devices."""
-    return [len(part) for part in torch.empty(rows, device="meta").chunk(devices)]
-
-
-def split_batches(rows: int, batch: int, devices: int) -> list[list[int]]:
-    """Return the rows of each replica, for each batch of an epoch."""
-    return [split_rows(min(batch, rows - start), devices) for start in range(0, rows, batch)]
-
-
-def split_speedup(rows: int, batch: int, devices: int) -> float:
-    """Return the largest speedup that the split allows: all rows over those of the fullest replica, summed over the
-    batches."""
-    return rows / sum(max(split) for split in split_batches(rows, batch, devices))
-
-
-def replicated(network: nn.Module, devices: Sequence[torch.device]) -> nn.DataParallel[nn.Module]:
-    """Return the network under DataParallel on exactly these devices.
-
-    Raises :class:`SilentFallback` if DataParallel uses others: without a GPU it becomes the plain network.
-    """
-    requested = [device.index for device in devices]
-    parallel = nn.DataParallel(network, device_ids=requested)
-    if parallel.device_ids != requested:
-        used = f"on {parallel.device_ids}" if parallel.device_ids else "as the plain network"
-        raise SilentFallback(f"DataParallel was given devices {requested} and silently runs {used}")
-    return parallel

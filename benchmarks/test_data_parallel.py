@@ -1,19 +1,45 @@
-"""``nn.DataParallel`` over 1, 2, 4, … GPUs, with its split."""
+"""``nn.DataParallel`` over 1, 2, 4, … GPUs, with its split: one process with a thread per device.
+
+People try it first, since it is one line. It copies the network to every device in each step.
+"""
 
 import pytest
 import torch
 
 from gpubench.devices import CPU
-from gpubench.errors import Unmeasurable
+from gpubench.errors import GpubenchError, Unmeasurable
 from gpubench.measure.data import Data
 from gpubench.parallel.ranks import circle, device_counts, require_devices
 
-from . import distributed, training
+from . import training
 
 pytestmark = [pytest.mark.gpubench_parallel, pytest.mark.gpubench(kind="distributed", devices="accelerator")]
 
 COUNTS = [1, *device_counts()]
 MODES = pytest.mark.gpubench_sweep("mode", smoke=["strong"], quick=["strong", "weak"], full=["strong", "weak"])
+
+
+def split_batches(rows, batch, devices):
+    """Return the rows that each replica gets of each batch of an epoch: those of ``torch.chunk``, so there may be fewer
+    replicas than devices."""
+    sizes = [min(batch, rows - start) for start in range(0, rows, batch)]
+    return [[len(part) for part in torch.empty(size, device="meta").chunk(devices)] for size in sizes]
+
+
+def split_speedup(split):
+    """Return the largest speedup that the split allows: all rows over those of the fullest replica of each batch."""
+    return sum(map(sum, split)) / sum(map(max, split))
+
+
+def replicated(network, devices):
+    """Return the network under DataParallel on exactly these devices. Raises GpubenchError if DataParallel uses others:
+    without a GPU it becomes the plain network, whose time is that of something else."""
+    requested = [device.index for device in devices]
+    parallel = torch.nn.DataParallel(network, device_ids=requested)
+    if parallel.device_ids != requested:
+        used = f"on {parallel.device_ids}" if parallel.device_ids else "as the plain network"
+        raise GpubenchError(f"DataParallel was given devices {requested} and silently runs {used}")
+    return parallel
 
 
 def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3, epochs=0, **options):
@@ -32,16 +58,16 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
         network = training.network(task, data, **options)
         batches = training.batches(task, data, rows, batch)
         update = training.optimizer(optimizer, list(network.parameters()), rate)
-        network = distributed.replicated(network, [torch.device(name) for name in names])
+        network = replicated(network, [torch.device(name) for name in names])
         return training.Trainer(network, training.TASKS[task].loss, batches, update)
 
-    learner = fresh(gpubench.data)
+    learner, split = fresh(gpubench.data), split_batches(rows, batch, devices)
     gpubench.parallel = {
         "method": "data_parallel",
         "mode": mode,
         "devices": devices,
-        "ideal_speedup": distributed.split_speedup(rows, batch, devices),
-        "rows": distributed.split_batches(rows, batch, devices),
+        "ideal_speedup": split_speedup(split),
+        "rows": split,
         "interconnect": home.interconnect([each.index for each in used]) if devices > 1 else None,
     }
 

@@ -6,7 +6,7 @@ from gpubench.parallel.ranks import device_counts
 from gpubench.runfile.schema import Work
 
 from . import training
-from .distributed import PipelineTraining, Training, pipeline_speedup
+from .distributed import PipelineTraining, Training
 
 pytestmark = [pytest.mark.gpubench_parallel, pytest.mark.gpubench(kind="distributed")]
 
@@ -21,6 +21,14 @@ def schedules(microbatches, counts=(2,)):
         cases += [("naive", count, 1)]
         cases += [(name, count, many) for name in ("gpipe", "1f1b") for many in microbatches if many >= count]
     return cases
+
+
+def pipeline_speedup(stages, microbatches):
+    """Return the ideal speedup k m / (m + k - 1): the first and the last stage work in m of m + k - 1 slots.
+
+    Source: Huang et al., *GPipe* (2019), whose bubble is (k - 1) / (m + k - 1) of the time.
+    """
+    return stages * microbatches / (microbatches + stages - 1)
 
 
 def pipeline(gpubench, ranks, task, schedule, devices, microbatches, batch, optimizer="sgd", **options):

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from benchmarks import training
-from benchmarks.distributed import AllReduce, Training, replicated
+from benchmarks.distributed import AllReduce, Training
+from benchmarks.test_data_parallel import replicated
 from gpubench import devices
 from gpubench.measure import ceilings, disturbance
 from gpubench.measure.budget import PRESET_SETTINGS
@@ -171,7 +172,8 @@ def test_a_call_that_cannot_be_captured_leaves_the_stream_as_it_was(gpu):
     code = """
 import torch
 from benchmarks import training
-from benchmarks.distributed import AllReduce, Training, replicated
+from benchmarks.distributed import AllReduce, Training
+from benchmarks.test_data_parallel import replicated
 from gpubench import devices
 from gpubench.errors import Unmeasurable
 from gpubench.measure.precision import apply

@@ -7,6 +7,7 @@ barriers.
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
 from collections.abc import Callable, Sequence
@@ -178,8 +179,13 @@ def require_devices(count: int, home: Device, gpubench: Gpubench) -> None:
         raise gpubench.too_few(f"needs {count} {what}; {available} here")
 
 
-class RankWork(Protocol):
-    """A job that is set up on one rank."""
+class RankJob(Protocol):
+    """A case's work: it is sent to the ranks, and each sets up a copy."""
+
+    dtype: str
+
+    def start(self, rank: Rank) -> None:
+        """Set up the work on one rank."""
 
     def step(self) -> Any:
         """The call that is timed."""
@@ -194,15 +200,6 @@ class RankWork(Protocol):
     def record(self) -> dict[str, Any]:
         """Return further fields of the case's record."""
         return {}
-
-
-class RankJob(Protocol):
-    """A case's work, in a form that can be sent to the ranks."""
-
-    dtype: str
-
-    def start(self, rank: Rank) -> RankWork:
-        """Set up the work on one rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,15 +230,16 @@ def _flags_of_ranks(times: Sequence[RankTimes]) -> list[Flag]:
 def measure_rank(rank: Rank, job: RankJob, preset: Preset, timed: bool = True) -> RankTimes:
     """Check and time a job on this rank; ``timed=False`` runs a single step. Raises OverBudget on every rank if a step
     takes too long."""
+    job = copy.copy(job)  # the caller's lives on, and would hold the memory
     with matmul_precision(job.dtype):
-        work = job.start(rank)
+        job.start(rank)
         report_progress()
-        check = work.check()
+        check = job.check()
         report_progress()
-        take = partial(_take_rounds, rank, work)
+        take = partial(_take_rounds, rank, job)
         (first_s,) = take(1)
         if not timed:
-            return RankTimes([first_s], 1, first_s, check, work.record())
+            return RankTimes([first_s], 1, first_s, check, job.record())
         (warm_s,) = take(1)
         step_s = _decide_on_rank_0(rank, lambda: min(first_s, warm_s))
         budget.require(step_s, "seen in warm-up", preset)
@@ -260,7 +258,7 @@ def measure_rank(rank: Rank, job: RankJob, preset: Preset, timed: bool = True) -
         before = _look(rank)
         durations = take(count, iterations)
         flags = tuple(disturbance.held_down(before, _look(rank)))
-        return RankTimes(durations, iterations, first_s, check, work.record(), flags)
+        return RankTimes(durations, iterations, first_s, check, job.record(), flags)
 
 
 def _accelerator(rank: Rank) -> Device | None:
@@ -284,17 +282,17 @@ def _rounds(step_s: float, preset: Preset) -> tuple[int, int]:
     return max(preset.min_rounds, min(_MOST_ROUNDS, int(preset.max_time / (iterations * step_s)))), iterations
 
 
-def _take_rounds(rank: Rank, work: RankWork, rounds: int, calls: int = 1) -> list[float]:
+def _take_rounds(rank: Rank, job: RankJob, rounds: int, calls: int = 1) -> list[float]:
     """Return the seconds of rounds of so many steps on this rank, each from the moment when all ranks are ready until
     its device is done."""
     device = find_device(rank.device).device
 
     def next_call() -> Bound:
         report_progress()
-        work.reset()
+        job.reset()
         if rank.world_size > 1:
             dist.barrier()
-        return work.step, (), {}
+        return job.step, (), {}
 
     share = Share(next_call, DeviceClock([device] if device else []), rounds, calls)
     take_turns([share])

@@ -6,35 +6,22 @@ import torch
 import torch.distributed as dist
 
 from benchmarks import training
-from benchmarks.distributed import Training
-from gpubench.devices import CPU, find_device
+from gpubench.devices import find_device
 from gpubench.measure.data import Data
 
 
 def of_job(rank, job):
     """After one forward and backward pass."""
-    work = job.start(rank)
-    if isinstance(job, Training):
-        work.trainer.forward().backward()
-        return work.trainer.gradient()
-    work._pass(0)
-    return work.gradient()
+    job.start(rank)
+    return job.gradient()
 
 
 def forgotten(rank, job):
     """Check a job as DDP's whose network was never wrapped."""
-    work = replace(job, method="unsynchronised").start(rank)
-    work._job = job
-    return work.check()
-
-
-def share_of_loss(rank, size, rows):
-    (batch,) = training.batches("deep_mlp", Data(CPU, torch.float64, 0), rows)
-    own = tuple(part.tensor_split(size)[rank] for part in batch)
-    network = training.network("deep_mlp", Data(CPU, torch.float64, 0))
-    share = len(own[0]) * size / rows
-    update = training.optimizer("sgd", list(network.parameters()))
-    return training.Trainer(network, training.TASKS["deep_mlp"].loss, [own], update, shares=[share]).forward().item()
+    forgetful = replace(job, method="unsynchronised")
+    forgetful.start(rank)
+    forgetful.method = job.method
+    return forgetful.check()
 
 
 def on_device(rank, device):

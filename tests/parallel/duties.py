@@ -44,7 +44,6 @@ class Job:
 
     def start(self, rank):
         self.rank = rank
-        return self
 
     def step(self):
         """What is timed."""
