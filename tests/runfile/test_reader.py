@@ -247,7 +247,7 @@ def test_a_row_without_a_number_that_cant_be_used_costs_that_row_alone(tmp_path:
     measured, skipped, *bad = reader.read(save(tmp_path, data)).results
     assert (measured.status, skipped.status, [row.status for row in bad]) == ("ok", "skipped", ["error"] * 2)
     assert bad[0].workload == "b.c"
-    assert [str(row.reason)[:34] for row in bad] == [f"no number: gpubench.unmeasured[{i}]" for i in (1, 2)]
+    assert [str(row.reason)[:33] for row in bad] == [f"no number: gpubench.unmeasured[{i}]" for i in (1, 2)]
 
 
 def test_another_tools_results_are_named_and_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
