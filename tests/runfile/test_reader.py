@@ -52,25 +52,6 @@ def test_a_time_of_several_processes_is_the_median_of_their_medians(tmp_path: Pa
     assert even.flags == ()
 
 
-def test_everything_is_read(tmp_path: Path) -> None:
-    data = one_case()
-    left = Case("matmul.square", "cpu", "float16", {"n": 8192}, size="n")
-    data["gpubench"]["unmeasured"] = [records.unmeasured(left, "skipped", "too slow")]
-    run = reader.read(save(tmp_path, data))
-    assert (run.plain, run.processes, run.date, run.preset) == (False, 2, "2026-01-31", "quick")
-    assert run.machine.device("cuda:0").label == "Synthetic H-GPU"
-    assert run.machine.device("npu:3") == reader.DeviceFacts("npu:3", "npu", "")
-    assert (run.machine.torch, run.machine.tf32, run.machine.threads) == ("2.13.0+cpu", False, 2)
-    measured, unmeasured = run.results
-    assert measured.work == Work(flops=524288.0)
-    assert measured.case.id == "matmul.square[float32-n=64]"
-    assert measured.times is not None
-    assert measured.times.median_s == pytest.approx((1.9e-5 * 2.1e-5) ** 0.5)
-    assert [process.median_s for process in measured.times.processes] == [1.9e-5, 2.1e-5]
-    assert [list(kept) for kept in measured.times.samples] == [[1.9e-5], [2.1e-5]]
-    assert (unmeasured.times, unmeasured.status, unmeasured.reason) == (None, "skipped", "too slow")
-
-
 MEASURED: dict[str, Any] = {
     "device_s": 1.5e-5,
     "launch_s": 2e-6,
@@ -102,35 +83,41 @@ def measured_case() -> dict[str, Any]:
     return data
 
 
-def test_all_that_was_measured_is_read(tmp_path: Path) -> None:
-    run = reader.read(save(tmp_path, measured_case()))
-    (result,) = run.results
+def test_everything_is_read(tmp_path: Path) -> None:
+    data = measured_case()
+    left = Case("matmul.square", "cpu", "float16", {"n": 8192}, size="n")
+    data["gpubench"]["unmeasured"] = [records.unmeasured(left, "skipped", "too slow")]
+    run = reader.read(save(tmp_path, data))
+    assert (run.plain, run.processes, run.date, run.preset, run.seed) == (False, 2, "2026-01-31", "quick", 0)
+    assert run.machine.device("cuda:0").label == "Synthetic H-GPU"
+    assert run.machine.device("npu:3") == reader.DeviceFacts("npu:3", "npu", "")
+    assert (run.machine.torch, run.machine.tf32, run.machine.threads) == ("2.13.0+cpu", False, 2)
+    assert "not-to-be-shown" not in repr(run)  # the host name
+    assert run.flags == (reader.Raised("contended", "load 3.1 on 2 cores", (0, 1)),)
+    assert run.slow_threads == (1,)
+    bandwidth = (Bandwidth("copy", 1e9, 4e12, "memory"),)
+    assert run.ceilings == {"cuda:0": Ceilings(bandwidth, {"float32": 5e13}, 2e-6, 5e10, None)}
+    result, unmeasured = run.results
+    assert (unmeasured.times, unmeasured.status, unmeasured.reason) == (None, "skipped", "too slow")
+    assert (result.case.id, result.work) == ("matmul.square[float32-cold-n=64]", Work(flops=524288.0))
+    assert result.times.median_s == pytest.approx((1.9e-5 * 2.1e-5) ** 0.5)
+    assert [process.median_s for process in result.times.processes] == [1.9e-5, 2.1e-5]
+    assert [list(kept) for kept in result.times.samples] == [[1.9e-5], [2.1e-5]]
     assert (result.device_s, result.launch_s, result.memory_bytes, result.energy_j) == (1.5e-5, 2e-6, 98304, 0.004)
     assert result.transfer == Transfer(32768, 16384, 1e-5, 2e-5, 5e-6, None)
     assert (result.precision, result.case.cache) == ({"tf32": True, "float32_matmul": "high"}, "cold")
     assert result.flags == (reader.Raised("noisy", "IQR 40 % of the median", (1,)),)
-    assert run.flags == (reader.Raised("contended", "load 3.1 on 2 cores", (0, 1)),)
-    assert run.slow_threads == (1,)
-    assert run.seed == 0
-    bandwidth = (Bandwidth("copy", 1e9, 4e12, "memory"),)
-    assert run.ceilings == {"cuda:0": Ceilings(bandwidth, {"float32": 5e13}, 2e-6, 5e10, None)}
 
 
 def test_what_was_not_measured_is_none_and_what_is_unknown_is_passed_over(tmp_path: Path) -> None:
     data = one_case(tomorrow={"x": [float(7)]})
     ours(data)["tomorrow"] = 1
     ours(data)["processes"][0]["flags"] = [{"flag": "haunted", "seen": "a ghost"}]
+    data["machine_info"]["gpubench"]["precision"] = {}
     run = reader.read(save(tmp_path, data))
     (result,) = run.results
     assert (result.device_s, result.launch_s, result.transfer, result.energy_j, result.flags) == (None,) * 4 + ((),)
-    assert (run.ceilings, run.flags, run.slow_threads) == ({}, (), ())
-
-
-@pytest.mark.parametrize(("precision", "expected"), [({}, None), ({"tf32": False}, False), ({"tf32": True}, True)])
-def test_tf32_state(tmp_path: Path, precision: dict[str, bool], expected: bool | None) -> None:
-    data = one_case()
-    data["machine_info"]["gpubench"]["precision"] = precision
-    assert reader.read(save(tmp_path, data)).machine.tf32 is expected
+    assert (run.ceilings, run.flags, run.slow_threads, run.machine.tf32) == ({}, (), (), None)
 
 
 def test_plain_file(tmp_path: Path) -> None:
@@ -255,11 +242,6 @@ def test_another_tools_results_are_named_and_passed_over(tmp_path: Path, capsys:
     (tmp_path / "other.json").write_text('{"benchmarks": [{"name": "BM_parse/8", "real_time": 1.0}]}')
     assert len(list(read_runs([tmp_path]))) == 1
     assert "other.json: benchmarks: another tool's results" in capsys.readouterr().err
-    with pytest.raises(RunFileError, match="another tool's results"):
-        reader.read(tmp_path / "other.json")
-    (tmp_path / "run.json.gz").write_bytes(b"\x1f\x8b\x08\0\0")
-    with pytest.raises(RunFileError, match="compressed: unpack it first"):
-        reader.read(tmp_path / "run.json.gz")
 
 
 def test_a_plain_benchmark_among_ours(tmp_path: Path) -> None:
@@ -268,10 +250,6 @@ def test_a_plain_benchmark_among_ours(tmp_path: Path) -> None:
     data["benchmarks"].append(other)
     run = reader.read(save(tmp_path, data))
     assert [result.case.workload for result in run.results] == ["matmul.square", "a.b"]
-
-
-def test_the_host_name_is_not_read(tmp_path: Path) -> None:
-    assert "not-to-be-shown" not in repr(reader.read(save(tmp_path, one_case())))
 
 
 def stats(data: dict[str, Any]) -> dict[str, Any]:
@@ -288,7 +266,7 @@ BAD: dict[str, list[Any]] = {
     "gpubench.schema_version": [3, 0, True, None, "1"],
     f"{CASE}.median": [float("nan"), float("inf"), -1.0, 0, 10**400, "1", True, None, "a\nb\x1b[31m", nested(300)],
     f"{CASE}.min": [-1.0], f"{CASE}.iqr": ["1"], f"{CASE}.rounds": [1.5], f"{CASE}.data[1]": [-1, "x", None],
-    f"{CASE}.data": [[1.0], [1.0] * 3, 1.0],
+    f"{CASE}.data": [[1.0], [1.0] * 3, 1.0], CASE: [{}],
     "benchmarks[0].options.timer": ["perf_counter", None],
     f"{MEASURED_AT}.params[...]": [[1]], f"{MEASURED_AT}.precision[...]": [[1]],
     f"{MEASURED_AT}.work.flops": [0], f"{MEASURED_AT}.workload": [3, None], f"{MEASURED_AT}.devices": ["cuda:0"],
@@ -329,52 +307,38 @@ def test_a_bad_value_is_refused_with_its_place(tmp_path: Path, place: str) -> No
 
 
 def test_what_must_hold_between_values(tmp_path: Path) -> None:
-    twice, several, gone = measured_case(), measured_case(), measured_case()
+    twice, several = measured_case(), measured_case()
     ours(twice)["processes"][1]["process"] = 0
     ours(several)["device"] = "cpu"
     several["benchmarks"][0]["options"].clear()
-    del stats(gone)["median"]
-    for data, words in (
-        (twice, "each process once"),
-        (several, "waits for cuda:0"),
-        (gone, "a value for median"),
-    ):
+    for data, words in ((twice, "each process once"), (several, "waits for cuda:0")):
         with pytest.raises(RunFileError, match=words):
             reader.read(save(tmp_path, data))
 
 
-RAW = {
-    "": "file: expected a run file, found an empty file",
-    " \n": "file: expected a run file, found an empty file",
-    '{"benchmarks": [': "file: expected JSON (Expecting value: line 1 column 17",
-    "machine,device\n": "file: expected JSON (Expecting value: line 1 column 1",
-    "[]": "file: expected a pytest-benchmark file",
-    "3": "file: expected a pytest-benchmark file",
-    '{"a": {}}': "file: expected a pytest-benchmark file",
-    "[" * 200_000: "nested too deep to be a results file",
-    '{"benchmarks": ' + "9" * 5000 + "}": "file: expected JSON (Exceeds the limit",
-    '{"benchmarks": [], "a": [' + "1," * 2_000_000 + "1]}": "file: expected at most 256 MiB, and",
+REFUSED: dict[bytes, str] = {
+    b" \n": "file: expected a run file, found an empty file",
+    b'{"benchmarks": [': "file: expected JSON (Expecting value: line 1 column 17",
+    b'{"benchmarks": "\xff"}': "file: expected JSON",
+    b"[]": "file: expected a pytest-benchmark file",
+    b"3": "file: expected a pytest-benchmark file",
+    b'{"a": {}}': "file: expected a pytest-benchmark file",
+    b'{"benchmarks": [{"name": "BM_parse/8", "real_time": 1.0}]}': "benchmarks: another tool's results",
+    b"\x1f\x8b\x08\0\0": "file: expected JSON (it is compressed: unpack it first)",
+    b"[" * 200_000: "nested too deep to be a results file",
+    b'{"benchmarks": ' + b"9" * 5000 + b"}": "file: expected JSON (Exceeds the limit",
+    b'{"benchmarks": [], "a": [' + b"1," * 2_000_000 + b"1]}": "file: expected at most 256 MiB, and",
 }
 
 
-@pytest.mark.parametrize("number", range(len(RAW)))
-def test_refused_as_a_whole(tmp_path: Path, number: int) -> None:
-    content, expected = list(RAW.items())[number]
+@pytest.mark.parametrize("content", REFUSED, ids=lambda content: repr(content[:20]))
+def test_refused_as_a_whole(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "run.json"
+    path.write_bytes(content)
     with pytest.raises(RunFileError) as caught:
-        reader.read(save(tmp_path, content))
-    assert f"run.json: {expected}" in str(caught.value)
-
-
-def test_refused_by_name(tmp_path: Path) -> None:
-    (tmp_path / "bytes.json").write_bytes(b'{"benchmarks": "\xff"}')
-    for name, expected in {
-        "none.json": "No such file",
-        "": "Is a directory",
-        "bytes.json": "file: expected JSON",
-    }.items():
-        with pytest.raises(RunFileError, match=expected) as caught:
-            reader.read(tmp_path / name)
-        assert "\n" not in str(caught.value)
+        reader.read(path)
+    assert str(caught.value).startswith(f"{path}: {REFUSED[content]}")
+    assert str(caught.value).isprintable()
 
 
 def test_a_file_is_replaced_and_not_written_over(tmp_path: Path) -> None:
