@@ -144,6 +144,7 @@ def test_bad_cases_get_their_status_and_every_other_case_is_measured(tmp_path, m
     table = (tmp_path / "out/results.csv").read_text()
     assert all(status in table for status in ("crashed", "timeout", "oom", "error", "ZeroDivisionError: division"))
     assert f"gpubench run: {len(BAD)} benchmarks failed: see {Path('out/run.log')}" in done.stderr.splitlines()
+    assert re.search(r"in <lambda>.*in measure.*in test_sleep", (tmp_path / "out/run.log").read_text(), re.S)
     assert not survivors(tmp_path)
 
 
@@ -361,7 +362,13 @@ def test_a_working_folder_that_is_gone_is_one_line(tmp_path, whole, monkeypatch,
 
 
 def test_a_run_begun_elsewhere_runs_nothing_unless_somebody_agrees(tmp_path, whole, monkeypatch):
-    _, write = whole
+    events, write = whole
+    assert "publish" in events[0]["note"]
+    for key in ("inode", "device"):  # the same file: its place is what was written
+        events[0][key] += 1
+        write()
+        assert run(tmp_path, "--resume", "out").returncode == 2
+        events[0][key] -= 1
     write()
     shutil.copytree(tmp_path / "out", tmp_path / "copy")
     done = run(tmp_path, "--resume", "copy")
