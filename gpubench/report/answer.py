@@ -24,7 +24,6 @@ from ..runfile.utilisation import slow_products
 from . import words
 from .study import (
     Item,
-    LeftOut,
     Measured,
     Pair,
     Source,
@@ -32,7 +31,6 @@ from .study import (
     compare_with_slowest,
     grouped,
     in_order,
-    leading,
     plainest_first,
     plainness,
 )
@@ -202,13 +200,13 @@ def _choose_pairs(study: Study) -> list[Pair]:
     if study.gpu_pairs:  # who chooses a GPU compares GPUs; the charts show each against its own CPU
         return [pair for pair in study.gpu_pairs if pair.other.on_accelerator or not pair.within_run]
     if study.baseline is not None:
-        return leading(study.device_pairs)
+        return study.device_pairs
     plain = [row for row in study.measured if not row.library]
     # Equal devices of one machine differ by noise alone.
     devices = grouped(plain, lambda row: (row.run_name, row.facts.label or row.result.device))
     firsts = {members[0].source for members in devices.values()}
     inside = [pair for pair in study.device_pairs if pair.within_run and not pair.other.library]
-    found = [pair for pair in inside if pair.other.source in firsts] or leading(study.device_pairs)
+    found = [pair for pair in inside if pair.other.source in firsts] or study.device_pairs
     if len(firsts) < 2 or any(pair.other.on_accelerator for pair in found):
         return found
     return compare_with_slowest([row for row in plain if row.source in firsts], {"threads", *study.allow})
@@ -260,6 +258,17 @@ class Answer:
                 "Install a GPU build (pytorch.org/get-started), then run again."
             )
         return "No GPU used. Have a GPU? gpubench env says why PyTorch can't see it."
+
+    @cached_property
+    def left_out(self) -> str:
+        """What was not compared, and how to compare it anyway; empty if everything was compared."""
+        pairs = self.study.left_out
+        terms = Counter(term for each in pairs for term in each.differences)
+        found = ", ".join(f"{term} ({count})" for term, count in terms.most_common())
+        options = " ".join(f"--allow {term}" for term in terms)
+        subject = f"{counted(len(pairs), 'benchmark')} {'has' if len(pairs) == 1 else 'have'}"
+        nearest = f"no comparable baseline, the nearest differs in {found}"
+        return f"Not compared: {subject} {nearest}. Use {options} to compare anyway" if pairs else ""
 
     @cached_property
     def warnings(self) -> list[Warning]:
@@ -417,16 +426,3 @@ def _warn_of_peaks(study: Study, judged: Sequence[Measured]) -> list[Warning]:
         where = f"{counted(len(above), 'result')} above the measured peak ({names}): the peak was measured too low"
         found.append(Warning(where, "Shares of it aren't shown."))
     return found
-
-
-def describe_left_out(pairs: Sequence[LeftOut]) -> str:
-    """Return what was not compared, and how to compare it anyway; empty if everything was compared."""
-    if not pairs:
-        return ""
-    terms = dict.fromkeys(term for each in pairs for term in each.differences)
-    counts = {term: sum(term in each.differences for each in pairs) for term in terms}
-    found = ", ".join(f"{term} ({counts[term]})" for term in sorted(terms, key=lambda term: -counts[term]))
-    options = " ".join(f"--allow {term}" for term in terms)
-    subject = f"{counted(len(pairs), 'benchmark')} {'has' if len(pairs) == 1 else 'have'}"
-    nearest = f"no comparable baseline, the nearest differs in {found}"
-    return f"not compared: {subject} {nearest}. Use {options} to compare anyway"

@@ -86,7 +86,8 @@ _METRICS = (
            attrgetter("result.memory_bytes")),
     Metric("energy_j", "J", "energy per call, from the device's own counter, idle power included",
            attrgetter("result.energy_j")),
-    Metric("item_per_j", "1/J", "items of the call / energy per call", attrgetter("item_per_j")),
+    Metric("item_per_j", "1/J", "items of the call / energy per call",
+           lambda row: _per(row.result.work.items, row.result.energy_j)),
     Metric("check_error", "1", "max|result - float64 reference| / max|reference|", attrgetter("result.check_error")),
 )  # fmt: skip
 METRICS = {metric.name: metric for metric in _METRICS}
@@ -265,7 +266,6 @@ _CROSSED: list[Column[Crossing]] = [
     Column("high", lambda found: _end(found.crossover.high, found)),
     Column("kind", lambda found: found.crossover.kind),
     Column("processes", lambda found: found.processes),
-    Column("note", lambda found: found.note or None),
     Column("best_cpu", lambda found: "; ".join(words.ways(found.line.items)) or None),
 ]  # fmt: skip
 

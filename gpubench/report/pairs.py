@@ -352,21 +352,6 @@ def compare_with_slowest(rows: Sequence[Measured], allow: Collection[str] = ()) 
     return found
 
 
-def library_baseline(rows: Sequence[Measured]) -> Baseline:
-    """What libraries are compared with: NumPy, or where it wasn't measured PyTorch."""
-    return Baseline("implementation", "numpy" if any(row.library == "numpy" for row in rows) else "torch")
-
-
-def leading(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the pairs without those that have the same library other than PyTorch on both sides, on an accelerator;
-    return all pairs if there are no others."""
-    return [
-        pair
-        for pair in pairs
-        if not (pair.other.on_accelerator and pair.other.library and pair.other.library == pair.base.library)
-    ] or list(pairs)
-
-
 def observations(result: Result, regime: str) -> dict[int, float]:
     """Seconds of a call by process: its median, or one call's latency with the copies of an accelerator."""
     assert result.times is not None
@@ -512,8 +497,9 @@ def _shortened(row: Measured) -> bool | None:
 def _switched(base: Measured, other: Measured) -> str | None:
     """Return how the dtype of autocast differs, or the first switch that is known on both sides; None if none
     differs."""
-    if base.result.variant == other.result.variant == "autocast" and base.computed_dtype != other.computed_dtype:
-        return f"autocast in {other.computed_dtype} against {base.computed_dtype}"
+    computed = base.result.compute_dtype, other.result.compute_dtype
+    if base.result.variant == other.result.variant == "autocast" and computed[0] != computed[1]:
+        return f"autocast in {computed[1]} against {computed[0]}"
     theirs, ours = _switches(other), _switches(base)
     for name in sorted(theirs.keys() & ours.keys()):
         if theirs[name] != ours[name]:
@@ -525,7 +511,7 @@ def _switches(row: Measured) -> dict[str, str]:
     """Return the known switches that change the times: deterministic algorithms, the switches of accelerators if it ran
     on one, and those of products in its half precision."""
     of_accelerators = _OF_ACCELERATORS if row.on_accelerator else ()
-    names = ("deterministic", *of_accelerators, *_HALVES.get(row.computed_dtype, ()))
+    names = ("deterministic", *of_accelerators, *_HALVES.get(row.result.compute_dtype, ()))
     known = row.result.precision or row.run.machine.precision
     return switches({name: state for name, state in known.items() if name.startswith(names)})
 

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 from ..runfile.quantities import UNFILLED, UNFILLED_SIGN
@@ -29,11 +30,10 @@ NOISY_SIGN, DASH_SIGN = "* noisy: may be far off", "— not known or not measure
 
 @dataclass(frozen=True)
 class Column(Generic[T]):
-    """``cell`` is what a row has under this ``head``; the ``note`` stands below a table that shows the column."""
+    """``cell`` is what a row has under this ``head``."""
 
     head: str
     cell: Callable[[T], object]
-    note: str = ""
 
     def of(self, part: Callable[[S], T], prefix: str = "") -> Column[S]:
         """The same of things that have such a part, its name in front of the head."""
@@ -63,19 +63,18 @@ class Table:
         return " ".join(parts)
 
 
-def table(
-    title: str, columns: Iterable[Column[T]], things: Iterable[T], note: str = "", most: int | None = None
-) -> Table:
-    """Return a table with a row for each of the first ``most`` things, without the columns that are empty in all
-    rows."""
+def table(title: str, columns: Iterable[Column[T]], things: Iterable[T], note: str = "") -> Table:
+    """Return a table with a row for each thing, without the columns that are empty in all rows."""
     things = list(things)
-    rows = things[:most]
-    cells = {column: [str(column.cell(thing)) for thing in rows] for column in columns}
+    cells = {column: [str(column.cell(thing)) for thing in things] for column in columns}
     kept = {column: texts for column, texts in cells.items() if any(text not in _EMPTY for text in texts)}
-    more = f"{len(things) - len(rows)} more are in the CSV files." if len(things) > len(rows) else ""
-    words = " ".join(filter(None, [note, *dict.fromkeys(column.note for column in kept), more]))
     heads = tuple(column.head for column in kept)
-    return Table(title, heads, tuple(zip(*kept.values(), strict=True)) if kept else (), words)
+    return Table(title, heads, tuple(zip(*kept.values(), strict=True)) if kept else (), note)
+
+
+def listing(title: str, heads: Iterable[str], rows: Iterable[Sequence[str]], note: str = "") -> Table:
+    """Return a table of texts that belong to these heads."""
+    return table(title, [Column(head, itemgetter(i)) for i, head in enumerate(heads)], rows, note)
 
 
 def terminal(table: Table, width: int, title: bool = True) -> list[str]:

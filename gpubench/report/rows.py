@@ -201,14 +201,8 @@ class Measured(Row):
             return None
         names = (self.result.device, *self.result.devices)
         link = len({machine.device(name).accelerator for name in names}) > 1
-        use = utilisation(self.result.work, self.time_s, self.computed_dtype, ceilings, link)
+        use = utilisation(self.result.work, self.time_s, self.result.compute_dtype, ceilings, link)
         return use.fraction if use else None
-
-    @property
-    def item_per_j(self) -> float | None:
-        """Items of a call / energy per call, where both are known."""
-        items, energy_j = self.result.work.items, self.result.energy_j
-        return items / energy_j if items and energy_j else None
 
     @property
     def launch_bound(self) -> bool:
@@ -221,11 +215,6 @@ class Measured(Row):
         """Whether it has enough work to fill its GPU, as far as is known; always true on a CPU."""
         share = self.utilisation
         return not self.on_accelerator or not (self.launch_bound or (share is not None and share < FILLED))
-
-    @property
-    def computed_dtype(self) -> str:
-        """The dtype that is computed in: under autocast another than that of the data."""
-        return self.result.compute_dtype
 
     @cached_property
     def flags(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from ..errors import clean
 from ..runfile.matching import shown_name
 from ..runfile.quantities import UNFILLED, counted, listed, seconds_text, shorten, text
 from . import words
-from .answer import MOST_ROWS, Answer, Warning, describe_left_out
+from .answer import MOST_ROWS, Answer, Warning
 from .render import terminal
 from .study import Crossing, Measured, Pair, Study, grouped, too_noisy
 from .tables import answer_tables, beside_each_other, main_clause, results_table, unmeasured_by_reason
@@ -37,12 +37,7 @@ def answer_screen(
     head += _wrapped(f"  {mark}{rest}", width, "  ") if mark else []
     head += ["", *_wrapped(answer.sentence, width), "", *list_warnings(answer.warnings, width)]
     head += [""] * bool(answer.warnings)
-    left_out = describe_left_out(study.left_out)
-    foot = [
-        *_wrapped(left_out[:1].upper() + left_out[1:], width),
-        *_wrapped(_unmeasured(study), width),
-        *_places(files, width),
-    ]
+    foot = [*_wrapped(answer.left_out, width), *_wrapped(_unmeasured(study), width), *_places(files, width)]
     room = MOST_LINES - len(head) - len(foot)
     tables = answer_tables(answer, max(4, min(MOST_ROWS, room - 4)))
     body = [line for i, each in enumerate(tables) for line in terminal(each, width, title=i > 0)]

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from ..runfile.schema import Parallel, Run
 from . import words
-from .pairs import Baseline, LeftOut, Pair, compare_with_slowest, find_pairs, leading, library_baseline, resolve
+from .pairs import Baseline, LeftOut, Pair, compare_with_slowest, find_pairs, resolve
 from .rows import Measured, Rate, Row, Source, Values, grouped, measured, rows_of, size_parameter, too_noisy
 from .sweeps import Crossing, Item, Line, Point, crossings, in_order, lines_of, plainest_first, plainness, time_of
 from .words import Names
@@ -20,7 +20,7 @@ from .words import Names
 __all__ = [
     "ONE_THREAD", "SINGLE", "Crossing", "Item", "LeftOut", "Line", "Measured", "Pair", "Point", "Rate", "Row",
     "Scaled", "Source", "Study", "Values", "compare_with_slowest", "crossings", "ends", "grouped", "in_order",
-    "leading", "lines_of", "measured", "plainest_first", "plainness", "size_parameter", "time_of", "too_noisy",
+    "lines_of", "measured", "plainest_first", "plainness", "size_parameter", "time_of", "too_noisy",
 ]  # fmt: skip
 
 
@@ -80,7 +80,8 @@ class Study:
     def pairs(self) -> list[Pair]:
         """The pairs of devices. If there are none, libraries on the same device against NumPy, or where that wasn't
         measured against PyTorch."""
-        return self.device_pairs or find_pairs(self.measured, library_baseline(self.measured))[0]
+        library = "numpy" if any(row.library == "numpy" for row in self.measured) else "torch"
+        return self.device_pairs or find_pairs(self.measured, Baseline("implementation", library))[0]
 
     @cached_property
     def gpu_pairs(self) -> list[Pair]:

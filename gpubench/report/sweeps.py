@@ -114,7 +114,6 @@ class Crossing:
     regime: str
     crossover: Crossover
     processes: int
-    note: str = ""
 
     @property
     def resident(self) -> bool:
@@ -159,26 +158,12 @@ def crossing_of(line: Line[Pair], regime: str = RESIDENT) -> Crossing:
     x = [point.x for point in line.points]
     if count < 2:
         known = inference.crossover(x, [point.y for point in line.points])
-        single = any(len(times) < 2 for side in sides for times in side)
-        note = "one process" if single else "no two processes measured every size"
-        return Crossing(line, regime, known, 1, f"{note}: no interval")
+        return Crossing(line, regime, known, 1)
     tops, bottoms = (
         [[times[i] for i in sorted(processes)] for times in side] for side, processes in zip(sides, common, strict=True)
     )
     known = inference.crossover_interval(x, tops, bottoms, paired=paired)
-    return Crossing(line, regime, known, count, _note(known, one_size=min(x) == max(x)))
-
-
-def _note(known: Crossover, one_size: bool) -> str:
-    """Return what the interval leaves open, or that a single size isn't enough."""
-    words = ["one size"] * one_size
-    if known.size is None and known.low != known.high:
-        words.append("processes disagree: in some resamples it crosses")
-    elif known.size and not known.low:
-        words.append("interval begins below the smallest size")
-    if known.size and known.high == math.inf:
-        words.append("interval ends beyond the largest size")
-    return "; ".join(words)
+    return Crossing(line, regime, known, count)
 
 
 def crossings(pairs: Iterable[Pair]) -> list[Crossing]:

@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 from msgspec import structs
@@ -15,11 +14,11 @@ from msgspec import structs
 from ..runfile.facts import facts
 from ..runfile.flags import ADVICE, CONTENDED, Reason
 from ..runfile.quantities import UNFILLED, bytes_text, counted, listed, ratio_text, seconds_text, shorten, text
-from ..runfile.schema import TIMERS, Bandwidth, Run
+from ..runfile.schema import TIMERS
 from . import words
 from .answer import Answer, AnswerRow, Speedups, choose_rows, find_speedups
-from .render import Column, Table, escape, markdown, table
-from .study import ONE_THREAD, SINGLE, LeftOut, Measured, Pair, Row, Scaled, Source, Study, ends, grouped, too_noisy
+from .render import Column, Table, escape, listing, markdown, table
+from .study import ONE_THREAD, SINGLE, Measured, Pair, Row, Scaled, Source, Study, ends, grouped
 
 _MOST_ROWS, _MOST_COLUMNS = 40, 6
 _BUSY = "machine busy"
@@ -183,20 +182,6 @@ def beside_each_other(study: Study) -> Table:
 # What is missing ------------------------------------------------------------------------------------------------------
 
 
-def left_out_table(left_out: Sequence[LeftOut]) -> Table:
-    """What was not compared, by what differs."""
-    groups = grouped(left_out, lambda each: tuple(each.differences.items()))
-    in_order = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
-    columns: list[Column[tuple[tuple[tuple[str, str], ...], list[LeftOut]]]] = [
-        Column("what differs", lambda group: ", ".join(words for _, words in group[0])),
-        Column("benchmarks", lambda group: len(group[1])),
-        Column("which", lambda group: _names(each.row for each in group[1])),
-        Column("to compare them", lambda group: " ".join(f"--allow {term}" for term, _ in group[0])),
-    ]
-    note = "Benchmarks without a comparable baseline. With --allow the difference is named beside the speedup."
-    return table("Not compared", columns, in_order, note, _MOST_ROWS)
-
-
 def _names(rows: Iterable[Row]) -> str:
     return listed(dict.fromkeys(words.name(row.result) for row in rows), 4)
 
@@ -289,43 +274,34 @@ def flag_table(study: Study) -> Table:
             where = f"{len(set(flag.processes))} of {counted(run.processes, 'process')}"
             where += f" of {run_name}" * study.several_runs
             found.append((flag.name, where, shorten(flag.seen, 160)))
-    columns: list[Column[tuple[str, str, str]]] = [
-        *(Column[tuple[str, str, str]](head, itemgetter(i)) for i, head in enumerate(("flag", "where", "evidence"))),
-        Column("possible cause", lambda each: ADVICE[each[0]].why),
-        Column("what to try", lambda each: ADVICE[each[0]].remedy),
-    ]
-    return table("Flags", columns, found)
+    advised = [(*each, ADVICE[each[0]].why, ADVICE[each[0]].remedy) for each in found]
+    return listing("Flags", ("flag", "where", "evidence", "possible cause", "what to try"), advised)
 
 
 def peak_table(study: Study) -> Table:
-    """The peaks of each device, measured in the same run."""
-    body = [
-        (f"{device} · {name}" if study.several_runs else device, what, peak)
-        for name, run in study.named_runs.items()
-        for device in run.ceilings
-        for what, peak in _peaks(run, device)
-        if peak
-    ]
-    heads = ("device", "what", "peak")
-    columns = [Column[tuple[str, str, str]](head, itemgetter(i)) for i, head in enumerate(heads)]
+    """The peaks of each device, measured in the same run: bandwidths by footprint, the smallest first, where a few
+    bytes more or less don't matter; then the single figures."""
+    rows = []
+    for name, run in study.named_runs.items():
+        for device, known in run.ceilings.items():
+            bands = sorted(known.bandwidth, key=lambda band: band.footprint_bytes)
+            places = grouped(bands, lambda band: (bytes_text(band.footprint_bytes), band.level or "memory"))
+            peaks = {
+                f"bandwidth at {size}, {shorten(level, 16)}": _rates(((b.pattern, b.byte_per_s) for b in alike), "B/s")
+                for (size, level), alike in places.items()
+            }
+            peaks["matrix products"] = _rates(known.throughput.items(), "FLOP/s")
+            peaks["launch overhead"] = text(known.launch_floor_s, "s")
+            peaks["host to device"] = text(known.host_to_device_byte_per_s, "B/s")
+            peaks["device to host"] = text(known.device_to_host_byte_per_s, "B/s")
+            where = f"{device} · {name}" if study.several_runs else device
+            rows += [(where, what, told) for what, told in peaks.items() if told not in ("", words.NO_VALUE)]
     note = "Measured at the start of the run; % of peak and the roofline rest on them."
-    return table("Measured peaks", columns, body, note)
+    return listing("Measured peaks", ("device", "what", "peak"), rows, note)
 
 
-def _peaks(run: Run, device: str) -> Iterable[tuple[str, str]]:
-    """Bandwidths by footprint, the smallest first: a few bytes more or less don't matter; then the single figures."""
-    known = run.ceilings[device]
-    entries: list[Bandwidth] = sorted(known.bandwidth, key=lambda entry: entry.footprint_bytes)
-    footprints = grouped(entries, lambda entry: (bytes_text(entry.footprint_bytes), entry.level))
-    for (size, level), patterns in footprints.items():
-        rates = [f"{shorten(entry.pattern, 16)} {text(entry.byte_per_s, 'B/s')}" for entry in patterns]
-        yield f"bandwidth at {size}, {shorten(level or 'memory', 16)}", listed(rates, 8)
-    rates = [f"{shorten(dtype, 16)} {text(rate, 'FLOP/s')}" for dtype, rate in known.throughput.items()]
-    yield "matrix products", listed(rates, 8)
-    yield "launch overhead", text(known.launch_floor_s, "s") if known.launch_floor_s else ""
-    for way in ("host_to_device", "device_to_host"):
-        rate = getattr(known, f"{way}_byte_per_s")
-        yield way.replace("_", " "), text(rate, "B/s") if rate else ""
+def _rates(rates: Iterable[tuple[str, float]], unit: str) -> str:
+    return listed([f"{shorten(name, 16)} {text(rate, unit)}" for name, rate in rates], 8)
 
 
 def method_table(study: Study) -> Table:
@@ -343,8 +319,7 @@ def method_table(study: Study) -> Table:
         ("results verified", passed),
         ("not verified", "; ".join(unchecked)),
     ]
-    columns = [Column[tuple[str, str]](head, itemgetter(i)) for i, head in enumerate(("what", "how"))]
-    return table("How it was measured", columns, [each for each in body if each[1]])
+    return listing("How it was measured", ("what", "how"), [each for each in body if each[1]])
 
 
 def scaling_table(study: Study) -> Table:
@@ -373,10 +348,7 @@ def _over(pair: Pair | None) -> str:
     """The speedup with its range; the baseline itself has none."""
     if pair is None:
         return words.NO_VALUE
-    shown = ratio_text(pair.ratio.value)
-    if (known := ends(pair)) is None:
-        return shown
-    return Reason.TOO_NOISY if too_noisy(*known) else f"{shown} ({'–'.join(map(ratio_text, known))})"
+    return words.times(pair.ratio.value) if ends(pair) is None else words.speedup(pair)
 
 
 def detail_tables(study: Study) -> list[Table]:
@@ -384,7 +356,6 @@ def detail_tables(study: Study) -> list[Table]:
     tables = [
         *([] if study.device_pairs else [speedup_table(study, each) for each in find_speedups(study, study.pairs)]),
         machine_table(study),
-        left_out_table(study.left_out),
         jobs_table(study),
         unmeasured_table(study),
         flag_table(study),
@@ -403,7 +374,8 @@ def summary(answer: Answer, pictures: Sequence[tuple[str, str]] = ()) -> str:
 
     ``pictures`` are titles and stems of the files in ``charts/``."""
     lines = ["# Benchmark report", ""]
-    lines += [line for said in filter(None, (answer.sentence, answer.hint)) for line in (escape(said), "")]
+    told = filter(None, (answer.sentence, answer.hint, answer.left_out))
+    lines += [line for said in told for line in (escape(said), "")]
     lines += [line for warning in answer.warnings for line in (f"> **Warning:** {escape(str(warning))}", "")]
     for each in answer_tables(answer):
         lines += [f"## {escape(each.title)}", "", *markdown(each), ""]

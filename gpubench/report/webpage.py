@@ -123,12 +123,12 @@ def _sections(
     pictures: Sequence[Drawing],
 ) -> list[tuple[str, str, str]]:
     """(id, title, body) of each section, empty ones left out."""
-    hint = f"<p>{escape(answer.hint)}</p>" if answer.hint else ""
+    hints = "".join(f"<p>{escape(told)}</p>" for told in (answer.hint, answer.left_out) if told)
     timed = any(row[COLUMNS.index("time_s")] is not None for row in data["rows"])
     sized = any(row[COLUMNS.index("size")] is not None for row in data["rows"])
     figures = [_figure(each) for each in pictures]
     parts = (
-        ("answer", "Answer", "".join(map(_card, answer_tables(answer))) + hint),
+        ("answer", "Answer", "".join(map(_card, answer_tables(answer))) + hints),
         ("picture", "Picture", "".join(figures[:1])),
         ("explore", "Explore by size", _EXPLORER if timed and sized else ""),
         ("pictures", "More pictures", "".join(figures[1:])),

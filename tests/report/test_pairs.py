@@ -11,7 +11,7 @@ import records
 
 from gpubench.errors import UsageError
 from gpubench.measure import environment
-from gpubench.report import pairs, words
+from gpubench.report import words
 from gpubench.report.pairs import LeftOut, Pair
 from gpubench.report.study import Study
 from gpubench.runfile import reader
@@ -230,7 +230,7 @@ def test_the_program_s_own_tf32_is_named_beside_its_speedup(tmp_path: Path) -> N
     marks = [mark("cpu", 8.0, precision=IEEE), mark("cuda:0", 2.0, precision=own)]
     (row,), left_out = pairing([run(tmp_path, marks)])
     assert (row.differs, row.speedup, left_out) == ("TF32 on against off", 4.0, [])
-    assert row.other.computed_dtype == "tf32"
+    assert row.other.result.compute_dtype == "tf32"
     other = run(tmp_path, [mark("cuda:0", 8.0, precision=IEEE)], "two")
     assert differences([other, run(tmp_path, marks[1:], "three")]) == [{"precision": "TF32 on against off"}]
 
@@ -354,17 +354,6 @@ def test_other_libraries_are_held_against_numpy_or_torch_where_there_is_no_gpu(t
             pair.other.result.implementation: (pair.base.result.implementation, pair.speedup) for pair in study.pairs
         }
         assert shown == expected
-
-
-def test_another_library_leads_only_where_torch_has_no_pair(tmp_path: Path) -> None:
-    marks = [mark(device, time, implementation="tinygrad") for device, time in (("cpu", 8.0), ("cuda:0", 2.0))]
-    alone = compared([run(tmp_path, marks)])
-    assert pairs.leading(alone) == alone
-    both = compared([run(tmp_path, [*marks, mark("cpu", 9.0), mark("cuda:0", 1.0)])])
-    assert [pair.other.library for pair in both] == ["tinygrad", ""]
-    assert [pair.other.library for pair in pairs.leading(both)] == [""]
-    across = compared([run(tmp_path, marks)], "cuda:0")
-    assert pairs.leading(across) == across
 
 
 @pytest.mark.parametrize(

@@ -21,15 +21,10 @@ def test_numbers_stand_at_the_right_and_texts_at_the_left() -> None:
     assert (head, first, second) == ("name     time", "a     1.00 ms", "bc      12 ms")
 
 
-def test_empty_columns_are_no_columns_and_notes_belong_to_columns() -> None:
-    columns = [
-        Column("n", str),
-        Column("none", lambda _: "—", "Never shown."),
-        Column("x", lambda n: n * 2, "Doubled."),
-    ]
-    made = table("T", columns, [1, 2, 3], "Note.", most=2)
+def test_empty_columns_are_no_columns() -> None:
+    columns = [Column("n", str), Column("none", lambda _: "—"), Column("x", lambda n: n * 2)]
+    made = table("T", columns, [1, 2])
     assert (made.columns, made.rows) == (("n", "x"), (("1", "2"), ("2", "4")))
-    assert made.note == "Note. Doubled. 1 more are in the CSV files."
     assert table("T", columns, []).rows == ()
 
 

@@ -11,7 +11,7 @@ import records
 from reading import BOTH, both, mark, run
 
 from gpubench.report import tables
-from gpubench.report.answer import Answer, describe_left_out
+from gpubench.report.answer import Answer
 from gpubench.report.render import Table
 from gpubench.report.study import Study
 from gpubench.report.tables import summary
@@ -77,10 +77,10 @@ def test_flags_of_benchmarks_and_of_processes_are_counted_with_a_remedy(tmp_path
 def test_what_is_not_compared_is_said_with_how_to_compare_it(tmp_path: Path) -> None:
     marks = [mark("a.b", "cpu", 1.0, threads=1), mark("a.b", "cuda:0", 1.0, threads=2)]
     made = study(tmp_path, marks)
-    (cells,) = tables.left_out_table(made.left_out).rows
-    assert cells == ("threads 2 against 1", "1", "a.b", "--allow threads")
-    assert "threads (1)" in describe_left_out(made.left_out)
-    assert describe_left_out([]) == ""
+    told = "1 benchmark has no comparable baseline, the nearest differs in threads (1). Use --allow threads"
+    assert told in Answer(made).left_out
+    assert told in summary(Answer(made))
+    assert Answer(study(tmp_path, marks[:1])).left_out == ""
 
 
 @pytest.mark.parametrize(("flag", "star"), [("power-limited", False), ("throttled", True)])

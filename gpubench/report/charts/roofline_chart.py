@@ -174,7 +174,7 @@ def roofline_figures(study: Study) -> list[Figure]:
         chart = _roofline(sound, tallest, best, ceilings) if ceilings and sound else None
         if not chart or len(chart.dots) < LEAST_VALUES or not chart.roofs:
             continue
-        place = f"{words.name(best.result)} in {best.computed_dtype}, {words.share_of_peak(best)}" if best else ""
+        place = f"{words.name(best.result)} in {best.result.compute_dtype}, {words.share_of_peak(best)}" if best else ""
         subtitle = f"Closest to its peak: {place}. " * bool(place) + "Work on a line is at the hardware limit"
         note = "Large: the best result of each benchmark, named if the name fits. "
         note += "Peaks were measured at the start of the run. "
@@ -206,7 +206,7 @@ def _roofline(
     for row in rows:
         rate = _flop_rate(row)
         intensity = (row.result.work.flops or 0.0) / (row.result.work.bytes or 1.0)
-        dots.append(Dot(intensity, rate, row.computed_dtype, names.get(id(row), ""), row.quality.noisy))
+        dots.append(Dot(intensity, rate, row.result.compute_dtype, names.get(id(row), ""), row.quality.noisy))
     used = {dot.dtype for dot in dots}
     flat = [
         Roof(f"{shorten(dtype, 16)} {text(rate, 'FLOP/s')}", rate, dtype)
