@@ -93,45 +93,6 @@ def test_every_option_reaches_the_session(pytester: pytest.Pytester, how: str) -
     assert {name: shown[name] for name in expected} == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "complaint"),
-    [
-        ("threads", "two", "threads must be a whole number, not 'two'"),
-        ("deadline", "0", "deadline must be seconds above 0, not '0'"),
-        ("deadline", "nan", "deadline must be seconds above 0, not 'nan'"),
-        ("dtype", "fp8", "unknown dtype 'fp8': choose from float32, tf32"),
-    ],
-)
-def test_a_bad_value_is_refused_by_name(
-    name: str, text: str, complaint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        cli.main(["run", f"--{name}={text}"])
-    (line,) = capsys.readouterr().err.splitlines()
-    assert complaint in line
-
-
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        (["rnu"], "gpubench: unknown command 'rnu': did you mean run?"),
-        (["frobnicate"], "gpubench: unknown command 'frobnicate': choose from run, "),
-        (["run", "--devise=cpu"], "gpubench run: unrecognized arguments: --devise=cpu: did you mean --device?"),
-        (["export", "x", "--to=csv", "--", "x"], "gpubench export: -- and what follows it is for gpubench run"),
-    ],
-)
-def test_a_typing_error_is_answered_with_what_was_meant(
-    words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    try:
-        code: object = cli.main(words)
-    except SystemExit as end:
-        code = end.code
-    assert code == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(complaint)
-
-
 def test_alone_and_with_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([]) == 0
     assert cli.main(["--help"]) == 0

@@ -1,10 +1,16 @@
-"""What every command shares: names of others don't act on a terminal, and output that can't be written is an error."""
+"""What every command shares: names of others don't act on a terminal, and what can't be done is refused in a line."""
 
 import contextlib
 import json
+import os
+import shlex
+import sys
 
 import pytest
 import records
+from inprocess import gpubench
+from sources import negating
+from suites import run_file
 
 from gpubench.commands.cli import main
 
@@ -38,10 +44,81 @@ def test_a_name_acts_on_no_terminal(odd, words, capsys):
     assert printed.replace("\n", "").isprintable()
 
 
-def test_a_loop_of_links_is_no_output(tmp_path, odd, capsys):
-    loop = tmp_path / "loop"
-    loop.symlink_to(loop)
-    assert main(["export", str(odd), "--to=csv", "-o", str(loop / "a.csv")]) == 2
-    assert main(["export", str(loop), "--to=csv"]) == 2
-    assert main(["compare", str(odd), str(loop)]) == 2
-    assert capsys.readouterr().err.count("\n") == 3
+REFUSED = [
+    ("rnu", "unknown command 'rnu': did you mean run?"),
+    ("frobnicate", "unknown command 'frobnicate': choose from run, "),
+    ("run --devise=cpu", "unrecognized arguments: --devise=cpu: did you mean --device?"),
+    ("run --threads=two", "threads must be a whole number, not 'two'"),
+    ("run --deadline=0", "deadline must be seconds above 0, not '0'"),
+    ("run --deadline=nan", "deadline must be seconds above 0, not 'nan'"),
+    ("run --dtype=fp8", "unknown dtype 'fp8': choose from float32, tf32"),
+    ("run --preset=huge", "unknown preset 'huge': choose from smoke, glance, quick, full"),
+    ("run --resume ''", "--resume needs the folder of a run"),
+    ("run nowhere.py", "nowhere.py: no such file or folder"),
+    ("run test_mine.py --device=gpu", "unknown device 'gpu': choose from auto, all, cpu, cuda"),
+    ("run test_mine.py --require-device=xpu", "xpu:0 is not available: "),
+    ("run test_mine.py --device=cpu --device=xpu", "xpu:0 is not available: "),
+    ("run test_mine.py --threads=100000", "threads must be at most"),
+    ("run test_mine.py -k nothing", "no benchmark matches 'nothing': choose from mine.neg"),
+    ("run test_mine.py -k 'matmul and and'", "-k 'matmul and and': expected a word"),
+    ("run test_mine.py -k 'matmul and and' --list", "-k 'matmul and and': expected a word"),
+    ("run test_mine.py -o test_mine.py", "can't write there"),
+    ("run test_mine.py -o ''", "-o needs the name of a folder"),
+    ("run test_mine.py -- --no-such-option", "unrecognized arguments"),
+    ("compare run.json", "the following arguments are required: NEW"),
+    ("compare run.json run.json third", "unrecognized arguments: third"),
+    ("compare run.json run.json --threshold 5", "write 5% or 0.05"),
+    ("compare run.json run.json --threshold nan", "write 5% or 0.05"),
+    ("compare run.json run.json --threshold=-5%", "write 5% or 0.05"),
+    ("compare run.json run.json --floor 10", "write 10us or 0.5ms"),
+    ("compare run.json run.json --format xml", "invalid choice"),
+    ("compare run.json run.json --allow seed", "invalid choice"),
+    ("compare run.json run.json --paths x", "for --interleave"),
+    ("compare run.json run.json -k x", "no benchmark matches 'x': choose from a.fast, a.slow"),
+    ("compare run.json run.json -k 'x and'", "expected a word"),
+    ("compare run.json loop", "loop: no such file or folder; in this folder: empty.json, run.json"),
+    ("compare --interleave PYTHON PYTHON --pairs 2", "--pairs must be 6 or more"),
+    ("compare --interleave /bin/false PYTHON -k none", "base: /bin/false can't measure"),
+    ("compare --interleave PYTHON PYTHON --paths test_mine.py -k no_such_case", "base: "),
+    ("estimate", "name a results file"),
+    ("estimate run.json --gpu 'H100 NVL'", "did you mean H100 SXM or"),
+    ("estimate run.json --gpu L4 -k nowhere", "no benchmark matches"),
+    ("export gone.json --to bmf", "gone.json: no such file or folder"),
+    ("export empty.json --to bmf", "benchmarks: expected a benchmark, found none"),
+    ("export run.json --to bmf -o no/where.json", "no/where.json: no such folder"),
+    ("export run.json --to csv -o loop/a.csv", "no such folder"),
+    ("export loop --to csv", "loop: no such file or folder"),
+    ("export run.json --to excel", "invalid choice: 'excel'"),
+    ("export run.json --to csv -- x", "-- and what follows it is for gpubench run"),
+    ("report run.json -o out --baseline tpu", "unknown baseline 'tpu': choose from cpu, torch, "),
+    ("report run.json -o out --allow everything", "(choose from 'dtype', 'precision', "),
+    ("report run.json -o out --charts some", "default"),
+    ("report run.json -o other.txt", "can't write there"),
+    ("report run.json -o other.txt/below", "can't write there"),
+    ("report run.json -o /proc/nowhere", "can't write there"),
+    ("time 'torch.ones(3)' --device=cuda:7", "cuda:7 is not available"),
+    ("time 'torch.ones(3)' --device=cuba", "unknown device 'cuba'"),
+    ("time 'torch.ones(3)' -o no/such/r.json", "no/such/r.json: no such folder"),
+    ("time 'torch.ones(3)' -o other.txt", "other.txt: exists already"),
+    ("time 'torch.ones(3)' -o pipe", "pipe: exists already"),
+    ("time 'torch.ones(3)' --chart c.pdf", "c.pdf: a picture's name ends in .svg or .png"),
+    ("time 'torch.ones(3)' --processes=0", "processes must be 1 or more, not 0"),
+]  # fmt: skip
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize(("words", "says"), REFUSED, ids=[words for words, _ in REFUSED])
+def test_what_cant_be_done_is_refused_in_a_line(tmp_path, no_ceilings, words, says):
+    (tmp_path / "test_mine.py").write_text(negating(8))
+    (tmp_path / "other.txt").write_text("mine")
+    (tmp_path / "loop").symlink_to("loop")
+    os.mkfifo(tmp_path / "pipe")
+    for name, data in (("run.json", run_file()), ("empty.json", records.run_file([]))):
+        (tmp_path / name).write_text(json.dumps(data))
+    done = gpubench(*shlex.split(words.replace("PYTHON", sys.executable)), cwd=tmp_path)
+    *first, line = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in line
+    assert line.startswith("gpubench")
+    assert [each for each in first if "starting: " not in each] == []
+    assert (tmp_path / "other.txt").read_text() == "mine"

@@ -249,35 +249,6 @@ def test_markdown_escapes_and_folds(save, capsys) -> None:
     assert "4 the same" in shown
 
 
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        (["--threshold", "5"], "write 5% or 0.05"),
-        (["--threshold", "nan"], "write 5% or 0.05"),
-        (["--threshold=-5%"], "write 5% or 0.05"),
-        (["-k", "x"], "no benchmark matches 'x': choose from a.fast, a.slow"),
-        (["-k", "x and"], "expected a word"),
-        (["--paths", "x"], "for --interleave"),
-        (["--format", "xml"], "invalid choice"),
-        (["--floor", "10"], "write 10us or 0.5ms"),
-        (["--allow", "seed"], "invalid choice"),
-        (["one"], "the following arguments are required: NEW"),
-        (["third"], "unrecognized arguments: third"),
-    ],
-)
-def test_bad_options(save, capsys, more, says) -> None:
-    run = save("base.json", run_file())
-    try:
-        code: int | str | None = main(["compare", *([] if more == ["one"] else [run, run]), *more])
-    except SystemExit as error:
-        code = error.code
-    assert code == 2
-    shown = capsys.readouterr().err
-    assert shown.startswith("gpubench compare: ")
-    assert shown.count("\n") == 1
-    assert says in shown
-
-
 def test_an_expression_narrows_what_is_shown_and_changes_no_verdict(compared) -> None:
     runs = run_file(), run_file(1.2, names=(*NAMES[:3], "z.new"))
     _, everything = compared(*runs)

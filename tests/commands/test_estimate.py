@@ -168,21 +168,6 @@ def test_memory_that_a_batch_shares_says_nothing_of_the_cpus_time_at_a_larger_on
     assert "measure it there" in row["note"]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ([], "name a results file"),
-        (["RUN", "--gpu", "H100 NVL"], "did you mean H100 SXM or"),
-        (["RUN", "--gpu", "L4", "-k", "nowhere"], "no benchmark matches"),
-    ],
-)
-def test_bad_input_is_reported_in_one_line(run, capsys, words, said):
-    assert main(["estimate", *(run if word == "RUN" else word for word in words)]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("gpubench estimate: ")
-    assert said in line
-
-
 PLAIN = records.run_file([records.benchmark(Case("speed.slug", "", "", {}), 1e-3)])
 
 

@@ -128,15 +128,6 @@ def test_plain_files_go_by_their_full_names_each_its_own(save, export) -> None:
     assert list(export(path, "bmf")[0]) == [mark["fullname"], mark["fullname"].replace("[", "#2[", 1)]
 
 
-def test_bad_input(run: str, tmp_path: Path, save, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["export", str(tmp_path / "gone.json"), "--to", "bmf"]) == 2
-    assert main(["export", run, "--to", "bmf", "-o", str(tmp_path / "no" / "where.json")]) == 2
-    assert main(["export", save("empty.json", records.run_file([])), "--to", "bmf"]) == 2
-    assert capsys.readouterr().err.count("\n") == 3
-    with pytest.raises(SystemExit, match="2"):
-        main(["export", run, "--to", "excel"])
-
-
 def test_run_files_go_unchanged_into_pytest_benchmarks_own_compare(tmp_path: Path) -> None:
     measured = Path(__file__).parent.parent.parent / "results/xeon-2-cores/run.json"
     for name in ("a.json", "b.json"):

@@ -197,25 +197,6 @@ def test_unlike_cases_are_left_out_aloud(run: Path, out: Path, capsys: pytest.Ca
     assert "threads 2 against 1" in (out / "charts" / "speedup-a.b-light.svg").read_text()
 
 
-def test_options_name_what_can_be_given(run: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert report(run, "-o", out, "--baseline", "tpu") == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert all(name in line for name in ("tpu", "cpu", "cuda:0", "torch"))
-    for words, known in ((("--allow", "everything"), "threads"), (("--charts", "some"), "default")):
-        with pytest.raises(SystemExit, match="2"):
-            report(run, "-o", out, *words)
-        assert known in capsys.readouterr().err
-    assert not out.exists()
-
-
-@pytest.mark.parametrize("where", ["taken", "taken/below", "/proc/nowhere"])
-def test_output_that_cant_be_written(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], where: str) -> None:
-    (tmp_path / "taken").write_text("a file")
-    assert report(run, "-o", tmp_path / where) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "can't write there" in line
-
-
 def test_a_file_of_pytest_benchmark_alone(tmp_path: Path, out: Path) -> None:
     data = small((1, 10, 100))
     data["benchmarks"] = data["benchmarks"][:3]

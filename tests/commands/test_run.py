@@ -233,33 +233,6 @@ def test_why_there_is_nothing_to_measure(folder, name, text, code, why):
     assert last.endswith(f": see {Path('out/run.log')}") == ("fixture" not in why or "yield" in why)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["nowhere.py"], "nowhere.py: no such file or folder"),
-        (["test_mine.py", "--device=gpu"], "unknown device 'gpu': choose from auto, all, cpu, cuda"),
-        (["test_mine.py", "--require-device=xpu"], "xpu:0 is not available: "),
-        (["test_mine.py", "--device=cpu", "--device=xpu"], "xpu:0 is not available: "),
-        (["test_mine.py", "-k", "nothing"], "no benchmark matches 'nothing': choose from mine.neg"),
-        (["test_mine.py", "--preset=huge"], "unknown preset 'huge': choose from smoke, glance, quick, full"),
-        (["test_mine.py", "--dtype=fp8"], "unknown dtype 'fp8': choose from float32"),
-        (["test_mine.py", "-o", "test_mine.py"], "can't write there"),
-        (["test_mine.py", "--threads=100000"], "threads must be at most"),
-        (["test_mine.py", "--", "--no-such-option"], "unrecognized arguments"),
-        (["test_mine.py", "-k", "matmul and and"], "-k 'matmul and and': expected a word"),
-        (["test_mine.py", "-k", "matmul and and", "--list"], "-k 'matmul and and': expected a word"),
-        (["test_mine.py", "-o", ""], "-o needs the name of a folder"),
-        (["--resume", ""], "--resume needs the folder of a run"),
-    ],
-)
-def test_bad_input_is_refused_in_a_line(folder, arguments, says):
-    done = gpubench("run", *arguments, cwd=folder)
-    assert done.returncode == 2
-    *first, line = done.stderr.splitlines()
-    assert first in ([], [FIRST])
-    assert says in line
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_keeps_what_was_measured(folder, number):
     (folder / "test_mine.py").write_text(sleeping(40))

@@ -1,7 +1,6 @@
 """``gpubench time``: what it understands, what it refuses in a line, and what it measures."""
 
 import json
-import os
 import re
 import runpy
 import shlex
@@ -262,29 +261,6 @@ def test_own_modules_and_numpy_beside_torch(tmp_path):
     results = json.loads((tmp_path / "r.json").read_text())["benchmarks"]
     assert [each["extra_info"]["gpubench"]["implementation"] for each in results] == ["torch", "numpy"]
     assert re.search(r"np\.add\(a, a\) is .* twice\(a\)", done.stdout)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--device=cuda:7"], "cuda:7 is not available"),
-        (["--device=cuba"], "unknown device 'cuba'"),
-        (["-o=no/such/r.json"], "no/such/r.json: no such folder"),
-        (["-o=other.txt"], "other.txt: exists already"),
-        (["-o=fifo"], "fifo: exists already"),
-        (["--chart=c.pdf"], "c.pdf: a picture's name ends in .svg or .png"),
-        (["--processes=0"], "processes must be 1 or more, not 0"),
-    ],
-)
-def test_what_can_not_be_done_ends_with_2_and_a_line(tmp_path, words, message):
-    (tmp_path / "other.txt").write_text("mine")
-    if hasattr(os, "mkfifo"):
-        os.mkfifo(tmp_path / "fifo")
-    done = gpubench("time", "torch.ones(3)", "--preset=smoke", *words, cwd=tmp_path)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert (tmp_path / "other.txt").read_text() == "mine"
 
 
 def test_a_setup_for_each_call_and_a_coroutine(tmp_path):
