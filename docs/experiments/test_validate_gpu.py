@@ -155,7 +155,7 @@ def test_validation_shows_what_failed_and_what_could_not_be_collected(rehearsal,
 
 
 def test_validation_measures_its_figures_once_and_leaves_one_file(rehearsal, tmp_path):
-    steps = ["--step=sanity", "--step=figures", "--step=timers", "--step=classic"]
+    steps = ["--step=sanity", "--step=figures", "--step=timers"]
     said = rehearsal.finish(tmp_path / "out", *steps)
     assert all(f"{step.partition('=')[2]}: done" in said for step in steps)
     again = rehearsal.finish(tmp_path / "out", *steps)
@@ -165,7 +165,6 @@ def test_validation_measures_its_figures_once_and_leaves_one_file(rehearsal, tmp
         "## Sanity",
         "our figures beside published ones",
         "## Our time beside other timers'",
-        "## The classic script",
     ):
         assert heading in page
 
@@ -208,3 +207,28 @@ def test_validation_resumes_no_journal_that_it_did_not_begin(tmp_path):
     assert json.loads(first)["paths"] == ["/here/benchmarks/test_matmul.py"]
     assert (json.loads(first)["inode"], json.loads(first)["device"]) == (ledger.stat().st_ino, ledger.stat().st_dev)
     assert json.loads(second) == {"event": "start"}
+
+
+def test_it_names_each_library_that_is_missing_or_too_old(monkeypatch):
+    """Without nvidia-ml-py clocks, watts and other programs are unknown; without transformers networks are skipped."""
+    here = validate_gpu.metadata.version
+    assert validate_gpu.missing() == []
+
+    def version(name):
+        if name in ("nvidia-ml-py", "transformers"):
+            raise validate_gpu.metadata.PackageNotFoundError(name)
+        return "2.5" if name == "torch" else here(name)
+
+    monkeypatch.setattr(validate_gpu.metadata, "version", version)
+    lacking = validate_gpu.missing()
+    assert [text.split(">")[0] for text in lacking] == ["nvidia-ml-py", "torch", "transformers"]
+    assert lacking[1].endswith("(2.5 is here)")
+
+
+def test_it_counts_how_device_times_were_measured(tmp_path):
+    methods = [{"device_method": "held"}, {"device_method": "held"}, {"device_reason": "the call waits"}, {}]
+    marks = [{"extra_info": {"gpubench": each}} for each in methods]
+    (tmp_path / "run.json").write_text(json.dumps({"benchmarks": marks}))
+    counted = {"with a device time, held": 2, "without a device time: the call waits": 1}
+    assert validate_gpu._device_times(tmp_path / "run.json") == counted
+    assert not validate_gpu._device_times(tmp_path / "none.json")

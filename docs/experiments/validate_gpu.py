@@ -28,6 +28,7 @@ import tarfile
 import tempfile
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -53,7 +54,8 @@ REFERENCE = {
     "science": (("convolution", "reductions", "irregular", "linear_algebra", "fft", "sparse", "science"), 160.0, 150.0),
 }
 """Runs of the preset quick, the most valuable first: families of benchmarks, and the seconds that their first process
-and the other two take, on an H100 with 16 cores. ``gpubench report`` reads their results files together."""
+and the other two take, on an H100 with 16 cores: half as many again as ``gpubench run --list`` estimates there, since
+none has run on a GPU. ``gpubench report`` reads their results files together."""
 FIRST = ", first process"
 FULL_MIN = {
     "models": 130, "matmul": 23, "llm": 48, "serving": 6, "training": 72, "attention": 59, "quantised": 4,
@@ -76,10 +78,12 @@ PUBLISHED: dict[str, dict[str, tuple[float, str]]] = {
     },
     "H100 PCIe": {"bfloat16": (433e12, _MAMF), "all-reduce of 2": (116e9, "nccl-tests#212")},
     "H100": {
-        "bfloat16": (792e12, _MAMF), "float32": (51e12, _SHEET), "float64": (57e12, _SHEET), "copy": (3.0e12, _SEEN),
+        "bfloat16": (792e12, _MAMF), "float8": (1402.6e12, _MAMF), "float32": (51e12, _SHEET),
+        "float64": (57e12, _SHEET), "copy": (3.0e12, _SEEN),
         "host to device": (55.6e9, "NVIDIA's blog, nvbandwidth"), "launch": (4e-6, "susun-blog, pegainfer"),
         "attention": (324e12, "FlashAttention-3, arXiv 2407.08608, fig. 5"), "clock": (1.98e9, _SEEN),
-        "all-reduce of 8": (480e9, "nccl-tests#272, #1161"), "GPT-2 training": (463e3, "modded-nanogpt's README"),
+        "idle with a context": (121.7, "sglang#27567"), "all-reduce of 8": (480e9, "nccl-tests#272, #1161"),
+        "GPT-2 training": (463e3, "modded-nanogpt's README"),
     },
     "A100": {
         "bfloat16": (271.2e12, _MAMF), "float32": (19.2e12, _SHEET), "copy": (1.6e12, _SEEN),
@@ -90,8 +94,8 @@ PUBLISHED: dict[str, dict[str, tuple[float, str]]] = {
 }  # fmt: skip
 """What others measured, with the source, by the first name that a GPU's contains: FLOP/s of matrix products and of
 attention (16k tokens, heads of 64, no mask), bytes/s of a copy (read and written), of pinned copies and of all-reduce
-(bus bandwidth), seconds of a launch, the SM clock in Hz, tokens/s of one GPU."""
-UNITS = {"copy": "B/s", "launch": "s", "clock": "Hz", "GPT-2 training": "tokens/s"}
+(bus bandwidth), seconds of a launch, the SM clock in Hz, watts, tokens/s of one GPU."""
+UNITS = {"copy": "B/s", "launch": "s", "clock": "Hz", "idle with a context": "W", "GPT-2 training": "tokens/s"}
 ELSEWHERE = {"GPT-2 training": "training.gpt2 of the reference run", "all-reduce of": "distributed, with several GPUs"}
 """Where facts are measured that one GPU's figures don't have."""
 EXPLAINED = 0.95
@@ -131,7 +135,7 @@ def all_steps() -> list[Step]:
     reference = "reference run, preset quick, in three processes"
     runs = [(f"quick {title}", *entry) for title, entry in REFERENCE.items()]
     return [
-        Step("sanity", "variables, facts, bfloat16 for two seconds with clocks and watts, layouts, TF32", 25),
+        Step("sanity", "variables, facts, device times, bfloat16 with clocks and watts, layouts, TF32", 45),
         Step("gpu tests", "tests/test_gpu.py but for the suite's, test by test", 60),
         Step("figures", "products, attention, copies and launches beside published figures", 60),
         Step("timers", "our times beside torch.utils.benchmark.Timer and triton's do_bench", 75),
@@ -139,7 +143,6 @@ def all_steps() -> list[Step]:
             Step(f"{name}{FIRST}", f"{reference}: {', '.join(names)}", first_s, names)
             for name, names, first_s, _ in runs
         ),
-        Step("classic", "the classic script, as published and synchronized", 20),
         Step("pitfalls", "what is read without a synchronization, and with TF32 left on", 40),
         *(Step(name, f"the other two processes: {', '.join(names)}", rest_s, names) for name, names, _, rest_s in runs),
         Step("tests", "pytest -m gpu tests/, the suite's benchmarks on tiny sizes among them", 300),
@@ -418,6 +421,7 @@ def reference(call: Call, step: Step) -> str:
     ended, cases, whole, first = _progress(ledger)
     state = f"{ended}, complete" if whole else f"{ended} of at most {cases}, not complete yet"
     lines = [f"## Reference run: {step.name}\n", f"Timings (benchmarks times processes): {state}.\n"]
+    lines += [f"- {number} {words}" for words, number in _device_times(folder / "run.json").most_common()]
     call.part(step.name).parent.mkdir(exist_ok=True)
     call.part(step.name).write_text("\n".join(lines), encoding="utf-8")
     return "done" if whole or (alone and first) else "resumable" if code is None or ended else "failed"
@@ -445,6 +449,19 @@ def adopt(ledger: Path, files: Sequence[str]) -> bool:
     event |= {"paths": list(files), "inode": place.st_ino, "device": place.st_dev}
     ledger.write_text("\n".join([json.dumps(event), *rest]), encoding="utf-8")
     return True
+
+
+def _device_times(run: Path) -> Counter[str]:
+    """How many benchmarks on a GPU have a device time, and how it was measured, or why they have none."""
+    counts: Counter[str] = Counter()
+    with contextlib.suppress(OSError, ValueError):
+        for mark in json.loads(run.read_text(encoding="utf-8"))["benchmarks"]:
+            ours = mark["extra_info"]["gpubench"]
+            if method := ours.get("device_method"):
+                counts[f"with a device time, {method}"] += 1
+            elif reason := ours.get("device_reason"):
+                counts[f"without a device time: {reason}"] += 1
+    return counts
 
 
 class Progress(NamedTuple):
@@ -500,7 +517,9 @@ def figures(gpu: Any, small: bool) -> Iterator[str]:
     ours["device to host"] = measured.device_to_host_byte_per_s
     ours["launch"] = measured.launch_floor_s
     ours["attention"] = _attention(gpu, 64 if small else 16384)
+    ours["float8"] = _float8(gpu, 32 if small else 8192)
     ours["clock"] = (gpu.clocks() or {}).get("sm")
+    ours["idle with a context"] = _idle_watts(gpu, 0.1 if small else 2.0)
     yield f"## {gpu.label}: our figures beside published ones\n"
     yield f"Driver {gpu.facts().get('driver')}, {_versions()}. Marked with an !: slower than {EXPLAINED} of it.\n"
     yield "| what | ours | published as measured | ratio | source |\n|---|---:|---:|---:|---|"
@@ -512,7 +531,8 @@ def figures(gpu: Any, small: bool) -> Iterator[str]:
         place = next((place for start, place in ELSEWHERE.items() if name.startswith(start)), "")
         words = place or ("—" if ratio is None else f"{ratio:.3f}{' !' * slow}")
         yield f"| {name} | {text(value, unit)} | {text(theirs, unit)} | {words} | {source} |"
-    yield ""
+    yield "\nCopies, where the cache ends:\n"
+    yield from _copies(gpu, range(16, 19) if small else range(24, 31))
 
 
 def _attention(gpu: Any, tokens: int) -> float:
@@ -526,13 +546,47 @@ def _attention(gpu: Any, tokens: int) -> float:
     return 4 * 16 * tokens**2 * 64 / _median(call, DeviceClock([gpu]), rounds=5, calls=5)
 
 
+def _float8(gpu: Any, n: int) -> float | None:
+    """FLOP/s of a product in float8_e4m3fn with fast accumulation, as published rates are; ``None`` without it."""
+    import torch
+
+    from gpubench.measure.clock import DeviceClock
+
+    with contextlib.suppress(RuntimeError, NotImplementedError):
+        a, b = (torch.randn(n, n, device=str(gpu)).to(torch.float8_e4m3fn) for _ in range(2))
+        options = {"scale_a": torch.ones((), device=str(gpu)), "scale_b": torch.ones((), device=str(gpu))}
+        call = partial(torch._scaled_mm, a, b.t(), **options, out_dtype=torch.bfloat16, use_fast_accum=True)
+        return 2 * n**3 / _median(call, DeviceClock([gpu]), rounds=5, calls=5)
+    return None
+
+
+def _idle_watts(gpu: Any, seconds: float) -> float | None:
+    before = gpu.energy_j()
+    time.sleep(seconds)
+    return None if before is None else (gpu.energy_j() - before) / seconds
+
+
+def _copies(gpu: Any, exponents: Sequence[int]) -> Iterator[str]:
+    import torch
+
+    from gpubench.measure.clock import DeviceClock
+    from gpubench.runfile.quantities import text
+
+    for exponent in exponents:
+        source, target = (torch.zeros(2**exponent, dtype=torch.uint8, device=str(gpu)) for _ in range(2))
+        copied_s = _median(partial(target.copy_, source), DeviceClock([gpu]), rounds=5, calls=10)
+        yield f"- {text(source.nbytes, 'B')}: {text(2 * source.nbytes / copied_s, 'B/s')} read and written"
+    yield ""
+
+
 def sanity(gpu: Any, small: bool) -> Iterator[str]:
-    """Yield what is wrong most often on a new machine, within half a minute."""
+    """Yield what is wrong most often on a new machine, within a minute."""
     import torch
 
     from gpubench.measure import environment
     from gpubench.measure.clock import DeviceClock
     from gpubench.measure.precision import matmul_precision
+    from gpubench.measure.probes import device_time
     from gpubench.runfile.quantities import seconds_text, text
 
     clock, n = DeviceClock([gpu]), 64 if small else 8192
@@ -541,24 +595,35 @@ def sanity(gpu: Any, small: bool) -> Iterator[str]:
     hidden = re.compile(r"(GPU|MIG)-[0-9a-f-]+", re.IGNORECASE)
     variables = (f"{name}={hidden.sub('…', value)}" for name, value in sorted(os.environ.items()))
     yield "\n".join(["```text", *filter(set_here.match, variables), "```\n"])
+    with contextlib.suppress(OSError):  # what names no serial number
+        told = subprocess.run(
+            ["nvidia-smi", "-q", "-d", "PERFORMANCE,POWER,CLOCK,ECC"], stdout=subprocess.PIPE, text=True
+        )
+        yield f"```text\n{told.stdout}\n```\n"
     facts = gpu.facts()
     yield f"- unknown: {', '.join(name for name, value in facts.items() if value is None) or 'nothing'}"
     yield f"- switches that change times: {'; '.join(environment.unusual()) or 'none'}"
     yield f"- caches: {gpu.cache_bytes()} bytes; energy counter: {gpu.energy_j()}; other programs: "
     yield f"  {gpu.other_processes() if hasattr(gpu, 'other_processes') else 'unknown'}"
-    yield f"- a launch: {seconds_text(_median(torch.ones(1, device=str(gpu)).neg_, clock, calls=1000))}"
+    one, many = (torch.ones(count, dtype=torch.uint8, device=str(gpu)) for count in (1, 2**16 if small else 2**30))
+    for words, call in (("neg_ of one element", one.neg_), ("copy of a GiB", many.clone)):
+        wall_s = _median(call, clock)
+        inside = device_time(call, gpu, wall_s, None)
+        shown = inside.device_reason or text(inside.device_s, "s")
+        yield f"- {words}: {seconds_text(wall_s)}, on the device: {shown}, its launch: {text(inside.launch_s, 's')}"
     a, b = (torch.randn(n, n, device=str(gpu), dtype=torch.bfloat16) for _ in range(2))
-    begin, joules, count = clock(), gpu.energy_j(), 0
+    begin, joules, count, counted = clock(), gpu.energy_j(), 0, set()
     while clock() - begin < (0.1 if small else 2.0):
         torch.mm(a, b)
         count += 1
+        counted.add(gpu.energy_j())  # while it works
     seconds = clock() - begin
     watts = None if joules is None else (gpu.energy_j() - joules) / seconds
     for _ in range(1 if small else 50):  # so that it works while it is asked
         torch.mm(a, b)
     reasons = ", ".join(gpu.throttle_reasons()) or "none"
     yield f"- bfloat16 of {n} for {seconds:.1f} s: {text(2 * n**3 * count / seconds, 'FLOP/s')}, {gpu.clocks()} Hz,"
-    yield f"  {text(watts, 'W')}, clocks held back by: {reasons}"
+    yield f"  {text(watts, 'W')}, clocks held back by: {reasons}; the energy counter moved {len(counted) - 1} times"
     left, right = (torch.randint(-9, 9, (n, n), device=str(gpu), dtype=torch.int8) for _ in range(2))
     for words, second in (("by rows", right), ("by columns", right.t())):
         with contextlib.suppress(RuntimeError):
@@ -587,71 +652,45 @@ def _median(call: Callable[[], Any], clock: Callable[[], float], rounds: int = 3
 
 
 def timers(gpu: Any, small: bool) -> Iterator[str]:
-    """Yield gpubench's time next to those of torch's Timer and triton's do_bench."""
+    """Yield gpubench's time next to those of torch's Timer and triton's do_bench, and its device time next to that of
+    triton's do_bench_cudagraph: the first call is shorter than its launch, so that an error of launches shows."""
     import torch
     from torch.utils.benchmark import Timer
 
     from gpubench.measure.clock import DeviceClock
     from gpubench.measure.precision import matmul_precision
+    from gpubench.measure.probes import device_time
     from gpubench.runfile.quantities import seconds_text
 
-    do_bench: Any = None
-    if gpu.kind == "cuda":
-        with contextlib.suppress(ImportError):
-            from triton.testing import do_bench
     n, count = (64, 10**4) if small else (4096, 10**8)
     a, b = (torch.randn(n, n, device=str(gpu)) for _ in range(2))
     x, y, target = (torch.randn(count, device=str(gpu)) for _ in range(3))
     cases = {
+        "neg_ of 1000": x[:1000].neg_,
         f"matmul of {n}, float32": lambda: torch.mm(a, b),
         f"add of {count:,}, out=": lambda: torch.add(x, y, out=target),
     }
     yield "## Our time beside other timers'\n"
-    yield "| call | ours | ours / torch's Timer | ours / triton's do_bench |\n|---|---:|---:|---:|"
+    yield "| call | ours | ours / torch's Timer | ours / triton's do_bench | on the device / do_bench_cudagraph |"
+    yield "|---|---:|---:|---:|---:|"
     with matmul_precision("float32"):
         for name, call in cases.items():
-            ratios: dict[str, list[float]] = {"timer": [], "triton": []}
+            ratios: dict[str, list[float]] = {"timer": [], "do_bench": [], "do_bench_cudagraph": []}
             times = []
             for _ in range(1 if small else 5):
                 times.append(_median(call, DeviceClock([gpu])))
                 timer = Timer("call()", globals={"call": call}).blocked_autorange(min_run_time=0.1 if small else 0.5)
                 ratios["timer"].append(times[-1] / timer.median)
-                if do_bench:
-                    with contextlib.suppress(Exception):  # it compiles C code, and a container may have no compiler
-                        ratios["triton"].append(times[-1] / (do_bench(call, return_mode="median") / 1e3))
+                with contextlib.suppress(Exception):  # it compiles C code, and a container may have no compiler
+                    from triton import testing
+
+                    ratios["do_bench"].append(times[-1] / (testing.do_bench(call, return_mode="median") / 1e3))
+                    device_s = device_time(call, gpu, times[-1], None).device_s
+                    theirs_ms = testing.do_bench_cudagraph(call, return_mode="median")
+                    ratios["do_bench_cudagraph"].append(device_s / (theirs_ms / 1e3))
             shown = [f"{statistics.median(values):.3f}" if values else "—" for values in ratios.values()]
             yield f"| {name} | {' | '.join([seconds_text(statistics.median(times)), *shown])} |"
     yield "\nMedians of five in turn. do_bench flushes the L2 cache before each call; ours doesn't.\n"
-
-
-def classic(gpu: Any, small: bool) -> Iterator[str]:
-    """Yield the classic script as published: create, a thousand times result + a * b, and read the clock without
-    waiting."""
-    import torch
-
-    from gpubench.measure.clock import DeviceClock
-    from gpubench.runfile.quantities import seconds_text
-
-    shape, times = ((4, 10, 10), 10) if small else ((100, 1000, 1000), 1000)
-
-    def script(wait: bool) -> float:
-        clock: Callable[[], float] = DeviceClock([gpu]) if wait else time.perf_counter
-        a, b = (torch.rand(*shape, device=str(gpu)) for _ in range(2))
-        result = a * b
-        gpu.synchronize()
-        start = clock()
-        for _ in range(times):
-            result = result + a * b
-        seconds = clock() - start
-        gpu.synchronize()
-        return seconds
-
-    script(wait=True)
-    unwaited, waited = script(wait=False), script(wait=True)
-    yield "## The classic script\n"
-    yield f"Two tensors of {' × '.join(map(str, shape))} float32, {times:,} times `result = result + a * b`.\n"
-    yield "| as published, without a wait | measured | ratio |\n|---:|---:|---:|"
-    yield f"| {seconds_text(unwaited)} | {seconds_text(waited)} | {waited / unwaited:.3g} |\n"
 
 
 def pitfalls(gpu: Any, small: bool) -> Iterator[str]:
@@ -665,7 +704,7 @@ def pitfalls(gpu: Any, small: bool) -> Iterator[str]:
     yield done.stdout  # its errors go to the log
 
 
-MEASURED = {"sanity": sanity, "figures": figures, "timers": timers, "classic": classic, "pitfalls": pitfalls}
+MEASURED = {"sanity": sanity, "figures": figures, "timers": timers, "pitfalls": pitfalls}
 
 
 def measure(name: str, target: Path, device: str, small: bool) -> int:
