@@ -74,6 +74,7 @@ def exported(study: Study, to: str, every: bool = False) -> str:
     shown = [tables.beside_each_other(study)] if every else tables.answer_tables(Answer(study))
     lines = [line for each in shown for line in (*render.markdown(each), "")]
     told = [each.title for each in shown if each.title and every] + [*dict.fromkeys(map(words.machine, study.runs))]
+    told += filter(None, [words.simulated(row.facts for row in study.measured)])  # the rows say what is not verified
     return "\n".join([*lines, f"{render.escape('; '.join(told))}.", ""])
 
 
@@ -85,12 +86,15 @@ def _action_entry(name: str, row: Measured) -> dict[str, Any]:
     """An entry for ``customSmallerIsBetter`` of github-action-benchmark. ``range`` is half the 95% interval, or with
     one process half the distance of the quartiles; ``extra`` states which. The action converts between these units when
     it compares a value with the previous one."""
+    from ..report.words import cautions
+
     times, interval = row.times, row.interval
     counted = f"{times.rounds} rounds of {times.iterations} calls in {len(times.processes)} processes"
     spread_s, kind = (
         ((interval.high - interval.low) / 2, "95% interval") if interval else (times.iqr_s / 2, "interquartile range")
     )
     extra = f"{counted}; range: {kind}" + (f"; flagged: {', '.join(row.flags)}" if row.result.flags else "")
+    extra = "; ".join([extra, *cautions([row])])
     unit_s, unit = next((scale for scale in _ACTION_UNITS if row.time_s >= scale[0]), _ACTION_UNITS[-1])
     value, spread = row.time_s / unit_s, spread_s / unit_s
     return {"name": name, "unit": unit, "value": float(f"{value:.6g}"), "range": f"± {spread:#.3g}", "extra": extra}

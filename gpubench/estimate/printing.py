@@ -212,7 +212,8 @@ def as_json(estimates: Iterable[Outlook], run: str) -> str:
 
 def as_markdown(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
     """The table as Markdown, with every line and the bounds."""
-    return [*markdown(table_of(lines, True)), "", *(f"- {escape(each)}" for each in foot(lines, estimates))]
+    shown = table_of(lines, True)
+    return [f"{shown.title}:", "", *markdown(shown), "", *(f"- {escape(each)}" for each in foot(lines, estimates))]
 
 
 def screen(lines: Sequence[Line], estimates: Sequence[Outlook], every: bool, width: int) -> list[str]:

@@ -353,8 +353,7 @@ def warnings(study: Study) -> list[Warning]:
     found = []
     if any(smoke):
         found.append(Warning("Smoke run: it checks that the benchmarks work; its times mean nothing"))
-    if devices := words.simulated(study.runs):
-        where = f"Times of the {listed(devices)} come from a model, not from hardware"
+    if where := words.simulated(device for run in study.runs for device in run.machine.devices):
         found.append(Warning(where, "Don't quote them."))
     if smoke and all(smoke):
         return found

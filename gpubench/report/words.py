@@ -25,7 +25,7 @@ from ..runfile.quantities import (
     shorten_apart,
     text,
 )
-from ..runfile.schema import Case, Run, Scalar
+from ..runfile.schema import Case, DeviceFacts, Run, Scalar
 from ..runfile.ways import HOW, LAYOUT, PER_CORE
 from .pairs import OF_TIMES, Pair
 from .rows import Measured, Row, Source, Values, leaves_open, too_noisy
@@ -223,11 +223,19 @@ def machine(run: Run) -> str:
     return " · ".join([*parts, *([f"PyTorch {run.machine.torch.partition('+')[0]}"] if run.machine.torch else [])])
 
 
-def simulated(runs: Iterable[Run]) -> list[str]:
-    """Names of the devices whose times come from a model: simulated ones, and those whose name says so."""
-    devices = [device for run in runs for device in run.machine.devices]
+def simulated(devices: Iterable[DeviceFacts]) -> str:
+    """That times of devices come from a model: simulated ones, and those whose name says so; empty if none do."""
     found = [device for device in devices if device.simulated or _MODELLED.search(device.label)]
-    return sorted({device.label or device.name for device in found})
+    names = sorted({device.label or device.name for device in found})
+    return f"Times of the {listed(names)} come from a model, not from hardware" * bool(names)
+
+
+def cautions(rows: Iterable[Row]) -> list[str]:
+    """What must stand beside numbers of these results wherever they are shown: that a model made them, and that nothing
+    verified them."""
+    rows = list(rows)
+    names = listed(list(dict.fromkeys(name(row.result) for row in rows if unverified(row))))
+    return [*filter(None, [simulated(row.facts for row in rows)]), *[f"Not verified: {names}"] * bool(names)]
 
 
 # Numbers --------------------------------------------------------------------------------------------------------------

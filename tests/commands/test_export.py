@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -96,6 +97,23 @@ def test_a_doubtful_time_is_marked_where_a_program_looks(save, export) -> None:
     assert entry["extra"].endswith("flagged: noisy, drifting")
     assert "95% interval" in entry["extra"]
     assert float(entry["range"].removeprefix("± ")) == pytest.approx(1.026 * 4.303 / 3**0.5 * 0.1, rel=0.02)
+
+
+def test_a_model_and_an_unverified_result_are_named_in_what_is_published(save, export, tmp_path) -> None:
+    check = {"status": "unchecked", "error": None, "tolerance": None, "reason": "check=False"}
+    marks = [records.benchmark(each, 1e-3, check=check) for each in (CPU, GPU)]
+    devices = (records.CPU, {**records.GPU, "simulated": True})
+    path = save("run.json", records.run_file(marks, devices=devices))
+    model = "Times of the Synthetic H-GPU come from a model, not from hardware"
+    text, _ = export(path, "markdown")
+    assert model in text
+    assert "a.b, n=8 (not verified)" in text
+    cpu, gpu = (entry["extra"] for entry in export(path, "github-action-benchmark")[0])
+    assert (model in cpu, model in gpu) == (False, True)
+    assert all(extra.endswith("Not verified: a.b") for extra in (cpu, gpu))
+    assert main(["chart", path, "-o", str(tmp_path / "a.svg")]) == 0
+    drawn = re.sub(r"<[^>]*>|\s+", " ", (tmp_path / "a.svg").read_text())
+    assert "Not verified: a.b." in " ".join(drawn.split())
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,8 @@ def curve(
     if isinstance(item, Pair):
         last = (words.with_copies if dashed else words.ratio)(item)
     else:
-        doubt = item.quality.doubt if cut else None
-        last = str(doubt or text(line.points[-1].y, unit) + item.quality.star * cut)
+        shown = words.time(item) if unit == "s" else text(line.points[-1].y, unit) + item.quality.star * cut
+        last = str((cut and item.quality.doubt) or shown)
     label = f"{label}, then {last}".removeprefix(", ") if cut else f"{last} {label}".strip()
     left_out, mark = len(line.points) - len(points), _mark(crossing) if crossing else None
     return Curve(tuple(points), role or role_of(study, line.last), label, dashed, left_out, cut, mark, tuple(limits))
@@ -143,6 +143,7 @@ def caption(
     if found := words.ways(pairs):
         sign = f"{words.OTHER_WAY}: o" if flagged == "*" else "At some sizes o"
         note += f"{sign}ver the CPU's fastest way, where that is another: {'; '.join(found)}. "
+    note += "".join(f"{each}. " for each in words.cautions(rows))
     if left_out:
         # a ratio of two times needs no peak
         why = "too noisy" if pairs else "too noisy, or above the measured peak (impossible)"
