@@ -110,13 +110,6 @@ def _power_limit_w(device: Device) -> float | None:
     return device.details().get("power_limit_w")
 
 
-def age_s() -> float:
-    """Seconds since this process was started, including its imports."""
-    import psutil
-
-    return time.time() - float(psutil.Process().create_time())
-
-
 def _family_s() -> float:
     """CPU seconds of this process and of all processes that it started."""
     import psutil

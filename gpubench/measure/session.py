@@ -147,14 +147,14 @@ class Session:
 
     def estimated_s(self, timed: Iterable[tuple[Case, bool]]) -> float:
         """Estimate the seconds that these cases, each with whether it needs several processes, and the ceilings take in
-        a run's first process at this machine's pace, if no case is skipped or slow."""
+        a run's first process on an idle machine, if no case is skipped or slow."""
         known = list(timed)
         seconds = sum(RANKS_S if several else self.preset.case_s for _, several in known)
         seconds += COMPILE_S * sum(case.variant == "compile" for case, _ in known)
         if self.first and self.settings.preset == "full":
             counters = {str(each.device) for each in self.choices if each.device and each.device.energy_j() is not None}
             seconds += ENERGY_S * sum(case.device in counters for case, several in known if not several)
-        return self.pace * seconds + self.ceilings_s * len({case.device for case in self.collected})
+        return seconds + self.ceilings_s * len({case.device for case in self.collected})
 
     @property
     def _effort(self) -> str:
@@ -165,12 +165,6 @@ class Session:
     def ceilings_s(self) -> float:
         """Estimated seconds for the peaks of one device."""
         return CEILINGS_S[self._effort] if self.settings.ceilings and self.peaks is None else 0.0
-
-    @functools.cached_property
-    def pace(self) -> float:
-        """How many times as long as on an idle machine a run takes, because other programs use the cores."""
-        known = self.mode is Mode.RUN and self.judges and not self.settings.brief
-        return 1 / disturbance.core_share() if known else 1.0
 
     @property
     def first(self) -> bool:
@@ -225,7 +219,9 @@ class Session:
             if not flags or known is None or chosen is None or self.remeasured >= MOST_REMEASURED:
                 break
             self.remeasured += 1
-            self.ceilings[case.device] = self.measured_again(chosen, known, [dtype])
+            # Products of this dtype alone: others take half a dozen seconds each where a CPU emulates them.
+            again = ceilings.measure_ceilings({chosen: known.throughput.keys() & {dtype}}, self._effort)
+            self.ceilings[case.device] = known.raised(again.get(case.device, known))
         return flags
 
     def record(
@@ -260,13 +256,6 @@ class Session:
         self.raised.extend((case, flag) for flag in raised)
         measured = Measurement(**structs.asdict(case) | {"work": work, "wait_s": wait_s} | fields)
         benchmark.extra_info[KEY] = measured.as_dict()
-
-    def measured_again(self, device: Device, known: Ceilings, dtypes: Iterable[str] | None = None) -> Ceilings:
-        """Measure the peaks again, and return the better of both figures for each. Only products of these ``dtypes``,
-        if given, are measured, since others take half a dozen seconds each where a CPU emulates them."""
-        wanted = known.throughput if dtypes is None else known.throughput.keys() & set(dtypes)
-        again = ceilings.measure_ceilings({device: wanted}, self._effort).get(str(device))
-        return known.raised(again) if again else known
 
     @functools.cached_property
     def canary(self) -> CanaryTimes | None:

@@ -16,14 +16,13 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from ..devices import find_device
 from ..errors import RunFileError, UsageError
-from ..measure import disturbance, environment
+from ..measure import environment
 from ..measure.session import Mode, Session, Unmeasured
 from ..runfile.folder import keep
 from ..runfile.ledger import Follower, Ledger, assemble, convert
 from ..runfile.quantities import counted
-from ..runfile.reader import LARGEST, check_case, check_run, read_ledger
+from ..runfile.reader import LARGEST, check_case, read_ledger
 from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case, Ceilings
 from ..runfile.writer import fit, text_of, without_homes, write
 from ..version import __version__
@@ -179,7 +178,7 @@ class Recorder:
             known = earlier["gpubench"].get("ceilings") or {}
             self.session.peaks = convert(known, dict[str, Ceilings], f"{self.ledger.path}: session")
         facts = {"process": self.session.settings.process, "cases": list(cases)}
-        facts |= {"start_s": disturbance.age_s(), "start_cpu_s": self.session.pace * sum(os.times()[:2])}
+        facts["start_cpu_s"] = sum(os.times()[:2])
         settings = self.session.settings
         unknown = {"dtype": ""} if settings.brief and not settings.dtypes else {}  # as its data isn't there yet
         facts["identities"] = {name: structs.replace(case, **unknown).as_dict() for name, case in cases.items()}
@@ -248,28 +247,12 @@ class Recorder:
 
     def finish(self, code: int) -> None:
         """Record that the process ends by itself, with pytest's exit code."""
-        facts: dict[str, Any] = {"code": code, "ceilings": self._peaks(code)}
+        again = self.session.ceilings if self.session.remeasured else None  # a result exceeded the first ones
+        facts: dict[str, Any] = {"code": code, "ceilings": msgspec.to_builtins(again)}
         facts |= {"finished": _now(), "after": environment.moment()}
         with contextlib.suppress(UsageError):  # the supervisor notices that this event is missing
             self.ledger.append("finish", process=self.session.settings.process, **facts)
         self.ledger.close()
-
-    def _peaks(self, code: int) -> dict[str, Any] | None:
-        """Return the peaks that have changed since the run began: they were measured again because a result exceeded
-        them, or are now because results of the whole run disprove them."""
-        session = self.session
-        peaks = dict(session.ceilings) if session.remeasured else {}
-        settings, whole = session.settings, code in (0, 1) and session.mode is Mode.RUN
-        last = whole and settings.process == settings.processes - 1 and not settings.brief
-        if last and session.judges and not session.light:
-            known = session.peaks or session.ceilings  # later processes know those of the first
-            with contextlib.suppress(RunFileError, KeyboardInterrupt):
-                run = check_run(self.ledger.path, assemble(read_ledger(self.ledger.path)), samples=False)
-                for name in known.keys() & run.disproved.keys():
-                    device = find_device(name).device
-                    if device and not device.simulated:
-                        peaks[name] = session.measured_again(device, known[name])
-        return msgspec.to_builtins(peaks) or None
 
     def write_run_file(self, path: Path) -> None:
         """Replace the file that pytest-benchmark wrote by the complete one, atomically. If it wrote none because no

@@ -133,7 +133,7 @@ class TimeLeft:
         passed_s, self._latest = now - self._latest, now
         if event["event"] == "session":
             # The first process may read torch from a disk, others find it in memory and need only the CPU time.
-            self._start_s = max(START_S, float(event.get("start_cpu_s") or event.get("start_s") or 0.0))
+            self._start_s = max(START_S, float(event.get("start_cpu_s") or 0.0))
             self._to_start -= {event["process"]}
             if not self.cases:
                 self._size(event)

@@ -46,14 +46,14 @@ def test_what_is_left_follows_the_pace_seen(clock, pace, start):
     left.expect(3, [])
     clock.now += start + 30.0  # and peaks, which the first process measures
     begin = clock.now
-    left.note(session(0, start_s=start))
+    left.note(session(0, start_cpu_s=start))
     assert left.estimated_s == 3 * start + 2 * len(CASES) == whole_s(CASE_S * len(CASES), 3) + 3 * (start - START_S)
     assert left.seconds() == pytest.approx(left.estimated_s - start)
     end_of_run = begin + 2 * start + 2 * len(CASES) * pace
     for process in range(3):
         if process:
             clock.now += start
-            left.note(session(process, start_s=start))
+            left.note(session(process, start_cpu_s=start))
         for _ in CASES:
             clock.now += CASE_S * (FURTHER if process else 1) * pace / 2
             left.note({"event": "start", "process": process, "fullname": "case 0"})
@@ -231,5 +231,5 @@ def test_a_first_process_that_reads_torch_from_a_slow_disk_does_not_slow_the_est
     left = TimeLeft()
     left.expect(3, [])
     clock.now += 60.0
-    left.note(session(0, start_s=60.0, start_cpu_s=5.0))
+    left.note(session(0, start_cpu_s=5.0))
     assert left.seconds() == pytest.approx(2 * 5.0 + 2 * len(CASES))
