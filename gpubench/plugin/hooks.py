@@ -19,13 +19,13 @@ from ..measure.session import Mode, Session
 from ..runfile.kinds import names_of
 from ..runfile.ledger import Follower, missing
 from ..runfile.matching import matcher, nothing_matches
-from ..runfile.naming import ambiguous_files, told_apart
+from ..runfile.naming import numbered, told_apart, told_stems
 from ..runfile.quantities import listed
 from ..runfile.schema import KEY, OK, Case
 from ..runfile.writer import fit, text_of
 from . import outcomes, settings
 from .fixtures import RANKS, Attempt, Plain, lengthen_rounds
-from .parametrize import GLANCE, Markers, case_of, fixture_names, glances, parametrize, possible
+from .parametrize import GLANCE, Markers, case_of, fixture_names, glances, parametrize, possible, tell_apart
 from .recorder import Recorder, complete_run, require_room
 
 if TYPE_CHECKING:
@@ -54,9 +54,7 @@ class Plugin:
         self._listed: list[tuple[Case, bool]] = []
         self.recorder: Recorder | None = None
         self.attempts: dict[str, Attempt] = {}
-        # Names of files that occur twice, so that their folder is part of the workload's name; None before collection.
-        self.ambiguous: frozenset[str] | None = None
-        self.collected: list[pytest.Item] = []
+        self.collected: list[pytest.Item] | None = None
         self.order: dict[str, int] = {}  # the place of each test before they were shuffled: that of the results file
         self.sources: set[Path] = set()  # files of all measured tests: the same for each process of a run
         """Whether a test of this run, measured already or not, uses the fixture."""
@@ -92,7 +90,8 @@ class Plugin:
         """Distinguish files of the same name. For the supervisor, keep only tests without a result, in this process's
         order."""
         items[:] = [item for item in items if possible(item, self.session)]
-        self.ambiguous = ambiguous_files(item.nodeid for item in items)
+        if self.mode is not Mode.OFF:
+            tell_apart([item for item in items if "benchmark" in fixture_names(item)])
         self.collected = list(items)
         if settings.launched():  # by torchrun: all processes would measure other tests at the same time
             self._keep(items, [item for item in items if RANKS in fixture_names(item)])
@@ -140,7 +139,7 @@ class Plugin:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Begin the journal, unless nothing will be measured."""
-        if session.testsfailed or self.ambiguous is None:
+        if session.testsfailed or self.collected is None:
             return  # a file that can't be imported, or a -k that pytest refused
         wanted = "gpubench" if self.mode is Mode.ALONE else "benchmark"
         measured = [item for item in session.items if wanted in fixture_names(item)]
@@ -168,14 +167,18 @@ class Plugin:
 
     def case_of(self, item: pytest.Item) -> Case:
         """Return the identity of a test, in which the number of threads is still unknown."""
-        return self._plain_cases.get(item.nodeid) or case_of(item, self.ambiguous or frozenset())
+        return self._cases[item.nodeid]
 
     @functools.cached_property
-    def _plain_cases(self) -> dict[str, Case]:
-        """Cases of all collected plain benchmarks: whether a name is unique depends on the others."""
-        names = {item: {"benchmark", "gpubench"}.intersection(fixture_names(item)) for item in self.collected}
-        plain = [item for item, known in names.items() if known == {"benchmark"}]
-        return told_apart({item.nodeid: case_of(item, self.ambiguous or frozenset()) for item in plain})
+    def _cases(self) -> dict[str, Case]:
+        """Cases of all collected benchmarks: whether a name is unique depends on the others."""
+        tests = [item for item in self.collected or () if {"benchmark", "gpubench"}.intersection(fixture_names(item))]
+        stems = told_stems(item.nodeid for item in self.collected or ())
+        cases = {item.nodeid: case_of(item, stems) for item in tests}
+        cases |= told_apart(
+            {item.nodeid: cases[item.nodeid] for item in tests if "gpubench" not in fixture_names(item)}
+        )
+        return dict(zip(cases, numbered([*cases.values()]), strict=True))
 
     def _ledger_path(self) -> Path | None:
         """Return the journal's path: the supervisor's, or next to the results file; ``None`` where pytest-benchmark

@@ -9,9 +9,10 @@ import contextlib
 import functools
 import itertools
 import math
+import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -189,13 +190,29 @@ def _library(item: pytest.Item) -> type[Implementation]:
     return find_implementation(given.get("gpubench_implementation", TORCH))
 
 
-def case_of(item: pytest.Item, ambiguous: Collection[str]) -> Case:
-    """Return the identity of a collected test. ``ambiguous`` are the names of files that occur twice, for which the
-    folder is part of the workload's name."""
+def tell_apart(items: Sequence[pytest.Item]) -> None:
+    """Give tests of one node id several, since all that is written of a test goes by it, also pytest-benchmark's file.
+
+    pytest leaves out the file where its settings lie elsewhere: it is put back. Otherwise the second is ``test_x#2``.
+    """
+    fileless = [item for item in items if item.nodeid.startswith("::")]
+    above = os.path.commonpath([item.path.parent for item in fileless]) if fileless else ""
+    for item in fileless:
+        item._nodeid = f"{item.path.relative_to(above).as_posix()}{item.nodeid}"
+    counts: Counter[str] = Counter()
+    for item in items:
+        counts[item.nodeid] += 1
+        if (number := counts[item.nodeid]) > 1:
+            test, bracket, rest = item.nodeid.partition("[")
+            item._nodeid = f"{test}#{number}{bracket}{rest}"
+
+
+def case_of(item: pytest.Item, stems: Mapping[str, str]) -> Case:
+    """Return the identity of a collected test. ``stems`` are those of files that would share theirs."""
     callspec = getattr(item, "callspec", None)
     given, indices = getattr(callspec, "params", {}), getattr(callspec, "indices", {})
     if "gpubench" not in fixture_names(item):
-        return _plain_case_of(item, given, ambiguous)
+        return _plain_case_of(item, given, stems)
     kit = {name: given.get(f"gpubench_{name}", default) for name, default in PARAMETERS.items()}
     others = {name: value for name, value in given.items() if name not in _FIXTURES}
     parts = _id_parts(callspec, others)
@@ -208,7 +225,7 @@ def case_of(item: pytest.Item, ambiguous: Collection[str]) -> Case:
     names = [node.name for node in item.listchain() if isinstance(node, pytest.Class)]
     names.append(getattr(item, "originalname", item.name))  # in full: an expression may hold brackets and colons
     shipped = _of_suite(item.path.parent) or bool(item.config.getoption("--gpubench-brief"))  # or of gpubench time
-    workload = workload_by_names(item.nodeid.partition("::")[0], names, ambiguous, shipped=shipped)
+    workload = workload_by_names(item.nodeid.partition("::")[0], names, stems, shipped=shipped)
     told: dict[str, Any] = {"size": markers.size, "kind": markers.kind, "title": markers.title}
     told["limit_s"] = markers.limit_s
     return Case(workload, params=params, devices=(kit["device"],), **told, **kit)
@@ -223,14 +240,14 @@ def _of_suite(folder: Path) -> bool:
     return folder.name == "benchmarks" and any(package.joinpath(*room).is_file() for package in packages)
 
 
-def _plain_case_of(item: pytest.Item, given: Mapping[str, Any], ambiguous: Collection[str]) -> Case:
+def _plain_case_of(item: pytest.Item, given: Mapping[str, Any], stems: Mapping[str, str]) -> Case:
     """Return the identity of a test with only the ``benchmark`` fixture. A device gets the name that the list of
     devices has."""
     values = {
         name: value if isinstance(value, str | float | int | bool | None) else f"UNSERIALIZABLE[{_repr(value)}]"
         for name, value in given.items()
     }
-    case = plain_case(item.nodeid, values, ambiguous)
+    case = plain_case(item.nodeid, values, stems)
     with contextlib.suppress(UsageError):  # the text names no torch device
         case = structs.replace(case, device=find_device(case.device).name if case.device else "")
     devices = (case.device,) if case.device else ()

@@ -6,8 +6,10 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import structs
@@ -31,42 +33,55 @@ _INDEXED = ("cuda", "xpu")
 """Types of devices for which no index means the first device."""
 
 
-def workload_of(fullname: str, ambiguous: Collection[str] = (), shipped: bool = False) -> str:
+def workload_of(fullname: str, stems: Mapping[str, str] = MappingProxyType({}), shipped: bool = False) -> str:
     """``sorting.TestFast.sort`` of ``a/test_sorting.py::TestFast::test_sort[x]``, as of ``a/sorting_test.py::…``.
 
     Used for files without further details: a name may itself hold brackets and colons, which only pytest can
     distinguish.
     """
     file, _, rest = fullname.partition("::")
-    return workload_by_names(file, rest.partition("[")[0].split("::"), ambiguous, shipped)
+    return workload_by_names(file, rest.partition("[")[0].split("::"), stems, shipped)
 
 
-def workload_by_names(file: str, names: Sequence[str], ambiguous: Collection[str] = (), shipped: bool = False) -> str:
+def workload_by_names(file: str, names: Sequence[str], stems: Mapping[str, str], shipped: bool = False) -> str:
     """The workload of a test; ``names`` are the names of its classes and of its function.
 
-    ``ambiguous`` are the names of files that occur twice: there the folder is part of the name. ``shipped`` files come
-    with gpubench; another file of the same name keeps its prefix, as ``test_fft``.
+    ``stems`` are those of files that need more than their own, see :func:`told_stems`. ``shipped`` files come with
+    gpubench; another file of the same name keeps its prefix, as ``test_fft``.
     """
-    place = PurePosixPath(file.replace("\\", "/"))
-    stem = place.stem.removeprefix("test_").removesuffix("_test") or place.stem
-    if not shipped and place.name in ambiguous and place.parent.name:
-        stem = f"{place.parent.name}/{stem}"
-    elif not shipped and stem in SHIPPED:
-        stem = f"test_{stem}"
+    stem = _stem(file)
+    if not shipped:
+        stem = stems.get(file, stem)
+        stem = f"test_{stem}" if stem in SHIPPED else stem
     *classes, function = names
     name = function.removeprefix("test_") or function
     parts = [part for part in (stem, *classes) if part]
     return ".".join(parts if name in ("", *parts[-1:]) else [*parts, name])
 
 
-def ambiguous_files(fullnames: Iterable[str]) -> frozenset[str]:
-    """Names of files that occur in several folders."""
-    files = {name.partition("::")[0].replace("\\", "/") for name in fullnames}
-    counts = Counter(PurePosixPath(file).name for file in files)
-    return frozenset(name for name, count in counts.items() if count > 1)
+def _stem(file: str) -> str:
+    whole = PurePosixPath(file.replace("\\", "/")).stem
+    return whole.removeprefix("test_").removesuffix("_test") or whole
 
 
-def plain_case(fullname: str, given: Mapping[str, Any], ambiguous: Collection[str] = ()) -> Case:
+def told_stems(fullnames: Iterable[str]) -> dict[str, str]:
+    """The stems of files that would share theirs: with as many of their folders as tell them apart, ``a/sorting``, or
+    else in full, ``test_sorting`` and ``sorting_test``."""
+    alike: defaultdict[str, list[str]] = defaultdict(list)
+    for file in dict.fromkeys(name.partition("::")[0] for name in fullnames):
+        alike[_stem(file)].append(file)
+    found: dict[str, str] = {}
+    for stem, files in alike.items():
+        places = [PurePosixPath(file.replace("\\", "/")) for file in files]
+        for full, depth in product((False, True), range(1, max(len(place.parts) for place in places) + 1)):
+            stems = ["/".join([*place.parts[-depth:-1], place.stem if full else stem]) for place in places]
+            if len(files) > 1 and len(set(stems)) == len(files):
+                found |= zip(files, stems, strict=True)
+                break
+    return found
+
+
+def plain_case(fullname: str, given: Mapping[str, Any], stems: Mapping[str, str] = MappingProxyType({})) -> Case:
     """The identity of a test that doesn't use our fixture, from its name and parameters, as pytest-benchmark has them.
 
     A parameter that holds a device, or the only one of several that is called so, gives the device, and one of a known
@@ -84,25 +99,33 @@ def plain_case(fullname: str, given: Mapping[str, Any], ambiguous: Collection[st
     shown = {name: _readable(value, parts.get(name)) for name, value in params.items()}
     if any(value is ... for value in shown.values()):
         shown = {name: value for name, value in shown.items() if value is not ...} | {"id": clean(ident[:LONGEST_TEXT])}
-    workload = workload_of(fullname, ambiguous)
+    workload = workload_of(fullname, stems)
     return Case(workload, device, dtype, shown, implementation="", variant="", regime="", cache="")
 
 
 def named(results: Sequence[Result]) -> list[Result]:
     """All results of a run, those of other fixtures under names that tell them apart; where the file gives none, the
     name is made from the test's full name and parameters."""
-    ambiguous = ambiguous_files(each.fullname for each in results)
+    stems = told_stems(each.fullname for each in results)
     plain = told_apart(
         {
-            each.fullname: each.case if each.workload else plain_case(each.fullname, each.params, ambiguous)
+            each.fullname: each.case if each.workload else plain_case(each.fullname, each.params, stems)
             for each in results
             if not each.implementation
         }
     )
-    return [
-        each if each.implementation else structs.replace(each, **structs.asdict(plain[each.fullname]))
-        for each in results
-    ]
+    cases = numbered([each.case if each.implementation else plain[each.fullname] for each in results])
+    return [structs.replace(each, **structs.asdict(case)) for each, case in zip(results, cases, strict=True)]
+
+
+def numbered(cases: Sequence[Case]) -> list[Case]:
+    """These cases; the second of one identity is called ``sorting.sort#2``."""
+    counts: Counter[str] = Counter()
+    found = []
+    for case in cases:
+        counts[key := str(case)] += 1
+        found.append(structs.replace(case, workload=f"{case.workload}#{counts[key]}") if counts[key] > 1 else case)
+    return found
 
 
 def told_apart(cases: Mapping[str, Case]) -> dict[str, Case]:

@@ -2,11 +2,13 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
+import forked
 import pytest
 
 from gpubench.devices import Choice
@@ -15,7 +17,7 @@ from gpubench.plugin.overrides import IGNORED
 from gpubench.plugin.parametrize import case_of
 from gpubench.runfile.kinds import KINDS
 from gpubench.runfile.naming import plain_case
-from gpubench.runfile.reader import read, read_ledger
+from gpubench.runfile.reader import read, read_ledger, read_runs
 from gpubench.testing import VirtualDevice
 
 CASE = """
@@ -328,7 +330,7 @@ def test_every_shipped_benchmark_says_what_it_is(pytester):
     folder = str(Path(__file__).parents[2] / "benchmarks")
     options = "--collect-only", "-q", "-p", "no:cacheprovider", "--import-mode=importlib", "--gpubench-preset=full"
     assert pytester.runpytest_inprocess(folder, *options, plugins=[Collected()]).ret == 0
-    cases = {case_of(item, ()).workload: case_of(item, ()) for item in Collected.items}
+    cases = {case_of(item, {}).workload: case_of(item, {}) for item in Collected.items}
     assert len({workload.partition(".")[0] for workload in cases}) == len(list(Path(folder).glob("test_*.py")))
     assert [case.workload for case in cases.values() if case.kind not in KINDS] == []
     assert [case.workload for case in cases.values() if not case.title] == []
@@ -579,6 +581,36 @@ def test_op(gpubench, op):
     ids = [record["id"] for record in ran.records]
     assert ids[:3] == ["a/same.op[float32-op=neg]", "a/same.op[float32-op=abs]", "a/same.op[float32-op=op2]"]
     assert len(set(ids)) == 6
+
+
+SUM, OURS = "def test_f(benchmark): benchmark(sum, [1])", "def test_f(gpubench): gpubench(sum, [1], check=False)"
+ONE_ID = "def pytest_collection_modifyitems(items):\n    for item in items: item._nodeid = 'all::one'"
+
+
+@pytest.mark.parametrize(
+    ("sources", "options", "names"),
+    [
+        ({"a/test_s.py": SUM, "b/test_s.py": OURS}, ["-c", os.devnull], {"a/s.f", "b/s.f"}),
+        ({"test_s.py": SUM, "test_t.py": SUM}, ["-c", os.devnull], {"s.f", "t.f"}),
+        ({"test_s.py": SUM, "test_t.py": SUM, "conftest.py": ONE_ID}, [], {"all.one", "all.one#2"}),
+        ({"a/x/test_s.py": SUM, "b/x/test_s.py": SUM, "x/test_s.py": SUM}, [], {"a/x/s.f", "b/x/s.f", "x/s.f"}),
+        ({"s_test.py": OURS, "test_s.py": OURS}, [], {"s_test.f", "test_s.f"}),
+        ({"test_s.py": f"{SUM}\n{SUM.replace('test_', '')}"}, ["-opython_functions=f test_*"], {"s.f", "s.f#2"}),
+    ],
+    ids=["no file, two folders", "no file", "conftest", "folders of one name", "files of one stem", "functions"],
+)
+def test_tests_that_share_an_id_or_a_name_are_several_benchmarks(pytester, sources, options, names):
+    for name, source in sources.items():
+        (pytester.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (pytester.path / name).write_text(source)
+    wanted = [pytester.path / name for name in sources if name != "conftest.py"]
+    journal = "--gpubench-ledger=run.ledger.jsonl"
+    words = ["--gpubench-process=0/1", journal, "--gpubench-preset=smoke", "--gpubench-device=cpu", *options]
+    with forked.instead():
+        assert pytester.runpytest_subprocess(*words, "--import-mode=importlib", *wanted).ret == 0
+    results = next(iter(read_runs([pytester.path / "run.ledger.jsonl"]))).results
+    assert {result.workload for result in results} == names
+    assert [result.status for result in results] == ["ok"] * len(names)
 
 
 def test_an_expression_that_pytest_refuses_is_no_internal_error(bench):
