@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shlex
+import subprocess
 import sys
 
 import pytest
@@ -27,18 +28,22 @@ def odd(tmp_path):
     return path
 
 
+def typed(words, **places):
+    """The words of a command, with what its capitals stand for."""
+    arguments = words.split()
+    for key, value in places.items():
+        arguments = [word.replace(key, str(value)) for word in arguments]
+    return arguments
+
+
 @pytest.mark.parametrize(
     "words",
     ["show GONE", "report GONE -o out", "run --resume FOLDER", "run GONE", "show RUN --ODD", "ODD",
      "compare RUN RUN", "chart RUN --kind time -o FOLDER/a.svg", "report RUN -o FOLDER/out --charts none"],
 )  # fmt: skip
 def test_a_name_acts_on_no_terminal(odd, words, capsys):
-    places = {"GONE": f"{odd}.gone", "FOLDER": str(odd.parent), "RUN": str(odd), "ODD": NAME}
-    arguments = words.split()
-    for key, value in places.items():
-        arguments = [word.replace(key, value) for word in arguments]
     with contextlib.suppress(SystemExit):  # of an option that isn't known
-        main(arguments)
+        main(typed(words, GONE=f"{odd}.gone", FOLDER=odd.parent, RUN=odd, ODD=NAME))
     printed = "".join(capsys.readouterr())
     assert "red" in printed
     assert printed.replace("\n", "").isprintable()
@@ -122,3 +127,24 @@ def test_what_cant_be_done_is_refused_in_a_line(tmp_path, no_ceilings, words, sa
     assert line.startswith("gpubench")
     assert [each for each in first if "starting: " not in each] == []
     assert (tmp_path / "other.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["show LONG", "export LONG --to bmf", "run LONG", "run -o LONG", "compare RUN LONG", "report RUN -o LONG",
+     "chart RUN -o LONG.svg"],
+)  # fmt: skip
+def test_a_name_that_is_too_long_is_an_error_in_one_line(odd, words, capsys):
+    assert main(typed(words, RUN=odd, LONG="x" * 5000)) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", ["compare RUN RUN", "report RUN -o OUT"])
+def test_neither_torch_nor_a_terminal_beyond_ascii_is_needed(tmp_path, odd, words):
+    code = (
+        "import sys; sys.modules['torch'] = None\nfrom gpubench.commands import cli\nsys.exit(cli.main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-W", "error::UserWarning", "-c", code, *typed(words, RUN=odd, OUT=tmp_path / "out")]
+    ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=ascii_only)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -320,38 +320,6 @@ def test_tests_are_called_by_their_ids_without_what_all_share(save, capsys, name
     assert main(["compare", path, path.replace("run.json", "again.json"), "-k", "x.f or y.f"]) == 0
 
 
-def test_nothing_is_taken_off_runs_that_were_made_in_turn(save, compared) -> None:
-    """All benchmarks 30 % slower, on a machine that becomes 20 % slower meanwhile."""
-    code, document = compared(*in_order(save, "abbaabbaabba", 1.3))
-    assert (code, document["pairs"]) == (1, 6)
-    assert {case["verdict"] for case in document["cases"]} == {"slower"}
-    assert document["cases"][0]["ratio"] == pytest.approx(1.3, rel=0.02)
-    assert compared(*in_order(save, "abababababab", 1.0))[0] == 0
-
-
-def in_order(save, order, factor):
-    """Runs on a machine that becomes 20 % slower meanwhile; all cases of b are slower by a factor."""
-    for turn, letter in enumerate(order):
-        speed = (factor if letter == "b" else 1.0) * (1 + 0.2 * turn / len(order))
-        data = run_file(wobble=speed - 1 + 1e-3 * (turn % 3))
-        data["gpubench"]["started"] = f"2026-01-31T12:{turn:02d}:00+00:00"
-        path = Path(save(f"{turn}.json", data))
-        (path.parent / letter).mkdir(exist_ok=True)
-        path.rename(path.parent / letter / path.name)
-    return [str(path.parent / side) for side in "ab"]
-
-
-def test_only_a_proven_slowdown_ends_with_one(save, tmp_path: Path, capsys) -> None:
-    run, long = save("run.json", run_file()), "x" * 5000
-    for words in (
-        *(["show", long], ["export", long, "--to", "bmf"], ["run", long], ["run", "-o", long]),
-        ["compare", run, long],
-        *(["report", run, "-o", long], ["chart", run, "--kind", "time", "-o", f"{long}.svg"]),
-    ):
-        assert main(words) == 2
-        assert len(capsys.readouterr().err.splitlines()) == 1
-
-
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
 @pytest.mark.parametrize("side", ["base", "new"])
 def test_odd_input_and_output_is_one_line_and_no_slowdown(save, tmp_path: Path, capsys, monkeypatch, side) -> None:
@@ -439,13 +407,3 @@ def test_a_defect_is_no_slowdown(save, monkeypatch, capsys) -> None:
     run = save("run.json", run_file())
     assert main(["compare", run, run]) == 2
     assert "ZeroDivisionError" in capsys.readouterr().err
-
-
-def test_neither_torch_nor_a_wide_terminal_is_needed(save) -> None:
-    code = (
-        "import sys; sys.modules['torch'] = None; from gpubench.commands.cli import main; sys.exit(main(sys.argv[1:]))"
-    )
-    words = ["compare", save("base.json", run_file()), save("new.json", run_file(1.2))]
-    done = started(*words, command=(sys.executable, "-c", code), PYTHONIOENCODING="ascii")
-    assert done.returncode == 1, done.stderr
-    assert done.stderr == ""

@@ -161,10 +161,3 @@ def test_entries_of_several_processes_that_cant_be_merged_cost_their_benchmark_a
     (run,) = load(tmp_path / "run.ledger.jsonl").runs
     assert [result.status for result in run.results] == ["ok"] * 3 + ["error"]
     assert run.results[-1].reason == "no number: its entries in the journal don't belong together"
-
-
-def test_names_in_a_journal_act_on_no_terminal(tmp_path: Path, capsys) -> None:
-    path = journal(tmp_path / "run.ledger.jsonl")
-    path.write_text(path.read_text().replace("a.w", "a.w\\u001b[31m"))
-    assert main(["show", str(path)]) == 0
-    assert "".join(capsys.readouterr()).replace("\n", "").isprintable()

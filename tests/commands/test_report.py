@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -98,24 +96,6 @@ def test_a_file_of_anothers_is_never_replaced(run: Path, out: Path, capsys: pyte
     assert contents(out) == before
 
 
-def test_a_report_that_was_killed_is_no_obstacle(run: Path, out: Path, monkeypatch) -> None:
-    assert tables(run, "-o", out) == 0
-    replace, written = output.replace, []
-
-    def stop(path: Path, content: bytes) -> None:
-        if len(written) == 3:
-            raise KeyboardInterrupt
-        written.append(path)
-        replace(path, content)
-
-    with monkeypatch.context() as killed:
-        killed.setattr(output, "replace", stop)
-        assert report(run, "-o", out) == cli.INTERRUPTED
-    assert len(written) == 3
-    assert report(run, "-o", out) == 0
-    assert names(out) > WRITTEN
-
-
 def test_earlier_runs_are_left_out_of_their_folder(tmp_path: Path) -> None:
     """A new run in the same folder keeps the earlier one beside it."""
     for name in ("run", "run.1"):
@@ -204,14 +184,3 @@ def test_a_file_of_pytest_benchmark_alone(tmp_path: Path, out: Path) -> None:
     assert report(path, "-o", out, "--charts", "all") == 0
     assert "charts/time-own-light.svg" in names(out)
     assert [float(row["time_s"]) for row in rows(out)] == pytest.approx([1e-6, 1e-5, 1e-4])
-
-
-def test_without_torch_and_where_only_ascii_can_be_printed(run: Path, out: Path) -> None:
-    code = (
-        "import sys; sys.modules['torch'] = None\nfrom gpubench.commands import cli\nsys.exit(cli.main(sys.argv[1:]))"
-    )
-    words = [sys.executable, "-W", "error::UserWarning", "-c", code, "report", str(run), "-o", str(out)]
-    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env=ascii_only)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""

@@ -141,30 +141,12 @@ def test_full_names_hold_no_folders_wherever_it_is_started(folder, tmp_path):
     assert "nothing is missing" in again.stderr
 
 
-LIGHT = """
-import sys
-def test_sum(benchmark):
-    benchmark(sum, [1])
-    assert not {"torch", "numpy", "scipy", "pandas"} & set(sys.modules)
-"""
 ONE_THREAD = """
 import torch
 torch.set_num_threads(1)
 def test_it(benchmark):
     assert benchmark(torch.get_num_threads) == 1
 """
-
-
-def test_a_suite_without_torch_is_measured_without_it(folder):
-    (folder / "test_mine.py").write_text(LIGHT)
-    done = gpubench("run", "test_mine.py", "--preset=quick", "--processes=2", "--charts=none", cwd=folder, start=True)
-    assert done.returncode == 0, done.stderr
-    run = json.loads((folder / "out/run.json").read_text())
-    (benchmark,) = run["benchmarks"]
-    assert benchmark["extra_info"]["gpubench"]["device"] == ""
-    assert run["machine_info"]["gpubench"]["torch"] is None  # nobody asked for it, so it isn't imported
-    assert "Mine.sum takes" not in done.stderr
-    assert "mine.sum" in done.stderr
 
 
 def test_a_plain_suite_keeps_its_threads_and_has_ten_minutes_a_benchmark(folder):
