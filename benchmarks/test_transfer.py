@@ -21,6 +21,8 @@ MEMORY = pytest.mark.parametrize(("memory", "non_blocking"), [("pageable", False
 
 
 def in_memory(gpubench, memory, tensor):
+    if gpubench.home.shares_memory:
+        pytest.skip("an integrated GPU works in the CPU's memory: nothing need be copied")
     return gpubench.pinned(tensor) if memory == "pinned" else tensor
 
 

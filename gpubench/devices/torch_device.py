@@ -141,6 +141,10 @@ class Mps(TorchDevice):
     def lacks(self, dtype: str) -> str | None:
         return f"{dtype} does not exist on mps" if dtype in ("tf32", "float64") else None
 
+    @property
+    def shares_memory(self) -> bool:
+        return True  # of Apple's own GPUs, the only ones that torch 2.6 and later know
+
     def memory(self) -> Memory:
         total = self.torch.mps.recommended_max_memory()
         return Memory(max(0, total - self.torch.mps.current_allocated_memory()), total)
@@ -159,6 +163,10 @@ class Xpu(TorchDevice):
         if dtype == "float64" and not getattr(self._ask("get_device_properties", self.index), "has_fp64", True):
             return f"{self.label} has no float64"
         return super().lacks(dtype)
+
+    @property
+    def shares_memory(self) -> bool:
+        return bool(getattr(self._ask("get_device_properties", self.index), "is_integrated_gpu", False))
 
     def record_event(self) -> torch.Event:
         event = self._ask("Event", True)  # enable_timing

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -29,8 +30,8 @@ def suite(name: str) -> ModuleType:
     return module
 
 
-science, linear_algebra, irregular, sparse, reductions, quantised = map(
-    suite, ("science", "linear_algebra", "irregular", "sparse", "reductions", "quantised")
+science, linear_algebra, irregular, sparse, reductions, quantised, transfer = map(
+    suite, ("science", "linear_algebra", "irregular", "sparse", "reductions", "quantised", "transfer")
 )
 
 
@@ -195,3 +196,11 @@ def test_factors_are_held_against_their_matrix(name: str, shape: tuple[int, ...]
             continue  # the other sign is as good
         with pytest.raises(WrongAnswer, match="tolerance"):
             reference(Twisted(factor), matrix, matrix, dtype="float64")
+
+
+@pytest.mark.parametrize("copy", [transfer.test_host_to_device, transfer.test_device_to_host])
+def test_nothing_is_copied_to_a_gpu_that_works_in_the_cpu_s_memory(copy: Callable[..., None]) -> None:
+    made = SimpleNamespace(randn=lambda n: None, empty=lambda n: None)
+    there = SimpleNamespace(home=SimpleNamespace(shares_memory=True), host=made, **vars(made))
+    with pytest.raises(pytest.skip.Exception, match="nothing need be copied"):
+        copy(there, "pageable", False, 1000)

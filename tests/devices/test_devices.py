@@ -396,6 +396,10 @@ def test_the_events_of_an_apple_gpu_time_its_work(monkeypatch):
     assert (devices.kinds()["mps"](0).record_event(), made) == (event, [True, "recorded"])
 
 
+def test_an_apple_gpu_works_in_the_cpu_s_memory():
+    assert devices.kinds()["mps"](0).shares_memory
+
+
 class TestXpu:
     @pytest.fixture
     def xpu(self, monkeypatch):
@@ -408,6 +412,11 @@ class TestXpu:
         assert (xpu.lacks("float64"), xpu.lacks("float32")) == ("Arc has no float64", None)
         torch.xpu.get_device_properties(0).has_fp64 = True
         assert xpu.lacks("float64") is None
+
+    def test_an_integrated_one_works_in_the_cpu_s_memory(self, xpu):
+        assert not xpu.shares_memory  # torch doesn't say
+        torch.xpu.get_device_properties(0).is_integrated_gpu = True
+        assert xpu.shares_memory
 
     def test_its_events_time_its_current_stream(self, xpu, monkeypatch):
         recorded = []
