@@ -531,8 +531,11 @@ def figures(gpu: Any, small: bool) -> Iterator[str]:
         place = next((place for start, place in ELSEWHERE.items() if name.startswith(start)), "")
         words = place or ("—" if ratio is None else f"{ratio:.3f}{' !' * slow}")
         yield f"| {name} | {text(value, unit)} | {text(theirs, unit)} | {words} | {source} |"
-    yield "\nCopies, where the cache ends:\n"
-    yield from _copies(gpu, range(16, 19) if small else range(24, 31))
+    yield ""
+    for entry in measured.bandwidth:  # where the cache ends
+        if entry.pattern == "copy":
+            yield f"- copy of {text(entry.footprint_bytes, 'B')} ({entry.level}): {text(entry.byte_per_s, 'B/s')}"
+    yield ""
 
 
 def _attention(gpu: Any, tokens: int) -> float:
@@ -564,19 +567,6 @@ def _idle_watts(gpu: Any, seconds: float) -> float | None:
     before = gpu.energy_j()
     time.sleep(seconds)
     return None if before is None else (gpu.energy_j() - before) / seconds
-
-
-def _copies(gpu: Any, exponents: Sequence[int]) -> Iterator[str]:
-    import torch
-
-    from gpubench.measure.clock import DeviceClock
-    from gpubench.runfile.quantities import text
-
-    for exponent in exponents:
-        source, target = (torch.zeros(2**exponent, dtype=torch.uint8, device=str(gpu)) for _ in range(2))
-        copied_s = _median(partial(target.copy_, source), DeviceClock([gpu]), rounds=5, calls=10)
-        yield f"- {text(source.nbytes, 'B')}: {text(2 * source.nbytes / copied_s, 'B/s')} read and written"
-    yield ""
 
 
 def sanity(gpu: Any, small: bool) -> Iterator[str]:
