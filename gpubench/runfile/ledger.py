@@ -205,7 +205,7 @@ def convert(value: Any, kind: type[T], place: str = "") -> T:
         return msgspec.convert(value, kind)
     except RecursionError:
         raise RunFileError(TOO_DEEP) from None
-    except ValueError as error:  # a UnicodeError too: half a character
+    except (msgspec.ValidationError, ValueError) as error:  # a UnicodeError too: half a character
         words, _, inner = str(error).partition(" - at `")
     words = words.replace("Object missing required field", "Expected a value for")
     words = re.sub("`(.+?)`", lambda kinds: " or ".join(_WORDS.get(k, k) for k in kinds[1].split(" | ")), words)
