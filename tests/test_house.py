@@ -77,11 +77,12 @@ HELP = """from gpubench.commands import cli
         # freezegun reads all names, in the middle of a test; pandas, imported meanwhile, ended the interpreter
         ("import gpubench; [getattr(gpubench, name) for name in dir(gpubench)]", HEAVY),
         ("from gpubench import read, Run", ("torch", "pandas", "matplotlib")),
+        (f"import gpubench; r = gpubench.load({str(PUBLISHED)!r}); r.df, str(r)", ("torch", "matplotlib")),
         (importing(LIGHT), HEAVY),
         ("from gpubench.commands.cli import main; main([])", (*HEAVY, "pytest")),
         (HELP, (*HEAVY, "pytest")),
     ],
-    ids=["package", "its names", "reading", "commands and supervisor", "no command", "help"],
+    ids=["package", "its names", "reading", "loading", "commands and supervisor", "no command", "help"],
 )
 def test_heavy_packages_are_loaded_where_they_are_needed(code, unneeded):
     assert loaded_by(code, unneeded) == set()
@@ -99,6 +100,7 @@ def test_every_public_name_leads_to_its_home():
     ("words", "unneeded"),
     [
         (["show"], ("torch", "pandas", "matplotlib", "scipy", "numpy")),
+        (["compare", str(PUBLISHED)], ("torch", "pandas", "matplotlib")),
         (["export", "--to", "csv", "-o", "results.csv"], ("torch", "pandas", "matplotlib")),
         (["estimate", "--gpu", "L4", "--format", "csv"], ("torch", "pandas", "matplotlib")),
         (["report", "--charts", "none", "-o", "out"], ("torch", "pandas", "matplotlib")),

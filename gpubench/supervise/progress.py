@@ -108,7 +108,7 @@ class TimeLeft:
     def __init__(self) -> None:
         self.cases, self.done, self.processes = 0, 0, 1
         self.estimated_s = 0.0
-        self._to_start: set[int] = set()
+        self._begun = 0  # processes
         self._start_s = START_S  # per process: a suite may import more than torch
         self._case_s = 0.0  # per case in the first process
         self._left_s = 0.0  # for all cases still to come
@@ -120,10 +120,8 @@ class TimeLeft:
         """Set the number of the run's processes, and the ``events`` of an interrupted run that is resumed."""
         self.processes = processes
         for event in events:
-            if event["event"] == "end" or not self.cases:
-                self.note(event)
+            self.note(event)
         self.cases, self.done, self._passed_s, self._took_s = self.cases - self.done, 0, 0.0, 0.0
-        self._to_start -= {event["process"] for event in events if event["event"] == "session"}
 
     def note(self, event: Event) -> None:
         """Take an event of the journal into account."""
@@ -132,9 +130,9 @@ class TimeLeft:
         now = time.monotonic()
         passed_s, self._latest = now - self._latest, now
         if event["event"] == "session":
-            # The first process may read torch from a disk, others find it in memory and need only the CPU time.
+            # CPU time: the first process may read torch from a disk, others find it in memory.
             self._start_s = max(START_S, float(event.get("start_cpu_s") or 0.0))
-            self._to_start -= {event["process"]}
+            self._begun = max(self._begun, event["process"] + 1)
             if not self.cases:
                 self._size(event)
         else:
@@ -146,7 +144,7 @@ class TimeLeft:
 
     def seconds(self) -> float:
         """Return the seconds that the run still takes."""
-        left_s, starts_s = max(0.0, self._left_s), len(self._to_start) * self._start_s
+        left_s, starts_s = max(0.0, self._left_s), (self.processes - self._begun) * self._start_s
         if not self._passed_s:
             return starts_s + left_s
         pace = self._took_s / self._passed_s
@@ -157,9 +155,8 @@ class TimeLeft:
         first_s = float(session.get("estimated_s") or 0.0)
         self.cases = len(session["cases"]) * self.processes
         self._case_s = first_s / max(1, len(session["cases"]))
-        self.estimated_s = whole_s(first_s, self.processes) + self.processes * (self._start_s - START_S)
-        self._to_start = set(range(1, self.processes))  # the first process has started
         self._left_s = whole_s(first_s, self.processes) - self.processes * START_S
+        self.estimated_s = self._left_s + self.processes * self._start_s
 
     def _take_off(self, end: Event) -> float:
         """Subtract the estimate of a case that has ended in a process from the time left, and return it in seconds."""

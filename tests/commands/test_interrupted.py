@@ -57,14 +57,6 @@ def test_each_command_reads_what_was_measured(tmp_path: Path, capsys, command: s
     assert "a.w" in captured.out + written
 
 
-def test_a_notebook_loads_what_was_measured(tmp_path: Path, capsys) -> None:
-    path = journal(tmp_path / "out/run.ledger.jsonl")
-    (run,) = load(path.parent).runs
-    assert [bool(result.times) for result in run.results] == [True, True, True, False]
-    assert run.path == path.with_name("run.json")
-    assert NOTE in capsys.readouterr().err
-
-
 def test_the_journal_is_read_in_place_of_an_older_results_file_until_the_run_is_complete(
     tmp_path: Path, capsys
 ) -> None:

@@ -82,20 +82,6 @@ def test_everything(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert contents(out) == before
 
 
-def test_no_charts(run: Path, out: Path) -> None:
-    assert tables(run, "-o", out) == 0
-    assert names(out) == WRITTEN
-
-
-def test_a_file_of_anothers_is_never_replaced(run: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    theirs = saved(out / "summary.md", "mine")
-    before = contents(out)
-    assert report(run, "-o", out) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"gpubench report: {theirs}: was not written by gpubench")
-    assert contents(out) == before
-
-
 def test_earlier_runs_are_left_out_of_their_folder(tmp_path: Path) -> None:
     """A new run in the same folder keeps the earlier one beside it."""
     for name in ("run", "run.1"):

@@ -125,17 +125,6 @@ def test_what_a_killed_writer_left_goes_with_the_next_write_and_what_a_living_on
 # Folders --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_read_only_folder_is_refused_before_measuring(folder):
-    """Root may write anywhere but in /proc."""
-    (folder / "locked").mkdir(mode=0o500)
-    target = "/proc/out" if os.geteuid() == 0 else "locked"
-    done = gpubench(folder, "-o", target)
-    assert done.returncode == 2
-    assert done.stderr.decode().startswith("gpubench run: ")
-    assert "can't write there" in done.stderr.decode()
-    assert len(done.stderr.decode().splitlines()) == 1
-
-
 @pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.ENOSPC, errno.EDQUOT])
 def test_every_refusal_of_the_system_is_one_line(tmp_path, monkeypatch, code):
     def refuse(*_, **__):

@@ -40,8 +40,8 @@ def end(process, status="ok", fullname="case 0", **facts):
 @pytest.mark.parametrize("pace", [0.2, 1.0, 3.0])
 @pytest.mark.parametrize("start", [START_S, 12.0])
 def test_what_is_left_follows_the_pace_seen(clock, pace, start):
-    """Of cases that take ``pace`` times what was estimated, in processes that start as slowly as the first one: right
-    from the time a tenth of them is done."""
+    """Of cases that take ``pace`` times what was estimated, in processes that start as slowly as the first one,
+    whatever its disk: right from the time a tenth of them is done. 3:49 were left of a run that took 1:03."""
     left = TimeLeft()
     left.expect(3, [])
     clock.now += start + 30.0  # and peaks, which the first process measures
@@ -224,12 +224,3 @@ def test_a_reason_names_its_benchmarks(clock):
     shown.note(end(0, "error", fullname="case 3"))
     assert shown.why_not("skipped") == ["case 0 and 1 more: skipped: too large", "case 2: skipped: absent"]
     assert shown.why_not(most=1) == ["case 0 and 1 more: skipped: too large", "… and 2 other reasons"]
-
-
-def test_a_first_process_that_reads_torch_from_a_slow_disk_does_not_slow_the_estimate_of_the_others(clock):
-    """3:49 were left of a run that took 1:03."""
-    left = TimeLeft()
-    left.expect(3, [])
-    clock.now += 60.0
-    left.note(session(0, start_cpu_s=5.0))
-    assert left.seconds() == pytest.approx(2 * 5.0 + 2 * len(CASES))
