@@ -61,10 +61,9 @@ class CifarNet(LeNet):
     channels = 3
 
 
-def deep_mlp(width: int = 512, layers: int = 8) -> nn.Sequential:
-    """Return equal linear layers, each followed by tanh: (batch, width) to the same. They can be cut into equal
-    stages."""
-    return nn.Sequential(*(nn.Sequential(nn.Linear(width, width), nn.Tanh()) for _ in range(layers)))
+def deep_mlp() -> nn.Sequential:
+    """Return eight equal linear layers, each followed by tanh: (batch, 512) to the same."""
+    return nn.Sequential(*(nn.Sequential(nn.Linear(512, 512), nn.Tanh()) for _ in range(8)))
 
 
 def tabular() -> nn.Module:
@@ -72,10 +71,10 @@ def tabular() -> nn.Module:
     return nn.Sequential(nn.Linear(13, 16), nn.ReLU(), nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 1))
 
 
-def encoder(width: int = 512, heads: int = 8, layers: int = 6) -> nn.Module:
-    """The encoder of *Attention Is All You Need* (2017), base size: (batch, length, width) to the same."""
-    layer = nn.TransformerEncoderLayer(width, heads, 4 * width, batch_first=True)
-    return nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+def encoder() -> nn.Module:
+    """The encoder of *Attention Is All You Need* (2017), base size: (batch, length, 512) to the same."""
+    layer = nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True)
+    return nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)
 
 
 def _transformers() -> Any:
@@ -187,13 +186,6 @@ class Decoder(nn.Module):
         scores: torch.Tensor = self.network(input_ids=tokens, **options).logits
         return scores[:, -1]
 
-    @property
-    def cache_bytes(self) -> int:
-        """Bytes of the keys and values that a call after ``start`` tokens reads, plus those that one more token
-        adds."""
-        per_token: int = (self.keys.nbytes + self.values.nbytes) // self.keys.shape[3]
-        return per_token * (self.start + 1)
-
     def flops(self, batch: int, count: int) -> float:
         """Return the FLOPs of a call with (batch, count) tokens: two for each weight of a product and token (in the
         last product for the last token alone), and four for each pair of tokens, head and element of a head. As in
@@ -214,7 +206,7 @@ class Decoder(nn.Module):
         }
         if self.network.get_output_embeddings().weight is not table:
             weights[id(table)] = table[0].nbytes * batch * count
-        cache = self.cache_bytes // (self.start + 1) * (self.start + count)
+        cache = (self.keys.nbytes + self.values.nbytes) // self.keys.shape[3] * (self.start + count)
         scores: int = batch * table.shape[0] * table.element_size()
         return sum(weights.values()) + cache + scores
 

@@ -6,9 +6,8 @@ People try it first, since it is one line. It copies the network to every device
 import pytest
 import torch
 
-from gpubench.devices import CPU
 from gpubench.errors import GpubenchError, Unmeasurable
-from gpubench.measure.data import Data
+from gpubench.measure.data import Data, reference_data
 from gpubench.parallel.ranks import circle, device_counts, require_devices
 
 from . import training
@@ -78,7 +77,7 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
             training.require_task_learned(gpubench.parallel["losses"], gpubench.data.seed)
 
     def reference():
-        exact = Data(CPU, torch.float64, gpubench.data.seed)
+        exact = reference_data(gpubench.data.seed)
         single = training.trainer(task, exact, batch, update=optimizer, rate=rate, rows=rows, **options)
         return training.verify_part(learner, single, "step")
 
@@ -104,14 +103,5 @@ def test_tutorial(gpubench, devices):
 @pytest.mark.parametrize("devices", COUNTS)
 def test_tabular(gpubench, devices):
     """An epoch of the tabular example; the loss curve of the whole job must be the single process's."""
-    step(
-        gpubench,
-        "tabular",
-        devices,
-        "strong",
-        training.TABULAR_ROWS,
-        training.TABULAR_BATCH,
-        "adam",
-        training.TABULAR_RATE,
-        training.TABULAR_EPOCHS,
-    )
+    batch, job = training.TABULAR_BATCH, training.TABULAR | {"epochs": training.TABULAR_EPOCHS}
+    step(gpubench, "tabular", devices, "strong", batch=batch, optimizer="adam", **job)

@@ -67,7 +67,7 @@ def test_tabular(gpubench, gpubench_ranks, method, devices):
     """An epoch of the tabular example; the loss curve of the whole job must be the single process's."""
     if method == "unsynchronised":
         pytest.skip("each rank would learn from its own rows only")
-    table = {"rows": training.TABULAR_ROWS, "rate": training.TABULAR_RATE, "epochs": training.TABULAR_EPOCHS}
+    table = training.TABULAR | {"epochs": training.TABULAR_EPOCHS}
     step(gpubench, gpubench_ranks, "tabular", method, devices, "strong", training.TABULAR_BATCH, "adam", **table)
     training.require_task_learned(gpubench.parallel["losses"], gpubench.data.seed)
 

@@ -65,7 +65,7 @@ def test_mlp(gpubench, gpubench_ranks, schedule, devices, microbatches):
 )
 def test_tabular(gpubench, gpubench_ranks, schedule, devices, microbatches):
     """An epoch of the tabular example; the loss curve of the whole job must be the single process's."""
-    table = {"rows": training.TABULAR_ROWS, "rate": training.TABULAR_RATE, "epochs": training.TABULAR_EPOCHS}
+    table = training.TABULAR | {"epochs": training.TABULAR_EPOCHS}
     batch = training.TABULAR_BATCH
     pipeline(gpubench, gpubench_ranks, "tabular", schedule, devices, microbatches, batch, "adam", **table)
     training.require_task_learned(gpubench.parallel["losses"], gpubench.data.seed)

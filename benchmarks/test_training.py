@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from gpubench.devices import CPU
-from gpubench.measure.data import Data
+from gpubench.measure.data import Data, reference_data
 from gpubench.measure.precision import matmul_precision
 
 from . import training
@@ -42,7 +41,7 @@ def train(gpubench, name, batch, part="step", optimizer="sgd", pieces=1, scaled=
 
     def reference():
         rule = optimizer.partition(" ")[0]
-        exact = training.trainer(name, Data(CPU, torch.float64, gpubench.data.seed), batch, update=rule, **options)
+        exact = training.trainer(name, reference_data(gpubench.data.seed), batch, update=rule, **options)
         return training.verify_part(learner, exact, part, tolerance)
 
     exactly = gpubench.variant != "autocast" and gpubench.case.dtype in ("float32", "float64")
@@ -170,24 +169,22 @@ def test_width(gpubench, widened, width, batch):
 @pytest.mark.gpubench(title="Training a tabular MLP")
 def test_tabular(gpubench):
     """Time per epoch: 506 rows of 13 columns in batches of 128, Adam 0.01. The whole job is 100 epochs."""
-    options = {"update": "adam", "rate": training.TABULAR_RATE, "rows": training.TABULAR_ROWS}
 
     def fresh(data):
-        return training.trainer("tabular", data, training.TABULAR_BATCH, **options)
+        return training.trainer("tabular", data, training.TABULAR_BATCH, update="adam", **training.TABULAR)
 
     def learn():
         learning = fresh(Data(gpubench.home, gpubench.dtype, gpubench.data.seed))
         losses = training.loss_curve(learning, training.TABULAR_EPOCHS)
         if gpubench.first:
-            exact = training.loss_curve(fresh(Data(CPU, torch.float64, gpubench.data.seed)), training.TABULAR_EPOCHS)
-            training.require_learning(losses, exact)
+            training.require_task_learned(losses, gpubench.data.seed)
         gpubench.parallel = {"method": "single", "devices": 1, "losses": losses}
 
     learn()
     learner = fresh(gpubench.data)
 
     def reference():
-        return training.verify_part(learner, fresh(Data(CPU, torch.float64, gpubench.data.seed)), "step")
+        return training.verify_part(learner, fresh(reference_data(gpubench.data.seed)), "step")
 
     rows, epochs = training.TABULAR_ROWS, training.TABULAR_EPOCHS
     flops = training.count_flops("tabular", rows)["step"] if gpubench.first else None

@@ -96,16 +96,18 @@ TASKS = {
     "linear": Task(lambda: nn.Linear(5, 2), _normal(5), _scores(2), nn.functional.mse_loss),
     "tabular": Task(models.tabular, _normal(13), _prices, nn.functional.mse_loss),
 }
-TABULAR_ROWS, TABULAR_BATCH, TABULAR_EPOCHS, TABULAR_RATE = 506, 128, 100, 0.01
+TABULAR_ROWS, TABULAR_BATCH, TABULAR_EPOCHS = 506, 128, 100
+TABULAR: dict[str, Any] = {"rows": TABULAR_ROWS, "rate": 0.01}
+"""What the job on the table differs by from the others; its optimiser is Adam."""
 
 
-def batches(name: str, data: Data, rows: int, size: int | None = None) -> list[Batch]:
-    """Return ``rows`` rows of a task's data, in batches of ``size`` (default: all in one); the last may be smaller."""
+def batches(name: str, data: Data, rows: int, size: int) -> list[Batch]:
+    """Return ``rows`` rows of a task's data, in batches of ``size``; the last may be smaller."""
     inputs = TASKS[name].inputs(data, rows)
     targets = TASKS[name].targets(data, inputs)
     if name == "tabular":
         inputs = (inputs - inputs.mean(0)) / inputs.std(0)
-    return list(zip(torch.split(inputs, size or rows), torch.split(targets, size or rows), strict=True))
+    return list(zip(torch.split(inputs, size), torch.split(targets, size), strict=True))
 
 
 def network(name: str, data: Data, **options: Any) -> nn.Module:
@@ -119,11 +121,11 @@ def network(name: str, data: Data, **options: Any) -> nn.Module:
 
 def optimizer(name: str, parameters: Sequence[nn.Parameter], rate: float = 1e-3) -> torch.optim.Optimizer:
     """Return an optimiser by name. ``sgd`` has momentum 0.9. ``adam fused`` is one kernel for all parameters,
-    ``adam foreach`` one for each of its operations; with plain names torch chooses."""
-    rule, _, how = name.partition(" ")
+    ``adam foreach`` one for each of its operations; with the plain name torch chooses."""
+    if name == "sgd":
+        return torch.optim.SGD(parameters, rate, momentum=0.9)
+    _, _, how = name.partition(" ")
     kind: dict[str, Any] = {how: True} if how else {}
-    if rule == "sgd":
-        return torch.optim.SGD(parameters, rate, momentum=0.9, **kind)
     return torch.optim.Adam(parameters, rate, **kind)
 
 
@@ -144,8 +146,7 @@ class Trainer:
         batches: Sequence[Batch],
         update: torch.optim.Optimizer,
         *,
-        variant: str = "eager",
-        autocast: str = "bfloat16",
+        autocast: str | None = None,
         shares: Sequence[float] | None = None,
     ) -> None:
         self.parameters = list(network.parameters())
@@ -155,10 +156,10 @@ class Trainer:
         self._shares = shares or [1.0] * len(batches)
         self._rows = [len(inputs) for inputs, _ in batches]
         self._kind = batches[0][0].device.type
-        self._autocast = torch_dtype(autocast) if variant == "autocast" else None
+        self._autocast = torch_dtype(autocast) if autocast else None
         half = self._autocast == torch.float16
         self._scaler = torch.amp.GradScaler(self._kind, init_scale=FIRST_SCALE) if half else None
-        self._network = compiled(network) if variant == "compile" else network
+        self._network = network
         self._graph: torch.Tensor | None = None
 
     def forward(self, index: int = 0) -> torch.Tensor:
@@ -261,8 +262,9 @@ def trainer(
         require_memory((MEMORY_PER_PARAMETER[update.partition(" ")[0]] - 1) * size, data.home)
     split = batches(name, data, rows or batch, batch)
     rule, (variant, _, half) = optimizer(update, list(built.parameters()), rate), variant.partition(" ")
-    half = half or autocast_dtype(data.home)
-    return Trainer(built, TASKS[name].loss, split, rule, variant=variant, autocast=half)
+    autocast = (half or autocast_dtype(data.home)) if variant == "autocast" else None
+    called: Any = compiled(built) if variant == "compile" else built
+    return Trainer(called, TASKS[name].loss, split, rule, autocast=autocast)
 
 
 def count_flops(name: str, batch: int, **options: Any) -> dict[str, float | None]:
@@ -312,6 +314,5 @@ def require_learning(losses: Sequence[float], reference: Sequence[float]) -> Non
 
 def require_task_learned(losses: Sequence[float], seed: int) -> None:
     """Compare a loss curve of the tabular task with the float64 curve of one process on the CPU; raises WrongAnswer."""
-    options: dict[str, Any] = {"update": "adam", "rate": TABULAR_RATE, "rows": TABULAR_ROWS}
-    exact = trainer("tabular", reference_data(seed), TABULAR_BATCH, **options)
+    exact = trainer("tabular", reference_data(seed), TABULAR_BATCH, update="adam", **TABULAR)
     require_learning(losses, loss_curve(exact, TABULAR_EPOCHS))

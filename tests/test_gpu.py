@@ -260,7 +260,7 @@ def test_data_parallel_uses_every_gpu_there_is_and_computes_the_same():
     network = training.network("lenet", home).eval()
     parallel = replicated(network, [torch.device(name) for name in names(count)])
     assert parallel.device_ids == list(range(count))
-    ((images, _),) = training.batches("lenet", home, 30)
+    ((images, _),) = training.batches("lenet", home, 30, 30)
     with torch.no_grad():
         assert torch.allclose(parallel(images), network(images), atol=1e-5)
 
@@ -272,7 +272,7 @@ def test_data_parallel_over_two_gpus_has_the_single_gpu_s_gradient():
     network = training.network("lenet", home)
     parallel = replicated(network, [torch.device(name) for name in names(2)])
     update = training.optimizer("sgd", list(network.parameters()))
-    ours = training.Trainer(parallel, training.TASKS["lenet"].loss, training.batches("lenet", home, 30), update)
+    ours = training.Trainer(parallel, training.TASKS["lenet"].loss, training.batches("lenet", home, 30, 30), update)
     plain.step()
     ours.step()
     assert training.relative_error(ours.gradient(), plain.gradient()) < 1e-5

@@ -24,7 +24,6 @@ from ..errors import Unmeasurable
 from ..measure import budget, disturbance
 from ..measure.budget import Preset
 from ..measure.clock import MIN_ROUND, Bound, DeviceClock, Share, take_turns, until_clocks_stand
-from ..measure.disturbance import Moment
 from ..measure.precision import matmul_precision
 from ..runfile.flags import Flag
 from ..runfile.schema import Check, Work
@@ -79,7 +78,7 @@ class Ranks:
 
     def measure(
         self, gpubench: Gpubench, job: RankJob, count: int, *, all_threads: bool = False, work: Work, **record: Any
-    ) -> list[RankTimes]:
+    ) -> None:
         """Measure a job on ``count`` devices of the case's kind and record it as this case's times.
 
         On a CPU a device is a core: each rank has one thread, unless a single rank has them all (``all_threads``).
@@ -108,11 +107,10 @@ class Ranks:
         gpubench.parallel |= record | times[-1].record
         durations = [max(round_s) for round_s in zip(*(rank.durations for rank in times), strict=True)]
         terms = {"devices": tuple(dict.fromkeys(names)), "threads": threads * world_size}
-        rest = {"check": times[0].check, "first_call_s": times[0].first_s}
-        rest["steps"] = len(times[-1].record.get("losses", ())) or None
+        steps = len(times[-1].record.get("losses", ())) or None
+        rest = {"check": times[0].check, "first_call_s": times[0].first_s, "steps": steps}
         flags += group.altered
         gpubench.replay(durations, times[0].iterations, work, flags, **terms, **rest)
-        return times
 
     def group(self, gpubench: Gpubench, names: list[str], threads: int) -> WorkerGroup | TorchrunGroup:
         """Return ranks on these devices: torchrun's, if it started this many, else processes of this machine. Raises
@@ -231,12 +229,14 @@ def measure_rank(rank: Rank, job: RankJob, preset: Preset, timed: bool = True) -
     """Check and time a job on this rank; ``timed=False`` runs a single step. Raises OverBudget on every rank if a step
     takes too long."""
     job = copy.copy(job)  # the caller's lives on, and would hold the memory
+    device = find_device(rank.device).device
+    used = [device] if device and device.accelerator else []
     with matmul_precision(job.dtype):
         job.start(rank)
         report_progress()
         check = job.check()
         report_progress()
-        take = partial(_take_rounds, rank, job)
+        take = partial(_take_rounds, rank, job, DeviceClock(used))
         (first_s,) = take(1)
         if not timed:
             return RankTimes([first_s], 1, first_s, check, job.record())
@@ -251,25 +251,13 @@ def measure_rank(rank: Rank, job: RankJob, preset: Preset, timed: bool = True) -
             seen.append(round_s / steps)
             return seen[-1], round_s
 
-        device = _accelerator(rank)
-        rising = [device] if device and preset.warmup else []
+        rising = used if preset.warmup else []
         until_clocks_stand(warm, DeviceClock(rising), rising, lambda stand: _decide_on_rank_0(rank, lambda: stand))
         count, iterations = _decide_on_rank_0(rank, lambda: _rounds(min(seen), preset))
-        before = _look(rank)
+        before = disturbance.look(used)  # the group's first process observes the machine
         durations = take(count, iterations)
-        flags = tuple(disturbance.held_down(before, _look(rank)))
+        flags = tuple(disturbance.held_down(before, disturbance.look(used)))
         return RankTimes(durations, iterations, first_s, check, job.record(), flags)
-
-
-def _accelerator(rank: Rank) -> Device | None:
-    device = find_device(rank.device).device
-    return device if device and device.accelerator else None
-
-
-def _look(rank: Rank) -> Moment:
-    """Return the state of the rank's device; the group's first process observes the machine."""
-    device = _accelerator(rank)
-    return disturbance.look([device] if device else [])
 
 
 def _rounds(step_s: float, preset: Preset) -> tuple[int, int]:
@@ -282,10 +270,9 @@ def _rounds(step_s: float, preset: Preset) -> tuple[int, int]:
     return max(preset.min_rounds, min(_MOST_ROUNDS, int(preset.max_time / (iterations * step_s)))), iterations
 
 
-def _take_rounds(rank: Rank, job: RankJob, rounds: int, calls: int = 1) -> list[float]:
+def _take_rounds(rank: Rank, job: RankJob, clock: DeviceClock, rounds: int, calls: int = 1) -> list[float]:
     """Return the seconds of rounds of so many steps on this rank, each from the moment when all ranks are ready until
     its device is done."""
-    device = find_device(rank.device).device
 
     def next_call() -> Bound:
         report_progress()
@@ -294,7 +281,7 @@ def _take_rounds(rank: Rank, job: RankJob, rounds: int, calls: int = 1) -> list[
             dist.barrier()
         return job.step, (), {}
 
-    share = Share(next_call, DeviceClock([device] if device else []), rounds, calls)
+    share = Share(next_call, clock, rounds, calls)
     take_turns([share])
     report_progress()
     return share.times

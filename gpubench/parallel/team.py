@@ -63,13 +63,10 @@ class Rank:
 
 def collective_backend(kind: str) -> str:
     """Return torch's collective backend for a kind of device (nccl, gloo, …). Raises Unmeasurable if there is none."""
-    if not dist.is_available():
-        raise Unmeasurable("this torch was built without torch.distributed")
-    name = "undefined"
-    with contextlib.suppress(ValueError, AttributeError):
+    try:
         name = str(dist.get_default_backend_for_device(kind))
-    if name.lower() == "undefined":
-        raise Unmeasurable(f"torch has no collective backend for {kind}")
+    except (ValueError, RuntimeError, AttributeError):  # AttributeError: a build without torch.distributed
+        raise Unmeasurable(f"this torch has no collective backend for {kind}") from None
     if not dist.is_backend_available(name):
         raise Unmeasurable(f"this torch was built without {name}, which {kind} needs")
     return name
@@ -144,24 +141,14 @@ def report_progress() -> None:
     counts[number] += 1
 
 
-def context() -> Any:
-    """Return the start method: fork server if available, else spawn. A plain fork would copy locks that threads
-    hold."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    chosen = multiprocessing.get_context("forkserver")
-    chosen.set_forkserver_preload(_PRELOADED)
-    return chosen
-
-
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a function returned or raised on a rank, the settings that it left changed there, and those that can't be
-    restored."""
+    """What a function returned or raised on a rank, the settings that it left changed there, and whether one
+    can't be restored."""
 
     value: Any
     altered: Flag | None = None
-    stuck: tuple[str, ...] = ()
+    stuck: bool = False
 
 
 def _watched(
@@ -178,7 +165,7 @@ def _watched(
     altered, stuck = state.restore()
     if altered is not None:
         altered = structs.replace(altered, seen=f"rank {rank.number}: {altered.seen}")
-    return _Answer(value, altered, tuple(stuck))
+    return _Answer(value, altered, bool(stuck))
 
 
 class WorkerGroup:
@@ -193,7 +180,8 @@ class WorkerGroup:
         self.broken = False
         self.altered: list[Flag] = []
         self._deadline_s = max(deadline_s, _START_S)
-        start, world_size = context(), len(devices)
+        start, world_size = multiprocessing.get_context("forkserver"), len(devices)  # a fork would copy held locks
+        start.set_forkserver_preload(_PRELOADED)
         self._counts = start.RawArray("q", world_size)
         self._folder = tempfile.mkdtemp(prefix=f"gpubench-ranks-{os.getpid()}-")
         mark_scratch(self._folder)

@@ -28,7 +28,7 @@ def on_device(rank, device):
     """This rank's half of a batch computed on ``device``, averaged over the ranks through the CPU."""
     home = Data(find_device(device).device, torch.float64, 0)
     network = training.network("lenet", home)
-    ((images, labels),) = training.batches("lenet", home, 64)
+    ((images, labels),) = training.batches("lenet", home, 64, 64)
     half = images.chunk(rank.world_size)[rank.number], labels.chunk(rank.world_size)[rank.number]
     update = training.optimizer("sgd", list(network.parameters()))
     own = training.Trainer(network, training.TASKS["lenet"].loss, [half], update)

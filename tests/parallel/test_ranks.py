@@ -18,6 +18,7 @@ from gpubench import devices
 from gpubench.devices.cpu import cores
 from gpubench.errors import Unmeasurable
 from gpubench.measure.budget import PRESET_SETTINGS
+from gpubench.measure.clock import DeviceClock
 from gpubench.parallel import ranks, team
 from gpubench.parallel.ranks import Ranks, RankTimes, _flags_of_ranks, _take_rounds, circle, device_counts, measure_rank
 from gpubench.parallel.team import Rank, WorkerGroup
@@ -154,10 +155,9 @@ def test_what_this_process_keeps_for_later_is_released_before_ranks_start(monkey
 
 def test_ranks_meet_before_each_round_and_are_timed_from_there(monkeypatch):
     machine = VirtualMachine()
-    monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice.on(machine))
     monkeypatch.setattr("torch.distributed.barrier", lambda: machine.launch(5.0))
-    begin = machine.time_s
-    times = _take_rounds(Rank(0, 2, "virtual:0", 1), Queueing(machine), 2, 3)
+    begin, clock = machine.time_s, DeviceClock([VirtualDevice.on(machine)()])
+    times = _take_rounds(Rank(0, 2, "virtual:0", 1), Queueing(machine), clock, 2, 3)
     assert times == pytest.approx([6e-3] * 2, rel=1e-6)
     assert machine.time_s - begin == pytest.approx(2 * 5.006, rel=1e-6)
 
