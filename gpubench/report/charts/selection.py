@@ -94,7 +94,9 @@ def by_size(study: Study, figure: Figure, items: Sequence[Measured | Pair], note
         return []
     panels = (replace(panel, curves=tuple(curve for curve in panel.curves if curve.points)) for panel in chart.panels)
     drawn = replace(figure, chart=replace(chart, panels=tuple(panel for panel in panels if panel.curves)))
-    return [add_caption(drawn, study, items, note, "Hollow", sum(curve.left_out for curve in every))]
+    hollow = any(p.flagged and p.x not in curve.limits for curve in every if not curve.dashed for p in curve.points)
+    left_out = sum(curve.left_out for curve in every)
+    return [add_caption(drawn, study, items, note, "Hollow" if hollow else "", left_out)]
 
 
 # The small print ------------------------------------------------------------------------------------------------------
@@ -118,7 +120,7 @@ def caption(
 ) -> str:
     """Devices, dtypes, threads, TF32, torch, date and processes of the results, baselines included, and the note.
 
-    ``flagged`` is how noisy results are marked, ``left_out`` how many aren't drawn.
+    ``flagged`` is how noisy results are marked, if any is drawn, ``left_out`` how many aren't drawn.
     """
     pairs = [item for item in items if isinstance(item, Pair)]
     rows = [*(item.subject for item in items), *(side for pair in pairs for side in pair.sides)]
@@ -138,7 +140,7 @@ def caption(
         words.listed(sorted({run.date for run in runs if run.date})),
         counted(counts[0], "process") if len(counts) == 1 else f"{joint.join(map(str, ends))} processes",
     )
-    if any(item.quality.noisy for item in items):
+    if flagged and any(item.quality.noisy for item in items):
         note += f"{flagged}: noisy measurement. "
     if found := words.ways(pairs):
         sign = f"{words.OTHER_WAY}: o" if flagged == "*" else "At some sizes o"

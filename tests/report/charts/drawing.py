@@ -17,6 +17,7 @@ from reading import study_of
 from gpubench.report.charts.layouts import LinePanels, NamedRows
 from gpubench.report.charts.page import MOST_CURVES, MOST_PANELS, PAGE_WIDTH, TINY, Figure, Page, rc_settings
 from gpubench.report.charts.pictures import plan as planned
+from gpubench.report.charts.roofline_chart import Roofline
 from gpubench.report.charts.theme import LIGHT
 from gpubench.report.words import size_label
 
@@ -58,7 +59,8 @@ def words(page: Page) -> list[str]:
 def faults(figure: Figure) -> list[str]:
     """What a reader would stumble over in a picture, at 800 pixels."""
     page = drawn(figure)
-    return [*_of_words(figure, page), *_of_chart(figure, words(page)), *_of_texts(page)]
+    shown = words(page)
+    return [*_of_words(figure, page), *_of_signs(figure), *_of_chart(figure, shown), *_of_texts(page)]
 
 
 def _of_words(figure: Figure, page: Page) -> Iterator[str]:
@@ -70,6 +72,28 @@ def _of_words(figure: Figure, page: Page) -> Iterator[str]:
             yield f"points elsewhere: {told}"
 
 
+SIGNS = {"*": "*: noisy", "†": "† ", "‡": "‡: over the CPU's fastest way"}
+"""What the small print says where a sign stands in a picture."""
+
+
+def _of_signs(figure: Figure) -> Iterator[str]:
+    """A sign without its meaning in the small print, or a meaning without its sign."""
+    chart, caption = figure.chart, figure.caption
+    words = [mark.words for entry in chart.entries for mark in entry.marks] if isinstance(chart, NamedRows) else []
+    signs = {means: any(sign in each for each in words) for sign, means in SIGNS.items()} if words else {}
+    if isinstance(chart, LinePanels):
+        curves = [curve for panel in chart.panels for curve in panel.curves]
+        solid = [(curve, point) for curve in curves if not curve.dashed for point in curve.points]
+        signs["Hollow: noisy"] = any(point.flagged and point.x not in curve.limits for curve, point in solid)
+        signs["Triangle: only a limit is known"] = any(curve.limits for curve in curves)
+        signs["With copies: "] = any(curve.dashed for curve in curves)
+        signs[" not drawn: "] = any(curve.left_out for curve in curves)
+    if isinstance(chart, Roofline):
+        signs["Hollow: noisy"] = any(dot.doubtful for dot in chart.dots)
+    yield from (f"{sign!r} in the small print alone" for sign, there in signs.items() if sign in caption and not there)
+    yield from (f"{sign!r} is not explained" for sign, there in signs.items() if there and sign not in caption)
+
+
 def _of_chart(figure: Figure, shown: list[str]) -> Iterator[str]:
     """Too much or too little in it, what can't be a value, and what has no label."""
     labels: list[str] = []
@@ -79,6 +103,9 @@ def _of_chart(figure: Figure, shown: list[str]) -> Iterator[str]:
         points = [point for curve in curves for point in curve.points]
         labels = [*(curve.label for curve in curves), *(size_label(panel.size) for panel in panels)]
         labels += [panel.title for panel in panels if len(panels) > 1]
+        told = [word for word in shown if word in (f"{figure.chart.slower} faster", "slower")]
+        if figure.chart.slower and len(told) != len(panels):
+            yield f"{len(told)} of {len(panels)} panels say what is faster below 1×"
         if not (1 <= len(panels) <= MOST_PANELS and max(len(panel.curves) for panel in panels) <= MOST_CURVES):
             yield "crowded"
         if len(points) < 3 or not all(math.isfinite(point.x * point.y) and point.y > 0 for point in points):

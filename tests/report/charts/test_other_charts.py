@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from gpubench.report.charts import roofline_chart
 from gpubench.report.charts.layouts import NamedRow, NamedRows, RowMark
 from gpubench.report.charts.page import Figure
 from gpubench.report.charts.selection import caption, role_of
-from gpubench.report.words import OWN
 from gpubench.runfile.schema import Case
 
 
@@ -32,21 +30,6 @@ def pair_of(workload: str, speedup: float, **how: Any) -> list[dict[str, Any]]:
 
 def run_of(*marks: list[dict[str, Any]], **how: Any) -> dict[str, Any]:
     return records.run_file([mark for each in marks for mark in each], devices=(records.CPU, records.GPU), **how)
-
-
-def test_the_headline_names_at_most_15_settings_and_all_of_ones_own(tmp_path: Path) -> None:
-    data, own = records.gpu_run(3), [pair_of(f"mine.job{i}", 3.0 + i) for i in range(5)]
-    data["benchmarks"] += [mark for each in own for mark in each]
-    figure = plan(tmp_path, data)["headline"]
-    entries = rows_of(figure).entries
-    assert 10 <= len(entries) <= 15
-    assert [*dict.fromkeys(entry.group for entry in entries)][:3] == [OWN, "Matrix products", "Networks"]
-    assert [entry.name for entry in entries if entry.group == OWN] == [f"mine.job{i}" for i in range(5)]
-    assert all(entry.detail for entry in entries)
-    assert any(mark.second for entry in entries for mark in entry.marks)
-    assert figure.title == "Speedup of Synthetic H over Synthetic, 2 threads"
-    (alone,) = rows_of(plan(tmp_path, run_of(own[0]))["headline"]).entries
-    assert (alone.name, alone.group) == ("mine.job0", "")  # whose they are is known where such a picture stands
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda:0"])
@@ -78,24 +61,17 @@ def test_a_rate_above_the_measured_peak_is_not_drawn(tmp_path: Path) -> None:
     (curve,) = figure.chart.panels[0].curves
     assert (len(curve.points), curve.left_out, curve.label) == (3, 1, "then above the measured peak")
     assert "FLOP/s" not in figure.subtitle  # no number of the largest size can be read
-    assert "1 result not drawn" in figure.caption
+    assert faults(figure) == []
     assert not [each for each in drawn(figure).canvas.axes[0].lines if len(each.get_xdata()) > 3]
 
 
 def test_without_a_gpu_the_headline_shows_shares_of_the_peak(tmp_path: Path) -> None:
-    figure = plan(tmp_path, records.cpu_run())["headline"]
-    assert rows_of(figure).unit == "%"
-    assert "No GPU used. " in figure.caption
-    assert "pytorch.org" not in figure.caption  # advice to who ran it, not to who reads the picture
-    above = records.benchmark(
-        Case("mine.job", "cpu", "float32", {"n": 1}, size="n"), 1e-9, work={"bytes": 1e9, "items": 1}
-    )
-    slow = records.benchmark(
-        Case("mine.sort", "cpu", "float32", {"n": 1}, size="n"), 1.0, work={"bytes": 1e6, "items": 1}
-    )
     data = records.cpu_run()
-    data["benchmarks"] += [above, slow]
-    marks = {entry.name: entry.marks[0] for entry in rows_of(plan(tmp_path, data)["headline"]).entries}
+    for name, seconds, size in (("mine.job", 1e-9, 1e9), ("mine.sort", 1.0, 1e6)):
+        data["benchmarks"].append(records.benchmark(records.case(name), seconds, work={"bytes": size, "items": 1}))
+    figure = plan(tmp_path, data)["headline"]
+    assert (rows_of(figure).unit, "No GPU used. " in figure.caption) == ("%", True)
+    marks = {entry.name: entry.marks[0] for entry in rows_of(figure).entries}
     assert (marks["mine.job"].value, marks["mine.job"].words) == (None, "— above the measured peak")
     assert marks["mine.sort"].words == "<1%"  # not nothing
 
@@ -136,9 +112,11 @@ CEILINGS: dict[str, Any] = {
 }
 
 
-def mark(workload: str, median: float, dtype: str = "float32", **work: float) -> dict[str, Any]:
+def mark(
+    workload: str, median: float, flags: tuple[str, ...] = (), dtype: str = "float32", **work: float
+) -> dict[str, Any]:
     case = Case(workload, "cuda:0", dtype, {"n": int(sum(work.values()))}, size="n", devices=("cuda:0",))
-    return records.benchmark(case, median, work=work)
+    return records.benchmark(case, median, work=work, flags=flags)
 
 
 MARKS = [
@@ -169,12 +147,7 @@ def test_a_roofline_is_one_panel_with_the_best_of_each_workload_named(tmp_path: 
         ("memory 200 GB/s", ""),
         ("l2 800 GB/s", ""),
     ]
-    (axes,) = drawn(figure).canvas.axes
-    notes = {note.get_text() for note in axes.texts if note.arrow_patch}
-    assert notes == {"elementwise.add 12%", "matmul.square"}
     assert (figure.title, "12%" in figure.subtitle, faults(figure)) == ("Roofline: Synthetic H", True, [])
-    assert all(axes.get_xlim()[0] < dot.x < axes.get_xlim()[1] for dot in chart.dots)
-    assert axes.get_ylim()[0] < 1e9 < 1e13 < axes.get_ylim()[1]
 
 
 def test_work_whose_bytes_cross_a_link_stands_under_no_memory(tmp_path: Path) -> None:
@@ -205,11 +178,10 @@ def test_no_peaks_no_roofline_and_those_of_a_busy_machine_are_called_too_low(tmp
 def test_noisy_results_are_hollow_on_a_roofline_and_those_above_it_left_out(
     tmp_path: Path, flag: str, hollow: list[bool]
 ) -> None:
-    marks = copy.deepcopy(MARKS)
-    marks[2]["extra_info"]["gpubench"]["processes"][0]["flags"] = [{"flag": flag, "seen": "x"}]
+    marks = [*MARKS[:2], mark("matmul.square", 2.0, (flag,), flops=4e12, bytes=2e9), *MARKS[3:]]
     (figure,) = rooflines(tmp_path, marks)
     assert [dot.doubtful for dot in figure.chart.dots] == hollow
-    assert ("Hollow: noisy" in figure.caption) == any(hollow)
+    assert faults(figure) == []
 
 
 @pytest.mark.parametrize("span", [1.0, 1e-12, 1e12])
@@ -267,12 +239,10 @@ def test_each_expression_has_a_line_whatever_computes_it(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("counts", "says"), [((1,), " 1 process."), ((2, 3), " 2 and 3 processes."), ((1, 2, 3), " 1 to 3 processes.")]
 )
-def test_a_caption_counts_processes_and_explains_its_stars(tmp_path: Path, counts: tuple[int, ...], says: str) -> None:
-    how = {"flags": ("noisy",)} if len(counts) == 1 else {}
-    marks = [pair_of(f"a.b{count}", 3.0, medians=(1e-3, 1.1e-3, 1.2e-3)[:count], **how) for count in counts]
+def test_a_caption_counts_processes(tmp_path: Path, counts: tuple[int, ...], says: str) -> None:
+    marks = [pair_of(f"a.b{count}", 3.0, medians=(1e-3, 1.1e-3, 1.2e-3)[:count]) for count in counts]
     study = study_of(tmp_path, run_of(*marks))
     assert says in caption(study, study.measured)
-    assert ("*: noisy" in caption(study, study.measured)) == bool(how)
 
 
 def test_words_left_of_a_mark_dont_stand_on_its_name() -> None:
@@ -281,10 +251,7 @@ def test_words_left_of_a_mark_dont_stand_on_its_name() -> None:
     marks = [RowMark(value, "accelerator1", told, value, value) for told, value in values.items()]
     entries = tuple(NamedRow("Networks", "Encoder layer", "float32, batch=8, length=128", (mark,)) for mark in marks)
     figure = Figure("headline", "headline", "Speedup", "", "", NamedRows(entries, "", (), ("slower", "faster")))
-    page = drawn(figure)
-    (axes,) = page.canvas.axes
-    (told,) = (text for text in axes.texts if text.get_text() == "4.5× slower")
-    assert told.get_window_extent().x0 >= axes.get_window_extent().x0 - 1
+    assert faults(figure) == []
 
 
 # Several devices ------------------------------------------------------------------------------------------------------

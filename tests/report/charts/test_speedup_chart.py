@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 import records
-from drawing import drawn, faults, plan, words
+from drawing import drawn, faults, plan
 from matplotlib.axes import Axes
 from matplotlib.text import Annotation
-from test_page import crossing
+from test_page import crossing, settings_of
 
 from gpubench.report.charts.layouts import Curve
 from gpubench.report.charts.page import Figure
 from gpubench.report.charts.theme import LIGHT, colour
-from gpubench.runfile.schema import Case
 
 
 def speedup(folder: Path, data: dict[str, Any], name: str = "speedup-a.b") -> Figure:
@@ -48,20 +47,6 @@ def with_processes(*noisy: int) -> dict[str, Any]:
         ]
         mark["stats"]["data"] = []
     return data
-
-
-def settings_of(*crossings: float, workload: str = "a.b") -> dict[str, Any]:
-    """A run of one workload in several settings, which cross 1× at these sizes."""
-    marks = [
-        records.benchmark(
-            Case(workload, device, "float32", {"n": n, "form": f"f{i}"}, size="n", devices=(device,)), median,
-            medians=(median, median * 1.01, median * 0.99),
-        )
-        for i, equal in enumerate(crossings)
-        for n in (10**3, 10**4, 10**5)
-        for device, median in (("cpu", 1e-9 * n), ("cuda:0", 1e-9 * equal * (n / equal) ** 0.5))
-    ]  # fmt: skip
-    return records.run_file(marks, devices=(records.CPU, records.GPU))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +84,7 @@ def test_what_is_too_noisy_is_not_drawn_and_the_label_says_so(tmp_path: Path) ->
     assert (curve.label, curve.cut) == ("data stays, then unknown (too noisy)", True)
     (label,) = [text for text in axes_of(figure).texts if isinstance(text, Annotation) and text.arrow_patch]
     assert not label.arrow_patch.get_visible()  # nobody takes it for the line
-    assert "1 result not drawn" in figure.caption
+    assert faults(figure) == []
     assert plan(tmp_path, with_processes(0, 1, 2, 3), kinds=("speedup",)) == {}
 
 
@@ -111,7 +96,7 @@ def test_a_busy_machine_leaves_a_limit(tmp_path: Path) -> None:
     assert curve.label == "≥ 7.0×* data stays"
     assert curve.mark is None
     assert [point.y for point in curve.points] == [point.low if point.y > 1 else point.high for point in curve.points]
-    assert "Triangle: only a limit is known" in figure.caption
+    assert faults(figure) == []
     assert [line.get_marker() for line in axes_of(figure).lines if line.get_marker() in "^v"] == ["v", "v", "^", "^"]
 
 
@@ -134,9 +119,8 @@ def test_flagged_results_are_hollow_and_many_have_a_warning(tmp_path: Path, flag
     lines = [line for line in axes_of(figure).lines if line.get_linestyle() == "None"]
     hollow = [line.get_xdata()[0] for line in lines if line.get_markerfacecolor() == colour(LIGHT, "page")]
     assert hollow == [10**3, 10**4, 10**5, 10**6][-flagged:]
-    assert "Hollow: noisy measurement" in figure.caption
     assert figure.notice == "4 of 4 results are noisy and may be off" * (flagged == 4)
-    assert any(figure.notice in word for word in words(drawn(figure)))
+    assert faults(figure) == []
 
 
 def test_copies_are_dashed_and_each_dtype_or_setting_has_its_panel_the_plainest_first(tmp_path: Path) -> None:
@@ -148,16 +132,6 @@ def test_copies_are_dashed_and_each_dtype_or_setting_has_its_panel_the_plainest_
     assert [*panels(product)] == ["float32", "bfloat16", "float64", "float16"]
     assert [*panels(add)] == ["out", "allocating", "inplace"]
     assert add.subtitle == "Synthetic H faster from n ≈ 32k, with copies not up to n = 10⁷ (out)"
-
-
-@pytest.mark.parametrize(
-    "crossings", [(1.0, 10.0), (800.0, 900.0), (5e3,), (1e7, 1e8), (5e3, 5e3, 10.0, 1e7, 1.0, 9.0)]
-)
-def test_below_the_line_there_is_room_for_the_words(tmp_path: Path, crossings: tuple[float, ...]) -> None:
-    """Also where hardly anything is slower, and in small panels."""
-    figure = speedup(tmp_path, settings_of(*crossings))
-    assert words(drawn(figure)).count("Synthetic faster") == len(crossings)
-    assert faults(figure) == []
 
 
 def test_two_libraries_of_one_device_are_both_named(tmp_path: Path) -> None:
