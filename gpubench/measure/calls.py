@@ -113,7 +113,7 @@ def unfinished(function: Any, result: Any = None) -> str:
     return ""
 
 
-_AWAITED = "a coroutine, which does its work when it is awaited: time asyncio.run(f(x))"
+_AWAITED = "a coroutine, which does its work when it is awaited: time asyncio.run(f(x)), or gpubench time 'await f(x)'"
 _READ = "which does its work when it is read: time list(f(x))"
 
 

@@ -7,9 +7,11 @@ counts, checks and copies the arguments of a call. torch is imported only when s
 from __future__ import annotations
 
 import ast
+import asyncio
 import builtins
 import contextlib
 import dis
+import functools
 import importlib.machinery
 import importlib.util
 import inspect
@@ -48,6 +50,7 @@ _MOST_CHARACTERS = 1000
 _MOST_SIZES = 200
 Size = tuple[str, tuple[float, ...]]
 """A name and its values."""
+_AWAITING = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +206,7 @@ def parse(text: str, what: str) -> ast.Module:
     text = text.strip()
     try:
         tree = ast.parse(text)
-        compile(text, what, "exec")  # refuses more than ast.parse: a return, a break
+        compile(text, what, "exec", _AWAITING)  # refuses more than ast.parse: a return, a break
     except (SyntaxError, ValueError) as error:
         line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and "\n" in text else ""
         place = f"{line} at {error.text.strip()!r}" if isinstance(error, SyntaxError) and error.text else line
@@ -224,7 +227,7 @@ def names_in(text: str) -> tuple[list[str], set[str]]:
     """Return the global names that the code reads, in the order of their first use, and those that it assigns."""
     read: dict[str, None] = {}
     made: set[str] = set()
-    codes = [compile(text.strip(), "<expression>", "exec")]
+    codes = [compile(text.strip(), "<expression>", "exec", _AWAITING)]
     for code in codes:
         for step in dis.get_instructions(code):
             if step.opname in ("LOAD_NAME", "LOAD_GLOBAL"):
@@ -329,14 +332,28 @@ def function_of(text: str, namespace: dict[str, Any]) -> tuple[Callable[..., Any
     names = [name for name in names_in(text)[0] if name in namespace and _is_data(namespace[name])]
     out = target if (target := _written(body)) in names else ""
     names = [name for name in names if name != out]
-    head = f"def expression({', '.join([*names, *(['*', 'out'] if out else [])])}): "
+    awaits = any(isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith) for node in ast.walk(ast.Module(body, [])))
+    head = f"{'async ' * awaits}def expression({', '.join([*names, *(['*', 'out'] if out else [])])}): "
     definition = ast.parse(head + (f"{out} = out" if out else "pass")).body[0]
-    assert isinstance(definition, ast.FunctionDef)
+    assert isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef)
     definition.body += _returning(body)
     code = compile(ast.fix_missing_locations(ast.Module([definition], [])), "<expression>", "exec")
     made: dict[str, Any] = {}
     exec(code, namespace, made)
-    return made["expression"], names, out
+    return _run_to_its_end(made["expression"]) if awaits else made["expression"], names, out
+
+
+def _run_to_its_end(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that runs a coroutine function in an event loop which is kept: starting one takes longer than
+    most calls."""
+    loop = asyncio.new_event_loop()
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return loop.run_until_complete(function(*args, **kwargs))
+
+    del run.__wrapped__  # type: ignore[attr-defined]  # this isn't a coroutine function
+    return run
 
 
 def _returning(body: list[ast.stmt]) -> list[ast.stmt]:

@@ -272,7 +272,7 @@ def test_a_setup_for_each_call_and_a_coroutine(tmp_path):
     assert "altered" in gpubench("time", "b.sort()", *words[:1], *words[2:3], "-v", *SMOKE, cwd=tmp_path).stdout
     setup = "import asyncio\nasync def f(x):\n    await asyncio.sleep(0.02)\n    return x\nx = randn(4)"
     words = [f"--setup={setup}", "--each=x = randn(4)", "-o=a.json"]
-    done = gpubench("time", "asyncio.run(f(x))", *words, *SMOKE, cwd=tmp_path)
+    done = gpubench("time", "await f(x)", *words, *SMOKE, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (result,) = read(tmp_path / "a.json").results
     assert result.times.median_s >= 0.02
