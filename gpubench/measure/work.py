@@ -227,9 +227,8 @@ class Tally:
         self._groups: dict[tuple[str, int, int], list[float]] = {}
 
     def add(self, operator: Any, args: tuple[Any, ...], flops: float, nbytes: int) -> None:
-        """Count an operator with its FLOPs and the bytes that it reads and writes. One that only allocates does nothing
-        on a device."""
-        if nbytes and "empty" not in operator._schema.name:
+        """Count an operator with its FLOPs and the bytes that it reads and writes."""
+        if nbytes:
             size = kind_of_operator(operator, args, flops), int(flops).bit_length(), nbytes.bit_length()
             group = self._groups.setdefault(size, [0, 0.0, 0.0])
             group[:] = group[0] + 1, group[1] + flops, group[2] + nbytes
@@ -261,8 +260,7 @@ class _Reads:
 
 def watch(counter: FlopCounterMode) -> Any:
     """Return a dispatch mode: ``peak`` is the most bytes that tensors made under it held at once, ``operations`` the
-    number of operations that it saw without views, ``moved`` the bytes that these read and wrote, ``tally`` their
-    kinds.
+    number of launches, ``moved`` the bytes that these read and wrote, ``tally`` their kinds.
 
     ``counter`` knows the FLOPs of an operator by the shapes of its tensors.
     """
@@ -279,7 +277,8 @@ def watch(counter: FlopCounterMode) -> Any:
         def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             result = operator(*args, **kwargs)
-            if not operator.is_view and operator is not torch.ops.aten._unsafe_view.default:  # a view to the device
+            view = operator.is_view or operator is torch.ops.aten._unsafe_view.default  # a view to the device
+            if not view and "empty" not in operator._schema.name:  # one that only allocates launches nothing
                 self._note(operator, args, kwargs, result)
             self._known |= {tensor.untyped_storage()._cdata for tensor in self._full(args, kwargs)}  # made elsewhere
             for storage in (tensor.untyped_storage() for tensor in self._full(result)):

@@ -101,6 +101,12 @@ def test_a_fused_causal_attention_counts_up_to_the_diagonal(kind):
     assert counted[True] == counted[False] * 65 / 128
 
 
+def test_a_call_that_only_allocates_launches_nothing():
+    """It would be faster than the fastest launch, and taken for impossible."""
+    alone, one = (count(call, (torch.ones(9),), {}) for call in (torch.empty_like, lambda x: x + torch.empty_like(x)))
+    assert (alone.operations, alone.moved_bytes, one.operations) == (0, 0, 1)
+
+
 def test_products_with_weights_of_8_bits_count_as_those_of_their_layer():
     inputs, weights, scales = torch.ones(3, 64), torch.ones(32, 64, dtype=torch.int8), torch.ones(32)
     assert count(torch._weight_int8pack_mm, (inputs, weights, scales), {}).flops == 2 * 3 * 64 * 32
