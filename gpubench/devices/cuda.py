@@ -348,11 +348,13 @@ class Cuda(TorchDevice):
         """Make cuBLAS allocate its workspaces (32 MiB on Hopper), of which each handle, one per thread, has one per
         stream.
 
-        To that end a product and its backward pass, which has its own thread, run once on both streams.
+        To that end a product and its backward pass, which has its own thread, run once on both streams. Not where torch
+        refuses products because they may differ from call to call: a test needs none.
         """
-        if self.index in self._sides:
-            return
         torch, cuda = self.torch, self.torch.cuda
+        refused = torch.are_deterministic_algorithms_enabled() and "CUBLAS_WORKSPACE_CONFIG" not in os.environ
+        if self.index in self._sides or refused:
+            return
         with cuda.device(self.index), torch.inference_mode(False), torch.enable_grad():
             for stream in (cuda.current_stream(), self._side()):
                 with cuda.stream(stream):

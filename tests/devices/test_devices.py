@@ -432,6 +432,20 @@ def gpu(*uuids: str | None) -> cuda_file.Cuda:
     return type("Keyed", (cuda_file.Cuda,), {"_uuid": lambda self: uuids[self.index]})()
 
 
+def test_a_program_that_must_repeat_itself_exactly_is_not_made_to_multiply_beforehand(monkeypatch):
+    """cuBLAS needs a variable for that, and torch refuses products without it."""
+    entered = []
+    monkeypatch.setattr(torch.cuda, "device", lambda index: entered.append(index) or vendors.failing())
+    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    gpu("1").settle()
+    assert entered == []
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    with pytest.raises(vendors.NvmlError):
+        gpu("1").settle()
+    assert entered == [0]
+
+
 class TestNvml:
     @pytest.fixture(autouse=True)
     def fresh(self, monkeypatch):
