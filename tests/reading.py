@@ -68,6 +68,15 @@ def mark(workload: str, device: str, seconds: float, n: int = 64, copies: float 
     return made
 
 
+SIZES = (1, 10, 100)
+
+
+def sweep(workload: str = "aa.mm", times: tuple[float, float] = (1e-6, 1e-7), **how: Any) -> list[dict[str, Any]]:
+    """The same on a CPU and on a GPU, at three sizes; ``times`` are those of a unit of size."""
+    sides = zip(("cpu", "cuda:0"), times, strict=True)
+    return [mark(workload, device, time * n, n, **how) for device, time in sides for n in SIZES]
+
+
 def both(workload: str, cpu: float, gpu: float, **how: Any) -> list[dict[str, Any]]:
     """The same on a CPU and on a GPU."""
     same = {name: how[name] for name in ("n", "dtype", "variant", "title") if name in how}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import reading
 import records
-from reading import BOTH, mark
+from reading import BOTH, SIZES, mark, sweep
 
 from gpubench.report.answer import Answer
 from gpubench.report.webpage import COLUMNS, INTERNED, page_data, webpage
@@ -23,13 +23,6 @@ from gpubench.runfile.schema import Case
 
 HOSTILE = ("</script><img src=x onerror=alert(1)>", "${data}", "<!--", "=1+1", "n" * 300)
 PICTURES = [("", title, b"<svg>light</svg>", b"<svg>dark</svg>") for title in ('One "a" & <b>', "Another")]
-SIZES = (1, 10, 100)
-
-
-def both(workload: str = "aa.mm", times: tuple[float, float] = (1e-6, 1e-7), **how: Any) -> list[dict[str, Any]]:
-    """The same on a CPU and on a GPU, at three sizes; ``times`` are those of a unit of size."""
-    sides = zip(("cpu", "cuda:0"), times, strict=True)
-    return [mark(workload, device, time * n, n, **how) for device, time in sides for n in SIZES]
 
 
 def run(marks: list[dict[str, Any]], **how: Any) -> dict[str, Any]:
@@ -37,7 +30,7 @@ def run(marks: list[dict[str, Any]], **how: Any) -> dict[str, Any]:
 
 
 def page(folder: Path, *workloads: str) -> str:
-    marks = [each for workload in workloads for each in both(workload)]
+    marks = [each for workload in workloads for each in sweep(workload)]
     return webpage(Answer(reading.study_of(folder, run(marks))), PICTURES)
 
 
@@ -139,7 +132,7 @@ def test_a_section_that_would_be_empty_is_left_out(tmp_path: Path) -> None:
 
 def test_which_gpu_stands_before_each_gpu_against_its_cpu(tmp_path: Path) -> None:
     files = [
-        run(both("models.mlp", (1.0, seconds)), devices=(records.CPU, {**records.GPU, "label": f"NVIDIA {name}"}),
+        run(sweep("models.mlp", (1.0, seconds)), devices=(records.CPU, {**records.GPU, "label": f"NVIDIA {name}"}),
             label=name)
         for name, seconds in (("L4", 0.2), ("H200", 0.02))
     ]  # fmt: skip
@@ -152,7 +145,7 @@ def test_which_gpu_stands_before_each_gpu_against_its_cpu(tmp_path: Path) -> Non
 
 
 def test_a_row_holds_the_tables_numbers(tmp_path: Path) -> None:
-    data = made(tmp_path, run(both()))
+    data = made(tmp_path, run(sweep()))
     assert tuple(data["columns"]) == COLUMNS
     assert set(data["interned"]) == set(INTERNED)
     row = next(row for row in rows(data) if row["speedup"] and row["size"] == 10)
@@ -172,7 +165,7 @@ def test_parameters_but_for_the_size_are_the_setting(tmp_path: Path) -> None:
 
 
 def test_a_cpu_alone_has_times_and_no_speedups(tmp_path: Path) -> None:
-    marks = [each for each in both() if each["params"]["device"] == "cpu"]
+    marks = [each for each in sweep() if each["params"]["device"] == "cpu"]
     data = made(tmp_path, run(marks, devices=(records.CPU,)))
     assert all(row["speedup"] is None and row["time_s"] for row in rows(data))
     assert (data["quantity"], data["findings"], data["baseline"]) == ("rate", {}, "")
@@ -245,7 +238,7 @@ def test_what_can_be_trusted_leads_the_numbers(tmp_path: Path) -> None:
 
 
 def test_machines_have_devices_of_their_own(tmp_path: Path) -> None:
-    data = made(tmp_path, run(both()), run(both(times=(1e-6, 2e-7))))
+    data = made(tmp_path, run(sweep()), run(sweep(times=(1e-6, 2e-7))))
     shown = [device for device in data["devices"] if device["colour"] != "cpu"]
     assert [(device["colour"], device["shape"]) for device in shown] == [("d0", 0), ("d1", 1)]
     assert len({device["short"] for device in data["devices"]}) == 4
@@ -255,7 +248,7 @@ def test_machines_have_devices_of_their_own(tmp_path: Path) -> None:
 
 def test_an_unmeasured_benchmark_is_a_row_with_its_reason(tmp_path: Path) -> None:
     case = Case("aa.big", "cuda:0", "float32", {"n": 5}, size="n")
-    content = records.run_file(both(), [records.unmeasured(case, "oom", "needs 90 GB")], devices=BOTH)
+    content = records.run_file(sweep(), [records.unmeasured(case, "oom", "needs 90 GB")], devices=BOTH)
     (row,) = (row for row in rows(made(tmp_path, content)) if row["workload"] == "aa.big")
     assert (row["status"], row["reason"], row["time_s"]) == ("oom", "needs 90 GB", None)
 

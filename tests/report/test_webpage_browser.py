@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 import pytest
 import records
+from reading import BOTH, both, mark, sweep
 
 from gpubench.commands.cli import main
 from gpubench.errors import UsageError
@@ -59,41 +60,25 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A report of two devices with hostile names, opened from the disk."""
     folder = tmp_path_factory.mktemp("report")
-    marks = [
-        records.benchmark(Case(workload, device, "float32", {"n": n}, size="n", devices=(device,)), time * n)
-        for workload in ("aa.mm", HOSTILE)
-        for device, time in (("cpu", 1e-6), ("cuda:0", 1e-7))
-        for n in (1, 10, 100)
-    ]
-    run = folder / "run.json"
     long = {**records.GPU, "label": "RTX 5090 D v2 Laptop edition"}
-    run.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, long))))
-    assert main(["report", str(run), "-o", str(folder / "out")]) == 0
-    return (folder / "out" / "report.html").as_uri()
+    data = records.run_file([*sweep(), *sweep(HOSTILE)], devices=(records.CPU, long), processes=3)
+    return reported(folder, data, charts="default")
 
 
 @pytest.fixture(scope="module")
 def suite_page(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """The page of a run whose benchmarks are of a kind, and the run."""
     folder = tmp_path_factory.mktemp("suite")
-    marks = [
-        records.benchmark(
-            Case(name, device, "float32", {"n": n}, size="n", devices=(device,), kind=kind, title=title), time * n
-        )
-        for name, kind, title in (("aa.mm", "matmul", "Product n × n"), ("bb.sort", "irregular", "Sort"))
-        for device, time in (("cpu", 1e-6), ("cuda:0", 1e-7))
-        for n in (1, 10, 100)
-    ]
-    path = folder / "run0.json"
-    return reported(folder, records.run_file(marks, devices=(records.CPU, records.GPU))), path
+    marks = [*sweep(kind="matmul", title="Product n × n"), *sweep("bb.sort", kind="irregular", title="Sort")]
+    return reported(folder, records.run_file(marks, devices=BOTH, processes=3)), folder / "run0.json"
 
 
-def reported(folder: Path, *runs: dict[str, Any]) -> str:
-    """The address of a report without charts."""
+def reported(folder: Path, *runs: dict[str, Any], charts: str = "none") -> str:
+    """The address of a report."""
     paths = [folder / f"run{i}.json" for i in range(len(runs))]
     for path, content in zip(paths, runs, strict=True):
         path.write_text(json.dumps(content))
-    assert main(["report", *map(str, paths), "-o", str(folder / "out"), "--charts", "none"]) == 0
+    assert main(["report", *map(str, paths), "-o", str(folder / "out"), "--charts", charts]) == 0
     return (folder / "out/report.html").as_uri()
 
 
@@ -137,25 +122,18 @@ def test_no_label_is_cut(browser, page) -> None:
 def test_no_table_of_the_answer_is_cut_at_800_pixels(browser, tmp_path) -> None:
     runs = []
     for name, factors in (("RTX 4060 Laptop", (1, 1, 1)), ("H200", (2.8, 0.6, 2.0))):
-        marks = [
-            records.benchmark(Case(f"training.{kind}", "cuda:0", "bfloat16", devices=("cuda:0",)), 1e-3 * factor)
-            for kind, factor in zip(("gpt2", "lenet", "cifar"), factors, strict=True)
-        ]
-        gpu = records.GPU | {"label": name}
-        runs.append(records.run_file(marks, devices=(records.CPU, gpu), label=name))
+        kinds = zip(("gpt2", "lenet", "cifar"), factors, strict=True)
+        marks = [mark(f"training.{kind}", "cuda:0", 1e-3 * factor, dtype="bfloat16") for kind, factor in kinds]
+        runs.append(records.run_file(marks, devices=(records.CPU, records.GPU | {"label": name}), label=name))
+    how = {"dtype": "bfloat16", "variant": "update adam", "spread": 0.05}
     falls_behind = [
-        records.benchmark(
-            Case(name, device, "bfloat16", {"width": n}, size="width", devices=(device,), variant="update adam"),
-            times[n],
-            medians=tuple(times[n] * factor for factor in (0.95, 1, 1.05)),
-            transfer={"in_bytes": 4, "out_bytes": 0, "in_s": 1e-4, "in_pinned_s": None} if device != "cpu" else None,
-        )
+        each
         for name in ("training.width", "training.part")
-        for device, times in (("cpu", {4: 1e-3, 16: 2e-3}), ("cuda:0", {4: 1e-4, 16: 6e-3}))
-        for n in times
+        for n, times in ((4, (1e-3, 1e-4)), (16, (2e-3, 6e-3)))
+        for each in both(name, *times, n=n, copies=5e-5, **how)
     ]
     gpu = records.GPU | {"label": "H200 (modelled)"}
-    one_gpu = records.run_file(falls_behind, devices=(records.CPU, gpu), label="Xeon")
+    one_gpu = records.run_file(falls_behind, devices=(records.CPU, gpu), label="Xeon", processes=3)
     browser.set_window_size(800, 900)
     widths = "(card) => [card.innerText, card.scrollWidth, card.clientWidth]"
     cards = []
@@ -172,15 +150,9 @@ def test_no_table_of_the_answer_is_cut_at_800_pixels(browser, tmp_path) -> None:
 
 def test_no_label_of_the_explorer_is_cut_on_a_phone(browser, tmp_path) -> None:
     """Of two GPUs of long names: their names stand above, in no space that the lines need."""
-    marks = [
-        records.benchmark(Case("aa.mm", device, "float32", {"n": n}, size="n", devices=(device,)), time * n)
-        for device, time in (("cpu", 1e-6), ("cuda:0", 1e-7))
-        for n in (1, 10, 100)
-    ]
     names = ("RTX 5090 D v2 Laptop edition", "RTX 4060 Laptop of another maker")
-    runs = [
-        records.run_file(marks, devices=(records.CPU, {**records.GPU, "label": name}), label=name) for name in names
-    ]
+    gpus = [{**records.GPU, "label": name} for name in names]
+    runs = [records.run_file(sweep(), devices=(records.CPU, gpu), label=gpu["label"], processes=3) for gpu in gpus]
     address = reported(tmp_path, *runs)
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride", {"width": 420, "height": 900, "deviceScaleFactor": 1, "mobile": True}
@@ -201,14 +173,9 @@ def test_no_label_of_the_explorer_is_cut_on_a_phone(browser, tmp_path) -> None:
 
 def test_a_curve_that_ends_before_a_withheld_size_is_unsure(browser, tmp_path) -> None:
     """Not labelled with the speedup of the largest size that is left."""
-    marks = [
-        records.benchmark(
-            Case("aa.mm", device, "float32", {"n": n}, size="n", devices=(device,)), times[1], medians=times
-        )
-        for n, gpu in ((1, (1e-5, 1e-5, 1e-5)), (10, (1e-5, 1e-5, 1e-5)), (100, (1e-8, 1e-6, 1e-4)))
-        for device, times in (("cpu", (1e-4, 1e-4, 1e-4)), ("cuda:0", gpu))
-    ]
-    content = records.run_file(marks, devices=(records.CPU, records.GPU), processes=3)
+    marks = [mark("aa.mm", device, time, n) for device, time in (("cpu", 1e-4), ("cuda:0", 1e-5)) for n in (1, 10)]
+    marks += [mark("aa.mm", "cpu", 1e-4, 100), mark("aa.mm", "cuda:0", 1e-6, 100, medians=(1e-8, 1e-6, 1e-4))]
+    content = records.run_file(marks, devices=BOTH, processes=3)
     opened(browser, reported(tmp_path, content) + "#quantity=speedup")
     labels = [each.text for each in browser.find_elements(By.CSS_SELECTOR, "#explorer-figure svg text.strong")]
     assert any(label.startswith("unsure ") for label in labels)
@@ -291,10 +258,7 @@ def test_the_keyboard_reaches_all_and_the_focus_stays(browser, page) -> None:
 
 def test_it_prints_light_and_on_few_pages(browser, tmp_path) -> None:
     """Also from a dark page: 12 pages at most of a run of the suite."""
-    run = tmp_path / "run.json"
-    run.write_text(json.dumps(records.gpu_run(3)))
-    assert main(["report", str(run), "-o", str(tmp_path / "out")]) == 0
-    opened(browser, (tmp_path / "out/report.html").as_uri() + "#theme=dark")
+    opened(browser, reported(tmp_path, records.gpu_run(3), charts="default") + "#theme=dark")
     printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {})["data"])
     assert 2 <= len(re.findall(rb"/Type\s*/Page\b", printed)) <= 12
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
