@@ -26,7 +26,7 @@ from ..runfile.writer import fit, text_of
 from . import outcomes, settings
 from .fixtures import RANKS, Attempt, Plain, lengthen_rounds
 from .parametrize import GLANCE, Markers, case_of, fixture_names, glances, parametrize, possible, tell_apart
-from .recorder import Recorder, complete_run, require_room
+from .recorder import Recorder, complete_run, require_room, write_reasons
 
 if TYPE_CHECKING:
     from ..parallel.ranks import Ranks
@@ -53,6 +53,8 @@ class Plugin:
         self.measures = False  # whether a test that is measured was collected
         self._listed: list[tuple[Case, bool]] = []
         self.recorder: Recorder | None = None
+        self.alone = False  # whether a session without a supervisor measures
+        self.written = False
         self.attempts: dict[str, Attempt] = {}
         self.collected: list[pytest.Item] | None = None
         self.order: dict[str, int] = {}  # the place of each test before they were shuffled: that of the results file
@@ -138,7 +140,7 @@ class Plugin:
         items[:] = kept
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Begin the journal, unless nothing will be measured."""
+        """Begin the journal, or measure the peaks, unless nothing will be measured."""
         if session.testsfailed or self.collected is None:
             return  # a file that can't be imported, or a -k that pytest refused
         wanted = "gpubench" if self.mode is Mode.ALONE else "benchmark"
@@ -158,12 +160,20 @@ class Plugin:
         cases = {item.nodeid: self.case_of(item) for item in tests}
         timed = [item for item in tests if item.get_closest_marker("skip") is None]
         self._listed = [(cases[item.nodeid], RANKS in fixture_names(item)) for item in timed]
-        if self.mode is not Mode.PLAN and (path := self._ledger_path()):
-            with settings.usage_errors():
+        option = self.config.getoption
+        workers = option("dist", "no") != "no" or hasattr(self.config, "workerinput")
+        off = option("benchmark_disable", False) and not option("benchmark_enable", False)
+        if workers or off or option("benchmark_skip", False):
+            return  # pytest-benchmark times nothing
+        with settings.usage_errors():
+            if self.mode is Mode.RUN:
                 require_room(cases, self.session.settings.processes)
-                recorder = Recorder(self.config, self.session, path)
+                recorder = Recorder(self.config, self.session)
                 recorder.begin(cases, self._listed, self.sources)
-            self.recorder = recorder
+                self.recorder = recorder
+            elif self.mode is Mode.ALONE:
+                _ = self.session.ceilings
+                self.alone = True
 
     def case_of(self, item: pytest.Item) -> Case:
         """Return the identity of a test, in which the number of threads is still unknown."""
@@ -179,19 +189,6 @@ class Plugin:
             {item.nodeid: cases[item.nodeid] for item in tests if "gpubench" not in fixture_names(item)}
         )
         return dict(zip(cases, numbered([*cases.values()]), strict=True))
-
-    def _ledger_path(self) -> Path | None:
-        """Return the journal's path: the supervisor's, or next to the results file; ``None`` where pytest-benchmark
-        times nothing."""
-        option = self.config.getoption
-        workers = option("dist", "no") != "no" or hasattr(self.config, "workerinput")
-        off = option("benchmark_disable", False) and not option("benchmark_enable", False)
-        if workers or off or option("benchmark_skip", False) or self.mode is Mode.OFF:
-            return None
-        if self.mode is Mode.RUN:
-            return Path(option("--gpubench-ledger"))
-        run_file = option("benchmark_json", None)
-        return Path(run_file).with_suffix(".ledger.jsonl") if run_file else None
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
@@ -293,15 +290,15 @@ class Plugin:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, exitstatus: int) -> Generator[None, Any, Any]:
-        """Make sure, after pytest-benchmark has written its file, that the file is complete; write one if it wrote
-        none."""
+        """End the journal, or make sure that there is a results file, after pytest-benchmark may have written one."""
         try:
             return (yield)
         finally:
             if self.recorder:
                 self.recorder.finish(int(exitstatus))
-                if self.mode is Mode.ALONE:
-                    self.recorder.write_run_file(Path(self.config.getoption("benchmark_json")))
+            path = self.config.getoption("benchmark_json", None)
+            if path and self.alone and not self.written:
+                write_reasons(Path(path), self.config, self.session)
             if plan := self.config.getoption("--gpubench-plan"):
                 listed = {"cases": self.session.planned, "estimated_s": self.session.estimated_s(self._listed)}
                 Path(plan).write_text(json.dumps(fit(listed), indent=1, allow_nan=False), encoding="utf-8")
@@ -312,8 +309,6 @@ class Plugin:
             return
         for line in outcomes.summary_lines(self.session):
             terminalreporter.write_line(f"gpubench: {line}")
-        for old, new in self.recorder.kept if self.recorder else ():
-            terminalreporter.write_line(f"gpubench: {old.name} was there before and is now {new.name}")
         path = self.config.getoption("benchmark_json", None)
         if path and Path(path).exists():
             terminalreporter.write_line(f"gpubench: for tables and charts: gpubench report {path} -o DIR")
@@ -354,4 +349,5 @@ class Plugin:
     def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:
         """Add gpubench's keys to every file that pytest-benchmark writes in a session with gpubench tests."""
         if self.measures:
+            self.written = True
             complete_run(output_json, self.session)

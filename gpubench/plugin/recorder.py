@@ -16,13 +16,12 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from ..errors import RunFileError, UsageError
+from ..errors import UsageError
 from ..measure import environment
-from ..measure.session import Mode, Session, Unmeasured
-from ..runfile.folder import keep
-from ..runfile.ledger import Follower, Ledger, assemble, convert
+from ..measure.session import Session, Unmeasured
+from ..runfile.ledger import Follower, Ledger, convert
 from ..runfile.quantities import counted
-from ..runfile.reader import LARGEST, check_case, read_ledger
+from ..runfile.reader import LARGEST, check_case
 from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case, Ceilings
 from ..runfile.writer import fit, text_of, without_homes, write
 from ..version import __version__
@@ -135,23 +134,30 @@ def thin(samples: list[float]) -> list[float]:
     return [samples[round(i * (count - 1) / (SAMPLES_KEPT - 1))] for i in range(SAMPLES_KEPT)]
 
 
+def _of_pytest_benchmark(config: pytest.Config) -> dict[str, Any]:
+    """Return the facts that pytest-benchmark writes into its file, when it has timed something."""
+    import pytest_benchmark
+
+    machine: dict[str, Any] = config.hook.pytest_benchmark_generate_machine_info(config=config)
+    config.hook.pytest_benchmark_update_machine_info(config=config, machine_info=machine)
+    commit = config.hook.pytest_benchmark_generate_commit_info(config=config)
+    config.hook.pytest_benchmark_update_commit_info(config=config, commit_info=commit)
+    facts = {"machine_info": machine, "commit_info": commit, "datetime": _now()}
+    return facts | {"version": pytest_benchmark.__version__}
+
+
+def write_reasons(path: Path, config: pytest.Config, session: Session) -> None:
+    """Write a results file without a number, which pytest-benchmark doesn't: it states why each case has none."""
+    output = _of_pytest_benchmark(config) | {"benchmarks": []}
+    complete_run(output, session)
+    write(path, output)
+
+
 class Recorder:
     """Writes one measuring process's events. Each event is on disk before anything else happens."""
 
-    def __init__(self, config: pytest.Config, session: Session, path: Path) -> None:
-        self.config, self.session, self._earlier = config, session, None
-        self.kept: list[tuple[Path, Path]] = []
-        """Files that were renamed to make room for the journal: pairs of the old and the new name."""
-        if session.mode is Mode.ALONE:
-            run_file = Path(config.getoption("benchmark_json"))
-            if _superseded(path, run_file):
-                path.unlink()
-            elif os.path.lexists(path):
-                self.kept = keep([path])
-            self._earlier = _stamp(run_file)
-            if not path.parent.is_dir():
-                raise UsageError(f"{path.parent}: no such folder, so no results file can be written there")
-        self.ledger = Ledger(path)
+    def __init__(self, config: pytest.Config, session: Session) -> None:
+        self.config, self.session, self.ledger = config, session, Ledger(Path(config.getoption("--gpubench-ledger")))
         self._outcomes: dict[str, tuple[str, str]] = {}
         self._cases: dict[str, Case] = {}
 
@@ -162,18 +168,12 @@ class Recorder:
         needs several processes. ``sources`` are the files that hold them. Raises UsageError if an earlier session of
         this journal differs.
         """
-        import pytest_benchmark
-
         for event in Follower(self.ledger.path, begin=True).events():
             if event["event"] == "session":
                 self.session.agreed_threads = event["fingerprint"].get("threads")
                 break
-        config, hook = self.config, self.config.hook
-        machine: dict[str, Any] = hook.pytest_benchmark_generate_machine_info(config=config)
-        hook.pytest_benchmark_update_machine_info(config=config, machine_info=machine)
-        commit = hook.pytest_benchmark_generate_commit_info(config=config)
-        hook.pytest_benchmark_update_commit_info(config=config, commit_info=commit)
-        fingerprint = self._fingerprint(machine[KEY], sources)
+        began = _of_pytest_benchmark(self.config)
+        fingerprint = self._fingerprint(began["machine_info"][KEY], sources)
         if earlier := require_same(self.ledger.path, fingerprint):  # its peaks are those of the results file
             known = earlier["gpubench"].get("ceilings") or {}
             self.session.peaks = convert(known, dict[str, Ceilings], f"{self.ledger.path}: session")
@@ -182,11 +182,10 @@ class Recorder:
         settings = self.session.settings
         unknown = {"dtype": ""} if settings.brief and not settings.dtypes else {}  # as its data isn't there yet
         facts["identities"] = {name: structs.replace(case, **unknown).as_dict() for name, case in cases.items()}
-        facts["ignored"] = config.stash.get(IGNORED, [])
+        facts["ignored"] = self.config.stash.get(IGNORED, [])
         facts["notices"] = self.session.notices
         facts["estimated_s"] = self.session.estimated_s(timed)
-        facts |= {"fingerprint": fingerprint, "machine_info": machine, "commit_info": commit, "datetime": _now()}
-        facts |= {"version": pytest_benchmark.__version__, "gpubench": _about(self.session)}
+        facts |= began | {"fingerprint": fingerprint, "gpubench": _about(self.session)}
         self.ledger.append("session", **facts, **_began(self.session))
 
     def _fingerprint(self, machine: Mapping[str, Any], sources: Collection[Path]) -> dict[str, Any]:
@@ -254,14 +253,6 @@ class Recorder:
             self.ledger.append("finish", process=self.session.settings.process, **facts)
         self.ledger.close()
 
-    def write_run_file(self, path: Path) -> None:
-        """Replace the file that pytest-benchmark wrote by the complete one, atomically. If it wrote none because no
-        case has a time, the file written here states why for each case."""
-        if _stamp(path) != self._earlier:
-            write(path, json.loads(path.read_text(encoding="utf-8")))
-        else:
-            write(path, assemble(read_ledger(self.ledger.path)))
-
 
 def _sound(stats: Any) -> dict[str, Any]:
     """Return a benchmark's result. Raises RunFileError if no reader would accept it, which would make the other results
@@ -270,22 +261,6 @@ def _sound(stats: Any) -> dict[str, Any]:
     _thin_samples(benchmark)
     check_case("its result", json.loads(json.dumps(benchmark)))
     return benchmark
-
-
-def _superseded(journal: Path, run_file: Path) -> bool:
-    """Whether a journal is of a finished session like this one, with all its results in the results file.
-
-    It is not if it belongs to ``gpubench run``, to a session that was killed or is still running, or to another
-    program.
-    """
-    if not journal.is_file():
-        return False
-    try:
-        events = {event["event"] for event in read_ledger(journal)}
-    except RunFileError:
-        return False
-    written = run_file.exists() and run_file.stat().st_mtime_ns >= journal.stat().st_mtime_ns
-    return "run" not in events and "finish" in events and (written or "end" not in events)
 
 
 def _now() -> str:
@@ -300,7 +275,3 @@ def _stderr_size() -> int | None:
     except OSError:
         return None
     return state.st_size if stat.S_ISREG(state.st_mode) else None
-
-
-def _stamp(path: Path) -> int | None:
-    return path.stat().st_mtime_ns if path.exists() else None

@@ -97,7 +97,8 @@ def test_a_run_file_does_not_say_where_it_was_made(pytester, monkeypatch):
     monkeypatch.setenv("HOME", "/srv/alice")
     (pytester.path / ".git").mkdir()
     (pytester.path / ".git/HEAD").write_text("ref: refs/heads/alice/secret")
-    pytester.runpytest_inprocess("--gpubench-preset=smoke", "--benchmark-json=run.json")
+    for written in ("--benchmark-json=run.json", "--gpubench-ledger=run.ledger.jsonl"):
+        pytester.runpytest_inprocess("--gpubench-preset=smoke", written)
     text = (pytester.path / "run.json").read_text()
     rows = [*json.loads(text)["benchmarks"], *json.loads(text)["gpubench"]["unmeasured"]]
     assert len({row["fullname"] for row in rows}) == len(rows) == 5
