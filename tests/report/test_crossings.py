@@ -79,37 +79,36 @@ def test_a_speedup_needs_no_peak() -> None:
 
 
 UP = (0.5, 2.0, 4.0)
+FROM = "faster from a size that is unsure"
 
 
 @pytest.mark.parametrize(
-    ("known", "ratios", "said"),
+    ("known", "ratios", "said", "sentence"),
     [
-        (Crossover(72.4, CROSSES, 65.0, 79.0), UP, "n ≈ 72"),
-        (Crossover(72.4, CROSSES, 0.0, 79.0), UP, words.UNSURE),
-        (Crossover(72.4, CROSSES, 65.0, math.inf), UP, words.UNSURE),
-        (Crossover(72.4, CROSSES), UP, "n between 64 and 128"),
-        (Crossover(None, ALWAYS, 0.0, 0.0), UP, words.EVERY_SIZE),
-        (Crossover(None, ALWAYS), UP, words.EVERY_SIZE),
-        (Crossover(None, ALWAYS, 0.0, 70.0), UP, words.UNSURE),
-        (Crossover(None, NEVER), (0.5, 0.4, 0.3), "not up to n = 256"),
-        (Crossover(None, ABSENT), (0.5, 2.0, 0.5), "only up to n = 128"),
-        (Crossover(72.4, CROSSES, 60.0, 256.0), UP, words.UNSURE),
+        (Crossover(72.4, CROSSES, 65.0, 79.0), UP, "n ≈ 72", "faster from n ≈ 72"),
+        (Crossover(72.4, CROSSES, 0.0, 79.0), UP, words.UNSURE, FROM),
+        (Crossover(72.4, CROSSES, 65.0, math.inf), UP, words.UNSURE, FROM),
+        (Crossover(72.4, CROSSES), UP, "n between 64 and 128", "faster from n between 64 and 128"),
+        (Crossover(None, ALWAYS, 0.0, 0.0), UP, words.EVERY_SIZE, "faster at every size"),
+        (Crossover(None, ALWAYS), UP, words.EVERY_SIZE, "faster at every size"),
+        (Crossover(None, ALWAYS, 0.0, 70.0), UP, words.UNSURE, FROM),
+        (Crossover(None, NEVER), (0.5, 0.4, 0.3), "not up to n = 256", "not faster up to n = 256"),
+        (Crossover(None, ABSENT), (0.5, 2.0, 0.5), "only up to n = 128", "faster only up to n = 128"),
+        (Crossover(72.4, CROSSES, 60.0, 256.0), UP, words.UNSURE, FROM),
+        (Crossover(None, ALWAYS), (2.0,), words.UNSURE, FROM),  # of one size
     ],
 )
 def test_a_crossover_is_stated_only_as_far_as_it_is_known(
-    known: Crossover, ratios: tuple[float, ...], said: str
+    known: Crossover, ratios: tuple[float, ...], said: str, sentence: str
 ) -> None:
-    assert words.crossing(crossed(known, ratios)) == said
+    found = crossed(known, ratios)
+    assert (words.crossing(found), words.faster(found)) == (said, sentence)
 
 
 def crossed(known: Crossover, ratios: tuple[float, ...], flags: tuple[str, ...] = ()) -> Crossing:
     points = tuple(Point(x, y, y, y) for x, y in zip((64, 128, 256), ratios, strict=False))
     items = tuple(pair(y, y, flags=flags) for y in ratios)
     return Crossing(Line("n", items, points), RESIDENT, known, 3)
-
-
-def test_one_size_has_no_crossover() -> None:
-    assert words.crossing(crossed(Crossover(None, ALWAYS), (2.0,))) == words.UNSURE
 
 
 @pytest.mark.parametrize(

@@ -41,26 +41,28 @@ def reference(name: str) -> Data:
     return data
 
 
-def crossing(*names: str, size: str = "n", **how: Any) -> Data:
-    """A CPU at 1 ns an element against a device at 10 µs and 0.1 ns: equal at 11,111 elements."""
-    marks = [
-        records.benchmark(
-            Case(name, device, "float32", {size: n}, size=size, devices=(device,)),
-            start + n * slope, work={"items": n}, **(how if device == "cpu" else {})
-        )
-        for name in names or ("a.b",)
-        for device, start, slope in (("cpu", 0.0, 1e-9), ("cuda:0", 1e-5, 1e-10))
-        for n in (10**3, 10**4, 10**5, 10**6)
-    ]  # fmt: skip
-    return records.run_file(marks, devices=(records.CPU, records.GPU))
+def crossing(
+    *names: str, size: str = "n", factor: float = 1.0, noisy: tuple[int, ...] | None = None, gpu: Any = records.GPU,
+    unmeasured: list[Any] | None = None, **how: Any,
+) -> Data:  # fmt: skip
+    """A CPU at 1 ns an element against a device at 10 µs and 0.1 ns: equal at 11,111 elements, or ``factor`` as slow.
+    With ``noisy`` of three processes, which differ by a factor of 10,000 in the results at these places."""
+    marks = []
+    for name in names or ("a.b",):
+        for device, start, slope in (("cpu", 0.0, 1e-9 * factor), ("cuda:0", 1e-5, 1e-10)):
+            for n in (10**3, 10**4, 10**5, 10**6):
+                spread = 100.0 if len(marks) in (noisy or ()) else 1.02 if device == "cpu" else 1.0
+                case = Case(name, device, "float32", {size: n}, size=size, devices=(device,))
+                time, terms = start + n * slope, how if device == "cpu" else {}
+                medians = () if noisy is None else (time, time * spread, time / spread)
+                marks.append(records.benchmark(case, time, work={"items": n}, medians=medians, **terms))
+    return records.run_file(marks, unmeasured, devices=(records.CPU, gpu))
 
 
-def with_unmeasured() -> Data:
-    data = crossing()
-    gone = Case("a.b", "cuda:0", "float32", {"n": 10**9}, size="n", devices=("cuda:0",))
-    absent = Case("a.b", "accelerator", "float32", {"n": 10}, size="n")
-    data["gpubench"]["unmeasured"] = [records.unmeasured(gone, "oom", "no"), records.unmeasured(absent, "skipped", "x")]
-    return data
+UNMEASURED = [
+    records.unmeasured(Case("a.b", device, "float32", {"n": n}, size="n"), "oom", "no")
+    for device, n in (("cuda:0", 10**9), ("accelerator", 10))
+]
 
 
 def plain_tests() -> Data:
@@ -71,23 +73,6 @@ def plain_tests() -> Data:
         for n in (100, 1000, 10000)
     ]
     return records.run_file(marks)
-
-
-def simulated() -> Data:
-    data = crossing()
-    data["machine_info"]["gpubench"]["devices"][1] = {**records.GPU, "simulated": True}
-    return data
-
-
-def scaled(factor: float) -> Data:
-    """As far from 1× as that."""
-    data = crossing("mine.one", "mine.two")
-    for mark in data["benchmarks"]:
-        if mark["params"]["device"] == "cpu":
-            for name in ("median", "min", "max", "mean", "q1", "q3"):
-                mark["stats"][name] *= factor
-            mark["extra_info"]["gpubench"]["processes"][0]["median_s"] *= factor
-    return data
 
 
 def settings_of(*crossings: float, workload: str = "a.b") -> Data:
@@ -118,11 +103,11 @@ RUNS: dict[str, Callable[[], list[Data]]] = {
     "busy": lambda: [crossing("mine.one", "mine.two", "mine.three", flags=("contended",))],
     "hostile names": lambda: [crossing("../../evil$x^{2.<script>&</script>$\\frac")],
     "long names": lambda: [crossing(*(f"a.{'long_' * 60}{i}" for i in range(3)))],
-    "unmeasured": lambda: [with_unmeasured()],
+    "unmeasured": lambda: [crossing(unmeasured=UNMEASURED)],
     "plain tests": lambda: [plain_tests()],
-    "simulated": lambda: [simulated()],
-    "far ahead": lambda: [scaled(1e7)],
-    "far behind": lambda: [scaled(1e-7)],
+    "simulated": lambda: [crossing(gpu={**records.GPU, "simulated": True})],
+    "far ahead": lambda: [crossing("mine.one", "mine.two", factor=1e7)],
+    "far behind": lambda: [crossing("mine.one", "mine.two", factor=1e-7)],
     **{f"crossing at {sizes}": lambda sizes=sizes: [settings_of(*sizes)] for sizes in CROSSINGS},
 }
 
@@ -158,7 +143,7 @@ def test_captions_name_the_terms(tmp_path: Path) -> None:
 
 
 def test_unmeasured_is_never_drawn(tmp_path: Path) -> None:
-    for figure in plan(tmp_path, with_unmeasured()).values():
+    for figure in plan(tmp_path, crossing(unmeasured=UNMEASURED)).values():
         assert not [word for word in words(drawn(figure)) if "accelerator" in word or "10⁹" in word]
 
 
