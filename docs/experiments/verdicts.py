@@ -28,7 +28,7 @@ from gpubench.compare.interleaved import (
     planned_pairs,
     screening_pairs,
 )
-from gpubench.compare.samples import CONFIRM, SCREEN, CaseKey, Cases, Observation, Side, merge_side, read_side
+from gpubench.compare.samples import CONFIRM, SCREEN, CaseKey, Cases, Observation, Side, read_side
 from gpubench.compare.verdict import FASTER, SLOWER, THRESHOLD, Terms, Verdict, judge
 
 SLOWED = "products["
@@ -72,7 +72,7 @@ def made_up(processes: int, rounds: int, seed: int = 1) -> dict[str, dict[int, S
     drift = 0.0
     for number, kind, neighbours in schedule(rounds):
         drift = 0.95 * drift + chance.normal(0, DRIFT * math.sqrt(1 - 0.95**2))
-        side = Side("pool", runs=[None])  # type: ignore[list-item]
+        side = Side("pool")
         for place, spread in enumerate(MADE_UP):
             seen = []
             for process in range(processes):
@@ -89,10 +89,12 @@ def made_up(processes: int, rounds: int, seed: int = 1) -> dict[str, dict[int, S
 
 
 def together(runs: Sequence[Side]) -> Cases:
-    side = Side("pool")
-    for run in runs:
-        merge_side(side, run)
-    return side.cases
+    """Return the cases of several runs, each numbered by its place."""
+    found: dict[CaseKey, list[Observation]] = {}
+    for number, run in enumerate(runs):
+        for key, seen in run.cases.items():
+            found.setdefault(key, []).extend(replace(each, process=(number, each.process[1])) for each in seen)
+    return found
 
 
 def staged(cases: Cases, stage: str, chosen: Mapping[CaseKey, int] | None = None) -> Cases:

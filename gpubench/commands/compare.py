@@ -29,8 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     read = options.reader
     add("--threshold", type=read("threshold"), metavar="T", help="smallest slowdown that matters (default: 5%%)")
     add("--floor", type=seconds_of, metavar="TIME", help="a change smaller than that is none: 10us, 0.5 ms")
-    metric = "what is judged: time (default), device (the device's own time), memory (peak memory)"
-    add("--metric", choices=("time", "device", "memory"), default="time", help=metric)
     add("--format", choices=("table", "markdown", "json"), default="table", help="what to print (default: table)")
     add("--fail-missing", action="store_true", help="also exit with 1 if new lacks, or failed, a benchmark of base")
     undecided = "also exit with 1 if a benchmark is inconclusive (by default CI passes then)"
@@ -87,9 +85,7 @@ def _compare(args: argparse.Namespace) -> Comparison:
     from ..compare.samples import read_side
     from ..compare.verdict import Terms
 
-    if args.floor and args.metric == "memory":
-        raise UsageError("--floor is a time: leave it out with --metric memory")
-    terms = Terms(args.threshold, args.floor, metric=args.metric, limits=args.limits)
+    terms = Terms(args.threshold, args.floor, limits=args.limits)
     if args.interleave:
         from ..compare.interleaved import compare_in_turn
 
@@ -99,7 +95,7 @@ def _compare(args: argparse.Namespace) -> Comparison:
         return of_a_part(measured) if part else measured
     if args.pytest or args.paths or options.given(args):
         raise UsageError("options of measuring, --paths and what follows -- are for --interleave")
-    base, new = (read_side(name, [getattr(args, name)], metric=args.metric) for name in ("base", "new"))
+    base, new = (read_side(name, [getattr(args, name)]) for name in ("base", "new"))
     comparison = compare_sides(base, new, terms, "machine" in args.allow)
     return comparison if args.expression is None else narrowed(comparison, args.expression)
 

@@ -62,7 +62,6 @@ class Comparison:
     unchanged: bool = False
     limits: tuple[Limit, ...] = ()
     unchecked: tuple[Unchecked, ...] = ()
-    metric: str = "time"
 
     @property
     def above(self) -> list[Limit]:
@@ -174,13 +173,9 @@ def compare_sides(base: Side, new: Side, terms: Terms, moved: bool = False) -> C
     copies = (clean(str(run.path)) for run in new.runs if run.digest in known)
     notes += [f"on both sides: {path}: a run compared with itself shows no noise" for path in copies]
     stages = [False] * 2 if moved else [measured_in_turn(base, new, fresh) for fresh in (False, True)]
-    timed = terms.metric == "time"
-    if terms.limits and not timed:
-        notes.append(f"limits are times: not checked with --metric {terms.metric}")
-    limits, unchecked = check_limits(base, new, terms.limits) if timed else ((), ())
-    steady = terms.metric == "memory"  # a machine that gets slower takes no more of it
+    limits, unchecked = check_limits(base, new, terms.limits)
     unknown = "" if moved else sides_of_unknown_cpu(base, new)
-    terms = replace(terms, in_turn=(steady or stages[0], steady or stages[1]), moved=moved, unknown=unknown)
+    terms = replace(terms, in_turn=(stages[0], stages[1]), moved=moved, unknown=unknown)
     verdicts = judge(base.cases, new.cases, terms)
     return Comparison(
         tuple(verdicts), missing_cases(base, new), tuple(notes), terms.threshold,
@@ -188,7 +183,7 @@ def compare_sides(base: Side, new: Side, terms: Terms, moved: bool = False) -> C
         contents=tuple(content_text(each.name, [key.name.partition("[")[0] for key in each.cases])
                        for each in (base, new)),
         screened=any(run.stage for side in (base, new) for run in side.runs),
-        limits=limits, unchecked=unchecked, metric=terms.metric,
+        limits=limits, unchecked=unchecked,
     )  # fmt: skip
 
 

@@ -29,7 +29,6 @@ _NAMED = 3
 
 def to_json(comparison: Comparison) -> str:
     """One object. ``p`` is null without evidence about noise, ``low`` and ``high`` where nothing bounds the ratio."""
-    unit = "bytes" if comparison.metric == "memory" else "s"
     cases = [
         {
             **_named(each.key),
@@ -37,8 +36,8 @@ def to_json(comparison: Comparison) -> str:
             "ratio": each.ratio.value,
             "low": each.ratio.low if each.bounded else None,
             "high": each.ratio.high if each.bounded else None,
-            f"base_{unit}": each.base_s,
-            f"new_{unit}": each.new_s,
+            "base_s": each.base_s,
+            "new_s": each.new_s,
             "p": each.p,
             "sees": None if each.seen is None else each.sees(comparison.threshold),
             "processes": {"base": each.processes[0], "new": each.processes[1]},
@@ -59,7 +58,6 @@ def to_json(comparison: Comparison) -> str:
         "verdict": comparison.verdict,
         "exit_code": comparison.exit_code,
         "threshold": comparison.threshold,
-        "metric": comparison.metric,
         "cases": cases,
         "limits": limits,
         "unchecked": [{"limit": each.name, "reason": each.reason} for each in comparison.unchecked],
@@ -167,7 +165,7 @@ def _sorted(comparison: Comparison) -> list[Verdict]:
 
 
 def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) -> Table:
-    labels, unit = _labels(comparison), "B" if comparison.metric == "memory" else "s"
+    labels = _labels(comparison)
 
     def reason(each: Verdict) -> str:
         sees = comparison.unchanged and each.seen is not None
@@ -178,8 +176,8 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) ->
         Column("verdict", lambda each: each.verdict),
         Column("change", lambda each: "unknown" if each.held_up else change_text(each.ratio.value)),
         Column("interval", lambda each: _interval_text(each.ratio) if each.bounded else "unknown"),
-        Column("base", lambda each: text(each.base_s, unit)),
-        Column("new", lambda each: text(each.new_s, unit)),
+        Column("base", lambda each: text(each.base_s, "s")),
+        Column("new", lambda each: text(each.new_s, "s")),
         Column("processes", lambda each: ", ".join(dict.fromkeys(map(str, each.processes)))),
         Column("reason", reason),
     ]

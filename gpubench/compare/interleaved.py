@@ -27,7 +27,7 @@ from ..supervise.interleave import Interleave, OutOfTime, find_environment
 from ..supervise.progress import estimate_text
 from ..supervise.project import described
 from .comparison import Comparison, compare_sides, content_text, noise_of_runner
-from .samples import CONFIRM, SCREEN, SMOKE, CaseKey, Side, merge_side, read_side
+from .samples import CONFIRM, SCREEN, SMOKE, CaseKey, Side, add_runs
 from .verdict import FALSE_DISCOVERIES, INCONCLUSIVE, NOT_SUSPECT, POWER, SUSPICION, USUAL_SPREAD, Terms, Verdict
 
 TURN_DEADLINE_S = 600.0
@@ -214,7 +214,9 @@ class _Session:
             return False
         self._pairs += 1
         for side, path in zip(self._sides, files, strict=True):
-            merge_side(side, read_side(side.name, [path], metric=self._terms.metric))
+            for key, reason in add_runs(side, [path]).items():
+                side.notes.append(f"{side.name}: {key} isn't measured in turn any more: {reason}")
+            side.notes = list(dict.fromkeys(side.notes))
         return True
 
     def _confirm(self, suspects: Sequence[Verdict]) -> Comparison:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -116,32 +116,26 @@ class Side:
         return self.unmeasured.get(key, ABSENT)
 
 
-def read_side(name: str, paths: Iterable[str | Path], metric: str = "time") -> Side:
-    """Read that metric of runs, one after the other. Raises UsageError or RunFileError."""
+def read_side(name: str, paths: Iterable[str | Path]) -> Side:
+    """A side with the runs of these paths. Raises UsageError or RunFileError."""
     side = Side(name)
-    for run in read_runs(paths):
-        side.runs.append(structs.replace(run, results=()))
-        _add(side, run, metric)
-    side.unmeasured = {key: reason for key, reason in side.unmeasured.items() if key not in side.cases}
+    add_runs(side, paths)
     return side
 
 
-def merge_side(side: Side, other: Side) -> None:
-    """Add the runs of ``other`` to ``side``, with a note on each case that could be measured before."""
-    for key, observations in other.cases.items():
-        moved = (replace(each, process=(each.process[0] + len(side.runs), each.process[1])) for each in observations)
-        side.cases.setdefault(key, []).extend(moved)
-    side.runs += other.runs
-    side.fullnames |= other.fullnames
-    side.limits |= other.limits
-    for key, reason in other.unmeasured.items():
-        if key not in side.cases:
-            side.unmeasured[key] = reason
-        elif (note := f"{side.name}: {key} isn't measured in turn any more: {reason}") not in side.notes:
-            side.notes.append(note)
+def add_runs(side: Side, paths: Iterable[str | Path]) -> dict[CaseKey, Unmeasured]:
+    """Read runs into a side, one after the other. Returns the cases that could be measured before, and why not in these
+    runs. Raises UsageError or RunFileError."""
+    known = set(side.cases)
+    for run in read_runs(paths):
+        side.runs.append(structs.replace(run, results=()))
+        _add(side, run)
+    lost = {key: reason for key, reason in side.unmeasured.items() if key in known}
+    side.unmeasured = {key: reason for key, reason in side.unmeasured.items() if key not in side.cases}
+    return lost
 
 
-def _add(side: Side, run: Run, metric: str) -> None:
+def _add(side: Side, run: Run) -> None:
     keys = [key_of(result) for result in run.results]
     counts = Counter(keys)
     for key, result in zip(keys, run.results, strict=True):
@@ -151,10 +145,10 @@ def _add(side: Side, run: Run, metric: str) -> None:
             side.unmeasured[key] = Unmeasured("several benchmarks in one run have this name")
         elif result.times is None:
             side.unmeasured.setdefault(key, Unmeasured(result.status, result.reason or ""))
-        elif not (observations := _observations(result, len(side.runs), run, metric)):
-            side.unmeasured.setdefault(key, Unmeasured(result.device_reason or f"no {metric} was measured"))
         else:
-            side.cases.setdefault(key, []).extend(observations)
+            processes = zip(result.times.processes, result.times.samples, strict=True)
+            found = (_observation(result.times, *each, len(side.runs), run) for each in processes)
+            side.cases.setdefault(key, []).extend(found)
             side.fullnames[key] = result.fullname
 
 
@@ -165,19 +159,6 @@ def key_of(result: Result) -> CaseKey:
         return CaseKey(result.fullname, "", "")
     regime = "" if case.regime == "resident" else f" {case.regime}"
     return CaseKey(f"{case.id}{regime}", case.device, case.implementation)
-
-
-def _observations(result: Result, number: int, run: Run, metric: str) -> list[Observation]:
-    """One observation per process, or one per run for values that only the first process of a run measures."""
-    assert result.times is not None
-    each = zip(result.times.processes, result.times.samples, strict=True)
-    observations = [_observation(result.times, *process, number, run) for process in each]
-    if metric == "time":
-        return observations
-    value = result.device_s if metric == "device" else result.memory_bytes
-    if not value:
-        return []
-    return [replace(observations[0], median_s=value, quartile_s=value, least_s=value, uneven=False)]
 
 
 def _observation(times: Times, process: Process, kept: Sequence[float], number: int, run: Run) -> Observation:

@@ -68,7 +68,7 @@ _Sides = tuple[Sequence[Observation], Sequence[Observation]]
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How to judge ``metric``. A change by less than ``floor`` seconds is none. ``limits`` are seconds by expressions
+    """How to judge. A change by less than ``floor`` seconds is none. ``limits`` are seconds by expressions
     that choose benchmarks. ``in_turn`` means, for the runs and for the fresh ones, that base and new were measured in
     turn; ``moved`` means that they come from different machines. The sides of ``unknown`` don't name their CPU, so that
     they prove nothing."""
@@ -78,7 +78,6 @@ class Terms:
     in_turn: tuple[bool, bool] = (False, False)
     moved: bool = False
     unknown: str = ""
-    metric: str = "time"
     limits: Mapping[str, float] = field(default_factory=dict)
 
 

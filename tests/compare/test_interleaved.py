@@ -129,6 +129,22 @@ def test_sides_without_a_common_benchmark_end_at_once(compare, seen: str) -> Non
     assert f"nothing to compare: no benchmark was measured on both sides: {each_has}" in said
 
 
+def test_a_test_that_fails_from_some_pair_on_is_noted_once(compare) -> None:
+    class Failing(Machine):
+        def run(self, side: str, number: int, names: Sequence[str], stage: str | None) -> Path:
+            path = super().run(side, number, names, stage)
+            data = json.loads(path.read_text())
+            if number and "w.w2" in names:
+                del data["benchmarks"][names.index("w.w2")]
+                data["gpubench"]["unmeasured"] = [records.unmeasured(records.case("w.w2"), "error", "mine")]
+            path.write_text(json.dumps(data))
+            return path
+
+    _, document, _ = compare(Failing(0.004))
+    (note,) = (each for each in document["notes"] if each.startswith("base: "))
+    assert note == "base: w.w2[float32-n=8] isn't measured in turn any more: error: mine"
+
+
 def words(document: dict[str, Any]) -> dict[str, str]:
     return {case["id"].partition("[")[0]: case["verdict"] for case in document["cases"]}
 

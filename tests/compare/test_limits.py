@@ -96,40 +96,6 @@ def test_a_limit_that_guards_nothing_is_two_and_named(
         assert bool(json.loads(capsys.readouterr().out)["unchecked"]) == (code == 2)
 
 
-@pytest.mark.parametrize(
-    ("metric", "field", "key"), [("device", "device_s", "_s"), ("memory", "memory_bytes", "_bytes")]
-)
-def test_device_time_and_memory_are_judged_in_place_of_time(save, tmp_path, capsys, metric, field, key) -> None:
-    """The wall time changed by half, the metric not; or the other way round."""
-
-    def run(name: str, time_s: float, value: float, number: int) -> str:
-        values = [value * (1 + 0.001 * number) if i == 3 else 1e-3 for i in range(6)]
-        marks = [records.benchmark(records.case(f"w.w{i}"), time_s, **{field: each}) for i, each in enumerate(values)]
-        folder = tmp_path / f"{name}{time_s}"
-        folder.mkdir(exist_ok=True)
-        save(f"{folder.name}/{number}.json", records.run_file(marks, started=f"2026-01-31T12:{number:02d}:00+00:00"))
-        return str(folder)
-
-    for time_s, value, named in ((1.5e-3, 1e-3, 0), (1e-3, 2e-3, 1)):
-        (base,) = {run("base", 1e-3, 1e-3, number) for number in (0, 2, 4)}
-        (new,) = {run("new", time_s, value, number) for number in (1, 3, 5)}
-        assert main(["compare", base, new, f"--metric={metric}", "--format=json"]) == named
-        document = json.loads(capsys.readouterr().out)
-        slower = [case["id"] for case in document["cases"] if case["verdict"] == "slower"]
-        assert slower == (["w.w3[float32-n=8]"] if named else [])
-        assert document["metric"] == metric
-        assert document["cases"][3][f"new{key}"] == pytest.approx(value, rel=0.01)
-
-
-def test_a_metric_that_was_not_measured_is_missing_with_its_reason(save, capsys) -> None:
-    case, reason = records.case("a.fast"), "the device has no events"
-    with_it = save("base.json", records.run_file([records.benchmark(case, 1e-3, device_s=1e-3)]))
-    without = save("new.json", records.run_file([records.benchmark(case, 1e-3, device_reason=reason)]))
-    assert main(["compare", with_it, without, "--metric=device", "--format=json"]) == 3
-    (missing,) = json.loads(capsys.readouterr().out)["missing"]
-    assert (missing["side"], missing["reason"]) == ("new", reason)
-
-
 CONFTEST = """
 import pytest
 from gpubench import devices, testing
