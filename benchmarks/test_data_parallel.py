@@ -45,7 +45,7 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
     """Measure an epoch of ``rows`` in batches of ``batch``, in all or, with weak scaling, per device. If there are
     ``epochs``, also record the loss curve of a new network."""
     home = gpubench.home
-    if not home.supports_data_parallel:
+    if home.kind != "cuda":
         raise Unmeasurable(f"nn.DataParallel does not split over {home.kind} devices")
     require_devices(devices, home, gpubench)
     if mode == "weak":

@@ -71,8 +71,6 @@ class Device(ABC):
     """Whether a model computes its times, as for ``--device demo``. Such a device is measured only when it is named."""
     supports_graphs: ClassVar[bool] = False
     """Whether :meth:`capture_graph` works."""
-    supports_data_parallel: ClassVar[bool] = False
-    """Whether ``torch.nn.DataParallel`` can split a batch over several devices of this kind."""
 
     @staticmethod
     def now() -> float:

@@ -22,8 +22,6 @@ OTHER_ALLOCATORS = re.compile(r"/lib(tcmalloc|jemalloc|mimalloc)[^/\n]*$", re.MU
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 32 << 20
 """The largest threshold that glibc takes; larger blocks are new at each call."""
-_kept: list[bool] = []
-"""Holds a value once this process keeps freed memory."""
 
 
 def _groups(controller: str, root: Path, membership: Path) -> Iterator[Path]:
@@ -185,25 +183,24 @@ def resolve_vector_math() -> None:
         getattr(torch, name)(torch.full((1,), 0.5, dtype=dtype))
 
 
-def keep_memory() -> None:
-    """Let glibc keep freed memory for the next call, as torch does on a GPU.
+@functools.cache
+def keep_memory() -> bool:
+    """Let glibc keep freed memory for the next call, as torch does on a GPU; return whether it does.
 
     By itself it gives large blocks back to the kernel until one was freed, and then raises its thresholds for good
     (mallopt(3)): a call that allocates takes one of two times, by what its process did before. Other allocators, and
     thresholds that the environment sets, are left alone.
     """
     chosen = any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ)
-    if _kept or chosen or platform.libc_ver()[0] != "glibc":
-        return
-    if not OTHER_ALLOCATORS.search(_text(_MAPS) or ""):
-        libc = ctypes.CDLL(None)
-        if libc.mallopt(_MMAP_THRESHOLD, _KEPT_BYTES) and libc.mallopt(_TRIM_THRESHOLD, 2**31 - 1):
-            _kept.append(True)
+    if chosen or platform.libc_ver()[0] != "glibc" or OTHER_ALLOCATORS.search(_text(_MAPS) or ""):
+        return False
+    libc = ctypes.CDLL(None)
+    return bool(libc.mallopt(_MMAP_THRESHOLD, _KEPT_BYTES) and libc.mallopt(_TRIM_THRESHOLD, 2**31 - 1))
 
 
 def keeps_memory() -> bool:
-    """Whether this process keeps freed memory."""
-    return bool(_kept)
+    """Whether this process has been made to keep freed memory."""
+    return keep_memory.cache_info().currsize > 0 and keep_memory()
 
 
 def cache_sizes(cpu: Path = Path("/sys/devices/system/cpu/cpu0")) -> dict[str, int] | None:
@@ -227,10 +224,9 @@ class EnergyCounter:
     """
 
     def __init__(self, root: Path = Path("/sys/class/powercap")) -> None:
-        names = sorted(
-            root.glob("intel-rapl:*/name")
-        )  # AMD's have the same name; a second colon names a part of a socket
-        sockets = [name.parent for name in names if name.parent.name.count(":") == 1 and _reads(name, "package")]
+        names = sorted(root.glob("intel-rapl:*/name"))  # AMD's too; a second colon names a part of a socket
+        names = [name for name in names if name.parent.name.count(":") == 1]
+        sockets = [name.parent for name in names if (_text(name) or "").startswith("package")]
         self._sockets = [folder for folder in sockets if _number(folder / "energy_uj") is not None]
         self._last: dict[Path, int] = {}
         self._total = 0
@@ -253,10 +249,6 @@ def _text(path: Path) -> str | None:
         return path.read_text().strip()
     except OSError:
         return None
-
-
-def _reads(path: Path, beginning: str) -> bool:
-    return (_text(path) or "").startswith(beginning)
 
 
 def _number(path: Path) -> int | None:

@@ -154,7 +154,6 @@ class Cuda(TorchDevice):
     kind = "cuda"
     supports_graphs = True
     caches_pinned_memory = True
-    supports_data_parallel = True
     _failed_capture: ClassVar[str | None] = None
     _sides: ClassVar[dict[int, Any]] = {}
     """Additional streams by device index: torch doesn't capture on the default stream."""

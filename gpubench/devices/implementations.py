@@ -12,7 +12,7 @@ import importlib.metadata
 import importlib.util
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ..errors import Unmeasurable, UsageError
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 TORCH = "torch"
 """The implementation that works on the fixture's own tensors; all others get arrays."""
-ENTRY_POINTS = "gpubench.implementations"
-"""The group of entry points through which an installed package adds a library, under the library's name."""
 
 
 class Implementation(ABC):
@@ -41,8 +39,6 @@ class Implementation(ABC):
     """The customary spelling of the name."""
     module: ClassVar[str]
     """The module that is imported."""
-    install: ClassVar[str] = ""
-    """The command that installs it."""
     distributions: ClassVar[tuple[str, ...]] = ()
     """Names, as pip knows them, of the packages whose versions are recorded."""
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "float64")
@@ -61,27 +57,15 @@ class Implementation(ABC):
     def why_absent(cls) -> str | None:
         """Return why the library can't be imported, in words that a user can act on; ``None`` if it is installed.
         Imports nothing."""
-        if cls.module in sys.modules:
-            present = sys.modules[cls.module] is not None
-        else:
-            present = importlib.util.find_spec(cls.module) is not None
-        how = f": {cls.install}" if cls.install else ""
-        return None if present else f"{cls.label} is not installed{how}"
+        package = cls.module.partition(".")[0]
+        known = sys.modules[package] if package in sys.modules else importlib.util.find_spec(package)
+        return None if known else f"{cls.label} is not installed"
 
     @classmethod
     @abstractmethod
     def why_not_on(cls, device: Device) -> str | None:
         """Return why the library can't compute on this device, or ``None`` if it can. Imports and initializes
         nothing."""
-
-    @classmethod
-    def versions(cls) -> dict[str, str]:
-        """Return the versions of those :attr:`distributions` that are installed."""
-        found = {}
-        for name in cls.distributions:
-            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-                found[name] = importlib.metadata.version(name)
-        return found
 
     @classmethod  # noqa: B027
     def release_memory(cls) -> None:
@@ -102,7 +86,8 @@ class Implementation(ABC):
         try:
             return importlib.import_module(cls.module)
         except (ImportError, OSError) as error:  # OSError: a shared library of it is missing
-            raise Unmeasurable(cls.why_absent() or f"{cls.label} can't be imported: {_line(error)}") from error
+            text = " ".join(str(error).split()) or type(error).__name__
+            raise Unmeasurable(cls.why_absent() or f"{cls.label} can't be imported: {text}") from error
 
     @property
     def xp(self) -> Any:
@@ -121,16 +106,6 @@ class Implementation(ABC):
 
     def wait(self) -> None:  # noqa: B027
         """Return once the work of all calls is done, where the library is :attr:`asynchronous`."""
-
-    def on_stream_of_torch(self) -> bool:
-        """Whether the library's work lies between two marks on torch's current stream that are made before and after
-        the call."""
-        return False
-
-    @contextlib.contextmanager
-    def in_double(self) -> Iterator[None]:
-        """A context in which a call on float64 arrays computes in float64, on the CPU if the library can."""
-        yield
 
     def twin(self, value: Any) -> Any:
         """Return NumPy's counterpart of the library's namespace, of its parts and functions, or of a
@@ -151,10 +126,6 @@ class Implementation(ABC):
         return value
 
 
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
-
-
 LIBRARIES: dict[str, type[Implementation]] = {}
 """Registered libraries by name."""
 
@@ -167,18 +138,8 @@ def register_implementation(library: _Library) -> _Library:
     return library
 
 
-@functools.cache
-def _load_entry_points() -> None:
-    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
-        if entry.name not in LIBRARIES:
-            register_implementation(entry.load())
-
-
 def find_implementation(name: str) -> type[Implementation]:
-    """Return the library of this name; entry points are searched for an unknown one. Raises :class:`UsageError` with a
-    list of the known ones."""
-    if name not in LIBRARIES:
-        _load_entry_points()
+    """Return the library of this name. Raises :class:`UsageError` with a list of the known ones."""
     if name not in LIBRARIES:
         raise UsageError(f"unknown implementation {name!r}: choose from {', '.join(LIBRARIES)}")
     return LIBRARIES[name]
@@ -186,17 +147,16 @@ def find_implementation(name: str) -> type[Implementation]:
 
 def implementation_label(name: str) -> str:
     """Return the label of a library, ``NumPy`` for ``numpy``; an unknown name is returned unchanged."""
-    try:
-        return find_implementation(name).label
-    except UsageError:
-        return name
+    return LIBRARIES[name].label if name in LIBRARIES else name
 
 
 def library_versions() -> dict[str, str]:
     """Return the versions of all installed libraries except torch, by the name of their package."""
-    return {
-        name: version for each in LIBRARIES.values() if each.name != TORCH for name, version in each.versions().items()
-    }
+    found = {}
+    for name in [name for library in LIBRARIES.values() for name in library.distributions]:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 @register_implementation
@@ -214,10 +174,6 @@ class PyTorch(Implementation):
     def array(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return the tensor itself."""
         return tensor
-
-    def on_stream_of_torch(self) -> bool:
-        """Return ``True``: the work is torch's own."""
-        return True
 
     def twin(self, value: Any) -> Any:
         """Return the value itself: torch's functions compute in float64 on the CPU."""
@@ -245,7 +201,3 @@ class NumPy(Implementation):
             raise Unmeasurable(f"NumPy has no such dtype: {error}") from error
         assert torch.from_numpy(array).data_ptr() == tensor.data_ptr(), "NumPy got a copy, not the same memory"
         return array
-
-    def twin(self, value: Any) -> Any:
-        """Return the value itself: called with float64, NumPy's functions compute in it."""
-        return value

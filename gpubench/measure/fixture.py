@@ -450,7 +450,7 @@ class Gpubench(Inputs):
             return dict(zip(("device_s", "launch_s"), modelled, strict=True))
         if verified.again is None:
             return {"device_reason": "the case sets up before every call"}
-        if not self.library.on_stream_of_torch():
+        if self.case.implementation != TORCH:
             return {"device_reason": f"{self.library.label} queues its work on a stream of its own"}
         if not single:
             return {"device_reason": "the call uses several devices"}

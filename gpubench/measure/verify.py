@@ -281,7 +281,6 @@ class Reference:
     flops: float | None
     inputs: int
     precision: str
-    library: Implementation
     _expected: list[torch.Tensor] | None = None
     _explained: list[float] = field(default_factory=list)
     _steps: Steps = field(default_factory=Steps)
@@ -342,7 +341,7 @@ class Reference:
 
         args, kwargs = in_float64(self.args), in_float64(dict(self.kwargs))
         unit = roundoff(self._precision) if draw else 0.0
-        with torch.random.fork_rng(devices=[]), self.library.in_double():
+        with torch.random.fork_rng(devices=[]):
             if draw:
                 torch.manual_seed(draw)
                 args, kwargs = _perturbed((args, kwargs), unit)
@@ -424,4 +423,4 @@ def prepare_reference(
         args, kwargs, inputs = in_float64(args, library), in_float64(dict(kwargs), library), elements(args, kwargs)
     except (RuntimeError, NotImplementedError) as error:  # no data, or a layout that torch can't copy
         return _unrepeatable(error)
-    return Reference(function, args, kwargs, work.flops, inputs, precision, library)
+    return Reference(function, args, kwargs, work.flops, inputs, precision)

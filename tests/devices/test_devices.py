@@ -522,54 +522,47 @@ class TestNvml:
             ["GPU-1"],
         )
 
-    @pytest.mark.parametrize(("listed", "others"), [([], 0), ([1, 2], 1), (["self"], 0), (["self", 1, 2], 2)])
-    def test_other_processes_are_those_listed_less_this_one(self, library, listed, others, monkeypatch):
-        """In a container this process isn't among the listed ids: one of them is taken for it."""
-        monkeypatch.setattr(psutil.Process, "children", lambda process, recursive: [])  # other tests may have left some
-        pids = [types.SimpleNamespace(pid=os.getpid() if pid == "self" else pid) for pid in listed]
-        library.nvmlDeviceGetComputeRunningProcesses = lambda handle: pids
-        assert gpu("1").other_processes() == others
-
-    @pytest.mark.parametrize(("listed", "others"), [(["self", 1, 2], 1), ([1, 2, 3], 0)])
-    def test_an_idle_process_with_a_context_is_no_neighbour(self, library, listed, others, monkeypatch):
-        """A notebook that has used the GPU keeps its context. Outside of a container, 2 is known to be another's."""
-        monkeypatch.setattr(psutil.Process, "children", lambda process, recursive: [])
-        pids = [types.SimpleNamespace(pid=os.getpid() if pid == "self" else pid) for pid in listed]
-        library.nvmlDeviceGetComputeRunningProcesses = lambda handle: pids
-        samples = [types.SimpleNamespace(pid=1, smUtil=0), types.SimpleNamespace(pid=2, smUtil=30)]
-        library.nvmlDeviceGetProcessUtilization = lambda handle, since: samples
-        assert gpu("1").other_processes() == others
-
     @pytest.mark.parametrize(
-        ("codes", "others"), [([6], 0), ([0], 0), ([7, 6], 0), ([7, None], 1), ([7, 7], 0), ([3], 2)]
+        ("listed", "answers", "children", "others"),
+        [
+            # Where the library doesn't tell who works. In a container this process isn't among the listed: one is it.
+            ([], [], [], 0),
+            ([1, 2], [3], [], 1),
+            (["self"], [], [], 0),
+            (["self", 1, 2], [3], [], 2),
+            # Processes that compile are children too, and hid as many programs of others: only 7 holds a GPU.
+            ([1, 2, 3], [3], [7, 8, 9], 1),
+            # A notebook that has used the GPU keeps its context: 1 is idle, 2 works.
+            (["self", 1, 2], [None], [], 1),
+            ([1, 2, 3], [None], [], 0),
+            # Where nobody has worked: not found, success as an error, a buffer that is too small.
+            (["self", 1, 2], [6], [], 0),
+            (["self", 1, 2], [0], [], 0),
+            (["self", 1, 2], [7, 6], [], 0),
+            (["self", 1, 2], [7, None], [], 1),
+            (["self", 1, 2], [7, 7], [], 0),
+        ],
     )
-    def test_where_nobody_has_worked_the_library_raises_an_error(self, library, monkeypatch, codes, others):
-        """Not found, success as an error, a buffer that is too small; 3, not supported, tells nothing."""
-        monkeypatch.setattr(psutil.Process, "children", lambda process, recursive: [])
-        pids = [types.SimpleNamespace(pid=pid, smUtil=30 * (pid == 2)) for pid in (os.getpid(), -1, 2)]
+    def test_other_processes_are_those_at_work_less_this_one_and_its_own(
+        self, library, monkeypatch, listed, answers, children, others
+    ):
+        process = types.SimpleNamespace
+        monkeypatch.setattr(psutil.Process, "children", lambda _, recursive: [process(pid=pid) for pid in children])
+        monkeypatch.setattr(cuda_file, "_holds_gpu", lambda pid: pid == 7)
+        pids = [process(pid=os.getpid() if pid == "self" else pid) for pid in listed]
         library.nvmlDeviceGetComputeRunningProcesses = lambda handle: pids
-        answers = iter(codes)
+        codes = iter(answers)
 
         def answer(handle, since):
-            if (code := next(answers)) is None:
-                return pids
+            if (code := next(codes)) is None:
+                return [process(pid=1, smUtil=0), process(pid=2, smUtil=30)]
             error = vendors.NvmlError()
             error.value = code
             raise error
 
         library.nvmlDeviceGetProcessUtilization = answer
         assert gpu("1").other_processes() == others
-        assert next(answers, "asked all") == "asked all"
-
-    def test_in_a_container_only_children_that_hold_a_gpu_are_taken_for_listed_ones(self, library, monkeypatch):
-        """Processes that compile are children too, and hid as many programs of others."""
-        children = [types.SimpleNamespace(pid=pid) for pid in (7, 8, 9)]
-        monkeypatch.setattr(psutil.Process, "children", lambda process, recursive: children)
-        monkeypatch.setattr(cuda_file, "_holds_gpu", lambda pid: pid == 7)
-        library.nvmlDeviceGetComputeRunningProcesses = lambda handle: [
-            types.SimpleNamespace(pid=n) for n in range(1, 4)
-        ]
-        assert gpu("1").other_processes() == 1
+        assert next(codes, "asked all") == "asked all"
 
     def test_what_a_process_has_open_tells_whether_it_holds_a_gpu(self, monkeypatch):
         assert not cuda_file._holds_gpu(os.getpid())

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gpubench.devices import CPU, implementations
-from gpubench.devices.implementations import LIBRARIES, Implementation, NumPy, find_implementation, implementation_label
+from gpubench.devices.implementations import LIBRARIES, NumPy, find_implementation, implementation_label
 from gpubench.errors import UsageError
 from gpubench.testing import VirtualDevice
 
@@ -145,14 +145,6 @@ def test_a_marker_that_names_none_is_refused(bench):
     assert "test_it.py::test_add: unknown implementation 'nmupy': choose from torch, " in said
 
 
-def test_an_entry_point_adds_one_without_an_import_of_it_before(kept):
-    entry = types.SimpleNamespace(name="other", load=lambda: type("Other", (NumPy,), {"name": "other", "label": "Ö"}))
-    kept.setattr(implementations.importlib.metadata, "entry_points", lambda group: [entry])
-    implementations._load_entry_points.cache_clear()
-    assert implementation_label("other") == "Ö"
-    implementations._load_entry_points.cache_clear()
-
-
 def test_labels_are_as_people_write_them():
     assert [implementation_label(name) for name in ("torch", "numpy", "tinygrad")] == ["PyTorch", "NumPy", "tinygrad"]
     with pytest.raises(UsageError, match="unknown implementation 'tinygrad': choose from torch"):
@@ -165,28 +157,13 @@ def test_where_each_computes():
     assert NumPy.why_not_on(gpu) == "NumPy computes on the CPU only"
 
 
-class Twins(Implementation):
-    name, label, module = "twins", "Twins", "twins"
-
-    @classmethod
-    def why_not_on(cls, device):
-        return None
-
-    def array(self, tensor):
-        return tensor
-
-    @property
-    def xp(self):
-        return SPACE
-
-
 SPACE = types.ModuleType("twins")
 SPACE.plus, SPACE.add, SPACE.linalg = len, max, types.ModuleType("twins.linalg")
 SPACE.linalg.solve = min
 
 
 def test_functions_have_twins_in_numpy():
-    twin = Twins(CPU, "float32").twin
+    twin = type("Twins", (NumPy,), {"xp": SPACE})(CPU, "float32").twin
     assert twin(SPACE) is np
     assert twin(SPACE.linalg) is np.linalg
     assert twin(max) is np.add
