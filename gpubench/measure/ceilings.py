@@ -12,7 +12,7 @@ import contextlib
 import math
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -145,11 +145,6 @@ def _random(count: int, device: Device) -> torch.Tensor:
     return seed.repeat(math.ceil(count / seed.numel()))[:count]
 
 
-def random_matrix(n: int, dtype: str, device: Device) -> torch.Tensor:
-    """Return n × n values, uniform in [-1, 1)."""
-    return _random(n * n, device).view(n, n).to(torch_dtype(dtype))
-
-
 def _triad(left: torch.Tensor, right: torch.Tensor, target: torch.Tensor) -> None:
     import torch
 
@@ -211,42 +206,31 @@ def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:
     return [(level(nbytes), nbytes) for nbytes in sorted(sizes)]
 
 
-def _ways(device: Device, dtype: str, clock: DeviceClock, effort: Effort) -> dict[str, float]:
-    """FLOP/s of square products, by the library that computes them; empty where no library can."""
-    if device.lacks(dtype):
-        return {}
-    used = {name for name, library in LIBRARIES.items() if library.module in sys.modules or effort is EFFORTS["full"]}
-    with product_makers(device, dtype, {"torch", "onednn", "numpy", *used}) as makers:
-        return _throughputs(device, dtype, makers, clock, effort)
-
-
 Maker = Callable[["torch.Tensor"], Callable[[], Any]]
 """A function that makes the call which multiplies a matrix by itself."""
 
 
-@contextlib.contextmanager
-def product_makers(device: Device, dtype: str, wanted: Collection[str]) -> Iterator[dict[str, Maker]]:
-    """A context that yields the maker of products of each ``wanted`` library that is installed and has this dtype, by
-    name.
+def _ways(device: Device, dtype: str, clock: DeviceClock, effort: Effort) -> dict[str, float]:
+    """FLOP/s of square products, by the library that computes them; empty where no library can.
 
     oneDNN's own product, which PyTorch uses in the layers of networks, differs from that of ``torch.mm``, for which
     PyTorch calls a BLAS.
     """
     import torch
 
-    makers: dict[str, Maker] = {}
+    if device.lacks(dtype):
+        return {}
+    makers: dict[str, Maker] = {TORCH: lambda a: partial(torch.mm, a, a, out=torch.empty_like(a))}
     with contextlib.ExitStack() as opened, matmul_precision(dtype):
-        if TORCH in wanted:
-            makers[TORCH] = lambda a: partial(torch.mm, a, a, out=torch.empty_like(a))
         if not device.accelerator:
-            built = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-            if "onednn" in wanted and dtype != "float64" and built:
+            if dtype != "float64" and torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
                 makers["onednn"] = _of_onednn
             for name, library in LIBRARIES.items():
-                if name in wanted and name != TORCH and dtype in library.dtypes and not library.why_absent():
+                wanted = name == "numpy" or library.module in sys.modules or effort is EFFORTS["full"]
+                if wanted and name != TORCH and dtype in library.dtypes and not library.why_absent():
                     with contextlib.suppress(Unmeasurable):
                         makers[name] = _by_library(library, device, dtype, opened)
-        yield makers
+        return _throughputs(device, dtype, makers, clock, effort)
 
 
 def _of_onednn(a: torch.Tensor) -> Callable[[], Any]:
@@ -293,7 +277,7 @@ def _throughputs(
         a = None
         for name, maker in list(makers.items()):
             try:
-                a = random_matrix(n, dtype, device) if a is None else a
+                a = _random(n * n, device).view(n, n).to(torch_dtype(dtype)) if a is None else a
                 seconds = _shortest(maker(a), clock, effort.seconds)
             except (RuntimeError, TypeError, NotImplementedError, Unmeasurable):  # no such product there
                 del makers[name]

@@ -271,10 +271,8 @@ def set_threads(count: int | None = None) -> int:
     """Let torch and NumPy's thread pools use ``count`` threads (default: every allowed core), and return the count.
 
     This overrides ``OMP_NUM_THREADS`` and similar variables: a CPU on fewer threads makes every accelerator look
-    better. Raises :class:`UsageError` for a count below 1.
+    better.
     """
-    if count is not None and count < 1:
-        raise UsageError(f"threads: {count} is not possible, choose 1 or more ({cores()} cores may be used)")
     import numpy  # noqa: F401  (a pool that isn't loaded yet can't be set)
     import threadpoolctl
     import torch

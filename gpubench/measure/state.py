@@ -154,8 +154,8 @@ def _settings(with_torch: bool) -> dict[str, _Setting]:
         "gc thresholds": (gc.get_threshold, lambda counts: gc.set_threshold(*counts)),
         "gc callbacks": (lambda: tuple(gc.callbacks), lambda each: gc.callbacks.__setitem__(slice(None), each)),
         "switch interval": (sys.getswitchinterval, sys.setswitchinterval),
-        "tracer": (sys.gettrace, lambda follower: _end(sys.gettrace(), sys.settrace)),
-        "profiler": (sys.getprofile, lambda follower: _end(sys.getprofile(), sys.setprofile)),
+        "tracer": (sys.gettrace, sys.settrace),
+        "profiler": (sys.getprofile, sys.setprofile),
         "signal handlers": (_handlers, _set_handlers),
         "recursion limit": (sys.getrecursionlimit, sys.setrecursionlimit),
         "locale": (_LOCALE, _LOCALE),
@@ -388,34 +388,21 @@ def _set_autocast(value: tuple[Any, ...]) -> None:
 @contextlib.contextmanager
 def untraced() -> Iterator[None]:
     """A context in which nothing traces this thread's Python code: neither ``sys.settrace`` and ``sys.setprofile`` nor
-    a tool of ``sys.monitoring``. Coverage makes a call of Python code several times as slow."""
-    followers = (sys.gettrace(), sys.settrace), (sys.getprofile(), sys.setprofile)
-    resumes = [*(_end(follower, install) for follower, install in followers), *_paused_monitors()]
+    a tool of ``sys.monitoring``. Coverage makes a call of Python code several times as slow. What can't be called, such
+    as ``cProfile``'s object up to Python 3.11, ends.
+    """
+    followers: list[tuple[Any, Any]] = [(sys.settrace, sys.gettrace()), (sys.setprofile, sys.getprofile())]
+    resumes: list[Callable[[], object]] = [
+        functools.partial(install, each if callable(each) else None) for install, each in followers
+    ]
+    for install, _ in followers:
+        install(None)
+    resumes += _paused_monitors()
     try:
         yield
     finally:
         for resume in reversed(resumes):
             resume()
-
-
-def _end(follower: Any, install: Callable[[Any], None]) -> Callable[[], object]:
-    """End a tracer or a profiler, and return the function that resumes it.
-
-    Up to Python 3.11 ``sys.getprofile`` returns ``cProfile``'s own object, which only its methods can end and resume:
-    ``sys.setprofile`` would call it for each event. One written in C without such methods can't be resumed.
-    """
-    enable: Callable[[], object] | None = getattr(follower, "enable", None)
-    disable: Callable[[], object] | None = getattr(follower, "disable", None)
-    if enable and disable:
-        disable()
-    install(None)
-    if enable and disable:
-        return enable
-    if follower is None or callable(follower):
-        return functools.partial(install, follower)
-    text = f"{type(follower).__name__} can't be paused: it has ended, as it would follow what is timed"
-    warnings.warn(text, RuntimeWarning, stacklevel=3)
-    return functools.partial(install, None)
 
 
 def _paused_monitors() -> Iterator[Callable[[], object]]:

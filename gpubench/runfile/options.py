@@ -107,8 +107,8 @@ OPTIONS = (
     Option("preset", "preset", CARE, "smoke (checks that the code runs), glance (a first look: a dozen benchmarks in"
            " about 90 seconds), quick (default) or full (takes longest)", "PRESET", "quick", choices=PRESETS),
     Option("threads", "threads", CARE, "CPU threads for torch and NumPy (default: all cores that may be used)", "N",
-           type=int),
-    Option("seed", "seed", ADVANCED, "seed of all inputs (default: 0)", "N", 0, int),
+           type=int, least=1),
+    Option("seed", "seed", ADVANCED, "seed of all inputs (default: 0)", "N", 0, int, least=0),
     Option("cache", "cache", ADVANCED, "hot: inputs may be cached (default); cold: flush the last-level cache before"
            " each round; both", "CACHE", "hot", choices=(*CACHES, "both")),
     Option("machine", "machine", OUTPUT, "name of this machine in reports (default: its CPU and GPU models)", "LABEL"),

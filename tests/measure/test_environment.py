@@ -311,11 +311,6 @@ class TestThreads:
         for name in (*names, "log2", "log10", "trunc"):
             assert {(name, torch.float32), (name, torch.float64)} <= met
 
-    @pytest.mark.parametrize("count", [0, -2])
-    def test_no_threads_is_refused(self, count):
-        with pytest.raises(UsageError, match=f"threads: {count} is not possible, choose 1 or more"):
-            environment.set_threads(count)
-
 
 class TestSwitches:
     @pytest.fixture(autouse=True)

@@ -24,7 +24,6 @@ from pytest_benchmark.stats import Stats
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gpubench.measure import state as state_module
 from gpubench.measure.state import State, untraced
 from gpubench.runfile.flags import ADVICE
 
@@ -380,51 +379,6 @@ def test_no_tracer_or_profiler_follows_what_is_timed():
         sys.settrace(before[0])
         sys.setprofile(before[1])
     assert "followed" in calls
-
-
-class Native:
-    """As a profiler written in C, which ``sys.setprofile`` can't call; with or without what ends and resumes it."""
-
-    def __init__(self):
-        self.on = True
-
-
-class Resumable(Native):
-    def enable(self):
-        self.on = True
-
-    def disable(self):
-        self.on = False
-
-
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from Python 3.12 on it is a tool of sys.monitoring")
-def test_a_profile_goes_on_after_what_is_timed():
-    """As under ``python -m cProfile -m pytest``: its object can't be called."""
-    before, profile = sys.getprofile(), cProfile.Profile()
-    profile.enable()
-    try:
-        with untraced():
-            assert sys.getprofile() is None
-            followed()
-        assert sys.getprofile() is profile
-        followed()
-    finally:
-        profile.disable()
-        sys.setprofile(before)
-    (entry,) = [entry for entry in profile.getstats() if getattr(entry.code, "co_name", "") == "followed"]
-    assert entry.callcount == 1
-
-
-def test_a_profiler_of_c_is_ended_by_its_own_methods_or_for_good():
-    installed, follower = [], Resumable()
-    resume = state_module._end(follower, installed.append)
-    assert (follower.on, installed) == (False, [None])
-    resume()
-    assert (follower.on, installed) == (True, [None])
-    with pytest.warns(RuntimeWarning, match="^Native can't be paused"):
-        resume = state_module._end(Native(), installed.append)
-    resume()
-    assert installed == [None] * 3
 
 
 class Monitoring:

@@ -91,8 +91,8 @@ def test_a_measured_suite_that_does_without_torch_is_not_made_to_import_it(pytes
         ("--gpubench-variant=jit", "unknown variant 'jit': choose from eager, autocast, compile"),
         ("--gpubench-preset=huge", "unknown preset 'huge': choose from smoke, glance, quick, full"),
         ("--gpubench-threads=two", "threads must be a whole number, not 'two'"),
-        ("--gpubench-threads=0", "threads must be 1 or more, not 0"),
-        ("--gpubench-seed=-1", "the seed must be 0 or more, not -1"),
+        ("--gpubench-threads=0", "threads must be 1 or more, not '0'"),
+        ("--gpubench-seed=-1", "seed must be 0 or more, not '-1'"),
         ("--gpubench-ranks-deadline=nan", "ranks-deadline must be seconds above 0, not 'nan'"),
     ],
 )
