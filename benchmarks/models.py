@@ -288,25 +288,14 @@ def _quantise(network: nn.Module) -> None:
                 setattr(module, name, Int8Linear(child.in_features, child.out_features))
 
 
-def require_int8(device: torch.device, dtype: torch.dtype, variant: str = "eager", rows: int = 1) -> None:
-    """Raise :class:`Unmeasurable` where torch has no product of this dtype with 8-bit weights: on an accelerator only
-    a compiler makes a good one, of one row. Before a product of more rows it writes the weights out in the dtype of the
-    inputs (torch 2.13, ``_inductor/decomposition.py``), which takes longer than to read them in that dtype."""
-    if device.type != "cpu":
-        if variant == "eager":
-            raise Unmeasurable("on a GPU products with int8 weights need a compiler: --variant compile")
-        if rows > 1:
-            raise Unmeasurable(f"no kernel reads int8 weights for {rows} rows: a compiler writes them out in {dtype}")
-        return
-    try:
-        with torch.device(device):
-            product = torch._weight_int8pack_mm(
-                torch.ones(1, 64, dtype=dtype), torch.ones(64, 64, dtype=torch.int8), torch.ones(64, dtype=dtype)
-            )
-        product.cpu()
-    except (AttributeError, RuntimeError, NotImplementedError) as error:
-        reason = " ".join(str(error).split())[:100]
-        raise Unmeasurable(f"torch has no product with int8 weights on {device.type}: {reason}") from None
+def require_int8(device: torch.device, dtype: torch.dtype, variant: str, rows: int) -> None:
+    """Raise :class:`Unmeasurable` where torch has no good product with 8-bit weights: on an accelerator only a compiler
+    makes one, of one row. Before a product of more rows it writes the weights out in the dtype of the inputs
+    (torch 2.13, ``_inductor/decomposition.py``), which takes longer than to read them in that dtype."""
+    if device.type != "cpu" and variant == "eager":
+        raise Unmeasurable("on a GPU products with int8 weights need a compiler: --variant compile")
+    if device.type != "cpu" and rows > 1:
+        raise Unmeasurable(f"no kernel reads int8 weights for {rows} rows: a compiler writes them out in {dtype}")
 
 
 VALUES_DRAWN = 4_194_301

@@ -7,6 +7,7 @@ import configparser
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -62,6 +63,19 @@ def test_where_the_project_lies_nowhere_the_readme_has_no_relative_link():
     published = module.absolute_links((ROOT / "README.md").read_text(encoding="utf-8"), "")
     assert [target for target in links(published) if "://" not in target] == []
     assert "| versions in CI |" in published
+
+
+def test_the_installed_suite_finds_its_own_modules_in_workers_too(tmp_path):
+    """It is ``gpubench.benchmarks`` there, and ``benchmarks`` in a checkout."""
+    site, ignored = tmp_path / "site", shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "gpubench", site / "gpubench", ignore=ignored)
+    shutil.copytree(ROOT / "benchmarks", site / "gpubench/benchmarks", ignore=ignored)
+    suite, options = site / "gpubench/benchmarks/test_distributed.py", ("-k", "linear and ddp", "-c", os.devnull)
+    command = [sys.executable, "-m", "pytest", suite, *options, f"--rootdir={site}", "-p", "no:cacheprovider"]
+    command += ["-p", "gpubench.plugin", "--gpubench-preset=smoke", "--gpubench-no-ceilings"]
+    known = os.environ | {"PYTHONPATH": str(site)}
+    done = subprocess.run(command, cwd=tmp_path, env=known, capture_output=True, text=True, check=False)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
 # The source archive ---------------------------------------------------------------------------------------------------

@@ -127,7 +127,6 @@ def test_flops_are_those_that_torch_counts(int8, start, more):
 
 @torch.inference_mode()
 def test_int8_weights_are_scaled_rows_that_count_as_the_layers_they_stand_for():
-    models.require_int8(torch.device("cpu"), torch.float32)
     network, tokens = decoder(int8=True), data().randint(16_000, (2, PROMPT))
     assert difference(network(tokens), in_float64(network)(tokens)) < 1e-3
     assert network.flops(2, PROMPT) == decoder().flops(2, PROMPT)
@@ -137,20 +136,12 @@ def test_int8_weights_are_scaled_rows_that_count_as_the_layers_they_stand_for():
     assert network.least_bytes(2, 1) < decoder().least_bytes(2, 1) / 3
 
 
-def test_where_torch_has_no_product_with_int8_weights_it_is_a_skip(monkeypatch):
-    def absent(*_):
-        raise NotImplementedError("no kernel for this backend")
-
-    monkeypatch.setattr(torch, "_weight_int8pack_mm", absent)
-    with pytest.raises(Unmeasurable, match="torch has no product with int8 weights on cpu: no kernel for this backend"):
-        models.require_int8(torch.device("cpu"), torch.float32)
-
-
 def test_int8_weights_on_a_gpu_are_for_a_compiler_not_for_the_slow_kernel(monkeypatch):
     monkeypatch.setattr(torch, "_weight_int8pack_mm", lambda *_: pytest.fail("PyTorch's kernel"))
     with pytest.raises(Unmeasurable, match="--variant compile"):
-        models.require_int8(torch.device("cuda"), torch.bfloat16)
-    models.require_int8(torch.device("cuda"), torch.bfloat16, "compile")
+        models.require_int8(torch.device("cuda"), torch.bfloat16, "eager", 1)
+    models.require_int8(torch.device("cuda"), torch.bfloat16, "compile", 1)
+    models.require_int8(torch.device("cpu"), torch.bfloat16, "eager", 8)
     with pytest.raises(Unmeasurable, match="no kernel reads int8 weights for 8 rows: a compiler writes them out"):
         models.require_int8(torch.device("cuda"), torch.bfloat16, "compile", 8)
     layer = models.Int8Linear(8, 4)

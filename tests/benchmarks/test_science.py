@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from benchmarks import (
+    test_irregular as irregular,
+    test_linear_algebra as linear_algebra,
+    test_quantised as quantised,
+    test_reductions as reductions,
+    test_science as science,
+    test_sparse as sparse,
+    test_transfer as transfer,
+)
 from gpubench.devices import CPU
 from gpubench.errors import WrongAnswer
 from gpubench.measure.data import Data
 from gpubench.measure.work import count
-
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-
-
-def suite(name: str) -> ModuleType:
-    """A file of the suite as a module: pytest knows it by another name."""
-    spec = importlib.util.spec_from_file_location(f"suite_{name}", BENCHMARKS / f"test_{name}.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-science, linear_algebra, irregular, sparse, reductions, quantised, transfer = map(
-    suite, ("science", "linear_algebra", "irregular", "sparse", "reductions", "quantised", "transfer")
-)
 
 
 def draw(*shape: int) -> torch.Tensor:
