@@ -13,7 +13,7 @@ from ..devices.implementations import TORCH
 from ..errors import RunFileError, clean
 from ..runfile.flags import IMPLAUSIBLE, Quality, judge
 from ..runfile.kinds import KINDS, Kind, names_of
-from ..runfile.matching import matcher, nothing_matches, shown_name
+from ..runfile.matching import matcher, nothing_matches
 from ..runfile.quantities import shorten
 from ..runfile.schema import MOST_NAMES, DeviceFacts, Parallel, Result, Run, Scalar, Times
 from ..runfile.utilisation import PLAUSIBLE, utilisation
@@ -96,11 +96,6 @@ class Row:
     def kind(self) -> Kind | None:
         """Its kind of work; None for the user's own benchmarks."""
         return KINDS.get(self.result.kind)
-
-    @property
-    def heading(self) -> str:
-        """The name of its kind of work; each of the user's own benchmarks is a kind of its own."""
-        return self.kind.heading if self.kind else self.result.title or shown_name(self.result.workload)
 
     @property
     def parallel(self) -> Parallel:

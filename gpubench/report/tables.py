@@ -132,10 +132,7 @@ def results_table(study: Study) -> Table:
     above = "— above the measured peak (the peak was measured too low)." * any(
         row.quality.doubt is Reason.ABOVE_PEAK for row in study.measured
     )
-    noisy = "* noisy: may be far off; why: the column flags of results.csv." * any(
-        row.quality.star for row in study.measured
-    )
-    return table("", columns, study.measured, " ".join(filter(None, [_spread(study.measured), noisy, above])))
+    return table("", columns, study.measured, " ".join(filter(None, [_spread(study.measured), above])))
 
 
 def beside_each_other(study: Study) -> Table:

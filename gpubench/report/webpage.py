@@ -23,6 +23,7 @@ from ..runfile.matching import shown_name
 from ..runfile.quantities import UNFILLED
 from . import words
 from .answer import Answer
+from .charts.theme import CPUS, role_of
 from .render import Table, webpage as html_table
 from .study import Crossing, Measured, Pair, Row, Study, grouped, size_parameter
 from .tables import answer_tables, detail_tables
@@ -44,9 +45,6 @@ INTERNED = (
     "doubt", "told", "told_copies", "told_time", "names", "kind",
 )  # fmt: skip
 """Columns of texts that repeat: their values are indices into the list of strings."""
-_COLOURS, _SHAPES = ("d0", "d1", "d2", "d3", "d4", "d5"), 4
-"""Classes of the style sheet, for accelerators; CPUs are grey, other libraries on them have the last colours."""
-_LIBRARIES = (("numpy", 2), ("d5", 3), ("d4", 1))
 _RATIO = re.compile(r"\d[\d,.]*×")
 _SPEEDUP = re.compile(r"<td>((?:≥ )?\d[\d,.]*×(?: slower)?\*?)( \([^)]*×[^)]*\))")
 """A speedup with its range, which a narrow page leaves out."""
@@ -201,27 +199,13 @@ def page_data(study: Study) -> dict[str, Any]:
 
 
 def _devices(study: Study) -> dict[Any, dict[str, Any]]:
-    """Return the page's entry for each device, by source: ``colour`` is a class of the style sheet, ``shape`` the shape
-    of its marks."""
+    """Return the page's entry for each device, by source: ``colour`` is a class of the style sheet and its role in the
+    pictures, ``shape`` the shape of its marks."""
     devices: dict[Any, dict[str, Any]] = {}
-    accelerators = others = libraries = 0
     for row in sorted(study.rows, key=lambda row: not isinstance(row, Measured)):  # stable
-        if row.source in devices:
-            continue
-        if row.on_accelerator and isinstance(row, Measured):
-            colour, shape = _COLOURS[accelerators % len(_COLOURS)], accelerators % _SHAPES
-            accelerators += 1
-        elif row.library:
-            colour, shape = _LIBRARIES[libraries % len(_LIBRARIES)]
-            libraries += 1
-        else:
-            colour, shape = "cpu", others % _SHAPES
-            others += 1
-        name = study.names.of(row)
-        devices[row.source] = {
-            "name": name, "short": name, "machine": row.run.machine.label, "colour": colour, "shape": shape,
-            "names": f"{row.result.device}\n{row.facts.label}",
-        }  # fmt: skip
+        role = role_of(study.names, row) if row.source in study.names.sources else CPUS[0]
+        known = {"name": study.names.of(row), "machine": row.run.machine.label, "colour": role, "shape": int(role[-1])}
+        devices.setdefault(row.source, known | {"names": f"{row.result.device}\n{row.facts.label}"})
     return devices
 
 

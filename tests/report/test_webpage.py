@@ -133,7 +133,7 @@ def test_a_row_holds_the_tables_numbers(tmp_path: Path) -> None:
     assert (row["speedup"], row["time_s"], row["baseline_s"]) == pytest.approx((10, 1e-6, 1e-5), rel=1e-4)
     assert row["speedup_low"] < 10 < row["speedup_high"]
     assert row["low_s"] < 1e-6 < row["high_s"]
-    assert (row["colour"], data["devices"][0]["colour"], data["first"]) == ("d0", "cpu", "aa.mm")
+    assert (row["colour"], data["devices"][0]["colour"], data["first"]) == ("accelerator0", "cpu0", "aa.mm")
 
 
 def test_parameters_but_for_the_size_are_the_setting(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_an_expression_stays_whole(tmp_path: Path) -> None:
 def test_a_speedup_that_its_interval_denies_is_no_number(tmp_path: Path) -> None:
     for medians, known in (((1e-8, 1e-6, 1e-4), False), ((1e-6, 1e-6, 1e-6), True)):
         marks = [mark("aa.mm", "cpu", 1e-5, spread=0), mark("aa.mm", "cuda:0", 1e-6, medians=medians)]
-        (row,) = (row for row in rows(made(tmp_path, run(marks))) if row["colour"] == "d0")
+        (row,) = (row for row in rows(made(tmp_path, run(marks))) if row["colour"] == "accelerator0")
         assert bool(row["doubt"]) != known
         assert row["speedup"] == (10 if known else None)
 
@@ -185,7 +185,7 @@ def test_a_rate_above_a_peak_is_no_number_and_its_speedup_needs_no_peak(tmp_path
         for device, seconds, flops in (("cpu", 1e-3, 1e3), ("cuda:0", 1e-5, 1e18))
     ]
     ceilings = {name: records.ceilings(name) for name in ("cpu", "cuda:0")}
-    cpu, gpu = sorted(rows(made(tmp_path, run(marks, ceilings=ceilings))), key=lambda row: row["colour"])
+    gpu, cpu = sorted(rows(made(tmp_path, run(marks, ceilings=ceilings))), key=lambda row: row["colour"])
     assert (cpu["rate"], gpu["rate"]) == (pytest.approx(1e6, rel=1e-3), None)
     assert gpu["speedup"] == pytest.approx(100)
 
@@ -197,7 +197,7 @@ def test_a_crossover_that_the_interval_states_is_a_mark(tmp_path: Path) -> None:
     data = made(tmp_path, run(marks))
     ((crossing,),) = data["crossings"].values()
     assert 10 < crossing["size"] < 100
-    assert data["devices"][crossing["device"]]["colour"] == "d0"
+    assert data["devices"][crossing["device"]]["colour"] == "accelerator0"
     assert set(data["crossings"]) == set(data["findings"])
     assert crossing["text"] in next(iter(data["findings"].values()))
 
@@ -213,15 +213,15 @@ def test_what_can_be_trusted_leads_the_numbers(tmp_path: Path) -> None:
         *sides("aa.slow", 1e-5, 1e-6),
         *sides("aa.mm", 1e-4, 1e-6),
     ]
-    order = [row["workload"] for row in rows(made(tmp_path, run(marks))) if row["colour"] == "d0"]
+    order = [row["workload"] for row in rows(made(tmp_path, run(marks))) if row["colour"] == "accelerator0"]
     assert order == ["aa.mm", "aa.slow", "aa.flag", "aa.half", "aa.noisy"]
 
 
 def test_machines_have_devices_of_their_own(tmp_path: Path) -> None:
     data = made(tmp_path, run(sweep()), run(sweep(times=(1e-6, 2e-7))))
-    shown = [device for device in data["devices"] if device["colour"] != "cpu"]
-    assert [(device["colour"], device["shape"]) for device in shown] == [("d0", 0), ("d1", 1)]
-    assert len({device["short"] for device in data["devices"]}) == 4
+    shown = [device for device in data["devices"] if not device["colour"].startswith("cpu")]
+    assert [(device["colour"], device["shape"]) for device in shown] == [("accelerator0", 0), ("accelerator1", 1)]
+    assert len({device["name"] for device in data["devices"]}) == 4
     speedups = {row["device"]: row["speedup"] for row in rows(data) if row["speedup"]}
     assert sorted(round(value) for value in speedups.values()) == [5, 10]  # each against its own CPU
 
@@ -237,7 +237,7 @@ def test_each_library_on_a_cpu_has_a_colour(tmp_path: Path) -> None:
     marks = [mark("aa.mm", "cpu", 1e-6, implementation=name) for name in ("torch", "tinygrad", "numpy")]
     devices = made(tmp_path, run(marks, devices=(records.CPU,)))["devices"]
     assert len({(each["colour"], each["shape"]) for each in devices}) == len(devices) == 3
-    assert devices[0]["colour"] == "cpu"
+    assert devices[0]["colour"] == "cpu0"
 
 
 def test_a_limit_is_told_as_in_the_tables_and_drawn(tmp_path: Path) -> None:

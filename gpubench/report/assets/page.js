@@ -143,7 +143,7 @@ const chosenKey = () => FIELDS.map((field) => state[field] ?? "").join("|");
 function drawToggles() {
   const devices = [...new Set(like(FIELDS).filter((row) => row[state.quantity] != null).map((row) => row.device))];
   byId("devices").replaceChildren(...(devices.length > 1 ? devices : []).map((device) => {
-    const button = element("button", { type: "button", "aria-pressed": !hidden().has(device), "data-key": `device ${device}` }, data.devices[device].short);
+    const button = element("button", { type: "button", "aria-pressed": !hidden().has(device), "data-key": `device ${device}` }, data.devices[device].name);
     button.addEventListener("click", () => {
       const off = hidden();
       if (!off.delete(device)) off.add(device);
@@ -176,11 +176,11 @@ function drawExplorer() {
   const copies = isSpeedup && wanted.some((row) => row.copies != null);
   // On a phone names stand above the panel, and only values beside it.
   const phone = WIDTH < 600, named = (text, name) => (phone ? text : `${text} ${name}`);
-  const label = (row) => named(isSpeedup ? row.told : format(row[state.quantity]), data.devices[row.device].short);
+  const label = (row) => named(isSpeedup ? row.told : format(row[state.quantity]), data.devices[row.device].name);
   const devices = [...new Set(wanted.map((row) => row.device))];
   const ends = devices.flatMap((device) => {
     const own = wanted.filter((row) => row.device === device), copied = own.findLast((row) => copies && row.copies != null);
-    return [label(own.at(-1)), copied ? named(copied.told_copies, "with copies") : "", named("unsure", data.devices[device].short)];
+    return [label(own.at(-1)), copied ? named(copied.told_copies, "with copies") : "", named("unsure", data.devices[device].name)];
   });
   const room = Math.max(...ends.map((text) => textWidth(text, 700)));
   const left = phone ? 76 : 84, right = Math.max(WIDTH / 2, Math.min(640, WIDTH - 14 - room)), bottom = 400;
@@ -192,7 +192,7 @@ function drawExplorer() {
   legend.forEach((device, i) => {
     const y = 52 + 20 * subtitle.length + 24 * i;
     mark(svg, device, 16, y);
-    drawn(svg, "text", { x: 30, y: y + 5 }, data.devices[device].short);
+    drawn(svg, "text", { x: 30, y: y + 5 }, data.devices[device].name);
   });
   const sized = wanted.every((row) => row.size != null);
   const places = sized ? wanted.map((row) => row.size) : wanted.map((row, i) => i + 1);
@@ -232,7 +232,7 @@ function drawExplorer() {
         if (!dashed) dot.dataset.row = explored.indexOf(row);
       }
       const end = points.at(-1);
-      labels.push({ y: up(end[field]), text: dashed ? named(end.told_copies, "with copies") : chosen.some((row) => row.device === device && row.doubt && row.size > end.size) ? named("unsure", data.devices[device].short) : label(end), ink, bold: !dashed });
+      labels.push({ y: up(end[field]), text: dashed ? named(end.told_copies, "with copies") : chosen.some((row) => row.device === device && row.doubt && row.size > end.size) ? named("unsure", data.devices[device].name) : label(end), ink, bold: !dashed });
     }
   }
   if (isSpeedup && sized) {
@@ -294,7 +294,7 @@ function detail(row) {
 const shown = [
   ["workload", "benchmark", (row) => [row.workload, element("br"), element("small", {}, setting(row))]],
   ["size", "at size", atSize],
-  ["device", "device", (row) => data.devices[row.device].short],
+  ["device", "device", (row) => data.devices[row.device].name],
   ["time_s", "time", (row) => row.told_time || row.status],
   ["speedup", data.speedup, speedupCell],
   ["copies", "with copies", (row) => row.told_copies || "–"],
@@ -355,7 +355,7 @@ function matching() {
   const matches = matcher(state.search);
   const kept = rows.filter((row) => matches(haystacks.get(row)));
   const [name, direction] = state.sort.split(" ");
-  const value = (row) => (name === "device" ? data.devices[row.device].short : row[name]);
+  const value = (row) => (name === "device" ? data.devices[row.device].name : row[name]);
   if (name) kept.sort((a, b) => {
     const [one, two] = [value(a), value(b)];
     if (one == null || two == null) return (one == null) - (two == null);

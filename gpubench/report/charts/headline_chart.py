@@ -12,7 +12,8 @@ from ..answer import MOST_ROWS, Answer, AnswerRow, Speedups, choose_rows
 from ..study import Item, Measured, Pair, Study
 from .layouts import NamedRow, NamedRows, RowMark, row_pitch, rows_height
 from .page import Figure, Key
-from .selection import LEAST_VALUES, add_caption, keys, role_of
+from .selection import LEAST_VALUES, add_caption, keys
+from .theme import role_of
 
 _ROOM, _LEAST_ROW = 580, 22.0
 """Pixels that the rows have with their headings; height of a row."""
@@ -71,7 +72,7 @@ def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
 
 
 def _ratio(study: Study, pair: Pair) -> RowMark:
-    look = role_of(study, pair.other)
+    look = role_of(study.names, pair.other)
     told = words.ratio(pair) + words.OTHER_WAY * bool(pair.best_cpu) + UNFILLED * (not pair.fills)
     shown, copied = pair.drawn(), pair.drawn(copied=True)
     if shown is None or shown.value != pair.speedup:
@@ -100,10 +101,10 @@ def _alone(study: Study, rows: Sequence[AnswerRow[Measured]], share: bool) -> Fi
 
 def _share(study: Study, row: Measured) -> RowMark:
     if row.utilisation is None or row.utilisation > 1:
-        return RowMark(None, role_of(study, row), _ABOVE if row.utilisation else "no peak")
-    return RowMark(100 * row.utilisation, role_of(study, row), words.share_of_peak(row) + "*" * row.quality.noisy)
+        return RowMark(None, role_of(study.names, row), _ABOVE if row.utilisation else "no peak")
+    return RowMark(100 * row.utilisation, role_of(study.names, row), words.share_of_peak(row) + "*" * row.quality.noisy)
 
 
 def _time(study: Study, row: Measured) -> RowMark:
     low, high = (row.interval.low, row.interval.high) if row.interval else (None, None)
-    return RowMark(row.time_s, role_of(study, row), words.time(row), low, high)
+    return RowMark(row.time_s, role_of(study.names, row), words.time(row), low, high)

@@ -12,7 +12,7 @@ from .. import words
 from ..study import Crossing, Line, Measured, Pair, Point, Row, Study, grouped
 from .layouts import Curve, LinePanels, Mark
 from .page import Figure, Key
-from .theme import ACCELERATORS, CPUS, DTYPE_ROLES
+from .theme import DTYPE_ROLES, role_of
 
 LEAST_VALUES = 3
 """The least number of values in a picture: one with fewer isn't drawn."""
@@ -22,24 +22,10 @@ _SHARE_FLAGGED = 1 / 3
 """Beyond it one line above the picture warns."""
 
 
-def role_of(study: Study, row: Row) -> str:
-    """Return the role that sets the colour and shape of a row's device. CPUs are grey, and so is the first of the other
-    libraries on them; further libraries have the last colours of GPUs."""
-    names, source = study.names, row.source
-    if row.on_accelerator:
-        return ACCELERATORS[names.accelerators.index(source) % len(ACCELERATORS)]
-    cpus = [each for each in names.sources if each not in names.accelerators]
-    libraries = sorted({each.library for each in cpus if each.library}, key=lambda name: (name != "numpy", name))
-    if source.library in libraries[1:]:
-        return ACCELERATORS[-libraries.index(source.library) % len(ACCELERATORS)]
-    grey = [each for each in cpus if each.library in ("", *libraries[:1])]
-    return CPUS[grey.index(source) % len(CPUS)]
-
-
 def keys(study: Study, rows: Iterable[Row], look: str = "line") -> tuple[Key, ...]:
     """Legend entries of the rows' devices, in the order of the report."""
     ordered = {row.source: row for row in sorted(rows, key=study.names.order)}
-    return tuple(Key(study.names.of(row), role_of(study, row), look) for row in ordered.values())
+    return tuple(Key(study.names.of(row), role_of(study.names, row), look) for row in ordered.values())
 
 
 def curve(
@@ -70,7 +56,9 @@ def curve(
         last = str((cut and item.quality.doubt) or shown)
     label = f"{label}, then {last}".removeprefix(", ") if cut else f"{last} {label}".strip()
     left_out, mark = len(line.points) - len(points), _mark(crossing) if crossing else None
-    return Curve(tuple(points), role or role_of(study, line.last), label, dashed, left_out, cut, mark, tuple(limits))
+    return Curve(
+        tuple(points), role or role_of(study.names, line.last), label, dashed, left_out, cut, mark, tuple(limits)
+    )
 
 
 def _mark(crossing: Crossing) -> Mark | None:

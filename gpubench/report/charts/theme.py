@@ -7,6 +7,11 @@ stand out 3:1 against the page (WCAG 2.1, 1.4.11); tests/report/charts/test_them
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..rows import Row
+    from ..words import Names
 
 LIGHT, DARK = THEMES = ("light", "dark")
 
@@ -27,6 +32,20 @@ _COLOURS = {
     for i, theme in enumerate(THEMES)
 }
 MARK_SHAPES = {role: shape for roles, _, _, shapes in _LOOKS for role, shape in zip(roles, shapes, strict=False)}
+
+
+def role_of(names: Names, row: Row) -> str:
+    """Return the role that sets the colour and shape of a row's device. CPUs are grey, and so is the first of the other
+    libraries on them; further libraries have the last colours of GPUs."""
+    source = row.source
+    if row.on_accelerator:
+        return ACCELERATORS[names.accelerators.index(source) % len(ACCELERATORS)]
+    cpus = [each for each in names.sources if each not in names.accelerators]
+    libraries = sorted({each.library for each in cpus if each.library}, key=lambda name: (name != "numpy", name))
+    if source.library in libraries[1:]:
+        return ACCELERATORS[-libraries.index(source.library) % len(ACCELERATORS)]
+    grey = [each for each in cpus if each.library in ("", *libraries[:1])]
+    return CPUS[grey.index(source) % len(CPUS)]
 
 
 def colour(theme: str, role: str) -> str:

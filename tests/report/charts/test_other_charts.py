@@ -12,7 +12,8 @@ from drawing import drawn, faults, plan, study_of
 from gpubench.report.charts import roofline_chart
 from gpubench.report.charts.layouts import NamedRow, NamedRows, RowMark
 from gpubench.report.charts.page import Figure
-from gpubench.report.charts.selection import caption, role_of
+from gpubench.report.charts.selection import caption
+from gpubench.report.charts.theme import role_of
 from gpubench.runfile.schema import Case
 
 
@@ -200,7 +201,7 @@ def test_devices_and_libraries_have_looks_of_their_own(tmp_path: Path) -> None:
     names = ("torch", "tinygrad", "numpy", "mlx")
     marks += [records.benchmark(Case("a.x", "cpu", "float32", implementation=name), 1e-6) for name in names]
     study = study_of(tmp_path, records.run_file(marks, devices=(records.CPU, *devices)))
-    roles = {(row.result.device, row.library): role_of(study, row) for row in study.measured}
+    roles = {(row.result.device, row.library): role_of(study.names, row) for row in study.measured}
     assert [study.names.of(row) for row in study.measured[:2]] == ["Synthetic H #0", "Synthetic H #1"]
     assert [*roles.values()] == ["accelerator0", "accelerator1", "cpu0", "accelerator2", "cpu1", "accelerator3"]
     assert caption(study, study.measured[:2]).startswith("2 × Synthetic H-GPU")
