@@ -11,18 +11,19 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import get_terminal_size
 
 from ..errors import Unwritten, UsageError, clean
 from ..runfile import options
 from ..runfile.folder import LEDGER, RUN_FILE, Earlier
 from ..runfile.ledger import Ledger, assemble, missing, reached
-from ..runfile.quantities import counted
+from ..runfile.quantities import counted, shorten
 from ..runfile.schema import ACCEPTABLE, OK, Run
 from ..runfile.writer import Lock, write
 from ..supervise import process
-from ..supervise.progress import NoPlan, Patience, Progress, show_plan
+from ..supervise.progress import LONGEST, Patience, Progress, estimate_text, whole_s
 from ..supervise.project import described, read_project, root_option
-from ..supervise.supervisor import Supervisor, Unable, read_run
+from ..supervise.supervisor import Supervisor, Unable, planned, read_run
 from .choice import add_expression, chosen
 from .report import add_charts
 
@@ -69,12 +70,7 @@ def main(args: argparse.Namespace) -> int:
     first_words = FIRST_WORDS if args.resume is not None else _choose(args)
     if args.list:
         _say(first_words)
-        paths, passed, processes = _wanted(args)
-        try:
-            show_plan(paths, passed, args.preset or "quick", processes)
-        except NoPlan as error:
-            return _explain(args, error.code, Progress(), error.log, False)
-        return _MEASURED
+        return _list(args)
     began, folder = time.monotonic(), args.resume or args.output or "out"
     progress, unable = Progress(f"gpubench run --resume {folder}"), None
     run = contextlib.nullcontext(_resumed(args, progress)) if args.resume is not None else _new(args, progress)
@@ -94,6 +90,28 @@ def main(args: argparse.Namespace) -> int:
         return _finish(args, supervisor, progress, unable, time.monotonic() - began)
     except Unwritten as error:
         raise _with_remedy(error, supervisor) from None
+
+
+def _list(args: argparse.Namespace) -> int:
+    """Print the table of cases, and how long all take."""
+    from ..report.render import listing, terminal
+
+    paths, passed, processes = _wanted(args)
+    try:
+        plan = planned(paths, passed)
+    except Unable as error:
+        return _explain(args, error.code, Progress(), str(error), False)
+    cases = plan["cases"]
+    names = (shorten(case["id"], LONGEST) + (f" ({case['library']})" if case["library"] else "") for case in cases)
+    rows = [(name, case["device"], case["skip"] or "") for name, case in zip(names, cases, strict=True)]
+    shown = terminal(
+        listing("", ("benchmark", "device", "skipped because"), rows), get_terminal_size((160, 24)).columns
+    )
+    many, skipped = f" in {processes} processes" if processes > 1 else "", sum(bool(case["skip"]) for case in cases)
+    line = f"{counted(len(cases), 'benchmark')}{many}, about {estimate_text(whole_s(plan['estimated_s'], processes))}"
+    line += f" with preset {args.preset or 'quick'}"
+    print("\n".join([*shown, line + (f"; {skipped} of them will be skipped" if skipped else "")]))
+    return _MEASURED
 
 
 def _with_remedy(error: Unwritten, supervisor: Supervisor) -> UsageError:

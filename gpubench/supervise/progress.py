@@ -1,11 +1,8 @@
-"""What a run will measure (``--list``), and its progress: its devices, each finished benchmark once, and the time
-left."""
+"""The progress of a run: its devices, each finished benchmark once, and the time left."""
 
 from __future__ import annotations
 
-import json
 import math
-import shutil
 import sys
 import threading
 import time
@@ -13,13 +10,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import GpubenchError, clean
+from ..errors import clean
 from ..runfile.ledger import Event, inner
 from ..runfile.matching import shown_name
 from ..runfile.quantities import counted, ratio_text, seconds_text, shorten, text
 from ..runfile.schema import KEY, OK
-from ..runfile.writer import scratch
-from . import process
 
 START_S = 4.0
 """Seconds that a process takes besides its cases: it imports torch, collects, ends. Measured on two cores, preset
@@ -47,52 +42,6 @@ def clock_text(seconds: float) -> str:
     minutes, rest = divmod(max(0, round(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
-class NoPlan(GpubenchError):
-    """Raised if pytest collected nothing, or failed to; ``log`` is its output."""
-
-    def __init__(self, code: int, log: str) -> None:
-        super().__init__("no plan")
-        self.code, self.log = code, log
-
-
-def show_plan(paths: Sequence[str], options: Sequence[str], preset: str, processes: int) -> None:
-    """Print the cases. Raises :class:`NoPlan` when there are none."""
-    with scratch("gpubench-list-") as folder:
-        plan, log = folder / "plan.json", folder / "log"
-        log.touch()
-        arguments = process.pytest_command(paths, [*options, f"--gpubench-plan={plan}"])
-        ended = process.run_process(arguments, log, folder / "none", lambda event: None, 120.0)
-        planned = json.loads(plan.read_text(encoding="utf-8")) if plan.exists() else {}
-        if not planned.get("cases"):
-            raise NoPlan(ended.code, log.read_text(encoding="utf-8", errors="replace"))
-    _print_plan(planned["cases"], planned["estimated_s"], preset, processes)
-
-
-def _print_plan(cases: list[dict[str, Any]], first_s: float, preset: str, processes: int) -> None:
-    """Print the table of cases. ``first_s``: estimated seconds of the run's first process."""
-    from rich.console import Console
-    from rich.table import Column, Table
-    from rich.text import Text
-
-    rows = []
-    for case in cases:
-        name = shorten(case["id"], LONGEST) + (f" ({case['library']})" if case["library"] else "")
-        rows.append((name, case["device"], case["skip"] or ""))
-    columns = Column("benchmark", overflow="fold"), Column("device"), Column("skipped because", overflow="fold")
-    kept = [i for i in range(len(columns)) if any(row[i] for row in rows)]
-    table = Table(*(columns[i] for i in kept), box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(*(Text(row[i]) for i in kept))  # names hold square brackets: no markup
-    console = Console(width=shutil.get_terminal_size((160, 24)).columns)
-    console.print(table)
-    measured = [case for case in cases if not case["skip"]]
-    many = f" in {processes} processes" if processes > 1 else ""
-    line = f"{counted(len(cases), 'benchmark')}{many}, about {estimate_text(whole_s(first_s, processes))}"
-    line += f" with preset {preset}"
-    line += f"; {len(cases) - len(measured)} of them will be skipped" if len(measured) < len(cases) else ""
-    console.print(line, markup=False, highlight=False)
 
 
 def estimate_text(value: float | None) -> str:

@@ -3,6 +3,7 @@ result."""
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
@@ -17,7 +18,7 @@ from ..runfile.ledger import Event, Ledger, assemble, missing
 from ..runfile.quantities import counted
 from ..runfile.reader import check_run, read_ledger
 from ..runfile.schema import SCHEMA_VERSION
-from ..runfile.writer import Lock, without_paths
+from ..runfile.writer import Lock, scratch, without_paths
 from . import process
 
 _NOT_FOR_PUBLISHING = "a log of this machine, with paths: publish run.json instead"
@@ -67,6 +68,20 @@ def _is_mine(ledger: Path) -> bool:
     """Whether the journal and its folder are this user's own."""
     user = getattr(os, "getuid", lambda: 0)()
     return all(path.stat().st_uid == user for path in (ledger, ledger.absolute().parent))
+
+
+def planned(paths: Sequence[str], options: Sequence[str]) -> dict[str, Any]:
+    """What a run would measure, its ``cases``, and the ``estimated_s`` of its first process. Raises :class:`Unable`,
+    with what pytest printed, where that is nothing."""
+    with scratch("gpubench-list-") as folder:
+        plan, log = folder / "plan.json", folder / "log"
+        log.touch()
+        arguments = process.pytest_command(paths, [*options, f"--gpubench-plan={plan}"])
+        ended = process.run_process(arguments, log, folder / "none", lambda event: None, 120.0)
+        found: dict[str, Any] = json.loads(plan.read_text(encoding="utf-8")) if plan.exists() else {}
+        if not found.get("cases"):
+            raise Unable(ended.code, log.read_text(encoding="utf-8", errors="replace"))
+    return found
 
 
 @dataclass
