@@ -13,6 +13,8 @@ import forked
 import pytest
 import records
 
+from gpubench.commands.cli import main
+
 ROOT = Path(__file__).parent.parent
 EXAMPLES, EXPERIMENTS = ROOT / "examples", ROOT / "docs/experiments"
 
@@ -54,26 +56,43 @@ def test_a_run_compared_with_itself_has_not_changed(run_file):
     assert set(ratios) == {1.0}
 
 
-def test_a_page_gets_its_numbers_and_a_stale_one_fails(tmp_path):
-    marks = [
-        records.benchmark(records.case("mine.sort", device), seconds)
-        for device, seconds in (("cpu", 1e-3), ("cuda:0", 1e-4))
-    ]
-    run, page = tmp_path / "run.json", tmp_path / "page.md"
-    run.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, records.GPU))))
-    (tmp_path / "page.in").write_text("Sorts {{mine.sort}} as fast.\n")
+def test_numbers_pictures_and_tables_change_only_with_the_results(tmp_path, capsys):
+    """So that ``git diff --exit-code`` after the commands of a page finds what is stale."""
+    (tmp_path / "docs").mkdir()
+    run, page = tmp_path / "run.json", tmp_path / "docs/page.md"
 
-    def fill(*words):
-        script = [sys.executable, EXAMPLES / "fill_page.py", run, tmp_path / "page.in", page, *words]
+    def measured(seconds):
+        cases = {device: records.case("mine.sort", device) for device in ("cpu", "cuda:0")}
+        marks = [records.benchmark(cases["cpu"], seconds), records.benchmark(cases["cuda:0"], 1e-4)]
+        run.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, records.GPU))))
+        return marks
+
+    def fill():
+        script = [sys.executable, EXAMPLES / "fill_page.py", run, tmp_path / "page.in", page]
         return subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=120).returncode
 
-    assert (fill("--check"), fill(), fill("--check")) == (1, 0, 0)
+    def stale(*commit):
+        (tmp_path / "page.in").write_text("Sorts {{mine.sort}} as fast.\n")
+        assert fill() == 0
+        assert main(["chart", str(run), "-o", str(tmp_path / "docs/speed.svg")]) == 0
+        capsys.readouterr()
+        assert main(["export", str(run), "--to", "markdown"]) == 0
+        (tmp_path / "docs/speed.md").write_text(capsys.readouterr().out)
+        git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@x"]
+        for words in commit or (["add", "--intent-to-add", "docs"],):
+            subprocess.run([*git, *words], check=True, capture_output=True)
+        found = subprocess.run([*git, "diff", "--name-only", "docs"], check=True, capture_output=True, text=True)
+        return found.stdout.split()
+
+    marks = measured(1e-3)
+    assert stale(["init"], ["add", "."], ["commit", "-m", "x"]) == []
+    assert page.read_text() == "Sorts 10× (9.6× to 10×) as fast.\n"
+    assert stale() == []
+    measured(2e-3)
+    assert stale() == ["docs/page.md", "docs/speed.md", "docs/speed.svg"]
     (tmp_path / "page.in").write_text("{{mine.srt}}")
     assert fill() == 1
     (tmp_path / "page.in").write_text("Sorts {{mine.sort}} as fast.\n")
-    assert page.read_text() == "Sorts 10× (9.6× to 10×) as fast.\n"
-    page.write_text("Sorts 12× as fast.\n")
-    assert fill("--check") == 1
     for flag, code, told in (
         ("contended", 0, "at least 1.6×"),
         ("waiting", 1, "12×"),
