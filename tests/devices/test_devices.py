@@ -311,24 +311,19 @@ class TestControlGroups:
 
 
 class TestCores:
-    @pytest.fixture
-    def four_of_two_cores(self, tmp_path, monkeypatch):
-        """CPUs 0 to 3: two cores of two hardware threads, as (0, 2) and (1, 3)."""
+    @pytest.mark.parametrize(
+        ("affinity", "quota", "count"),
+        [([0, 1, 2, 3], None, 2), ([0, 2], None, 1), *(([0, 1, 2, 3], quota, 1) for quota in (0.5, 1.9)),
+         *(([0, 1, 2, 3], quota, 2) for quota in (2.0, 16.0))],
+    )  # fmt: skip
+    def test_hardware_threads_of_a_core_count_once_and_no_more_than_the_quota_pays_for(
+        self, tmp_path, monkeypatch, affinity, quota, count
+    ):
         for index, siblings in enumerate(["0,2", "1,3", "0,2", "1,3"]):
             write(tmp_path / f"cpu{index}/topology", thread_siblings_list=siblings)
-        monkeypatch.setattr(cpu, "affinity", lambda: [0, 1, 2, 3])
-        monkeypatch.setattr(cpu, "cgroup_cores", lambda: None)
-        return tmp_path
-
-    def test_hardware_threads_of_a_core_count_once(self, four_of_two_cores, monkeypatch):
-        assert cpu.cores(four_of_two_cores) == 2
-        monkeypatch.setattr(cpu, "affinity", lambda: [0, 2])
-        assert cpu.cores(four_of_two_cores) == 1
-
-    @pytest.mark.parametrize(("quota", "count"), [(0.5, 1), (1.9, 1), (2.0, 2), (16.0, 2)])
-    def test_never_more_than_the_quota_pays_for(self, four_of_two_cores, monkeypatch, quota, count):
+        monkeypatch.setattr(cpu, "affinity", lambda: affinity)
         monkeypatch.setattr(cpu, "cgroup_cores", lambda: quota)
-        assert cpu.cores(four_of_two_cores) == count
+        assert cpu.cores(tmp_path) == count
 
     @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs sched_setaffinity")
     def test_affinity_smaller_than_the_machine(self):
@@ -459,9 +454,12 @@ class TestNvml:
         return fake
 
     def test_by_uuid_in_hertz_and_watts(self, library):
+        handle, asked = library.nvmlDeviceGetHandleByUUID, []
+        library.nvmlDeviceGetHandleByUUID = lambda uuid: asked.append(uuid) or handle(uuid)
         assert gpu("1").clocks() == {"sm": 1.98e9, "memory": 3.201e9}
         assert gpu("1").limits() == {"power_limit_w": 700.0, "max_sm_hz": 1.985e9, "max_memory_hz": 3.202e9}
         assert cuda_file.driver() == "570.86.15"
+        assert asked == ["GPU-1"]  # a handle is looked up once
 
     def test_a_part_of_a_gpu_has_a_key_of_its_own(self, library):
         keys = {"GPU-1": "whole", "MIG-3": "part"}
@@ -512,15 +510,6 @@ class TestNvml:
         unknown = types.SimpleNamespace(nvmlReturn=3)
         library.nvmlDeviceGetFieldValues = lambda handle, fields: [values.get(field, unknown) for field in fields]
         assert gpu("1").throttled_s() == {"power limit": 3.5}
-
-    def test_a_handle_is_looked_up_once(self, library):
-        asked = []
-        library.nvmlDeviceGetHandleByUUID = lambda uuid: asked.append(uuid) or "handle"
-        assert (gpu("1").clocks(), gpu("1").limits() != {}, asked) == (
-            {"sm": 1.98e9, "memory": 3.201e9},
-            True,
-            ["GPU-1"],
-        )
 
     @pytest.mark.parametrize(
         ("listed", "answers", "children", "others"),
@@ -620,12 +609,10 @@ class TestInstructions:
 def test_sockets_nodes_and_governor_of_the_cpus_in_use(tmp_path, monkeypatch):
     for index in range(4):
         folder = tmp_path / f"cpu/cpu{index}"
-        for name in ("topology", "cpufreq", f"node{index // 2}"):
-            (folder / name).mkdir(parents=True)
-        (folder / "topology/physical_package_id").write_text(f"{index // 2}\n")
-        (folder / "cpufreq/scaling_governor").write_text("powersave\n")
-    monkeypatch.setattr(cpu, "affinity", lambda: [0, 1])
-    assert cpu.layout(tmp_path) == {"sockets": 1, "numa_nodes": 1, "governor": "powersave"}
-    monkeypatch.setattr(cpu, "affinity", lambda: [1, 2])
-    assert cpu.layout(tmp_path) == {"sockets": 2, "numa_nodes": 2, "governor": "powersave"}
+        write(folder / "topology", physical_package_id=str(index // 2))
+        write(folder / "cpufreq", scaling_governor="powersave")
+        write(folder / f"node{index // 2}")
+    for used, count in (([0, 1], 1), ([1, 2], 2)):
+        monkeypatch.setattr(cpu, "affinity", lambda used=used: used)
+        assert cpu.layout(tmp_path) == {"sockets": count, "numa_nodes": count, "governor": "powersave"}
     assert cpu.layout(tmp_path / "none") == {"sockets": None, "numa_nodes": None, "governor": None}
