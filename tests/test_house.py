@@ -20,7 +20,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 MODULES = [path for path in FILES if not path.name.startswith("__")]
 LONGEST_FUNCTION = 60
 LIGHT = ("commands", "runfile", "supervise")
-HEAVY = ("torch", "numpy", "pandas", "matplotlib", "scipy", "rich")
+DRAWING = ("torch", "pandas", "matplotlib")
+HEAVY = (*DRAWING, "numpy", "scipy", "rich")
 
 
 def tree(path: Path) -> ast.Module:
@@ -66,6 +67,11 @@ def importing(rooms: tuple[str, ...]) -> str:
     return f"for module in {[each for each in modules if each.split('.')[1] in rooms]}: importlib.import_module(module)"
 
 
+def running(*words: str) -> str:
+    """Code that runs a command on the published results."""
+    return f"from gpubench.commands.cli import main\nassert main({[words[0], str(PUBLISHED), *words[1:]]}) == 0"
+
+
 HELP = """from gpubench.commands import cli
 [cli.parser(name).format_help() for names in cli.COMMANDS.values() for name in names]"""
 
@@ -76,15 +82,22 @@ HELP = """from gpubench.commands import cli
         ("import gpubench; gpubench.__version__", HEAVY),
         # freezegun reads all names, in the middle of a test; pandas, imported meanwhile, ended the interpreter
         ("import gpubench; [getattr(gpubench, name) for name in dir(gpubench)]", HEAVY),
-        ("from gpubench import read, Run", ("torch", "pandas", "matplotlib")),
+        ("from gpubench import read, Run", DRAWING),
         (f"import gpubench; r = gpubench.load({str(PUBLISHED)!r}); r.df, str(r)", ("torch", "matplotlib")),
         (importing(LIGHT), HEAVY),
         ("from gpubench.commands.cli import main; main([])", (*HEAVY, "pytest")),
         (HELP, (*HEAVY, "pytest")),
+        (running("show"), (*DRAWING, "scipy", "numpy")),
+        (running("compare", str(PUBLISHED)), DRAWING),
+        (running("export", "--to", "csv", "-o", "results.csv"), DRAWING),
+        (running("estimate", "--gpu", "L4", "--format", "csv"), DRAWING),
+        (running("report", "--charts", "none", "-o", "out"), DRAWING),
     ],
-    ids=["package", "its names", "reading", "loading", "commands and supervisor", "no command", "help"],
-)
-def test_heavy_packages_are_loaded_where_they_are_needed(code, unneeded):
+    ids=["package", "its names", "reading", "a notebook", "commands and supervisor", "no command", "help",
+         "show", "compare", "export", "estimate", "report"],
+)  # fmt: skip
+def test_heavy_packages_are_loaded_where_they_are_needed(code, unneeded, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     assert loaded_by(code, unneeded) == set()
 
 
@@ -94,19 +107,3 @@ def test_every_public_name_leads_to_its_home():
     assert sorted(gpubench._HOMES) == sorted(set(gpubench.__all__) - {"__version__"})
     with pytest.raises(AttributeError, match="no attribute 'tiemr'"):
         gpubench.tiemr  # noqa: B018
-
-
-@pytest.mark.parametrize(
-    ("words", "unneeded"),
-    [
-        (["show"], ("torch", "pandas", "matplotlib", "scipy", "numpy")),
-        (["compare", str(PUBLISHED)], ("torch", "pandas", "matplotlib")),
-        (["export", "--to", "csv", "-o", "results.csv"], ("torch", "pandas", "matplotlib")),
-        (["estimate", "--gpu", "L4", "--format", "csv"], ("torch", "pandas", "matplotlib")),
-        (["report", "--charts", "none", "-o", "out"], ("torch", "pandas", "matplotlib")),
-    ],
-)
-def test_a_command_loads_what_it_needs(words, unneeded, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    code = f"from gpubench.commands.cli import main\nassert main({[words[0], str(PUBLISHED), *words[1:]]}) == 0"
-    assert loaded_by(code, unneeded) == set()

@@ -17,6 +17,7 @@ from gpubench import devices
 from gpubench.commands import env
 from gpubench.measure import environment
 from gpubench.runfile.schema import Ceilings
+from gpubench.testing import VirtualDevice
 
 ENV = """
 import sys
@@ -35,27 +36,6 @@ def run(*arguments: str, before: str = "", **variables: str | None) -> subproces
     everything = {name: value for name, value in {**keep, **variables}.items() if value is not None}
     command = [sys.executable, "-c", ENV.format(before=before), *arguments]
     return subprocess.run(command, capture_output=True, env=everything, cwd=Path(__file__).parents[2], check=False)
-
-
-class Gpu(devices.Device):
-    """A GPU that can tell all that a person is shown of one."""
-
-    kind = "gpu"
-    label = "NVIDIA H200 [SXM]"
-    present = True
-
-    @classmethod
-    def count(cls) -> int:
-        return int(cls.present)
-
-    def synchronize(self) -> None:
-        raise AssertionError("nothing here needs a wait")
-
-    def total_memory(self) -> int:
-        return 150_754_820_096
-
-    def details(self) -> dict[str, object]:
-        return {"capability": "9.0", "multiprocessors": 132, "driver": "570.86"}
 
 
 def test_json_is_one_document_with_everything_and_the_same_in_another_process():
@@ -156,9 +136,15 @@ def test_a_slow_library_is_named_where_the_machine_is_idle(shown, monkeypatch):
 
 
 def test_devices_and_reasons(shown, monkeypatch):
+    class Gpu(VirtualDevice):
+        kind, label, present = "gpu", "NVIDIA H200 [SXM]", True
+        count = classmethod(lambda kind: int(kind.present))
+        total_memory = lambda self: 150_754_820_096  # noqa: E731
+        details = lambda self: {"capability": "9.0", "multiprocessors": 132, "driver": "570.86"}  # noqa: E731
+
     monkeypatch.setattr(devices, "kinds", lambda: {"cpu": type(devices.CPU), "gpu": Gpu})
     assert "gpu:0 NVIDIA H200 [SXM] · 140.4 GiB · compute 9.0 · 132 SMs · driver 570.86" in shown()
-    monkeypatch.setattr(Gpu, "present", False)
+    Gpu.present = False
     assert "no gpu no gpu device found" in shown()
 
 
