@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import convert
 
+from ..devices import CPU
 from ..runfile.quantities import SWITCH, text
 from ..runfile.schema import Ceilings, CpuFacts
 from ..runfile.utilisation import LABELS, slow_products
@@ -91,13 +92,13 @@ def _rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     for name, reason in document["absent"].items():
         yield "Devices", f"no {name}", reason
 
-    quota, clocks, load = cpu["cgroup_cores"], now["devices"]["cpu"]["clocks_hz"], now["load"]
+    quota, clocks, load = cpu["cgroup_cores"], CPU.clocks(), now["load"]
     allowed = f"{cpu['logical_cpus']} of {cpu['machine_cpus']} logical CPUs allowed"
     limit = f"cgroup limit {quota:g}" if quota else "no cgroup limit"
     yield "CPU", "cores", _line(f"{cpu['cores']} to use", allowed, limit)
     caches = (cpu["cache_bytes"] or {}).items()
     yield "CPU", "caches", _line(*(f"{name.upper()} {_size(size)}" for name, size in caches))
-    speed = clocks and f"{clocks['core'] / 1e9:.2f} GHz"
+    speed = f"{clocks['core'] / 1e9:.2f} GHz" if clocks else None
     yield "CPU", "now", _line(speed, load and f"load {' '.join(f'{value:.2f}' for value in load)}")
     pages, policy = cpu["huge_pages"], cpu["numa_policy"]
     nodes = cpu["numa_nodes"] and f"{cpu['numa_nodes']} NUMA node(s) in use" + (f", {policy}" if policy else "")
@@ -113,7 +114,7 @@ def _rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield "torch", "version", _line(torch["version"], built, torch["cudnn"] and f"cuDNN {_cudnn(torch['cudnn'])}")
         yield "torch", "CPU code", _line(torch["cpu_capability"], torch["blas"] and f"BLAS {torch['blas']}")
         pools = [f"{pool['library']} {pool['threads']}" for pool in document["thread_pools"]]
-        yield "torch", "threads", _line(f"{here['threads']}", f"{here['interop_threads']} between operations", *pools)
+        yield "torch", "threads", _line(f"{here['threads']}", *pools)
         tf32 = f"TF32 matmul {SWITCH[precision['tf32_matmul']]}, cuDNN {SWITCH[precision['tf32_cudnn']]}"
         yield "torch", "float32", _line(f"matmul precision {precision['float32_matmul'] or 'unknown'}", tf32)
         sums = [f"{name} {SWITCH[precision[f'{name}_reduced_precision_reduction']]}" for name in ("fp16", "bf16")]

@@ -10,7 +10,6 @@ import importlib
 import os
 import platform
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -111,7 +110,6 @@ def machine(label: str | None = None, simulated: Iterable[devices.Device] = (), 
         "libraries": library_versions(),
         "precision": switches() if torch else None,
         "threads": torch.get_num_threads() if torch else None,
-        "interop_threads": torch.get_num_interop_threads() if torch else None,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "os": f"{platform.system()} {platform.release()} {platform.machine()}",
     }
@@ -239,18 +237,9 @@ def require_free_launches() -> None:
 
 
 def moment() -> dict[str, Any]:
-    """Return the facts that change during a run. It initialises nothing: an accelerator is asked only if this process
-    already uses it."""
-    states: dict[str, Any] = {}
-    for device in (devices.CPU, *(devices.in_use() if sys.modules.get("torch") else [])):
-        memory, clocks = _known(device.memory), _known(device.clocks)
-        free = memory.free if memory else None
-        states[str(device)] = {"memory_free_bytes": free, "clocks_hz": dict(clocks) if clocks else None}
-    return {
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "load": _known(lambda: list(os.getloadavg())),  # AttributeError on Windows
-        "devices": states,
-    }
+    """Return the facts that change during a run."""
+    load = _known(lambda: list(os.getloadavg()))  # AttributeError on Windows
+    return {"time": datetime.now(UTC).isoformat(timespec="seconds"), "load": load}
 
 
 def load_of_own_cores(load: list[float] | None) -> float | None:

@@ -330,7 +330,7 @@ class Session:
 
     @functools.cached_property
     def before(self) -> dict[str, Any]:
-        """Load, clocks and free memory when the first case began."""
+        """Time and load when the first case began."""
         return environment.moment()
 
     @functools.cached_property

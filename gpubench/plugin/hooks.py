@@ -63,11 +63,6 @@ class Plugin:
         self._failed: set[str] = set()
         self.ranks: Ranks | None = None
 
-    def pytest_report_header(self) -> str:
-        """Return the header line that names devices and preset."""
-        chosen = self.session.settings
-        return f"gpubench: devices {', '.join(chosen.devices)}, preset {chosen.preset}"
-
     def pytest_sessionstart(self) -> None:
         """Reject unknown and missing devices before anything is collected; torch is imported only if a device is
         named."""

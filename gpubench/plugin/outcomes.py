@@ -15,13 +15,11 @@ import msgspec
 import pytest
 
 from ..devices import in_use
-from ..devices.implementations import LIBRARIES, TORCH
+from ..devices.implementations import LIBRARIES
 from ..errors import RankFailure
-from ..measure.disturbance import slow_threads
 from ..measure.session import Mode, Session, Unmeasured
 from ..runfile.quantities import counted
-from ..runfile.schema import KEY, OK, Ceilings, CpuFacts
-from ..runfile.utilisation import slow_products
+from ..runfile.schema import KEY, OK
 from ..runfile.writer import text_of, without_paths
 from .fixtures import Attempt
 from .parametrize import fixture_names, shown_library
@@ -120,18 +118,7 @@ def summary_lines(session: Session) -> list[str]:
         case, first = next((case, flag) for case, flag in session.raised if flag.name == name)
         where = f" on {case.device}" if case.device else ""
         lines.append(f"{name}: {counted(count, 'benchmark')}, first {case.id}{where}: {first.seen}")
-    lines += _slow_library(session)
     return [*lines, *(f"measured without {name}: {why}" for name, why in session.absent.items())]
-
-
-def _slow_library(session: Session) -> list[str]:
-    """Return a line if PyTorch's products take longer on this CPU than another library's, or than its own in
-    float32."""
-    known: dict[str, Ceilings] = vars(session).get("ceilings", {})  # only if measured already
-    if "cpu" not in known or any(slow_threads(session.canary)):
-        return []
-    found = slow_products(known["cpu"], msgspec.convert(session.machine["cpu"], CpuFacts))
-    return [str(each) for each in found if each.library == TORCH][:1]
 
 
 def _outcome(report: Any, call: pytest.CallInfo[None]) -> tuple[str, str]:

@@ -271,7 +271,7 @@ class ProcessFacts(Struct, frozen=True):
     index: Annotated[Whole, _is("the number of the process")] = field(name="process")
     flags: Annotated[Flags | None, _is("what was wrong with all it measured")] = None
     canary: Annotated[CanaryTimes | None, _is("the thread canary")] = None
-    before: Annotated[dict[str, Any] | None, _is("time, load, clocks and free memory before its first case")] = None
+    before: Annotated[dict[str, Any] | None, _is("time and load before its first case")] = None
     after: Annotated[dict[str, Any] | None, _is("the same after its last case")] = None
 
 

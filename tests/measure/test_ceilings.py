@@ -18,7 +18,7 @@ from gpubench.measure import ceilings, environment
 from gpubench.measure.session import MOST_REMEASURED
 from gpubench.runfile.facts import facts
 from gpubench.runfile.reader import read
-from gpubench.runfile.schema import CanaryTimes, Ceilings, CpuFacts, Machine, Run
+from gpubench.runfile.schema import Ceilings, CpuFacts, Machine, Run
 from gpubench.runfile.utilisation import slow_products
 from gpubench.testing import VirtualDevice
 
@@ -146,23 +146,6 @@ def test_accelerators_have_one_way(monkeypatch):
 
     clock = ceilings.DeviceClock([CPU])
     assert set(ceilings._ways(Accelerator(), "float32", clock, ceilings.EFFORTS["smoke"])) == {"torch"}
-
-
-@pytest.mark.parametrize(
-    ("rate", "canary", "named"),
-    [(7e10, None, True), (9e10, None, False), (7e10, CanaryTimes(2, 1e-4, 2e-4), False)],
-)
-def test_a_run_names_a_slow_library_in_one_line_unless_its_self_check_was_slow(bench, monkeypatch, rate, canary, named):
-    ways = {"float32": {"torch": rate, "numpy": 1e11}, "float64": {"torch": 1e10, "numpy": 1e11}}
-    peaks = Ceilings(
-        throughput={"float32": 1e11, "float64": 1e11}, ways=ways if named or canary else {"float32": ways["float32"]}
-    )
-    monkeypatch.setattr(ceilings, "measure_ceilings", lambda wanted, effort: {"cpu": peaks})
-    monkeypatch.setattr("gpubench.measure.disturbance.canary", lambda threads: canary)
-    source = "import torch\ndef test_it(gpubench): gpubench(torch.neg, gpubench.randn(100))"
-    lines = [line for line in bench(source, usual=["--benchmark-json=run.json"]).lines if "products run at" in line]
-    assert len(lines) == named
-    assert all("PyTorch's float32 products run at 70%" in line for line in lines)
 
 
 def test_peaks_that_a_run_disproves_are_measured_again_for_its_first_results(bench, pytester, monkeypatch):

@@ -619,12 +619,6 @@ def test_an_expression_that_pytest_refuses_is_no_internal_error(bench):
     assert "INTERNALERROR" not in ran.said
 
 
-def test_the_header_names_devices_and_preset(pytester):
-    result = pytester.runpytest_inprocess("-p", "gpubench.plugin", "--gpubench-device=cpu", "--gpubench-preset=smoke")
-    result.stdout.fnmatch_lines(["gpubench: devices cpu, preset smoke"])
-    assert "torch" not in result.stdout.str()
-
-
 def test_a_file_called_like_one_of_the_suite_is_somebodys_own(pytester, monkeypatch):
     """By where it lies, of whichever installation: names are those of the suite only in the suite."""
     for name in ("test_fft", "test_time"):  # modules of the tests that this process has run before
