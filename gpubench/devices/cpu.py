@@ -9,6 +9,7 @@ import itertools
 import os
 import platform
 import re
+import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -140,18 +141,20 @@ def flops_allowed(known: Collection[str], count: int, clock_hz: float | None) ->
     return {dtype: count * clock_hz * each for dtype, each in cycle.items()}
 
 
+def _clocks() -> list[float]:
+    """Return the clock of each core at this moment, in Hz, where it is known."""
+    import psutil
+
+    try:
+        return [each.current * 1e6 for each in psutil.cpu_freq(percpu=True) if each.current]
+    except (OSError, NotImplementedError, AttributeError, TypeError):
+        return []
+
+
 def highest_clock() -> float | None:
     """Return the clock of the fastest core at this moment, in Hz; ``None`` in a virtual machine, which sees a nominal
     clock."""
-    import psutil
-
-    if VIRTUAL in instructions():
-        return None
-    try:
-        clocks = [each.current for each in psutil.cpu_freq(percpu=True) if each.current]
-    except (OSError, NotImplementedError, AttributeError, TypeError):
-        return None
-    return max(clocks) * 1e6 if clocks else None
+    return None if VIRTUAL in instructions() else max(_clocks(), default=None)
 
 
 def layout(root: Path = Path("/sys/devices/system")) -> dict[str, Any]:
@@ -296,13 +299,8 @@ class Cpu(Device):
         return "memory"
 
     def clocks(self) -> Mapping[str, float] | None:
-        import psutil
-
-        try:
-            frequency = psutil.cpu_freq()
-        except (OSError, NotImplementedError):
-            return None
-        return {"core": frequency.current * 1e6} if frequency and frequency.current else None
+        known = _clocks()
+        return {"core": statistics.fmean(known)} if known else None
 
     def energy_j(self) -> float | None:
         """Return the energy of all sockets in joules, whatever runs on them."""

@@ -46,9 +46,7 @@ def device_counts() -> list[int]:
     most = max(min(cores(), _MOST_RANKS_ON_A_CPU), *(kind.count() for kind in devices.kinds().values()))
     if rank := launched_rank():
         most = rank.world_size
-    counts = [2]
-    while 2 * counts[-1] <= most:
-        counts.append(2 * counts[-1])
+    counts = [2**power for power in range(1, max(2, most.bit_length()))]
     return counts if most <= counts[-1] else [*counts, most]
 
 

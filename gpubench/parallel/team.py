@@ -210,11 +210,9 @@ class WorkerGroup:
         died, hung or raised. The group is broken then, and all its processes have ended.
         """
         try:
-            for rank, connection in enumerate(self._connections):
-                try:
+            for connection in self._connections:
+                with contextlib.suppress(OSError):  # a worker has died: there will be no answer
                     connection.send((function, arguments))
-                except OSError:
-                    raise self._death(rank) from None
             answers = self._answers()
         except BaseException:
             self.close()

@@ -57,24 +57,18 @@ def test_many(gpubench, gpubench_ranks):
 """
 
 
-OPTIONS = ("-p", "gpubench.plugin", "--gpubench-preset=smoke", "--gpubench-no-ceilings", "--benchmark-json=run.json")
-
-
-def measured(folder, source, *options):
-    """The run file of a pytest that has left no process behind."""
-    (folder / "test_it.py").write_text(source)
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory):
+    """The run file of every duty, each in a case of its own, of a pytest that has left no process behind."""
+    folder = tmp_path_factory.mktemp("steps")
+    (folder / "test_it.py").write_text(SOURCE)
     forked.serve()
     before = {child.pid for child in psutil.Process().children(recursive=True)}
-    forked.pytest(*OPTIONS, *options, cwd=folder)
+    options = "--gpubench-preset=smoke", "--gpubench-no-ceilings", "--gpubench-ranks-deadline=2", "-k", "step"
+    forked.pytest("-p", "gpubench.plugin", "--benchmark-json=run.json", *options, cwd=folder)
     left = [p for p in psutil.Process().children(recursive=True) if p.pid not in before]
     assert not psutil.wait_procs(left, timeout=30)[1]
     return json.loads((folder / "run.json").read_text())
-
-
-@pytest.fixture(scope="module")
-def steps(tmp_path_factory):
-    """The run file of every duty, each in a case of its own."""
-    return measured(tmp_path_factory.mktemp("steps"), SOURCE, "--gpubench-ranks-deadline=2", "-k", "step")
 
 
 def test_a_rank_that_dies_hangs_or_raises_ends_its_case_and_the_next_one_runs(steps):
