@@ -177,8 +177,9 @@ class Plugin:
     @functools.cached_property
     def _cases(self) -> dict[str, Case]:
         """Cases of all collected benchmarks: whether a name is unique depends on the others."""
-        tests = [item for item in self.collected or () if {"benchmark", "gpubench"}.intersection(fixture_names(item))]
-        stems = told_stems(item.nodeid for item in self.collected or ())
+        assert self.collected is not None  # else pytest 8.2, which gets every attribute of a plugin, would keep none
+        tests = [item for item in self.collected if {"benchmark", "gpubench"}.intersection(fixture_names(item))]
+        stems = told_stems(item.nodeid for item in self.collected)
         cases = {item.nodeid: case_of(item, stems) for item in tests}
         cases |= told_apart(
             {item.nodeid: cases[item.nodeid] for item in tests if "gpubench" not in fixture_names(item)}
