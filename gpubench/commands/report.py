@@ -106,7 +106,7 @@ def write_report(
     files |= csv_files(study)
     files["summary.md"] = summary(answer, [(title, name) for name, title, *_ in pictures])
     files["report.html"] = webpage(answer, pictures, __version__)
-    written = write_folder(folder, files, [run.path for run in runs])
+    written = write_folder(folder, files)
     return Report(tuple(written), study, failed)
 
 

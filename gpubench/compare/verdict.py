@@ -231,7 +231,10 @@ def _gathered(all_runs: tuple[Cases, Cases], stage: bool, terms: Terms) -> dict[
         found[key] = _Evidence(sides, _Drift(), Reason(Cause.UNKNOWN_CPU, (terms.unknown,)) if terms.unknown else unfit)
     if in_turn:
         return found
-    crowded = any(2 * len(few) > len(_processes(side)) for few, side in zip(busy, (base, new), strict=True))
+    crowded = any(
+        2 * len(few) > len({one.process for seen in side.values() for one in seen})
+        for few, side in zip(busy, (base, new), strict=True)
+    )
     fit = {} if terms.moved else {key: each for key, each in found.items() if not each.unfit}
     drift = own = _drift(list(fit.values()), crowded)
     steady = {key: each for key, each in fit.items() if _is_steady(replace(each, drift=drift))}
@@ -243,10 +246,6 @@ def _gathered(all_runs: tuple[Cases, Cases], stage: bool, terms: Terms) -> dict[
 
 def _fastest(side: Sequence[Observation]) -> float:
     return min([each.least_s for each in side if not each.smoke], default=math.inf)
-
-
-def _processes(side: Cases) -> set[_Process]:
-    return {each.process for observations in side.values() for each in observations}
 
 
 def _is_steady(each: _Evidence) -> bool:

@@ -6,14 +6,18 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from ..errors import UsageError
-from ..runfile.reader import MANIFEST, listed_in
 from ..runfile.writer import Lock, is_drawn, replace
 
+MANIFEST, _LONGEST_MANIFEST = ".written-by-gpubench.json", 1_000_000
+"""A list of the ``files`` that a report wrote, relative to its folder, and the most bytes that are read of one."""
 _WAIT_S = 60.0
 """Seconds that a report waits for another one that is being written into the same folder."""
 TABLES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md", "report.html")
@@ -35,7 +39,7 @@ def prepare_folder(folder: Path) -> None:
         raise UsageError(f"{folder}: can't write there: {why}") from None
 
 
-def write_folder(folder: Path, files: Mapping[str, str | bytes], runs: Iterable[Path] = ()) -> list[Path]:
+def write_folder(folder: Path, files: Mapping[str, str | bytes]) -> list[Path]:
     """Write the files of a report by their relative paths, each in one step, and remove those that an earlier report
     wrote and this one hasn't. Raises UsageError before anything is written."""
     prepare_folder(folder)
@@ -49,8 +53,7 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes], runs: Iterable[
     for name in _ours(folder) - {*files, MANIFEST}:
         (folder / name).unlink(missing_ok=True)
     # first: a report that is killed must not leave files that no later one would replace
-    manifest = {"files": sorted(files), "runs": [os.path.relpath(run, folder) for run in runs]}
-    replace(folder / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
+    replace(folder / MANIFEST, (json.dumps({"files": sorted(files)}, indent=1) + "\n").encode())
     for name, content in files.items():  # a file name in a text may hold bytes that are none
         replace(folder / name, content.encode(errors="replace") if isinstance(content, str) else content)
     lock.release()
@@ -70,7 +73,13 @@ def require_ours(folder: Path, names: Iterable[str]) -> None:
 def _ours(folder: Path) -> set[str]:
     """Return the names of the files in ``folder`` that a report wrote; a link or a folder of that name isn't one of
     them."""
-    listed = listed_in(folder, "files")
+    listed: Any = ()
+    path = folder / MANIFEST
+    with suppress(OSError, ValueError, RecursionError, LookupError, TypeError):
+        found = path.lstat()
+        if stat.S_ISREG(found.st_mode) and found.st_size <= _LONGEST_MANIFEST:  # a FIFO would be waited for
+            listed = json.loads(path.read_text(encoding="utf-8"))["files"]
+    listed = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
     names = {name for name in listed if name in (*TABLES, "scaling.csv")} | ({MANIFEST} if listed else set())
     names |= {name for name in listed if _PICTURE.fullmatch(name) and is_drawn(folder / name)}
     return {name for name in names if (folder / name).is_file() and not (folder / name).is_symlink()}

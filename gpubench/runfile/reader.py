@@ -10,16 +10,14 @@ times of one process, without declared work, on a device that is unknown unless 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import reprlib
-import stat
 import sys
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NoReturn
@@ -42,9 +40,6 @@ LARGEST = 256 * 1024**2
 """The most bytes of a file: those of a run of 11,900 cases in three processes."""
 APART = 1.25
 """Slowest over fastest process: on a quiet machine nine of ten cases stay below."""
-MANIFEST = ".written-by-gpubench.json"
-"""Lists the ``files`` that a report wrote, and the ``runs`` that it was made of, all relative to its folder."""
-_LONGEST_MANIFEST = 1_000_000
 _JOURNAL = ".ledger.jsonl"
 _KEPT = re.compile(r"run\.[1-9][0-9]*\.json")
 _MOST_NAMED = 4
@@ -60,10 +55,10 @@ class Foreign(RunFileError):
 def read_runs(paths: Iterable[str | Path], samples: bool = True) -> Iterator[Run]:
     """Read results files, journals, and folders of results files at any depth, in the order given.
 
-    A folder that holds only a report stands for the runs that the report was made of. Where a run was interrupted, or
-    has no results file, its journal is read, and how far it got is printed on stderr. A copy of a file counts once:
-    otherwise it would pass for another machine or process. Without ``samples`` runs have none: those of a thousand
-    don't fit in memory. Raises UsageError for a path without a run, RunFileError for a file that can't be trusted.
+    Where a run was interrupted, or has no results file, its journal is read, and how far it got is printed on stderr. A
+    copy of a file counts once: otherwise it would pass for another machine or process. Without ``samples`` runs have
+    none: those of a thousand don't fit in memory. Raises UsageError for a path without a run, RunFileError for a file
+    that can't be trusted.
     """
     known: dict[bytes, Path] = {}
     for path in map(Path, paths):
@@ -109,16 +104,10 @@ def _runs_in(folder: Path, samples: bool) -> Iterator[Run]:
             continue
         found = True
         yield run
-    if found:
-        return
-    if not (reported := [Path(os.path.normpath(folder / name)) for name in listed_in(folder, "runs")]):
+    if not found:
         only = f"; only other JSON such as {other.relative_to(folder)}" if other else ""
         expected = "*.json written by gpubench run or pytest --benchmark-json"
         raise UsageError(f"{folder}: no run file in this folder or those in it ({expected}){only}")
-    if gone := [source for source in reported if not source.is_file()]:
-        raise UsageError(f"{folder}: holds a report; its results file was {gone[0]}, which is not there any more")
-    for path in reported:
-        yield from _runs_at(path, samples)
 
 
 def _is_kept(path: Path) -> bool:
@@ -148,17 +137,6 @@ def _not_there(path: Path) -> UsageError:
     names = listed(map(str, known), _MOST_NAMED) or "no results file"
     where = "this folder" if folder == Path() else str(folder)
     return UsageError(f"{path}: no such file or folder; in {where}: {names}")
-
-
-def listed_in(folder: Path, key: str) -> list[str]:
-    """What the manifest of a report lists under this key; nothing where there is no manifest, or a foreign one."""
-    names: Any = ()
-    path = folder / MANIFEST
-    with suppress(OSError, ValueError, RecursionError, LookupError, TypeError):
-        found = path.lstat()
-        if stat.S_ISREG(found.st_mode) and found.st_size <= _LONGEST_MANIFEST:  # a FIFO would be waited for
-            names = json.loads(path.read_text(encoding="utf-8"))[key]
-    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 # Journals -------------------------------------------------------------------------------------------------------------

@@ -227,15 +227,10 @@ class Lock:
     __del__ = release
 
 
-def without_places(text: str) -> str:
-    """The text with absolute paths cut down to their last part, and without addresses."""
-    text = re.sub(r"(?<![\w.])~[A-Za-z_][\w.-]*", "~", text)
-    return _ADDRESS.sub("(address)", _PLACE.sub(_shown, text))
-
-
 def without_paths(text: str) -> str:
-    """The text without places, and without the names of host and user."""
-    text = without_places(text)
+    """The text with absolute paths cut down to their last part, without addresses and the names of host and user."""
+    text = re.sub(r"(?<![\w.])~[A-Za-z_][\w.-]*", "~", text)
+    text = _ADDRESS.sub("(address)", _PLACE.sub(_shown, text))
     names = {"host": socket.gethostname()}
     with suppress(KeyError, OSError, ImportError):
         names["user"] = getpass.getuser()

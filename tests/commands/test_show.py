@@ -115,17 +115,6 @@ def test_what_a_sign_means_stands_below(save, capsys):
         assert f"{sign} " in note
 
 
-def test_a_report_folder_shows_the_runs_it_was_made_of(run, tmp_path, show, capsys):
-    out = tmp_path / "deep" / "both"
-    assert main(["report", run, "-o", str(out), "--charts", "none"]) == 0
-    assert show(str(out)) == (0, list(NAMES))
-    (tmp_path / "run.json").unlink()
-    assert main(["show", str(out)]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"gpubench show: {out}: ")
-    assert run in line
-
-
 def test_a_missing_path_is_reported_with_the_results_nearby(run, tmp_path, capsys):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "run.json").write_text("{}")

@@ -11,7 +11,6 @@ import pytest
 
 from gpubench.errors import UsageError
 from gpubench.report import output
-from gpubench.runfile.reader import listed_in
 from gpubench.runfile.writer import Lock
 
 DRAWN = b"<?xml version='1.0'?><svg><dc:creator><cc:Agent><dc:title>gpubench</dc:title></cc:Agent></dc:creator></svg>"
@@ -28,8 +27,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 def test_a_later_report_replaces_and_removes_what_an_earlier_one_wrote_and_nothing_else(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "out"
-    output.write_folder(folder, FIRST, [tmp_path / "run.json"])
-    assert listed_in(folder, "runs") == ["../../run.json"]
+    output.write_folder(folder, FIRST)
     (folder / "charts/mine.svg").write_text("mine")
     (folder / "notes.md").write_text("mine")
     files = output.write_folder(folder, {"summary.md": "two \udcff", "report.html": "<p>"})
@@ -37,7 +35,6 @@ def test_a_later_report_replaces_and_removes_what_an_earlier_one_wrote_and_nothi
     assert content(folder) == {
         "summary.md": b"two ?", "report.html": b"<p>", "charts/mine.svg": b"mine", "notes.md": b"mine"
     }  # fmt: skip
-    assert listed_in(folder, "runs") == []
 
 
 @pytest.mark.parametrize("name", ["summary.md", "charts/time-light.svg", output.MANIFEST])
@@ -86,7 +83,6 @@ def test_a_manifest_of_anybodys_removes_nothing_but_files_of_a_report(tmp_path: 
     else:
         with pytest.raises(UsageError, match="was not written by gpubench"):
             output.write_folder(folder, FIRST)
-        assert listed_in(folder, "runs") == []
 
 
 def test_a_report_that_was_killed_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +104,8 @@ def test_a_report_that_was_killed_is_no_obstacle(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
 def test_a_manifest_is_a_plain_file(tmp_path: Path, make: Callable[[Path], None]) -> None:
     make(tmp_path / output.MANIFEST)
-    assert listed_in(tmp_path, "runs") == []
+    with pytest.raises(UsageError, match="was not written by gpubench"):
+        output.write_folder(tmp_path, FIRST)
 
 
 def test_a_report_waits_for_another_one_in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
