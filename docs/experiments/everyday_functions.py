@@ -19,9 +19,10 @@ from torch import linalg, nn
 from gpubench.devices import CPU
 from gpubench.devices.implementations import find_implementation
 from gpubench.errors import WrongAnswer
+from gpubench.measure import work
 from gpubench.measure.budget import Rates
 from gpubench.measure.verify import Reference, prepare_reference
-from gpubench.measure.work import Prepared, Request, Work, agree, count
+from gpubench.measure.work import Request, Work, agree, count
 from gpubench.runfile.schema import Check
 
 _draws = torch.Generator().manual_seed(1)
@@ -180,7 +181,7 @@ def judge(function: Callable[..., Any], args: tuple[Any, ...], instead: Callable
     """Check a call's result, or that of another function ``instead``, as a benchmark does. Raises WrongAnswer."""
     counted = count(function, args, {})
     request = Request(function, args, {}, Work(), True, None, ())
-    prepared = Prepared(request, args, {}, agree(Work(), counted), counted, ())
+    prepared = work.Call(request, args, {}, agree(Work(), counted), counted)
     library = find_implementation("torch")(CPU, "float32")
     reference = prepare_reference(prepared, "float32", 60.0, Rates().estimate, library)
     result = (instead or function)(*args)

@@ -1,7 +1,7 @@
 """The ``gpubench`` fixture: checks a call's result, warms up, times it on its device and records what was measured.
 
-A call goes through seven steps: prepare, estimate, verify, warm up, run rounds, probe, record. Each takes the values of
-the steps before it and returns one of its own.
+A call goes through seven steps: prepare, estimate, verify, warm up, run rounds, probe, record. Each adds to the one
+object what it finds out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..devices.implementations import LIBRARIES, TORCH, find_implementation
 from ..errors import GpubenchError, Unmeasurable, UsageError
 from ..runfile.flags import Flag
 from ..runfile.options import DTYPES
-from ..runfile.schema import KEY, Case, Check, Operators, Transfer, Work
+from ..runfile.schema import KEY, Case, Check, Transfer, Work
 from . import budget, calls, disturbance, environment
 from .budget import Preset
 from .clock import Bound, DeviceClock, Share, take_turns, until_clocks_stand, warm_up
@@ -35,7 +35,7 @@ from .probes import device_time, energy, flush, latency, transfer
 from .session import Session
 from .state import untraced
 from .verify import FIRST, Reference, poison, prepare_reference, unchecked
-from .work import Counted, Prepared, Request, agree, count, declared, plain_number, require_least, watched
+from .work import Call, Counted, Request, agree, count, declared, plain_number, require_least, watched
 
 if TYPE_CHECKING:
     import numpy
@@ -46,44 +46,6 @@ LEFT_BEHIND = 1 << 28
 outlive their case, and their memory would count as used by none, or by a later one."""
 LONG_CALL = 0.01
 """A call that takes longer than this, in seconds, is a whole round: the median of the rounds is its latency."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Verified:
-    """The call in its variant, the outcome of its check, and the seconds of the first call (compiling included).
-
-    ``again`` repeats the call with the same arguments; it is ``None`` where each call needs a setup. ``given`` is what
-    it was given before the first call, and ``expected`` the reference that passed.
-    """
-
-    call: Callable[..., Any]
-    again: Callable[[], Any] | None
-    check: Check
-    first_s: float
-    given: calls.Given | None = None
-    expected: Reference | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Warm:
-    """Seconds of a warm call, and of a round of one call with its setup; the machine's state before them; and the
-    operators of the call, where it can't be repeated on meta tensors."""
-
-    call_s: float
-    round_s: float
-    before: disturbance.Moment
-    operators: tuple[Operators, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Timed:
-    """The last round's result and its check, and what was measured besides the rounds, which pytest-benchmark keeps."""
-
-    result: Any
-    check: Check
-    latency_s: float | None
-    memory_bytes: int | None
-    flags: tuple[Flag, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -102,25 +64,59 @@ _INDICES = {"int64", "int32", "bool"}
 """Dtypes of places and masks beside the data."""
 
 
-class Inputs:
-    """What a case is made from.
+class Gpubench:
+    """The value of the ``gpubench`` fixture: it makes a test's data and, when called, measures.
 
     ``device`` and ``dtype`` are torch's, for making tensors; ``implementation`` (``torch``, ``numpy``, …), ``variant``
     (which the fixture applies to the call) and ``preset`` are names. ``library`` is that implementation on the case's
     device. ``data`` makes all tensors of the case, ``host`` makes the CPU tensors that transfers need. ``home`` is the
     device that the case is named after. ``first``: whether this process is the run's first, which counts the work and
-    checks the results.
+    checks the results. ``parallel`` is what a case of several devices adds to its record. ``allowance`` sets how long
+    the case may take.
     """
 
-    def __init__(self, session: Session, case: Case, home: Device) -> None:
-        self._session, self.case, self.home = session, case, home
+    def __init__(
+        self,
+        session: Session,
+        preset: Preset,
+        case: Case,
+        home: Device,
+        benchmark: Any,
+        declared: Declared = Declared(),
+        contends: bool = False,
+    ) -> None:
+        if home.accelerator:
+            _release_memory_of_others(case.implementation, home)
+        # Before any data is made: memory in use by now isn't the case's.
+        self._flush = flush(home) if case.cache == "cold" else None
+        home.settle()
+        if (home.allocated_memory() or 0) > LEFT_BEHIND:
+            gc.collect()
+        self._held_bytes = home.allocated_memory()
+        self._peak_bytes: int | None = None
+        self._session, self.home, self.case = session, home, structs.replace(case, dtype=computing(case.dtype))
         self.implementation, self.variant = case.implementation, case.variant
         self.preset, self.first = session.settings.preset, session.first
-        self.library = find_implementation(case.implementation)(home, case.dtype)
+        self.library = find_implementation(case.implementation)(home, self.case.dtype)
         self.library.open(session.threads)
         self.data, self.host = self._data(home), self._data(CPU, stream=1)
         self.dtype, self.empty, self.module = self.data.dtype, self.data.empty, self.data.module
         self.randn, self.randint = self.data.randn, self.data.randint
+        self.allowance, self.clock, self._benchmark = preset, DeviceClock([home]), benchmark
+        if self.library.asynchronous:
+            self.clock.wait_by(home, self.library.wait)
+        self._family = case.workload, case.device, case.dtype, case.implementation, case.variant
+        """Equal for cases that differ only in size, of which checking one is nearly as good as checking all."""
+        self.enabled = bool(getattr(benchmark, "enabled", False))
+        """Whether anything is timed at all: false with ``--benchmark-disable``."""
+        self.called = False
+        self._data_dtype = case.dtype if case.dtype != self.case.dtype else None
+        self.declared = declared
+        self.parallel: dict[str, Any] = {}
+        self._take: Callable[[Share], None] | None = None
+        self._contends = contends
+        self.share: Share | None = None
+        """The rounds of a call that only contends: another fixture takes them in turn with its own."""
 
     def _data(self, home: Device, stream: int = 0) -> Data:
         settings = self._session.settings
@@ -166,49 +162,6 @@ class Inputs:
         skip."""
         required = any(name.partition(":")[0] == self.home.kind for name in self._session.settings.required)
         return UsageError(f"required devices absent: {reason}") if required else Unmeasurable(reason)
-
-
-class Gpubench(Inputs):
-    """The value of the ``gpubench`` fixture: it makes a test's data and, when called, measures.
-
-    ``parallel`` is what a case of several devices adds to its record. ``allowance`` sets how long the case may take.
-    """
-
-    def __init__(
-        self,
-        session: Session,
-        preset: Preset,
-        case: Case,
-        home: Device,
-        benchmark: Any,
-        declared: Declared = Declared(),
-        contends: bool = False,
-    ) -> None:
-        if home.accelerator:
-            _release_memory_of_others(case.implementation, home)
-        # Before any data is made: memory in use by now isn't the case's.
-        self._flush = flush(home) if case.cache == "cold" else None
-        home.settle()
-        if (home.allocated_memory() or 0) > LEFT_BEHIND:
-            gc.collect()
-        self._held_bytes = home.allocated_memory()
-        self._peak_bytes: int | None = None
-        super().__init__(session, structs.replace(case, dtype=computing(case.dtype)), home)
-        self.allowance, self.clock, self._benchmark = preset, DeviceClock([home]), benchmark
-        if self.library.asynchronous:
-            self.clock.wait_by(home, self.library.wait)
-        self._family = case.workload, case.device, case.dtype, case.implementation, case.variant
-        """Equal for cases that differ only in size, of which checking one is nearly as good as checking all."""
-        self.enabled = bool(getattr(benchmark, "enabled", False))
-        """Whether anything is timed at all: false with ``--benchmark-disable``."""
-        self.called = False
-        self._data_dtype = case.dtype if case.dtype != self.case.dtype else None
-        self.declared = declared
-        self.parallel: dict[str, Any] = {}
-        self._take: Callable[[Share], None] | None = None
-        self._contends = contends
-        self.share: Share | None = None
-        """The rounds of a call that only contends: another fixture takes them in turn with its own."""
 
     def measure_in_turn(
         self, name: str, others: Mapping[str, Callable[[Gpubench], Any]], shares: MutableMapping[str, Share]
@@ -279,26 +232,25 @@ class Gpubench(Inputs):
             self.case = structs.replace(self.case, threads=threads)
         switches = nullcontext() if self.declared.own_switches else matmul_precision(self.case.dtype)
         with untraced(), switches:
-            prepared = self._prepare(request)
-            verified = self._verify(prepared, self._estimate(prepared))
-            warm = self._warm_up(prepared, verified)
-            share = self._share(prepared, verified, warm)
+            call = self._prepare(request)
+            self._verify(call, self._estimate(call))
+            self._warm_up(call)
+            share = self._share(call)
             if self._contends:
                 self.share = share
                 return None
-            timed = self._run_rounds(prepared, verified, warm, share)
-            probed, result = self._probe(prepared, verified, warm, timed), timed.result
-            if probed.keys() & {"device_s", "device_reason"} and verified.again:
-                result = verified.again()  # a replayed graph has overwritten that of the rounds
+            self._run_rounds(call, share)
+            probed = self._probe(call)
+            if probed.keys() & {"device_s", "device_reason"} and call.again:
+                call.result = call.again()  # a replayed graph has overwritten that of the rounds
         self._flush = None  # pytest keeps the fixture, and the flush holds as many bytes as the cache
-        measured = {"first_call_s": verified.first_s, "latency_s": timed.latency_s, "memory_bytes": timed.memory_bytes}
-        work = structs.replace(prepared.work, operators=prepared.work.operators or warm.operators)
-        self._record(work, prepared.counted, timed.flags, check=timed.check, steps=steps, **measured, **probed)
-        return result
+        measured = {"first_call_s": call.first_s, "latency_s": call.latency_s, "memory_bytes": call.memory_bytes}
+        self._record(call.work, call.counted, call.flags, check=call.check, steps=steps, **measured, **probed)
+        return call.result
 
     # The seven steps ----------------------------------------------------------------------------------------------
 
-    def _prepare(self, request: Request) -> Prepared:
+    def _prepare(self, request: Request) -> Call:
         """Count the work of one call, and make the clock wait for all devices that are named or hold its tensors."""
         args, kwargs = request.args, request.kwargs
         _require_finished(request.function)
@@ -312,7 +264,7 @@ class Gpubench(Inputs):
             self._follow_switches(counted)
         further = tuple(_present(str(name)) for name in request.devices)
         self._use([*further, *self._devices_of(request.function, args, kwargs, further=further)])
-        return Prepared(request, args, kwargs, work, counted, further)
+        return Call(request, args, kwargs, work, counted, further)
 
     def _name_dtype(self, found: set[str]) -> None:
         """Name the case by the dtype of its data, if all of it has another than the case. Raises UsageError where the
@@ -344,135 +296,131 @@ class Gpubench(Inputs):
             self._data_dtype = self._data_dtype or "float32"
             self.case = structs.replace(self.case, dtype="tf32")
 
-    def _estimate(self, prepared: Prepared) -> float | None:
+    def _estimate(self, call: Call) -> float | None:
         """Return the estimated seconds of a call, if they are known. Raises :class:`Unmeasurable` if it takes too long,
         or its result doesn't fit into the memory."""
-        require_memory(prepared.counted.output_bytes if prepared.counted else 0, self.home)
-        return budget.estimate(self.case, prepared.work, self.home, self.allowance, self._session.rates)
+        require_memory(call.counted.output_bytes if call.counted else 0, self.home)
+        return budget.estimate(self.case, call.work, self.home, self.allowance, self._session.rates)
 
-    def _verify(self, prepared: Prepared, estimated_s: float | None) -> Verified:
+    def _verify(self, call: Call, estimated_s: float | None) -> None:
         """Make the first call and compare its result with the reference, which is made before it."""
-        request = prepared.request
-        call = apply(self.case.variant, request.function, self.home)
-        call = self.library.prepared(call, prepared.args, prepared.kwargs)
-        call = self.home.stand_in(call, partial(self._observe, prepared))
-        expected = self._reference(prepared)
+        request = call.request
+        function = apply(self.case.variant, request.function, self.home)
+        function = self.library.prepared(function, call.args, call.kwargs)
+        call.function = self.home.stand_in(function, partial(self._observe, call))
+        expected = self._reference(call)
         if isinstance(expected, Reference):
-            poison(prepared.args, prepared.kwargs)
-        given = calls.Given(request.function, prepared.args, prepared.kwargs) if request.setup is None else None
+            poison(call.args, call.kwargs)
+        call.given = calls.Given(request.function, call.args, call.kwargs) if request.setup is None else None
         self.home.reset_peak_memory()
         start = self.clock()
         with _refused_fallbacks() if self.home.accelerator else nullcontext():
-            result = call(*prepared.args, **prepared.kwargs)
-        first_s = self.clock() - start
+            result = call.function(*call.args, **call.kwargs)
+        call.first_s = self.clock() - start
         _require_finished(request.function, result)
         if self.case.variant == "eager" and budget.FEWEST_ROUNDS * (estimated_s or 0.0) > self.allowance.budget:
             # It was tried since the estimate may be wrong; this call confirms the estimate.
-            budget.require(first_s, "seen in its first call", self.allowance, slack=budget.SLACK)
+            budget.require(call.first_s, "seen in its first call", self.allowance, slack=budget.SLACK)
         if self.case.variant == "graph":  # its memory is allocated while it is captured, and replays allocate none
             self._peak_bytes = self.home.peak_memory()
         # Only the first call shows how long the reference may take; a CPU is slower than most accelerators.
-        reference_s = first_s * (50 if self.home.accelerator else 2)
+        reference_s = call.first_s * (50 if self.home.accelerator else 2)
         if isinstance(expected, Reference) and estimated_s is None and reference_s > self._reference_limit_s:
-            expected = unchecked(f"a float64 reference may take long: a call {first_s:.3g} s")
-        outcome = expected.check(result) if isinstance(expected, Reference) else expected
-        if passed := outcome.status == "passed":
+            expected = unchecked(f"a float64 reference may take long: a call {call.first_s:.3g} s")
+        call.check = expected.check(result) if isinstance(expected, Reference) else expected
+        if call.check.status == "passed":
             self._session.checked.add(self._family)
-        self._use(self._devices_of(result, further=prepared.further))
-        again = partial(call, *prepared.args, **prepared.kwargs) if request.setup is None else None
-        kept = expected if passed and isinstance(expected, Reference) else None
-        return Verified(call, again, outcome, first_s, given, kept)
+            call.expected = expected
+        self._use(self._devices_of(result, further=call.further))
 
-    def _warm_up(self, prepared: Prepared, verified: Verified) -> Warm:
+    def _warm_up(self, call: Call) -> None:
         """Call until warm. The machine is watched from here on, since a few short rounds may be too short to judge."""
-        before = disturbance.look(self.clock.devices)
+        call.before = disturbance.look(self.clock.devices)
         self.home.reset_peak_memory()  # forget what was only needed to prepare the calls
-        call_s, round_s = self._warm_seconds(prepared, verified)
+        call.call_s, call.round_s = self._warm_seconds(call)
         # Not the peak of the rounds: some keep a call's result during the next one.
         self._peak_bytes = max(filter(None, (self._peak_bytes, self.home.peak_memory())), default=None)
-        budget.require(call_s, "seen in warm-up", self.allowance)
-        uncounted = self.first and prepared.counted is None and self.case.variant == "eager"
-        operators: tuple[Operators, ...] = ()
-        if uncounted and verified.again and prepared.work.flops:
+        budget.require(call.call_s, "seen in warm-up", self.allowance)
+        uncounted = self.first and call.counted is None and self.case.variant == "eager"
+        if uncounted and call.again and call.work.flops:
             # Not in the first call, which may prepare what the others need.
             with watched() as (seen, counter):
-                verified.again()
-            require_least(prepared.work.flops, counter.get_total_flops())
-            operators = seen.tally.operators()
-        return Warm(call_s, round_s, before, operators)
+                call.again()
+            require_least(call.work.flops, counter.get_total_flops())
+            call.work = structs.replace(call.work, operators=seen.tally.operators())
 
-    def _run_rounds(self, prepared: Prepared, verified: Verified, warm: Warm, share: Share) -> Timed:
+    def _run_rounds(self, call: Call, share: Share) -> None:
         """Time the rounds, and the latency of one call where a round has several."""
-        latency_s = None
-        if self.enabled and warm.call_s < LONG_CALL and verified.again and self._flush is None:
-            latency_s = latency(verified.again, self.clock)
+        if self.enabled and call.call_s < LONG_CALL and call.again and self._flush is None:
+            call.latency_s = latency(call.again, self.clock)
         # The device's clocks have risen by now; from here on they must not fall.
-        before = dataclasses.replace(warm.before, clocks=disturbance.look(self.clock.devices).clocks)
-        result = self._rounds(share)
+        before = dataclasses.replace(call.before, clocks=disturbance.look(self.clock.devices).clocks)
+        call.result = self._rounds(share)
         for device in self.clock.devices:
             device.synchronize()
         after = disturbance.look(self.clock.devices)  # before the check, during which an accelerator's clocks fall
-        changed, moved = verified.given.changed() if verified.given else ([], False)
-        check = self._check_last(verified, result, moved or bool(verified.given and verified.given.returned(result)))
+        changed, moved = call.given.changed() if call.given else ([], False)
+        self._check_last(call, moved or bool(call.given and call.given.returned(call.result)))
         flags = () if self.home.simulated else tuple(disturbance.disturbed(before, after, self._session.threads))
-        flags = (*share.note(flags), *calls.altered([] if self.declared.writing else changed))
-        return Timed(result, check, latency_s, self._memory_bytes(prepared.counted), flags)
+        call.flags = (*share.note(flags), *calls.altered([] if self.declared.writing else changed))
+        call.memory_bytes = self._memory_bytes(call.counted)
 
-    def _check_last(self, verified: Verified, result: Any, moved: bool) -> Check:
+    def _check_last(self, call: Call, moved: bool) -> None:
         """Check a result of after the rounds too: what goes wrong later is seen, such as a race or a stale cache.
 
         ``moved``: whether the call has changed what it uses, so that another result is right."""
-        if verified.expected is None or verified.again is None or not self.enabled:
-            return verified.check
+        if call.expected is None or call.again is None or not self.enabled:
+            return
         if moved:
-            return structs.replace(verified.check, reason="the first result alone: the call changes what it uses")
-        verified.expected.check_last(result)
-        return verified.check
+            call.check = structs.replace(call.check, reason="the first result alone: the call changes what it uses")
+        else:
+            call.expected.check_last(call.result)
 
-    def _probe(self, prepared: Prepared, verified: Verified, warm: Warm, timed: Timed) -> dict[str, Any]:
+    def _probe(self, call: Call) -> dict[str, Any]:
         """Measure the other fields of the record: the precision in force and, once in a run, what needs a probe."""
         record: dict[str, Any] = {"precision": self._precision()}
         if not (self.enabled and self.first):
             return record
         single = sum(used.accelerator for used in self.clock.devices) < 2
         if len(self.clock.devices) == 1:  # with several devices copying is the work itself
-            record["transfer"] = self._transfer(prepared, timed)
+            record["transfer"] = self._transfer(call)
         if self.home.accelerator:  # afterwards: calls of a compiled function write over its last result
-            record |= self._device_time(verified, warm, single, prepared.counted.operations if prepared.counted else 1)
+            record |= self._device_time(call, single)
         # Energy is counted over many calls in a row, whose cache is hot.
-        if verified.again and single and self._flush is None and self.preset == "full":  # a second for each call
-            counted = energy(verified.again, self.home, self.clock, warm.call_s, budget.ENERGY_S)
+        if call.again and single and self._flush is None and self.preset == "full":  # a second for each call
+            counted = energy(call.again, self.home, self.clock, call.call_s, budget.ENERGY_S)
             record |= counted._asdict() if counted else {}
         return record
 
-    def _device_time(self, verified: Verified, warm: Warm, single: bool, launches: int) -> dict[str, Any]:
-        if modelled := self.home.modelled_s(verified.call):
+    def _device_time(self, call: Call, single: bool) -> dict[str, Any]:
+        if modelled := self.home.modelled_s(call.function):
             return dict(zip(("device_s", "launch_s"), modelled, strict=True))
-        if verified.again is None:
+        if call.again is None:
             return {"device_reason": "the case sets up before every call"}
         if self.case.implementation != TORCH:
             return {"device_reason": f"{self.library.label} queues its work on a stream of its own"}
         if not single:
             return {"device_reason": "the call uses several devices"}
-        return device_time(verified.again, self.home, warm.call_s, self._flush, launches)._asdict()
+        launches = call.counted.operations if call.counted else 1
+        return device_time(call.again, self.home, call.call_s, self._flush, launches)._asdict()
 
-    def _transfer(self, prepared: Prepared, timed: Timed) -> Transfer | None:
+    def _transfer(self, call: Call) -> Transfer | None:
         """Time the copies of the arguments, or of what the call's object declares that it reads: a training step's
         batch.
 
         Nothing need be copied for a CPU, or for a GPU in the CPU's memory: only the number of bytes that another GPU
         would have to copy is recorded.
         """
-        function = prepared.request.function
+        function = call.request.function
         inputs_of = getattr(getattr(function, "__self__", None), "inputs_of", None)
-        named = {name: value for name, value in prepared.kwargs.items() if name != "out"}
-        inputs = (prepared.args, named) if inputs_of is None else inputs_of(function.__name__)
+        named = {name: value for name, value in call.kwargs.items() if name != "out"}
+        inputs = (call.args, named) if inputs_of is None else inputs_of(function.__name__)
         if inputs is None:
             return None
         if not self.home.accelerator or self.home.shares_memory:
-            sizes = total_bytes(inputs), total_bytes(timed.result)
+            sizes = total_bytes(inputs), total_bytes(call.result)
             return Transfer(*sizes) if any(sizes) else None
-        return transfer(all_as_tensors(inputs), all_as_tensors(timed.result), self.home)
+        return transfer(all_as_tensors(inputs), all_as_tensors(call.result), self.home)
 
     def _record(self, work: Work, counted: Counted | None, flags: Iterable[Flag], **fields: Any) -> None:
         if self._data_dtype is not None:
@@ -509,20 +457,20 @@ class Gpubench(Inputs):
 
         return self._benchmark.pedantic(replayed, rounds=max(1, len(durations)), iterations=calls)
 
-    def _observe(self, prepared: Prepared, call: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Load, Any]:
+    def _observe(self, call: Call, function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Load, Any]:
         """Make a call for a simulated device; return the load that it takes its time for, and the result.
 
         The load is the work as counted or declared, and the operators that were seen on tensors without data or else in
         this call. Raises :class:`Unmeasurable` if none is known.
         """
-        counted, work = prepared.counted, prepared.work
+        counted, work = call.counted, call.work
         operations = (work.items or 0.0) if work.unit == "operation" else 0.0  # of 8-bit integers, for example
         if counted is None and not (work.flops or work.bytes or operations):
             needs = "its model needs work that PyTorch can count on meta tensors, or flops= or nbytes="
             raise Unmeasurable(f"{self.home.label}: {needs}")
         with watched() as (seen, _):
-            result = call(*args, **kwargs)
-        least = work.bytes or sum(tensor.nbytes for tensor in bare_tensors(prepared.args, prepared.kwargs))
+            result = function(*args, **kwargs)
+        least = work.bytes or sum(tensor.nbytes for tensor in bare_tensors(call.args, call.kwargs))
         if counted is None and operations:
             return Load(operations, least, 1, EIGHT_BITS), result
         dtype, (count, operators) = computed_dtype(self.case, self.home), (seen.operations, seen.tally.operators())
@@ -558,43 +506,43 @@ class Gpubench(Inputs):
 
     # What the steps are made of -----------------------------------------------------------------------------------
 
-    def _reference(self, prepared: Prepared) -> Reference | Check:
+    def _reference(self, call: Call) -> Reference | Check:
         if not self.first:
             return unchecked("checked by the run's first process")
         precision, estimate = computed_dtype(self.case, self.home), self._session.rates.estimate
-        return prepare_reference(prepared, precision, self._reference_limit_s, estimate, self.library)
+        return prepare_reference(call, precision, self._reference_limit_s, estimate, self.library)
 
     @property
     def _reference_limit_s(self) -> float:
         """Most seconds that a float64 reference may take."""
         return self.allowance.check * (1 if self._family in self._session.checked else FIRST)
 
-    def _next_call(self, prepared: Prepared, verified: Verified) -> Callable[[], Bound]:
+    def _next_call(self, call: Call) -> Callable[[], Bound]:
         """Return the function that returns the call of a round, untimed: after the test's setup, which may bring its
         arguments, and the flush of a cold cache."""
-        request, empty_cache = prepared.request, self._flush
+        request, empty_cache = call.request, self._flush
 
         def next_call() -> Bound:
-            args, kwargs = prepared.args, prepared.kwargs
+            args, kwargs = call.args, call.kwargs
             if request.setup is not None:
                 args, kwargs = _arguments(request.setup(), request)
             if empty_cache is not None:
                 empty_cache()
-            return verified.call, args, kwargs
+            return call.function, args, kwargs
 
         return next_call
 
-    def _warm_seconds(self, prepared: Prepared, verified: Verified) -> tuple[float, float]:
+    def _warm_seconds(self, call: Call) -> tuple[float, float]:
         """Return the seconds per call at the end of the warm-up, without and with what comes before a round; 0 where
         nothing is timed."""
         if not self.enabled:
             return 0.0, 0.0
-        warm = partial(warm_up, clock=self.clock, seconds=self.allowance.warmup, first_s=verified.first_s)
+        warm = partial(warm_up, clock=self.clock, seconds=self.allowance.warmup, first_s=call.first_s)
         rising = [self.home] if self.home.accelerator and self.allowance.warmup else []
-        if verified.again and self._flush is None:
-            return until_clocks_stand(partial(warm, verified.again), self.clock, rising)
-        next_call = self._next_call(prepared, verified)
-        function, args, kwargs = verified.call, prepared.args, prepared.kwargs
+        if call.again and self._flush is None:
+            return until_clocks_stand(partial(warm, call.again), self.clock, rising)
+        next_call = self._next_call(call)
+        function, args, kwargs = call.function, call.args, call.kwargs
 
         def before() -> None:
             nonlocal function, args, kwargs
@@ -602,17 +550,17 @@ class Gpubench(Inputs):
 
         return until_clocks_stand(partial(warm, lambda: function(*args, **kwargs), before=before), self.clock, rising)
 
-    def _share(self, prepared: Prepared, verified: Verified, warm: Warm) -> Share:
+    def _share(self, call: Call) -> Share:
         """Return the rounds that the call gets: of one call each where it is long or has to be prepared, otherwise of
         as many as pytest-benchmark's calibration finds."""
         benchmark, preset = self._benchmark, self.allowance
-        share = Share(self._next_call(prepared, verified), self.clock, 1, collects=not benchmark._disable_gc)
+        share = Share(self._next_call(call), self.clock, 1, collects=not benchmark._disable_gc)
         if not self.enabled:
             return share
-        if few := budget.rounds(warm.call_s, preset):
+        if few := budget.rounds(call.call_s, preset):
             share.rounds = few
-        elif verified.again is None or self._flush is not None:
-            share.rounds = max(preset.min_rounds, min(1000, int(preset.max_time / max(warm.round_s, 1e-6))))
+        elif call.again is None or self._flush is not None:
+            share.rounds = max(preset.min_rounds, min(1000, int(preset.max_time / max(call.round_s, 1e-6))))
         else:
             runner = partial(benchmark._make_runner(*share.next_call()), timer=self.clock)
             round_s, share.calls, _ = benchmark._calibrate_timer(runner)

@@ -27,7 +27,7 @@ from .data import (
     tensors,
     uncompiled,
 )
-from .work import Prepared, substituted
+from .work import Call, substituted
 
 if TYPE_CHECKING:
     import torch
@@ -393,34 +393,33 @@ Estimate = Callable[[Work, Device, str], tuple[float | None, str]]
 
 
 def prepare_reference(
-    prepared: Prepared, precision: str, allowance: float, estimate: Estimate, library: Implementation
+    call: Call, precision: str, allowance: float, estimate: Estimate, library: Implementation
 ) -> Reference | Check:
     """Return the reference, or an unchecked :class:`Check` that says why there is none.
 
     ``allowance``: seconds that it may take. ``precision``: the dtype whose rounding to expect. ``library``: what the
     call computes with. A call of torch works on tensors, so without any it can't be repeated in float64.
     """
-    check, call, work = prepared.request.check, prepared.request.function, prepared.work
-    args, kwargs, counted = prepared.args, prepared.kwargs, prepared.counted
+    check, function, args, kwargs = call.request.check, call.request.function, call.args, call.kwargs
     if check is False or isinstance(check, str):
         return unchecked(check or "check=False")
-    if check is True and not tensors(args, kwargs, call) and library.name == TORCH:
+    if check is True and not tensors(args, kwargs, function) and library.name == TORCH:
         return unchecked("no tensor among the arguments to repeat the call with")
-    seconds, basis = estimate(work, CPU, "float64")
+    seconds, basis = estimate(call.work, CPU, "float64")
     if seconds is not None and 2 * seconds > allowance:
         return unchecked(f"a float64 reference would take too long: {basis}")
     # In float64 8 bytes an element, complex ones 16, and room for intermediate results of the outputs' size.
-    given = tensors(args, kwargs, call)
+    given = tensors(args, kwargs, function)
     size = sum(
         (8 + 8 * t.is_complex()) * t.numel() if t.dtype.is_floating_point or t.is_complex() else t.nbytes for t in given
-    ) + 8 * (counted.output_bytes if counted else 0)
+    ) + 8 * (call.counted.output_bytes if call.counted else 0)
     try:
         require_memory(size, CPU)
     except TooLarge as error:
         return unchecked(f"a float64 reference would not fit: {error}")
     try:
-        function = in_float64(call, library) if check is True else check
+        function = in_float64(function, library) if check is True else check
         args, kwargs, inputs = in_float64(args, library), in_float64(dict(kwargs), library), elements(args, kwargs)
     except (RuntimeError, NotImplementedError) as error:  # no data, or a layout that torch can't copy
         return _unrepeatable(error)
-    return Reference(function, args, kwargs, work.flops, inputs, precision)
+    return Reference(function, args, kwargs, call.work.flops, inputs, precision)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..devices import Device
 from ..errors import UsageError, WorkMismatch
+from ..runfile.flags import Flag
 from ..runfile.schema import MOST_OPERATORS, Operators, Work
 from .data import dispatch_mode, memory_key, tensor_leaves, tensors, uncompiled
 
@@ -70,16 +71,41 @@ class Request:
     devices: Iterable[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A request with the arguments of one call, its work as declared and counted, and the devices it names."""
+@dataclass(slots=True)
+class Call:
+    """A call and what the fixture's steps find out about it, in their order.
+
+    ``args`` and ``kwargs`` are those of one call, ``work`` is declared and counted, ``further`` are the devices that it
+    names. ``function`` is that of the request in its variant. ``first_s``: seconds of the first call (compiling
+    included), before which ``given`` looked at what it was given; ``expected``: the reference that it passed.
+    ``call_s``, ``round_s``: seconds of a warm call, and of a round of one call with its setup; ``before``: the
+    machine's state before them. ``latency_s`` and ``memory_bytes`` are measured besides the rounds, of which ``result``
+    is the last one's.
+    """
 
     request: Request
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     work: Work
     counted: Counted | None
-    further: tuple[Device, ...]
+    further: tuple[Device, ...] = ()
+    function: Any = None
+    check: Any = None
+    first_s: float = 0.0
+    given: Any = None
+    expected: Any = None
+    call_s: float = 0.0
+    round_s: float = 0.0
+    before: Any = None
+    result: Any = None
+    latency_s: float | None = None
+    memory_bytes: int | None = None
+    flags: tuple[Flag, ...] = ()
+
+    @property
+    def again(self) -> Callable[[], Any] | None:
+        """Repeats the call with the same arguments; None where each call needs a setup."""
+        return None if self.request.setup is not None else partial(self.function, *self.args, **self.kwargs)
 
 
 def flop_counter() -> FlopCounterMode:
