@@ -586,10 +586,10 @@ def sanity(gpu: Any, small: bool) -> Iterator[str]:
     variables = (f"{name}={hidden.sub('…', value)}" for name, value in sorted(os.environ.items()))
     yield "\n".join(["```text", *filter(set_here.match, variables), "```\n"])
     with contextlib.suppress(OSError):  # what names no serial number
-        told = subprocess.run(
-            ["nvidia-smi", "-q", "-d", "PERFORMANCE,POWER,CLOCK,ECC"], stdout=subprocess.PIPE, text=True
-        )
-        yield f"```text\n{told.stdout}\n```\n"
+        link = "pcie.link.gen.max,pcie.link.gen.current,pcie.link.width.current,persistence_mode,compute_mode"
+        for asked in (["-q", "-d", "PERFORMANCE,POWER,CLOCK,ECC"], [f"--query-gpu={link}", "--format=csv"]):
+            told = subprocess.run(["nvidia-smi", *asked], stdout=subprocess.PIPE, text=True).stdout
+            yield f"```text\n{told}\n```\n"
     facts = gpu.facts()
     yield f"- unknown: {', '.join(name for name, value in facts.items() if value is None) or 'nothing'}"
     yield f"- switches that change times: {'; '.join(environment.unusual()) or 'none'}"
