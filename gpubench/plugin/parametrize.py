@@ -329,7 +329,7 @@ def _dtypes(markers: Markers, session: Session) -> list[str]:
     names only float32 and its shorter product can be in any."""
     if not session.settings.dtypes:
         further = markers.full_dtypes if session.settings.preset == "full" else ()
-        return [*(markers.dtypes or ("float32",)), *further]
+        return [*dict.fromkeys((*(markers.dtypes or ("float32",)), *further))]
     able = markers.dtypes or tuple(dtype for dtype in DTYPES if dtype != "tf32")
     if set(able) == {"float32", "tf32"}:
         able = tuple(DTYPES)

@@ -330,7 +330,9 @@ def test_every_shipped_benchmark_says_what_it_is(pytester):
     folder = str(Path(__file__).parents[2] / "benchmarks")
     options = "--collect-only", "-q", "-p", "no:cacheprovider", "--import-mode=importlib", "--gpubench-preset=full"
     assert pytester.runpytest_inprocess(folder, *options, plugins=[Collected()]).ret == 0
-    cases = {case_of(item, {}).workload: case_of(item, {}) for item in Collected.items}
+    every = [case_of(item, {}) for item in Collected.items]
+    assert [case for case, count in Counter(str(case.as_dict()) for case in every).items() if count > 1] == []
+    cases = {case.workload: case for case in every}
     assert len({workload.partition(".")[0] for workload in cases}) == len(list(Path(folder).glob("test_*.py")))
     assert [case.workload for case in cases.values() if case.kind not in KINDS] == []
     assert [case.workload for case in cases.values() if not case.title] == []
