@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -20,17 +19,13 @@ from ..runfile.utilisation import LABELS, slow_products
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``gpubench env``."""
-    parser.add_argument("--json", action="store_true", help="one JSON document, for machines")
+    """It has no options."""
 
 
 def main(args: argparse.Namespace) -> int:
     """Print the machine. Returns 1 without torch, as nothing could be measured."""
     document = _document()
-    if args.json:
-        print(json.dumps(document, indent=2, allow_nan=False))
-    else:
-        _render(document)
+    _render(document)
     if document["problem"]:
         print(f"gpubench env: {document['problem']}", file=sys.stderr)
     return int(bool(document["problem"]))

@@ -15,7 +15,7 @@ from shutil import get_terminal_size
 
 from ..errors import Unwritten, UsageError, clean
 from ..runfile import options
-from ..runfile.folder import LEDGER, RUN_FILE, Earlier
+from ..runfile.folder import LEDGER, RUN_FILE, keep
 from ..runfile.ledger import Ledger, assemble, missing, reached
 from ..runfile.quantities import counted, shorten
 from ..runfile.schema import ACCEPTABLE, OK, Run
@@ -74,22 +74,24 @@ def main(args: argparse.Namespace) -> int:
     began, folder = time.monotonic(), args.resume or args.output or "out"
     progress, unable = Progress(f"gpubench run --resume {folder}"), None
     run = contextlib.nullcontext(_resumed(args, progress)) if args.resume is not None else _new(args, progress)
-    with run as supervisor:
-        _say(first_words)
-        progress.expect(supervisor.processes, supervisor.events)
-        progress.patience = Patience("gpubench run", supervisor.deadline_s)
-        try:
-            supervisor.measure()
-        except Unable as error:
-            unable = error
-        except Unwritten as error:
-            raise _with_remedy(error, supervisor) from None
-        finally:
-            progress.patience.stop()
+    supervisor: Supervisor | None = None
     try:
+        with run as supervisor:
+            _say(first_words)
+            progress.expect(supervisor.processes, supervisor.events)
+            progress.patience = Patience("gpubench run", supervisor.deadline_s)
+            try:
+                supervisor.measure()
+            except Unable as error:
+                unable = error
+            finally:
+                progress.patience.stop()
         return _finish(args, supervisor, progress, unable, time.monotonic() - began)
     except Unwritten as error:
-        raise _with_remedy(error, supervisor) from None
+        if supervisor is None or not any(event["event"] == "end" for event in supervisor.events):
+            raise
+        kept = f"what was measured is kept: gpubench run --resume {supervisor.folder} continues"
+        raise UsageError(f"{error}; {kept}") from None
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -112,13 +114,6 @@ def _list(args: argparse.Namespace) -> int:
     line += f" with preset {args.preset or 'quick'}"
     print("\n".join([*shown, line + (f"; {skipped} of them will be skipped" if skipped else "")]))
     return _MEASURED
-
-
-def _with_remedy(error: Unwritten, supervisor: Supervisor) -> UsageError:
-    """What can't be written can be once the disk has room, if a benchmark was measured before."""
-    measured = any(event["event"] == "end" for event in supervisor.events)
-    kept = f"; what was measured is kept: gpubench run --resume {supervisor.folder} continues"
-    return UsageError(f"{error}{kept * measured}")
 
 
 def _choose(args: argparse.Namespace) -> str:
@@ -201,17 +196,21 @@ def _new(args: argparse.Namespace, progress: Progress) -> Iterator[Supervisor]:
     if args.output == "":
         raise UsageError("-o needs the name of a folder")
     _require_writable(folder)
-    earlier = Earlier(folder)
-    supervisor = Supervisor(folder, paths, passed, processes, _deadline(args), progress.note, lock=earlier.lock)
+    lock, ledger = Lock(folder), folder / LEDGER
+    moved = keep([path for path in (folder / RUN_FILE, ledger) if os.path.lexists(path)])
+    supervisor = Supervisor(folder, paths, passed, processes, _deadline(args), progress.note, lock=lock)
     try:
         supervisor.log.write_bytes(_LOG_HEAD)
         supervisor.begin()
         yield supervisor
     finally:
-        if _has_begun(supervisor):
-            earlier.announce()
-        else:
-            earlier.restore()
+        if not _has_begun(supervisor):
+            ledger.unlink(missing_ok=True)
+            for path, kept in moved:
+                kept.replace(path)
+            lock.release()
+        elif moved:
+            _say(f"an earlier run was here: it is now {' and '.join(str(kept) for _, kept in moved)}")
 
 
 def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:

@@ -4,36 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 from pathlib import Path
 
-from ..errors import UsageError, clean
-from .writer import Lock
+from ..errors import UsageError
 
 RUN_FILE, LEDGER = "run.json", "run.ledger.jsonl"
-
-
-class Earlier:
-    """The run that was in ``folder``, if any: ``run.json`` and its ledger become ``run.1.json`` and so on. Raises
-    UsageError while another run is under way; ``lock`` keeps others out."""
-
-    def __init__(self, folder: Path) -> None:
-        self.lock = Lock(folder)
-        self._ledger = folder / LEDGER
-        self._moved = keep([path for path in (folder / RUN_FILE, self._ledger) if os.path.lexists(path)])
-
-    def announce(self) -> None:
-        """Print where the earlier run is now."""
-        if self._moved:
-            places = " and ".join(str(kept) for _, kept in self._moved)
-            print(clean(f"gpubench run: an earlier run was here: it is now {places}"), file=sys.stderr)
-
-    def restore(self) -> None:
-        """Put the earlier run back and release the lock: the new run measured nothing, and leaves no ledger."""
-        self._ledger.unlink(missing_ok=True)
-        for path, kept in self._moved:
-            kept.replace(path)
-        self.lock.release()
 
 
 def keep(paths: list[Path]) -> list[tuple[Path, Path]]:

@@ -77,7 +77,7 @@ def _runs_at(path: Path, samples: bool) -> Iterator[Run]:
     elif os.path.exists(path):
         yield read_journal(path, samples) if path.name.endswith(_JOURNAL) else read(path, samples)
     else:
-        raise _not_there(path)
+        raise UsageError(f"{path}: no such file or folder")
 
 
 def _runs_in(folder: Path, samples: bool) -> Iterator[Run]:
@@ -125,18 +125,6 @@ def _stands(path: Path) -> bool:
         begun = file.read(len(ledger.BEGINS)) == ledger.BEGINS
         file.seek(max(0, path.stat().st_size - len(ledger.COMPLETE)))
         return begun and (file.read() != ledger.COMPLETE or not path.with_name(RUN_FILE).exists())
-
-
-def _not_there(path: Path) -> UsageError:
-    """The error for a path that doesn't exist, which lists the results files in the nearest folder that does."""
-    folder = path.parent
-    while not os.path.isdir(folder) and folder != folder.parent:
-        folder = folder.parent
-    files = (each for each in (*folder.glob("*.json"), *folder.glob(f"*/{RUN_FILE}")) if each.is_file())
-    known = sorted(each for each in files if not each.name.startswith(".") and not _is_kept(each))
-    names = listed(map(str, known), _MOST_NAMED) or "no results file"
-    where = "this folder" if folder == Path() else str(folder)
-    return UsageError(f"{path}: no such file or folder; in {where}: {names}")
 
 
 # Journals -------------------------------------------------------------------------------------------------------------

@@ -115,16 +115,6 @@ def test_what_a_sign_means_stands_below(save, capsys):
         assert f"{sign} " in note
 
 
-def test_a_missing_path_is_reported_with_the_results_nearby(run, tmp_path, capsys):
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "run.json").write_text("{}")
-    assert main(["show", str(tmp_path / "rum.json")]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith(f"in {tmp_path}: {tmp_path / 'other' / 'run.json'}, {run}")
-    assert main(["show", str(tmp_path / "no" / "such" / "run.json")]) == 2
-    assert f"in {tmp_path}: " in capsys.readouterr().err
-
-
 def test_the_width_of_columns_holds_in_a_pipe_too(run, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     assert main(["show", run]) == 0
