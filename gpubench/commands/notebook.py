@@ -9,7 +9,7 @@ import io
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,7 +97,9 @@ def time(  # noqa: PLR0913 - what users write
     terms = {"sizes": parse_sizes(parts), "dtypes": asked.dtype, "variants": asked.variant, "check": check}
     if not callable(target):
         if not isinstance(target, Sequence) or not all(isinstance(each, str) for each in target):
-            raise UsageError(f"expected a function, an expression or a list of expressions, not {target!r:.60}")
+            several = isinstance(target, Iterable) and any(map(callable, target))
+            advice = ": a list is for expressions: ['f(x)', 'g(x)']" if several else f", not {target!r:.60}"
+            raise UsageError(f"expected a function, an expression or a list of expressions{advice}")
         if args or kwargs or callable(setup):
             raise UsageError("an expression takes no arguments: name them in it, and make them with setup='…'")
         frame = inspect.currentframe()

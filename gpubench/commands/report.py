@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import RunFileError
 from ..version import __version__
 from .choice import add_expression
 
@@ -114,7 +113,4 @@ def read_all(paths: Iterable[str | Path]) -> list[Run]:
     """Read runs without their samples, which no table or chart shows. Raises UsageError or RunFileError."""
     from ..runfile.reader import read_runs
 
-    runs = list(read_runs(paths, samples=False))
-    if not any(run.results for run in runs):
-        raise RunFileError(f"{', '.join(str(run.path) for run in runs)}: benchmarks: expected a benchmark, found none")
-    return runs
+    return list(read_runs(paths, samples=False))

@@ -186,10 +186,11 @@ def expressions(
         if len(text) > _MOST_CHARACTERS:
             how = f"at most, not {len(text)}: call a function"
             raise UsageError(f"an expression has {_MOST_CHARACTERS} characters {how}")
-        parse(text, f"expression {text!r}")
+        tree = parse(text, f"expression {text!r}")
         if text in named.values():
             raise UsageError("an expression is given twice")
-        line = " ".join(text.split())
+        several = "\n" in text  # and a comment would end the name's one line
+        line = "; ".join(map(ast.unparse, tree.body)) if several else " ".join(text.split())
         names = itertools.chain([line], (f"{line} ({number})" for number in itertools.count(2)))
         named[next(name for name in names if name not in named)] = text
     before, known = f"{setup}\n{each}".strip(), [name for name, _ in sizes]

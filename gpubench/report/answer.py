@@ -303,10 +303,10 @@ def _cpu_sentence(study: Study, rows: Sequence[AnswerRow[Measured]], alone: Sequ
         return "Nothing was measured."
     first = {row.heading: row.items[0] for row in reversed(rows)}
     leads = [first[KINDS[name].heading] for name in ("matmul", "elementwise") if KINDS[name].heading in first]
-    parts = [_reached(row) for row in leads if not row.quality.doubt and row.throughput]
-    parts = parts or [_range([row.items[0] for row in rows] or alone)]
-    device = study.names.of(alone[0])
-    return f"{device}: {', '.join(parts)}." if device else f"{', '.join(parts)}."
+    if reached := [row for row in leads if not row.quality.doubt and row.throughput]:
+        return f"{study.names.of(reached[0])}: {', '.join(map(_reached, reached))}."
+    devices = grouped([item for row in rows for item in row.items] or alone, study.names.of)
+    return " ".join(f"{name}: {_range(each)}." for name, each in [*devices.items()][:_MOST_DEVICES])
 
 
 def _reached(row: Measured) -> str:

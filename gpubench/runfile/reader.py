@@ -43,10 +43,12 @@ APART = 1.25
 _JOURNAL = ".ledger.jsonl"
 _KEPT = re.compile(r"run\.[1-9][0-9]*\.json")
 _MOST_NAMED = 4
+_COMPRESSED = b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"
+"""How files of gzip, zip, bzip2, xz and zstd begin."""
 
 
 class Foreign(RunFileError):
-    """JSON of something else than pytest-benchmark, as may be among the run files of a folder."""
+    """A file of something else than pytest-benchmark, as may be among the run files of a folder."""
 
 
 # Where runs are -------------------------------------------------------------------------------------------------------
@@ -58,15 +60,19 @@ def read_runs(paths: Iterable[str | Path], samples: bool = True) -> Iterator[Run
     Where a run was interrupted, or has no results file, its journal is read, and how far it got is printed on stderr. A
     copy of a file counts once: otherwise it would pass for another machine or process. Without ``samples`` runs have
     none: those of a thousand don't fit in memory. Raises UsageError for a path without a run, RunFileError for a file
-    that can't be trusted.
+    that can't be trusted, and where no benchmark is in any.
     """
     known: dict[bytes, Path] = {}
+    empty = True
     for path in map(Path, paths):
         for run in _runs_at(path, samples):
+            empty = empty and not run.results
             if (first := known.setdefault(run.digest, run.path)) is run.path:
                 yield run
             else:
                 print(clean(f"gpubench: {run.path} is a copy of {first}: counted once"), file=sys.stderr)
+    if known and empty:
+        _refuse(f"{listed(map(str, known.values()), _MOST_NAMED)}: benchmarks", "a benchmark, found none")
 
 
 def _runs_at(path: Path, samples: bool) -> Iterator[Run]:
@@ -98,7 +104,7 @@ def _runs_in(folder: Path, samples: bool) -> Iterator[Run]:
         try:
             run = read(path, samples) if path == place else read_journal(path, samples)
         except Foreign as error:
-            if "another tool" in str(error):
+            if "a key 'benchmarks'" not in str(error):
                 print(f"gpubench: passed over: {error}", file=sys.stderr)
             other = other or path
             continue
@@ -229,7 +235,7 @@ def _entries(root: Any) -> tuple[list[Any], bool]:
         found = ": it holds an estimate, which was modelled and not measured" if estimated else ""
         raise Foreign(f"file: expected a pytest-benchmark file, an object with a key 'benchmarks'{found}")
     marks = root["benchmarks"]
-    if marks and isinstance(marks, list) and not any(isinstance(mark, dict) and "stats" in mark for mark in marks):
+    if KEY not in root and marks != [] and not (isinstance(marks, list) and any(map(_is_entry, marks))):
         raise Foreign("benchmarks: another tool's results: no entry has pytest-benchmark's stats")
     if not isinstance(marks, list):
         _refuse("benchmarks", "a list", marks)
@@ -242,6 +248,12 @@ def _entries(root: Any) -> tuple[list[Any], bool]:
     if not plain and (version not in schema.VERSIONS or isinstance(version, bool)):
         _refuse(f"{KEY}.schema_version", " or ".join(map(str, schema.VERSIONS)), version)
     return _numbered(marks), plain
+
+
+def _is_entry(mark: Any) -> bool:
+    """Whether it has times as pytest-benchmark writes them; pytest-codspeed's end in ``_ns``."""
+    stats = mark.get("stats", ()) if isinstance(mark, dict) else ()
+    return isinstance(stats, dict) and not {"median", "mean", "min"}.isdisjoint(stats)
 
 
 def _numbered(marks: Sequence[Any]) -> list[Any]:
@@ -423,7 +435,7 @@ def _content_of(path: Path) -> bytes:
         _refuse("file", f"a readable run file ({getattr(error, 'strerror', None) or error})")
     if not content or content.isspace():
         _refuse("file", "a run file, found an empty file")
-    if content.startswith((b"\x1f\x8b", b"PK\x03\x04")):
+    if content.startswith(_COMPRESSED):
         _refuse("file", "JSON (it is compressed: unpack it first)")
     if too_large := _excess(len(content), content.count(b",")):
         _refuse("file", too_large)
@@ -435,7 +447,8 @@ def _parsed(content: bytes) -> Any:
     try:
         return cleaned(ledger.decoded(content))
     except (ValueError, MemoryError) as error:
-        _refuse("file", f"JSON ({error})")
+        kind = RunFileError if b"benchmarks" in content else Foreign  # a damaged results file isn't passed over
+        raise kind(f"file: expected JSON ({error})") from None
 
 
 def _excess(size: int, values: int) -> str:

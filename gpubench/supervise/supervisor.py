@@ -124,6 +124,8 @@ class Supervisor:
     def _measure_share(self, index: int) -> None:
         while (todo := missing(self.events, index)) is None or todo:
             ended = self._start(index)
+            if self.lock and self.events and not self.ledger.exists():  # turns of a comparison have no folder of theirs
+                self._write_again()
             self.interrupted = ended.interrupted
             if self.interrupted:
                 return
@@ -151,6 +153,17 @@ class Supervisor:
         options = [*self.options, f"--gpubench-ledger={self.ledger}", f"--gpubench-process={index}/{self.processes}"]
         command = process.pytest_command(self.paths, options, self.interpreter.python)
         return process.run_process(command, self.log, self.ledger, self._take, self.deadline_s, self.interpreter)
+
+    def _write_again(self) -> None:
+        """Write the journal, which a test has removed or renamed with its folder, from the events that are here."""
+        print(clean(f"gpubench run: {self.ledger} has gone while it was measured: written again"), file=sys.stderr)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.begin()
+        ledger = Ledger(self.ledger)
+        for event in self.events:
+            if event["event"] != "run":
+                ledger.append(**event)
+        ledger.close()
 
     def _take(self, event: Event) -> None:
         """Record an event of the child."""

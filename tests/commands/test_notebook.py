@@ -11,7 +11,7 @@ import torch
 import gpubench
 from gpubench.commands import notebook
 from gpubench.commands.notebook import magic
-from gpubench.errors import UsageError
+from gpubench.errors import RunFileError, UsageError
 from gpubench.measure import ceilings, disturbance
 from gpubench.measure.expression import LIVE
 
@@ -135,7 +135,8 @@ def test_what_makes_no_sense_is_refused():
         (lambda: gpubench.time("a +"), "expression 'a \\+' is not Python"),
         (lambda: gpubench.time("1 + 1", 3), "an expression takes no arguments"),
         (lambda: gpubench.time(3), "expected a function, an expression or a list of expressions, not 3"),
-        (lambda: gpubench.time([torch.neg, torch.sin]), "expected a function, an expression or a list of expressions"),
+        (lambda: gpubench.time([torch.neg, torch.sin]), "a list is for expressions"),
+        (lambda: gpubench.time((torch.neg, torch.sin), 1), "a list is for expressions"),
         (lambda: gpubench.time("1 + 1", device="cpu"), "no option device: write devices="),
         (lambda: gpubench.time(torch.neg, torch.ones(1), size=3), "no option size: write sizes="),
         (lambda: gpubench.time("1 + 1", processes=3), "no option processes: it measures in this process"),
@@ -146,6 +147,12 @@ def test_what_makes_no_sense_is_refused():
         with pytest.raises(UsageError, match=message):
             call()
     assert LIVE == []
+
+
+def test_a_file_without_a_benchmark_is_refused_as_by_the_commands(tmp_path):
+    (tmp_path / "empty.json").write_text('{"benchmarks": []}')
+    with pytest.raises(RunFileError, match="benchmarks: expected a benchmark, found none"):
+        gpubench.load(tmp_path / "empty.json")
 
 
 def test_ctrl_c_ends_the_cell_and_those_after_it():

@@ -8,6 +8,7 @@ from gpubench.errors import UsageError
 from gpubench.measure import ceilings
 from gpubench.measure.data import dtypes_of
 from gpubench.measure.expression import (
+    expressions,
     function_of,
     names_in,
     parse,
@@ -52,6 +53,19 @@ def test_names_that_are_read_in_their_order_and_made(text, read, made):
 def test_what_is_no_python_is_refused_with_the_place(text, message):
     with pytest.raises(UsageError, match=message):
         parse(text, "it")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("b = 1 # one\nb + 1", "b = 1; b + 1"),
+        ("sum([\n    1,  # one\n    2,\n])", "sum([1, 2])"),
+        ("1  +  1", "1 + 1"),
+        ("'a # b'", "'a # b'"),
+    ],
+)
+def test_an_expression_of_several_lines_is_named_without_its_comments(text, name):
+    assert list(expressions([text]).calls) == [name]
 
 
 def test_a_function_that_is_made_and_never_called_is_refused():

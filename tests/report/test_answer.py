@@ -374,6 +374,18 @@ def test_threads_are_those_that_were_used(tmp_path: Path) -> None:
     assert one.names.of(one.measured[0]) == "Synthetic, 1 thread"
 
 
+def test_what_no_device_shares_stands_under_its_own(tmp_path: Path) -> None:
+    marks = [mark("a.n", "cuda:0", 5e-3), mark("a.m", "cuda:1", 1e-3), mark("a.k", "cpu", 2e-3)]
+    devices = (records.CPU, records.GPU, {**records.GPU, "name": "cuda:1"})
+    said = Answer(Study([run(tmp_path, marks, devices=devices)])).sentence
+    parts = [
+        "Synthetic H #0: a.n takes 5.00 ms",
+        "Synthetic H #1: a.m takes 1.00 ms",
+        "Synthetic, 2 threads: a.k takes 2.00 ms",
+    ]
+    assert sorted(said.removesuffix(".").split(". ")) == parts
+
+
 def test_devices_of_one_name_are_told_apart(tmp_path: Path) -> None:
     twins = (records.CPU, records.GPU, {**records.GPU, "name": "cuda:1"})
     marks = [mark("matmul.square", device, 1.0) for device in ("cuda:0", "cuda:1")]

@@ -237,11 +237,42 @@ def test_a_row_without_a_number_that_cant_be_used_costs_that_row_alone(tmp_path:
     assert [str(row.reason)[:33] for row in bad] == [f"no number: gpubench.unmeasured[{i}]" for i in (1, 2)]
 
 
-def test_another_tools_results_are_named_and_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"benchmarks": [{"name": "BM_parse/8", "real_time": 1.0}]}', "benchmarks: another tool's results"),
+        ('{"benchmarks": [{"name": "a", "stats": {"min_ns": 1, "mean_ns": 2}}]}', "benchmarks: another tool's results"),
+        ('{"benchmarks": [{"metadata": {"name": "a"}, "runs": []}]}', "benchmarks: another tool's results"),
+        ('{"benchmarks": {"time_sum": {"result": 1}}}', "benchmarks: another tool's results"),
+        ("// settings\n{}", "file: expected JSON"),
+        ('{"results": [{"command": "a", "mean": 1}]}', ""),
+    ],
+    ids=["google-benchmark", "pytest-codspeed", "pyperf", "asv", "no JSON", "hyperfine"],
+)
+def test_another_tools_file_is_named_and_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, said: str
+) -> None:
     save(tmp_path, plain_run({}))
-    (tmp_path / "other.json").write_text('{"benchmarks": [{"name": "BM_parse/8", "real_time": 1.0}]}')
+    (tmp_path / "other.json").write_text(content)
     assert len(list(read_runs([tmp_path]))) == 1
-    assert "other.json: benchmarks: another tool's results" in capsys.readouterr().err
+    assert (f"other.json: {said}" if said else "") in (err := capsys.readouterr().err)
+    assert bool(err) == bool(said)
+    with pytest.raises(RunFileError, match=said or "expected a pytest-benchmark file"):
+        reader.read(tmp_path / "other.json")
+
+
+def test_a_results_file_that_was_cut_off_is_not_passed_over(tmp_path: Path) -> None:
+    save(tmp_path, plain_run({}))
+    (tmp_path / "cut.json").write_text('{"benchmarks": [{"stats": {"me')
+    with pytest.raises(RunFileError, match="file: expected JSON"):
+        list(read_runs([tmp_path]))
+
+
+@pytest.mark.parametrize("head", [b"\x1f\x8b\x08\0\0", b"PK\x03\x04", b"BZh91AY", b"\xfd7zXZ\0\0", b"\x28\xb5\x2f\xfd"])
+def test_a_compressed_file_is_called_so(tmp_path: Path, head: bytes) -> None:
+    (tmp_path / "run.json").write_bytes(head)
+    with pytest.raises(RunFileError, match="compressed: unpack it first"):
+        reader.read(tmp_path / "run.json")
 
 
 def test_a_plain_benchmark_among_ours(tmp_path: Path) -> None:
