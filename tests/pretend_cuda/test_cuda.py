@@ -193,10 +193,12 @@ def test_each_device_of_all_measures_itself(run):
     assert alone == both == {"cpu", "cuda:0", "cuda:1"}
 
 
-def test_a_call_of_too_many_launches_has_no_device_time():
+def test_a_call_of_too_many_launches_has_no_device_time_unless_the_device_lags():
+    """They take 6 ms there; the host takes longer."""
     x = torch.ones(10, device="cuda:0")
 
     def call() -> None:
+        time.sleep(WAIT_S)
         for _ in range(1500):
             x.neg_()
 
