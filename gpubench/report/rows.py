@@ -303,11 +303,6 @@ def run_names(paths: Sequence[Path]) -> list[str]:
     return folders if len(set(folders)) == len(set(names)) else names
 
 
-def measured(rows: Iterable[Row]) -> list[Measured]:
-    """Return the rows that have times."""
-    return [row for row in rows if isinstance(row, Measured)]
-
-
 def grouped(members: Iterable[_T], key: Callable[[_T], _K]) -> dict[_K, list[_T]]:
     """Group by the key, keeping the order."""
     groups: dict[_K, list[_T]] = {}

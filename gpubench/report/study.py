@@ -13,14 +13,14 @@ from functools import cached_property
 from ..runfile.schema import Parallel, Run
 from . import words
 from .pairs import Baseline, LeftOut, Pair, compare_with_slowest, find_pairs, resolve
-from .rows import Measured, Rate, Row, Source, Values, grouped, measured, rows_of, size_parameter, too_noisy
+from .rows import Measured, Rate, Row, Source, Values, grouped, rows_of, size_parameter, too_noisy
 from .sweeps import Crossing, Item, Line, Point, crossings, in_order, lines_of, plainest_first, plainness, time_of
 from .words import Names
 
 __all__ = [
     "ONE_THREAD", "SINGLE", "Crossing", "Item", "LeftOut", "Line", "Measured", "Pair", "Point", "Rate", "Row",
     "Scaled", "Source", "Study", "Values", "compare_with_slowest", "crossings", "ends", "grouped", "in_order",
-    "lines_of", "measured", "plainest_first", "plainness", "size_parameter", "time_of", "too_noisy",
+    "lines_of", "plainest_first", "plainness", "size_parameter", "time_of", "too_noisy",
 ]  # fmt: skip
 
 
@@ -42,7 +42,7 @@ class Study:
     ) -> None:
         self.runs = tuple(runs)
         self.rows: list[Row] = words.name_apart(rows_of(runs, expression))
-        self.measured: list[Measured] = measured(self.rows)
+        self.measured: list[Measured] = [row for row in self.rows if isinstance(row, Measured)]
         self.baseline: Baseline | None = resolve(self.measured, baseline)
         self.allow = frozenset(allow)
 

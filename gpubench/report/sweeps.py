@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ..runfile.flags import Reason
 from ..runfile.kinds import KINDS
 from .pairs import ONE_SHOT, RESIDENT, Pair, observations
 from .rows import Measured, Values, grouped, number, size_parameter, too_noisy
@@ -69,11 +68,6 @@ class Line(Generic[Item]):
         every = zip(self.points, self.items, strict=True)
         return tuple((p, item) for p, item in every if not item.quality.doubt and not too_noisy(p.low, p.high))
 
-    @property
-    def above_peak(self) -> bool:
-        """Whether any of its results is above the measured peak."""
-        return any(item.quality.doubt is Reason.ABOVE_PEAK for item in self.items)
-
 
 def lines_of(items: Iterable[Item], measure: Measure[Item]) -> list[Line[Item]]:
     """The lines of all workloads that were measured at several sizes, by workload."""
@@ -130,7 +124,7 @@ class Crossing:
         """The sizes that it surely lies between: the interval's, without one the measured sizes next to it; None where
         all that is measured leaves it open."""
         known, sizes = self.crossover, [point.x for point in self.line.points]
-        if known.size is None or self.disputed or self.line.above_peak:
+        if known.size is None:
             return None
         if known.low is None or known.high is None:
             below, above = [x for x in sizes if x <= known.size], [x for x in sizes if x >= known.size]

@@ -37,9 +37,7 @@ def answer_tables(answer: Answer, most: int | None = None) -> list[Table]:
 def speedup_table(study: Study, found: Speedups, most: int | None = None) -> Table:
     """The devices against their baseline, a row for each of the answer's."""
     shown = choose_rows(found.rows, most) if most else found.rows
-    columns = (_one_device if len(found.devices) == 1 else _several_devices)(
-        study, found, words.ratio if most else words.speedup
-    )
+    columns = _columns(study, found, words.ratio if most else words.speedup)
     note = _note(found.rows, shown)
     if not most:
         note += f" In brackets: {words.uncertainty(found.pairs)}."
@@ -83,29 +81,27 @@ def _of_device(source: Source, cell: Callable[[Any], object], row: AnswerRow[Any
     return words.NO_VALUE if item is None else f"{cell(item)}{row.differing(item)}"
 
 
-def _one_device(study: Study, found: Speedups, ratio: Callable[[Pair], str]) -> list[Column[AnswerRow[Pair]]]:
-    """Both times, the speedup, that with copies, and the size from which the device is faster."""
+def _columns(study: Study, found: Speedups, ratio: Callable[[Pair], str]) -> list[Column[AnswerRow[Pair]]]:
+    """The baseline's time and the speedup of each device; of one device its time too, the speedup with copies, and the
+    size from which it is faster."""
+
+    def speedup(pair: Pair) -> str:
+        return ratio(pair) + UNFILLED * (not pair.fills)
+
+    if len(found.devices) > 1:
+        base = Column[AnswerRow[Pair]](found.baseline, lambda row: words.side_time(row.items[0], 0))
+        devices = (Column(device, partial(_of_device, source, speedup)) for source, device in found.devices.items())
+        return [_BENCHMARK, base, *devices]
     ((source, device),) = found.devices.items()
     cells: dict[str, Callable[[Pair], str]] = {
         words.without_threads(found.baseline): partial(words.side_time, place=0),
         words.without_threads(device): partial(words.side_time, place=1),
-        "speedup": lambda pair: ratio(pair) + UNFILLED * (not pair.fills),
+        "speedup": speedup,
         "like with like": words.like_with_like,
         "with copies": words.with_copies,
         "wins from" if found.alike else "GPU wins from": lambda pair: study.starts.get(id(pair), words.NO_VALUE),
     }
     return [_BENCHMARK, *(Column(head, partial(_of_device, source, cell)) for head, cell in cells.items())]
-
-
-def _several_devices(study: Study, found: Speedups, ratio: Callable[[Pair], str]) -> list[Column[AnswerRow[Pair]]]:
-    """The baseline's time, and the speedup of each device."""
-
-    def speedup(pair: Pair) -> str:
-        return ratio(pair) + UNFILLED * (not pair.fills)
-
-    base = Column[AnswerRow[Pair]](found.baseline, lambda row: words.side_time(row.items[0], 0))
-    devices = (Column(device, partial(_of_device, source, speedup)) for source, device in found.devices.items())
-    return [_BENCHMARK, base, *devices]
 
 
 def _note(rows: Sequence[AnswerRow[Any]], shown: Sequence[AnswerRow[Any]]) -> str:

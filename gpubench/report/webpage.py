@@ -115,11 +115,7 @@ def _hash(content: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
 
 
-def _sections(
-    answer: Answer,
-    data: Mapping[str, Any],
-    pictures: Sequence[Drawing],
-) -> list[tuple[str, str, str]]:
+def _sections(answer: Answer, data: Mapping[str, Any], pictures: Sequence[Drawing]) -> list[tuple[str, str, str]]:
     """(id, title, body) of each section, empty ones left out."""
     hints = "".join(f"<p>{escape(told)}</p>" for told in (answer.hint, answer.left_out) if told)
     timed = any(row[COLUMNS.index("time_s")] is not None for row in data["rows"])
@@ -138,15 +134,11 @@ def _sections(
 
 def _figure(picture: Drawing) -> str:
     _, title, *drawn = picture
-    images = (
-        f'<img class="{theme}" alt="{escape(title)}" src="{_source(svg)}">'
-        for theme, svg in zip(("light", "dark"), drawn, strict=True)
-    )
-    return f"<figure class=wide>{''.join(images)}</figure>"
-
-
-def _source(svg: bytes) -> str:
-    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+    images = ""
+    for theme, svg in zip(("light", "dark"), drawn, strict=True):
+        source = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+        images += f'<img class="{theme}" alt="{escape(title)}" src="{source}">'
+    return f"<figure class=wide>{images}</figure>"
 
 
 def _card(table: Table) -> str:

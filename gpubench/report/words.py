@@ -383,7 +383,7 @@ def crossing(found: Crossing) -> str:
     make it certain."""
     line, known = found.line, found.crossover
     sizes, label = [point.x for point in line.points], size_label(line.size_name)
-    doubtful = line.above_peak or any(pair.quality.doubt in OF_TIMES for pair in line.items)
+    doubtful = any(pair.quality.doubt in OF_TIMES for pair in line.items)
     if doubtful or len(sizes) == 1 or found.disputed or (known.crosses and not found.ends):
         return UNSURE
     if known.always:

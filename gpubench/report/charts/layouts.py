@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.text import Annotation
+from matplotlib.ticker import MaxNLocator
 
 from ..study import Point
 from ..words import size_label
@@ -21,7 +22,6 @@ from .page import (
     Key,
     Page,
     grid,
-    linear_axis,
     log_axis,
     shorten_to,
     size_axis,
@@ -293,7 +293,8 @@ class NamedRows:
         if self.unit == "%":
             high = 1.04 * max(100.0, *values, *(min(mark.high or 0.0, 2 * (mark.value or 0.0)) for mark in marks))
             axes.set_xlim(0, high)
-            linear_axis(axes.xaxis, "%")
+            axes.xaxis.set_major_locator(MaxNLocator(6))
+            axes.xaxis.set_major_formatter("{x:g}%")
             return 0, high
         low, high = min(values) / _ROWS_BEYOND, max(values) * _ROWS_BEYOND
         values += [end for mark in marks for end in (mark.low, mark.high) if end and low < end < high]

@@ -19,7 +19,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.textpath import text_to_path
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from ...runfile.quantities import shorten, text
 from ..words import raised, size_text
@@ -237,9 +237,7 @@ def wrap_text(words: str, room: float, size: float, most: int = 5) -> list[str]:
 
 
 def tick_text(value: float, unit: str) -> str:
-    """``100 µs``, ``2 TFLOP/s``, ``2× slower`` without a unit, ``50%``: as short as a round value can be."""
-    if unit == "%":
-        return f"{value:g}%"
+    """``100 µs``, ``2 TFLOP/s``, ``2× slower`` without a unit: as short as a round value can be."""
     if not unit and value < 1:
         return f"{tick_text(1 / value, '')} slower"
     if not unit and value >= 1e6:
@@ -248,8 +246,6 @@ def tick_text(value: float, unit: str) -> str:
         return f"{f'{lead}·' * (lead != '1')}{raised(power)}×"
     if not unit:
         return f"{value:,.0f}×" if value >= 1000 else f"{value:.3g}×"
-    if value == 0:
-        return "0"
     number, _, rest = text(value, unit, 4).partition(" ")
     return f"{float(number):g} {rest}"
 
@@ -270,12 +266,6 @@ def log_axis(axis: Axis, low: float, high: float, unit: str, most: int = 6) -> N
         elif len(values) < 2:
             values = [value for value in MaxNLocator(4).tick_values(low, high) if low <= value <= high]
     _ticks(axis, values, [tick_text(value, unit) for value in values])
-
-
-def linear_axis(axis: Axis, unit: str, most: int = 6) -> None:
-    """Ticks at round values of a linear axis."""
-    axis.set_major_locator(MaxNLocator(most))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: tick_text(value, unit)))
 
 
 def size_axis(axis: Axis, sizes: Iterable[float], name: str, room: float) -> None:

@@ -11,7 +11,8 @@ from .. import words
 from ..study import Line, Measured, Rate, Study, grouped, in_order, lines_of, plainness, time_of
 from .layouts import LinePanels, Panel
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
-from .selection import OTHER_ROLES, by_size, curve, keys
+from .selection import by_size, curve, keys
+from .theme import DTYPE_ROLES
 
 _MOST_DEFAULT = 4
 _BARS = "Bar at a point: interquartile range of the rounds. "
@@ -90,7 +91,7 @@ def _at_the_end(study: Study, lines: Sequence[Line[Measured]], cell: Callable[[M
 
 def _expressions(study: Study, rows: Sequence[Measured]) -> list[Figure]:
     """A panel a device with all libraries on it, a line an expression, in the plainest setting."""
-    roles = dict(zip(dict.fromkeys(row.result.workload for row in rows), OTHER_ROLES[:MOST_CURVES], strict=False))
+    roles = dict(zip(dict.fromkeys(row.result.workload for row in rows), DTYPE_ROLES[:MOST_CURVES], strict=False))
     found = [line for line in lines_of(rows, time_of) if line.last.result.workload in roles]
     setting = min(found, key=lambda line: plainness(line.last)).setting if found else ()
     lines = sorted((line for line in found if line.setting == setting), key=lambda line: study.names.order(line.last))

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 
-from ...runfile.flags import CONTENDED, IMPLAUSIBLE
 from ...runfile.quantities import shorten, text
 from ...runfile.schema import Ceilings
-from ...runfile.utilisation import PLAUSIBLE
 from .. import words
 from ..study import Measured, Study, grouped
 from .page import MARGIN, PX, TINY, Figure, Key, Page, log_axis, spread, text_width
@@ -178,10 +176,6 @@ def roofline_figures(study: Study) -> list[Figure]:
         subtitle = f"Closest to its peak: {place}. " * bool(place) + "Work on a line is at the hardware limit"
         note = "Large: the best result of each benchmark, named if the name fits. "
         note += "Peaks were measured at the start of the run. "
-        busy = any(flag.name == CONTENDED for flag in first.run.flags)
-        beyond = [row for row in known if (row.utilisation or 0) > PLAUSIBLE]  # on other machines they have a flag
-        beyond = [row for row in beyond if busy and all(flag.name != IMPLAUSIBLE for flag in row.result.flags)]
-        note += "Peaks were measured while the machine was busy and are too low. " * bool(beyond)
         shown = first.on_accelerator == bool(study.names.accelerators) and rank < 2
         name = f"roofline-{first.result.device}" + f"-{first.run_name}" * study.several_runs
         title = f"Roofline: {study.names.of(first)}"

@@ -12,12 +12,10 @@ from .. import words
 from ..study import Crossing, Line, Measured, Pair, Point, Row, Study, grouped
 from .layouts import Curve, LinePanels, Mark
 from .page import Figure, Key
-from .theme import DTYPE_ROLES, role_of
+from .theme import role_of
 
 LEAST_VALUES = 3
 """The least number of values in a picture: one with fewer isn't drawn."""
-OTHER_ROLES = DTYPE_ROLES
-"""Roles of lines that represent no device."""
 _SHARE_FLAGGED = 1 / 3
 """Beyond it one line above the picture warns."""
 
