@@ -7,7 +7,7 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import convert
@@ -17,6 +17,8 @@ from ..runfile.quantities import SWITCH, text
 from ..runfile.schema import Ceilings, CpuFacts
 from ..runfile.utilisation import LABELS, slow_products
 
+_Ways = Mapping[str, Mapping[str, float]]
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """It has no options."""
@@ -24,46 +26,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print the machine. Returns 1 without torch, as nothing could be measured."""
-    document = _document()
-    _render(document)
-    if document["problem"]:
-        print(f"gpubench env: {document['problem']}", file=sys.stderr)
-    return int(bool(document["problem"]))
-
-
-def _document() -> dict[str, Any]:
-    from ..measure.environment import (
-        VARIABLES,
-        absent,
-        imported_torch,
-        load_of_own_cores,
-        machine,
-        moment,
-        shown,
-        thread_pools,
-    )
+    from ..measure.environment import imported_torch, machine, moment
 
     with contextlib.suppress(ImportError):
         importlib.import_module("numpy")  # its thread pool shows only once loaded
-    here, now = machine(), moment()
-    count, load, pools = here["cpu"]["cores"], load_of_own_cores(now["load"]), thread_pools()
-    busy, products = [], None
-    if load and load > count / 2:
+    here, load = machine(), moment()["load"]
+    ways, warnings = _products_and_warnings(here, load)
+    _render(_rows(here, load, ways), warnings)
+    if problem := imported_torch()[1]:
+        print(f"gpubench env: {problem}", file=sys.stderr)
+    return int(bool(problem))
+
+
+def _products_and_warnings(here: dict[str, Any], load: list[float] | None) -> tuple[_Ways, list[str]]:
+    """The FLOP/s of the products, unless the machine is busy, and what is wrong with it."""
+    from ..measure.environment import load_of_own_cores
+
+    count, own = here["cpu"]["cores"], load_of_own_cores(load)
+    if own and own > count / 2:
         suffers = "something else is running and timings will suffer. Stop it, or wait until the load is below"
-        busy = [f"the load is {load:.1f} with {count} core(s) to use: {suffers} {count / 2:g}."]
-    elif here["torch"]:
-        products = _products()
-    slow = slow_products(products, convert(here["cpu"], CpuFacts)) if products else []
-    return {
-        "machine": here,
-        "moment": now,
-        "absent": absent(),
-        "variables": {name: shown(value) for name, value in sorted(os.environ.items()) if VARIABLES.fullmatch(name)},
-        "thread_pools": pools,
-        "products": products.ways if products else {},
-        "warnings": [*busy, *(f"{each}." for each in slow)],
-        "problem": imported_torch()[1],
-    }
+        return {}, [f"the load is {own:.1f} with {count} core(s) to use: {suffers} {count / 2:g}."]
+    if not here["torch"]:
+        return {}, []
+    products = _products()
+    return products.ways, [f"{each}." for each in slow_products(products, convert(here["cpu"], CpuFacts))]
 
 
 def _products() -> Ceilings:
@@ -75,32 +61,33 @@ def _products() -> Ceilings:
     return measure_products(["float32", "float64", "bfloat16", "float16"])
 
 
-def _rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _rows(here: dict[str, Any], load: list[float] | None, ways_of: _Ways) -> Iterator[tuple[str, str, str]]:
     """Heading, name and value of each fact that a person wants to know, the most important first."""
-    here, now = document["machine"], document["moment"]
+    from ..measure.environment import VARIABLES, absent, shown as shown_of, thread_pools
+
     cpu, torch, precision = here["cpu"], here["torch"], here["precision"]
     for device in here["devices"]:
         shown = {"capability": "compute {}", "multiprocessors": "{} SMs", "driver": "driver {}"}
         shown |= {"unknown": "clocks and energy are unknown: {}"}
         more = [form.format(device[name]) for name, form in shown.items() if device.get(name) is not None]
         yield "Devices", device["name"], _line(device["label"] or "model unknown", _size(device["memory_bytes"]), *more)
-    for name, reason in document["absent"].items():
+    for name, reason in absent().items():
         yield "Devices", f"no {name}", reason
 
-    quota, clocks, load = cpu["cgroup_cores"], CPU.clocks(), now["load"]
+    quota, clocks = cpu["cgroup_cores"], CPU.clocks()
     allowed = f"{cpu['logical_cpus']} of {cpu['machine_cpus']} logical CPUs allowed"
     limit = f"cgroup limit {quota:g}" if quota else "no cgroup limit"
     yield "CPU", "cores", _line(f"{cpu['cores']} to use", allowed, limit)
     caches = (cpu["cache_bytes"] or {}).items()
     yield "CPU", "caches", _line(*(f"{name.upper()} {_size(size)}" for name, size in caches))
     speed = f"{clocks['core'] / 1e9:.2f} GHz" if clocks else None
-    yield "CPU", "now", _line(speed, load and f"load {' '.join(f'{value:.2f}' for value in load)}")
+    yield "CPU", "now", _line(speed, f"load {' '.join(f'{value:.2f}' for value in load)}" if load else None)
     pages, policy = cpu["huge_pages"], cpu["numa_policy"]
     nodes = cpu["numa_nodes"] and f"{cpu['numa_nodes']} NUMA node(s) in use" + (f", {policy}" if policy else "")
     governor = cpu["governor"] and f"governor {cpu['governor']}"
     around = (pages and f"huge pages {pages}", cpu["allocator"], nodes, governor, *cpu["preloaded"])
     yield "CPU", "around it", _line(*around)
-    for dtype, ways in document["products"].items():
+    for dtype, ways in ways_of.items():
         rates = [f"{LABELS.get(way, way)} {text(rate, 'FLOP/s')}" for way, rate in ways.items()]
         yield "Products", dtype, _line(*rates)
     if torch:
@@ -108,14 +95,14 @@ def _rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         built = builds.get(torch["build"], f"{torch['build'].upper()} build")
         yield "torch", "version", _line(torch["version"], built, torch["cudnn"] and f"cuDNN {_cudnn(torch['cudnn'])}")
         yield "torch", "CPU code", _line(torch["cpu_capability"], torch["blas"] and f"BLAS {torch['blas']}")
-        pools = [f"{pool['library']} {pool['threads']}" for pool in document["thread_pools"]]
+        pools = [f"{pool['library']} {pool['threads']}" for pool in thread_pools()]
         yield "torch", "threads", _line(f"{here['threads']}", *pools)
         tf32 = f"TF32 matmul {SWITCH[precision['tf32_matmul']]}, cuDNN {SWITCH[precision['tf32_cudnn']]}"
         yield "torch", "float32", _line(f"matmul precision {precision['float32_matmul'] or 'unknown'}", tf32)
         sums = [f"{name} {SWITCH[precision[f'{name}_reduced_precision_reduction']]}" for name in ("fp16", "bf16")]
         yield "torch", "half", f"reduced-precision sums {', '.join(sums)}"
-    for name, value in document["variables"].items():
-        yield "Set", "", f"{name}={value!r}"
+    for name in sorted(filter(VARIABLES.fullmatch, os.environ)):
+        yield "Set", "", f"{name}={shown_of(os.environ[name])!r}"
     yield "System", "os", _line(here["os"], here["python"])
 
 
@@ -135,18 +122,18 @@ def _cudnn(number: int) -> str:
     return f"{major}.{rest // 100}.{rest % 100}"
 
 
-def _render(document: dict[str, Any]) -> None:
+def _render(rows: Iterator[tuple[str, str, str]], warnings: Sequence[str]) -> None:
     from rich.console import Console
     from rich.table import Column, Table
     from rich.text import Text
 
     console, before = Console(highlight=False), ""
     table = Table.grid(Column(min_width=8), Column(min_width=9), Column(), padding=(0, 1))
-    for heading, name, value in (row for row in _rows(document) if row[-1]):
+    for heading, name, value in (row for row in rows if row[-1]):
         quiet = "dim" if name.startswith("no ") else ""
         styled = (("" if heading == before else heading, "bold"), (name, quiet or "cyan"), (value, quiet))
         table.add_row(*(Text(part, style) for part, style in styled))
         before = heading
     console.print(table)
-    for warning in document["warnings"]:
+    for warning in warnings:
         console.print(Text(f"Warning: {warning}", "bold yellow"))
