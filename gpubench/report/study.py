@@ -108,9 +108,9 @@ class Study:
 
     @cached_property
     def starts(self) -> dict[int, str]:
-        """The size from which the device is faster with data that stays on it, in words, by the id of the pair at the
-        largest size."""
-        return {id(each.line.items[-1]): words.crossing(each) for each in self.crossings if each.resident}
+        """The sizes at which the device is faster with data that stays on it, in words, by the id of the pair at the
+        largest one."""
+        return {id(each.line.items[-1]): words.wins(each) for each in self.crossings if each.resident}
 
     @cached_property
     def scaled(self) -> list[Scaled]:

@@ -99,7 +99,7 @@ def _columns(study: Study, found: Speedups, ratio: Callable[[Pair], str]) -> lis
         "speedup": speedup,
         "like with like": words.like_with_like,
         "with copies": words.with_copies,
-        "wins from" if found.alike else "GPU wins from": lambda pair: study.starts.get(id(pair), words.NO_VALUE),
+        "wins" if found.alike else "GPU wins": lambda pair: study.starts.get(id(pair), words.NO_VALUE),
     }
     return [_BENCHMARK, *(Column(head, partial(_of_device, source, cell)) for head, cell in cells.items())]
 

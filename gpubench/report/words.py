@@ -398,15 +398,18 @@ def crossing(found: Crossing) -> str:
     return f"{label} ≈ {rounded_size(known.size, line.size_name)}"
 
 
-def faster(found: Crossing) -> str:
-    """``faster from n ≈ 72``, ``faster at every size``, ``not faster up to n = 10⁷``: the crossover in a sentence."""
+def wins(found: Crossing) -> str:
+    """``from n ≈ 72``, ``every size``, ``only up to n = 128``, ``not up to n = 10⁷``: at which sizes the device is
+    faster; ``unsure`` where the intervals allow several answers."""
     start = crossing(found)
-    if start in (UNSURE, EVERY_SIZE):
-        return "faster at every size" if start == EVERY_SIZE else "faster from a size that is unsure"
-    bounded, _, size = start.partition("up to ")
-    return (
-        f"faster from {start}" if not size else f"{'faster only' if bounded == 'only ' else 'not faster'} up to {size}"
-    )
+    return start if start in (UNSURE, EVERY_SIZE) or " up to " in start else f"from {start}"
+
+
+def faster(found: Crossing) -> str:
+    """``faster from n ≈ 72``, ``faster at every size``, ``not faster up to n = 10⁷``: the same in a sentence."""
+    told = wins(found)
+    told = {UNSURE: "from a size that is unsure", EVERY_SIZE: "at every size"}.get(told, told)
+    return f"not faster {told.removeprefix('not ')}" if told.startswith("not ") else f"faster {told}"
 
 
 def size_text(size: float, name: str = "") -> str:

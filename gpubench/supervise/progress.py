@@ -262,7 +262,8 @@ class Progress:
         parts = [_cell(name, each) for name, each in ordered]
         medians = {name: median for name, each in results.items() if (median := _median_s(each))}
         others = [median for name, median in medians.items() if name != "CPU" and not results[name].get("library")]
-        speedups = [ratio_text(medians["CPU"] / median) for median in others if "CPU" in medians]
+        ratios = [medians["CPU"] / median for median in others if "CPU" in medians]
+        speedups = [ratio_text(each) if each >= 1 else f"{ratio_text(1 / each)} slower" for each in ratios]
         name = shorten(shown_name(benchmark), LONGEST)
         return "  ".join([place, name, *parts, *speedups, f"{clock_text(self.left.seconds())} left"])
 
