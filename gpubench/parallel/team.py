@@ -179,7 +179,7 @@ class WorkerGroup:
     def __init__(self, devices: Sequence[str], threads: int, deadline_s: float) -> None:
         self.broken = False
         self.altered: list[Flag] = []
-        self._deadline_s = max(deadline_s, _START_S)
+        self._devices, self._deadline_s = devices, max(deadline_s, _START_S)
         start, world_size = multiprocessing.get_context("forkserver"), len(devices)  # a fork would copy held locks
         start.set_forkserver_preload(_PRELOADED)
         self._counts = start.RawArray("q", world_size)
@@ -291,7 +291,9 @@ class WorkerGroup:
         behind = [rank for rank, count in counts.items() if count == min(counts.values())]
         if len(behind) == 1:
             return RankFailure(behind[0], f"{late}: it is behind the others", status="timeout")
-        return RankFailure(None, f"{late} on ranks {', '.join(map(str, behind))}", status="timeout")
+        on_cuda = any(name.startswith("cuda") for name in self._devices)
+        remedy = "; NCCL_P2P_DISABLE=1 helps where GPUs can't reach one another, NCCL_DEBUG=INFO says more" * on_cuda
+        return RankFailure(None, f"{late} on ranks {', '.join(map(str, behind))}{remedy}", status="timeout")
 
 
 class TorchrunGroup:

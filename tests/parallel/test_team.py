@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import types
 from pathlib import Path
 
 import psutil
@@ -88,6 +89,16 @@ def test_the_rank_to_blame_is_named_and_nothing_is_left(group, duty, arguments, 
     assert two.broken
     assert not any(psutil.pid_exists(process.pid) for process in two.processes)
     assert group().run(duties.total) == [3.0, 3.0]
+
+
+@pytest.mark.parametrize(("device", "remedy"), [("cpu", ""), ("cuda:0", "; NCCL_P2P_DISABLE=1 helps")])
+def test_where_all_ranks_hang_the_reason_names_what_helps(device, remedy):
+    """GeForce cards can't reach one another, and NCCL may wait for that forever."""
+    process = types.SimpleNamespace(pid=os.getpid())
+    two = types.SimpleNamespace(_deadline_s=2.0, processes=[process] * 2, _counts=[7, 7], _devices=[device] * 2)
+    reason = str(WorkerGroup._hang(two, [0, 1]))
+    assert reason.startswith(f"no progress for 2 s on ranks 0, 1{remedy}")
+    assert ("NCCL" in reason) == bool(remedy)
 
 
 def test_a_start_that_takes_longer_than_the_deadline_is_not_hanging(group, monkeypatch):
