@@ -165,94 +165,72 @@ def differences(runs: list[reader.Run], *allow: str, baseline: str | None = None
     return [entry.differences for entry in pairing(runs, *allow, baseline=baseline)[1]]
 
 
-TF32, IEEE = {"tf32": True}, {"tf32": False}
-REDUCED = {"bf16_reduced_precision_reduction": True}
-FULL = {"bf16_reduced_precision_reduction": False}
+def precision(**switches: Any) -> dict[str, Any]:
+    return {"precision": switches}
+
+
+TF32, IEEE = precision(tf32=True), precision(tf32=False)
+REDUCED, FULL = (precision(bf16_reduced_precision_reduction=state) for state in (True, False))
+BF16, AUTOCAST, HALF = {"dtype": "bfloat16"}, {"variant": "autocast"}, precision(tf32=False, autocast="float16")
+SWITCHES = {"tf32": False, "cudnn_benchmark": False, "deterministic": False, "variables": ""}
+KNOWN, ON_GPU = precision(**SWITCHES), {"device": "cuda:0"} | precision(**SWITCHES)
 
 
 @pytest.mark.parametrize(
-    ("term", "base", "other", "words"),
+    ("base", "other", "differs"),
     [
-        ("precision", {"precision": IEEE}, {"precision": TF32}, "TF32 on against off"),
-        ("precision", {"precision": TF32}, {"precision": IEEE}, "TF32 off against on"),
-        ("precision", {}, {"precision": TF32}, "TF32 on against off"),
-        ("precision", {"precision": TF32}, {"precision": TF32}, "TF32 on against off"),
-        (
-            "precision",
-            {"dtype": "bfloat16", "precision": FULL},
-            {"dtype": "bfloat16", "precision": REDUCED},
-            "bf16 reduced-precision reduction on against off",
+        (IEEE, TF32, "precision: TF32 on against off"),
+        (TF32, IEEE, "precision: TF32 off against on"),
+        ({}, TF32, "precision: TF32 on against off"),
+        (TF32, TF32, "precision: TF32 on against off"),  # a CPU has none
+        (BF16 | FULL, BF16 | REDUCED, "precision: bf16 reduced-precision reduction on against off"),
+        (AUTOCAST | REDUCED, AUTOCAST | FULL, "precision: bf16 reduced-precision reduction off against on"),
+        (AUTOCAST, AUTOCAST | HALF, "precision: autocast in float16 against bfloat16"),
+        (AUTOCAST | HALF, AUTOCAST | HALF, ""),
+        ({}, {"dtype": "tf32"} | TF32, "dtype: dtype tf32 against float32"),
+        ({}, BF16, "dtype: dtype bfloat16 against float32"),
+        ({"threads": 1}, {"threads": 2}, "threads: threads 2 against 1"),
+        ({}, {"regime": "one-shot"}, "regime: regime one-shot against resident"),
+        ({}, {"cache": "cold"}, "cache: cache cold against hot"),
+        (IEEE, {}, ""),
+        (precision(), IEEE, ""),
+        ({"dtype": "float64"} | IEEE, {"dtype": "float64"} | TF32, ""),
+        (BF16 | IEEE, BF16 | TF32, ""),
+        (REDUCED, FULL, ""),
+        (BF16, BF16 | REDUCED, ""),
+        ({"threads": None}, {"threads": 2}, ""),
+        # of two accelerators: only equal switches; a CPU's times know of no more than deterministic algorithms
+        (ON_GPU, precision(**SWITCHES | {"cudnn_benchmark": True}), "precision: cuDNN benchmark on against off"),
+        (ON_GPU, precision(**SWITCHES | {"variables": "X=0"}), "precision: variables X=0 against none"),
+        (KNOWN, precision(**SWITCHES | {"cudnn_benchmark": True}), ""),
+        *(
+            (
+                known,
+                precision(**SWITCHES | {"deterministic": True}),
+                "precision: deterministic algorithms on against off",
+            )
+            for known in (KNOWN, ON_GPU)
         ),
-        (
-            "precision",
-            {"variant": "autocast", "precision": REDUCED},
-            {"variant": "autocast", "precision": FULL},
-            "bf16 reduced-precision reduction off against on",
-        ),
-        ("dtype", {}, {"dtype": "tf32", "precision": TF32}, "dtype tf32 against float32"),
-        ("dtype", {}, {"dtype": "bfloat16"}, "dtype bfloat16 against float32"),
-        ("threads", {"threads": 1}, {"threads": 2}, "threads 2 against 1"),
-        ("regime", {}, {"regime": "one-shot"}, "regime one-shot against resident"),
-        ("cache", {}, {"cache": "cold"}, "cache cold against hot"),
     ],
 )
-def test_unlike_is_left_out_or_named(
-    tmp_path: Path, term: str, base: dict[str, Any], other: dict[str, Any], words: str
-) -> None:
-    runs = [run(tmp_path, [mark("cpu", 8.0, **base), mark("cuda:0", 2.0, **other)])]
-    assert pairing(runs)[0] == []
-    assert differences(runs) == [{term: words}]
+def test_what_differs_is_left_out_or_named(tmp_path: Path, base: Any, other: Any, differs: str) -> None:
+    device, terms = base.get("device", "cpu"), {name: value for name, value in base.items() if name != "device"}
+    runs = [run(tmp_path, [mark(device, 8.0, **terms), mark("cuda:1", 2.0, **other)])]
+    term, _, words = differs.partition(": ")
+    assert differences(runs, baseline=device) == [{term: words}] * bool(differs)
     others = [each for each in ("dtype", "precision", "regime", "cache", "threads", "seed") if each != term]
-    assert pairing(runs, *others)[0] == []
-    (row,), left_out = pairing(runs, term)
+    assert len(pairing(runs, *others, baseline=device)[0]) == (not differs)
+    (row,), left_out = pairing(runs, term, baseline=device)
     assert (row.differs, row.speedup, left_out) == (words, 4.0, [])
 
 
-@pytest.mark.parametrize(
-    ("base", "other"),
-    [
-        ({"precision": IEEE}, {}),
-        ({"precision": {}}, {"precision": IEEE}),
-        ({"dtype": "float64", "precision": IEEE}, {"dtype": "float64", "precision": TF32}),
-        ({"dtype": "bfloat16", "precision": IEEE}, {"dtype": "bfloat16", "precision": TF32}),
-        ({"precision": REDUCED}, {"precision": FULL}),
-        ({"dtype": "bfloat16"}, {"dtype": "bfloat16", "precision": REDUCED}),
-        ({"threads": None}, {"threads": 2}),
-    ],
-)
-def test_what_changes_nothing_is_no_difference(tmp_path: Path, base: dict[str, Any], other: dict[str, Any]) -> None:
-    (row,), left_out = pairing([run(tmp_path, [mark("cpu", 8.0, **base), mark("cuda:0", 2.0, **other)])])
-    assert (row.differs, left_out) == ("", [])
-
-
 def test_the_program_s_own_tf32_is_named_beside_its_speedup(tmp_path: Path) -> None:
-    own = TF32 | {"own_switches": True}
-    marks = [mark("cpu", 8.0, precision=IEEE), mark("cuda:0", 2.0, precision=own)]
+    marks = [mark("cpu", 8.0, **IEEE), mark("cuda:0", 2.0, **precision(tf32=True, own_switches=True))]
     (row,), left_out = pairing([run(tmp_path, marks)])
     assert (row.differs, row.speedup, left_out) == ("TF32 on against off", 4.0, [])
     assert row.other.result.compute_dtype == "tf32"
-    other = run(tmp_path, [mark("cuda:0", 8.0, precision=IEEE)], "two")
+    other = run(tmp_path, [mark("cuda:0", 8.0, **IEEE)], "two")
     assert differences([other, run(tmp_path, marks[1:], "three")]) == [{"precision": "TF32 on against off"}]
-
-
-SWITCHES = {"tf32": False, "cudnn_benchmark": False, "deterministic": False, "variables": ""}
-HALF = {"tf32": False, "autocast": "float16"}
-
-
-@pytest.mark.parametrize(
-    ("base", "other", "left"),
-    [
-        # of two accelerators: only equal switches; a CPU's times know of no more than deterministic algorithms
-        ("cuda:0", {"cudnn_benchmark": True}, {"precision": "cuDNN benchmark on against off"}),
-        ("cuda:0", {"deterministic": True}, {"precision": "deterministic algorithms on against off"}),
-        ("cuda:0", {"variables": "X=0"}, {"precision": "variables X=0 against none"}),
-        ("cpu", {"cudnn_benchmark": True}, None),
-        ("cpu", {"deterministic": True}, {"precision": "deterministic algorithms on against off"}),
-    ],
-)
-def test_only_equal_switches_are_paired(tmp_path: Path, base: str, other: dict[str, Any], left: Any) -> None:
-    marks = [mark(base, 8.0, precision=SWITCHES), mark("cuda:1", 2.0, precision=SWITCHES | other)]
-    assert differences([run(tmp_path, marks)], baseline=base) == [left] * bool(left)
 
 
 @pytest.mark.parametrize(
@@ -277,13 +255,6 @@ def test_what_a_container_sets_makes_no_difference(tmp_path: Path, monkeypatch: 
         monkeypatch.setenv(f"NVIDIA_{name}", value)
     inside = mark("cuda:0", 2.0, precision=SWITCHES | {"variables": environment.accelerator_variables()})
     assert differences([run(tmp_path, [bare]), run(tmp_path, [inside], "two")]) == []
-
-
-def test_autocast_is_paired_in_equal_dtypes(tmp_path: Path) -> None:
-    marks = [mark(name, 8.0, variant="autocast", precision=how) for name, how in (("cpu", {}), ("cuda:0", HALF))]
-    assert differences([run(tmp_path, marks)]) == [{"precision": "autocast in float16 against bfloat16"}]
-    marks = [mark(name, 8.0, variant="autocast", precision=HALF) for name in ("cpu", "cuda:0")]
-    assert differences([run(tmp_path, marks, "two")]) == []
 
 
 def test_several_differences_must_all_be_allowed(tmp_path: Path) -> None:
