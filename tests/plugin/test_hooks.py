@@ -1,6 +1,5 @@
 """The plugin among others: options, markers, other plugins, and pytest runs that have nothing to do with us."""
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -253,13 +252,6 @@ def test_pytest_benchmarks_own_options_keep_working(bench, pytester):
     assert json.loads(saved.read_text())["benchmarks"][0]["stats"]["rounds"] >= 9
 
 
-def test_histogram(bench, pytester):
-    if importlib.util.find_spec("pygal") is None:
-        pytest.skip("pytest-benchmark's extra [histogram] is not installed")
-    assert bench(CASE, "--benchmark-histogram=h", apart=True).ret == 0
-    assert list(pytester.path.glob("h*.svg"))
-
-
 def test_disabled_it_still_checks(bench):
     wrong = "def test_wrong(gpubench): gpubench(lambda x: x, gpubench.randn(4), check=lambda x: x + 1)\n"
     bench(CASE + wrong, "--benchmark-disable", passed=1, failed=1)
@@ -345,23 +337,9 @@ def test_a_workload_that_runs_nowhere_here_is_one_row(bench):
 @pytest.mark.gpubench_sweep("n", smoke=[1, 2, 3], quick=[1])
 def test_move(gpubench, n): pass
 """
-    (row,) = bench(CASE + source, passed=1, skipped=1).rows
+    ranks = "def test_ranks(gpubench_ranks): pass\n"  # its device is none that a rank's group would have to give up
+    (row,) = bench(ranks + CASE + source, passed=2, skipped=1).rows
     assert row["reason"] == "needs a GPU; this run uses: cpu"
-
-
-AFTER_RANKS = """
-import pytest
-
-def test_ranks(gpubench_ranks): pass
-
-@pytest.mark.gpubench(devices="two accelerators")
-def test_move(gpubench): pass
-"""
-
-
-def test_a_workload_that_runs_nowhere_here_is_skipped_after_ranks_too(bench):
-    """Its device is none that exists, so no rank's group has to give it up."""
-    bench(AFTER_RANKS, passed=1, skipped=1)
 
 
 def test_nothing_is_registered_without_our_prefix(pytester):
@@ -398,45 +376,33 @@ def test_autocast_runs_where_bfloat16_is_emulated_in_float16():
     assert parametrize._lacking(choice, "bfloat16", "eager") == "emulated"
 
 
-@pytest.mark.parametrize(
-    ("text", "status"),
-    [
-        ("The operator 'aten::linalg_qr.out' is not currently implemented for the MPS device. If you want", "skipped"),
-        ("Could not run 'aten::geqrf' with arguments from the 'XPU' backend. This could be", "skipped"),
-        ("Could not run 'aten::geqrf' with arguments from the 'CPU' backend.", "error"),
-        ("the benchmark's own", "error"),
-    ],
-)
-def test_an_operator_that_a_device_lacks_is_skipped(bench, text, status):
-    (row,) = bench(f"def test_it(gpubench): raise NotImplementedError({text!r})").rows
-    assert row["status"] == status
-
-
-def test_a_machine_without_a_c_compiler_skips_what_is_compiled(bench):
-    text = "backend='inductor' raised: RuntimeError: Failed to find C compiler. Please specify via CC"
-    (row,) = bench(f"def test_it(gpubench): raise RuntimeError({text!r})").rows
-    assert (row["status"], row["reason"]) == ("skipped", "torch.compile: Failed to find C compiler")
-
-
 BUILDS = "backend='inductor' raised: CalledProcessError: Command '['/usr/bin/gcc', '/tmp/main.c', '-O3']' returned 1."
+PYTHON_H = "torch.compile needs Python.h: install python3-dev (Debian) or python3-devel (Fedora)"
 
 
 @pytest.mark.parametrize(
-    ("text", "present", "status"),
+    ("kind", "text", "present", "reason"),
     [
-        ("C++ compile error Output: x.h:1:10: fatal error: Python.h: No such file or directory", True, "skipped"),
-        (BUILDS, False, "skipped"),
-        (BUILDS, True, "error"),
-        ("CalledProcessError: Command '['false']' returned 1.", False, "error"),
+        ("NotImplementedError", "The operator 'aten::qr' is not currently implemented for the MPS device. If you want",
+         True, "The operator 'aten::qr' is not currently implemented for the MPS device"),
+        ("NotImplementedError", "Could not run 'aten::geqrf' with arguments from the 'XPU' backend. This could be",
+         True, "Could not run 'aten::geqrf' with arguments from the 'XPU' backend"),
+        ("NotImplementedError", "Could not run 'aten::geqrf' with arguments from the 'CPU' backend.", True, None),
+        ("NotImplementedError", "the benchmark's own", True, None),
+        ("RuntimeError", "backend='inductor' raised: RuntimeError: Failed to find C compiler. Please specify via CC",
+         True, "torch.compile: Failed to find C compiler"),
+        ("RuntimeError", "C++ compile error Output: x.h:1:10: fatal error: Python.h: No such file or directory",
+         True, PYTHON_H),
+        ("RuntimeError", BUILDS, False, PYTHON_H),
+        ("RuntimeError", BUILDS, True, None),
+        ("RuntimeError", "CalledProcessError: Command '['false']' returned 1.", False, None),
     ],
-)
-def test_a_compiler_without_python_s_headers_skips_what_is_compiled(
-    bench, monkeypatch, tmp_path, text, present, status
-):
+)  # fmt: skip
+def test_what_a_device_or_the_machine_lacks_is_skipped(bench, monkeypatch, tmp_path, kind, text, present, reason):
     monkeypatch.setattr(outcomes, "_HEADER", Path(__file__) if present else tmp_path / "Python.h")
-    (row,) = bench(f"def test_it(gpubench): raise RuntimeError({text!r})").rows
-    assert row["status"] == status
-    assert ("python3-dev" in row["reason"]) == (status == "skipped")
+    (row,) = bench(f"def test_it(gpubench): raise {kind}({text!r})").rows
+    assert row["status"] == ("skipped" if reason else "error")
+    assert row["reason"] == reason or (reason is None and row["reason"].startswith(f"{kind}: {text[:20]}"))
 
 
 @pytest.mark.parametrize(
