@@ -56,23 +56,14 @@ def whole_run() -> dict[str, Any]:
 
 
 def parallel_run() -> dict[str, Any]:
-    """Several devices of two kinds, with all that a case of them can say."""
-    marks = []
+    """A benchmark of several devices, with all that such a case can say."""
     shared = {"threads": 1, "ideal_speedup": 1.9, "interconnect": "NVLink", "bus_share": 1.5, "microbatches": 4}
-    shared |= {"rows": [[4, 4], [2, 2]], "losses": [2.3, 1.1, 0.4]}
-    ways = (("single", 1, 2.0), ("one thread", 1, 3.0), ("ddp", 2, 1.6), ("gpipe", 2, 1.8), ("data_parallel", 2, 1.7))
-    for device, speed in (("cpu", 1.0), ("cuda:0", 50.0)):
-        for mode in ("strong", "weak"):
-            for method, devices, seconds in ways:
-                params = {"method": method, "devices": devices, "mode": mode, "nbytes": 1000}
-                case = Case("distributed.lenet", device, "float32", params, threads=2, devices=(device,))
-                phases = {"forward": seconds / 2 / speed, "backward": seconds / 3 / speed}
-                work = {"items": 128.0 * devices, "unit": "sample", "bytes": 1e6}
-                mark = records.benchmark(case, seconds / speed, work=work)
-                about = {"method": method, "devices": devices, "mode": mode, "phases": phases}
-                mark["extra_info"]["gpubench"]["parallel"] = shared | about
-                marks.append(mark)
-    return records.run_file(marks, devices=(records.CPU, records.GPU, records.GPU | {"name": "cuda:1"}))
+    shared |= {"rows": [[4, 4], [2, 2]], "losses": [2.3, 1.1, 0.4], "phases": {"forward": 0.8, "backward": 0.5}}
+    known = {"method": "ddp", "devices": 2, "mode": "strong"}
+    case = Case("distributed.lenet", "cuda:0", "float32", known | {"nbytes": 1000}, threads=2, devices=("cuda:0",))
+    work = {"items": 256.0, "unit": "sample", "bytes": 1e6}
+    mark = records.benchmark(case, 1.6, work=work, parallel=shared | known)
+    return records.run_file([mark], devices=(records.CPU, records.GPU, records.GPU | {"name": "cuda:1"}))
 
 
 def plain_run() -> dict[str, Any]:
@@ -272,7 +263,7 @@ def short_ledger() -> list[dict[str, Any]]:
     [
         (read_run, short(RUNS[0]), SMALL, 3, dumped),
         (read_run, short(RUNS[1]), HOSTILE, 2, dumped),
-        (read_run, short(RUNS[2]), SMALL, 2, dumped),
+        (read_run, RUNS[2], SMALL, 2, dumped),
         (read_journal, short_ledger(), [None, -1, 10**400, [], "a\n\x1b\ud800"], 2, lines),
         (report, short(RUNS[0]), ["=1+1", "<script>\x1b\u2028|\n", "\ud800"], 1, dumped),
     ],
@@ -309,7 +300,7 @@ def test_followers(folder: Path) -> None:
 def test_what_is_mutated_is_sound(folder: Path) -> None:
     for data in RUNS:
         writer.write(folder / "sound.json", data)
-        assert len(reader.read(folder / "sound.json").results) >= 4
+        assert {result.status for result in reader.read(folder / "sound.json").results} <= {"ok", "skipped"}
     (folder / "sound.ledger.jsonl").write_text(lines(LEDGER))
     statuses = [result.status for run in read_runs([folder / "sound.ledger.jsonl"]) for result in run.results]
     assert statuses == ["ok"] * 4 + ["error", "skipped", "skipped"]
@@ -373,10 +364,9 @@ def test_many_samples_are_read_in_good_time(tmp_path: Path) -> None:
     assert len(refused_or_read(path.name, reader.read, path).results) == 1000 + len(data["gpubench"]["unmeasured"])
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="its devices")
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/proc/self/mem", "/"])
 def test_devices_and_folders_are_no_files(device: str) -> None:
-    if not Path(device).exists():
-        pytest.skip(f"no {device} here")
     for read in (reader.read, reader.read_ledger):
         with pytest.raises(RunFileError, match="expected"):
             read(device)

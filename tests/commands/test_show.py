@@ -8,7 +8,6 @@ from suites import NAMES, run_file
 
 from gpubench.commands.cli import main
 from gpubench.runfile.kinds import KINDS
-from gpubench.runfile.schema import Case
 
 MATMUL, NETWORKS = KINDS["matmul"], KINDS["networks"]
 
@@ -81,14 +80,6 @@ def test_a_kind_of_work_and_a_device_can_be_typed(save, capsys, expression):
     assert lines
     assert all(line.startswith("models.") for line in lines)
     assert not any("autocast" in line for line in lines) or "autocast" not in expression
-
-
-def test_what_has_no_time_says_why(save, capsys):
-    case = Case("a.b", "cuda:0", "float32", {"n": 1}, size="n")
-    path = save("run.json", records.run_file([], [records.unmeasured(case, "oom", "needs 90 GB")]))
-    assert main(["show", path]) == 0
-    (line,) = (line for line in capsys.readouterr().out.splitlines() if "oom" in line)
-    assert all(word in line for word in ("a.b", "n=1", "cuda:0", "oom", "needs 90 GB"))
 
 
 @pytest.mark.parametrize("width", ["80", "1000"])
