@@ -1,7 +1,5 @@
-"""Time budgets and time estimates of cases: sizes made for a GPU can take hours on a CPU.
-
-The constants of estimates were measured on two cores with the preset ``quick`` unless they name presets.
-"""
+"""Time budgets and time estimates of cases: sizes made for a GPU can take hours on a CPU. The constants were measured
+on two cores with the preset ``quick`` unless they name presets."""
 
 from __future__ import annotations
 

@@ -1,10 +1,5 @@
-"""Measured peaks of each device, taken at the start of a run: the ceilings of its results.
-
-An in-place operation on a CPU runs two to four times as fast as a copy, and a cache many times as fast as memory, so
-bandwidth is measured by access pattern and by footprint, and matrix throughput by dtype. On a CPU one library may be
-half as fast as another, and would then seem to reach its own peak, so products are computed by several libraries there
-and the fastest counts.
-"""
+"""Measured peaks of each device, the ceilings of its results: bandwidth by access pattern and footprint, and products
+by dtype; on a CPU the fastest of several libraries, as a slow one would seem to reach its own peak."""
 
 from __future__ import annotations
 
@@ -85,7 +80,6 @@ def _products(device: Device, dtypes: list[str], clock: DeviceClock, effort: Eff
 
 
 def _declared(device: Device, dtypes: Iterable[str]) -> Ceilings:
-    """Return the ceilings that a simulated device declares."""
     of_dtypes = {dtype: device.declared_peaks(dtype) for dtype in ("float32", *dtypes)}
     peaks = of_dtypes["float32"]
     assert peaks is not None

@@ -1,8 +1,5 @@
-"""Clocks that wait for the device before they are read, and the loops that use them: one takes the rounds of a
-benchmark, one repeats any other timing.
-
-Work on an accelerator is queued, not done, when a call returns. A clock that doesn't wait times the queueing.
-"""
+"""Clocks that wait for the device before they are read, and the loops that use them: work on an accelerator is queued,
+not done, when a call returns, and a clock that doesn't wait times the queueing."""
 
 from __future__ import annotations
 

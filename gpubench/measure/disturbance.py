@@ -1,8 +1,5 @@
-"""Detection of what disturbed a measurement, from its rounds, its process, its device and, for a whole run, a canary.
-
-The canary is a small matrix product on one thread and on all of them. On a busy machine, threads that wait for each
-other can make it up to 50 times slower on all threads than on one, which the spread of the rounds doesn't show.
-"""
+"""Detection of what disturbed a measurement, from its rounds, its process, its device and, for a whole run, a canary: a
+small product, up to 50 times slower on all threads than on one where these wait for each other."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Facts about the machine: those that stay the same, and those that change while it runs.
-
-They may be published: they contain no host or user name, no path and no serial number.
-"""
+"""Facts about the machine: those that stay the same, and those that change while it runs. They may be published: they
+contain no host or user name, no path and no serial number."""
 
 from __future__ import annotations
 
@@ -117,7 +115,6 @@ def machine(label: str | None = None, simulated: Iterable[devices.Device] = (), 
 
 
 def _label(models: Iterable[str]) -> str:
-    """The label of a machine that wasn't given one: its devices."""
     return " · ".join(f"{count}× {model}" if count > 1 else model for model, count in Counter(models).items())
 
 

@@ -1,8 +1,5 @@
-"""Expressions as benchmarks: their names, the inputs that their setup makes, and the call that the fixture measures.
-
-``a @ b`` with the setup ``a, b = randn(n, n), randn(n, n)`` becomes a function of ``a`` and ``b``, because the fixture
-counts, checks and copies the arguments of a call. torch is imported only when something is measured.
-"""
+"""Expressions as benchmarks: ``a @ b`` becomes a function of ``a`` and ``b``, which the setup makes, because the
+fixture counts, checks and copies the arguments of a call. torch is imported only when something is measured."""
 
 from __future__ import annotations
 

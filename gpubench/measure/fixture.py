@@ -1,8 +1,5 @@
-"""The ``gpubench`` fixture: checks a call's result, warms up, times it on its device and records what was measured.
-
-A call goes through seven steps: prepare, estimate, verify, warm up, run rounds, probe, record. Each adds to the one
-object what it finds out.
-"""
+"""The ``gpubench`` fixture. A call goes through seven steps: prepare, estimate, verify, warm up, run rounds, probe,
+record. Each adds to the one object what it finds out."""
 
 from __future__ import annotations
 
@@ -602,7 +599,6 @@ class Gpubench:
 
 
 def _release_memory_of_others(implementation: str, device: Device) -> None:
-    """Release the device memory that other libraries keep for later."""
     if implementation != TORCH:
         device.release_memory()
     for name, library in LIBRARIES.items():

@@ -1,9 +1,5 @@
-"""How a call is run: dtypes by name, the arithmetic of a float32 product, and the variants of a network.
-
-float32 means IEEE float32 on every device, except in a test that names no dtype, which keeps the program's switches.
-The shorter product that NVIDIA calls TF32 is a separate dtype here, since it is up to eight times faster and a thousand
-times less precise.
-"""
+"""How a call is run: dtypes by name, the variants of a network, and float32 products: IEEE's, and as a dtype of its own
+TF32, which is up to eight times faster and a thousand times less precise."""
 
 from __future__ import annotations
 

@@ -148,7 +148,6 @@ class Session:
 
     @property
     def _effort(self) -> str:
-        """The effort with which peaks are measured."""
         return "brief" if self.settings.brief else self.settings.preset
 
     @property

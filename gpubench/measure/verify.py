@@ -1,7 +1,5 @@
-"""Checks of results, before anything is timed: the time of a wrong result means nothing.
-
-A float64 copy of the inputs is made before the first call and compared with that call's result.
-"""
+"""Checks of results, before anything is timed, against float64 copies of the inputs, made before the first call: the
+time of a wrong result means nothing."""
 
 from __future__ import annotations
 

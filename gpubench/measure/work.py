@@ -1,9 +1,5 @@
-"""The work of a call, counted without running it.
-
-The call is repeated with ``meta`` tensors, which have shapes but no data, under torch's FLOP counter. On real CPU
-tensors that counter misses attention and recurrent layers; it never counts elementwise work. The same pass shows how
-much memory the call's tensors take at most.
-"""
+"""The work of a call, counted without running it: on ``meta`` tensors, since on real CPU tensors torch's FLOP counter
+misses attention and recurrent layers. The same pass shows how much memory the call's tensors take at most."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Overrides of a project's pytest options (``addopts``, ``PYTEST_ADDOPTS``) with which nothing would be measured, or
-something else, or not all of it. A process that measures for ``gpubench run`` undoes them once pytest has parsed them.
-"""
+"""Overrides of a project's pytest options (``addopts``, ``PYTEST_ADDOPTS``) with which nothing, something else or not
+all would be measured. A process that measures for ``gpubench run`` undoes them once pytest has parsed them."""
 
 from __future__ import annotations
 

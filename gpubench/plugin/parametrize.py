@@ -1,7 +1,5 @@
-"""The devices, dtypes, implementations, variants, caches and sizes with which a test is measured.
-
-pytest provides the registry, the sweep, the ids, the skips and the selection; this module provides the values.
-"""
+"""The devices, dtypes, implementations, variants, caches and sizes with which a test is measured: pytest provides the
+registry, the sweep, the ids, the skips and the selection; this module provides the values."""
 
 from __future__ import annotations
 
