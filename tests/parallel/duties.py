@@ -87,39 +87,20 @@ def listening(rank):
     return {each.laddr.ip for each in psutil.Process().net_connections("inet") if each.status == psutil.CONN_LISTEN}
 
 
-def die(rank, target, how):
-    if rank.number == target:
-        os.kill(os.getpid(), how)
-    return total(rank)
+ACTS = {
+    "die": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "leave": lambda: os._exit(7),
+    "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+    "sleep": lambda: time.sleep(1000),
+}
+ERRORS = {"fail": ValueError("no such\nthing"), "exhaust": MemoryError("no more")}
 
 
-def leave(rank, target):
-    if rank.number == target:
-        os._exit(7)
-    return total(rank)
-
-
-def fail(rank, target):
-    if rank.number == target:
-        raise ValueError("no such\nthing")
-    return total(rank)
-
-
-def exhaust(rank, target):
-    if rank.number == target:
-        raise MemoryError("no more")
-    return total(rank)
-
-
-def stop(rank, target):
-    if rank.number == target:
-        os.kill(os.getpid(), signal.SIGSTOP)
-    return total(rank)
-
-
-def sleep(rank, target):
+def misbehave(rank, how, target=1):
     """One rank never comes to the meeting; the others have said that they are further."""
     if rank.number == target:
-        time.sleep(1000)
+        if how in ERRORS:
+            raise ERRORS[how]
+        ACTS[how]()
     report_progress()
     return total(rank)

@@ -46,9 +46,8 @@ pytestmark = pytest.mark.gpubench_parallel
 
 @pytest.mark.parametrize("duty", ["none", "die", "stop", "fail", "after"])
 def test_step(gpubench, gpubench_ranks, duty):
-    arguments = {{"none": None, "after": None, "die": (1, 9), "stop": (1,), "fail": (1,)}}[duty]
-    if arguments:
-        gpubench_ranks.group(gpubench, ["cpu", "cpu"], 1).run(getattr(duties, duty), *arguments)
+    if duty not in ("none", "after"):
+        gpubench_ranks.group(gpubench, ["cpu", "cpu"], 1).run(duties.misbehave, duty)
     work = Work(items=8, unit="sample")
     gpubench_ranks.measure(gpubench, duties.Meeting(), 2, work=work, method="ddp", mode="strong")
 

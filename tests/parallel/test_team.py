@@ -72,19 +72,19 @@ def test_a_rank_meets_the_vector_math_library_before_its_threads_do(monkeypatch)
 
 
 @pytest.mark.parametrize(
-    ("duty", "arguments", "status", "says"),
+    ("how", "target", "status", "says"),
     [
-        (duties.die, (1, signal.SIGKILL), "crashed", "rank 1: killed by SIGKILL"),
-        (duties.leave, (1,), "crashed", "rank 1: exited with 7"),
-        (duties.fail, (1,), "error", "rank 1: ValueError: no such thing"),
-        (duties.stop, (0,), "timeout", "rank 0: no progress for 2 s: it is stopped"),
-        (duties.sleep, (1,), "timeout", "rank 1: no progress for 2 s: it is behind the others"),
+        ("die", 1, "crashed", "rank 1: killed by SIGKILL"),
+        ("leave", 1, "crashed", "rank 1: exited with 7"),
+        ("fail", 1, "error", "rank 1: ValueError: no such thing"),
+        ("stop", 0, "timeout", "rank 0: no progress for 2 s: it is stopped"),
+        ("sleep", 1, "timeout", "rank 1: no progress for 2 s: it is behind the others"),
     ],
 )
-def test_the_rank_to_blame_is_named_and_nothing_is_left(group, duty, arguments, status, says):
+def test_the_rank_to_blame_is_named_and_nothing_is_left(group, how, target, status, says):
     two = group(deadline_s=2.0)
     with pytest.raises(RankFailure) as failure:
-        two.run(duty, *arguments)
+        two.run(duties.misbehave, how, target)
     assert (failure.value.status, str(failure.value)) == (status, says)
     assert two.broken
     assert not any(psutil.pid_exists(process.pid) for process in two.processes)
@@ -153,7 +153,7 @@ if __name__ == "__main__":
     group = WorkerGroup(["cpu"] * 2, 1, 60.0)
     print(*(address for addresses in group.run(duties.listening) for address in addresses))
     print(*(process.pid for process in group.processes), flush=True)
-    group.run(duties.sleep, 1)
+    group.run(duties.misbehave, "sleep")
 """
 
 

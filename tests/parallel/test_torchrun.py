@@ -103,7 +103,7 @@ def test_step(gpubench, gpubench_ranks, duty):
         assert [flag.seen[:7] for flag in group.altered] == ["rank 0:", "rank 1:"]
         assert group.run(duties.threads) == [usual + 1] * 2
     if duty in ("fail", "exhaust"):
-        gpubench_ranks.group(gpubench, ["cpu", "cpu"], 1).run(getattr(duties, duty), 1)
+        gpubench_ranks.group(gpubench, ["cpu", "cpu"], 1).run(duties.misbehave, duty)
     gpubench_ranks.measure(gpubench, duties.Meeting(), 2, work=Work(), method="ddp", mode="strong")
 """
 
