@@ -190,21 +190,6 @@ def poison(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
             tensor.detach().fill_(math.nan)
 
 
-def compare(result: Any, expected: Any, allowed: float) -> Check:
-    """Compare all outputs. Raises :class:`WrongAnswer` with the worst error if they differ by more than ``allowed``, a
-    relative error.
-
-    If there are no outputs, there is nothing to compare, and the outcome is unchecked.
-    """
-    errors = _errors(_outputs(result), _outputs(expected))
-    if not errors:
-        return unchecked("the call returns no tensor and no number to compare")
-    worst = max(errors)
-    if not worst <= allowed:
-        raise WrongAnswer(_wrong(worst, allowed))
-    return Check("passed", worst, allowed)
-
-
 def _wrong(error: float, allowed: float) -> str:
     kind = "an output is not finite or was never written" if math.isinf(error) else f"relative error {error:.3g}"
     return f"wrong result: {kind} (tolerance {allowed:.3g})"
@@ -218,13 +203,8 @@ def _outputs(result: Any) -> list[torch.Tensor]:
 
     leaves = _pytree.tree_leaves(result)
     leaves = [as_tensor(x) if is_array(x) or isinstance(x, np.generic | int | float) else x for x in leaves]
-    return [torch.view_as_real(t.resolve_conj().to(_in_real(t.dtype))) if t.is_complex() else t for t in _dense(leaves)]
-
-
-def _in_real(dtype: torch.dtype) -> torch.dtype:
-    import torch
-
-    return torch.complex64 if dtype == torch.complex32 else dtype
+    dense = [t.to(torch.complex64) if t.dtype == torch.complex32 else t for t in _dense(leaves)]
+    return [torch.view_as_real(t.resolve_conj()) if t.is_complex() else t for t in dense]
 
 
 def _dense(values: Any) -> Iterator[torch.Tensor]:

@@ -107,10 +107,6 @@ class Markers:
             raise UsageError(f"{node.nodeid}: {error}") from None
         return markers
 
-    def installed(self, names: Collection[str]) -> list[str]:
-        """Return those of the ``names`` that the test can use and that are installed."""
-        return [name for name in self.implementations if name in names and not find_implementation(name).why_absent()]
-
 
 def parametrize(metafunc: pytest.Metafunc, session: Session) -> None:
     """Parametrize a test that uses the ``gpubench`` fixture with its devices, dtypes, implementations, variants and
@@ -301,9 +297,11 @@ def _library_can(implementation: str, choice: Choice, dtype: str, variant: str) 
 
 def _implementations(markers: Markers, session: Session) -> list[str]:
     """Return the requested implementations that the test can use; by default its own."""
+    absent = {name: why for name in markers.implementations if (why := find_implementation(name).why_absent())}
     if not session.implementations:
-        session.absent |= {name: why for name in markers.implementations if (why := _why_absent(name))}
-    return markers.installed(session.implementations or markers.implementations)
+        session.absent |= absent
+    asked = session.implementations or markers.implementations
+    return [name for name in markers.implementations if name in asked and name not in absent]
 
 
 def _variant_fits(variant: str, choice: Choice, dtype: str, session: Session) -> bool:
@@ -346,15 +344,12 @@ def _nothing(markers: Markers, session: Session) -> Any:
     """Return the parameters of the single, skipped row for a test that has nothing of what was asked for."""
     asked = [*session.settings.dtypes, *session.settings.variants, *session.settings.implementations]
     reason = f"not for this workload: {', '.join(asked) or 'none of its dtypes exists on the chosen devices'}"
-    if not asked and (missing := [text for name in markers.implementations if (text := _why_absent(name))]):
+    missing = [text for name in markers.implementations if (text := find_implementation(name).why_absent())]
+    if missing and not asked:
         reason = "; ".join(missing)
     dtype = (markers.dtypes or ("float32",))[0]
     device, implementation, variant = session.choices[0].name, markers.implementations[0], markers.variants[0]
     return _parameters(reason, device, dtype, implementation, variant, CACHES[0])
-
-
-def _why_absent(implementation: str) -> str | None:
-    return find_implementation(implementation).why_absent()
 
 
 def _parameters(reason: str | None, *values: str) -> Any:
