@@ -167,7 +167,7 @@ def page_data(study: Study) -> dict[str, Any]:
     on_gpu = any(pair.other.on_accelerator for pair in pairs.values())
     texts: dict[Any, int] = {}
     rows = []
-    for each in sorted(cells, key=_trust) if on_gpu else cells:
+    for each in cells:
         values = ((name, each[name]) for name in COLUMNS)
         rows.append([texts.setdefault(v or "", len(texts)) if name in INTERNED else _short(v) for name, v in values])
     findings, marks = _explained(study, places)
@@ -228,13 +228,6 @@ def _cells(
         if copied := pair.drawn(copied=True):
             cells["copies"] = copied.value
     return cells
-
-
-def _trust(cells: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Speedups first, the greatest leading; then those that are flagged, or over a dtype that many CPUs only emulate;
-    then what has none, what is in doubt, and what wasn't measured."""
-    doubts = bool(cells["doubt"]), cells["dtype"] == "float16", bool(cells["flags"])
-    return cells["time_s"] is None, cells["speedup"] is None, *doubts, -(cells["speedup"] or 0)
 
 
 def _setting(row: Row, size_name: str | None) -> str:

@@ -202,21 +202,6 @@ def test_a_crossover_that_the_interval_states_is_a_mark(tmp_path: Path) -> None:
     assert crossing["text"] in next(iter(data["findings"].values()))
 
 
-def test_what_can_be_trusted_leads_the_numbers(tmp_path: Path) -> None:
-    def sides(name: str, cpu: float, gpu: float, dtype: str = "float32", **how: Any) -> list[Any]:
-        return [mark(name, "cpu", cpu, dtype=dtype), mark(name, "cuda:0", gpu, dtype=dtype, **how)]
-
-    marks = [
-        *sides("aa.noisy", 1e-3, 1e-6, medians=(1e-8, 1e-6, 1e-4)),
-        *sides("aa.flag", 1e-3, 1e-5, flags=("noisy",)),
-        *sides("aa.half", 1e-3, 1e-6, "float16"),
-        *sides("aa.slow", 1e-5, 1e-6),
-        *sides("aa.mm", 1e-4, 1e-6),
-    ]
-    order = [row["workload"] for row in rows(made(tmp_path, run(marks))) if row["colour"] == "accelerator0"]
-    assert order == ["aa.mm", "aa.slow", "aa.flag", "aa.half", "aa.noisy"]
-
-
 def test_machines_have_devices_of_their_own(tmp_path: Path) -> None:
     data = made(tmp_path, run(sweep()), run(sweep(times=(1e-6, 2e-7))))
     shown = [device for device in data["devices"] if not device["colour"].startswith("cpu")]

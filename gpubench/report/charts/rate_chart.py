@@ -20,11 +20,11 @@ _BARS = "Bar at a point: interquartile range of the rounds. "
 
 def rate_figures(study: Study) -> list[Figure]:
     """Return pictures of the rates of every kind of work, and of times; by default a report shows the rates of the
-    kinds with the most results, the user's own first."""
+    first kinds."""
     plain = study.several_runs or bool(study.names.accelerators)
     rows = [row for row in study.single_device if not (plain and row.library)]
     figures: list[Figure] = []
-    leaders: list[tuple[bool, int, Figure]] = []
+    leaders: list[Figure] = []
     for members in in_order(rows):
         by_rate = sorted(grouped(members, lambda row: row.rate).items(), key=lambda item: -len(item[1]))
         made = [figure for rate, some in by_rate if rate for figure in _figures(study, some, rate)]
@@ -33,9 +33,8 @@ def rate_figures(study: Study) -> list[Figure]:
         times = _figures(study, [row for row in members if not (several and row in texts)], None)
         times = [*(_expressions(study, texts) if several else ()), *times]
         figures += [*made, *times]
-        leaders += [(members[0].own, len(members), each) for each in made[:1] or times * members[0].own]
-    leaders.sort(key=lambda entry: (not entry[0], -entry[1]))
-    first = {id(figure): rank for rank, (_, _, figure) in enumerate(leaders[:_MOST_DEFAULT])}
+        leaders += made[:1] or times * members[0].own
+    first = {id(figure): rank for rank, figure in enumerate(leaders[:_MOST_DEFAULT])}
     return [
         replace(figure, default=id(figure) in first, rank=2.0 + 0.1 * first.get(id(figure), 80)) for figure in figures
     ]
