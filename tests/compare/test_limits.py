@@ -96,16 +96,6 @@ def test_a_limit_that_guards_nothing_is_two_and_named(
         assert bool(json.loads(capsys.readouterr().out)["unchecked"]) == (code == 2)
 
 
-CONFTEST = """
-import pytest
-from gpubench import devices, testing
-
-devices.register(testing.VirtualDevice)
-
-@pytest.fixture
-def machine():
-    return testing.VirtualDevice.machine
-"""
 TEST = """
 import pytest
 
@@ -119,9 +109,8 @@ def test_plain(benchmark):
 """
 
 
-def test_a_limit_of_a_mark_is_kept_and_judged(pytester: pytest.Pytester, forking, capsys) -> None:
+def test_a_limit_of_a_mark_is_kept_and_judged(pytester: pytest.Pytester, virtual, forking, capsys) -> None:
     """On a virtual device, where a call takes 2 ms exactly."""
-    pytester.makeconftest(CONFTEST)
     # Of unlike length, since Python tells a file by its size and second.
     for limit, code in (("2.50 ms", 0), ("0.1 ms", 1)):
         pytester.makepyfile(test_it=TEST.format(limit=limit))

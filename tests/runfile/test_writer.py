@@ -11,7 +11,6 @@ import pytest
 import records
 
 from gpubench.errors import RunFileError, UsageError
-from gpubench.plugin.hooks import Plugin
 from gpubench.runfile import writer
 from gpubench.runfile.ledger import assemble
 from gpubench.runfile.reader import read_ledger
@@ -108,14 +107,6 @@ def test_a_run_file_does_not_say_where_it_was_made(pytester, monkeypatch):
     for content in (text, journal.read_text()):
         assert not [name for name in ("skynet-7", "/no/such/folder") if name in content]
     assert json.loads(text)["machine_info"]["node"] == json.loads(text)["commit_info"]["project"] == ""
-
-
-def test_project_and_branch_are_left_out():
-    plugin = object.__new__(Plugin)
-    plugin.measures = True
-    commit = {"id": "1a2b3c", "project": "secret", "branch": "alice/secret"}
-    plugin.pytest_benchmark_update_commit_info(commit)
-    assert list(commit.values()) == ["1a2b3c", "", ""]
 
 
 @pytest.mark.parametrize(

@@ -252,14 +252,6 @@ def test_each_side_measures_its_own_project_and_says_so(tmp_path: Path) -> None:
     assert "it.multiply" in last
 
 
-def test_without_benchmarks_of_their_own_the_sides_measure_the_suite(tmp_path: Path) -> None:
-    own = tmp_path / "own"
-    (own / "bench").mkdir(parents=True)
-    (own / "pyproject.toml").write_text('[tool.gpubench]\npaths = ["bench"]\n')
-    assert find_environment("base", str(own), []).paths == (str(own / "bench"),)
-    assert find_environment("base", str(tmp_path), []).paths == (str(suite()),)
-
-
 def test_each_side_has_its_own_root_and_a_line_on_the_options_it_leaves_out(turns: Interleave) -> None:
     folders = {name: turns.folder / name / "bench" for name in ("base", "new")}
     for folder in folders.values():
