@@ -60,17 +60,22 @@ def test_nothing(gpubench):
 """
 
 
+def on_scripted(folder, source, *options):
+    """The benchmarks of a process on the scripted accelerator."""
+    (folder / "test_it.py").write_text(source)
+    paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    usual = "--gpubench-no-ceilings", "--gpubench-device=fake", "--benchmark-json=run.json"
+    done = forked.pytest("-p", "scripted", *usual, *options, "-q", cwd=folder, PYTHONPATH=paths)
+    assert done.returncode == 0, done.stdout
+    return json.loads((folder / "run.json").read_text())["benchmarks"]
+
+
 @pytest.fixture(scope="module")
 def scripted(tmp_path_factory):
-    """All cases in one process on the scripted accelerator, hot and cold: benchmarks by (test, cache)."""
-    folder = tmp_path_factory.mktemp("scripted")
-    (folder / "test_it.py").write_text(SCRIPTED)
-    paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
-    options = ["--gpubench-no-ceilings", "--gpubench-device=fake", "--benchmark-json=run.json", "--gpubench-cache=both"]
-    options += ["--benchmark-max-time=0.05"]  # of a clock that only moves as scripted; less has no energy
-    done = forked.pytest("-p", "scripted", *options, "-q", cwd=folder, PYTHONPATH=paths)
-    assert done.returncode == 0, done.stdout
-    benchmarks = json.loads((folder / "run.json").read_text())["benchmarks"]
+    """All cases in one process, hot and cold: benchmarks by (test, cache)."""
+    # Of a clock that only moves as scripted; less time has no energy.
+    options = "--gpubench-cache=both", "--benchmark-max-time=0.05"
+    benchmarks = on_scripted(tmp_path_factory.mktemp("scripted"), SCRIPTED, *options)
     return {(each["name"].split("[")[0], each["extra_info"]["gpubench"]["cache"]): each for each in benchmarks}
 
 
@@ -100,17 +105,8 @@ def test_wall_device_launch_and_transfer_times_come_back(scripted):
 
 def test_a_gpu_in_the_cpu_s_memory_has_no_copies(tmp_path):
     (tmp_path / "conftest.py").write_text("from scripted import Scripted; Scripted.shares_memory = True")
-    (tmp_path / "test_it.py").write_text(SCRIPTED.partition("@pytest")[0] + "test_it = neg")
-    paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
-    options = [
-        "--gpubench-device=fake",
-        "--benchmark-json=run.json",
-        "--gpubench-preset=smoke",
-        "--gpubench-no-ceilings",
-    ]
-    done = forked.pytest("-p", "scripted", *options, "-q", cwd=tmp_path, PYTHONPATH=paths)
-    assert done.returncode == 0, done.stdout
-    (mark,) = json.loads((tmp_path / "run.json").read_text())["benchmarks"]
+    source = SCRIPTED.partition("@pytest")[0] + "test_it = neg"
+    (mark,) = on_scripted(tmp_path, source, "--gpubench-preset=smoke")
     moved = mark["extra_info"]["gpubench"]["transfer"]
     assert (moved.pop("in_bytes"), moved.pop("out_bytes"), {*moved.values()}) == (1_000_000, 1_000_000, {None})
 
