@@ -8,14 +8,15 @@ on it at once, while a queue per device pretends that the work is still under wa
   pays for it: ``synchronize()``, ``item()`` and its like, and copies from and to the CPU unless ``non_blocking``.
   ``backend.launch_s`` is what each costs the host, ``backend.copy_byte_per_s`` the speed of copies from and to the CPU
   (``None``: as any other operation), at half of that unless the memory is pinned.
-- ``backend.memory_bytes`` is the memory of each device; what doesn't fit raises ``torch.OutOfMemoryError``.
+- ``backend.memory_bytes`` is the memory of each device; only what asks how much is free is held to it.
 - ``backend.clock`` is real time, or what :func:`register` is given: a :class:`VirtualClock`.
 
 Operations that mix devices raise as on real ones; scalars and indices may come from the CPU. Autograd works on each
 device and across them, autocast for products, convolutions, attention, softmax, norms, sums and losses.
 
 Not supported: ``torch.accelerator.synchronize()``, events, streams, generators (the CPU's is used), ``data_ptr()``,
-numpy, pickling, DataParallel; pinned memory, process-wide. ``.to("fake")`` is ``fake:0`` despite ``set_device()``.
+numpy, pickling, ``deepcopy``, recurrent networks, DataParallel; pinned memory, process-wide. ``.to("fake")`` is
+``fake:0`` despite ``set_device()``.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ import time
 import types
 import weakref
 from collections.abc import Callable
-from copy import deepcopy
 from functools import partial
 from operator import attrgetter
 from typing import Any, ClassVar
@@ -41,7 +41,7 @@ _NO_KERNEL = {"empty", "empty_strided", "empty_like", "new_empty", "new_empty_st
 _COPIES = {"copy_", "_copy_from", "_to_copy", "_foreach_copy_"}
 _INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_"}
 _ANSWERS_HOST = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
-_PRIVATE = """utils.backend_registration._setup_privateuseone_for_python_backend _decomp.decompositions.gru_impl
+_PRIVATE = """utils.backend_registration._setup_privateuseone_for_python_backend
     _C._dispatch_has_kernel_for_dispatch_key _C._set_multithreading_enabled amp.autocast_mode._cast"""
 # What autocast runs in its own dtype, and in float32: of CUDA's lists, what models use.
 _AUTOCAST_LOW = "linear matmul mm mv bmm addmm baddbmm conv1d conv2d conv3d convolution scaled_dot_product_attention"
@@ -138,8 +138,6 @@ class _Block:
         storage = raw.untyped_storage()
         self = cls.live.get(storage._cdata) or cls.live.setdefault(storage._cdata, cls(storage, index))
         more, device = storage.nbytes() - self.nbytes, self.device  # more than none when new, or resized
-        if device.allocated + more > backend.memory_bytes:
-            raise torch.OutOfMemoryError(f"{NAME} out of memory. Tried to allocate {more} bytes on {NAME}:{index}.")
         self.nbytes += more
         device.allocated += more
         device.peak = max(device.peak, device.allocated)
@@ -177,15 +175,6 @@ class DeviceTensor(torch.Tensor):
     def numpy(self, *, force: bool = False) -> Any:
         raise TypeError(f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() first.")
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
-        copy = self.detach().clone().requires_grad_(self.requires_grad)
-        copy._is_param = getattr(self, "_is_param", False)  # what makes it an nn.Parameter
-        copy.grad = deepcopy(self.grad, memo)
-        return copy
-
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
-        return f"{self._raw!r} on {self.device}"
-
 
 def _map(change: Callable[[Any], Any], value: Any) -> Any:
     if isinstance(value, (list, tuple)):
@@ -205,8 +194,6 @@ def _check_devices(op: Any, args: tuple[Any, ...], inputs: list[DeviceTensor], o
 
 def _run(op: Any, *args: Any, **kwargs: Any) -> Any:
     """Run one operation on the CPU tensors inside its arguments, and put what comes out on their device."""
-    if op in _composites:
-        return _composites[op](*args, **kwargs)
     if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd"):
         return op.decompose(*args, **kwargs)  # autograd does this, but inference mode is without it
     inputs: list[DeviceTensor] = []
@@ -265,7 +252,6 @@ def _autocast(op: Any, dtype: torch.dtype | None) -> Callable[..., Any]:
 
 
 _libraries: list[torch.library.Library] = []  # a registration lives as long as its library
-_composites: dict[Any, Callable[..., Any]] = {}  # those that torch would send to kernels that no CPU has
 
 
 def available() -> str | None:
@@ -290,10 +276,6 @@ def register(clock: VirtualClock | None = None) -> Backend:
     _libraries[:] = every, ops = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
     every.fallback(_run, "PrivateUse1")  # factories: they have no tensor to dispatch on
     ops.impl(aten.copy_.default, partial(_run, aten.copy_.default), "PrivateUse1")  # torch.tensor(): subclasses are off
-    rnn = torch._decomp.decompositions
-    _composites.update({aten.lstm.input: rnn.lstm_impl, aten.gru.input: rnn.gru_impl})
-    for op, run in _composites.items():
-        ops.impl(op, run, "AutogradPrivateUse1")
     every.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     for names, dtype in ((_AUTOCAST_LOW, None), (_AUTOCAST_FLOAT32, torch.float32)):
         for packet, _, overload in (name.partition(".") for name in names.split()):

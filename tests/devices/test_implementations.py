@@ -17,10 +17,7 @@ import numpy
 import pytest
 from gpubench import Implementation, register_implementation
 
-class Calls(list):
-    ...
-
-log = Calls()
+log = []
 
 @register_implementation
 class Doubling(Implementation):
