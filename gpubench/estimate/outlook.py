@@ -12,7 +12,7 @@ from ..report.rows import grouped, size_parameter
 from ..runfile.flags import judge
 from ..runfile.matching import shown_name
 from ..runfile.schema import OK, Case, Ceilings, Operators, Result, Run, Work
-from ..runfile.ways import HOW, LAYOUT, PER_CORE, TUNED, fastest_way, job
+from ..runfile.ways import HOW, LAYOUT, TUNED, fastest_way, job
 from .model import NOTHING_LEARNED, OPERATORS_UNKNOWN, likely, shortest
 
 MODELLED = "modelled"
@@ -135,7 +135,7 @@ def _memory_rate(peaks: Ceilings) -> float | None:
 def _otherwise(job: Job, passes: Mapping[str, Job]) -> list[Job]:
     """The same network in each of HOWS; ``passes`` are the run's forward passes by the network's name."""
     kinds = {each.kind for each in job.work.operators}
-    again = job.case.workload.endswith((LAYOUT, TUNED, PER_CORE))
+    again = job.case.workload.endswith((LAYOUT, TUNED))
     if again or job.dtype != "float32" or not kinds & {"product", "convolution"} or len(kinds) < 2:
         return []
     found = [replace(job, how=how, dtype=dtype) for how, dtype in HOWS.items()]

@@ -26,7 +26,7 @@ from ..runfile.quantities import (
     text,
 )
 from ..runfile.schema import Case, DeviceFacts, Run, Scalar
-from ..runfile.ways import HOW, LAYOUT, PER_CORE
+from ..runfile.ways import HOW, LAYOUT
 from .pairs import OF_TIMES, Pair
 from .rows import Measured, Row, Source, Values, leaves_open, too_noisy
 from .sweeps import Crossing
@@ -323,7 +323,6 @@ def _way(row: Measured) -> dict[str, str]:
     case = row.result
     how = {name: str(case.params[name]) for name in HOW if case.params.get(name) is not None}
     how |= {"layout": "channels last"} if case.kind and case.workload.endswith(LAYOUT) else {}
-    how |= {"instances": "one process a core"} if case.kind and case.workload.endswith(PER_CORE) else {}
     library = implementation_label(case.implementation)
     return {"library": library, "variant": _VARIANTS.get(case.variant, case.variant), "dtype": case.dtype} | how
 

@@ -10,19 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable
 
-from msgspec.structs import replace
-
 from ..statistics import intervals
 from ..statistics.intervals import INTERVAL, Interval
 from .flags import Level, judge
-from .schema import Process, Result, Times
+from .schema import Result, Times
 
 HOW = ("form", "tuning")
 """Parameters of the suite's own benchmarks that describe how a job is done rather than which job: where the result is
 written, and what was tuned."""
-LAYOUT, TUNED, PER_CORE = "_channels_last", "_tuned", "_per_core"
-"""Suffixes of benchmarks that do the same job as the benchmark without the suffix: in another order in memory, tuned,
-or on each core at a time."""
+LAYOUT, TUNED = "_channels_last", "_tuned"
+"""Suffixes of benchmarks that do the same job as the benchmark without the suffix: in another order in memory, or
+tuned."""
 IN_PLACE = "inplace"
 """The form that overwrites an input, and so does a different job from the other forms."""
 FASTER = 1.03
@@ -37,7 +35,7 @@ def job(result: Result) -> Hashable:
     params = {n: v for n, v in result.params.items() if v is not None and (own or n not in HOW)}
     in_place = not own and result.params.get(HOW[0]) == IN_PLACE
     workload = result.workload
-    for end in () if own else (LAYOUT, TUNED, PER_CORE):
+    for end in () if own else (LAYOUT, TUNED):
         workload = workload.removesuffix(end)
     terms = workload, result.device, result.regime, result.cache, in_place
     return *terms, frozenset((name, type(value), value) for name, value in params.items())
@@ -52,8 +50,8 @@ def fastest_way(result: Result, others: Iterable[Result]) -> Result:
     if result.times is None:
         return result
     limit = 1.001 * result.times.median_s / FASTER  # beyond doubt too slow: a job may have thousands of ways
-    shorter = [each for each in others if each.times and each.times.median_s <= limit * _jobs_at_once(each)]
-    for other in sorted(map(_of_one_job, shorter), key=lambda each: each.times.median_s if each.times else math.inf):
+    shorter = [each for each in others if each.times and each.times.median_s <= limit]
+    for other in sorted(shorter, key=lambda each: each.times.median_s if each.times else math.inf):
         if _stands_for(other, result) and _surely_faster(other, result):
             return other
     return result
@@ -82,27 +80,6 @@ def _stands_for(other: Result, result: Result) -> bool:
         return False
     itself = (other.id, other.implementation) == (result.id, result.implementation)  # measured again
     return not itself and judge(flag.name for flag in other.flags).level < Level.UNUSABLE
-
-
-def _jobs_at_once(result: Result) -> int:
-    """How many jobs its processes do at once, one on each core."""
-    return result.parallel.devices if result.parallel and result.workload.endswith(PER_CORE) else 1
-
-
-def _of_one_job(result: Result) -> Result:
-    """The result with the time of a single job, where its processes do several jobs at once."""
-    count = _jobs_at_once(result)
-    if result.times is None or count == 1:
-        return result
-
-    def shared(entry: Process) -> Process:
-        return replace(entry, median_s=entry.median_s / count, latency_s=entry.latency_s and entry.latency_s / count)
-
-    names = ("median_s", "mean_s", "min_s", "iqr_s", "q1_s", "q3_s")
-    seconds = {name: getattr(result.times, name) / count for name in names}
-    latency_s = result.times.latency_s and result.times.latency_s / count
-    processes = tuple(map(shared, result.times.processes))
-    return replace(result, times=replace(result.times, **seconds, latency_s=latency_s, processes=processes, samples=()))
 
 
 def _surely_faster(other: Result, result: Result) -> bool:

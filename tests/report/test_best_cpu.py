@@ -69,7 +69,6 @@ def pair_of(folder: Path, cpu_way: dict[str, Any], **base: Any) -> Pair:
         ({"params": {"form": "out"}}, {}, "PyTorch, out"),
         ({"workload": "a.b_channels_last"}, {}, "PyTorch, channels last"),
         ({"workload": "a.b_tuned", "params": {"tuning": "channels last"}}, {}, "PyTorch, channels last"),
-        ({"workload": "a.b_per_core", "seconds": 8.0, "parallel": {"devices": 2}}, {}, "PyTorch, one process a core"),
         ({"dtype": "float32"}, {"dtype": "float16"}, "PyTorch, float32"),
         ({"variant": "eager"}, {"variant": "autocast"}, "PyTorch, eager"),
         ({"implementation": "numpy", "flags": ("noisy",)}, {}, "NumPy"),
