@@ -33,7 +33,7 @@ COMMANDS = {
     },
 }
 EXAMPLES = {
-    "gpubench run --preset glance": "a first look, 90 seconds",
+    "gpubench run --preset glance": "a first look, about a minute",
     "gpubench run": "everything",
     "gpubench run -k resnet50 --device cuda": "one benchmark, GPU only",
     "gpubench run bench/": "your own benchmarks",

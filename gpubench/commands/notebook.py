@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import io
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -136,9 +137,14 @@ def magic(line: str, cell: str | None, names: Mapping[str, Any]) -> Results | No
 
     plain = not line.startswith(("'", '"', "-"))
     expression = line if plain and cell is None else cell
+    known = parser("time")
+    option = re.search(r"\s(--[\w-]+)", line) if plain else None
+    if option and option[1] in known.format_help().split():
+        written = f"'{line[: option.start()]}'{line[option.start() :]}"
+        raise UsageError(f"with options, the expression needs quotes: %gpubench {written}")
     try:
         words = ([f"--setup={line}"] if cell else []) if plain else shlex.split(line)
-        args = parser("time").parse_args([*words, *(["--", expression] if expression else [])])
+        args = known.parse_args([*words, *(["--", expression] if expression else [])])
     except ValueError as error:
         raise UsageError(f"{line}: {error}") from None
     except SystemExit:  # argparse has printed the reason

@@ -419,7 +419,8 @@ def size_text(size: float, name: str = "") -> str:
         return raised(power)
     if size < 10_000:
         return f"{size:.4g}" if size == int(size) else f"{float(f'{size:.3g}'):g}"
-    return text(size, "", 3).replace(".0 ", " ").replace(" ", "")
+    number, _, prefix = text(size, "", 3).partition(" ")
+    return f"{float(number):g}{prefix}"
 
 
 def rounded_size(size: float, name: str = "") -> str:

@@ -239,6 +239,7 @@ def test_the_magics(capsys):
         ("'a + 1' --sice n=1", "gpubench time: unrecognized arguments: --sice n=1: did you mean --size?"),
         ("'a + 1' --setup 'x", "No closing quotation"),
         ("--device nope a+1", "gpubench: unknown device 'nope'"),
+        ("a + 1 --size n=1", "the expression needs quotes: %gpubench 'a + 1' --size n=1"),
         ("pd.Series(a)", "gpubench: unknown name 'pd': import pandas as pd"),
     ):
         assert function(line) is None
