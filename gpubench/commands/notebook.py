@@ -19,8 +19,7 @@ from ..measure.calls import keywords_of, own_keywords
 from ..measure.data import dtypes_of
 from ..measure.expression import LIVE, Timing, expressions, parse_sizes
 from ..runfile import options
-from ..runfile.folder import LEDGER, RUN_FILE
-from ..runfile.reader import read_ledger
+from ..runfile.folder import RUN_FILE
 from ..runfile.writer import scratch
 from ..supervise import process
 from .time import FILE_NAME, FOLDER, pytest_options, timing_of, write_benchmarks
@@ -154,6 +153,16 @@ def magic(line: str, cell: str | None, names: Mapping[str, Any]) -> Results | No
     return _measure(timing_of(args, names), args)
 
 
+class _Notices:
+    """Keeps what the plugin noticed, when its session has ended."""
+
+    found: Sequence[str] = ()
+
+    def pytest_unconfigure(self, config: Any) -> None:
+        if plugin := config.pluginmanager.get_plugin("gpubench"):
+            self.found = plugin.session.notices
+
+
 def _measure(timing: Timing, asked: argparse.Namespace) -> Results:
     """Run the benchmarks in this process, with its settings as before afterwards; ``asked`` are options of a run."""
     import pytest
@@ -164,7 +173,7 @@ def _measure(timing: Timing, asked: argparse.Namespace) -> Results:
     found = dtypes_of((timing.calls, timing.values, timing.args, timing.kwargs)).intersection(options.DTYPES)
     if not timing.dtypes and len(found) == 1:  # the dtype of the caller's tensors
         asked.dtype = list(found)
-    before, said = State(), io.StringIO()
+    before, said, notices = State(), io.StringIO(), _Notices()
     other = sys.modules.pop(Path(FILE_NAME).stem, None)  # pytest would take it for the file of that name
     LIVE.append(timing)
     with scratch(FOLDER) as folder:
@@ -172,7 +181,7 @@ def _measure(timing: Timing, asked: argparse.Namespace) -> Results:
         words = [f"--benchmark-json={run_file}", *pytest_options(folder), *options.passed_on(asked)]
         try:
             with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-                code = pytest.main([*_PYTEST, *words, str(file)])
+                code = pytest.main([*_PYTEST, *words, str(file)], plugins=[notices])
         finally:
             LIVE.clear()
             before.compare()
@@ -180,9 +189,8 @@ def _measure(timing: Timing, asked: argparse.Namespace) -> Results:
             sys.modules.pop(file.stem, None)
             sys.modules.update({file.stem: other} if other else {})
         if run_file.exists() and code != pytest.ExitCode.INTERRUPTED:
-            for event in read_ledger(folder / LEDGER) if (folder / LEDGER).exists() else ():
-                for notice in event.get("notices") or ():  # for example that threads wait here, so one is used
-                    print(notice, file=sys.stderr)
+            for notice in notices.found:  # for example that threads wait here, so one is used
+                print(notice, file=sys.stderr)
             return Results.load(run_file)
     lines = process.log_lines(said.getvalue())
     if code == pytest.ExitCode.INTERRUPTED and any("! KeyboardInterrupt !" in line for line in lines):
