@@ -273,7 +273,19 @@ class Answer:
     @cached_property
     def warnings(self) -> list[Warning]:
         """What a reader has to know before the numbers, the most serious warning first."""
-        return warnings(self.study)
+        study, found = self.study, []
+        if any(run.preset == "smoke" for run in study.runs):
+            found.append(Warning("Smoke run: it checks that the benchmarks work; its times mean nothing"))
+        if where := words.simulated(device for run in study.runs for device in run.machine.devices):
+            found.append(Warning(where, "Don't quote them."))
+        if self.smoke:
+            return found
+        judged = [row for row in study.measured if row.kind is None or row.kind.summarised] or study.measured
+        found += [*_warn_of_noise(study, judged), *_warn_of_calls(judged), *_warn_of_slow_library(study)]
+        if study.measured and all(len(row.times.processes) < 2 for row in study.measured):
+            where = "Timed in one process: ranges are not confidence intervals (use --processes 3)"
+            found.append(Warning(where, told=True))
+        return [*found, *_warn_of_peaks(study, judged)]
 
 
 def _sentence(found: Speedups, source: Source) -> str:
@@ -298,7 +310,7 @@ def _sentence(found: Speedups, source: Source) -> str:
 
 
 def _cpu_sentence(study: Study, rows: Sequence[AnswerRow[Measured]], alone: Sequence[Measured]) -> str:
-    """What the machine reaches of its measured peaks, and where threads pay."""
+    """What the machine reaches of its measured peaks."""
     if not alone:
         return "Nothing was measured."
     first = {row.heading: row.items[0] for row in reversed(rows)}
@@ -345,24 +357,6 @@ class Warning:
     def summary(self) -> str:
         """What is wrong, without the evidence: for a line with several."""
         return re.split("[:;]", re.sub(r" \((?!modelled|simulated)[^)]*\)", "", self.where))[0]
-
-
-def warnings(study: Study) -> list[Warning]:
-    """Return the warnings, the most serious first."""
-    smoke = [run.preset == "smoke" for run in study.runs]
-    found = []
-    if any(smoke):
-        found.append(Warning("Smoke run: it checks that the benchmarks work; its times mean nothing"))
-    if where := words.simulated(device for run in study.runs for device in run.machine.devices):
-        found.append(Warning(where, "Don't quote them."))
-    if smoke and all(smoke):
-        return found
-    judged = [row for row in study.measured if row.kind is None or row.kind.summarised] or study.measured
-    found += [*_warn_of_noise(study, judged), *_warn_of_calls(judged), *_warn_of_slow_library(study)]
-    if study.measured and all(len(row.times.processes) < 2 for row in study.measured):
-        where = "Timed in one process: ranges are not confidence intervals (use --processes 3)"
-        found.append(Warning(where, told=True))
-    return [*found, *_warn_of_peaks(study, judged)]
 
 
 def _warn_of_noise(study: Study, judged: Sequence[Measured]) -> list[Warning]:

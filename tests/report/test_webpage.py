@@ -145,8 +145,7 @@ def test_parameters_but_for_the_size_are_the_setting(tmp_path: Path) -> None:
 
 
 def test_a_cpu_alone_has_times_and_no_speedups(tmp_path: Path) -> None:
-    marks = [each for each in sweep() if each["params"]["device"] == "cpu"]
-    data = made(tmp_path, run(marks, devices=(records.CPU,)))
+    data = made(tmp_path, run([mark("aa.mm", "cpu", 1e-6 * n, n) for n in SIZES], devices=(records.CPU,)))
     assert all(row["speedup"] is None and row["time_s"] for row in rows(data))
     assert (data["quantity"], data["findings"], data["baseline"]) == ("rate", {}, "")
 
