@@ -8,7 +8,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 import reading
 import records
@@ -68,13 +67,6 @@ def test_several_processes_give_the_time_an_interval(tmp_path: Path) -> None:
     assert [math.log(float(row[name])) for name in ("low_s", "high_s")] == pytest.approx([1 - half, 1 + half])
 
 
-def test_pandas_reads_it_back(tmp_path: Path) -> None:
-    text = text_of(tmp_path, records.gpu_run())
-    back = pd.read_csv(io.StringIO(text))
-    assert back["time_s"].dtype == float
-    assert (back["status"] == "skipped").sum() == back["time_s"].isna().sum() == 5
-
-
 @pytest.mark.parametrize(
     ("values", "size"),
     [((1, 2, 30), "x"), ((1e3, 1e6), "x"), ((0.25, 0.5, 1.0), None), ((1, 1), None), ((1, "a"), None)],
@@ -119,12 +111,6 @@ def test_run_names_are_told_apart() -> None:
     assert rows.run_names([Path("/x/a/run.json"), Path("/y/a/run.json")]) == ["x/a", "y/a"]
     assert rows.run_names([Path("/x/a/run.json"), Path("/y/b/run.json"), Path("/x/a.json")]) == ["a/run", "b/run", "a"]
     assert rows.run_names([Path("/x/a\x1b[1m/r\n.json"), Path("/x/b/r\n.json")]) == ["a�[1m/r ", "b/r "]
-
-
-def test_order_is_that_of_the_files(tmp_path: Path) -> None:
-    runs = [reading.run_of(tmp_path, records.cpu_run(), name) for name in ("z", "a")]
-    assert list(dict.fromkeys(row.run_name for row in Study(runs).rows)) == ["z", "a"]
-    assert csv_files(Study(runs)) == csv_files(Study(runs))
 
 
 def test_a_pytest_id_is_in_the_results_and_can_be_typed(tmp_path: Path) -> None:
