@@ -66,10 +66,11 @@ class Gpubench:
 
     ``device`` and ``dtype`` are torch's, for making tensors; ``implementation`` (``torch``, ``numpy``, …), ``variant``
     (which the fixture applies to the call) and ``preset`` are names. ``library`` is that implementation on the case's
-    device. ``data`` makes all tensors of the case, ``host`` makes the CPU tensors that transfers need. ``home`` is the
-    device that the case is named after. ``first``: whether this process is the run's first, which counts the work and
-    checks the results. ``parallel`` is what a case of several devices adds to its record. ``allowance`` sets how long
-    the case may take.
+    device, ``xp`` its module, ``array`` the function that gives a tensor's values as its array, in the same memory
+    where it can, and ``writes`` whether it can write into a given one. ``data`` makes all tensors of the case, ``host``
+    makes the CPU tensors that transfers need. ``home`` is the device that the case is named after. ``first``: whether
+    this process is the run's first, which counts the work and checks the results. ``parallel`` is what a case of
+    several devices adds to its record. ``allowance`` sets how long the case may take.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Gpubench:
         self.library = find_implementation(case.implementation)(home, self.case.dtype)
         self.library.open(session.threads)
         self.data, self.host = self._data(home), self._data(CPU, stream=1)
+        self.xp, self.writes, self.array = self.library.xp, self.library.writes, self.library.array
         self.dtype, self.empty, self.module = self.data.dtype, self.data.empty, self.data.module
         self.randn, self.randint = self.data.randn, self.data.randint
         self.allowance, self.clock, self._benchmark = preset, DeviceClock([home]), benchmark
@@ -120,34 +122,17 @@ class Gpubench:
         return Data(home, torch_dtype(self.case.dtype), settings.seed, stream=stream)
 
     @property
-    def device(self) -> torch.device:
-        """The torch device that this case uses."""
-        return self.data.device
-
-    @property
     def neighbour(self) -> Data:
         """Data on the next chosen accelerator of the same kind, as the target of copies."""
         chosen = [c.device for c in self._session.choices if c.device and c.device.kind == self.home.kind]
         return self._data(chosen[(chosen.index(self.home) + 1) % len(chosen)], stream=2)
 
-    def pinned(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a copy in page-locked host memory, which a device reads without the CPU's help."""
-        return pinned_copy(tensor)
+    pinned = staticmethod(pinned_copy)
 
     @property
-    def xp(self) -> Any:
-        """The implementation's module: ``torch``, ``numpy``."""
-        return self.library.xp
-
-    @property
-    def writes(self) -> bool:
-        """Whether the implementation can write into a given array (``out=``, in place)."""
-        return self.library.writes
-
-    def array(self, tensor: torch.Tensor) -> Any:
-        """Return the tensor itself for torch, or its values as an array of another implementation, which shares the
-        tensor's memory where it can."""
-        return self.library.array(tensor)
+    def device(self) -> torch.device:
+        """The torch device that this case uses."""
+        return self.data.device
 
     def numpy(self, tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
         """Return the tensor's own memory as a NumPy array; skips the test where NumPy has no such dtype."""

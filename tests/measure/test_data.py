@@ -23,6 +23,7 @@ def test_data_are_the_same_in_every_process_and_differ_between_calls_and_seeds()
     assert torch.equal(a, again.randn(100))
     assert not torch.equal(a, b)
     assert not torch.equal(a, other.randn(100))
+    assert not torch.equal(a, Data(CPU, torch.float32, 0, stream=1).randn(100))
     assert first.empty(3).isnan().all()
     same, twin, apart = (Data(CPU, torch.float32, n).module(lambda: torch.nn.Linear(4, 4)).weight for n in (0, 0, 1))
     assert torch.equal(same, twin)
@@ -76,11 +77,6 @@ def test_data_do_not_depend_on_torchs_own_defaults():
     usual = drawn()
     with factory_defaults("meta", torch.float64):
         assert all(map(torch.equal, usual, drawn()))
-
-
-def test_host_and_device_data_differ():
-    here, there = (Data(CPU, torch.float32, 0, stream=stream).randn(64) for stream in (0, 1))
-    assert not torch.equal(here, there)
 
 
 def test_a_pinned_copy_that_lies_on_a_device_is_none():

@@ -14,7 +14,7 @@ from vendors import Moment
 
 from gpubench.devices import CPU
 from gpubench.errors import Unmeasurable
-from gpubench.measure import ceilings, data, disturbance, probes
+from gpubench.measure import ceilings, data, probes
 from gpubench.measure.clock import DeviceClock
 from gpubench.testing import VirtualDevice, VirtualMachine
 
@@ -288,7 +288,6 @@ def test_memory_that_torch_calls_pinned_and_is_not_is_no_pinned_memory(pinning, 
 @pytest.mark.parametrize("preset", ["quick", "full"])
 def test_the_estimate_of_a_run_has_the_second_in_which_energy_is_counted(virtual, monkeypatch, preset):
     counted, estimated = [], []
-    monkeypatch.setattr(disturbance, "core_share", lambda: 1.0)
     source = "def test_it(gpubench, machine): gpubench(machine.launch, 1e-3, check=False)"
     for reading in (lambda self: None, lambda self: int(20 * self.machine.time_s)):
         monkeypatch.setattr(VirtualDevice, "energy_j", reading)

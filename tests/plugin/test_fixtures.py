@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -151,20 +150,9 @@ def test_the_timer_waits_in_a_session_of_pytest_too(tmp_path):
     with backend_and_suite(tmp_path):
         done = forked.pytest("-q", "-p", "no:cacheprovider", "test_theirs.py", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stdout
-    assert fake_medians(tmp_path / "plain.json") == pytest.approx([2e-3, 2e-3], rel=0.02)
-
-
-def test_a_comparison_in_turn_waits_too(tmp_path):
-    sides = ["--interleave", sys.executable, sys.executable, "--paths", "test_theirs.py", "-k", "theirs.neg"]
-    with backend_and_suite(tmp_path):
-        done = gpubench("compare", *sides, "--preset=smoke", "--output=out", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    for side in ("base", "new"):
-        assert fake_medians(tmp_path / "out" / side / "000.json") == pytest.approx([2e-3, 2e-3], rel=0.02)
-
-
-def fake_medians(path: Path) -> list[float]:
-    return [result.times.median_s for result in read(path).results if "neg[fake" in result.fullname]
+    results = read(tmp_path / "plain.json").results
+    found = [result.times.median_s for result in results if "neg[fake" in result.fullname]
+    assert found == pytest.approx([2e-3, 2e-3], rel=0.02)
 
 
 def test_a_first_call_that_compiles_takes_no_rounds_from_the_others(results):
