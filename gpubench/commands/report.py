@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..report.study import Study
     from ..runfile.schema import Run
 
-ALLOWED = ("dtype", "precision", "regime", "cache", "threads", "seed")
+ALLOWED = ("dtype", "precision", "cache", "threads", "seed")
 """What two benchmarks must share to be compared, unless a difference is allowed."""
 
 

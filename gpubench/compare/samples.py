@@ -157,8 +157,7 @@ def key_of(result: Result) -> CaseKey:
     case = result.case
     if not case.implementation:
         return CaseKey(result.fullname, "", "")
-    regime = "" if case.regime == "resident" else f" {case.regime}"
-    return CaseKey(f"{case.id}{regime}", case.device, case.implementation)
+    return CaseKey(case.id, case.device, case.implementation)
 
 
 def _observation(times: Times, process: Process, kept: Sequence[float], number: int, run: Run) -> Observation:

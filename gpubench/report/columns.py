@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
-from ..runfile.schema import REGIMES, Run
+from ..runfile.schema import Run
 from . import words
 from .render import Column, csv_text
 from .study import Crossing, Measured, Pair, Row, Scaled, Study, ends
@@ -130,12 +130,12 @@ def speedup_columns(study: Study) -> list[Column[Pair]]:
     def other(columns: Iterable[Column[Row]]) -> list[Column[Pair]]:
         return [column.of(attrgetter("other")) for column in columns]
 
-    sides = [*_RUN, _DEVICE[0], _CONFIGURATION[0], _CONFIGURATION[3]]
+    sides = [*_RUN, _DEVICE[0], _CONFIGURATION[0], _CONFIGURATION[2]]
     base = [column.of(attrgetter("base"), "baseline_") for column in sides]
     named = _parameters(name for row in study.rows for name in row.result.params)
     what = other([_DEVICE[1], *_WHAT[1:], *_SETTING])
     ratio, copied = ([column.of(attrgetter("like_with_like")) for column in of] for of in (_RATIO, _COPIED))
-    last = [*other([*_CONFIGURATION[1:3], *named]), *copied, *_BEST_CPU]
+    last = [*other([_CONFIGURATION[1], *named]), *copied, *_BEST_CPU]
     return [*what, *ratio, *other(sides), *base, *_BASIS, *last]
 
 
@@ -145,7 +145,7 @@ def crossover_columns(study: Study) -> list[Column[Crossing]]:
     def other(columns: Iterable[Column[Row]]) -> list[Column[Crossing]]:
         return [column.of(attrgetter("line.last")) for column in columns]
 
-    what = [*_RUN, _DEVICE[0], _WHAT[1], _CONFIGURATION[0], _WHAT[3], _CONFIGURATION[2]]
+    what = [*_RUN, _DEVICE[0], _WHAT[1], _CONFIGURATION[0], _WHAT[3], _CONFIGURATION[1]]
     sides = [*_RUN, _DEVICE[0], _CONFIGURATION[0]]
     base: list[Column[Crossing]] = [column.of(lambda found: found.line.items[-1].base, "baseline_") for column in sides]
     named = other(_parameters(name for pair in study.pairs for name in pair.other.result.params))
@@ -213,7 +213,6 @@ _OUTCOME: list[Column[Row]] = [
 ]
 _CONFIGURATION: list[Column[Row]] = [
     Column("implementation", lambda row: row.result.implementation or None),
-    Column("regime", lambda row: row.result.regime or None),
     Column("cache", lambda row: row.result.cache or None),
     Column("threads", lambda row: row.result.threads),
 ]
@@ -258,8 +257,7 @@ def _end(value: float | None, found: Crossing) -> float | None:
 
 _CROSSED: list[Column[Crossing]] = [
     Column("differs", lambda found: found.line.items[-1].differs or None),
-    Column("regime", lambda found: found.regime if found.line.last.result.regime in ("", REGIMES[0])
-           else found.line.last.result.regime),
+    Column("regime", lambda found: found.regime),
     Column("size_parameter", lambda found: found.line.size_name),
     Column("crossover", lambda found: found.crossover.size),
     Column("low", lambda found: _end(found.crossover.low, found)),

@@ -1,7 +1,7 @@
 """Speedups: each benchmark against the same benchmark elsewhere, with its uncertainty, and with the copies of its data.
 
 The same means equal workload, parameters and variant, and equal implementation unless the baseline is one. A ratio of
-benchmarks that differ in dtype, precision, regime, cache, threads or seed is no speedup: such pairs are left out unless
+benchmarks that differ in dtype, precision, cache, threads or seed is no speedup: such pairs are left out unless
 the difference is allowed and named. An unknown fact is no difference, except TF32 that is on at the other side.
 
 Between a GPU and a CPU, what counts is the fastest way that the CPU was measured to do the job (``runfile/ways``):
@@ -20,13 +20,13 @@ from ..errors import UsageError
 from ..runfile.facts import switches
 from ..runfile.flags import Level, Quality, Reason
 from ..runfile.quantities import SWITCH, holds_words
-from ..runfile.schema import REGIMES, Result, Times
+from ..runfile.schema import Result, Times
 from ..runfile.ways import fastest_way, job, times_and_ratio
 from ..statistics import intervals
 from ..statistics.intervals import Interval
 from .rows import Measured, Source, Values, grouped, leaves_open, too_noisy
 
-RESIDENT, ONE_SHOT = REGIMES
+RESIDENT, ONE_SHOT = "resident", "one-shot"
 """resident: the data is on the device. one-shot: copy inputs, one call, copy outputs."""
 OF_TIMES = (Reason.WAITED, Reason.BUSY)
 """Reasons for which little or nothing is known of what is made of the times."""
@@ -376,9 +376,9 @@ def _group_alike(rows: Sequence[Measured], of_libraries: bool) -> list[list[Meas
     return list(groups.values())
 
 
-def same_terms(row: Measured) -> tuple[str, str, str]:
-    """Return the dtype, regime and cache, which compared benchmarks must share unless a difference is allowed."""
-    return row.result.dtype, row.result.regime, row.result.cache
+def same_terms(row: Measured) -> tuple[str, str]:
+    """Return the dtype and the cache, which compared benchmarks must share unless a difference is allowed."""
+    return row.result.dtype, row.result.cache
 
 
 def _best_cpu(
@@ -449,7 +449,7 @@ def _find_partners(rows: list[Measured], baseline: Baseline | None, first: str) 
 def _find_differences(base: Measured, other: Measured) -> _Differences:
     differing = {
         term: f"{term} {theirs or 'unknown'} against {ours or 'unknown'}"
-        for term, ours, theirs in zip(("dtype", "regime", "cache"), same_terms(base), same_terms(other), strict=True)
+        for term, ours, theirs in zip(("dtype", "cache"), same_terms(base), same_terms(other), strict=True)
         if ours != theirs
     }
     if words := _tf32(base, other):

@@ -136,7 +136,7 @@ class Row:
         """The same for another parameter as its size."""
         case = self.result
         params = tuple((name, repr(value)) for name, value in case.params.items() if name != size_name)
-        return case.dtype, case.variant, case.regime, case.cache, params
+        return case.dtype, case.variant, case.cache, params
 
 
 @dataclass(frozen=True, eq=False)

@@ -234,7 +234,7 @@ def _setting(row: Row, size_name: str | None) -> str:
     """Return what distinguishes a line of the explorer from the others of its benchmark, dtype and variant."""
     case = row.result
     told = [words.parameter(name, value) for name, value in case.params.items() if name != size_name]
-    told += [each for each, usual in ((case.regime, "resident"), (case.cache, "hot")) if each not in ("", usual)]
+    told += [case.cache] if case.cache not in ("", "hot") else []
     return ", ".join(told)
 
 

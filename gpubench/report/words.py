@@ -88,7 +88,7 @@ def setting(case: Case, without: Collection[str] = ()) -> str:
 def settings(case: Case, without: Collection[str] = ()) -> list[str]:
     """Return the words of :func:`setting` as a list."""
     words = [case.dtype * ("dtype" not in without), case.variant * (case.variant != "eager")]
-    words += [case.regime * (case.regime != "resident"), f"cache {case.cache}" * (case.cache not in ("", "hot"))]
+    words += [f"cache {case.cache}" * (case.cache not in ("", "hot"))]
     return list(filter(None, words)) + [parameter(key, v) for key, v in case.params.items() if key not in without]
 
 

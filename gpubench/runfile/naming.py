@@ -100,7 +100,7 @@ def plain_case(fullname: str, given: Mapping[str, Any], stems: Mapping[str, str]
     if any(value is ... for value in shown.values()):
         shown = {name: value for name, value in shown.items() if value is not ...} | {"id": clean(ident[:LONGEST_TEXT])}
     workload = workload_of(fullname, stems)
-    return Case(workload, device, dtype, shown, implementation="", variant="", regime="", cache="")
+    return Case(workload, device, dtype, shown, implementation="", variant="", cache="")
 
 
 def named(results: Sequence[Result]) -> list[Result]:

@@ -287,7 +287,7 @@ def _unusable(mark: Any, reason: str) -> Result:
 
 def _unnamed(fullname: str, params: Mapping[str, Any]) -> Result:
     """A row of a test that doesn't use our fixture; the tests of a run are named together."""
-    case = Case("", "", params=params, implementation="", variant="", regime="", cache="")
+    case = Case("", "", params=params, implementation="", variant="", cache="")
     return Result(**structs.asdict(case), fullname=fullname)
 
 

@@ -22,7 +22,6 @@ VERSIONS = (1, SCHEMA_VERSION)
 """Those that are read: of the first, fields that are gone now are passed over."""
 SAMPLES_KEPT = 200
 
-REGIMES = ("resident", "one-shot")
 OK, UNMEASURED = "ok", ("skipped", "oom", "error", "timeout", "crashed")
 ACCEPTABLE = (OK, "skipped")
 """The statuses of a benchmark that hasn't failed."""
@@ -85,9 +84,8 @@ class Case(Struct, frozen=True, gc=False):
     device: Annotated[str, _is("the device it is named for: cpu, cuda:0; empty where nothing says which it uses")]
     dtype: Annotated[str, _is("float32, tf32, bfloat16, float16 or float64; empty where none applies")] = ""
     params: Annotated[Scalars, _is("the test's own parameters")] = {}
-    implementation: Annotated[str, _is("torch, numpy, …; it and the next three are empty for other fixtures")] = "torch"
+    implementation: Annotated[str, _is("torch, numpy, …; it and the next two are empty for other fixtures")] = "torch"
     variant: Annotated[str, _is("eager, autocast, compile or graph")] = "eager"
-    regime: Annotated[str, _is("resident: the data stays on the device; one-shot: with copies")] = "resident"
     cache: Annotated[_Cache, _is("cold: the last cache was flushed before every round")] = "hot"
     threads: Annotated[Count | None, _is("CPU threads that the implementation may use")] = None
     size: Annotated[str | None, _is("the parameter that charts put on the x axis")] = None

@@ -37,7 +37,7 @@ def job(result: Result) -> Hashable:
     workload = result.workload
     for end in () if own else (LAYOUT, TUNED):
         workload = workload.removesuffix(end)
-    terms = workload, result.device, result.regime, result.cache, in_place
+    terms = workload, result.device, result.cache, in_place
     return *terms, frozenset((name, type(value), value) for name, value in params.items())
 
 

@@ -214,7 +214,7 @@ def test_an_estimate_is_no_results_file_and_mixes_with_none(run, tmp_path, capsy
 
 
 def test_every_benchmark_has_an_estimate_or_a_reason_that_fits_it(tmp_path, capsys):
-    plain = Case("mine.plain", "", implementation="", variant="", regime="", cache="")
+    plain = Case("mine.plain", "", implementation="", variant="", cache="")
     sort = [{"kind": "other", "count": 1, "flops": 0, "bytes": 1e9}]
     rows = [records.benchmark(each, 1.0) for each in (plain, case("time.len(a)"), case("b.c"))]
     rows += [records.benchmark(case("irregular.sort"), 1.0, work={"bytes": 1e9, "operators": sort})]

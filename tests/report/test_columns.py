@@ -41,7 +41,7 @@ def test_a_row_has_what_was_measured_and_nothing_else(tmp_path: Path) -> None:
     data = records.run_file([mark], [gone], devices=(records.CPU, records.GPU), label='A "synthetic" one, here',
                             ceilings={"cuda:0": {"bandwidth": [band]}})  # fmt: skip
     both = {"run": "run", "machine": 'A "synthetic" one, here', "device": "cuda:0", "device_name": "Synthetic H-GPU"}
-    both |= {"implementation": "torch", "regime": "resident", "variant": "eager"}
+    both |= {"implementation": "torch", "variant": "eager"}
     measured, absent = ({name: cell for name, cell in row.items() if cell} for row in rows_of(text_of(tmp_path, data)))
     assert measured == both | {
         "family": "transfer", "workload": "transfer.copy", "dtype": "float32", "setting": "pinned=true",

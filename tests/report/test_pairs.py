@@ -60,7 +60,7 @@ def test_a_row_of_the_file(tmp_path: Path) -> None:
         "machine": "Synthetic CPU (synthetic)", "device": "cuda:0", "implementation": "torch", "threads": 2,
         "baseline_run": "run", "baseline_machine": "Synthetic CPU (synthetic)", "baseline_device": "cpu",
         "baseline_implementation": "torch", "baseline_threads": 2, "uncertainty": "spread within one process",
-        "regime": "resident", "cache": "hot", "baseline_one_shot_s": 9.0, "one_shot_s": 18.0, "one_shot_pinned_s": 8.0,
+        "cache": "hot", "baseline_one_shot_s": 9.0, "one_shot_s": 18.0, "one_shot_pinned_s": 8.0,
         "one_shot_pinned_speedup": 1.125,
     }  # fmt: skip
 
@@ -84,7 +84,6 @@ def test_processes_give_an_interval(tmp_path: Path) -> None:
     [
         {"dtype": "tf32"},
         {"variant": "autocast"},
-        {"regime": "one-shot"},
         {"params": {"n": 65}},
         {"params": {"n": "64"}},
         {"params": {}},
@@ -190,7 +189,6 @@ KNOWN, ON_GPU = precision(**SWITCHES), {"device": "cuda:0"} | precision(**SWITCH
         ({}, {"dtype": "tf32"} | TF32, "dtype: dtype tf32 against float32"),
         ({}, BF16, "dtype: dtype bfloat16 against float32"),
         ({"threads": 1}, {"threads": 2}, "threads: threads 2 against 1"),
-        ({}, {"regime": "one-shot"}, "regime: regime one-shot against resident"),
         ({}, {"cache": "cold"}, "cache: cache cold against hot"),
         (IEEE, {}, ""),
         (precision(), IEEE, ""),
@@ -218,7 +216,7 @@ def test_what_differs_is_left_out_or_named(tmp_path: Path, base: Any, other: Any
     runs = [run(tmp_path, [mark(device, 8.0, **terms), mark("cuda:1", 2.0, **other)])]
     term, _, words = differs.partition(": ")
     assert differences(runs, baseline=device) == [{term: words}] * bool(differs)
-    others = [each for each in ("dtype", "precision", "regime", "cache", "threads", "seed") if each != term]
+    others = [each for each in ("dtype", "precision", "cache", "threads", "seed") if each != term]
     assert len(pairing(runs, *others, baseline=device)[0]) == (not differs)
     (row,), left_out = pairing(runs, term, baseline=device)
     assert (row.differs, row.speedup, left_out) == (words, 4.0, [])

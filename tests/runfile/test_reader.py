@@ -128,7 +128,7 @@ def test_plain_file(tmp_path: Path) -> None:
     run = reader.read(save(tmp_path, data))
     (result,) = run.results
     assert (run.plain, run.machine.label, result.work) == (True, "Synthetic CPU", Work())
-    nothing = dict.fromkeys(("implementation", "variant", "regime", "cache"), "")
+    nothing = dict.fromkeys(("implementation", "variant", "cache"), "")
     shown = {"n": 1, "shape": "[1, 2]", "odd": "nan"}
     assert result.case == Case("sorting.TestFast.sort", "", "", shown, **nothing)
     assert result.times is not None
