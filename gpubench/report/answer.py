@@ -40,6 +40,8 @@ MOST_ROWS = 15
 _NAMED, _MOST_DEVICES = 3, 3
 """Benchmarks and devices in a sentence."""
 _NOISY_SHARE = 1 / 3
+_LONGEST_CALL_S = 1.0
+"""Seconds of a call that preset quick allows: fewer threads, which leave other programs a core, may exceed it."""
 _OF_THE_CALL = ("altered", "unwaited", "switched")
 """Flags of calls that did something else than was meant, which no repetition mends."""
 
@@ -373,7 +375,8 @@ def _warn_of_noise(study: Study, judged: Sequence[Measured]) -> list[Warning]:
         count = "all times may be too long, although no single result is noisy"
     if busy:
         threads = max((run.machine.threads or 1 for run in study.runs), default=1)
-        fewer = f"--threads {threads - 1} or " * (threads > 1)  # which leaves them a core
+        slower_s = max(row.time_s for row in judged) * threads / max(1, threads - 1)
+        fewer = f"--threads {threads - 1} or " * (threads > 1 and slower_s < _LONGEST_CALL_S)
         remedy = f"Close other programs. If they aren't yours, try {fewer}--processes 5."
         return [Warning(f"The machine was busy: {count}", remedy)]
     return [Warning(f"{count[:1].upper()}{count[1:]}", "Repeat more: --processes 5, or --preset full.")]

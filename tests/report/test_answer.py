@@ -216,13 +216,15 @@ def test_what_a_reader_must_know_first(
 
 def test_a_warning_says_where_and_what_to_try(tmp_path: Path) -> None:
     flags = (("noisy",), ("noisy", "altered"), ("altered",))
-    marks = [mark(f"mine.work{i}", "cpu", 1.0, flags=each) for i, each in enumerate(flags)]
+    marks = [mark(f"mine.work{i}", "cpu", 0.1, flags=each) for i, each in enumerate(flags)]
     found = answered(tmp_path, marks, flags=("contended",))
     busy, altered = warning(found, BUSY), warning(found, CALL)
     assert "2 of 3" in busy.where  # a call that alters its process isn't noise
     assert "2 results flagged altered (mine.work1, mine.work2): the benchmark left settings" in altered.where
     assert altered.try_.startswith("To try: put settings back")
     assert "--threads 1" in busy.try_  # of two: other people's programs can't be closed
+    marks.append(mark("mine.long", "cpu", 0.6))  # on one thread of two too slow for the preset
+    assert "--threads" not in warning(answered(tmp_path, marks, flags=("contended",)), BUSY).try_
 
 
 def test_a_slow_library_is_named_unless_the_machine_was_busy(tmp_path: Path) -> None:
