@@ -110,21 +110,9 @@ def test_a_journal_without_results_is_an_error_that_names_it(tmp_path: Path, cap
 @pytest.mark.parametrize(
     ("place", "key", "value", "status", "said"),
     [
-        (
-            3,
-            "benchmark",
-            {},
-            "skipped",
-            "line 4 is passed over: test_a.py::test_w[1]: end.benchmark: expected a value for",
-        ),
+        (3, "benchmark", {}, "skipped", "line 4 is passed over: test_a.py::test_w[1]: end.benchmark: expected a value"),
         (3, "status", 7, "skipped", "line 4 is passed over: test_a.py::test_w[1]: end.status: expected a text"),
-        (
-            3,
-            "process",
-            "x",
-            "skipped",
-            "line 4 is passed over: test_a.py::test_w[1]: end.process: expected a whole number",
-        ),
+        (3, "process", "x", "skipped", "line 4 is passed over: test_a.py::test_w[1]: end.process: expected a whole"),
         (3, "fullname", None, "skipped", "line 4 is passed over: end.fullname: expected a text"),
         (3, "status", "odd", "error", ""),
         (2, "case", [], "ok", "line 3 is passed over: test_a.py::test_w[1]: start.case: expected an object"),

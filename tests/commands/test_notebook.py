@@ -98,6 +98,7 @@ def test_an_expression_sees_the_callers_variables():
     assert (row["workload"], row["dtype"], row["status"]) == ("time.a @ other", "float64", "ok")
     assert row["flop_per_s"] == pytest.approx(2 * 9**3 / row["time_s"])
     assert a.sum() == 81
+    assert "test_time" not in sys.modules
 
 
 def test_a_function_with_arguments_and_sizes():
@@ -182,25 +183,17 @@ def test_on_a_busy_machine_one_thread_is_chosen_with_a_notice_unless_some_are_as
     assert torch.get_num_threads() == before
 
 
-def test_the_process_is_as_before():
-    before = torch.get_num_threads(), torch.get_default_dtype(), list(sys.path), "test_time" in sys.modules
+def test_the_process_is_as_before(monkeypatch, one_thread):
+    """Another module called test_time too."""
+    monkeypatch.setitem(sys.modules, "test_time", other := types.ModuleType("test_time"))
+    before = torch.get_num_threads(), torch.get_default_dtype(), list(sys.path)
     torch.manual_seed(1)
     expected = torch.rand(1)
     torch.manual_seed(1)
-    torch.set_num_threads(1)
-    try:
-        measured("a + 1", options="--dtype bfloat16 --setup 'a = torch.randn(9)'")
-        assert torch.get_num_threads() == 1
-        assert torch.rand(1) == expected
-    finally:
-        torch.set_num_threads(before[0])
-    assert (torch.get_num_threads(), torch.get_default_dtype(), list(sys.path), "test_time" in sys.modules) == before
-
-
-def test_another_module_called_test_time_is_left_alone(monkeypatch):
-    other = types.ModuleType("test_time")
-    monkeypatch.setitem(sys.modules, "test_time", other)
-    assert [row["workload"] for row in rows(measured("torch.ones(3)"))] == ["time.torch.ones(3)"]
+    (row,) = rows(measured("a + 1", options="--dtype bfloat16 --setup 'a = torch.randn(9)'"))
+    assert row["workload"] == "time.a + 1"
+    assert torch.rand(1) == expected
+    assert (torch.get_num_threads(), torch.get_default_dtype(), list(sys.path)) == before
     assert sys.modules["test_time"] is other
 
 

@@ -138,31 +138,22 @@ def test_measures_keeps_the_results_and_draws(tmp_path):
     assert [text for text in read_by_people if "a @ b" not in text or f"time.{words[0]}" in text] == []
 
 
-def test_an_expression_that_fails_is_reported_once_and_ends_with_2(tmp_path):
-    words = ["a @ b", "--setup=a, b = randn(2, n), randn(2, n)", "--size=n=3,4"]
-    done = gpubench("time", *words, *SMOKE, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = (line for line in done.stderr.splitlines() if "mat1 and mat2 shapes cannot be multiplied" in line)
-    assert line == done.stderr.splitlines()[-1]
-    assert line.startswith("gpubench time: RuntimeError: ")
-
-
-def test_one_expression_of_two_that_fails_is_a_line_of_the_table(tmp_path):
-    done = gpubench("time", "a.nope()", "a + a", "--setup=a = randn(2)", *SMOKE, cwd=tmp_path)
-    assert done.returncode == 1
-    assert done.stdout.count("no attribute 'nope'") == 1
-    assert "no attribute 'nope'" not in done.stderr
-
-
-def test_where_every_expression_was_skipped_it_ends_with_2_and_the_reason(tmp_path):
-    words = ["--setup=a = randn(n)", "--size=n=1e13", "-o=r.json"]
-    done = gpubench("time", "a + a", "a * a", *words, *SMOKE, cwd=tmp_path)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()[-1:]
-    assert "needs 40.0 TB more on cpu, " in line
-    assert {each.status for each in read(tmp_path / "r.json").results} == {"skipped"}
-    done = gpubench("time", "a + a", words[0], "--size=n=8,1e13", *SMOKE, cwd=tmp_path)
-    assert done.returncode == 0, "one of two sizes was measured"
+@pytest.mark.parametrize(
+    ("words", "code", "table", "last"),
+    [
+        (["a @ b", "--setup=a, b = randn(2, n), randn(2, n)", "--size=n=3,4"], 2, "",
+         "gpubench time: RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
+        (["a.nope()", "a + a", "--setup=a = randn(2)"], 1, "no attribute 'nope'", ""),
+        (["a + a", "a * a", "--setup=a = randn(n)", "--size=n=1e13"], 2, "", "needs 40.0 TB more on cpu, "),
+        (["a + a", "--setup=a = randn(n)", "--size=n=8,1e13"], 0, "needs 40.0 TB more on cpu, ", ""),
+    ],
+    ids=["fails", "one of two fails", "each is too large", "one size is too large"],
+)  # fmt: skip
+def test_what_has_no_number_is_a_line_once_and_without_any_the_end(tmp_path, words, code, table, last):
+    done = gpubench("time", *words, *SMOKE, "-o=r.json", cwd=tmp_path)
+    assert (done.returncode, (tmp_path / "r.json").exists()) == (code, True)
+    assert done.stdout.count(table) == 1 if table else done.stdout == ""
+    assert last in done.stderr.splitlines()[-1] if last else table not in done.stderr
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no such limit")
