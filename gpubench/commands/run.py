@@ -16,7 +16,7 @@ from shutil import get_terminal_size
 from ..errors import Unwritten, UsageError, clean
 from ..runfile import options
 from ..runfile.folder import LEDGER, RUN_FILE, keep
-from ..runfile.ledger import Ledger, assemble, missing, reached
+from ..runfile.ledger import SKIPPED_FILES, Ledger, assemble, missing, reached
 from ..runfile.quantities import counted, shorten
 from ..runfile.schema import ACCEPTABLE, OK, Run
 from ..runfile.writer import Lock, write
@@ -271,6 +271,20 @@ def _require_writable(folder: Path) -> None:
         raise UsageError(f"{log}: was not written by gpubench and would be replaced: move it, or choose another -o")
 
 
+def _why_none(args: argparse.Namespace, lines: list[str]) -> str:
+    """Why there is no benchmark to measure, where pytest has no complaint."""
+    if skipped := [line for line in lines if line.startswith(SKIPPED_FILES)]:
+        return skipped[-1]
+    if args.pytest:
+        return f"no benchmark is measured with {' '.join(args.pytest)}"
+    what = " ".join(args.paths or ["the suite"])
+    return (
+        "no benchmark matches"
+        if chosen(args)
+        else f"{what} has no test functions with the fixture gpubench or benchmark"
+    )
+
+
 def _explain(args: argparse.Namespace, code: int, progress: Progress, output: Path | str, interrupted: bool) -> int:
     """Print in one line why nothing was measured, taken from pytest's output."""
     lines = process.log_lines(output)
@@ -280,10 +294,7 @@ def _explain(args: argparse.Namespace, code: int, progress: Progress, output: Pa
     if code == process.USAGE:
         return _say(process.complaint(lines), _UNUSABLE)
     if code in (process.NO_TESTS, 0) and not progress.reasons:
-        if chosen(args) or args.pytest:
-            return _say("no benchmark matches", _UNUSABLE)
-        what = " ".join(args.paths or ["the suite"])
-        return _say(f"{what} has no test functions with the fixture gpubench or benchmark", _UNUSABLE)
+        return _say(_why_none(args, lines), _UNUSABLE)
     if code == process.INTERRUPTED:
         return _say(f"{process.uncollected(lines)}{where}", _UNUSABLE)
     for line in progress.why_not():

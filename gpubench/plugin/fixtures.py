@@ -144,11 +144,19 @@ def _bound_rounds(benchmark: Any) -> None:
     """End the rounds of a plain benchmark after :data:`MOST_TIMES` its ``max_time``: pytest-benchmark takes their
     number from its first calls, and later ones may be slower. Rounds that a test asks for are all made."""
     made, stats_made, run = benchmark._make_runner, benchmark._make_stats, benchmark._raw
+    calibrated = benchmark._calibrate_timer
     until, taken = math.inf, list[float]()
 
     def raw(*given: Any, **named: Any) -> Any:
         benchmark._make_runner, benchmark._make_stats = make_runner, make_stats
+        benchmark._calibrate_timer = calibrate
         return run(*given, **named)
+
+    def calibrate(runner: Callable[..., float]) -> tuple[float, int, range]:
+        duration, loops, _ = calibrated(runner)
+        most = int(loops * benchmark._max_time / duration) if loops > 1 else 1  # the last calls took longer
+        fewer = min(loops, max(1, most))
+        return duration * fewer / loops, fewer, range(fewer)
 
     def make_runner(*given: Any) -> Callable[..., Any]:
         take = made(*given)

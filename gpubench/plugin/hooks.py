@@ -17,7 +17,7 @@ from msgspec import structs
 from ..errors import Unmeasurable
 from ..measure.session import Mode, Session
 from ..runfile.kinds import names_of
-from ..runfile.ledger import Follower, missing
+from ..runfile.ledger import SKIPPED_FILES, Follower, missing
 from ..runfile.matching import matcher, nothing_matches
 from ..runfile.naming import numbered, told_apart, told_stems
 from ..runfile.quantities import listed
@@ -61,6 +61,7 @@ class Plugin:
         self.sources: set[Path] = set()  # files of all measured tests: the same for each process of a run
         """Whether a test of this run, measured already or not, uses the fixture."""
         self._failed: set[str] = set()
+        self._skipped: list[str] = []  # files, each with its reason
         self.ranks: Ranks | None = None
 
     def pytest_sessionstart(self) -> None:
@@ -134,8 +135,17 @@ class Plugin:
         self.config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept_ids])
         items[:] = kept
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note why a file is skipped as a whole: its tests are in no table."""
+        if report.skipped and self.mode is Mode.RUN:
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+            self._skipped.append(f"{report.nodeid} ({reason.removeprefix('Skipped: ')})")
+
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Begin the journal, or measure the peaks, unless nothing will be measured."""
+        if self._skipped:
+            self.session.notices.append(f"{SKIPPED_FILES}{listed(self._skipped, 3)}")
+            print(f"\n{self.session.notices[-1]}")  # in the log, from which the supervisor takes why there is nothing
         if session.testsfailed or self.collected is None:
             return  # a file that can't be imported, or a -k that pytest refused
         wanted = "gpubench" if self.mode is Mode.ALONE else "benchmark"

@@ -263,6 +263,9 @@ def test_fresh(benchmark): benchmark.pedantic(list.sort, setup=lambda: (([2, 1],
 def test_sound(benchmark): benchmark(sorted, [2, 1])
 
 @pytest.mark.benchmark(max_time=0.25)
+def test_cliff(benchmark):
+    calls = []
+    benchmark(lambda: calls.append(1) or time.sleep(0.02 if len(calls) > 50 else 0))
 def test_slower(benchmark):
     calls = []
     benchmark(lambda: calls.append(1) or time.sleep(0.05 if len(calls) > 300 else 1e-4))
@@ -272,10 +275,12 @@ def test_slower(benchmark):
     assert done.returncode == 0, done.stderr
     results = read(tmp_path / "out/run.json").results
     seen = {each.workload[4:]: {flag.name for flag in each.flags} & {"unwaited", "altered"} for each in results}
-    altered = {name: {"altered"} for name in ("emptied", "sorted", "slower")}
+    altered = {name: {"altered"} for name in ("emptied", "sorted", "slower", "cliff")}
     assert seen == {"lazy": {"unwaited"}, **altered, "fresh": set(), "sound": set()}
     (slower,) = (each.times for each in results if each.workload == "own.slower")
     assert slower.rounds * slower.median_s < 5  # 65 by the first calls
+    (cliff,) = (each.times for each in results if each.workload == "own.cliff")
+    assert cliff.iterations < 100  # as many as were tried, which took more than all rounds may
 
 
 def test_a_parameter_of_a_dtype_without_peaks_loses_no_run(tmp_path):

@@ -180,6 +180,28 @@ def test_what_differs_in_each_process_costs_that_process_alone(tmp_path):
     assert subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120).returncode == 0
 
 
+def test_a_file_that_is_skipped_as_a_whole_is_named_with_its_reason(tmp_path):
+    (tmp_path / "test_mine.py").write_text("import pytest\npytest.importorskip('no_such_module')\n")
+    done = gpubench(tmp_path)
+    assert done.returncode == 2
+    said = b"skipped as a whole: test_mine.py (could not import 'no_such_module'"
+    assert said in done.stderr
+    assert b"has no test functions" not in done.stderr
+    (tmp_path / "test_mine.py").unlink()
+    (tmp_path / "test_mine.py").mkdir()  # a folder, in which another file is measured
+    (tmp_path / "test_mine.py/test_skipped.py").write_text(
+        "import pytest\npytest.skip('later', allow_module_level=True)"
+    )
+    (tmp_path / "test_mine.py/test_it.py").write_text("def test_it(benchmark): benchmark(len, [])\n")
+    done = gpubench(tmp_path)
+    assert (done.returncode, b"skipped as a whole: test_mine.py/test_skipped.py (later)" in done.stderr) == (0, True)
+
+
+def test_an_option_of_pytest_that_measures_nothing_is_named(tmp_path):
+    (tmp_path / "test_mine.py").write_text("def test_it(benchmark): benchmark(len, [])\n")
+    assert b"no benchmark is measured with -h\n" in gpubench(tmp_path, "--", "-h").stderr
+
+
 def test_a_log_that_a_test_removes_costs_the_log(tmp_path):
     removes = "def test_it(benchmark):\n    benchmark(len, [])\n    import os; os.unlink('out/run.log')\n"
     (tmp_path / "test_mine.py").write_text(removes + "def test_dies(benchmark): import os; os._exit(3)\n")
