@@ -262,10 +262,12 @@ def test_sorted(benchmark): benchmark.pedantic([random.random() for _ in range(1
 def test_fresh(benchmark): benchmark.pedantic(list.sort, setup=lambda: (([2, 1],), {}), rounds=3)
 def test_sound(benchmark): benchmark(sorted, [2, 1])
 
-@pytest.mark.benchmark(max_time=0.25)
+@pytest.mark.benchmark(max_time=0.25, min_time=0.002)
 def test_cliff(benchmark):
     calls = []
     benchmark(lambda: calls.append(1) or time.sleep(0.02 if len(calls) > 50 else 0))
+
+@pytest.mark.benchmark(max_time=0.25)
 def test_slower(benchmark):
     calls = []
     benchmark(lambda: calls.append(1) or time.sleep(0.05 if len(calls) > 300 else 1e-4))
@@ -280,7 +282,7 @@ def test_slower(benchmark):
     (slower,) = (each.times for each in results if each.workload == "own.slower")
     assert slower.rounds * slower.median_s < 5  # 65 by the first calls
     (cliff,) = (each.times for each in results if each.workload == "own.cliff")
-    assert cliff.iterations < 100  # as many as were tried, which took more than all rounds may
+    assert cliff.iterations < 50  # and not the 100 that were tried, which took more than all rounds may
 
 
 def test_a_parameter_of_a_dtype_without_peaks_loses_no_run(tmp_path):
