@@ -209,7 +209,7 @@ class Plugin:
             skipped = item.get_closest_marker("skip") is not None  # its device may not exist
             if self.ranks and RANKS not in names and not skipped:
                 self.ranks.close_idle(case.device)
-        elif "benchmark" in names and (self.mode is Mode.PLAN or self.recorder):
+        elif "benchmark" in names and (self.mode is Mode.PLAN or self.recorder or self.alone):
             self._start(item, self.case_of(item))
         try:
             return (yield)

@@ -26,7 +26,7 @@ def declare_options(parser: pytest.Parser) -> None:
         parser.addini(option.ini, option.help, type=kind, default=empty)  # type: ignore[arg-type]
     for name, metavar, text in (
         ("plan", "PATH", "don't measure: write each benchmark as JSON, and the estimated time of all"),
-        ("ledger", "PATH", "journal: measure what is missing in it (default: a new one beside the results file)"),
+        ("ledger", "PATH", "journal of gpubench run: measure what is missing in it"),
         ("process", "I/N", "be process I of N: measure a share of the rounds"),
         ("match", "EXPR", "measure only benchmarks whose name matches: as -k, and also matmul.square and n=64"),
     ):

@@ -441,6 +441,6 @@ def test_plain(benchmark):
 
 
 def test_a_benchmark_is_timed_untraced(bench, pytester):
-    """Also a plain one, if it is recorded; pytest-benchmark itself pauses tracers in its rounds only."""
+    """Also a plain one beside it; pytest-benchmark itself pauses tracers in its rounds only."""
     pytester.makeconftest("import sys\nsys.settrace(lambda *event: None)\n")
-    bench(UNTRACED, "--gpubench-ledger=run.ledger.jsonl", apart=True, passed=2)
+    bench(UNTRACED, apart=True, passed=2)

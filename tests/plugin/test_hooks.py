@@ -252,6 +252,29 @@ def test_pytest_benchmarks_own_options_keep_working(bench, pytester):
     assert json.loads(saved.read_text())["benchmarks"][0]["stats"]["rounds"] >= 9
 
 
+MIXED = """
+import pytest, torch
+THREADS = torch.get_num_threads()
+
+def test_left(benchmark):
+    benchmark(sum, [1])
+    torch.set_num_threads(THREADS + 1)
+
+def test_wrong(benchmark): assert benchmark(sum, [1]) == 2
+def test_absent(benchmark): pytest.skip("no data")
+
+def test_ours(gpubench):
+    assert torch.get_num_threads() == THREADS
+    gpubench(torch.neg, gpubench.randn(8))
+"""
+
+
+def test_plain_benchmarks_beside_others_have_reasons_and_leave_nothing_behind(bench):
+    ran = bench(MIXED)
+    assert [each["name"] for each in ran.data["benchmarks"]] == ["test_left", "test_ours[cpu-float32]"]
+    assert [(row["status"], row["name"]) for row in ran.rows] == [("error", "test_wrong"), ("skipped", "test_absent")]
+
+
 def test_disabled_it_still_checks(bench):
     wrong = "def test_wrong(gpubench): gpubench(lambda x: x, gpubench.randn(4), check=lambda x: x + 1)\n"
     bench(CASE + wrong, "--benchmark-disable", passed=1, failed=1)
