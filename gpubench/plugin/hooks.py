@@ -53,13 +53,11 @@ class Plugin:
         self.measures = False  # whether a test that is measured was collected
         self._listed: list[tuple[Case, bool]] = []
         self.recorder: Recorder | None = None
-        self.alone = False  # whether a session without a supervisor measures
-        self.written = False
+        self.unwritten = False  # whether a results file is asked for that pytest-benchmark hasn't written yet
         self.attempts: dict[str, Attempt] = {}
         self.collected: list[pytest.Item] | None = None
         self.order: dict[str, int] = {}  # the place of each test before they were shuffled: that of the results file
         self.sources: set[Path] = set()  # files of all measured tests: the same for each process of a run
-        """Whether a test of this run, measured already or not, uses the fixture."""
         self._failed: set[str] = set()
         self._skipped: list[str] = []  # files, each with its reason
         self.ranks: Ranks | None = None
@@ -176,9 +174,9 @@ class Plugin:
                 recorder = Recorder(self.config, self.session)
                 recorder.begin(cases, self._listed, self.sources)
                 self.recorder = recorder
-            elif self.mode is Mode.ALONE:
+            elif self.mode is Mode.ALONE and option("benchmark_json", None):
                 _ = self.session.ceilings
-                self.alone = True
+                self.unwritten = True
 
     def case_of(self, item: pytest.Item) -> Case:
         """Return the identity of a test, in which the number of threads is still unknown."""
@@ -302,9 +300,8 @@ class Plugin:
         finally:
             if self.recorder:
                 self.recorder.finish(int(exitstatus))
-            path = self.config.getoption("benchmark_json", None)
-            if path and self.alone and not self.written:
-                write_reasons(Path(path), self.config, self.session)
+            if self.unwritten:
+                write_reasons(Path(self.config.getoption("benchmark_json")), self.config, self.session)
             if plan := self.config.getoption("--gpubench-plan"):
                 listed = {"cases": self.session.planned, "estimated_s": self.session.estimated_s(self._listed)}
                 Path(plan).write_text(json.dumps(fit(listed), indent=1, allow_nan=False), encoding="utf-8")
@@ -355,5 +352,5 @@ class Plugin:
     def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:
         """Add gpubench's keys to every file that pytest-benchmark writes in a session with gpubench tests."""
         if self.measures:
-            self.written = True
+            self.unwritten = False
             complete_run(output_json, self.session)
