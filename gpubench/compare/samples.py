@@ -154,10 +154,9 @@ def _add(side: Side, run: Run) -> None:
 
 def key_of(result: Result) -> CaseKey:
     """The key by which a result's case is compared."""
-    case = result.case
-    if not case.implementation:
+    if not result.implementation:
         return CaseKey(result.fullname, "", "")
-    return CaseKey(case.id, case.device, case.implementation)
+    return CaseKey(result.id, result.device, result.implementation)
 
 
 def _observation(times: Times, process: Process, kept: Sequence[float], number: int, run: Run) -> Observation:

@@ -82,6 +82,7 @@ REFUSED = [
     ("compare run.json run.json --paths x", "for --interleave"),
     ("compare run.json run.json -k x", "no benchmark matches 'x': choose from a.fast, a.slow"),
     ("compare run.json run.json -k 'x and'", "expected a word"),
+    ("compare run.json empty.json", "empty.json: benchmarks: expected a benchmark, found none"),
     ("compare run.json loop", "loop: no such file or folder"),
     ("compare --interleave PYTHON PYTHON --pairs 2", "--pairs must be 6 or more"),
     ("compare --interleave /bin/false PYTHON -k none", "base: /bin/false can't measure"),
