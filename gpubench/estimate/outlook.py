@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from ..devices.datasheets import Gpu
 from ..devices.implementations import implementation_label
+from ..devices.roofline import LEAST_KERNEL_S
 from ..report.rows import grouped, size_parameter
 from ..runfile.flags import judge
 from ..runfile.matching import shown_name
@@ -245,10 +246,13 @@ def outlook_of(job: Job, card: Gpu) -> Outlook:
 
 
 def _faster_memory(job: Job, card: Gpu) -> float | None:
-    """The ratio of memory bandwidths, for work that isn't known to be bound by something else."""
+    """The ratio of memory bandwidths, for work that isn't known to be bound by something else: arithmetic, steps that
+    wait for each other, a launch."""
     rate, work = card.value("memory"), job.work
     bound = (work.flops or 0.0) < LEAST_INTENSITY * (work.bytes or 0.0) and not job.case.workload.startswith(_SOLVERS)
-    return rate / job.bandwidth if bound and rate and job.bandwidth else None
+    if not bound or not rate or not job.bandwidth:
+        return None
+    return ratio if (ratio := rate / job.bandwidth) < job.cpu_s / LEAST_KERNEL_S else None
 
 
 def _batches(job: Job, card: Gpu) -> int | None:

@@ -104,7 +104,8 @@ def cell(each: Outlook, bound: bool = False) -> str:
         return limit
     if each.probably is None:
         guess = f"memory {words.times(each.memory)}" if each.memory else UNKNOWN
-        return limit if each.at_most <= MOST_SHOWN else f"{guess}, {limit}" if bound else guess
+        told = f"{guess}, {limit}" if bound and each.bound != "launch" else guess
+        return limit if each.at_most <= MOST_SHOWN else told
     low, high = each.probably
     if high >= each.at_most and low <= MOST_SHOWN:
         return f"{words.times(low)} to {limit}{batch}"
@@ -197,7 +198,7 @@ def _memory(shown: Sequence[Outlook]) -> list[str]:
     rates = dict.fromkeys(text(each.job.bandwidth, "B/s") for each in shown if each.memory)
     if rates:
         how = f"the GPU's memory is so many times as fast as the CPU's ({listed(rates)})"
-        parts.append(f"Memory N×: {NOTHING_LEARNED}; {how}. Sorts may gain more, small sizes less.")
+        parts.append(f"Memory N×: {NOTHING_LEARNED}; {how}. Sorts may gain more.")
     return parts
 
 

@@ -228,18 +228,20 @@ def test_every_benchmark_has_an_estimate_or_a_reason_that_fits_it(tmp_path, caps
 
 
 def test_what_nothing_was_learned_of_has_the_ratio_of_memory_bandwidths(tmp_path, capsys):
-    """Unless its bytes aren't what it waits for: much arithmetic for each, or steps that wait for each other."""
+    """Unless its bytes aren't what it waits for: much arithmetic for each, steps that wait for each other, a launch."""
     other = {"kind": "other", "count": 1, "flops": 0, "bytes": 1e9}
     rows = [
         records.benchmark(case(name), 1.0, work={"bytes": 1e9, "operators": [other]} | flops, memory_bytes=3e9)
         for name, flops in (("irregular.sort", {}), ("mine.a", {"flops": 1e11}), ("linear_algebra.qr", {"flops": 1e9}))
     ]
+    small = {"bytes": 1e6, "operators": [other | {"bytes": 1e6}]}
+    rows += [records.benchmark(case("mine.small"), 4.2e-4, work=small)]  # in a 152th: less than a kernel takes
     peaks = {"cpu": records.ceilings("cpu")}
     (tmp_path / "run.json").write_text(json.dumps(records.run_file(rows, ceilings=peaks)))
     found = rows_of(capsys, str(tmp_path), "--gpu", "H100")
     fastest = max(each["byte_per_s"] for each in peaks["cpu"]["bandwidth"] if each["level"] == "memory")
     ratio = 3.35e12 / fastest
-    assert [row["memory_ratio"] and float(row["memory_ratio"]) for row in found] == [pytest.approx(ratio), "", ""]
+    assert [row["memory_ratio"] and float(row["memory_ratio"]) for row in found] == [pytest.approx(ratio), "", "", ""]
     assert main(["estimate", str(tmp_path), "--gpu", "H100"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert f"memory {ratio:.0f}×" in shown
