@@ -292,6 +292,19 @@ def test_what_waiting_explains_is_no_change_unless_many_processes_say_so():
         assert SLOWER not in words(others).values()
 
 
+def test_where_one_of_two_processes_waited_no_such_difference_is_a_change():
+    """Recorded beside two programs: of one run a side three benchmarks waited by their rounds, and all five rounds of
+    a fourth, of 23 µs, took 28 to 40 ms."""
+    random = np.random.default_rng(8)
+    base, new = (side(random, 1, 0.001, keys=CASES[:6]) for _ in range(2))
+    new |= {key: [scaled(one, 200) for one in new[key]] for key in CASES[:2]}
+    assert [each.verdict for each in judge(base, new)].count(SLOWER) == 2
+    new[CASES[0]] = [replace(one, uneven=True) for one in new[CASES[0]]]
+    found = {each.key: each for each in judge(base, new)}
+    assert {found[key].why for key in CASES[:2]} == {Reason(Cause.WAITED)}
+    assert found[CASES[2]].why != Reason(Cause.WAITED)
+
+
 def test_times_of_which_nothing_is_tested_are_times_that_a_process_measured():
     """Recorded: two of three processes held up, and a geometric mean of 0.92 ms that none of them took."""
     base, new = ({CASES[0]: observed([1.0, 1.01, 1.02])}, {CASES[0]: observed([6.0, 1.0, 6.1])})
