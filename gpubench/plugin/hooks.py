@@ -53,6 +53,7 @@ class Plugin:
         self.measures = False  # whether a test that is measured was collected
         self._listed: list[tuple[Case, bool]] = []
         self.recorder: Recorder | None = None
+        self.alone = False  # whether a session without a supervisor measures
         self.unwritten = False  # whether a results file is asked for that pytest-benchmark hasn't written yet
         self.attempts: dict[str, Attempt] = {}
         self.collected: list[pytest.Item] | None = None
@@ -174,9 +175,9 @@ class Plugin:
                 recorder = Recorder(self.config, self.session)
                 recorder.begin(cases, self._listed, self.sources)
                 self.recorder = recorder
-            elif self.mode is Mode.ALONE and option("benchmark_json", None):
-                _ = self.session.ceilings
-                self.unwritten = True
+            elif self.mode is Mode.ALONE:
+                self.alone, self.unwritten = True, bool(option("benchmark_json", None))
+                _ = self.session.ceilings if self.unwritten else None
 
     def case_of(self, item: pytest.Item) -> Case:
         """Return the identity of a test, in which the number of threads is still unknown."""
