@@ -1,7 +1,7 @@
 """Colours and shapes of the charts, light and dark: a device or a dtype looks the same in every picture.
 
-Colours of one chart differ by ΔE*ab (CIE 1976) of 17 or more also under protanopia, deuteranopia and tritanopia, and
-stand out 3:1 against the page (WCAG 2.1, 1.4.11); tests/report/charts/test_theme.py computes both.
+Colours of one chart differ by ΔE00 of 12 or more also under protanopia, deuteranopia and tritanopia, and stand out
+3:1 against the page (WCAG 2.1, 1.4.11); tests/report/charts/test_theme.py computes both.
 """
 
 from __future__ import annotations
