@@ -174,7 +174,7 @@ def foot(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
     if lost:
         names = listed(dict.fromkeys(map(words.name, lost)), 6)
         parts.append(f"With the data copied in and out for every call no GPU here is faster: {names}.")
-    parts += _memory(shown)
+    parts += _memory(shown) if shown else []
     lacking = [
         each for each in (*shown, *(one for one in estimates if one.job.obstacle)) if each.note and not each.memory
     ]

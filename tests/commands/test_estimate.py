@@ -47,6 +47,12 @@ def rows_of(capsys, *words):
     return list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
 
 
+@pytest.mark.parametrize("form", ["table", "markdown"])
+def test_where_nothing_can_be_estimated_the_reasons_stand_alone(run, capsys, form):
+    assert main(["estimate", run, "--gpu=T4", "-k", "transfer", f"--format={form}"]) == 0
+    assert "measures copies or several devices" in " ".join(capsys.readouterr().out.split())
+
+
 def test_each_benchmark_and_card_is_a_row_or_a_reason(run, capsys):
     rows = rows_of(capsys, run, "--gpu", "T4", "--gpu", "4090")
     heads = "id how filled gpu cpu_s cpu_way bound shortest_s at_most probably_low probably_high with_copies_at_most "
