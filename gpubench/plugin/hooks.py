@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec import structs
 
-from ..errors import Unmeasurable
+from ..errors import Unmeasurable, UsageError
 from ..measure.session import Mode, Session
 from ..runfile.kinds import names_of
 from ..runfile.ledger import SKIPPED_FILES, Follower, missing
@@ -176,7 +176,10 @@ class Plugin:
                 recorder.begin(cases, self._listed, self.sources)
                 self.recorder = recorder
             elif self.mode is Mode.ALONE:
-                self.alone, self.unwritten = True, bool(option("benchmark_json", None))
+                self.alone, path = True, Path(option("benchmark_json", None) or "none.json")
+                if path.is_dir() or not path.parent.is_dir():  # pytest-benchmark would notice when all is measured
+                    raise UsageError(f"{path}: no results file can be written there")
+                self.unwritten = bool(option("benchmark_json", None))
                 _ = self.session.ceilings if self.unwritten else None
 
     def case_of(self, item: pytest.Item) -> Case:

@@ -23,7 +23,7 @@ from ..runfile.ledger import Follower, Ledger, convert
 from ..runfile.quantities import counted
 from ..runfile.reader import LARGEST, check_case
 from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case, Ceilings
-from ..runfile.writer import fit, text_of, without_homes, write
+from ..runfile.writer import fit, text_of, without_homes
 from ..version import __version__
 from .overrides import IGNORED
 from .parametrize import shown_library
@@ -150,7 +150,7 @@ def write_reasons(path: Path, config: pytest.Config, session: Session) -> None:
     """Write a results file without a number, which pytest-benchmark doesn't: it states why each case has none."""
     output = _of_pytest_benchmark(config) | {"benchmarks": []}
     complete_run(output, session)
-    write(path, output)
+    path.write_text(json.dumps(output, indent=1, allow_nan=False), encoding="utf-8")  # into /dev/stdout, not over it
 
 
 class Recorder:

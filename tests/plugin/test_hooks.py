@@ -93,6 +93,8 @@ def test_a_measured_suite_that_does_without_torch_is_not_made_to_import_it(pytes
         ("--gpubench-threads=0", "threads must be 1 or more, not '0'"),
         ("--gpubench-seed=-1", "seed must be 0 or more, not '-1'"),
         ("--gpubench-ranks-deadline=nan", "ranks-deadline must be seconds above 0, not 'nan'"),
+        ("--benchmark-json=no/run.json", "no/run.json: no results file can be written there"),
+        ("--benchmark-json=.", ".: no results file can be written there"),
     ],
 )
 def test_a_bad_option_is_one_line_and_exit_4(bench, option, says):
@@ -273,6 +275,13 @@ def test_plain_benchmarks_beside_others_have_reasons_and_leave_nothing_behind(be
     ran = bench(MIXED)
     assert [each["name"] for each in ran.data["benchmarks"]] == ["test_left", "test_ours[cpu-float32]"]
     assert [(row["status"], row["name"]) for row in ran.rows] == [("error", "test_wrong"), ("skipped", "test_absent")]
+
+
+def test_reasons_without_a_number_are_written_into_the_file_and_not_over_it(bench, pytester):
+    """It may be /dev/stdout."""
+    (pytester.path / "run.json").symlink_to("elsewhere.json")
+    assert [row["status"] for row in bench("def test_it(gpubench): pass").rows] == ["skipped"]
+    assert (pytester.path / "run.json").is_symlink()
 
 
 def test_disabled_it_still_checks(bench):
