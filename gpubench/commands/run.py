@@ -29,7 +29,7 @@ from .report import add_charts
 
 _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
 FIRST_WORDS = "starting: importing and collecting the benchmarks takes a few seconds"
-_LOG_HEAD = b"gpubench run: what the measuring processes print\n"
+_LOG_HEAD = b"gpubench run: what the measuring processes print, with paths of this machine: not for publishing\n"
 """The first line of a run.log, by which gpubench recognizes its own."""
 _OWN_OPTIONS = {"expression": "-k", "builtin": "--builtin", "processes": "--processes", "output": "--output"}
 """Options that a run keeps when it is resumed, beside the table's."""

@@ -16,7 +16,7 @@ class Cause(Enum):
     SLOW_THREADS = "machine busy", "all threads were slower than one", _BUSY
     BESIDE = "machine busy", "other programs ran beside each process of {}, and none of the other side", _BUSY
     WAITED = "one run a side on a busy machine", "its rounds may have waited", "measure again, or --interleave"
-    UNKNOWN_CPU = "the CPU is unknown", "{} doesn't name its model", "--allow machine compares anyway"
+    UNKNOWN_CPU = "the CPU is unknown", "no model in {}", "--allow machine compares anyway"
     ONE_PROCESS = "one process per side", "its noise is unknown", ""
     SHARED = "changed as the others did", "perhaps drift", "what all benchmarks share may be drift: use --interleave"
     UNCONFIRMED = "suspect, not confirmed", "", "give it more time (--budget, --pairs)"

@@ -195,6 +195,8 @@ def test_a_file_that_is_skipped_as_a_whole_is_named_with_its_reason(tmp_path):
     (tmp_path / "test_mine.py/test_it.py").write_text("def test_it(benchmark): benchmark(len, [])\n")
     done = gpubench(tmp_path)
     assert (done.returncode, b"skipped as a whole: test_mine.py/test_skipped.py (later)" in done.stderr) == (0, True)
+    for name in ("run.log", "run.ledger.jsonl"):
+        assert b"publish" in (tmp_path / "out" / name).read_bytes().splitlines()[0]
 
 
 def test_an_option_of_pytest_that_measures_nothing_is_named(tmp_path):
