@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import difflib
 import importlib
 import io
@@ -14,6 +15,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from ..errors import GpubenchError
+from ..runfile.quantities import plain_signs
 from ..version import __version__
 
 COMMANDS = {
@@ -92,9 +94,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, stream) is None:  # closed before this process was started
             setattr(sys, stream, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+    codecs.register_error("plain-signs", plain_signs)
     for output in (sys.stdout, sys.stderr):
         if isinstance(output, io.TextIOWrapper):
-            output.reconfigure(errors="replace")  # a terminal without × is no reason to fail
+            output.reconfigure(errors="plain-signs")  # a terminal without × is no reason to fail
     code = _guarded(list(sys.argv[1:] if argv is None else argv))
     for output in (sys.stdout, sys.stderr):
         try:

@@ -19,6 +19,12 @@ _LARGE = ("", "k", "M", "G", "T", "P", "E")
 _SMALL = ("", "m", "µ", "n", "p")
 _DIVISIBLE = ("s", "J", "W")
 """Units that may have a prefix below one: there is no millisample, and msamples next to Msamples would be misread."""
+_PLAIN = str.maketrans(
+    {"·": "-", "×": "x", "±": "+-", "≈": "~", "µ": "u", "…": "...", "✓": "+", "◐": "o", "✗": "-", "—": "-", "–": "-"}
+    | {"→": "->", "†": "+", "‡": "++"}
+)
+_POWER = re.compile("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+")
+_DIGITS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 
 
 def text(value: float | None, unit: str, digits: int = 3) -> str:
@@ -131,3 +137,15 @@ def shorten_apart(names: Iterable[str], longest: int = 40) -> dict[str, str]:
 def holds_words(label: str, name: str) -> bool:
     """Whether whole words of a device's label are that name: ``H200`` of ``NVIDIA H200``."""
     return bool(name.strip() and re.search(rf"(?<!\w){re.escape(name.strip())}(?!\w)", label, re.IGNORECASE))
+
+
+def plain_signs(error: UnicodeError) -> tuple[str, int]:
+    """A handler for :func:`codecs.register_error` that replaces signs that a terminal can't show by ASCII."""
+    assert isinstance(error, UnicodeEncodeError)
+    end = error.end
+    if _POWER.fullmatch(error.object[end - 1]):  # the rest of a power, of which the terminal has some digits
+        rest = _POWER.match(error.object, end)
+        end = rest.end() if rest else end
+    signs, begun = error.object[error.start : end], error.start and _POWER.fullmatch(error.object[error.start - 1])
+    plain = _POWER.sub(lambda power: f"^{power[0].translate(_DIGITS)}", signs).translate(_PLAIN)
+    return plain.removeprefix("^" if begun else "").encode("ascii", "replace").decode(), end

@@ -57,6 +57,8 @@ def find_environment(name: str, text: str, paths: Sequence[str]) -> Environment:
         if paths:
             return Environment(name, interpreter, tuple(_file(path, folder) for path in paths))
         project = read_project(folder)
+        if not project.paths and _holds_results(folder):
+            raise UsageError(f"{name}: {text}: holds results files and no code: leave out --interleave")
         return Environment(name, interpreter, project.paths or suite, project.source)
     found = shutil.which(text)
     if found is None:
@@ -66,6 +68,12 @@ def find_environment(name: str, text: str, paths: Sequence[str]) -> Environment:
     project = Project() if paths else read_project(Path.cwd(), upward=True)
     files = tuple(_file(path, Path.cwd()) for path in paths) or project.paths or suite
     return Environment(name, process.Interpreter(os.path.abspath(found)), files, project.source)
+
+
+def _holds_results(folder: Path) -> bool:
+    """Whether a folder is no checkout: it contains JSON files, but no Python."""
+    code = ("*.py", "*/*.py", "*/*/*.py", "pyproject.toml", ".git")
+    return not any(next(folder.glob(sign), None) for sign in code) and next(folder.glob("**/*.json"), None) is not None
 
 
 def _can_measure(python: str) -> bool:

@@ -52,7 +52,7 @@ def test_people_read_it_at_80_columns_on_an_ascii_terminal_too():
         assert part in text
     assert "CUDA_VISIBLE_DEVICES='(set)'" in text
     assert not {"PATH=", "HOME=", "COMPILER_SECRET"} & set(re.findall(r"\w+=|COMPILER_SECRET", text))
-    assert " ? no cgroup limit" in text or " ? cgroup limit" in text
+    assert " - no cgroup limit" in text or " - cgroup limit" in text
 
 
 def test_a_narrow_terminal_without_a_home_and_colours():

@@ -1,5 +1,6 @@
 """Numbers for people."""
 
+import codecs
 import random
 import string
 
@@ -8,6 +9,7 @@ import pytest
 from gpubench.errors import UsageError
 from gpubench.runfile.quantities import (
     bytes_text,
+    plain_signs,
     ratio_text,
     seconds_of,
     seconds_text,
@@ -36,6 +38,13 @@ def test_three_digits_and_a_prefix(value, shown):
 )  # fmt: skip
 def test_only_what_can_be_divided_has_a_prefix_below_one(value, unit, shown):
     assert text(value, unit) == shown
+
+
+def test_a_terminal_of_plain_letters_gets_signs_that_it_has():
+    codecs.register_error("plain-signs", plain_signs)
+    assert "10⁷ × 2 µs ✓ — é".encode("ascii", "plain-signs") == b"10^7 x 2 us + - ?"
+    assert "10⁻³ 10⁵".encode("latin-1", "plain-signs") == b"10^-3 10^5"  # which has a ³ of its own
+    assert "10⁶".encode("cp437", "plain-signs") == b"10^6"
 
 
 def test_a_time_that_is_none_is_refused():

@@ -252,6 +252,15 @@ def test_each_side_measures_its_own_project_and_says_so(tmp_path: Path) -> None:
     assert "it.multiply" in last
 
 
+def test_a_folder_of_results_is_no_side_to_measure(tmp_path: Path) -> None:
+    (tmp_path / "before").mkdir()
+    (tmp_path / "before/run.json").write_text("{}")
+    with pytest.raises(UsageError, match="holds results files and no code: leave out --interleave"):
+        find_environment("base", str(tmp_path / "before"), [])
+    (tmp_path / "before/mine.py").touch()
+    assert find_environment("base", str(tmp_path / "before"), []).paths == (str(suite()),)
+
+
 def test_each_side_has_its_own_root_and_a_line_on_the_options_it_leaves_out(turns: Interleave) -> None:
     folders = {name: turns.folder / name / "bench" for name in ("base", "new")}
     for folder in folders.values():
