@@ -45,6 +45,7 @@ INTERNED = (
     "doubt", "told", "told_copies", "told_time", "names", "kind",
 )  # fmt: skip
 """Columns of texts that repeat: their values are indices into the list of strings."""
+_SHAPES = 4
 _RATIO = re.compile(r"\d[\d,.]*×")
 _SPEEDUP = re.compile(r"<td>((?:≥ )?\d[\d,.]*×(?: slower)?\*?)( \([^)]*×[^)]*\))")
 """A speedup with its range, which a narrow page leaves out."""
@@ -192,12 +193,18 @@ def page_data(study: Study) -> dict[str, Any]:
 
 def _devices(study: Study) -> dict[Any, dict[str, Any]]:
     """Return the page's entry for each device, by source: ``colour`` is a class of the style sheet and its role in the
-    pictures, ``shape`` the shape of its marks."""
+    pictures, ``shape`` the shape of its marks: another one for each device of a colour."""
     devices: dict[Any, dict[str, Any]] = {}
+    used: Counter[str] = Counter()
     for row in sorted(study.rows, key=lambda row: not isinstance(row, Measured)):  # stable
+        if row.source in devices:
+            continue
         role = role_of(study.names, row) if row.source in study.names.sources else CPUS[0]
-        known = {"name": study.names.of(row), "machine": row.run.machine.label, "colour": role, "shape": int(role[-1])}
-        devices.setdefault(row.source, known | {"names": f"{row.result.device}\n{row.facts.label}"})
+        devices[row.source] = {
+            "name": study.names.of(row), "machine": row.run.machine.label, "colour": role,
+            "shape": (int(role[-1]) + used[role]) % _SHAPES, "names": f"{row.result.device}\n{row.facts.label}",
+        }  # fmt: skip
+        used[role] += 1
     return devices
 
 

@@ -210,6 +210,12 @@ def test_machines_have_devices_of_their_own(tmp_path: Path) -> None:
     assert sorted(round(value) for value in speedups.values()) == [5, 10]  # each against its own CPU
 
 
+def test_devices_of_one_colour_differ_in_shape(tmp_path: Path) -> None:
+    marks = [*sweep(), mark("aa.mm", "cpu", 1e-4, implementation="numpy")]
+    devices = made(tmp_path, *(run(marks) for _ in range(4)))["devices"]
+    assert len({(device["colour"], device["shape"]) for device in devices}) == len(devices) == 12
+
+
 def test_an_unmeasured_benchmark_is_a_row_with_its_reason(tmp_path: Path) -> None:
     case = Case("aa.big", "cuda:0", "float32", {"n": 5}, size="n")
     content = records.run_file(sweep(), [records.unmeasured(case, "oom", "needs 90 GB")], devices=BOTH)
