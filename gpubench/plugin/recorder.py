@@ -173,7 +173,8 @@ class Recorder:
                 self.session.agreed_threads = event["fingerprint"].get("threads")
                 break
         began = _of_pytest_benchmark(self.config)
-        fingerprint = self._fingerprint(began["machine_info"][KEY], sources)
+        machine = began["machine_info"].setdefault(KEY, self.session.machine)  # a conftest may have emptied it
+        fingerprint = self._fingerprint(machine, sources)
         if earlier := require_same(self.ledger.path, fingerprint):  # its peaks are those of the results file
             known = earlier["gpubench"].get("ceilings") or {}
             self.session.peaks = convert(known, dict[str, Ceilings], f"{self.ledger.path}: session")

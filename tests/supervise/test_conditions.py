@@ -204,6 +204,13 @@ def test_an_option_of_pytest_that_measures_nothing_is_named(tmp_path):
     assert b"no benchmark is measured with -h\n" in gpubench(tmp_path, "--", "-h").stderr
 
 
+def test_a_conftest_that_empties_the_machines_facts_costs_those_alone(tmp_path):
+    empties = "def pytest_benchmark_update_machine_info(machine_info): machine_info.clear()\n"
+    (tmp_path / "conftest.py").write_text(empties)
+    (tmp_path / "test_mine.py").write_text("def test_it(benchmark): benchmark(len, [])\n")
+    assert gpubench(tmp_path).returncode == 0
+
+
 def test_a_log_that_a_test_removes_costs_the_log(tmp_path):
     removes = "def test_it(benchmark):\n    benchmark(len, [])\n    import os; os.unlink('out/run.log')\n"
     (tmp_path / "test_mine.py").write_text(removes + "def test_dies(benchmark): import os; os._exit(3)\n")
