@@ -174,11 +174,6 @@ class Speedups:
         """Whether no work moves from a CPU to a GPU, so that nothing is copied."""
         return not any(pair.other.on_accelerator and not pair.base.on_accelerator for pair in self.pairs)
 
-    @property
-    def of_gpus(self) -> bool:
-        """Whether GPUs are compared with each other."""
-        return self.alike and self.pairs[0].other.on_accelerator
-
 
 def find_speedups(study: Study, pairs: Sequence[Pair]) -> list[Speedups]:
     """The devices of these pairs against each of their baselines."""

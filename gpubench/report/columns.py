@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
-from ..runfile.schema import Run
 from . import words
 from .render import Column, csv_text
 from .study import Crossing, Measured, Pair, Row, Scaled, Study, ends
@@ -310,17 +309,6 @@ SCALING: list[Column[Scaled]] = [
     Column("phases", lambda each: "; ".join(f"{n} {s!r}" for n, s in each.parallel.phases.items()) or None),
     _of_parallel("interconnect"),
 ]
-MACHINES: list[Column[tuple[str, Run, str]]] = [
-    Column("run", lambda each: each[0]),
-    Column("machine", lambda each: each[1].machine.label),
-    Column("device", lambda each: each[2]),
-    Column("device_name", lambda each: words.device_label(each[1], each[2])),
-    Column("torch", lambda each: each[1].machine.torch),
-    Column("threads", lambda each: each[1].machine.threads),
-    Column("date", lambda each: each[1].date),
-    Column("preset", lambda each: each[1].preset),
-]
-"""Columns of a DataFrame only, each made from the name of a run, the run, and one of its devices."""
 _OURS = (
     _RUN, _DEVICE, _WHAT, _SETTING, _OUTCOME, _CONFIGURATION, _LAST, _RATIO, _BASIS, _COPIED, _BEST_CPU, _CROSSED,
 )  # fmt: skip

@@ -14,7 +14,7 @@ from ..runfile.quantities import listed
 from ..runfile.reader import read_runs
 from ..runfile.schema import Run
 from . import words
-from .columns import MACHINES, frame, results_columns, speedup_columns
+from .columns import frame, results_columns, speedup_columns
 from .screen import beside, rivals
 from .study import Study, Values, grouped
 
@@ -116,12 +116,6 @@ class Results:
             return Ratio(Values(largest.speedup, *largest.bounds))  # of a busy machine, all that is known
         pairs = rivals(self.study)
         return next((Ratio(pair.values) for pair in pairs if pair.base is pairs[-1].base), None)
-
-    @property
-    def machines(self) -> pd.DataFrame:
-        """One row per device of each run."""
-        runs = self.study.named_runs
-        return frame(MACHINES, [(name, run, each.name) for name, run in runs.items() for each in run.machine.devices])
 
     def chart(self, kind: str | None = None) -> Picture:
         """The picture that ``--chart`` draws, which a notebook shows and :meth:`.Picture.save` keeps.

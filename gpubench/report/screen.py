@@ -17,8 +17,6 @@ from .tables import answer_tables, beside_each_other, main_clause, results_table
 
 WIDTH, MOST_LINES = 80, 36
 _MOST_WARNING_LINES, _MOST_RUNS, _MOST_BESIDE, _FEW = 3, 4, 40, 20
-_FIRST_CALL, _FIRST_CALL_S = 10.0, 1e-3
-"""A first call is worth a line where it takes so many times a later one, and so many seconds."""
 
 
 # The answer -----------------------------------------------------------------------------------------------------------
@@ -29,15 +27,13 @@ def answer_screen(
 ) -> list[str]:
     """Return at most 36 lines, the most important first; ``files`` are those that were written."""
     answer = Answer(study)
-    first, mark, rest = answer.hint.partition("Have a GPU?")
     seconds = max(1.0, elapsed_s or 0.0)
     took = f" in {seconds_text(seconds) if seconds >= 60 else text(seconds, 's', 2)}" if elapsed_s else ""
     title = f"{counted(len(study.measured), 'benchmark')}{took} · {'; '.join(_machines(study))}"
-    head = [*_wrapped(title, width), *_wrapped(first, width)]
-    head += _wrapped(f"  {mark}{rest}", width, "  ") if mark else []
+    head = [*_wrapped(title, width), *_wrapped(answer.hint, width)]
     head += ["", *_wrapped(answer.sentence, width), "", *list_warnings(answer.warnings, width)]
     head += [""] * bool(answer.warnings)
-    foot = [*_wrapped(answer.left_out, width), *_wrapped(_unmeasured(study), width), *_places(files, width)]
+    foot = [*_wrapped(answer.left_out, width), *_wrapped(_unmeasured(study), width), *_places(files)]
     room = MOST_LINES - len(head) - len(foot)
     tables = answer_tables(answer, max(4, min(MOST_ROWS, room - 4)))
     body = [line for i, each in enumerate(tables) for line in terminal(each, width, title=i > 0)]
@@ -83,16 +79,10 @@ def _unmeasured(study: Study) -> str:
     return f"Skipped: {', '.join(parts) or 0}. Failed: {len(failed)}{names}."
 
 
-def _places(files: Sequence[Path], width: int) -> list[str]:
-    """Return the paths of the report and the data, on one line if they fit, else on one line each: a file name isn't
-    wrapped."""
-    page, summary, data = (
-        [path for path in files if path.name == name] for name in ("report.html", "summary.md", "results.csv")
-    )
-    parts = [f"Report  {path}   (all results, charts)" for path in page] or [f"Report  {path}" for path in summary]
-    parts = [clean(part) for part in (*parts, *(f"Data  {path}" for path in data))]
-    line = "   ".join(parts)
-    return parts if len(line) > width else [line] if line else []
+def _places(files: Sequence[Path]) -> list[str]:
+    """Return the paths of the report and the data, a line each: a file name isn't wrapped."""
+    told = {"report.html": "Report  {}   (all results, charts)", "results.csv": "Data    {}"}
+    return [clean(words.format(path)) for name, words in told.items() for path in files if path.name == name]
 
 
 def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
@@ -107,7 +97,7 @@ def beside(study: Study, width: int) -> list[str]:
     found = [each for each in Answer(study).warnings if not each.told]
     head, failed = [*_machines(study), *(f"WARNING: {each}" for each in found)], _failures(study)[:_MOST_BESIDE]
     if study.several_runs or len(study.measured) > _MOST_BESIDE:
-        what = f"{counted(len(study.measured), 'benchmark')}: see .df, .speedups, .machines and .chart()"
+        what = f"{counted(len(study.measured), 'benchmark')}: see .df, .speedups and .chart()"
         answer = Answer(study)
         rows = [line for each in answer_tables(answer, MOST_ROWS) for line in ("", *terminal(each, width))]
         return [*head, "", answer.sentence, *rows, "", *failed, what]
@@ -153,7 +143,6 @@ def findings(study: Study) -> list[str]:
     lines += [_pair_sentence(study, pair) for pair in study.pairs if id(pair) not in swept]
     lines += _against_first(study)
     lines += _launch_bound(study)
-    lines += _first_calls(study)
     if not any(row.on_accelerator for row in study.measured):
         lines.append("No GPU was measured; gpubench env says why.")
     checks = (row.result.check for row in study.measured)
@@ -214,20 +203,6 @@ def _against_first(study: Study) -> list[str]:
             said = f"is {_faster(pair)}"
             said = "is too noisy to compare with" if too_noisy(pair.ratio.low, pair.ratio.high) else said
             lines.append(f"{at}: {words.name(pair.other.result)} {said} {words.name(base.result)}.")
-    return lines
-
-
-def _first_calls(study: Study) -> list[str]:
-    """Return a line for each device whose first call took much longer than later ones, on the benchmark where it took
-    longest."""
-    lines = []
-    for members in grouped(study.measured, lambda row: row.source).values():
-        slowest = max(members, key=lambda row: row.result.first_call_s or 0.0)
-        first_s, later_s = slowest.result.first_call_s or 0.0, slowest.time_s
-        if first_s >= max(_FIRST_CALL * later_s, _FIRST_CALL_S):
-            took = f"{seconds_text(first_s)}, {words.times(first_s / later_s)} as long as later calls"
-            who = f"{words.benchmark(slowest.result)} on {study.names.of(slowest)}"
-            lines.append(f"{who}: the first call took {took}.")
     return lines
 
 

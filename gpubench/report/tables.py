@@ -172,13 +172,6 @@ def beside_each_other(study: Study) -> Table:
     return table(" ".join(shared), columns, things, _spread(study.measured))
 
 
-# What is missing ------------------------------------------------------------------------------------------------------
-
-
-def _names(rows: Iterable[Row]) -> str:
-    return listed(dict.fromkeys(words.name(row.result) for row in rows), 4)
-
-
 # Machines side by side ------------------------------------------------------------------------------------------------
 
 
@@ -245,7 +238,7 @@ def unmeasured_table(study: Study) -> Table:
         Column("status", lambda rows: rows[0].result.status),
         Column("benchmarks", len),
         Column("reason", reason),
-        Column("which", _names),
+        Column("which", lambda rows: listed(dict.fromkeys(words.name(row.result) for row in rows), 4)),
     ]
     return table("Skipped and failed", columns, unmeasured_by_reason(study))
 
@@ -304,14 +297,12 @@ def method_table(study: Study) -> Table:
     waited = ", synchronization included" if all(row.times.timer in TIMERS for row in rows) else ""
     checks = Counter(check.reason or check.status for row in rows if (check := row.result.check))
     passed = f"{checks.pop('passed', 0)} of {len(rows)} benchmarks" if checks else ""
-    unchecked = [f"{count}: {shorten(why, 120)}" for why, count in checks.most_common(3)]
-    more = checks.total() - sum(count for _, count in checks.most_common(3))
-    unchecked += [f"{more} for other reasons, see results.csv"] * bool(more)
+    unchecked = listed([f"{count}: {shorten(why, 120)}" for why, count in checks.most_common()], 9, "; ")
     body = [
         ("clock", ", ".join(sorted({row.times.timer for row in rows}))),
         ("time", "wall time of a call: median of the rounds, then of the processes" + waited),
         ("results verified", passed),
-        ("not verified", "; ".join(unchecked)),
+        ("not verified", unchecked),
     ]
     return listing("How it was measured", ("what", "how"), [each for each in body if each[1]])
 

@@ -82,7 +82,6 @@ def webpage(answer: Answer, pictures: Sequence[Drawing] = (), version: str = "")
     return Template(_asset("page.html")).substitute(
         policy=_policy(style, script),
         version=escape(version),
-        title=_title(answer),
         sentence=_RATIO.sub(lambda ratio: f"<strong>{ratio[0]}</strong>", escape(answer.sentence)),
         warnings="".join(f'<p class="warning">⚠ {escape(str(each))}</p>' for each in answer.warnings[:3]),
         contents="".join(f'<a href="#{name}">{title}</a>' for name, title, _ in sections),
@@ -92,14 +91,6 @@ def webpage(answer: Answer, pictures: Sequence[Drawing] = (), version: str = "")
         style=style,
         script=script,
     )
-
-
-def _title(answer: Answer) -> str:
-    if any(each.of_gpus for each in answer.speedups):
-        return "Which GPU is faster?"
-    if any(pair.other.on_accelerator for each in answer.speedups for pair in each.pairs):
-        return "How much faster is the GPU?"
-    return "Which machine is faster?" if answer.speedups else "How fast is this machine?"
 
 
 def _asset(name: str) -> str:
