@@ -171,9 +171,6 @@ def test_a_graph_replays_the_launches_with_less_wall_time(gpu):
 def test_a_call_that_cannot_be_captured_leaves_the_stream_as_it_was(gpu):
     code = """
 import torch
-from benchmarks import training
-from benchmarks.distributed import AllReduce, Training
-from benchmarks.test_data_parallel import replicated
 from gpubench import devices
 from gpubench.errors import Unmeasurable
 from gpubench.measure.precision import apply
