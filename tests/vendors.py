@@ -52,6 +52,5 @@ def nvml() -> types.SimpleNamespace:
         nvmlSystemGetDriverVersion=lambda: "570.86.15",
         nvmlDeviceGetHandleByUUID=lambda uuid: gpus.get(uuid) or failing(),
         nvmlDeviceGetClockInfo=lambda handle, domain: {1: 1980, 2: 3201}[domain],
-        nvmlDeviceGetMaxClockInfo=lambda handle, domain: {1: 1985, 2: 3202}[domain],
         nvmlDeviceGetPowerManagementLimit=lambda handle: 700_000,
     )

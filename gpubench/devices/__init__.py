@@ -15,7 +15,7 @@ from ..errors import UsageError
 from .base import EIGHT_BITS, KINDS, Device, Load, Memory, register
 from .cpu import Cpu
 from .demo import Demo
-from .torch_device import Mps, TorchDevice, Xpu, out_of_tree_kind
+from .torch_device import Mps, TorchDevice, Xpu, torch_kind
 
 __all__ = [
     "CPU", "EIGHT_BITS", "Choice", "Demo", "Device", "Load", "Memory", "TorchDevice", "find_device", "in_use", "kinds",
@@ -32,9 +32,10 @@ CPU = Cpu()
 
 
 def kinds() -> dict[str, type[Device]]:
-    """Return every kind that is registered here or with torch, the CPU first."""
-    extra = out_of_tree_kind()
-    return KINDS | {extra.kind: extra} if extra and extra.kind not in KINDS else dict(KINDS)
+    """Return every kind that is registered here or, as an out-of-tree backend (PrivateUse1), with torch, the CPU
+    first."""
+    name = TorchDevice.torch._C._get_privateuse1_backend_name()
+    return dict(KINDS) if name == "privateuseone" else {**KINDS, name: KINDS.get(name, torch_kind(name))}
 
 
 def present() -> list[Device]:

@@ -31,13 +31,8 @@ _FASTEST_CLOCK = 3.5e9
 """Cycles per second that no GPU exceeds, so that a wait of this many cycles per second is at least as long as
 requested."""
 _SOURCE = re.compile(r"\(Triggered internally at [^)]*\)")
-_REASONS = {
-    "SwPowerCap": "power limit",
-    "HwSlowdown": "hardware slowdown",
-    "HwThermalSlowdown": "heat (hardware)",
-    "SwThermalSlowdown": "heat",
-    "HwPowerBrakeSlowdown": "power brake",
-}
+_REASONS = {0x4: "power limit", 0x8: "hardware slowdown", 0x40: "heat (hardware)", 0x20: "heat", 0x80: "power brake"}
+"""NVML's bits of the clock event reasons (nvml.h)."""
 _BUSY_S = 1.0
 """Seconds before now in which a process must have worked on a GPU to count."""
 _POLICIES = {"power limit": "PERF_POLICY_POWER", "heat": "PERF_POLICY_THERMAL"}
@@ -244,13 +239,11 @@ class Cuda(TorchDevice):
         )
 
     def throttle_reasons(self) -> tuple[str, ...]:
-        # NVML calls them clock event reasons since CUDA 12.2, throttle reasons before.
+        # Drivers call them clock event reasons since CUDA 12.2, throttle reasons before.
         mask = self._nvml(lambda nvml, gpu: int(nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu)))
         if mask is None:
             mask = self._nvml(lambda nvml, gpu: int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)))
-        old_bits = {suffix: getattr(_library(), f"nvmlClocksThrottleReason{suffix}", 0) for suffix in _REASONS}
-        bits = {suffix: getattr(_library(), f"nvmlClocksEventReason{suffix}", bit) for suffix, bit in old_bits.items()}
-        return tuple(reason for suffix, reason in _REASONS.items() if (mask or 0) & bits[suffix])
+        return tuple(reason for bit, reason in _REASONS.items() if (mask or 0) & bit)
 
     def throttled_s(self) -> dict[str, float]:
         """Return the driver's counters of throttled seconds: two readings cover the time between them, unlike
@@ -368,14 +361,12 @@ class Cuda(TorchDevice):
 
     def details(self) -> dict[str, Any]:
         properties, hip = self._properties(), self.torch.version.hip
-        unknown = {} if hip or _library() else {"unknown": "nvidia-ml-py, which asks the driver, isn't installed"}
+        unknown = {} if hip or _library() else {"unknown": "the driver's library (NVML) doesn't answer"}
         return {
             "capability": f"{properties.major}.{properties.minor}",
             "multiprocessors": properties.multi_processor_count,
-            "l2_bytes": getattr(properties, "L2_cache_size", None),
-            "platform": "rocm" if hip else "cuda",
             "driver": None if hip else driver(),
-            **self.limits(),
+            "power_limit_w": self._nvml(lambda nvml, gpu: nvml.nvmlDeviceGetPowerManagementLimit(gpu) / 1e3),
             **unknown,
             **({"mig": True} if self._nvml(lambda nvml, gpu: bool(nvml.nvmlDeviceIsMigDeviceHandle(gpu))) else {}),
         }
@@ -383,18 +374,6 @@ class Cuda(TorchDevice):
     @property
     def _is_amd(self) -> bool:
         return bool(self.torch.version.hip)
-
-    def limits(self) -> dict[str, float | None]:
-        """Return the power limit (W) and the highest clocks (Hz); empty if NVML doesn't know the GPU."""
-        if self._nvml(lambda nvml, gpu: True) is None:
-            return {}
-        return {
-            "power_limit_w": self._nvml(lambda nvml, gpu: nvml.nvmlDeviceGetPowerManagementLimit(gpu) / 1e3),
-            "max_sm_hz": self._nvml(lambda nvml, gpu: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM) * 1e6),
-            "max_memory_hz": self._nvml(
-                lambda nvml, gpu: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_MEM) * 1e6
-            ),
-        }
 
     def _nvml(self, question: Callable[[Any, Any], _Answer]) -> _Answer | None:
         """Return ``question(library, handle)`` for this GPU, or ``None`` where library, GPU or answer is missing."""

@@ -4,6 +4,7 @@ out."""
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -72,6 +73,7 @@ class _Table(Struct, frozen=True):
     read: str
 
 
+@functools.cache
 def read_cards() -> tuple[dict[str, Gpu], dict[str, str]]:
     """Return all cards by name and all sources by name."""
     table = msgspec.json.decode(_TABLE.read_bytes(), type=_Table)

@@ -7,7 +7,6 @@ from timings (:mod:`.roofline`). Times vary by about a percent, from a fixed see
 
 from __future__ import annotations
 
-import functools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -108,7 +107,7 @@ class Demo(VirtualDevice):
     @property
     def gpu(self) -> Gpu:
         """The simulated card with its figures."""
-        return _cards()[CARD]
+        return read_cards()[0][CARD]
 
     @property
     def label(self) -> str:
@@ -190,8 +189,3 @@ class StandIn:
             self._device.machine.launch(0.0, host_s=FIRST_S)
         self._device.launch(self.load)
         return self._result
-
-
-@functools.cache
-def _cards() -> dict[str, Gpu]:
-    return read_cards()[0]

@@ -6,7 +6,6 @@ Each is one file here, or one class that a plugin registers. A library is import
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import importlib.metadata
 import importlib.util
@@ -67,10 +66,6 @@ class Implementation(ABC):
         """Return why the library can't compute on this device, or ``None`` if it can. Imports and initializes
         nothing."""
 
-    @classmethod  # noqa: B027
-    def release_memory(cls) -> None:
-        """Release memory that the library keeps but doesn't use to the devices."""
-
     def open(self, threads: int) -> None:
         """Import the library, and set its number of CPU threads, if possible, and the precision of the case's dtype.
 
@@ -108,11 +103,8 @@ class Implementation(ABC):
         """Return once the work of all calls is done, where the library is :attr:`asynchronous`."""
 
     def twin(self, value: Any) -> Any:
-        """Return NumPy's counterpart of the library's namespace, of its parts and functions, or of a
-        ``functools.partial`` of any of these, to check results with. Other values are returned unchanged."""
-        if isinstance(value, functools.partial):
-            named = {name: self.twin(each) for name, each in value.keywords.items()}
-            return functools.partial(self.twin(value.func), *map(self.twin, value.args), **named)
+        """Return NumPy's counterpart of the library's namespace, of its parts and functions, to check results with.
+        Other values are returned unchanged."""
         if callable(value) or isinstance(value, type(sys)):
             import numpy
 
@@ -164,8 +156,6 @@ class PyTorch(Implementation):
     """PyTorch: its tensors are the case's own, and the device waits for its work."""
 
     name, label, module = TORCH, "PyTorch", "torch"
-    dtypes = ("float32", "tf32", "bfloat16", "float16", "float64")
-    variants = ("eager", "autocast", "compile", "graph")
 
     @classmethod
     def why_not_on(cls, device: Device) -> None:

@@ -11,7 +11,6 @@ and the simulated device both use them.
 from __future__ import annotations
 
 import functools
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -71,32 +70,26 @@ class Shares(Struct, frozen=True):
     half: float
 
 
-class _Learned(Struct, frozen=True):
+class Learned(Struct, frozen=True):
+    """What the package has learned: factors by kind of operator; the share of measured times that lay within the
+    interval, for cards that were left out of the learning (the worst card's and the best card's, by the name of the
+    work); the shares of peaks."""
+
     kinds: dict[str, Factor]
     held: dict[str, tuple[float, float]]
     shares: Shares
 
 
 @functools.cache
-def _learned() -> _Learned:
-    return msgspec.convert(json.loads(LEARNED.read_text(encoding="utf-8")), _Learned)
-
-
-def learned_factors() -> Mapping[str, Factor]:
-    """Return the factors that the package ships, by kind of operator."""
-    return _learned().kinds
-
-
-def held_shares() -> Mapping[str, tuple[float, float]]:
-    """Return the share of measured times that lay within the interval, for cards that were left out of the learning:
-    the worst card's share and the best card's, by the name of the work."""
-    return _learned().held
+def learned_values() -> Learned:
+    """Return what the package ships."""
+    return msgspec.json.decode(LEARNED.read_bytes(), type=Learned)
 
 
 def reached(dtype: str, card: Gpu, shares: Shares | None = None) -> float | None:
     """Return the FLOP/s that large products reach: from the published measurement of this card, else a share of its
     peak; ``None`` if the peak is unknown."""
-    shares, peak, figure = shares or _learned().shares, card.flop_per_s(dtype), PEAKS.get(dtype, "")
+    shares, peak, figure = shares or learned_values().shares, card.flop_per_s(dtype), PEAKS.get(dtype, "")
     known = card.value(f"{figure}_reached") if figure in ("float32", "tf32", "half") else None
     if peak is None:
         return None
@@ -145,4 +138,4 @@ def middle_s(kind: str, flops: float, nbytes: float, dtype: str, card: Gpu) -> f
     arithmetic, memory = arithmetic_s(flops, reached(dtype, card)), memory_s(nbytes, card)
     if arithmetic is None or memory is None:
         return None
-    return factor_of(kind, learned_factors()).middle(arithmetic, memory)
+    return factor_of(kind, learned_values().kinds).middle(arithmetic, memory)

@@ -181,9 +181,3 @@ def torch_kind(name: str) -> type[Device]:
     """Return the kind that consists only of its torch module; one class per name, since devices of a class compare
     equal."""
     return type(name, (TorchDevice,), {"kind": name})
-
-
-def out_of_tree_kind() -> type[Device] | None:
-    """Return the kind that an out-of-tree backend has registered with torch (PrivateUse1), if any."""
-    name = TorchDevice.torch._C._get_privateuse1_backend_name()
-    return None if name == "privateuseone" else torch_kind(name)

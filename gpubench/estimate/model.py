@@ -18,7 +18,7 @@ from ..devices.roofline import (
     arithmetic_s,
     factor_of,
     kind_by_sums,
-    learned_factors,
+    learned_values,
     memory_s,
     reached,
     spread,
@@ -64,7 +64,8 @@ class Bound:
 @dataclass(frozen=True)
 class Likely:
     """An interval of seconds, its middle, and what it rests upon: ``products``, another name of
-    :func:`~gpubench.devices.roofline.held_shares`, or empty for a guess. ``launches``: they are most of ``high_s``."""
+    what :func:`~gpubench.devices.roofline.learned_values` held, or empty for a guess. ``launches``: they are most of
+    ``high_s``."""
 
     low_s: float
     middle_s: float
@@ -104,7 +105,7 @@ def likely(
 ) -> Likely | str:
     """The likely time, or the reason why there is none. Where the operators are unknown the sums stand for one
     operator."""
-    factors = learned_factors() if factors is None else factors
+    factors = learned_values().kinds if factors is None else factors
     if dtype in card.emulates:
         return f"the {card.name} emulates {dtype}"
     operators = work.operators or _one_operator(work, dtype, card)

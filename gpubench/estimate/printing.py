@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..devices.datasheets import Figures, Gpu, read_cards
-from ..devices.roofline import held_shares
+from ..devices.roofline import learned_values
 from ..report import words
 from ..report.answer import MOST_ROWS, AnswerRow, answer_rows, choose_rows
 from ..report.render import Column, Table, escape, markdown, table, terminal
@@ -158,7 +158,7 @@ def foot(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
     shown = [each for line in lines for each in line.of.values()]
     parts = [SIGNS, f"{NOTICE}."]
     ranges = {each.basis for each in shown if each.probably}
-    held = {kind: dict.fromkeys(f"{share:.0%}" for share in ends) for kind, ends in held_shares().items()}
+    held = {kind: dict.fromkeys(f"{share:.0%}" for share in ends) for kind, ends in learned_values().held.items()}
     rates = [f"{' to '.join(ends)} of {kind}" for kind, ends in held.items() if kind in ranges]
     if rates:
         parts.append(f"Ranges, on GPUs that were kept apart: {listed(rates, 9)} lay inside (float32).")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from ..devices import CPU, EIGHT_BITS, Device, Load, find_device
-from ..devices.implementations import LIBRARIES, TORCH, find_implementation
+from ..devices.implementations import TORCH, find_implementation
 from ..errors import GpubenchError, Unmeasurable, UsageError
 from ..runfile.flags import Flag
 from ..runfile.options import DTYPES
@@ -586,9 +586,6 @@ class Gpubench:
 def _release_memory_of_others(implementation: str, device: Device) -> None:
     if implementation != TORCH:
         device.release_memory()
-    for name, library in LIBRARIES.items():
-        if name != implementation:
-            library.release_memory()
 
 
 @contextmanager

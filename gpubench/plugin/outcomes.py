@@ -15,7 +15,6 @@ import msgspec
 import pytest
 
 from ..devices import in_use
-from ..devices.implementations import LIBRARIES
 from ..errors import RankFailure
 from ..measure.session import Mode, Session, Unmeasured
 from ..runfile.quantities import counted
@@ -102,8 +101,6 @@ def free_memory() -> None:
     gc.collect()
     for kind in {type(device) for device in (in_use() if "torch" in sys.modules else ())}:
         kind.release_memory()
-    for library in LIBRARIES.values():
-        library.release_memory()
 
 
 def summary_lines(session: Session) -> list[str]:

@@ -383,7 +383,7 @@ def crossing(found: Crossing) -> str:
     line, known = found.line, found.crossover
     sizes, label = [point.x for point in line.points], size_label(line.size_name)
     doubtful = any(pair.quality.doubt in OF_TIMES for pair in line.items)
-    if doubtful or len(sizes) == 1 or found.disputed or (known.crosses and not found.ends):
+    if doubtful or len(sizes) == 1 or found.disputed or (known.size is not None and not found.ends):
         return UNSURE
     if known.always:
         return UNSURE if any(pair.quality.doubt for pair in line.items) else EVERY_SIZE

@@ -41,11 +41,6 @@ class Crossover:
     high: float | None = None
 
     @property
-    def crosses(self) -> bool:
-        """Whether a size is known."""
-        return self.kind == CROSSES
-
-    @property
     def always(self) -> bool:
         """Whether the ratio is at 1 or above from the smallest size."""
         return self.kind == ALWAYS
@@ -56,7 +51,7 @@ def crossover(sizes: Sequence[float], ratios: Sequence[float]) -> Crossover:
     points = sorted(zip(sizes, ratios, strict=True))
     if not points:
         return Crossover(None, ABSENT)
-    x, y = (_logs(values) for values in zip(*points, strict=True))
+    x, y = np.log(np.array(points, float)).T
     place = float(_crossings(x, y[np.newaxis])[0])
     if place == -math.inf:
         return Crossover(None, ALWAYS)
@@ -79,7 +74,7 @@ def crossover_interval(
     Raises ValueError for fewer than two processes.
     """
     order = np.argsort(np.asarray(sizes, float), kind="stable")
-    x = _logs([sizes[i] for i in order])
+    x = np.log(np.array(sizes, float)[order])
     top, bottom = (np.log(np.array([side[i] for i in order], float)) for side in (tops, bottoms))
     samples = [top - bottom] if paired else [top, -bottom]
     if min(sample.shape[1] for sample in samples) < 2:
@@ -149,11 +144,6 @@ def _mean_ranks(values: np.ndarray) -> np.ndarray:
     _, inverse, repeated = np.unique(values, return_inverse=True, return_counts=True)
     ranks: np.ndarray = (np.cumsum(repeated) - (repeated - 1) / 2)[inverse]
     return ranks
-
-
-def _logs(values: Sequence[float]) -> np.ndarray:
-    logs: np.ndarray = np.log(np.array(values, float))
-    return logs
 
 
 class Change(NamedTuple):

@@ -12,7 +12,7 @@ import records
 from gpubench.commands.cli import main
 from gpubench.commands.estimate import cards_named, show_estimates
 from gpubench.commands.run import what_a_gpu_could_bring
-from gpubench.devices.roofline import held_shares
+from gpubench.devices.roofline import learned_values
 from gpubench.estimate.outlook import Outlook
 from gpubench.estimate.printing import cell
 from gpubench.runfile.reader import read
@@ -205,7 +205,7 @@ def test_every_form_says_that_it_is_modelled_and_how_often_it_held(run, capsys, 
     assert main(["estimate", run, "--gpu", "L4", "--format", form]) == 0
     text = capsys.readouterr().out
     assert "modelled" in text.lower()
-    low, high = held_shares()["products"]
+    low, high = learned_values().held["products"]
     assert (f"{low:.0%} to {high:.0%} of products" in " ".join(text.split())) == (form in ("table", "markdown"))
 
 

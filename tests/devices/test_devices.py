@@ -190,7 +190,7 @@ class TestCuda:
         facts = kind(0).facts()
         assert (facts["name"], facts["label"], facts["memory_bytes"]) == ("cuda:0", "NVIDIA H200", 140 * GIB)
         assert (facts["capability"], facts["multiprocessors"]) == ("9.0", 132)
-        assert facts["unknown"] == "nvidia-ml-py, which asks the driver, isn't installed"
+        assert facts["unknown"] == "the driver's library (NVML) doesn't answer"
         assert uuid not in repr(facts)
 
     @pytest.mark.parametrize(
@@ -449,7 +449,8 @@ class TestNvml:
 
     @pytest.fixture
     def library(self, monkeypatch):
-        fake = vendors.nvml()
+        properties, fake = types.SimpleNamespace(major=9, minor=0, multi_processor_count=16), vendors.nvml()
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: properties)
         monkeypatch.setitem(sys.modules, "pynvml", fake)
         return fake
 
@@ -457,23 +458,17 @@ class TestNvml:
         handle, asked = library.nvmlDeviceGetHandleByUUID, []
         library.nvmlDeviceGetHandleByUUID = lambda uuid: asked.append(uuid) or handle(uuid)
         assert gpu("1").clocks() == {"sm": 1.98e9, "memory": 3.201e9}
-        assert gpu("1").limits() == {"power_limit_w": 700.0, "max_sm_hz": 1.985e9, "max_memory_hz": 3.202e9}
-        assert cuda_file.driver() == "570.86.15"
+        facts = gpu("1").details()
+        assert (facts["power_limit_w"], facts["driver"], "mig" in facts) == (700.0, "570.86.15", False)
         assert asked == ["GPU-1"]  # a handle is looked up once
+        library.nvmlDeviceIsMigDeviceHandle = lambda handle: 1
+        assert gpu("1").details()["mig"] is True  # its clocks are the whole GPU's, whose other parts are unseen
 
     def test_a_part_of_a_gpu_has_a_key_of_its_own(self, library):
         keys = {"GPU-1": "whole", "MIG-3": "part"}
         library.nvmlDeviceGetHandleByUUID = lambda uuid: keys.get(uuid) or vendors.failing()
         found = [gpu(uuid)._nvml(lambda nvml, handle: handle) for uuid in ("3", "1", "4")]
         assert found == ["part", "whole", None]
-
-    def test_a_part_of_a_gpu_is_named(self, library, monkeypatch):
-        """Its clocks are the whole GPU's, whose other parts are unseen."""
-        properties = types.SimpleNamespace(major=9, minor=0, multi_processor_count=16)
-        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: properties)
-        assert "mig" not in gpu("1").details()
-        library.nvmlDeviceIsMigDeviceHandle = lambda handle: 1
-        assert gpu("1").details()["mig"] is True
 
     @pytest.mark.parametrize(("installed", "uuid"), [(True, "2"), (True, None), (False, "1"), (None, "1")])
     def test_without_gpu_library_or_driver_nothing_is_known(self, library, monkeypatch, tmp_path, installed, uuid):
@@ -482,22 +477,18 @@ class TestNvml:
             assert cuda_file.driver(tmp_path / "none") is None
         if installed is None:
             monkeypatch.setitem(sys.modules, "pynvml", None)
-        assert (gpu(uuid).clocks(), gpu(uuid).limits()) == (None, {})
+        assert (gpu(uuid).clocks(), gpu(uuid).details()["power_limit_w"]) == (None, None)
         assert (gpu(uuid).throttle_reasons(), gpu(uuid).throttled_s(), gpu(uuid).other_processes()) == ((), {}, None)
 
     def test_a_question_that_fails_is_unknown_alone(self, library):
         library.nvmlDeviceGetPowerManagementLimit = vendors.failing
-        assert gpu("1").limits() == {"power_limit_w": None, "max_sm_hz": 1.985e9, "max_memory_hz": 3.202e9}
+        assert (gpu("1").details()["power_limit_w"], gpu("1").clocks()["sm"]) == (None, 1.98e9)
         library.nvmlDeviceGetClockInfo = vendors.failing
         assert gpu("1").clocks() is None
 
     @pytest.mark.parametrize("word", ["Event", "Throttle"])
-    def test_reasons_for_lower_clocks_by_their_new_and_old_names(self, library, word):
-        """NVML 12.2 renamed the function and the constants."""
-        setattr(library, f"nvmlDeviceGetCurrentClocks{word}Reasons", lambda handle: 4 | 32)
-        setattr(library, f"nvmlClocks{word}ReasonSwPowerCap", 4)
-        setattr(library, f"nvmlClocks{word}ReasonHwSlowdown", 8)
-        setattr(library, f"nvmlClocks{word}ReasonSwThermalSlowdown", 32)
+    def test_reasons_for_lower_clocks_by_the_new_and_the_old_name_of_the_function(self, library, word):
+        setattr(library, f"nvmlDeviceGetCurrentClocks{word}Reasons", lambda handle: 1 | 4 | 32)
         assert gpu("1").throttle_reasons() == ("power limit", "heat")
 
     def test_seconds_of_each_cause_that_the_library_counts(self, library):

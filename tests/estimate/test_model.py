@@ -10,8 +10,7 @@ from gpubench.devices.roofline import (
     DISPATCH_S,
     Factor,
     Shares,
-    held_shares,
-    learned_factors,
+    learned_values,
     memory_s,
     reached,
 )
@@ -148,10 +147,10 @@ def test_products_reach_what_was_published_of_a_card_or_what_others_reach_for_ea
 
 
 def test_the_shipped_factors_are_ranges_around_a_middle_and_held_on_cards_kept_apart():
-    factors = learned_factors()
+    factors = learned_values().kinds
     assert factors.keys() == {"elementwise", "normalisation", "product"}
     assert all(factor.low < 1 < factor.high for factor in factors.values())
-    held = held_shares()
+    held = learned_values().held
     assert all(0.8 <= least <= most for least, most in held.values())
     assert held["products"][1] <= 0.95
 

@@ -106,11 +106,6 @@ EXPORT int nvmlDeviceGetClockInfo(void* handle, int type, unsigned* mhz) {
   *mhz = static_cast<unsigned>(get(index_of(handle), type == 1 ? "SM_MHZ" : "MEMORY_MHZ"));
   return check();
 }
-EXPORT int nvmlDeviceGetMaxClockInfo(void*, int type, unsigned* mhz) {
-  if (type != 1 && type != 2) return kNotSupported;
-  *mhz = static_cast<unsigned>(kUsual.at(type == 1 ? "SM_MHZ" : "MEMORY_MHZ"));
-  return check();
-}
 EXPORT int nvmlDeviceGetCurrentClocksEventReasons(void* handle, unsigned long long* bits) {
   *bits = static_cast<unsigned long long>(get(index_of(handle), "REASONS"));
   return check();

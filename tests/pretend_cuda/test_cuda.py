@@ -287,7 +287,7 @@ def tell():
 def test_facts_are_the_driver_s():
     facts = SECOND.facts()
     assert facts["driver"] == cuda.driver() == "580.00.01"
-    assert (facts["power_limit_w"], facts["max_sm_hz"], facts["max_memory_hz"]) == (700.0, 1980e6, 2619e6)
+    assert facts["power_limit_w"] == 700.0
 
 
 @pytest.mark.parametrize(
