@@ -95,6 +95,21 @@ def test_runs_in_folders_of_their_own_and_copies(save, tmp_path: Path, capsys) -
     assert any(note.startswith(f"on both sides: {shared}") for note in document["notes"])
 
 
+def test_nothing_is_taken_off_runs_that_were_made_in_turn(save, tmp_path: Path, compared) -> None:
+    """All benchmarks 30 % slower, on a machine that becomes 20 % slower meanwhile."""
+    sides = [tmp_path / side for side in "ab"]
+    for side in sides:
+        side.mkdir()
+    for turn, side in enumerate("abbaabbaabba"):
+        speed = (1.3 if side == "b" else 1.0) * (1 + 0.2 * turn / 12)
+        data = run_file(wobble=speed - 1 + 1e-3 * (turn % 3))
+        data["gpubench"]["started"] = f"2026-01-31T12:{turn:02d}:00+00:00"
+        save(f"{side}/{turn}.json", data)
+    code, document = compared(*map(str, sides))
+    assert (code, document["pairs"], {case["verdict"] for case in document["cases"]}) == (1, 6, {"slower"})
+    assert document["cases"][0]["ratio"] == pytest.approx(1.3, rel=0.02)
+
+
 def started(*words, command=(sys.executable, "-m", "gpubench"), stdout=subprocess.PIPE, **environment):
     """The command in a process of its own."""
     known = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment}
