@@ -96,18 +96,14 @@ def test_runs_in_folders_of_their_own_and_copies(save, tmp_path: Path, capsys) -
 
 
 def test_nothing_is_taken_off_runs_that_were_made_in_turn(save, tmp_path: Path, compared) -> None:
-    """All benchmarks 30 % slower, on a machine that becomes 20 % slower meanwhile."""
-    sides = [tmp_path / side for side in "ab"]
-    for side in sides:
-        side.mkdir()
-    for turn, side in enumerate("abbaabbaabba"):
-        speed = (1.3 if side == "b" else 1.0) * (1 + 0.2 * turn / 12)
-        data = run_file(wobble=speed - 1 + 1e-3 * (turn % 3))
-        data["gpubench"]["started"] = f"2026-01-31T12:{turn:02d}:00+00:00"
-        save(f"{side}/{turn}.json", data)
-    code, document = compared(*map(str, sides))
-    assert (code, document["pairs"], {case["verdict"] for case in document["cases"]}) == (1, 6, {"slower"})
-    assert document["cases"][0]["ratio"] == pytest.approx(1.3, rel=0.02)
+    """All benchmarks 10 % slower: of one run after the other it could be the machine."""
+    for code, order in ((1, "abbaab"), (0, "aaabbb")):
+        for turn, side in enumerate(order):
+            (tmp_path / order / side).mkdir(parents=True, exist_ok=True)
+            data = run_file(wobble=0.1 * (side == "b") + 1e-3 * (turn % 3))
+            data["gpubench"]["started"] = f"2026-01-31T12:{turn:02d}:00+00:00"
+            save(f"{order}/{side}/{turn}.json", data)
+        assert compared(str(tmp_path / order / "a"), str(tmp_path / order / "b"))[0] == code
 
 
 def started(*words, command=(sys.executable, "-m", "gpubench"), stdout=subprocess.PIPE, **environment):
