@@ -201,19 +201,13 @@ def test_what_time_measured_is_estimated_and_a_wrong_gpu_is_refused_before(run, 
 
 
 @pytest.mark.parametrize("form", ["table", "csv", "json", "markdown"])
-def test_every_form_says_that_it_is_modelled_and_how_often_it_held(run, capsys, form):
+def test_every_form_says_that_it_is_modelled_and_how_often_it_held_and_is_no_results_file(run, tmp_path, capsys, form):
+    out = tmp_path / f"estimate.{form}"
     assert main(["estimate", run, "--gpu", "L4", "--format", form]) == 0
-    text = capsys.readouterr().out
+    out.write_text(text := capsys.readouterr().out)
     assert "modelled" in text.lower()
     low, high = learned_values().held["products"]
     assert (f"{low:.0%} to {high:.0%} of products" in " ".join(text.split())) == (form in ("table", "markdown"))
-
-
-@pytest.mark.parametrize("form", ["json", "csv"])
-def test_an_estimate_is_no_results_file_and_mixes_with_none(run, tmp_path, capsys, form):
-    out = tmp_path / f"estimate.{form}"
-    assert main(["estimate", run, "--gpu", "L4", "--format", form]) == 0
-    out.write_text(capsys.readouterr().out)
     for words in (["show", str(out)], ["compare", run, str(out)]):
         assert main(words) == 2
         assert out.name in capsys.readouterr().err

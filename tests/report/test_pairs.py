@@ -35,14 +35,10 @@ def compared(runs: list[reader.Run], baseline: str | None = None) -> list[Pair]:
     return Study(runs, baseline).device_pairs
 
 
-def found(made: list[Pair]) -> list[tuple[str, str, float]]:
+def found(made: list[Pair]) -> list[Any]:
+    """Run and device of both sides, and the speedup."""
     return [
-        (
-            f"{pair.base.run_name}/{pair.base.result.device}",
-            f"{pair.other.run_name}/{pair.other.result.device}",
-            pair.speedup,
-        )
-        for pair in made
+        (*(f"{row.run_name}/{row.result.device}" for row in (pair.base, pair.other)), pair.speedup) for pair in made
     ]
 
 
@@ -65,18 +61,15 @@ def test_a_row_of_the_file(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_processes_give_an_interval(tmp_path: Path) -> None:
-    marks = [mark("cpu", 4.0, medians=(3.6, 4.0, 4.4)), mark("cuda:0", 1.0, medians=(0.9, 1.0, 1.1))]
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [(3, "95% interval, 3 processes"), (2, "95% interval, 3 and 2 processes"), (1, "spread within one process")],
+)
+def test_processes_give_an_interval(tmp_path: Path, count: int, told: str) -> None:
+    marks = [mark("cpu", 4.0, medians=(3.6, 4.0, 4.4)), mark("cuda:0", 1.0, medians=(1.1, 0.9, 1.0)[:count])]
     (row,) = compared([run(tmp_path, marks)])
-    assert row.uncertainty == "95% interval, 3 processes"
-    assert row.speedup == pytest.approx(4.0)
-    assert row.ratio.low < 4.0 < row.ratio.high
-    marks[1] = mark("cuda:0", 1.0, medians=(0.9, 1.1))
-    (row,) = compared([run(tmp_path, marks)])
-    assert row.uncertainty == "95% interval, 3 and 2 processes"
-    marks[1] = mark("cuda:0", 1.0)
-    (row,) = compared([run(tmp_path, marks)])
-    assert row.uncertainty == "spread within one process"
+    assert row.uncertainty == told
+    assert row.ratio.low < row.speedup < row.ratio.high
 
 
 @pytest.mark.parametrize(

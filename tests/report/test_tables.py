@@ -48,12 +48,6 @@ def test_a_call_alone_waits_on_both_sides(tmp_path: Path) -> None:
     assert "3.2× slower" in cells
 
 
-def test_a_column_in_which_nothing_was_measured_is_no_column(tmp_path: Path) -> None:
-    plain = [records.benchmark(Case("theirs.parse", "", "", {}), 1e-3)]
-    (table,) = tables.answer_tables(Answer(study(tmp_path, plain, devices=())))
-    assert table.rows == (("theirs.parse", "1.00 ms ~2%"),)
-
-
 def test_no_rate_is_above_its_peak(tmp_path: Path) -> None:
     marks = [
         mark("matmul.square", "cpu", seconds, n=n, work={"flops": 1e9}) for n, seconds in ((64, 0.01), (32, 0.001))
@@ -81,14 +75,6 @@ def test_what_is_not_compared_is_said_with_how_to_compare_it(tmp_path: Path) -> 
     assert told in Answer(made).left_out
     assert told in summary(Answer(made))
     assert Answer(study(tmp_path, marks[:1])).left_out == ""
-
-
-@pytest.mark.parametrize(("flag", "star"), [("power-limited", False), ("throttled", True)])
-def test_a_device_at_its_power_limit_is_no_noise(tmp_path: Path, flag: str, star: bool) -> None:
-    made = study(tmp_path, [mark("a.b", "cuda:0", 1.0, flags=(flag,))])
-    (row,) = made.measured
-    assert (row.flags, row.quality.noisy, row.quality.star) == ((flag,), star, "*" * star)
-    assert [cells[0] for cells in tables.flag_table(made).rows] == [flag]
 
 
 def test_peaks_by_footprint_and_single_figures(tmp_path: Path) -> None:
