@@ -163,13 +163,14 @@ def child(tmp_path, monkeypatch):
 
 def test_a_process_that_has_finished_is_not_waited_for(child, tmp_path, monkeypatch):
     monkeypatch.setattr(measuring, "FAREWELL_S", 0.1)
-    ended = child("ledger.append('finish', code=4); time.sleep(20); open('waited', 'w')", 1000.0)
+    ended = child("ledger.append('finish', process=0, code=4); time.sleep(20); open('waited', 'w')", 1000.0)
     assert (ended.finished, ended.case, ended.interrupted, ended.code) == (True, None, False, 4)
     assert not (tmp_path / "waited").exists()
 
 
 def test_a_case_that_ends_its_process_in_good_order_is_settled_with_the_reason(child):
-    ended = child("ledger.append('start', fullname='a'); print('!!!! Exit: enough !!!!'); ledger.append('finish')")
+    start = "ledger.append('start', process=0, fullname='a', name='a', case={})"
+    ended = child(f"{start}; print('!!!! Exit: enough !!!!'); ledger.append('finish', process=0)")
     assert (ended.finished, ended.case, ended.status) == (True, "a", "error")
     assert ended.reason == "ended the measuring process: Exit: enough"
 
