@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-sys.path.insert(0, str(Path(__file__).parent))
-import gradients
+sys.path.insert(0, str(Path(__file__).parents[1] / "parallel"))
+import duties
 
 from benchmarks import (
     test_data_parallel as data_parallel,
@@ -18,7 +18,7 @@ from benchmarks import (
     test_model_parallel as model_parallel,
     training,
 )
-from benchmarks.distributed import AllReduce, PipelineTraining, Training
+from benchmarks.distributed import PipelineTraining, Training
 from gpubench.devices import CPU
 from gpubench.errors import GpubenchError, Unmeasurable, WrongAnswer
 from gpubench.measure.budget import PRESET_SETTINGS
@@ -54,7 +54,7 @@ def two(kept):
     PipelineTraining("deep_mlp", "1f1b", 64, microbatches=4),
 ])  # fmt: skip
 def test_the_gradient_is_that_of_a_single_process(two, job):
-    found = two.run(gradients.of_job, job)
+    found = two.run(duties.gradient, job)
     single = training.trainer(job.task, Data(CPU, getattr(torch, job.dtype), 0), job.batch)
     single.backward()
     for gradient in found if isinstance(job, Training) else found[:1]:
@@ -64,7 +64,7 @@ def test_the_gradient_is_that_of_a_single_process(two, job):
 def test_a_gradient_that_was_not_shared_is_a_wrong_answer(two):
     """The same step without DDP has each rank's own gradient: as DDP's it must not pass."""
     with pytest.raises(WrongAnswer, match="the gradient differs from a single process's by"):
-        two.run(gradients.forgotten, Training("lenet", "ddp", 64))
+        two.run(duties.forgotten, Training("lenet", "ddp", 64))
 
 
 def wrong_in_float32(layer, inputs, right=torch.nn.Linear.forward):
@@ -81,11 +81,6 @@ def test_a_single_process_is_held_against_float64_not_against_itself(monkeypatch
     monkeypatch.setattr(torch.nn.Linear, "forward", wrong_in_float32)
     with pytest.raises(WrongAnswer, match=r"in the L2 norm, allowed is 0\.01"):
         job.check()
-
-
-def test_all_reduce_is_checked(two):
-    (one, _) = two.run(measure_rank, AllReduce(10_000), PRESET_SETTINGS["smoke"], True)
-    assert one.check.status == "passed"
 
 
 EPOCHS = 20

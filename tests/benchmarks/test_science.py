@@ -29,16 +29,13 @@ def draw(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
 
 
-def clustered() -> tuple[torch.Tensor, torch.Tensor]:
-    centres = draw(science.CLUSTERS, science.DIMENSIONS)
-    return centres.repeat(20, 1) + draw(20 * science.CLUSTERS, science.DIMENSIONS) / 10, centres
-
-
+POINTS_AND_CENTRES = draw(500, science.DIMENSIONS), 2 * draw(science.CLUSTERS, science.DIMENSIONS)
 ROWS_WEIGHT_BIAS = draw(3, reductions.COLUMNS), draw(reductions.COLUMNS), draw(reductions.COLUMNS)
 CLASSES = torch.arange(9) * 5
 TAPS = torch.tensor(science.TAPS, dtype=torch.float64)
+SPARSE_AND_DENSE = 2 * torch.arange(7), torch.tensor([0, 3] * 6), draw(12), draw(6, 2)
 PAIRS = {
-    "k-means": (science.kmeans_step, science.numpy_kmeans_step, clustered()),
+    "k-means": (science.kmeans_step, science.numpy_kmeans_step, POINTS_AND_CENTRES),
     "neighbours": (science.nearest, science.numpy_nearest, (draw(500, 8), draw(20, 8))),
     "stencil": (science.heat_step, science.heat_step, (draw(40, 40),)),
     "resize": (science.resize, science.numpy_resize, (draw(2, 3, science.LARGE, science.LARGE),)),
@@ -47,6 +44,7 @@ PAIRS = {
     "scatter-add": (irregular.scatter_add, irregular.numpy_scatter_add, (draw(50), torch.arange(200) % 37, draw(200))),
     "rows": (torch.nn.functional.embedding, irregular.numpy_rows, (torch.arange(200) % 37, draw(50, 8))),
     "gather": (irregular.of_own_row, irregular.numpy_of_own_row, (draw(9, 50), torch.arange(90).view(9, 10) % 37)),
+    "sparse": (sparse.multiply, sparse.reference, SPARSE_AND_DENSE),
     "softmax": (reductions.softmax, reductions.numpy_softmax, (draw(3, 50),)),
     "layer norm": (reductions.layer_norm, reductions.numpy_layer_norm, ROWS_WEIGHT_BIAS),
     "rms norm": (reductions.rms_norm, reductions.numpy_rms_norm, ROWS_WEIGHT_BIAS[:2]),
@@ -75,22 +73,6 @@ def test_both_libraries_compute_the_same(name: str) -> None:
     function, numpy_function, tensors = PAIRS[name]
     result = numpy_function(*(tensor.numpy() for tensor in tensors))
     np.testing.assert_allclose(result, function(*tensors).numpy(), rtol=1e-9, atol=1e-12)
-
-
-def test_a_sparse_product_is_that_of_the_dense_matrix() -> None:
-    dense, values = draw(6, 2), draw(12)
-    offsets, columns = 2 * torch.arange(7), torch.tensor([0, 3] * 6)
-    matrix = torch.zeros(6, 6, dtype=torch.float64)
-    matrix[torch.arange(6).repeat_interleave(2), columns] = values
-    for multiply in (sparse.multiply, sparse.reference):
-        result = torch.as_tensor(multiply(offsets, columns, values, dense))
-        torch.testing.assert_close(result, matrix @ dense)
-
-
-def test_a_step_of_k_means_finds_the_means() -> None:
-    points, centres = clustered()
-    means = points.reshape(20, *centres.shape).mean(0)
-    torch.testing.assert_close(science.kmeans_step(points, centres), means)
 
 
 def test_the_exact_price_is_black_and_scholes() -> None:

@@ -55,16 +55,6 @@ def test_an_epoch_trains_on_every_batch_and_its_loss_is_the_mean_over_rows():
     assert ours.step().item() == pytest.approx(whole.item(), rel=1e-12)
 
 
-def test_the_table_is_learnt_alike_in_float32_and_float64():
-    options = {"update": "adam", **training.TABULAR}
-    single, double = (
-        training.loss_curve(training.trainer("tabular", data(dtype), 128, **options), 100)
-        for dtype in (torch.float32, torch.float64)
-    )
-    training.require_learning(single, double)
-    assert double[-1] < double[0] / 2
-
-
 def test_a_curve_that_does_not_fall_or_goes_elsewhere_is_a_wrong_answer():
     fine = [1.0, 0.5, 0.2]
     training.require_learning(fine, fine)

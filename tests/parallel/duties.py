@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psutil
@@ -56,6 +56,20 @@ class Job:
 
     def record(self):
         return {}
+
+
+def gradient(rank, job):
+    """After one forward and backward pass."""
+    job.start(rank)
+    return job.gradient()
+
+
+def forgotten(rank, job):
+    """Check a job as DDP's whose network was never wrapped."""
+    forgetful = replace(job, method="unsynchronised")
+    forgetful.start(rank)
+    forgetful.method = job.method
+    return forgetful.check()
 
 
 class Uneven(Job):
