@@ -17,6 +17,8 @@ from .tables import answer_tables, beside_each_other, main_clause, results_table
 
 WIDTH, MOST_LINES = 80, 36
 _MOST_WARNING_LINES, _MOST_RUNS, _MOST_BESIDE, _FEW = 3, 4, 40, 20
+_FIRST_CALL, _FIRST_CALL_S = 10.0, 1e-3
+"""A first call is worth a line where it takes so many times a later one, and so many seconds."""
 
 
 # The answer -----------------------------------------------------------------------------------------------------------
@@ -143,6 +145,7 @@ def findings(study: Study) -> list[str]:
     lines += [_pair_sentence(study, pair) for pair in study.pairs if id(pair) not in swept]
     lines += _against_first(study)
     lines += _launch_bound(study)
+    lines += _first_calls(study)
     if not any(row.on_accelerator for row in study.measured):
         lines.append("No GPU was measured; gpubench env says why.")
     checks = (row.result.check for row in study.measured)
@@ -203,6 +206,19 @@ def _against_first(study: Study) -> list[str]:
             said = f"is {_faster(pair)}"
             said = "is too noisy to compare with" if too_noisy(pair.ratio.low, pair.ratio.high) else said
             lines.append(f"{at}: {words.name(pair.other.result)} {said} {words.name(base.result)}.")
+    return lines
+
+
+def _first_calls(study: Study) -> list[str]:
+    """Return a line for each device whose first call took much longer than later ones, on the benchmark where it took
+    longest: the last finding of the tutorial."""
+    lines = []
+    for members in grouped(study.measured, lambda row: row.source).values():
+        row = max(members, key=lambda row: row.result.first_call_s or 0.0)
+        first_s = row.result.first_call_s or 0.0
+        if first_s >= max(_FIRST_CALL * row.time_s, _FIRST_CALL_S):
+            took = f"{seconds_text(first_s)}, {words.times(first_s / row.time_s)} as long as later calls"
+            lines.append(f"{words.benchmark(row.result)} on {study.names.of(row)}: the first call took {took}.")
     return lines
 
 

@@ -164,6 +164,13 @@ def test_html_has_the_same_text_and_no_markup_of_others(compared: Results, tmp_p
     assert "a &lt;b&gt;" in made(tmp_path, [mark(8, 1.0), mark(8, 2.0, text="a <b> c")])._repr_html_()
 
 
+def test_the_first_call_has_a_line_where_it_took_much_longer_than_the_others(tmp_path: Path) -> None:
+    marks = [mark(64, 1e-3, first_call_s=0.5), mark(256, 1e-3, first_call_s=0.02), on_gpu(64, 1e-3, first_call_s=9e-3)]
+    (line,) = (line for line in sentences(made(tmp_path, marks)) if "first call" in line)
+    assert all(words in line for words in ("n=64", "500 ms", "500×"))
+    assert "first call" not in str(made(tmp_path, [mark(64, 1e-6, first_call_s=9e-4)]))  # nothing that anybody notices
+
+
 def test_charts_are_those_of_the_command(compared: Results, tmp_path: Path) -> None:
     picture = compared.chart()
     assert repr(picture).startswith("<Picture: a @ b")
