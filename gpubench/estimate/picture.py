@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import UsageError
-from ..report.answer import MOST_ROWS
-from ..report.charts.layouts import NamedRow, NamedRows, RowMark, row_pitch, rows_height
+from ..report.charts.headline_chart import named_rows
+from ..report.charts.layouts import NamedRows, RowMark
 from ..report.charts.page import Figure, Key
 from ..report.charts.selection import add_caption
 from ..report.charts.theme import ACCELERATORS
 from ..report.study import Study
 from ..report.words import without_threads
 from .outlook import Outlook
-from .printing import UNKNOWN, Line, base_of, cell, lines_of, telling
-
-_ROOM = 580
-"""Pixels that the rows have with their headings."""
+from .printing import UNKNOWN, base_of, cell, lines_of
 
 
 def estimate_figure(study: Study, estimates: Sequence[Outlook]) -> Figure:
@@ -26,33 +23,25 @@ def estimate_figure(study: Study, estimates: Sequence[Outlook]) -> Figure:
     known = [line for line in lines_of(study, estimates) if all(map(_known, line.of.values()))]
     if not known:
         raise UsageError("no estimate picture: nothing is known of what a GPU could bring to these results")
-    pitch = row_pitch(len(gpus)) - 3
-    for most in range(MOST_ROWS, 0, -1):
-        shown = telling(known, most)
-        entries = tuple(_entry(line, gpus) for line in shown)
-        if rows_height(entries, pitch) <= _ROOM:
-            break
-    rows = [row for line in shown if line.answer for row in line.answer.items[:1]]
-    base = without_threads(study.names.of(rows[0]))
-    legend = tuple(Key(gpu, role, "hatched") for gpu, role in zip(gpus, ACCELERATORS, strict=False))
-    few = f"{len(shown)} of {len(known)} benchmarks are shown, e" if len(shown) < len(known) else "E"
-    subtitle = f"Estimated, not measured. {few}ach at its largest size, log scale"
+    of = {id(line.answer): line.of for line in known}
+    rows = [line.answer for line in known if line.answer]
+    roles = dict(zip(gpus, ACCELERATORS, strict=False))
+    shown, drawn, which = named_rows(
+        rows, lambda row: [_mark(of[id(row)][gpu], role) for gpu, role in roles.items()], headings=False
+    )
+    results = [row.items[0] for row in shown]
+    base = without_threads(study.names.of(results[0]))
+    legend = tuple(Key(gpu, role, "hatched") for gpu, role in roles.items())
+    subtitle = f"Estimated, not measured. {which}, log scale"
     note = "Estimated, not measured: from the GPUs' datasheets and each benchmark's work; bar: likely range. "
-    chart = NamedRows(entries, "", legend, (f"{base} faster", "GPU faster"))
-    title = f"Estimated speedup of GPUs over {base_of(shown, base)}"
+    chart = NamedRows(drawn, "", legend, (f"{base} faster", "GPU faster"))
+    title = f"Estimated speedup of GPUs over {base_of(known, base)}"
     figure = Figure("estimate", "estimate", title, subtitle, "", chart)
-    return add_caption(figure, study, rows, note)
+    return add_caption(figure, study, results, note)
 
 
 def _known(each: Outlook) -> bool:
     return each.memory is None and cell(each) != UNKNOWN
-
-
-def _entry(line: Line, gpus: Sequence[str]) -> NamedRow:
-    row = line.answer
-    assert row is not None
-    marks = tuple(_mark(line.of[gpu], role) for gpu, role in zip(gpus, ACCELERATORS, strict=False))
-    return NamedRow("", row.name if row.leads else f"\u2003{row.name}", row.detail, marks)
 
 
 def _mark(each: Outlook, role: str) -> RowMark:

@@ -11,7 +11,7 @@ from functools import partial
 from ..devices.datasheets import Figures, Gpu, read_cards
 from ..devices.roofline import learned_values
 from ..report import words
-from ..report.answer import MOST_ROWS, AnswerRow, answer_rows, choose_rows
+from ..report.answer import AnswerRow, answer_rows, choose_rows
 from ..report.render import Column, Table, escape, markdown, table, terminal
 from ..report.rows import PEOPLE_COUNT, Measured, grouped
 from ..report.study import Study
@@ -85,12 +85,6 @@ def lines_of(study: Study, estimates: Iterable[Outlook], every: bool = False) ->
     rows = [row for row in rows or study.measured if key_of(row.result) in found]
     answer = answer_rows(study, rows)
     return [Line(each.indented, each, found[key_of(each.items[0].result)][0].of) for each in answer]
-
-
-def telling(lines: Sequence[Line], most: int) -> list[Line]:
-    """So many lines, of as many kinds of work as there are; the others are in files."""
-    chosen = set(map(id, choose_rows([line.answer for line in lines if line.answer], most)))
-    return [line for line in lines if line.answer is None or id(line.answer) in chosen]
 
 
 def cell(each: Outlook, bound: bool = False) -> str:
@@ -219,7 +213,8 @@ def as_markdown(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str
 
 def screen(lines: Sequence[Line], estimates: Sequence[Outlook], every: bool, width: int) -> list[str]:
     """The lines for the terminal; if ``every`` all of them, with the bounds."""
-    shown = telling(lines, MOST_ROWS)
+    chosen = choose_rows([line.answer for line in lines if line.answer])
+    shown = [line for line in lines if line.answer is None or line.answer in chosen]
     more = f"{counted(len(lines) - len(shown), 'more row')}: " if len(shown) < len(lines) else ""
     more += "-k NAME shows all sizes and the bounds, --format csv everything."
     below = [*foot(shown, estimates), *([] if every else [more[:1].upper() + more[1:]])]

@@ -364,8 +364,6 @@ def _warn_of_noise(study: Study, judged: Sequence[Measured]) -> list[Warning]:
     if not judged or not (busy or many):
         return []
     count = f"{noisy} of {len(judged)} results are noisy (*) and may be far off"
-    if sound := list(dict.fromkeys(words.name(row.result) for row in judged if not row.quality.noisy)):
-        count += f"; not noisy: {listed(sound, 3)}" * (2 * noisy > len(judged))
     if not noisy:
         count = "all times may be too long, although no single result is noisy"
     if busy:

@@ -330,11 +330,6 @@ def test_a_device_that_calls_itself_modelled_is_warned_of_even_in_short(tmp_path
     assert "H200 (modelled)" in told.summary
 
 
-def test_of_results_that_are_mostly_noisy_the_sound_ones_are_named(tmp_path: Path) -> None:
-    marks = [mark(f"a.{name}", "cpu", 1.0, flags=("noisy",) * (name != "sound")) for name in ("a", "b", "c", "sound")]
-    assert "not noisy: a.sound" in str(warning(answered(tmp_path, marks), NOISY))
-
-
 def test_a_number_of_the_sentence_has_its_star(tmp_path: Path) -> None:
     work = {"work": {"flops": 1e9}}
     for flags, star in (((), ""), (("noisy",), "*")):

@@ -3,7 +3,7 @@ it reaches, or of benchmarks that declare no work how long it takes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ...runfile.flags import Reason
 from ...runfile.quantities import UNFILLED, UNFILLED_SIGN, counted
@@ -15,8 +15,8 @@ from .page import Figure, Key
 from .selection import LEAST_VALUES, add_caption, keys
 from .theme import role_of
 
-_ROOM, _LEAST_ROW = 580, 22.0
-"""Pixels that the rows have with their headings; height of a row."""
+_ROOM = 580
+"""Pixels that the rows have with their headings."""
 _ABOVE = f"{words.NO_VALUE} {Reason.ABOVE_PEAK}"
 
 
@@ -32,27 +32,31 @@ def headline_figures(study: Study) -> list[Figure]:
     return [_alone(study, shares if share else times, share)]
 
 
-def _drawn(
-    rows: Sequence[AnswerRow[Item]], mark: Callable[[Item], RowMark]
-) -> tuple[list[Item], tuple[NamedRow, ...], str]:
-    """The items and rows that a picture has room for, with a mark for each device, and a sentence on which they are."""
-    pitch = max(_LEAST_ROW, row_pitch(max((len(each.items) for each in rows), default=1)) - 3)
-    own = all(each.heading == words.OWN for each in rows)  # no heading: to whom they belong is known where they stand
+def named_rows(
+    rows: Sequence[AnswerRow[Item]], marks: Callable[[AnswerRow[Item]], Iterable[RowMark]], headings: bool = True
+) -> tuple[list[AnswerRow[Item]], tuple[NamedRow, ...], str]:
+    """The rows that a picture has room for, as they are drawn, and a sentence on which they are. Of one's own
+    benchmarks alone the heading is left out: to whom they belong is known where they stand."""
+    headings = headings and any(each.heading != words.OWN for each in rows)
     for most in range(MOST_ROWS, 0, -1):
         shown = choose_rows(rows, most)
         names = [each.name if each.leads else f"\u2003{each.name}" for each in shown]
         drawn = tuple(
-            NamedRow("" if own else each.heading, name, each.detail, tuple(map(mark, each.items)))
+            NamedRow(each.heading * headings, name, each.detail, tuple(marks(each)))
             for each, name in zip(shown, names, strict=True)
         )
-        if rows_height(drawn, pitch) <= _ROOM:
+        if rows_height(drawn, row_pitch(max(len(each.marks) for each in drawn)) - 3) <= _ROOM:
             break
-    which = f"{len(drawn)} are shown. " * (len(drawn) < len(rows)) + "Each at its largest size"
-    return [item for each in shown for item in each.items], drawn, which
+    return (
+        shown,
+        drawn,
+        f"{len(drawn)} of {len(rows)} rows are shown. " * (len(drawn) < len(rows)) + "Each at its largest size",
+    )
 
 
 def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
-    shown, drawn, which = _drawn(found.rows, lambda pair: _ratio(study, pair))
+    rows, drawn, which = named_rows(found.rows, lambda row: [_ratio(study, pair) for pair in row.items])
+    shown = [pair for row in rows for pair in row.items]
     others = keys(study, (pair.other for pair in shown), "mark")
     base, alone = words.without_threads(found.baseline), others[0] if len(others) == 1 else None
     legend, sides = others, (f"slower than {base}", f"faster than {base}")
@@ -82,7 +86,9 @@ def _ratio(study: Study, pair: Pair) -> RowMark:
 
 def _alone(study: Study, rows: Sequence[AnswerRow[Measured]], share: bool) -> Figure:
     """Return a picture of shares of the measured peak or of times, for a study without another device."""
-    shown, drawn, which = _drawn(rows, lambda row: (_share if share else _time)(study, row))
+    mark = _share if share else _time
+    chosen, drawn, which = named_rows(rows, lambda each: [mark(study, row) for row in each.items])
+    shown = [row for each in chosen for row in each.items]
     devices = keys(study, shown, "mark")
     if share:
         title = f"Share of the measured peak: {words.listed([key.label for key in devices])}"
