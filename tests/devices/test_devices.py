@@ -384,42 +384,26 @@ class TestEnergyOfSockets:
         assert cpu.EnergyCounter(sockets).joules() is None
 
 
-def test_the_events_of_an_apple_gpu_time_its_work(monkeypatch):
+def test_the_events_of_an_apple_gpu_time_its_work_in_the_cpu_s_memory(monkeypatch):
     made = []
     event = types.SimpleNamespace(record=lambda: made.append("recorded"))
     monkeypatch.setattr(torch.mps, "Event", lambda enable_timing: made.append(enable_timing) or event)
-    assert (devices.kinds()["mps"](0).record_event(), made) == (event, [True, "recorded"])
+    mps = devices.kinds()["mps"](0)
+    assert (mps.record_event(), made, mps.shares_memory) == (event, [True, "recorded"], True)
 
 
-def test_an_apple_gpu_works_in_the_cpu_s_memory():
-    assert devices.kinds()["mps"](0).shares_memory
-
-
-class TestXpu:
-    @pytest.fixture
-    def xpu(self, monkeypatch):
-        properties = types.SimpleNamespace(has_fp64=False)
-        monkeypatch.setattr(torch.xpu, "get_device_properties", lambda index: properties)
-        monkeypatch.setattr(torch.xpu, "get_device_name", lambda index: "Arc")
-        return devices.kinds()["xpu"](0)
-
-    def test_float64_that_the_card_lacks_is_said_before_it_is_tried(self, xpu):
-        assert (xpu.lacks("float64"), xpu.lacks("float32")) == ("Arc has no float64", None)
-        torch.xpu.get_device_properties(0).has_fp64 = True
-        assert xpu.lacks("float64") is None
-
-    def test_an_integrated_one_works_in_the_cpu_s_memory(self, xpu):
-        assert not xpu.shares_memory  # torch doesn't say
-        torch.xpu.get_device_properties(0).is_integrated_gpu = True
-        assert xpu.shares_memory
-
-    def test_its_events_time_its_current_stream(self, xpu, monkeypatch):
-        recorded = []
-        event = types.SimpleNamespace(record=recorded.append)
-        monkeypatch.setattr(torch.xpu, "Event", lambda enable_timing: event if enable_timing else None)
-        monkeypatch.setattr(torch.xpu, "current_stream", lambda index: f"stream of {index}")
-        assert xpu.record_event() is event
-        assert recorded == ["stream of 0"]
+def test_an_intel_gpu_tells_what_it_lacks_and_its_events_time_its_current_stream(monkeypatch):
+    properties, recorded = types.SimpleNamespace(has_fp64=False), []
+    event = types.SimpleNamespace(record=recorded.append)
+    monkeypatch.setattr(torch.xpu, "get_device_properties", lambda index: properties)
+    monkeypatch.setattr(torch.xpu, "get_device_name", lambda index: "Arc")
+    monkeypatch.setattr(torch.xpu, "Event", lambda enable_timing: event if enable_timing else None)
+    monkeypatch.setattr(torch.xpu, "current_stream", lambda index: f"stream of {index}")
+    xpu = devices.kinds()["xpu"](0)
+    assert (xpu.lacks("float64"), xpu.lacks("float32"), xpu.shares_memory) == ("Arc has no float64", None, False)
+    properties.has_fp64 = properties.is_integrated_gpu = True
+    assert (xpu.lacks("float64"), xpu.shares_memory) == (None, True)
+    assert (xpu.record_event(), recorded) == (event, ["stream of 0"])
 
 
 def gpu(*uuids: str | None) -> cuda_file.Cuda:

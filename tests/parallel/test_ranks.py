@@ -108,6 +108,14 @@ def test_with_nothing_to_time_each_case_runs_once(bench):
     bench(SOURCE, "--benchmark-disable", "-k", "step and none", usual=(), apart=True, passed=1)
 
 
+@pytest.fixture
+def kind(monkeypatch):
+    """Virtual accelerators on a machine of their own, which ranks find by name."""
+    kind = VirtualDevice.on(VirtualMachine())
+    monkeypatch.setitem(devices.base.KINDS, "virtual", kind)
+    return kind
+
+
 class Queueing(duties.Job):
     """Each step queues 2 ms on a virtual accelerator; ``steps`` are those of all its copies."""
 
@@ -120,20 +128,16 @@ class Queueing(duties.Job):
         self.machine.launch(2e-3)
 
 
-def test_a_rank_waits_for_its_device(monkeypatch):
-    machine = VirtualMachine()
-    monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice.on(machine))
-    times = measure_rank(Rank(0, 1, "virtual:0", 1), Queueing(machine), PRESET_SETTINGS["quick"])
+def test_a_rank_waits_for_its_device(kind):
+    times = measure_rank(Rank(0, 1, "virtual:0", 1), Queueing(kind.machine), PRESET_SETTINGS["quick"])
     assert times.first_s == pytest.approx(2e-3, rel=1e-6)
     assert times.durations == [pytest.approx(2e-3 * times.iterations, rel=1e-6)] * len(times.durations)
 
 
-def test_what_this_process_keeps_for_later_is_released_before_ranks_start(monkeypatch):
+def test_what_this_process_keeps_for_later_is_released_before_ranks_start(kind, monkeypatch):
     """On one GPU a rank shares the memory with it."""
     order = []
-    kind = VirtualDevice.on(VirtualMachine())
     kind.release_memory = classmethod(lambda cls: order.append("released"))
-    monkeypatch.setitem(devices.base.KINDS, "virtual", kind)
     monkeypatch.setattr(ranks, "_devices_and_threads", lambda *_: (["virtual:0", "virtual:0"], 1))
 
     def group(*_):
@@ -146,29 +150,18 @@ def test_what_this_process_keeps_for_later_is_released_before_ranks_start(monkey
     assert order == ["released", "started"]
 
 
-def test_ranks_meet_before_each_round_and_are_timed_from_there(monkeypatch):
-    machine = VirtualMachine()
-    monkeypatch.setattr("torch.distributed.barrier", lambda: machine.launch(5.0))
-    begin, clock = machine.time_s, DeviceClock([VirtualDevice.on(machine)()])
-    times = _take_rounds(Rank(0, 2, "virtual:0", 1), Queueing(machine), clock, 2, 3)
+def test_ranks_meet_before_each_round_and_are_timed_from_there(kind, monkeypatch):
+    monkeypatch.setattr("torch.distributed.barrier", lambda: kind.machine.launch(5.0))
+    times = _take_rounds(Rank(0, 2, "virtual:0", 1), Queueing(kind.machine), DeviceClock([kind()]), 2, 3)
     assert times == pytest.approx([6e-3] * 2, rel=1e-6)
-    assert machine.time_s - begin == pytest.approx(2 * 5.006, rel=1e-6)
+    assert kind.machine.time_s == pytest.approx(2 * 5.006, rel=1e-6)
 
 
-@pytest.fixture
-def slowing(monkeypatch):
-    """A job, and a kind whose clock falls at its second look."""
-    machine = VirtualMachine()
+def test_a_rank_tells_what_slowed_its_own_device_down(kind):
     readings = iter([2e9, 1e9])
-    kind = VirtualDevice.on(machine)
     kind.clocks = lambda self: {"sm": next(readings)}
-    monkeypatch.setitem(devices.base.KINDS, "virtual", kind)
-    return Queueing(machine)
-
-
-def test_a_rank_tells_what_slowed_its_own_device_down(slowing):
     unwarmed = replace(PRESET_SETTINGS["quick"], warmup=0.0)
-    times = measure_rank(Rank(0, 1, "virtual:0", 1), slowing, unwarmed)
+    times = measure_rank(Rank(0, 1, "virtual:0", 1), Queueing(kind.machine), unwarmed)
     assert times.flags == (Flag("throttled", "virtual:0: 2.00 to 1.00 GHz"),)
     quiet = replace(times, flags=())
     (flag,) = _flags_of_ranks([quiet, times, times])
@@ -176,31 +169,27 @@ def test_a_rank_tells_what_slowed_its_own_device_down(slowing):
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_ranks_warm_up_until_the_clocks_stand(monkeypatch, known):
+def test_ranks_warm_up_until_the_clocks_stand(kind, known):
     """They rise for 0.8 s."""
-    machine = VirtualMachine()
-    risen = lambda: min(1.0, 0.2 + machine.time_s - begin)  # noqa: E731
-    begin, kind, job = machine.time_s, VirtualDevice.on(machine), Queueing(machine)
+    machine, job = kind.machine, Queueing(kind.machine)
+    risen = lambda: min(1.0, 0.2 + machine.time_s)  # noqa: E731
     if known:
         kind.clocks = lambda self: {"sm": risen() * 2e9}
-    monkeypatch.setitem(devices.base.KINDS, "virtual", kind)
     job.step = lambda: machine.launch(1e-3 / risen())
     times = measure_rank(Rank(0, 1, "virtual:0", 1), job, PRESET_SETTINGS["quick"])
     assert times.durations == [pytest.approx(1e-3 * times.iterations, rel=0.05)] * len(times.durations)
 
 
-def test_all_ranks_warm_up_as_often_as_the_first(monkeypatch):
+def test_all_ranks_warm_up_as_often_as_the_first(kind, monkeypatch):
     """Another number of steps, and they would wait for one another forever."""
-    machine, decided = VirtualMachine(), iter([0.01, 5, False, 7, False, 9, True, (3, 1)])
-    monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice.on(machine))
+    job, decided = Queueing(kind.machine), iter([0.01, 5, False, 7, False, 9, True, (3, 1)])
     monkeypatch.setattr(ranks, "_decide_on_rank_0", lambda rank, decide: next(decided))
-    job = Queueing(machine)
     measure_rank(Rank(0, 1, "virtual:0", 1), job, PRESET_SETTINGS["quick"])
     assert len(job.steps) == 2 + (5 + 7 + 9) + 3
 
 
-def test_idle_workers_end_before_another_case_has_their_kind_of_device(monkeypatch):
-    monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice)
+@pytest.mark.usefixtures("kind")
+def test_idle_workers_end_before_another_case_has_their_kind_of_device():
     kept, closed = Ranks(60.0), []
     virtual, cpu = (types.SimpleNamespace(close=lambda name=name: closed.append(name)) for name in ("virtual", "cpu"))
     kept._groups = {(("virtual:0", "virtual:1"), 1): virtual, (("cpu", "cpu"), 1): cpu}
@@ -211,27 +200,22 @@ def test_idle_workers_end_before_another_case_has_their_kind_of_device(monkeypat
     assert list(kept._groups.values()) == [cpu]
 
 
-def test_a_worker_returns_the_memory_of_its_accelerator_after_each_job(monkeypatch):
+def test_a_worker_returns_the_memory_of_its_accelerator_after_each_job(kind):
     returned = []
-    kind = VirtualDevice.on(VirtualMachine())
     kind.release_memory = classmethod(lambda cls: returned.append(cls.kind))
-    monkeypatch.setitem(devices.base.KINDS, "virtual", kind)
     team._release_memory(Rank(0, 2, "cpu", 1))
     assert returned == []
     team._release_memory(Rank(0, 2, "virtual:0", 1))
     assert returned == ["virtual"]
 
 
-def test_a_group_begins_with_the_device_of_its_case(monkeypatch):
-    monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice)
-    second = VirtualDevice(1)
-    names = {count: [str(each) for each in circle(second, count)] for count in (1, 2)}
-    assert names == {1: ["virtual:1"], 2: ["virtual:1", "virtual:0"]}
-    assert [str(each) for each in circle(VirtualDevice(0), 2)] == ["virtual:0", "virtual:1"]
+def test_a_group_begins_with_the_device_of_its_case():
+    assert [circle(VirtualDevice(1), count) for count in (1, 2)] == [
+        [VirtualDevice(1)], [VirtualDevice(1), VirtualDevice(0)]
+    ]  # fmt: skip
 
 
 def test_torchrun_s_ranks_are_filed_under_the_first_device_only(monkeypatch):
-    monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice)
     monkeypatch.setattr(ranks, "collective_backend", lambda kind: "gloo")
     monkeypatch.setattr(ranks, "launched_rank", lambda: Rank(0, 2, "", 1))
     second = types.SimpleNamespace(home=VirtualDevice(1))

@@ -210,25 +210,6 @@ def test_a_call_of_too_many_launches_has_no_device_time_unless_the_device_lags()
 # The runtime itself ---------------------------------------------------------------------------------------------------
 
 
-def test_a_launch_returns_before_its_work_ends():
-    torch.cuda.synchronize()
-    before = time.perf_counter()
-    torch.cuda._sleep(int(WAIT_S * 1.98e9))
-    launched = time.perf_counter() - before
-    torch.cuda.synchronize()
-    assert launched < WAIT_S / 2 < WAIT_S <= time.perf_counter() - before
-
-
-def test_events_time_the_device():
-    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    start.record()
-    torch.cuda._sleep(int(WAIT_S * 1.98e9))
-    end.record()
-    assert not end.query()
-    end.synchronize()
-    assert start.elapsed_time(end) / 1e3 == pytest.approx(WAIT_S, rel=0.2)
-
-
 def test_each_device_captures_its_own_work():
     def replay_ms(device: Cuda) -> float:
         x = torch.ones(10, device=str(device))
@@ -336,18 +317,9 @@ def test_nvlink_joins_both_ways_or_not(tell):
 @pytest.mark.parametrize("count", [1, 2])
 def test_every_benchmark_ends_without_an_error(count, tmp_path, capsys):
     """All of smoke on all devices, eager, under autocast and as graphs; Triton, which compiles, isn't there."""
-    command = [
-        sys.executable,
-        "-m",
-        "gpubench",
-        "run",
-        "--preset=smoke",
-        "--device=all",
-        "--charts=none",
-        "-o",
-        tmp_path,
-    ]
-    command += [f"--variant={variant}" for variant in ("eager", "autocast", "graph")]
+    variants = [f"--variant={variant}" for variant in ("eager", "autocast", "graph")]
+    command = [sys.executable, "-m", "gpubench", "run", "--preset=smoke", "--device=all", *variants]
+    command += ["--charts=none", "-o", tmp_path]
     environment = os.environ | {"PRETEND_CUDA_DEVICES": str(count)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=3000, env=environment)
     data = json.loads((tmp_path / "run.json").read_text())
