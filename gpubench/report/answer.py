@@ -23,6 +23,8 @@ from ..runfile.quantities import counted, listed
 from ..runfile.utilisation import slow_products
 from . import words
 from .study import (
+    ONE_THREAD,
+    SINGLE,
     Item,
     Measured,
     Pair,
@@ -307,15 +309,16 @@ def _sentence(found: Speedups, source: Source) -> str:
 
 
 def _cpu_sentence(study: Study, rows: Sequence[AnswerRow[Measured]], alone: Sequence[Measured]) -> str:
-    """What the machine reaches of its measured peaks."""
+    """What the machine reaches of its measured peaks, and where its threads pay."""
     if not alone:
         return "Nothing was measured."
     first = {row.heading: row.items[0] for row in reversed(rows)}
     leads = [first[KINDS[name].heading] for name in ("matmul", "elementwise") if KINDS[name].heading in first]
     if reached := [row for row in leads if not row.quality.doubt and row.throughput]:
-        return f"{study.names.of(reached[0])}: {', '.join(map(_reached, reached))}."
+        return f"{study.names.of(reached[0])}: {', '.join(map(_reached, reached))}.{_threads_pay(alone)}"
     devices = grouped([item for row in rows for item in row.items] or alone, study.names.of)
-    return " ".join(f"{name}: {_range(each)}." for name, each in [*devices.items()][:_MOST_DEVICES])
+    told = (f"{name}: {_range(each)}." for name, each in [*devices.items()][:_MOST_DEVICES])
+    return " ".join(told) + _threads_pay(alone)
 
 
 def _reached(row: Measured) -> str:
@@ -334,6 +337,19 @@ def _range(rows: Sequence[Measured]) -> str:
     if len(rows) == 1:
         return f"{name} takes {least}"
     return f"{len(rows)} benchmarks take {least}{f' ({name})' * (name != other)} to {most} ({other})"
+
+
+def _threads_pay(rows: Sequence[Measured]) -> str:
+    """The largest gain from all threads over one; empty where no benchmark ran with both."""
+    jobs: dict[tuple[str, str], dict[str | None, Measured]] = {}
+    for row in rows:
+        if row.parallel.devices == 1 and row.parallel.method in (SINGLE, ONE_THREAD):
+            jobs.setdefault((row.run_name, row.result.workload), {})[row.parallel.method] = row
+    gains = [(of[ONE_THREAD].time_s / of[SINGLE].time_s, of[SINGLE]) for of in jobs.values() if len(of) == 2]
+    if not gains:
+        return ""
+    gain, row = max(gains, key=lambda entry: entry[0])
+    return f" {row.result.threads} threads against one: {words.times(gain)} on {words.name(row.result)}."
 
 
 # What is wrong --------------------------------------------------------------------------------------------------------

@@ -192,6 +192,15 @@ def test_wrong_peaks_are_named_where_a_share_of_them_would_be_shown(
     assert (NO_PEAK in concerns(found)) == warned
 
 
+def test_threads_pay_where_both_were_measured(tmp_path: Path) -> None:
+    marks = [mark("distributed.lenet", "cpu", seconds) for seconds in (0.06, 0.1)]
+    for each, method, threads in zip(marks, ("single", "one thread"), (2, 1), strict=True):
+        each["extra_info"]["gpubench"] |= {"threads": threads, "params": {"method": method}}
+        each["extra_info"]["gpubench"]["parallel"] = {"method": method, "devices": 1}
+    found = answered(tmp_path, marks, devices=(records.CPU,))
+    assert "2 threads against one: 1.7× on distributed.lenet" in found.sentence
+
+
 @pytest.mark.parametrize(
     ("how", "flags", "expected"),
     [
