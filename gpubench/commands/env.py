@@ -93,7 +93,7 @@ def _rows(here: dict[str, Any], load: list[float] | None, ways_of: _Ways) -> Ite
     if torch:
         builds = {"cuda": f"CUDA {torch['cuda']}", "rocm": f"ROCm {torch['hip']}"}
         built = builds.get(torch["build"], f"{torch['build'].upper()} build")
-        yield "torch", "version", _line(torch["version"], built, torch["cudnn"] and f"cuDNN {_cudnn(torch['cudnn'])}")
+        yield "torch", "version", _line(torch["version"], built, torch["cudnn"] and f"cuDNN {torch['cudnn']}")
         yield "torch", "CPU code", _line(torch["cpu_capability"], torch["blas"] and f"BLAS {torch['blas']}")
         pools = [f"{pool['library']} {pool['threads']}" for pool in thread_pools()]
         yield "torch", "threads", _line(f"{here['threads']}", *pools)
@@ -114,12 +114,6 @@ def _size(amount: int | None) -> str | None:
     """Memory in powers of 1024, as memory and caches are sold."""
     power = min(3, (amount.bit_length() - 1) // 10) if amount else 0
     return f"{amount / 1024**power:.4g} {('B', 'KiB', 'MiB', 'GiB')[power]}" if amount else None
-
-
-def _cudnn(number: int) -> str:
-    """cuDNN's version: 91002 is 9.10.2; before version 9 the major version stood four places from the right."""
-    major, rest = divmod(number, 10_000 if number >= 90_000 else 1_000)
-    return f"{major}.{rest // 100}.{rest % 100}"
 
 
 def _render(rows: Iterator[tuple[str, str, str]], warnings: Sequence[str]) -> None:

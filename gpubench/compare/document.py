@@ -11,7 +11,7 @@ from typing import Any
 
 from ..report.render import Column, Table, escape, markdown as markdown_table, table, terminal
 from ..report.rows import grouped
-from ..runfile.quantities import counted, listed, shorten_apart, text
+from ..runfile.quantities import listed, shorten_apart, text
 from ..statistics.intervals import Interval
 from .comparison import ORDER, Comparison, change_text
 from .limits import ABOVE, PERHAPS
@@ -84,8 +84,7 @@ def show_table(comparison: Comparison) -> None:
 
 def lead_lines(comparison: Comparison) -> list[str]:
     """What changed; what is inconclusive, why, and what would settle it; how the machine disturbed it."""
-    in_turn, labels = comparison.pairs is not None, _labels(comparison)
-    lines = []
+    labels, lines = _labels(comparison), []
     for word in (SLOWER, FASTER):
         changed = [each for each in _sorted(comparison) if each.verdict == word]
         if changed:
@@ -95,7 +94,7 @@ def lead_lines(comparison: Comparison) -> list[str]:
     for cause, group in _inconclusive(comparison).items():
         reasons = {each.reason for each in group}
         why = reasons.pop() if len(reasons) == 1 else cause
-        lines.append(f"Inconclusive ({len(group)}), {why}. {_toward_conclusive(group, in_turn, labels)}")
+        lines.append(f"Inconclusive ({len(group)}), {why}. {_toward_conclusive(group, labels)}.")
     return [*lines, *(f"Note: {note}" for note in comparison.notes)]
 
 
@@ -200,16 +199,12 @@ def _interval_text(ratio: Interval) -> str:
     return f"{least:.3g} … {most:.3g}×"
 
 
-def _toward_conclusive(advised: Sequence[Verdict], in_turn: bool, labels: Mapping[CaseKey, str]) -> str:
-    """What a conclusive result takes, for the case that needs least, and how many have no such advice."""
+def _toward_conclusive(advised: Sequence[Verdict], labels: Mapping[CaseKey, str]) -> str:
+    """What a conclusive result takes, for the case that needs least."""
     solvable = [each for each in advised if each.more is not None]
     easiest = min(solvable or advised, key=lambda each: each.more or 0)
     words = easiest.advice[:1].upper() + easiest.advice[1:]
-    if len(solvable) > 1:
-        words += f" in {labels[easiest.key]}"
-    hopeless = len(advised) - len(solvable) if solvable else 0
-    quieter = "a quieter machine" if in_turn else "a quieter machine, or --interleave"
-    return words + (f"; {counted(hopeless, 'benchmark')} can't be decided without {quieter}." if hopeless else ".")
+    return f"{words} in {labels[easiest.key]}" if len(advised) > 1 and easiest.more is not None else words
 
 
 def _missing(comparison: Comparison) -> Table:

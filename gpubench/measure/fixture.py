@@ -371,8 +371,7 @@ class Gpubench:
             record |= self._device_time(call, single)
         # Energy is counted over many calls in a row, whose cache is hot.
         if call.again and single and self._flush is None and self.preset == "full":  # a second for each call
-            counted = energy(call.again, self.home, self.clock, call.call_s, budget.ENERGY_S)
-            record |= counted._asdict() if counted else {}
+            record["energy_j"] = energy(call.again, self.home, self.clock, call.call_s, budget.ENERGY_S)
         return record
 
     def _device_time(self, call: Call, single: bool) -> dict[str, Any]:

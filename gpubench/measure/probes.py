@@ -65,15 +65,9 @@ def latency(call: Callable[[], Any], clock: DeviceClock) -> float:
     return statistics.median(repeat(call, clock, least=3, most=LATENCY_CALLS, seconds=LATENCY_S))
 
 
-class Energy(NamedTuple):
-    """Joules per call, idle power included; ``energy_error_j`` is the counter's largest step, in joules per call."""
-
-    energy_j: float
-    energy_error_j: float
-
-
-def energy(call: Callable[[], Any], device: Device, clock: DeviceClock, call_s: float, seconds: float) -> Energy | None:
-    """Count joules from one step of the device's counter to another; ``None`` without a counter that moves.
+def energy(call: Callable[[], Any], device: Device, clock: DeviceClock, call_s: float, seconds: float) -> float | None:
+    """Joules per call, idle power included, from a step of the device's counter to another; ``None`` without a counter
+    that moves.
 
     A counter stands still between its steps. Calls count from the first step that is seen to the first one after a
     so many ``seconds``. If a call takes longer than that, two are counted.
@@ -83,7 +77,7 @@ def energy(call: Callable[[], Any], device: Device, clock: DeviceClock, call_s: 
         return None
     calls = max(1, int(LOOK_S / max(call_s, 1e-7)))
     first: float | None = None
-    counted, steps = 0, [0.0]
+    counted = steps = 0
     begin = moved = clock()
     while True:
         for _ in range(calls):
@@ -94,10 +88,10 @@ def energy(call: Callable[[], Any], device: Device, clock: DeviceClock, call_s: 
             if first is None:
                 first, begin, counted = reading, now, 0
             else:
-                steps.append(reading - last)
+                steps += 1
             last, moved = reading, now
-            if counted and (now - begin >= seconds or len(steps) > MOST_STEPS):
-                return Energy((last - first) / counted, max(steps) / counted)
+            if counted and (now - begin >= seconds or steps >= MOST_STEPS):
+                return (last - first) / counted
         elif now - moved > seconds:
             return None
 

@@ -142,13 +142,9 @@ def reader(name: str) -> Callable[[str], Any]:
 def declare(groups: Mapping[str, argparse._ArgumentGroup], without: Collection[str] = ()) -> None:
     """Add the options to a command line, each in the group of its heading; those not given are ``None`` there."""
     for option in (each for each in OPTIONS if each.name not in without):
-        how: dict[str, Any] = {"help": option.help, "default": None}
-        if option.switch:
-            how["action"] = "store_true"
-        else:
-            how |= {"metavar": option.metavar, "type": option.parse}
-            how["action"] = "append" if option.repeatable else "store"
-        groups[option.group].add_argument(f"--{option.name}", **how)
+        how: dict[str, Any] = {"help": option.help, "metavar": option.metavar, "type": option.parse}
+        action = "append" if option.repeatable else "store"
+        groups[option.group].add_argument(f"--{option.name}", action=action, **how)
 
 
 def given(args: argparse.Namespace) -> list[Option]:
@@ -165,8 +161,7 @@ def passed_on(args: argparse.Namespace) -> list[str]:
     args = argparse.Namespace(**vars(args) | {"require_device": named or None})
     for option in given(args):
         value = getattr(args, option.dest)
-        values = value if option.repeatable else [value]
-        words += [option.flag] if option.switch else [f"{option.flag}={item}" for item in values]
+        words += [f"{option.flag}={item}" for item in (value if option.repeatable else [value])]
     return words
 
 

@@ -231,9 +231,7 @@ def check_run(path: Path, root: Any, samples: bool = True) -> Run:
 def _entries(root: Any) -> tuple[list[Any], bool]:
     """The entries of ``benchmarks``, and whether the file is one of pytest-benchmark alone."""
     if not isinstance(root, dict) or "benchmarks" not in root:
-        estimated = isinstance(root, dict) and root.get("status") == "modelled"
-        found = ": it holds an estimate, which was modelled and not measured" if estimated else ""
-        raise Foreign(f"file: expected a pytest-benchmark file, an object with a key 'benchmarks'{found}")
+        raise Foreign("file: expected a pytest-benchmark file, an object with a key 'benchmarks'")
     marks = root["benchmarks"]
     if KEY not in root and marks != [] and not (isinstance(marks, list) and any(map(_is_entry, marks))):
         raise Foreign("benchmarks: another tool's results: no entry has pytest-benchmark's stats")

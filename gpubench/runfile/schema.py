@@ -176,7 +176,6 @@ class Measurement(Case, frozen=True, gc=False):
     device_reason: Annotated[str | None, _is("why device_s and launch_s are unknown")] = None
     device_method: Annotated[str | None, _is("held: timed behind a wait; marked: without one")] = None
     energy_j: Annotated[Positive | None, _is("energy per call from the device's counter, idle power included")] = None
-    energy_error_j: Annotated[Positive | None, _is("one step of that counter, per call: how far off it may be")] = None
     transfer: Annotated[Transfer | None, _is("copying the inputs in and the outputs out; on a CPU the bytes alone")] = (
         None
     )

@@ -164,7 +164,7 @@ def run_process(
                     watch.note(event)
                     on_event(event)
                 if alive and watch.is_overdue():
-                    if watch.hangs:
+                    if watch.timeout:
                         _ask_for_stacks(child, log)
                     _signal(child, kill=True)
                     child.wait()
@@ -197,8 +197,9 @@ class _Watch:
         self._interrupts, self._interrupted_at, self._latest_event = 0, 0.0, time.monotonic()
         self._case: str | None = None
         self._log_start = _size(log)
-        self._finished, self._timeout = False, ""
-        self._code: int | None = None
+        self._finished, self._code = False, None
+        self.timeout = ""
+        """Why a case, or the silence between two, has lasted too long."""
 
     def interrupt(self, _number: int, _frame: object) -> None:
         """Handle a signal: ask the child to finish, or kill it if it was asked before."""
@@ -223,20 +224,15 @@ class _Watch:
             return now - self._latest_event > FAREWELL_S
         if now - self._latest_event > limit_s:
             silent = f"idle, no output for {limit_s:g} s: killed"
-            self._timeout = f"no end within {limit_s:g} s" if self._case else f"the measuring process was {silent}"
-        return bool(self._timeout or (self._interrupts and now - self._interrupted_at > PATIENCE_S))
-
-    @property
-    def hangs(self) -> bool:
-        """Whether a case, or the silence between two, has lasted too long."""
-        return bool(self._timeout)
+            self.timeout = f"no end within {limit_s:g} s" if self._case else f"the measuring process was {silent}"
+        return bool(self.timeout or (self._interrupts and now - self._interrupted_at > PATIENCE_S))
 
     def end(self) -> ProcessEnd:
         """Return how the child ended, once it has."""
         code = self._child.returncode if self._code is None else self._code
-        status = "timeout" if self._timeout else "error" if self._finished else "crashed"
+        status = "timeout" if self.timeout else "error" if self._finished else "crashed"
         why = "ended the measuring process" if self._finished else signal_or_code(code)
-        reason = self._timeout or ": ".join(filter(None, (why, _last_line(self._log, self._log_start))))
+        reason = self.timeout or ": ".join(filter(None, (why, _last_line(self._log, self._log_start))))
         return ProcessEnd(code, self._finished, bool(self._interrupts), self._case, status, reason)
 
 

@@ -128,8 +128,3 @@ def test_devices_and_reasons(shown, monkeypatch):
     assert "gpu:0 NVIDIA H200 [SXM] · 140.4 GiB · compute 9.0 · 132 SMs · driver 570.86" in shown()
     Gpu.present = False
     assert "no gpu no gpu device found" in shown()
-
-
-@pytest.mark.parametrize(("number", "text"), [(91002, "9.10.2"), (92000, "9.20.0"), (8902, "8.9.2"), (90100, "9.1.0")])
-def test_cudnn_versions(number, text):
-    assert env._cudnn(number) == text

@@ -180,20 +180,18 @@ class Calls:
 
 
 @pytest.mark.parametrize(
-    ("call_s", "step_s", "start_s", "errors", "least_s", "most_s"),
+    ("call_s", "step_s", "start_s", "least_s", "most_s"),
     [
         # From step to step for a second, wherever between two it begins: over 0.3 s it would be off by a third.
-        (3e-3, 0.1, 0.0, (0.08, 0.12), 1.0, 1.3),
-        (3e-3, 0.1, 0.013, (0.08, 0.12), 1.0, 1.3),
-        (3e-3, 0.1, 0.099, (0.08, 0.12), 1.0, 1.3),
-        (1e-3, 1e-3, 0.0, (0.0, 0.03), 0.0, 0.3),  # one that moves often needs no second
+        (3e-3, 0.1, 0.0, 1.0, 1.3),
+        (3e-3, 0.1, 0.013, 1.0, 1.3),
+        (3e-3, 0.1, 0.099, 1.0, 1.3),
+        (1e-3, 1e-3, 0.0, 0.0, 0.3),  # one that moves often needs no second
     ],
 )
-def test_energy_is_counted_from_step_to_step(call_s, step_s, start_s, errors, least_s, most_s):
+def test_energy_is_counted_from_step_to_step(call_s, step_s, start_s, least_s, most_s):
     calls = Calls(call_s, start_s=start_s)
-    counted = calls.energy(step_s=step_s)
-    assert counted.energy_j == pytest.approx(200.0 * call_s, rel=0.01)
-    assert errors[0] <= counted.energy_error_j / counted.energy_j <= errors[1]
+    assert calls.energy(step_s=step_s) == pytest.approx(200.0 * call_s, rel=0.01)
     assert least_s <= calls.machine.time_s - start_s < most_s
 
 
@@ -210,7 +208,7 @@ def test_probes_make_few_calls_of_a_long_one():
     found = calls.device_time()
     assert (found.device_s, found.launch_s) == (about(10.0), about(1e-3))
     assert calls.count == 1
-    assert calls.energy().energy_j == about(2000.0)
+    assert calls.energy() == about(2000.0)
     assert calls.count == 3
 
 
