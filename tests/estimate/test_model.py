@@ -29,44 +29,33 @@ def card(name="Round", beats_datasheet=False, **figures):
     return Gpu(Figures(**known), beats_datasheet=beats_datasheet, name=name)
 
 
-def test_arithmetic_binds_a_large_product_each_dtype_at_its_own_peak():
-    work = Work(flops=1e13, bytes=1e9)
-    bound = shortest(work, "float32", card())
-    assert (bound.seconds, bound.binds, bound.complete) == (pytest.approx(1 / SAFETY), "arithmetic", True)
-    assert shortest(work, "float64", card()).seconds == pytest.approx(20 / SAFETY)
-    assert shortest(work, "bfloat16", card()).seconds == shortest(work, "float16", card()).seconds
-    assert shortest(work, "float16", card()).seconds == pytest.approx(0.1 / SAFETY)
+LARGE = Work(flops=1e13, bytes=1e9)
+CONVOLUTION = (Operators("convolution", 1, 8e12, 1e6), Operators("product", 1, 2e12, 1e6))
 
 
-def test_a_dtype_without_a_peak_is_bound_by_its_bytes_alone():
-    bound = shortest(Work(flops=1e13, bytes=1e9), "tf32", card())
-    assert bound.binds == "memory"
-    assert bound.seconds == pytest.approx((1e9 - 2e7) / 1e12 / SAFETY)
+@pytest.mark.parametrize(
+    ("work", "dtype", "figures", "seconds", "binds"),
+    [
+        *((LARGE, dtype, {}, times / SAFETY, "arithmetic")
+          for dtype, times in {"float32": 1, "float64": 20, "float16": 0.1, "bfloat16": 0.1}.items()),
+        (LARGE, "tf32", {}, (1e9 - 2e7) / 1e12 / SAFETY, "memory"),
+        (Work(flops=1e13), "float32", {"beats_datasheet": True}, 1 / 1.2, "arithmetic"),
+        (Work(flops=1e13, operators=CONVOLUTION), "float32", {}, 0.4 / SAFETY, "arithmetic"),
+        (Work(flops=10, bytes=10), "float32", {}, LEAST_CALL_S, "launch"),
+        (Work(bytes=1e12), "float32", {"cache": None}, LEAST_CALL_S, "launch"),
+    ],
+    ids=["float32", "float64", "float16", "bfloat16", "no peak of the dtype", "beats its datasheet",
+         "fastest algorithm of convolutions", "small", "cache unknown"],
+)  # fmt: skip
+def test_the_longest_of_arithmetic_memory_and_launch_binds(work, dtype, figures, seconds, binds):
+    bound = shortest(work, dtype, card(**figures))
+    assert (bound.seconds, bound.binds, bound.complete) == (pytest.approx(seconds), binds, "cache" not in figures)
 
 
 @pytest.mark.parametrize(("nbytes", "spared"), [(1e6, 1e6), (2e7, 2e7), (2.5e7, 2e7), (1e9, 2e7)])
 def test_the_cache_spares_twice_its_size_and_no_more(nbytes, spared):
     assert memory_s(nbytes, card(), cached=True) == pytest.approx((nbytes - spared) / 1e12)
     assert memory_s(nbytes, card(), cached=False) == nbytes / 1e12
-
-
-def test_without_the_size_of_the_cache_no_memory_bound_is_claimed():
-    bound = shortest(Work(bytes=1e12), "float32", card(cache=None))
-    assert (bound.seconds, bound.binds, bound.complete) == (LEAST_CALL_S, "launch", False)
-
-
-def test_cards_that_beat_their_datasheet_get_more_room():
-    seconds = [shortest(Work(flops=1e13), "float32", card(beats_datasheet=beats)).seconds for beats in (False, True)]
-    assert seconds == [pytest.approx(1 / 1.1), pytest.approx(1 / 1.2)]
-
-
-def test_convolutions_count_as_the_fastest_algorithm_does_them():
-    operators = (Operators("convolution", 1, 8e12, 1e6), Operators("product", 1, 2e12, 1e6))
-    assert shortest(Work(flops=1e13, operators=operators), "float32", card()).seconds == pytest.approx(0.4 / SAFETY)
-
-
-def test_a_small_call_takes_a_launch():
-    assert shortest(Work(flops=10, bytes=10), "float32", card()).seconds == LEAST_CALL_S
 
 
 def guessed(*args):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import reading
-import records
+from reading import mark, run
 
 from gpubench.report import sweeps, words
 from gpubench.report.pairs import RESIDENT, Copies, Pair
@@ -18,25 +18,19 @@ from gpubench.report.study import Study
 from gpubench.report.sweeps import Crossing, Line, Point
 from gpubench.runfile import reader
 from gpubench.runfile.flags import Level, Quality, Reason
-from gpubench.runfile.schema import Case, DeviceFacts, Machine, Process, Raised, Result, Run, Times
+from gpubench.runfile.schema import DeviceFacts, Machine, Process, Raised, Result, Run, Times
 from gpubench.statistics.inference import ABSENT, ALWAYS, CROSSES, NEVER, Crossover
 
 MACHINE = Machine("m", (DeviceFacts("cpu", "cpu", ""), DeviceFacts("cuda:0", "cuda", "")))
+RUN = Run(path=Path("run.json"), machine=MACHINE, results=())
 
 
-def pair(
-    low: float,
-    high: float,
-    shot: tuple[float, float] | None = None,
-    devices: tuple[str, str] = ("cpu", "cuda:0"),
-    flags: tuple[str, ...] = (),
-) -> Pair:
-    run = Run(path=Path("run.json"), machine=MACHINE, results=())
+def pair(low: float, high: float, shot: tuple[float, float] | None = None, flags: tuple[str, ...] = ()) -> Pair:
     raised = tuple(Raised(flag, "seen", (0,)) for flag in flags)
     value = math.sqrt(low * high)
     base, other = (
-        Measured(run, "run", Result("a.b", device, flags=raised, times=_times(*seconds)), None)
-        for device, seconds in zip(devices, ((value, low, high), (1.0, 1.0, 1.0)), strict=True)
+        Measured(RUN, "run", Result("a.b", device, flags=raised, times=_times(*seconds)), None)
+        for device, seconds in (("cpu", (value, low, high)), ("cuda:0", (1.0, 1.0, 1.0)))
     )
     made = Pair(base, other)
     vars(made)["copies"] = Copies(math.sqrt(shot[0] * shot[1]), 1.0, None, *shot) if shot else None
@@ -105,9 +99,9 @@ def test_a_crossover_is_stated_only_as_far_as_it_is_known(
     assert (words.crossing(found), words.faster(found)) == (said, sentence)
 
 
-def crossed(known: Crossover, ratios: tuple[float, ...], flags: tuple[str, ...] = ()) -> Crossing:
+def crossed(known: Crossover, ratios: tuple[float, ...]) -> Crossing:
     points = tuple(Point(x, y, y, y) for x, y in zip((64, 128, 256), ratios, strict=False))
-    items = tuple(pair(y, y, flags=flags) for y in ratios)
+    items = tuple(pair(y, y) for y in ratios)
     return Crossing(Line("n", items, points), RESIDENT, known, 3)
 
 
@@ -132,17 +126,9 @@ def test_estimated_sizes_have_two_digits(size: float, said: str) -> None:
 SIZES = (10**2, 10**4)
 
 
-def mark(device: str, n: int, medians: tuple[float, ...], **measured: Any) -> dict[str, Any]:
-    case = Case("a.b", device, "float32", {"form": "out", "n": n}, size="n", devices=(device,))
+def side(device: str, n: int, medians: tuple[float, ...], **measured: Any) -> dict[str, Any]:
     centre = sorted(medians)[len(medians) // 2]
-    return records.benchmark(case, centre, medians=medians, latency=centre, **measured)
-
-
-def write(folder: Path, marks: list[dict[str, Any]], name: str = "run", **how: Any) -> reader.Run:
-    for entry in marks:  # a call alone costs what it costs in a row
-        for process in entry["extra_info"]["gpubench"]["processes"]:
-            process["latency_s"] = process["median_s"]
-    return reading.run_of(folder, records.run_file(marks, devices=(records.CPU, records.GPU), **how), name)
+    return mark("a.b", device, centre, n, medians=medians, latency=centre, **measured)
 
 
 def ratios(*speeds: tuple[float, ...], moved: float | None = None) -> list[dict[str, Any]]:
@@ -150,8 +136,8 @@ def ratios(*speeds: tuple[float, ...], moved: float | None = None) -> list[dict[
     transfer = {"in_bytes": 8, "out_bytes": 0, "in_s": moved} if moved else None
     marks = []
     for n, own in zip(SIZES, speeds, strict=True):
-        marks.append(mark("cpu", n, (1.0,) * len(own)))
-        marks.append(mark("cuda:0", n, tuple(1 / speed for speed in own), transfer=transfer))
+        marks.append(side("cpu", n, (1.0,) * len(own)))
+        marks.append(side("cuda:0", n, tuple(1 / speed for speed in own), transfer=transfer))
     return marks
 
 
@@ -160,9 +146,9 @@ def crossovers(*runs: reader.Run) -> list[dict[str, Any]]:
 
 
 def test_a_crossover_of_each_regime(tmp_path: Path) -> None:
-    resident, shot = crossovers(write(tmp_path, ratios((0.25,), (4.0,), moved=0.25)))
+    resident, shot = crossovers(run(tmp_path, ratios((0.25,), (4.0,), moved=0.25)))
     assert [row["regime"] for row in (resident, shot)] == ["resident", "one-shot"]
-    assert (shot["size_parameter"], shot["form"], shot["n"], shot["best_cpu"]) == ("n", "out", None, None)
+    assert (shot["size_parameter"], shot["n"], shot["best_cpu"]) == ("n", None, None)
     assert resident["crossover"] == pytest.approx(1000)
     low, high = math.log(1 / 4.25), math.log(2)
     assert shot["crossover"] == pytest.approx(100 * 100 ** (-low / (high - low)))
@@ -183,7 +169,7 @@ def test_a_crossover_of_each_regime(tmp_path: Path) -> None:
     ],
 )
 def test_a_crossover_is_described_by_its_kind_and_what_is_open_is_empty(tmp_path: Path, speeds: Any, kind: str) -> None:
-    (row,) = crossovers(write(tmp_path, ratios(*speeds), processes=3))
+    (row,) = crossovers(run(tmp_path, ratios(*speeds)))
     assert (row["kind"], row["low"], row["high"]) == (kind, None, None)
     assert (row["crossover"] is None) == (kind != "crosses")
 
@@ -192,7 +178,7 @@ def test_processes_give_an_interval_and_those_that_missed_a_size_dont_count(tmp_
     marks = ratios((0.24, 0.25, 0.26), (3.9, 4.0, 4.1))
     lost = marks[-1]["extra_info"]["gpubench"]["processes"]
     for count in (3, 2, 1):
-        (row,) = crossovers(write(tmp_path, marks, processes=3))
+        (row,) = crossovers(run(tmp_path, marks))
         assert row["processes"] == count
         assert row["low"] is None if count == 1 else row["low"] < row["crossover"] < row["high"]
         del lost[0]
@@ -203,13 +189,13 @@ def test_processes_are_paired_within_a_run_only(tmp_path: Path) -> None:
     """All processes of a run see a machine twice as slow: that says nothing about the ratio."""
     speeds = (1.0, 2.0, 0.7)
 
-    def side(device: str, times: tuple[float, float]) -> list[dict[str, Any]]:
-        return [mark(device, n, tuple(seconds * s for s in speeds)) for n, seconds in zip(SIZES, times, strict=True)]
+    def sides(device: str, times: tuple[float, float]) -> list[dict[str, Any]]:
+        return [side(device, n, tuple(seconds * s for s in speeds)) for n, seconds in zip(SIZES, times, strict=True)]
 
-    (row,) = crossovers(write(tmp_path, side("cpu", (1.0, 1.0)) + side("cuda:0", (4.0, 0.25)), processes=3))
+    (row,) = crossovers(run(tmp_path, sides("cpu", (1.0, 1.0)) + sides("cuda:0", (4.0, 0.25))))
     assert (row["low"], row["high"]) == pytest.approx((1000, 1000))
-    one = write(tmp_path, side("cuda:0", (1.0, 1.0)), "one", processes=3)
-    two = write(tmp_path, side("cuda:0", (4.0, 0.25)), "two", processes=3)
+    one = run(tmp_path, sides("cuda:0", (1.0, 1.0)), "one")
+    two = run(tmp_path, sides("cuda:0", (4.0, 0.25)), "two")
     (row,) = crossovers(one, two)
     assert row["crossover"] == pytest.approx(1000)
     assert (row["low"] or 0.0) < 500 < 2000 < (row["high"] or math.inf)
@@ -221,15 +207,12 @@ def test_a_baseline_that_changes_on_the_way_is_another_line(tmp_path: Path) -> N
     marks[3]["extra_info"]["gpubench"]["dtype"] = marks[1]["extra_info"]["gpubench"]["dtype"] = "bfloat16"
     marks.append(json.loads(json.dumps(marks[0])))
     marks[-1]["extra_info"]["gpubench"]["dtype"] = "bfloat16"
-    study = Study([write(tmp_path, marks)], allow=("dtype",))
+    study = Study([run(tmp_path, marks)], allow=("dtype",))
     assert [pair.differs for pair in study.pairs] == ["", "dtype bfloat16 against float32"]
     assert [found.crossover.size for found in study.crossings] == [None, None]
 
 
 # Which case stands for a workload -------------------------------------------------------------------------------------
-
-
-RUN = Run(path=Path("run.json"), machine=Machine("m", ()), results=())
 
 
 def row(workload: str, dtype: str = "float32", kind: str = "", **params: Any) -> Measured:

@@ -81,13 +81,6 @@ def test_warnings_that_have_no_room_say_what_is_wrong() -> None:
     ]
 
 
-def test_everything_has_a_line_for_each_benchmark_and_each_reason(tmp_path: Path) -> None:
-    gone = [records.unmeasured(Case("a.c", "cpu", "float32"), "oom", "needs 2 GB")]
-    lines = everything(Study([run(tmp_path, [mark("a.b", "cpu", 1.0)], unmeasured=gone)]), 200)
-    assert any("a.b float32, n=64" in line and "1.00 s" in line and "±" in line for line in lines)
-    assert "a.c float32 on cpu: oom: needs 2 GB" in lines
-
-
 def test_a_folder_of_any_name_is_one_line_of_printable_characters(tmp_path: Path) -> None:
     study = Study([run(tmp_path, [mark("a.b", "cpu", 1.0)])])
     (line,) = [line for line in answer_screen(study, 200, files=[Path("a\x1b[1m\nb/report.html")]) if "Report" in line]

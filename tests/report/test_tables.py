@@ -68,15 +68,6 @@ def test_flags_of_benchmarks_and_of_processes_are_counted_with_a_remedy(tmp_path
     assert "a.b float32" in found[0][2]
 
 
-def test_what_is_not_compared_is_said_with_how_to_compare_it(tmp_path: Path) -> None:
-    marks = [mark("a.b", "cpu", 1.0, threads=1), mark("a.b", "cuda:0", 1.0, threads=2)]
-    made = study(tmp_path, marks)
-    told = "1 benchmark has no comparable baseline, the nearest differs in threads (1). Use --allow threads"
-    assert told in Answer(made).left_out
-    assert told in summary(Answer(made))
-    assert Answer(study(tmp_path, marks[:1])).left_out == ""
-
-
 def test_peaks_by_footprint_and_single_figures(tmp_path: Path) -> None:
     made = study(tmp_path, [mark("a.b", "cuda:0", 1.0)], ceilings={"cuda:0": records.ceilings("cuda:0")})
     found = {what: peak for *_, what, peak in tables.peak_table(made).rows}

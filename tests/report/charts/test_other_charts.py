@@ -17,14 +17,9 @@ from gpubench.report.charts.theme import role_of
 from gpubench.runfile.schema import Case
 
 
-def rows_of(figure: Figure) -> NamedRows:
-    return figure.chart
-
-
 def pair_of(workload: str, speedup: float, **how: Any) -> list[dict[str, Any]]:
-    dtype = how.pop("dtype", "float32")
     return [
-        records.benchmark(Case(workload, device, dtype, {"n": 10}, size="n", devices=(device,)), median, **how)
+        records.benchmark(Case(workload, device, "float32", {"n": 10}, size="n", devices=(device,)), median, **how)
         for device, median in (("cpu", 1e-3), ("cuda:0", 1e-3 / speedup))
     ]
 
@@ -37,15 +32,13 @@ def run_of(*marks: list[dict[str, Any]], **how: Any) -> dict[str, Any]:
 def test_one_function_has_a_headline(tmp_path: Path, device: str) -> None:
     marks = pair_of("mine.job", 3.0)
     data = records.run_file(marks[: 1 if device == "cpu" else 2], devices=(records.CPU, records.GPU))
-    (entry,) = rows_of(plan(tmp_path, data, every=False)["headline"]).entries
+    (entry,) = plan(tmp_path, data, every=False)["headline"].chart.entries
     assert [mark.words for mark in entry.marks] == ["1.00 ms" if device == "cpu" else "3.0×"]
 
 
 def test_what_is_too_noisy_has_no_mark_and_a_limit_a_bar(tmp_path: Path) -> None:
     noisy = pair_of("a.y", 2.0, medians=(1e-5, 1e-3, 1e-1)), pair_of("a.z", 40.0, flags=("contended",))
-    marks = [
-        entry.marks[0] for entry in rows_of(plan(tmp_path, run_of(pair_of("a.x", 2.0), *noisy))["headline"]).entries
-    ]
+    marks = [entry.marks[0] for entry in plan(tmp_path, run_of(pair_of("a.x", 2.0), *noisy))["headline"].chart.entries]
     assert [mark.words for mark in marks] == ["2.0×", "unknown (too noisy)", "≥ 31×*"]
     assert [mark.value for mark in marks] == [2.0, None, None]
     assert marks[1].low is marks[1].high is None
@@ -71,8 +64,8 @@ def test_without_a_gpu_the_headline_shows_shares_of_the_peak(tmp_path: Path) -> 
     for name, seconds, size in (("mine.job", 1e-9, 1e9), ("mine.sort", 1.0, 1e6)):
         data["benchmarks"].append(records.benchmark(records.case(name), seconds, work={"bytes": size, "items": 1}))
     figure = plan(tmp_path, data)["headline"]
-    assert (rows_of(figure).unit, "No GPU used. " in figure.caption) == ("%", True)
-    marks = {entry.name: entry.marks[0] for entry in rows_of(figure).entries}
+    assert (figure.chart.unit, "No GPU used. " in figure.caption) == ("%", True)
+    marks = {entry.name: entry.marks[0] for entry in figure.chart.entries}
     assert (marks["mine.job"].value, marks["mine.job"].words) == (None, "— above the measured peak")
     assert marks["mine.sort"].words == "<1%"  # not nothing
 
@@ -95,7 +88,7 @@ def test_sizes_that_are_texts_have_rows_of_their_own_and_copies_none(tmp_path: P
         for i, shape in enumerate(("64x64", "128x128", "256x256"))
     ]
     marks = [*shapes, records.benchmark(Case("transfer.pinned", "cpu", "float32", {"nbytes": 8}, size="nbytes"), 1.0)]
-    entries = rows_of(plan(tmp_path, records.run_file(marks, devices=(records.CPU,)))["headline"]).entries
+    entries = plan(tmp_path, records.run_file(marks, devices=(records.CPU,)))["headline"].chart.entries
     assert [(each.name, each.detail) for each in entries] == [
         ("mine.image", shape) for shape in ("64x64", "128x128", "256x256")
     ]
@@ -254,44 +247,27 @@ def test_words_left_of_a_mark_dont_stand_on_its_name() -> None:
 # Several devices ------------------------------------------------------------------------------------------------------
 
 
-def scaled(median: float, method: str, devices: int, workload: str = "distributed.lenet", **how: Any) -> dict[str, Any]:
-    params = {"method": method, "devices": devices, **how.pop("params", {})}
-    case = Case(workload, "cuda:0", "float32", params, devices=("cuda:0",))
-    work = how.pop("work", {"items": 128, "unit": "sample"})
-    parallel = {"method": method, "devices": devices, "mode": "strong", "ideal_speedup": devices, **how}
+def scaled(median: float, method: str, devices: int, workload: str = "distributed.lenet", **params: Any) -> Any:
+    case = Case(workload, "cuda:0", "float32", {"method": method, "devices": devices, **params}, devices=("cuda:0",))
+    parallel = {"method": method, "devices": devices, "mode": "strong", "ideal_speedup": devices}
+    work = {"items": 128, "unit": "sample", "bytes": params.get("nbytes")}
     return records.benchmark(case, median, work=work, parallel=parallel)
 
 
-def several_gpus() -> dict[str, Any]:
+def test_several_devices_have_one_picture_with_its_ideal_and_none_of_their_times(tmp_path: Path) -> None:
     marks = [scaled(1.0, "single", 1)]
     for k in (2, 4, 8):
-        phases = {"scatter": 0.05, "replicate": 0.1 * k, "forward": 0.4 / k, "gather": 0.03}
-        marks.append(scaled(1 / k + 0.02, "ddp", k))
-        marks.append(scaled(1 / k, "unsynchronised", k))
-        marks.append(scaled(1 / k + 0.1 * k, "data_parallel", k, "data_parallel.lenet", phases=phases))
-        marks += [
-            scaled(1e-5 + n / 1e11, "all_reduce", k, "distributed.all_reduce", work={"bytes": n}, params={"nbytes": n},
-                 bus_share=2 * (k - 1) / k, interconnect="NVLink")
-            for n in (10**3, 10**5, 10**7, 10**9)
-        ]  # fmt: skip
+        marks += [scaled(1 / k + 0.02, "ddp", k), scaled(1 / k, "unsynchronised", k)]
+        marks += [scaled(n / 1e11, "all_reduce", k, "distributed.all_reduce", nbytes=n) for n in (10**3, 10**5, 10**7)]
     gpus = tuple({**records.GPU, "name": f"cuda:{i}"} for i in range(8))
-    return records.run_file(marks, devices=(records.CPU, *gpus))
-
-
-def test_there_is_a_picture_of_each_kind_with_its_ideal(tmp_path: Path) -> None:
-    figures = plan(tmp_path, several_gpus(), kinds=("scaling",))
-    assert [*figures] == ["scaling-efficiency"]
-    bars = figures["scaling-efficiency"].chart
-    assert isinstance(bars, NamedRows)
-    ddp = [entry for entry in bars.entries if entry.name == "ddp"]
+    figures = plan(tmp_path, records.run_file(marks, devices=(records.CPU, *gpus)))
+    assert not [name for name in figures if name.startswith(("time", "samples"))]
+    (figure,) = (each for each in figures.values() if each.kind == "scaling")
+    ddp = [entry for entry in figure.chart.entries if entry.name == "ddp"]
     assert [entry.detail for entry in ddp] == ["2 devices", "4 devices", "8 devices"]
-    marks = [entry.marks[0] for entry in bars.entries]
-    assert {mark.second for mark in marks} == {100.0}
+    every = [entry.marks[0] for entry in figure.chart.entries]
+    assert {mark.second for mark in every} == {100.0}
     assert ddp[0].marks[0].value == pytest.approx(100 / 0.52 / 2)
-    assert all(mark.low <= mark.value <= mark.high for mark in marks if mark.low and mark.value and mark.high)
-    assert figures["scaling-efficiency"].subtitle.startswith("Most: ddp on 2 devices, 96%")  # not the control
-    assert {name: found for name, each in figures.items() if (found := faults(each))} == {}
-
-
-def test_what_has_a_scaling_picture_has_no_second_one_of_its_times(tmp_path: Path) -> None:
-    assert not [name for name in plan(tmp_path, several_gpus()) if name.startswith(("time", "samples"))]
+    assert all(mark.low <= mark.value <= mark.high for mark in every)
+    assert figure.subtitle.startswith("Most: ddp on 2 devices, 96%")  # not the control
+    assert faults(figure) == []
