@@ -1,7 +1,7 @@
 """NVIDIA GPUs through CUDA, and AMD GPUs through ROCm, which torch also calls ``cuda``.
 
-What torch doesn't know comes from NVIDIA's management library (NVML). It is an optional dependency, so each of its
-answers may be missing, and of an AMD GPU all are.
+What torch doesn't know comes from NVIDIA's management library (NVML), which a machine may lack: each of its answers may
+be missing, and of an AMD GPU all are.
 """
 
 from __future__ import annotations
@@ -109,18 +109,6 @@ def _handle(uuid: str) -> Any:
     return None
 
 
-def driver(kernel: Path = Path("/proc/driver/nvidia/version")) -> str | None:
-    """Return the version of the NVIDIA driver, from the library or otherwise from the kernel module."""
-    library = _library()
-    if library is not None:
-        with contextlib.suppress(library.NVMLError):
-            return str(library.nvmlSystemGetDriverVersion())
-    with contextlib.suppress(OSError):
-        if match := re.search(r"Module(?: for \S+)?\s+(\d+(?:\.\d+)+)", kernel.read_text()):
-            return match[1]
-    return None
-
-
 _HEADROOM = 1.5
 """Factor by which a clock may rise after its calibration."""
 
@@ -184,11 +172,10 @@ class Cuda(TorchDevice):
     def indices_in_use(cls) -> tuple[int, ...]:
         if not cls.torch.cuda.is_initialized():
             return ()
-        ask = getattr(cls.torch._C, "_cuda_hasPrimaryContext", lambda index: True)
 
         def has_context(index: int) -> bool:
             try:
-                return bool(ask(index))
+                return bool(cls.torch._C._cuda_hasPrimaryContext(index))
             except RuntimeError:  # a broken context, which clean-up must survive
                 return True
 
@@ -212,13 +199,13 @@ class Cuda(TorchDevice):
         return "NVLink" if states <= {library.NVML_P2P_STATUS_OK} else "PCIe"
 
     def lacks(self, dtype: str) -> str | None:
-        capability, hip = self.torch.cuda.get_device_capability(self.index), self.torch.version.hip
+        capability, amd = self.torch.cuda.get_device_capability(self.index), self._is_amd
         built = self._ask("get_arch_list")
-        if built and not hip and not any(_runs_on(architecture, capability) for architecture in built):
+        if built and not amd and not any(_runs_on(architecture, capability) for architecture in built):
             return f"this PyTorch build has kernels for {', '.join(built)}, not for sm_{capability[0]}{capability[1]}"
-        if dtype == "tf32" and (hip or capability < (8, 0)):
+        if dtype == "tf32" and (amd or capability < (8, 0)):
             return f"tf32 needs an NVIDIA GPU of compute capability 8.0; this is {capability[0]}.{capability[1]}"
-        if dtype == "bfloat16" and not hip and capability < (8, 0):
+        if dtype == "bfloat16" and not amd and capability < (8, 0):
             return f"bfloat16 is emulated below compute capability 8.0; this is {capability[0]}.{capability[1]}"
         return None
 
@@ -290,12 +277,9 @@ class Cuda(TorchDevice):
         return self._nvml(lambda nvml, gpu: float(nvml.nvmlDeviceGetTotalEnergyConsumption(gpu)) / 1e3)
 
     def queue_wait(self, seconds: float) -> bool:
-        sleep = getattr(self.torch.cuda, "_sleep", None)
-        if sleep is None:
-            return False
         rate = _ticks_per_s(self) if self._is_amd else _FASTEST_CLOCK
         with self.torch.cuda.device(self.index):
-            sleep(int(seconds * rate))
+            self.torch.cuda._sleep(int(seconds * rate))
         return True
 
     def record_event(self) -> torch.Event:
@@ -360,12 +344,12 @@ class Cuda(TorchDevice):
         return self._sides[self.index]
 
     def details(self) -> dict[str, Any]:
-        properties, hip = self._properties(), self.torch.version.hip
-        unknown = {} if hip or _library() else {"unknown": "the driver's library (NVML) doesn't answer"}
+        properties = self._properties()
+        unknown = {} if self._is_amd or _library() else {"unknown": "the driver's library (NVML) doesn't answer"}
         return {
             "capability": f"{properties.major}.{properties.minor}",
             "multiprocessors": properties.multi_processor_count,
-            "driver": None if hip else driver(),
+            "driver": self._nvml(lambda nvml, gpu: str(nvml.nvmlSystemGetDriverVersion())),
             "power_limit_w": self._nvml(lambda nvml, gpu: nvml.nvmlDeviceGetPowerManagementLimit(gpu) / 1e3),
             **unknown,
             **({"mig": True} if self._nvml(lambda nvml, gpu: bool(nvml.nvmlDeviceIsMigDeviceHandle(gpu))) else {}),
@@ -387,8 +371,7 @@ class Cuda(TorchDevice):
 
     def _uuid(self) -> str | None:
         """Return the key by which NVML knows the device: its index in NVML ignores ``CUDA_VISIBLE_DEVICES``."""
-        uuid = getattr(self._properties(), "uuid", None)
-        return None if uuid is None or self._is_amd else str(uuid)
+        return None if self._is_amd else str(self._properties().uuid)
 
     def _properties(self) -> Any:
         return self.torch.cuda.get_device_properties(self.index)

@@ -51,18 +51,12 @@ class TorchDevice(Device):
 
     @classmethod
     def count(cls) -> int:
-        # A device that can't be waited for can't be timed: it counts as absent.
-        if not hasattr(cls._module(), "synchronize") or cls._ask("is_available") is False:
-            return 0
-        return int(cls._ask("device_count") or 0)
+        return 0 if cls._ask("is_available") is False else int(cls._ask("device_count") or 0)
 
     @classmethod
     def why_absent(cls) -> str:
-        module = cls._module()
-        if module is None or cls._ask("_is_compiled") is False:
+        if cls._module() is None or cls._ask("_is_compiled") is False:
             return f"this PyTorch build ({cls.torch.__version__}) has no {cls.kind} support"
-        if not hasattr(module, "synchronize"):
-            return f"torch.{cls.kind} has no synchronize(): its work can't be timed"
         return f"torch.{cls.kind} reports no device"
 
     @classmethod
