@@ -350,20 +350,6 @@ def test_memory(kind: str, tmp_path: Path) -> None:
     assert int(done.stdout) < MOST_MEMORY_BYTES
 
 
-def test_many_samples_are_read_in_good_time(tmp_path: Path) -> None:
-    """A run ten times as large as the suite's own."""
-    data = whole_run()
-    mark = data["benchmarks"][0]
-    mark["stats"]["data"] = [1.2345678901234567e-05 * (1 + i / 1e9) for i in range(600)]
-    ours = mark["extra_info"]["gpubench"]
-    ours["processes"] = [ours["processes"][0] | {"process": i, "kept": 200} for i in range(3)]
-    data["benchmarks"] = [mark] * 1000
-    path = tmp_path / "large.json"
-    writer.write(path, data)
-    assert path.stat().st_size < reader.LARGEST
-    assert len(refused_or_read(path.name, reader.read, path).results) == 1000 + len(data["gpubench"]["unmeasured"])
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="its devices")
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/proc/self/mem", "/"])
 def test_devices_and_folders_are_no_files(device: str) -> None:

@@ -194,17 +194,10 @@ def test_repeats_are_a_line_now_and_then(clock, said):
     assert said()[0].startswith("process 2 of 2: 3 of 80 measurements, ")
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0.4, "0:00"), (59.6, "1:00"), (392, "6:32"), (3992, "1:06:32")])
-def test_the_clock(seconds, text):
-    assert clock_text(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(2.73e-4, "270 µs"), (0.0123, "12 ms"), (0.7, "0.7 s"), (13.6, "14 s"), (99.4, "1 min 39 s"), (None, "—")],
-)
-def test_an_estimate_has_two_digits(seconds, text):
-    assert estimate_text(seconds) == text
+def test_a_clock_has_whole_seconds_and_an_estimate_two_digits():
+    clock = {0.4: "0:00", 59.6: "1:00", 392: "6:32", 3992: "1:06:32"}
+    estimate = {2.73e-4: "270 µs", 0.0123: "12 ms", 0.7: "0.7 s", 13.6: "14 s", 99.4: "1 min 39 s", None: "—"}
+    assert ({s: clock_text(s) for s in clock}, {s: estimate_text(s) for s in estimate}) == (clock, estimate)
 
 
 def test_another_library_on_the_gpu_is_named_and_is_no_speedup(said):

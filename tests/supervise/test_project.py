@@ -104,7 +104,7 @@ def test_options_that_no_command_line_sets_are_the_project_s():
         ({"threads": 2.5}, "threads must be a whole number"),
         ({"processes": True}, "processes can't be True"),
         ({"processes": 0}, "processes must be 1 or more"),
-        ({"threshold": "5"}, "write 5% or 0.05"),
+        *(({"threshold": words}, "write 5% or 0.05") for words in ("5", "nan", "-5%")),
         ({"preset": ["full"]}, "preset can't be"),
         ({"seed": 1}, "unknown key 'seed'"),
         ({"deadline": -1}, "deadline must be seconds above 0"),
