@@ -102,7 +102,7 @@ def _list(args: argparse.Namespace) -> int:
     try:
         plan = planned(paths, passed)
     except Unable as error:
-        return _explain(args, error.code, Progress(), str(error), False)
+        return _explain(args, error.code, Progress(), error.args[0], False)  # its lines, which str(error) joins
     cases = plan["cases"]
     names = (shorten(case["id"], LONGEST) + (f" ({case['library']})" if case["library"] else "") for case in cases)
     rows = [(name, case["device"], case["skip"] or "") for name, case in zip(names, cases, strict=True)]

@@ -62,6 +62,7 @@ REFUSED = [
     ("run test_mine.py --device=cpu --device=xpu", "xpu:0 is not available: "),
     ("run test_mine.py --threads=100000", "threads must be at most"),
     ("run test_mine.py -k nothing", "no benchmark matches 'nothing': choose from mine.neg"),
+    ("run test_mine.py -k nothing --list", "gpubench run: no benchmark matches 'nothing': choose from mine.neg"),
     ("run test_mine.py -k 'matmul and and'", "-k 'matmul and and': expected a word"),
     ("run test_mine.py -o test_mine.py", "can't write there"),
     ("run test_mine.py -o /proc/out", "can't write there"),
