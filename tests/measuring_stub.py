@@ -20,7 +20,7 @@ def slow_command(paths, options, python=sys.executable):
 def main(words):
     import records
 
-    from gpubench.runfile.ledger import Follower, Ledger, missing
+    from gpubench.runfile.ledger import Ledger, missing, recorded
     from gpubench.runfile.matching import matcher
     from gpubench.runfile.schema import Case
     from gpubench.supervise.process import die_with_supervisor
@@ -35,7 +35,7 @@ def main(words):
     if not cases:
         return 5
     process = int(given["process"].split("/")[0])
-    names = missing(Follower(given["ledger"], begin=True).events(), process)
+    names = missing(recorded(given["ledger"]), process)
     cases = {name: case for name, case in cases.items() if names is None or name in names}
     ledger = Ledger(given["ledger"])
     ledger.append(**records.session(process, cases))

@@ -16,17 +16,19 @@ from msgspec import structs
 
 from ..errors import Unmeasurable, UsageError
 from ..measure.session import Mode, Session
+from ..runfile.folder import keep
 from ..runfile.kinds import names_of
-from ..runfile.ledger import SKIPPED_FILES, Follower, missing
+from ..runfile.ledger import SKIPPED_FILES, assemble, missing, recorded
 from ..runfile.matching import matcher, nothing_matches
 from ..runfile.naming import numbered, told_apart, told_stems
 from ..runfile.quantities import listed
+from ..runfile.reader import read_ledger
 from ..runfile.schema import KEY, OK, Case
-from ..runfile.writer import fit, text_of
+from ..runfile.writer import fit, text_of, write
 from . import outcomes, settings
 from .fixtures import RANKS, Attempt, Plain, lengthen_rounds
 from .parametrize import GLANCE, Markers, case_of, fixture_names, glances, parametrize, possible, tell_apart
-from .recorder import Recorder, complete_run, require_room, write_reasons
+from .recorder import Recorder, complete_run, require_room
 
 if TYPE_CHECKING:
     from ..parallel.ranks import Ranks
@@ -105,7 +107,7 @@ class Plugin:
         # By all, so alike in each process.
         self.session.plain = not any("gpubench" in fixture_names(item) for item in items)
         if ledger := config.getoption("--gpubench-ledger"):
-            names = missing(Follower(ledger, begin=True).events(), self.session.settings.process)
+            names = missing(recorded(ledger), self.session.settings.process)
             wanted = {item.nodeid for item in items} if names is None else set(names)
             self._keep(items, [item for item in items if item.nodeid in wanted])
         self.order = {item.nodeid: place for place, item in enumerate(items)}
@@ -172,15 +174,22 @@ class Plugin:
         with settings.usage_errors():
             if self.mode is Mode.RUN:
                 require_room(cases, self.session.settings.processes)
-                recorder = Recorder(self.config, self.session)
-                recorder.begin(cases, self._listed, self.sources)
-                self.recorder = recorder
+                self._record(Path(option("--gpubench-ledger")), cases)
             elif self.mode is Mode.ALONE:
                 self.alone, path = True, Path(option("benchmark_json", None) or "none.json")
                 if path.is_dir() or not path.parent.is_dir():  # pytest-benchmark would notice when all is measured
                     raise UsageError(f"{path}: no results file can be written there")
                 self.unwritten = bool(option("benchmark_json", None))
-                _ = self.session.ceilings if self.unwritten else None
+                if self.unwritten and (path.is_file() or not path.exists()):  # not beside /dev/stdout
+                    journal = path.with_suffix(".ledger.jsonl")
+                    for earlier, name in keep([journal]) if os.path.lexists(journal) else ():
+                        print(f"\ngpubench: {earlier.name}, of a session that was killed, is now {name.name}")
+                    self._record(journal, cases)
+
+    def _record(self, journal: Path, cases: dict[str, Case]) -> None:
+        recorder = Recorder(self.config, self.session, journal)
+        recorder.begin(cases, self._listed, self.sources)
+        self.recorder = recorder
 
     def case_of(self, item: pytest.Item) -> Case:
         """Return the identity of a test, in which the number of threads is still unknown."""
@@ -283,9 +292,9 @@ class Plugin:
         if report.when == "teardown" and attempt.fixture:
             attempt.fixture.library.close()
         if self.recorder:
-            if stuck:
+            if stuck and not self.alone:
                 self.recorder.abandon(item, f"{', '.join(stuck)} can't be put back in this process")
-            if ruined:
+            if ruined and not self.alone:
                 self.recorder.abandon(item, f"{ruined} in this process")
             self.recorder.report(item, report.when, status, reason)
         return report
@@ -304,8 +313,11 @@ class Plugin:
         finally:
             if self.recorder:
                 self.recorder.finish(int(exitstatus))
-            if self.unwritten:
-                write_reasons(Path(self.config.getoption("benchmark_json")), self.config, self.session)
+            if self.alone and self.recorder:
+                journal, path = self.recorder.ledger.path, Path(self.config.getoption("benchmark_json"))
+                if self.unwritten:  # pytest-benchmark writes no file without a number
+                    write(path.resolve(), assemble(read_ledger(journal)))
+                journal.unlink(missing_ok=True)
             if plan := self.config.getoption("--gpubench-plan"):
                 listed = {"cases": self.session.planned, "estimated_s": self.session.estimated_s(self._listed)}
                 Path(plan).write_text(json.dumps(fit(listed), indent=1, allow_nan=False), encoding="utf-8")

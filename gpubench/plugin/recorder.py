@@ -19,7 +19,7 @@ from msgspec import structs
 from ..errors import UsageError
 from ..measure import environment
 from ..measure.session import Session, Unmeasured
-from ..runfile.ledger import Follower, Ledger, convert
+from ..runfile.ledger import Ledger, convert, recorded
 from ..runfile.quantities import counted
 from ..runfile.reader import LARGEST, check_case
 from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case, Ceilings
@@ -49,7 +49,7 @@ def code_hash(sources: Collection[Path], package: Path = PACKAGE_FOLDER) -> str:
 
 def require_same(ledger: Path, fingerprint: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the first session of this journal, if any. Raises UsageError if its machine, torch or code differed."""
-    for event in Follower(ledger, begin=True).events():
+    for event in recorded(ledger):
         if event["event"] == "session":
             before = event["fingerprint"]
             if changed := [key for key in before if before[key] != fingerprint.get(key)]:
@@ -146,18 +146,11 @@ def _of_pytest_benchmark(config: pytest.Config) -> dict[str, Any]:
     return facts | {"version": pytest_benchmark.__version__}
 
 
-def write_reasons(path: Path, config: pytest.Config, session: Session) -> None:
-    """Write a results file without a number, which pytest-benchmark doesn't: it states why each case has none."""
-    output = _of_pytest_benchmark(config) | {"benchmarks": []}
-    complete_run(output, session)
-    path.write_text(json.dumps(output, indent=1, allow_nan=False), encoding="utf-8")  # into /dev/stdout, not over it
-
-
 class Recorder:
     """Writes one measuring process's events. Each event is on disk before anything else happens."""
 
-    def __init__(self, config: pytest.Config, session: Session) -> None:
-        self.config, self.session, self.ledger = config, session, Ledger(Path(config.getoption("--gpubench-ledger")))
+    def __init__(self, config: pytest.Config, session: Session, path: Path) -> None:
+        self.config, self.session, self.ledger = config, session, Ledger(path)
         self._outcomes: dict[str, tuple[str, str]] = {}
         self._cases: dict[str, Case] = {}
 
@@ -168,7 +161,7 @@ class Recorder:
         needs several processes. ``sources`` are the files that hold them. Raises UsageError if an earlier session of
         this journal differs.
         """
-        for event in Follower(self.ledger.path, begin=True).events():
+        for event in recorded(self.ledger.path):
             if event["event"] == "session":
                 self.session.agreed_threads = event["fingerprint"].get("threads")
                 break

@@ -25,7 +25,7 @@ import os
 import re
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -109,30 +109,41 @@ class Ledger:
 
 
 class Follower:
-    """Reads a ledger that another process is still writing, from its present end or from its ``begin``."""
+    """Reads a ledger that another process is still writing, from its present end or from its ``begin``. It stays open,
+    since a benchmark may remove it."""
 
     def __init__(self, path: str | os.PathLike[str], *, begin: bool = False) -> None:
         self.path = Path(path)
-        self._read = self.path.stat().st_size if self.path.exists() and not begin else 0
+        self._file = self.path.open("rb") if self.path.exists() else None
+        self._read = self.path.stat().st_size if self._file and not begin else 0
 
     def events(self) -> Iterator[Event]:
         """The events added since the last call; a line not yet complete is left for the next."""
-        try:
-            file = self.path.open("rb")
-        except FileNotFoundError:
+        if self._file is None and not self.path.exists():
             return
-        with file:
-            file.seek(self._read)
-            for line in iter(lambda: file.readline(LONGEST_LINE), b""):
-                if not line.endswith(b"\n") and len(line) < LONGEST_LINE:
-                    return
-                self._read += len(line)
-                try:
-                    event = event_of(line)
-                except RunFileError:
-                    continue
-                if event is not None:
-                    yield event
+        file = self._file = self._file or self.path.open("rb")
+        file.seek(self._read)
+        for line in iter(lambda: file.readline(LONGEST_LINE), b""):
+            if not line.endswith(b"\n") and len(line) < LONGEST_LINE:
+                return
+            self._read += len(line)
+            try:
+                event = event_of(line)
+            except RunFileError:
+                continue
+            if event is not None:
+                yield event
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file:
+            self._file.close()
+
+
+def recorded(path: str | os.PathLike[str]) -> list[Event]:
+    """The events that a ledger holds now; none where it isn't there."""
+    with closing(Follower(path, begin=True)) as follower:
+        return list(follower.events())
 
 
 def inner(value: Any, *keys: str) -> Any:

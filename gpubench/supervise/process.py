@@ -155,7 +155,7 @@ def run_process(
     follower = Follower(ledger)
     child = _start(arguments, log, interpreter)
     watch = _Watch(child, log, deadline_s)
-    with _on_signals(watch.interrupt):
+    with contextlib.closing(follower), _on_signals(watch.interrupt):
         try:
             alive = True
             while alive:

@@ -38,7 +38,7 @@ def test_any_value_is_written(tmp_path, value, written):
     journal.append("finish", process=0, after=value)
     assert json.loads((tmp_path / "ledger").read_text())["after"] == written
     journal.append("finish", process=0, after=LOOP)
-    *_, event = ledger.Follower(journal.path, begin=True).events()
+    *_, event = ledger.recorded(journal.path)
     assert "[[...]]" in json.dumps(event["after"])
 
 

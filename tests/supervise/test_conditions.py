@@ -221,11 +221,11 @@ def test_a_log_that_a_test_removes_costs_the_log(tmp_path):
 
 
 @pytest.mark.parametrize("does", ["shutil.rmtree('out')", "os.rename('out', 'gone')"])
-def test_a_results_folder_that_a_test_removes_costs_that_test(tmp_path, does):
+def test_a_results_folder_that_a_test_removes_costs_nothing_measured(tmp_path, does):
     source = f"import os, shutil\ndef test_it(benchmark):\n    benchmark(len, [])\n    {does}\n"
     others = "".join(f"def test_{i}(benchmark): benchmark(len, [])\n" for i in range(4))
     (tmp_path / "test_mine.py").write_text(source + others)
     done = gpubench(tmp_path)
     assert b"run.ledger.jsonl has gone while it was measured: written again" in done.stderr
     statuses = {each.workload: each.status for each in reader.read(tmp_path / "out/run.json").results}
-    assert statuses == {"mine.it": "crashed"} | {f"mine.{i}": "ok" for i in range(4)}
+    assert statuses == dict.fromkeys(["mine.it", *(f"mine.{i}" for i in range(4))], "ok")

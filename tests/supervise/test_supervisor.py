@@ -394,6 +394,11 @@ def test_plain_pytest_leaves_a_journal_that_is_read(tmp_path):
     statuses = [each.status for each in run.results]
     assert statuses.count("ok") >= 2
     assert len(statuses) == 10
+    done = [sys.executable, "-m", "pytest", "test_slow.py", "-k0", "--benchmark-json=mine.json", "-q"]
+    text = subprocess.run(done, cwd=tmp_path, capture_output=True, text=True).stdout
+    assert "mine.ledger.jsonl, of a session that was killed, is now mine.1.ledger.jsonl" in text
+    assert not ledger.exists()
+    assert read_runs([tmp_path / "mine.json"])
 
 
 def test_a_torn_line_is_ignored_and_the_next_writer_starts_a_new_one(tmp_path):
