@@ -49,7 +49,7 @@ def _products_and_warnings(here: dict[str, Any], load: list[float] | None) -> tu
     if not here["torch"]:
         return {}, []
     products = _products()
-    return products.ways, [f"{each}." for each in slow_products(products, convert(here["cpu"], CpuFacts))]
+    return products.ways, [f"{text}." for _, text in slow_products(products, convert(here["cpu"], CpuFacts))]
 
 
 def _products() -> Ceilings:

@@ -117,7 +117,7 @@ def _measured(args: argparse.Namespace, timing: Timing, brief: bool, folder: Pat
     words = [*options.passed_on(args), *pytest_options(folder)]
     unseen = brief and not args.output and not args.gpus  # the brief output shows no peaks, an estimate does
     words += ["--gpubench-no-ceilings"] * unseen
-    paths, progress = [str(write_benchmarks(folder, repr(timing)))], _Progress(brief, timing)
+    paths, progress = [str(write_benchmarks(folder, repr(timing)))], _Progress(brief)
     supervisor = Supervisor(folder, paths, words, args.processes, _DEADLINE_S, progress.note)
     supervisor.log.touch()
     supervisor.begin()
@@ -141,10 +141,10 @@ def _measured(args: argparse.Namespace, timing: Timing, brief: bool, folder: Pat
 class _Progress(Progress):
     """Prints the progress, or if ``brief`` only what is noticed."""
 
-    def __init__(self, brief: bool, timing: Timing) -> None:
+    def __init__(self, brief: bool) -> None:
         super().__init__()
-        self._brief, several = brief, len(timing.calls) - 1
-        self.patience = Patience("gpubench time", _DEADLINE_S, f", in turn with {several} more," * bool(several))
+        self._brief = brief
+        self.patience = Patience("gpubench time", _DEADLINE_S)
 
     def note(self, event: Event) -> None:
         """Print what an event of the journal says."""

@@ -222,7 +222,9 @@ class _Session:
     def _confirm(self, suspects: Sequence[Verdict]) -> Comparison:
         """Measure each suspect until it has its pairs, or the time is up."""
         planned = planned_pairs(suspects, self._terms.threshold, self._args.pairs)
-        _say(f"{counted(len(suspects), 'suspect')}: {self._forecast(planned)}")
+        rounds = _rounds(planned)
+        expected = f"{counted(len(rounds), 'fresh pair')}, about {estimate_text(sum(map(self._pair_s, rounds)))}"
+        _say(f"{counted(len(suspects), 'suspect')}: confirming takes up to {expected}")
         tried, comparison = Counter[CaseKey](), self._judged()
         while todo := self._todo(comparison, planned, tried):
             chosen = self._affordable([each for each in suspects if each.key in todo], todo)
@@ -241,14 +243,6 @@ class _Session:
 
     def _pair_s(self, keys: Sequence[CaseKey]) -> float:
         return self._turns.pair_s({side.name: {side.fullnames[key] for key in keys} for side in self._sides})
-
-    def _forecast(self, planned: dict[CaseKey, int]) -> str:
-        """How long confirming takes, in words."""
-        rounds = _rounds(planned)
-        total_s = sum(map(self._pair_s, rounds))
-        left_s = max(0.0, self._args.budget - self._spent_s())
-        more = f", of which --budget leaves {estimate_text(left_s)}" if total_s > left_s else ""
-        return f"confirming takes up to {counted(len(rounds), 'fresh pair')}, about {estimate_text(total_s)}{more}"
 
     def _todo(
         self, comparison: Comparison, planned: Mapping[CaseKey, int], tried: Mapping[CaseKey, int]

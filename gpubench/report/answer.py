@@ -410,7 +410,7 @@ def _warn_of_slow_library(study: Study) -> list[Warning]:
     for run in study.runs:
         peaks = run.ceilings.get("cpu")
         if peaks is not None and not run.flags and not run.slow_threads:
-            slow = [str(each) for each in slow_products(peaks, run.machine.cpu) if each.library == "torch"]
+            slow = [text for library, text in slow_products(peaks, run.machine.cpu) if library == "torch"]
             found += [
                 each.replace("this CPU", f"the CPU of {run.machine.label}", 1) if several else each for each in slow
             ]

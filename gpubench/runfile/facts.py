@@ -51,20 +51,14 @@ class Facts(NamedTuple):
     settings: _Known
 
 
-class Differences(NamedTuple):
-    """How two sets of runs differ, as ``threads 2 → 1``, by the parts of :class:`Facts`."""
+def differences(before: Sequence[Run], after: Sequence[Run], devices: Iterable[str]) -> list[list[str]]:
+    """How two sets of runs differ, as ``threads 2 → 1``: in machine, software and use of the CPU, see :class:`Facts`.
 
-    machine: list[str]
-    software: list[str]
-    cpu: list[str]
-
-
-def differences(before: Sequence[Run], after: Sequence[Run], devices: Iterable[str]) -> Differences:
-    """The differences that matter to benchmarks on ``devices``; the CPU always matters, since it launches a GPU's
-    kernels. A fact that one side doesn't know is no difference. Facts that differ within a side are reported too."""
-    known = facts([*before, *after], devices)
-    parts = ([getattr(each, part) for each in known] for part in Differences._fields)
-    return Differences(*(_differing(each[: len(before)], each[len(before) :]) for each in parts))
+    What matters to benchmarks on ``devices`` counts; the CPU always does, since it launches a GPU's kernels. A fact
+    that one side doesn't know is no difference. Facts that differ within a side are reported too.
+    """
+    machine, software, cpu, _ = zip(*facts([*before, *after], devices), strict=True)
+    return [_differing(part[: len(before)], part[len(before) :]) for part in (machine, software, cpu)]
 
 
 def _differing(before: Sequence[_Known], after: Sequence[_Known]) -> list[str]:

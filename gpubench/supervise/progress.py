@@ -120,8 +120,8 @@ class TimeLeft:
 class Patience:
     """Prints a line about a benchmark that takes long, while it is being measured."""
 
-    def __init__(self, command: str, deadline_s: float, further: str = "") -> None:
-        self._command, self._deadline_s, self._further = command, deadline_s, further
+    def __init__(self, command: str, deadline_s: float) -> None:
+        self._command, self._deadline_s = command, deadline_s
         self._timer: threading.Timer | None = None
 
     def note(self, event: Event) -> None:
@@ -131,7 +131,7 @@ class Patience:
         if event["event"] == "start" and self._deadline_s > LONG_S:
             name = shown_name(clean(str(inner(event, "case", "id") or event["name"]))).removesuffix("[float32]")
             ways = f"preparing included: after {self._deadline_s:g} s it is ended, and Ctrl-C ends it now"
-            line = f"{self._command}: {shorten(name, LONGEST)}{self._further} has taken {LONG_S:g} s so far, {ways}"
+            line = f"{self._command}: {shorten(name, LONGEST)} has taken {LONG_S:g} s so far, {ways}"
             self._timer = threading.Timer(LONG_S, print, (line,), {"file": sys.stderr, "flush": True})
             self._timer.daemon = True
             self._timer.start()
@@ -155,7 +155,7 @@ class Progress:
         self._waiting: defaultdict[str, set[str]] = defaultdict(set)  # full names that have still to end, by benchmark
         self._ends: defaultdict[str, list[Event]] = defaultdict(list)  # by benchmark
         self._numbered, self._skipped = 0, 0  # benchmarks up to the latest line; those since that were only skipped
-        self._ended: dict[tuple[int, str], str] = {}  # statuses, by process and full name
+        self._ended: set[tuple[int, str]] = set()  # process and full name
         self._opened = False
         self._latest_line = time.monotonic()
 
@@ -172,10 +172,7 @@ class Progress:
     def note(self, event: Event) -> None:
         """Print one event of the journal."""
         self.patience.note(event)
-        if before := self._ended_before(event):
-            if before != OK and event["status"] == OK and not event["process"]:
-                name = shown_name(self._benchmarks.get(event["fullname"], ""))
-                self._say(f"run again: {name}  {_cell(_column(event), event)}")
+        if self._ended_before(event):  # a rerun; the results have the last
             return
         self.left.note(event)
         if event["event"] == "session":
@@ -209,12 +206,13 @@ class Progress:
         ]
         return lines + [f"… and {counted(len(known) - most, 'other reason')}"] * (len(known) > most)
 
-    def _ended_before(self, event: Event) -> str | None:
-        """Return the status with which this benchmark has ended before in the same process, if it ends again."""
+    def _ended_before(self, event: Event) -> bool:
+        """Whether this benchmark ends again in the same process."""
         if event["event"] != "end":
-            return None
+            return False
         key = event["process"], event["fullname"]
-        before, self._ended[key] = self._ended.get(key), event["status"]
+        before = key in self._ended
+        self._ended.add(key)
         return before
 
     def _collect(self, session: Event) -> None:

@@ -365,8 +365,6 @@ def test_never(gpubench):
     run = json.loads((tmp_path / "out/run.json").read_text())
     assert done.returncode == 1, done.stderr
     assert "gpubench run: 1 benchmark failed" in done.stderr
-    again = [line.split("  ")[0].split("[")[0] for line in done.stderr.splitlines() if "again" in line]
-    assert sorted(again) == ["run again: flaky", "run again: flaky.flaky_plain"]
     assert [mark["name"].split("[")[0] for mark in run["benchmarks"]] == ["test_flaky", "test_flaky_plain"]
     assert [row["name"].split("[")[0] for row in run["gpubench"]["unmeasured"]] == ["test_never"]
     options = ("--gpubench-no-ceilings", "--gpubench-preset=smoke", "--benchmark-json=alone.json")

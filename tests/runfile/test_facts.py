@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from gpubench.runfile.facts import Differences, differences
+from gpubench.runfile.facts import differences
 from gpubench.runfile.schema import CpuFacts, DeviceFacts, Machine, Run
 
 KNOWN = CpuFacts(
@@ -46,7 +46,7 @@ def run(cpu_label="", gpu=("", None), **facts):
 )  # fmt: skip
 def test_how_the_cpu_was_used(changes, words):
     before, after = (run(cpu=cpu) for cpu in (KNOWN, structs.replace(KNOWN, **changes)))
-    assert differences([before], [after], ()) == Differences([], [], words)
+    assert differences([before], [after], ()) == [[], [], words]
 
 
 @pytest.mark.parametrize(
@@ -67,17 +67,17 @@ def test_how_the_cpu_was_used(changes, words):
     ],
 )  # fmt: skip
 def test_what_matters_to_benchmarks_of_a_gpu(before, after, machine, software):
-    assert differences([run(**before)], [run(**after)], ["cuda:0"]) == Differences(machine, software, [])
+    assert differences([run(**before)], [run(**after)], ["cuda:0"]) == [machine, software, []]
 
 
 def test_what_changes_only_a_gpus_times_does_not_matter_to_a_cpus():
     one, two = (run(gpu=(name, name), precision={"tf32": on, "float32_matmul": name})
                 for name, on in (("high", True), ("highest", False)))  # fmt: skip
-    assert differences([one], [two], ["cpu"]) == Differences(["float32 matmul precision high → highest"], [], [])
+    assert differences([one], [two], ["cpu"]) == [["float32 matmul precision high → highest"], [], []]
 
 
 def test_facts_that_differ_within_a_side_are_named():
     one, two = run(threads=1), run(threads=2)
-    assert differences([one, two], [two], ()).machine == ["threads 1 and 2 → 2"]
-    assert differences([one, two], [two, one], ()).machine == ["threads 1 and 2 on either side"]
-    assert differences([one, two], [run()], ()).machine == ["threads 1 and 2 on one side"]
+    assert differences([one, two], [two], ())[0] == ["threads 1 and 2 → 2"]
+    assert differences([one, two], [two, one], ())[0] == ["threads 1 and 2 on either side"]
+    assert differences([one, two], [run()], ())[0] == ["threads 1 and 2 on one side"]

@@ -115,10 +115,12 @@ INTEL = CpuFacts(model="Intel Xeon", instructions=("avx2", "fma", "avx512f"), va
     ],
 )  # fmt: skip
 def test_a_slow_library_is_named_with_why_as_far_as_that_is_known(slow, dtype, changes, reasons):
+    known = "the reason isn't known"
     peaks = Ceilings(ways={dtype: {"other": 1e11, slow: 7.9e10}}, throughput={dtype: 1e11})
     (found,) = slow_products(peaks, structs.replace(INTEL, **changes))
-    assert (found.library, found.dtype, found.share, found.reasons) == (slow, dtype, pytest.approx(0.79), reasons)
-    assert str(found).count("79%") == 1
+    assert found[0] == slow
+    assert f"'s {dtype} products run at 79% of what other reaches" in found[1]
+    assert found[1].endswith(f"({'; '.join(reasons) or known})")
 
 
 def test_equally_good_libraries_are_no_news():
@@ -132,17 +134,18 @@ def test_a_library_is_as_fast_as_its_fastest_result():
 
 
 @pytest.mark.parametrize(
-    ("dtype", "instructions", "reasons"),
+    ("dtype", "instructions", "emulated"),
     [
-        ("float16", ("avx512f",), ("this CPU has no instructions for float16 and emulates it",)),
-        ("float16", ("avx512f", "avx512_fp16"), ()),
-        ("float16", None, ()),
-        ("bfloat16", ("avx2",), ("this CPU has no instructions for bfloat16 and emulates it",)),
-        ("bfloat16", ("amx_bf16",), ()),
+        ("float16", ("avx512f",), True),
+        ("float16", ("avx512f", "avx512_fp16"), False),
+        ("float16", None, False),
+        ("bfloat16", ("avx2",), True),
+        ("bfloat16", ("amx_bf16",), False),
     ],
 )
-def test_a_short_dtype_slower_than_float32_is_named(dtype, instructions, reasons):
+def test_a_short_dtype_slower_than_float32_is_named(dtype, instructions, emulated):
     ways = {"float32": {"torch": 1e11}, dtype: {"torch": 1e9}}
     peaks = Ceilings(ways=ways, throughput={"float32": 1e11, dtype: 1e9})
     (found,) = slow_products(peaks, structs.replace(INTEL, instructions=instructions))
-    assert (found.dtype, found.share, found.reasons) == (dtype, 0.01, reasons)
+    why = f"this CPU has no instructions for {dtype} and emulates it" if emulated else "the reason isn't known"
+    assert found == ("torch", f"PyTorch's {dtype} products run at 1% of those in float32 on this CPU ({why})")
