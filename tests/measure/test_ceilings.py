@@ -17,7 +17,8 @@ from gpubench.devices import CPU, implementations
 from gpubench.measure import ceilings, environment
 from gpubench.measure.session import MOST_REMEASURED
 from gpubench.runfile.facts import facts
-from gpubench.runfile.reader import read
+from gpubench.runfile.ledger import assemble
+from gpubench.runfile.reader import read, read_ledger
 from gpubench.runfile.schema import Ceilings, CpuFacts, Machine, Run
 from gpubench.runfile.utilisation import slow_products
 from gpubench.testing import VirtualDevice
@@ -163,3 +164,13 @@ def test_peaks_that_a_run_disproves_are_measured_again_for_its_first_results(ben
     bench(source, usual=["--gpubench-threads=1", "--benchmark-json=run.json"])
     assert products[1:] == MOST_REMEASURED * [["float32"]]  # of the dtype in doubt alone
     assert read(pytester.path / "run.json").disproved == {"cpu": "4 of 4 results exceed them"}
+
+
+def test_peaks_that_were_measured_again_are_those_of_the_run(bench, pytester, monkeypatch):
+    low, high = (Ceilings(throughput={"float32": rate}) for rate in (1e3, 1e15))
+    given = iter([low])
+    monkeypatch.setattr(ceilings, "measure_ceilings", lambda wanted, effort: {"cpu": next(given, high)})
+    source = "import torch\ndef test_it(gpubench): gpubench(torch.mm, *(gpubench.randn(64, 64),) * 2)"
+    bench(source, usual=["--gpubench-threads=1", "--gpubench-ledger=run.ledger.jsonl"])
+    made = assemble(read_ledger(pytester.path / "run.ledger.jsonl"))
+    assert made["gpubench"]["ceilings"]["cpu"]["throughput"] == {"float32": 1e15}
