@@ -125,7 +125,6 @@ def test_spread() -> None:
         ([1, 2], [0.4, 0.5], "not in this range", None),
         ([1, 2], [2.0, 0.9], "not in this range", None),
         ([1], [0.5], "not in this range", None),
-        ([], [], "not in this range", None),
     ],
 )
 def test_crossover(sizes: list[int], ratios: list[float], kind: str, size: float | None) -> None:

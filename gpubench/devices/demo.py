@@ -34,8 +34,7 @@ class VirtualMachine:
 
     Time passes only while a device is waited for or the host launches work, and by ``tick_s`` at each reading, since
     pytest-benchmark can't calibrate with a clock that stands still. Each wait itself takes ``wait_cost_s``. Work takes
-    its given time, with a relative variation of ``jitter`` that is the same in every run. ``waits`` lists the indices
-    of the devices that were waited for.
+    its given time, with a relative variation of ``jitter`` that is the same in every run.
     """
 
     time_s: float = 0.0
@@ -43,7 +42,6 @@ class VirtualMachine:
     wait_cost_s: float = 0.0
     jitter: float = 0.0
     busy_until_s: dict[int, float] = field(default_factory=dict)
-    waits: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._random = random.Random(0)
@@ -61,7 +59,6 @@ class VirtualMachine:
 
     def synchronize(self, index: int) -> None:
         """Let time pass until a device's queue is empty."""
-        self.waits.append(index)
         self.time_s = max(self.time_s, self.busy_until_s.get(index, 0.0)) + self.wait_cost_s
 
 
@@ -125,11 +122,6 @@ class Demo(VirtualDevice):
     @property
     def torch_name(self) -> str:
         return "cpu"
-
-    def synchronize(self) -> None:
-        """Let the clock pass until the device is idle; the list of waits isn't read and is cleared."""
-        super().synchronize()
-        self.machine.waits.clear()
 
     def memory(self) -> Memory | None:
         """Return ``None``: the table of cards doesn't contain it, and the tensors lie in the host's memory."""

@@ -49,8 +49,6 @@ class Crossover:
 def crossover(sizes: Sequence[float], ratios: Sequence[float]) -> Crossover:
     """Return where the ratio crosses 1, on straight lines in log-log between the measured sizes."""
     points = sorted(zip(sizes, ratios, strict=True))
-    if not points:
-        return Crossover(None, ABSENT)
     x, y = np.log(np.array(points, float)).T
     place = float(_crossings(x, y[np.newaxis])[0])
     if place == -math.inf:
