@@ -308,8 +308,11 @@ class Plugin:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, exitstatus: int) -> Generator[None, Any, Any]:
         """End the journal, or make sure that there is a results file, after pytest-benchmark may have written one."""
+        failed = True
         try:
-            return (yield)
+            result = yield
+            failed = False
+            return result
         finally:
             if self.recorder:
                 self.recorder.finish(int(exitstatus))
@@ -317,7 +320,8 @@ class Plugin:
                 journal, path = self.recorder.ledger.path, Path(self.config.getoption("benchmark_json"))
                 if self.unwritten:  # pytest-benchmark writes no file without a number
                     write(path.resolve(), assemble(read_ledger(journal)))
-                journal.unlink(missing_ok=True)
+                if not failed:  # on a full disk pytest-benchmark's file is lost, and the journal isn't
+                    journal.unlink(missing_ok=True)
             if plan := self.config.getoption("--gpubench-plan"):
                 listed = {"cases": self.session.planned, "estimated_s": self.session.estimated_s(self._listed)}
                 Path(plan).write_text(json.dumps(fit(listed), indent=1, allow_nan=False), encoding="utf-8")

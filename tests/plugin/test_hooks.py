@@ -284,6 +284,12 @@ def test_reasons_without_a_number_are_written_into_the_file_and_not_over_it(benc
     assert (pytester.path / "run.json").is_symlink()
 
 
+def test_a_results_file_that_fails_to_be_written_leaves_the_journal(bench, pytester):
+    bench(CASE + "def test_it():\n    import os\n    os.mkdir('out.json')\n", "--benchmark-json=out.json")
+    results = next(iter(read_runs([pytester.path / "out.ledger.jsonl"]))).results
+    assert [result.status for result in results] == ["ok"]
+
+
 def test_disabled_it_still_checks(bench):
     wrong = "def test_wrong(gpubench): gpubench(lambda x: x, gpubench.randn(4), check=lambda x: x + 1)\n"
     bench(CASE + wrong, "--benchmark-disable", passed=1, failed=1)
