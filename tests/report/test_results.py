@@ -79,6 +79,7 @@ def test_several_processes_give_an_interval_and_a_crossover(tmp_path: Path) -> N
 def test_the_sentence_says_where_the_gpu_is_faster(compared: Results) -> None:
     found = "a @ b, float32: Synthetic H is faster than Synthetic, 2 threads from n between 64 and 256."
     assert sentences(compared)[0] == found
+    assert "Timed in one process" not in str(compared)  # ~ says it
 
 
 def test_one_size_is_a_ratio_with_its_range(tmp_path: Path) -> None:
