@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..errors import clean
 from ..runfile.matching import shown_name
-from ..runfile.quantities import UNFILLED, counted, listed, seconds_text, shorten, text
+from ..runfile.quantities import counted, listed, seconds_text, shorten, text
 from . import words
 from .answer import MOST_ROWS, Answer, Warning
 from .render import terminal
@@ -36,19 +36,11 @@ def answer_screen(
     head += ["", *_wrapped(answer.sentence, width), "", *list_warnings(answer.warnings, width)]
     head += [""] * bool(answer.warnings)
     foot = [*_wrapped(answer.left_out, width), *_wrapped(_unmeasured(study), width), *_places(files)]
-    room = MOST_LINES - len(head) - len(foot)
+    room = max(4, MOST_LINES - len(head) - len(foot))
     tables = answer_tables(answer, max(4, min(MOST_ROWS, room - 4)))
     body = [line for i, each in enumerate(tables) for line in terminal(each, width, title=i > 0)]
-    return [*head, *_cut(body, max(4, room)), *foot]
-
-
-def _cut(lines: Sequence[str], room: int) -> list[str]:
-    """The lines that there is room for, how many more there are, and what their signs mean."""
-    if len(lines) <= room:
-        return list(lines)
-    kept, found = lines[: room - 1], {UNFILLED: "doesn't fill the GPU", "*": "noisy"}
-    signs = "; ".join(f"{sign} {means}" for sign, means in found.items() if any(sign in line for line in kept))
-    return [*kept, f"… the rest is in summary.md{f' ({signs})' if signs else ''}"]
+    rest = ["… the rest is in summary.md"] * (len(body) > room)
+    return [*head, *body[: room - len(rest)], *rest, *foot]
 
 
 def _machines(study: Study) -> list[str]:

@@ -47,6 +47,18 @@ def rows_of(capsys, *words):
     return list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
 
 
+@pytest.fixture
+def estimated(save, capsys):
+    def estimated(benchmarks, *words, **how):
+        """The rows of these benchmarks' file of values, and the words of its screen."""
+        path = save("run.json", records.run_file(benchmarks, **how))
+        rows = rows_of(capsys, path, *words)
+        assert main(["estimate", path, *words]) == 0
+        return rows, " ".join(capsys.readouterr().out.split())
+
+    return estimated
+
+
 @pytest.mark.parametrize("form", ["table", "markdown"])
 def test_where_nothing_can_be_estimated_the_reasons_stand_alone(run, capsys, form):
     assert main(["estimate", run, "--gpu=T4", "-k", "transfer", f"--format={form}"]) == 0
@@ -77,22 +89,19 @@ def test_the_fastest_way_of_the_cpu_is_what_a_gpu_has_to_beat(run, capsys):
     assert 1 < float(row["probably_low"]) < float(row["probably_high"]) < float(row["at_most"])
 
 
-def test_copies_alone_may_be_too_slow(tmp_path, capsys):
+def test_copies_alone_may_be_too_slow(estimated):
     work = {"flops": 1e8, "bytes": 1.2e9}
     rows = [records.benchmark(case("a.add"), 1e-2, work=work, transfer={"in_bytes": 8 * 10**8, "out_bytes": 4 * 10**8})]
-    (tmp_path / "run.json").write_text(json.dumps(records.run_file(rows)))
-    (row,) = rows_of(capsys, str(tmp_path), "--gpu", "H100 SXM")
+    (row,), shown = estimated(rows, "--gpu", "H100 SXM")
     assert row["bound"] == "memory"
     assert float(row["with_copies_at_most"]) < 1 < float(row["at_most"])
-    assert main(["estimate", str(tmp_path)]) == 0
-    assert "for every call no GPU here is faster: a.add" in " ".join(capsys.readouterr().out.split())
+    assert "for every call no GPU here is faster: a.add" in shown
 
 
-def test_a_network_whose_operators_are_unknown_is_not_judged_by_its_sums(tmp_path, capsys):
-    work, sums = {"flops": 1e9, "bytes": 1e6}, {"operators": []}
-    cases = {name: records.benchmark(case(name), 1.0, work=work | sums) for name in ("models.resnet50", "a.own")}
-    (tmp_path / "run.json").write_text(json.dumps(records.run_file(list(cases.values()))))
-    network, own = rows_of(capsys, str(tmp_path), "--gpu", "T4")
+def test_a_network_whose_operators_are_unknown_is_not_judged_by_its_sums(estimated):
+    work = {"flops": 1e9, "bytes": 1e6, "operators": []}
+    cases = [records.benchmark(case(name), 1.0, work=work) for name in ("models.resnet50", "a.own")]
+    (network, own), _ = estimated(cases, "--gpu", "T4")
     assert (network["id"], network["probably_high"]) == ("models.resnet50[float32-n=1000]", "")
     assert network["note"] == "its operators are unknown"
     assert float(own["probably_high"]) > 1
@@ -165,10 +174,9 @@ def test_dash_k_shows_each_way_and_the_items_per_second(networks, capsys):
     assert "at batch " in lines["autocast, GPU full"]
 
 
-def test_memory_that_a_batch_shares_says_nothing_of_the_cpus_time_at_a_larger_one(tmp_path, capsys):
+def test_memory_that_a_batch_shares_says_nothing_of_the_cpus_time_at_a_larger_one(estimated):
     rows = [network("models.decode", "networks", 2e8, 6e8, 0.03, parameters=2e8, memory=3e8)]
-    (tmp_path / "run.json").write_text(json.dumps(records.run_file(rows)))
-    row = {(row["how"], row["filled"]): row for row in rows_of(capsys, str(tmp_path), "--gpu", "L4")}["TF32", "true"]
+    row = {(row["how"], row["filled"]): row for row in estimated(rows, "--gpu", "L4")[0]}["TF32", "true"]
     assert (row["probably_low"], row["at_most"]) == ("", "")
     assert float(row["rate_low"]) > 0
     assert "measure it there" in row["note"]
@@ -213,21 +221,18 @@ def test_every_form_says_that_it_is_modelled_and_how_often_it_held_and_is_no_res
         assert out.name in capsys.readouterr().err
 
 
-def test_every_benchmark_has_an_estimate_or_a_reason_that_fits_it(tmp_path, capsys):
+def test_every_benchmark_has_an_estimate_or_a_reason_that_fits_it(estimated):
     plain = Case("mine.plain", "", implementation="", variant="", cache="")
     sort = [{"kind": "other", "count": 1, "flops": 0, "bytes": 1e9}]
     rows = [records.benchmark(each, 1.0) for each in (plain, case("time.len(a)"), case("b.c"))]
     rows += [records.benchmark(case("irregular.sort"), 1.0, work={"bytes": 1e9, "operators": sort})]
-    (tmp_path / "run.json").write_text(json.dumps(records.run_file(rows)))
-    notes = [row["note"] for row in rows_of(capsys, str(tmp_path), "--gpu", "L4")]
+    found, shown = estimated(rows, "--gpu", "L4")
     words = ("instead of benchmark", "PyTorch counts none", "give flops=", "learned")
-    assert [word in note for note, word in zip(notes, words, strict=True)] == [True] * 4
-    assert main(["estimate", str(tmp_path), "--gpu", "L4"]) == 0
-    shown = capsys.readouterr().out
-    assert shown.count("\nUnknown: ") == 4
+    assert [word in row["note"] for row, word in zip(found, words, strict=True)] == [True] * 4
+    assert shown.count(" Unknown: ") == 4
 
 
-def test_what_nothing_was_learned_of_has_the_ratio_of_memory_bandwidths(tmp_path, capsys):
+def test_what_nothing_was_learned_of_has_the_ratio_of_memory_bandwidths(estimated):
     """Unless its bytes aren't what it waits for: much arithmetic for each, steps that wait for each other, a launch."""
     other = {"kind": "other", "count": 1, "flops": 0, "bytes": 1e9}
     rows = [
@@ -237,27 +242,22 @@ def test_what_nothing_was_learned_of_has_the_ratio_of_memory_bandwidths(tmp_path
     small = {"bytes": 1e6, "operators": [other | {"bytes": 1e6}]}
     rows += [records.benchmark(case("mine.small"), 4.2e-4, work=small)]  # in a 152th: less than a kernel takes
     peaks = {"cpu": records.ceilings("cpu")}
-    (tmp_path / "run.json").write_text(json.dumps(records.run_file(rows, ceilings=peaks)))
-    found = rows_of(capsys, str(tmp_path), "--gpu", "H100")
+    found, shown = estimated(rows, "--gpu", "H100", ceilings=peaks)
     fastest = max(each["byte_per_s"] for each in peaks["cpu"]["bandwidth"] if each["level"] == "memory")
     ratio = 3.35e12 / fastest
     assert [row["memory_ratio"] and float(row["memory_ratio"]) for row in found] == [pytest.approx(ratio), "", "", ""]
-    assert main(["estimate", str(tmp_path), "--gpu", "H100"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
     assert f"memory {ratio:.0f}×" in shown
     assert "GPU memory: H100 SXM 80.0 GB at 3.35 TB/s. The largest benchmark here needs 3.00 GB" in shown
 
 
-def test_a_range_that_launches_decide_is_called_launch_bound(tmp_path, capsys):
+def test_a_range_that_launches_decide_is_called_launch_bound(estimated):
     small = [{"kind": "elementwise", "count": 1, "flops": 0, "bytes": 8e5}]
     large = [small[0] | {"bytes": 8e9}]
     rows = [
         records.benchmark(case(name), 1e-2, work={"bytes": operators[0]["bytes"], "operators": operators})
         for name, operators in (("a.small", small), ("a.large", large))
     ]
-    (tmp_path / "run.json").write_text(json.dumps(records.run_file(rows)))
-    assert main(["estimate", str(tmp_path), "--gpu", "H100", "-k", "a."]) == 0
-    assert "launches take most of the time): a.small." in " ".join(capsys.readouterr().out.split())
+    assert "launches take most of the time): a.small." in estimated(rows, "--gpu", "H100")[1]
 
 
 @pytest.mark.parametrize(

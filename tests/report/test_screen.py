@@ -49,12 +49,14 @@ def test_a_large_ratio_is_told_beside_other_programs_too(tmp_path: Path) -> None
     assert line == "mine.work, float32: Synthetic H against Synthetic, 2 threads: ≥ 19×*."
 
 
-@pytest.mark.parametrize("count", [3, 12, 60])
-def test_it_is_never_longer_than_a_screen(tmp_path: Path, count: int) -> None:
+@pytest.mark.parametrize(("count", "machines"), [(3, 1), (12, 1), (60, 1), (60, 2)])
+def test_it_is_never_longer_than_a_screen(tmp_path: Path, count: int, machines: int) -> None:
     marks = [each for i in range(count) for each in both(f"mine.w{i}", 1.0, 0.1, flags=("noisy",))]
-    lines = ending(tmp_path, marks, flags=("contended",))
+    runs = [run(tmp_path, marks, name, flags=("contended",)) for name in "ab"[:machines]]
+    lines = answer_screen(Study(runs, "cpu"), files=FILES)
     assert len(lines) <= MOST_LINES
-    assert sum(line.startswith("mine.w") for line in lines) == min(count, 15)
+    assert ("… the rest is in summary.md" in lines) == (machines > 1)  # each has a table
+    assert machines > 1 or sum(line.startswith("mine.w") for line in lines) == min(count, 15)
     assert ("more in the report" in " ".join(lines)) == (count > 15)
 
 

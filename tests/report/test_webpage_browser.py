@@ -110,15 +110,6 @@ def test_opens_without_a_request_or_an_error(browser, page) -> None:
     clean(browser, page)
 
 
-def test_no_label_is_cut(browser, page) -> None:
-    for quantity in ("speedup", "time_s"):
-        opened(browser, f"{page}#quantity={quantity}")
-        script = "return [...document.querySelectorAll('#explorer-figure svg text')].map((each) => each.getBBox())"
-        boxes = browser.execute_script(script)
-        assert len(boxes) > 4
-        assert all(box["x"] >= 0 and box["x"] + box["width"] <= 820 for box in boxes)
-
-
 def test_no_table_of_the_answer_is_cut_at_800_pixels(browser, tmp_path) -> None:
     runs = []
     for name, factors in (("RTX 4060 Laptop", (1, 1, 1)), ("H200", (2.8, 0.6, 2.0))):
@@ -148,27 +139,27 @@ def test_no_table_of_the_answer_is_cut_at_800_pixels(browser, tmp_path) -> None:
     assert [text for text, needed, width in cards if needed > width] == []
 
 
-def test_no_label_of_the_explorer_is_cut_on_a_phone(browser, tmp_path) -> None:
-    """Of two GPUs of long names: their names stand above, in no space that the lines need."""
+@pytest.mark.parametrize(("width", "least"), [(1000, 1 / 3), (420, 1 / 2)], ids=["screen", "phone"])
+def test_no_label_of_the_explorer_is_cut(browser, tmp_path, width: int, least: float) -> None:
+    """Of two GPUs of long names, which on a phone stand above, in no space that the lines need."""
     names = ("RTX 5090 D v2 Laptop edition", "RTX 4060 Laptop of another maker")
     gpus = [{**records.GPU, "label": name} for name in names]
     runs = [records.run_file(sweep(), devices=(records.CPU, gpu), label=gpu["label"], processes=3) for gpu in gpus]
-    address = reported(tmp_path, *runs)
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride", {"width": 420, "height": 900, "deviceScaleFactor": 1, "mobile": True}
-    )
-    opened(browser, f"{address}#quantity=speedup")
-    script = (
-        "return [...document.querySelectorAll('#explorer-figure svg text')].map((e) => [e.textContent, e.getBBox()])"
-    )
-    boxes = browser.execute_script(script)
-    wide = browser.execute_script("return document.querySelector('#explorer-figure svg').viewBox.baseVal.width")
-    panel = browser.execute_script("return document.querySelector('#explorer-figure svg .one').getBBox().width")
+    address, drawn = reported(tmp_path, *runs), []
+    screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    script = """const svg = document.querySelector('#explorer-figure svg'), boxes = [...svg.querySelectorAll('text')];
+    return [boxes.map((e) => [e.textContent, e.getBBox()]), svg.viewBox.baseVal.width,
+            svg.querySelector('.curve').getBBox().width]"""
+    for quantity in ("speedup", "time_s"):
+        opened(browser, f"{address}#quantity={quantity}")
+        drawn.append(browser.execute_script(script))
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-    assert any("4060" in text for text, _ in boxes)
-    assert wide <= 420
-    assert [text for text, box in boxes if box["x"] < 0 or box["x"] + box["width"] > wide] == []
-    assert panel > wide / 2
+    for boxes, wide, line in drawn:
+        assert any("4060" in text for text, _ in boxes)
+        assert [text for text, box in boxes if box["x"] < 0 or box["x"] + box["width"] > wide] == []
+        assert wide <= width
+        assert line > least * wide
 
 
 def test_a_curve_that_ends_before_a_withheld_size_is_unsure(browser, tmp_path) -> None:
