@@ -226,7 +226,7 @@ def _gathered(all_runs: tuple[Cases, Cases], stage: bool, terms: Terms) -> dict[
     in_turn, busy = terms.in_turn[stage], [busy_processes(side) for side in (base, new)]
     found = {}
     for key in [key for key in new if key in base]:
-        before, after = (_fastest(side[key]) for side in all_runs)
+        before, after = (min((e.least_s for e in side[key] if not e.smoke), default=math.inf) for side in all_runs)
         sides, unfit = _counting((base[key], new[key]), (before, after), busy, in_turn)
         found[key] = _Evidence(sides, _Drift(), Reason(Cause.UNKNOWN_CPU, (terms.unknown,)) if terms.unknown else unfit)
     waited = Reason(Cause.WAITED)
@@ -254,10 +254,6 @@ def _may_wait(each: _Evidence) -> bool:
         return False
     quick, slow = sorted((side[0] for side in each.sides), key=lambda one: one.median_s)
     return slow.least_s >= STUCK * quick.least_s and slow.median_s - quick.least_s >= SLICE_S
-
-
-def _fastest(side: Sequence[Observation]) -> float:
-    return min([each.least_s for each in side if not each.smoke], default=math.inf)
 
 
 def _is_steady(each: _Evidence) -> bool:

@@ -87,7 +87,8 @@ _METRICS = (
            attrgetter("result.energy_j")),
     Metric("item_per_j", "1/J", "items of the call / energy per call",
            lambda row: _per(row.result.work.items, row.result.energy_j)),
-    Metric("check_error", "1", "max|result - float64 reference| / max|reference|", attrgetter("result.check_error")),
+    Metric("check_error", "1", "max|result - float64 reference| / max|reference|",
+           lambda row: row.result.check.error if row.result.check else None),
 )  # fmt: skip
 METRICS = {metric.name: metric for metric in _METRICS}
 """All metrics, by name: the columns of results.csv, and their table in docs/reading-a-report.md."""

@@ -90,13 +90,14 @@ def _runs_in(folder: Path, samples: bool) -> Iterator[Run]:
     """The runs in a folder; other JSON files are left out.
 
     Hidden folders hold environments and repositories, thousands of files, and no runs; earlier runs that an output
-    folder keeps must be named. Unreadable files are named on stderr and skipped.
+    must be named: they would count as more machines or processes. Unreadable files are named on stderr and skipped.
     """
     found, other = False, None
     files = {path: path for path in folder.rglob("*.json")}
     files |= {path.with_name(RUN_FILE): path for path in folder.rglob(LEDGER) if _stands(path)}
     for place, path in sorted(files.items()):
-        if any(part.startswith(".") for part in place.relative_to(folder).parts[:-1]) or _is_kept(path):
+        hidden = any(part.startswith(".") for part in place.relative_to(folder).parts[:-1])
+        if hidden or (_KEPT.fullmatch(path.name) and (path.parent / LEDGER).exists()):
             continue
         if not path.is_file() or not os.access(path, os.R_OK):  # a FIFO would be waited for
             print(clean(f"gpubench: {path} is passed over: not a readable file"), file=sys.stderr)
@@ -114,12 +115,6 @@ def _runs_in(folder: Path, samples: bool) -> Iterator[Run]:
         only = f"; only other JSON such as {other.relative_to(folder)}" if other else ""
         expected = "*.json written by gpubench run or pytest --benchmark-json"
         raise UsageError(f"{folder}: no run file in this folder or those in it ({expected}){only}")
-
-
-def _is_kept(path: Path) -> bool:
-    """Whether the file is an earlier run that an output folder keeps: read together with the latest, it would count as
-    one more machine, or as more processes of the same code."""
-    return bool(_KEPT.fullmatch(path.name)) and (path.parent / LEDGER).exists()
 
 
 def _stands(path: Path) -> bool:

@@ -184,7 +184,7 @@ class Measurement(Case, frozen=True, gc=False):
         Amount | None, _is("of the FLOPs: fast algorithms do fewer operations in convolutions than are counted")
     ] = None
     processes: Annotated[tuple[Process, ...], _is("what each process measured, in the order of their samples")] = ()
-    parallel: Annotated[Parallel | None, _is("how it used several devices; only where it did")] = None
+    parallel: Annotated[Parallel | None, _is("how it used several devices, if it did")] = None
 
     @property
     def compute_dtype(self) -> str:
@@ -193,13 +193,6 @@ class Measurement(Case, frozen=True, gc=False):
         if self.variant == "autocast":
             return str(self.precision.get("autocast") or "bfloat16")
         return "tf32" if self.dtype == "float32" and self.precision.get("tf32") is True else self.dtype
-
-    def as_dict(self) -> dict[str, Any]:
-        """Flat and JSON-ready; ``parallel`` only where it is known."""
-        record = super().as_dict()
-        if record["parallel"] is None:
-            del record["parallel"]
-        return record
 
     def __post_init__(self) -> None:
         if len({process.index for process in self.processes}) < len(self.processes):
@@ -476,11 +469,6 @@ class Result(Measurement, frozen=True, gc=False):
     def case(self) -> Case:
         """The identity of the result alone."""
         return Case(*(getattr(self, name) for name in Case.__struct_fields__))
-
-    @property
-    def check_error(self) -> float | None:
-        """The relative error that the check found."""
-        return self.check.error if self.check else None
 
 
 class Machine(Struct, frozen=True):

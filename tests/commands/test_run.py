@@ -164,20 +164,6 @@ def test_a_file_that_gave_no_number_is_still_the_code_that_was_measured(folder):
     assert [len(b["extra_info"]["gpubench"]["processes"]) for b in run["benchmarks"]] == [2, 2]
 
 
-def test_one_run_at_a_time_in_a_folder(folder):
-    from gpubench.runfile.ledger import Ledger
-    from gpubench.runfile.writer import Lock
-
-    (folder / "out").mkdir()
-    Ledger(folder / "out/run.ledger.jsonl").append("run", processes=1, options=[], paths=[])
-    lock = Lock(folder / "out")
-    for arguments in (["test_mine.py"], ["--resume", "out"]):
-        done = gpubench("run", *arguments, cwd=folder)
-        assert done.returncode == 2
-        assert "a run is under way there" in done.stderr
-    lock.release()
-
-
 @pytest.mark.parametrize(
     ("name", "text", "code", "why"),
     [

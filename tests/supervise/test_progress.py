@@ -166,6 +166,7 @@ def test_numbers_are_consecutive_whatever_the_order_and_each_benchmark_has_one_l
     for name in names[::2] + names[1::2]:
         shown.note(end(0, fullname=name, benchmark=result("cuda:0" if "gpu" in name else "cpu", 1e-3)))
         shown.note(end(0, fullname=name, benchmark=result("cpu", 1e-3)))  # by a process that tried it again
+    assert shown.left.done == len(names)
     places = [line.replace("[ ", "[").split()[0] for line in said()[1:]]
     assert places == ["[1/13]", *(f"[{first}-{first + 1}/13]" for first in range(2, 14, 2))]
 
