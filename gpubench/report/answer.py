@@ -380,15 +380,16 @@ def _warn_of_noise(study: Study, judged: Sequence[Measured]) -> list[Warning]:
     if not judged or not (busy or many):
         return []
     count = f"{noisy} of {len(judged)} results are noisy (*) and may be far off"
+    more = f"--processes {max(5, 2 * max(run.processes for run in study.runs))}"
     if not noisy:
         count = "all times may be too long, although no single result is noisy"
     if busy:
         threads = max((run.machine.threads or 1 for run in study.runs), default=1)
         slower_s = max(row.time_s for row in judged) * threads / max(1, threads - 1)
         fewer = f"--threads {threads - 1} or " * (threads > 1 and slower_s < _LONGEST_CALL_S)
-        remedy = f"Close other programs. If they aren't yours, try {fewer}--processes 5."
+        remedy = f"Close other programs. If they aren't yours, try {fewer}{more}."
         return [Warning(f"The machine was busy: {count}", remedy)]
-    return [Warning(f"{count[:1].upper()}{count[1:]}", "Repeat more: --processes 5, or --preset full.")]
+    return [Warning(f"{count[:1].upper()}{count[1:]}", f"Repeat more: {more}, or --preset full.")]
 
 
 def _warn_of_calls(judged: Sequence[Measured]) -> list[Warning]:

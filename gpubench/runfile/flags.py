@@ -64,7 +64,7 @@ ADVICE = {
     ),
     "noisy": Advice(
         "background programs, changing clocks, or a call whose time depends on its data",
-        "use an idle machine, more processes (--processes 10) or --preset full",
+        "use an idle machine, more --processes or --preset full",
     ),
     "drifting": Advice(
         "clocks were still changing, memory became fragmented, or the device warmed up during the measurement",

@@ -232,6 +232,9 @@ def test_a_warning_says_where_and_what_to_try(tmp_path: Path) -> None:
     assert "2 results flagged altered (mine.work1, mine.work2): the benchmark left settings" in altered.where
     assert altered.try_.startswith("To try: put settings back")
     assert "--threads 1" in busy.try_  # of two: other people's programs can't be closed
+    for used, advised in ((1, 5), (5, 10)):  # never what was used already
+        tries = warning(answered(tmp_path, marks, flags=("contended",), processes=used), BUSY).try_
+        assert tries.endswith(f"--processes {advised}.")
     marks.append(mark("mine.long", "cpu", 0.6))  # on one thread of two too slow for the preset
     assert "--threads" not in warning(answered(tmp_path, marks, flags=("contended",)), BUSY).try_
 
