@@ -33,7 +33,7 @@ VALUES: Sequence[Column[Outlook]] = (
     Column("probably_high", lambda each: each.probably and each.probably[1]),
     Column("with_copies_at_most", lambda each: each.with_copies_at_most),
     Column("memory_ratio", lambda each: each.memory),
-    Column("memory_bytes", lambda each: each.job.held_bytes),
+    Column("memory_bytes", lambda each: None if each.job.filled else each.job.held_bytes),
     Column("batch", lambda each: each.batch),
     Column("rate_low", lambda each: each.rate and each.rate[0]),
     Column("rate_high", lambda each: each.rate and each.rate[1]),
@@ -188,6 +188,8 @@ def _memory(shown: Sequence[Outlook]) -> list[str]:
     ]
     largest = max((each.job for each in shown), key=lambda job: job.held_bytes or 0.0)
     need = f"{text(largest.held_bytes, 'B')} ({words.name(largest.case)})" if largest.held_bytes else UNKNOWN
+    batch = largest.case.params.get("batch")
+    need += f" at batch={batch}, more at a larger one" if largest.held_bytes and batch else ""
     parts = [f"GPU memory: {listed(sizes, len(sizes))}. The largest benchmark here needs {need}."]
     rates = dict.fromkeys(text(each.job.bandwidth, "B/s") for each in shown if each.memory)
     if rates:

@@ -161,6 +161,8 @@ def test_a_network_is_estimated_in_tf32_under_autocast_and_at_the_batch_that_fil
         rate = float(row["rate_low"]) * 0.1 / batch * float(row["batch"])
         assert (float(row["probably_low"]), row["unit"]) == (pytest.approx(rate), "image")
     assert 8 <= int(a100["autocast", "true"]["batch"]) <= 1024
+    held = {row["filled"]: row["memory_bytes"] for row in a100.values()}
+    assert held == {"false": "120000000.0", "true": ""}  # it is that of the measured batch
     step = found["training.resnet", "A100 80GB SXM", "autocast", "true"]
     assert 300 < float(step["rate_low"]) < 1200 < float(step["rate_high"]) < 9000
     assert found["models.resnet", "T4", "TF32", "false"]["probably_low"] == ""
@@ -172,6 +174,7 @@ def test_dash_k_shows_each_way_and_the_items_per_second(networks, capsys):
     lines = {line.split("  ")[0].strip(): line for line in capsys.readouterr().out.splitlines()}
     assert {"models.resnet float32, batch=1", "images/s", "TF32", "autocast"} <= lines.keys()
     assert "at batch " in lines["autocast, GPU full"]
+    assert "needs 120 MB (models.resnet) at batch=1, more at a larger one." in " ".join(" ".join(lines).split())
 
 
 def test_memory_that_a_batch_shares_says_nothing_of_the_cpus_time_at_a_larger_one(estimated):
