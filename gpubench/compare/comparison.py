@@ -163,7 +163,8 @@ def compare_sides(base: Side, new: Side, terms: Terms, moved: bool = False) -> C
     common = [key for key in new.cases if key in base.cases]
     machine, software, cpu = differences(base.runs, new.runs, (key.device for key in common))
     if common and machine and not moved:
-        raise UsageError(f"the machines differ: {'; '.join(machine)} (compare them anyway with --allow machine)")
+        same = "measure both with the same --threads N, or " * any(each.startswith("threads ") for each in machine)
+        raise UsageError(f"the machines differ: {'; '.join(machine)} ({same}compare them anyway with --allow machine)")
     notes = [*base.notes, *new.notes]
     notes += [f"another machine: {text}" for text in machine]
     notes += [f"other software: {text}" for text in software]

@@ -21,6 +21,10 @@ def test_another_machine_is_refused_unless_that_is_allowed(save, capsys) -> None
     shown = capsys.readouterr()
     says = "CPU Synthetic CPU → Other CPU"
     assert (says in shown.err, "--allow machine" in shown.err, shown.err.count("\n"), shown.out) == (True, True, 1, "")
+    assert "--threads" not in shown.err
+    fewer = save("fewer.json", change(data, "threads", to=1))  # as a run on a busy machine chooses
+    assert main(["compare", files[0], fewer]) == 2
+    assert "threads 2 → 1 (measure both with the same --threads N, or compare" in capsys.readouterr().err
     assert main(["compare", *files, "--allow=machine", "--format=json"]) == 0
     assert f"another machine: {says}" in json.loads(capsys.readouterr().out)["notes"]
 
