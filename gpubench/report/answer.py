@@ -331,7 +331,6 @@ def _reached(row: Measured) -> str:
 
 
 def _range(rows: Sequence[Measured]) -> str:
-    """The times of benchmarks, from the shortest to the longest."""
     in_time = sorted(rows, key=lambda row: row.time_s)
     (least, name), (most, other) = ((words.time(row), words.name(row.result)) for row in (in_time[0], in_time[-1]))
     if len(rows) == 1:

@@ -273,8 +273,6 @@ def _of_parallel(name: str) -> Column[Scaled]:
 
 
 def _over(base: Callable[[Scaled], Pair | None], name: str, *heads: str) -> list[Column[Scaled]]:
-    """A ratio and the ends of its range."""
-
     def end(each: Scaled, place: int) -> float | None:
         pair = base(each)
         known = ends(pair) if pair else None

@@ -98,7 +98,6 @@ def _asset(name: str) -> str:
 
 
 def _policy(style: str, script: str) -> str:
-    """What the page may load: its own style, script and pictures."""
     allowed = {"default": "'none'", "img": "data:", "style": _hash(style), "script": _hash(script)}
     return "; ".join([*(f"{what}-src {source}" for what, source in allowed.items()), "base-uri 'none'"])
 

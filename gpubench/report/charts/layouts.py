@@ -214,7 +214,6 @@ def _part_labels(page: Page, axes: Axes, curves: Sequence[Curve], labels: Sequen
 
 
 def _draw_marks(page: Page, axes: Axes, curves: Sequence[Curve]) -> None:
-    """Mark crossovers on the 1× line and label them with their size."""
     marks = [(curve.mark, page.ink(curve.role)) for curve in curves if curve.mark]
     if not marks:
         return

@@ -31,8 +31,7 @@ def curves(figure: Figure) -> list[Curve]:
 
 
 def axes_of(figure: Figure) -> Axes:
-    axes = drawn(figure).canvas.axes[0]
-    return axes
+    return drawn(figure).canvas.axes[0]
 
 
 def with_processes(*noisy: int) -> dict[str, Any]:
