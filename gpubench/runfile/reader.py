@@ -89,7 +89,7 @@ def _runs_at(path: Path, samples: bool) -> Iterator[Run]:
 def _runs_in(folder: Path, samples: bool) -> Iterator[Run]:
     """The runs in a folder; other JSON files are left out.
 
-    Hidden folders hold environments and repositories, thousands of files, and no runs; earlier runs that an output
+    Hidden folders hold environments and repositories, thousands of files, and no runs. Earlier runs that a folder keeps
     must be named: they would count as more machines or processes. Unreadable files are named on stderr and skipped.
     """
     found, other = False, None

@@ -57,22 +57,17 @@ def test_names_of_host_and_user_are_left_out(monkeypatch):
 
 def test_scratch_that_a_killed_process_left_goes_and_a_living_ones_stays(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (killed := tmp_path / "gpubench-list-killed").mkdir()
+    writer.mark_scratch(killed)
+    with writer.scratch("gpubench-list-"):
+        assert killed.exists()  # so young that its process may be about to lock it
     monkeypatch.setattr(writer, "_UNLOCKED_S", -1.0)
-    (tmp_path / "gpubench-list-killed").mkdir()
-    writer.mark_scratch(tmp_path / "gpubench-list-killed")
     others = {"gpubench-other", "gpubench-list-results"}
     for name in others:  # a user's own, whatever its name
         (tmp_path / name).mkdir()
     with writer.scratch("gpubench-list-") as living, writer.scratch("gpubench-list-") as second:
         assert {path.name for path in tmp_path.iterdir()} == {living.name, second.name, *others}
     assert {path.name for path in tmp_path.iterdir()} == others
-
-
-def test_a_fresh_folder_that_isnt_locked_yet_stays(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    (tmp_path / "gpubench-list-fresh").mkdir()
-    with writer.scratch("gpubench-list-"):
-        assert (tmp_path / "gpubench-list-fresh").exists()
 
 
 CASES = """

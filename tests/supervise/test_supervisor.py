@@ -327,16 +327,12 @@ def test_what_a_bad_entry_held_is_measured_again(tmp_path, whole):
     assert [mark["stats"]["rounds"] > 0 for mark in data(tmp_path)["benchmarks"]] == [True] * 3
 
 
-@pytest.mark.parametrize("key", ["identities", "estimated_s", "commit_info"])
-def test_what_a_journal_need_not_hold_may_be_missing(tmp_path, whole, key):
+def test_what_is_missing_is_measured_without_a_log_parts_of_a_session_or_a_file_that_a_kill_would_leave(
+    tmp_path, whole, monkeypatch
+):
     events, write = whole
-    del events[1][key]
-    write()
-    assert run(tmp_path, "--resume", "out").returncode == 0
-
-
-def test_what_is_missing_is_passed_on_without_a_log_or_a_file_that_a_kill_would_leave(tmp_path, whole, monkeypatch):
-    _, write = whole
+    for key in ("identities", "estimated_s", "commit_info"):
+        del events[1][key]
     write()
     (tmp_path / "out/run.log").unlink()
     monkeypatch.setattr(tempfile, "mkdtemp", lambda *_, **__: pytest.fail("a temporary folder"))
