@@ -30,9 +30,10 @@ def command_line(option: Option) -> tuple[str, str]:
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_every_option_is_taken_and_passed_on(option: Option) -> None:
     word, passed_on = command_line(option)
-    args = cli.parser("run").parse_args([word])
+    times = 1 + option.repeatable
+    args = cli.parser("run").parse_args([word] * times)
     assert options.given(args) == [option]
-    assert options.passed_on(args) == [passed_on]
+    assert options.passed_on(args) == [passed_on] * times
     assert options.passed_on(cli.parser("run").parse_args([])) == []
 
 
@@ -48,11 +49,6 @@ def test_measuring_in_turn_passes_all_options_on(monkeypatch: pytest.MonkeyPatch
     words, passed_on = zip(*map(command_line, OPTIONS), strict=True)
     assert cli.main(["compare", "--interleave", "a", "b", *words, "--", "--durations=3"]) == EXIT_NOTHING
     assert received == [*passed_on, "--durations=3"]
-
-
-def test_what_is_given_twice_is_passed_on_twice() -> None:
-    args = cli.parser("run").parse_args(["--dtype=float32", "--dtype=tf32"])
-    assert options.passed_on(args) == ["--gpubench-dtype=float32", "--gpubench-dtype=tf32"]
 
 
 def test_every_field_that_an_option_sets_exists_with_the_same_default() -> None:

@@ -179,7 +179,11 @@ class Progress:
             self._collect(event)
             if not self._opened:  # true if a process continues after another one's crash
                 self._opened = True
-                self._open(event)
+                if ignored := ignored_options(event):
+                    self._say(f"gpubench run: {ignored}")
+                for notice in map(str, event.get("notices") or ()):
+                    self._say(notice)
+                self._say(self._opening(event))
         elif event["event"] == "end":
             if event.get("reason"):
                 name = shown_name(self._benchmarks.get(event["fullname"]) or event["fullname"])
@@ -188,13 +192,6 @@ class Progress:
                 self._show_repeats(event["process"])
             elif line := self._note_end(event):
                 self._say(line)
-
-    def _open(self, session: Event) -> None:
-        if ignored := ignored_options(session):
-            self._say(f"gpubench run: {ignored}")
-        for notice in map(str, session.get("notices") or ()):
-            self._say(notice)
-        self._say(self._opening(session))
 
     def why_not(self, status: str = "", most: int = 5) -> list[str]:
         """Return the most frequent reasons for missing times, each with the first benchmark that it applies to."""
