@@ -77,6 +77,7 @@ class Comparison:
     def unable(self) -> list[Verdict]:
         """Suspects that stayed undecided because too few of their runs could be used or the time was up."""
         undecided = [each for each in self.verdicts if each.verdict == INCONCLUSIVE and self.screened]
+        undecided = [each for each in undecided if each.why is None or each.why.cause != Cause.HIDDEN]  # no suspect
         return [each for each in undecided if self.unfinished or each.held_up or each.suspect]
 
     @property

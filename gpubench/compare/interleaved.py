@@ -27,8 +27,9 @@ from ..supervise.interleave import Interleave, OutOfTime, find_environment
 from ..supervise.progress import estimate_text
 from ..supervise.project import described
 from .comparison import Comparison, compare_sides, content_text, noise_of_runner
+from .reasons import Cause
 from .samples import CONFIRM, SCREEN, SMOKE, CaseKey, Side, add_runs
-from .verdict import FALSE_DISCOVERIES, INCONCLUSIVE, NOT_SUSPECT, POWER, SUSPICION, USUAL_SPREAD, Terms, Verdict
+from .verdict import FALSE_DISCOVERIES, INCONCLUSIVE, POWER, SUSPICION, USUAL_SPREAD, Terms, Verdict
 
 TURN_DEADLINE_S = 600.0
 """Seconds that one benchmark may take, the limit of `gpubench run PATH`: a call of ten seconds is called several
@@ -77,7 +78,7 @@ def screening_pairs(verdicts: Sequence[Verdict], threshold: float) -> dict[CaseK
     Benchmarks that would need more than three times the most pairs get no more."""
     planned = {}
     for each in verdicts:
-        if each.verdict == NOT_SUSPECT and not math.isnan(each.spread):
+        if each.why and each.why.cause in (Cause.UNSEEN, Cause.HIDDEN) and not math.isnan(each.spread):
             wanted = 1 + LARGE * threshold
             needed = inference.needed_values(each.spread, wanted, SUSPICION, POWER, 3 * MOST_SCREENING)
             if needed:

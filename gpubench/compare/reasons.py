@@ -23,6 +23,7 @@ class Cause(Enum):
     NEAR = "near the threshold", "the interval has smaller and larger changes", ""
     DRIFT = "too noisy", "that whole runs drifted by about {} can't be ruled out", ""
     NOISY = "too noisy", "processes vary by {}", ""
+    HIDDEN = "too noisy", "screening may have missed a change of {}", "use a quieter machine, or fewer --threads"
     UNSEEN = "", "a change of {} would have made it suspect 4 times out of 5", ""
 
     @property

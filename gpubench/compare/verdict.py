@@ -39,6 +39,8 @@ SINGLE_SPREAD = 0.25
 """Spread assumed for a single process a side: that of the noisiest of 11 benchmarks over 24 processes, idle machine."""
 USUAL_SPREAD = 0.03
 """Spread of most benchmarks' processes on an idle machine, for advice where none was measured."""
+HIDES = 0.2
+"""A benchmark in which a change of this share stays hidden isn't called not suspect, which sounds cleared."""
 MOST_NEEDED = 100
 STUCK, SLICE_S = 3.0, 5e-4
 """A process all of whose rounds took STUCK times as long as the fastest of another process of the same code waited
@@ -434,9 +436,15 @@ def _screened(key: CaseKey, each: _Evidence, terms: Terms) -> Verdict:
         seen = max(verdict.seen or 0.0, math.expm1(least / 2))
         if _is_same(verdict, terms):
             return replace(verdict, verdict=SAME)
-    if not suspect:
-        return replace(verdict, verdict=NOT_SUSPECT, why=Reason(Cause.UNSEEN, (percent(seen),)))
-    return _because(replace(verdict, suspect=True), each.unfit or Reason(Cause.UNCONFIRMED))
+    if suspect:
+        return _because(replace(verdict, suspect=True), each.unfit or Reason(Cause.UNCONFIRMED))
+    own = math.expm1(abs(math.log(verdict.ratio.value)))
+    if each.changes and own > seen:  # the fastest rounds would show that, but the medians, which the ratio is of, don't
+        seen = math.expm1(max(inference.detectable(change, level, POWER) for change, level in each.suspicions))
+        verdict = replace(verdict, seen=max(own, seen))
+    if own > seen or seen >= HIDES:
+        return _because(verdict, Reason(Cause.HIDDEN, (percent(max(own, seen)),)))
+    return replace(verdict, verdict=NOT_SUSPECT, why=Reason(Cause.UNSEEN, (percent(seen),)))
 
 
 def _explained(verdict: Verdict, each: _Evidence, terms: Terms, family: int) -> Verdict:

@@ -240,7 +240,7 @@ def test_a_job_whose_pairs_cannot_be_used_gives_up_with_two(compare) -> None:
 
 def test_all_pairs_measured_with_time_left_says_how_many_more(compare) -> None:
     _, document, _ = compare(Machine(0.12, seed=3, slower={"w.w3": 1.25}), "--pairs=6")
-    undecided = [case for case in document["cases"] if case["verdict"] == "inconclusive"]
+    undecided = [case for case in document["cases"] if case["verdict"] == "inconclusive" and case["cause"] != "hidden"]
     assert undecided
     assert all(
         re.match(r"about \d+ more pairs would detect|only more than 100 pairs .* machine$", case["advice"])

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpubench.compare.comparison import change_text
+from gpubench.compare.comparison import Comparison, change_text
 from gpubench.compare.reasons import Cause, Reason
 from gpubench.compare.samples import CONFIRM, SCREEN, CaseKey, Observation
 from gpubench.compare.verdict import FASTER, INCONCLUSIVE, NOT_SUSPECT, SAME, SLOWER, Terms, judge, overall, percent
@@ -329,6 +329,29 @@ def test_a_screening_proves_nothing_and_says_what_it_would_have_seen():
     assert sum(each.verdict in (NOT_SUSPECT, SAME) for each in others) >= 6
     assert any("would have made it suspect" in each.reason for each in others)
     assert overall(others) in (NOT_SUSPECT, INCONCLUSIVE)
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "quiet", "word", "says"),
+    [
+        ([1.0, 1.5, 0.8], [1.1, 1.7, 0.9], True, INCONCLUSIVE, "too noisy: screening may have missed a change of"),
+        ([1.0, 1.03, 0.97], [1.03, 1.07, 0.99], True, NOT_SUSPECT, "would have made it suspect"),
+        ([1.0, 1.01, 0.99], [0.8, 1.3, 1.0], False, INCONCLUSIVE, "too noisy: screening may have missed a change of"),
+    ],
+)
+def test_what_screening_would_have_seen_is_more_than_what_it_saw_and_below_what_noise_hides(
+    base, new, quiet, word, says
+):
+    """Of ``quiet`` ones the fastest rounds vary less than the medians."""
+    sides = observed(base), observed(new)
+    if quiet:
+        sides = tuple([replace(one, least_s=0.7 + i / 1000) for i, one in enumerate(each)] for each in sides)
+    (found,) = judge(*(staged({CASES[0]: each}, SCREEN) for each in sides), IN_TURN)
+    assert (found.verdict, found.suspect, says in found.reason) == (word, False, True)
+    assert found.seen > abs(found.ratio.value - 1)
+    assert (found.seen < 0.2) == (word == NOT_SUSPECT)
+    ended = Comparison((found,), (), (), 0.05, screened=True, unfinished=True)  # no suspect was given up
+    assert (ended.exit_code, replace(ended, fail_inconclusive=True).exit_code) == (0, word == INCONCLUSIVE)
 
 
 def test_only_fresh_runs_judge_a_suspect():
