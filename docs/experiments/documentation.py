@@ -13,9 +13,18 @@ from pathlib import Path
 
 import gpubench
 
-MKDOCS = "site_name: x\ntheme:\n  name: material\n"
+MKDOCS = """site_name: x
+theme:
+  name: material
+  palette:
+    - scheme: default
+      toggle: {icon: material/weather-night, name: Dark}
+    - scheme: slate
+      toggle: {icon: material/weather-sunny, name: Light}
+markdown_extensions: [tables, pymdownx.snippets]
+"""
 SPHINX = 'extensions = ["myst_parser"]\nhtml_theme = "furo"\n'
-MATERIAL = "# x\n\n![Speedup](speed.svg#only-light)\n![Speedup](speed-dark.svg#only-dark)\n"
+MATERIAL = '# x\n\n![Speedup](speed.svg#only-light)\n![Speedup](speed-dark.svg#only-dark)\n\n--8<-- "speed.md"\n'
 FURO = "# x\n" + "".join(
     f"\n```{{image}} {name}.svg\n:alt: Speedup\n:class: only-{theme}\n```\n"
     for theme, name in (("light", "speed"), ("dark", "speed-dark"))
@@ -23,7 +32,7 @@ FURO = "# x\n" + "".join(
 
 
 def build(name: str, folder: Path, page: str, settings: tuple[str, str], command: list[str], results: str) -> None:
-    """Build a site of one page; exit unless both pictures are in it, each with its theme."""
+    """Build a site of one page; exit unless both pictures are in it, each with its theme, and in Material the table."""
     sources = folder / "docs"
     sources.mkdir(parents=True)
     (folder / settings[0]).write_text(settings[1], encoding="utf-8")
@@ -31,6 +40,7 @@ def build(name: str, folder: Path, page: str, settings: tuple[str, str], command
     picture = gpubench.load(results).chart("speedup")
     picture.save(sources / "speed.svg")
     picture.save(sources / "speed-dark.svg", theme="dark")
+    (folder / "speed.md").write_text("| a | b |\n|---|---|\n| 1 | 2 |\n", encoding="utf-8")
     subprocess.run(command, cwd=folder, check=True)
     html = (folder / "site/index.html").read_text(encoding="utf-8")
     shown = re.findall(r"<img[^>]+>", html)
@@ -39,6 +49,8 @@ def build(name: str, folder: Path, page: str, settings: tuple[str, str], command
         (source,) = re.findall(r'src="([^"#]+)', tag)
         if not (folder / "site" / source).is_file():
             raise SystemExit(f"{name}: {source} isn't in the site")
+    if page == MATERIAL and not re.search(r'<body[^>]+data-md-color-scheme="default".*<table', html, re.DOTALL):
+        raise SystemExit(f"{name}: without a colour scheme both pictures show, or the table isn't included")
     print(f"{name}: both pictures are in the site")
 
 
