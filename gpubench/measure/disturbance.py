@@ -103,7 +103,6 @@ def _cause(device: Device, reason: str) -> str:
 
 @cache
 def _power_limit_w(device: Device) -> float | None:
-    """Return the watts that the device may draw, read once; ``None`` if unknown."""
     return device.details().get("power_limit_w")
 
 

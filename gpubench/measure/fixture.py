@@ -83,8 +83,8 @@ class Gpubench:
         declared: Declared = Declared(),
         contends: bool = False,
     ) -> None:
-        if home.accelerator:
-            _release_memory_of_others(case.implementation, home)
+        if home.accelerator and case.implementation != TORCH:
+            home.release_memory()
         # Before any data is made: memory in use by now isn't the case's.
         self._flush = flush(home) if case.cache == "cold" else None
         home.settle()
@@ -496,7 +496,6 @@ class Gpubench:
 
     @property
     def _reference_limit_s(self) -> float:
-        """Most seconds that a float64 reference may take."""
         return self.allowance.check * (1 if self._family in self._session.checked else FIRST)
 
     def _next_call(self, call: Call) -> Callable[[], Bound]:
@@ -583,11 +582,6 @@ class Gpubench:
         return max(0, self._peak_bytes - self._held_bytes)
 
 
-def _release_memory_of_others(implementation: str, device: Device) -> None:
-    if implementation != TORCH:
-        device.release_memory()
-
-
 @contextmanager
 def _refused_fallbacks() -> Iterator[None]:
     """A context that raises :class:`Unmeasurable` where torch warns that it computes an operator on the CPU instead."""
@@ -608,7 +602,6 @@ def _refused_fallbacks() -> Iterator[None]:
 
 
 def _require_finished(function: Callable[..., Any], result: Any = None) -> None:
-    """Raise UsageError for a call that returns before it has done its work."""
     if why := calls.unfinished(function, result):
         if inspect.iscoroutine(result):
             result.close()  # otherwise Python warns that it was never awaited
@@ -616,7 +609,6 @@ def _require_finished(function: Callable[..., Any], result: Any = None) -> None:
 
 
 def _present(name: str) -> Device:
-    """Return a device by name; raises :class:`Unmeasurable` when it is absent."""
     choice = find_device(name)
     if choice.device is None:
         raise Unmeasurable(str(choice.reason))

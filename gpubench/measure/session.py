@@ -144,16 +144,12 @@ class Session:
         if self.first and self.settings.preset == "full":
             counters = {str(each.device) for each in self.choices if each.device and each.device.energy_j() is not None}
             seconds += ENERGY_S * sum(case.device in counters for case, several in known if not several)
-        return seconds + self.ceilings_s * len({case.device for case in self.collected})
+        peaks_s = CEILINGS_S[self._effort] if self.settings.ceilings and self.peaks is None else 0.0
+        return seconds + peaks_s * len({case.device for case in self.collected})
 
     @property
     def _effort(self) -> str:
         return "brief" if self.settings.brief else self.settings.preset
-
-    @property
-    def ceilings_s(self) -> float:
-        """Estimated seconds for the peaks of one device."""
-        return CEILINGS_S[self._effort] if self.settings.ceilings and self.peaks is None else 0.0
 
     @property
     def first(self) -> bool:

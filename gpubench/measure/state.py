@@ -142,7 +142,6 @@ def _bare() -> contextlib.AbstractContextManager[Any]:
 
 @functools.cache
 def _settings(with_torch: bool) -> dict[str, _Setting]:
-    """Return the function that reads and the one that writes each setting, by name."""
     from pytest_benchmark.fixture import BenchmarkFixture
     from pytest_benchmark.stats import Stats
 
@@ -156,7 +155,7 @@ def _settings(with_torch: bool) -> dict[str, _Setting]:
         "switch interval": (sys.getswitchinterval, sys.setswitchinterval),
         "tracer": (sys.gettrace, sys.settrace),
         "profiler": (sys.getprofile, sys.setprofile),
-        "signal handlers": (_handlers, _set_handlers),
+        "signal handlers": (lambda: {number: signal.getsignal(number) for number in _HANDLED}, _set_handlers),
         "recursion limit": (sys.getrecursionlimit, sys.setrecursionlimit),
         "locale": (_LOCALE, _LOCALE),
         "umask": (_umask, lambda bits: os.umask(int(bits, 8))),
@@ -181,24 +180,17 @@ def _of_system() -> Iterator[tuple[str, _Setting]]:
             yield name, (functools.partial(resource.getrlimit, kind), functools.partial(resource.setrlimit, kind))
         who = os.PRIO_PROCESS, 0
         yield "priority", (lambda: os.getpriority(*who), lambda priority: os.setpriority(*who, priority))
-        yield "blocked signals", (lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()), _block)
+        mask = signal.pthread_sigmask
+        yield "blocked signals", (lambda: mask(signal.SIG_BLOCK, ()), functools.partial(mask, signal.SIG_SETMASK))
         for name in ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF"):
             timer = getattr(signal, name)
             yield f"pending {name}", (functools.partial(_pending, timer), functools.partial(_stop, timer))
-
-
-def _handlers() -> dict[int, Any]:
-    return {number: signal.getsignal(number) for number in _HANDLED}
 
 
 def _set_handlers(before: dict[int, Any]) -> None:
     for number, handler in before.items():
         if handler is not None and signal.getsignal(number) != handler:
             signal.signal(number, handler)
-
-
-def _block(numbers: set[signal.Signals]) -> None:
-    signal.pthread_sigmask(signal.SIG_SETMASK, numbers)
 
 
 def _pending(timer: int) -> bool:
@@ -322,7 +314,6 @@ def _attribute(owner: Any, name: str) -> _Setting:
 
 
 def _umask() -> str:
-    """Return the umask in octal digits, as it is usually written."""
     bits = os.umask(0o077)  # it can only be read by setting it; what another thread creates meanwhile is private
     os.umask(bits)
     return f"{bits:03o}"
@@ -349,7 +340,6 @@ def _default_device() -> str:
 
 
 def _is_device(mode: Any) -> bool:
-    """Whether a mode is the one that implements torch's default device."""
     return type(mode).__name__ == "DeviceContext"
 
 

@@ -351,7 +351,6 @@ def _unrepeatable(error: Exception) -> Check:
 
 
 def _perturbed(values: Any, unit: float) -> Any:
-    """Change floating-point tensors and arrays by this relative amount, up or down at random."""
     import numpy as np
     import torch
     from torch.utils import _pytree

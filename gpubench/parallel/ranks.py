@@ -143,12 +143,10 @@ class Ranks:
 
 
 def _local_world_size(world_size: int) -> int:
-    """Return the number of ranks on this machine, from torchrun's variable."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", world_size))
 
 
 def _devices_and_threads(gpubench: Gpubench, world_size: int, all_threads: bool) -> tuple[list[str], int]:
-    """Return the name of each rank's device, and the CPU threads of each rank."""
     home, threads = gpubench.home, 1
     if home.accelerator:
         threads = max(1, cores() // world_size)
@@ -286,7 +284,6 @@ def _take_rounds(rank: Rank, job: RankJob, clock: DeviceClock, rounds: int, call
 
 
 def _decide_on_rank_0(rank: Rank, decide: Callable[[], T]) -> T:
-    """Return the result of ``decide`` on rank 0 to every rank."""
     decision = [decide() if rank.number == 0 else None]
     if rank.world_size > 1:
         dist.broadcast_object_list(decision)

@@ -312,7 +312,6 @@ def _variant_fits(variant: str, choice: Choice, dtype: str, session: Session) ->
 
 
 def _lacking(choice: Choice, dtype: str, variant: str) -> str | None:
-    """Return why the device can't run this dtype and variant; ``None`` if it can."""
     if choice.device is None:
         return None
     if variant == "graph" and not choice.device.supports_graphs:
@@ -357,7 +356,6 @@ def _parameters(reason: str | None, *values: str) -> Any:
 
 
 def _shown(values: Iterable[str]) -> list[str]:
-    """The values that a test's id names."""
     return [value for value in values if value not in ("torch", "eager", "hot")]
 
 

@@ -105,9 +105,8 @@ def complete_run(output: dict[str, Any], session: Session) -> None:
         if fullname not in done:  # pytest-benchmark keeps some rounds of an interrupted case
             row = Unmeasured(case, fullname.rpartition("::")[2], fullname, "error", reason)
             session.unmeasured.setdefault(fullname, row)
-    latest = {
-        b["fullname"]: b for b in output["benchmarks"]
-    }  # pytest-benchmark keeps all results of a test that was rerun
+    # pytest-benchmark keeps all results of a test that was rerun.
+    latest = {b["fullname"]: b for b in output["benchmarks"]}
     output["benchmarks"] = [b for b in latest.values() if b["fullname"] not in session.unmeasured]
     for benchmark in output["benchmarks"]:
         _thin_samples(benchmark)

@@ -94,7 +94,6 @@ def _value(config: pytest.Config, option: Option) -> Any:
 
 
 def _share(config: pytest.Config) -> tuple[int, int]:
-    """Return the number of this process, from 0, and how many processes the run has."""
     text = config.getoption("--gpubench-process") or "0/1"
     try:
         process, processes = map(int, text.split("/"))
