@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import csv
-import gc
 import io
 import itertools
 import json
@@ -34,7 +33,6 @@ from gpubench.runfile.reader import read_runs
 from gpubench.runfile.schema import Case, Run
 
 BY_HAND = int(os.environ.get("GPUBENCH_FUZZ", 0))
-SLOWEST_S = 1.0
 MOST_MEMORY_BYTES = 500e6
 
 pytestmark = pytest.mark.xdist_group("fuzz")  # groups start first, and these take long
@@ -183,8 +181,6 @@ def lines(events: list[Any]) -> str:
 
 def refused_or_read(named: str, reader: Callable[..., Any], *arguments: Any) -> Any:
     """What the reader gives, or None for an error as it should be."""
-    gc.disable()  # it would go through all that Hypothesis keeps, for a second
-    before = time.process_time()  # and not the wall: a busy neighbour is no fault of the reader's
     try:
         return reader(*arguments)
     except GpubenchError as error:
@@ -193,10 +189,6 @@ def refused_or_read(named: str, reader: Callable[..., Any], *arguments: Any) -> 
         assert named in text
         assert len(text) < 5000
         return None
-    finally:
-        took = time.process_time() - before
-        gc.enable()
-        assert took < SLOWEST_S
 
 
 @pytest.fixture(scope="module")

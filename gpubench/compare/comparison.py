@@ -14,15 +14,7 @@ from ..runfile.quantities import counted, listed
 from ..runfile.schema import UNMEASURED
 from .limits import ABOVE, Limit, Unchecked, check_limits
 from .reasons import Cause
-from .samples import (
-    SKIPPED,
-    CaseKey,
-    Side,
-    Unmeasured,
-    doubts,
-    measured_in_turn,
-    sides_of_unknown_cpu,
-)
+from .samples import ABSENT, SKIPPED, CaseKey, Side, Unmeasured, doubts, measured_in_turn, sides_of_unknown_cpu
 from .verdict import FASTER, INCONCLUSIVE, NOT_SUSPECT, SAME, SLOWER, Terms, Verdict, judge, overall, percent
 
 EXIT_NO_SLOWDOWN, EXIT_SLOWDOWN, EXIT_UNABLE, EXIT_NOTHING = 0, 1, 2, 3
@@ -149,7 +141,7 @@ def content_text(side: str, workloads: Sequence[str]) -> str:
 def missing_cases(base: Side, new: Side) -> tuple[Missing, ...]:
     """Cases of just one side, each with the reason that the other's file gives, and those that both sides failed."""
     one = [
-        Missing(key, side.name, side.why_missing(key))
+        Missing(key, side.name, side.unmeasured.get(key, ABSENT))
         for side, other in ((base, new), (new, base))
         for key in sorted(set(other.cases) - set(side.cases))
     ]

@@ -91,7 +91,9 @@ def lead_lines(comparison: Comparison) -> list[str]:
             named = (f"{labels[each.key]} {change_text(each.ratio.value)}" for each in changed)
             lines.append(f"{word.capitalize()}: {listed(named, _NAMED)}")
     lines += _limit_lines(comparison, labels)
-    for cause, group in _inconclusive(comparison).items():
+    inconclusive = [each for each in comparison.verdicts if each.verdict == INCONCLUSIVE]
+    causes = grouped(inconclusive, lambda each: each.why.cause.head if each.why else "")
+    for cause, group in sorted(causes.items(), key=lambda entry: -len(entry[1])):
         reasons = {each.reason for each in group}
         why = reasons.pop() if len(reasons) == 1 else cause
         lines.append(f"Inconclusive ({len(group)}), {why}. {_toward_conclusive(group, labels)}.")
@@ -122,13 +124,6 @@ def _labels(comparison: Comparison) -> dict[CaseKey, str]:
     names = {key: str(key).removeprefix(shared) for key in keys}
     short = shorten_apart(names.values(), 80)
     return {key: short[name] for key, name in names.items()}
-
-
-def _inconclusive(comparison: Comparison) -> dict[str, list[Verdict]]:
-    """Group the inconclusive verdicts by cause, the most frequent cause first."""
-    inconclusive = [each for each in comparison.verdicts if each.verdict == INCONCLUSIVE]
-    groups = grouped(inconclusive, lambda each: each.why.cause.head if each.why else "")
-    return dict(sorted(groups.items(), key=lambda entry: -len(entry[1])))
 
 
 def _rows(comparison: Comparison) -> list[Verdict]:

@@ -13,7 +13,7 @@ from ..runfile.matching import matcher
 from ..statistics import inference
 from ..statistics.inference import Change
 from ..statistics.intervals import Interval
-from .samples import SKIPPED, CaseKey, Observation, Side
+from .samples import ABSENT, SKIPPED, CaseKey, Observation, Side
 from .verdict import FALSE_DISCOVERIES, LEAST_SPREAD, SINGLE_SPREAD, STUCK
 
 ABOVE, PERHAPS, BELOW = "above", "perhaps above", "below"
@@ -65,7 +65,7 @@ def check_limits(base: Side, new: Side, table: Mapping[str, float]) -> tuple[tup
             skipped = f"matches only what is skipped ({chosen[0]})" if chosen else "matches no benchmark"
             unchecked.append(Unchecked(repr(expression), skipped))
     unchecked += [
-        Unchecked(str(key), f"has no number ({new.why_missing(key)})", key)
+        Unchecked(str(key), f"has no number ({new.unmeasured.get(key, ABSENT)})", key)
         for key in bounds
         if key not in new.cases and _is_due(key, base, new)
     ]
@@ -89,7 +89,7 @@ def check_limits(base: Side, new: Side, table: Mapping[str, float]) -> tuple[tup
 
 def _is_due(key: CaseKey, base: Side, new: Side) -> bool:
     """Whether new should have a number of a case: it failed, or base has one."""
-    return key in base.cases or new.why_missing(key).status != SKIPPED
+    return key in base.cases or new.unmeasured.get(key, ABSENT).status != SKIPPED
 
 
 def _usable(processes: list[Observation]) -> list[float]:

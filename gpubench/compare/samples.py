@@ -111,10 +111,6 @@ class Side:
     limits: dict[CaseKey, float] = field(default_factory=dict)
     """The most seconds that a call may take, set by the test's own mark; of cases without a number too."""
 
-    def why_missing(self, key: CaseKey) -> Unmeasured:
-        """Why the side has no number of a case."""
-        return self.unmeasured.get(key, ABSENT)
-
 
 def read_side(name: str, paths: Iterable[str | Path]) -> Side:
     """A side with the runs of these paths. Raises UsageError or RunFileError."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..devices import CPU, Device
 from ..errors import TooLarge, Unmeasurable
-from ..runfile.quantities import bytes_text
+from ..runfile.quantities import text
 
 if TYPE_CHECKING:
     import torch
@@ -29,7 +29,7 @@ def require_memory(nbytes: float, device: Device) -> None:
         gc.collect()
         memory = device.memory() or memory
     if memory is not None and nbytes > MEMORY_SHARE * memory.free:
-        raise TooLarge(f"needs {bytes_text(nbytes)} more on {device}, {bytes_text(memory.free)} are free")
+        raise TooLarge(f"needs {text(nbytes, 'B')} more on {device}, {text(memory.free, 'B')} are free")
 
 
 class Data:

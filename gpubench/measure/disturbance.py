@@ -15,7 +15,7 @@ from statistics import median, quantiles
 from ..devices import Device
 from ..devices.cpu import affinity, cgroup_cores
 from ..runfile.flags import FEW, NOISY, POWER_LIMITED, TOO_SHORT, WAITING, Flag
-from ..runfile.quantities import bytes_text, seconds_text
+from ..runfile.quantities import seconds_text, text
 from ..runfile.schema import CanaryTimes, Ceilings, Work
 from ..runfile.utilisation import PLAUSIBLE, most, utilisation
 from .clock import MIN_WAITS, repeat
@@ -286,7 +286,7 @@ def impossible(
     """
     use = utilisation(work, seconds, dtype, ceilings, link)
     if use and use.fraction > most(use, dtype, ceilings, convolutions):
-        of = use.of + (f" of {bytes_text(use.footprint_bytes)}" if use.footprint_bytes else "")
+        of = use.of + (f" of {text(use.footprint_bytes, 'B')}" if use.footprint_bytes else "")
         yield Flag("implausible", f"{use.fraction:.3g} times the measured peak ({of})")
     elif floor and ceilings.launch_floor_s and seconds < ceilings.launch_floor_s / PLAUSIBLE:
         least = seconds_text(ceilings.launch_floor_s)

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from ..devices import CPU
 from ..devices.implementations import TORCH
 from ..errors import TooLarge, UsageError
-from ..runfile.quantities import bytes_text
+from ..runfile import quantities
 from ..runfile.schema import Work
 from .data import MEMORY_SHARE, factory_defaults
 from .work import Request, declared
@@ -405,8 +405,8 @@ def _memory_limit(bench: Gpubench) -> Iterator[None]:
         if not isinstance(error, MemoryError) and "can't allocate memory" not in str(error):
             raise
         asked = re.search(r"allocate (\d+) bytes|allocate ([\d.]+ \w+)", str(error))
-        size = bytes_text(int(asked[1])) if asked and asked[1] else asked[2] if asked else "the memory"
-        raise TooLarge(f"needs {size} more on cpu, {bytes_text(memory.free)} are free") from None
+        size = quantities.text(int(asked[1]), "B") if asked and asked[1] else asked[2] if asked else "the memory"
+        raise TooLarge(f"needs {size} more on cpu, {quantities.text(memory.free, 'B')} are free") from None
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, before)
 

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from ..runfile.facts import facts
 from ..runfile.flags import ADVICE, CONTENDED, Reason
-from ..runfile.quantities import UNFILLED, bytes_text, counted, listed, ratio_text, seconds_text, shorten, text
+from ..runfile.quantities import UNFILLED, counted, listed, ratio_text, seconds_text, shorten, text
 from ..runfile.schema import TIMERS
 from . import words
 from .answer import Answer, AnswerRow, Speedups, choose_rows, find_speedups
@@ -271,7 +271,7 @@ def peak_table(study: Study) -> Table:
     for name, run in study.named_runs.items():
         for device, known in run.ceilings.items():
             bands = sorted(known.bandwidth, key=lambda band: band.footprint_bytes)
-            places = grouped(bands, lambda band: (bytes_text(band.footprint_bytes), band.level or "memory"))
+            places = grouped(bands, lambda band: (text(band.footprint_bytes, "B"), band.level or "memory"))
             peaks = {
                 f"bandwidth at {size}, {shorten(level, 16)}": _rates(((b.pattern, b.byte_per_s) for b in alike), "B/s")
                 for (size, level), alike in places.items()

@@ -49,23 +49,17 @@ TOO_DEEP = "nested too deep to be a results file"
 T = TypeVar("T")
 Event = dict[str, Any]
 _Number = Annotated[int, Meta(ge=0, le=9999)]
-_NEEDED: dict[str, dict[str, Any]] = {
-    "run": {"processes": Annotated[int, Meta(ge=1, le=9999)], "options": list[str], "paths": list[str]},
-    "session": {"process": _Number, "cases": list[str], "fingerprint": dict, "machine_info": dict, "gpubench": dict},
-    "start": {"process": _Number, "fullname": str, "name": str, "case": dict},
-    "end": {"process": _Number, "fullname": str, "status": str},
-    "finish": {"process": _Number},
-    "complete": {},
-}
-_OPTIONAL: dict[str, tuple[str, Any, None]] = {
-    "run": ("deadline_s", Annotated[float, Meta(gt=0)] | None, None),
-    "session": ("estimated_s", float | None, None),
-    "end": ("library", str | None, None),
-}
-_KINDS = {
-    name: defstruct(name, [*keys.items(), *([_OPTIONAL[name]] if name in _OPTIONAL else [])], kw_only=True)
-    for name, keys in _NEEDED.items()
-}
+_FIELDS: dict[str, list[Any]] = {
+    "run": [("processes", Annotated[int, Meta(ge=1, le=9999)]), ("options", list[str]), ("paths", list[str]),
+            ("deadline_s", Annotated[float, Meta(gt=0)] | None, None)],
+    "session": [("process", _Number), ("cases", list[str]), ("fingerprint", dict), ("machine_info", dict),
+                ("gpubench", dict), ("estimated_s", float | None, None)],
+    "start": [("process", _Number), ("fullname", str), ("name", str), ("case", dict)],
+    "end": [("process", _Number), ("fullname", str), ("status", str), ("library", str | None, None)],
+    "finish": [("process", _Number)],
+    "complete": [],
+}  # fmt: skip
+_KINDS = {name: defstruct(name, fields, kw_only=True) for name, fields in _FIELDS.items()}
 _MEASURED = defstruct("end", [("benchmark", Benchmark)], bases=(_KINDS["end"],), kw_only=True)
 EVENTS = frozenset(_KINDS)
 

@@ -85,11 +85,6 @@ def share_of(words: str) -> float:
     return value
 
 
-def bytes_text(value: float | None) -> str:
-    """``1.50 GB``: powers of 1000, as memory bandwidths use."""
-    return text(value, "B")
-
-
 def ratio_text(value: float) -> str:
     """``132×``, ``8.6×``, ``0.24×``: two digits, three from a hundred on; no ratio is rounded in another way."""
     if value >= 1e6:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -66,6 +65,8 @@ def test_each_word():
     assert list(words(found).values()) == [SLOWER, FASTER, SAME, INCONCLUSIVE]
     assert found[0].ratio.value == pytest.approx(1.3, rel=1e-3)
     assert found[0].ratio.low < 1.3 < found[0].ratio.high
+    assert found[3].more is None
+    assert found[3].reason.startswith("too noisy: processes vary by ")
     assert "quieter machine" in found[3].advice
     assert overall(found) == SLOWER
     assert overall(found[1:]) == INCONCLUSIVE
@@ -85,6 +86,7 @@ QUIET = [1.0, 1.001, 0.999]
         (QUIET, [1.3, 1.301, 1.299], replace(IN_TURN, floor=1.0), SAME),
         (QUIET, [1.3, 1.301, 1.299], replace(IN_TURN, floor=0.29), SLOWER),
         ([1.0] * 2, [1.0001] * 2, Terms(), SAME),  # identical values are no proof of perfect repeatability
+        ([1.0], [1.5], Terms(), INCONCLUSIVE),
         ([1.0], [5.0], Terms(), SLOWER),
         ([5.0], [1.0], Terms(), FASTER),
     ],
@@ -92,7 +94,7 @@ QUIET = [1.0, 1.001, 0.999]
 def test_what_a_change_takes(base, new, terms, word):
     (only,) = judge({CASES[0]: observed(base)}, {CASES[0]: observed(new)}, terms)
     assert only.verdict == word
-    assert only.p > 0.1 or word != SAME or terms != Terms()
+    assert word != SAME or terms != Terms() or only.p > 0.1
 
 
 @pytest.mark.parametrize("medians", [(3.0, 3.1, 2.9), (500.0,)])
@@ -100,12 +102,6 @@ def test_a_neighbour_that_leaves_the_fastest_rounds_alone_is_no_slowdown(medians
     base = {CASES[0]: observed([1.0, 1.01, 0.99][: len(medians)])}
     disturbed = {CASES[0]: [Observation(time, 2.0 if len(medians) == 1 else 0.97, 0.96) for time in medians]}
     assert words(judge(base, disturbed))[CASES[0]] == INCONCLUSIVE
-
-
-def test_one_process_a_side_proves_nothing_short_of_a_multiple():
-    (first,) = judge({CASES[0]: observed([1.0])}, {CASES[0]: observed([1.5])})
-    assert (first.verdict, first.p, math.isfinite(first.ratio.high)) == (INCONCLUSIVE, None, False)
-    assert "more runs per side would detect a change of 5 %" in first.advice
 
 
 def test_a_machine_that_was_slower_for_a_while_proves_nothing_but_a_case_that_stands_out_does():
@@ -184,14 +180,6 @@ def test_what_all_cases_share_may_be_drift(factor, terms, busy, word):
     found = judge(base, beside_others(times(new, factor), *busy), terms)
     assert set(words(found).values()) == {word or INCONCLUSIVE}
     assert word or {each.why for each in found} == {Reason(Cause.SHARED)}
-
-
-def test_a_noisy_case_gets_advice():
-    random = np.random.default_rng(1)
-    (only,) = judge(side(random, 3, 0.6, keys=CASES[:1]), side(random, 3, 0.6, keys=CASES[:1]))
-    assert only.more is None
-    assert only.reason.startswith("too noisy: processes vary by ")
-    assert "quieter machine" in only.advice
 
 
 def test_changes_and_shares_in_words():

@@ -8,7 +8,6 @@ import pytest
 
 from gpubench.errors import UsageError
 from gpubench.runfile.quantities import (
-    bytes_text,
     plain_signs,
     ratio_text,
     seconds_of,
@@ -56,7 +55,7 @@ def test_a_time_that_is_none_is_refused():
 
 def test_larger_units():
     assert text(2.5e12, "FLOP/s") == "2.50 TFLOP/s"
-    assert bytes_text(4e9) == "4.00 GB"
+    assert text(4e9, "B") == "4.00 GB"
     assert [seconds_text(s) for s in (59.0, 185, 7320)] == ["59.0 s", "3 min 05 s", "2 h 02 min"]
 
 
