@@ -163,11 +163,9 @@ class Xpu(TorchDevice):
         return bool(getattr(self._ask("get_device_properties", self.index), "is_integrated_gpu", False))
 
     def record_event(self) -> torch.Event:
-        event = self._ask("Event", True)  # enable_timing
-        if event is None:
-            raise NotImplementedError("torch.xpu has no events that time")
-        event.record(self._module().current_stream(self.index))
-        return event  # type: ignore[no-any-return]
+        event: torch.Event = self.torch.xpu.Event(enable_timing=True)
+        event.record(self.torch.xpu.current_stream(self.index))
+        return event
 
 
 @functools.cache

@@ -74,21 +74,13 @@ class Likely:
     launches: bool = False
 
 
-def safety_of(card: Gpu) -> float:
-    """The divisor of this card's bound."""
-    return SAFETY_ABOVE_DATASHEET if card.beats_datasheet else SAFETY
-
-
-def least_flops(work: Work) -> float:
-    """FLOPs that every algorithm in use needs."""
-    convolutions = sum(each.flops for each in work.operators if each.kind == "convolution")
-    return max(0.0, (work.flops or 0.0) - convolutions * (1 - 1 / FAST_CONVOLUTION))
-
-
 def shortest(work: Work, dtype: str, card: Gpu) -> Bound:
     """The time that no program for this card can beat."""
-    parts, safety = {"launch": LEAST_CALL_S}, safety_of(card)
-    if work.flops and (seconds := arithmetic_s(least_flops(work), card.flop_per_s(dtype))) is not None:
+    parts, safety = {"launch": LEAST_CALL_S}, SAFETY_ABOVE_DATASHEET if card.beats_datasheet else SAFETY
+    convolutions = sum(each.flops for each in work.operators if each.kind == "convolution")
+    # FLOPs that every algorithm in use needs
+    least = max(0.0, (work.flops or 0.0) - convolutions * (1 - 1 / FAST_CONVOLUTION))
+    if work.flops and (seconds := arithmetic_s(least, card.flop_per_s(dtype))) is not None:
         parts["arithmetic"] = seconds / safety
     if work.bytes and (seconds := memory_s(work.bytes, card, cached=True)) is not None:
         parts["memory"] = seconds / safety

@@ -88,11 +88,11 @@ def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
 
 def beside(study: Study, width: int) -> list[str]:
     """Machines, times side by side, and what they mean; of many results the answer's sentence alone."""
-    found = [each for each in Answer(study).warnings if not each.told]
+    answer = Answer(study)
+    found = [each for each in answer.warnings if not each.told]
     head, failed = [*_machines(study), *(f"WARNING: {each}" for each in found)], _failures(study)[:_MOST_BESIDE]
     if study.several_runs or len(study.measured) > _MOST_BESIDE:
         what = f"{counted(len(study.measured), 'benchmark')}: see .df, .speedups and .chart()"
-        answer = Answer(study)
         rows = [line for each in answer_tables(answer, MOST_ROWS) for line in ("", *terminal(each, width))]
         return [*head, "", answer.sentence, *rows, "", *failed, what]
     if not study.measured:

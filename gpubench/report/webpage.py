@@ -46,7 +46,6 @@ INTERNED = (
 )  # fmt: skip
 """Columns of texts that repeat: their values are indices into the list of strings."""
 _SHAPES = 4
-_RATIO = re.compile(r"\d[\d,.]*×")
 _SPEEDUP = re.compile(r"<td>((?:≥ )?\d[\d,.]*×(?: slower)?\*?)( \([^)]*×[^)]*\))")
 """A speedup with its range, which a narrow page leaves out."""
 _FILES = " ".join(
@@ -82,7 +81,7 @@ def webpage(answer: Answer, pictures: Sequence[Drawing] = (), version: str = "")
     return Template(_asset("page.html")).substitute(
         policy=_policy(style, script),
         version=escape(version),
-        sentence=_RATIO.sub(lambda ratio: f"<strong>{ratio[0]}</strong>", escape(answer.sentence)),
+        sentence=escape(answer.sentence),
         warnings="".join(f'<p class="warning">⚠ {escape(str(each))}</p>' for each in answer.warnings[:3]),
         contents="".join(f'<a href="#{name}">{title}</a>' for name, title, _ in sections),
         sections="\n".join(f'<section id="{name}"><h2>{title}</h2>{body}</section>' for name, title, body in sections),

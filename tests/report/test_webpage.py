@@ -106,10 +106,6 @@ def test_a_section_that_would_be_empty_is_left_out(tmp_path: Path) -> None:
     assert re.findall(r'<a href="#(\w+)"', text) == ["answer", "numbers", "details"]
 
 
-def test_the_ratios_of_the_sentence_stand_out(tmp_path: Path) -> None:
-    assert "<strong>10×</strong>" in page(tmp_path, "aa.mm").partition("<main>")[0]
-
-
 # The data -------------------------------------------------------------------------------------------------------------
 
 

@@ -114,11 +114,12 @@ def caption(
     dtypes = sorted({row.dtype for row in rows})
     variants = sorted({row.result.variant for row in rows if row.result.variant}, reverse=True)
     torch = dict.fromkeys(run.machine.torch for run in runs if run.machine.torch)
+    threads = sorted({row.result.threads for row in rows if row.result.threads is not None})
     counts = sorted({len(item.subject.times.processes) for item in items})
     ends, joint = (counts, " and ") if len(counts) < 3 else ([counts[0], counts[-1]], " to ")
     facts = (
         _devices(study, rows),
-        _threads(rows),
+        f"{' and '.join(map(str, threads))} CPU thread{'s' * (threads != [1])}" if threads else "",
         words.listed(dtypes) if all(dtypes) else "",
         " and ".join(variants) if variants not in ([], ["eager"]) else "",
         _tf32(rows) if all(dtypes) else "",
@@ -152,17 +153,6 @@ def _devices(study: Study, rows: Sequence[Measured]) -> str:
         devices = ", ".join(f"{count} × {label}" if count > 1 else label for label, count in counts.items())
         shown.append(f"{shorten(name)}: {devices}" if study.several_runs else devices)
     return "; ".join(shown[:4]) + (f" and {len(shown) - 4} more runs" if len(shown) > 4 else "")
-
-
-def _threads(rows: Sequence[Measured]) -> str:
-    """``2 CPU threads``; by implementation where they differ."""
-    known = [(row.result.implementation, row.result.threads) for row in rows if row.result.threads is not None]
-    by = {name: sorted({count for _, count in each}) for name, each in grouped(known, lambda pair: pair[0]).items()}
-    threads = {name: " and ".join(map(str, counts)) for name, counts in by.items()}
-    if len(set(threads.values())) > 1:
-        return "CPU threads: " + ", ".join(f"{name} {counts}" for name, counts in threads.items())
-    counts = next(iter(threads.values()), "")
-    return f"{counts} CPU thread{'s' * (counts != '1')}" if counts else ""
 
 
 def _tf32(rows: Sequence[Measured]) -> str:

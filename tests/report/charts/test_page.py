@@ -136,7 +136,7 @@ def test_a_report_shows_about_ten_pictures(tmp_path: Path, runs: str, most: int)
 
 def test_captions_name_the_terms(tmp_path: Path) -> None:
     for figure in plan(tmp_path, records.gpu_run(3)).values():
-        threads = "CPU threads: torch 2, numpy 1" if "NumPy" in figure.caption else "2 CPU threads"
+        threads = "1 and 2 CPU threads" if "NumPy" in figure.caption else "2 CPU threads"
         facts = ["float32", threads, "TF32 off", "PyTorch 2.13.0", "2026-01-31", "3 processes"]
         facts.append("Synthetic CPU" if figure.name == "roofline-cpu" else "Synthetic H-GPU")
         assert [fact for fact in facts if fact not in figure.caption] == [], figure.name
