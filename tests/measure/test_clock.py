@@ -36,11 +36,6 @@ def test_queued_work_of_all_devices_of_a_case_is_waited_for():
         assert clock() - start == pytest.approx(3e-3, rel=1e-6)
 
 
-def test_cost_of_a_wait():
-    clock, _ = virtual_clock(wait_cost_s=8e-6)
-    assert clock.wait_s() == pytest.approx(8e-6, rel=1e-3)
-
-
 @pytest.mark.parametrize(
     ("least", "most", "seconds", "timings"), [(3, 20, 1e-3, 3), (3, 20, 5.5e-3, 6), (3, 5, 1.0, 5), (1, 1, 0.0, 1)]
 )
@@ -122,14 +117,7 @@ def test_a_cpu_keeps_real_time_by_a_clock_that_no_benchmark_patches(monkeypatch)
     assert DeviceClock([CPU])() > 0
 
 
-def test_a_case_on_cpu_and_accelerator_reads_the_accelerators_clock():
-    machine = VirtualMachine(time_s=1e9)
-    assert DeviceClock([CPU, VirtualDevice.on(machine)()])() >= 1e9
-
-
 QUEUED = """
-def test_queued(gpubench, machine): gpubench(machine.launch, 2e-3, check=False)
-
 def test_both(gpubench, machine):
     def both(machine):
         machine.launch(1e-3, 0)
@@ -144,13 +132,11 @@ def test_short(gpubench, machine): gpubench(machine.launch, 5e-6, check=False)
 
 
 def test_queued_work_reads_as_long_as_it_is(virtual):
-    _, run = virtual(QUEUED, passed=2)
-    queued, both = run["benchmarks"]
-    assert queued["stats"]["median"] == pytest.approx(2e-3, rel=1e-6)
-    assert queued["extra_info"]["gpubench"]["latency_s"] == pytest.approx(2e-3, rel=1e-6)
-    assert queued["options"]["timer"] == "device_clock"
-    assert both["stats"]["median"] == pytest.approx(4e-3, rel=1e-6)
-    assert both["extra_info"]["gpubench"]["devices"] == ["virtual:0", "virtual:1"]
+    _, run = virtual(QUEUED, passed=1)
+    (both,) = run["benchmarks"]
+    record = both["extra_info"]["gpubench"]
+    assert [both["stats"]["median"], record["latency_s"]] == pytest.approx([4e-3, 4e-3], rel=1e-6)
+    assert record["devices"] == ["virtual:0", "virtual:1"]
 
 
 def test_a_short_kernel_shares_the_wait_with_its_round_and_has_its_own_latency(virtual):
