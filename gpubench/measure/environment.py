@@ -66,7 +66,6 @@ _USUAL = re.compile(r"\w+=|CUDA_MODULE_LOADING=(LAZY|DEFAULT)|PYTORCH_(CUDA_|HIP
 clusters the second."""
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}", re.IGNORECASE)
 _BLOCKING = ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL")
-_OFF = ("", "0")
 
 
 def _known(*asks: Callable[[], T]) -> T | None:
@@ -229,7 +228,7 @@ def require_free_launches() -> None:
     """Raise :class:`UsageError` where an environment variable makes each launch wait for its work: such times occur
     only in a debugger."""
     for name in _BLOCKING:
-        if os.environ.get(name, "0") not in _OFF:
+        if os.environ.get(name, "0") not in ("", "0"):
             value = os.environ[name]
             raise UsageError(f"{name}={value} makes each launch wait for its work, which no program does: unset it")
 

@@ -169,7 +169,6 @@ def _settings(with_torch: bool) -> dict[str, _Setting]:
 
 
 def _of_system() -> Iterator[tuple[str, _Setting]]:
-    """Yield the settings of the process that the operating system holds, where they can be read."""
     if hasattr(os, "sched_getaffinity"):
         yield "cores", (lambda: os.sched_getaffinity(0), lambda cores: os.sched_setaffinity(0, cores))
     if sys.platform != "win32":

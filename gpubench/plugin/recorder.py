@@ -134,7 +134,6 @@ def thin(samples: list[float]) -> list[float]:
 
 
 def _of_pytest_benchmark(config: pytest.Config) -> dict[str, Any]:
-    """Return the facts that pytest-benchmark writes into its file, when it has timed something."""
     import pytest_benchmark
 
     machine: dict[str, Any] = config.hook.pytest_benchmark_generate_machine_info(config=config)

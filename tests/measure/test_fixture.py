@@ -3,11 +3,10 @@
 import pytest
 
 from gpubench.measure import budget, disturbance
-from gpubench.measure.fixture import LEFT_BEHIND
 from gpubench.measure.verify import Reference
 from gpubench.plugin.recorder import thin
 from gpubench.runfile.reader import read
-from gpubench.testing import VirtualDevice, VirtualMachine
+from gpubench.testing import VirtualMachine
 
 HEADER = "import torch, pytest, numpy as np\n"
 KEEP = "def test_keep(gpubench): gpubench(torch.neg, gpubench.randn(8))\n"
@@ -231,25 +230,6 @@ def test_a_measured_case_s_tensors_are_in_no_circle(bench, device):
             assert seen() is None
         """
     bench(source, f"--gpubench-device={device}", apart=True, passed=1)
-
-
-def test_a_network_in_a_circle_does_not_outlive_its_case_on_an_accelerator(virtual, monkeypatch):
-    """Its memory would count as the next case's, or be lacking there: the oldest garbage is seldom collected."""
-    monkeypatch.setattr(VirtualDevice, "allocated_memory", lambda self: LEFT_BEHIND + 1)
-    source = """
-        import gc, weakref
-        seen = []
-
-        def test_it(gpubench, machine):
-            network = lambda: network
-            seen.append(weakref.ref(network))
-            gc.collect()
-            gpubench(machine.launch, 1e-3, check=False)
-
-        def test_next(gpubench):
-            assert seen[0]() is None
-        """
-    virtual(source, passed=2)
 
 
 def described(ran):
