@@ -100,10 +100,7 @@ def test_least_bytes_of_a_step_are_weights_cache_and_scores():
     per_token = 2 * 8 * 2 * 2 * 64 * 4  # keys and values, layers, sequences, heads, size, bytes
     small = sum(each.nbytes for each in network.network.buffers())
     assert network.least_bytes(2, 1) == weights + small + per_token * (PROMPT + 1) + 2 * 16_000 * 4
-
-
-@torch.inference_mode()
-def test_an_untied_table_is_read_by_the_rows_of_the_tokens():
+    # an untied table is read by the rows of the tokens
     network = models.on_device(lambda: models.Decoder("125M", 1, 1), Data(CPU, torch.float32, 0, meta=True))
     every = sum(each.nbytes for each in (*network.parameters(), *network.buffers()))
     assert network.least_bytes(1, 1) == every - (32_000 - 1) * 768 * 4 + 32_000 * 4
@@ -200,8 +197,5 @@ def test_a_served_network_takes_its_input_from_the_host_and_leaves_its_answer_th
     answer = network(torch.ones(3, 4))
     assert moved == [answer]
     assert count(models.Served(torch.nn.Linear(4, 2)), (torch.ones(3, 4),), {}).flops == 2 * 3 * 4 * 2
-
-
-def test_a_compiled_network_is_not_compiled_to_count_its_work():
-    network = models.Compiled(torch.nn.Linear(4, 2), "max-autotune")
-    assert count(network, (torch.ones(3, 4),), {}) is None
+    # a compiled one isn't compiled to count its work
+    assert count(models.Compiled(torch.nn.Linear(4, 2), "max-autotune"), (torch.ones(3, 4),), {}) is None

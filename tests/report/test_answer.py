@@ -359,14 +359,9 @@ def test_what_differs_between_runs_comes_first(tmp_path: Path) -> None:
         ("server", "580", {"machine_threads": 8, "torch": "2.13.0+cu130"}),
         ("laptop", "570", {"machine_threads": 2, "torch": "2.12.0+cu130"}),
     ]
+    marks = both("matmul.square", 1.0, 0.01)
     runs = [
-        run(
-            tmp_path,
-            both("matmul.square", 1.0, 0.01),
-            name,
-            devices=(records.CPU, {**records.GPU, "driver": driver}),
-            **how,
-        )
+        run(tmp_path, marks, name, devices=(records.CPU, {**records.GPU, "driver": driver}), **how)
         for name, driver, how in machines
     ]
     found = {what: told for what, *told in machine_table(Study(runs)).rows}

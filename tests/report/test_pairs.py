@@ -88,11 +88,6 @@ def test_unlike_is_never_paired(tmp_path: Path, other: dict[str, Any]) -> None:
     assert not compared([run(tmp_path, [mark("cpu", 1.0), mark("cuda:0", 1.0, **other)])])
 
 
-def test_unmeasured_is_never_paired(tmp_path: Path) -> None:
-    gone = records.unmeasured(Case("a.b", "cpu", "float32", {"n": 64}))
-    assert not compared([run(tmp_path, [mark("cuda:0", 1.0)], unmeasured=[gone])])
-
-
 def test_baselines_within_a_run(tmp_path: Path) -> None:
     marks = [mark("cpu", 8.0), mark("cuda:0", 2.0), mark("cuda:1", 1.0), mark("cpu", 16.0, implementation="numpy")]
     runs = [run(tmp_path, marks)]

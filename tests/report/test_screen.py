@@ -37,11 +37,6 @@ def test_on_a_cpu_alone_it_is_the_times_and_why_there_is_no_gpu() -> None:
     assert max(map(len, lines)) <= WIDTH
 
 
-def test_with_a_gpu_it_is_the_speedups(tmp_path: Path) -> None:
-    (row,) = [line for line in ending(tmp_path, both("mine.work", 1.0, 0.01, copies=0.01)) if line.startswith("mine")]
-    assert row.split()[1:] == ["n=64", "1.00", "s", "10.0", "ms", "100×", "33×"]
-
-
 def test_a_large_ratio_is_told_beside_other_programs_too(tmp_path: Path) -> None:
     """The sentence of ``time`` has what the table has: what the shortest rounds allow."""
     marks = [mark("mine.work", "cpu", 1.0, medians=(1.0,), flags=("contended",)), mark("mine.work", "cuda:0", 0.01)]

@@ -37,17 +37,6 @@ def test_speedups(tmp_path: Path) -> None:
     assert "In brackets: 95% interval, 3 processes." in table.note
 
 
-def test_a_call_alone_waits_on_both_sides(tmp_path: Path) -> None:
-    """Its latency counts on both sides of a speedup with copies."""
-    marks = both("a.b", 1e-5, 8e-6, copies=1e-6)
-    for each, latency in zip(marks, (1e-5, 3e-5), strict=True):
-        for process in each["extra_info"]["gpubench"]["processes"]:
-            process["latency_s"] = latency
-    (table,) = tables.answer_tables(Answer(study(tmp_path, marks)))
-    (cells,) = table.rows
-    assert "3.2× slower" in cells
-
-
 def test_no_rate_is_above_its_peak(tmp_path: Path) -> None:
     marks = [
         mark("matmul.square", "cpu", seconds, n=n, work={"flops": 1e9}) for n, seconds in ((64, 0.01), (32, 0.001))
