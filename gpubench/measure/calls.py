@@ -138,6 +138,7 @@ class Given:
 
     def __init__(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self._function, self._args, self._kwargs = function, args, kwargs
+        self._read = [*args, *(value for name, value in kwargs.items() if name != "out")]
         self._seen = self._look()
 
     def changed(self) -> tuple[list[str], bool]:
@@ -152,8 +153,7 @@ class Given:
     def returned(self, result: Any) -> bool:
         """Whether an input is part of the result, as where ``out=`` is one: the number of calls then decides what it
         holds, and after an even number of changes of sign it is what it was."""
-        inputs = [*self._args, *(value for name, value in self._kwargs.items() if name != "out")]
-        held = {id(leaf) for value in inputs for leaf in _leaves(value) if not isinstance(leaf, int | float | str)}
+        held = {id(leaf) for value in self._read for leaf in _leaves(value) if not isinstance(leaf, int | float | str)}
         return any(id(leaf) in held for leaf in _leaves(result) if leaf is not None)
 
     def _look(self) -> dict[int, tuple[str, Any]]:
@@ -162,11 +162,7 @@ class Given:
         while isinstance(inner, functools.partial):
             inner = inner.func
         bound = [each for each in [getattr(inner, "__self__", None)] if not isinstance(each, type | ModuleType | None)]
-        values = [
-            *self._args,
-            *(value for name, value in self._kwargs.items() if name != "out"),
-            *_held(self._function),
-        ]
+        values = [*self._read, *_held(self._function)]
         written = _leaves(self._kwargs.get("out"))
         if re.fullmatch(r".*[^_]_", getattr(inner, "__name__", "")):
             written += [*bound, *values][:1]

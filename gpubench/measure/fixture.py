@@ -118,8 +118,7 @@ class Gpubench:
         """The rounds of a call that only contends: another fixture takes them in turn with its own."""
 
     def _data(self, home: Device, stream: int = 0) -> Data:
-        settings = self._session.settings
-        return Data(home, torch_dtype(self.case.dtype), settings.seed, stream=stream)
+        return Data(home, torch_dtype(self.case.dtype), self._session.settings.seed, stream=stream)
 
     @property
     def neighbour(self) -> Data:
@@ -260,12 +259,10 @@ class Gpubench:
             how = f"make it with {place}randn() or dtype={place}dtype"
             raise UsageError(f"the data is {name}, not {own}: {how}")
         if name or self._session.settings.brief:
-            self._name(name)
-
-    def _name(self, dtype: str) -> None:
-        """Name a dtype, also one that nothing here computes in: it is then taken for the one that has its rounding."""
-        self._data_dtype = dtype
-        self.case = structs.replace(self.case, dtype=computing(dtype))
+            self._data_dtype = name
+            self.case = structs.replace(
+                self.case, dtype=computing(name)
+            )  # of its rounding, if nothing here computes in it
 
     def _follow_switches(self, counted: Counted | None) -> None:
         """Compute as in TF32, but name the case float32, where the program's switches shorten the call's products on

@@ -55,12 +55,12 @@ class Markers:
     """The values of a test's ``gpubench`` markers; for each key the closest marker counts.
 
     ``dtypes`` are those that the test supports; a test that names none runs in float32, and in others when asked. The
-    preset ``full`` adds ``full_dtypes``. ``implementations`` are measured where they are installed.
-    ``quick_variants`` are measured in the preset
-    ``quick`` too, but only on the CPU: variants that pay off there and compile in a few seconds. ``writing``: values of
-    parameters with which the call writes into a given array, ``{"form": ["out", "inplace"]}``; a library that can't is
-    measured without them. ``kind`` is a key of :data:`~gpubench.runfile.kinds.KINDS`, ``title`` the workload's name for
-    people, ``limit`` the longest time that a call may take: ``2 ms``.
+    preset ``full`` adds ``full_dtypes``. ``implementations`` are measured where they are installed. ``quick_variants``
+    are measured in the preset ``quick`` too, but only on the CPU: variants that pay off there and compile in a few
+    seconds. ``writing``: values of parameters with which the call writes into a given array, ``{"form": ["out",
+    "inplace"]}``; a library that can't is measured without them. ``kind`` is a key of
+    :data:`~gpubench.runfile.kinds.KINDS`, ``title`` the workload's name for people, ``limit`` the longest time that a
+    call may take: ``2 ms``.
     """
 
     dtypes: tuple[str, ...] = ()

@@ -88,28 +88,6 @@ def test_a_warm_up_with_a_setup_has_one_call_in_each_block():
     assert (call_s, round_s) == (pytest.approx(1e-3, rel=1e-5), pytest.approx(1e-2, rel=1e-5))
 
 
-STALLED = """
-import itertools
-def test_stalled(gpubench, machine):
-    calls = itertools.count()
-    def call():
-        machine.launch(5e-6)
-        if next(calls) == {call}:
-            machine.time_s += 60e-3
-    gpubench(call, check=False)
-"""
-
-
-@pytest.mark.parametrize("call", [2, 3])
-def test_a_stall_in_warm_up_costs_a_case_neither_rounds_nor_latency(virtual, call):
-    _, run = virtual(STALLED.format(call=call), "--gpubench-process=0/3", passed=1)
-    (bench,) = run["benchmarks"]
-    record = bench["extra_info"]["gpubench"]
-    assert bench["stats"]["rounds"] > 20
-    assert bench["stats"]["iterations"] > 100
-    assert record["latency_s"] == pytest.approx(5e-6, rel=1e-2)
-
-
 def test_a_cpu_keeps_real_time_by_a_clock_that_no_benchmark_patches(monkeypatch):
     before, now, after = time.perf_counter(), DeviceClock([CPU])(), time.perf_counter()
     assert before <= now <= after
