@@ -135,8 +135,7 @@ class Gpubench:
 
     def numpy(self, tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
         """Return the tensor's own memory as a NumPy array; skips the test where NumPy has no such dtype."""
-        array: numpy.ndarray[Any, Any] = find_implementation("numpy")(CPU, self.case.dtype).array(tensor)
-        return array
+        return find_implementation("numpy")(CPU, self.case.dtype).array(tensor)  # type: ignore[no-any-return]
 
     def too_few(self, reason: str) -> GpubenchError:
         """Return the error for missing devices: a usage error where devices of this kind are required, otherwise a
@@ -259,10 +258,8 @@ class Gpubench:
             how = f"make it with {place}randn() or dtype={place}dtype"
             raise UsageError(f"the data is {name}, not {own}: {how}")
         if name or self._session.settings.brief:
-            self._data_dtype = name
-            self.case = structs.replace(
-                self.case, dtype=computing(name)
-            )  # of its rounding, if nothing here computes in it
+            self._data_dtype = name  # if nothing here computes in it, it is taken for the dtype of its rounding
+            self.case = structs.replace(self.case, dtype=computing(name))
 
     def _follow_switches(self, counted: Counted | None) -> None:
         """Compute as in TF32, but name the case float32, where the program's switches shorten the call's products on

@@ -73,7 +73,6 @@ def _warn_of_timer(item: pytest.Item) -> None:
 
 
 def _share(item: pytest.Item, session: Session) -> Preset:
-    """Return this process's share of the preset, with the values of the test's own marker."""
     return session.preset.adjusted(_marker(item)).split(session.settings.processes)
 
 

@@ -202,9 +202,8 @@ class Plugin:
         tests = [item for item in self.collected if {"benchmark", "gpubench"}.intersection(fixture_names(item))]
         stems = told_stems(item.nodeid for item in self.collected)
         cases = {item.nodeid: case_of(item, stems) for item in tests}
-        cases |= told_apart(
-            {item.nodeid: cases[item.nodeid] for item in tests if "gpubench" not in fixture_names(item)}
-        )
+        plain = [item.nodeid for item in tests if "gpubench" not in fixture_names(item)]
+        cases |= told_apart({nodeid: cases[nodeid] for nodeid in plain})
         return dict(zip(cases, numbered([*cases.values()]), strict=True))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
