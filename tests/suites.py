@@ -19,12 +19,12 @@ def run_file(factor: float = 1.0, wobble: float = 0.0, names: tuple[str, ...] = 
     return records.run_file(marks, processes=3, **how)
 
 
-def plain(data: dict[str, Any]) -> dict[str, Any]:
-    """As pytest-benchmark alone would have written it."""
+def plain(data: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """As pytest-benchmark alone would have written it, with ``more`` in each entry."""
     data = copy.deepcopy(data)
     del data["gpubench"], data["machine_info"]["gpubench"]
     for mark in data["benchmarks"]:
-        mark |= {"extra_info": {}, "options": {"timer": "perf_counter"}}
+        mark |= {"extra_info": {}, "options": {"timer": "perf_counter"}} | more
     return data
 
 

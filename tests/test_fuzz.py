@@ -24,6 +24,7 @@ from typing import Any
 
 import pytest
 import records
+from suites import plain
 
 from gpubench.commands.report import write_report
 from gpubench.errors import GpubenchError, RunFileError
@@ -64,14 +65,6 @@ def parallel_run() -> dict[str, Any]:
     return records.run_file([mark], devices=(records.CPU, records.GPU, records.GPU | {"name": "cuda:1"}))
 
 
-def plain_run() -> dict[str, Any]:
-    data = whole_run()
-    del data["gpubench"], data["machine_info"]["gpubench"]
-    for mark in data["benchmarks"]:
-        mark |= {"extra_info": {}, "params": {"n": 1, "shape": [1, 2], "odd": None}}
-    return data
-
-
 def whole_ledger() -> list[dict[str, Any]]:
     """Two processes, seven cases: four measured, one failed, one going on when the run ended, one not begun."""
     names = [f"test_matmul.py::test_square[{i}]" for i in range(7)]
@@ -97,7 +90,7 @@ def short(data: dict[str, Any]) -> dict[str, Any]:
     return data | {"benchmarks": data["benchmarks"][:1]}
 
 
-RUNS = [whole_run(), plain_run(), parallel_run()]
+RUNS = [whole_run(), plain(whole_run(), params={"n": 1, "shape": [1, 2], "odd": None}), parallel_run()]
 LEDGER = whole_ledger()
 
 # What is changed in them ----------------------------------------------------------------------------------------------

@@ -187,9 +187,12 @@ def mark_scratch(folder: str | os.PathLike[str]) -> None:
 
 def is_scratch(folder: Path) -> bool:
     """Whether gpubench made this folder for itself, as this user: its name alone proves nothing."""
-    if folder.is_symlink() or not Path(folder, _SCRATCH).is_file():
-        return False
-    return folder.stat().st_uid == getattr(os, "getuid", lambda: folder.stat().st_uid)()
+    return not folder.is_symlink() and Path(folder, _SCRATCH).is_file() and is_own(folder)
+
+
+def is_own(path: Path) -> bool:
+    """Whether it belongs to this user."""
+    return path.stat().st_uid == getattr(os, "getuid", lambda: 0)()
 
 
 class Lock:

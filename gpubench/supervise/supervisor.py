@@ -18,7 +18,7 @@ from ..runfile.ledger import Event, Ledger, assemble, missing
 from ..runfile.quantities import counted
 from ..runfile.reader import check_run, read_ledger
 from ..runfile.schema import SCHEMA_VERSION
-from ..runfile.writer import Lock, scratch, without_paths
+from ..runfile.writer import Lock, is_own, scratch, without_paths
 from . import process
 
 _NOT_FOR_PUBLISHING = "a log of this machine, with paths: publish run.json instead"
@@ -48,7 +48,8 @@ def read_run(ledger: Path) -> tuple[Event, list[Event]]:
         raise RunFileError(f"{ledger}: run.paths: expected absolute paths")
     if any(event["event"] == "session" for event in events):
         check_run(ledger, assemble(events))
-    if (run.get("inode"), run.get("device")) != _place(ledger) or not _is_mine(ledger):
+    mine = all(map(is_own, (ledger, ledger.absolute().parent)))
+    if (run.get("inode"), run.get("device")) != _place(ledger) or not mine:
         what = f"{ledger}: this run was started elsewhere; resuming executes: pytest {shlex.join(words)}"
         terminal = sys.stdin is not None and sys.stdin.isatty()
         if terminal:
@@ -62,12 +63,6 @@ def _place(ledger: Path) -> tuple[int, int]:
     """The number of the file and that of its file system: a copy has another, also on a disk of another machine."""
     found = ledger.stat()
     return found.st_ino, found.st_dev
-
-
-def _is_mine(ledger: Path) -> bool:
-    """Whether the journal and its folder are this user's own."""
-    user = getattr(os, "getuid", lambda: 0)()
-    return all(path.stat().st_uid == user for path in (ledger, ledger.absolute().parent))
 
 
 def planned(paths: Sequence[str], options: Sequence[str]) -> dict[str, Any]:

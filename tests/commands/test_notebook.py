@@ -143,8 +143,6 @@ def test_what_makes_no_sense_is_refused():
         (lambda: gpubench.time(torch.neg, torch.ones(1), size=3), "no option size: write sizes="),
         (lambda: gpubench.time("1 + 1", processes=3), "no option processes: it measures in this process"),
         (lambda: gpubench.time(torch.neg, setup="a = 1"), "a function's setup is a function"),
-        (lambda: gpubench.time("1 + 1", devices="cuda:9"), "cuda:9 is not available"),
-        (lambda: gpubench.time("1 + 1", sizes={"a b": [1]}), "size 'a b=1': write n=256"),
     ):
         with pytest.raises(UsageError, match=message):
             call()
@@ -226,7 +224,6 @@ def test_the_magics(capsys):
         ("", "gpubench time: the following arguments are required: EXPRESSION"),
         ("--sice n=1 a", "gpubench time: unrecognized arguments: --sice: did you mean --size?"),
         ("--output x a", "gpubench: -o, --chart and --processes are for the command"),
-        ("'a + 1' --sice n=1", "gpubench time: unrecognized arguments: --sice n=1: did you mean --size?"),
         ("'a + 1' --setup 'x", "No closing quotation"),
         ("--device nope a+1", "gpubench: unknown device 'nope'"),
         ("a + 1 --size n=1", "the expression needs quotes: %gpubench 'a + 1' --size n=1"),

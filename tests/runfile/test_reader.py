@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import records
+from suites import plain
 
 from gpubench.errors import RunFileError
 from gpubench.report.study import Study
@@ -123,9 +124,7 @@ def test_what_was_not_measured_is_none_and_what_is_unknown_is_passed_over(tmp_pa
 def test_plain_file(tmp_path: Path) -> None:
     params = {"n": 1, "shape": [1, 2], "odd": float("nan")}
     name = "a/b/test_sorting.py::TestFast::test_sort[x-1]"
-    data = plain_run({"fullname": name, "params": params})
-    del data["machine_info"]["gpubench"]
-    run = reader.read(save(tmp_path, data))
+    run = reader.read(save(tmp_path, plain_run({"fullname": name, "params": params})))
     (result,) = run.results
     assert (run.plain, run.machine.label, result.work) == (True, "Synthetic CPU", Work())
     nothing = dict.fromkeys(("implementation", "variant", "cache"), "")
@@ -160,11 +159,8 @@ def test_a_plain_benchmarks_parameters_say_its_device_and_dtype_and_are_readable
 
 def plain_run(*marks: dict[str, Any]) -> dict[str, Any]:
     """A file of pytest-benchmark alone, its entries with these values in place of a healthy one's."""
-    data = one_case()
-    del data["gpubench"]
-    healthy = data["benchmarks"][0] | {"extra_info": {}, "params": None, "options": {"timer": "time"}}
-    data["benchmarks"] = [copy.deepcopy(healthy) | mark for mark in marks]
-    return data
+    data = plain(one_case(), params=None)
+    return data | {"benchmarks": [copy.deepcopy(data["benchmarks"][0]) | mark for mark in marks]}
 
 
 ALIKE = [

@@ -117,11 +117,16 @@ def stub(monkeypatch):
     monkeypatch.setattr(measuring, "pytest_command", measuring_stub.command)
 
 
-def start(folder, *arguments):
-    return subprocess.Popen(
-        [sys.executable, "-m", "gpubench", "run", "--charts=none", *arguments],
-        cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+def ended_by(number, folder, event, count=1):
+    """A run of ten cases, ended by a signal once its ledger holds so many of these events; its ledger."""
+    (folder / "test_slow.py").write_text(SLOW)
+    words = ["run", "--charts=none", "test_slow.py", "--processes=1", *SMOKE]
+    child = subprocess.Popen([sys.executable, "-m", "gpubench", *words], cwd=folder, stderr=subprocess.DEVNULL)
+    wait_for(ledger := folder / "out/run.ledger.jsonl", event, count)
+    time.sleep(random.random() / 5)
+    child.send_signal(number)
+    child.wait()
+    return ledger
 
 
 def data(folder):
@@ -228,14 +233,8 @@ def test_samples_know_their_process_and_rounds_are_split(tmp_path):
 
 @pytest.mark.parametrize(("event", "count"), [("run", 1), ("end", 4)])
 def test_killed_at_any_moment_nothing_finished_is_lost_and_resume_completes(tmp_path, event, count):
-    (tmp_path / "test_slow.py").write_text(SLOW)
-    child = start(tmp_path, "test_slow.py", "--processes=1", *SMOKE)
-    wait_for(tmp_path / "out/run.ledger.jsonl", event, count)
-    time.sleep(random.random() / 5)
-    child.send_signal(signal.SIGKILL)
-    child.wait()
+    ledger = ended_by(signal.SIGKILL, tmp_path, event, count)
     assert not survivors(tmp_path)
-    ledger = tmp_path / "out/run.ledger.jsonl"
     begun = "session" in ledger.read_text()
     finished = {e["fullname"] for e in read_ledger(ledger) if e["event"] == "end"} if begun else set()
     done = run(tmp_path, "--resume", "out")
@@ -246,11 +245,7 @@ def test_killed_at_any_moment_nothing_finished_is_lost_and_resume_completes(tmp_
 
 
 def test_resume_refuses_what_no_longer_belongs_together(tmp_path):
-    (tmp_path / "test_slow.py").write_text(SLOW)
-    child = start(tmp_path, "test_slow.py", "--processes=1", *SMOKE)
-    wait_for(tmp_path / "out/run.ledger.jsonl", "end")
-    child.send_signal(signal.SIGINT)
-    child.wait()
+    ended_by(signal.SIGINT, tmp_path, "end")
     (tmp_path / "test_slow.py").write_text(SLOW.replace("0.05", "0.06"))
     done = run(tmp_path, "--resume", "out")
     assert done.returncode == 2
