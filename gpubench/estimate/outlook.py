@@ -12,7 +12,7 @@ from ..devices.roofline import LEAST_KERNEL_S
 from ..report.rows import grouped, size_parameter
 from ..runfile.flags import judge
 from ..runfile.matching import shown_name
-from ..runfile.schema import OK, Case, Ceilings, Operators, Result, Run, Work
+from ..runfile.schema import OK, Case, Operators, Result, Run, Work
 from ..runfile.ways import HOW, LAYOUT, TUNED, fastest_way, job
 from .model import NOTHING_LEARNED, OPERATORS_UNKNOWN, likely, shortest
 
@@ -121,16 +121,14 @@ def jobs_of(run: Run) -> list[Job]:
     ]
     groups, ways = grouped(timed, key_of), grouped(timed, job)
     sizes = {name: size_parameter(members) for name, members in grouped(timed, lambda each: each.workload).items()}
-    rates = {name: _memory_rate(known) for name, known in run.ceilings.items()}
+    rates = {  # the highest beyond the caches, as other programs only lower it
+        name: max((each.byte_per_s for each in known.bandwidth if each.level in ("memory", "")), default=None)
+        for name, known in run.ceilings.items()
+    }
     found = [(group, ways[job(group[0])], sizes[group[0].workload]) for group in groups.values()]
     jobs = [_job(*each, rates.get(each[0][0].device)) for each in found]
     passes = {each.case.workload.partition(".")[2]: each for each in jobs if each.case.kind == "networks"}
     return [one for each in jobs for one in (each, *_otherwise(each, passes))]
-
-
-def _memory_rate(peaks: Ceilings) -> float | None:
-    """The highest bandwidth beyond the caches, as other programs only lower it."""
-    return max((each.byte_per_s for each in peaks.bandwidth if each.level in ("memory", "")), default=None)
 
 
 def _otherwise(job: Job, passes: Mapping[str, Job]) -> list[Job]:

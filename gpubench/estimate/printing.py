@@ -69,9 +69,8 @@ def lines_of(study: Study, estimates: Iterable[Outlook], every: bool = False) ->
     in each way that a GPU could compute it, and its items per second where people count them."""
     found: dict[Hashable, list[Line]] = {}
     able = (each for each in estimates if not each.job.obstacle)
-    for (key, *_), members in grouped(
-        able, lambda each: (key_of(each.job.case), each.job.how, each.job.filled)
-    ).items():
+    groups = grouped(able, lambda each: (key_of(each.job.case), each.job.how, each.job.filled))
+    for (key, *_), members in groups.items():
         of, job = {each.gpu: each for each in members}, members[0].job
         how = f"\u2003{job.how}{', GPU full' * job.filled}"
         lines = found.setdefault(key, [])
@@ -93,9 +92,9 @@ def cell(each: Outlook, bound: bool = False) -> str:
     batch = f" at batch {each.batch}" * each.job.filled if each.batch else ""
     if each.at_most is None:
         return UNKNOWN + batch
-    limit = f"≤ {words.times(each.at_most)}" if each.at_most >= 1 else f"≥ {words.times(each.at_most)}"
     if each.at_most < 1:
-        return limit
+        return f"≥ {words.times(each.at_most)}"
+    limit = f"≤ {words.times(each.at_most)}"
     if each.probably is None:
         guess = f"memory {words.times(each.memory)}" if each.memory else UNKNOWN
         told = f"{guess}, {limit}" if bound and each.bound != "launch" else guess
@@ -220,11 +219,8 @@ def screen(lines: Sequence[Line], estimates: Sequence[Outlook], every: bool, wid
     more = f"{counted(len(lines) - len(shown), 'more row')}: " if len(shown) < len(lines) else ""
     more += "-k NAME shows all sizes and the bounds, --format csv everything."
     below = [*foot(shown, estimates), *([] if every else [more[:1].upper() + more[1:]])]
-    return [
-        *terminal(table_of(shown, every), width),
-        "",
-        *(part for text in below for part in textwrap.wrap(text, width)),
-    ]
+    wrapped = (part for text in below for part in textwrap.wrap(text, width))
+    return [*terminal(table_of(shown, every), width), "", *wrapped]
 
 
 FIGURE_WORDS = {

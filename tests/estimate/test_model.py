@@ -6,14 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpubench.devices.datasheets import Figures, Gpu, Sourced, find_card, read_cards
-from gpubench.devices.roofline import (
-    DISPATCH_S,
-    Factor,
-    Shares,
-    learned_values,
-    memory_s,
-    reached,
-)
+from gpubench.devices.roofline import DISPATCH_S, Factor, Shares, learned_values, memory_s, reached
 from gpubench.errors import UsageError
 from gpubench.estimate.model import LEAST_CALL_S, SAFETY, Likely, likely, shortest
 from gpubench.estimate.outlook import jobs_of

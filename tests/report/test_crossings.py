@@ -17,19 +17,18 @@ from gpubench.report.rows import Measured
 from gpubench.report.study import Study
 from gpubench.report.sweeps import Crossing, Line, Point
 from gpubench.runfile import reader
-from gpubench.runfile.flags import Level, Quality, Reason
-from gpubench.runfile.schema import DeviceFacts, Machine, Process, Raised, Result, Run, Times
+from gpubench.runfile.flags import Reason
+from gpubench.runfile.schema import DeviceFacts, Machine, Process, Result, Run, Times
 from gpubench.statistics.inference import ABSENT, ALWAYS, CROSSES, NEVER, Crossover
 
 MACHINE = Machine("m", (DeviceFacts("cpu", "cpu", ""), DeviceFacts("cuda:0", "cuda", "")))
 RUN = Run(path=Path("run.json"), machine=MACHINE, results=())
 
 
-def pair(low: float, high: float, shot: tuple[float, float] | None = None, flags: tuple[str, ...] = ()) -> Pair:
-    raised = tuple(Raised(flag, "seen", (0,)) for flag in flags)
+def pair(low: float, high: float, shot: tuple[float, float] | None = None) -> Pair:
     value = math.sqrt(low * high)
     base, other = (
-        Measured(RUN, "run", Result("a.b", device, flags=raised, times=_times(*seconds)), None)
+        Measured(RUN, "run", Result("a.b", device, times=_times(*seconds)), None)
         for device, seconds in (("cpu", (value, low, high)), ("cuda:0", (1.0, 1.0, 1.0)))
     )
     made = Pair(base, other)
@@ -63,13 +62,6 @@ def test_of_a_wide_interval_the_certain_end_is_shown_if_it_excludes_1() -> None:
     assert words.with_copies(pair(2.0, 3.0, (0.1, 1.5))) == Reason.TOO_NOISY
     assert words.with_copies(pair(2.0, 3.0, (0.2, 0.2))) == "5.0× slower"
     assert words.with_copies(pair(2.0, 3.0)) == "—"
-
-
-def test_a_speedup_needs_no_peak() -> None:
-    above = pair(2.0, 3.0, (1.6, 1.7), flags=("noisy", "implausible"))
-    assert above.other.quality.doubt is Reason.ABOVE_PEAK
-    assert above.quality == Quality(Level.NOISY, (Reason.NOISY,))
-    assert above.faster
 
 
 UP = (0.5, 2.0, 4.0)

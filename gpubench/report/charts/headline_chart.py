@@ -47,11 +47,8 @@ def named_rows(
         )
         if rows_height(drawn, row_pitch(max(len(each.marks) for each in drawn)) - 3) <= _ROOM:
             break
-    return (
-        shown,
-        drawn,
-        f"{len(drawn)} of {len(rows)} rows are shown. " * (len(drawn) < len(rows)) + "Each at its largest size",
-    )
+    which = f"{len(drawn)} of {len(rows)} rows are shown. " * (len(drawn) < len(rows)) + "Each at its largest size"
+    return shown, drawn, which
 
 
 def _speedups(study: Study, found: Speedups, rank: int) -> Figure:

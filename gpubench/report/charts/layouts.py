@@ -286,9 +286,8 @@ class NamedRows:
         axes.grid(True, axis="x")
         marks = [mark for entry in self.entries for mark in entry.marks]
         modelled = [end for mark in marks if mark.modelled for end in (mark.low, mark.high)]
-        values = [each for each in (*modelled, *(value for m in marks for value in (m.value, m.second))) if each] or [
-            1.0
-        ]
+        known = (*modelled, *(value for mark in marks for value in (mark.value, mark.second)))
+        values = [each for each in known if each] or [1.0]
         if self.unit == "%":
             high = 1.04 * max(100.0, *values, *(min(mark.high or 0.0, 2 * (mark.value or 0.0)) for mark in marks))
             axes.set_xlim(0, high)

@@ -19,15 +19,7 @@ from matplotlib.figure import Figure as Canvas
 
 from gpubench.report.charts import pictures as charting, rate_chart
 from gpubench.report.charts.layouts import LinePanels
-from gpubench.report.charts.page import (
-    Figure,
-    log_axis,
-    size_axis,
-    spread,
-    text_width,
-    tick_text,
-    wrap_text,
-)
+from gpubench.report.charts.page import Figure, log_axis, size_axis, spread, text_width, tick_text, wrap_text
 from gpubench.report.charts.pictures import render
 from gpubench.report.charts.theme import THEMES, colour
 from gpubench.runfile.schema import Case
