@@ -82,7 +82,7 @@ def main(args: argparse.Namespace) -> int:
 
 def _compare(args: argparse.Namespace) -> Comparison:
     from ..compare.comparison import compare_sides, narrowed, of_a_part
-    from ..compare.samples import read_side
+    from ..compare.samples import Side, add_runs
     from ..compare.verdict import Terms
 
     terms = Terms(args.threshold, args.floor, limits=args.limits)
@@ -95,8 +95,9 @@ def _compare(args: argparse.Namespace) -> Comparison:
         return of_a_part(measured) if part else measured
     if args.pytest or args.paths or options.given(args):
         raise UsageError("options of measuring, --paths and what follows -- are for --interleave")
-    base, new = (read_side(name, [getattr(args, name)]) for name in ("base", "new"))
-    comparison = compare_sides(base, new, terms, "machine" in args.allow)
+    for side in (sides := (Side("base"), Side("new"))):
+        add_runs(side, [getattr(args, side.name)])
+    comparison = compare_sides(*sides, terms, "machine" in args.allow)
     return comparison if args.expression is None else narrowed(comparison, args.expression)
 
 

@@ -112,13 +112,6 @@ class Side:
     """The most seconds that a call may take, set by the test's own mark; of cases without a number too."""
 
 
-def read_side(name: str, paths: Iterable[str | Path]) -> Side:
-    """A side with the runs of these paths. Raises UsageError or RunFileError."""
-    side = Side(name)
-    add_runs(side, paths)
-    return side
-
-
 def add_runs(side: Side, paths: Iterable[str | Path]) -> dict[CaseKey, Unmeasured]:
     """Read runs into a side, one after the other. Returns the cases that could be measured before, and why not in these
     runs. Raises UsageError or RunFileError."""

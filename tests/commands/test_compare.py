@@ -395,7 +395,7 @@ def test_a_cpu_that_a_file_does_not_name_proves_nothing(save, capsys, compared, 
 
 
 def test_a_defect_is_no_slowdown(save, monkeypatch, capsys) -> None:
-    monkeypatch.setattr("gpubench.compare.samples.read_side", lambda *sides, **how: 1 / 0)
+    monkeypatch.setattr("gpubench.compare.samples.add_runs", lambda *sides, **how: 1 / 0)
     run = save("run.json", run_file())
     assert main(["compare", run, run]) == 2
     assert "ZeroDivisionError" in capsys.readouterr().err

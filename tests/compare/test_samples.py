@@ -10,7 +10,7 @@ import records
 from suites import change, plain, run_file
 
 from gpubench.commands.cli import main
-from gpubench.compare.samples import CONFIRM, Side, measured_in_turn, read_side
+from gpubench.compare.samples import CONFIRM, Side, add_runs, measured_in_turn
 from gpubench.runfile.schema import Case
 
 
@@ -86,7 +86,8 @@ def test_a_process_is_its_median_its_lower_quartile_and_its_fastest_round(save) 
     mark = records.benchmark(Case("a.b", "cpu", "float32", devices=("cpu",)), 1.35)
     mark["stats"]["data"] = [1.7, 1.0, 1.6, 1.1, 1.5, 1.2, 1.4, 1.3]
     mark["extra_info"]["gpubench"]["processes"][0]["kept"] = 8
-    ((seen,),) = read_side("base", [save("run.json", records.run_file([mark]))]).cases.values()
+    add_runs(side := Side("base"), [save("run.json", records.run_file([mark]))])
+    ((seen,),) = side.cases.values()
     assert (seen.median_s, seen.quartile_s, seen.least_s) == (1.35, 1.1, 1.0)
 
 
