@@ -47,6 +47,8 @@ STUCK, SLICE_S = 3.0, 5e-4
 for something else. Recorded: on a busy machine 30 µs of work on all cores took 20 ms, ticks of the scheduler, in every
 round of one process in eight. If its rounds are uneven, waiting explains such a difference between the sides too, from
 SLICE_S on: a scheduler lets another program run for longer than that."""
+FAR = 2.0
+"""A median so many times its fastest round shows that rounds waited, if it is longer by SLICE_S too."""
 MANY = 6
 """With so many processes a side, it isn't by chance that all those of one side waited, and processes whose median took
 STUCK times as long as another's are left out if most remain: all rounds but the fastest waited in one process in
@@ -231,9 +233,10 @@ def _gathered(all_runs: tuple[Cases, Cases], stage: bool, terms: Terms) -> dict[
         before, after = (min((e.least_s for e in side[key] if not e.smoke), default=math.inf) for side in all_runs)
         sides, unfit = _counting((base[key], new[key]), (before, after), busy, in_turn)
         found[key] = _Evidence(sides, _Drift(), Reason(Cause.UNKNOWN_CPU, (terms.unknown,)) if terms.unknown else unfit)
-    waited = Reason(Cause.WAITED)
-    if any(each.unfit == waited for each in found.values()):  # so may those whose rounds all waited about as long
-        found = {k: replace(each, unfit=waited) if _may_wait(each) else each for k, each in found.items()}
+    everything = [one for side in (base, new) for seen in side.values() for one in seen]
+    waited = any(one.median_s >= max(FAR * one.least_s, one.least_s + SLICE_S) for one in everything)
+    if waited or any(each.unfit and each.unfit.cause in HELD_UP for each in found.values()):
+        found = {key: replace(each, unfit=each.unfit or _may_wait(each)) for key, each in found.items()}
     if in_turn:
         return found
     crowded = any(
@@ -249,13 +252,17 @@ def _gathered(all_runs: tuple[Cases, Cases], stage: bool, terms: Terms) -> dict[
     return {key: replace(each, drift=own if key in steady else drift) for key, each in found.items()}
 
 
-def _may_wait(each: _Evidence) -> bool:
-    """Whether of a process a side one took STUCK times as long as the other, and longer by what a scheduler gives
-    another program. Recorded beside two such: all five rounds of 23 µs of work took 28 to 40 ms."""
-    if each.unfit or [*map(len, each.sides)] != [1, 1]:
-        return False
-    quick, slow = sorted((side[0] for side in each.sides), key=lambda one: one.median_s)
-    return slow.least_s >= STUCK * quick.least_s and slow.median_s - quick.least_s >= SLICE_S
+def _may_wait(each: _Evidence) -> Reason | None:
+    """Why a benchmark proves nothing where another waited by its rounds: each process of one side took STUCK times as
+    long as one of the other, and longer by what a scheduler gives another program. Recorded beside two such: all rounds
+    of 23 µs of work took 28 to 40 ms."""
+    least, counts = [min(one.least_s for one in side) for side in each.sides], [*map(len, each.sides)]
+    slow = least.index(max(least))
+    longer_s = min(one.median_s for one in each.sides[slow]) - min(least)
+    if max(least) < STUCK * min(least) or longer_s < SLICE_S or min(counts) >= MANY:
+        return None
+    held_up = tuple(f"{count * (side == slow)} of {count}" for side, count in enumerate(counts))
+    return Reason(Cause.WAITED) if max(counts) == 1 else Reason(Cause.HELD_UP, held_up)
 
 
 def _is_steady(each: _Evidence) -> bool:

@@ -286,6 +286,17 @@ def test_where_one_of_two_processes_waited_no_such_difference_is_a_change():
     assert found[CASES[2]].why != Reason(Cause.WAITED)
 
 
+def test_where_a_benchmark_waited_few_processes_of_another_prove_no_such_difference():
+    """Recorded: 181 µs of work took 34 ms in the new processes, and others waited by their rounds."""
+    random = np.random.default_rng(8)
+    for count, found in ((3, Cause.HELD_UP), (6, None)):
+        base, new = (side(random, count, 0.02, keys=CASES[:6]) for _ in range(2))
+        new |= {key: [scaled(one, 200) for one in new[key]] for key in CASES[:2]}
+        new[CASES[1]] = [replace(one, uneven=True) for one in new[CASES[1]]]
+        why = {each.key: each.why for each in judge(base, new, IN_TURN)}[CASES[0]]
+        assert (why and why.cause) == found
+
+
 def test_times_of_which_nothing_is_tested_are_times_that_a_process_measured():
     """Recorded: two of three processes held up, and a geometric mean of 0.92 ms that none of them took."""
     base, new = ({CASES[0]: observed([1.0, 1.01, 1.02])}, {CASES[0]: observed([6.0, 1.0, 6.1])})
