@@ -2,6 +2,7 @@
 
 import csv
 import errno
+import json
 import os
 import resource
 import shutil
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import records
 from sources import negating
 
 from gpubench.errors import UsageError
@@ -229,3 +231,31 @@ def test_a_results_folder_that_a_test_removes_costs_nothing_measured(tmp_path, d
     assert b"run.ledger.jsonl has gone while it was measured: written again" in done.stderr
     statuses = {each.workload: each.status for each in reader.read(tmp_path / "out/run.json").results}
     assert statuses == dict.fromkeys(["mine.it", *(f"mine.{i}" for i in range(4))], "ok")
+
+
+# Sizes ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("marks", "commands"),
+    [
+        (lambda: [records.benchmark(records.case("a.b"), 0.1, medians=(0.1,) * 8_000)], ["show", "report", "compare"]),
+        (lambda: [records.benchmark(records.case("a.b", variant=f"v{i}"), 0.1) for i in range(2_000)], ["estimate"]),
+        (lambda: [records.benchmark(records.case(f"a.{i:03d}{'x' * 1900}"), 0.1) for i in range(600)], ["report"]),
+    ],
+    ids=["processes", "variants", "long names"],
+)
+def test_a_file_may_have_a_size_that_no_command_takes_a_power_of(tmp_path, marks, commands):
+    """The system ends a command after 20 s of computing, or at 3 GB, where it took minutes; now 1 to 3 s."""
+    data = records.run_file(marks(), processes=8_000 if commands[0] == "show" else 1)
+    (tmp_path / "run.json").write_text(json.dumps(data))
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
+        resource.setrlimit(resource.RLIMIT_AS, (3 * 2**30, 3 * 2**30))
+
+    for command in commands:
+        words = ["run.json", *["run.json"] * (command == "compare"), *["-o", "out"] * (command == "report")]
+        line = [sys.executable, "-m", "gpubench", command, *words]
+        done = subprocess.run(line, cwd=tmp_path, capture_output=True, preexec_fn=limit)
+        assert done.returncode == 0, (command, done.stderr[-500:])
