@@ -247,8 +247,8 @@ def apart_from(result: Any, *inputs: Any) -> list[torch.Tensor]:
 
 
 def pinned_copy(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a copy in page-locked host memory. Raises :class:`Unmeasurable` where there is none, also where torch
-    silently returns ordinary memory."""
+    """Return a copy in page-locked host memory. Raises :class:`~gpubench.errors.Unmeasurable` where there is none, also
+    where torch silently returns ordinary memory."""
     try:
         pinned = tensor.pin_memory()
         locked = pinned.is_pinned() and pinned.device.type == "cpu"  # not so on a Mac (pytorch#181374)
