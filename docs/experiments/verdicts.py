@@ -28,7 +28,7 @@ from gpubench.compare.interleaved import (
     planned_pairs,
     screening_pairs,
 )
-from gpubench.compare.samples import CONFIRM, SCREEN, CaseKey, Cases, Observation, Side, read_side
+from gpubench.compare.samples import CONFIRM, SCREEN, CaseKey, Cases, Observation, Side, add_runs
 from gpubench.compare.verdict import FASTER, SLOWER, THRESHOLD, Terms, Verdict, judge
 
 SLOWED = "products["
@@ -195,7 +195,8 @@ def read_series(folder: Path) -> dict[str, list[Side]]:
             for path in sorted((folder / side).iterdir()):
                 plain = Path(scratch) / "run.json"
                 plain.write_bytes(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
-                found.setdefault(side, []).append(read_side(side, [plain]))
+                found.setdefault(side, []).append(Side(side))
+                add_runs(found[side][-1], [plain])
     return found
 
 
