@@ -61,7 +61,7 @@ def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
         legend, sides = (), (f"{base} faster", f"{words.without_threads(alone.label)} faster")
     if any(pair.copies for pair in shown):
         look = alone.role if alone else "muted"
-        copied = Key("copied in and out for each call", look, "hollow")
+        copied = Key("copied in and out for each call", look, "tick")
         legend = (*legend, Key("data stays on the GPU", look, "mark"), copied)
     title = f"Speedup {f'of {others[0].label} ' * (len(others) == 1)}over {found.baseline}"
     counts = [f"{words.without_threads(name)} {found.count(source)}" for source, name in found.devices.items()]

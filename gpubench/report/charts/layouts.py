@@ -399,11 +399,11 @@ def _draw_share(
 def _draw_ratio(
     page: Page, axes: Axes, mark: RowMark, at: tuple[float, float], ends: list[float]
 ) -> tuple[float, bool]:
-    """A mark, and the second value as a hollow mark; where its words stand, and whether they stand left of there."""
+    """A mark, and the second value as a tick; where its words stand, and whether they stand left of there."""
     value, y = at
     if mark.second is not None:
         axes.plot([mark.second, value], [y] * 2, linewidth=1.4, alpha=0.6, color=page.ink(mark.role), zorder=3)
-        page.mark(axes, mark.second, y, mark.role, hollow=True)
+        axes.plot([mark.second] * 2, [y - 6, y + 6], linewidth=2.4, color=page.ink(mark.role), zorder=5)
         ends = [*ends, mark.second]
     page.mark(axes, value, y, mark.role)
     low, high = axes.get_xlim()
