@@ -130,7 +130,7 @@ def virtual(pytester, bench, monkeypatch):
 def save(tmp_path: Path):
     def save(name: str, data: Any) -> str:
         path = tmp_path / name
-        path.write_text(data if isinstance(data, str) else json.dumps(data))
+        path.write_text(data if isinstance(data, str) else json.dumps(getattr(data, "data", data)))
         return str(path)
 
     return save

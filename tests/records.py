@@ -1,20 +1,24 @@
 """Hand-made run files, labelled synthetic: no number in them was ever measured.
 
-``run_file`` gives the dictionary that ``pytest --benchmark-json`` would write, ``cpu_run`` and ``gpu_run`` whole runs
-of the quick kind whose times follow a simple model (a launch cost plus work over speed).
+:func:`run` begins a run of a few benchmarks, ``run_file`` gives the dictionary that ``pytest --benchmark-json`` would
+write of entries made one by one, ``cpu_run`` and ``gpu_run`` whole runs of the quick kind whose times follow a simple
+model (a launch cost plus work over speed).
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
 
-from gpubench.runfile.schema import Case
+from gpubench.runfile import reader
+from gpubench.runfile.schema import Case, Run
 
 # Read-only, since every test shares them: a test that changed one in place would rename the GPU of those after it.
 CPU = MappingProxyType({"name": "cpu", "kind": "cpu", "label": "Synthetic CPU", "memory_bytes": 16_000_000_000})
@@ -48,6 +52,7 @@ def benchmark(
     medians: tuple[float, ...] = (),
     spread: float = 0.04,
     latency: float | None = None,
+    alone: float = 1.1,
     rounds: int = 50,
     iterations: int = 1,
     flags: tuple[str, ...] = (),
@@ -55,7 +60,8 @@ def benchmark(
 ) -> dict[str, Any]:
     """One entry of ``benchmarks``; ``medians`` are those of its processes, ``spread`` is IQR over median.
 
-    ``flags`` were raised in its first process; ``measured`` are more of our keys (``device_s``, ``transfer``, …).
+    A call alone takes ``alone`` times as long. ``flags`` were raised in its first process; ``measured`` are more of our
+    keys (``device_s``, ``transfer``, …).
     """
     medians = medians or (median,)
     low, high = median * (1 - spread / 2), median * (1 + spread / 2)
@@ -69,7 +75,7 @@ def benchmark(
             "gpubench": {
                 **of_the_suite(case).as_dict(),
                 "work": {"flops": None, "bytes": None, "items": None, "unit": "element"} | (work or {}),
-                "latency_s": latency or median * 1.1,
+                "latency_s": latency or median * alone,
                 "wait_s": None,
                 "check": {"status": "passed", "error": 0.0, "tolerance": 1e-5, "reason": None},
                 "processes": [
@@ -80,7 +86,7 @@ def benchmark(
                         "iterations": iterations,
                         "median_s": value,
                         "iqr_s": value * spread,
-                        "latency_s": value * 1.1,
+                        "latency_s": value * alone,
                         "flags": [{"flag": flag, "seen": f"synthetic {flag}"} for flag in flags if i == 0],
                     }
                     for i, value in enumerate(medians)
@@ -90,20 +96,9 @@ def benchmark(
             }
         },
         "options": {"timer": "device_clock"},
-        "stats": {
-            "min": low,
-            "max": high,
-            "mean": median,
-            "stddev": median * spread,
-            "median": median,
-            "iqr": high - low,
-            "q1": low,
-            "q3": high,
-            "rounds": rounds * len(medians),
-            "iterations": iterations,
-            "ops": 1 / median,
-            "data": list(medians),
-        },
+        "stats": {"min": low, "q1": low, "median": median, "mean": median, "q3": high, "max": high, "iqr": high - low}
+        | {"stddev": median * spread, "rounds": rounds * len(medians), "iterations": iterations, "ops": 1 / median}
+        | {"data": list(medians)},
     }
 
 
@@ -159,6 +154,108 @@ def run_file(
             "unmeasured": unmeasured or [],
         },
     }
+
+
+SIDES = {"cpu": ("cpu", "torch"), "numpy": ("cpu", "numpy"), "gpu": ("cuda:0", "torch"), "gpu1": ("cuda:1", "torch")}
+Time = str | float | tuple[float, ...] | Callable[[Any], Any]
+_WORK = ("flops", "bytes", "items", "unit", "operators")
+_MEASURED = ("latency", "rounds", "iterations", "flags", "check", "precision", "transfer", "device_s", "launch_s",
+             "parallel", "first_call_s", "memory_bytes", "energy_j", "steps")  # fmt: skip
+_UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
+
+
+class Made:
+    """A run in the making: ``data`` is the dictionary of its file, ``marks`` are its benchmarks."""
+
+    def __init__(self, data: dict[str, Any], name: str, processes: int) -> None:
+        self.data, self.name, self.processes = data, name, processes
+        self.marks: list[dict[str, Any]] = data["benchmarks"]
+        self.gone: list[dict[str, Any]] = data["gpubench"]["unmeasured"]
+
+    def bench(
+        self, workload: str, *, by: str = "", spread: float | None = None, copies: float | None = None, **how: Any
+    ) -> Made:
+        """Add a benchmark with a time for each of :data:`SIDES` that is named.
+
+        A time is a number of seconds, a text such as ``2 ms``, a function of the size, or the times of the processes,
+        which else lie ``spread`` apart (1%), as the quartiles of one process do (4%). ``by`` is another library,
+        ``copies`` the time of copies each way. Other words are fields of a Case, what is measured or counted, and
+        parameters (``n=64`` if there are none), of which the first number is the size; several make several benchmarks.
+        """
+        sides = {name: how.pop(name) for name in SIDES if name in how}
+        terms = {name: how.pop(name) for name in Case.__struct_fields__ if name in how}
+        work = {name: how.pop(name) for name in _WORK if name in how}
+        measured = {name: how.pop(name) for name in _MEASURED if name in how}
+        if copies is not None:
+            measured["transfer"] = {"in_bytes": 64, "out_bytes": 64, "in_s": copies, "out_s": copies}
+        given = terms.pop("params", {}) | how or {"n": 64}
+        params = {name: value for name, value in given.items() if value is not None}
+        size = terms.pop("size", next((name for name, value in params.items() if not isinstance(value, str)), None))
+        sizes = params.get(size)
+        for (side, time), value in itertools.product(sides.items(), sizes if isinstance(sizes, tuple) else (sizes,)):
+            device, library = SIDES[side]
+            usual = {"device": device, "dtype": "float32", "devices": (device,), "implementation": by or library}
+            case = Case(workload, params=params | ({size: value} if size else {}), size=size, **usual | terms)
+            medians, iqr = self._medians(time(value) if callable(time) else time, spread)
+            counted = {name: amount(value) if callable(amount) else amount for name, amount in work.items()}
+            known = {"medians": medians, "spread": iqr, "alone": 1.0, "work": counted} | measured
+            self.marks.append(benchmark(case, sorted(medians)[len(medians) // 2], **known))
+        return self
+
+    def _medians(self, time: Time, spread: float | None) -> tuple[tuple[float, ...], float]:
+        """Those of the processes, and IQR over median within each."""
+        if isinstance(time, str):
+            number, unit = time.split()
+            time = float(number) * _UNITS[unit]
+        if isinstance(time, tuple) or self.processes == 1:
+            return (time if isinstance(time, tuple) else (time,)), 0.04 if spread is None else spread
+        apart = 0.01 if spread is None else spread
+        places = (2 * i / (self.processes - 1) - 1 for i in range(self.processes))
+        return tuple(time * (1 + apart * place) for place in places), 0.04
+
+    def skip(
+        self, workload: str, status: str = "skipped", reason: str = "no", device: str = "cpu", dtype: str = "float32",
+        **params: Any,
+    ) -> Made:  # fmt: skip
+        """Add a benchmark that gave no number."""
+        case = Case(workload, device, dtype, params, size=next(iter(params), None))
+        self.gone.append(unmeasured(case, status, reason))
+        return self
+
+    def save(self, path: Path) -> Path:
+        """Write the file, and folders where there are none."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(self.data))
+        return path
+
+    def read(self, name: str = "") -> Run:
+        """As from a file of this name."""
+        return reader.check_run(
+            Path(f"{name or self.name or 'run'}.json"), reader.cleaned(json.loads(json.dumps(self.data)))
+        )
+
+
+SIZES = (1, 10, 100)
+
+
+def sweep(
+    workload: str = "aa.mm", *, one: Made | None = None, cpu: float = 1e-6, gpu: float = 1e-7, **how: Any
+) -> Made:
+    """The same on a CPU and on a GPU, at three sizes; the times are those of a unit of size."""
+    return (one or run()).bench(workload, cpu=lambda n: cpu * n, gpu=lambda n: gpu * n, n=SIZES, **how)
+
+
+def run(
+    machine: str = "", *, cuda: int = 1, processes: int = 3, cpu: Mapping[str, Any] = CPU, gpu: Mapping[str, Any] = GPU,
+    threads: int = 2, preset: str = "quick", label: str = "", **how: Any,
+) -> Made:  # fmt: skip
+    """A run of a CPU and so many GPUs, of which ``cpu`` and ``gpu`` tell more; ``machine`` names its file too."""
+    gpus = ({**GPU, **gpu, "name": f"cuda:{i}"} for i in range(cuda))
+    label = label or machine or "Synthetic CPU (synthetic)"
+    data = run_file([], devices=({**CPU, **cpu}, *gpus), label=label, processes=processes, **how)
+    data["gpubench"]["preset"] = preset
+    data["machine_info"]["gpubench"]["threads"] = threads
+    return Made(data, machine, processes)
 
 
 def session(process: int, cases: Mapping[str, Case], **facts: Any) -> dict[str, Any]:
@@ -217,11 +314,7 @@ def gpu_run(processes: int = 1, speed: float = 1.0, label: str = "Synthetic CPU 
 _SPEEDS = {
     "cpu": ({"float32": 2e11, "bfloat16": 4.3e11, "float16": 1e9, "float64": 1e11}, 1.6e10, 3e-6),
     "numpy": ({"float32": 1.8e11, "float64": 0.9e11}, 0.9e10, 1e-6),
-    "cuda": (
-        {"float32": 5e13, "tf32": 3.9e14, "bfloat16": 7.7e14, "float16": 7.6e14, "float64": 4.5e13},
-        4.2e12,
-        6e-6,
-    ),
+    "cuda": ({"float32": 5e13, "tf32": 3.9e14, "bfloat16": 7.7e14, "float16": 7.6e14, "float64": 4.5e13}, 4.2e12, 6e-6),
 }
 _LIMIT = 10.0
 
@@ -278,22 +371,13 @@ def _workloads(kind: str) -> Iterator[tuple[str, str, dict[str, Any], dict[str, 
         yield "matmul.square", dtype, {"n": n}, {"flops": 2.0 * n**3, "bytes": 12.0 * n * n}, {"size": "n"}
     if kind == "numpy":
         return
-    for n in (64, 256, 1024):
-        work = {"flops": 32 * 2.0 * n**3, "bytes": 384.0 * n * n}
-        yield "matmul.batched", "float32", {"n": n}, work, {"size": "n"}
-        work = {"flops": 2.0 * n * 64 * 64 * 64, "bytes": 4e4 * n}
-        yield "matmul.tall_skinny", "float32", {"n": n * 64}, work, {"size": "n"}
-    for name, slow in {"host_to_device": 80, "device_to_host": 90, "device_to_device": 2, "create": 2}.items():
-        if kind == "cpu" and "host" in name:
-            continue
-        for memory in ("pageable", "pinned") if "host" in name else ("pageable",):
-            factor = slow * (3 if memory == "pageable" and "host" in name else 1)
-            for size in (10**3, 10**6, 10**9):
-                params = {"memory": memory, "non_blocking": memory == "pinned", "nbytes": size}
-                work = {"bytes": float(size * factor), "items": None}
-                yield f"transfer.{name}", "float32", params, work, {"size": "nbytes"}
-    for form, factor in (("as_written", 3), ("preallocated", 1)):
-        yield "classic.step", "float32", {"form": form}, {"bytes": 1.6e9 * factor, "items": 1e8}, {}
+    ways = {"device_to_device": 2, "create": 2} | (
+        {"host_to_device": 240, "device_to_host": 270} if kind == "cuda" else {}
+    )
+    for (name, slow), size in itertools.product(ways.items(), (10**3, 10**6, 10**9)):
+        params = {"memory": "pageable", "non_blocking": False, "nbytes": size}
+        work = {"bytes": float(size * slow), "items": None}
+        yield f"transfer.{name}", "float32", params, work, {"size": "nbytes"}
     for variant, (name, flops) in itertools.product(("eager", "autocast"), _NETWORKS.items()):
         for width, batch in itertools.product((1, 4, 16) if name == "cifar" else (None,), (1, 32, 256)):
             params = {"batch": batch} | ({"width": width} if width else {})

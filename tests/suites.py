@@ -1,7 +1,5 @@
 """Run files of a small suite, to compare."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -107,12 +107,12 @@ CHECKS = {
     [*PAGES, ROOT / "AGENTS.md", ROOT / "SECURITY.md", *SUMMARIES],
     ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
-def test_what_a_page_names_exists(page) -> None:
+def test_what_a_page_names_exists(page):
     text = page.read_text(encoding="utf-8")
     assert {name: wrong for name, check in CHECKS.items() if (wrong := check(page, text))} == {}
 
 
-def test_every_page_is_in_the_contents_once() -> None:
+def test_every_page_is_in_the_contents_once():
     front = ROOT / "docs/getting-started.md"
     contents = "\n".join(re.findall(r"```\{toctree\}\n(.*?)```", front.read_text(encoding="utf-8"), re.DOTALL))
     lines = [line for line in contents.splitlines() if line and not line.startswith(":") and "<self>" not in line]
@@ -121,7 +121,7 @@ def test_every_page_is_in_the_contents_once() -> None:
     assert sorted(named) == sorted(page.with_suffix("") for page in pages)
 
 
-def test_every_public_name_is_in_the_reference_and_the_version_in_what_to_cite() -> None:
+def test_every_public_name_is_in_the_reference_and_the_version_in_what_to_cite():
     reference = (ROOT / "docs/own-benchmarks.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"^\.\. auto\w+:: gpubench\.(\w+)$", reference, re.MULTILINE))
     assert documented >= set(gpubench.__all__) - {"__version__"}
@@ -129,7 +129,7 @@ def test_every_public_name_is_in_the_reference_and_the_version_in_what_to_cite()
 
 
 @pytest.mark.parametrize("file", FLEET, ids=lambda file: file.name)
-def test_a_machine_of_a_fleet_begins_a_run_or_resumes_it(file) -> None:
+def test_a_machine_of_a_fleet_begins_a_run_or_resumes_it(file):
     script = file.read_text(encoding="utf-8")
     if file.suffix == ".sh" and (bash := shutil.which("bash")):
         done = subprocess.run([bash, "-n"], input=script, capture_output=True, text=True, timeout=60)
@@ -145,7 +145,7 @@ def test_a_machine_of_a_fleet_begins_a_run_or_resumes_it(file) -> None:
     assert f"{folder}/{LEDGER}" in script.replace('"', "")
 
 
-def test_options_that_a_fleet_passes_on_are_accepted() -> None:
+def test_options_that_a_fleet_passes_on_are_accepted():
     named = ("docs/several-devices.md", "examples/fleet/slurm.sh")
     text = "".join((ROOT / name).read_text(encoding="utf-8") for name in named)
     passed = re.findall(r"^.*sbatch .* slurm\.sh \S+([^#\n]*)", text, re.MULTILINE)

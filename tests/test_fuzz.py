@@ -6,8 +6,6 @@ time::
     GPUBENCH_FUZZ=10000 pytest tests/test_fuzz.py -p no:cacheprovider
 """
 
-from __future__ import annotations
-
 import copy
 import csv
 import io
@@ -56,13 +54,12 @@ def whole_run() -> dict[str, Any]:
 
 def parallel_run() -> dict[str, Any]:
     """A benchmark of several devices, with all that such a case can say."""
+    known = {"method": "ddp", "devices": 2, "mode": "strong"}
     shared = {"threads": 1, "ideal_speedup": 1.9, "interconnect": "NVLink", "bus_share": 1.5, "microbatches": 4}
     shared |= {"rows": [[4, 4], [2, 2]], "losses": [2.3, 1.1, 0.4], "phases": {"forward": 0.8, "backward": 0.5}}
-    known = {"method": "ddp", "devices": 2, "mode": "strong"}
-    case = Case("distributed.lenet", "cuda:0", "float32", known | {"nbytes": 1000}, threads=2, devices=("cuda:0",))
-    work = {"items": 256.0, "unit": "sample", "bytes": 1e6}
-    mark = records.benchmark(case, 1.6, work=work, parallel=shared | known)
-    return records.run_file([mark], devices=(records.CPU, records.GPU, records.GPU | {"name": "cuda:1"}))
+    how = {"params": known | {"nbytes": 1000}, "items": 256.0, "unit": "sample", "bytes": 1e6, "threads": 2}
+    one = records.run(cuda=2, processes=1)
+    return one.bench("distributed.lenet", gpu=1.6, size=None, parallel=shared | known, **how).data
 
 
 def whole_ledger() -> list[dict[str, Any]]:
@@ -85,12 +82,8 @@ def whole_ledger() -> list[dict[str, Any]]:
     return [*events, {"event": "complete"}]
 
 
-def short(data: dict[str, Any]) -> dict[str, Any]:
-    """With one benchmark."""
-    return data | {"benchmarks": data["benchmarks"][:1]}
-
-
 RUNS = [whole_run(), plain(whole_run(), params={"n": 1, "shape": [1, 2], "odd": None}), parallel_run()]
+SHORT = [data | {"benchmarks": data["benchmarks"][:1]} for data in RUNS]
 LEDGER = whole_ledger()
 
 # What is changed in them ----------------------------------------------------------------------------------------------
@@ -185,7 +178,7 @@ def refused_or_read(named: str, reader: Callable[..., Any], *arguments: Any) -> 
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("fuzz")
 
 
@@ -246,15 +239,15 @@ def short_ledger() -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("read", "sound", "values", "at_once", "text"),
     [
-        (read_run, short(RUNS[0]), SMALL, 3, dumped),
-        (read_run, short(RUNS[1]), HOSTILE, 2, dumped),
+        (read_run, SHORT[0], SMALL, 3, dumped),
+        (read_run, SHORT[1], HOSTILE, 2, dumped),
         (read_run, RUNS[2], SMALL, 2, dumped),
         (read_journal, short_ledger(), [None, -1, 10**400, [], "a\n\x1b\ud800"], 2, lines),
-        (report, short(RUNS[0]), ["=1+1", "<script>\x1b\u2028|\n", "\ud800"], 1, dumped),
+        (report, SHORT[0], ["=1+1", "<script>\x1b\u2028|\n", "\ud800"], 1, dumped),
     ],
     ids=["run", "plain", "parallel", "journal", "report"],
 )
-def test_every_hostile_value_in_every_place(read: Any, sound: Any, values: Any, at_once: int, text: Any, folder: Path):
+def test_every_hostile_value_in_every_place(read, sound, values, at_once, text, folder):
     slow = read is report and not BY_HAND
     for mutated in itertools.islice(variants(sound, values, at_once), 0, None, 3 if slow else 1):
         read(text(mutated).encode("utf-8", "surrogatepass"), folder)
@@ -263,12 +256,12 @@ def test_every_hostile_value_in_every_place(read: Any, sound: Any, values: Any, 
 @pytest.mark.parametrize(
     ("read", "sound"), [(read_run, dumped(RUNS[0])), (read_journal, lines(LEDGER)), (report, dumped(RUNS[1]))]
 )
-def test_damaged_bytes(read: Any, sound: str, folder: Path) -> None:
+def test_damaged_bytes(read, sound, folder):
     for content in damaged(sound.encode(), 60):
         read(content, folder)
 
 
-def test_followers(folder: Path) -> None:
+def test_followers(folder):
     path = folder / "followed"
     for number, content in enumerate(damaged(lines(LEDGER).encode(), 60)):
         path.unlink(missing_ok=True)
@@ -282,7 +275,7 @@ def test_followers(folder: Path) -> None:
         assert list(follower.events()) == []
 
 
-def test_what_is_mutated_is_sound(folder: Path) -> None:
+def test_what_is_mutated_is_sound(folder):
     for data in RUNS:
         writer.write(folder / "sound.json", data)
         assert {result.status for result in reader.read(folder / "sound.json").results} <= {"ok", "skipped"}
@@ -322,7 +315,7 @@ print(1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHW
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read as Linux tells it")
 @pytest.mark.parametrize("kind", EXTREME)
-def test_memory(kind: str, tmp_path: Path) -> None:
+def test_memory(kind, tmp_path):
     path = tmp_path / "extreme.json"
     with path.open("wb") as file:
         file.writelines(EXTREME[kind]())
@@ -337,13 +330,13 @@ def test_memory(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="its devices")
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/proc/self/mem", "/"])
-def test_devices_and_folders_are_no_files(device: str) -> None:
+def test_devices_and_folders_are_no_files(device):
     for read in (reader.read, reader.read_ledger):
         with pytest.raises(RunFileError, match="expected"):
             read(device)
 
 
-def test_a_broken_case_with_a_broken_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_case_with_a_broken_name(tmp_path, capsys):
     name = "a\n\x1b[31m" + "b" * 100_000
     events = whole_ledger()
     events[1]["cases"] = [name]
@@ -356,7 +349,7 @@ def test_a_broken_case_with_a_broken_name(tmp_path: Path, capsys: pytest.Capture
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="file names are texts there")
-def test_a_file_whose_name_is_no_text(tmp_path: Path) -> None:
+def test_a_file_whose_name_is_no_text(tmp_path):
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/r\xff\n.json"))
     path.write_text("{")
     with pytest.raises(RunFileError) as caught:

@@ -1,9 +1,6 @@
 """Intervals against known data and against simulated truth."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -31,13 +28,13 @@ from gpubench.statistics.intervals import (
 )
 
 
-def test_students_quantiles_are_scipys() -> None:
+def test_students_quantiles_are_scipys():
     """Those of 1 to 30 degrees of freedom are a table, so that a time is shown without SciPy."""
     for freedom in (*range(1, 35), 1.5, 29.9, 30.1):
         assert quantile(freedom) == pytest.approx(stdtrit(freedom, 0.975), rel=1e-12), freedom
 
 
-def test_one_process_that_waited_carries_no_median_away() -> None:
+def test_one_process_that_waited_carries_no_median_away():
     """Three processes of 7996, 32.0 and 32.5 µs gave 200 µs, a time that none of them measured."""
     estimate = median_interval([7996e-6, 32.0e-6, 32.5e-6])
     assert (estimate.value, estimate.kind) == (32.5e-6, INTERVAL)
@@ -47,7 +44,7 @@ def test_one_process_that_waited_carries_no_median_away() -> None:
     assert median([0.1]) == 0.1
 
 
-def test_two_values_are_compared_as_their_means_are() -> None:
+def test_two_values_are_compared_as_their_means_are():
     """The median of two is their mean: Student's interval of one side, Welch's of two."""
     one, two = [10.0, 11.0], [2.0, 2.6]
     for estimate, known in (
@@ -60,10 +57,10 @@ def test_two_values_are_compared_as_their_means_are() -> None:
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 6, 7, 10])
 @pytest.mark.parametrize("outliers", [0.0, 0.1], ids=["normal", "one in ten waited"])
-def test_a_median_interval_covers(count: int, outliers: float) -> None:
+def test_a_median_interval_covers(count, outliers):
     random = np.random.default_rng(count)
 
-    def drawn(rows: int) -> np.ndarray:
+    def drawn(rows):
         waited = (random.random((rows, count)) < outliers) * random.exponential(0.5, (rows, count))
         return 5.0 * np.exp(random.normal(0, 0.02, (rows, count)) + waited)
 
@@ -76,7 +73,7 @@ def test_a_median_interval_covers(count: int, outliers: float) -> None:
 
 @pytest.mark.parametrize("spreads", [(0.03, 0.03), (0.22, 0.03), (0.2, 0.0)])
 @pytest.mark.parametrize("count", [2, 3, 5])
-def test_coverage_of_a_ratio(spreads: tuple[float, float], count: int) -> None:
+def test_coverage_of_a_ratio(spreads, count):
     """Of 1,500 intervals on simulated processes at least 93.5 % hold the true ratio of 3."""
     random = np.random.default_rng(count)
     trials = 1500
@@ -86,7 +83,7 @@ def test_coverage_of_a_ratio(spreads: tuple[float, float], count: int) -> None:
     assert sum(each.low <= 3.0 <= each.high for each in found) / trials >= 0.935
 
 
-def test_ratios_of_equal_and_of_absurd_values() -> None:
+def test_ratios_of_equal_and_of_absurd_values():
     estimate = ratio_interval([2.0, 2.0], [1.0, 1.0])
     assert (estimate.low, estimate.value, estimate.high) == (2.0, 2.0, 2.0)
     estimate = ratio_interval([1e-15, 1e30], [1e30, 1e-15])
@@ -102,12 +99,12 @@ def test_ratios_of_equal_and_of_absurd_values() -> None:
         (lambda: pooled_variance([1.0], [2.0]), "three in all"),
     ],
 )
-def test_too_few_values_have_no_interval(call: Callable[[], object], needs: str) -> None:
+def test_too_few_values_have_no_interval(call, needs):
     with pytest.raises(ValueError, match=needs):
         call()
 
 
-def test_spread() -> None:
+def test_spread():
     estimate = ratio_spread((9.0, 10.0, 12.0), (1.0, 2.0, 3.0))
     assert (estimate.value, estimate.low, estimate.high, estimate.kind) == (5.0, 3.0, 12.0, SPREAD)
 
@@ -127,7 +124,7 @@ def test_spread() -> None:
         ([1], [0.5], "not in this range", None),
     ],
 )
-def test_crossover(sizes: list[int], ratios: list[float], kind: str, size: float | None) -> None:
+def test_crossover(sizes, ratios, kind, size):
     found = crossover(sizes, ratios)
     assert found.kind == kind
     assert found.size == (size and pytest.approx(size))
@@ -150,7 +147,7 @@ def sides(random: np.random.Generator, count: int, shared: float, own: float) ->
 TRUTH = crossover(SIZES, [1e-9 * size / (1e-5 + 1e-10 * size) for size in SIZES]).size or 0.0
 
 
-def test_crossover_interval_of_known_values() -> None:
+def test_crossover_interval_of_known_values():
     """Two processes, ratios 0.5 → 2 and 0.25 → 1: of four resamples one has the one, one the other twice.
 
     The means are √⅛ and √2, so it crosses three quarters of the way. Widened by t/z·√2 = 12.7062/1.9600·1.4142 =
@@ -167,7 +164,7 @@ def test_crossover_interval_of_known_values() -> None:
     assert (found.low, found.high) == pytest.approx((half / spread, half * spread), rel=1e-3)
 
 
-def test_what_a_process_does_to_both_sides_cancels() -> None:
+def test_what_a_process_does_to_both_sides_cancels():
     """A process that is slow at everything says nothing against the ratio, if the sides are paired."""
     speed = np.array([1.0, 1.3, 0.8])
     tops = np.outer([1e-6, 1e-4], speed)
@@ -183,7 +180,7 @@ def test_what_a_process_does_to_both_sides_cancels() -> None:
 
 @pytest.mark.parametrize("count", [2, 3, 10])
 @pytest.mark.parametrize(("paired", "shared", "own"), [(True, 0.2, 0.05), (False, 0.03, 0.03)])
-def test_coverage_of_a_crossover(count: int, paired: bool, shared: float, own: float) -> None:
+def test_coverage_of_a_crossover(count, paired, shared, own):
     """Of 400 intervals on simulated processes 91 to 99 % hold the true crossover; of two a side nearly all."""
     random = np.random.default_rng(count)
     covered = 0
@@ -200,7 +197,7 @@ def student_p(one: list[float], two: list[float]) -> float:
     return Change(sum(one) / len(one) - sum(two) / len(two), error, freedom).larger_p()
 
 
-def test_pooled_test_is_students() -> None:
+def test_pooled_test_is_students():
     one, two = [10.0, 11.0, 10.5], [9.0, 9.6, 8.9, 9.2]
     student = scipy_stats.ttest_ind(one, two, alternative="greater")
     assert student_p(one, two) == pytest.approx(student.pvalue)
@@ -211,14 +208,14 @@ def test_pooled_test_is_students() -> None:
     assert (ratio.low, ratio.high) == pytest.approx((math.exp(both.low), math.exp(both.high)))
 
 
-def test_pooled_test_without_scatter() -> None:
+def test_pooled_test_without_scatter():
     assert student_p([2.0, 2.0], [1.0, 1.0]) == 0.0
     assert student_p([1.0, 1.0], [2.0, 2.0]) == 1.0
     assert student_p([1.0, 1.0], [1.0, 1.0]) == 0.5
 
 
 @pytest.mark.parametrize(("prior", "scale", "own"), [(4.0, 0.01, 4), (20.0, 1.0, 8), (2.0, 1e-4, 2)])
-def test_what_variances_share_is_recovered(prior: float, scale: float, own: int) -> None:
+def test_what_variances_share_is_recovered(prior, scale, own):
     """Variances from the model: scaled inverse chi-square, seen through a chi-square. t is then distributed as t."""
     random = np.random.default_rng(4)
     true = prior * scale / random.chisquare(prior, 4000)
@@ -232,14 +229,14 @@ def test_what_variances_share_is_recovered(prior: float, scale: float, own: int)
     assert 0.018 <= alarms <= 0.032
 
 
-def test_few_variances_stay_and_equal_ones_are_as_good_as_known() -> None:
+def test_few_variances_stay_and_equal_ones_are_as_good_as_known():
     assert moderated([1.0, 2.0, 3.0, 4.0], [4] * 4) == ([1.0, 2.0, 3.0, 4.0], 0.0)
     shrunk, freedom = moderated([1.0] * 10, [4] * 10)
     assert freedom >= 1e5
     assert len(set(shrunk)) == 1
 
 
-def test_a_detectable_change_is_found_with_its_power() -> None:
+def test_a_detectable_change_is_found_with_its_power():
     least = detectable(Change(0.0, 0.1, 6), 0.1, 0.8)
     random = np.random.default_rng(4)
     errors = 0.1 * np.sqrt(random.chisquare(6, 4000) / 6)
@@ -247,14 +244,14 @@ def test_a_detectable_change_is_found_with_its_power() -> None:
     assert found.mean() == pytest.approx(0.8, abs=0.03)
 
 
-def test_benjamini_hochberg_is_scipys() -> None:
+def test_benjamini_hochberg_is_scipys():
     values = [0.04, 0.001, 0.9, 0.03, 0.03, 0.5]
     assert benjamini_hochberg(values) == pytest.approx(scipy_stats.false_discovery_control(values))
     assert benjamini_hochberg([]) == []
 
 
 @pytest.mark.parametrize(("spread", "ratio"), [(0.03, 1.05), (0.1, 1.2)])
-def test_needed_values_give_the_power_that_was_asked_for(spread: float, ratio: float) -> None:
+def test_needed_values_give_the_power_that_was_asked_for(spread, ratio):
     count = needed_values(spread, ratio, 0.025)
     assert count is not None
     random = np.random.default_rng(2)
@@ -265,7 +262,7 @@ def test_needed_values_give_the_power_that_was_asked_for(spread: float, ratio: f
     assert needed_values(3.0, 1.01, 0.025) is None
 
 
-def test_a_median_interval_of_very_many_values() -> None:
+def test_a_median_interval_of_very_many_values():
     """Exact binomials took the cube of their number."""
     interval = median_interval(list(range(1, 30_002)))
     assert (interval.value, interval.low + interval.high) == (15_001, 30_002)

@@ -1,34 +1,26 @@
 """``gpubench chart``: which picture it draws, and what it refuses in one line."""
 
-from __future__ import annotations
-
 import json
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 import records
-from reading import BOTH, sweep
+from records import sweep
 
 from gpubench.commands import cli
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
-    work = {"flops": 2e6, "bytes": 1e5}
-    marks = [
-        each
-        for name, dtype in (("matmul.square", "float32"), ("mine.work", "float32"), ("matmul.square", "float64"))
-        for each in sweep(name, (1e-4, 1e-6), dtype=dtype, copies=1e-4, work=work)
-    ]
-    peaks = {name: records.ceilings(name) for name in ("cpu", "cuda:0")}
-    path = tmp_path / "run.json"
-    path.write_text(json.dumps(records.run_file(marks, devices=BOTH, ceilings=peaks)))
-    return path
+def run(tmp_path):
+    one = records.run(ceilings={name: records.ceilings(name) for name in ("cpu", "cuda:0")})
+    for name, dtype in (("matmul.square", "float32"), ("mine.work", "float32"), ("matmul.square", "float64")):
+        sweep(name, one=one, cpu=1e-4, gpu=1e-6, dtype=dtype, copies=1e-4, flops=2e6, bytes=1e5)
+    return one.save(tmp_path / "run.json")
 
 
 @pytest.fixture
-def out(tmp_path: Path) -> Path:
+def out(tmp_path):
     return tmp_path / "picture.svg"
 
 
@@ -43,9 +35,7 @@ def words_of(path: Path) -> str:
 
 @pytest.mark.parametrize("suffix", [".svg", ".PNG"])
 @pytest.mark.parametrize("kind", ["headline", "speedup", "rate", "roofline", "time"])
-def test_each_kind_is_one_file(
-    run: Path, out: Path, kind: str, suffix: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_kind_is_one_file(run, out, kind, suffix, capsys):
     out = out.with_suffix(suffix)
     assert chart(run, "--kind", kind, "-o", out) == 0
     assert capsys.readouterr().out == f"{out}\n"
@@ -55,7 +45,7 @@ def test_each_kind_is_one_file(
     assert out.read_bytes() == first
 
 
-def test_without_a_kind_it_is_the_first_picture_of_a_report(run: Path, tmp_path: Path, out: Path) -> None:
+def test_without_a_kind_it_is_the_first_picture_of_a_report(run, tmp_path, out):
     assert chart(run, "-o", tmp_path / "a.svg") == chart(run, "--kind", "headline", "-o", out) == 0
     assert (tmp_path / "a.svg").read_bytes() == out.read_bytes()
     run.write_text(json.dumps(records.gpu_run(3)))
@@ -63,7 +53,7 @@ def test_without_a_kind_it_is_the_first_picture_of_a_report(run: Path, tmp_path:
     assert "Synthetic H" in words_of(out)
 
 
-def test_title_and_theme(run: Path, out: Path) -> None:
+def test_title_and_theme(run, out):
     words = ("--title", "A <b>title</b>", "--theme", "dark")
     assert chart(run, "--kind", "speedup", "-k", "mine", *words, "-o", out) == 0
     for text in ("A &lt;b&gt;title&lt;/b&gt;", "#0d1117"):
@@ -71,7 +61,7 @@ def test_title_and_theme(run: Path, out: Path) -> None:
     assert "mine.work" in words_of(out)  # what was measured
 
 
-def test_other_pictures_that_match_are_listed(run: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_pictures_that_match_are_listed(run, out, capsys):
     assert chart(run, "--kind", "speedup", "-k", "matmul or mine", "-o", out) == 0
     (line,) = capsys.readouterr().err.splitlines()
     drew, _, others = line.partition("draws one: ")
@@ -97,9 +87,7 @@ def test_other_pictures_that_match_are_listed(run: Path, out: Path, capsys: pyte
          ("no scaling picture: it takes three benchmarks of several devices; these results make headline",)),
     ],
 )  # fmt: skip
-def test_one_line_names_what_there_is(
-    run: Path, out: Path, words: tuple[str, ...], named: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_line_names_what_there_is(run, out, words, named, capsys):
     assert chart(run, "-o", out, *words) == 2
     captured = capsys.readouterr()
     assert captured.err.count("\n") == 1

@@ -1,7 +1,5 @@
 """``gpubench env``: what it prints for people and for machines, and how it ends without torch."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re
@@ -44,11 +42,7 @@ def test_people_read_it_at_80_columns_on_an_ascii_terminal_too():
     assert ran.stderr == b""
     assert max(map(len, text.splitlines())) <= 80
     assert "\x1b" not in text
-    for part in (
-        f"Devices  cpu       {devices.CPU.label[:20]}",
-        f"version   {torch.__version__}",
-        "TF32 matmul off",
-    ):
+    for part in (f"Devices  cpu       {devices.CPU.label[:20]}", f"version   {torch.__version__}", "TF32 matmul off"):
         assert part in text
     assert "CUDA_VISIBLE_DEVICES='(set)'" in text
     assert not {"PATH=", "HOME=", "COMPILER_SECRET"} & set(re.findall(r"\w+=|COMPILER_SECRET", text))
@@ -88,7 +82,7 @@ PRODUCTS = Ceilings(ways=WAYS, throughput={"float32": 1e11, "float64": 5e10})
 def shown(monkeypatch, capsys):
     """What a person sees on a machine of four cores."""
 
-    def show(load: float = 0.0) -> str:
+    def show(load=0.0):
         real = environment.machine()
         four = {**real, "cpu": {**real["cpu"], "cores": 4}}
         monkeypatch.setattr(environment, "machine", lambda: four)

@@ -5,6 +5,7 @@ import io
 import json
 import re
 import shlex
+from functools import partial
 
 import pytest
 import records
@@ -16,30 +17,25 @@ from gpubench.devices.roofline import learned_values
 from gpubench.estimate.outlook import Outlook
 from gpubench.estimate.printing import cell
 from gpubench.runfile.reader import read
-from gpubench.runfile.schema import Case
+
+measured = partial(records.run, cuda=0, processes=1)
 
 
-def case(workload, *, n=1000, implementation="torch", dtype="float32", variant="eager"):
-    terms = {"implementation": implementation, "variant": variant}
-    return Case(workload, "cpu", dtype, {"n": n}, size="n", threads=2, devices=("cpu",), **terms)
-
-
-def product(n, seconds, **terms):
+def product(one, n, **times):
     operators = [{"kind": "product", "count": 1, "flops": 2.0 * n**3, "bytes": 12.0 * n * n}]
-    work = {"flops": 2.0 * n**3, "bytes": 12.0 * n * n, "operators": operators}
-    moved = {"transfer": {"in_bytes": 8 * n * n, "out_bytes": 4 * n * n}}
-    return records.benchmark(case("a.mm", n=n, **terms), seconds, work=work, **moved)
+    moved = {"in_bytes": 8 * n * n, "out_bytes": 4 * n * n}
+    how = {"flops": 2.0 * n**3, "bytes": 12.0 * n * n, "operators": operators, "transfer": moved}
+    return one.bench("a.mm", n=n, threads=2, **how, **times)
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(save):
     """A product of four sizes, one of them faster in NumPy; a benchmark of unknown work; copies."""
-    path = tmp_path / "run.json"
-    rows = [product(n, seconds) for n, seconds in ((8, 1e-6), (16, 1.5e-6), (1024, 2e-2), (4096, 2.0))]
-    rows += [product(4096, 1.0, implementation="numpy")]
-    rows += [records.benchmark(case("a.nothing"), 1e-3), records.benchmark(case("transfer.create"), 1e-3)]
-    path.write_text(json.dumps(records.run_file(rows)))
-    return str(path)
+    one = measured()
+    for n, seconds in ((8, 1e-6), (16, 1.5e-6), (1024, 2e-2), (4096, 2.0)):
+        product(one, n, cpu=seconds)
+    product(one, 4096, numpy=1.0).bench("a.nothing", cpu="1 ms", n=1000).bench("transfer.create", cpu="1 ms", n=1000)
+    return save("run.json", one)
 
 
 def rows_of(capsys, *words):
@@ -49,9 +45,9 @@ def rows_of(capsys, *words):
 
 @pytest.fixture
 def estimated(save, capsys):
-    def estimated(benchmarks, *words, **how):
-        """The rows of these benchmarks' file of values, and the words of its screen."""
-        path = save("run.json", records.run_file(benchmarks, **how))
+    def estimated(one, *words):
+        """The rows of its file of values, and the words of its screen."""
+        path = save("run.json", one)
         rows = rows_of(capsys, path, *words)
         assert main(["estimate", path, *words]) == 0
         return rows, " ".join(capsys.readouterr().out.split())
@@ -90,19 +86,19 @@ def test_the_fastest_way_of_the_cpu_is_what_a_gpu_has_to_beat(run, capsys):
 
 
 def test_copies_alone_may_be_too_slow(estimated):
-    work = {"flops": 1e8, "bytes": 1.2e9}
-    rows = [records.benchmark(case("a.add"), 1e-2, work=work, transfer={"in_bytes": 8 * 10**8, "out_bytes": 4 * 10**8})]
-    (row,), shown = estimated(rows, "--gpu", "H100 SXM")
+    moved = {"in_bytes": 8 * 10**8, "out_bytes": 4 * 10**8}
+    one = measured().bench("a.add", cpu="10 ms", flops=1e8, bytes=1.2e9, transfer=moved)
+    (row,), shown = estimated(one, "--gpu", "H100 SXM")
     assert row["bound"] == "memory"
     assert float(row["with_copies_at_most"]) < 1 < float(row["at_most"])
     assert "for every call no GPU here is faster: a.add" in shown
 
 
 def test_a_network_whose_operators_are_unknown_is_not_judged_by_its_sums(estimated):
-    work = {"flops": 1e9, "bytes": 1e6, "operators": []}
-    cases = [records.benchmark(case(name), 1.0, work=work) for name in ("models.resnet50", "a.own")]
-    (network, own), _ = estimated(cases, "--gpu", "T4")
-    assert (network["id"], network["probably_high"]) == ("models.resnet50[float32-n=1000]", "")
+    one, work = measured(), {"flops": 1e9, "bytes": 1e6, "operators": []}
+    one.bench("models.resnet50", cpu=1.0, **work).bench("a.own", cpu=1.0, **work)
+    (network, own), _ = estimated(one, "--gpu", "T4")
+    assert (network["id"], network["probably_high"]) == ("models.resnet50[float32-n=64]", "")
     assert network["note"] == "its operators are unknown"
     assert float(own["probably_high"]) > 1
 
@@ -127,24 +123,21 @@ def test_dash_k_shows_all_sizes_with_the_bounds(run, capsys):
     assert "a.mm float32, n=1024" in lines
 
 
-def network(name, kind, flops, nbytes, seconds, *, parameters=None, memory=None):
+def network(one, name, flops, nbytes, seconds, parameters=None, **how):
     """A convolutional network at batch 1 with 175 operators, a third of whose bytes are products'."""
     parts = (("convolution", 60, flops, nbytes / 3), ("normalisation", 50, 0.0, nbytes / 3))
     parts += (("elementwise", 65, 0.0, nbytes / 3),)
     operators = [dict(zip(("kind", "count", "flops", "bytes"), each, strict=True)) for each in parts]
     work = {"flops": flops, "bytes": parameters, "items": 1, "unit": "image", "operators": operators}
-    own = Case(name, "cpu", "float32", {"batch": 1}, threads=2, devices=("cpu",), kind=kind)
-    return records.benchmark(own, seconds, work=work, memory_bytes=memory)
+    return one.bench(name, cpu=seconds, batch=1, threads=2, size=None, **work, **how)
 
 
 @pytest.fixture
-def networks(tmp_path):
+def networks(save):
     """ResNet-50, a pass and a step, and one that no GPU here holds."""
-    rows = [network("models.resnet", "networks", 8e9, 3e8, 0.1, parameters=1e8, memory=1.2e8)]
-    rows += [network("training.resnet", "training", 2.4e10, 1.2e9, 0.4)]
-    rows += [network("models.vast", "networks", 8e9, 3e8, 0.1, parameters=4e10, memory=9e10)]
-    (tmp_path / "run.json").write_text(json.dumps(records.run_file(rows)))
-    return str(tmp_path)
+    one = network(measured(), "models.resnet", 8e9, 3e8, 0.1, 1e8, memory_bytes=1.2e8)
+    network(one, "training.resnet", 2.4e10, 1.2e9, 0.4)
+    return save("run.json", network(one, "models.vast", 8e9, 3e8, 0.1, 4e10, memory_bytes=9e10))
 
 
 def test_a_network_is_estimated_in_tf32_under_autocast_and_at_the_batch_that_fills_each_gpu(networks, capsys):
@@ -178,18 +171,18 @@ def test_dash_k_shows_each_way_and_the_items_per_second(networks, capsys):
 
 
 def test_memory_that_a_batch_shares_says_nothing_of_the_cpus_time_at_a_larger_one(estimated):
-    rows = [network("models.decode", "networks", 2e8, 6e8, 0.03, parameters=2e8, memory=3e8)]
-    row = {(row["how"], row["filled"]): row for row in estimated(rows, "--gpu", "L4")[0]}["TF32", "true"]
+    one = network(measured(), "models.decode", 2e8, 6e8, 0.03, 2e8, memory_bytes=3e8)
+    row = {(row["how"], row["filled"]): row for row in estimated(one, "--gpu", "L4")[0]}["TF32", "true"]
     assert (row["probably_low"], row["at_most"]) == ("", "")
     assert float(row["rate_low"]) > 0
     assert "measure it there" in row["note"]
 
 
-PLAIN = records.run_file([records.benchmark(Case("speed.slug", "", "", {}), 1e-3)])
+PLAIN = measured().bench("speed.slug", cpu="1 ms", n=None, device="", dtype="", devices=()).data
 
 
 @pytest.mark.parametrize(("data", "lines"), [(records.cpu_run(), 1), (records.gpu_run(), 0), (PLAIN, 0)])
-def test_a_run_without_a_gpu_ends_with_the_command(tmp_path, capsys, data, lines):
+def test_a_run_without_a_gpu_ends_with_the_command(tmp_path, data, lines):
     path = tmp_path / "my run.json"
     path.write_text(json.dumps(data))
     found = what_a_gpu_could_bring(read(path), path)
@@ -225,11 +218,10 @@ def test_every_form_says_that_it_is_modelled_and_how_often_it_held_and_is_no_res
 
 
 def test_every_benchmark_has_an_estimate_or_a_reason_that_fits_it(estimated):
-    plain = Case("mine.plain", "", implementation="", variant="", cache="")
     sort = [{"kind": "other", "count": 1, "flops": 0, "bytes": 1e9}]
-    rows = [records.benchmark(each, 1.0) for each in (plain, case("time.len(a)"), case("b.c"))]
-    rows += [records.benchmark(case("irregular.sort"), 1.0, work={"bytes": 1e9, "operators": sort})]
-    found, shown = estimated(rows, "--gpu", "L4")
+    how = {"device": "", "dtype": "", "implementation": "", "variant": "", "cache": ""}
+    one = measured().bench("mine.plain", cpu=1.0, n=None, **how).bench("time.len(a)", cpu=1.0).bench("b.c", cpu=1.0)
+    found, shown = estimated(one.bench("irregular.sort", cpu=1.0, bytes=1e9, operators=sort), "--gpu", "L4")
     words = ("instead of benchmark", "PyTorch counts none", "give flops=", "learned")
     assert [word in row["note"] for row, word in zip(found, words, strict=True)] == [True] * 4
     assert shown.count(" Unknown: ") == 4
@@ -238,14 +230,13 @@ def test_every_benchmark_has_an_estimate_or_a_reason_that_fits_it(estimated):
 def test_what_nothing_was_learned_of_has_the_ratio_of_memory_bandwidths(estimated):
     """Unless its bytes aren't what it waits for: much arithmetic for each, steps that wait for each other, a launch."""
     other = {"kind": "other", "count": 1, "flops": 0, "bytes": 1e9}
-    rows = [
-        records.benchmark(case(name), 1.0, work={"bytes": 1e9, "operators": [other]} | flops, memory_bytes=3e9)
-        for name, flops in (("irregular.sort", {}), ("mine.a", {"flops": 1e11}), ("linear_algebra.qr", {"flops": 1e9}))
-    ]
-    small = {"bytes": 1e6, "operators": [other | {"bytes": 1e6}]}
-    rows += [records.benchmark(case("mine.small"), 4.2e-4, work=small)]  # in a 152th: less than a kernel takes
     peaks = {"cpu": records.ceilings("cpu")}
-    found, shown = estimated(rows, "--gpu", "H100", ceilings=peaks)
+    one = measured(ceilings=peaks)
+    for name, flops in (("irregular.sort", None), ("mine.a", 1e11), ("linear_algebra.qr", 1e9)):
+        one.bench(name, cpu=1.0, bytes=1e9, operators=[other], flops=flops, memory_bytes=3e9)
+    # in a 152th: less than a kernel takes
+    one.bench("mine.small", cpu=4.2e-4, bytes=1e6, operators=[other | {"bytes": 1e6}])
+    found, shown = estimated(one, "--gpu", "H100")
     fastest = max(each["byte_per_s"] for each in peaks["cpu"]["bandwidth"] if each["level"] == "memory")
     ratio = 3.35e12 / fastest
     assert [row["memory_ratio"] and float(row["memory_ratio"]) for row in found] == [pytest.approx(ratio), "", "", ""]
@@ -254,13 +245,11 @@ def test_what_nothing_was_learned_of_has_the_ratio_of_memory_bandwidths(estimate
 
 
 def test_a_range_that_launches_decide_is_called_launch_bound(estimated):
-    small = [{"kind": "elementwise", "count": 1, "flops": 0, "bytes": 8e5}]
-    large = [small[0] | {"bytes": 8e9}]
-    rows = [
-        records.benchmark(case(name), 1e-2, work={"bytes": operators[0]["bytes"], "operators": operators})
-        for name, operators in (("a.small", small), ("a.large", large))
-    ]
-    assert "launches take most of the time): a.small." in estimated(rows, "--gpu", "H100")[1]
+    one = measured()
+    for name, nbytes in (("a.small", 8e5), ("a.large", 8e9)):
+        operators = [{"kind": "elementwise", "count": 1, "flops": 0, "bytes": nbytes}]
+        one.bench(name, cpu=1e-2, bytes=nbytes, operators=operators)
+    assert "launches take most of the time): a.small." in estimated(one, "--gpu", "H100")[1]
 
 
 @pytest.mark.parametrize(
@@ -281,14 +270,16 @@ def test_a_cell_says_what_is_likely_or_else_what_is_certain(at_most, probably, s
     assert (cell(each), cell(each, bound=True)) == (shown, with_bound)
 
 
-def test_the_picture_is_called_estimated_and_holds_the_rows_of_the_table(tmp_path):
-    rows = [product(4096, 2.0), records.benchmark(case("a.nothing"), 1e-3)]
-    (tmp_path / "run.json").write_text(json.dumps(records.run_file(rows)))
-    assert main(["chart", str(tmp_path), "--kind", "estimate", "-o", str(tmp_path / "e.svg")]) == 0
-    drawn = re.sub(r"\s+", " ", (tmp_path / "e.svg").read_text())
-    for words in ("<title>Estimated speedup of GPUs over", "Estimated, not measured", ">A100 80GB SXM<", ">a.mm<"):
-        assert words in drawn, words
+def test_the_picture_is_called_estimated_and_holds_the_rows_of_the_table(save, tmp_path):
+    run, picture = (
+        save("run.json", product(measured().bench("a.nothing", cpu="1 ms"), 4096, cpu=2.0)),
+        tmp_path / "e.svg",
+    )
+    words = ["chart", run, "--kind", "estimate", "-o", str(picture)]
+    assert main(words) == 0
+    drawn = re.sub(r"\s+", " ", picture.read_text())
+    for word in ("<title>Estimated speedup of GPUs over", "Estimated, not measured", ">A100 80GB SXM<", ">a.mm<"):
+        assert word in drawn, word
     assert "a.nothing" not in drawn
-    rows = [records.benchmark(case("a.nothing"), 1e-3)]
-    (tmp_path / "run.json").write_text(json.dumps(records.run_file(rows)))
-    assert main(["chart", str(tmp_path), "--kind", "estimate", "-o", str(tmp_path / "n.svg")]) == 2
+    save("run.json", measured().bench("a.nothing", cpu="1 ms"))
+    assert main(words) == 2

@@ -1,36 +1,32 @@
 """What other tools are given: exact, and nothing left out in silence."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import records
+from suites import plain
 
 from gpubench.commands.cli import main
-from gpubench.runfile.schema import Case
 
-CPU, GPU = (Case("a.b", device, "float32", {"n": 8}, devices=(device,)) for device in ("cpu", "cuda:0"))
-BOTH = (records.CPU, records.GPU)
+one = partial(records.run, processes=1)
 
 
 @pytest.fixture
-def run(save) -> str:
-    marks = [records.benchmark(CPU, 2e-3, spread=0.1), records.benchmark(GPU, 1e-3)]
-    gone = records.unmeasured(Case("a.gone", "cpu", "float32"))
-    return save("run.json", records.run_file(marks, [gone], devices=BOTH))
+def run(save):
+    measured = one().bench("a.b", n=8, cpu="2 ms", spread=0.1).bench("a.b", n=8, gpu="1 ms")
+    return save("run.json", measured.skip("a.gone"))
 
 
 @pytest.fixture
-def export(capsys: pytest.CaptureFixture[str]):
-    def export(path: str, to: str, *words: str) -> tuple[Any, str]:
+def export(capsys):
+    def export(path, to, *words):
         """What it printed, of JSON the values, and what it said on stderr."""
         assert main(["export", path, "--to", to, *words]) == 0
         shown = capsys.readouterr()
@@ -39,7 +35,7 @@ def export(capsys: pytest.CaptureFixture[str]):
     return export
 
 
-def test_a_markdown_table_has_a_row_for_each_workload(run: str, export, save) -> None:
+def test_a_markdown_table_has_a_row_for_each_workload(run, export, save):
     text, error = export(run, "markdown")
     (row,) = (line for line in text.splitlines() if line.startswith("| a.b"))
     assert all(words in row for words in ("n=8", "2.00 ms", "1.00 ms", "2.0×"))
@@ -47,23 +43,23 @@ def test_a_markdown_table_has_a_row_for_each_workload(run: str, export, save) ->
     assert "PyTorch 2.13.0" in text
     assert "*" not in text.replace("\\*", "*")
     assert error == ""
-    marks = [records.benchmark(CPU, 2e-3), records.benchmark(GPU, 1e-3, flags=("noisy",))]
-    text, _ = export(save("flagged.json", records.run_file(marks, devices=BOTH)), "markdown")
+    flagged = one().bench("a.b", cpu="2 ms").bench("a.b", gpu="1 ms", flags=("noisy",))
+    text, _ = export(save("flagged.json", flagged), "markdown")
     assert text.replace("\\*", "*").count("* ") >= 2  # at its time, and what that means
 
 
-def test_folders_and_k_choose_what_is_exported(run: str, export, save, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folders_and_k_choose_what_is_exported(run, export, save, capsys):
     assert list(export(run, "bmf", "-k", "cuda")[0]) == ["a.b[float32-n=8] on cuda:0"]
     assert main(["export", run, "--to", "bmf", "-k", "resnet"]) == 2
     assert "choose from a.b, a.gone" in capsys.readouterr().err
-    folder = str(Path(save("other.json", records.run_file([records.benchmark(CPU, 3e-3)]))).parent)
+    folder = str(Path(save("other.json", one(cuda=0).bench("a.b", n=8, cpu="3 ms"))).parent)
     shown, _ = export(folder, "bmf", "-k", "cpu and a.b")
     assert {name: each["latency"]["value"] for name, each in shown.items()} == pytest.approx(
         {"other: a.b[float32-n=8]": 3e6, "run: a.b[float32-n=8]": 2e6}
     )
 
 
-def test_no_command_replaces_what_it_reads_or_what_isnt_ours(run: str, tmp_path: Path, capsys) -> None:
+def test_no_command_replaces_what_it_reads_or_what_isnt_ours(run, tmp_path, capsys):
     """Whatever the way it is named: as a file, by its folder, or the journal beside it."""
     folder, notes = tmp_path / "side", tmp_path / "notes.svg"
     folder.mkdir()
@@ -81,7 +77,7 @@ def test_no_command_replaces_what_it_reads_or_what_isnt_ours(run: str, tmp_path:
     assert notes.read_text() == "mine"
 
 
-def test_github_action_benchmark(run: str, export) -> None:
+def test_github_action_benchmark(run, export):
     (first, second), error = export(run, "github-action-benchmark")
     extra = first.pop("extra")
     assert first == {"name": "a.b[float32-n=8]", "unit": "ms", "value": 2.0, "range": "± 0.100"}
@@ -91,19 +87,18 @@ def test_github_action_benchmark(run: str, export) -> None:
     assert "a.gone[float32]" in error
 
 
-def test_a_doubtful_time_is_marked_where_a_program_looks(save, export) -> None:
-    marks = [records.benchmark(CPU, 2e-3, flags=("noisy", "drifting"), medians=(1.9e-3, 2e-3, 2.1e-3))]
-    (entry,), _ = export(save("run.json", records.run_file(marks, processes=3)), "github-action-benchmark")
+def test_a_doubtful_time_is_marked_where_a_program_looks(save, export):
+    flagged = records.run().bench("a.b", cpu="2 ms", spread=0.05, flags=("noisy", "drifting"))
+    (entry,), _ = export(save("run.json", flagged), "github-action-benchmark")
     assert entry["extra"].endswith("flagged: noisy, drifting")
     assert "95% interval" in entry["extra"]
     assert float(entry["range"].removeprefix("± ")) == pytest.approx(1.026 * 4.303 / 3**0.5 * 0.1, rel=0.02)
 
 
-def test_a_model_and_an_unverified_result_are_named_in_what_is_published(save, export, tmp_path) -> None:
+def test_a_model_and_an_unverified_result_are_named_in_what_is_published(save, export, tmp_path):
     check = {"status": "unchecked", "error": None, "tolerance": None, "reason": "check=False"}
-    marks = [records.benchmark(each, 1e-3, check=check) for each in (CPU, GPU)]
-    devices = (records.CPU, {**records.GPU, "simulated": True})
-    path = save("run.json", records.run_file(marks, devices=devices))
+    unlike = one(gpu={"simulated": True}).bench("a.b", n=8, cpu="1 ms", gpu="1 ms", check=check)
+    path = save("run.json", unlike)
     model = "Times of the Synthetic H-GPU come from a model, not from hardware"
     text, _ = export(path, "markdown")
     assert model in text
@@ -123,14 +118,14 @@ def test_a_model_and_an_unverified_result_are_named_in_what_is_published(save, e
         (9.999999e-7, 1000.0, "ns", "± 200."), (1e-10, 0.1, "ns", "± 0.0200"),
     ],
 )  # fmt: skip
-def test_times_have_a_unit_that_people_read(save, export, seconds, value, unit, spread) -> None:
+def test_times_have_a_unit_that_people_read(save, export, seconds, value, unit, spread):
     """And one that the action converts, with a range that it understands: two signs or more."""
-    path = save("run.json", records.run_file([records.benchmark(CPU, seconds, spread=0.4)]))
+    path = save("run.json", one().bench("a.b", cpu=seconds, spread=0.4))
     (entry,), _ = export(path, "github-action-benchmark")
     assert (entry["value"], entry["unit"], entry["range"]) == (value, unit, spread)
 
 
-def test_bmf_and_csv_which_has_a_row_for_what_was_not_measured_too(run: str, export, tmp_path: Path) -> None:
+def test_bmf_and_csv_which_has_a_row_for_what_was_not_measured_too(run, export, tmp_path):
     assert main(["export", run, "--to", "bmf", "-o", str(tmp_path / "bmf.json")]) == 0
     entries = json.loads((tmp_path / "bmf.json").read_text())
     latency = entries["a.b[float32-n=8]"]["latency"]
@@ -140,13 +135,13 @@ def test_bmf_and_csv_which_has_a_row_for_what_was_not_measured_too(run: str, exp
     assert [row["status"] for row in rows] == ["ok", "ok", "skipped"]
 
 
-def test_plain_files_go_by_their_full_names_each_its_own(save, export) -> None:
-    mark = records.benchmark(CPU, 2e-3) | {"extra_info": {}, "options": {"timer": "perf_counter"}}
-    path = save("plain.json", {"benchmarks": [mark, mark], "machine_info": {}})
-    assert list(export(path, "bmf")[0]) == [mark["fullname"], mark["fullname"].replace("[", "#2[", 1)]
+def test_plain_files_go_by_their_full_names_each_its_own(save, export):
+    data = plain(one().bench("a.b", cpu="2 ms").bench("a.b", cpu="2 ms").data)
+    name = data["benchmarks"][0]["fullname"]
+    assert list(export(save("plain.json", data), "bmf")[0]) == [name, name.replace("[", "#2[", 1)]
 
 
-def test_run_files_go_unchanged_into_pytest_benchmarks_own_compare(tmp_path: Path) -> None:
+def test_run_files_go_unchanged_into_pytest_benchmarks_own_compare(tmp_path):
     measured = Path(__file__).parent.parent.parent / "results/xeon-2-cores/run.json"
     for name in ("a.json", "b.json"):
         (tmp_path / name).write_bytes(measured.read_bytes())
@@ -156,10 +151,8 @@ def test_run_files_go_unchanged_into_pytest_benchmarks_own_compare(tmp_path: Pat
     assert done.stdout.count("test_square[cpu-float32-1024]") >= 2
 
 
-def test_of_chosen_benchmarks_the_markdown_table_has_every_size(export, save) -> None:
-    cases = [Case("a.b", "cpu", "float32", {"n": n}, size="n", devices=("cpu",)) for n in (8, 16)]
-    marks = [records.benchmark(case, 1e-3, medians=(9e-4, 1e-3, 1.1e-3)) for case in cases]
-    path = save("run.json", records.run_file(marks, processes=3))
+def test_of_chosen_benchmarks_the_markdown_table_has_every_size(export, save):
+    path = save("run.json", records.run().bench("a.b", cpu="1 ms", n=(8, 16)))
     for words, count in (([], 1), (["-k", "a.b"], 2)):
         text, _ = export(path, "markdown", *words)
         table = [line for line in text.splitlines() if line.startswith("|")]

@@ -1,16 +1,14 @@
 """``gpubench report`` from its options to its files: what it writes, refuses and never touches."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 import records
-from reading import BOTH, sweep
+from records import SIZES, sweep
+from suites import plain
 
 from gpubench.commands import cli
 from gpubench.report import output
@@ -27,24 +25,18 @@ def tables(*words: str | Path) -> int:
     return report(*words, "--charts", "none")
 
 
-def small(**how: Any) -> dict[str, Any]:
+def small(machine=""):
     """Three sizes on a CPU, and ten times as fast on a GPU."""
-    return records.run_file(sweep("a.b"), devices=BOTH, **how)
-
-
-def saved(path: Path, data: Any) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(data))
-    return path
+    return sweep("a.b", one=records.run(machine))
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
-    return saved(tmp_path / "run.json", small())
+def run(tmp_path):
+    return small().save(tmp_path / "run.json")
 
 
 @pytest.fixture
-def out(tmp_path: Path) -> Path:
+def out(tmp_path):
     return tmp_path / "out"
 
 
@@ -60,7 +52,7 @@ def rows(folder: Path, name: str = "results.csv") -> list[dict[str, str]]:
     return list(csv.DictReader((folder / name).read_text().splitlines()))
 
 
-def test_everything(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_everything(run, tmp_path, capsys):
     out = tmp_path / "deep" / "out"
     words = (run, "-o", out, "--charts", "all")
     assert report(*words) == 0
@@ -77,26 +69,26 @@ def test_everything(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert contents(out) == before
 
 
-def test_earlier_runs_are_left_out_of_their_folder(tmp_path: Path) -> None:
+def test_earlier_runs_are_left_out_of_their_folder(tmp_path):
     """A new run in the same folder keeps the earlier one beside it."""
     for name in ("run", "run.1"):
-        saved(tmp_path / f"{name}.json", small(label=name))
+        small(name).save(tmp_path / f"{name}.json")
     assert tables(tmp_path, "-o", tmp_path / "both") == 0
     (tmp_path / "run.ledger.jsonl").touch()
     assert tables(tmp_path, "-o", tmp_path / "latest") == 0
     assert [{row["run"] for row in rows(tmp_path / name)} for name in ("both", "latest")] == [{"run", "run.1"}, {"run"}]
 
 
-def test_a_folder_of_runs_has_each_once(tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_of_runs_has_each_once(tmp_path, out, capsys):
     nightly = tmp_path / "nightly"
     for name in ("r1", "r2"):
-        path = saved(nightly / name / "run.json", small(label=f"{name} (synthetic)"))
+        path = small(name).save(nightly / name / "run.json")
         assert tables(path, "-o", nightly / name) == 0  # a report beside its run
-    saved(nightly / "latest.json", small(label="r2 (synthetic)"))  # a copy
-    saved(nightly / ".tox/lib/run.json", small(label="not ours"))
-    saved(nightly / "other.json", {"something": "else"})
+    small("r2").save(nightly / "latest.json")  # a copy
+    small("not ours").save(nightly / ".tox/lib/run.json")
+    (nightly / "other.json").write_text('{"something": "else"}')
     assert tables(nightly, nightly / "r1/run.json", "-o", out) == 0
-    assert [row["machine"] for row in rows(out)] == ["r2 (synthetic)"] * 6 + ["r1 (synthetic)"] * 6
+    assert [row["machine"] for row in rows(out)] == ["r2"] * 6 + ["r1"] * 6
     capsys.readouterr()
     (nightly / "r1/run.json").write_text('{"benchmarks": [')
     assert tables(nightly, "-o", out) == 2
@@ -104,9 +96,7 @@ def test_a_folder_of_runs_has_each_once(tmp_path: Path, out: Path, capsys: pytes
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_what_cannot_be_read_in_a_folder_is_named_and_passed_over(
-    run: Path, out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_read_in_a_folder_is_named_and_passed_over(run, out, tmp_path, capsys):
     folder = tmp_path / "runs"
     folder.mkdir()
     run.rename(folder / "run.json")
@@ -119,17 +109,18 @@ def test_what_cannot_be_read_in_a_folder_is_named_and_passed_over(
         assert f"{folder / name} is passed over: " in error
 
 
-def test_a_folder_without_runs_says_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_without_runs_says_what_it_found(tmp_path, capsys):
     assert report(tmp_path, "-o", tmp_path / "out") == 2
     assert "no run file in this folder" in capsys.readouterr().err
-    saved(tmp_path / "deep/other.json", {"something": "else"})
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/other.json").write_text('{"something": "else"}')
     assert report(tmp_path, "-o", tmp_path / "out") == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "deep/other.json" in line
 
 
-@pytest.mark.parametrize("content", ["{", json.dumps(records.run_file([]))], ids=["truncated", "no cases"])
-def test_bad_input_is_one_line_and_leaves_the_old_report(run: Path, out: Path, capsys, content: str) -> None:
+@pytest.mark.parametrize("content", ["{", json.dumps(records.run().data)], ids=["truncated", "no cases"])
+def test_bad_input_is_one_line_and_leaves_the_old_report(run, out, capsys, content):
     assert tables(run, "-o", out) == 0
     before = contents(out)
     capsys.readouterr()
@@ -140,12 +131,9 @@ def test_bad_input_is_one_line_and_leaves_the_old_report(run: Path, out: Path, c
     assert contents(out) == before
 
 
-def test_unlike_cases_are_left_out_aloud(run: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = small()
-    for mark in data["benchmarks"]:
-        own = mark["extra_info"]["gpubench"]
-        own["threads"] = 1 if own["device"] == "cpu" else 2
-    saved(run, data)
+def test_unlike_cases_are_left_out_aloud(run, out, capsys):
+    one = records.run().bench("a.b", cpu=lambda n: 1e-6 * n, n=SIZES, threads=1)
+    one.bench("a.b", gpu=lambda n: 1e-7 * n, n=SIZES, threads=2).save(run)
     assert tables(run, "-o", out) == 0
     shown = capsys.readouterr().out
     told = "3 benchmarks have no comparable baseline, the nearest differs in threads (3). Use --allow threads"
@@ -158,9 +146,10 @@ def test_unlike_cases_are_left_out_aloud(run: Path, out: Path, capsys: pytest.Ca
     assert "threads 2 against 1" in (out / "charts" / "speedup-a.b-light.svg").read_text()
 
 
-def test_a_file_of_pytest_benchmark_alone(tmp_path: Path, out: Path) -> None:
-    marks = [mark | {"extra_info": {}, "options": {"timer": "perf_counter"}} for mark in small()["benchmarks"][:3]]
-    path = saved(tmp_path / "plain.json", {"benchmarks": marks, "machine_info": {}})
+def test_a_file_of_pytest_benchmark_alone(tmp_path, out):
+    path = tmp_path / "plain.json"
+    one = records.run().bench("a.b", cpu=lambda n: 1e-6 * n, n=SIZES)
+    path.write_text(json.dumps(plain(one.data)))
     assert report(path, "-o", out, "--charts", "all") == 0
     assert "charts/time-own-light.svg" in names(out)
     assert [float(row["time_s"]) for row in rows(out)] == pytest.approx([1e-6, 1e-5, 1e-4])

@@ -1,46 +1,39 @@
 """results.csv: its exact text, and what a name from a file can't do to it."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 import reading
-import records
+from reading import study_of
+from records import cpu_run, run
 
 from gpubench.errors import RunFileError
 from gpubench.report import rows
 from gpubench.report.columns import METRICS, csv_files
 from gpubench.report.rows import Measured
-from gpubench.report.study import Study
-from gpubench.runfile.schema import Case, Machine, Process, Result, Run, Times
+from gpubench.runfile.schema import Machine, Process, Result, Run, Times
 
 
-def rows_of(folder: Path, data: dict[str, Any]) -> list[dict[str, str]]:
+def rows_of(one):
     """Of results.csv, as a spreadsheet reads them."""
-    return list(csv.DictReader(io.StringIO(csv_files(Study([reading.run_of(folder, data)]))["results.csv"])))
+    return list(csv.DictReader(io.StringIO(csv_files(study_of(one))["results.csv"])))
 
 
-def test_a_row_has_what_was_measured_and_nothing_else(tmp_path: Path) -> None:
+def test_a_row_has_what_was_measured_and_nothing_else():
     """The order of the columns and the form of the numbers are those of the committed results."""
-    copy = Case("transfer.copy", "cuda:0", "float32", {"pinned": True, "nbytes": 4096}, threads=2, size="nbytes",
-                devices=("cuda:0",), cache="cold")  # fmt: skip
-    transfer = {"in_bytes": 1, "out_bytes": 1, "in_s": 1.5, "out_s": 2.5, "out_pinned_s": 0.75}
-    work = {"flops": 32, "bytes": 4096, "items": 64}
-    mark = records.benchmark(copy, 0.125, work=work, latency=0.3, spread=0.5, energy_j=0.25, memory_bytes=1024,
-                             flags=("noisy", "too-short"), device_s=0.0625, launch_s=0.03125, transfer=transfer,
-                             iterations=7)  # fmt: skip
-    gone = records.unmeasured(Case("a.b", "cuda:0", "float16", {"n": 10**8}, size="n"), "oom", "needs 2 GB, 1 is free")
     band = {"pattern": "copy", "level": "l2", "footprint_bytes": 4096, "byte_per_s": 65536.0}
-    data = records.run_file([mark], [gone], devices=(records.CPU, records.GPU), label='A "synthetic" one, here',
-                            ceilings={"cuda:0": {"bandwidth": [band]}})  # fmt: skip
+    one = run(label='A "synthetic" one, here', processes=1, ceilings={"cuda:0": {"bandwidth": [band]}})
+    one.bench("transfer.copy", gpu=0.125, pinned=True, nbytes=4096, size="nbytes", threads=2, cache="cold", flops=32,
+              bytes=4096, items=64, latency=0.3, spread=0.5, energy_j=0.25, memory_bytes=1024,
+              flags=("noisy", "too-short"), device_s=0.0625, launch_s=0.03125, iterations=7,
+              transfer={"in_bytes": 1, "out_bytes": 1, "in_s": 1.5, "out_s": 2.5, "out_pinned_s": 0.75})  # fmt: skip
+    one.skip("a.b", "oom", "needs 2 GB, 1 is free", "cuda:0", dtype="float16", n=10**8)
     both = {"run": "run", "machine": 'A "synthetic" one, here', "device": "cuda:0", "device_name": "Synthetic H-GPU"}
     both |= {"implementation": "torch", "variant": "eager"}
-    measured, absent = ({name: cell for name, cell in row.items() if cell} for row in rows_of(tmp_path, data))
+    measured, absent = ({name: cell for name, cell in row.items() if cell} for row in rows_of(one))
     assert measured == both | {
         "family": "transfer", "workload": "transfer.copy", "dtype": "float32", "setting": "pinned=true",
         "size_name": "nbytes", "size": "4096", "nbytes": "4096", "pinned": "true", "cache": "cold", "threads": "2",
@@ -49,18 +42,17 @@ def test_a_row_has_what_was_measured_and_nothing_else(tmp_path: Path) -> None:
         "copy_in_s": "1.5", "copy_out_s": "2.5", "copy_out_pinned_s": "0.75", "iqr_s": "0.0625", "mean_s": "0.125",
         "min_s": "0.09375", "rounds": "50", "iterations": "7", "byte_per_s": "32768.0", "item_per_s": "512.0",
         "flop_per_s": "256.0", "memory_bytes": "1024.0", "energy_j": "0.25", "item_per_j": "256.0", "kind": "copies",
-        "check_error": "0.0", "check": "passed", "pytest_id": f"benchmarks/test_transfer.py::test_copy[{copy.id}]",
+        "check_error": "0.0", "check": "passed", "pytest_id": one.marks[0]["fullname"],
     }  # fmt: skip
     assert absent == both | {
         "family": "a", "workload": "a.b", "dtype": "float16", "size_name": "n", "size": "100000000", "n": "100000000",
-        "cache": "hot", "status": "oom", "reason": "needs 2 GB, 1 is free", "pytest_id": gone["fullname"],
+        "cache": "hot", "status": "oom", "reason": "needs 2 GB, 1 is free", "pytest_id": one.gone[0]["fullname"],
     }  # fmt: skip
 
 
-def test_several_processes_give_the_time_an_interval(tmp_path: Path) -> None:
+def test_several_processes_give_the_time_an_interval():
     """Student's t with two degrees of freedom (4.303) about the median of logarithms 0, 1 and 2, 2.6 % wider for it."""
-    mark = records.benchmark(Case("a.b", "cpu", "float32"), math.e, medians=(1.0, math.e, math.e**2))
-    (row,) = rows_of(tmp_path, records.run_file([mark], processes=3))
+    (row,) = rows_of(run().bench("a.b", cpu=(1.0, math.e, math.e**2)))
     half = 1.026 * 4.302653 / math.sqrt(3)
     assert [math.log(float(row[name])) for name in ("low_s", "high_s")] == pytest.approx([1 - half, 1 + half])
 
@@ -69,41 +61,41 @@ def test_several_processes_give_the_time_an_interval(tmp_path: Path) -> None:
     ("values", "size"),
     [((1, 2, 30), "x"), ((1e3, 1e6), "x"), ((0.25, 0.5, 1.0), None), ((1, 1), None), ((1, "a"), None)],
 )
-def test_the_only_whole_number_that_varies_is_the_size(tmp_path: Path, values, size) -> None:
-    cases = [Case("mine.work", "", "", {"x": value}, "") for value in values]
-    run = reading.run_of(tmp_path, records.run_file([records.benchmark(case, 1e-3) for case in cases]))
-    assert {row["size_name"] for row in reading.results(Study([run]))} == {size}
+def test_the_only_whole_number_that_varies_is_the_size(values, size):
+    one = run()
+    for value in values:
+        one.bench("mine.work", cpu=1e-3, x=value, dtype="", implementation="", size=None)
+    assert {row["size_name"] for row in reading.results(study_of(one))} == {size}
 
 
-def test_parameters_named_like_columns(tmp_path: Path) -> None:
+def test_parameters_named_like_columns():
     params = {"device": "x", "param_device": 1, "variant": 2, "time_s": 3, "_run": 4}
-    data = records.run_file([records.benchmark(Case("a.b", "cpu", "float32", params), 1.0)])
-    (row,) = rows_of(tmp_path, data)
+    (row,) = rows_of(run().bench("a.b", cpu=1.0, params=params))
     assert row["device"] == "cpu"
     assert row["param_param_device"] == "x"
     assert [row["param_device"], row["param_variant"], row["param_time_s"], row["_run"]] == ["1", "2", "3", "4"]
 
 
-def test_names_of_parameters_are_bounded(tmp_path: Path) -> None:
-    cases = [Case("a.b", "cpu", "float32", {f"p{i}_{k}": 1 for k in range(60)}) for i in range(9)]
-    marks = [records.benchmark(case, 1e-6) for case in cases]
-    assert len(Study([reading.run_of(tmp_path, records.run_file(marks[:8]))]).rows) == 8
+def test_names_of_parameters_are_bounded():
+    one = run()
+    for i in range(8):
+        one.bench("a.b", cpu=1e-6, **{f"p{i}_{k}": 1 for k in range(60)})
+    assert len(study_of(one).rows) == 8
     with pytest.raises(RunFileError, match="540 different names of parameters: a table holds 500"):
-        Study([reading.run_of(tmp_path, records.run_file(marks))])
+        study_of(one.bench("a.b", cpu=1e-6, **{f"q_{k}": 1 for k in range(60)}))
 
 
-def test_texts_are_no_formulas(tmp_path: Path) -> None:
+def test_texts_are_no_formulas():
     params = {"a": "=1+1", "b": "@SUM(A1)", "c": "-2", "d": "+x", "e": -2.5, "=f": "\n=1"}
     params |= {"g": "＝1", "h": "＠x", "i": "a;=1", "j": "a;b", "k": "a-b"}  # of full width, and after a semicolon
-    data = records.run_file([records.benchmark(Case("=cmd|'/c calc'!A0", "cpu", "float32", params), 1.0)])
-    (row,) = rows_of(tmp_path, data)
+    (row,) = rows_of(run().bench("=cmd|'/c calc'!A0", cpu=1.0, params=params))
     assert row["workload"] == "'=cmd|'/c calc'!A0"
     assert [row[name] for name in "abcde"] == ["'=1+1", "'@SUM(A1)", "'-2", "'+x", "-2.5"]
     assert [row[name] for name in "ghijk"] == ["'＝1", "'＠x", "a;'=1", "a;b", "a-b"]
     assert row["'=f"] == " =1"
 
 
-def test_run_names_are_told_apart() -> None:
+def test_run_names_are_told_apart():
     paths = [Path("/r/a/run.json"), Path("/r/b/run.json"), Path("/r/b/other.json")]
     assert rows.run_names(paths) == ["a", "b", "other"]
     assert rows.run_names([Path("/x/a/run.json"), Path("/y/a/run.json")]) == ["x/a", "y/a"]
@@ -111,11 +103,10 @@ def test_run_names_are_told_apart() -> None:
     assert rows.run_names([Path("/x/a\x1b[1m/r\n.json"), Path("/x/b/r\n.json")]) == ["a�[1m/r ", "b/r "]
 
 
-def test_a_pytest_id_is_in_the_results_and_can_be_typed(tmp_path: Path) -> None:
-    run = reading.run_of(tmp_path, records.cpu_run())
-    (first, *_) = reading.results(Study([run]))
+def test_a_pytest_id_is_in_the_results_and_can_be_typed():
+    (first, *_) = reading.results(study_of(cpu_run()))
     assert first["pytest_id"].startswith("benchmarks/test_")
-    chosen = reading.results(Study([run], expression=first["pytest_id"]))
+    chosen = reading.results(study_of(cpu_run(), expression=first["pytest_id"]))
     assert {row["pytest_id"] for row in chosen} == {first["pytest_id"]}
 
 
@@ -133,7 +124,7 @@ def percentiles(*processes: list[float], iterations: int = 1) -> tuple[float | N
     return p95, p99
 
 
-def test_percentiles_are_of_single_calls_and_need_enough_of_them() -> None:
+def test_percentiles_are_of_single_calls_and_need_enough_of_them():
     calls = [float(i) for i in range(200, 0, -1)]
     assert percentiles(calls) == (190, 198)
     assert percentiles(calls[:150], calls[150:]) == (190, 198)  # of all processes together
@@ -144,17 +135,15 @@ def test_percentiles_are_of_single_calls_and_need_enough_of_them() -> None:
     assert percentiles(calls[-99:]) == (95, None)
 
 
-def test_a_share_of_peak_is_that_of_the_dtype_which_computed_it(tmp_path: Path) -> None:
+def test_a_share_of_peak_is_that_of_the_dtype_which_computed_it():
     """Autocast computes float32's products in bfloat16."""
-    cases = [Case("a.b", "cpu", "float32", variant=each, devices=("cpu",)) for each in ("eager", "autocast")]
-    marks = [records.benchmark(case, 1.0, work={"flops": 8e8}) for case in cases]
-    peaks = {"cpu": {"throughput": {"float32": 1e9, "bfloat16": 4e9}}}
-    run = reading.run_of(tmp_path, records.run_file(marks, ceilings=peaks))
-    assert [row["utilisation"] for row in reading.results(Study([run]))] == pytest.approx([0.8, 0.2])
+    one = run(ceilings={"cpu": {"throughput": {"float32": 1e9, "bfloat16": 4e9}}})
+    for each in ("eager", "autocast"):
+        one.bench("a.b", cpu=1.0, flops=8e8, variant=each)
+    assert [row["utilisation"] for row in reading.results(study_of(one))] == pytest.approx([0.8, 0.2])
 
 
-def test_the_low_end_of_a_rate_is_that_of_the_slow_rounds(tmp_path: Path) -> None:
-    mark = records.benchmark(Case("a.b", "cpu", "float32", devices=("cpu",)), 2.0, spread=0.5, work={"items": 6.0})
-    (row,) = Study([reading.run_of(tmp_path, records.run_file([mark]))]).measured
+def test_the_low_end_of_a_rate_is_that_of_the_slow_rounds():
+    (row,) = study_of(run(processes=1).bench("a.b", cpu=2.0, spread=0.5, items=6.0)).measured
     assert (row.times.q1_s, row.times.q3_s) == (1.5, 2.5)
     assert row.throughput == pytest.approx((3.0, 2.4, 4.0))

@@ -1,22 +1,17 @@
 """What is said of a number, and what isn't; crossover.csv: from which size on the other side wins, in each regime."""
 
-from __future__ import annotations
-
-import json
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 import reading
-from reading import mark, run
+from reading import study_of
+from records import run
 
 from gpubench.report import sweeps, words
 from gpubench.report.pairs import RESIDENT, Copies, Pair
 from gpubench.report.rows import Measured
-from gpubench.report.study import Study
 from gpubench.report.sweeps import Crossing, Line, Point
-from gpubench.runfile import reader
 from gpubench.runfile.flags import Reason
 from gpubench.runfile.schema import DeviceFacts, Machine, Process, Result, Run, Times
 from gpubench.statistics.inference import ABSENT, ALWAYS, CROSSES, NEVER, Crossover
@@ -25,19 +20,15 @@ MACHINE = Machine("m", (DeviceFacts("cpu", "cpu", ""), DeviceFacts("cuda:0", "cu
 RUN = Run(path=Path("run.json"), machine=MACHINE, results=())
 
 
-def pair(low: float, high: float, shot: tuple[float, float] | None = None) -> Pair:
-    value = math.sqrt(low * high)
-    base, other = (
-        Measured(RUN, "run", Result("a.b", device, times=_times(*seconds)), None)
-        for device, seconds in (("cpu", (value, low, high)), ("cuda:0", (1.0, 1.0, 1.0)))
-    )
-    made = Pair(base, other)
+def pair(low, high, shot=None):
+    """A GPU of 1 s, and a CPU whose quartiles are these."""
+    sides = []
+    for device, median, q1, q3 in (("cpu", math.sqrt(low * high), low, high), ("cuda:0", 1.0, 1.0, 1.0)):
+        times = Times(median, q1, median, 0.0, q1, q3, 3, 1, None, "", (Process(0, 3, median),))
+        sides.append(Measured(RUN, "run", Result("a.b", device, times=times), None))
+    made = Pair(*sides)
     vars(made)["copies"] = Copies(math.sqrt(shot[0] * shot[1]), 1.0, None, *shot) if shot else None
     return made
-
-
-def _times(median: float, q1: float, q3: float) -> Times:
-    return Times(median, q1, median, 0.0, q1, q3, 3, 1, None, "", (Process(0, 3, median),))
 
 
 @pytest.mark.parametrize(
@@ -50,11 +41,11 @@ def _times(median: float, q1: float, q3: float) -> Times:
         (2.0, 80.0, True, False),  # wide, and an answer all the same
     ],
 )
-def test_what_is_faster_is_so_at_the_low_end(low: float, high: float, faster: bool, unknown: bool) -> None:
+def test_what_is_faster_is_so_at_the_low_end(low, high, faster, unknown):
     assert (pair(low, high).faster, pair(low, high).unknown) == (faster, unknown)
 
 
-def test_of_a_wide_interval_the_certain_end_is_shown_if_it_excludes_1() -> None:
+def test_of_a_wide_interval_the_certain_end_is_shown_if_it_excludes_1():
     assert words.speedup(pair(2.0, 8.0)) == "4.0× (2.0× to 8.0×)"
     assert words.speedup(pair(2.0, 8.1)) == "≥ 2.0×"
     assert words.speedup(pair(1 / 120, 1 / 12)) == "≥ 12× slower"
@@ -84,17 +75,10 @@ FROM = "faster from a size that is unsure"
         (Crossover(None, ALWAYS), (2.0,), words.UNSURE, FROM),  # of one size
     ],
 )
-def test_a_crossover_is_stated_only_as_far_as_it_is_known(
-    known: Crossover, ratios: tuple[float, ...], said: str, sentence: str
-) -> None:
-    found = crossed(known, ratios)
-    assert (words.crossing(found), words.faster(found)) == (said, sentence)
-
-
-def crossed(known: Crossover, ratios: tuple[float, ...]) -> Crossing:
+def test_a_crossover_is_stated_only_as_far_as_it_is_known(known, ratios, said, sentence):
     points = tuple(Point(x, y, y, y) for x, y in zip((64, 128, 256), ratios, strict=False))
-    items = tuple(pair(y, y) for y in ratios)
-    return Crossing(Line("n", items, points), RESIDENT, known, 3)
+    found = Crossing(Line("n", tuple(pair(y, y) for y in ratios), points), RESIDENT, known, 3)
+    assert (words.crossing(found), words.faster(found)) == (said, sentence)
 
 
 @pytest.mark.parametrize(
@@ -106,39 +90,31 @@ def crossed(known: Crossover, ratios: tuple[float, ...]) -> Crossing:
         ((0.5, 2), "2.0× slower to 2.0×"),
     ],
 )  # fmt: skip
-def test_ratios_and_ranges_for_people(value: Any, said: str) -> None:
+def test_ratios_and_ranges_for_people(value, said):
     assert (words.times_range(*value) if isinstance(value, tuple) else words.times(value)) == said
 
 
 @pytest.mark.parametrize(("size", "said"), [(72.4, "72"), (34_300, "34k"), (1.07, "1"), (0.4, "1"), (1e7, "10⁷")])
-def test_estimated_sizes_have_two_digits(size: float, said: str) -> None:
+def test_estimated_sizes_have_two_digits(size, said):
     assert words.rounded_size(size) == said
 
 
-SIZES = (10**2, 10**4)
-
-
-def side(device: str, n: int, medians: tuple[float, ...], **measured: Any) -> dict[str, Any]:
-    centre = sorted(medians)[len(medians) // 2]
-    return mark("a.b", device, centre, n, medians=medians, latency=centre, **measured)
-
-
-def ratios(*speeds: tuple[float, ...], moved: float | None = None) -> list[dict[str, Any]]:
+def speeds(*of_size, moved=None):
     """A CPU of 1 s a call against a device with these speedups, by size and process."""
     transfer = {"in_bytes": 8, "out_bytes": 0, "in_s": moved} if moved else None
-    marks = []
-    for n, own in zip(SIZES, speeds, strict=True):
-        marks.append(side("cpu", n, (1.0,) * len(own)))
-        marks.append(side("cuda:0", n, tuple(1 / speed for speed in own), transfer=transfer))
-    return marks
+    one = run()
+    for n, own in zip((10**2, 10**4), of_size, strict=True):
+        one.bench("a.b", cpu=(1.0,) * len(own), n=n)
+        one.bench("a.b", gpu=tuple(1 / speed for speed in own), n=n, transfer=transfer)
+    return one
 
 
-def crossovers(*runs: reader.Run) -> list[dict[str, Any]]:
-    return reading.crossovers(Study(runs))
+def crossovers(*runs):
+    return reading.crossovers(study_of(*runs))
 
 
-def test_a_crossover_of_each_regime(tmp_path: Path) -> None:
-    resident, shot = crossovers(run(tmp_path, ratios((0.25,), (4.0,), moved=0.25)))
+def test_a_crossover_of_each_regime():
+    resident, shot = crossovers(speeds((0.25,), (4.0,), moved=0.25))
     assert [row["regime"] for row in (resident, shot)] == ["resident", "one-shot"]
     assert (shot["size_parameter"], shot["n"], shot["best_cpu"]) == ("n", None, None)
     assert resident["crossover"] == pytest.approx(1000)
@@ -149,7 +125,7 @@ def test_a_crossover_of_each_regime(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("speeds", "kind"),
+    ("of_size", "kind"),
     [
         (((2.0,) * 2, (4.0,) * 2), "always"),
         (((1.0,) * 2, (1.0,) * 2), "always"),
@@ -160,46 +136,43 @@ def test_a_crossover_of_each_regime(tmp_path: Path) -> None:
         (((1.1, 1.5, 0.9), (4.0,) * 3), "always"),  # in some resamples it crosses
     ],
 )
-def test_a_crossover_is_described_by_its_kind_and_what_is_open_is_empty(tmp_path: Path, speeds: Any, kind: str) -> None:
-    (row,) = crossovers(run(tmp_path, ratios(*speeds)))
+def test_a_crossover_is_described_by_its_kind_and_what_is_open_is_empty(of_size, kind):
+    (row,) = crossovers(speeds(*of_size))
     assert (row["kind"], row["low"], row["high"]) == (kind, None, None)
     assert (row["crossover"] is None) == (kind != "crosses")
 
 
-def test_processes_give_an_interval_and_those_that_missed_a_size_dont_count(tmp_path: Path) -> None:
-    marks = ratios((0.24, 0.25, 0.26), (3.9, 4.0, 4.1))
-    lost = marks[-1]["extra_info"]["gpubench"]["processes"]
+def test_processes_give_an_interval_and_those_that_missed_a_size_dont_count():
+    one = speeds((0.24, 0.25, 0.26), (3.9, 4.0, 4.1))
     for count in (3, 2, 1):
-        (row,) = crossovers(run(tmp_path, marks))
+        (row,) = crossovers(one)
         assert row["processes"] == count
         assert row["low"] is None if count == 1 else row["low"] < row["crossover"] < row["high"]
-        del lost[0]
-        marks[-1]["stats"]["data"] = marks[-1]["stats"]["data"][1:]
+        del one.marks[-1]["extra_info"]["gpubench"]["processes"][0], one.marks[-1]["stats"]["data"][0]
 
 
-def test_processes_are_paired_within_a_run_only(tmp_path: Path) -> None:
+def test_processes_are_paired_within_a_run_only():
     """All processes of a run see a machine twice as slow: that says nothing about the ratio."""
-    speeds = (1.0, 2.0, 0.7)
 
-    def sides(device: str, times: tuple[float, float]) -> list[dict[str, Any]]:
-        return [side(device, n, tuple(seconds * s for s in speeds)) for n, seconds in zip(SIZES, times, strict=True)]
+    def sides(name="", **times):
+        one = run(name)
+        for side, at in times.items():
+            for n, seconds in zip((10**2, 10**4), at, strict=True):
+                one.bench("a.b", n=n, **{side: (seconds, 2 * seconds, 0.7 * seconds)})
+        return one
 
-    (row,) = crossovers(run(tmp_path, sides("cpu", (1.0, 1.0)) + sides("cuda:0", (4.0, 0.25))))
+    (row,) = crossovers(sides(cpu=(1.0, 1.0), gpu=(4.0, 0.25)))
     assert (row["low"], row["high"]) == pytest.approx((1000, 1000))
-    one = run(tmp_path, sides("cuda:0", (1.0, 1.0)), "one")
-    two = run(tmp_path, sides("cuda:0", (4.0, 0.25)), "two")
-    (row,) = crossovers(one, two)
+    (row,) = crossovers(sides("one", gpu=(1.0, 1.0)), sides("two", gpu=(4.0, 0.25)))
     assert row["crossover"] == pytest.approx(1000)
     assert (row["low"] or 0.0) < 500 < 2000 < (row["high"] or math.inf)
 
 
-def test_a_baseline_that_changes_on_the_way_is_another_line(tmp_path: Path) -> None:
+def test_a_baseline_that_changes_on_the_way_is_another_line():
     """float32 stands in for bfloat16 at one size only: no crossover is drawn through both."""
-    marks = ratios((0.25,), (4.0,))
-    marks[3]["extra_info"]["gpubench"]["dtype"] = marks[1]["extra_info"]["gpubench"]["dtype"] = "bfloat16"
-    marks.append(json.loads(json.dumps(marks[0])))
-    marks[-1]["extra_info"]["gpubench"]["dtype"] = "bfloat16"
-    study = Study([run(tmp_path, marks)], allow=("dtype",))
+    one = run(processes=1).bench("a.b", cpu=1.0, n=(10**2, 10**4)).bench("a.b", cpu=1.0, n=10**2, dtype="bfloat16")
+    one.bench("a.b", gpu=4.0, n=10**2, dtype="bfloat16").bench("a.b", gpu=0.25, n=10**4, dtype="bfloat16")
+    study = study_of(one, allow=("dtype",))
     assert [pair.differs for pair in study.pairs] == ["", "dtype bfloat16 against float32"]
     assert [found.crossover.size for found in study.crossings] == [None, None]
 
@@ -207,12 +180,12 @@ def test_a_baseline_that_changes_on_the_way_is_another_line(tmp_path: Path) -> N
 # Which case stands for a workload -------------------------------------------------------------------------------------
 
 
-def row(workload: str, dtype: str = "float32", kind: str = "", **params: Any) -> Measured:
+def row(workload, dtype="float32", kind="", **params):
     size = "n" if "n" in params else None
     return Measured(RUN, "run", Result(workload, "cpu", dtype, params, size=size, kind=kind), size)
 
 
-def test_a_workload_stands_at_its_largest_size_in_its_plainest_setting() -> None:
+def test_a_workload_stands_at_its_largest_size_in_its_plainest_setting():
     rows = [
         row("a.b", form=form, n=n, dtype=dtype)
         for dtype in ("float16", "float64", "float32")
@@ -237,12 +210,12 @@ def test_a_workload_stands_at_its_largest_size_in_its_plainest_setting() -> None
         ("separator", "x" * 90, f"{'x' * 11}…{'x' * 12}"),
     ],
 )
-def test_a_setting_reads_as_python_writes_it(name: str, value: Any, said: str) -> None:
+def test_a_setting_reads_as_python_writes_it(name, value, said):
     assert words.parameter(name, value) == said
     assert len(said) <= 24
 
 
-def test_kinds_come_in_one_order_and_ones_own_work_first() -> None:
+def test_kinds_come_in_one_order_and_ones_own_work_first():
     kinds = ("elementwise", "", "networks", "copies", "matmul", "networks")
     rows = [row(f"some.work{i}", kind=kind) for i, kind in enumerate(kinds)]
     found = [[each.result.kind for each in members] for members in sweeps.in_order(rows)]

@@ -1,10 +1,7 @@
 """A report's folder holds what the latest report wrote, and all that others put there."""
 
-from __future__ import annotations
-
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,7 +22,7 @@ def content(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_a_later_report_replaces_and_removes_what_an_earlier_one_wrote_and_nothing_else(tmp_path: Path) -> None:
+def test_a_later_report_replaces_and_removes_what_an_earlier_one_wrote_and_nothing_else(tmp_path):
     folder = tmp_path / "deep" / "out"
     output.write_folder(folder, FIRST)
     (folder / "charts/mine.svg").write_text("mine")
@@ -39,7 +36,7 @@ def test_a_later_report_replaces_and_removes_what_an_earlier_one_wrote_and_nothi
 
 @pytest.mark.parametrize("name", ["summary.md", "charts/time-light.svg", output.MANIFEST])
 @pytest.mark.parametrize("linked", [False, True])
-def test_what_a_report_did_not_write_is_not_replaced(tmp_path: Path, name: str, linked: bool) -> None:
+def test_what_a_report_did_not_write_is_not_replaced(tmp_path, name, linked):
     folder, mine = tmp_path / "out", tmp_path / "mine"
     (folder / name).parent.mkdir(parents=True)
     mine.write_text('{"files": ["summary.md"]}' if linked else "mine")
@@ -50,7 +47,7 @@ def test_what_a_report_did_not_write_is_not_replaced(tmp_path: Path, name: str, 
     assert content(tmp_path) == before
 
 
-def test_a_link_in_place_of_a_file_that_a_report_wrote_stays(tmp_path: Path) -> None:
+def test_a_link_in_place_of_a_file_that_a_report_wrote_stays(tmp_path):
     folder = tmp_path / "out"
     output.write_folder(folder, FIRST)
     (folder / "summary.md").unlink()
@@ -67,7 +64,7 @@ def test_a_link_in_place_of_a_file_that_a_report_wrote_stays(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("names", [["../run.json"], ["/etc/passwd"], ["charts/../../run.json"], ["run.json"],
                                    ["notes.md", "charts/mine.svg", 3], None, 3, "["])  # fmt: skip
-def test_a_manifest_of_anybodys_removes_nothing_but_files_of_a_report(tmp_path: Path, names: object) -> None:
+def test_a_manifest_of_anybodys_removes_nothing_but_files_of_a_report(tmp_path, names):
     (tmp_path / "run.json").write_text("mine")
     folder = tmp_path / "out"
     output.write_folder(folder, FIRST)
@@ -85,10 +82,10 @@ def test_a_manifest_of_anybodys_removes_nothing_but_files_of_a_report(tmp_path: 
             output.write_folder(folder, FIRST)
 
 
-def test_a_report_that_was_killed_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_that_was_killed_is_no_obstacle(tmp_path, monkeypatch):
     replace = output.replace
 
-    def stop(path: Path, content: bytes) -> None:
+    def stop(path, content):
         if path.name == "results.csv":
             raise KeyboardInterrupt
         replace(path, content)
@@ -102,13 +99,13 @@ def test_a_report_that_was_killed_is_no_obstacle(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
-def test_a_manifest_is_a_plain_file(tmp_path: Path, make: Callable[[Path], None]) -> None:
+def test_a_manifest_is_a_plain_file(tmp_path, make):
     make(tmp_path / output.MANIFEST)
     with pytest.raises(UsageError, match="was not written by gpubench"):
         output.write_folder(tmp_path, FIRST)
 
 
-def test_a_report_waits_for_another_one_in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_waits_for_another_one_in_its_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(output, "_WAIT_S", 0.2)
     lock = Lock(tmp_path)
     with pytest.raises(UsageError, match="under way"):

@@ -1,7 +1,5 @@
 """One table, drawn for a terminal, Markdown, HTML and CSV."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpubench.report.render import Column, Table, csv_text, escape, markdown, table, terminal, webpage
@@ -10,18 +8,18 @@ WIDE = Table("A title", ("name", "time"), (("a long name of a benchmark " * 4, "
 
 
 @pytest.mark.parametrize("width", [30, 60, 200])
-def test_a_table_is_as_wide_as_the_terminal_at_most(width: int) -> None:
+def test_a_table_is_as_wide_as_the_terminal_at_most(width):
     lines = terminal(WIDE, width)
     assert max(map(len, lines)) <= width
     assert "1.00 ms" in "\n".join(lines)
 
 
-def test_numbers_stand_at_the_right_and_texts_at_the_left() -> None:
+def test_numbers_stand_at_the_right_and_texts_at_the_left():
     head, first, second, *_ = terminal(Table("", ("name", "time"), (("a", "1.00 ms"), ("bc", "12 ms"))), 40)
     assert (head, first, second) == ("name     time", "a     1.00 ms", "bc      12 ms")
 
 
-def test_empty_columns_are_no_columns() -> None:
+def test_empty_columns_are_no_columns():
     columns = [Column("n", str), Column("none", lambda _: "—"), Column("x", lambda n: n * 2)]
     made = table("T", columns, [1, 2])
     assert (made.columns, made.rows) == (("n", "x"), (("1", "2"), ("2", "4")))
@@ -32,21 +30,21 @@ def test_empty_columns_are_no_columns() -> None:
     "name",
     ["[x](https://evil)", "@somebody", "#1 GH-12", "<img src=x>", "a|b", "`code`", "www.example.org", "$x$", "~~s~~"],
 )
-def test_no_name_is_a_link_or_a_mention(name: str) -> None:
+def test_no_name_is_a_link_or_a_mention(name):
     shown = escape(name)
     plain = shown.replace("\\`", "").replace("\\]", "").replace("\\|", "")
     for active in ("](", "<img", "`", "https://", "www.", "|", "@somebody"):
         assert active not in plain
 
 
-def test_a_dash_and_a_star_are_explained_once() -> None:
+def test_a_dash_and_a_star_are_explained_once():
     assert "noisy" in WIDE.footnote
     assert Table("", ("a",), (("—",),)).footnote.startswith("— ")
     assert Table("", ("a",), (("—",),), "— means never.").footnote == "— means never."
     assert Table("", ("a",), (("a * b",),)).footnote == ""
 
 
-def test_markdown_and_html_hold_the_same_cells_and_nothing_that_acts() -> None:
+def test_markdown_and_html_hold_the_same_cells_and_nothing_that_acts():
     hostile = Table("<b>", ("a",), (("<script>x</script>|",),), "A note.")
     assert markdown(hostile)[0] == "| a |"
     assert "A note." in markdown(hostile)
@@ -54,7 +52,7 @@ def test_markdown_and_html_hold_the_same_cells_and_nothing_that_acts() -> None:
     assert "&lt;script&gt;" in webpage(hostile)
 
 
-def test_csv_is_exact() -> None:
+def test_csv_is_exact():
     columns = [Column("=x", lambda value: value), Column("kind", lambda value: None)]
     assert csv_text(columns, [1.2345678901234568e-05, True, "=1+1", None]) == (
         "'=x,kind\n1.2345678901234568e-05,\ntrue,\n'=1+1,\n,\n"

@@ -1,65 +1,60 @@
 """Results for scripts and notebooks: frames, one number, plots, text and HTML."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
+import json
+from functools import partial
 
 import pytest
-import reading
 import records
 
 from gpubench.errors import UsageError
 from gpubench.report.results import Results
-from gpubench.runfile.schema import Case
+from gpubench.report.screen import MOST_LINES
 
 SIZES = (64, 256, 1024)
+COPIES = {"in_bytes": 32768, "out_bytes": 16384, "in_s": 1e-3, "out_s": 1e-3, "in_pinned_s": None, "out_pinned_s": None}
 
 
-def made(folder: Path, marks: list[Any], unmeasured: list[Any] | None = None, **how: Any) -> Results:
-    devices = (records.CPU, records.GPU) if any("cuda" in str(mark) for mark in marks) else (records.CPU,)
-    return Results([reading.run_of(folder, records.run_file(marks, unmeasured, devices=devices, **how))])
+class Timed(records.Made):
+    """What ``gpubench time`` measures: expressions at sizes."""
+
+    def time(self, text="a @ b", n=64, **how):
+        transfer = {"transfer": COPIES} if "gpu" in how else {}
+        return self.bench(f"time.{text}", n=n, flops=1e9, **transfer | how)
 
 
-def mark(n: int, seconds: float, device: str = "cpu", text: str = "a @ b", processes: int = 1, **how: Any) -> Any:
-    implementation = how.pop("implementation", "torch")
-    case = Case(f"time.{text}", device, "float32", {"n": n}, implementation, size="n", devices=(device,))
-    medians = tuple(seconds * (1 + 0.01 * i) for i in range(processes))
-    return records.benchmark(case, seconds, medians=medians, work={"flops": 2.0 * n**3}, **how)
+def run(cuda=0, processes=1):
+    return Timed(records.run(cuda=cuda, processes=processes).data, "run", processes)
 
 
-def on_gpu(n: int, seconds: float, **how: Any) -> Any:
-    copies = {"in_bytes": 8 * n * n, "out_bytes": 4 * n * n, "in_s": 1e-3, "out_s": 1e-3}
-    return mark(n, seconds, "cuda:0", transfer={**copies, "in_pinned_s": None, "out_pinned_s": None}, **how)
+def made(one):
+    return Results([one.read()])
 
 
-def sentences(results: Results) -> list[str]:
+def sentences(one):
     """What the screen says below its table."""
-    return str(results).rpartition("\n\n")[2].splitlines()
+    return str(made(one)).rpartition("\n\n")[2].splitlines()
 
 
-def crossing(processes: int) -> list[Any]:
+def crossing(processes=1):
     """The GPU is slower at 64, and 32 times as fast at 1024."""
-    sides = [mark(n, n**3 / 1e9, processes=processes) for n in SIZES]
-    return sides + [on_gpu(n, 1e-3 + n**3 / 1e12, processes=processes) for n in SIZES]
+    return run(1, processes).time(n=SIZES, cpu=lambda n: n**3 / 1e9).time(n=SIZES, gpu=lambda n: 1e-3 + n**3 / 1e12)
 
 
 @pytest.fixture
-def compared(tmp_path: Path) -> Results:
-    return made(tmp_path, crossing(1))
+def compared():
+    return made(crossing())
 
 
-def test_frames_hold_what_the_files_hold(compared: Results) -> None:
+def test_frames_hold_what_the_files_hold(compared):
     assert compared.df["time_s"].dtype == float
     assert list(compared.df["device"]) == ["cpu"] * 3 + ["cuda:0"] * 3
     assert list(compared.speedups["speedup"]) == pytest.approx([n**3 / 1e9 / (1e-3 + n**3 / 1e12) for n in SIZES])
     last = compared.speedups.iloc[-1]
     found = compared.speedup
-    assert found is not None
     assert (found, found.low, found.high) == (last["speedup"], last["low"], last["high"])
 
 
-def test_the_screen_has_a_row_for_each_size(compared: Results) -> None:
+def test_the_screen_has_a_row_for_each_size_and_says_from_where_the_gpu_is_faster(compared):
     lines = str(compared).splitlines()
     (header,) = (line for line in lines if "speedup" in line and "with copies" in line)
     assert header.split()[0] == "CPU"
@@ -67,43 +62,38 @@ def test_the_screen_has_a_row_for_each_size(compared: Results) -> None:
     assert list(cells) == [f"n={n}" for n in SIZES]
     assert "3.8× slower" in cells["n=64"]
     assert "1.07 s ~2%" in cells["n=1024"]  # of one process no interval
-
-
-def test_several_processes_give_an_interval_and_a_crossover(tmp_path: Path) -> None:
-    results = made(tmp_path, crossing(3), processes=3)
-    assert " from n ≈ 1" in sentences(results)[0]
-    assert "±" in str(results)
-    assert "~" not in str(results)
-
-
-def test_the_sentence_says_where_the_gpu_is_faster(compared: Results) -> None:
-    found = "a @ b, float32: Synthetic H is faster than Synthetic, 2 threads from n between 64 and 256."
-    assert sentences(compared)[0] == found
+    assert "a @ b, float32: Synthetic H is faster than Synthetic, 2 threads from n between 64 and 256." in lines
     assert "Timed in one process" not in str(compared)  # ~ says it
 
 
-def test_one_size_is_a_ratio_with_its_range(tmp_path: Path) -> None:
-    for cpu_s, gpu_s, said in ((9.8e-3, 1e-3, "9.8× (9.4× to 10×) as"), (1e-3, 9.8e-3, "9.8× slower (9.4× to 10×)")):
-        assert said in sentences(made(tmp_path, [mark(64, cpu_s), on_gpu(64, gpu_s)]))[0]
+def test_several_processes_give_an_interval_and_a_crossover():
+    assert " from n ≈ 1" in sentences(crossing(3))[0]
+    assert "±" in str(made(crossing(3)))
+    assert "~" not in str(made(crossing(3)))
 
 
-def test_expressions_are_compared_with_the_first_and_drawn_side_by_side(tmp_path: Path) -> None:
-    marks = [mark(n, 1e-3, text="a @ b") for n in SIZES] + [mark(n, 5e-4, text="a.mm(b)") for n in SIZES]
-    results = made(tmp_path, marks)
-    assert results.speedup == 2.0
-    assert "a.mm(b) is 2.0× (1.9× to 2.1×) as fast as a @ b." in sentences(results)[0]
-    rows = [line for line in str(results).splitlines() if "n=64 " in line]
+@pytest.mark.parametrize(
+    ("cpu", "gpu", "said"),
+    [("9.8 ms", "1 ms", "9.8× (9.4× to 10×) as"), ("1 ms", "9.8 ms", "9.8× slower (9.4× to 10×)")],
+)
+def test_one_size_is_a_ratio_with_its_range(cpu, gpu, said):
+    assert said in sentences(run(1).time(cpu=cpu, gpu=gpu))[0]
+
+
+def test_expressions_are_compared_with_the_first_and_drawn_side_by_side():
+    one = run().time(n=SIZES, cpu="1 ms").time("a.mm(b)", n=SIZES, cpu="0.5 ms")
+    assert made(one).speedup == 2.0
+    assert "a.mm(b) is 2.0× (1.9× to 2.1×) as fast as a @ b." in sentences(one)[0]
+    rows = [line for line in str(made(one)).splitlines() if "n=64 " in line]
     assert ["a @ b" in row for row in rows] == [True, False]
-    (same, *_) = sentences(made(tmp_path, [mark(64, 1e-3), mark(64, 1.001e-3, text="c")]))
-    assert "as fast, within the spread" in same
-    marks += [on_gpu(n, 1e-4, text="a @ b") for n in SIZES] + [on_gpu(n, 2e-4, text="a.mm(b)") for n in SIZES]
-    picture = made(tmp_path, marks).chart()._repr_svg_()
+    assert "as fast, within the spread" in sentences(run().time(cpu="1 ms").time("c", cpu="1.001 ms"))[0]
+    both = run(1).time(n=SIZES, cpu="1 ms", gpu="0.1 ms").time("a.mm(b)", n=SIZES, cpu="0.5 ms", gpu="0.2 ms")
+    picture = made(both).chart()._repr_svg_()
     assert not [each for each in ("500 µs", "200 µs", "Synthetic H", "a @ b", "a.mm(b)") if each not in picture]
 
 
-def test_functions_of_a_file_are_no_rivals_as_expressions_are(tmp_path: Path) -> None:
-    cases = [Case(f"mine.{name}", "cpu", "float32", {"n": 8}, size="n", devices=("cpu",)) for name in ("a", "b")]
-    assert made(tmp_path, [records.benchmark(case, 1.0) for case in cases]).speedup is None
+def test_functions_of_a_file_are_no_rivals_as_expressions_are():
+    assert made(run().bench("mine.a", cpu=1.0).bench("mine.b", cpu=1.0)).speedup is None
 
 
 @pytest.mark.parametrize(
@@ -116,43 +106,42 @@ def test_functions_of_a_file_are_no_rivals_as_expressions_are(tmp_path: Path) ->
         ((None, None, None), None),
     ],
 )
-def test_launches_that_take_longer_than_their_work_are_named(tmp_path: Path, device_s, told) -> None:
-    marks = [on_gpu(n, 1e-4, device_s=seconds, launch_s=2e-5) for n, seconds in zip(SIZES, device_s, strict=False)]
-    lines = [line for line in sentences(made(tmp_path, marks)) if "launch-bound" in line]
+def test_launches_that_take_longer_than_their_work_are_named(device_s, told):
+    one = run(1)
+    for n, seconds in zip(SIZES, device_s, strict=False):
+        one.time(n=n, gpu="0.1 ms", device_s=seconds, launch_s=2e-5)
+    lines = [line for line in sentences(one) if "launch-bound" in line]
     assert len(lines) == (told is not None)
     assert all(words in lines[0] for words in told or [])
     assert not lines or (("size" in lines[0] or "up to" in lines[0]) == (len(device_s) > 1))
 
 
-def test_libraries_are_named_with_the_gpu_they_ran_on_and_numpy_is_the_baseline_without_one(tmp_path: Path) -> None:
-    results = made(tmp_path, [mark(64, 1e-3), mark(64, 4e-3, implementation="numpy")])
-    assert results.speedup == 4.0
-    assert "4.0× (3.8× to 4.2×) as fast as NumPy" in sentences(results)[0]
-    marks = [mark(64, 1e-3), mark(64, 4e-3, implementation="tinygrad"), mark(64, 2e-3, implementation="numpy")]
-    marks.append(mark(64, 1e-4, device="cuda:0", implementation="mlx"))
-    text = str(made(tmp_path, marks))
+def test_libraries_are_named_with_the_gpu_they_ran_on_and_numpy_is_the_baseline_without_one():
+    one = run().time(cpu="1 ms", numpy="4 ms")
+    assert made(one).speedup == 4.0
+    assert "4.0× (3.8× to 4.2×) as fast as NumPy" in sentences(one)[0]
+    several = run(1).time(cpu="1 ms", numpy="2 ms").time(cpu="4 ms", by="tinygrad").time(gpu="0.1 ms", by="mlx")
+    text = str(made(several))
     assert not [name for name in ("NumPy", "tinygrad", "H · mlx") if name not in text], text
 
 
-def test_failures_doubts_and_unverified_results_are_named(tmp_path: Path) -> None:
-    marks = [mark(64, 1e-3, flags=("noisy",), check={"status": "unchecked", "reason": "because"})]
-    failed = [records.unmeasured(Case("time.a @ b", "cpu", "float32", {"n": n}), "oom", "no room") for n in (8, 9)]
-    text = str(made(tmp_path, marks, failed))
+def test_failures_doubts_and_unverified_results_are_named():
+    one = run().time(cpu="1 ms", flags=("noisy",), check={"status": "unchecked", "reason": "because"})
+    text = str(made(one.skip("time.a @ b", "oom", "no room", n=8).skip("time.a @ b", "oom", "no room", n=9)))
     for words in ("1.0 ms*", "synthetic noisy", "because", "No GPU was measured"):
         assert words in text
     (line,) = (line for line in text.splitlines() if "oom" in line)
     assert all(words in line for words in ("a @ b", "n=8", "n=9", "cpu", "no room"))
 
 
-def test_nothing_measured_and_many_results(tmp_path: Path) -> None:
-    failed = [records.unmeasured(Case("time.f()", "cpu", "float32"), "error", "NameError: f")]
-    assert "NameError: f" in str(made(tmp_path, [], failed))
+def test_nothing_measured_and_many_results(tmp_path):
+    assert "NameError: f" in str(made(run().skip("time.f()", "error", "NameError: f")))
     for name in ("a", "b"):
-        reading.run_of(tmp_path, records.gpu_run(), name)
+        (tmp_path / f"{name}.json").write_text(json.dumps(records.gpu_run()))
     both = Results.load(tmp_path / "a.json", tmp_path / "b.json", tmp_path / "a.json")
     assert len(both.runs) == 1  # copies of one
     assert "faster in " in str(both)
-    assert len(str(both).splitlines()) < 34
+    assert len(str(both).splitlines()) <= MOST_LINES
     with pytest.raises(
         UsageError, match=r"choose one with load\(…, k='elementwise.add float32, allocating, n=10⁷'\): "
     ):
@@ -160,43 +149,46 @@ def test_nothing_measured_and_many_results(tmp_path: Path) -> None:
     assert len(Results.load(tmp_path / "a.json", k="matmul.square and n=64").df) < len(both.df)
 
 
-def test_html_has_the_same_text_and_no_markup_of_others(compared: Results, tmp_path: Path) -> None:
+def test_html_has_the_same_text_and_no_markup_of_others(compared):
     assert str(compared) in compared._repr_html_()
-    assert "a &lt;b&gt;" in made(tmp_path, [mark(8, 1.0), mark(8, 2.0, text="a <b> c")])._repr_html_()
+    assert "a &lt;b&gt;" in made(run().time(cpu=1.0).time("a <b> c", cpu=2.0))._repr_html_()
 
 
-def test_the_first_call_has_a_line_where_it_took_much_longer_than_the_others(tmp_path: Path) -> None:
-    marks = [mark(64, 1e-3, first_call_s=0.5), mark(256, 1e-3, first_call_s=0.02), on_gpu(64, 1e-3, first_call_s=9e-3)]
-    (line,) = (line for line in sentences(made(tmp_path, marks)) if "first call" in line)
+def test_the_first_call_has_a_line_where_it_took_much_longer_than_the_others():
+    one = run(1).time(cpu="1 ms", first_call_s=0.5).time(n=256, cpu="1 ms", first_call_s=0.02)
+    (line,) = (line for line in sentences(one.time(gpu="1 ms", first_call_s=9e-3)) if "first call" in line)
     assert all(words in line for words in ("n=64", "500 ms", "500×"))
-    assert "first call" not in str(made(tmp_path, [mark(64, 1e-6, first_call_s=9e-4)]))  # nothing that anybody notices
+    assert "first call" not in str(made(run().time(cpu="0.001 ms", first_call_s=9e-4)))  # nothing that anybody notices
 
 
-def test_charts_are_those_of_the_command(compared: Results, tmp_path: Path) -> None:
-    picture = compared.chart()
+def test_charts_are_those_of_the_command(compared, tmp_path):
+    picture, time = compared.chart(), compared.chart("time")
     assert repr(picture).startswith("<Picture: a @ b")
     svg = picture._repr_svg_()
     assert svg.startswith("<svg")
     assert svg.rstrip().endswith("</svg>")
-    compared.chart("time").save(tmp_path / "time.svg")
-    assert (tmp_path / "time.svg").read_text().partition("<svg")[2] == compared.chart("time")._repr_svg_()[4:]
-    compared.chart("time").save(tmp_path / "dark.svg", theme="dark")
+    time.save(tmp_path / "time.svg")
+    assert (tmp_path / "time.svg").read_text().partition("<svg")[2] == time._repr_svg_()[4:]
+    time.save(tmp_path / "dark.svg", theme="dark")
     assert "#0d1117" in (tmp_path / "dark.svg").read_text()
-    with pytest.raises(UsageError, match="unknown theme 'night': choose light or dark"):
-        picture.save(tmp_path / "night.svg", theme="night")
-    with pytest.raises(UsageError, match=r"ends in .svg or .png"):
-        picture.save(tmp_path / "speedup.pdf")
-    with pytest.raises(UsageError, match="no picture"):
-        made(tmp_path, [mark(64, 1e-3)]).chart()
+    for refused, told in (
+        (partial(picture.save, tmp_path / "night.svg", theme="night"), "unknown theme 'night': choose light or dark"),
+        (partial(picture.save, tmp_path / "speedup.pdf"), r"ends in .svg or .png"),
+        (made(run().time(cpu="1 ms")).chart, "no picture"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            refused()
 
 
-def test_where_a_busy_machine_timed_one_process_no_size_is_named(tmp_path: Path) -> None:
-    sides = [mark(n, n**3 / 1e9, flags=("contended",)) for n in SIZES] + [on_gpu(n, 1e-3) for n in SIZES]
-    assert "too noisy to say" in sentences(made(tmp_path, sides))[0]
+def test_where_a_busy_machine_timed_one_process_no_size_is_named():
+    one = run(1).time(n=SIZES, cpu=lambda n: n**3 / 1e9, flags=("contended",)).time(n=SIZES, gpu="1 ms")
+    assert "too noisy to say" in sentences(one)[0]
 
 
-def test_a_parameter_called_dtype_tells_rows_apart(tmp_path: Path) -> None:
-    cases = [Case("a.s", "cpu", "", {"dtype": name, "n": 8}, size="n", devices=("cpu",)) for name in ("int8", "int32")]
-    shown = str(made(tmp_path, [records.benchmark(case, 1.0) for case in cases]))
+def test_a_parameter_called_dtype_tells_rows_apart():
+    one = run()
+    for name in ("int8", "int32"):
+        one.bench("a.s", cpu=1.0, dtype="", params={"dtype": name, "n": 8}, size="n")
+    shown = str(made(one))
     assert "int8" in shown
     assert "int32" in shown

@@ -1,32 +1,23 @@
 """The ending of a run: the answer within 36 lines of 80 columns, and what has no time."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-import reading
-import records
-from reading import both, mark, run
+from reading import study_of
+from records import run
 
 from gpubench.report import words
 from gpubench.report.answer import Warning
 from gpubench.report.screen import MOST_LINES, WIDTH, answer_screen, everything, findings, list_warnings
-from gpubench.report.study import Study
-from gpubench.runfile.schema import Case
+from gpubench.runfile.reader import read
 
 ROOT = Path(__file__).parents[2]
 FILES = [Path("out") / name for name in ("report.html", "summary.md", "results.csv")]
 
 
-def ending(folder: Path, marks: list[dict[str, Any]], **how: Any) -> list[str]:
-    return answer_screen(Study([run(folder, marks, **how)]), files=FILES, elapsed_s=90)
-
-
-def test_on_a_cpu_alone_it_is_the_times_and_why_there_is_no_gpu() -> None:
-    study = Study([reading.read(ROOT / "results/xeon-2-cores/run.json")])
+def test_on_a_cpu_alone_it_is_the_times_and_why_there_is_no_gpu():
+    study = study_of(read(ROOT / "results/xeon-2-cores/run.json"))
     lines = answer_screen(study, files=FILES, elapsed_s=684)
     assert lines[0] == "209 benchmarks in 11 min 24 s · Intel Xeon, 2 threads · PyTorch 2.13.0"
     assert lines[1].startswith("No GPU used")
@@ -37,37 +28,44 @@ def test_on_a_cpu_alone_it_is_the_times_and_why_there_is_no_gpu() -> None:
     assert max(map(len, lines)) <= WIDTH
 
 
-def test_a_large_ratio_is_told_beside_other_programs_too(tmp_path: Path) -> None:
+def test_a_large_ratio_is_told_beside_other_programs_too():
     """The sentence of ``time`` has what the table has: what the shortest rounds allow."""
-    marks = [mark("mine.work", "cpu", 1.0, medians=(1.0,), flags=("contended",)), mark("mine.work", "cuda:0", 0.01)]
-    line, *_ = findings(Study([run(tmp_path, marks)]))
+    one = run().bench("mine.work", cpu=(1.0,), flags=("contended",)).bench("mine.work", gpu=0.01)
+    line, *_ = findings(study_of(one))
     assert line == "mine.work, float32: Synthetic H against Synthetic, 2 threads: ≥ 19×*."
 
 
 @pytest.mark.parametrize(("count", "machines"), [(3, 1), (12, 1), (60, 1), (60, 2)])
-def test_it_is_never_longer_than_a_screen(tmp_path: Path, count: int, machines: int) -> None:
-    marks = [each for i in range(count) for each in both(f"mine.w{i}", 1.0, 0.1, flags=("noisy",))]
-    runs = [run(tmp_path, marks, name, flags=("contended",)) for name in "ab"[:machines]]
-    lines = answer_screen(Study(runs, "cpu"), files=FILES)
+def test_it_is_never_longer_than_a_screen(count, machines):
+    runs = [run(name, flags=("contended",)) for name in "ab"[:machines]]
+    for one in runs:
+        for i in range(count):
+            one.bench(f"mine.w{i}", cpu=1.0, gpu=0.1, flags=("noisy",))
+    lines = answer_screen(study_of(*runs, baseline="cpu"), files=FILES)
     assert len(lines) <= MOST_LINES
     assert ("… the rest is in summary.md" in lines) == (machines > 1)  # each has a table
     assert machines > 1 or sum(line.startswith("mine.w") for line in lines) == min(count, 15)
     assert ("more in the report" in " ".join(lines)) == (count > 15)
 
 
-def test_failed_and_skipped_ones_are_counted_by_their_reasons(tmp_path: Path) -> None:
+def test_failed_and_skipped_ones_are_counted_by_their_reasons():
     """Reasons that differ in their numbers, or after a colon, are one; a long one is cut."""
     reasons = ["needs a GPU; this run uses: cpu"] * 2 + [f"one call takes {i} s" for i in range(3)] + ["x" * 300]
     reasons += [f"too slow for quick: {work} in 3 s: smaller" for work in ("9.1 GFLOP", "9.2 TFLOP", "1 GB", "2 kB")]
-    gone = [records.unmeasured(Case("a.b", "cpu"), reason=reason) for reason in reasons]
-    gone += [records.unmeasured(Case("a.c", "cpu"), "crashed", "killed by SIGSEGV")]
-    told = " ".join(ending(tmp_path, [mark("a.d", "cpu", 1.0)], unmeasured=gone))
-    assert "Skipped: 4 (too slow for quick), 3 (one call takes 0 s), 2 (needs a GPU; this run uses: cpu), 1" in told
-    assert "Failed: 1 (a.c)." in told
-    assert 20 < " ".join(ending(tmp_path, [mark("a.d", "cpu", 1.0)], unmeasured=gone[5:6])).count("x") < 70
+
+    def told(*reasons):
+        one = run().bench("a.d", cpu=1.0).skip("a.c", "crashed", "killed by SIGSEGV")
+        for reason in reasons:
+            one.skip("a.b", reason=reason)
+        return " ".join(answer_screen(study_of(one), files=FILES))
+
+    shown = "Skipped: 4 (too slow for quick), 3 (one call takes 0 s), 2 (needs a GPU; this run uses: cpu), 1"
+    assert shown in told(*reasons)
+    assert "Failed: 1 (a.c)." in told()
+    assert 20 < told("x" * 300).count("x") < 70
 
 
-def test_warnings_that_have_no_room_say_what_is_wrong() -> None:
+def test_warnings_that_have_no_room_say_what_is_wrong():
     warnings = [Warning("word " * 12, "Try this.")]
     warnings += [Warning("3 results above the peak of X (modelled) (a, b): too low", "No shares.")] * 2
     lines = list_warnings(warnings, 60)
@@ -78,17 +76,18 @@ def test_warnings_that_have_no_room_say_what_is_wrong() -> None:
     ]
 
 
-def test_a_folder_of_any_name_is_one_line_of_printable_characters(tmp_path: Path) -> None:
-    study = Study([run(tmp_path, [mark("a.b", "cpu", 1.0)])])
+def test_a_folder_of_any_name_is_one_line_of_printable_characters():
+    study = study_of(run().bench("a.b", cpu=1.0))
     (line,) = [line for line in answer_screen(study, 200, files=[Path("a\x1b[1m\nb/report.html")]) if "Report" in line]
     assert line.isprintable()
 
 
-def test_benchmarks_are_named_apart_wherever_their_long_names_differ(tmp_path: Path) -> None:
+def test_benchmarks_are_named_apart_wherever_their_long_names_differ():
     long = [f"{'pipeline_' * 5}{middle}{'_rotate' * 5}{end}" for middle in "ab" for end in "cd"]
-    cases = [Case(f"long.{name}", "cpu", params={"n": 64}) for name in long]
-    cases += [Case("long.one", "cpu", params={"path": name}) for name in long]
-    study = Study([run(tmp_path, [records.benchmark(case, 1.0) for case in cases])])
+    one = run(processes=1)
+    for name in long:
+        one.bench(f"long.{name}", cpu=1.0, dtype="").bench("long.one", cpu=1.0, dtype="", path=name)
+    study = study_of(one)
     shown = [re.split("  +", line)[0] for line in everything(study, 200) if "64" in line or line.startswith("long.one")]
     for names in ([words.benchmark(row.result) for row in study.rows], shown):
         assert len(set(names)) == len(names) == 8

@@ -1,35 +1,19 @@
 """Every table, from hand-made records: facts by column, where no name from a file breaks out of its cell."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
-import reading
 import records
-from reading import BOTH, both, mark, run
+from reading import study_of
+from records import run
 
 from gpubench.report import tables
 from gpubench.report.answer import Answer
-from gpubench.report.render import Table
-from gpubench.report.study import Study
 from gpubench.report.tables import summary
 from gpubench.runfile.flags import ADVICE
-from gpubench.runfile.schema import Case
 
 
-def study(folder: Path, marks: list[dict[str, Any]], **how: Any) -> Study:
-    return Study([run(folder, marks, **how)])
-
-
-def details(study: Study) -> dict[str, Table]:
-    return {table.title: table for table in tables.detail_tables(study)}
-
-
-def test_speedups(tmp_path: Path) -> None:
-    marks = [each for n in (10**3, 10**6) for each in both("a.b", n * 1e-9, 1e-5 + n * 1e-10, n=n, copies=1e-5)]
-    (table,) = tables.answer_tables(Answer(study(tmp_path, marks)))
+def test_speedups():
+    one = run().bench("a.b", cpu=lambda n: n * 1e-9, gpu=lambda n: 1e-5 + n * 1e-10, n=(10**3, 10**6), copies=1e-5)
+    (table,) = tables.answer_tables(Answer(study_of(one)))
     # Facts, whatever their columns are called.
     (cells,) = table.rows
     assert {"a.b, n=10⁶", "1.00 ms", "110 µs", "7.7×"} <= {*cells}
@@ -37,19 +21,16 @@ def test_speedups(tmp_path: Path) -> None:
     assert "In brackets: 95% interval, 3 processes." in table.note
 
 
-def test_no_rate_is_above_its_peak(tmp_path: Path) -> None:
-    marks = [
-        mark("matmul.square", "cpu", seconds, n=n, work={"flops": 1e9}) for n, seconds in ((64, 0.01), (32, 0.001))
-    ]
-    made = study(tmp_path, marks, ceilings={"cpu": {"throughput": {"float32": 2e11}}})
-    sound, above = tables.results_table(made).rows
+def test_no_rate_is_above_its_peak():
+    one = run(ceilings={"cpu": {"throughput": {"float32": 2e11}}}).bench("matmul.square", cpu="10 ms", flops=1e9)
+    sound, above = tables.results_table(study_of(one.bench("matmul.square", cpu="1 ms", n=32, flops=1e9))).rows
     assert "100 GFLOP/s" in sound
     assert above.count("—") == 2  # throughput and share of its peak
 
 
-def test_flags_of_benchmarks_and_of_processes_are_counted_with_a_remedy(tmp_path: Path) -> None:
-    marks = [mark("a.b", "cpu", 1.0, flags=("noisy", "cold"))]
-    found = tables.flag_table(study(tmp_path, marks, flags=("contended",))).rows
+def test_flags_of_benchmarks_and_of_processes_are_counted_with_a_remedy():
+    one = run(flags=("contended",)).bench("a.b", cpu=1.0, flags=("noisy", "cold"))
+    found = tables.flag_table(study_of(one)).rows
     assert [cells[:2] for cells in found] == [
         ("noisy", "1 benchmark"), ("cold", "1 benchmark"), ("contended", "3 of 3 processes")
     ]  # fmt: skip
@@ -57,9 +38,9 @@ def test_flags_of_benchmarks_and_of_processes_are_counted_with_a_remedy(tmp_path
     assert "a.b float32" in found[0][2]
 
 
-def test_peaks_by_footprint_and_single_figures(tmp_path: Path) -> None:
-    made = study(tmp_path, [mark("a.b", "cuda:0", 1.0)], ceilings={"cuda:0": records.ceilings("cuda:0")})
-    found = {what: peak for *_, what, peak in tables.peak_table(made).rows}
+def test_peaks_by_footprint_and_single_figures():
+    one = run(ceilings={"cuda:0": records.ceilings("cuda:0")}).bench("a.b", gpu=1.0)
+    found = {what: peak for *_, what, peak in tables.peak_table(study_of(one)).rows}
     assert found["bandwidth at 25.0 MB, l2"].startswith("read ")
     assert found["matrix products"].startswith("float32 51.0 TFLOP/s")
     assert {"launch overhead", "host to device", "device to host"} <= set(found)
@@ -74,42 +55,39 @@ def test_peaks_by_footprint_and_single_figures(tmp_path: Path) -> None:
         ({"items": 10, "unit": "signal"}, "signals/s"),
     ],
 )
-def test_work_is_judged_by_what_it_waits_for(tmp_path: Path, work: dict[str, Any], shown: str) -> None:
-    (cells,) = tables.results_table(study(tmp_path, [mark("a.b", "cpu", 1.0, work=work)])).rows
+def test_work_is_judged_by_what_it_waits_for(work, shown):
+    (cells,) = tables.results_table(study_of(run().bench("a.b", cpu=1.0, **work))).rows
     assert any(cell.endswith(shown) for cell in cells)
 
 
-def test_unmeasured_benchmarks_are_grouped_by_reason(tmp_path: Path) -> None:
-    case = Case("a.b", "cpu", "float32")
-    reasons = ["predicted 40 s", "predicted 1.5e3 s", "needs a GPU"]
-    gone = [records.unmeasured(case, reason=reason) for reason in reasons]
-    gone.append(records.unmeasured(Case("a.c", "cpu", "float32"), "oom", "needs 2 GB"))
-    data = records.run_file([], gone)
-    found = tables.unmeasured_table(Study([reading.run_of(tmp_path, data)])).rows
+def test_unmeasured_benchmarks_are_grouped_by_reason():
+    one = run()
+    for reason in ("predicted 40 s", "predicted 1.5e3 s", "needs a GPU"):
+        one.skip("a.b", reason=reason)
+    found = tables.unmeasured_table(study_of(one.skip("a.c", "oom", "needs 2 GB"))).rows
     assert [cells[:2] for cells in found] == [("oom", "1"), ("skipped", "2"), ("skipped", "1")]
     assert "e.g. predicted 40 s" in found[1]
 
 
-def test_the_total_of_many_steps_is_derived_and_called_derived(tmp_path: Path) -> None:
-    table = tables.jobs_table(study(tmp_path, [mark("classic.step", "cpu", 0.1, steps=1000)]))
+def test_the_total_of_many_steps_is_derived_and_called_derived():
+    table = tables.jobs_table(study_of(run().bench("classic.step", cpu=0.1, steps=1000)))
     assert {"1,000", "1 min 40 s"} <= {*table.rows[0]}
     assert "not measured" in table.note
 
 
-def test_every_table_has_rows_as_wide_as_its_columns_and_no_markup(tmp_path: Path) -> None:
-    hostile = "|`[x](https://a) <b> *y*"
-    marks = [*both("a.b", 1.0, 0.1, title=hostile), mark("a.c", "cpu", 1.0, flags=("noisy",))]
-    made = study(tmp_path, marks, devices=BOTH, ceilings={"cpu": records.ceilings("cpu")})
-    for table in details(made).values():
-        assert {len(row) for row in table.rows} == {len(table.columns)}
+def test_every_table_has_rows_as_wide_as_its_columns_and_no_markup():
+    one = run(ceilings={"cpu": records.ceilings("cpu")}).bench("a.c", cpu=1.0, flags=("noisy",))
+    made = study_of(one.bench("a.b", cpu=1.0, gpu=0.1, title="|`[x](https://a) <b> *y*"))
+    for table in tables.detail_tables(made):
+        assert {len(row) for row in table.rows} == {len(table.columns)}, table.title
     text = summary(Answer(made))
     assert "<b>" not in text
     assert "https://a" not in text
     assert all(line.count(" | ") >= 1 for line in text.splitlines() if line.startswith("| "))
 
 
-def test_the_summary_holds_the_answer_first_and_then_the_pictures(tmp_path: Path) -> None:
-    answer = Answer(study(tmp_path, both("a.b", 1.0, 0.1)))
+def test_the_summary_holds_the_answer_first_and_then_the_pictures():
+    answer = Answer(study_of(run().bench("a.b", cpu=1.0, gpu=0.1)))
     text = summary(answer, [("A title", "headline")])
     assert text.index(answer.sentence[:20]) < text.index("## Charts") < text.index("<details>")
     assert 'src="charts/headline-light.svg"' in text

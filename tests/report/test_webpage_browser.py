@@ -1,27 +1,20 @@
 """report.html in a real headless browser: nothing is fetched, nothing fails, and everything a reader does works."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-import records
-from reading import BOTH, both, mark, sweep
+from records import SIZES, Made, gpu_run, run, sweep
 
 from gpubench.commands.cli import main
 from gpubench.errors import UsageError
 from gpubench.report import words
 from gpubench.report.rows import rows_of
 from gpubench.runfile import reader
-from gpubench.runfile.schema import Case
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
 from selenium.webdriver.common.by import By  # noqa: E402
@@ -37,7 +30,7 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def browser(tmp_path_factory):
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM
     profile = tmp_path_factory.mktemp("profile")
@@ -57,32 +50,29 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+def page(tmp_path_factory):
     """A report of two devices with hostile names, opened from the disk."""
     folder = tmp_path_factory.mktemp("report")
-    long = {**records.GPU, "label": "RTX 5090 D v2 Laptop edition"}
-    data = records.run_file([*sweep(), *sweep(HOSTILE)], devices=(records.CPU, long), processes=3)
-    return reported(folder, data, charts="default")
+    one = run(gpu={"label": "RTX 5090 D v2 Laptop edition"})
+    return reported(folder, sweep(one=sweep(HOSTILE, one=one)), charts="default")
 
 
 @pytest.fixture(scope="module")
-def suite_page(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+def suite_page(tmp_path_factory):
     """The page of a run whose benchmarks are of a kind, and the run."""
     folder = tmp_path_factory.mktemp("suite")
-    marks = [*sweep(kind="matmul", title="Product n × n"), *sweep("bb.sort", kind="irregular", title="Sort")]
-    return reported(folder, records.run_file(marks, devices=BOTH, processes=3)), folder / "run0.json"
+    one = sweep(kind="matmul", title="Product n × n")
+    return reported(folder, sweep("bb.sort", one=one, kind="irregular", title="Sort")), folder / "run0.json"
 
 
-def reported(folder: Path, *runs: dict[str, Any], charts: str = "none") -> str:
+def reported(folder, *runs, charts="none"):
     """The address of a report."""
-    paths = [folder / f"run{i}.json" for i in range(len(runs))]
-    for path, content in zip(paths, runs, strict=True):
-        path.write_text(json.dumps(content))
+    paths = [one.save(folder / f"run{i}.json") for i, one in enumerate(runs)]
     assert main(["report", *map(str, paths), "-o", str(folder / "out"), "--charts", charts]) == 0
     return (folder / "out/report.html").as_uri()
 
 
-def opened(browser: Any, address: str) -> Any:
+def opened(browser, address):
     browser.get("about:blank")
     for log in ("browser", "performance"):
         browser.get_log(log)
@@ -90,11 +80,11 @@ def opened(browser: Any, address: str) -> Any:
     return browser
 
 
-def text(browser: Any, name: str) -> str:
+def text(browser, name):
     return str(browser.find_element(By.ID, name).text)
 
 
-def clean(browser: Any, address: str) -> None:
+def clean(browser, address):
     """No error on the console, and no request but for the page itself and what is embedded in it."""
     assert [entry["message"] for entry in browser.get_log("browser")] == []
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
@@ -102,7 +92,7 @@ def clean(browser: Any, address: str) -> None:
     assert {url.split("#")[0] for url in sent if not url.startswith("data:")} <= {address.split("#")[0]}
 
 
-def test_opens_without_a_request_or_an_error(browser, page) -> None:
+def test_opens_without_a_request_or_an_error(browser, page):
     opened(browser, page)
     assert browser.find_elements(By.CSS_SELECTOR, "#explorer-figure svg .curve")
     assert not browser.find_elements(By.CSS_SELECTOR, "main script")  # of the hostile name
@@ -110,25 +100,20 @@ def test_opens_without_a_request_or_an_error(browser, page) -> None:
     clean(browser, page)
 
 
-def test_no_table_of_the_answer_is_cut_at_800_pixels(browser, tmp_path) -> None:
+def test_no_table_of_the_answer_is_cut_at_800_pixels(browser, tmp_path):
     runs = []
     for name, factors in (("RTX 4060 Laptop", (1, 1, 1)), ("H200", (2.8, 0.6, 2.0))):
-        kinds = zip(("gpt2", "lenet", "cifar"), factors, strict=True)
-        marks = [mark(f"training.{kind}", "cuda:0", 1e-3 * factor, dtype="bfloat16") for kind, factor in kinds]
-        runs.append(records.run_file(marks, devices=(records.CPU, records.GPU | {"label": name}), label=name))
-    how = {"dtype": "bfloat16", "variant": "update adam", "spread": 0.05}
-    falls_behind = [
-        each
-        for name in ("training.width", "training.part")
-        for n, times in ((4, (1e-3, 1e-4)), (16, (2e-3, 6e-3)))
-        for each in both(name, *times, n=n, copies=5e-5, **how)
-    ]
-    gpu = records.GPU | {"label": "H200 (modelled)"}
-    one_gpu = records.run_file(falls_behind, devices=(records.CPU, gpu), label="Xeon", processes=3)
+        runs.append(one := run(processes=1, gpu={"label": name}))
+        for kind, factor in zip(("gpt2", "lenet", "cifar"), factors, strict=True):
+            one.bench(f"training.{kind}", gpu=1e-3 * factor, dtype="bfloat16")
+    falls_behind = run("Xeon", gpu={"label": "H200 (modelled)"})
+    how = {"dtype": "bfloat16", "variant": "update adam", "copies": 5e-5, "n": (4, 16)}
+    for name in ("training.width", "training.part"):
+        falls_behind.bench(name, cpu={4: 1e-3, 16: 2e-3}.get, gpu={4: 1e-4, 16: 6e-3}.get, spread=0.05, **how)
     browser.set_window_size(800, 900)
     widths = "(card) => [card.innerText, card.scrollWidth, card.clientWidth]"
     cards = []
-    for place, files in (("two", runs), ("one", [one_gpu])):
+    for place, files in (("two", runs), ("one", [falls_behind])):
         (folder := tmp_path / place).mkdir()
         opened(browser, reported(folder, *files))
         cards += browser.execute_script(f"return [...document.querySelectorAll('#answer .card')].map({widths})")
@@ -140,12 +125,10 @@ def test_no_table_of_the_answer_is_cut_at_800_pixels(browser, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("width", "least"), [(1000, 1 / 3), (420, 1 / 2)], ids=["screen", "phone"])
-def test_no_label_of_the_explorer_is_cut(browser, tmp_path, width: int, least: float) -> None:
+def test_no_label_of_the_explorer_is_cut(browser, tmp_path, width, least):
     """Of two GPUs of long names, which on a phone stand above, in no space that the lines need."""
     names = ("RTX 5090 D v2 Laptop edition", "RTX 4060 Laptop of another maker")
-    gpus = [{**records.GPU, "label": name} for name in names]
-    runs = [records.run_file(sweep(), devices=(records.CPU, gpu), label=gpu["label"], processes=3) for gpu in gpus]
-    address, drawn = reported(tmp_path, *runs), []
+    address, drawn = reported(tmp_path, *(sweep(one=run(gpu={"label": name})) for name in names)), []
     screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
     script = """const svg = document.querySelector('#explorer-figure svg'), boxes = [...svg.querySelectorAll('text')];
@@ -162,18 +145,16 @@ def test_no_label_of_the_explorer_is_cut(browser, tmp_path, width: int, least: f
         assert line > least * wide
 
 
-def test_a_curve_that_ends_before_a_withheld_size_is_unsure(browser, tmp_path) -> None:
+def test_a_curve_that_ends_before_a_withheld_size_is_unsure(browser, tmp_path):
     """Not labelled with the speedup of the largest size that is left."""
-    marks = [mark("aa.mm", device, time, n) for device, time in (("cpu", 1e-4), ("cuda:0", 1e-5)) for n in (1, 10)]
-    marks += [mark("aa.mm", "cpu", 1e-4, 100), mark("aa.mm", "cuda:0", 1e-6, 100, medians=(1e-8, 1e-6, 1e-4))]
-    content = records.run_file(marks, devices=BOTH, processes=3)
-    opened(browser, reported(tmp_path, content) + "#quantity=speedup")
+    one = run().bench("aa.mm", cpu=1e-4, gpu={1: 1e-5, 10: 1e-5, 100: (1e-8, 1e-6, 1e-4)}.get, n=SIZES)
+    opened(browser, reported(tmp_path, one) + "#quantity=speedup")
     labels = [each.text for each in browser.find_elements(By.CSS_SELECTOR, "#explorer-figure svg text.strong")]
     assert any(label.startswith("unsure ") for label in labels)
     assert not any(label.startswith("10× ") for label in labels)
 
 
-def test_search_sort_and_a_click_that_explores(browser, page) -> None:
+def test_search_sort_and_a_click_that_explores(browser, page):
     opened(browser, page)
     count = len(browser.find_elements(By.CSS_SELECTOR, "#table tbody tr"))
     browser.find_element(By.ID, "search").send_keys("aa.mm n=100")
@@ -198,7 +179,7 @@ def test_search_sort_and_a_click_that_explores(browser, page) -> None:
         "(n=1 or n=10) and mm", "H-GPU", "products", "product", "n=10⁰", "float3", "test_mm", "zz", "AA.MM not(n=1)",
     ],
 )  # fmt: skip
-def test_search_takes_what_k_takes(browser, suite_page, words: str) -> None:
+def test_search_takes_what_k_takes(browser, suite_page, words):
     page, run = suite_page
     opened(browser, f"{page}#{urlencode({'search': words})}")
     try:
@@ -208,7 +189,7 @@ def test_search_takes_what_k_takes(browser, suite_page, words: str) -> None:
     assert len(browser.find_elements(By.CSS_SELECTOR, "#table tbody tr")) == count
 
 
-def test_a_search_that_isnt_finished_shows_what_it_can(browser, suite_page) -> None:
+def test_a_search_that_isnt_finished_shows_what_it_can(browser, suite_page):
     page, _ = suite_page
     for typed in ("aa.mm and", "not", "(", "(aa.mm or", "aa.mm)", "or"):
         opened(browser, f"{page}#{urlencode({'search': typed})}")
@@ -216,7 +197,7 @@ def test_a_search_that_isnt_finished_shows_what_it_can(browser, suite_page) -> N
         clean(browser, page)
 
 
-def focus(browser: Any) -> tuple[str, str, str]:
+def focus(browser):
     """What has the focus, and how it is outlined."""
     script = (
         "const e = document.activeElement, s = getComputedStyle(e); return [e.tagName, e.innerText, s.outlineStyle]"
@@ -224,7 +205,7 @@ def focus(browser: Any) -> tuple[str, str, str]:
     return tuple(browser.execute_script(script))
 
 
-def test_the_keyboard_reaches_all_and_the_focus_stays(browser, page) -> None:
+def test_the_keyboard_reaches_all_and_the_focus_stays(browser, page):
     opened(browser, page)
     stops = "return [...document.querySelectorAll('#table [tabindex], #table button')].filter((e) => e.tabIndex >= 0)"
     rows = browser.find_elements(By.CSS_SELECTOR, "#table .opens")
@@ -247,9 +228,9 @@ def test_the_keyboard_reaches_all_and_the_focus_stays(browser, page) -> None:
     assert "n = " in text(browser, "detail")
 
 
-def test_it_prints_light_and_on_few_pages(browser, tmp_path) -> None:
+def test_it_prints_light_and_on_few_pages(browser, tmp_path):
     """Also from a dark page: 12 pages at most of a run of the suite."""
-    opened(browser, reported(tmp_path, records.gpu_run(3), charts="default") + "#theme=dark")
+    opened(browser, reported(tmp_path, Made(gpu_run(3), "", 3), charts="default") + "#theme=dark")
     printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {})["data"])
     assert 2 <= len(re.findall(rb"/Type\s*/Page\b", printed)) <= 12
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
@@ -260,9 +241,9 @@ def test_it_prints_light_and_on_few_pages(browser, tmp_path) -> None:
     assert paper == "rgba(255, 255, 255, 1)"
 
 
-def test_a_click_into_the_numbers_opens_nothing_where_there_is_no_explorer(browser, tmp_path) -> None:
-    marks = [records.benchmark(Case(name, "", "", {}, devices=()), 1e-3) for name in ("mine.short", "other.b")]
-    address = reported(tmp_path, records.run_file(marks))
+def test_a_click_into_the_numbers_opens_nothing_where_there_is_no_explorer(browser, tmp_path):
+    how = {"cpu": 1e-3, "n": None, "device": "", "dtype": "", "devices": ()}
+    address = reported(tmp_path, run(cuda=0, processes=1).bench("mine.short", **how).bench("other.b", **how))
     opened(browser, address)
     assert not browser.find_elements(By.ID, "explorer-figure")
     browser.find_element(By.CSS_SELECTOR, "#table tbody tr").click()
@@ -270,7 +251,7 @@ def test_a_click_into_the_numbers_opens_nothing_where_there_is_no_explorer(brows
     clean(browser, address)
 
 
-def test_pointer_and_keys_tell_the_numbers(browser, page) -> None:
+def test_pointer_and_keys_tell_the_numbers(browser, page):
     opened(browser, f"{page}#workload=aa.mm")
     picture = browser.find_element(By.ID, "explorer-figure")
     picture.send_keys(Keys.ARROW_RIGHT)
@@ -285,7 +266,7 @@ def test_pointer_and_keys_tell_the_numbers(browser, page) -> None:
     clean(browser, page)
 
 
-def test_the_address_keeps_the_view(browser, page) -> None:
+def test_the_address_keeps_the_view(browser, page):
     opened(browser, page)
     browser.find_element(By.ID, "quantity-time_s").click()
     browser.find_element(By.ID, "search").send_keys("n=10")
@@ -300,7 +281,7 @@ def test_the_address_keeps_the_view(browser, page) -> None:
 
 
 @pytest.mark.parametrize(("theme", "paper"), [("light", "rgba(255, 255, 255, 1)"), ("dark", "rgba(13, 17, 23, 1)")])
-def test_themes(browser, page, theme: str, paper: str) -> None:
+def test_themes(browser, page, theme, paper):
     """The pictures of the theme are shown, and loaded: the content policy allows them."""
     browser.execute_cdp_cmd(
         "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]}
@@ -319,7 +300,7 @@ def test_themes(browser, page, theme: str, paper: str) -> None:
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
-def test_saves_csv_and_the_explorers_picture(browser, page) -> None:
+def test_saves_csv_and_the_explorers_picture(browser, page):
     opened(browser, f"{page}#workload=aa.mm")
     browser.find_element(By.ID, "download").click()
     browser.find_element(By.CSS_SELECTOR, "#explorer-figure .tools button").click()
@@ -332,7 +313,7 @@ def test_saves_csv_and_the_explorers_picture(browser, page) -> None:
     clean(browser, page)
 
 
-def test_a_ratio_reads_as_in_the_tables(browser, page) -> None:
+def test_a_ratio_reads_as_in_the_tables(browser, page):
     opened(browser, page)
     values = (1234.5, 126.4, 99.6, 34.2, 9.96, 2.0, 1.04, 0.997, 0.5, 0.008)
     shown = browser.execute_script("return arguments[0].map((value) => times(value))", values)

@@ -1,18 +1,16 @@
 """Figures from hand-made run files, drawn, and what a reader would stumble over in them."""
 
-from __future__ import annotations
-
 import math
 import re
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 from reading import study_of
+from records import Made
 
 from gpubench.report.charts.layouts import LinePanels, NamedRows
 from gpubench.report.charts.page import MOST_CURVES, MOST_PANELS, PAGE_WIDTH, TINY, Figure, Page, rc_settings
@@ -26,8 +24,8 @@ _NEAR = 1.0
 """Pixels by which the boxes of two texts may touch: a box is higher than its letters."""
 
 
-def plan(folder: Path, *runs: dict[str, Any], every: bool = True, kinds: tuple[str, ...] = ()) -> dict[str, Figure]:
-    figures, failed = planned(study_of(folder, *runs), every=every)
+def plan(*runs: Made | dict[str, Any], every: bool = True, kinds: tuple[str, ...] = ()) -> dict[str, Figure]:
+    figures, failed = planned(study_of(*runs), every=every)
     assert failed == []
     return {figure.name: figure for figure in figures if not kinds or figure.kind in kinds}
 

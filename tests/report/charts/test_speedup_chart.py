@@ -1,59 +1,47 @@
 """Speedup pictures: the crossover on its line, what is too noisy to mark, and several benchmarks in one."""
 
-from __future__ import annotations
-
 import math
-from pathlib import Path
-from typing import Any
 
 import pytest
 import records
 from drawing import drawn, faults, plan
-from matplotlib.axes import Axes
 from matplotlib.text import Annotation
 from test_page import crossing, settings_of
 
-from gpubench.report.charts.layouts import Curve
-from gpubench.report.charts.page import Figure
 from gpubench.report.charts.theme import LIGHT, colour
 
 
-def speedup(folder: Path, data: dict[str, Any], name: str = "speedup-a.b") -> Figure:
-    return plan(folder, data, kinds=("speedup",))[name]
+def speedup(one):
+    figure = plan(one, kinds=("speedup",))["speedup-a.b"]
+    assert faults(figure) == []
+    return figure
 
 
-def panels(figure: Figure) -> dict[str, list[Curve]]:
+def panels(figure):
     return {panel.title: list(panel.curves) for panel in figure.chart.panels}
 
 
-def curves(figure: Figure) -> list[Curve]:
+def curves(figure):
     return [curve for members in panels(figure).values() for curve in members]
 
 
-def axes_of(figure: Figure) -> Axes:
+def axes_of(figure):
     return drawn(figure).canvas.axes[0]
-
-
-def with_processes(*noisy: int) -> dict[str, Any]:
-    """Three processes each; of the results at these places they differ by a factor of 10,000."""
-    return crossing(noisy=noisy)
 
 
 @pytest.mark.parametrize(
     ("data", "subtitle", "sizes", "told"),
     [
-        (with_processes, "Synthetic H faster from n ≈ 11k", [11_400], "n ≈ 11k"),
+        (lambda: crossing(noisy=()), "Synthetic H faster from n ≈ 11k", [11_400], "n ≈ 11k"),
         (crossing, "Synthetic H faster from n between 10⁴ and 10⁵", [], "10⁴ to 10⁵"),
         (lambda: settings_of(1e7), "Synthetic H not faster up to n = 10⁵", [], None),
-        (lambda: with_processes(1), "Synthetic H faster from a size that is unsure", [], None),
-        (lambda: with_processes(2), "Synthetic H faster from a size that is unsure", [], None),
+        (lambda: crossing(noisy=(1,)), "Synthetic H faster from a size that is unsure", [], None),
+        (lambda: crossing(noisy=(2,)), "Synthetic H faster from a size that is unsure", [], None),
     ],
 )
-def test_the_crossover_on_its_line_is_what_the_subtitle_says(
-    tmp_path: Path, data: Any, subtitle: str, sizes: list[float], told: str | None
-) -> None:
+def test_the_crossover_on_its_line_is_what_the_subtitle_says(data, subtitle, sizes, told):
     """Without an interval the sizes on either side are all that is said; where it is unsure there is no mark."""
-    figure = speedup(tmp_path, data())
+    figure = speedup(data())
     assert figure.subtitle == subtitle
     axes = axes_of(figure)
     diamonds = [line for line in axes.lines if line.get_marker() == "D"]
@@ -66,32 +54,30 @@ def test_the_crossover_on_its_line_is_what_the_subtitle_says(
     assert len(between) == (data is crossing)
 
 
-def test_what_is_too_noisy_is_not_drawn_and_the_label_says_so(tmp_path: Path) -> None:
-    (sound,) = curves(speedup(tmp_path, with_processes()))
-    figure = speedup(tmp_path, with_processes(3))
+def test_what_is_too_noisy_is_not_drawn_and_the_label_says_so():
+    (sound,) = curves(speedup(crossing(noisy=())))
+    figure = speedup(crossing(noisy=(3,)))
     (curve,) = curves(figure)
     assert curve.points == sound.points[:3]
     assert (curve.label, curve.cut) == ("data stays, then unknown (too noisy)", True)
     (label,) = [text for text in axes_of(figure).texts if isinstance(text, Annotation) and text.arrow_patch]
     assert not label.arrow_patch.get_visible()  # nobody takes it for the line
-    assert faults(figure) == []
-    assert plan(tmp_path, with_processes(0, 1, 2, 3), kinds=("speedup",)) == {}
+    assert plan(crossing(noisy=(0, 1, 2, 3)), kinds=("speedup",)) == {}
 
 
-def test_a_busy_machine_leaves_a_limit(tmp_path: Path) -> None:
+def test_a_busy_machine_leaves_a_limit():
     """The number of the table, a triangle on the line, the bar as far as is known."""
-    figure = speedup(tmp_path, crossing(flags=("contended",), rounds=50))
+    figure = speedup(crossing(flags=("contended",), rounds=50))
     (curve,) = curves(figure)
     assert len(curve.limits) == 4
     assert curve.label == "≥ 7.0×* data stays"
     assert curve.mark is None
     assert [point.y for point in curve.points] == [point.low if point.y > 1 else point.high for point in curve.points]
-    assert faults(figure) == []
     assert [line.get_marker() for line in axes_of(figure).lines if line.get_marker() in "^v"] == ["v", "v", "^", "^"]
 
 
-def test_intervals_are_bars_and_a_wide_one_does_not_flatten_the_lines(tmp_path: Path) -> None:
-    figure = speedup(tmp_path, with_processes(3))
+def test_intervals_are_bars_and_a_wide_one_does_not_flatten_the_lines():
+    figure = speedup(crossing(noisy=(3,)))
     points = [point for curve in curves(figure) for point in curve.points]
     assert all(point.low < point.y < point.high for point in points)
     assert "Bar at a point: 95% interval, 3 processes" in figure.caption
@@ -101,31 +87,30 @@ def test_intervals_are_bars_and_a_wide_one_does_not_flatten_the_lines(tmp_path: 
 
 
 @pytest.mark.parametrize("flagged", [1, 4])
-def test_flagged_results_are_hollow_and_many_have_a_warning(tmp_path: Path, flagged: int) -> None:
-    data = crossing()
-    for mark in data["benchmarks"][-flagged:]:
+def test_flagged_results_are_hollow_and_many_have_a_warning(flagged):
+    one = crossing()
+    for mark in one.marks[-flagged:]:
         mark["extra_info"]["gpubench"]["processes"][0]["flags"] = [{"flag": "noisy", "seen": "IQR 40 % of the median"}]
-    figure = speedup(tmp_path, data)
+    figure = speedup(one)
     lines = [line for line in axes_of(figure).lines if line.get_linestyle() == "None"]
     hollow = [line.get_xdata()[0] for line in lines if line.get_markerfacecolor() == colour(LIGHT, "page")]
     assert hollow == [10**3, 10**4, 10**5, 10**6][-flagged:]
     assert figure.notice == "4 of 4 results are noisy and may be off" * (flagged == 4)
-    assert faults(figure) == []
 
 
-def test_copies_are_dashed_and_each_dtype_or_setting_has_its_panel_the_plainest_first(tmp_path: Path) -> None:
-    figures = plan(tmp_path, records.gpu_run(3), kinds=("speedup",))
+def test_copies_are_dashed_and_each_dtype_or_setting_has_its_panel_the_plainest_first():
+    figures = plan(records.gpu_run(3), kinds=("speedup",))
     product, add = figures["speedup-matmul.square"], figures["speedup-elementwise.add"]
     solid, dashed = curves(product)[:2]
     assert [(each.dashed, each.role) for each in (solid, dashed)] == [(False, "accelerator0"), (True, "accelerator0")]
     assert all(a.y >= b.y for a, b in zip(solid.points, dashed.points, strict=True))
     assert [*panels(product)] == ["float32", "bfloat16", "float64", "float16"]
     assert [*panels(add)] == ["out", "allocating", "inplace"]
-    assert add.subtitle == "Synthetic H faster from n ≈ 32k, with copies not up to n = 10⁷ (out)"
+    assert add.subtitle == "Synthetic H faster from n ≈ 33k, with copies not up to n = 10⁷ (out)"
 
 
-def test_two_libraries_of_one_device_are_both_named(tmp_path: Path) -> None:
-    figures = plan(tmp_path, records.cpu_run(), kinds=("speedup",))
+def test_two_libraries_of_one_device_are_both_named():
+    figures = plan(records.cpu_run(), kinds=("speedup",))
     assert figures
     assert all("PyTorch" in figure.title and "NumPy" in figure.title for figure in figures.values())
 
@@ -133,38 +118,35 @@ def test_two_libraries_of_one_device_are_both_named(tmp_path: Path) -> None:
 # Several benchmarks ---------------------------------------------------------------------------------------------------
 
 
-def test_several_functions_are_one_picture_over_one_baseline(tmp_path: Path) -> None:
+def test_several_functions_are_one_picture_over_one_baseline():
     """Each over its own size; those of several files together."""
-    data = crossing("mine.distance", "other.norm")
-    data["benchmarks"] += crossing("mine.attention", size="batch")["benchmarks"]
-    shown = [figure for figure in plan(tmp_path, data, every=False).values() if figure.kind == "speedup"]
-    (figure,) = shown
+    one = crossing("mine.attention", one=crossing("mine.distance", "other.norm"), size="batch")
+    (figure,) = (figure for figure in plan(one, every=False).values() if figure.kind == "speedup")
     assert figure.title == "Speedup by size of Synthetic H over Synthetic, 2 threads"
     assert figure.subtitle == "At the largest size: Synthetic H faster in 3 of 3"
     assert [*panels(figure)] == ["mine.attention", "mine.distance", "other.norm"]
     assert [panel.size for panel in figure.chart.panels] == ["batch", "n", "n"]
-    times = plan(tmp_path, data)["time-own"]
+    times = plan(one)["time-own"]
     assert times.title == "mine, other: time per call by size"
     assert [*panels(times)] == [*panels(figure)]
 
 
-def test_of_many_the_users_own_and_then_each_kind_of_work_are_drawn(tmp_path: Path) -> None:
-    data = records.gpu_run()
-    data["benchmarks"] += crossing("mine.one")["benchmarks"]
-    figure = plan(tmp_path, data, every=False)["speedup"]
+def test_of_many_the_users_own_and_then_each_kind_of_work_are_drawn():
+    one = crossing("mine.one", one=records.Made(records.gpu_run(), "", 1))
+    figure = plan(one, every=False)["speedup"]
     kinds = {name.partition(".")[0] for name in panels(figure)}
     assert len(panels(figure)) == 6
     assert {"mine", "matmul", "models", "elementwise"} <= kinds
     assert "more benchmarks not shown" in figure.caption
 
 
-def test_one_benchmark_alone_is_drawn_in_all_its_forms(tmp_path: Path) -> None:
-    assert [*plan(tmp_path, crossing(), every=False, kinds=("speedup",))] == ["speedup-a.b"]
+def test_one_benchmark_alone_is_drawn_in_all_its_forms():
+    assert [*plan(crossing(), every=False, kinds=("speedup",))] == ["speedup-a.b"]
 
 
-def test_the_gpus_of_two_machines_have_one_baseline(tmp_path: Path) -> None:
+def test_the_gpus_of_two_machines_have_one_baseline():
     """Against its own CPU each would look better, the slower its CPU is."""
-    figures = plan(tmp_path, records.gpu_run(), records.gpu_run(1, 2.0, "Other (synthetic)"), every=False)
+    figures = plan(records.gpu_run(), records.gpu_run(1, 2.0, "Other (synthetic)"), every=False)
     for figure in figures.values():
         if figure.kind in ("headline", "speedup"):
             assert "over Synthetic H · run0" in figure.title
