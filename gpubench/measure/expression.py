@@ -29,6 +29,7 @@ from ..devices import CPU
 from ..devices.implementations import TORCH
 from ..errors import TooLarge, UsageError
 from ..runfile import quantities
+from ..runfile.options import DTYPES
 from ..runfile.schema import Work
 from .data import MEMORY_SHARE, factory_defaults
 from .work import Request, declared
@@ -250,15 +251,16 @@ def _is_module(name: str) -> bool:
 
 
 _IN_SHELL, _IN_PYTHON = (
-    ("--setup {!r}", "--size {}", " ", "write 'import {module} as {name}' in --setup"),
-    ("setup={!r}", "sizes={!r}", ", ", "import {module} as {name}"),
+    ("--setup {!r}", "--size {}", " ", "write 'import {module} as {name}' in --setup", "--dtype {}"),
+    ("setup={!r}", "sizes={!r}", ", ", "import {module} as {name}", "dtypes={!r}"),
 )
-"""How the setup and sizes are written in messages, what separates them, and how a module is imported."""
+"""How the setup and sizes are written in messages, what separates them, how a module is imported, and how a dtype is
+asked for."""
 
 
 def _require_known(text: str, setup: str, sizes: Sequence[str], values: Iterable[str], written: Sequence[str]) -> None:
     """Raise UsageError for undefined names, with the remedy, as it is ``written``."""
-    setting, sizing, between, bring = written
+    setting, sizing, between, bring, typing = written
     known = {*sizes, *values, *KNOWN, *dir(builtins)}
     for what, code in (("setup", setup), ("expression", text)):
         read, made = names_in(code)
@@ -271,6 +273,8 @@ def _require_known(text: str, setup: str, sizes: Sequence[str], values: Iterable
             if re.search(rf"\b{name}\.", code) and (module != name or _is_module(name)):
                 how = bring.format(module=module, name=name).replace(f" as {module}", "")
                 raise UsageError(f"unknown name {name!r}: {how}")
+            if name in DTYPES:
+                raise UsageError(f"unknown name {name!r}: write torch.{name}, or ask for {typing.format(name)}")
             if re.search(rf"\b{name}\s*\(", code):
                 raise UsageError(f"unknown function {name!r}: write torch.{name} or F.{name}, or import it")
         if missing and what == "setup":
