@@ -255,21 +255,20 @@ def traced(network: str, tokens: int, batch: int, mode: str) -> Work:
     import torch
     import transformers
 
-    from gpubench.measure.work import flop_counter, watch
+    from gpubench.measure.work import watched
 
     with torch.device("meta"):
         model = NETWORKS[network](transformers, tokens).train(mode == "train")
         ids = torch.zeros(batch, tokens, dtype=torch.int64)
         # Without a mask, or with the other kind, transformers look for padding in the data.
         mask = torch.zeros(batch, 1, tokens, tokens) if network == "bert_large" else torch.ones(batch, tokens)
-    counter = flop_counter()
-    with (seen := watch(counter)), counter, torch.set_grad_enabled(mode == "train"):
+    with watched() as seen, torch.set_grad_enabled(mode == "train"):
         result = model(input_ids=ids, attention_mask=mask, use_cache=False).logits
         if mode == "train":
             result.sum().backward()
     parameters = sum(parameter.nbytes for parameter in model.parameters())
     least = parameters * (2 if mode == "train" else 1) + ids.nbytes + result.nbytes
-    return Work(float(counter.get_total_flops()), float(least), operators=seen.tally.operators())
+    return Work(float(seen.counter.get_total_flops()), float(least), operators=seen.operators())
 
 
 def print_networks(timings: Sequence[Timing], cards: Mapping[str, Gpu]) -> float:
