@@ -86,7 +86,7 @@ def benchmark(
                         "iterations": iterations,
                         "median_s": value,
                         "iqr_s": value * spread,
-                        "latency_s": value * alone,
+                        "latency_s": latency or value * alone,
                         "flags": [{"flag": flag, "seen": f"synthetic {flag}"} for flag in flags if i == 0],
                     }
                     for i, value in enumerate(medians)

@@ -10,32 +10,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import zip_longest
 from operator import attrgetter
-from typing import Any, Generic
+from typing import Generic
 
 from ..runfile.flags import ADVICE, CONTENDED, POWER_LIMITED
 from ..runfile.kinds import KINDS
 from ..runfile.quantities import counted, listed
 from ..runfile.utilisation import slow_products
 from . import words
-from .study import (
-    ONE_THREAD,
-    SINGLE,
-    Item,
-    Measured,
-    Pair,
-    Source,
-    Study,
-    compare_with_slowest,
-    grouped,
-    in_order,
-    plainest_first,
-    plainness,
-)
+from .study import ONE_THREAD, SINGLE, Item, Measured, Pair, Source, Study, grouped, in_order, plainest_first, plainness
 
 MOST_ROWS = 15
 """Rows on a screen and in the first picture; files show all."""
@@ -130,17 +116,12 @@ def _row(items: tuple[Item, ...], first: Sequence[str] | None) -> AnswerRow[Item
 def choose_rows(rows: Sequence[AnswerRow[Item]], most: int = MOST_ROWS) -> list[AnswerRow[Item]]:
     """Return so many rows in their order: the user's own, the first workload of each kind of work, then the second of
     each, and so on, and then their other dtypes."""
-    every = [row for row in rows if row.leads]
-    own: list[AnswerRow[Any]] = [row for row in every if row.heading == words.OWN]
-    kinds = grouped((row for row in every if row.heading != words.OWN), lambda row: row.heading).values()
-    turns: list[AnswerRow[Any]] = [row for turn in zip_longest(*kinds) for row in turn if row is not None]
-    leads: list[AnswerRow[Any]] = [*own, *turns][:most]
-    names = {row.items[0].subject.result.workload for row in leads}
-    others: list[AnswerRow[Item]] = [
-        row for row in rows if not row.leads and row.items[0].subject.result.workload in names
-    ]
-    chosen = set(map(id, [*leads, *others[: most - len(leads)]]))
-    return [row for row in rows if id(row) in chosen]
+    leads: Counter[str] = Counter()
+    turns: list[tuple[bool, int, int]] = []
+    for at, row in enumerate(rows):
+        leads[row.heading] += row.leads and row.heading != words.OWN
+        turns.append((not row.leads, leads[row.heading] * row.leads, at))
+    return [rows[at] for at in sorted(at for _, _, at in sorted(turns)[:most])]
 
 
 # One device against another -------------------------------------------------------------------------------------------
@@ -183,32 +164,12 @@ def find_speedups(study: Study, pairs: Sequence[Pair]) -> list[Speedups]:
     for members in grouped(pairs, lambda pair: pair.base.source).values():
         if rows := answer_rows(study, members):
             firsts = {pair.other.source: pair for row in rows for pair in row.items}
-            ordered = sorted(firsts.values(), key=lambda pair: study.names.order(pair.other))
-            names = study.names
-            devices = {
-                pair.other.source: f"{names.subject(pair)} on " * pair.within_device + names.of(pair.other)
-                for pair in ordered
-            }
+            devices = {}
+            for pair in sorted(firsts.values(), key=lambda pair: study.names.order(pair.other)):
+                library = f"{study.names.subject(pair)} on " * pair.within_device
+                devices[pair.other.source] = library + study.names.of(pair.other)
             made.append(Speedups(study.names.baseline(members), devices, rows))
     return made
-
-
-def _choose_pairs(study: Study) -> list[Pair]:
-    """Return the pairs that the answer is about: those with the requested baseline; of several machines' GPUs those
-    with the slowest; else those of each GPU with its CPU; else those of CPUs with the slowest."""
-    if study.gpu_pairs:  # who chooses a GPU compares GPUs; the charts show each against its own CPU
-        return [pair for pair in study.gpu_pairs if pair.other.on_accelerator or not pair.within_run]
-    if study.baseline is not None:
-        return study.device_pairs
-    plain = [row for row in study.measured if not row.library]
-    # Equal devices of one machine differ by noise alone.
-    devices = grouped(plain, lambda row: (row.run_name, row.facts.label or row.result.device))
-    firsts = {members[0].source for members in devices.values()}
-    inside = [pair for pair in study.device_pairs if pair.within_run and not pair.other.library]
-    found = [pair for pair in inside if pair.other.source in firsts] or study.device_pairs
-    if len(firsts) < 2 or any(pair.other.on_accelerator for pair in found):
-        return found
-    return compare_with_slowest([row for row in plain if row.source in firsts], {"threads", *study.allow})
 
 
 # The sentence ---------------------------------------------------------------------------------------------------------
@@ -220,20 +181,17 @@ class Answer:
     def __init__(self, study: Study) -> None:
         self.study = study
         self.smoke = bool(study.runs) and all(run.preset == "smoke" for run in study.runs)
+        self._alone = [row for row in study.measured if not row.library] or study.measured
 
     @cached_property
     def speedups(self) -> list[Speedups]:
         """Devices against a baseline; none of a smoke run, whose times mean nothing."""
-        return [] if self.smoke else find_speedups(self.study, _choose_pairs(self.study))
+        return [] if self.smoke else find_speedups(self.study, self.study.answered)
 
     @cached_property
     def times(self) -> list[AnswerRow[Measured]]:
         """The rows where nothing is compared."""
         return [] if self.speedups else answer_rows(self.study, self._alone)
-
-    @cached_property
-    def _alone(self) -> list[Measured]:
-        return [row for row in self.study.measured if not row.library] or self.study.measured
 
     @cached_property
     def sentence(self) -> str:
@@ -262,7 +220,7 @@ class Answer:
     def left_out(self) -> str:
         """What was not compared, and how to compare it anyway; empty if everything was compared."""
         pairs = self.study.left_out
-        terms = Counter(term for each in pairs for term in each.differences)
+        terms = Counter(term for _, differences in pairs for term in differences)
         found = ", ".join(f"{term} ({count})" for term, count in terms.most_common())
         options = " ".join(f"--allow {term}" for term in terms)
         subject = f"{counted(len(pairs), 'benchmark')} {'has' if len(pairs) == 1 else 'have'}"
@@ -309,7 +267,6 @@ def _sentence(found: Speedups, source: Source) -> str:
 
 
 def _cpu_sentence(study: Study, rows: Sequence[AnswerRow[Measured]], alone: Sequence[Measured]) -> str:
-    """What the machine reaches of its measured peaks, and where its threads pay."""
     if not alone:
         return "Nothing was measured."
     first = {row.heading: row.items[0] for row in reversed(rows)}
@@ -371,13 +328,13 @@ class Warning:
         return re.split("[:;]", re.sub(r" \((?!modelled|simulated)[^)]*\)", "", self.where))[0]
 
 
-def _warn_of_noise(study: Study, judged: Sequence[Measured]) -> list[Warning]:
+def _warn_of_noise(study: Study, judged: Sequence[Measured]) -> Iterator[Warning]:
     other = {*_OF_THE_CALL, POWER_LIMITED}
     noisy = sum(row.quality.noisy and not other.issuperset(row.flags) for row in judged)
     busy = any(flag.name == CONTENDED for run in study.runs for flag in run.flags)
     many = noisy > _NOISY_SHARE * len(judged) and len(judged) > 1  # a single result has a star already
     if not judged or not (busy or many):
-        return []
+        return
     count = f"{noisy} of {len(judged)} results are noisy (*) and may be far off"
     more = f"--processes {max(5, 2 * max(run.processes for run in study.runs))}"
     if not noisy:
@@ -387,47 +344,43 @@ def _warn_of_noise(study: Study, judged: Sequence[Measured]) -> list[Warning]:
         slower_s = max(row.time_s for row in judged) * threads / max(1, threads - 1)
         fewer = f"--threads {threads - 1} or " * (threads > 1 and slower_s < _LONGEST_CALL_S)
         remedy = f"Close other programs. If they aren't yours, try {fewer}{more}."
-        return [Warning(f"The machine was busy: {count}", remedy)]
-    return [Warning(f"{count[:1].upper()}{count[1:]}", f"Repeat more: {more}, or --preset full.")]
+        yield Warning(f"The machine was busy: {count}", remedy)
+    else:
+        yield Warning(f"{count[:1].upper()}{count[1:]}", f"Repeat more: {more}, or --preset full.")
 
 
-def _warn_of_calls(judged: Sequence[Measured]) -> list[Warning]:
-    """Return a warning for each such flag: what it means, and what to try."""
-    found = []
+def _warn_of_calls(judged: Sequence[Measured]) -> Iterator[Warning]:
     for flag in _OF_THE_CALL:
         if rows := [row for row in judged if flag in row.flags]:
             names = listed(dict.fromkeys(words.name(row.result) for row in rows), 2)
             where = f"{counted(len(rows), 'result')} flagged {flag} ({names}): {ADVICE[flag].why}"
-            found.append(Warning(where, f"To try: {ADVICE[flag].remedy}."))
-    return found
+            yield Warning(where, f"To try: {ADVICE[flag].remedy}.")
 
 
-def _warn_of_slow_library(study: Study) -> list[Warning]:
-    """Return a warning if PyTorch's matrix products are slow on a CPU, because speedups over that CPU depend on them.
-    There is none for a busy machine."""
+def _warn_of_slow_library(study: Study) -> Iterator[Warning]:
+    """Speedups over a CPU depend on PyTorch's matrix products there; of a busy machine they say nothing."""
     found: list[str] = []
     several = len({run.machine.label for run in study.runs}) > 1
     for run in study.runs:
         peaks = run.ceilings.get("cpu")
         if peaks is not None and not run.flags and not run.slow_threads:
             slow = [text for library, text in slow_products(peaks, run.machine.cpu) if library == "torch"]
-            found += [
-                each.replace("this CPU", f"the CPU of {run.machine.label}", 1) if several else each for each in slow
-            ]
+            whose = f"the CPU of {run.machine.label}" if several else "this CPU"
+            found += [each.replace("this CPU", whose, 1) for each in slow]
     more = f"; and {counted(len(found) - 1, 'other dtype')}" if len(found) > 1 else ""
-    return [Warning(f"{found[0]}{more}", "See docs/how-it-measures.md.")] if found else []
+    if found:
+        yield Warning(f"{found[0]}{more}", "See docs/how-it-measures.md.")
 
 
-def _warn_of_peaks(study: Study, judged: Sequence[Measured]) -> list[Warning]:
-    """Return a warning for each device whose measured peaks can't be right, if its results would have had a % of peak;
-    and one for results above their peak."""
+def _warn_of_peaks(study: Study, judged: Sequence[Measured]) -> Iterator[Warning]:
+    """Of each device whose measured peaks can't be right, if its results would have had a % of peak; and of results
+    above their peak."""
     rated = sorted((row for row in study.measured if row.rate), key=lambda row: bool(row.library))  # NumPy is no device
     firsts = [rows[0] for rows in grouped(rated, lambda row: (row.run_name, row.result.device)).values()]
-    wrong = [(row, why) for row in firsts if (why := row.run.disproved.get(row.result.device))]
-    told = [f"The measured peaks of {study.names.of(row)} are wrong ({why})" for row, why in wrong]
-    found = [Warning(f"{each}, so no % of peak is shown") for each in told]
+    for row in firsts:
+        if why := row.run.disproved.get(row.result.device):
+            yield Warning(f"The measured peaks of {study.names.of(row)} are wrong ({why}), so no % of peak is shown")
     if above := [row for row in judged if (row.utilisation or 0) > 1]:
         names = listed(dict.fromkeys(words.name(row.result) for row in above), 2)
         where = f"{counted(len(above), 'result')} above the measured peak ({names}): the peak was measured too low"
-        found.append(Warning(where, "Shares of it aren't shown."))
-    return found
+        yield Warning(where, "Shares of it aren't shown.")

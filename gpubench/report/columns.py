@@ -7,11 +7,11 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import words
 from .render import Column, csv_text
-from .study import Crossing, Measured, Pair, Row, Scaled, Study, ends
+from .study import PINNED, Crossing, Measured, Pair, Row, Scaled, Study, ends
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,49 +117,42 @@ def frame(columns: Sequence[Column[_Thing]], things: Iterable[_Thing]) -> pd.Dat
 
 def results_columns(rows: Iterable[Row]) -> list[Column[Row]]:
     """Return the columns of results.csv, with the tests' own parameters in the middle."""
-    metrics = {name: Column(name, _measured(metric.of)) for name, metric in METRICS.items()}
-    first = [metrics.pop(name) for name in ("time_s", "low_s", "high_s")]
-    del metrics["utilisation"]  # is among the outcomes
-    named = _parameters(name for row in rows for name in row.result.params)
-    return [*_RUN, *_DEVICE, *_WHAT, *_SETTING, *first, *_OUTCOME, *_CONFIGURATION, *named, *metrics.values(), *_LAST]
+    first = (*_RESULTS.split(), *_SETUP.split())
+    last = [head for head in _ROW if head not in first]
+    return [*map(_ROW.__getitem__, first), *_parameters(rows), *map(_ROW.__getitem__, last)]
 
 
 def speedup_columns(study: Study) -> list[Column[Pair]]:
     """Return the columns of speedup.csv."""
-
-    def other(columns: Iterable[Column[Row]]) -> list[Column[Pair]]:
-        return [column.of(attrgetter("other")) for column in columns]
-
-    sides = [*_RUN, _DEVICE[0], _CONFIGURATION[0], _CONFIGURATION[2]]
-    base = [column.of(attrgetter("base"), "baseline_") for column in sides]
-    named = _parameters(name for row in study.rows for name in row.result.params)
-    what = other([_DEVICE[1], *_WHAT[1:], *_SETTING])
+    named = [column.of(attrgetter("other")) for column in _parameters(study.rows)]
     ratio, copied = ([column.of(attrgetter("like_with_like")) for column in of] for of in (_RATIO, _COPIED))
-    last = [*other([_CONFIGURATION[1], *named]), *copied, *_BEST_CPU]
-    return [*what, *ratio, *other(sides), *base, *_BASIS, *last]
+    what = _of("other", "device_name workload dtype variant setting size_name size")
+    sides = [*_of("other", _SIDE), *_of("base", _SIDE, "baseline_")]
+    return [*what, *ratio, *sides, *_BASIS, *_of("other", "cache"), *named, *copied, *_BEST_CPU]
 
 
 def crossover_columns(study: Study) -> list[Column[Crossing]]:
     """Return the columns of crossover.csv."""
-
-    def other(columns: Iterable[Column[Row]]) -> list[Column[Crossing]]:
-        return [column.of(attrgetter("line.last")) for column in columns]
-
-    what = [*_RUN, _DEVICE[0], _WHAT[1], _CONFIGURATION[0], _WHAT[3], _CONFIGURATION[1]]
-    sides = [*_RUN, _DEVICE[0], _CONFIGURATION[0]]
-    base: list[Column[Crossing]] = [column.of(lambda found: found.line.items[-1].base, "baseline_") for column in sides]
-    named = other(_parameters(name for pair in study.pairs for name in pair.other.result.params))
-    named = [Column(column.head, _unless_size(column)) for column in named]
-    return [*other(what), *named, *other([_WHAT[2]]), *base, *_CROSSED]
+    what = _of("line.last", "run machine device workload implementation variant cache")
+    named = [_but_for_size(column) for column in _parameters(pair.other for pair in study.pairs)]
+    base = _of("pair.base", "run machine device implementation", "baseline_")
+    return [*what, *named, *_of("line.last", "dtype"), *base, *_CROSSED]
 
 
-def _unless_size(column: Column[Crossing]) -> Callable[[Crossing], object]:
-    return lambda found: None if column.head == found.line.size_name else column.cell(found)
+def _of(part: str, heads: str, prefix: str = "") -> list[Column[Any]]:
+    """Return the row's columns of that part of a thing, each head behind the prefix."""
+    return [_ROW[head].of(attrgetter(part), prefix) for head in heads.split()]
 
 
-def _parameters(names: Iterable[str]) -> list[Column[Row]]:
+def _but_for_size(column: Column[Row]) -> Column[Crossing]:
+    return Column(
+        column.head, lambda found: None if column.head == found.line.size_name else column.cell(found.line.last)
+    )
+
+
+def _parameters(rows: Iterable[Row]) -> list[Column[Row]]:
     """A column for each parameter; ``param_`` goes in front of one that is named like a column of ours."""
-    names = sorted(set(names))
+    names = sorted({name for row in rows for name in row.result.params})
     columns: dict[str, Column[Row]] = {}
     for name in names:
         head = name
@@ -184,48 +177,45 @@ def _measured(cell: Callable[[Measured], object]) -> Callable[[Row], object]:
     return lambda row: cell(row) if isinstance(row, Measured) else None
 
 
-_RUN: list[Column[Row]] = [
-    Column("run", lambda row: row.run_name),
-    Column("machine", lambda row: row.run.machine.label),
-]
-_DEVICE: list[Column[Row]] = [
-    Column("device", lambda row: row.result.device),
-    Column("device_name", lambda row: row.facts.label or None),
-]
-_WHAT: list[Column[Row]] = [
-    Column("family", lambda row: row.family),
-    Column("workload", lambda row: row.result.workload),
-    Column("dtype", lambda row: row.result.dtype or None),
-    Column("variant", lambda row: row.result.variant or None),
-]
-_SETTING: list[Column[Row]] = [
-    Column("setting", _setting),
-    Column("size_name", lambda row: row.size_name),
-    Column("size", lambda row: row.size),
-]
-_OUTCOME: list[Column[Row]] = [
-    Column("rate", _measured(lambda row: row.throughput and row.throughput.value)),
-    Column("rate_unit", _measured(lambda row: row.throughput and row.rate and row.rate.unit)),
-    Column("utilisation", _measured(METRICS["utilisation"].of)),
-    Column("status", lambda row: row.result.status),
-    Column("flags", _measured(lambda row: " ".join(row.flags) or None)),
-    Column("reason", lambda row: row.result.reason or None),
-]
-_CONFIGURATION: list[Column[Row]] = [
-    Column("implementation", lambda row: row.result.implementation or None),
-    Column("cache", lambda row: row.result.cache or None),
-    Column("threads", lambda row: row.result.threads),
-]
-_LAST: list[Column[Row]] = [
-    Column("check", _check),
-    Column("kind", lambda row: row.result.kind or None),
-    Column("title", lambda row: row.result.title or None),
-    Column("pytest_id", lambda row: row.result.fullname or None),
-]
+_RESULTS = (
+    "run machine device device_name family workload dtype variant setting size_name size time_s low_s high_s"
+    " rate rate_unit utilisation status flags reason"
+)
+_SETUP, _SIDE = "implementation cache threads", "run machine device implementation threads"
+"""Heads of columns: the first of results.csv, and those that name a side of a speedup."""
+_ROW: dict[str, Column[Row]] = {
+    column.head: column
+    for column in (
+        Column("run", attrgetter("run_name")),
+        Column("machine", attrgetter("run.machine.label")),
+        Column("device", attrgetter("result.device")),
+        Column("device_name", lambda row: row.facts.label or None),
+        Column("family", lambda row: row.result.workload.partition(".")[0]),
+        Column("workload", attrgetter("result.workload")),
+        Column("dtype", lambda row: row.result.dtype or None),
+        Column("variant", lambda row: row.result.variant or None),
+        Column("setting", _setting),
+        Column("size_name", attrgetter("size_name")),
+        Column("size", attrgetter("size")),
+        Column("rate", _measured(lambda row: row.throughput and row.throughput.value)),
+        Column("rate_unit", _measured(lambda row: row.throughput and row.rate and row.rate.unit)),
+        Column("status", attrgetter("result.status")),
+        Column("flags", _measured(lambda row: " ".join(row.flags) or None)),
+        Column("reason", lambda row: row.result.reason or None),
+        Column("implementation", lambda row: row.result.implementation or None),
+        Column("cache", lambda row: row.result.cache or None),
+        Column("threads", attrgetter("result.threads")),
+        *(Column(metric.name, _measured(metric.of)) for metric in _METRICS),
+        Column("check", _check),
+        Column("kind", lambda row: row.result.kind or None),
+        Column("title", lambda row: row.result.title or None),
+        Column("pytest_id", lambda row: row.result.fullname or None),
+    )
+}
 _RATIO: list[Column[Pair]] = [
     Column("speedup", lambda pair: pair.speedup),
-    Column("low", lambda pair: pair.ratio.low),
-    Column("high", lambda pair: pair.ratio.high),
+    Column("low", lambda pair: pair.values.low),
+    Column("high", lambda pair: pair.values.high),
     Column("one_shot_speedup", lambda pair: pair.copies and pair.copies.speedup),
     Column("baseline_s", lambda pair: pair.base_s),
     Column("time_s", lambda pair: pair.time_s),
@@ -237,12 +227,12 @@ _BASIS: list[Column[Pair]] = [
     Column("uncertainty", lambda pair: pair.uncertainty),
 ]
 _COPIED: list[Column[Pair]] = [
-    Column("one_shot_low", lambda pair: pair.copies and pair.copies.low),
-    Column("one_shot_high", lambda pair: pair.copies and pair.copies.high),
-    Column("baseline_one_shot_s", lambda pair: pair.copies and pair.copies.base_s),
-    Column("one_shot_s", lambda pair: pair.copies and pair.copies.seconds),
-    Column("one_shot_pinned_s", lambda pair: pair.copies and pair.copies.pinned_s),
-    Column("one_shot_pinned_speedup", lambda pair: (c := pair.copies) and c.pinned_s and c.base_s / c.pinned_s),
+    Column("one_shot_low", lambda pair: _proven(pair.copies, "low")),
+    Column("one_shot_high", lambda pair: _proven(pair.copies, "high")),
+    Column("baseline_one_shot_s", lambda pair: pair.copies and pair.batches * pair.copies.base_s),
+    Column("one_shot_s", lambda pair: pair.copies and pair.copies.time_s),
+    Column("one_shot_pinned_s", lambda pair: (pinned := pair.in_regime(PINNED)) and pinned.time_s),
+    Column("one_shot_pinned_speedup", lambda pair: (pinned := pair.in_regime(PINNED)) and pinned.speedup),
 ]
 _BEST_CPU: list[Column[Pair]] = [
     Column("best_cpu", lambda pair: words.way(pair) or None),
@@ -251,13 +241,17 @@ _BEST_CPU: list[Column[Pair]] = [
 ]
 
 
+def _proven(pair: Pair | None, end: str) -> float | None:
+    return getattr(pair.values, end) if pair and pair.uncertainty else None
+
+
 def _end(value: float | None, found: Crossing) -> float | None:
     return value if found.crossover.size is not None and value not in (0, math.inf) else None
 
 
 _CROSSED: list[Column[Crossing]] = [
-    Column("differs", lambda found: found.line.items[-1].differs or None),
-    Column("regime", lambda found: found.regime),
+    Column("differs", lambda found: found.pair.differs or None),
+    Column("regime", lambda found: found.pair.regime),
     Column("size_parameter", lambda found: found.line.size_name),
     Column("crossover", lambda found: found.crossover.size),
     Column("low", lambda found: _end(found.crossover.low, found)),
@@ -272,14 +266,13 @@ def _of_parallel(name: str) -> Column[Scaled]:
     return Column(name, lambda each: getattr(each.parallel, name))
 
 
-def _over(base: Callable[[Scaled], Pair | None], name: str, *heads: str) -> list[Column[Scaled]]:
+def _over(base: Callable[[Scaled], Pair | None], name: str, low: str, high: str) -> list[Column[Scaled]]:
     def end(each: Scaled, place: int) -> float | None:
         pair = base(each)
         known = ends(pair) if pair else None
         return known[place] if known else None
 
-    low, high = heads or (f"{name}_low", f"{name}_high")
-    value: Column[Scaled] = Column(name, lambda each: (pair := base(each)) and pair.ratio.value)
+    value: Column[Scaled] = Column(name, lambda each: (pair := base(each)) and pair.speedup)
     return [value, Column(low, lambda each: end(each, 0)), Column(high, lambda each: end(each, 1))]
 
 
@@ -287,8 +280,14 @@ def _efficiency_end(each: Scaled, name: str) -> float | None:
     return getattr(each.efficiency, name) if each.efficiency and each.scaling and ends(each.scaling) else None
 
 
+def _link_rate(each: Scaled, share: float | None) -> float | None:
+    """Bytes of a collective per second, as nccl-tests define them: with the share of the bus the bus bandwidth."""
+    nbytes = each.row.result.work.bytes
+    return nbytes / each.row.time_s * share if nbytes and share and each.parallel.bus_share else None
+
+
 SCALING: list[Column[Scaled]] = [
-    *(column.of(attrgetter("row")) for column in (*_RUN, *_DEVICE, *_WHAT[1:])),
+    *_of("row", "run machine device device_name workload dtype variant"),
     *map(_of_parallel, ("method", "devices", "threads", "mode", "microbatches")),
     Column("nbytes", lambda each: each.row.result.params.get("nbytes")),
     Column("time_s", lambda each: each.row.time_s),
@@ -296,21 +295,18 @@ SCALING: list[Column[Scaled]] = [
     Column("baseline_s", lambda each: each.speedup and each.speedup.base.time_s),
     Column("baseline_threads", lambda each: each.base_threads),
     *_over(attrgetter("speedup"), "speedup", "low", "high"),
-    *_over(attrgetter("scaling"), "scaling"),
+    *_over(attrgetter("scaling"), "scaling", "scaling_low", "scaling_high"),
     Column("efficiency", lambda each: each.efficiency and each.efficiency.value),
     Column("efficiency_low", lambda each: _efficiency_end(each, "low")),
     Column("efficiency_high", lambda each: _efficiency_end(each, "high")),
     _of_parallel("ideal_speedup"),
     Column("uncertainty", lambda each: each.uncertainty or None),
-    Column("algorithm_byte_per_s", lambda each: each.algorithm_byte_per_s),
-    Column("bus_byte_per_s", lambda each: each.bus_byte_per_s),
+    Column("algorithm_byte_per_s", lambda each: _link_rate(each, 1.0)),
+    Column("bus_byte_per_s", lambda each: _link_rate(each, each.parallel.bus_share)),
     Column("rows", lambda each: "; ".join("+".join(map(str, batch)) for batch in each.parallel.rows) or None),
     Column("phases", lambda each: "; ".join(f"{n} {s!r}" for n, s in each.parallel.phases.items()) or None),
     _of_parallel("interconnect"),
 ]
-_OURS = (
-    _RUN, _DEVICE, _WHAT, _SETTING, _OUTCOME, _CONFIGURATION, _LAST, _RATIO, _BASIS, _COPIED, _BEST_CPU, _CROSSED,
-)  # fmt: skip
-_RESERVED = {*METRICS, *(column.head for columns in _OURS for column in columns)}
-_RESERVED |= {f"baseline_{column.head}" for column in (*_RUN, *_DEVICE, *_CONFIGURATION)}
+_OURS = (_ROW.values(), _RATIO, _BASIS, _COPIED, _BEST_CPU, _CROSSED)
+_RESERVED = {column.head for columns in _OURS for column in columns} | {f"baseline_{head}" for head in _ROW}
 """Heads of columns that no parameter may have."""

@@ -15,19 +15,24 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter, itemgetter
 
 from ..errors import UsageError
 from ..runfile.facts import switches
 from ..runfile.flags import Level, Quality, Reason
 from ..runfile.quantities import SWITCH, holds_words
-from ..runfile.schema import Result, Times
+from ..runfile.schema import Process, Result
 from ..runfile.ways import fastest_way, job, times_and_ratio
 from ..statistics import intervals
 from ..statistics.intervals import Interval
 from .rows import Measured, Source, Values, grouped, leaves_open, too_noisy
 
-RESIDENT, ONE_SHOT = "resident", "one-shot"
-"""resident: the data is on the device. one-shot: copy inputs, one call, copy outputs."""
+RESIDENT, ONE_SHOT, PINNED = "resident", "one-shot", "one-shot, pinned"
+"""resident: the data is on the device. one-shot: copy inputs, one call, copy outputs; from and to pageable memory, or
+pinned (page-locked) memory."""
+DEVICE, IMPLEMENTATION, MACHINE, RUN = "result.device", "result.implementation", "run.machine.label", "run_name"
+SOURCE = "source"
+"""What a baseline may be: attributes of a row."""
 OF_TIMES = (Reason.WAITED, Reason.BUSY)
 """Reasons for which little or nothing is known of what is made of the times."""
 SLICE_S = 3e-3
@@ -48,44 +53,21 @@ _Partners = Iterator[tuple[Measured, list[list[Measured]]]]
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What a name given as ``--baseline`` stands for: ``role`` is device, implementation, machine or run; or one device
-    of one run, a ``source``."""
+    """What a name given as ``--baseline`` stands for: rows whose attribute ``role`` has that name."""
 
     role: str
     name: str | Source
 
     def holds(self, row: Measured) -> bool:
         """Whether the row is of this baseline."""
-        return _role(row, self.role) == self.name
-
-
-@dataclass(frozen=True, slots=True)
-class Copies:
-    """One call on an accelerator with inputs copied in and outputs copied out, against one call on a CPU, which copies
-    nothing. Seconds; ``low`` and ``high`` are the ends of the speedup's interval, None from one process."""
-
-    base_s: float
-    seconds: float
-    pinned_s: float | None
-    low: float | None
-    high: float | None
-
-    @property
-    def speedup(self) -> float:
-        """The speedup with copies from and to pageable memory."""
-        return self.base_s / self.seconds
-
-    @property
-    def values(self) -> Values:
-        """The speedup and its interval, which has no width if there is a single process."""
-        return Values(self.speedup, self.low or self.speedup, self.high or self.speedup)
+        return bool(attrgetter(self.role)(row) == self.name)
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A benchmark against its baseline. ``differs`` is in what the two differ, where that was allowed. ``batches``: how
-    many of the baseline's calls do the work of one, where the CPU was too slow for the batch; the speedup is then that
-    of an item.
+    """A benchmark against its baseline, in a ``regime``. ``differs`` is in what the two differ, where that was allowed.
+    ``batches``: how many of the baseline's calls do the work of one, where the CPU was too slow for the batch; the
+    speedup is then that of an item.
 
     Where the CPU of the two has a faster way to do the job, ``best_cpu``, the times compared are those of that row.
     """
@@ -95,6 +77,7 @@ class Pair:
     differs: str = ""
     batches: float = 1.0
     best_cpu: Measured | None = None
+    regime: str = RESIDENT
 
     @property
     def sides(self) -> tuple[Measured, Measured]:
@@ -108,10 +91,42 @@ class Pair:
         """The pair in the same way on both sides: the pair itself if the CPU has no faster way."""
         return replace(self, best_cpu=None) if self.best_cpu else self
 
+    def in_regime(self, regime: str) -> Pair | None:
+        """The same pair with copies, where work moves from a CPU to an accelerator and its copies were measured."""
+        base, other = self.sides
+        moves = other.on_accelerator and not base.on_accelerator
+        return replace(self, regime=regime) if moves and _copies_s(other.result, regime) is not None else None
+
+    @cached_property
+    def copies(self) -> Pair | None:
+        """The same pair with copies from and to pageable memory."""
+        return self.in_regime(ONE_SHOT)
+
+    @property
+    def observed(self) -> list[dict[int, float]]:
+        """Seconds of a call on each side, by process: its median, or one call's latency with an accelerator's
+        copies."""
+        copied = (0.0, _copies_s(self.sides[1].result, self.regime) or 0.0)
+
+        def call_s(process: Process) -> float:
+            return process.median_s if self.regime == RESIDENT else process.latency_s or process.median_s
+
+        return [
+            {process.index: more_s + call_s(process) for process in side.times.processes}
+            for side, more_s in zip(self.sides, copied, strict=True)
+        ]
+
     @cached_property
     def _compared(self) -> tuple[float, float, Interval, str]:
-        base, other = self.sides
-        return times_and_ratio(base.times, other.times)
+        """Both times, their ratio and what its range is; of a single process with copies no range is known."""
+        if self.regime == RESIDENT:
+            return times_and_ratio(*(side.times for side in self.sides))
+        tops, bottoms = (list(side.values()) for side in self.observed)
+        base_s, time_s = intervals.median(tops), intervals.median(bottoms)
+        value = base_s / time_s
+        several = min(len(tops), len(bottoms)) > 1
+        ratio = intervals.ratio_interval(tops, bottoms) if several else Interval(value, value, value, "")
+        return base_s, time_s, ratio, ratio.kind
 
     @property
     def base_s(self) -> float:
@@ -124,42 +139,30 @@ class Pair:
         return self._compared[1]
 
     @property
-    def ratio(self) -> Interval:
-        """The speedup with its range."""
-        ratio, count = self._compared[2], self.batches
-        return Interval(count * ratio.value, count * ratio.low, count * ratio.high, ratio.kind)
-
-    @property
     def uncertainty(self) -> str:
-        """What the range is."""
+        """What the range is; empty if there is none."""
         return self._compared[3]
-
-    @cached_property
-    def copies(self) -> Copies | None:
-        """The comparison with copies, where work moves from a CPU to an accelerator."""
-        base, other = self.sides
-        moves = other.on_accelerator and not base.on_accelerator
-        return _compare_with_copies(base, other, self.batches) if moves else None
 
     @property
     def subject(self) -> Measured:
         """What is compared with the baseline."""
         return self.other
 
+    @cached_property
+    def values(self) -> Values:
+        """The speedup and the ends of its range."""
+        ratio = self._compared[2]
+        return Values(*(self.batches * each for each in (ratio.value, ratio.low, ratio.high)))
+
     @property
     def speedup(self) -> float:
         """The ratio of the two times that are shown."""
-        return self.batches * self.base_s / self.time_s
+        return self.values.value
 
     @property
     def fills(self) -> bool:
         """Whether its work fills the GPUs of both sides."""
         return self.base.fills and self.other.fills
-
-    @property
-    def values(self) -> Values:
-        """The speedup with data that stays on the device."""
-        return Values(self.speedup, self.ratio.low, self.ratio.high)
 
     @property
     def within_run(self) -> bool:
@@ -191,23 +194,16 @@ class Pair:
     @cached_property
     def bounds(self) -> tuple[float, float]:
         """The ends of what is known of the speedup. Where other programs took part of the only process's time, the
-        least that a round takes is compared with the longer ones of the other side; nothing is known of times that
-        waited."""
+        least that a round takes is compared with the longer ones of the other side, and copies may have taken longer
+        than they need, so that only the low end counts them; nothing is known of times that waited."""
         doubt = self.quality.doubt
         if doubt is not Reason.BUSY:
-            return (0.0, math.inf) if doubt is Reason.WAITED else (self.ratio.low, self.ratio.high)
+            return (0.0, math.inf) if doubt is Reason.WAITED else self.values[1:]
         base, other = self.sides
         low, high = _least_s(base) / other.times.q3_s, base.times.q3_s / _least_s(other)
+        if self.regime != RESIDENT:
+            low *= replace(self, regime=RESIDENT).time_s / self.time_s
         return self.batches * low, self.batches * high
-
-    @property
-    def copied_bounds(self) -> tuple[float, float]:
-        """The ends of what is known of the speedup with copies. Beside other programs the copies may have taken longer
-        than they need: only without any would it be as high as that of resident data."""
-        assert self.copies is not None
-        if self.quality.doubt in OF_TIMES:
-            return self.bounds[0] * self.time_s / self.copies.seconds, self.bounds[1]
-        return self.copies.values.low, self.copies.values.high
 
     @property
     def faster(self) -> bool:
@@ -219,26 +215,13 @@ class Pair:
         """Whether its speedup isn't known well enough to say which side is faster."""
         return self.quality.doubt is not None and self.bounds[0] <= 1 <= self.bounds[1]
 
-    def drawn(self, copied: bool = False) -> Values | None:
-        """The speedup in a picture, with copies or without; where only a limit is known, the limit. None where not even
-        that is known."""
-        doubt, values = self.quality.doubt, self.values
-        if copied and self.copies is None:
-            return None
-        low, high = self.copied_bounds if copied else self.bounds
-        if copied and self.copies:
-            values, doubt = self.copies.values, doubt if doubt in OF_TIMES else None
-        if doubt is None and not too_noisy(low, high):
-            return values
+    @property
+    def drawn(self) -> Values | None:
+        """The speedup in a picture; where only a limit is known, the limit. None where not even that is known."""
+        low, high = self.bounds
+        if self.quality.doubt is None and not too_noisy(low, high):
+            return self.values
         return Values(low if low > 1 else high, low, high) if not low <= 1 <= high else None
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A benchmark that has no comparable baseline; ``differences`` says what differs from the nearest."""
-
-    row: Measured
-    differences: _Differences
 
 
 def _least_s(row: Measured) -> float:
@@ -256,23 +239,17 @@ def resolve(rows: Sequence[Measured], name: str | None) -> Baseline | None:
     if name is None:
         return None
     known: dict[str, None] = {}
-    for role in ("device", "implementation", "machine", "run"):
-        values = dict.fromkeys(str(value) for row in rows if (value := _role(row, role)))
+    for role in (DEVICE, IMPLEMENTATION, MACHINE, RUN):
+        values = dict.fromkeys(value for row in rows if (value := attrgetter(role)(row)))
         if name in values:
             return Baseline(role, name)
         known |= values
     labels = dict.fromkeys(label for row in rows if (label := row.facts.label))
     called = [label for label in labels if holds_words(label, name)]
     if len(called) == 1:  # as it is shown: a part of what its maker calls it
-        return Baseline("label", called[0])
+        return Baseline("facts.label", called[0])
     known |= labels
     raise UsageError(f"unknown baseline {name!r}: choose from {', '.join(known)}")
-
-
-def _role(row: Measured, role: str) -> object:
-    known: dict[str, object] = {"machine": row.run.machine.label, "run": row.run_name, "source": row.source}
-    known["label"] = row.facts.label
-    return known[role] if role in known else getattr(row.result, role)
 
 
 def find_pairs(
@@ -280,32 +257,32 @@ def find_pairs(
     baseline: Baseline | None = None,
     allow: Collection[str] = (),
     ways: Sequence[Measured] | None = None,
-) -> tuple[list[Pair], list[LeftOut]]:
-    """Pairs that differ in nothing, or only in the terms of ``allow``; and what has no such baseline.
+) -> tuple[list[Pair], list[tuple[Measured, _Differences]]]:
+    """Pairs that differ in nothing, or only in the terms of ``allow``; and what has no such baseline, with its
+    differences from the nearest.
 
     ``ways`` of a CPU to do the same job are looked for among all rows, or these; a baseline implementation is the way
     that was asked for. A library brings its own number of threads: NumPy's elementwise work has one.
     """
-    allowed, of_libraries = {*allow, _OWN}, bool(baseline and baseline.role == "implementation")
+    allowed, of_libraries = {*allow, _OWN}, bool(baseline and baseline.role == IMPLEMENTATION)
     any_threads = {*allowed, "threads"}
     jobs = grouped((row for row in ways or rows if not (of_libraries or row.on_accelerator)), _job)
     if of_libraries:
         allowed = any_threads
     first = rows[0].run_name if rows else ""
-    if baseline and baseline.role in ("machine", "run"):
+    if baseline and baseline.role in (MACHINE, RUN):
         first = next(row.run_name for row in rows if baseline.holds(row))
     pairs, left_out = [], []
     groups = _group_alike(rows, of_libraries)
     for row, tiers in (each for group in groups for each in _find_partners(group, baseline, first)):
         base, differences = _find_closest(row, tiers, allowed)
         if base is not None:
-            pairs.append(
-                Pair(base, row, ", ".join(differences.values()), best_cpu=_best_cpu(base, row, jobs, any_threads))
-            )
+            best_cpu = _best_cpu(base, row, jobs, any_threads)
+            pairs.append(Pair(base, row, ", ".join(differences.values()), best_cpu=best_cpu))
         elif differences:
-            left_out.append(LeftOut(row, differences))
+            left_out.append((row, differences))
     if baseline is None:
-        known = {id(each.row) for each in left_out}.union(id(pair.other) for pair in pairs)
+        known = {id(row) for row, _ in left_out}.union(id(pair.other) for pair in pairs)
         pairs += _pair_per_item([row for row in rows if id(row) not in known], rows, allowed)
     return pairs, left_out
 
@@ -313,23 +290,20 @@ def find_pairs(
 def _pair_per_item(alone: Iterable[Measured], rows: Sequence[Measured], allowed: Collection[str]) -> Iterator[Pair]:
     """Batches for which a CPU was too slow, against the largest batch that it has measured, per item."""
     bases = grouped((row for row in rows if not row.on_accelerator and row.result.size), _but_for_size)
-    for row in alone:
-        found = [(base, _batches(base, row)) for base in bases.get(_but_for_size(row), []) if row.on_accelerator]
-        smaller = sorted((each for each in found if each[1] > 1), key=lambda each: each[1])
-        if smaller:
-            base, batches = smaller[0]
-            same, differences = _find_closest(row, [[base]], allowed)
-            if same is not None:
-                name = str(row.result.size)
-                sizes = [str(each.result.params.get(name)) for each in (row, base)]
-                of_an_item = f"{name} {' against '.join(sizes)}, per {row.result.work.unit}"
-                yield Pair(base, row, ", ".join([*differences.values(), of_an_item]), batches)
+    for row in (row for row in alone if row.on_accelerator):
+        found = [(base, _batches(base, row)) for base in bases.get(_but_for_size(row), [])]
+        smaller = sorted((each for each in found if each[1] > 1), key=itemgetter(1))[:1]
+        base, differences = _find_closest(row, [[base] for base, _ in smaller], allowed)
+        if base is not None:
+            sizes = (str(each.result.params.get(str(row.result.size))) for each in (row, base))
+            of_an_item = f"{_against(str(row.result.size), *sizes)}, per {row.result.work.unit}"
+            yield Pair(base, row, ", ".join([*differences.values(), of_an_item]), smaller[0][1])
 
 
 def _but_for_size(row: Measured) -> Hashable:
     case = row.result
     params = frozenset((name, repr(value)) for name, value in case.params.items() if name != case.size)
-    return row.run_name, case.workload, case.variant, case.implementation, params, same_terms(row)
+    return row.run_name, case.workload, case.variant, case.implementation, params, case.dtype, case.cache
 
 
 def _batches(base: Measured, other: Measured) -> float:
@@ -343,22 +317,13 @@ def _batches(base: Measured, other: Measured) -> float:
 
 def compare_with_slowest(rows: Sequence[Measured], allow: Collection[str] = ()) -> list[Pair]:
     """Several devices against the slowest of them, by the median of its speedups over the first."""
-    found = find_pairs(rows, Baseline("source", rows[0].source), allow)[0]
+    found = find_pairs(rows, Baseline(SOURCE, rows[0].source), allow)[0]
     by_source = grouped(found, lambda pair: pair.other.source)
     speeds = {source: intervals.median([pair.speedup for pair in of]) for source, of in by_source.items()}
     slowest = min(speeds, key=speeds.__getitem__, default=None)
     if slowest and speeds[slowest] < 1:
-        found = find_pairs(rows, Baseline("source", slowest), allow)[0]
+        found = find_pairs(rows, Baseline(SOURCE, slowest), allow)[0]
     return found
-
-
-def observations(result: Result, regime: str) -> dict[int, float]:
-    """Seconds of a call by process: its median, or one call's latency with the copies of an accelerator."""
-    assert result.times is not None
-    if regime == RESIDENT:
-        return {process.index: process.median_s for process in result.times.processes}
-    copied = _copies_s(result) or 0.0
-    return {index: copied + call for index, call in _calls_s(result.times).items()}
 
 
 def _group_alike(rows: Sequence[Measured], of_libraries: bool) -> list[list[Measured]]:
@@ -370,15 +335,10 @@ def _group_alike(rows: Sequence[Measured], of_libraries: bool) -> list[list[Meas
         case = row.result
         params = frozenset((name, type(value), value) for name, value in case.params.items() if value is not None)
         same = (case.workload, case.variant, params, "" if of_libraries else case.implementation)
-        itself = (same, row.run_name, case.device, case.implementation, case.threads, *same_terms(row))
+        itself = (same, row.run_name, case.device, case.implementation, case.threads, case.dtype, case.cache)
         repeats[itself] += 1
         groups.setdefault((same, repeats[itself]), []).append(row)
     return list(groups.values())
-
-
-def same_terms(row: Measured) -> tuple[str, str]:
-    """Return the dtype and the cache, which compared benchmarks must share unless a difference is allowed."""
-    return row.result.dtype, row.result.cache
 
 
 def _best_cpu(
@@ -425,62 +385,57 @@ def _find_partners(rows: list[Measured], baseline: Baseline | None, first: str) 
     """
     runs = grouped(rows, lambda row: row.run_name)
     others = runs.get(first, [])
-    if baseline is not None and baseline.role not in ("machine", "run"):
+    if baseline is not None and baseline.role not in (MACHINE, RUN):
         anywhere = [row for row in rows if baseline.holds(row)]
         elsewhere = [row for row in anywhere if row.run_name == anywhere[0].run_name]
         for row in (row for row in rows if not baseline.holds(row)):
             yield row, [[other for other in runs[row.run_name] if baseline.holds(other)], elsewhere]
         return
-    across = []
-    for row in (row for row in rows if row.run_name != first):
+
+    def tiers(row: Measured) -> list[list[Measured]]:
         same = [other for other in others if other.result.device == row.result.device]
         kin = [other for other in others if other.facts.kind == row.facts.kind]
         accelerators = [other for other in others if other.on_accelerator and row.on_accelerator]
-        cpus = [other for other in others if baseline and not other.on_accelerator]
-        across.append((row, [same, kin, accelerators, cpus]))
-    within = [
-        (row, [[other for other in runs[row.run_name] if not other.on_accelerator]])
-        for row in (others if baseline else rows)
-        if row.on_accelerator
-    ]
+        return [same, kin, accelerators, [other for other in others if baseline and not other.on_accelerator]]
+
+    across = [(row, tiers(row)) for row in rows if row.run_name != first]
+    gpus = [row for row in (others if baseline else rows) if row.on_accelerator]
+    within = [(row, [[other for other in runs[row.run_name] if not other.on_accelerator]]) for row in gpus]
     yield from [*across, *within] if baseline else [*within, *across]
 
 
 def _find_differences(base: Measured, other: Measured) -> _Differences:
-    differing = {
-        term: f"{term} {theirs or 'unknown'} against {ours or 'unknown'}"
-        for term, ours, theirs in zip(("dtype", "cache"), same_terms(base), same_terms(other), strict=True)
-        if ours != theirs
-    }
-    if words := _tf32(base, other):
-        differing[_OWN if _of_one_program(base, other) else "precision"] = words
-    elif words := _switched(base, other):
-        differing["precision"] = words
-    states = {"threads": (other.result.threads, base.result.threads), "seed": (other.run.seed, base.run.seed)}
-    for term, values in states.items():
-        if None not in values and values[0] != values[1]:
-            differing[term] = f"{term} {values[0]} against {values[1]}"
-    return differing
-
-
-def _of_one_program(base: Measured, other: Measured) -> bool:
-    """Whether a CPU and an accelerator ran one program in one run, with the program's own switches."""
-    precision = (other if other.on_accelerator else base).result.precision
+    tf32 = _tf32(base, other)
+    # A CPU and an accelerator ran one program in one run, with the program's own switches.
+    switches_of = (other if other.on_accelerator else base).result.precision
     across = base.run_name == other.run_name and base.on_accelerator != other.on_accelerator
-    return across and bool(precision.get("own_switches"))
+    own = tf32 and across and switches_of.get("own_switches")
+    differing = {
+        "dtype": _against("dtype", other.dtype or "unknown", base.dtype or "unknown"),
+        "cache": _against("cache", other.result.cache or "unknown", base.result.cache or "unknown"),
+        _OWN if own else "precision": tf32 or _switched(base, other),
+        "threads": _against("threads", other.result.threads, base.result.threads),
+        "seed": _against("seed", other.run.seed, base.run.seed),
+    }
+    return {term: told for term, told in differing.items() if told}
 
 
-def _tf32(base: Measured, other: Measured) -> str | None:
-    """Return how TF32 differs if float32 products were shortened to TF32 on one side only; None if not, or if the
-    dtypes already show it."""
+def _against(what: str, theirs: object, ours: object) -> str:
+    """``threads 2 against 1``; empty where they are equal, or one is unknown."""
+    return "" if theirs == ours or None in (theirs, ours) else f"{what} {theirs} against {ours}"
+
+
+def _tf32(base: Measured, other: Measured) -> str:
+    """Return how TF32 differs if float32 products were shortened to TF32 on one side only, which the dtypes don't
+    show."""
     dtypes = {base.dtype, other.dtype}
     if dtypes == {"float32", "tf32"}:
-        return None
+        return ""
     base_state, state = (_shortened(row) for row in (base, other))
     if dtypes == {"float32"} and base_state and state:  # a switch of the whole program, and CPUs have no TF32
         base_state, state = base.on_accelerator, other.on_accelerator
     if (base_state is True) == (state is True):
-        return None
+        return ""
     return f"TF32 {SWITCH[state]} against {SWITCH[base_state]}"
 
 
@@ -494,17 +449,15 @@ def _shortened(row: Measured) -> bool | None:
     return known if isinstance(known, bool) else None
 
 
-def _switched(base: Measured, other: Measured) -> str | None:
-    """Return how the dtype of autocast differs, or the first switch that is known on both sides; None if none
-    differs."""
-    computed = base.result.compute_dtype, other.result.compute_dtype
-    if base.result.variant == other.result.variant == "autocast" and computed[0] != computed[1]:
-        return f"autocast in {computed[1]} against {computed[0]}"
+def _switched(base: Measured, other: Measured) -> str:
+    """Return how the dtype of autocast differs, or the first switch that is known on both sides."""
+    if base.result.variant == other.result.variant == "autocast" and (
+        told := _against("autocast in", other.result.compute_dtype, base.result.compute_dtype)
+    ):
+        return told
     theirs, ours = _switches(other), _switches(base)
-    for name in sorted(theirs.keys() & ours.keys()):
-        if theirs[name] != ours[name]:
-            return f"{name} {theirs[name]} against {ours[name]}"
-    return None
+    names = sorted(theirs.keys() & ours.keys())
+    return next((told for name in names if (told := _against(name, theirs[name], ours[name]))), "")
 
 
 def _switches(row: Measured) -> dict[str, str]:
@@ -516,37 +469,11 @@ def _switches(row: Measured) -> dict[str, str]:
     return switches({name: state for name, state in known.items() if name.startswith(names)})
 
 
-def _compare_with_copies(base: Measured, other: Measured, batches: float) -> Copies | None:
-    """Return the comparison with copies, against ``batches`` calls of the base.
-
-    With two processes or more on either side a process is one observation, as with resident data."""
-    copied, pinned = _copies_s(other.result), _copies_s(other.result, pinned=True)
-    if copied is None:
-        return None
-    tops, bottoms = (list(_calls_s(row.times).values()) for row in (base, other))
-    low = high = None
-    if min(len(tops), len(bottoms)) < 2:
-        tops, bottoms = ([row.times.latency_s or row.time_s] for row in (base, other))
-    else:
-        ratio = intervals.ratio_interval(tops, [copied + call for call in bottoms])
-        low, high = batches * ratio.low, batches * ratio.high
-    base_s = batches * intervals.median(tops)
-    seconds = intervals.median([copied + call for call in bottoms])
-    pinned_s = None if pinned is None else intervals.median([pinned + call for call in bottoms])
-    return Copies(base_s, seconds, pinned_s, low, high)
-
-
-def _calls_s(times: Times) -> dict[int, float]:
-    """Return the seconds of one call and its synchronization, by process."""
-    return {process.index: process.latency_s or process.median_s for process in times.processes}
-
-
-def _copies_s(result: Result, pinned: bool = False) -> float | None:
-    """Return the seconds of the copies in and out, with pageable or page-locked host memory; None where one of them
-    isn't known."""
+def _copies_s(result: Result, regime: str) -> float | None:
+    """Return the seconds of the copies in and out in that regime; None where one of them isn't known."""
     copies = result.transfer
-    if copies is None:
+    if regime == RESIDENT or copies is None:
         return None
-    seconds = (copies.in_pinned_s, copies.out_pinned_s) if pinned else (copies.in_s, copies.out_s)
+    seconds = (copies.in_pinned_s, copies.out_pinned_s) if regime == PINNED else (copies.in_s, copies.out_s)
     needed = [each for each, nbytes in zip(seconds, (copies.in_bytes, copies.out_bytes), strict=True) if nbytes]
     return None if None in needed else sum(each for each in needed if each is not None)

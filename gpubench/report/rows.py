@@ -47,17 +47,23 @@ class Values(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A rate by which a benchmark is judged: the amount of work that it counts, and its unit."""
+    """A rate by which a benchmark is judged: the amount of work that it counts, and its unit; or TIME."""
 
     amount: str
     unit: str
     label: str
 
     def of(self, row: Measured) -> Values | None:
-        """Return the rate at the median and the quartiles of the rounds; None where that amount of work isn't
+        """Return the value at the median and the quartiles of the rounds; None where that amount of work isn't
         declared."""
-        amount, times = getattr(row.result.work, self.amount), row.times
+        times = row.times
+        if self is TIME:
+            return Values(times.median_s, times.q1_s, times.q3_s)
+        amount = getattr(row.result.work, self.amount)
         return None if amount is None else Values(amount / times.median_s, amount / times.q3_s, amount / times.q1_s)
+
+
+TIME = Rate("", "s", "Time per call")
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,11 +112,6 @@ class Row:
     def own(self) -> bool:
         """Whether it is the user's own benchmark, or an expression."""
         return self.kind is None
-
-    @property
-    def family(self) -> str:
-        """``elementwise`` of ``elementwise.add``."""
-        return self.result.workload.partition(".")[0]
 
     @property
     def dtype(self) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from msgspec import structs
 
 from ..errors import clean
 from ..runfile.matching import shown_name
@@ -121,9 +123,8 @@ def everything(study: Study, width: int) -> list[str]:
     if len(study.measured) > _FEW:
         lines += ["", *_wrapped(answer.sentence, width)]
     lines += [*list_warnings(answer.warnings, width, 2, "gpubench report tells more"), ""]
-    lines += terminal(results_table(study), width, title=False) if study.measured else []
-    lines += _failures(study)
-    return lines
+    table = terminal(results_table(study), width, title=False) if study.measured else []
+    return [*lines, *table, *_failures(study)]
 
 
 # One's own expressions ------------------------------------------------------------------------------------------------
@@ -135,9 +136,7 @@ def findings(study: Study) -> list[str]:
     swept = {id(pair) for found in crossings for pair in found.line.items}
     lines = [_crossing_sentence(study, found) for found in crossings]
     lines += [_pair_sentence(study, pair) for pair in study.pairs if id(pair) not in swept]
-    lines += _against_first(study)
-    lines += _launch_bound(study)
-    lines += _first_calls(study)
+    lines += [*_against_first(study), *_launch_bound(study), *_first_calls(study)]
     if not any(row.on_accelerator for row in study.measured):
         lines.append("No GPU was measured; gpubench env says why.")
     checks = (row.result.check for row in study.measured)
@@ -148,12 +147,14 @@ def findings(study: Study) -> list[str]:
 
 
 def _who(row: Measured) -> str:
-    return f"{words.name(row.result)}, {words.arithmetic(row)}".rstrip(", ")
+    """``a @ b, float32 autocast``: a benchmark without its parameters."""
+    arithmetic = " ".join(words.settings(structs.replace(row.result, params={})))
+    return ", ".join(filter(None, (words.name(row.result), arithmetic)))
 
 
 def _crossing_sentence(study: Study, found: Crossing) -> str:
     """``a @ b, float32: H200 is faster than the Xeon from n ≈ 72.``"""
-    pair = found.line.items[-1]
+    pair = found.pair
     if len(found.line.points) == 1:
         return _pair_sentence(study, pair)
     subject, base = study.names.subject(pair), study.names.of(pair.base)
@@ -188,38 +189,32 @@ def rivals(study: Study) -> list[Pair]:
     return [Pair(base, other) for base, *others in groups.values() for other in others]
 
 
-def _against_first(study: Study) -> list[str]:
-    """Return a line for each expression that compares it with the first one on each device, at the largest size."""
-    lines = []
+def _against_first(study: Study) -> Iterator[str]:
+    """Yield how each expression compares with the first one on each device, at the largest size."""
     for pairs in grouped(rivals(study), lambda pair: pair.base.source[:2]).values():
         base = pairs[-1].base
         at = ", ".join(filter(None, [study.names.of(base), words.setting(base.result)]))
         for pair in (pair for pair in pairs if pair.base is base):
             said = f"is {_faster(pair)}"
-            said = "is too noisy to compare with" if too_noisy(pair.ratio.low, pair.ratio.high) else said
-            lines.append(f"{at}: {words.name(pair.other.result)} {said} {words.name(base.result)}.")
-    return lines
+            said = "is too noisy to compare with" if too_noisy(pair.values.low, pair.values.high) else said
+            yield f"{at}: {words.name(pair.other.result)} {said} {words.name(base.result)}."
 
 
-def _first_calls(study: Study) -> list[str]:
-    """Return a line for each device whose first call took much longer than later ones, on the benchmark where it took
-    longest: the last finding of the tutorial."""
-    lines = []
+def _first_calls(study: Study) -> Iterator[str]:
+    """Yield the devices whose first call took much longer than later ones, on the benchmark where it took longest."""
     for members in grouped(study.measured, lambda row: row.source).values():
         row = max(members, key=lambda row: row.result.first_call_s or 0.0)
         first_s = row.result.first_call_s or 0.0
         if first_s >= max(_FIRST_CALL * row.time_s, _FIRST_CALL_S):
             took = f"{seconds_text(first_s)}, {words.times(first_s / row.time_s)} as long as later calls"
-            lines.append(f"{words.benchmark(row.result)} on {study.names.of(row)}: the first call took {took}.")
-    return lines
+            yield f"{words.benchmark(row.result)} on {study.names.of(row)}: the first call took {took}."
 
 
-def _launch_bound(study: Study) -> list[str]:
+def _launch_bound(study: Study) -> Iterator[str]:
     """``a + b, float32: launch-bound on H200 up to n=1024 (the GPU works 1.9 µs of a call's 6.3 µs).``
 
     Launching takes longer than the work of these sizes: a larger one costs nothing, a faster GPU gains nothing.
     """
-    lines = []
     for rows in grouped(study.measured, lambda row: (row.result.workload, row.setting, row.source)).values():
         rows.sort(key=lambda row: row.time_s)
         bound = [row for row in rows if row.launch_bound]
@@ -227,5 +222,4 @@ def _launch_bound(study: Study) -> list[str]:
             end = " at every size" if bound == rows else f" up to {words.size(bound[-1])}"
             busy, whole = seconds_text(bound[-1].result.device_s), seconds_text(bound[-1].time_s)
             who = f"{_who(bound[-1])}: launch-bound on {study.names.of(bound[-1])}{end * (len(rows) > 1)}"
-            lines.append(f"{who} (the GPU works {busy} of a call's {whole}).")
-    return lines
+            yield f"{who} (the GPU works {busy} of a call's {whole})."

@@ -12,15 +12,15 @@ from functools import cached_property
 
 from ..runfile.schema import Parallel, Run
 from . import words
-from .pairs import Baseline, LeftOut, Pair, compare_with_slowest, find_pairs, resolve
-from .rows import Measured, Rate, Row, Source, Values, grouped, rows_of, size_parameter, too_noisy
-from .sweeps import Crossing, Item, Line, Point, crossings, in_order, lines_of, plainest_first, plainness, time_of
+from .pairs import IMPLEMENTATION, PINNED, SOURCE, Baseline, Pair, compare_with_slowest, find_pairs, resolve
+from .rows import TIME, Measured, Rate, Row, Source, Values, grouped, rows_of, size_parameter, too_noisy
+from .sweeps import Crossing, Item, Line, Point, crossings, in_order, lines_of, plainest_first, plainness
 from .words import Names
 
 __all__ = [
-    "ONE_THREAD", "SINGLE", "Crossing", "Item", "LeftOut", "Line", "Measured", "Pair", "Point", "Rate", "Row",
-    "Scaled", "Source", "Study", "Values", "compare_with_slowest", "crossings", "ends", "grouped", "in_order",
-    "lines_of", "plainest_first", "plainness", "size_parameter", "time_of", "too_noisy",
+    "ONE_THREAD", "PINNED", "SINGLE", "TIME", "Crossing", "Item", "Line", "Measured", "Pair", "Point", "Rate", "Row",
+    "Scaled", "Source", "Study", "Values", "crossings", "ends", "grouped", "in_order",
+    "lines_of", "plainest_first", "plainness", "size_parameter", "too_noisy",
 ]  # fmt: skip
 
 
@@ -29,7 +29,8 @@ class Study:
 
     ``baseline`` names what speedups are measured against: a device, an implementation, a machine or a run; by default
     each machine's CPU, and the first machine where there are several. ``allow`` are terms in which compared results may
-    differ, ``expression`` is what ``-k`` chooses.
+    differ, ``expression`` is what ``-k`` chooses. ``device_pairs`` are each benchmark against the baseline; without one
+    each accelerator against a CPU, and machines with each other; ``left_out`` have no comparable baseline.
     Raises UsageError for a baseline that isn't there, and where the expression chooses nothing.
     """
 
@@ -45,6 +46,7 @@ class Study:
         self.measured: list[Measured] = [row for row in self.rows if isinstance(row, Measured)]
         self.baseline: Baseline | None = resolve(self.measured, baseline)
         self.allow = frozenset(allow)
+        self.device_pairs, self.left_out = find_pairs(self.measured, self.baseline, self.allow)
 
     @cached_property
     def names(self) -> Names:
@@ -62,26 +64,11 @@ class Study:
         return len(self.named_runs) > 1
 
     @cached_property
-    def _compared(self) -> tuple[list[Pair], list[LeftOut]]:
-        return find_pairs(self.measured, self.baseline, self.allow)
-
-    @property
-    def device_pairs(self) -> list[Pair]:
-        """Each benchmark against the baseline; without one each accelerator against a CPU, and machines with each
-        other."""
-        return self._compared[0]
-
-    @property
-    def left_out(self) -> list[LeftOut]:
-        """The benchmarks that have no comparable baseline."""
-        return self._compared[1]
-
-    @cached_property
     def pairs(self) -> list[Pair]:
         """The pairs of devices. If there are none, libraries on the same device against NumPy, or where that wasn't
         measured against PyTorch."""
         library = "numpy" if any(row.library == "numpy" for row in self.measured) else "torch"
-        return self.device_pairs or find_pairs(self.measured, Baseline("implementation", library))[0]
+        return self.device_pairs or find_pairs(self.measured, Baseline(IMPLEMENTATION, library))[0]
 
     @cached_property
     def gpu_pairs(self) -> list[Pair]:
@@ -99,7 +86,25 @@ class Study:
         with_gpu = {source.run for source in sources}
         cpus = {row.run_name for row in self.measured} - with_gpu or {base.run}
         plain = [row for row in self.measured if not (row.on_accelerator or row.library) and row.run_name in cpus]
-        return find_pairs([*gpu_rows, *plain], Baseline("source", base), {"threads", *self.allow}, self.measured)[0]
+        return find_pairs([*gpu_rows, *plain], Baseline(SOURCE, base), {"threads", *self.allow}, self.measured)[0]
+
+    @cached_property
+    def answered(self) -> list[Pair]:
+        """The pairs that the answer is about: those with the requested baseline; of several machines' GPUs those with
+        the slowest; else those of each GPU with its CPU; else those of CPUs with the slowest."""
+        if self.gpu_pairs:  # who chooses a GPU compares GPUs; the charts show each against its own CPU
+            return [pair for pair in self.gpu_pairs if pair.other.on_accelerator or not pair.within_run]
+        if self.baseline is not None:
+            return self.device_pairs
+        plain = [row for row in self.measured if not row.library]
+        # Equal devices of one machine differ by noise alone.
+        devices = grouped(plain, lambda row: (row.run_name, row.facts.label or row.result.device))
+        firsts = {members[0].source for members in devices.values()}
+        inside = [pair for pair in self.device_pairs if pair.within_run and not pair.other.library]
+        found = [pair for pair in inside if pair.other.source in firsts] or self.device_pairs
+        if len(firsts) < 2 or any(pair.other.on_accelerator for pair in found):
+            return found
+        return compare_with_slowest([row for row in plain if row.source in firsts], {"threads", *self.allow})
 
     @cached_property
     def crossings(self) -> list[Crossing]:
@@ -110,7 +115,7 @@ class Study:
     def starts(self) -> dict[int, str]:
         """The sizes at which the device is faster with data that stays on it, in words, by the id of the pair at the
         largest one."""
-        return {id(each.line.items[-1]): words.wins(each) for each in self.crossings if each.resident}
+        return {id(each.pair): words.wins(each) for each in self.crossings if each.resident}
 
     @cached_property
     def scaled(self) -> list[Scaled]:
@@ -162,20 +167,8 @@ class Scaled:
             return None
         if self.parallel.method == SINGLE and self.scaling.base is not self.speedup.base:
             return None
-        ratio, (low, high) = self.scaling.ratio.value, ends(self.scaling) or (self.scaling.ratio.value,) * 2
+        ratio, (low, high) = self.scaling.speedup, ends(self.scaling) or (self.scaling.speedup,) * 2
         return Values(*(value / self.parallel.devices for value in (ratio, low, high)))
-
-    @property
-    def algorithm_byte_per_s(self) -> float | None:
-        """Bytes of a collective per second."""
-        nbytes = self.row.result.work.bytes
-        return nbytes / self.row.time_s if nbytes and self.parallel.bus_share else None
-
-    @property
-    def bus_byte_per_s(self) -> float | None:
-        """Bytes per second on the link (bus bandwidth), as nccl-tests define it."""
-        rate, share = self.algorithm_byte_per_s, self.parallel.bus_share
-        return rate * share if rate and share else None
 
     @property
     def uncertainty(self) -> str:
@@ -185,7 +178,7 @@ class Scaled:
 
 def ends(pair: Pair) -> tuple[float, float] | None:
     """The ends of the speedup's range; None of a baseline compared with itself."""
-    return None if pair.base is pair.other else (pair.ratio.low, pair.ratio.high)
+    return None if pair.base is pair.other else (pair.values.low, pair.values.high)
 
 
 def _scaled(row: Measured, members: Sequence[Measured]) -> Scaled:

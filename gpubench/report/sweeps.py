@@ -7,10 +7,11 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..runfile.kinds import KINDS
-from .pairs import ONE_SHOT, RESIDENT, Pair, observations
+from .pairs import RESIDENT, Pair
 from .rows import Measured, Values, grouped, number, size_parameter, too_noisy
 
 if TYPE_CHECKING:
@@ -88,31 +89,23 @@ def lines_of(items: Iterable[Item], measure: Measure[Item]) -> list[Line[Item]]:
     return lines
 
 
-def time_of(row: Measured) -> Values:
-    """Median and quartiles of the rounds."""
-    return Values(row.time_s, row.times.q1_s, row.times.q3_s)
-
-
-MEASURES: dict[str, Measure[Pair]] = {
-    RESIDENT: lambda pair: pair.values,
-    ONE_SHOT: lambda pair: pair.copies.values if pair.copies else None,
-}
-"""What is compared in each regime: with data that stays on the device, and with copies for every call."""
-
-
 @dataclass(frozen=True, eq=False)
 class Crossing:
     """The size at which a line of speedups crosses 1×; ``processes`` is how many the interval is computed from."""
 
     line: Line[Pair]
-    regime: str
     crossover: Crossover
     processes: int
 
     @property
+    def pair(self) -> Pair:
+        """The speedup at the largest size."""
+        return self.line.items[-1]
+
+    @property
     def resident(self) -> bool:
         """Whether it is the crossover with data that stays on the device."""
-        return self.regime == RESIDENT
+        return self.pair.regime == RESIDENT
 
     @property
     def disputed(self) -> bool:
@@ -135,42 +128,36 @@ class Crossing:
         return known.low, known.high
 
 
-def crossing_of(line: Line[Pair], regime: str = RESIDENT) -> Crossing:
+def crossing_of(line: Line[Pair]) -> Crossing:
     """Return the crossover of a line. Processes are resampled as a whole: with all sizes, and with both sides if they
     are of one run."""
     from ..statistics import inference
 
     paired = all(pair.within_run for pair in line.items)
-    sides = [
-        [observations(row.result, regime) for row in rows]
-        for rows in zip(*(pair.sides for pair in line.items), strict=True)
-    ]
+    sides = [*zip(*(pair.observed for pair in line.items), strict=True)]
     common = [set.intersection(*map(set, side)) for side in sides]
     if paired:
         common = [common[0] & common[1]] * 2
     count = min(map(len, common))
     x = [point.x for point in line.points]
     if count < 2:
-        known = inference.crossover(x, [point.y for point in line.points])
-        return Crossing(line, regime, known, 1)
+        return Crossing(line, inference.crossover(x, [point.y for point in line.points]), 1)
     tops, bottoms = (
         [[times[i] for i in sorted(processes)] for times in side] for side, processes in zip(sides, common, strict=True)
     )
-    known = inference.crossover_interval(x, tops, bottoms, paired=paired)
-    return Crossing(line, regime, known, count)
+    return Crossing(line, inference.crossover_interval(x, tops, bottoms, paired=paired), count)
 
 
 def crossings(pairs: Iterable[Pair]) -> list[Crossing]:
     """Return the crossovers of every line, both with data that stays on the device and with copies, grouped by
     baseline."""
     pairs = [pair for pair in pairs if pair.batches == 1.0]
+    by_base = grouped(pairs, lambda pair: pair.base.source[1:] if pair.within_run else pair.base.source)
     return [
-        crossing_of(line, regime)
-        for members in grouped(
-            pairs, lambda pair: pair.base.source[1:] if pair.within_run else pair.base.source
-        ).values()
-        for regime, measure in MEASURES.items()
-        for line in lines_of(members, measure)
+        crossing_of(line)
+        for members in by_base.values()
+        for regime in (members, [pair.copies for pair in members if pair.copies])
+        for line in lines_of(regime, attrgetter("values"))
     ]
 
 

@@ -36,18 +36,14 @@ def answer_tables(answer: Answer, most: int | None = None) -> list[Table]:
 
 def speedup_table(study: Study, found: Speedups, most: int | None = None) -> Table:
     """The devices against their baseline, a row for each of the answer's."""
-    shown = choose_rows(found.rows, most) if most else found.rows
     columns = _columns(study, found, words.ratio if most else words.speedup)
-    note = _note(found.rows, shown)
-    if not most:
-        note += f" In brackets: {words.uncertainty(found.pairs)}."
-        differ = listed(sorted({pair.differs for pair in found.pairs if pair.differs}), 3)
-        note += f" Compared although they differ: {differ}." * bool(differ)
-    return table(f"Speedup over {found.baseline}", columns, shown, note)
+    differ = listed(sorted({pair.differs for pair in found.pairs if pair.differs}), 3)
+    small = f" In brackets: {words.uncertainty(found.pairs)}."
+    small += f" Compared although they differ: {differ}." * bool(differ)
+    return _answer_table(f"Speedup over {found.baseline}", columns, found.rows, most, small)
 
 
 def _times_table(answer: Answer, most: int | None) -> Table:
-    shown = choose_rows(answer.times, most) if most else answer.times
     time = words.time if most else words.time_and_spread
     cells = {"time": time, "throughput": words.throughput, "% of peak": words.share_of_peak}
     devices = {row.source: row for each in answer.times for row in each.items}
@@ -55,8 +51,19 @@ def _times_table(answer: Answer, most: int | None) -> Table:
     for source, row in devices.items():
         name = answer.study.names.of(row) if len(devices) > 1 else ""
         columns += [Column(f"{name} {of}".strip(), partial(_of_device, source, cell)) for of, cell in cells.items()]
-    spread = "" if most else f" {_spread([row for each in answer.times for row in each.items])}"
-    return table("Times", columns, shown, _note(answer.times, shown) + spread)
+    spread = _spread([row for each in answer.times for row in each.items])
+    return _answer_table("Times", columns, answer.times, most, f" {spread}")
+
+
+def _answer_table(
+    title: str, columns: Sequence[Column[AnswerRow[Any]]], rows: Sequence[AnswerRow[Any]], most: int | None, small: str
+) -> Table:
+    """Rows of the answer with what holds for all: the sizes, the dtype where none is named, and how many there are."""
+    shown = choose_rows(rows, most) if most else rows
+    dtypes = {item.subject.dtype for row in rows if row.leads for item in row.items}
+    note = "Each at its largest size" + "; float32 where no dtype is named" * ("float32" in dtypes)
+    note += f"; {len(rows) - len(shown)} more in the report" * (len(shown) < len(rows))
+    return table(title, columns, shown, f"{note}.{'' if most else small}")
 
 
 def _spread(rows: Sequence[Measured]) -> str:
@@ -104,13 +111,6 @@ def _columns(study: Study, found: Speedups, ratio: Callable[[Pair], str]) -> lis
     return [_BENCHMARK, *(Column(head, partial(_of_device, source, cell)) for head, cell in cells.items())]
 
 
-def _note(rows: Sequence[AnswerRow[Any]], shown: Sequence[AnswerRow[Any]]) -> str:
-    """What holds for all rows: the sizes, the dtype where none is named, and how many there are."""
-    dtypes = {item.subject.dtype for row in rows if row.leads for item in row.items}
-    note = "Each at its largest size" + "; float32 where no dtype is named" * ("float32" in dtypes)
-    return f"{note}; {len(rows) - len(shown)} more in the report." if len(shown) < len(rows) else f"{note}."
-
-
 # Results --------------------------------------------------------------------------------------------------------------
 
 
@@ -155,7 +155,7 @@ def beside_each_other(study: Study) -> Table:
     cpu_first = sorted(study.measured, key=lambda row: (row.source.device != "cpu", row.source))
     sources = {row.source: row for row in cpu_first}
     gpus = [source for source in sources if source.device != "cpu"]
-    columns: list[Column[Mapping[Source, Measured]]] = [Column("benchmark", name)]
+    columns: list[Column[Mapping[Source, Measured]]] = [Column("", name)]
     for source, row in sources.items():
         on_cpu = source.device == "cpu" and not source.library
         suffix = f" {study.names.of(row)}" * (len(gpus) > 1 and source in gpus)
@@ -333,7 +333,7 @@ def _over(pair: Pair | None) -> str:
     """The speedup with its range; the baseline itself has none."""
     if pair is None:
         return words.NO_VALUE
-    return words.times(pair.ratio.value) if ends(pair) is None else words.speedup(pair)
+    return words.times(pair.speedup) if ends(pair) is None else words.speedup(pair)
 
 
 def detail_tables(study: Study) -> list[Table]:

@@ -204,7 +204,8 @@ def _cells(
     size = case.params.get(size_name) if size_name else None
     cells: dict[str, Any] = dict.fromkeys(COLUMNS)
     cells |= {"workload": words.name(case), "dtype": case.dtype, "variant": case.variant}
-    cells |= {"setting": _setting(row, size_name), "size_name": None if size is None else size_name, "size": size}
+    cells |= {"setting": words.setting(case, ("dtype", "variant", size_name)), "size": size}
+    cells["size_name"] = None if size is None else size_name
     cells |= {"device": places[row.source], "status": case.status, "reason": case.reason}
     file = case.fullname.partition("[")[0]
     names = shown_name(case.id), case.implementation, file
@@ -219,19 +220,11 @@ def _cells(
         base = ": ".join(filter(None, [study.names.of(pair.base), words.way(pair)]))
         cells |= {"baseline": base, "baseline_s": pair.base_s, "doubt": pair.quality.doubt}
         cells |= {"told": words.ratio(pair) + UNFILLED * (not pair.fills), "told_copies": words.with_copies(pair)}
-        if values := pair.drawn():
+        if values := pair.drawn:
             cells |= {"speedup": values.value, "speedup_low": values.low, "speedup_high": values.high, "doubt": None}
-        if copied := pair.drawn(copied=True):
+        if copied := pair.copies and pair.copies.drawn:
             cells["copies"] = copied.value
     return cells
-
-
-def _setting(row: Row, size_name: str | None) -> str:
-    """Return what distinguishes a line of the explorer from the others of its benchmark, dtype and variant."""
-    case = row.result
-    told = [words.parameter(name, value) for name, value in case.params.items() if name != size_name]
-    told += [case.cache] if case.cache not in ("", "hot") else []
-    return ", ".join(told)
 
 
 def _short(value: Any) -> Any:
@@ -247,10 +240,11 @@ def _explained(study: Study, places: Mapping[Any, int]) -> tuple[dict[str, str],
     and, as marks, the crossovers that the intervals make certain."""
     found: dict[str, dict[str, list[str]]] = {}
     marks: dict[str, list[dict[str, Any]]] = {}
-    shown = [each for each in study.crossings if each.line.items[-1].within_run or study.baseline]
+    shown = [each for each in study.crossings if each.pair.within_run or study.baseline]
     for crossing in sorted(shown, key=lambda each: not each.resident):
         line, last = crossing.line, crossing.line.last
-        key = "|".join((words.name(last.result), last.dtype, last.result.variant, _setting(last, line.size_name)))
+        setting = words.setting(last.result, ("dtype", "variant", line.size_name))
+        key = "|".join((words.name(last.result), last.dtype, last.result.variant, setting))
         start = words.crossing(crossing)
         found.setdefault(key, {}).setdefault(study.names.of(last), []).append(_finding(crossing))
         if "≈" in start and crossing.crossover.size:
@@ -264,8 +258,7 @@ def _explained(study: Study, places: Mapping[Any, int]) -> tuple[dict[str, str],
 
 def _finding(crossing: Crossing) -> str:
     line = crossing.line
-    point, pair = line.points[-1], line.items[-1]
+    point, pair = line.points[-1], crossing.pair
     copies = "" if crossing.resident else "with copies "
-    value = words.ratio(pair) if crossing.resident else words.with_copies(pair)
     at = f"{words.size_label(line.size_name)} = {words.size_text(point.x, line.size_name)}"
-    return f"{copies}{value} at {at}, {words.faster(crossing)}"
+    return f"{copies}{words.ratio(pair)} at {at}, {words.faster(crossing)}"

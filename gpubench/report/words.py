@@ -6,29 +6,19 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from statistics import mode
 
 from msgspec import structs
 
 from ..devices.implementations import implementation_label
-from ..runfile.flags import Reason
 from ..runfile.matching import shown_name
-from ..runfile.quantities import (
-    SWITCH as SWITCH,
-    counted,
-    listed as listed,
-    ratio_text,
-    seconds_text,
-    shorten,
-    shorten_apart,
-    text,
-)
+from ..runfile.quantities import counted, listed, ratio_text, seconds_text, shorten, shorten_apart, text
 from ..runfile.schema import Case, DeviceFacts, Run, Scalar
 from ..runfile.ways import HOW, LAYOUT
-from .pairs import OF_TIMES, Pair
-from .rows import Measured, Row, Source, Values, leaves_open, too_noisy
+from .pairs import OF_TIMES, RESIDENT, Pair
+from .rows import Measured, Row, Source, grouped, too_noisy
 from .sweeps import Crossing
 
 NO_VALUE = "—"
@@ -66,28 +56,30 @@ def name_apart(rows: Iterable[Row]) -> list[Row]:
     every = list(rows)
     full = {row.result.workload: row.result.title or shown_name(row.result.workload) for row in every}
     short = shorten_apart(full.values())
-    labels: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
-    for row in every:
-        alike = labels[row.result.workload, setting(row.result)]
-        alike.setdefault(row.result.id, len(alike) + 1)
-    for at, row in enumerate(every):
-        title, alike = short[full[row.result.workload]], labels[row.result.workload, setting(row.result)]
-        if len(alike) > 1:
-            title = f"{shorten(title, 36)} #{alike[row.result.id]}"
-        if title != name(row.result):
-            every[at] = replace(row, result=structs.replace(row.result, title=title))
+    labels = grouped(range(len(every)), lambda at: (every[at].result.workload, setting(every[at].result)))
+    for (workload, _), alike in labels.items():
+        ids = {name: i for i, name in enumerate(dict.fromkeys(every[at].result.id for at in alike), 1)}
+        for row, at in ((every[at], at) for at in alike):
+            title = short[full[workload]]
+            if len(ids) > 1:
+                title = f"{shorten(title, 36)} #{ids[row.result.id]}"
+            if title != name(row.result):
+                every[at] = replace(row, result=structs.replace(row.result, title=title))
     return every
 
 
-def setting(case: Case, without: Collection[str] = ()) -> str:
+def setting(case: Case, without: Collection[str | None] = ()) -> str:
     """``float32, out, n=4096``: all that tells it from others of its workload; each word can be typed after ``-k``.
-    ``without`` names parameters to leave out because they stand elsewhere, as ``dtype`` does for the dtype."""
+    ``without`` names what to leave out because it stands elsewhere: parameters, ``dtype``, ``variant``."""
     return ", ".join(settings(case, without))
 
 
-def settings(case: Case, without: Collection[str] = ()) -> list[str]:
+def settings(case: Case, without: Collection[str | None] = ()) -> list[str]:
     """Return the words of :func:`setting` as a list."""
-    words = [case.dtype * ("dtype" not in without), case.variant * (case.variant != "eager")]
+    words = [
+        case.dtype * ("dtype" not in without),
+        case.variant * (case.variant != "eager" and "variant" not in without),
+    ]
     words += [f"cache {case.cache}" * (case.cache not in ("", "hot"))]
     return list(filter(None, words)) + [parameter(key, v) for key, v in case.params.items() if key not in without]
 
@@ -114,13 +106,6 @@ def size(row: Row) -> str:
     return "" if row.size_name is None or row.size is None else parameter(row.size_name, row.size)
 
 
-def arithmetic(row: Row) -> str:
-    """``float32``, ``float32 autocast``: results that differ in it are never summed up in one number."""
-    case = row.result
-    words = case.dtype, case.variant * (case.variant != "eager"), f"cache {case.cache}" * (case.cache == "cold")
-    return " ".join(filter(None, words))
-
-
 def unverified(row: Row) -> str:
     """``(not verified)`` for a user's benchmark whose result was not compared with a reference."""
     check = row.result.check
@@ -134,16 +119,11 @@ class Names:
     """The names of the report's devices: the shortest that are unambiguous."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
-        firsts: dict[Source, Row] = {}
-        threads: Counter[tuple[Source, int]] = Counter()
-        for row in rows:
-            firsts.setdefault(row.source, row)
-            if isinstance(row, Measured) and row.result.threads:
-                threads[row.source, row.result.threads] += 1
-        used = {source: count for (source, count), _ in reversed(threads.most_common())}
-        plain = {source: _name_of(row, used.get(source)) for source, row in firsts.items()}
-        self.sources = sorted(plain, key=lambda source: (not firsts[source].on_accelerator, source.library != ""))
-        self.accelerators = [source for source in self.sources if firsts[source].on_accelerator]
+        by_source = grouped(rows, lambda row: row.source)
+        plain = {source: _name_of(members) for source, members in by_source.items()}
+        gpus = [source for source, members in by_source.items() if members[0].on_accelerator]
+        self.sources = sorted(plain, key=lambda source: (source not in gpus, source.library != ""))
+        self.accelerators = [source for source in self.sources if source in gpus]
         self._names: dict[Source, str] = {}
         runs = shorten_apart((source.run for source in plain), _LONGEST_RUN)
         for source, words in plain.items():
@@ -179,9 +159,9 @@ class Names:
         return "the CPU of the same machine" if cpus else "the baseline"
 
 
-def _name_of(row: Row, threads: int | None) -> str:
-    device, case = row.facts, row.result
-    if not case.device:
+def _name_of(rows: Sequence[Row]) -> str:
+    row, device = rows[0], rows[0].facts
+    if not row.result.device:
         return shorten(usual_name(device_label(row.run, "")) or "unknown device", _LONGEST_DEVICE)
     known = shorten(usual_name(device.label) or ("CPU" if device.name == "cpu" else device.name), _LONGEST_DEVICE)
     if device.simulated and "simulated" not in known.lower():
@@ -189,7 +169,8 @@ def _name_of(row: Row, threads: int | None) -> str:
     if row.library:
         label = implementation_label(row.library)
         return f"{known} · {label}" if row.on_accelerator else label
-    threads = threads or row.run.machine.threads
+    used = [each.result.threads for each in rows if isinstance(each, Measured) and each.result.threads]
+    threads = mode(used) if used else row.run.machine.threads
     return f"{known}, {counted(threads, 'thread')}" if threads and not row.on_accelerator else known
 
 
@@ -259,33 +240,27 @@ def times_range(low: float, high: float) -> str:
 
 def speedup(pair: Pair) -> str:
     """``132× (111× to 141×)``; the range alone where it is wide; that it is unknown where there is a doubt."""
-    if pair.quality.doubt or too_noisy(pair.ratio.low, pair.ratio.high):
+    if pair.quality.doubt or too_noisy(pair.values.low, pair.values.high):
         return ratio(pair)
-    return f"{ratio(pair)} ({times_range(pair.ratio.low, pair.ratio.high)})"
+    return f"{ratio(pair)} ({times_range(pair.values.low, pair.values.high)})"
 
 
 def ratio(pair: Pair) -> str:
-    """``132×``; what is known of it where its interval is wide, ``≥ 20×``; with a star where a time is noisy."""
-    return _known(pair.values, pair.bounds, pair.quality.doubt) + "*" * (pair.quality.noisy and not pair.unknown)
+    """``132×``; what is known of it where its interval is wide, ``≥ 20×``; with a star where a time is noisy, which
+    stands once, beside the speedup without copies."""
+    (low, high), doubt = pair.bounds, pair.quality.doubt
+    if doubt is None and not too_noisy(low, high):
+        told = times(pair.speedup)
+    elif low > 1 or high < 1:
+        told = f"≥ {times(low if low > 1 else high)}"
+    else:
+        told = str(doubt or times_range(low, high))
+    return told + "*" * (pair.quality.noisy and not pair.unknown and pair.regime == RESIDENT)
 
 
 def with_copies(pair: Pair) -> str:
     """The speedup with inputs and results copied for every call."""
-    if pair.copies is None:
-        return NO_VALUE
-    values, doubt = pair.copies.values, pair.quality.doubt
-    if doubt not in OF_TIMES:
-        doubt = Reason.TOO_NOISY if leaves_open(values) else None
-    return _known(values, pair.copied_bounds, doubt)
-
-
-def _known(values: Values, bounds: tuple[float, float], doubt: Reason | None) -> str:
-    low, high = bounds
-    if doubt is None and not too_noisy(low, high):
-        return times(values.value)
-    if low > 1:
-        return f"≥ {times(low)}"
-    return f"≥ {times(high)}" if high < 1 else str(doubt or times_range(low, high))
+    return ratio(pair.copies) if pair.copies else NO_VALUE
 
 
 def uncertainty(pairs: Iterable[Pair]) -> str:
@@ -293,9 +268,14 @@ def uncertainty(pairs: Iterable[Pair]) -> str:
     return listed(sorted({pair.uncertainty for pair in pairs}))
 
 
-def way(pair: Pair) -> str:
-    """``NumPy``: the fastest way of the CPU, where it isn't that of the other side; empty where it is."""
-    return _ways(pair)[0]
+def way(pair: Pair, like: bool = False) -> str:
+    """``NumPy``: the fastest way of the CPU, where it isn't that of the other side, or, if ``like``, that of the other
+    side; by its library and what distinguishes the two."""
+    if pair.best_cpu is None:
+        return ""
+    best, same = (_way(row) for row in (pair.best_cpu, pair.other if pair.base.on_accelerator else pair.base))
+    told = [name for name in best | same if name == "library" or best.get(name) != same.get(name)]
+    return ", ".join(filter(None, ((same if like else best).get(name, "") for name in told)))
 
 
 def ways(pairs: Iterable[Pair]) -> list[str]:
@@ -305,18 +285,7 @@ def ways(pairs: Iterable[Pair]) -> list[str]:
 
 def like_with_like(pair: Pair) -> str:
     """``150× over PyTorch``: the same way on both sides, where the CPU has a faster one."""
-    return f"{ratio(pair.like_with_like)} over {_ways(pair)[1]}" if pair.best_cpu else ""
-
-
-def _ways(pair: Pair) -> tuple[str, str]:
-    """Return the fastest way and that of the other side, each by its library and what distinguishes it from the
-    other."""
-    if pair.best_cpu is None:
-        return "", ""
-    ways = [_way(row) for row in (pair.best_cpu, pair.other if pair.base.on_accelerator else pair.base)]
-    told = [name for name in ways[0] | ways[1] if name == "library" or ways[0].get(name) != ways[1].get(name)]
-    best, like = (", ".join(filter(None, (of.get(name, "") for name in told))) for of in ways)
-    return best, like
+    return f"{ratio(pair.like_with_like)} over {way(pair, like=True)}" if pair.best_cpu else ""
 
 
 def _way(row: Measured) -> dict[str, str]:

@@ -105,7 +105,7 @@ def test_a_batch_too_large_for_the_cpu_is_compared_per_item():
     study = batches(1e11)
     (pair,) = study.pairs
     assert (pair.batches, pair.speedup) == (50, pytest.approx(50 * 1.9 / 0.5))
-    assert pair.ratio.low < pair.speedup < pair.ratio.high
+    assert pair.values.low < pair.speedup < pair.values.high
     assert pair.copies.speedup == pytest.approx(50 * 1.9 / 0.7)
     assert pair.differs == "n 100 against 2, per image"
     assert study.crossings == []

@@ -9,8 +9,8 @@ from reading import study_of
 from records import run
 
 from gpubench.report import sweeps, words
-from gpubench.report.pairs import RESIDENT, Copies, Pair
-from gpubench.report.rows import Measured
+from gpubench.report.pairs import ONE_SHOT, Pair
+from gpubench.report.rows import Measured, Values
 from gpubench.report.sweeps import Crossing, Line, Point
 from gpubench.runfile.flags import Reason
 from gpubench.runfile.schema import DeviceFacts, Machine, Process, Result, Run, Times
@@ -26,8 +26,10 @@ def pair(low, high, shot=None):
     for device, median, q1, q3 in (("cpu", math.sqrt(low * high), low, high), ("cuda:0", 1.0, 1.0, 1.0)):
         times = Times(median, q1, median, 0.0, q1, q3, 3, 1, None, "", (Process(0, 3, median),))
         sides.append(Measured(RUN, "run", Result("a.b", device, times=times), None))
-    made = Pair(*sides)
-    vars(made)["copies"] = Copies(math.sqrt(shot[0] * shot[1]), 1.0, None, *shot) if shot else None
+    made, copied = Pair(*sides), Pair(*sides, regime=ONE_SHOT)
+    if shot:
+        vars(made)["copies"] = copied
+        vars(copied)["values"] = Values(math.sqrt(shot[0] * shot[1]), *shot)
     return made
 
 
@@ -77,7 +79,7 @@ FROM = "faster from a size that is unsure"
 )
 def test_a_crossover_is_stated_only_as_far_as_it_is_known(known, ratios, said, sentence):
     points = tuple(Point(x, y, y, y) for x, y in zip((64, 128, 256), ratios, strict=False))
-    found = Crossing(Line("n", tuple(pair(y, y) for y in ratios), points), RESIDENT, known, 3)
+    found = Crossing(Line("n", tuple(pair(y, y) for y in ratios), points), known, 3)
     assert (words.crossing(found), words.faster(found)) == (said, sentence)
 
 

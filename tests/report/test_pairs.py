@@ -54,9 +54,9 @@ def test_processes_give_an_interval(count, told):
     moved = {"in_bytes": 4, "out_bytes": 0, "in_s": 2}
     (row,) = compared(run().bench("a.b", cpu=(3.6, 4.0, 4.4), gpu=(1.1, 0.9, 1.0)[:count], transfer=moved))
     assert row.uncertainty == told
-    assert row.ratio.low < row.speedup < row.ratio.high
+    assert row.values.low < row.speedup < row.values.high
     if count == 3:
-        assert row.copies.low < row.copies.speedup < row.copies.high
+        assert row.copies.values.low < row.copies.speedup < row.copies.values.high
         assert row.copies.speedup == pytest.approx(4 / (2 + 1), rel=0.01)
 
 
@@ -119,7 +119,7 @@ def test_a_baseline_is_known_by_the_part_of_its_name_that_is_shown_and_an_unknow
 
 
 def differences(*runs, allow=(), baseline=None):
-    return [entry.differences for entry in study_of(*runs, baseline=baseline, allow=allow).left_out]
+    return [differences for _, differences in study_of(*runs, baseline=baseline, allow=allow).left_out]
 
 
 def precision(**switches):
@@ -298,7 +298,7 @@ def test_the_quality_of_a_speedup(flags, cpu, level, why, range_, told):
     assert words.precision(study.measured[0]) == range_
     assert words.speedup(pair).startswith(told)
     assert words.with_copies(pair).startswith({"4": "2.9×", "u": told}[told[0]])
-    assert (pair.drawn(copied=True) is None) == told.startswith("unknown")
+    assert (pair.copies.drawn is None) == told.startswith("unknown")
 
 
 @pytest.mark.parametrize(("time", "told"), [(1e-3, "≥ 78×*"), (1.0, "≥ 20×*")])
@@ -307,4 +307,4 @@ def test_beside_other_programs_a_speedup_is_at_least_what_the_fastest_rounds_all
     one = run().bench("a.b", cpu=time, flags=("contended",), spread=0.02).bench("a.b", gpu=time / 100, spread=0.02)
     (pair,) = study_of(one).pairs
     assert words.ratio(pair) == told
-    assert pair.drawn() is not None
+    assert pair.drawn is not None

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ...runfile.flags import Reason
-from ...runfile.quantities import UNFILLED, UNFILLED_SIGN, counted
+from ...runfile.quantities import UNFILLED, UNFILLED_SIGN, counted, listed
 from .. import words
 from ..answer import MOST_ROWS, Answer, AnswerRow, Speedups, choose_rows
 from ..study import Item, Measured, Pair, Study
@@ -75,7 +75,7 @@ def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
 def _ratio(study: Study, pair: Pair) -> RowMark:
     look = role_of(study.names, pair.other)
     told = words.ratio(pair) + words.OTHER_WAY * bool(pair.best_cpu) + UNFILLED * (not pair.fills)
-    shown, copied = pair.drawn(), pair.drawn(copied=True)
+    shown, copied = pair.drawn, pair.copies and pair.copies.drawn
     if shown is None or shown.value != pair.speedup:
         return RowMark(None, look, told, *(shown[1:] if shown else ()))
     return RowMark(shown.value, look, told, shown.low, shown.high, copied.value if copied else None)
@@ -88,7 +88,7 @@ def _alone(study: Study, rows: Sequence[AnswerRow[Measured]], share: bool) -> Fi
     shown = [row for each in chosen for row in each.items]
     devices = keys(study, shown, "mark")
     if share:
-        title = f"Share of the measured peak: {words.listed([key.label for key in devices])}"
+        title = f"Share of the measured peak: {listed([key.label for key in devices])}"
         known = sorted((row for row in shown if (row.utilisation or 2) <= 1), key=lambda row: row.utilisation or 0.0)
         ends = [f"{words.share_of_peak(row)} ({words.name(row.result)})" for row in [*known[:1], *known[-1:]]]
         subtitle = f"From {' to '.join(ends)}. " * bool(ends) + which

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
-from matplotlib.text import Annotation
+from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
 from ..study import Point
@@ -21,19 +21,17 @@ from .page import (
     Figure,
     Key,
     Page,
-    grid,
     log_axis,
     shorten_to,
     size_axis,
     spread,
     text_width,
-    tick_text,
 )
 
 _HEIGHTS = {1: 330.0, 2: 250.0, 3: 180.0}
 """Pixels of a row of panels, by the number of rows."""
-_WORD, _NEAR = 14.0, 30.0
-"""Pixels between labels at the ends of lines, and from a line's end to its label without a leader."""
+_WORD = 14.0
+"""Pixels between labels at the ends of lines."""
 _BEYOND = 10.0
 """How many times beyond the outermost values an interval is shown: a wider one would flatten the lines."""
 _BELOW, _AROUND, _LEAST_AXES = 20.0, 62.0, 60.0
@@ -99,7 +97,7 @@ class LinePanels:
 
     def draw(self, figure: Figure, theme: str) -> Page:
         """Up to two columns of panels, with one axis of values where they are alike."""
-        rows = grid(len(self.panels))[0]
+        rows = math.ceil(len(self.panels) / 2)
         page = Page(figure, theme, _HEIGHTS[min(rows, 3)] * rows, self.keys)
         height = max(_LEAST_AXES, (page.bottom - page.top) / rows - _AROUND)
         limits = [self._limits(panel, height) for panel in self.panels]
@@ -112,7 +110,7 @@ class LinePanels:
             labels.append([_label_end(page, axes, curve) for curve in panel.curves])
         page.lay_out()  # how high the axes are is known from here on
         for panel, axes, notes in zip(self.panels, every, labels, strict=True):
-            _part_labels(page, axes, panel.curves, notes)
+            _part_labels(page, axes, notes)
             _draw_marks(page, axes, panel.curves)
         return page
 
@@ -126,11 +124,14 @@ class LinePanels:
         return (min(low, high ** (_BELOW / (_BELOW - height))), high) if self.slower else (low, high)
 
     def _panel(self, page: Page, axes: Axes, panel: Panel, limits: tuple[float, float], height: float) -> None:
-        columns = grid(len(self.panels))[1]
         sizes = [point.x for curve in panel.curves for point in curve.points]
         marks = [end for curve in panel.curves if curve.mark for end in (curve.mark.low, curve.mark.high)]
         axes.set(xscale="log", yscale="log", xlim=_pad([*sizes, *marks], 0.04, 2.0), ylim=limits)
-        width = (page.width - 2 * MARGIN) / columns - 60 - max(text_width(c.label, TINY) for c in panel.curves)
+        width = (
+            (page.width - 2 * MARGIN) / min(len(self.panels), 2)
+            - 60
+            - max(text_width(c.label, TINY) for c in panel.curves)
+        )
         size_axis(axes.xaxis, sizes, panel.size, width)
         log_axis(axes.yaxis, *limits, self.unit, min(6, max(3, int(height / 25))))
         axes.grid(True, axis="y")
@@ -140,15 +141,10 @@ class LinePanels:
         if self.slower:
             axes.axhspan(limits[0], 1.0, zorder=0, linewidth=0, facecolor=page.ink("shade"))
             axes.axhline(1.0, linewidth=1.3, zorder=2, color=page.ink("muted"))
-            middle = math.sqrt(min(sizes) * max(sizes))
-            left, right = (
-                min((p.y for curve in panel.curves for p in curve.points if (p.x >= middle) == later), default=1.0)
-                for later in (False, True)
-            )
-            x, side = (0.02, "left") if right < min(left, 1) else (0.98, "right")  # where there is more room
             words = f"{self.slower} faster"
             words = words if text_width(words, TINY) < width / 2 else "slower"  # a curve would cross long ones
-            page.note(axes, words, (x, 0), (0, 2), xycoords="axes fraction", ha=side, va="bottom", zorder=1.5,
+            # most lines rise to the right, so there is room below them
+            page.note(axes, words, (0.98, 0), (0, 2), xycoords="axes fraction", ha="right", va="bottom", zorder=1.5,
                       style="italic")  # fmt: skip
         for rank, curve in enumerate(panel.curves):
             _draw_curve(page, axes, curve, 3 + rank * 0.01, limits)
@@ -186,31 +182,20 @@ def _draw_curve(page: Page, axes: Axes, curve: Curve, order: float, limits: tupl
                       markeredgewidth=1.4, zorder=order + 1, clip_on=False)  # fmt: skip
 
 
-def _label_end(page: Page, axes: Axes, curve: Curve) -> Annotation:
-    """Name and value right of a line, with a leader that shows once the label is moved."""
-    last, ink = curve.points[-1], page.ink(curve.role)
-    return axes.annotate(
-        curve.label, (last.x, last.y), (axes.get_xlim()[1], last.y), textcoords="data", annotation_clip=False,
-        va="center", ha="left", fontsize=(TINY if curve.dashed else SMALL) * PX, color=ink,
-        fontweight="normal" if curve.dashed or curve.cut else "bold", zorder=7,
-        # patchA: the leader begins at the label's edge and isn't cut off there, which takes longer than to draw it
-        arrowprops={"arrowstyle": "-", "linewidth": 0.8, "color": ink, "shrinkA": 1, "shrinkB": 5,
-                    "relpos": (0, 0.5), "patchA": None},
+def _label_end(page: Page, axes: Axes, curve: Curve) -> Text:
+    """Name and value right of a line, in its colour."""
+    size, weight = TINY if curve.dashed else SMALL, "normal" if curve.dashed or curve.cut else "bold"
+    return axes.text(
+        axes.get_xlim()[1], curve.points[-1].y, curve.label, va="center", fontsize=size * PX, fontweight=weight,
+        color=page.ink(curve.role), zorder=7,
     )  # fmt: skip
 
 
-def _part_labels(page: Page, axes: Axes, curves: Sequence[Curve], labels: Sequence[Annotation]) -> None:
-    """Labels at the ends of lines moved apart, as little as that takes."""
-    size, scale = page.size(axes), axes.transData + axes.transAxes.inverted()
-    ends = [scale.transform((curve.points[-1].x, curve.points[-1].y)) * size for curve in curves]
-    places = spread([float(up) for _, up in ends], _WORD, 4, size[1] - 4)
-    for curve, label, (across, up), place in zip(curves, labels, ends, places, strict=True):
-        label.set_position((axes.get_xlim()[1], scale.inverted().transform((1.0, place / size[1]))[1]))
-        apart = size[0] - across
-        if label.arrow_patch and (curve.cut or (abs(up - place) <= 2 and apart < _NEAR)):
-            label.arrow_patch.set_visible(False)
-        elif label.arrow_patch and apart >= _NEAR:  # else it looks like a part of the curve
-            label.arrow_patch.set(linestyle=(0, (1, 3)), linewidth=1.0)
+def _part_labels(page: Page, axes: Axes, labels: Sequence[Text]) -> None:
+    height, scale = page.size(axes)[1], axes.transData + axes.transAxes.inverted()
+    ends = [float(scale.transform(label.get_position())[1]) * height for label in labels]
+    for label, place in zip(labels, spread(ends, _WORD, 4, height - 4), strict=True):
+        label.set_y(scale.inverted().transform((1.0, place / height))[1])
 
 
 def _draw_marks(page: Page, axes: Axes, curves: Sequence[Curve]) -> None:
@@ -301,27 +286,20 @@ class NamedRows:
         axes.set_xscale("log")
         high *= (high / low) ** (beside * 0.4 / max(100.0, page.size(axes)[0]))
         axes.set_xlim(low, high)
-        decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        room = max(52.0, *(text_width(tick_text(10.0**power, self.unit), TINY) + 12 for power in decades))
-        log_axis(axes.xaxis, low, high, self.unit, max(2, min(7, int(page.size(axes)[0] / room))))
+        log_axis(axes.xaxis, low, high, self.unit, page.most_ticks(axes, low, high, self.unit))
         if self.sides:
             self._sides(page, axes, low, high, *self.sides)
         return low, high
 
     def _sides(self, page: Page, axes: Axes, low: float, high: float, before: str, after: str) -> None:
-        """The line at 1× and the words for its two sides."""
         axes.axvspan(low, 1.0, zorder=0, linewidth=0, facecolor=page.ink("shade"))
         axes.axvline(1.0, linewidth=1.4, zorder=2, color=page.ink("muted"), solid_capstyle="butt")
-        box = axes.get_position()
+        box, words = axes.get_position(), (f"◂ {before}", f"{after} ▸")
         at = (box.x0 + box.width * math.log(1 / low) / math.log(high / low)) * page.width
-        edges = MARGIN + text_width(f"◂ {before}", TINY), page.width - MARGIN - text_width(f"{after} ▸", TINY)
-        end = max(at - 6, edges[0])  # moved where there is no room beside a line at the edge
-        start = min(max(at + 6, end + 12), edges[1])
-        both = start >= end + 12
-        if both or at - 6 >= edges[0]:
-            page.text(end, page.top + 12, f"◂ {before}", TINY, "muted", ha="right")
-        if both or at - 6 < edges[0]:
-            page.text(start if both else min(at + 6, edges[1]), page.top + 12, f"{after} ▸", TINY, "muted")
+        left, right = MARGIN + text_width(words[0], TINY), page.width - MARGIN - text_width(words[1], TINY)
+        start = min(max(at + 6, left + 12), right)  # beside the line, as far as the page is wide enough
+        page.text(min(max(at - 6, left), start - 12), page.top + 12, words[0], TINY, "muted", ha="right")
+        page.text(start, page.top + 12, words[1], TINY, "muted")
 
 
 def row_pitch(marks: int) -> float:

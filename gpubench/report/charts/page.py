@@ -122,16 +122,16 @@ class Page:
         return self.canvas.add_axes(self._box(x, width, top, bottom))
 
     def panels(self, count: int, share: bool = False) -> list[Axes]:
-        """Axes in the room for panels, kept apart by constrained layout; ``share`` one axis of values."""
+        """Axes in the room for panels, in up to two columns kept apart by constrained layout; ``share`` one axis of
+        values."""
         box = self._box(MARGIN, self.width - 2 * MARGIN, self.top, self.bottom)
         self.canvas.set_layout_engine(ConstrainedLayoutEngine(rect=box, wspace=0.05, hspace=0.03))
-        axes = list(self.canvas.subplots(*grid(count), squeeze=False, sharey=share).flat)
+        axes = list(self.canvas.subplots(math.ceil(count / 2), min(count, 2), squeeze=False, sharey=share).flat)
         for unused in axes[count:]:
             unused.set_visible(False)
         return axes[:count]
 
     def _box(self, x: float, width: float, top: float, bottom: float) -> tuple[float, float, float, float]:
-        """Return left, bottom, width and height as shares of the page."""
         return x / self.width, 1 - bottom / self.height, width / self.width, (bottom - top) / self.height
 
     def lay_out(self) -> None:
@@ -141,8 +141,7 @@ class Page:
         give the same file.
         """
         engine = self.canvas.get_layout_engine()
-        if engine is None:
-            return
+        assert engine is not None
         engine.execute(self.canvas)
         self.canvas.set_layout_engine("none")
         for axes in self.canvas.axes:
@@ -158,6 +157,12 @@ class Page:
         box = axes.get_position()
         return box.width * self.width, box.height * self.height
 
+    def most_ticks(self, axes: Axes, low: float, high: float, unit: str) -> int:
+        """How many ticks have room for their words along a logarithmic axis of values."""
+        decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        room = max(52.0, *(text_width(tick_text(10.0**power, unit), TINY) + 12 for power in decades))
+        return max(2, min(7, int(self.size(axes)[0] / room)))
+
     def mark(self, axes: Axes, x: float, y: float, role: str, *, hollow: bool = False, **how: Any) -> None:
         """One marker of that role's shape."""
         face, edge, width = ("page", role, 1.4) if hollow else (role, "page", 0.8)
@@ -170,12 +175,11 @@ class Page:
         return {"facecolor": self.ink("page"), "edgecolor": self.ink(role), "hatch": "//////", "linewidth": 1.0}
 
     def _legend(self, key: Key, x: float, y: float) -> None:
+        self.text(x + 30, y, key.label, NORMAL)
         if key.look == "hatched":
             left, bottom, width, height = self._box(x, 24, y - 9.5, y - 0.5)
             place = self.canvas.transFigure
-            bar = Rectangle((left, bottom), width, height, transform=place, **self.hatched(key.role))
-            self.canvas.add_artist(bar)
-            self.text(x + 30, y, key.label, NORMAL, "text")
+            self.canvas.add_artist(Rectangle((left, bottom), width, height, transform=place, **self.hatched(key.role)))
             return
         x_at, y_at = [(x + at) / self.width for at in (0, 12, 24)], [1 - (y - 5) / self.height] * 3
         line = Line2D(
@@ -188,13 +192,6 @@ class Page:
             markeredgewidth={"hollow": 1.4, "tick": 2.4}.get(key.look, 0.0),
         )  # fmt: skip
         self.canvas.add_artist(line)
-        self.text(x + 30, y, key.label, NORMAL, "text")
-
-
-def grid(count: int) -> tuple[int, int]:
-    """Return the numbers of rows and columns for a number of panels."""
-    columns = min(count, 2)
-    return math.ceil(count / columns), columns
 
 
 def _pack(keys: Sequence[Key], width: float) -> list[list[tuple[float, Key]]]:

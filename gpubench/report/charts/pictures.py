@@ -96,25 +96,21 @@ def figures_of(study: Study, kind: str | None = None) -> list[Figure]:
         return found
     if kind is not None and kind not in NEEDS:
         raise UsageError(f"unknown kind {kind!r}: choose {', '.join(NEEDS)}")
-    why = (
-        f"no {kind} picture: it takes {NEEDS[kind]}, {_lacking(study, kind)}" if kind else "no picture: nothing to draw"
-    )
+    why = f"no {kind} picture: it takes {NEEDS[kind]}{_lacking(study, kind)}" if kind else "no picture: nothing to draw"
     can = f"; these results make {', '.join(made)}" if made else ""
-    raise UsageError("; ".join([why.rstrip(", ") + can, *failed]))
+    raise UsageError("; ".join([why + can, *failed]))
 
 
 def _lacking(study: Study, kind: str) -> str:
     """What these results have instead of what a picture by size takes; empty for other kinds."""
     if kind not in ("speedup", "rate", "time"):
         return ""
-    if kind == "speedup" and not study.pairs:
-        return "and here nothing is compared"
-    pairs, rows = [pair.other for pair in study.pairs], study.measured
-    several = grouped(pairs if kind == "speedup" else rows, lambda row: row.result.workload)
-    most = max((len({row.size for row in members} - {None}) for members in several.values()), default=0)
-    return (
-        f"and here none has more than {counted(most, 'size')}" if most < LEAST_VALUES else "and here too few are sound"
-    )
+    rows = [pair.other for pair in study.pairs] if kind == "speedup" else study.measured
+    sizes = [{row.size for row in of} - {None} for of in grouped(rows, lambda row: row.result.workload).values()]
+    most = max(map(len, sizes), default=0)
+    if most >= LEAST_VALUES:
+        return ", and here too few are sound"
+    return f", and here none has more than {counted(most, 'size')}" if rows else ", and here nothing is compared"
 
 
 def render(figure: Figure, suffix: str = "svg", theme: str = LIGHT) -> bytes:
@@ -127,7 +123,6 @@ def render(figure: Figure, suffix: str = "svg", theme: str = LIGHT) -> bytes:
         matplotlib.rcParams.update(rc_settings(theme))
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # names in other scripts still read in the CSV
         page = figure.chart.draw(figure, theme)
-        page.lay_out()
         canvas: Any
         if suffix == "svg":
             facts = {"Date": None, "Title": figure.title, "Description": figure.caption, "Creator": "gpubench"}

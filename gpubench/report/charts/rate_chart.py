@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from ...runfile.matching import shown_name
+from ...runfile.quantities import listed
 from ...runfile.schema import TIMERS
 from .. import words
-from ..study import Line, Measured, Rate, Study, grouped, in_order, lines_of, plainness, time_of
+from ..study import TIME, Line, Measured, Rate, Study, grouped, in_order, lines_of, plainness
 from .layouts import LinePanels, Panel
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
 from .selection import by_size, curve, keys
@@ -30,7 +31,7 @@ def rate_figures(study: Study) -> list[Figure]:
         made = [figure for rate, some in by_rate if rate for figure in _figures(study, some, rate)]
         texts = [row for row in members if shown_name(row.result.workload) != row.result.workload]
         several = len({row.result.workload for row in texts}) > 1
-        times = _figures(study, [row for row in members if not (several and row in texts)], None)
+        times = _figures(study, [row for row in members if not (several and row in texts)], TIME)
         times = [*(_expressions(study, texts) if several else ()), *times]
         figures += [*made, *times]
         leaders += made[:1] or times * members[0].own
@@ -40,32 +41,34 @@ def rate_figures(study: Study) -> list[Figure]:
     ]
 
 
-def _figures(study: Study, rows: Sequence[Measured], rate: Rate | None) -> list[Figure]:
+def _figures(study: Study, rows: Sequence[Measured], rate: Rate) -> list[Figure]:
     """A panel for each workload and dtype; lines are devices. None where nothing was measured at several sizes."""
-    turns = _plainest_panels(lines_of(rows, rate.of if rate else time_of))
-    unit, used = rate.unit if rate else "s", [row for same in turns for line in same for row in line.items]
+    turns, timed = _plainest_panels(lines_of(rows, rate.of)), rate is TIME
+    used = [row for same in turns for line in same for row in line.items]
     panels, workloads, dtypes = [], {row.result.workload for row in used}, {row.dtype for row in used}
     for same in turns:
         ordered = sorted(same, key=lambda line: study.names.order(line.last))
         case = same[0].last.result
         title = f"{words.name(case) * (len(workloads) > 1)} {case.dtype * (len(dtypes) > 1)}".strip()
-        panels.append(Panel(title, same[0].size_name, tuple(curve(study, line, unit) for line in ordered)))
+        panels.append(Panel(title, same[0].size_name, tuple(curve(study, line, rate.unit) for line in ordered)))
     if not panels:
         return []
-    first, quantity = rows[0], rate.label if rate else "Time per call"
-    families = {
-        row.family if shown_name(row.result.workload) == row.result.workload else words.name(row.result) for row in used
-    }
-    subject = first.kind.heading if first.kind else words.listed(sorted(families), 3)
+    first = rows[0]
+    subject = first.kind.heading if first.kind else listed(sorted({_family(row) for row in used}), 3)
     if len(workloads) == 1:
         subject = words.name(used[0].result)
     waited = "Synchronization included. " * all(row.times.timer in TIMERS for row in used)
-    ends = (_at_the_end(study, lines, words.throughput if rate else words.time) for lines in turns)
-    subtitle = f"{next(filter(None, ends), words.NO_VALUE)}. {'Higher' if rate else 'Lower'} is better"
-    name = f"{quantity.lower().replace(' ', '-') if rate else 'time'}-{first.result.kind or 'own'}"
-    chart = LinePanels(tuple(panels), unit, keys(study, used))
-    figure = Figure(name, "rate" if rate else "time", f"{subject}: {quantity.lower()} by size", subtitle, "", chart)
+    ends = (_at_the_end(study, lines, words.time if timed else words.throughput) for lines in turns)
+    subtitle = f"{next(filter(None, ends), words.NO_VALUE)}. {'Lower' if timed else 'Higher'} is better"
+    name = f"{'time' if timed else rate.label.lower().replace(' ', '-')}-{first.result.kind or 'own'}"
+    chart, title = LinePanels(tuple(panels), rate.unit, keys(study, used)), f"{subject}: {rate.label.lower()} by size"
+    figure = Figure(name, "time" if timed else "rate", title, subtitle, "", chart)
     return by_size(study, figure, used, _BARS + waited)
+
+
+def _family(row: Measured) -> str:
+    workload = row.result.workload
+    return workload.partition(".")[0] if shown_name(workload) == workload else words.name(row.result)
 
 
 def _plainest_panels(lines: Iterable[Line[Measured]]) -> list[list[Line[Measured]]]:
@@ -91,7 +94,7 @@ def _at_the_end(study: Study, lines: Sequence[Line[Measured]], cell: Callable[[M
 def _expressions(study: Study, rows: Sequence[Measured]) -> list[Figure]:
     """A panel a device with all libraries on it, a line an expression, in the plainest setting."""
     roles = dict(zip(dict.fromkeys(row.result.workload for row in rows), DTYPE_ROLES[:MOST_CURVES], strict=False))
-    found = [line for line in lines_of(rows, time_of) if line.last.result.workload in roles]
+    found = [line for line in lines_of(rows, TIME.of) if line.last.result.workload in roles]
     setting = min(found, key=lambda line: plainness(line.last)).setting if found else ()
     lines = sorted((line for line in found if line.setting == setting), key=lambda line: study.names.order(line.last))
     by_device = list(grouped(lines, lambda line: line.last.source[:2]).values())[:MOST_PANELS]
@@ -109,7 +112,7 @@ def _expressions(study: Study, rows: Sequence[Measured]) -> list[Figure]:
     keys = tuple(Key(words.name(case), roles[workload]) for workload, case in legend.items())
     told = (f"{words.name(x.last.result)} {words.time(x.last)} {_library(study, x)}".rstrip() for x in by_device[0])
     where = f"{study.names.of(lines[0].last)}, {words.size(lines[0].last)}"
-    title = f"Time per call of {words.listed([key.label for key in keys])}"
+    title = f"Time per call of {listed([key.label for key in keys])}"
     subtitle = f"{where}: {', '.join(told)}. By size; lower is better"
     figure = Figure("time-expressions", "time", title, subtitle, "", LinePanels(tuple(panels), "s", keys))
     return by_size(study, figure, [row for line in lines for row in line.items], _BARS)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 
-from ...runfile.quantities import counted
+from ...runfile.quantities import counted, listed
 from .. import words
 from ..study import Scaled, Study, grouped
 from .layouts import NamedRow, NamedRows, RowMark
@@ -13,6 +14,7 @@ from .page import Figure, Key
 from .selection import LEAST_VALUES, add_caption
 
 _MOST_ROWS = 16
+_ORDER = attrgetter("parallel.method", "parallel.devices", "parallel.microbatches")
 _CONTROL = "unsynchronised"
 """The method without communication: a reference for the other methods, not an answer."""
 
@@ -34,10 +36,8 @@ def _efficiency(study: Study, scaled: Sequence[Scaled], what: str) -> list[Figur
     bars: list[NamedRow] = []
     used: list[Scaled] = []
     for job, members in grouped(scaled, lambda each: _job(study, each)).items():
-        order = [(each.parallel.method, each.parallel.devices, each.parallel.microbatches or 0) for each in members]
-        for _, each in sorted(zip(order, members, strict=True), key=lambda entry: entry[0]):
-            how, known = each.parallel, each.efficiency
-            assert known is not None
+        for each in sorted(members, key=_ORDER):
+            how, known = each.parallel, each.efficiency or ()
             detail = counted(how.devices, "device")
             detail += f", {counted(how.microbatches, 'microbatch')}" if how.microbatches else ""
             ideal = (how.ideal_speedup or how.devices) / how.devices
@@ -49,7 +49,7 @@ def _efficiency(study: Study, scaled: Sequence[Scaled], what: str) -> list[Figur
         return []
     best = max(bars[:_MOST_ROWS], key=lambda bar: (bar.name != _CONTROL, bar.marks[0].value or 0.0))
     reached = f"Most: {best.name} on {best.detail}, {best.marks[0].value:.0f}%"
-    kinds = words.listed(sorted({each.uncertainty for each in used if each.uncertainty}))
+    kinds = listed(sorted({each.uncertainty for each in used if each.uncertainty}))
     left = len(bars[_MOST_ROWS:])
     note = f"On a CPU one device is one process with one thread. Thin line: {kinds}. "
     note += f"{left} more not shown. " * bool(left)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...runfile.quantities import counted, shorten, text
+from ...runfile.quantities import SWITCH, counted, listed, shorten, text
 from .. import words
 from ..study import Crossing, Line, Measured, Pair, Point, Row, Study, grouped
 from .layouts import Curve, LinePanels, Mark
@@ -27,33 +27,25 @@ def keys(study: Study, rows: Iterable[Row], look: str = "line") -> tuple[Key, ..
 
 
 def curve(
-    study: Study,
-    line: Line[Any],
-    unit: str,
-    label: str = "",
-    crossing: Crossing | None = None,
-    role: str = "",
-    dashed: bool = False,
+    study: Study, line: Line[Any], unit: str, label: str = "", crossing: Crossing | None = None, role: str = ""
 ) -> Curve:
-    """The line in its device's looks, without what isn't shown; its last value in that unit (empty for a ratio), as it
-    stands in a table, and then the ``label`` at its end. Where only a limit of a speedup is known, the line goes
-    through the limit."""
-    every = list(zip(line.points, line.items, strict=True))
-    if isinstance(line.items[-1], Pair):
-        known = [(p, values) for p, item in every if (values := item.drawn(dashed))]
+    """The line in its device's looks, dashed with copies, without what isn't shown; its last value in that unit (empty
+    for a ratio), as it stands in a table, and then the ``label`` at its end. Where only a limit of a speedup is known,
+    the line goes through the limit."""
+    end, points, limits = line.items[-1], [point for point, _ in line.shown], []
+    if isinstance(end, Pair):
+        known = [(p, values) for p, item in zip(line.points, line.items, strict=True) if (values := item.drawn)]
         limits = [point.x for point, values in known if values.value != point.y]
         points = [Point(point.x, values.value, values.low, values.high, point.flagged) for point, values in known]
-    else:
-        points, limits = [point for point, _ in line.shown], []
     cut = line.points[-1].x not in [point.x for point in points]
-    item = line.items[-1]
-    if isinstance(item, Pair):
-        last = (words.with_copies if dashed else words.ratio)(item)
+    if isinstance(end, Pair):
+        last = words.ratio(end)
     else:
-        shown = words.time(item) if unit == "s" else text(line.points[-1].y, unit) + item.quality.star * cut
-        last = str((cut and item.quality.doubt) or shown)
+        shown = words.time(end) if unit == "s" else text(line.points[-1].y, unit) + end.quality.star * cut
+        last = str(end.quality.doubt or shown)
     label = f"{label}, then {last}".removeprefix(", ") if cut else f"{last} {label}".strip()
     left_out, mark = len(line.points) - len(points), _mark(crossing) if crossing else None
+    dashed = crossing is not None and not crossing.resident
     return Curve(
         tuple(points), role or role_of(study.names, line.last), label, dashed, left_out, cut, mark, tuple(limits)
     )
@@ -61,13 +53,12 @@ def curve(
 
 def _mark(crossing: Crossing) -> Mark | None:
     """The crossover where it is known; without an interval the two sizes that it lies between."""
-    known, name = crossing.crossover, crossing.line.size_name
-    if known.size is None or crossing.ends is None or words.crossing(crossing) == words.UNSURE:
+    size, told = crossing.crossover.size, words.crossing(crossing)
+    if size is not None and "≈" in told:
+        return Mark(size, size, told)
+    if crossing.ends is None or " between " not in told:
         return None
-    if known.low is None:
-        low, high = crossing.ends
-        return Mark(low, high, f"{words.size_text(low, name)} to {words.size_text(high, name)}")
-    return Mark(known.size, known.size, f"{words.size_label(name)} ≈ {words.rounded_size(known.size, name)}")
+    return Mark(*crossing.ends, " to ".join(words.size_text(end, crossing.line.size_name) for end in crossing.ends))
 
 
 def by_size(study: Study, figure: Figure, items: Sequence[Measured | Pair], note: str) -> list[Figure]:
@@ -120,11 +111,11 @@ def caption(
     facts = (
         _devices(study, rows),
         f"{' and '.join(map(str, threads))} CPU thread{'s' * (threads != [1])}" if threads else "",
-        words.listed(dtypes) if all(dtypes) else "",
+        listed(dtypes) if all(dtypes) else "",
         " and ".join(variants) if variants not in ([], ["eager"]) else "",
         _tf32(rows) if all(dtypes) else "",
-        f"PyTorch {words.listed(list(torch))}" if torch else "",
-        words.listed(sorted({run.date for run in runs if run.date})),
+        f"PyTorch {listed(list(torch))}" if torch else "",
+        listed(sorted({run.date for run in runs if run.date})),
         counted(counts[0], "process") if len(counts) == 1 else f"{joint.join(map(str, ends))} processes",
     )
     if flagged and any(item.quality.noisy for item in items):
@@ -138,7 +129,7 @@ def caption(
         why = "too noisy" if pairs else "too noisy, or above the measured peak (impossible)"
         note += f"{counted(left_out, 'result')} not drawn: {why}. "
     if differing := sorted({pair.differs for pair in pairs if pair.differs}):
-        note += f"Compared although they differ: {words.listed(differing)}. "
+        note += f"Compared although they differ: {listed(differing)}. "
     return f"{' · '.join(filter(None, facts))}. {note}".strip()
 
 
@@ -156,5 +147,5 @@ def _devices(study: Study, rows: Sequence[Measured]) -> str:
 
 
 def _tf32(rows: Sequence[Measured]) -> str:
-    state = " and ".join(dict.fromkeys(words.SWITCH[row.run.machine.tf32] for row in rows))
+    state = " and ".join(dict.fromkeys(SWITCH[row.run.machine.tf32] for row in rows))
     return f"TF32 {state}" + ", except for dtype tf32" * (state != "on" and any(row.dtype == "tf32" for row in rows))

@@ -24,36 +24,31 @@ def speedup_figures(study: Study) -> list[Figure]:
     With a GPU in several machines, the first baseline is the slowest GPU, for all devices.
     """
     figures: list[Figure] = []
-    firsts = grouped(
-        study.crossings, lambda found: (not found.line.items[0].within_run, found.line.items[0].base.source)
-    )
+    firsts = grouped(study.crossings, lambda found: (not found.pair.within_run, found.pair.base.source))
     ordered = [firsts[key] for key in sorted(firsts, key=lambda key: key[0])]
     if study.gpu_pairs:
-        others = [members for members in ordered if not members[0].line.items[0].base.on_accelerator]
+        others = [members for members in ordered if not members[0].pair.base.on_accelerator]
         ordered = [crossings(study.gpu_pairs), *others]
     for rank, members in enumerate(ordered):
         benchmarks = list(grouped(members, lambda found: found.line.last.result.workload).values())
         benchmarks = [each for each in benchmarks if max(len(found.line.points) for found in each) > 1]
-        made = [figure for found in benchmarks for figure in _of_one(study, found)]
-        made = [*_of_several(study, benchmarks), *made]
-        figures += [
-            replace(figure, rank=1.0 if first else 9.0 + 20 * rank, default=first)
-            for figure in made
-            for first in [rank == 0 and figure is made[0]]
-        ]
+        of_each = [figure for found in benchmarks for figure in _of_one(study, found)]
+        for at, figure in enumerate([*_of_several(study, benchmarks), *of_each]):
+            first = rank == at == 0
+            figures.append(replace(figure, rank=1.0 if first else 9.0 + 20 * rank, default=first))
     return figures
 
 
 def _plainest(members: Sequence[Crossing]) -> Line[Pair]:
-    return min(members, key=lambda found: (plainness(found.line.items[-1]), not found.resident)).line
+    return min(members, key=lambda found: (plainness(found.pair), not found.resident)).line
 
 
 def _of_several(study: Study, benchmarks: Sequence[Sequence[Crossing]]) -> list[Figure]:
     """A panel for each benchmark in its plainest form: the user's own, then the first of each kind of work, and the
     next of each, until the picture is full."""
     plain = [[found for found in each if found.line.setting == _plainest(each).setting] for each in benchmarks]
-    found = {id(each[0].line.items[-1]): each for each in plain}
-    kinds = in_order([each[0].line.items[-1] for each in plain])
+    found = {id(each[0].pair): each for each in plain}
+    kinds = in_order([each[0].pair for each in plain])
     own = kinds.pop(0) if kinds and kinds[0][0].other.own else []
     turns = [pair for turn in zip_longest(*kinds) for pair in turn if pair]
     panels = [found[id(pair)] for members in in_order([*own, *turns][:MOST_PANELS]) for pair in members]
@@ -64,7 +59,7 @@ def _of_several(study: Study, benchmarks: Sequence[Sequence[Crossing]]) -> list[
     titles = [f"{words.name(row.result)} {row.dtype * several_dtypes}".strip() for row in names]
     left = len(benchmarks) - len(panels)
     rest = f"{left} more benchmarks not shown" if left else ""
-    ends = [found.line.items[-1] for each in panels for found in each if found.resident]
+    ends = [found.pair for each in panels for found in each if found.resident]
     counts = [
         f"{study.names.subject(pairs[0])} faster in {sum(pair.faster for pair in pairs)} of {len(pairs)}"
         for pairs in grouped(ends, lambda pair: pair.other.source).values()
@@ -80,7 +75,7 @@ def _of_one(study: Study, members: Sequence[Crossing]) -> list[Figure]:
     forms = list(dtypes.values())
     if len(forms) == 1:
         forms = list(grouped(members, lambda found: found.line.form).values())
-    forms.sort(key=lambda form: plainness(form[0].line.items[-1]))
+    forms.sort(key=lambda form: plainness(form[0].pair))
     lines = [form[0].line for form in forms]
     titles = [  # ``bfloat16``, or the setting except dtype and size: ``autocast, width=4``
         line.last.dtype if len(dtypes) > 1 else words.setting(line.last.result, ("dtype", line.size_name)) or "eager"
@@ -104,16 +99,15 @@ def _figure(
         list(form) if len(form) <= MOST_CURVES else [found for found in form if found.resident][:MOST_CURVES]
         for form in shown.values()
     ]
-    used = list({id(pair): pair for form in kept for found in form for pair in found.line.items}.values())
+    used = list(
+        {id(pair): pair for form in kept for found in form if found.resident for pair in found.line.items}.values()
+    )
     several = len(kept) > 1 or len({found.line.last.source for form in kept for found in form}) > 1
     panels = [
         Panel(
             title * (len(kept) > 1),
             form[0].line.size_name,
-            tuple(
-                curve(study, found.line, "", "" if several else _regime(found), found, dashed=not found.resident)
-                for found in form
-            ),
+            tuple(curve(study, found.line, "", "" if several else _regime(found), found) for found in form),
         )
         for title, form in zip(shown, kept, strict=True)
     ]
@@ -139,5 +133,5 @@ def _regime(found: Crossing) -> str:
 def _finding(study: Study, found: Crossing, others: Sequence[Crossing]) -> str:
     """``H200 faster from n ≈ 72, with copies from n ≈ 280``."""
     same = [each for each in others if not each.resident and each.line.last.source == found.line.last.source]
-    told = f"{study.names.subject(found.line.items[-1])} {words.faster(found)}"
+    told = f"{study.names.subject(found.pair)} {words.faster(found)}"
     return told + "".join(f", with copies {words.faster(each).replace('faster ', '')}" for each in same)

@@ -5,7 +5,6 @@ import math
 import pytest
 import records
 from drawing import drawn, faults, plan
-from matplotlib.text import Annotation
 from test_page import crossing, settings_of
 
 from gpubench.report.charts.theme import LIGHT, colour
@@ -60,8 +59,6 @@ def test_what_is_too_noisy_is_not_drawn_and_the_label_says_so():
     (curve,) = curves(figure)
     assert curve.points == sound.points[:3]
     assert (curve.label, curve.cut) == ("data stays, then unknown (too noisy)", True)
-    (label,) = [text for text in axes_of(figure).texts if isinstance(text, Annotation) and text.arrow_patch]
-    assert not label.arrow_patch.get_visible()  # nobody takes it for the line
     assert plan(crossing(noisy=(0, 1, 2, 3)), kinds=("speedup",)) == {}
 
 
