@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from typing import Generic
@@ -78,10 +78,6 @@ def answer_rows(study: Study, items: Sequence[Item]) -> list[AnswerRow[Item]]:
             chosen = sorted((_of_each_device(study, each) for each in alike), key=lambda each: plainness(each[0]))
             first = words.settings(chosen[0][0].subject.result, without={"dtype"})
             rows += [_row(same, None if own or same is chosen[0] else first) for same in chosen]
-    labels = Counter(row.label for row in rows if row.leads)
-    for at, row in enumerate(rows):
-        if row.leads and labels[row.label] > 1:  # told apart by the names that -k takes
-            rows[at] = replace(row, name=row.items[0].subject.result.workload)
     return rows
 
 

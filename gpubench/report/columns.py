@@ -140,7 +140,6 @@ def crossover_columns(study: Study) -> list[Column[Crossing]]:
 
 
 def _of(part: str, heads: str, prefix: str = "") -> list[Column[Any]]:
-    """Return the row's columns of that part of a thing, each head behind the prefix."""
     return [_ROW[head].of(attrgetter(part), prefix) for head in heads.split()]
 
 

@@ -108,11 +108,6 @@ class Crossing:
         return self.pair.regime == RESIDENT
 
     @property
-    def disputed(self) -> bool:
-        """Whether some resamples of the processes cross where the mean doesn't."""
-        return self.crossover.size is None and self.crossover.low != self.crossover.high
-
-    @property
     def ends(self) -> tuple[float, float] | None:
         """The sizes that it surely lies between: the interval's, without one the measured sizes next to it; None where
         all that is measured leaves it open."""

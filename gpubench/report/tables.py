@@ -67,7 +67,6 @@ def _answer_table(
 
 
 def _spread(rows: Sequence[Measured]) -> str:
-    """What stands behind a time."""
     several = any(len(row.times.processes) > 1 for row in rows)
     one = "~ is half the interquartile range of one process; --processes 3 gives a 95% interval."
     note = "± is half the 95% confidence interval." if several else one

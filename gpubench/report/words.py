@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from statistics import mode
@@ -51,10 +52,12 @@ def name(case: Case) -> str:
 
 
 def name_apart(rows: Iterable[Row]) -> list[Row]:
-    """The rows, with titles that differ where names are too long to show, and numbered ones for benchmarks of a
-    workload that would still have one label."""
+    """The rows, with titles that differ: by the names that -k takes where workloads have one title, where names are too
+    long to show by what is shown, and by a number for benchmarks of a workload that would still have one label."""
     every = list(rows)
     full = {row.result.workload: row.result.title or shown_name(row.result.workload) for row in every}
+    titles = Counter(full.values())
+    full = {workload: title if titles[title] < 2 else shown_name(workload) for workload, title in full.items()}
     short = shorten_apart(full.values())
     labels = grouped(range(len(every)), lambda at: (every[at].result.workload, setting(every[at].result)))
     for (workload, _), alike in labels.items():
@@ -352,7 +355,9 @@ def crossing(found: Crossing) -> str:
     line, known = found.line, found.crossover
     sizes, label = [point.x for point in line.points], size_label(line.size_name)
     doubtful = any(pair.quality.doubt in OF_TIMES for pair in line.items)
-    if doubtful or len(sizes) == 1 or found.disputed or (known.size is not None and not found.ends):
+    # in some resamples of the processes it crosses where it doesn't in the mean
+    disputed = known.size is None and known.low != known.high
+    if doubtful or len(sizes) == 1 or disputed or (known.size is not None and not found.ends):
         return UNSURE
     if known.always:
         return UNSURE if any(pair.quality.doubt for pair in line.items) else EVERY_SIZE

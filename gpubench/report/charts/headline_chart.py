@@ -82,7 +82,6 @@ def _ratio(study: Study, pair: Pair) -> RowMark:
 
 
 def _alone(study: Study, rows: Sequence[AnswerRow[Measured]], share: bool) -> Figure:
-    """Return a picture of shares of the measured peak or of times, for a study without another device."""
     mark = _share if share else _time
     chosen, drawn, which = named_rows(rows, lambda each: [mark(study, row) for row in each.items])
     shown = [row for each in chosen for row in each.items]

@@ -34,8 +34,6 @@ _WORD = 14.0
 """Pixels between labels at the ends of lines."""
 _BEYOND = 10.0
 """How many times beyond the outermost values an interval is shown: a wider one would flatten the lines."""
-_BELOW, _AROUND, _LEAST_AXES = 20.0, 62.0, 60.0
-"""Pixels for the words below 1×, of a panel's title and sizes, and of the lowest axes."""
 _TOGETHER = 5
 """Decades that panels with a common axis may span."""
 _LIMITS = {True: "^", False: "v"}
@@ -99,14 +97,13 @@ class LinePanels:
         """Up to two columns of panels, with one axis of values where they are alike."""
         rows = math.ceil(len(self.panels) / 2)
         page = Page(figure, theme, _HEIGHTS[min(rows, 3)] * rows, self.keys)
-        height = max(_LEAST_AXES, (page.bottom - page.top) / rows - _AROUND)
-        limits = [self._limits(panel, height) for panel in self.panels]
+        limits = [self._limits(panel) for panel in self.panels]
         widest = min(low for low, _ in limits), max(high for _, high in limits)
         shared = widest[1] <= widest[0] * 10**_TOGETHER
         every = page.panels(len(self.panels), shared)
         labels = []
         for panel, axes, ends in zip(self.panels, every, limits, strict=True):
-            self._panel(page, axes, panel, widest if shared else ends, height)
+            self._panel(page, axes, panel, widest if shared else ends, 6 if rows < 3 else 4)
             labels.append([_label_end(page, axes, curve) for curve in panel.curves])
         page.lay_out()  # how high the axes are is known from here on
         for panel, axes, notes in zip(self.panels, every, labels, strict=True):
@@ -114,16 +111,16 @@ class LinePanels:
             _draw_marks(page, axes, panel.curves)
         return page
 
-    def _limits(self, panel: Panel, height: float) -> tuple[float, float]:
-        """Return the limits of the values, on axes about ``height`` pixels high, with room for the words below 1×."""
+    def _limits(self, panel: Panel) -> tuple[float, float]:
+        """Return the limits of the values: of a ratio a sixth of the axes or more is below 1×, where words stand."""
         values = [point.y for curve in panel.curves for point in curve.points]
         low, high = min(values) / _BEYOND, max(values) * _BEYOND
         barred = [point for curve in panel.curves if not curve.dashed for point in curve.points]
         values += [min(max(end, low), high) for point in barred for end in (point.low, point.high) if end > 0]
         low, high = _pad([*values, *([1.0] if self.slower else [])], 0.06, 3.0 if self.slower else 1.25)
-        return (min(low, high ** (_BELOW / (_BELOW - height))), high) if self.slower else (low, high)
+        return (min(low, high**-0.2), high) if self.slower else (low, high)
 
-    def _panel(self, page: Page, axes: Axes, panel: Panel, limits: tuple[float, float], height: float) -> None:
+    def _panel(self, page: Page, axes: Axes, panel: Panel, limits: tuple[float, float], most: int) -> None:
         sizes = [point.x for curve in panel.curves for point in curve.points]
         marks = [end for curve in panel.curves if curve.mark for end in (curve.mark.low, curve.mark.high)]
         axes.set(xscale="log", yscale="log", xlim=_pad([*sizes, *marks], 0.04, 2.0), ylim=limits)
@@ -133,7 +130,7 @@ class LinePanels:
             - max(text_width(c.label, TINY) for c in panel.curves)
         )
         size_axis(axes.xaxis, sizes, panel.size, width)
-        log_axis(axes.yaxis, *limits, self.unit, min(6, max(3, int(height / 25))))
+        log_axis(axes.yaxis, *limits, self.unit, most)
         axes.grid(True, axis="y")
         axes.set_xlabel(size_label(panel.size), labelpad=1)
         if panel.title:
@@ -183,7 +180,6 @@ def _draw_curve(page: Page, axes: Axes, curve: Curve, order: float, limits: tupl
 
 
 def _label_end(page: Page, axes: Axes, curve: Curve) -> Text:
-    """Name and value right of a line, in its colour."""
     size, weight = TINY if curve.dashed else SMALL, "normal" if curve.dashed or curve.cut else "bold"
     return axes.text(
         axes.get_xlim()[1], curve.points[-1].y, curve.label, va="center", fontsize=size * PX, fontweight=weight,

@@ -7,7 +7,6 @@ at the start of the same run.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -191,10 +190,7 @@ def _flop_rate(row: Measured) -> float:
 def _roofline(
     rows: Sequence[Measured], tallest: Sequence[Measured], best: Measured | None, ceilings: Ceilings
 ) -> Roofline:
-    """Dots of all ``rows``, names of those that are the ``tallest`` of their workload."""
     names = {id(row): words.name(row.result) for row in tallest}
-    alike = Counter(names.values())
-    names |= {id(row): row.result.workload for row in tallest if alike[names[id(row)]] > 1}
     names |= {id(best): f"{names[id(best)]} {words.share_of_peak(best)}"} if best else {}
     dots = []
     for row in rows:
