@@ -20,7 +20,7 @@ def times(ratio: float) -> str:
 
 
 def filled(template: str, results: str) -> str:
-    """The template with its numbers, ``34× (33× to 36×)``."""
+    """The template with its numbers, ``34× (33× to 36×)``: noisy ones have a star, and simulated ones say so."""
 
     def number(words: re.Match[str]) -> str:
         try:
@@ -32,8 +32,9 @@ def filled(template: str, results: str) -> str:
         if ratio.high > 4 * ratio.low:  # a busy machine leaves a limit, or nothing
             if ratio.low <= 1:
                 raise SystemExit(f"{words[0]}: too noisy to tell, measure again")
-            return f"at least {times(ratio.low)}"
-        return f"{times(ratio)} ({times(ratio.low)} to {times(ratio.high)})"
+            return f"at least {times(ratio.low)}{ratio.star}{' (simulated)' * ratio.simulated}"
+        ends = f"{times(ratio.low)} to {times(ratio.high)}{', simulated' * ratio.simulated}"
+        return f"{times(ratio)}{ratio.star} ({ends})"
 
     return re.sub(r"\{\{(.+?)\}\}", number, template)
 

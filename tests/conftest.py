@@ -11,6 +11,7 @@ from typing import Any
 
 import forked
 import pytest
+from inprocess import Ran
 
 pytest_plugins = ["pytester"]
 
@@ -75,20 +76,6 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
 USUAL = ("--gpubench-preset=smoke", "--gpubench-no-ceilings", "--benchmark-json=run.json", "-rs")
 
 
-class Ran:
-    """What a pytest that a test started printed, and what it wrote into run.json: ``data``, None if it did not."""
-
-    def __init__(self, result: pytest.RunResult, path: Path) -> None:
-        self.result, self.ret, self.lines = result, result.ret, result.outlines
-        self.said = result.stdout.str() + result.stderr.str()
-        self.data = json.loads(path.read_text()) if path.exists() and path.stat().st_size else None
-
-    marks = property(lambda self: self.data["benchmarks"])
-    records = property(lambda self: [mark["extra_info"]["gpubench"] for mark in self.marks])
-    rows = property(lambda self: self.data["gpubench"]["unmeasured"])
-    collected = property(lambda self: [line.partition("::")[2] for line in self.lines if "::" in line])
-
-
 @pytest.fixture
 def bench(pytester):
     """Runs a file of benchmarks with the usual options and others: in this process, or ``apart`` in a forked one."""
@@ -101,7 +88,9 @@ def bench(pytester):
             result = pytester.runpytest_subprocess(*words) if apart else pytester.runpytest_inprocess(*words)
         if outcomes:
             result.assert_outcomes(**outcomes)
-        return Ran(result, pytester.path / "run.json")
+        ran = Ran(result.ret, result.stdout.str(), result.stderr.str(), pytester.path / "run.json")
+        ran.result = result
+        return ran
 
     return run
 

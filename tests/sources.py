@@ -1,5 +1,8 @@
 """Benchmark files for measuring processes, whose calls take no time or as long as they are asked to."""
 
+from collections.abc import Mapping
+from pathlib import Path
+
 
 def negating(*sizes: int) -> str:
     return f"""
@@ -19,3 +22,10 @@ import torch, pytest, time
 def test_sleep(gpubench, n):
     gpubench(lambda x: x.is_meta or time.sleep(0.05), gpubench.randn(n + 1), check=False)
 """
+
+
+def lay(folder: Path, files: Mapping[str, str]) -> None:
+    """Write texts into files of these names, and make the folders that these lie in."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")

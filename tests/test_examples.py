@@ -93,14 +93,18 @@ def test_numbers_pictures_and_tables_change_only_with_the_results(tmp_path, caps
     (tmp_path / "page.in").write_text("{{mine.srt}}")
     assert fill() == 1
     (tmp_path / "page.in").write_text("Sorts {{mine.sort}} as fast.\n")
-    for flag, code, told in (
-        ("contended", 0, "at least 1.6×"),
-        ("waiting", 1, "12×"),
-    ):  # one process that was disturbed
+    modelled = {**records.GPU, "simulated": True}
+    for flag, gpu, spread, code, told in (  # one process that was disturbed
+        ("noisy", modelled, 1, 0, "Sorts 10×* (9.6× to 10×, simulated) as fast."),
+        ("contended", modelled, 5, 0, "at least 1.6×* (simulated)"),
+        ("contended", records.GPU, 5, 0, "at least 1.6×* as"),
+        ("waiting", records.GPU, 5, 1, "12×"),
+    ):
         for mark in marks:
             mark["extra_info"]["gpubench"]["processes"][0]["flags"] = [{"flag": flag, "seen": "x"}]
-            mark["stats"]["max"] = mark["stats"]["q3"] = 5 * mark["stats"]["median"]
-        run.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, records.GPU))))
+            if spread > 1:
+                mark["stats"]["max"] = mark["stats"]["q3"] = spread * mark["stats"]["median"]
+        run.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, gpu))))
         page.write_text("Sorts 12× as fast.\n")
         assert fill() == code
         assert told in page.read_text()

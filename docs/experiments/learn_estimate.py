@@ -5,9 +5,9 @@
 ``neusight_operators.csv.gz`` has calls of one operator (``op,card,milliseconds,b,m_or_h,n,k``),
 ``neusight_networks.csv`` whole networks (``card,network,mode,tokens,batch,milliseconds,layers``): parts of the public
 test set of NeuSight (S. Lee et al., ASPLOS 2025, github.com/sitar-lab/NeuSight, MIT licence), in float32 without TF32.
-Each card is left out in turn, with all that was published of it but its datasheet, and half of the shapes is compared
-with what the other half teaches on the other cards. ``--write`` replaces the factors that the package ships, which are
-learned from all. The whole networks need ``transformers``, and some minutes.
+Each card is left out in turn, with all that was published of it but its datasheet and the rate of its memory, and half
+of the shapes is compared with what the other half teaches on the other cards. ``--write`` replaces the factors that the
+package ships, which are learned from all. The whole networks need ``transformers``, and some minutes.
 
 What is learned is an interval of locally weighted split conformal prediction (J. Lei et al., *Distribution-Free
 Predictive Inference for Regression*, 2018) for calls that come in groups, the cards: the distribution of the residuals
@@ -34,14 +34,25 @@ from zlib import crc32
 import msgspec
 
 from gpubench.devices.datasheets import Gpu, find_card, read_cards
-from gpubench.devices.roofline import LEARNED, Factor, Shares, arithmetic_s, memory_s, overlapping_s, reached, spread
+from gpubench.devices.roofline import (
+    DISPATCH_S,
+    LEARNED,
+    STREAMING,
+    Factor,
+    Shares,
+    arithmetic_s,
+    memory_s,
+    overlapping_s,
+    reached,
+    spread,
+)
 from gpubench.estimate.model import BASES, likely, shortest
 from gpubench.runfile.schema import Operators, Work
 
 HERE = Path(__file__).parent
 SHORTEST_S = 1e-4
 """Shortest time that is used, in seconds: 24 to 36 µs of each timing are its harness."""
-TAILS = {"product": (0.14, 0.07), "elementwise": (0.07, 0.07), "normalisation": (0.01, 0.01)}
+TAILS = {"product": (0.14, 0.07), "elementwise": (0.07, 0.07), STREAMING: (0.002, 0.09), "normalisation": (0.01, 0.01)}
 """Share of the residuals below and above the range: about those of the narrowest at which 82 % of each card's times lay
 within, on the half of the shapes that teaches."""
 SMALL_S = 2e-5
@@ -106,7 +117,7 @@ Calls = Mapping[str, Sequence[tuple[float, float, float]]]
 
 
 def kept_apart(card: Gpu, cards: Iterable[Gpu]) -> tuple[Gpu, Shares]:
-    """Return the card without what was published of it, and the shares without the card."""
+    """Return the card without the published rate of its products, and the shares without the card."""
     bare = msgspec.structs.replace(card.figures, float32_reached=None)
     return msgspec.structs.replace(card, figures=bare), shares_of(each for each in cards if each.name != card.name)
 
@@ -128,12 +139,12 @@ def pooled(residuals: Iterable[Sequence[float]], share: float) -> float:
 
 def learn(calls: Calls, small_s: float, below: float, above: float) -> Factor:
     """Return the factor: its middle from all cards, its range from how far each lay from what the others taught."""
-    residuals = []
+    lows, highs = [], []  # as the range is made: a launch of DISPATCH_S is added to its high end
     for name, own in calls.items():
         middle = Factor(times_of(calls, small_s, calls.keys() - {name}), small_s, 1.0, 1.0).middle
-        residuals.append([(math.log(seconds / middle(a, m)), spread(a, m)) for a, m, seconds in own])
-    low = pooled(([log for log, _ in each] for each in residuals), below)
-    high = pooled(([log / power for log, power in each] for each in residuals), 1 - above)
+        lows.append([math.log(seconds / middle(a, m)) for a, m, seconds in own])
+        highs.append([math.log((seconds - DISPATCH_S) / middle(a, m)) / spread(a, m) for a, m, seconds in own])
+    low, high = pooled(lows, below), pooled(highs, 1 - above)
     return Factor(times_of(calls, small_s, calls), small_s, math.exp(low), math.exp(high))
 
 
@@ -146,9 +157,10 @@ def learn_all(timings: Iterable[Timing], cards: Iterable[Gpu]) -> dict[str, Fact
         rate = reached("float32", card, shares)
         for each in own:
             arithmetic, memory = arithmetic_s(each.operator.flops, rate), memory_s(each.operator.bytes, card)
-            assert arithmetic is not None
-            assert memory is not None
-            used[each.operator.kind][name].append((arithmetic, memory, each.seconds))
+            streamed = memory_s(each.operator.bytes, card, figure="memory_reached")
+            used[each.operator.kind][name].append((arithmetic or 0.0, memory or 0.0, each.seconds))
+            if each.operator.kind == "elementwise" and streamed is not None:
+                used[STREAMING][name].append((0.0, streamed, each.seconds))
     return {kind: learn(calls, SMALL_S * (kind == "product"), *TAILS[kind]) for kind, calls in used.items()}
 
 
@@ -243,21 +255,20 @@ def traced(network: str, tokens: int, batch: int, mode: str) -> Work:
     import torch
     import transformers
 
-    from gpubench.measure.work import flop_counter, watch
+    from gpubench.measure.work import watched
 
     with torch.device("meta"):
         model = NETWORKS[network](transformers, tokens).train(mode == "train")
         ids = torch.zeros(batch, tokens, dtype=torch.int64)
         # Without a mask, or with the other kind, transformers look for padding in the data.
         mask = torch.zeros(batch, 1, tokens, tokens) if network == "bert_large" else torch.ones(batch, tokens)
-    counter = flop_counter()
-    with (seen := watch(counter)), counter, torch.set_grad_enabled(mode == "train"):
+    with watched() as seen, torch.set_grad_enabled(mode == "train"):
         result = model(input_ids=ids, attention_mask=mask, use_cache=False).logits
         if mode == "train":
             result.sum().backward()
     parameters = sum(parameter.nbytes for parameter in model.parameters())
     least = parameters * (2 if mode == "train" else 1) + ids.nbytes + result.nbytes
-    return Work(float(counter.get_total_flops()), float(least), operators=seen.tally.operators())
+    return Work(float(seen.counter.get_total_flops()), float(least), operators=seen.operators())
 
 
 def print_networks(timings: Sequence[Timing], cards: Mapping[str, Gpu]) -> float:
@@ -317,7 +328,7 @@ def main() -> None:
         content = {
             "learned_from": source,
             "held": {name: [round(share, 3) for share in both] for name, both in ends.items()},
-            "kinds": {kind: _rounded(factors[kind]) for kind in KINDS},
+            "kinds": {kind: _rounded(factors[kind]) for kind in TAILS},
             "shares": _rounded(shares_of(cards.values())),
         }
         LEARNED.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

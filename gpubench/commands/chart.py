@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import clean
 from ..runfile.quantities import listed
-from .choice import add_expression
+from .report import add_runs, read_study
 
 if TYPE_CHECKING:
     from ..report.charts.page import Figure
@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
     add = parser.add_argument
-    add("runs", nargs="+", metavar="RUN", help="results file, or a folder of them")
+    add_runs(parser)
     kinds = "headline, speedup, rate, time, roofline, scaling or estimate (default: the first that there is)"
     add("--kind", metavar="KIND", help=kinds)
-    add_expression(parser)
     add("-o", "--output", required=True, metavar="FILE", help="file to write, .svg or .png")
     add("--title", metavar="TEXT", help="title of the picture (default: what it shows)")
     add("--theme", choices=("light", "dark"), default="light", help="colours (default: light)")
@@ -36,10 +35,8 @@ def main(args: argparse.Namespace) -> int:
     require_new(args.output)
     suffix = picture_format(args.output)
     from ..report.charts.pictures import figures_of, render
-    from ..report.study import Study
-    from .report import read_all
 
-    study = Study(read_all(args.runs), expression=args.expression)
+    study = read_study(args)
     if args.kind == "estimate":
         figure, others = _estimate(study), []
     else:

@@ -95,7 +95,7 @@ def _rows(here: dict[str, Any], load: list[float] | None, ways_of: _Ways) -> Ite
         built = builds.get(torch["build"], f"{torch['build'].upper()} build")
         yield "torch", "version", _line(torch["version"], built, torch["cudnn"] and f"cuDNN {torch['cudnn']}")
         yield "torch", "CPU code", _line(torch["cpu_capability"], torch["blas"] and f"BLAS {torch['blas']}")
-        pools = [f"{pool['library']} {pool['threads']}" for pool in thread_pools()]
+        pools = [f"{pool['internal_api']} {pool['num_threads']}" for pool in thread_pools()]
         yield "torch", "threads", _line(f"{here['threads']}", *pools)
         tf32 = f"TF32 matmul {SWITCH[precision['tf32_matmul']]}, cuDNN {SWITCH[precision['tf32_cudnn']]}"
         yield "torch", "float32", _line(f"matmul precision {precision['float32_matmul'] or 'unknown'}", tf32)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import RunFileError
 from ..runfile.quantities import listed
-from .choice import add_expression
+from .report import add_runs, read_study
 
 if TYPE_CHECKING:
     from ..report.rows import Measured, Row
@@ -29,12 +29,9 @@ _ACTION_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
     add = parser.add_argument
-    add("runs", nargs="+", metavar="RUN", help="results file, or a folder of them")
-    add_expression(parser)
-    formats = (
-        "github-action-benchmark (its customSmallerIsBetter), bmf (Bencher's metric format), csv, or markdown: a table"
-        " with one row for each workload"
-    )
+    add_runs(parser)
+    formats = "github-action-benchmark (its customSmallerIsBetter), bmf (Bencher's metric format), csv, or markdown: a"
+    formats += " table with one row for each workload"
     add("--to", choices=EXPORT_FORMATS, required=True, help=formats)
     add("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
 
@@ -42,13 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for what can't be read or written."""
     from ..report.rows import Measured
-    from ..report.study import Study
     from ..runfile import writer
-    from .report import read_all
 
     if args.output:
         writer.require_new(args.output)
-    study = Study(read_all(args.runs), expression=args.expression)
+    study = read_study(args)
     content = exported(study, args.to, every=bool(args.expression))
     if args.output:
         writer.replace(Path(args.output), content.encode(errors="replace"))
@@ -90,11 +85,11 @@ def _action_entry(name: str, row: Measured) -> dict[str, Any]:
 
     times, interval = row.times, row.interval
     counted = f"{times.rounds} rounds of {times.iterations} calls in {len(times.processes)} processes"
-    spread_s, kind = (
-        ((interval.high - interval.low) / 2, "95% interval") if interval else (times.iqr_s / 2, "interquartile range")
-    )
-    extra = f"{counted}; range: {kind}" + (f"; flagged: {', '.join(row.flags)}" if row.result.flags else "")
-    extra = "; ".join([extra, *cautions([row])])
+    spread_s, kind = times.iqr_s / 2, "interquartile range"
+    if interval:
+        spread_s, kind = (interval.high - interval.low) / 2, "95% interval"
+    flagged = [f"flagged: {', '.join(row.flags)}"] if row.result.flags else []
+    extra = "; ".join([counted, f"range: {kind}", *flagged, *cautions([row])])
     unit_s, unit = next((scale for scale in _ACTION_UNITS if row.time_s >= scale[0]), _ACTION_UNITS[-1])
     value, spread = row.time_s / unit_s, spread_s / unit_s
     return {"name": name, "unit": unit, "value": float(f"{value:.6g}"), "range": f"± {spread:#.3g}", "extra": extra}

@@ -27,7 +27,7 @@ from .time import FILE_NAME, FOLDER, pytest_options, timing_of, write_benchmarks
 if TYPE_CHECKING:
     from ..report.results import Results
 
-Sizes = str | Mapping[str, Sequence[int]]
+Sizes = str | Sequence[str] | Mapping[str, Sequence[int]]
 """Sizes as ``"n=64,256"``, or values by name, of which all combinations are timed."""
 _AS_IN_THE_SHELL = {
     **{name: f"write {name}s=…" for name in ("device", "size", "dtype", "variant")},
@@ -89,12 +89,9 @@ def time(  # noqa: PLR0913 - what users write
             raise UsageError(f"no option {name}: {_AS_IN_THE_SHELL[name]}")
     asked = argparse.Namespace(device=_several(devices), dtype=_several(dtypes), variant=_several(variants))
     vars(asked).update(preset=preset, threads=threads)
-    parts = (
-        _several(sizes)
-        if not isinstance(sizes, Mapping)
-        else [f"{name}={','.join(map(str, values))}" for name, values in sizes.items()]
-    )
-    terms = {"sizes": parse_sizes(parts), "dtypes": asked.dtype, "variants": asked.variant, "check": check}
+    if isinstance(sizes, Mapping):
+        sizes = [f"{name}={','.join(map(str, values))}" for name, values in sizes.items()]
+    terms = {"sizes": parse_sizes(_several(sizes)), "dtypes": asked.dtype, "variants": asked.variant, "check": check}
     if not callable(target):
         if not isinstance(target, Sequence) or not all(isinstance(each, str) for each in target):
             several = isinstance(target, Iterable) and any(map(callable, target))
@@ -195,7 +192,7 @@ def _measure(timing: Timing, asked: argparse.Namespace) -> Results:
     lines = process.log_lines(said.getvalue())
     if code == pytest.ExitCode.INTERRUPTED and any("! KeyboardInterrupt !" in line for line in lines):
         raise KeyboardInterrupt
-    raise UsageError(process.complaint(lines) if code == process.USAGE else process.uncollected(lines))
+    raise UsageError(process.refusal(code, lines))
 
 
 def _several(given: str | Sequence[str] | None) -> list[str]:

@@ -24,10 +24,9 @@ ALLOWED = ("dtype", "precision", "cache", "threads", "seed")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
     add = parser.add_argument
-    add("runs", nargs="+", metavar="RUN", help="results file, or a folder of them")
     files = "folder for results.csv, speedup.csv, crossover.csv, summary.md, report.html, charts/"
     add("-o", "--output", required=True, metavar="DIR", help=files)
-    add_expression(parser)
+    add_runs(parser)
     against = (
         "what speedups are measured against: a device (cpu, cuda:0), an implementation (numpy), a machine or a run by"
         " name; default: each machine's CPU; of several machines the first, in the answer the slowest"
@@ -36,6 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     different = "compare benchmarks although they differ in this, and name the difference; repeatable: "
     add("--allow", action="append", choices=ALLOWED, default=[], metavar="WHAT", help=different + ", ".join(ALLOWED))
     add_charts(parser)
+
+
+def add_runs(parser: argparse.ArgumentParser) -> None:
+    """Add what :func:`read_study` reads."""
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="results file, or a folder of them")
+    add_expression(parser)
 
 
 def add_charts(parser: argparse._ActionsContainer) -> None:
@@ -107,6 +112,13 @@ def write_report(
     files["report.html"] = webpage(answer, pictures, __version__)
     written = write_folder(folder, files)
     return Report(tuple(written), study, failed)
+
+
+def read_study(args: argparse.Namespace) -> Study:
+    """Read the benchmarks that the command line chooses. Raises UsageError or RunFileError."""
+    from ..report.study import Study
+
+    return Study(read_all(args.runs), expression=args.expression)
 
 
 def read_all(paths: Iterable[str | Path]) -> list[Run]:

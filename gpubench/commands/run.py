@@ -16,12 +16,12 @@ from shutil import get_terminal_size
 from ..errors import Unwritten, UsageError, clean
 from ..runfile import options
 from ..runfile.folder import LEDGER, RUN_FILE, keep
-from ..runfile.ledger import SKIPPED_FILES, Ledger, assemble, missing, reached
+from ..runfile.ledger import SKIPPED_FILES, assemble, missing, reached
 from ..runfile.quantities import counted, shorten
 from ..runfile.schema import ACCEPTABLE, OK, Run
 from ..runfile.writer import Lock, write
 from ..supervise import process
-from ..supervise.progress import LONGEST, Patience, Progress, estimate_text, whole_s
+from ..supervise.progress import LONGEST, Progress, estimate_text, whole_s
 from ..supervise.project import described, read_project, root_option
 from ..supervise.supervisor import Supervisor, Unable, planned, read_run
 from .choice import add_expression, chosen
@@ -31,8 +31,9 @@ _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
 FIRST_WORDS = "starting: importing and collecting the benchmarks takes a few seconds"
 _LOG_HEAD = b"gpubench run: what the measuring processes print, with paths of this machine: not for publishing\n"
 """The first line of a run.log, by which gpubench recognizes its own."""
-_OWN_OPTIONS = {"expression": "-k", "builtin": "--builtin", "processes": "--processes", "output": "--output"}
-"""Options that a run keeps when it is resumed, beside the table's."""
+_OWN_OPTIONS = {"expression": "-k", "builtin": "--builtin", "processes": "--processes", "output": "--output",
+                "list": "--list"}  # fmt: skip
+"""Options that a resumed run doesn't take, beside the table's."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,9 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_expression(what)
     builtin = "the suite that comes with gpubench, although the project here has benchmarks"
     what.add_argument("--builtin", action="store_true", default=None, help=builtin)
-    what.add_argument(
-        "--list", action="store_true", help="list the benchmarks and about how long all take; measure nothing"
-    )
+    listed = "list the benchmarks and about how long all take; measure nothing"
+    what.add_argument("--list", action="store_true", default=None, help=listed)
     how_many = "processes to time each benchmark in (default: 3; smoke and glance: 1)"
     care.add_argument("--processes", type=options.reader("processes"), metavar="K", help=how_many)
     output.add_argument("-o", "--output", metavar="DIR", help="folder for all results (default: out)")
@@ -65,27 +65,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Returns 0 when all benchmarks were measured or skipped for a reason, 1 when one failed, none was measured or the
     run was stopped, 2 when nothing can be collected. Raises UsageError or RunFileError when the input can't be used."""
-    if args.list and args.resume is not None:
-        raise UsageError("--list shows what a new run would measure: leave out --resume")
-    first_words = FIRST_WORDS if args.resume is not None else _choose(args)
-    if args.list:
-        _say(first_words)
-        return _list(args)
     began, folder = time.monotonic(), args.resume or args.output or "out"
-    progress, unable = Progress(f"gpubench run --resume {folder}"), None
-    run = contextlib.nullcontext(_resumed(args, progress)) if args.resume is not None else _new(args, progress)
+    progress, unable = Progress(resume=f"gpubench run --resume {folder}"), None
+    if args.resume is None:
+        first_words, run = _choose(args), _new(args, progress)
+        if args.list:
+            _say(first_words)
+            return _list(args)
+    else:
+        first_words, run = FIRST_WORDS, _resumed(args, progress)
     supervisor: Supervisor | None = None
     try:
         with run as supervisor:
             _say(first_words)
-            progress.expect(supervisor.processes, supervisor.events)
-            progress.patience = Patience("gpubench run", supervisor.deadline_s)
+            progress.expect(supervisor.processes, supervisor.events, supervisor.deadline_s)
             try:
                 supervisor.measure()
             except Unable as error:
                 unable = error
             finally:
-                progress.patience.stop()
+                progress.stop()
         return _finish(args, supervisor, progress, unable, time.monotonic() - began)
     except Unwritten as error:
         if supervisor is None or not any(event["event"] == "end" for event in supervisor.events):
@@ -95,7 +94,6 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    """Print the table of cases, and how long all take."""
     from ..report.render import listing, terminal
 
     paths, passed, processes = _wanted(args)
@@ -104,15 +102,13 @@ def _list(args: argparse.Namespace) -> int:
     except Unable as error:
         return _explain(args, error.code, Progress(), error.args[0], False)  # its lines, which str(error) joins
     cases = plan["cases"]
-    names = (shorten(case["id"], LONGEST) + (f" ({case['library']})" if case["library"] else "") for case in cases)
+    names = [shorten(case["id"], LONGEST) + (f" ({case['library']})" if case["library"] else "") for case in cases]
     rows = [(name, case["device"], case["skip"] or "") for name, case in zip(names, cases, strict=True)]
-    shown = terminal(
-        listing("", ("benchmark", "device", "skipped because"), rows), get_terminal_size((160, 24)).columns
-    )
+    table = listing("", ("benchmark", "device", "skipped because"), rows)
     many, skipped = f" in {processes} processes" if processes > 1 else "", sum(bool(case["skip"]) for case in cases)
     line = f"{counted(len(cases), 'benchmark')}{many}, about {estimate_text(whole_s(plan['estimated_s'], processes))}"
-    line += f" with preset {args.preset or 'quick'}"
-    print("\n".join([*shown, line + (f"; {skipped} of them will be skipped" if skipped else "")]))
+    line += f" with preset {args.preset or 'quick'}" + (f"; {skipped} of them will be skipped" if skipped else "")
+    print("\n".join([*terminal(table, get_terminal_size((160, 24)).columns), line]))
     return _MEASURED
 
 
@@ -138,7 +134,7 @@ def _finish(
 ) -> int:
     """Write the results file and the report, or print why there is nothing to write."""
     if unable and unable.code == process.USAGE:
-        raise UsageError(process.complaint(process.log_lines(supervisor.log)))
+        raise UsageError(process.refusal(process.USAGE, process.log_lines(supervisor.log)))
     if not _has_begun(supervisor):
         if unable and unable.status == "timeout":
             return _say(str(unable), _INCOMPLETE)
@@ -147,17 +143,15 @@ def _finish(
     write(run_file, assemble(supervisor.events))
     whole = not unable and not supervisor.interrupted
     if whole and not any(event["event"] == "complete" for event in supervisor.events):
-        with contextlib.closing(Ledger(supervisor.ledger)) as ledger:
-            ledger.append("complete")
+        supervisor.append({"event": "complete"})
     if supervisor.lock:
         supervisor.lock.release()
     if unable:
         _say(str(unable))
     if supervisor.interrupted:  # nothing is drawn, since whoever interrupts wants the prompt
+        how_far = reached(supervisor.events, supervisor.processes)
         further = f"Resume with: gpubench run --resume {supervisor.folder}. Show what was measured: gpubench show"
-        return _say(
-            f"interrupted{reached(supervisor.events, supervisor.processes)}. {further} {supervisor.folder}", _INCOMPLETE
-        )
+        return _say(f"interrupted{how_far}. {further} {supervisor.folder}", _INCOMPLETE)
     if not whole:
         _say(f"stopped; reporting what was measured (resume with: gpubench run --resume {supervisor.folder})")
     failed = _tell_unmeasured(supervisor, progress)
@@ -213,7 +207,8 @@ def _new(args: argparse.Namespace, progress: Progress) -> Iterator[Supervisor]:
             _say(f"an earlier run was here: it is now {' and '.join(str(kept) for _, kept in moved)}")
 
 
-def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
+@contextlib.contextmanager
+def _resumed(args: argparse.Namespace, progress: Progress) -> Iterator[Supervisor]:
     """The run that a ledger describes, with the options it was begun with."""
     given = [f"--{option.name}" for option in options.given(args)]
     given += [flag for name, flag in _OWN_OPTIONS.items() if getattr(args, name) is not None]
@@ -239,7 +234,7 @@ def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
     supervisor = Supervisor(folder, *words, run["processes"], deadline, progress.note, events, lock=lock)
     if all(missing(supervisor.events, index) == [] for index in range(supervisor.processes)):
         _say("nothing is missing; failed benchmarks are not retried")
-    return supervisor
+    yield supervisor
 
 
 def _deadline(args: argparse.Namespace) -> float:
@@ -272,17 +267,13 @@ def _require_writable(folder: Path) -> None:
 
 
 def _why_none(args: argparse.Namespace, lines: list[str]) -> str:
-    """Why there is no benchmark to measure, where pytest has no complaint."""
     if skipped := [line for line in lines if line.startswith(SKIPPED_FILES)]:
         return skipped[-1]
     if args.pytest:
         return f"no benchmark is measured with {' '.join(args.pytest)}"
-    what = " ".join(args.paths or ["the suite"])
-    return (
-        "no benchmark matches"
-        if chosen(args)
-        else f"{what} has no test functions with the fixture gpubench or benchmark"
-    )
+    if chosen(args):
+        return "no benchmark matches"
+    return f"{' '.join(args.paths or ['the suite'])} has no test functions with the fixture gpubench or benchmark"
 
 
 def _explain(args: argparse.Namespace, code: int, progress: Progress, output: Path | str, interrupted: bool) -> int:
@@ -291,12 +282,10 @@ def _explain(args: argparse.Namespace, code: int, progress: Progress, output: Pa
     where = f": see {output}" if isinstance(output, Path) else ""
     if interrupted:
         return _say("stopped before anything was measured", _INCOMPLETE)
-    if code == process.USAGE:
-        return _say(process.complaint(lines), _UNUSABLE)
     if code in (process.NO_TESTS, 0) and not progress.reasons:
         return _say(_why_none(args, lines), _UNUSABLE)
-    if code == process.INTERRUPTED:
-        return _say(f"{process.uncollected(lines)}{where}", _UNUSABLE)
+    if code in (process.USAGE, process.INTERRUPTED):
+        return _say(process.refusal(code, lines) + (where if code == process.INTERRUPTED else ""), _UNUSABLE)
     for line in progress.why_not():
         _say(line)
     if not progress.reasons and code != -signal.SIGINT:

@@ -24,7 +24,7 @@ from ..runfile.matching import shown_name
 from ..runfile.schema import ACCEPTABLE, OK, Result
 from ..runfile.writer import picture_format, require_new, scratch, write
 from ..supervise import process
-from ..supervise.progress import Patience, Progress
+from ..supervise.progress import Progress
 from ..supervise.supervisor import Supervisor, Unable
 from .estimate import cards_named, show_estimates
 
@@ -39,10 +39,7 @@ FOLDER = "gpubench-time-"
 _NOT_HERE = ("implementation", "require-device")
 """Options of a run that don't apply to an expression: it names its library, and a device that is named is required."""
 _DEADLINE_S = 120.0
-_SOURCE = """from gpubench.measure.expression import LIVE, Timing, define
-
-define(globals(), {})
-"""
+_SOURCE = "from gpubench.measure.expression import LIVE, Timing, define\n\ndefine(globals(), {})\n"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0 when a benchmark was measured and none failed, 1 when one failed or was interrupted. Raises UsageError
-    where nothing can be measured, and for a file that can't be written."""
+    where nothing can be measured, which writes no file, and for a file that can't be written."""
     timing, cards = timing_of(args), cards_named(args.gpus)
     brief = timing.single and not args.verbose
     _require_writable(args)
@@ -88,15 +85,14 @@ def main(args: argparse.Namespace) -> int:
         from ..report.results import Results
 
         results = Results.load(folder / RUN_FILE)
-    if OK in statuses or supervisor.interrupted:
-        whole = all(result.times for result in results.runs[0].results)
-        print(_times_alone(results) if brief and whole else results, flush=True)
+    if OK not in statuses and not supervisor.interrupted:
+        raise UsageError(_why_nothing(results.runs[0].results))
+    whole = all(result.times for result in results.runs[0].results)
+    print(_times_alone(results) if brief and whole else results, flush=True)
     if cards and OK in statuses:
         show_estimates(results.runs[0], cards)
-    if args.output:
+    if args.output and OK in statuses:
         write(Path(args.output), run)
-    if OK not in statuses and not supervisor.interrupted:
-        raise UsageError(_why_nothing([result for run in results.runs for result in run.results]))
     if args.chart:
         _draw(results, Path(args.chart))
     return _INCOMPLETE if supervisor.interrupted or not statuses <= set(ACCEPTABLE) else _MEASURED
@@ -121,39 +117,36 @@ def _measured(args: argparse.Namespace, timing: Timing, brief: bool, folder: Pat
     supervisor = Supervisor(folder, paths, words, args.processes, _DEADLINE_S, progress.note)
     supervisor.log.touch()
     supervisor.begin()
-    progress.expect(supervisor.processes, supervisor.events)
+    progress.expect(supervisor.processes, supervisor.events, _DEADLINE_S)
     # What shows the results is imported while the child imports torch: this saves a second.
     threading.Thread(target=importlib.import_module, args=("gpubench.report.results",), daemon=True).start()
     try:
         supervisor.measure()
     except Unable as error:
         lines = process.log_lines(supervisor.log)
-        if error.code == process.USAGE:
-            raise UsageError(process.complaint(lines)) from None
-        if not any(event["event"] == "end" for event in supervisor.events):
-            raise UsageError(process.uncollected(lines) if lines else str(error)) from None
+        if error.code == process.USAGE or not any(event["event"] == "end" for event in supervisor.events):
+            raise UsageError(process.refusal(error.code, lines) if lines else str(error)) from None
         _say(str(error))
     finally:
-        progress.patience.stop()
+        progress.stop()
     return supervisor
 
 
 class _Progress(Progress):
-    """Prints the progress, or if ``brief`` only what is noticed."""
+    """Prints the progress, or if ``brief`` only what is noticed; failures are printed at the end."""
 
     def __init__(self, brief: bool) -> None:
-        super().__init__()
+        super().__init__("gpubench time")
         self._brief = brief
-        self.patience = Patience("gpubench time", _DEADLINE_S)
 
     def note(self, event: Event) -> None:
         """Print what an event of the journal says."""
-        if self._brief or event.get("status", OK) not in ACCEPTABLE:
-            self.patience.note(event)
-        for notice in (event.get("notices") or ()) if self._brief else ():  # such as that one thread is measured
-            print(clean(str(notice)), file=sys.stderr, flush=True)
-        if not self._brief and event.get("status", OK) in ACCEPTABLE:  # failures are printed at the end
+        if not self._brief and event.get("status", OK) in ACCEPTABLE:
             super().note(event)
+            return
+        self.watch(event)
+        for notice in event.get("notices") or ():  # such as that one thread is measured
+            print(clean(str(notice)), file=sys.stderr, flush=True)
 
 
 def _say(text: str) -> None:

@@ -31,7 +31,7 @@ class Sourced(Struct, frozen=True):
 class Figures(Struct, frozen=True, forbid_unknown_fields=True):
     """The figures of a GPU: FLOP/s by dtype without sparsity; ``memory`` and ``link`` (to the host, one direction) in
     bytes per second; ``cache``, the last level, and ``capacity`` of the memory in bytes; ``watt``, the power limit, in
-    watts; FLOP/s that somebody's largest products reached."""
+    watts; FLOP/s that somebody's largest products reached, and bytes per second of somebody's streaming kernels."""
 
     float32: Sourced | None = None
     tf32: Sourced | None = None
@@ -45,6 +45,7 @@ class Figures(Struct, frozen=True, forbid_unknown_fields=True):
     float32_reached: Sourced | None = None
     tf32_reached: Sourced | None = None
     half_reached: Sourced | None = None
+    memory_reached: Sourced | None = None
 
 
 class Gpu(Struct, frozen=True, forbid_unknown_fields=True):

@@ -26,6 +26,8 @@ LEAST_KERNEL_S, DISPATCH_S = 3e-6, 1e-5
 about half is Python and PyTorch's dispatcher, measured with a small tensor on a CPU, and half is the driver."""
 OVERLAP = 1.5
 """Exponent of that norm: 1 for one after the other, infinity for both at once; the best of a few that were tried."""
+STREAMING = "streaming"
+"""The factor of elementwise work on a card whose memory somebody has measured, relative to the rate that was found."""
 _LIKE = {"convolution": "product", "other": "elementwise"}
 """The kind whose factor stands in for a kind of operator without a learned one."""
 
@@ -109,13 +111,13 @@ def arithmetic_s(flops: float, rate: float | None) -> float | None:
     return flops / rate if rate else None
 
 
-def memory_s(nbytes: float, card: Gpu, cached: bool = False) -> float | None:
+def memory_s(nbytes: float, card: Gpu, cached: bool = False, figure: str = "memory") -> float | None:
     """Return the seconds to move this many bytes, without those that the last-level cache may save if ``cached``.
 
     What a call leaves in the cache saves the next call at most one read and one write of each byte in it, hence twice
     the cache's size. ``None`` where the card's rate, or its cache, is unknown.
     """
-    rate, cache = card.value("memory"), card.value("cache")
+    rate, cache = card.value(figure), card.value("cache")
     if rate is None or (cached and cache is None):
         return None
     return max(0.0, nbytes - 2 * (cache or 0.0) * cached) / rate
@@ -128,14 +130,21 @@ def kind_by_sums(flops: float, nbytes: float, dtype: str, card: Gpu) -> str:
     return "product" if longer else "elementwise"
 
 
-def factor_of(kind: str, factors: Mapping[str, Factor]) -> Factor:
-    """Return the factor of a kind of operator, or of the kind that stands in for it."""
-    return factors[_LIKE.get(kind, kind)]
+def parts_of(
+    each: tuple[str, float, float], rate: float | None, card: Gpu, factors: Mapping[str, Factor]
+) -> tuple[Factor, float, float] | None:
+    """Return the factor of an operator (its kind, FLOPs and bytes), or of the kind that stands in for it, and the
+    seconds of its arithmetic at this rate and of its bytes; ``None`` where a figure of the card is unknown."""
+    kind, flops, nbytes = each
+    streams = kind == "elementwise" and card.value("memory_reached") is not None and STREAMING in factors
+    memory = memory_s(nbytes, card, figure="memory_reached" if streams else "memory")
+    arithmetic = arithmetic_s(flops, rate)
+    if arithmetic is None or memory is None:
+        return None
+    return factors[STREAMING if streams else _LIKE.get(kind, kind)], arithmetic, memory
 
 
 def middle_s(kind: str, flops: float, nbytes: float, dtype: str, card: Gpu) -> float | None:
     """Return the likely time of one operator in seconds; ``None`` where a figure of the card is unknown."""
-    arithmetic, memory = arithmetic_s(flops, reached(dtype, card)), memory_s(nbytes, card)
-    if arithmetic is None or memory is None:
-        return None
-    return factor_of(kind, learned_values().kinds).middle(arithmetic, memory)
+    parts = parts_of((kind, flops, nbytes), reached(dtype, card), card, learned_values().kinds)
+    return parts and parts[0].middle(*parts[1:])

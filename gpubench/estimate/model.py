@@ -16,10 +16,10 @@ from ..devices.roofline import (
     Factor,
     Shares,
     arithmetic_s,
-    factor_of,
     kind_by_sums,
     learned_values,
     memory_s,
+    parts_of,
     reached,
     spread,
 )
@@ -127,10 +127,11 @@ def _likely_of(
 ) -> Likely | None:
     """The likely time of one group of operators; None where a figure of the card is unknown. At its fastest as much of
     its data is in the last cache as that holds."""
-    arithmetic, memory = arithmetic_s(each.flops / each.count, rate), memory_s(each.bytes / each.count, card)
-    if arithmetic is None or memory is None:
+    parts = parts_of((each.kind, each.flops / each.count, each.bytes / each.count), rate, card, factors)
+    if parts is None:
         return None
-    factor, learned = factor_of(each.kind, factors), each.kind in factors and dtype == "float32"
+    factor, arithmetic, memory = parts
+    learned = each.kind in factors and dtype == "float32"
     low, high = (factor.low, factor.high ** spread(arithmetic, memory)) if learned else GUESS
     if each.kind == "other":
         low, high = 1 / factor.times, OTHER_HIGH

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from ..devices.datasheets import Gpu
 from ..devices.implementations import implementation_label
-from ..devices.roofline import LEAST_KERNEL_S
-from ..report.rows import grouped, size_parameter
+from ..report.rows import grouped
 from ..runfile.flags import judge
 from ..runfile.matching import shown_name
 from ..runfile.schema import OK, Case, Operators, Result, Run, Work
@@ -36,6 +35,7 @@ LEAST_INTENSITY = 20.0
 waits for parameters, which a larger batch shares."""
 _SOLVERS = "linear_algebra."
 """Decompositions wait for arithmetic and, as each step needs the one before, for launches: memory is no guide."""
+_BY_MEMORY = f"{NOTHING_LEARNED}; look at memory bandwidth"
 
 
 @dataclass(frozen=True)
@@ -43,38 +43,31 @@ class Job:
     """A benchmark of a CPU, with the time of the fastest ``way`` that the file has of the same job, which
     :func:`~gpubench.runfile.ways.fastest_way` finds.
 
-    ``size`` is the parameter that varies in its workload; ``copied_bytes`` are those of inputs and outputs;
-    ``obstacle`` is the reason why no GPU can be estimated at all. ``how`` is one of HOWS where the GPU is to compute
-    otherwise; ``filled``: at the batch that fills the GPU. ``bandwidth`` is that of the CPU's memory, as measured.
-    ``fixed`` is the share of the bytes of each kind of operator that doesn't grow with the batch, ``memory`` the bytes
-    that don't and those that do; empty where unknown.
+    ``copied_bytes`` are those of inputs and outputs; ``obstacle`` is the reason why no GPU can be estimated at all.
+    ``how`` is one of HOWS where the GPU is to compute otherwise; ``filled``: at the batch that fills the GPU.
+    ``bandwidth`` is that of the CPU's memory, as measured. ``memory`` are the bytes that it needs whatever the batch,
+    and those that grow with it, both 0 where unknown; ``fixed`` is the share of the bytes of each kind of operator that
+    doesn't grow with the batch.
     """
 
     case: Case
-    size: str | None
     cpu_s: float
     way: str
     star: str
     dtype: str
     work: Work
     copied_bytes: int | None
-    peak_bytes: float | None = None
+    memory: tuple[float, float]
     obstacle: str = ""
     bandwidth: float | None = None
     how: str = ""
     filled: bool = False
     fixed: Mapping[str, float] = field(default_factory=dict)
-    memory: tuple[float, float] | None = None
 
     @property
-    def id(self) -> str:
-        """The benchmark's name."""
-        return self.case.id
-
-    @property
-    def held_bytes(self) -> float | None:
-        """The memory that it needs on a GPU, as far as is known."""
-        return sum(self.memory) if self.memory else self.peak_bytes
+    def held_bytes(self) -> float:
+        """The memory that it needs on a GPU; 0 where unknown."""
+        return sum(self.memory)
 
     def work_at(self, times: int) -> Work:
         """Its work at so many times the batch. Under autocast half the bytes move."""
@@ -93,8 +86,7 @@ class Job:
 class Outlook:
     """A job on a card, times in seconds, ratios as speedups. ``note`` is the reason why something is unknown,
     ``rate`` the likely items per second, ``basis`` what the likely time rests upon; ``launches``: at the low end of the
-    range they take most of the time. ``memory`` is the GPU's memory bandwidth over the CPU's, where that is all that is
-    known."""
+    range they take most of the time."""
 
     job: Job
     gpu: str
@@ -108,7 +100,6 @@ class Outlook:
     rate: tuple[float, float] | None = None
     basis: str = ""
     launches: bool = False
-    memory: float | None = None
 
 
 def jobs_of(run: Run) -> list[Job]:
@@ -119,14 +110,13 @@ def jobs_of(run: Run) -> list[Job]:
         for result in run.results
         if result.status == OK and result.times and run.machine.device(result.device).kind in ("cpu", "")
     ]
-    groups, ways = grouped(timed, key_of), grouped(timed, job)
-    sizes = {name: size_parameter(members) for name, members in grouped(timed, lambda each: each.workload).items()}
+    ways = grouped(timed, job)
     rates = {  # the highest beyond the caches, as other programs only lower it
         name: max((each.byte_per_s for each in known.bandwidth if each.level in ("memory", "")), default=None)
         for name, known in run.ceilings.items()
     }
-    found = [(group, ways[job(group[0])], sizes[group[0].workload]) for group in groups.values()]
-    jobs = [_job(*each, rates.get(each[0][0].device)) for each in found]
+    groups = grouped(timed, key_of).values()
+    jobs = [_job(group, ways[job(group[0])], rates.get(group[0].device)) for group in groups]
     passes = {each.case.workload.partition(".")[2]: each for each in jobs if each.case.kind == "networks"}
     return [one for each in jobs for one in (each, *_otherwise(each, passes))]
 
@@ -144,7 +134,7 @@ def _otherwise(job: Job, passes: Mapping[str, Job]) -> list[Job]:
     return found
 
 
-def _growth(job: Job, forward: Job | None) -> tuple[dict[str, float], tuple[float, float] | None] | None:
+def _growth(job: Job, forward: Job | None) -> tuple[dict[str, float], tuple[float, float]] | None:
     """The shares of bytes that don't grow with the batch, and the memory. Those of a forward pass are its parameters,
     about its least bytes; those of a training step what is more than STEP times the activations of the forward pass.
     None where neither is known."""
@@ -164,9 +154,7 @@ def _growth(job: Job, forward: Job | None) -> tuple[dict[str, float], tuple[floa
     }
     if step:
         return fixed, (STATES * parameters, sum(passed.values()) * grows / 2)
-    if job.peak_bytes is None:
-        return fixed, None
-    return fixed, (min(parameters, job.peak_bytes), max(0.0, job.peak_bytes - parameters))
+    return fixed, (min(parameters, job.held_bytes), max(0.0, job.held_bytes - parameters))
 
 
 def _bytes_of(work: Work) -> dict[str, float]:
@@ -186,7 +174,7 @@ def _seconds(result: Result) -> float:
     return result.times.median_s if result.times else math.inf
 
 
-def _job(group: Sequence[Result], ways: Sequence[Result], size: str | None, bandwidth: float | None) -> Job:
+def _job(group: Sequence[Result], ways: Sequence[Result], bandwidth: float | None) -> Job:
     fastest = fastest_way(min(group, key=_seconds), ways)
     named = min(group, key=lambda each: (each.implementation != "torch", each.variant != "eager"))
     traced = next((each.work for each in (named, *group) if each.work.operators), None)
@@ -208,8 +196,9 @@ def _job(group: Sequence[Result], ways: Sequence[Result], size: str | None, band
     way = ", ".join(filter(None, (library, dtype, variant, *how, other)))
     several = (named.parallel and named.parallel.devices > 1) or named.kind in ("copies", "distributed")
     obstacle = "measures copies or several devices" if several else ""
-    known = named.case, size or named.size, _seconds(fastest), way, judge(flag.name for flag in fastest.flags).star
-    return Job(*known, named.compute_dtype, least, copied, named.memory_bytes, obstacle, bandwidth)
+    known = named.case, _seconds(fastest), way, judge(flag.name for flag in fastest.flags).star
+    memory = float(named.memory_bytes or 0), 0.0
+    return Job(*known, named.compute_dtype, least, copied, memory, obstacle, bandwidth)
 
 
 def outlook_of(job: Job, card: Gpu) -> Outlook:
@@ -233,7 +222,7 @@ def outlook_of(job: Job, card: Gpu) -> Outlook:
         guess = NOTHING_LEARNED
     found = Outlook(job, card.name, bound.binds, bound.seconds, at_most, with_copies_at_most=copies)
     if isinstance(guess, str):
-        return replace(found, note=guess, memory=_faster_memory(job, card) if guess == NOTHING_LEARNED else None)
+        return replace(found, note=_BY_MEMORY if guess == NOTHING_LEARNED and _waits_for_memory(job) else guess)
     if job.filled and (job.work.bytes and (job.work.flops or 0.0) < LEAST_INTENSITY * job.work.bytes):
         found = replace(found, at_most=None, note="how long the CPU takes at such a batch is unknown: measure it there")
         cpu_s = 0.0
@@ -243,21 +232,16 @@ def outlook_of(job: Job, card: Gpu) -> Outlook:
     return replace(found, probably=probably, rate=rate, batch=batch, basis=guess.basis, launches=guess.launches)
 
 
-def _faster_memory(job: Job, card: Gpu) -> float | None:
-    """The ratio of memory bandwidths, for work that isn't known to be bound by something else: arithmetic, steps that
-    wait for each other, a launch."""
-    rate, work = card.value("memory"), job.work
-    bound = (work.flops or 0.0) < LEAST_INTENSITY * (work.bytes or 0.0) and not job.case.workload.startswith(_SOLVERS)
-    if not bound or not rate or not job.bandwidth:
-        return None
-    return ratio if (ratio := rate / job.bandwidth) < job.cpu_s / LEAST_KERNEL_S else None
+def _waits_for_memory(job: Job) -> bool:
+    few = (job.work.flops or 0.0) < LEAST_INTENSITY * (job.work.bytes or 0.0)
+    return few and not job.case.workload.startswith(_SOLVERS)
 
 
 def _batches(job: Job, card: Gpu) -> int | None:
     """How many times the measured batch; None where not even that fits into the GPU's memory, as far as is known."""
     room = USABLE * (card.value("capacity") or math.inf)
-    fixed, grown = job.memory or (job.peak_bytes or 0.0, 0.0)
-    if (job.held_bytes or 0.0) > room:
+    fixed, grown = job.memory
+    if job.held_bytes > room:
         return None
     times, per_item = 1, math.inf
     for power in range(MOST_DOUBLINGS * job.filled):

@@ -20,7 +20,7 @@ def estimate_figure(study: Study, estimates: Sequence[Outlook]) -> Figure:
     """Likely speedups of the rows of the answer of which something is known for each GPU. Raises UsageError where there
     are none."""
     gpus = list(dict.fromkeys(each.gpu for each in estimates))
-    known = [line for line in lines_of(study, estimates) if all(map(_known, line.of.values()))]
+    known = [line for line in lines_of(study, estimates) if all(cell(each) != UNKNOWN for each in line.of.values())]
     if not known:
         raise UsageError("no estimate picture: nothing is known of what a GPU could bring to these results")
     of = {id(line.answer): line.of for line in known}
@@ -40,11 +40,7 @@ def estimate_figure(study: Study, estimates: Sequence[Outlook]) -> Figure:
     return add_caption(figure, study, results, note)
 
 
-def _known(each: Outlook) -> bool:
-    return each.memory is None and cell(each) != UNKNOWN
-
-
 def _mark(each: Outlook, role: str) -> RowMark:
     """The range as a bar; a bound alone as words."""
     low, high = each.probably if each.probably and (each.at_most or 0) >= 1 else (None, None)
-    return RowMark(None, role, cell(each) + each.job.star, low, high, modelled=True)
+    return RowMark(None, role, cell(each, star=each.job.star), low, high, modelled=True)

@@ -16,11 +16,10 @@ from ..report.render import Column, Table, escape, markdown, table, terminal
 from ..report.rows import PEOPLE_COUNT, Measured, grouped
 from ..report.study import Study
 from ..runfile.quantities import counted, listed, text
-from .model import NOTHING_LEARNED
 from .outlook import MODELLED, Outlook, key_of
 
 VALUES: Sequence[Column[Outlook]] = (
-    Column("id", lambda each: each.job.id),
+    Column("id", lambda each: each.job.case.id),
     Column("how", lambda each: each.job.how),
     Column("filled", lambda each: each.job.filled),
     Column("gpu", lambda each: each.gpu),
@@ -32,20 +31,20 @@ VALUES: Sequence[Column[Outlook]] = (
     Column("probably_low", lambda each: each.probably and each.probably[0]),
     Column("probably_high", lambda each: each.probably and each.probably[1]),
     Column("with_copies_at_most", lambda each: each.with_copies_at_most),
-    Column("memory_ratio", lambda each: each.memory),
-    Column("memory_bytes", lambda each: None if each.job.filled else each.job.held_bytes),
+    Column("memory_bytes", lambda each: None if each.job.filled else each.job.held_bytes or None),
     Column("batch", lambda each: each.batch),
     Column("rate_low", lambda each: each.rate and each.rate[0]),
     Column("rate_high", lambda each: each.rate and each.rate[1]),
     Column("unit", lambda each: each.job.work.unit),
     Column("status", lambda each: MODELLED),
-    Column("note", lambda each: each.note),
+    Column("note", lambda each: "; ".join(filter(None, (each.note, UPPER_ENDS * bool(each.job.star))))),
 )
 """Columns of files: SI base units, and empty where a value is unknown."""
 MOST_SHOWN = 200.0
 """The largest speedup shown: a larger bound often rests only on the launch of an operation. Files hold it."""
 NOTICE = "Modelled, not measured: from the GPU's datasheet and each benchmark's work. How wrong: docs/estimate.md"
 SIGNS = "Ranges are likely; ≤ and ≥: no program does better, by the datasheet; >200×: a range above that."
+UPPER_ENDS = "The CPU was busy, or its times noisy, while it was measured: these speedups are upper ends"
 UNKNOWN = "unknown"
 
 
@@ -86,24 +85,23 @@ def lines_of(study: Study, estimates: Iterable[Outlook], every: bool = False) ->
     return [Line(each.indented, each, found[key_of(each.items[0].result)][0].of) for each in answer]
 
 
-def cell(each: Outlook, bound: bool = False) -> str:
+def cell(each: Outlook, bound: bool = False, star: str = "") -> str:
     """``12–33×``, ``>200×``; ``12× to ≤ 33×`` where the range ends at the bound; ``≤ 2.6×`` where only a bound is known
-    that excludes something; ``memory 46×``, or ``unknown``. With the ``bound`` behind it if that is wanted."""
+    that excludes something; or ``unknown``. With the ``bound`` behind it if that is wanted, and the CPU's ``star``."""
     batch = f" at batch {each.batch}" * each.job.filled if each.batch else ""
     if each.at_most is None:
         return UNKNOWN + batch
     if each.at_most < 1:
-        return f"≥ {words.times(each.at_most)}"
-    limit = f"≤ {words.times(each.at_most)}"
+        return f"≥ {words.times(each.at_most)}{star}"
+    limit = f"≤ {words.times(each.at_most)}{star}"
     if each.probably is None:
-        guess = f"memory {words.times(each.memory)}" if each.memory else UNKNOWN
-        told = f"{guess}, {limit}" if bound and each.bound != "launch" else guess
+        told = f"{UNKNOWN}, {limit}" if bound and each.bound != "launch" else UNKNOWN
         return limit if each.at_most <= MOST_SHOWN else told
     low, high = each.probably
     if high >= each.at_most and low <= MOST_SHOWN:
         return f"{words.times(low)} to {limit}{batch}"
     likely = f">{MOST_SHOWN:g}×" if low > MOST_SHOWN else words.times_range(low, high).replace("× to ", "–")
-    return f"{likely}{batch}, {limit}" if bound and each.at_most <= MOST_SHOWN else likely + batch
+    return likely + star + batch + f", {limit}" * (bound and each.at_most <= MOST_SHOWN)
 
 
 def _rates(each: Outlook) -> str:
@@ -112,7 +110,8 @@ def _rates(each: Outlook) -> str:
 
 
 def _cell(gpu: str, bound: bool, line: Line) -> str:
-    return _rates(line.of[gpu]) if line.rates else cell(line.of[gpu], bound)
+    each = line.of[gpu]
+    return _rates(each) if line.rates else cell(each, bound, each.job.star)
 
 
 def _cpu(line: Line) -> str:
@@ -143,7 +142,8 @@ def table_of(lines: Sequence[Line], bound: bool) -> Table:
         ),
     ]
     columns += [Column[Line](gpu, partial(_cell, gpu, bound)) for gpu in gpus]
-    return table(f"Estimated speedup over {base_of(lines, 'the CPU')} ({MODELLED}, not measured)", columns, lines)
+    title = f"Estimated speedup over {base_of(lines, 'the CPU')} ({MODELLED}, not measured)"
+    return table(title, columns, lines, f"* {UPPER_ENDS}." * any(line.first.job.star for line in lines))
 
 
 def foot(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
@@ -168,9 +168,7 @@ def foot(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
         names = listed(dict.fromkeys(map(words.name, lost)), 6)
         parts.append(f"With the data copied in and out for every call no GPU here is faster: {names}.")
     parts += _memory(shown) if shown else []
-    lacking = [
-        each for each in (*shown, *(one for one in estimates if one.job.obstacle)) if each.note and not each.memory
-    ]
+    lacking = [each for each in (*shown, *(one for one in estimates if one.job.obstacle)) if each.note]
     for reason, members in grouped(lacking, lambda each: each.note).items():
         names = listed(dict.fromkeys(words.name(each.job.case) for each in members), 4)
         parts.append(f"{UNKNOWN.capitalize()}: {names}: {reason}.")
@@ -178,23 +176,19 @@ def foot(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
 
 
 def _memory(shown: Sequence[Outlook]) -> list[str]:
-    """The size and bandwidth of each GPU's memory, what the largest benchmark needs, and the CPU's bandwidth where the
-    ratio of both is all that is known."""
+    """The size and bandwidth of each GPU's memory, the bandwidth of the CPU's, and what the largest benchmark needs."""
     cards = read_cards()[0]
     sizes = [
         f"{name} {text(cards[name].value('capacity'), 'B')} at {text(cards[name].value('memory'), 'B/s')}"
         for name in dict.fromkeys(each.gpu for each in shown)
     ]
-    largest = max((each.job for each in shown), key=lambda job: job.held_bytes or 0.0)
+    cpu = listed(dict.fromkeys(text(each.job.bandwidth, "B/s") for each in shown if each.job.bandwidth))
+    cpu = f"; the CPU's, as measured: {cpu}" if cpu else ""
+    largest = max((each.job for each in shown), key=lambda job: job.held_bytes)
     need = f"{text(largest.held_bytes, 'B')} ({words.name(largest.case)})" if largest.held_bytes else UNKNOWN
     batch = largest.case.params.get("batch")
     need += f" at batch={batch}, more at a larger one" if largest.held_bytes and batch else ""
-    parts = [f"GPU memory: {listed(sizes, len(sizes))}. The largest benchmark here needs {need}."]
-    rates = dict.fromkeys(text(each.job.bandwidth, "B/s") for each in shown if each.memory)
-    if rates:
-        how = f"the GPU's memory is so many times as fast as the CPU's ({listed(rates)})"
-        parts.append(f"Memory N×: {NOTHING_LEARNED}; {how}. Sorts may gain more.")
-    return parts
+    return [f"GPU memory: {listed(sizes, len(sizes))}{cpu}. The largest benchmark here needs {need}."]
 
 
 # Ways to write --------------------------------------------------------------------------------------------------------
@@ -223,37 +217,24 @@ def screen(lines: Sequence[Line], estimates: Sequence[Outlook], every: bool, wid
     return [*terminal(table_of(shown, every), width), "", *wrapped]
 
 
-FIGURE_WORDS = {
-    "float32": ("float32", 1e12, "TFLOP/s"),
-    "tf32": ("TF32", 1e12, "TFLOP/s"),
-    "half": ("half", 1e12, "TFLOP/s"),
-    "float64": ("float64", 1e12, "TFLOP/s"),
-    "memory": ("memory", 1e9, "GB/s"),
-    "cache": ("cache", 1e6, "MB"),
-    "watt": ("power", 1, "W"),
-    "link": ("link", 1e9, "GB/s"),
-    "capacity": ("capacity", 1e9, "GB"),
-    "float32_reached": ("float32 reached", 1e12, "TFLOP/s"),
-    "tf32_reached": ("TF32 reached", 1e12, "TFLOP/s"),
-    "half_reached": ("half reached", 1e12, "TFLOP/s"),
-}
+_UNITS = {"memory": "B/s", "memory_reached": "B/s", "link": "B/s", "cache": "B", "capacity": "B", "watt": "W"}
+"""The units of a card's figures; of all others FLOP/s."""
 
 
 def list_text(cards: Mapping[str, Gpu], sources: Mapping[str, str]) -> str:
     """All cards: each figure with its source."""
-    lines = []
+    lines, used = [], set()
     for card in cards.values():
         said = [f"also: {', '.join(card.aliases)}"] * bool(card.aliases)
         said += [f"emulates {', '.join(card.emulates)}"] * bool(card.emulates)
         lines.append(card.name + (f" ({'; '.join(said)})" if said else ""))
         for name in Figures.__struct_fields__:
-            word, scale, unit = FIGURE_WORDS[name]
-            figure = getattr(card.figures, name)
+            figure, told = getattr(card.figures, name), name.replace("_", " ")
             if figure is None:
-                lines.append(f"  {word:15} {'—':>14}")
+                lines.append(f"  {told:15} {'—':>14}")
                 continue
             note = f" ({figure.note})" if figure.note else ""
-            lines.append(f"  {word:15} {f'{figure.value / scale:,.4g} {unit}':>14}  {figure.source}{note}")
-    used = {f.source for card in cards.values() for n in Figures.__struct_fields__ if (f := getattr(card.figures, n))}
+            lines.append(f"  {told:15} {text(figure.value, _UNITS.get(name, 'FLOP/s')):>14}  {figure.source}{note}")
+            used.add(figure.source)
     lines += ["", "Sources", *(f"  {name:20} {sources[name]}" for name in sorted(used) if name in sources)]
     return "\n".join(lines)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..devices import Device
+from ..devices.lazy import torch
 from ..errors import OverBudget
 from ..runfile.quantities import seconds_text, text
 from ..runfile.schema import Case, Work
@@ -97,8 +98,6 @@ class Rates:
         """Measure the rates of a device again, on a CPU with one thread, and keep the higher ones. Return False if that
         was done :data:`MOST_DOUBTS` times already. Other programs can make a probe 80 times slower without making the
         device slower."""
-        import torch
-
         key = str(device), dtype
         self._doubted[key] = tries = self._doubted.get(key, 0) + 1
         if device.simulated or tries > MOST_DOUBTS:
@@ -125,15 +124,11 @@ class Rates:
         return 2 * (large**3 - small**3) / step_s if step_s > 0 else 2 * large**3 / large_s
 
     def _product(self, device: Device, dtype: str, n: int) -> float:
-        import torch
-
         with matmul_precision(dtype):
             a = torch.ones(n, n, dtype=torch_dtype(computing(dtype)), device=str(device))
             return self._shortest(device, lambda: a @ a)
 
     def _measured_bytes(self, device: Device) -> float:
-        import torch
-
         source = torch.ones(2_000_000, device=str(device))
         target = torch.empty_like(source)
         return 2 * source.nbytes / self._shortest(device, lambda: target.copy_(source))

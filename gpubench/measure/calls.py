@@ -36,11 +36,8 @@ _WAITS |= {"BaseProcess": "join()", "Thread": "join()", "LazyFrame": "collect()"
 
 def own_keywords(place: int) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Decorate a callable that passes keywords on to the function at ``place`` among its arguments: a keyword that both
-    could mean is refused.
-
-    Raises :class:`~gpubench.errors.UsageError` where the function has a parameter of that name, or takes any keyword
-    and the name isn't one of ``flops``, ``nbytes``, ``items``, ``unit`` and ``check``.
-    """
+    could mean is refused. Raises :class:`~gpubench.errors.UsageError` where the function has a parameter of that name,
+    or takes any keyword and the name isn't one of ``flops``, ``nbytes``, ``items``, ``unit`` and ``check``."""
 
     def decorate(outer: Callable[_P, _R]) -> Callable[_P, _R]:
         own = {each.name for each in inspect.signature(outer).parameters.values() if each.kind is each.KEYWORD_ONLY}
@@ -92,11 +89,8 @@ def keywords_of(function: Any) -> tuple[Collection[str], bool]:
 
 def unfinished(function: Any, result: Any = None) -> str:
     """Return why a call that returned this has not done its work yet, with the way to time it; empty if it has, as far
-    as can be seen.
-
-    Seen are coroutines, generators and other iterators, futures, processes, threads, and what Dask and Polars put off,
-    also in containers.
-    """
+    as can be seen. Seen are coroutines, generators and other iterators, futures, processes, threads, and what Dask and
+    Polars put off, also in containers."""
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         return _AWAITED
     if inspect.isgeneratorfunction(function):
@@ -129,12 +123,9 @@ def _leaves(value: Any) -> list[Any]:
 
 class Given:
     """What a call is given, as it was when this was made: the arguments, what the function is bound to, and the
-    variables that it uses.
-
-    Tensors are known by torch's count of writes, arrays by a checksum, containers by the objects in them, iterators by
-    what is left of them. What is written on purpose isn't looked at: ``out=``, and the first argument of a function
-    whose name ends with an underscore, as torch's do.
-    """
+    variables that it uses. Tensors are known by torch's count of writes, arrays by a checksum, containers by the
+    objects in them, iterators by what is left of them. What is written on purpose isn't looked at: ``out=``, and the
+    first argument of a function whose name ends with an underscore, as torch's do."""
 
     def __init__(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self._function, self._args, self._kwargs = function, args, kwargs

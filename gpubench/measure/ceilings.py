@@ -10,22 +10,20 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
 from ..devices import CPU, Device
 from ..devices.cpu import cache_sizes, flops_allowed, highest_clock, instructions
 from ..devices.implementations import LIBRARIES, TORCH, Implementation
+from ..devices.lazy import torch
 from ..errors import Unmeasurable
 from ..runfile.schema import Bandwidth, Ceilings
 from .clock import DeviceClock, repeat
 from .data import pinned_copy
 from .precision import matmul_precision, torch_dtype
 from .probes import device_time
-
-if TYPE_CHECKING:
-    import torch
 
 SIZES = [256 << step for step in range(7)]
 TRANSFER_BYTES = 1 << 26
@@ -101,10 +99,7 @@ def _ceilings(device: Device, dtypes: list[str], effort: Effort) -> Ceilings:
 
 
 def _instruction_limit(dtypes: Iterable[str]) -> dict[str, float]:
-    """Return the FLOP/s that the CPU's instructions allow at the clock that its fastest core has right after a
-    product."""
-    import torch
-
+    """Return the FLOP/s that the CPU's instructions allow at its fastest core's clock right after a product."""
     a = _random(1 << 20, CPU).view(1 << 10, 1 << 10)
     clocks = []
     for _ in range(5):
@@ -129,12 +124,8 @@ def _bandwidth(device: Device, clock: DeviceClock, effort: Effort) -> Iterator[B
 
 
 def _random(count: int, device: Device) -> torch.Tensor:
-    """Return values uniform in [-1, 1) with all bits random, since a device's clocks depend on the bits that flip.
-
-    The repeated block has a prime length: with a power of two, the rows of a matrix would be equal.
-    """
-    import torch
-
+    """Return values uniform in [-1, 1) with all bits random, since a device's clocks depend on the bits that flip. The
+    repeated block has a prime length: with a power of two, the rows of a matrix would be equal."""
     seed = torch.rand(min(count, BLOCK), generator=torch.Generator().manual_seed(1)).mul_(2).sub_(1).to(str(device))
     return seed.repeat(math.ceil(count / seed.numel()))[:count]
 
@@ -205,13 +196,8 @@ Maker = Callable[["torch.Tensor"], Callable[[], Any]]
 
 
 def _ways(device: Device, dtype: str, clock: DeviceClock, effort: Effort) -> dict[str, float]:
-    """FLOP/s of square products, by the library that computes them; empty where no library can.
-
-    oneDNN's own product, which PyTorch uses in the layers of networks, differs from that of ``torch.mm``, for which
-    PyTorch calls a BLAS.
-    """
-    import torch
-
+    """FLOP/s of square products by library. oneDNN's own product, which PyTorch uses in the layers of networks, differs
+    from that of ``torch.mm``, for which PyTorch calls a BLAS."""
     if device.lacks(dtype):
         return {}
     makers: dict[str, Maker] = {TORCH: lambda a: partial(torch.mm, a, a, out=torch.empty_like(a))}
@@ -228,16 +214,12 @@ def _ways(device: Device, dtype: str, clock: DeviceClock, effort: Effort) -> dic
 
 
 def _of_onednn(a: torch.Tensor) -> Callable[[], Any]:
-    import torch
-
     inner = a.to_mkldnn()
     return partial(torch.nn.functional.linear, inner, inner)
 
 
 def _by_library(library: type[Implementation], device: Device, dtype: str, opened: contextlib.ExitStack) -> Maker:
     """Return the maker of a library's products; raises :class:`Unmeasurable` where the library is broken."""
-    import torch
-
     instance = library(device, dtype)
     opened.callback(instance.close)
     instance.open(torch.get_num_threads())
@@ -259,10 +241,8 @@ def _by_library(library: type[Implementation], device: Device, dtype: str, opene
 def _throughputs(
     device: Device, dtype: str, makers: dict[str, Maker], clock: DeviceClock, effort: Effort
 ) -> dict[str, float]:
-    """FLOP/s of square products by library: the best over sizes that double while a call stays short.
-
-    At each size the libraries' calls are timed in turn, so that whatever else the machine does slows all of them.
-    """
+    """FLOP/s of square products by library, the best over sizes that double while a call stays short. At each size the
+    libraries are timed in turn, so that whatever else the machine does slows all of them."""
     best: dict[str, float] = {}
     for n in SIZES:
         memory = device.memory()
@@ -284,8 +264,6 @@ def _throughputs(
 
 def _host_link(device: Device, clock: DeviceClock, effort: Effort) -> tuple[float, float]:
     """Bytes per second to the device and back, from pinned memory where the kind of device supports it."""
-    import torch
-
     count = min(TRANSFER_BYTES, effort.footprint) // 4
     host, target = torch.ones(count), torch.ones(count, device=str(device))
     with contextlib.suppress(Unmeasurable):
@@ -296,8 +274,7 @@ def _host_link(device: Device, clock: DeviceClock, effort: Effort) -> tuple[floa
 
 
 def _shortest(call: Callable[[], Any], clock: DeviceClock, seconds: float, most: int = 100) -> float:
-    """Least seconds per call over stretches of at most ``most`` calls that share one wait, measured for about
-    ``seconds``."""
+    """Least seconds per call over stretches of up to ``most`` calls that share one wait, for about ``seconds``."""
     call()
     call()
     (single_s,) = repeat(call, clock, least=1, most=1)

@@ -7,15 +7,13 @@ import functools
 import gc
 import math
 import sys
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from ..devices import CPU, Device
+from ..devices.lazy import np, pytree, torch
 from ..errors import TooLarge, Unmeasurable
 from ..runfile.quantities import text
-
-if TYPE_CHECKING:
-    import torch
 
 MEMORY_SHARE = 0.8
 """Share of the free memory that a case may allocate; the rest is for outputs and workspaces."""
@@ -46,14 +44,10 @@ class Data:
     @functools.cached_property
     def device(self) -> torch.device:
         """The torch device on which tensors are made."""
-        import torch
-
         return torch.device("meta" if self.meta else self.home.torch_name)
 
     def randn(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
         """Return standard normal values, drawn in float32 on the CPU whatever the device and dtype."""
-        import torch
-
         dtype = dtype or self.dtype
         self._reserve(shape, dtype, drawn_bytes=4)
         if self.meta:
@@ -63,8 +57,6 @@ class Data:
 
     def randint(self, high: int, shape: tuple[int, ...]) -> torch.Tensor:
         """Return random integers from 0 to below ``high``, such as token ids or labels."""
-        import torch
-
         self._reserve(shape, torch.int64, drawn_bytes=8)
         if self.meta:
             return torch.empty(shape, dtype=torch.int64, device="meta")
@@ -73,8 +65,6 @@ class Data:
     def empty(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
         """Return memory for an output, filled with NaN (integers: -1), so that an element which is never written fails
         the check."""
-        import torch
-
         dtype = dtype or self.dtype
         self._reserve(shape, dtype)
         return torch.full(shape, math.nan if dtype.is_floating_point else -1, dtype=dtype, device=self.device)
@@ -82,8 +72,6 @@ class Data:
     def module(self, build: Callable[[], torch.nn.Module]) -> torch.nn.Module:
         """Return the network that ``build`` makes: parameters from the seed, in eval mode, on the device, in the
         dtype."""
-        import torch
-
         if self.meta:
             with torch.device("meta"):
                 return build().eval().to(self.dtype)
@@ -96,8 +84,6 @@ class Data:
         return network.to(device=self.device, dtype=self.dtype)
 
     def _generator(self) -> torch.Generator:
-        import torch
-
         self._drawn += 1
         return torch.Generator("cpu").manual_seed(self.seed * 1_000_003 + self._stream * 100_003 + self._drawn)
 
@@ -112,8 +98,6 @@ class Data:
 @contextlib.contextmanager
 def factory_defaults(device: torch.device | str, dtype: torch.dtype) -> Iterator[None]:
     """A context in which torch's own factories make tensors on this device and in this dtype."""
-    import torch
-
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -125,10 +109,7 @@ def factory_defaults(device: torch.device | str, dtype: torch.dtype) -> Iterator
 
 def tensor_leaves(*values: Any) -> list[torch.Tensor]:
     """All tensors in nested containers as they are, except those of modules."""
-    import torch
-    from torch.utils import _pytree
-
-    return [leaf for leaf in _pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+    return [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
 def bare_tensors(*values: Any) -> list[torch.Tensor]:
@@ -152,18 +133,12 @@ def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
 
 def tensors(*values: Any) -> list[torch.Tensor]:
     """The dense tensors of :func:`bare_tensors`, and the parameters and buffers of modules."""
-    import torch
-    from torch.utils import _pytree
-
-    modules = [leaf for leaf in _pytree.tree_leaves(values) if isinstance(leaf, torch.nn.Module)]
+    modules = [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.nn.Module)]
     return bare_tensors(values, [[*module.parameters(), *module.buffers()] for module in modules])
 
 
 def as_tensor(value: Any) -> torch.Tensor:
     """Return a number or an array of any library as a tensor on the same device."""
-    import numpy as np
-    import torch
-
     if isinstance(value, np.ndarray):
         return torch.as_tensor(value.copy())  # torch has no reversed views
     return torch.from_dlpack(value) if is_array(value) else torch.as_tensor(value)
@@ -172,16 +147,12 @@ def as_tensor(value: Any) -> torch.Tensor:
 def all_as_tensors(*values: Any) -> list[torch.Tensor]:
     """All tensors and arrays in nested containers, as dense tensors on the same device; those of modules are left
     out."""
-    from torch.utils import _pytree
-
-    return bare_tensors([as_tensor(leaf) if is_array(leaf) else leaf for leaf in _pytree.tree_leaves(values)])
+    return bare_tensors([as_tensor(leaf) if is_array(leaf) else leaf for leaf in pytree.tree_leaves(values)])
 
 
 def total_bytes(*values: Any) -> int:
     """Bytes of all distinct tensors and arrays in nested containers, counted without copying."""
-    from torch.utils import _pytree
-
-    leaves = {id(leaf): leaf for leaf in _pytree.tree_leaves(values)}
+    leaves = {id(leaf): leaf for leaf in pytree.tree_leaves(values)}
     held = [leaf if is_array(leaf) else bare_tensors(leaf) for leaf in leaves.values()]
     return sum(int(part.nbytes) for parts in held for part in (parts if isinstance(parts, list) else [parts]))
 
@@ -190,10 +161,7 @@ def dtypes_of(values: Any) -> set[str]:
     """Names of the dtypes of all tensors, networks and arrays in nested containers."""
     if "torch" not in sys.modules:  # so there is no tensor
         return set()
-    import torch
-    from torch.utils import _pytree
-
-    leaves = _pytree.tree_leaves(values)
+    leaves = pytree.tree_leaves(values)
     leaves += [tensor for leaf in leaves if isinstance(leaf, torch.nn.Module) for tensor in leaf.parameters()]
     held = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor | torch.nn.Parameter) or is_array(leaf)]
     return {str(leaf.dtype).rpartition(".")[2] for leaf in held}
@@ -201,8 +169,6 @@ def dtypes_of(values: Any) -> set[str]:
 
 def is_array(value: Any) -> bool:
     """Whether the value is an array of a library other than torch."""
-    import torch
-
     return hasattr(type(value), "__dlpack__") and not isinstance(value, torch.Tensor)
 
 
@@ -222,13 +188,8 @@ def dispatch_mode() -> Any:
 
 @contextlib.contextmanager
 def uncompiled() -> Iterator[None]:
-    """A context in which compiled functions and modules run as they were written.
-
-    torch's compiler doesn't compile under a dispatch mode, and skips the code that it met there for good: the call
-    would be timed uncompiled.
-    """
-    import torch
-
+    """A context in which compiled functions and modules run as they were written. torch's compiler doesn't compile
+    under a dispatch mode, and skips the code that it met there for good: the call would be timed uncompiled."""
     if "torch._dynamo" in sys.modules:
         with torch.compiler.set_stance("force_eager"):
             yield
@@ -240,10 +201,14 @@ def uncompiled() -> Iterator[None]:
             dynamo.reset()
 
 
-def apart_from(result: Any, *inputs: Any) -> list[torch.Tensor]:
-    """The tensors of a result that share no memory with these inputs, and so may be overwritten."""
-    held = {tensor.untyped_storage()._cdata for tensor in tensors(inputs)}
-    return [tensor for tensor in tensors(result) if tensor.untyped_storage()._cdata not in held]
+def poison(written: Any, args: Any, kwargs: Mapping[str, Any], *used: Any) -> None:
+    """Fill with NaN the tensors that a call writes, unless it reads them too: its arguments, and what else it uses."""
+    read = {name: value for name, value in kwargs.items() if name != "out"}
+    held = {tensor.untyped_storage()._cdata for tensor in tensors(args, read, used)}
+    for tensor in tensors(written):
+        apart = tensor.untyped_storage()._cdata not in held
+        if apart and (tensor.is_floating_point() or tensor.is_complex()):
+            tensor.detach().fill_(math.nan)
 
 
 def pinned_copy(tensor: torch.Tensor) -> torch.Tensor:
@@ -266,6 +231,4 @@ def memory_key(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 def reference_data(seed: int, *, meta: bool = False) -> Data:
     """Return a source of the same values in float64 on the CPU, to compare results with."""
-    import torch
-
     return Data(CPU, torch.float64, seed, meta=meta)

@@ -7,13 +7,14 @@ import contextlib
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from statistics import median, quantiles
 
 from ..devices import Device
 from ..devices.cpu import affinity, cgroup_cores
+from ..devices.lazy import psutil, torch
 from ..runfile.flags import FEW, NOISY, POWER_LIMITED, TOO_SHORT, WAITING, Flag
 from ..runfile.quantities import seconds_text, text
 from ..runfile.schema import CanaryTimes, Ceilings, Work
@@ -41,9 +42,8 @@ POWER_LIMIT = "power limit"
 SLOWER_CLOCK = 0.8
 """A device is throttled when its clock falls below this share of its earlier value."""
 SIZE, CALLS, CANARY_S = 256, 30, 0.05
-SHARE_S = 0.1
-"""Seconds that a thread keeps a core busy to measure its share: long compared with the 3 to 4 ms that a scheduler gives
-each of several programs."""
+BUSY_S = 0.1
+"""Seconds that a thread keeps a core busy beside others: long compared with a scheduler's 3 to 4 ms."""
 WAITS = 1.25
 """Threads wait for each other if they make a small product take more than this many times as long as one thread
 does."""
@@ -75,10 +75,8 @@ class Moment:
 
 
 def look(devices: Sequence[Device], *, family: bool = False) -> Moment:
-    """Read everything that can reveal a disturbance; takes tens of microseconds, more where a GPU is read.
-
-    ``family``: the processes that this one started do the work, so their CPU time counts as its own.
-    """
+    """Read everything that can reveal a disturbance; takes tens of microseconds, more where a GPU is read. ``family``:
+    the processes that this one started do the work, so their CPU time counts as its own."""
     own_s = _family_s() if family else sum(os.times()[:2])
     busy, stolen = core_seconds()
     clocks: dict[str, float] = {}
@@ -108,8 +106,6 @@ def _power_limit_w(device: Device) -> float | None:
 
 def _family_s() -> float:
     """CPU seconds of this process and of all processes that it started."""
-    import psutil
-
     total, parent = 0.0, psutil.Process()
     for process in (parent, *parent.children(recursive=True)):
         with contextlib.suppress(psutil.Error):
@@ -127,14 +123,10 @@ def _switches() -> int:
 
 
 def core_seconds() -> tuple[float | None, float | None]:
-    """Seconds that the cores of this process's affinity were busy, and seconds that the host took from them.
-
-    Both are ``None`` under a control group's quota, which names no cores: other processes may run on other cores.
-    """
+    """Seconds that the cores of this process's affinity were busy, and seconds that the host took from them. Both are
+    ``None`` under a control group's quota, which names no cores: other processes may run on other cores."""
     if cgroup_cores() is not None:
         return None, None
-    import psutil
-
     allowed = set(affinity())
     try:
         each = [times for i, times in enumerate(psutil.cpu_times(percpu=True)) if i in allowed]
@@ -278,12 +270,9 @@ def calling_s() -> float:
 def impossible(
     work: Work, seconds: float, dtype: str, ceilings: Ceilings, floor: bool, convolutions: float, link: bool = False
 ) -> Iterator[Flag]:
-    """Yield ``implausible`` if a call is faster than the device's measured ceilings allow.
-
-    ``floor``: whether each call launches something, and so takes at least the launch floor. ``convolutions``: their
-    share of the FLOPs; fast algorithms do fewer multiplications than are counted. ``link``: whether the bytes cross
-    between host and device.
-    """
+    """Yield ``implausible`` if a call is faster than the device's measured ceilings allow. ``floor``: whether each call
+    launches something, and so takes at least the launch floor. ``convolutions``: their share of the FLOPs; fast
+    algorithms do fewer multiplications than are counted. ``link``: whether the bytes cross between host and device."""
     use = utilisation(work, seconds, dtype, ceilings, link)
     if use and use.fraction > most(use, dtype, ceilings, convolutions):
         of = use.of + (f" of {text(use.footprint_bytes, 'B')}" if use.footprint_bytes else "")
@@ -302,10 +291,8 @@ def slow_threads(times: CanaryTimes | None) -> Iterator[Flag]:
 
 def waiting_threads(threads: int) -> tuple[CanaryTimes | None, str]:
     """Return the canary of so many threads, and a notice if a single thread is to be used instead (else an empty text).
-
     A single thread is used where several are slower than one twice in a row, or where other programs take a third of
-    the cores that they need: whether threads wait for each other then changes from one second to the next.
-    """
+    the cores that they need: whether threads wait for each other then changes from one second to the next."""
     remedy = f"Measuring with 1 thread (--threads {threads} to insist)"
     before = look(())
     for _ in range(2):
@@ -318,7 +305,9 @@ def waiting_threads(threads: int) -> tuple[CanaryTimes | None, str]:
         times_slower = round(ratio, None if ratio >= 10 else 1)
         slower = f"{threads} threads are {times_slower} times slower than one here: other programs use the cores"
         return times, f"{slower}. {remedy}"
-    core_share()  # until the counters of CPU time have moved
+    end_s = time.perf_counter() + BUSY_S
+    while time.perf_counter() < end_s:  # until the counters of CPU time have moved
+        pass
     cores, others = len(affinity()), _others(before, look(())) or 0.0
     if others + threads - cores <= TAKEN * threads:
         return times, ""
@@ -326,19 +315,9 @@ def waiting_threads(threads: int) -> tuple[CanaryTimes | None, str]:
     return times, f"{taken}. {remedy}"
 
 
-def core_share(clock: Callable[[], float] = time.perf_counter, own: Callable[[], float] = time.thread_time) -> float:
-    """Return the share of a core that a thread gets if it keeps the core busy; other programs have the rest."""
-    begin, used_s = clock(), own()
-    while (passed_s := clock() - begin) < SHARE_S:
-        pass
-    return min(1.0, max(own() - used_s, CLOCK_S) / passed_s)
-
-
 def canary(threads: int) -> CanaryTimes | None:
     """Time the canary; ``None`` with one thread, which leaves nothing to compare. The thread count is restored
     afterwards."""
-    import torch
-
     if threads < 2:
         return None
     a = torch.randn(SIZE, SIZE, generator=torch.Generator().manual_seed(0))

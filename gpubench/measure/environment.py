@@ -15,18 +15,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .. import devices
-from ..devices.cpu import (
-    OTHER_ALLOCATORS,
-    affinity,
-    cache_sizes,
-    cgroup_cores,
-    cores,
-    instructions,
-    keeps_memory,
-    layout,
-    resolve_vector_math,
-)
+from ..devices import cpu
 from ..devices.implementations import library_versions
+from ..devices.lazy import threadpoolctl
 from ..errors import UsageError
 from ..runfile.writer import without_paths
 
@@ -89,19 +80,18 @@ def imported_torch() -> tuple[Any, str | None]:
 
 def machine(label: str | None = None, simulated: Iterable[devices.Device] = (), light: bool = False) -> dict[str, Any]:
     """Return the facts that don't change between two runs on an unchanged machine: pytest-benchmark warns at any
-    difference.
-
-    ``simulated`` devices are part of the facts only if they were asked for. ``light`` describes the CPU alone, without
-    torch. Asking a GPU for its model initialises it, so call this at the end of a session, never at its start.
-    """
+    difference. ``simulated`` devices are part of the facts only if they were asked for. ``light`` describes the CPU
+    alone, without torch. Asking a GPU for its model initialises it, so call this at the end of a session, never at its
+    start."""
     torch = None if light else imported_torch()[0]
     present = [*(devices.present() if torch else [devices.CPU]), *simulated]
     # A GPU in a bad state must not cost the run its results.
     facts = [_known(d.facts) or {"name": str(d), "kind": d.kind, "label": None, "memory_bytes": None} for d in present]
+    names = Counter(each["label"] or each["name"] for each in facts)
     shared = {name: facts[0].get(name) for name in ("cores", "logical_cpus", "cgroup_cores", "memory_bytes")}
-    shared |= {"machine_cpus": os.cpu_count(), "cache_bytes": cache_sizes()}
+    shared |= {"machine_cpus": os.cpu_count(), "cache_bytes": cpu.cache_sizes()}
     return {
-        "label": label or _label(each["label"] or each["name"] for each in facts),
+        "label": label or " · ".join(f"{count}× {name}" if count > 1 else name for name, count in names.items()),
         "cpu": {"model": facts[0]["label"], **shared, **surroundings(), "kernels": _kernels(torch)},
         "devices": facts,
         "torch": _build(torch) if torch else None,
@@ -113,10 +103,6 @@ def machine(label: str | None = None, simulated: Iterable[devices.Device] = (), 
     }
 
 
-def _label(models: Iterable[str]) -> str:
-    return " · ".join(f"{count}× {model}" if count > 1 else model for model, count in Counter(models).items())
-
-
 def surroundings(
     maps: Path = Path("/proc/self/maps"), pages: Path = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 ) -> dict[str, Any]:
@@ -126,12 +112,12 @@ def surroundings(
     loaded = _known(maps.read_text) or ""
     chosen = re.search(r"\[(\w+)\]", _known(pages.read_text) or "")
     policy = (_known(maps.with_name("numa_maps").read_text) or "").split()[1:2]
-    kinds = OTHER_ALLOCATORS.findall(loaded)
+    kinds = cpu.OTHER_ALLOCATORS.findall(loaded)
     libc = " ".join(platform.libc_ver()).strip()
-    libc += ", keeps freed memory" * (keeps_memory() and bool(libc))
+    libc += ", keeps freed memory" * (cpu.keeps_memory() and bool(libc))
     return {
-        "instructions": list(instructions()),
-        **layout(),
+        "instructions": list(cpu.instructions()),
+        **cpu.layout(),
         "numa_policy": policy[0].partition(":")[0] if policy else None,
         "huge_pages": chosen[1] if chosen else None,
         "allocator": kinds[0] if kinds else libc or None,
@@ -154,15 +140,10 @@ def shown(value: str) -> str:
 
 def _kernels(torch: Any) -> dict[str, str]:
     """What computes each library's products: for torch its BLAS and its own CPU code, for NumPy its BLAS and the
-    kernel.
-
-    OpenBLAS names a kernel by the processor that it was written for.
-    """
-    found = {}
-    if torch:
-        build = _build(torch)
-        found["torch"] = " ".join(filter(None, (build["blas"], build["cpu_capability"])))
-    pools = [pool for pool in _pools() if pool.get("user_api") == "blas"]
+    kernel, which OpenBLAS names by the processor that it was written for."""
+    build = _build(torch) if torch else {}
+    found = {"torch": " ".join(filter(None, (build["blas"], build["cpu_capability"])))} if build else {}
+    pools = [pool for pool in thread_pools() if pool.get("user_api") == "blas"]
     if pools:  # SciPy may bring another BLAS
         pool = next((pool for pool in pools if "numpy" in pool["filepath"].lower()), pools[0])
         found["numpy"] = " ".join(filter(None, (pool["internal_api"], pool.get("architecture"))))
@@ -217,11 +198,10 @@ def accelerator_variables() -> str:
 
 def unusual() -> list[str]:
     """Describe the settings of this process that change an accelerator's times; empty by default."""
-    texts = [accelerator_variables()] if accelerator_variables() else []
     names = {"cudnn_benchmark": "cudnn.benchmark is on", "cudnn_deterministic": "cudnn.deterministic is on"}
     names["deterministic"] = "deterministic algorithms are on"
     known = switches()
-    return texts + [text for name, text in names.items() if known.get(name)]
+    return [*filter(None, [accelerator_variables()]), *(text for name, text in names.items() if known.get(name))]
 
 
 def require_free_launches() -> None:
@@ -242,7 +222,7 @@ def moment() -> dict[str, Any]:
 def load_of_own_cores(load: list[float] | None) -> float | None:
     """Return the load of the last minute, or ``None`` if unknown or counted over more cores than this process has: a
     container sees the load of its host."""
-    whole = cgroup_cores() is None and len(affinity()) == os.cpu_count()
+    whole = cpu.cgroup_cores() is None and len(cpu.affinity()) == os.cpu_count()
     return load[0] if load and whole else None
 
 
@@ -255,29 +235,18 @@ def absent() -> dict[str, str]:
 
 def set_threads(count: int | None = None) -> int:
     """Let torch and NumPy's thread pools use ``count`` threads (default: every allowed core), and return the count.
-
     This overrides ``OMP_NUM_THREADS`` and similar variables: a CPU on fewer threads makes every accelerator look
-    better.
-    """
+    better."""
     import numpy  # noqa: F401  (a pool that isn't loaded yet can't be set)
-    import threadpoolctl
     import torch
 
-    wanted = count or cores()
+    wanted = count or cpu.cores()
     threadpoolctl.threadpool_limits(wanted)
-    resolve_vector_math()
+    cpu.resolve_vector_math()
     torch.set_num_threads(wanted)  # last: torch's own matrix library is unknown to threadpoolctl
     return wanted
 
 
 def thread_pools() -> list[dict[str, Any]]:
-    """The thread pools loaded in this process: their purpose, and how many threads each may use."""
-    names = {"library": "internal_api", "kind": "user_api", "version": "version", "threads": "num_threads"}
-    names |= {"kernel": "architecture"}
-    return [{name: pool.get(key) for name, key in names.items()} for pool in _pools()]
-
-
-def _pools() -> list[dict[str, Any]]:
-    import threadpoolctl
-
+    """The thread pools loaded in this process, as threadpoolctl describes them."""
     return list(threadpoolctl.threadpool_info())

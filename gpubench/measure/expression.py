@@ -27,8 +27,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..devices import CPU
 from ..devices.implementations import TORCH
+from ..devices.lazy import psutil, pytree, torch
 from ..errors import TooLarge, UsageError
 from ..runfile import quantities
+from ..runfile.options import DTYPES
 from ..runfile.schema import Work
 from .data import MEMORY_SHARE, factory_defaults
 from .work import Request, declared
@@ -110,7 +112,6 @@ class Timing:
         import numpy as np
         import torch
         from torch.nn import functional
-        from torch.utils import _pytree
 
         namespace: dict[str, Any] = {"torch": torch, "nn": torch.nn, "F": functional, "np": np, "numpy": np}
         namespace |= {"device": bench.device, "dtype": bench.dtype} | {name: getattr(bench, name) for name in MAKERS}
@@ -119,7 +120,7 @@ class Timing:
             exec(compile(str(self.setup).strip(), "<setup>", "exec"), namespace)
         if bench.implementation != TORCH:
             data = {name: value for name, value in namespace.items() if _is_data(value)}
-            namespace |= _pytree.tree_map_only(torch.Tensor, bench.array, data)
+            namespace |= pytree.tree_map_only(torch.Tensor, bench.array, data)
         return namespace
 
 
@@ -250,15 +251,16 @@ def _is_module(name: str) -> bool:
 
 
 _IN_SHELL, _IN_PYTHON = (
-    ("--setup {!r}", "--size {}", " ", "write 'import {module} as {name}' in --setup"),
-    ("setup={!r}", "sizes={!r}", ", ", "import {module} as {name}"),
+    ("--setup {!r}", "--size {}", " ", "write 'import {module} as {name}' in --setup", "--dtype {}"),
+    ("setup={!r}", "sizes={!r}", ", ", "import {module} as {name}", "dtypes={!r}"),
 )
-"""How the setup and sizes are written in messages, what separates them, and how a module is imported."""
+"""How the setup and sizes are written in messages, what separates them, how a module is imported, and how a dtype is
+asked for."""
 
 
 def _require_known(text: str, setup: str, sizes: Sequence[str], values: Iterable[str], written: Sequence[str]) -> None:
     """Raise UsageError for undefined names, with the remedy, as it is ``written``."""
-    setting, sizing, between, bring = written
+    setting, sizing, between, bring, typing = written
     known = {*sizes, *values, *KNOWN, *dir(builtins)}
     for what, code in (("setup", setup), ("expression", text)):
         read, made = names_in(code)
@@ -271,6 +273,8 @@ def _require_known(text: str, setup: str, sizes: Sequence[str], values: Iterable
             if re.search(rf"\b{name}\.", code) and (module != name or _is_module(name)):
                 how = bring.format(module=module, name=name).replace(f" as {module}", "")
                 raise UsageError(f"unknown name {name!r}: {how}")
+            if name in DTYPES:
+                raise UsageError(f"unknown name {name!r}: write torch.{name}, or ask for {typing.format(name)}")
             if re.search(rf"\b{name}\s*\(", code):
                 raise UsageError(f"unknown function {name!r}: write torch.{name} or F.{name}, or import it")
         if missing and what == "setup":
@@ -342,8 +346,7 @@ def function_of(text: str, namespace: dict[str, Any]) -> tuple[Callable[..., Any
 
 
 def _run_to_its_end(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that runs a coroutine function in an event loop which is kept: starting one takes longer than
-    most calls."""
+    """Return a function that runs a coroutine function in a loop that is kept: starting one takes long."""
     loop = asyncio.new_event_loop()
 
     @functools.wraps(function)
@@ -376,8 +379,6 @@ def _written(body: list[ast.stmt]) -> str:
 
 def _is_data(value: Any) -> bool:
     """Whether a value is data rather than a module, function or class; a network is both and counts as data."""
-    import torch
-
     if isinstance(value, torch.nn.Module):
         return True
     return not (isinstance(value, types.ModuleType | type) or callable(value))
@@ -392,8 +393,6 @@ def _memory_limit(bench: Gpubench) -> Iterator[None]:
         yield
         return
     import resource
-
-    import psutil
 
     before = resource.getrlimit(resource.RLIMIT_DATA)
     most = int(psutil.Process().memory_info().data + MEMORY_SHARE * memory.free)
@@ -415,20 +414,14 @@ def _memory_limit(bench: Gpubench) -> Iterator[None]:
 def _inputs(bench: Gpubench) -> Iterator[None]:
     """A context in which torch's factories make tensors on the benchmark's device, in its dtype, from the run's seed,
     within the free memory."""
-    import torch
-
     with _memory_limit(bench), torch.random.fork_rng(devices=[]), factory_defaults(bench.device, bench.dtype):
         torch.manual_seed(bench.data.seed)
         yield
 
 
 def _moved(value: Any, bench: Gpubench) -> Any:
-    """Return the value with its tensors and networks on the benchmark's device, copied unless they are there
-    already."""
+    """Return the value with its tensors and networks on the benchmark's device."""
     import copy
-
-    import torch
-    from torch.utils import _pytree
 
     def move(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):
@@ -439,4 +432,4 @@ def _moved(value: Any, bench: Gpubench) -> Any:
             return leaf if state is None or state.device == bench.device else copy.deepcopy(leaf).to(bench.device)
         return leaf
 
-    return _pytree.tree_map(move, value)
+    return pytree.tree_map(move, value)

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import structs
 
-from ..devices import CPU, EIGHT_BITS, Device, Load, find_device
+from ..devices import CPU, Device, find_device
 from ..devices.implementations import TORCH, find_implementation
+from ..devices.lazy import np, torch
 from ..errors import GpubenchError, Unmeasurable, UsageError
 from ..runfile.flags import Flag
 from ..runfile.options import DTYPES
@@ -26,17 +27,13 @@ from ..runfile.schema import KEY, Case, Check, Transfer, Work
 from . import budget, calls, disturbance, environment
 from .budget import Preset
 from .clock import Bound, DeviceClock, Share, take_turns, until_clocks_stand, warm_up
-from .data import Data, all_as_tensors, bare_tensors, dtypes_of, pinned_copy, require_memory, tensors, total_bytes
+from .data import Data, dtypes_of, pinned_copy, poison, require_memory, tensors
 from .precision import apply, autocast_dtype, computed_dtype, computing, matmul_precision, torch_dtype
 from .probes import device_time, energy, flush, latency, transfer
 from .session import Session
 from .state import untraced
-from .verify import FIRST, Reference, poison, prepare_reference, unchecked
-from .work import Call, Counted, Request, agree, count, declared, plain_number, require_least, watched
-
-if TYPE_CHECKING:
-    import numpy
-    import torch
+from .verify import FIRST, Reference, prepare_reference, unchecked
+from .work import Call, Counted, Request, agree, count, declared, observe, plain_number, require_least, watched
 
 LEFT_BEHIND = 1 << 28
 """Bytes allocated on an accelerator before a case above which garbage is collected: networks in reference cycles
@@ -133,7 +130,7 @@ class Gpubench:
         """The torch device that this case uses."""
         return self.data.device
 
-    def numpy(self, tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
+    def numpy(self, tensor: torch.Tensor) -> np.ndarray[Any, Any]:
         """Return the tensor's own memory as a NumPy array; skips the test where NumPy has no such dtype."""
         return find_implementation("numpy")(CPU, self.case.dtype).array(tensor)  # type: ignore[no-any-return]
 
@@ -232,10 +229,8 @@ class Gpubench:
 
     def _prepare(self, request: Request) -> Call:
         """Count the work of one call, and make the clock wait for all devices that are named or hold its tensors."""
-        args, kwargs = request.args, request.kwargs
         _require_finished(request.function)
-        if request.setup is not None:
-            args, kwargs = _arguments(request.setup(), request)
+        args, kwargs = request.arguments()
         self._name_dtype(dtypes_of((request.function, getattr(request.function, "__self__", None), args, kwargs)))
         # Counted once, by the first process of a run.
         counted = count(request.function, args, kwargs) if self.first or self.home.simulated else None
@@ -247,8 +242,7 @@ class Gpubench:
         return Call(request, args, kwargs, work, counted, further)
 
     def _name_dtype(self, found: set[str]) -> None:
-        """Name the case by the dtype of its data, if all of it has another than the case. Raises UsageError where the
-        test or the user has chosen the case's dtype."""
+        """Name the case by the dtype of its data. Raises UsageError where the test or the user has chosen another."""
         own, numbers = "float32" if self.case.dtype == "tf32" else self.case.dtype, found - _INDICES or found
         if own in found or len(numbers) > 1 or (self.declared.dtype and not numbers.intersection(DTYPES)):
             return
@@ -273,8 +267,7 @@ class Gpubench:
             self.case = structs.replace(self.case, dtype="tf32")
 
     def _estimate(self, call: Call) -> float | None:
-        """Return the estimated seconds of a call, if they are known. Raises :class:`Unmeasurable` if it takes too long,
-        or its result doesn't fit into the memory."""
+        """Return the estimated seconds of a call, if known. Raises Unmeasurable for too much time or memory."""
         require_memory(call.counted.output_bytes if call.counted else 0, self.home)
         return budget.estimate(self.case, call.work, self.home, self.allowance, self._session.rates)
 
@@ -284,10 +277,11 @@ class Gpubench:
         function = apply(self.case.variant, request.function, self.home)
         function = self.library.prepared(function, call.args, call.kwargs)
         known = dataclasses.replace(call)  # the call itself would hold its tensors in a circle
-        call.function = self.home.stand_in(function, partial(self._observe, known))
+        watch = partial(observe, known, self.home, computed_dtype(self.case, self.home))
+        call.function = self.home.stand_in(function, watch)
         expected = self._reference(call)
         if isinstance(expected, Reference):
-            poison(call.args, call.kwargs)
+            poison(call.kwargs.get("out"), call.args, call.kwargs)
         call.given = calls.Given(request.function, call.args, call.kwargs) if request.setup is None else None
         self.home.reset_peak_memory()
         start = self.clock()
@@ -321,10 +315,10 @@ class Gpubench:
         uncounted = self.first and call.counted is None and self.case.variant == "eager"
         if uncounted and call.again and call.work.flops:
             # Not in the first call, which may prepare what the others need.
-            with watched() as (seen, counter):
+            with watched() as seen:
                 call.again()
-            require_least(call.work.flops, counter.get_total_flops())
-            call.work = structs.replace(call.work, operators=seen.tally.operators())
+            require_least(call.work.flops, seen.counter.get_total_flops())
+            call.work = structs.replace(call.work, operators=seen.operators())
 
     def _run_rounds(self, call: Call, share: Share) -> None:
         """Time the rounds, and the latency of one call where a round has several."""
@@ -343,9 +337,7 @@ class Gpubench:
         call.memory_bytes = self._memory_bytes(call.counted)
 
     def _check_last(self, call: Call, moved: bool) -> None:
-        """Check a result of after the rounds too: what goes wrong later is seen, such as a race or a stale cache.
-
-        ``moved``: whether the call has changed what it uses, so that another result is right."""
+        """Check a later result too, for a race or a stale cache, unless the call has ``moved`` what it uses."""
         if call.expected is None or call.again is None or not self.enabled:
             return
         if moved:
@@ -381,22 +373,12 @@ class Gpubench:
         return device_time(call.again, self.home, call.call_s, self._flush, launches)._asdict()
 
     def _transfer(self, call: Call) -> Transfer | None:
-        """Time the copies of the arguments, or of what the call's object declares that it reads: a training step's
-        batch.
-
-        Nothing need be copied for a CPU, or for a GPU in the CPU's memory: only the number of bytes that another GPU
-        would have to copy is recorded.
-        """
+        """Time the copies of the arguments, or of what the call's object says that it reads, as a step its batch."""
         function = call.request.function
         inputs_of = getattr(getattr(function, "__self__", None), "inputs_of", None)
         named = {name: value for name, value in call.kwargs.items() if name != "out"}
         inputs = (call.args, named) if inputs_of is None else inputs_of(function.__name__)
-        if inputs is None:
-            return None
-        if not self.home.accelerator or self.home.shares_memory:
-            sizes = total_bytes(inputs), total_bytes(call.result)
-            return Transfer(*sizes) if any(sizes) else None
-        return transfer(all_as_tensors(inputs), all_as_tensors(call.result), self.home)
+        return None if inputs is None else transfer(inputs, call.result, self.home)
 
     def _record(self, work: Work, counted: Counted | None, flags: Iterable[Flag], **fields: Any) -> None:
         if self._data_dtype is not None:
@@ -411,11 +393,9 @@ class Gpubench:
     def replay(
         self, durations: Sequence[float], iterations: int, work: Work, flags: Iterable[Flag], **record: Any
     ) -> None:
-        """Record durations that other processes measured, round by round, as this case's times.
-
-        ``durations``: seconds of each round, of its slowest rank; ``iterations``: calls in each; ``flags``: what was
-        wrong meanwhile; ``record``: further fields of the :class:`Measurement`.
-        """
+        """Record durations that other processes measured, round by round, as this case's times. ``durations``: seconds
+        of each round, of its slowest rank; ``iterations``: calls in each; ``flags``: what was wrong meanwhile;
+        ``record``: further fields of the :class:`Measurement`."""
         self.called, work = True, declared(work)
         self.case = structs.replace(self.case, devices=record.pop("devices"), threads=record.pop("threads"))
         self._keep(durations if self.enabled else (), iterations, lambda: None)
@@ -423,8 +403,7 @@ class Gpubench:
 
     def _keep(self, durations: Sequence[float], calls: int, call: Callable[[], Any]) -> Any:
         """Give pytest-benchmark the seconds of rounds of so many calls, as if it had timed them, and return the result
-        of a further ``call``, which it also profiles where that was asked for. Nothing is kept where nothing is
-        timed."""
+        of a further ``call``, which it profiles where that was asked for."""
         self._benchmark.group = self._benchmark.group or self.case.workload
         self.clock.replay(durations)
 
@@ -433,33 +412,9 @@ class Gpubench:
 
         return self._benchmark.pedantic(replayed, rounds=max(1, len(durations)), iterations=calls)
 
-    def _observe(self, call: Call, function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Load, Any]:
-        """Make a call for a simulated device; return the load that it takes its time for, and the result.
-
-        The load is the work as counted or declared, and the operators that were seen on tensors without data or else in
-        this call. Raises :class:`Unmeasurable` if none is known.
-        """
-        counted, work = call.counted, call.work
-        operations = (work.items or 0.0) if work.unit == "operation" else 0.0  # of 8-bit integers, for example
-        if counted is None and not (work.flops or work.bytes or operations):
-            needs = "its model needs work that PyTorch can count on meta tensors, or flops= or nbytes="
-            raise Unmeasurable(f"{self.home.label}: {needs}")
-        with watched() as (seen, _):
-            result = function(*args, **kwargs)
-        least = work.bytes or sum(tensor.nbytes for tensor in bare_tensors(call.args, call.kwargs))
-        if counted is None and operations:
-            return Load(operations, least, 1, EIGHT_BITS), result
-        dtype, (count, operators) = computed_dtype(self.case, self.home), (seen.operations, seen.tally.operators())
-        if counted is not None:
-            count, operators = counted.operations, counted.operators
-            least = least if operators else counted.moved_bytes
-        return Load(work.flops or 0.0, least, max(1, count), dtype, operators), result
-
     def _devices_of(self, *values: Any, further: Iterable[Device]) -> list[Device]:
-        """The devices of the tensors in these values. Raises UsageError unless the case uses or names them all.
-
-        Another device is a mistake, or a transfer timed by accident. Single numbers may be on the CPU, as torch allows.
-        """
+        """The devices of the tensors in these values. Raises UsageError for others than the case uses or names: by
+        mistake, or a transfer timed by accident. Single numbers may be on the CPU, as torch allows."""
         allowed = {str(self.home), *map(str, further)}
         used = {str(_present(str(t.device))) for t in tensors(values) if t.dim() and not t.is_meta}
         used.discard(self.home.torch_name)
@@ -493,14 +448,13 @@ class Gpubench:
         return self.allowance.check * (1 if self._family in self._session.checked else FIRST)
 
     def _next_call(self, call: Call) -> Callable[[], Bound]:
-        """Return the function that returns the call of a round, untimed: after the test's setup, which may bring its
-        arguments, and the flush of a cold cache."""
+        """Return the function that prepares a round, untimed: the test's setup, and the flush of a cold cache."""
         request, empty_cache = call.request, self._flush
 
         def next_call() -> Bound:
             args, kwargs = call.args, call.kwargs
             if request.setup is not None:
-                args, kwargs = _arguments(request.setup(), request)
+                args, kwargs = request.arguments()
             if empty_cache is not None:
                 empty_cache()
             return call.function, args, kwargs
@@ -508,8 +462,7 @@ class Gpubench:
         return next_call
 
     def _warm_seconds(self, call: Call) -> tuple[float, float]:
-        """Return the seconds per call at the end of the warm-up, without and with what comes before a round; 0 where
-        nothing is timed."""
+        """Return the seconds per call at the end of the warm-up, without and with what comes before a round."""
         if not self.enabled:
             return 0.0, 0.0
         warm = partial(warm_up, clock=self.clock, seconds=self.allowance.warmup, first_s=call.first_s)
@@ -526,8 +479,7 @@ class Gpubench:
         return until_clocks_stand(partial(warm, lambda: function(*args, **kwargs), before=before), self.clock, rising)
 
     def _share(self, call: Call) -> Share:
-        """Return the rounds that the call gets: of one call each where it is long or has to be prepared, otherwise of
-        as many as pytest-benchmark's calibration finds."""
+        """Return the rounds: of one call if it is long or has to be prepared, else as pytest-benchmark calibrates."""
         benchmark, preset = self._benchmark, self.allowance
         share = Share(self._next_call(call), self.clock, 1, collects=not benchmark._disable_gc)
         if not self.enabled:
@@ -559,8 +511,7 @@ class Gpubench:
         return last if share.calls > 1 else share.result
 
     def _contender(self, case: Case, measure: Callable[[Gpubench], Any]) -> Share:
-        """Return the rounds of another call on the same device, ready to be taken. Raises what preparing that call
-        raises."""
+        """Return the rounds of another call on the same device, ready to be taken."""
         other = Gpubench(self._session, self.allowance, case, self.home, self._benchmark, contends=True)
         measure(other)
         assert other.share is not None
@@ -579,8 +530,6 @@ class Gpubench:
 @contextmanager
 def _refused_fallbacks() -> Iterator[None]:
     """A context that raises :class:`Unmeasurable` where torch warns that it computes an operator on the CPU instead."""
-    import torch
-
     always = torch.is_warn_always_enabled()
     torch.set_warn_always(True)  # otherwise once in a process
     try:
@@ -607,13 +556,3 @@ def _present(name: str) -> Device:
     if choice.device is None:
         raise Unmeasurable(str(choice.reason))
     return choice.device
-
-
-def _arguments(value: Any, request: Request) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments that ``setup`` returned, or else those of the request. Raises UsageError for both."""
-    if not value:
-        return request.args, dict(request.kwargs)
-    if request.args or request.kwargs:
-        raise UsageError("setup returns arguments, so the call can't be given others")
-    args, kwargs = value
-    return tuple(args), dict(kwargs)

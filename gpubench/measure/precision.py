@@ -5,24 +5,19 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..devices import Device
+from ..devices.lazy import torch
 from ..errors import UsageError
 from ..runfile.options import DTYPES
 from ..runfile.schema import Case
-from .data import apart_from
-
-if TYPE_CHECKING:
-    import torch
+from .data import poison
 
 
 def torch_dtype(name: str) -> torch.dtype:
     """Return the torch dtype that holds the data; raises :class:`UsageError` that lists the known names."""
-    import torch
-
     if name not in DTYPES:
         raise UsageError(f"unknown dtype {name!r}: choose from {', '.join(DTYPES)}")
     dtype: torch.dtype = getattr(torch, "float32" if name == "tf32" else name)
@@ -36,13 +31,9 @@ def computing(dtype: str) -> str:
 
 @contextlib.contextmanager
 def matmul_precision(dtype: str) -> Iterator[None]:
-    """A context in which float32 products (and convolutions) use IEEE float32, or TF32 for the dtype ``tf32``.
-
-    It sets torch's older switches, which write the newer ``fp32_precision`` ones as well. The other way round, the
-    older switches refuse to be read, and torch.compile reads them.
-    """
-    import torch
-
+    """A context in which float32 products (and convolutions) use IEEE float32, or TF32 for the dtype ``tf32``. It sets
+    torch's older switches, which write the newer ``fp32_precision`` ones as well. The other way round, the older
+    switches refuse to be read, and torch.compile reads them."""
     tf32, before = dtype == "tf32", float32_state()
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     torch.backends.cudnn.allow_tf32 = tf32
@@ -55,10 +46,7 @@ def matmul_precision(dtype: str) -> Iterator[None]:
 
 
 def _switches() -> list[Any]:
-    """torch's newer switches: three broad ones, then three of CUDA and three of oneDNN. Older versions of torch have
-    none."""
-    import torch
-
+    """torch's newer switches, if it has them: three broad ones, then three of CUDA and three of oneDNN."""
     cuda, cudnn, mkldnn = torch.backends.cuda, torch.backends.cudnn, torch.backends.mkldnn
     owners = [torch.backends, cudnn, mkldnn, cuda.matmul, *(getattr(cudnn, name, None) for name in ("conv", "rnn"))]
     owners += [getattr(mkldnn, name, None) for name in ("matmul", "conv", "rnn")]
@@ -68,8 +56,6 @@ def _switches() -> list[Any]:
 def float32_state() -> tuple[Any, ...]:
     """Return all switches of float32 products: the two older ones (``None`` where torch can't read them because the
     program has set some of the newer), then the newer ones."""
-    import torch
-
     older = torch.get_float32_matmul_precision, lambda: torch.backends.cudnn.allow_tf32
     return *map(_readable, older), *(switch.fp32_precision for switch in _switches())
 
@@ -83,8 +69,6 @@ def _readable(read: Callable[[], Any]) -> Any:
 
 def set_float32_state(state: tuple[Any, ...]) -> None:
     """Restore what :func:`float32_state` returned."""
-    import torch
-
     precision, allow_tf32, *newer = state
     if precision is not None:
         torch.set_float32_matmul_precision(precision)
@@ -105,11 +89,9 @@ def computed_dtype(case: Case, device: Device) -> str:
 
 
 def apply(variant: str, call: Callable[..., Any], device: Device) -> Callable[..., Any]:
-    """Return the call in this variant. ``compile`` compiles and ``graph`` records at the first call.
-
-    A call with ``applies_variant`` set applies the variant itself: only the forward pass of a training step runs under
-    autocast. A recorded graph replays with the memory of the first call's arguments, whatever it is called with later.
-    """
+    """Return the call in this variant. ``compile`` compiles and ``graph`` records at the first call. A call with
+    ``applies_variant`` set applies the variant itself: only the forward pass of a training step runs under autocast. A
+    recorded graph replays with the memory of the first call's arguments, whatever it is called with later."""
     if variant == "eager" or getattr(call, "applies_variant", False):
         return call
     if variant == "graph":
@@ -117,12 +99,10 @@ def apply(variant: str, call: Callable[..., Any], device: Device) -> Callable[..
     if variant == "compile":
         return compiled(call)
 
-    import torch
-
-    dtype = torch_dtype(autocast_dtype(device))
+    context, kind, dtype = torch.autocast, device.torch_name.partition(":")[0], torch_dtype(autocast_dtype(device))
 
     def autocast(*args: Any, **kwargs: Any) -> Any:
-        with torch.autocast(device.torch_name.partition(":")[0], dtype=dtype):
+        with context(kind, dtype=dtype):
             return call(*args, **kwargs)
 
     return autocast
@@ -130,8 +110,6 @@ def apply(variant: str, call: Callable[..., Any], device: Device) -> Callable[..
 
 def _compiler_config() -> Any:
     """Return the module in which the compiler's caches can be switched off; torch 2.8 and older have a separate one."""
-    import torch
-
     known = getattr(torch.compiler, "config", None)
     return known if hasattr(known, "force_disable_caches") else importlib.import_module("torch._inductor.config")
 
@@ -139,8 +117,6 @@ def _compiler_config() -> Any:
 def compiled(call: Callable[..., Any], mode: str | None = None) -> Callable[..., Any]:
     """Return the call wrapped by ``torch.compile`` in one of its modes (``None``: its default); it compiles at its
     first call."""
-    import torch
-
     torch.compiler.reset()  # each case pays for its own compilation, whatever ran before
     _compiler_config().force_disable_caches = True  # and whatever lies on disk
     if isinstance(call, torch.nn.Module):
@@ -163,9 +139,7 @@ class _Recorded:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._replay is None:
             self._replay, self._result = self._device.capture_graph(lambda: self._call(*args, **kwargs))
-            given = {name: value for name, value in kwargs.items() if name != "out"}
-            for tensor in apart_from(self._result, args, given, self._call, getattr(self._call, "__self__", None)):
-                if tensor.is_floating_point():
-                    tensor.detach().fill_(math.nan)  # what a replay doesn't fill must fail the check
+            # What a replay doesn't fill must fail the check.
+            poison(self._result, args, kwargs, self._call, getattr(self._call, "__self__", None))
         self._replay()
         return self._result

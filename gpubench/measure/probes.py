@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from ..devices import CPU, Device
+from ..devices.lazy import torch
 from ..errors import TooLarge, Unmeasurable
 from ..runfile.schema import Transfer
 from .clock import DeviceClock, repeat
-from .data import memory_key, pinned_copy, require_memory
-
-if TYPE_CHECKING:
-    import torch
+from .data import all_as_tensors, memory_key, pinned_copy, require_memory, total_bytes
 
 LATENCY_CALLS, LATENCY_S = 100, 0.02
 MOST_STEPS = 50
@@ -42,20 +41,17 @@ FEWEST_COPIES, MOST_COPIES, COPIES_S = 3, 20, 0.05
 def flush(device: Device) -> Callable[[], Any]:
     """Return the function that empties the device's last-level cache before a round: it writes twice as many bytes as
     that holds, since its replacement isn't strictly that of the oldest, and reads as many others, so that the call
-    doesn't pay for writing back what was written.
-
-    Raises :class:`Unmeasurable` where the size of the cache is unknown.
-    """
+    doesn't pay for writing back what was written. Raises :class:`Unmeasurable` where the size of the cache is
+    unknown."""
     size = device.cache_bytes()
     if not size:
         raise Unmeasurable(f"{device} reports no cache size, so its cache can't be flushed")
-    import torch
-
     written, read, total = (torch.zeros(n, device=str(device)) for n in (size // 2, size // 2, 1))
+    read_all = partial(torch.sum, read, 0, keepdim=True, out=total)
 
     def call() -> None:
         written.zero_()
-        torch.sum(read, 0, keepdim=True, out=total)
+        read_all()
 
     return call
 
@@ -67,11 +63,8 @@ def latency(call: Callable[[], Any], clock: DeviceClock) -> float:
 
 def energy(call: Callable[[], Any], device: Device, clock: DeviceClock, call_s: float, seconds: float) -> float | None:
     """Joules per call, idle power included, from a step of the device's counter to another; ``None`` without a counter
-    that moves.
-
-    A counter stands still between its steps. Calls count from the first step that is seen to the first one after a
-    so many ``seconds``. If a call takes longer than that, two are counted.
-    """
+    that moves. A counter stands still between its steps. Calls count from the first step that is seen to the first one
+    after a so many ``seconds``. If a call takes longer than that, two are counted."""
     last = device.energy_j()
     if last is None:
         return None
@@ -159,8 +152,7 @@ def _launch(call: Callable[[], Any], device: Device, calls: int) -> float:
 def _repeat(
     call: Callable[[], Any], device: Device, calls: int, hold_s: float, flush: Callable[[], Any] | None
 ) -> float | None:
-    """Seconds per call; negative if the device began before all calls were queued; ``None`` if it can't be made to
-    wait."""
+    """Seconds per call; negative if the device began before all were queued, ``None`` if it can't be made to wait."""
     device.synchronize()
     if not device.queue_wait(hold_s):
         return None
@@ -188,8 +180,7 @@ def _repeat(
 
 
 def _unheld(call: Callable[[], Any], device: Device, calls: int, flush: Callable[[], Any] | None) -> DeviceTime:
-    """Measure with marks around calls that begin at once: right only where the device lags far behind the host, so that
-    it always has work."""
+    """Measure with marks around calls that begin at once: right only where the device lags far behind the host."""
     if flush is not None:
         flush()
     device.synchronize()
@@ -213,13 +204,15 @@ def _unheld(call: Callable[[], Any], device: Device, calls: int, flush: Callable
     return DeviceTime(device_s, launch_s, device_method=MARKED)
 
 
-def transfer(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], device: Device) -> Transfer | None:
-    """Time all copies of each direction, with one wait at the end: median seconds, pageable and pinned.
-
-    A case's inputs are overwritten with themselves. ``None`` if it has no tensor on its device, or if the host has no
-    room for their copies.
-    """
-    inputs, outputs = _distinct(inputs, device), _distinct(outputs, device)
+def transfer(given: Any, result: Any, device: Device) -> Transfer | None:
+    """Time all copies of each direction, with one wait at the end: median seconds, pageable and pinned. Inputs are
+    overwritten with themselves. Nothing need be copied for a CPU, or for a GPU in the CPU's memory: only the number of
+    bytes that another GPU would have to copy is recorded. ``None`` if there is no tensor on the device, or no room on
+    the host for the copies."""
+    if not device.accelerator or device.shares_memory:
+        held = total_bytes(given), total_bytes(result)
+        return Transfer(*held) if any(held) else None
+    inputs, outputs = (_distinct(all_as_tensors(values), device) for values in (given, result))
     sizes = sum(t.nbytes for t in inputs), sum(t.nbytes for t in outputs)
     if not any(sizes):
         return None
@@ -247,8 +240,6 @@ def _distinct(tensors: Sequence[torch.Tensor], device: Device) -> list[torch.Ten
 
 
 def _copies(tensors: Sequence[torch.Tensor], device: Device, arriving: bool, pinned: bool) -> float | None:
-    import torch
-
     hosts = [torch.empty_like(tensor, device="cpu").copy_(tensor) for tensor in tensors]
     try:
         hosts = [pinned_copy(host) for host in hosts] if pinned else hosts

@@ -16,6 +16,7 @@ from msgspec import structs
 from ..devices import Choice, Device, find_device, select
 from ..devices.cpu import cores, keep_memory
 from ..devices.implementations import LIBRARIES, TORCH, find_implementation
+from ..devices.lazy import torch
 from ..errors import UsageError
 from ..runfile.flags import Flag
 from ..runfile.schema import KEY, SAMPLES_KEPT, CanaryTimes, Case, Ceilings, Measurement, Process, Work
@@ -182,10 +183,8 @@ class Session:
         self, case: Case, work: Work, seconds: float, launches: bool = False, convolutions: float = 0.0
     ) -> list[Flag]:
         """Return ``implausible`` if the case exceeds its device's ceilings, even after they were measured once more.
-        ``launches``: whether a call launches anything; ``convolutions``: their share of the FLOPs.
-
-        A CPU isn't judged where the thread canary was slow, because its ceilings are then too low themselves.
-        """
+        ``launches``: whether a call launches anything; ``convolutions``: their share of the FLOPs. A CPU isn't judged
+        where the thread canary was slow, because its ceilings are then too low themselves."""
         if not self.judges:
             return []
         chosen = find_device(case.device).device
@@ -214,10 +213,8 @@ class Session:
         launches: bool = False, **fields: Any,
     ) -> None:  # fmt: skip
         """Judge the rounds that pytest-benchmark keeps, and write the case's :class:`Measurement` beside them.
-
         ``devices`` were waited for; ``flags`` are what was noticed during the rounds, and ``fields`` what was measured
-        besides them. ``launches``: whether a call is known to launch anything.
-        """
+        besides them. ``launches``: whether a call is known to launch anything."""
         raised, stats = list(flags), benchmark.stats
         wait_s = sum(self.rates.wait_s(device) for device in devices)
         if stats is not None:
@@ -310,8 +307,6 @@ class Session:
         if self.light:
             return self.settings.threads or cores()
         if self.plain and self.settings.threads is None:
-            import torch
-
             return torch.get_num_threads()
         asked = self.settings.threads or self.agreed_threads
         threads = environment.set_threads(asked)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
+from ..devices.lazy import torch
 from ..runfile.flags import Flag
 from .precision import float32_state, set_float32_state
 
@@ -33,11 +34,8 @@ _MISSING = object()
 _UNREADABLE = "unreadable"
 """The value of a setting that can't be read in the process's present state; it differs from whatever the value was
 before."""
-_HANDLED = [
-    number
-    for name in ["INT", "TERM", "HUP", "QUIT", "CHLD", "PIPE", "ALRM", "VTALRM", "PROF", "USR1", "USR2", "XCPU"]
-    if (number := getattr(signal, f"SIG{name}", None))
-]
+_USUAL = {"INT", "TERM", "HUP", "QUIT", "CHLD", "PIPE", "ALRM", "VTALRM", "PROF", "USR1", "USR2", "XCPU"}
+_HANDLED = [each for each in signal.Signals if each.name.removeprefix("SIG") in _USUAL]
 """Signals that programs usually handle; asking for all signals takes as long as reading all other settings."""
 _FOLLOWERS = ("tracer", "profiler")
 
@@ -69,10 +67,8 @@ class State:
 
     def compare(self) -> None:
         """Note what has changed, right after the body: a teardown may still restore settings, which is no fault.
-
         Modules that are missing or replaced are restored here, because code that needs one from now on would import it
-        a second time, which torch doesn't survive, or get a test's mock.
-        """
+        a second time, which torch doesn't survive, or get a test's mock."""
         grown = len(sys.modules) > self._modules
         if lost := _replaced():
             self._lost = [name for name in lost if not name.startswith(_COMPILED)]
@@ -146,7 +142,7 @@ def _settings(with_torch: bool) -> dict[str, _Setting]:
     from pytest_benchmark.stats import Stats
 
     settings: dict[str, _Setting] = {
-        "working folder": (_working_folder, os.chdir),
+        "working folder": (os.getcwd, os.chdir),
         "warnings filters": (lambda: tuple(warnings.filters), _set_filters),
         "import finders": (_finders, _set_finders),
         "garbage collector": (gc.isenabled, lambda enabled: gc.enable() if enabled else gc.disable()),
@@ -182,26 +178,18 @@ def _of_system() -> Iterator[tuple[str, _Setting]]:
         mask = signal.pthread_sigmask
         yield "blocked signals", (lambda: mask(signal.SIG_BLOCK, ()), functools.partial(mask, signal.SIG_SETMASK))
         for name in ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF"):
-            timer = getattr(signal, name)
-            yield f"pending {name}", (functools.partial(_pending, timer), functools.partial(_stop, timer))
+            yield f"pending {name}", _timer(getattr(signal, name))
 
 
-def _set_handlers(before: dict[int, Any]) -> None:
-    for number, handler in before.items():
-        if handler is not None and signal.getsignal(number) != handler:
+def _set_handlers(handlers: dict[int, Any]) -> None:
+    for number, handler in handlers.items():
+        if handler is not None:  # None: it was not installed from Python
             signal.signal(number, handler)
 
 
-def _pending(timer: int) -> bool:
-    """Whether the timer will send a signal. Its remaining time changes, so two readings of it are never equal."""
-    return signal.getitimer(timer)[0] > 0
-
-
-def _stop(timer: int, pending: bool) -> None:
-    """Stop a timer that wasn't pending before. One that was pending before can't be restored: when it was due is
-    unknown."""
-    if not pending:
-        signal.setitimer(timer, 0)
+def _timer(which: int) -> _Setting:
+    """Whether a timer will send a signal; its remaining time changes, and when a stopped one was due is unknown."""
+    return lambda: signal.getitimer(which)[0] > 0, lambda pending: pending or signal.setitimer(which, 0)
 
 
 def _finders() -> tuple[tuple[Any, ...], ...]:
@@ -262,8 +250,7 @@ def _of_torch() -> Iterator[tuple[str, _Setting]]:
 
 
 def _of_contexts(torch: Any) -> Iterator[tuple[str, _Setting]]:
-    """Yield torch's contexts that a benchmark may have entered and not left. The names are private, since torch has no
-    public way to ask."""
+    """Yield torch's contexts that a benchmark may not have left, by private names: torch has no public way to ask."""
     from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
     from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
@@ -279,8 +266,7 @@ def _of_contexts(torch: Any) -> Iterator[tuple[str, _Setting]]:
 
 
 def _modes(stack: Callable[[], list[Any]], kind: Any) -> _Setting:
-    """The setting of a stack of modes, compared by the ``id`` of its objects, whose own ``==`` may be anything. The
-    default device is a mode too, but a separate setting."""
+    """The setting of a stack of modes, compared by ``id``. The default device is a mode too, but a separate setting."""
 
     def read() -> tuple[int, ...]:
         return tuple(id(mode) for mode in stack() if not _is_device(mode))
@@ -295,8 +281,7 @@ def _modes(stack: Callable[[], list[Any]], kind: Any) -> _Setting:
 
 
 def _reduction(owner: Any, name: str) -> _Setting:
-    """The setting of reduced-precision sums, with whether a sum may be split, which newer torch resets where only the
-    first is set."""
+    """The setting of reduced-precision sums, with whether these may be split, which newer torch would reset."""
     split = f"{name}_split_k"
 
     def read() -> Any:
@@ -318,20 +303,13 @@ def _umask() -> str:
     return f"{bits:03o}"
 
 
-def _working_folder() -> str | None:
-    with contextlib.suppress(FileNotFoundError):  # it was removed
-        return os.getcwd()
-    return None
-
-
 def _set_filters(filters: tuple[Any, ...]) -> None:
     warnings.simplefilter("default")  # tells the module that they changed
     warnings.filters[:] = filters  # type: ignore[index]
 
 
 def _default_device() -> str:
-    """Return the default device without making a tensor as ``torch.get_default_device`` does: its modes are off
-    here."""
+    """Return the default device; ``torch.get_default_device`` makes a tensor, and modes are off here."""
     from torch import overrides
 
     modes: list[Any] = overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
@@ -343,24 +321,17 @@ def _is_device(mode: Any) -> bool:
 
 
 def _set_default_device(name: str) -> None:
-    import torch
-
     torch.set_default_device(None if name == "cpu" else name)  # the CPU, once set, slows every call of torch
 
 
 def _autocast() -> tuple[Any, ...]:
-    """Return how deep autocast contexts are nested, whether casts are cached, and for each kind whether it is on and
-    its dtype."""
-    import torch
-
+    """Return how deep autocast is nested, whether casts are cached, and whether each kind is on, with its dtype."""
     torch.autocast_increment_nesting()
     kinds = ((torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in AUTOCAST_KINDS)
     return torch.autocast_decrement_nesting(), torch.is_autocast_cache_enabled(), *kinds
 
 
 def _set_autocast(value: tuple[Any, ...]) -> None:
-    import torch
-
     depth, keep, *kinds = value
     while _autocast()[0] > depth:
         torch.autocast_decrement_nesting()
@@ -395,8 +366,7 @@ def untraced() -> Iterator[None]:
 
 
 def _paused_monitors() -> Iterator[Callable[[], object]]:
-    """Remove the events and callbacks of all tools (Python 3.12 and newer), and yield the functions that restore
-    them."""
+    """Remove the events and callbacks of all tools (Python 3.12 and newer), and yield what restores them."""
     monitoring: Any = getattr(sys, "monitoring", None)
     for tool in range(MOST_TOOLS) if monitoring else ():
         if monitoring.get_tool(tool) is None:

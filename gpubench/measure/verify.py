@@ -8,27 +8,15 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..devices import CPU, Device
 from ..devices.implementations import TORCH, Implementation
+from ..devices.lazy import np, pytree, torch
 from ..errors import TooLarge, WrongAnswer
 from ..runfile.schema import Check, Work
-from .data import (
-    apart_from,
-    as_tensor,
-    bare_tensors,
-    dispatch_mode,
-    is_array,
-    require_memory,
-    tensor_leaves,
-    tensors,
-    uncompiled,
-)
+from .data import as_tensor, bare_tensors, dispatch_mode, is_array, require_memory, tensor_leaves, tensors, uncompiled
 from .work import Call, substituted
-
-if TYPE_CHECKING:
-    import torch
 
 ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "tf32": 2.0**-11, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 """Unit roundoff of each dtype's products: 2**-(significand bits + 1)."""
@@ -49,8 +37,8 @@ def unchecked(reason: str) -> Check:
 
 
 def roundoff(dtype: str) -> float:
-    """Unit roundoff of a dtype, for complex ones of its parts; 0 for an empty name."""
-    return ROUNDOFF[_real(dtype)] if dtype else 0.0
+    """Unit roundoff of a dtype, for complex ones of its parts."""
+    return ROUNDOFF[_real(dtype)]
 
 
 def _real(dtype: str) -> str:
@@ -71,19 +59,13 @@ def tolerance(dtype: str, flops: float | None, inputs: int, outputs: int) -> flo
 
 def elements(*values: Any) -> int:
     """Number of elements of all tensors and arrays in these values, without the parameters of modules."""
-    import numpy as np
-    from torch.utils import _pytree
-
-    arrays = [leaf for leaf in _pytree.tree_leaves(values) if is_array(leaf) or isinstance(leaf, np.generic)]
+    arrays = [leaf for leaf in pytree.tree_leaves(values) if is_array(leaf) or isinstance(leaf, np.generic)]
     return sum(t.numel() for t in bare_tensors(values)) + sum(int(math.prod(array.shape)) for array in arrays)
 
 
 def in_float64(value: Any, library: Implementation | None = None) -> Any:
     """Return a copy on the CPU with floating-point parts in float64: modules, tensors and arrays, in any container.
     Arrays become NumPy's, and functions of the ``library`` become those of NumPy that do the same."""
-    import numpy as np
-    import torch
-    from torch.utils import _pytree
 
     def convert(leaf: Any) -> Any:
         if isinstance(leaf, torch.nn.Module):
@@ -98,36 +80,23 @@ def in_float64(value: Any, library: Implementation | None = None) -> Any:
             return convert(as_tensor(leaf)).numpy()
         return library.twin(leaf) if library else leaf
 
-    return _pytree.tree_map(convert, value)
-
-
-@dataclass(slots=True)
-class Steps:
-    """The ``coarsest`` dtype that a reference's operations compute in, if that is coarser than float32."""
-
-    coarsest: str = ""
-
-    def note(self, dtype: str) -> None:
-        """Note the dtype of a result."""
-        if _real(dtype) in ROUNDOFF and roundoff(dtype) > max(2.0**-24, roundoff(self.coarsest)):
-            self.coarsest = dtype
+    return pytree.tree_map(convert, value)
 
 
 @contextmanager
-def poisoned(steps: Steps | None = None, roundoff: float = 0.0) -> Iterator[None]:
+def poisoned(dtypes: set[str] | None = None, roundoff: float = 0.0) -> Iterator[None]:
     """A context in which memory that the program asks torch for and doesn't fill holds NaN, not an earlier call's
     answer.
 
-    ``steps`` takes what the operations show. With ``roundoff`` the result of each operation is changed by so much, up
-    or down at random: Monte Carlo arithmetic (Parker, *Monte Carlo Arithmetic: exploiting randomness in floating-point
-    arithmetic*, 1997), whose spread is the part of a result that rounding explains.
+    ``dtypes`` takes those that the operations compute in. With ``roundoff`` the result of each is changed by so much,
+    up or down at random: Monte Carlo arithmetic (Parker, *Monte Carlo Arithmetic: exploiting randomness in
+    floating-point arithmetic*, 1997), whose spread is the part of a result that rounding explains.
     """
-    import torch
     from torch.overrides import TorchFunctionMode
 
     aten = torch.ops.aten
     unfilled = {aten.empty, aten.empty_like, aten.new_empty, aten.empty_strided, aten.new_empty_strided}
-    seen = steps or Steps()
+    seen = set() if dtypes is None else dtypes
 
     class Poisoned(dispatch_mode()):  # type: ignore[misc]
         def __torch_dispatch__(self, step: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -139,7 +108,7 @@ def poisoned(steps: Steps | None = None, roundoff: float = 0.0) -> Iterator[None
             if roundoff:
                 _choose_otherwise(step.overloadpacket.__name__, result, roundoff)
             for tensor in tensor_leaves(result):
-                seen.note(str(tensor.dtype).removeprefix("torch."))
+                seen.add(str(tensor.dtype).removeprefix("torch."))
                 if roundoff and not step.is_view:
                     _perturb(tensor, roundoff)
             return result
@@ -150,7 +119,7 @@ def poisoned(steps: Steps | None = None, roundoff: float = 0.0) -> Iterator[None
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             for kind in {tensor.device.type for tensor in tensor_leaves(args)}:
                 if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-                    seen.note(str(torch.get_autocast_dtype(kind)).removeprefix("torch."))
+                    seen.add(str(torch.get_autocast_dtype(kind)).removeprefix("torch."))
             return function(*args, **(kwargs or {}))
 
     with uncompiled(), Autocast(), Poisoned():
@@ -175,19 +144,9 @@ def _choose_otherwise(name: str, result: Any, roundoff: float) -> None:
 
 def _perturb(tensor: torch.Tensor, roundoff: float) -> None:
     """Change each element by this relative amount, up or down at random."""
-    import torch
-
     for part in bare_tensors(tensor.detach()):
         if (part.is_floating_point() or part.is_complex()) and not part.is_quantized:
             part.mul_(1 + roundoff * (2 * torch.randint(0, 2, part.shape, device=part.device) - 1))
-
-
-def poison(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Fill the tensors of ``out=`` with NaN, unless the call reads them too."""
-    given = {name: value for name, value in kwargs.items() if name != "out"}
-    for tensor in apart_from(kwargs.get("out"), args, given):
-        if tensor.is_floating_point() or tensor.is_complex():
-            tensor.detach().fill_(math.nan)
 
 
 def _wrong(error: float, allowed: float) -> str:
@@ -197,11 +156,7 @@ def _wrong(error: float, allowed: float) -> str:
 
 def _outputs(result: Any) -> list[torch.Tensor]:
     """Return the tensors of a result, dense and on the CPU; a number counts as one."""
-    import numpy as np
-    import torch
-    from torch.utils import _pytree
-
-    leaves = _pytree.tree_leaves(result)
+    leaves = pytree.tree_leaves(result)
     leaves = [as_tensor(x) if is_array(x) or isinstance(x, np.generic | int | float) else x for x in leaves]
     dense = [t.to(torch.complex64) if t.dtype == torch.complex32 else t for t in _dense(leaves)]
     return [torch.view_as_real(t.resolve_conj()) if t.is_complex() else t for t in dense]
@@ -261,17 +216,15 @@ class Reference:
     precision: str
     _expected: list[torch.Tensor] | None = None
     _explained: list[float] = field(default_factory=list)
-    _steps: Steps = field(default_factory=Steps)
+    _dtypes: set[str] = field(default_factory=set)
 
     def check(self, result: Any) -> Check:
-        """Compare a result with the reference's. Raises :class:`~gpubench.errors.WrongAnswer`.
-
-        The outcome is unchecked where the call can't be repeated in float64, for example a closure over float32
-        tensors, and where rounding alone moves the result further than the tolerance.
-        """
+        """Compare a result with the reference's. Raises :class:`~gpubench.errors.WrongAnswer`. The outcome is unchecked
+        where the call can't be repeated in float64, for example a closure over float32 tensors, and where rounding
+        alone moves the result further than the tolerance."""
         if self._expected is None:
             try:
-                self._expected = self._repeat(self._steps)
+                self._expected = self._repeat(self._dtypes)
             except WrongAnswer:  # a reference may also check what the call doesn't return
                 raise
             except Exception as error:
@@ -311,19 +264,19 @@ class Reference:
 
     @property
     def _precision(self) -> str:
-        return max(self.precision, self._steps.coarsest, key=roundoff)
+        """The coarsest dtype that is computed in: the reference's own are float64 unless the function chooses them."""
+        coarse = [each for each in self._dtypes if _real(each) in ROUNDOFF and roundoff(each) > roundoff("float32")]
+        return max(self.precision, *coarse, key=roundoff) if coarse else self.precision
 
-    def _repeat(self, steps: Steps | None = None, draw: int = 0, poison: bool = True) -> list[torch.Tensor]:
+    def _repeat(self, dtypes: set[str] | None = None, draw: int = 0, poison: bool = True) -> list[torch.Tensor]:
         """Return the outputs of the function in float64; of a ``draw`` with changed inputs and steps."""
-        import torch
-
         args, kwargs = in_float64(self.args), in_float64(dict(self.kwargs))
         unit = roundoff(self._precision) if draw else 0.0
         with torch.random.fork_rng(devices=[]):
             if draw:
                 torch.manual_seed(draw)
                 args, kwargs = _perturbed((args, kwargs), unit)
-            with poisoned(steps, unit) if poison else nullcontext():
+            with poisoned(dtypes, unit) if poison else nullcontext():
                 return _outputs(self.function(*args, **kwargs))
 
     def _unwritten(self, errors: list[float]) -> list[float]:
@@ -335,8 +288,7 @@ class Reference:
         return [math.inf if math.isinf(each) else error for error, each in zip(errors, clean, strict=True)]
 
     def _spread(self, draw: int) -> list[float]:
-        """Return how far one unit of roundoff in each input and step moves each output, as a relative error; infinite
-        where it changes the number of elements."""
+        """Return the relative error of each output if each input and step is off by one unit of roundoff."""
         assert self._expected is not None
         try:
             return _errors(self._repeat(draw=draw), self._expected)
@@ -351,10 +303,6 @@ def _unrepeatable(error: Exception) -> Check:
 
 
 def _perturbed(values: Any, unit: float) -> Any:
-    import numpy as np
-    import torch
-    from torch.utils import _pytree
-
     def change(leaf: Any) -> Any:
         if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fc":
             return leaf * (1 + unit * (2 * torch.randint(0, 2, leaf.shape).numpy() - 1))
@@ -362,7 +310,7 @@ def _perturbed(values: Any, unit: float) -> Any:
             _perturb(tensor, unit)
         return leaf
 
-    return _pytree.tree_map(change, values)
+    return pytree.tree_map(change, values)
 
 
 Estimate = Callable[[Work, Device, str], tuple[float | None, str]]
@@ -372,11 +320,9 @@ Estimate = Callable[[Work, Device, str], tuple[float | None, str]]
 def prepare_reference(
     call: Call, precision: str, allowance: float, estimate: Estimate, library: Implementation
 ) -> Reference | Check:
-    """Return the reference, or an unchecked :class:`Check` that says why there is none.
-
-    ``allowance``: seconds that it may take. ``precision``: the dtype whose rounding to expect. ``library``: what the
-    call computes with. A call of torch works on tensors, so without any it can't be repeated in float64.
-    """
+    """Return the reference, or an unchecked :class:`Check` that says why there is none. ``allowance``: seconds that it
+    may take. ``precision``: the dtype whose rounding to expect. ``library``: what the call computes with. A call of
+    torch works on tensors, so without any it can't be repeated in float64."""
     check, function, args, kwargs = call.request.check, call.request.function, call.args, call.kwargs
     if check is False or isinstance(check, str):
         return unchecked(check or "check=False")

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..devices import Device
-from ..errors import UsageError, WorkMismatch
+from ..devices import EIGHT_BITS, Device, Load
+from ..devices.lazy import pytree, torch
+from ..errors import Unmeasurable, UsageError, WorkMismatch
 from ..runfile.flags import Flag
 from ..runfile.schema import MOST_OPERATORS, Operators, Work
-from .data import dispatch_mode, memory_key, tensor_leaves, tensors, uncompiled
+from .data import bare_tensors, dispatch_mode, memory_key, tensor_leaves, tensors, uncompiled
 
 if TYPE_CHECKING:
     from torch.utils.flop_counter import FlopCounterMode
@@ -66,6 +67,16 @@ class Request:
     setup: Callable[[], Any] | None
     devices: Iterable[str]
 
+    def arguments(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """Return the arguments of the next call: what its ``setup`` returns, or else its own. Raises UsageError for
+        both."""
+        if self.setup is None or not (made := self.setup()):
+            return self.args, self.kwargs
+        if self.args or self.kwargs:
+            raise UsageError("setup returns arguments, so the call can't be given others")
+        args, kwargs = made
+        return tuple(args), dict(kwargs)
+
 
 @dataclass(slots=True)
 class Call:
@@ -105,13 +116,9 @@ class Call:
 
 
 def flop_counter() -> FlopCounterMode:
-    """Return torch's own counter, a context, with corrections.
-
-    Fused attention counts as its products alone: torch adds the masked half of a causal one, and in the backward pass a
-    fifth product, which recomputes the scores instead of keeping them. Products with 8-bit weights count too, like the
-    layer that they stand for.
-    """
-    import torch
+    """Return torch's own counter, a context, with corrections. Fused attention counts as its products alone: torch adds
+    the masked half of a causal one, and in the backward pass a fifth product, which recomputes the scores instead of
+    keeping them. Products with 8-bit weights count too, like the layer that they stand for."""
     from torch.utils import flop_counter as flop_counter_module
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -128,10 +135,7 @@ def flop_counter() -> FlopCounterMode:
 
 def _spare_the_compiler(mode: Any) -> None:
     """Keep torch from importing its compiler, which takes two seconds, only to mark this dispatch mode as not compiled.
-
-    torch keeps the compiler's mark as an attribute of the mode, and asks for it at the first dispatch. A compiler that
-    is loaded already is asked; if torch keeps the mark elsewhere, only the time is lost.
-    """
+    If torch keeps that mark elsewhere than as an attribute of the mode, only the time is lost."""
     dispatch = getattr(getattr(mode, "__torch_dispatch__", None), "__wrapped__", None)
     if dispatch is not None and "torch._dynamo" not in sys.modules:
         dispatch.__dict__.setdefault("__dynamo_disable", dispatch)
@@ -168,9 +172,6 @@ def _attention_backward(gradient: Any, query: Any, key: Any, value: Any, *_: Any
 
 def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Counted | None:
     """Count the work of one call; ``None`` if it has no tensor arguments or can't run on ``meta`` tensors."""
-    import torch
-    from torch.utils import _pytree
-
     given = tensors(args, kwargs, call)
     if not given:
         return None
@@ -182,29 +183,29 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
         return value.detach().to("meta") if isinstance(value, torch.Tensor) else value
 
     try:
-        args, kwargs = _pytree.tree_map(to_meta, args), _pytree.tree_map(to_meta, dict(kwargs))
+        args, kwargs = pytree.tree_map(to_meta, args), pytree.tree_map(to_meta, dict(kwargs))
         target = to_meta(call)
-        seen: set[type] = set()
-        layers = torch.nn.modules.module.register_module_forward_pre_hook(lambda layer, _: seen.add(type(layer)))
-        with layers, watched() as (memory, counter), torch.random.fork_rng(devices=[]):
+        layers: set[type] = set()
+        follow = torch.nn.modules.module.register_module_forward_pre_hook(lambda layer, _: layers.add(type(layer)))
+        with follow, watched() as seen, torch.random.fork_rng(devices=[]):
             result = target(*args, **kwargs)
     except Exception:  # the call does something that meta tensors can't: the work stays unknown
         return None
-    by_operator = counter.get_flop_counts().get("Global", {})
+    by_operator = seen.counter.get_flop_counts().get("Global", {})
     convolved = float(sum(flops for operator, flops in by_operator.items() if "convolution" in str(operator)))
-    recurrent = any(issubclass(kind, torch.nn.RNNBase) for kind in seen)
+    recurrent = any(issubclass(kind, torch.nn.RNNBase) for kind in layers)
     return Counted(
-        float(counter.get_total_flops()) or None,
+        float(seen.counter.get_total_flops()) or None,
         sum(t.nbytes for t in tensors(result)),
         _bytes(read),
         _bytes(given),
-        memory.peak,
+        seen.peak,
         convolved,
-        memory.operations,
-        memory.moved,
-        memory.reads.cover(tensor_leaves(args, {name: value for name, value in kwargs.items() if name != "out"})),
+        seen.operations,
+        seen.moved,
+        seen.whole(tensor_leaves(args, {name: value for name, value in kwargs.items() if name != "out"})),
         not (convolved or recurrent),
-        memory.tally.operators(),
+        seen.operators(),
     )
 
 
@@ -221,12 +222,8 @@ besides those that torch tags as pointwise."""
 
 def kind_of_operator(operator: Any, args: tuple[Any, ...], flops: float) -> str:
     """Return the kind of an operator, as in :class:`~gpubench.runfile.schema.Operators`: operators whose GPU times
-    follow the same rule.
-
-    A convolution whose kernel is a single point is a product: no algorithm saves multiplications.
-    """
-    import torch
-
+    follow the same rule. A convolution whose kernel is a single point is a product: no algorithm saves
+    multiplications."""
     name = operator._schema.name.partition("::")[2]
     if "convolution" in name:
         weights = args[2] if "backward" in name else args[1]
@@ -240,117 +237,114 @@ def kind_of_operator(operator: Any, args: tuple[Any, ...], flops: float) -> str:
     return "other"
 
 
-class Tally:
-    """Operators by kind and size. ``opaque`` becomes true with the first tensor whose layout hides how many bytes it
-    has."""
+class Seen:
+    """What was seen of the operators of a call: ``peak`` is the most bytes that tensors made by it held at once,
+    ``operations`` the number of launches, ``moved`` the bytes that these read and wrote. ``counter`` is torch's, of
+    FLOPs."""
 
     def __init__(self) -> None:
-        self.opaque = False
+        self.counter = flop_counter()
+        self.peak = self.operations = self.moved = self._now = 0
+        self._opaque = False  # whether the layout of a tensor hides how many bytes it has
         self._groups: dict[tuple[str, int, int], list[float]] = {}
+        self._known: set[int] = set()
+        self._views: dict[int, dict[Any, int]] = {}  # bytes of each view that was read, by its memory
 
-    def add(self, operator: Any, args: tuple[Any, ...], flops: float, nbytes: int) -> None:
-        """Count an operator with its FLOPs and the bytes that it reads and writes."""
+    def note(self, operator: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
+        """Note an operator that was called."""
+        name = operator.overloadpacket.__name__
+        # A view launches nothing, and neither does what only allocates.
+        if not (operator.is_view or name == "_unsafe_view" or "empty" in name):
+            self._note_launch(name, operator, args, kwargs, result)
+        self._known |= {tensor.untyped_storage()._cdata for tensor in self._full(args, kwargs)}  # made elsewhere
+        for storage in (tensor.untyped_storage() for tensor in self._full(result)):
+            if storage._cdata not in self._known:
+                self._known.add(storage._cdata)
+                self._now += storage.nbytes()
+                self.peak = max(self.peak, self._now)
+                weakref.finalize(storage, self._forget, storage._cdata, storage.nbytes())
+
+    def _note_launch(self, name: str, operator: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
+        written = {argument.name for argument in operator._schema.arguments if argument.is_out}
+        read = {name: value for name, value in kwargs.items() if name not in written}
+        nbytes = sum(tensor.nbytes for tensor in tensors(args, read, result))
+        if name == "sort":
+            nbytes *= args[0].element_size()  # a radix sort passes over everything once per byte of a key
+        self.operations += 1
+        self.moved += nbytes
+        for tensor in self._full(args[1:] if name in CHOOSING else args, read):
+            self._views.setdefault(tensor.untyped_storage()._cdata, {})[memory_key(tensor)] = tensor.nbytes
+        count_flops = self.counter.flop_registry.get(operator.overloadpacket)
+        flops = float(count_flops(*args, **kwargs, out_val=result)) if count_flops else 0.0
         if nbytes:
             size = kind_of_operator(operator, args, flops), int(flops).bit_length(), nbytes.bit_length()
             group = self._groups.setdefault(size, [0, 0.0, 0.0])
             group[:] = group[0] + 1, group[1] + flops, group[2] + nbytes
 
+    def _full(self, *values: Any) -> list[Any]:
+        found = tensor_leaves(values)
+        full = [tensor for tensor in found if str(tensor.layout) == "torch.strided"]
+        self._opaque |= len(full) < len(found)
+        return full
+
+    def _forget(self, key: int, nbytes: int) -> None:
+        self._known.discard(key)
+        self._now -= nbytes
+
+    def whole(self, given: list[Any]) -> bool:
+        """Return whether nearly all of each tensor was read; false for sparse tensors, which aren't seen."""
+        return all(str(each.layout) == "torch.strided" and self._read(each) >= WHOLE * each.nbytes for each in given)
+
+    def _read(self, tensor: Any) -> int:
+        return sum(self._views.get(tensor.untyped_storage()._cdata, {}).values())
+
     def operators(self) -> tuple[Operators, ...]:
-        """Return all groups of operators; empty if they are unreliable or too many for a results file."""
+        """Return the operators by kind and size; none if they are unreliable or too many for a results file."""
         groups = tuple(Operators(size[0], int(group[0]), *group[1:]) for size, group in self._groups.items())
-        return groups if len(groups) <= MOST_OPERATORS and not self.opaque else ()
-
-
-class _Reads:
-    """Bytes of each view that was read, by the memory that it belongs to."""
-
-    def __init__(self) -> None:
-        self._views: dict[int, dict[Any, int]] = {}
-
-    def add(self, read: list[Any]) -> None:
-        for tensor in read:
-            self._views.setdefault(tensor.untyped_storage()._cdata, {})[memory_key(tensor)] = tensor.nbytes
-
-    def cover(self, given: list[Any]) -> bool:
-        """Whether the views of each tensor cover nearly all of it; false for sparse tensors, which aren't seen."""
-        return all(str(tensor.layout) == "torch.strided" and self._share(tensor) >= WHOLE for tensor in given)
-
-    def _share(self, tensor: Any) -> float:
-        views = self._views.get(tensor.untyped_storage()._cdata, {})
-        return sum(views.values()) / tensor.nbytes if tensor.nbytes else 1.0
-
-
-def watch(counter: FlopCounterMode) -> Any:
-    """Return a dispatch mode: ``peak`` is the most bytes that tensors made under it held at once, ``operations`` the
-    number of launches, ``moved`` the bytes that these read and wrote, ``tally`` their kinds.
-
-    ``counter`` knows the FLOPs of an operator by the shapes of its tensors.
-    """
-    import torch
-
-    class Live(dispatch_mode()):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.now = self.peak = self.operations = self.moved = 0
-            self._known: set[int] = set()
-            self.reads = _Reads()
-            self.tally = Tally()
-
-        def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            kwargs = kwargs or {}
-            result = operator(*args, **kwargs)
-            view = operator.is_view or operator is torch.ops.aten._unsafe_view.default  # a view to the device
-            if not view and "empty" not in operator._schema.name:  # one that only allocates launches nothing
-                self._note(operator, args, kwargs, result)
-            self._known |= {tensor.untyped_storage()._cdata for tensor in self._full(args, kwargs)}  # made elsewhere
-            for storage in (tensor.untyped_storage() for tensor in self._full(result)):
-                if storage._cdata not in self._known:
-                    self._known.add(storage._cdata)
-                    self.now += storage.nbytes()
-                    self.peak = max(self.peak, self.now)
-                    weakref.finalize(storage, self._gone, storage._cdata, storage.nbytes())
-            return result
-
-        def _full(self, *values: Any) -> list[Any]:
-            found = tensor_leaves(values)
-            full = [tensor for tensor in found if tensor.layout is torch.strided]
-            self.tally.opaque |= len(full) < len(found)
-            return full
-
-        def _note(self, operator: Any, args: Any, kwargs: Any, result: Any) -> None:
-            written = {argument.name for argument in operator._schema.arguments if argument.is_out}
-            read = {name: value for name, value in kwargs.items() if name not in written}
-            nbytes = sum(tensor.nbytes for tensor in tensors(args, read, result))
-            if operator.overloadpacket is torch.ops.aten.sort:
-                nbytes *= args[0].element_size()  # a radix sort passes over everything once per byte of a key
-            self.operations += 1
-            self.moved += nbytes
-            chosen = operator.overloadpacket.__name__ in CHOOSING
-            self.reads.add(self._full(args[1:] if chosen else args, read))
-            count_flops = counter.flop_registry.get(operator._overloadpacket)
-            flops = float(count_flops(*args, **kwargs, out_val=result)) if count_flops else 0.0
-            self.tally.add(operator, args, flops, nbytes)
-
-        def _gone(self, key: int, nbytes: int) -> None:
-            self._known.discard(key)
-            self.now -= nbytes
-
-    return Live()
+        return groups if len(groups) <= MOST_OPERATORS and not self._opaque else ()
 
 
 @contextmanager
-def watched() -> Iterator[tuple[Any, FlopCounterMode]]:
-    """A context that yields the mode of :func:`watch` and torch's counter, of the calls made within it."""
-    counter = flop_counter()
-    with uncompiled(), (seen := watch(counter)), counter:
-        yield seen, counter
+def watched() -> Iterator[Seen]:
+    """A context that yields what is seen of the calls made within it."""
+    seen = Seen()
+
+    class Watch(dispatch_mode()):  # type: ignore[misc]
+        def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = operator(*args, **(kwargs or {}))
+            seen.note(operator, args, kwargs or {}, result)
+            return result
+
+    with uncompiled(), Watch(), seen.counter:
+        yield seen
+
+
+def observe(
+    call: Call, device: Device, dtype: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+) -> tuple[Load, Any]:
+    """Make a call for a simulated device that computes in this dtype; return the load that it takes its time for, and
+    the result. The load is the work as counted or declared, and the operators that were seen on tensors without data or
+    else in this call. Raises :class:`Unmeasurable` if none is known."""
+    counted, work = call.counted, call.work
+    operations = (work.items or 0.0) if work.unit == "operation" else 0.0  # of 8-bit integers, for example
+    if counted is None and not (work.flops or work.bytes or operations):
+        needs = "its model needs work that PyTorch can count on meta tensors, or flops= or nbytes="
+        raise Unmeasurable(f"{device.label}: {needs}")
+    with watched() as seen:
+        result = function(*args, **kwargs)
+    least = work.bytes or sum(tensor.nbytes for tensor in bare_tensors(call.args, call.kwargs))
+    if counted is None and operations:
+        return Load(operations, least, 1, EIGHT_BITS), result
+    launches, operators = seen.operations, seen.operators()
+    if counted is not None:
+        launches, operators = counted.operations, counted.operators
+        least = least if operators else counted.moved_bytes
+    return Load(work.flops or 0.0, least, max(1, launches), dtype, operators), result
 
 
 def substituted(module: Any, convert: Callable[[Any], Any]) -> Callable[..., Any]:
     """Return a function that calls a module with other parameters and buffers, converted from its own; the module isn't
     copied."""
-    import torch
-
     state, converted = {}, {}
     for prefix, part in module.named_modules():  # each part once: torch restores one that it swaps twice wrongly
         own = {"recurse": False, "remove_duplicate": False}
@@ -363,9 +357,7 @@ def substituted(module: Any, convert: Callable[[Any], Any]) -> Callable[..., Any
 
 def plain_number(name: str, value: Any, *, whole: bool = False) -> Any:
     """Return a declared amount as a plain Python number, also if it is one of NumPy or torch; ``None`` stays ``None``.
-
-    Raises :class:`UsageError` unless it is above 0 and within what a results file allows, and whole if it must be.
-    """
+    Raises :class:`UsageError` unless it is above 0 and within what a results file allows, and whole if it must be."""
     if value is None:
         return None
     try:
@@ -393,10 +385,8 @@ def declared(work: Work) -> Work:
 
 def agree(work: Work, counted: Counted | None) -> Work:
     """Return the declared work, completed by what was counted. Bytes too, if the inputs are known to be read as a
-    whole: each input is then read once and each output written once.
-
-    Raises :class:`WorkMismatch` when declared FLOPs differ from counted ones by more than a thousandth.
-    """
+    whole: each input is then read once and each output written once. Raises :class:`WorkMismatch` when declared FLOPs
+    differ from counted ones by more than a thousandth."""
     if counted is None:
         return work
     flops, known = work.flops, counted.flops

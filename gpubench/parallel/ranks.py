@@ -39,10 +39,7 @@ _MOST_RANKS_ON_A_CPU = 8
 
 def device_counts() -> list[int]:
     """Return the numbers of devices to measure with: 2, 4, 8, … up to the most devices of a kind, and that number
-    itself.
-
-    A CPU's devices are its cores, 8 at most. Under torchrun the most is its world size.
-    """
+    itself. A CPU's devices are its cores, 8 at most. Under torchrun the most is its world size."""
     most = max(min(cores(), _MOST_RANKS_ON_A_CPU), *(kind.count() for kind in devices.kinds().values()))
     if rank := launched_rank():
         most = rank.world_size
@@ -198,11 +195,8 @@ class RankJob(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RankTimes:
-    """What one rank measured: ``durations`` are the seconds of each round of ``iterations`` steps.
-
-    ``first_s``: seconds of the first step. ``record``: further fields of the case's record. ``flags``: what disturbed
-    this rank's device.
-    """
+    """What one rank measured: ``durations`` are the seconds of each round of ``iterations`` steps. ``first_s``: seconds
+    of the first step. ``record``: further fields of the case's record. ``flags``: what disturbed this rank's device."""
 
     durations: Sequence[float]
     iterations: int
@@ -257,8 +251,7 @@ def measure_rank(rank: Rank, job: RankJob, preset: Preset, timed: bool = True) -
 
 
 def _rounds(step_s: float, preset: Preset) -> tuple[int, int]:
-    """Return the number of rounds and of steps per round: a round lasts at least MIN_ROUND, all rounds the preset's
-    time."""
+    """Return the number of rounds, which together last the preset's time, and of steps in each."""
     if few := budget.rounds(step_s, preset):
         return few, 1
     step_s = max(step_s, 1e-7)
@@ -267,8 +260,7 @@ def _rounds(step_s: float, preset: Preset) -> tuple[int, int]:
 
 
 def _take_rounds(rank: Rank, job: RankJob, clock: DeviceClock, rounds: int, calls: int = 1) -> list[float]:
-    """Return the seconds of rounds of so many steps on this rank, each from the moment when all ranks are ready until
-    its device is done."""
+    """Return the seconds of rounds of so many steps, each from when all ranks are ready until this device is done."""
 
     def next_call() -> Bound:
         report_progress()

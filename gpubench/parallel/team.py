@@ -29,6 +29,7 @@ from msgspec import structs
 
 from ..devices import find_device
 from ..devices.cpu import keep_memory, resolve_vector_math
+from ..devices.lazy import psutil
 from ..errors import GpubenchError, RankFailure, Unmeasurable
 from ..measure.state import State
 from ..runfile.flags import Flag
@@ -143,8 +144,7 @@ def report_progress() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a function returned or raised on a rank, the settings that it left changed there, and whether one
-    can't be restored."""
+    """What a function returned or raised on a rank, what it left changed, and whether that can't be restored."""
 
     value: Any
     altered: Flag | None = None
@@ -154,8 +154,7 @@ class _Answer:
 def _watched(
     rank: Rank, function: Callable[..., Any], arguments: Sequence[Any], caught: type[BaseException]
 ) -> _Answer:
-    """Call a function on this rank; an error is returned as its value, and settings that it leaves changed are
-    restored."""
+    """Call a function on this rank; an error is returned as its value, and settings are restored."""
     state = State()
     try:
         value = function(rank, *arguments)
@@ -169,12 +168,10 @@ def _watched(
 
 
 class WorkerGroup:
-    """One worker process per device, joined in a process group that stays alive between cases.
-
-    A group that failed is ``broken``: its processes have ended and it must not be used again. ``deadline_s``: seconds
-    without progress of any rank after which a rank counts as hanging. ``altered`` flags the settings that the latest
-    function left changed on its ranks.
-    """
+    """One worker process per device, joined in a process group that stays alive between cases. A group that failed is
+    ``broken``: its processes have ended and it must not be used again. ``deadline_s``: seconds without progress of any
+    rank after which a rank counts as hanging. ``altered`` flags the settings that the latest function left changed on
+    its ranks."""
 
     def __init__(self, devices: Sequence[str], threads: int, deadline_s: float) -> None:
         self.broken = False
@@ -204,11 +201,9 @@ class WorkerGroup:
             raise
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """Return what ``function(rank, *arguments)`` returns on each rank.
-
-        Raises a rank's :class:`GpubenchError` unchanged, and otherwise :class:`RankFailure`, which names the rank that
-        died, hung or raised. The group is broken then, and all its processes have ended.
-        """
+        """Return what ``function(rank, *arguments)`` returns on each rank. Raises a rank's :class:`GpubenchError`
+        unchanged, and otherwise :class:`RankFailure`, which names the rank that died, hung or raised. The group is
+        broken then, and all its processes have ended."""
         try:
             for connection in self._connections:
                 with contextlib.suppress(OSError):  # a worker has died: there will be no answer
@@ -278,10 +273,7 @@ class WorkerGroup:
         return error
 
     def _hang(self, waiting: Sequence[int]) -> RankFailure:
-        """Return a failure that names the rank for which the others wait: a stopped process, else the one with the
-        least progress."""
-        import psutil
-
+        """Return a failure that names the rank for which the others wait: stopped, or with the least progress."""
         late = f"no progress for {self._deadline_s:g} s"
         for rank in waiting:
             with contextlib.suppress(psutil.Error):
@@ -326,11 +318,9 @@ class TorchrunGroup:
             self._join()
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """Return, on every rank, what ``function(rank, *arguments)`` returns on each rank.
-
-        Raises, on every rank, the first failure: a :class:`GpubenchError` unchanged, otherwise :class:`RankFailure`.
-        Once a rank has ended, all later calls fail too.
-        """
+        """Return, on every rank, what ``function(rank, *arguments)`` returns on each rank. Raises, on every rank, the
+        first failure: a :class:`GpubenchError` unchanged, otherwise :class:`RankFailure`. Once a rank has ended, all
+        later calls fail too."""
         if self.broken:
             raise self.broken
         gathered: list[Any] = [None] * self._rank.world_size
@@ -409,8 +399,7 @@ def _release_memory(rank: Rank) -> None:
 
 
 def _sendable(error: BaseException, rank: int) -> GpubenchError:
-    """Return a rank's error in a form that can be pickled: a GpubenchError unchanged, any other as its type and first
-    words."""
+    """Return an error that can be pickled: a GpubenchError unchanged, any other as its type and first words."""
     if isinstance(error, GpubenchError):
         return error
     memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"

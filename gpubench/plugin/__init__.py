@@ -9,6 +9,7 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare gpubench's options."""
     from .settings import declare_options
 
     declare_options(parser)
@@ -18,6 +19,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: list[str]
 ) -> Generator[None, Any, Any]:
+    """For ``gpubench run``, undo those options of a project with which it would not be measured."""
     known = early_config.known_args_namespace
     if not (known.gpubench_ledger or known.gpubench_plan):
         return (yield)
@@ -31,6 +33,7 @@ def pytest_load_initial_conftests(
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
+    """Undo them again, before any other plugin acts on its options."""
     from . import overrides
 
     overrides.parse_finished(config)
@@ -38,6 +41,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Register the markers, the fixtures and the plugin's state."""
     from ..measure.session import Mode
     from . import fixtures, outcomes
     from .hooks import Plugin
@@ -56,5 +60,5 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(fixtures.Unequipped())
         return
     config.pluginmanager.register(fixtures.Measured())
-    if plugin.mode is Mode.PLAN:
+    if plugin.session.mode is Mode.PLAN:
         config.pluginmanager.register(outcomes.Listed())

@@ -36,8 +36,8 @@ MOST_TIMES = 4.0
 
 @dataclass(slots=True)
 class Attempt:
-    """A test that is measured: its identity, pytest-benchmark's fixture, and ours, or for a plain benchmark what stands
-    in its place."""
+    """A test that is measured: its identity, pytest-benchmark's fixture, and ours or, for a plain benchmark, its
+    record."""
 
     case: Case
     benchmark: Any = None
@@ -57,23 +57,24 @@ def equip(item: pytest.Item, case: Case, session: Session, benchmark: Any) -> Gp
     choice = find_device(case.device)
     if (device := choice.device) is None:  # it was present at collection
         raise Unmeasurable(str(choice.reason))
-    marker, share = _marker(item), _share(item, session)
+    share = _share(item, session)
     fixture = Gpubench(session, share, case, device, benchmark, Declared(**declarations(item, session)))
-    if "timer" in marker or benchmark_option(item.config, "--benchmark-timer"):
-        _warn_of_timer(item)
+    _set_terms(item, benchmark, fixture.clock, share)
     benchmark._min_time = max(MIN_ROUND, MIN_WAITS * session.rates.wait_s(device), benchmark._min_time)
-    benchmark._disable_gc = marker.get("disable_gc", True)
-    benchmark._timer, benchmark._max_time, benchmark._min_rounds = fixture.clock, share.max_time, share.min_rounds
+    benchmark._disable_gc = _marker(item).get("disable_gc", True)
     return fixture
-
-
-def _warn_of_timer(item: pytest.Item) -> None:
-    text = f"{item.nodeid}: another timer was asked for, gpubench uses the one that waits"
-    warnings.warn(pytest.PytestWarning(text), stacklevel=2)
 
 
 def _share(item: pytest.Item, session: Session) -> Preset:
     return session.preset.adjusted(_marker(item)).split(session.settings.processes)
+
+
+def _set_terms(item: pytest.Item, benchmark: Any, timer: Callable[[], float], share: Preset) -> None:
+    asked = "timer" in _marker(item) or benchmark_option(item.config, "--benchmark-timer")
+    if asked and benchmark._timer is not timer:
+        text = f"{item.nodeid}: another timer was asked for, gpubench uses the one that waits"
+        warnings.warn(pytest.PytestWarning(text), stacklevel=2)
+    benchmark._timer, benchmark._max_time, benchmark._min_rounds = timer, share.max_time, share.min_rounds
 
 
 def lengthen_rounds(item: pytest.Item, benchmark: Any) -> None:
@@ -99,12 +100,9 @@ class Plain:
         from ..measure.disturbance import look
 
         self._item, self._session, self._benchmark = item, session, benchmark
-        marker, share = _marker(item), _share(item, session)
-        if "timer" in marker:
-            _warn_of_timer(item)
-        benchmark._timer, benchmark._max_time, benchmark._min_rounds = timer, share.max_time, share.min_rounds
+        _set_terms(item, benchmark, timer, _share(item, session))
         lengthen_rounds(item, benchmark)
-        if benchmark_option(item.config, "--benchmark-warmup") is None and "warmup" not in marker:
+        if benchmark_option(item.config, "--benchmark-warmup") is None and "warmup" not in _marker(item):
             benchmark._warmup = 1
         _bound_rounds(benchmark)
         watch_present_kinds()

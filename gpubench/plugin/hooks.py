@@ -7,7 +7,7 @@ import functools
 import json
 import os
 import random
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +23,8 @@ from ..runfile.matching import matcher, nothing_matches
 from ..runfile.naming import numbered, told_apart, told_stems
 from ..runfile.quantities import listed
 from ..runfile.reader import read_ledger
-from ..runfile.schema import KEY, OK, Case
-from ..runfile.writer import fit, text_of, write
+from ..runfile.schema import KEY, Case
+from ..runfile.writer import fit, write
 from . import outcomes, settings
 from .fixtures import RANKS, Attempt, Plain, lengthen_rounds
 from .parametrize import GLANCE, Markers, case_of, fixture_names, glances, parametrize, possible, tell_apart
@@ -44,81 +44,76 @@ def _point(case: Case) -> str:
 class Plugin:
     """The state of one pytest session: ``config.pluginmanager.getplugin("gpubench")``."""
 
+    @settings.usage_errors()
     def __init__(self, config: pytest.Config) -> None:
         """Raises pytest.UsageError for an unknown value of an option."""
         self.config = config
         if settings.launched() and os.environ.get("RANK", "0") != "0":
             config.option.benchmark_json = None  # torchrun's rank 0 writes for all
-        with settings.usage_errors():
-            self.session = Session(settings.read_settings(config), settings.mode_of(config))
-        self.mode = self.session.mode
+        self.session = Session(settings.read_settings(config), settings.mode_of(config))
         self.measures = False  # whether a test that is measured was collected
-        self._listed: list[tuple[Case, bool]] = []
+        self.times = False  # whether they will be timed, plain ones too
+        self._timed: list[tuple[Case, bool]] = []  # cases that aren't known to be skipped, and whether they use ranks
         self.recorder: Recorder | None = None
-        self.alone = False  # whether a session without a supervisor measures
         self.unwritten = False  # whether a results file is asked for that pytest-benchmark hasn't written yet
         self.attempts: dict[str, Attempt] = {}
-        self.collected: list[pytest.Item] | None = None
-        self.order: dict[str, int] = {}  # the place of each test before they were shuffled: that of the results file
-        self.sources: set[Path] = set()  # files of all measured tests: the same for each process of a run
-        self._failed: set[str] = set()
+        self.collected: list[pytest.Item] | None = None  # in the order of the results file: measured ones are shuffled
         self._skipped: list[str] = []  # files, each with its reason
         self.ranks: Ranks | None = None
 
+    @settings.usage_errors()
     def pytest_sessionstart(self) -> None:
         """Reject unknown and missing devices before anything is collected; torch is imported only if a device is
         named."""
-        with settings.usage_errors():
-            if self.session.settings.required:
-                self.session.require_devices()
-            if set(self.session.settings.devices) - {"auto", "all", "cpu"}:
-                _ = self.session.choices
-            _ = self.session.implementations
+        if self.session.settings.required:
+            self.session.require_devices()
+        if set(self.session.settings.devices) - {"auto", "all", "cpu"}:
+            _ = self.session.choices
+        _ = self.session.implementations
 
     @pytest.hookimpl(tryfirst=True)
+    @settings.usage_errors()
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Parametrize a test that uses the fixture; check the markers of a plain one, which may have a limit."""
         if set(metafunc.fixturenames) >= _PARAMETRIZED:
-            with settings.usage_errors():
-                parametrize(metafunc, self.session)
+            parametrize(metafunc, self.session)
         elif "benchmark" in metafunc.fixturenames:
-            with settings.usage_errors():  # a plain benchmark may have a limit
-                Markers.of(metafunc.definition)
+            Markers.of(metafunc.definition)
 
     @pytest.hookimpl(trylast=True)
+    @settings.usage_errors()
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Distinguish files of the same name. For the supervisor, keep only tests without a result, in this process's
         order."""
         items[:] = [item for item in items if possible(item, self.session)]
-        if self.mode is not Mode.OFF:
+        if self.session.mode is not Mode.OFF:
             tell_apart([item for item in items if "benchmark" in fixture_names(item)])
         self.collected = list(items)
         if settings.launched():  # by torchrun: all processes would measure other tests at the same time
             self._keep(items, [item for item in items if RANKS in fixture_names(item)])
-        self.sources = {item.path for item in items if "benchmark" in fixture_names(item)}
         if expression := config.getoption("--gpubench-match"):
-            with settings.usage_errors():
-                matches = matcher(expression)
-                every = list(items)
-                self._keep(items, [item for item in items if matches(self._names(item))])
-                if every and not items:
-                    raise nothing_matches(expression, map(self._workload, every))
+            matches, every = matcher(expression), list(items)
+            self._keep(items, [item for item in items if matches(self._names(item))])
+            if every and not items:
+                raise nothing_matches(expression, (self._cases[each.nodeid].workload for each in every))
         if self.session.settings.preset == GLANCE and any(map(glances, items)):  # else no test declares it
             self._keep(items, [item for item in items if glances(item) or "benchmark" not in fixture_names(item)])
         # By all, so alike in each process.
         self.session.plain = not any("gpubench" in fixture_names(item) for item in items)
-        if ledger := config.getoption("--gpubench-ledger"):
-            names = missing(recorded(ledger), self.session.settings.process)
+        if self.session.mode is Mode.RUN:
+            names = missing(recorded(config.getoption("--gpubench-ledger")), self.session.settings.process)
             wanted = {item.nodeid for item in items} if names is None else set(names)
             self._keep(items, [item for item in items if item.nodeid in wanted])
-        self.order = {item.nodeid: place for place, item in enumerate(items)}
-        if config.getoption("--gpubench-process"):
-            random.Random(f"{self.session.settings.seed}/{self.session.settings.process}").shuffle(items)
-            if self.session.settings.brief:  # randomised blocks: expressions of one size directly after each other
-                blocks: dict[str, int] = {}
-                items.sort(key=lambda item: blocks.setdefault(_point(self.case_of(item)), len(blocks)))
-            if any(RANKS in fixture_names(item) for item in items) and self.session.accelerated:
-                # Workers keep contexts on devices, until a case of one process needs these.
-                items.sort(key=lambda item: RANKS in fixture_names(item))
+            self._shuffle(items)
+
+    def _shuffle(self, items: list[pytest.Item]) -> None:
+        random.Random(f"{self.session.settings.seed}/{self.session.settings.process}").shuffle(items)
+        if self.session.settings.brief:  # randomised blocks: expressions of one size directly after each other
+            blocks: dict[str, int] = {}
+            items.sort(key=lambda item: blocks.setdefault(_point(self.case_of(item)), len(blocks)))
+        if any(RANKS in fixture_names(item) for item in items) and self.session.accelerated:
+            # Workers keep contexts on devices, until a case of one process needs these.
+            items.sort(key=lambda item: RANKS in fixture_names(item))
 
     def _names(self, item: pytest.Item) -> list[str]:
         """Return all names by which a test can be selected: those that pytest knows, and those that tables show."""
@@ -128,9 +123,6 @@ class Plugin:
             names += [case.id, case.device, *names_of(case)]
         return names
 
-    def _workload(self, item: pytest.Item) -> str:
-        return self.case_of(item).workload if "benchmark" in fixture_names(item) else item.name
-
     def _keep(self, items: list[pytest.Item], kept: list[pytest.Item]) -> None:
         kept_ids = {item.nodeid for item in kept}
         self.config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept_ids])
@@ -138,10 +130,11 @@ class Plugin:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note why a file is skipped as a whole: its tests are in no table."""
-        if report.skipped and self.mode is Mode.RUN:
+        if report.skipped and self.session.mode is Mode.RUN:
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
             self._skipped.append(f"{report.nodeid} ({reason.removeprefix('Skipped: ')})")
 
+    @settings.usage_errors()
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Begin the journal, or measure the peaks, unless nothing will be measured."""
         if self._skipped:
@@ -149,46 +142,49 @@ class Plugin:
             print(f"\n{self.session.notices[-1]}")  # in the log, from which the supervisor takes why there is nothing
         if session.testsfailed or self.collected is None:
             return  # a file that can't be imported, or a -k that pytest refused
-        wanted = "gpubench" if self.mode is Mode.ALONE else "benchmark"
-        measured = [item for item in session.items if wanted in fixture_names(item)]
-        self.measures = bool(measured)
-        if not measured or self.config.option.collectonly:
+        wanted = "gpubench" if self.session.mode is Mode.ALONE else "benchmark"
+        self.measures = any(wanted in fixture_names(item) for item in session.items)
+        if not self.measures or self.config.option.collectonly:
             return
-        ours = [item for item in measured if "gpubench" in fixture_names(item)]
-        self.session.collected = [self.case_of(item) for item in ours if item.get_closest_marker("skip") is None]
-        marked = [item.name for item in self.collected if item.get_closest_marker("benchmark")]
-        timed_names = {item.name for item in self.collected if "benchmark" in fixture_names(item)}
-        if untimed := [name for name in marked if name not in timed_names]:
-            names = listed(untimed, 3)
-            self.session.notices.append(f"not measured, as they have the marker but no fixture that times: {names}")
-        tests = [item for item in session.items if "benchmark" in fixture_names(item)]
-        tests.sort(key=lambda item: self.order.get(item.nodeid, 0))
-        cases = {item.nodeid: self.case_of(item) for item in tests}
+        self._note_untimed(self.collected)
+        chosen = {item.nodeid for item in session.items if "benchmark" in fixture_names(item)}
+        tests = [item for item in self.collected if item.nodeid in chosen]
         timed = [item for item in tests if item.get_closest_marker("skip") is None]
-        self._listed = [(cases[item.nodeid], RANKS in fixture_names(item)) for item in timed]
+        self._timed = [(self.case_of(item), RANKS in fixture_names(item)) for item in timed]
+        self.session.collected = [self.case_of(item) for item in timed if "gpubench" in fixture_names(item)]
         option = self.config.getoption
         workers = option("dist", "no") != "no" or hasattr(self.config, "workerinput")
         off = option("benchmark_disable", False) and not option("benchmark_enable", False)
-        if workers or off or option("benchmark_skip", False):
-            return  # pytest-benchmark times nothing
-        with settings.usage_errors():
-            if self.mode is Mode.RUN:
-                require_room(cases, self.session.settings.processes)
-                self._record(Path(option("--gpubench-ledger")), cases)
-            elif self.mode is Mode.ALONE:
-                self.alone, path = True, Path(option("benchmark_json", None) or "none.json")
-                if path.is_dir() or not path.parent.is_dir():  # pytest-benchmark would notice when all is measured
-                    raise UsageError(f"{path}: no results file can be written there")
-                self.unwritten = bool(option("benchmark_json", None))
-                if self.unwritten and (path.is_file() or not path.exists()):  # not beside /dev/stdout
-                    journal = path.with_suffix(".ledger.jsonl")
-                    for earlier, name in keep([journal]) if os.path.lexists(journal) else ():
-                        print(f"\ngpubench: {earlier.name}, of a session that was killed, is now {name.name}")
-                    self._record(journal, cases)
+        self.times = self.session.mode is not Mode.OFF and not (workers or off or option("benchmark_skip", False))
+        if self.times and self.session.mode is not Mode.PLAN:
+            self._begin_journal({item.nodeid: self.case_of(item) for item in tests})
 
-    def _record(self, journal: Path, cases: dict[str, Case]) -> None:
+    def _note_untimed(self, collected: list[pytest.Item]) -> None:
+        marked = [item.name for item in collected if item.get_closest_marker("benchmark")]
+        timed = {item.name for item in collected if "benchmark" in fixture_names(item)}
+        if untimed := [name for name in marked if name not in timed]:
+            names = listed(untimed, 3)
+            self.session.notices.append(f"not measured, as they have the marker but no fixture that times: {names}")
+
+    def _begin_journal(self, cases: Mapping[str, Case]) -> None:
+        """Raises UsageError where results can't be kept: pytest-benchmark would notice when all is measured."""
+        if self.session.mode is Mode.RUN:
+            require_room(cases, self.session.settings.processes)
+            journal = Path(self.config.getoption("--gpubench-ledger"))
+        else:
+            path = Path(self.config.getoption("benchmark_json", None) or "none.json")
+            if path.is_dir() or not path.parent.is_dir():
+                raise UsageError(f"{path}: no results file can be written there")
+            self.unwritten = bool(self.config.getoption("benchmark_json", None))
+            if not self.unwritten or (path.exists() and not path.is_file()):  # not beside /dev/stdout
+                return
+            journal = path.with_suffix(".ledger.jsonl")
+            for earlier, name in keep([journal]) if os.path.lexists(journal) else ():
+                print(f"\ngpubench: {earlier.name}, of a session that was killed, is now {name.name}")
         recorder = Recorder(self.config, self.session, journal)
-        recorder.begin(cases, self._listed, self.sources)
+        # Files of all measured tests, so that it is the same for each process of a run.
+        sources = {item.path for item in self.collected or () if "benchmark" in fixture_names(item)}
+        recorder.begin(cases, self._timed, sources)
         self.recorder = recorder
 
     def case_of(self, item: pytest.Item) -> Case:
@@ -211,7 +207,7 @@ class Plugin:
         """Determine the case and give it its device's clock, before pytest-benchmark makes its fixture."""
         names = fixture_names(item)
         if "gpubench" in names:
-            if self.mode is not Mode.PLAN:
+            if self.session.mode is not Mode.PLAN:
                 _ = self.session.before, self.session.canary
             case = structs.replace(self.case_of(item), threads=self.session.threads)
             self._start(item, case)
@@ -219,7 +215,7 @@ class Plugin:
             skipped = item.get_closest_marker("skip") is not None  # its device may not exist
             if self.ranks and RANKS not in names and not skipped:
                 self.ranks.close_idle(case.device)
-        elif "benchmark" in names and (self.mode is Mode.PLAN or self.recorder or self.alone):
+        elif "benchmark" in names and self.times:
             self._start(item, self.case_of(item))
         try:
             return (yield)
@@ -228,6 +224,7 @@ class Plugin:
 
     def _start(self, item: pytest.Item, case: Case) -> None:
         self.attempts[item.nodeid] = Attempt(case)
+        self.session.unmeasured.pop(item.nodeid, None)  # of a test that is rerun
         if self.recorder:
             self.recorder.start(item, case)
 
@@ -242,7 +239,7 @@ class Plugin:
             if attempt:
                 attempt.benchmark = benchmark
             if "gpubench" not in fixture_names(request.node):
-                if attempt and self.mode is Mode.RUN:
+                if attempt and self.session.mode is Mode.RUN:
                     attempt.plain = Plain(request.node, self.session, benchmark)
                 else:
                     lengthen_rounds(request.node, benchmark)
@@ -275,33 +272,25 @@ class Plugin:
         attempt = self.attempts.get(item.nodeid)
         if attempt is None:
             return report
-        status, reason = outcomes.note(self.session, attempt, item, report, call)
-        if self.mode is Mode.PLAN:
+        outcomes.note(self.session, attempt, item, report, call)
+        if self.session.mode is Mode.PLAN:
             return report
-        ruined = None
-        if status != OK:
-            self._failed.add(item.nodeid)
-            ruined = outcomes.ruined()
-        if report.when == "call" and status == OK and attempt.plain:
-            try:
-                attempt.case = attempt.plain.record(attempt.case)
-            except Exception as error:  # a test can do anything to its own result
-                status, reason = "error", f"the result can't be kept: {type(error).__name__}: {text_of(error)}"
-        stuck = outcomes.restore(self.session, attempt, item) if report.when == "teardown" else []
-        if report.when == "teardown" and attempt.fixture:
-            attempt.fixture.library.close()
-        if self.recorder:
-            if stuck and not self.alone:
-                self.recorder.abandon(item, f"{', '.join(stuck)} can't be put back in this process")
-            if ruined and not self.alone:
-                self.recorder.abandon(item, f"{ruined} in this process")
-            self.recorder.report(item, report.when, status, reason)
+        ruined = None if report.passed else outcomes.ruined()
+        stuck: list[str] = []
+        if report.when == "teardown":
+            stuck = outcomes.restore(self.session, attempt, item)
+            if attempt.fixture:
+                attempt.fixture.library.close()
+            if self.recorder:
+                self.recorder.end(item, attempt)
+        if self.session.mode is Mode.RUN and (stuck or ruined):  # another process measures the remaining tests
+            why = ruined or f"{', '.join(stuck)} can't be put back"
+            item.session.shouldstop = f"gpubench: {why} in this process"
         return report
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Free memory between two tests, when nothing holds the last one's traceback any more."""
-        if nodeid in self._failed:
-            self._failed.discard(nodeid)
+        if nodeid in self.session.unmeasured:
             outcomes.free_memory()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -315,19 +304,19 @@ class Plugin:
         finally:
             if self.recorder:
                 self.recorder.finish(int(exitstatus))
-            if self.alone and self.recorder:
+            if self.recorder and self.session.mode is Mode.ALONE:
                 journal, path = self.recorder.ledger.path, Path(self.config.getoption("benchmark_json"))
                 if self.unwritten:  # pytest-benchmark writes no file without a number
                     write(path.resolve(), assemble(read_ledger(journal)))
                 if not failed:  # on a full disk pytest-benchmark's file is lost, and the journal isn't
                     journal.unlink(missing_ok=True)
             if plan := self.config.getoption("--gpubench-plan"):
-                listed = {"cases": self.session.planned, "estimated_s": self.session.estimated_s(self._listed)}
-                Path(plan).write_text(json.dumps(fit(listed), indent=1, allow_nan=False), encoding="utf-8")
+                found = {"cases": self.session.planned, "estimated_s": self.session.estimated_s(self._timed)}
+                Path(plan).write_text(json.dumps(fit(found), indent=1, allow_nan=False), encoding="utf-8")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print which benchmarks have no time, what casts doubt on the times, and the command that reads the file."""
-        if not self.measures or self.mode is Mode.PLAN:
+        if not self.measures or self.session.mode is Mode.PLAN:
             return
         for line in outcomes.summary_lines(self.session):
             terminalreporter.write_line(f"gpubench: {line}")
@@ -357,15 +346,13 @@ class Plugin:
         """Leave gpubench's facts out of the comparison of machines, which pytest-benchmark makes before they are
         known."""
         saved = compared_benchmark["machine_info"]
-        facts = None if KEY in machine_info else saved.pop(KEY, None)
-        node = saved.get("node")
-        if facts is not None and not node:
-            saved["node"] = machine_info.get("node")
+        if KEY in saved and KEY not in machine_info:
+            known = {name: value for name, value in saved.items() if name != KEY}
+            compared_benchmark["machine_info"] = known | {"node": saved.get("node") or machine_info.get("node")}
         try:
             return (yield)
         finally:
-            if facts is not None:
-                saved[KEY], saved["node"] = facts, node
+            compared_benchmark["machine_info"] = saved
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:

@@ -47,14 +47,13 @@ class Listed:
     acts after pytest's own marks, so a test that those skip keeps their reason."""
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Skip a benchmark that isn't skipped for another reason."""
         if {"gpubench", "benchmark"}.intersection(fixture_names(item)):
             pytest.skip(_LISTED)
 
 
-def note(
-    session: Session, attempt: Attempt, item: pytest.Item, report: Any, call: pytest.CallInfo[None]
-) -> tuple[str, str]:
-    """Record the outcome of one phase of a test in the session, and return its status and the reason."""
+def note(session: Session, attempt: Attempt, item: pytest.Item, report: Any, call: pytest.CallInfo[None]) -> None:
+    """Record the outcome of one phase of a test; of its call also what was timed, if that is a plain benchmark."""
     status, reason = _outcome(report, call)
     reason = without_paths(reason)
     if session.mode is Mode.PLAN:
@@ -62,15 +61,28 @@ def note(
             skip = None if reason == _LISTED else reason
             shown = {"fullname": item.nodeid, "library": shown_library(item), "skip": skip}
             session.planned.append(attempt.case.as_dict() | shown)
-        return status, reason
+        return
     if status == OK and report.when == "call":
-        session.unmeasured.pop(item.nodeid, None)  # a rerun
-        if attempt.fixture is not None and not attempt.fixture.called:
-            status, reason = "skipped", "the test did not call gpubench(...)"
-    if status != OK and item.nodeid not in session.unmeasured:
-        case = attempt.fixture.case if attempt.fixture else attempt.case
-        session.unmeasured[item.nodeid] = Unmeasured(case, item.name, item.nodeid, status, reason)
-    return status, reason
+        try:
+            if attempt.fixture is not None and not attempt.fixture.called:
+                status, reason = "skipped", "the test did not call gpubench(...)"
+            elif attempt.plain:
+                attempt.case = attempt.plain.record(attempt.case)
+        except Exception as error:
+            status, reason = spoilt(error)
+    if status != OK:
+        keep_reason(session, attempt, item, status, reason)
+
+
+def spoilt(error: Exception) -> tuple[str, str]:
+    """Return the status and the reason of a test that did something to its own result, which alone is lost."""
+    return "error", f"the result can't be kept: {type(error).__name__}: {text_of(error)}"
+
+
+def keep_reason(session: Session, attempt: Attempt, item: pytest.Item, status: str, reason: str) -> None:
+    """Record why a test has no result; of several reasons the first one counts."""
+    case = attempt.fixture.case if attempt.fixture else attempt.case
+    session.unmeasured.setdefault(item.nodeid, Unmeasured(case, item.name, item.nodeid, status, reason))
 
 
 def restore(session: Session, attempt: Attempt, item: pytest.Item) -> list[str]:
@@ -119,7 +131,6 @@ def summary_lines(session: Session) -> list[str]:
 
 
 def _outcome(report: Any, call: pytest.CallInfo[None]) -> tuple[str, str]:
-    """Return the status of one phase of a test, and the reason in one line."""
     if report.passed:
         return OK, ""
     if call.excinfo is None:  # a strict xfail that passed

@@ -11,7 +11,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +41,11 @@ _FIXTURES = [f"gpubench_{name}" for name in PARAMETERS]
 
 _DTYPE = re.compile(r"(b?float|complex|u?int|bool|float8_)\w*")
 _PLACES = ("any", "cpu", "accelerator", "two accelerators")
-_MARKER = {
-    "dtypes": DTYPES, "full_dtypes": DTYPES, "implementations": None,
-    "variants": VARIANTS, "quick_variants": VARIANTS, "devices": _PLACES, "size": None, "writing": None, "kind": KINDS,
-    "title": None, "limit": None,
+_KNOWN = {
+    "dtypes": DTYPES, "full_dtypes": DTYPES, "variants": VARIANTS, "quick_variants": VARIANTS, "devices": _PLACES,
+    "kind": KINDS,
 }  # fmt: skip
-_TEXTS = ("devices", "size", "kind", "title", "limit")
-"""Keys whose value is a text. The values of all other keys except ``writing`` become tuples."""
+"""The possible values of some keys of the ``gpubench`` marker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ class Markers:
     variants: tuple[str, ...] = ("eager",)
     quick_variants: tuple[str, ...] = ()
     devices: str = "any"
-    size: str | None = None
+    size: str = ""
     writing: Mapping[str, Collection[Any]] = field(default_factory=dict)
     kind: str = ""
     title: str = ""
@@ -85,19 +83,20 @@ class Markers:
         """Read the markers of a test. Raises :class:`UsageError` for an unknown key or value, with a list of the known
         ones."""
         values: dict[str, Any] = {}
+        defaults = {each.name: each.default for each in fields(cls)}
         for marker in node.iter_markers("gpubench"):
             if marker.args:
-                raise UsageError(f"{node.nodeid}: the gpubench marker takes keywords only: {', '.join(_MARKER)}")
+                raise UsageError(f"{node.nodeid}: the gpubench marker takes keywords only: {', '.join(defaults)}")
             for key, value in marker.kwargs.items():
-                if key not in _MARKER:
-                    raise UsageError(f"{node.nodeid}: unknown gpubench marker key {key!r}: {', '.join(_MARKER)}")
-                if key in _TEXTS and not isinstance(value, str):
+                if key not in defaults:
+                    raise UsageError(f"{node.nodeid}: unknown gpubench marker key {key!r}: {', '.join(defaults)}")
+                if isinstance(defaults[key], str) and not isinstance(value, str):
                     raise UsageError(f"{node.nodeid}: {key} must be a text, not {value!r}")
                 entries = tuple(value) if isinstance(value, list | tuple) else (value,)
-                known = _MARKER[key]
-                if known is not None and (unknown := [entry for entry in entries if entry not in known]):
+                known = _KNOWN.get(key, entries)
+                if unknown := [entry for entry in entries if entry not in known]:
                     raise UsageError(f"{node.nodeid}: {key} has no {unknown[0]!r}: choose from {', '.join(known)}")
-                values.setdefault(key, value if key in (*_TEXTS, "writing") else entries)
+                values.setdefault(key, entries if isinstance(defaults[key], tuple) else value)
         markers = cls(**values)
         try:
             _ = markers.limit_s
@@ -131,7 +130,7 @@ def glances(item: pytest.Item) -> bool:
 def possible(item: pytest.Item, session: Session) -> bool:
     """Whether a test's implementation can write into given arrays, where its parameters require that, and its dtype is
     that of its own parameter, if it has one."""
-    given = getattr(getattr(item, "callspec", None), "params", {})
+    given = _parameters_of(item)
     if (own := _own_dtype(given)) and "gpubench_dtype" in given:
         asked = session.settings.dtypes or _dtypes(Markers.of(item), session)[:1]
         if given["gpubench_dtype"] != (own[1] if session.settings.dtypes else asked[0]):
@@ -144,10 +143,14 @@ def possible(item: pytest.Item, session: Session) -> bool:
 def declarations(item: pytest.Item, session: Session) -> dict[str, bool]:
     """Return whether the test, or the user, names its dtypes, whether it says that its call writes into what it is
     given, and whether its float32 products are what the program's switches say: those of the suite are IEEE's."""
-    given, markers = getattr(getattr(item, "callspec", None), "params", {}), Markers.of(item)
+    given, markers = _parameters_of(item), Markers.of(item)
     dtype = bool(session.settings.dtypes or markers.dtypes or markers.full_dtypes) and not _own_dtype(given)
     own_switches = not dtype and not _of_suite(item.path.parent)
     return {"dtype": dtype, "writing": _is_writing(given, markers), "own_switches": own_switches}
+
+
+def _parameters_of(item: pytest.Item) -> Mapping[str, Any]:
+    return getattr(getattr(item, "callspec", None), "params", {})
 
 
 def _is_writing(given: Mapping[str, Any], markers: Markers) -> bool:
@@ -180,8 +183,7 @@ def shown_library(item: pytest.Item) -> str:
 
 
 def _library(item: pytest.Item) -> type[Implementation]:
-    given = getattr(getattr(item, "callspec", None), "params", {})
-    return find_implementation(given.get("gpubench_implementation", TORCH))
+    return find_implementation(_parameters_of(item).get("gpubench_implementation", TORCH))
 
 
 def tell_apart(items: Sequence[pytest.Item]) -> None:
@@ -203,10 +205,11 @@ def tell_apart(items: Sequence[pytest.Item]) -> None:
 
 def case_of(item: pytest.Item, stems: Mapping[str, str]) -> Case:
     """Return the identity of a collected test. ``stems`` are those of files that would share theirs."""
-    callspec = getattr(item, "callspec", None)
-    given, indices = getattr(callspec, "params", {}), getattr(callspec, "indices", {})
+    given, markers = _parameters_of(item), Markers.of(item)
     if "gpubench" not in fixture_names(item):
-        return _plain_case_of(item, given, stems)
+        return structs.replace(_plain_case_of(item, stems), limit_s=markers.limit_s)
+    callspec = getattr(item, "callspec", None)
+    indices = getattr(callspec, "indices", {})
     kit = {name: given.get(f"gpubench_{name}", default) for name, default in PARAMETERS.items()}
     others = {name: value for name, value in given.items() if name not in _FIXTURES}
     parts = _id_parts(callspec, others)
@@ -215,14 +218,12 @@ def case_of(item: pytest.Item, stems: Mapping[str, str]) -> Case:
     if own := _own_dtype(others):
         kit["dtype"] = own[1]
         del params[own[0]]
-    markers = Markers.of(item)
     names = [node.name for node in item.listchain() if isinstance(node, pytest.Class)]
     names.append(getattr(item, "originalname", item.name))  # in full: an expression may hold brackets and colons
     shipped = _of_suite(item.path.parent) or bool(item.config.getoption("--gpubench-brief"))  # or of gpubench time
     workload = workload_by_names(item.nodeid.partition("::")[0], names, stems, shipped=shipped)
-    told: dict[str, Any] = {"size": markers.size, "kind": markers.kind, "title": markers.title}
-    told["limit_s"] = markers.limit_s
-    return Case(workload, params=params, devices=(kit["device"],), **told, **kit)
+    told: dict[str, Any] = {"size": markers.size or None, "kind": markers.kind, "title": markers.title}
+    return Case(workload, params=params, devices=(kit["device"],), limit_s=markers.limit_s, **told, **kit)
 
 
 @functools.cache
@@ -234,18 +235,17 @@ def _of_suite(folder: Path) -> bool:
     return folder.name == "benchmarks" and any(package.joinpath(*room).is_file() for package in packages)
 
 
-def _plain_case_of(item: pytest.Item, given: Mapping[str, Any], stems: Mapping[str, str]) -> Case:
-    """Return the identity of a test with only the ``benchmark`` fixture. A device gets the name that the list of
-    devices has."""
+def _plain_case_of(item: pytest.Item, stems: Mapping[str, str]) -> Case:
+    """Return the identity of a test with only the ``benchmark`` fixture."""
     values = {
         name: value if isinstance(value, str | float | int | bool | None) else f"UNSERIALIZABLE[{_repr(value)}]"
-        for name, value in given.items()
+        for name, value in _parameters_of(item).items()
     }
     case = plain_case(item.nodeid, values, stems)
+    device = case.device
     with contextlib.suppress(UsageError):  # the text names no torch device
-        case = structs.replace(case, device=find_device(case.device).name if case.device else "")
-    devices = (case.device,) if case.device else ()
-    return structs.replace(case, devices=devices, limit_s=Markers.of(item).limit_s)
+        device = find_device(device).name if device else ""
+    return structs.replace(case, device=device, devices=(device,) if device else ())
 
 
 def _repr(value: Any) -> str:
@@ -260,10 +260,7 @@ def _combinations(markers: Markers, session: Session) -> Iterator[Any]:
     for choice, dtype in itertools.product(_choices(markers, session), _dtypes(markers, session)):
         if choice.device and choice.device.lacks(dtype) and not session.settings.dtypes:
             continue  # the workload's own list applies only where the dtype exists
-        variants = [each for each in _variants(markers, session) if _variant_fits(each, choice, dtype, session)]
-        elsewhere = choice.device is None or choice.device.accelerator
-        if session.settings.preset == "quick" and not session.settings.variants and elsewhere:
-            variants = [each for each in variants if each not in FULL_ONLY]
+        variants = [each for each in markers.variants if _is_wanted(each, choice, dtype, markers, session)]
         for implementation, variant, cache in itertools.product(_implementations(markers, session), variants, caches):
             if _library_can(implementation, choice, dtype, variant):
                 reason = choice.reason or _lacking(choice, dtype, variant)
@@ -279,15 +276,13 @@ def _choices(markers: Markers, session: Session) -> list[Choice]:
     if markers.devices == "two accelerators":
         kinds = Counter(choice.device.kind for choice in devices if choice.device)
         devices = [choice for choice in devices if choice.device and kinds[choice.device.kind] > 1]
-    if devices or absent:
-        return [*devices, *absent]
-    used = f"this run uses: {', '.join(choice.name for choice in session.choices)}"
     needs = {"cpu": "the CPU", "two accelerators": "two accelerators of a kind"}.get(markers.devices, "a GPU")
-    return [Choice("cpu" if markers.devices == "cpu" else "accelerator", None, f"needs {needs}; {used}")]
+    reason = f"needs {needs}; this run uses: {', '.join(choice.name for choice in session.choices)}"
+    nowhere = Choice("cpu" if markers.devices == "cpu" else "accelerator", None, reason)
+    return [*devices, *absent] or [nowhere]
 
 
 def _library_can(implementation: str, choice: Choice, dtype: str, variant: str) -> bool:
-    """Whether the library computes on the device, if that is present, and supports the dtype and the variant."""
     library = find_implementation(implementation)
     if implementation == TORCH:
         return True
@@ -304,11 +299,18 @@ def _implementations(markers: Markers, session: Session) -> list[str]:
     return [name for name in markers.implementations if name in asked and name not in absent]
 
 
-def _variant_fits(variant: str, choice: Choice, dtype: str, session: Session) -> bool:
-    if variant == "autocast":
-        return dtype == "float32"  # autocast starts from float32
-    graphs = choice.device is None or choice.device.supports_graphs
-    return variant != "graph" or graphs or bool(session.settings.variants)
+def _is_wanted(variant: str, choice: Choice, dtype: str, markers: Markers, session: Session) -> bool:
+    """Whether a variant was asked for or, if none was, is one of the preset's on that device."""
+    preset, device = session.settings.preset, choice.device
+    if variant == "autocast" and dtype != "float32":
+        return False  # autocast starts from float32
+    if session.settings.variants:
+        return variant in session.settings.variants
+    if variant == "graph" and device and not device.supports_graphs:
+        return False
+    if variant in FULL_ONLY and preset != "full":
+        return preset == "quick" and variant in markers.quick_variants and bool(device and not device.accelerator)
+    return variant != "autocast" or preset != GLANCE
 
 
 def _lacking(choice: Choice, dtype: str, variant: str) -> str | None:
@@ -331,24 +333,15 @@ def _dtypes(markers: Markers, session: Session) -> list[str]:
     return [dtype for dtype in session.settings.dtypes if dtype in able]
 
 
-def _variants(markers: Markers, session: Session) -> list[str]:
-    if session.settings.variants:
-        return [variant for variant in markers.variants if variant in session.settings.variants]
-    left_out = {"full": frozenset(), GLANCE: FULL_ONLY | {"autocast"}}.get(session.settings.preset, FULL_ONLY)
-    kept = markers.quick_variants if session.settings.preset == "quick" else ()
-    return [variant for variant in markers.variants if variant not in left_out or variant in kept]
-
-
 def _nothing(markers: Markers, session: Session) -> Any:
     """Return the parameters of the single, skipped row for a test that has nothing of what was asked for."""
     asked = [*session.settings.dtypes, *session.settings.variants, *session.settings.implementations]
+    absent = [text for name in markers.implementations if (text := find_implementation(name).why_absent())]
     reason = f"not for this workload: {', '.join(asked) or 'none of its dtypes exists on the chosen devices'}"
-    missing = [text for name in markers.implementations if (text := find_implementation(name).why_absent())]
-    if missing and not asked:
-        reason = "; ".join(missing)
-    dtype = (markers.dtypes or ("float32",))[0]
-    device, implementation, variant = session.choices[0].name, markers.implementations[0], markers.variants[0]
-    return _parameters(reason, device, dtype, implementation, variant, CACHES[0])
+    if absent and not asked:
+        reason = "; ".join(absent)
+    first = (markers.dtypes or ("float32",))[0], markers.implementations[0], markers.variants[0]
+    return _parameters(reason, session.choices[0].name, *first, CACHES[0])
 
 
 def _parameters(reason: str | None, *values: str) -> Any:

@@ -23,8 +23,10 @@ from ..runfile.ledger import Ledger, convert, recorded
 from ..runfile.quantities import counted
 from ..runfile.reader import LARGEST, check_case
 from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case, Ceilings
-from ..runfile.writer import fit, text_of, without_homes
+from ..runfile.writer import fit, without_homes
 from ..version import __version__
+from .fixtures import Attempt
+from .outcomes import keep_reason, spoilt
 from .overrides import IGNORED
 from .parametrize import shown_library
 from .settings import usage_errors
@@ -47,16 +49,11 @@ def code_hash(sources: Collection[Path], package: Path = PACKAGE_FOLDER) -> str:
     return code.hexdigest()[:16]
 
 
-def require_same(ledger: Path, fingerprint: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the first session of this journal, if any. Raises UsageError if its machine, torch or code differed."""
-    for event in recorded(ledger):
-        if event["event"] == "session":
-            before = event["fingerprint"]
-            if changed := [key for key in before if before[key] != fingerprint.get(key)]:
-                changes = "; ".join(f"{key} was {before[key]}, is {fingerprint.get(key)}" for key in changed)
-                raise UsageError(f"this run can't be resumed, its numbers wouldn't belong together: {changes}")
-            return event
-    return None
+def require_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raise UsageError if the fingerprints of two sessions differ: in the machine, torch, or the code."""
+    if changed := [key for key in before if before[key] != now.get(key)]:
+        changes = "; ".join(f"{key} was {before[key]}, is {now.get(key)}" for key in changed)
+        raise UsageError(f"this run can't be resumed, its numbers wouldn't belong together: {changes}")
 
 
 def require_room(cases: Mapping[str, Case], processes: int) -> None:
@@ -149,8 +146,6 @@ class Recorder:
 
     def __init__(self, config: pytest.Config, session: Session, path: Path) -> None:
         self.config, self.session, self.ledger = config, session, Ledger(path)
-        self._outcomes: dict[str, tuple[str, str]] = {}
-        self._cases: dict[str, Case] = {}
 
     def begin(self, cases: Mapping[str, Case], timed: list[tuple[Case, bool]], sources: Collection[Path]) -> None:
         """Record what will be measured, on which machine, and with which code.
@@ -159,26 +154,31 @@ class Recorder:
         needs several processes. ``sources`` are the files that hold them. Raises UsageError if an earlier session of
         this journal differs.
         """
-        for event in recorded(self.ledger.path):
-            if event["event"] == "session":
-                self.session.agreed_threads = event["fingerprint"].get("threads")
-                break
+        session, settings = self.session, self.session.settings
+        earlier = next((event for event in recorded(self.ledger.path) if event["event"] == "session"), None)
+        if earlier:
+            session.agreed_threads = earlier["fingerprint"].get("threads")
         began = _of_pytest_benchmark(self.config)
-        machine = began["machine_info"].setdefault(KEY, self.session.machine)  # a conftest may have emptied it
+        machine = began["machine_info"].setdefault(KEY, session.machine)  # a conftest may have emptied it
         fingerprint = self._fingerprint(machine, sources)
-        if earlier := require_same(self.ledger.path, fingerprint):  # its peaks are those of the results file
-            known = earlier["gpubench"].get("ceilings") or {}
-            self.session.peaks = convert(known, dict[str, Ceilings], f"{self.ledger.path}: session")
-        facts = {"process": self.session.settings.process, "cases": list(cases)}
-        facts["start_cpu_s"] = sum(os.times()[:2])
-        settings = self.session.settings
+        if earlier:
+            require_same(earlier["fingerprint"], fingerprint)
+            known = earlier["gpubench"].get("ceilings") or {}  # its peaks are those of the results file
+            session.peaks = convert(known, dict[str, Ceilings], f"{self.ledger.path}: session")
         unknown = {"dtype": ""} if settings.brief and not settings.dtypes else {}  # as its data isn't there yet
-        facts["identities"] = {name: structs.replace(case, **unknown).as_dict() for name, case in cases.items()}
-        facts["ignored"] = self.config.stash.get(IGNORED, [])
-        facts["notices"] = self.session.notices
-        facts["estimated_s"] = self.session.estimated_s(timed)
-        facts |= began | {"fingerprint": fingerprint, "gpubench": _about(self.session)}
-        self.ledger.append("session", **facts, **_began(self.session))
+        self._append(
+            "session",
+            cases=list(cases),
+            start_cpu_s=sum(os.times()[:2]),
+            identities={name: structs.replace(case, **unknown).as_dict() for name, case in cases.items()},
+            ignored=self.config.stash.get(IGNORED, []),
+            notices=session.notices,
+            estimated_s=session.estimated_s(timed),
+            fingerprint=fingerprint,
+            gpubench=_about(session),
+            **began,
+            **_began(session),
+        )
 
     def _fingerprint(self, machine: Mapping[str, Any], sources: Collection[Path]) -> dict[str, Any]:
         """Return what must be equal for the numbers of two sessions to belong to one run."""
@@ -195,54 +195,34 @@ class Recorder:
     def _append(self, event: str, **facts: Any) -> None:
         """Append an event. If the disk is full, stop the whole session, since later results couldn't be kept either."""
         with usage_errors():
-            self.ledger.append(event, **facts)
+            self.ledger.append(event, process=self.session.settings.process, **facts)
 
     def start(self, item: pytest.Item, case: Case) -> None:
         """Record that a test begins."""
-        self._cases[item.nodeid] = case
-        facts = {"process": self.session.settings.process, "fullname": item.nodeid, "name": item.name}
-        self._append("start", **facts, case=case.as_dict(), said=_stderr_size())
+        self._append("start", fullname=item.nodeid, name=item.name, case=case.as_dict(), said=_stderr_size())
 
-    def report(self, item: pytest.Item, when: str, status: str, reason: str) -> None:
-        """Record the outcome of one phase of a test; after the last one, write the case's result to the ledger."""
-        if status != OK:
-            self._outcomes.setdefault(item.nodeid, (status, reason))
-        if when == "teardown":
-            self._end(item)
-
-    def abandon(self, item: pytest.Item, reason: str) -> None:
-        """End this session, so that another process measures the remaining tests."""
-        item.session.shouldstop = f"gpubench: {reason}"
-
-    def _end(self, item: pytest.Item) -> None:
-        status, reason = self._outcomes.pop(item.nodeid, (OK, ""))
-        stats: Any = getattr(getattr(item, "funcargs", {}).get("benchmark"), "stats", None)
-        benchmark: dict[str, Any] = {}
-        if status == OK and stats is None:
-            status, reason = "skipped", "the test measured nothing"
-        elif status == OK:
+    def end(self, item: pytest.Item, attempt: Attempt) -> None:
+        """Record the result of a test that has ended, or why it has none."""
+        stats, result = getattr(attempt.benchmark, "stats", None), dict[str, Any]()
+        if item.nodeid not in self.session.unmeasured:
             try:
-                benchmark = _sound(stats)
-            except Exception as error:  # a test can do anything to its own result, and only that one is lost
-                status, reason = "error", f"the result can't be kept: {type(error).__name__}: {text_of(error)}"
-                spoilt = Unmeasured(self._cases[item.nodeid], item.name, item.nodeid, status, reason)
-                self.session.unmeasured[item.nodeid] = spoilt
-        facts = {"process": self.session.settings.process, "fullname": item.nodeid, "status": status}
-        facts["library"] = shown_library(item)
-        if status == OK:
-            self._append("end", **facts, benchmark=benchmark)
-        else:
-            row = self.session.unmeasured.get(item.nodeid)
-            reason, case = (row.reason, row.case.as_dict()) if row else (reason, None)
-            self._append("end", **facts, reason=reason, case=case)
+                result = {} if stats is None else _sound(stats)
+                why = "skipped", "the test measured nothing"
+            except Exception as error:
+                why = spoilt(error)
+            if not result:
+                keep_reason(self.session, attempt, item, *why)
+        row = self.session.unmeasured.get(item.nodeid)
+        facts = {"reason": row.reason, "case": row.case.as_dict()} if row else {"benchmark": result}
+        status = row.status if row else OK
+        self._append("end", fullname=item.nodeid, status=status, library=shown_library(item), **facts)
 
     def finish(self, code: int) -> None:
         """Record that the process ends by itself, with pytest's exit code."""
         again = self.session.ceilings if self.session.remeasured else None  # a result exceeded the first ones
-        facts: dict[str, Any] = {"code": code, "ceilings": msgspec.to_builtins(again)}
-        facts |= {"finished": _now(), "after": environment.moment()}
-        with contextlib.suppress(UsageError):  # the supervisor notices that this event is missing
-            self.ledger.append("finish", process=self.session.settings.process, **facts)
+        ceilings = msgspec.to_builtins(again)
+        with contextlib.suppress(pytest.UsageError):  # the supervisor notices that this event is missing
+            self._append("finish", code=code, ceilings=ceilings, finished=_now(), after=environment.moment())
         self.ledger.close()
 
 

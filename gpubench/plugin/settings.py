@@ -27,10 +27,11 @@ def declare_options(parser: pytest.Parser) -> None:
     for name, metavar, text in (
         ("plan", "PATH", "don't measure: write each benchmark as JSON, and the estimated time of all"),
         ("ledger", "PATH", "journal of gpubench run: measure what is missing in it"),
-        ("process", "I/N", "be process I of N: measure a share of the rounds"),
         ("match", "EXPR", "measure only benchmarks whose name matches: as -k, and also matmul.square and n=64"),
     ):
         group.addoption(f"--gpubench-{name}", metavar=metavar, help=text)
+    share = "be process I of N: measure a share of the rounds"
+    group.addoption("--gpubench-process", metavar="I/N", type=_share, default=(0, 1), help=share)
     shorter = "measure peaks of devices within a second or so, as gpubench time does"
     group.addoption("--gpubench-brief", action="store_true", help=shorter)
 
@@ -41,7 +42,7 @@ def read_settings(config: pytest.Config) -> Settings:
     max_time = benchmark_option(config, "--benchmark-max-time")
     values["max_time"] = None if max_time is None else float(max_time)
     values["min_rounds"] = benchmark_option(config, "--benchmark-min-rounds")
-    values["process"], values["processes"] = _share(config)
+    values["process"], values["processes"] = config.getoption("--gpubench-process")
     return Settings(**values, brief=config.getoption("--gpubench-brief"))
 
 
@@ -93,12 +94,8 @@ def _value(config: pytest.Config, option: Option) -> Any:
     return option.parse(str(value)) if value else option.default
 
 
-def _share(config: pytest.Config) -> tuple[int, int]:
-    text = config.getoption("--gpubench-process") or "0/1"
-    try:
-        process, processes = map(int, text.split("/"))
-    except ValueError:
-        process, processes = -1, 0
+def _share(text: str) -> tuple[int, int]:
+    process, processes = map(int, text.split("/"))
     if not 0 <= process < processes:
-        raise UsageError(f"process must be one of several, like 0/3, not {text!r}")
+        raise ValueError(text)  # argparse then refuses the option
     return process, processes

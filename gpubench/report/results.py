@@ -16,7 +16,7 @@ from ..runfile.schema import Run
 from . import words
 from .columns import frame, results_columns, speedup_columns
 from .screen import beside, rivals
-from .study import Study, Values, grouped
+from .study import Pair, Study, Values, grouped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,15 +27,19 @@ _WIDTH = 160
 
 
 class Ratio(float):
-    """How many times as fast, with the ends of its interval."""
+    """How many times as fast, with the ends of its interval; ``star`` is ``*`` where a time is noisy, and
+    ``simulated`` is true where a model made one."""
 
     low: float
     high: float
+    star: str
+    simulated: bool
 
-    def __new__(cls, values: Values) -> Ratio:
-        """Make a ratio from a value and its range."""
+    def __new__(cls, pair: Pair, values: Values) -> Ratio:
+        """Make a ratio of a pair from a value and its range."""
         made = super().__new__(cls, values.value)
-        made.low, made.high = values.low, values.high
+        made.low, made.high, made.star = values.low, values.high, "*" * pair.quality.noisy
+        made.simulated = bool(words.simulated(side.facts for side in pair.sides))
         return made
 
 
@@ -113,9 +117,9 @@ class Results:
             raise UsageError(f"several benchmarks are compared: {choose}: {listed(names)}")
         for pairs in groups.values():
             largest = max(pairs, key=lambda pair: pair.other.numbers)
-            return Ratio(Values(largest.speedup, *largest.bounds))  # of a busy machine, all that is known
+            return Ratio(largest, Values(largest.speedup, *largest.bounds))  # of a busy machine, all that is known
         pairs = rivals(self.study)
-        return next((Ratio(pair.values) for pair in pairs if pair.base is pairs[-1].base), None)
+        return next((Ratio(pair, pair.values) for pair in pairs if pair.base is pairs[-1].base), None)
 
     def chart(self, kind: str | None = None) -> Picture:
         """The picture that ``--chart`` draws, which a notebook shows and :meth:`.Picture.save` keeps.

@@ -154,7 +154,7 @@ def beside_each_other(study: Study) -> Table:
     cpu_first = sorted(study.measured, key=lambda row: (row.source.device != "cpu", row.source))
     sources = {row.source: row for row in cpu_first}
     gpus = [source for source in sources if source.device != "cpu"]
-    columns: list[Column[Mapping[Source, Measured]]] = [Column("", name)]
+    columns: list[Column[Mapping[Source, Measured]]] = [Column("benchmark", name)]
     for source, row in sources.items():
         on_cpu = source.device == "cpu" and not source.library
         suffix = f" {study.names.of(row)}" * (len(gpus) > 1 and source in gpus)

@@ -221,8 +221,7 @@ class Interleave:
             raise OutOfTime
         supervisor = self._start(side, folder, [f"--deselect={name}" for name in left_out], note)
         self.interrupted = supervisor.interrupted
-        before = self._clocks.get(side.name, clock)
-        clock.cases = before.cases | clock.cases
+        clock.cases = self._clocks[side.name].cases | clock.cases
         self._clocks[side.name] = clock
         return assemble(supervisor.events) if any(each["event"] == "session" for each in supervisor.events) else None
 

@@ -277,11 +277,9 @@ def _last_line(log: Path, since: int) -> str:
 
 
 def _size(log: Path) -> int:
-    """Bytes of a log; 0 where a test has removed it."""
-    try:
+    with contextlib.suppress(OSError):  # a test may have removed it
         return log.stat().st_size
-    except OSError:
-        return 0
+    return 0
 
 
 def log_lines(output: Path | str) -> list[str]:
@@ -293,8 +291,12 @@ def log_lines(output: Path | str) -> list[str]:
     return [line for line in text.splitlines() if line.strip()]
 
 
-def complaint(lines: list[str]) -> str:
-    """Return the line in which pytest reports an input that it can't use."""
+def refusal(code: int, lines: list[str]) -> str:
+    """Return in one line why pytest, which ended with this code, has collected nothing."""
+    return _complaint(lines) if code == USAGE else _uncollected(lines)
+
+
+def _complaint(lines: list[str]) -> str:
     errors = [line for line in lines if ": error: " in line]
     errors += [line for line in lines if line.startswith("ERROR: ") and not line.startswith("ERROR: usage:")]
     text = (errors or lines[-1:] or ["pytest refused its options"])[0]
@@ -309,7 +311,7 @@ def error_line(lines: list[str]) -> str:
     return found[-1] if found else ""
 
 
-def uncollected(lines: list[str]) -> str:
+def _uncollected(lines: list[str]) -> str:
     """Describe which files pytest can't collect, and the last error with its line if that is known."""
     failed = [line.removeprefix("ERROR ").partition(" - ") for line in lines if line.startswith("ERROR ")]
     files = [file for file, _, _ in failed]

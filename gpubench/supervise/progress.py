@@ -55,22 +55,25 @@ class TimeLeft:
     """Estimates the seconds left: first from the estimate alone, soon from the estimate at the pace so far."""
 
     def __init__(self) -> None:
-        self.cases, self.done, self.processes = 0, 0, 1
-        self.estimated_s = 0.0
+        self.done, self.processes, self.estimated_s = 0, 1, 0.0
+        self._first, self._further = 0, 0  # measurements still to come: of the first process, and of the others
         self._begun = 0  # processes
         self._start_s = START_S  # per process: a suite may import more than torch
         self._case_s = 0.0  # per case in the first process
-        self._left_s = 0.0  # for all cases still to come
-        self._passed_s = 0.0  # estimate of the measured cases
-        self._took_s = 0.0  # time that they took
+        self._passed_s, self._took_s = 0.0, 0.0  # estimate of the measured cases, and the time that they took
         self._latest = time.monotonic()
+
+    @property
+    def cases(self) -> int:
+        """The measurements of the run, one for each benchmark and process."""
+        return self.done + self._first + self._further
 
     def expect(self, processes: int, events: Sequence[Event]) -> None:
         """Set the number of the run's processes, and the ``events`` of an interrupted run that is resumed."""
         self.processes = processes
         for event in events:
             self.note(event)
-        self.cases, self.done, self._passed_s, self._took_s = self.cases - self.done, 0, 0.0, 0.0
+        self.done, self._passed_s, self._took_s = 0, 0.0, 0.0
 
     def note(self, event: Event) -> None:
         """Take an event of the journal into account."""
@@ -83,74 +86,46 @@ class TimeLeft:
             self._start_s = max(START_S, float(event.get("start_cpu_s") or 0.0))
             self._begun = max(self._begun, event["process"] + 1)
             if not self.cases:
-                self._size(event)
-        else:
-            self.done += 1
-            seconds = self._take_off(event)
-            if event["status"] == OK:
-                self._passed_s += seconds
-                self._took_s += passed_s
+                self._first = len(event["cases"])
+                self._further = self._first * (self.processes - 1)
+                self._case_s = float(event.get("estimated_s") or 0.0) / max(1, self._first)
+                self.estimated_s = self._left_s + self.processes * self._start_s
+            return
+        self.done += 1
+        self._first -= not event["process"]
+        self._further -= bool(event["process"])
+        if event["status"] == OK:
+            self._passed_s += self._case_s * (FURTHER if event["process"] else 1)
+            self._took_s += passed_s
+        elif not event["process"]:  # the other processes won't try it
+            self._further -= self.processes - 1
+
+    @property
+    def _left_s(self) -> float:
+        return max(0.0, self._case_s * (self._first + FURTHER * self._further))
 
     def seconds(self) -> float:
         """Return the seconds that the run still takes."""
-        left_s, starts_s = max(0.0, self._left_s), (self.processes - self._begun) * self._start_s
+        left_s, starts_s = self._left_s, (self.processes - self._begun) * self._start_s
         if not self._passed_s:
             return starts_s + left_s
         pace = self._took_s / self._passed_s
         trust = min(1.0, self._passed_s / (TRUSTED * (self._passed_s + left_s)))
         return starts_s + left_s * math.pow(pace, trust)  # so that one long case at the start doesn't stand for all
 
-    def _size(self, session: Event) -> None:
-        first_s = float(session.get("estimated_s") or 0.0)
-        self.cases = len(session["cases"]) * self.processes
-        self._case_s = first_s / max(1, len(session["cases"]))
-        self._left_s = whole_s(first_s, self.processes) - self.processes * START_S
-        self.estimated_s = self._left_s + self.processes * self._start_s
-
-    def _take_off(self, end: Event) -> float:
-        """Subtract the estimate of a case that has ended in a process from the time left, and return it in seconds."""
-        seconds = self._case_s * (FURTHER if end["process"] else 1)
-        self._left_s -= seconds
-        if end["status"] != OK and end["process"] == 0:  # the other processes won't try it
-            self.cases -= self.processes - 1
-            self._left_s -= self._case_s * FURTHER * (self.processes - 1)
-        return seconds
-
-
-class Patience:
-    """Prints a line about a benchmark that takes long, while it is being measured."""
-
-    def __init__(self, command: str, deadline_s: float) -> None:
-        self._command, self._deadline_s = command, deadline_s
-        self._timer: threading.Timer | None = None
-
-    def note(self, event: Event) -> None:
-        """Restart or stop the timer when a benchmark begins or ends."""
-        if event["event"] in ("start", "end"):
-            self.stop()
-        if event["event"] == "start" and self._deadline_s > LONG_S:
-            name = shown_name(clean(str(inner(event, "case", "id") or event["name"]))).removesuffix("[float32]")
-            ways = f"preparing included: after {self._deadline_s:g} s it is ended, and Ctrl-C ends it now"
-            line = f"{self._command}: {shorten(name, LONGEST)} has taken {LONG_S:g} s so far, {ways}"
-            self._timer = threading.Timer(LONG_S, print, (line,), {"file": sys.stderr, "flush": True})
-            self._timer.daemon = True
-            self._timer.start()
-
-    def stop(self) -> None:
-        """Stop the timer, as nothing is being measured."""
-        if self._timer is not None:
-            self._timer.cancel()
-
 
 class Progress:
-    """Prints a run's events on stderr; ``reasons`` holds, for each reason, the benchmarks without a time."""
+    """Prints a run's events on stderr; ``reasons`` holds, for each reason, the benchmarks without a time.
 
-    def __init__(self, resume: str = "") -> None:
+    Of a benchmark that takes long a line is printed while it is being measured, and until :meth:`stop`.
+    """
+
+    def __init__(self, command: str = "gpubench run", resume: str = "") -> None:
         """``resume`` is the command that continues the run."""
-        self.patience = Patience("gpubench run", deadline_s=0.0)
         self.left = TimeLeft()
         self.reasons: defaultdict[str, list[str]] = defaultdict(list)
-        self._resume = resume
+        self._command, self._resume, self._deadline_s = command, resume, 0.0
+        self._timer: threading.Timer | None = None
         self._benchmarks: dict[str, str] = {}  # by full name: the name that it shares on all devices
         self._waiting: defaultdict[str, set[str]] = defaultdict(set)  # full names that have still to end, by benchmark
         self._ends: defaultdict[str, list[Event]] = defaultdict(list)  # by benchmark
@@ -159,8 +134,10 @@ class Progress:
         self._opened = False
         self._latest_line = time.monotonic()
 
-    def expect(self, processes: int, events: Sequence[Event]) -> None:
-        """Set the number of the run's processes, and the ``events`` of an interrupted run that is resumed."""
+    def expect(self, processes: int, events: Sequence[Event], deadline_s: float = 0.0) -> None:
+        """Set the number of the run's processes, the ``events`` of an interrupted run that is resumed, and how long a
+        benchmark may take."""
+        self._deadline_s = deadline_s
         self.left.expect(processes, events)
         for event in events:
             if event["event"] == "session":
@@ -171,7 +148,7 @@ class Progress:
 
     def note(self, event: Event) -> None:
         """Print one event of the journal."""
-        self.patience.note(event)
+        self.watch(event)
         if self._ended_before(event):  # a rerun; the results have the last
             return
         self.left.note(event)
@@ -193,6 +170,23 @@ class Progress:
             elif line := self._note_end(event):
                 self._say(line)
 
+    def watch(self, event: Event) -> None:
+        """Print a line later about a benchmark that begins, unless it ends before."""
+        if event["event"] in ("start", "end"):
+            self.stop()
+        if event["event"] == "start" and self._deadline_s > LONG_S:
+            name = shown_name(clean(str(inner(event, "case", "id") or event["name"]))).removesuffix("[float32]")
+            ways = f"preparing included: after {self._deadline_s:g} s it is ended, and Ctrl-C ends it now"
+            line = f"{self._command}: {shorten(name, LONGEST)} has taken {LONG_S:g} s so far, {ways}"
+            self._timer = threading.Timer(LONG_S, print, (line,), {"file": sys.stderr, "flush": True})
+            self._timer.daemon = True
+            self._timer.start()
+
+    def stop(self) -> None:
+        """Print nothing about the latest benchmark."""
+        if self._timer is not None:
+            self._timer.cancel()
+
     def why_not(self, status: str = "", most: int = 5) -> list[str]:
         """Return the most frequent reasons for missing times, each with the first benchmark that it applies to."""
         known = [(why, list(dict.fromkeys(names))) for why, names in self.reasons.items() if why.startswith(status)]
@@ -204,13 +198,11 @@ class Progress:
         return lines + [f"… and {counted(len(known) - most, 'other reason')}"] * (len(known) > most)
 
     def _ended_before(self, event: Event) -> bool:
-        """Whether this benchmark ends again in the same process."""
         if event["event"] != "end":
             return False
-        key = event["process"], event["fullname"]
-        before = key in self._ended
-        self._ended.add(key)
-        return before
+        count = len(self._ended)
+        self._ended.add((event["process"], event["fullname"]))
+        return len(self._ended) == count
 
     def _collect(self, session: Event) -> None:
         for fullname in session["cases"] if not self._benchmarks else ():
@@ -280,20 +272,14 @@ def ignored_options(session: Event) -> str:
 
 
 def _short_name(device: str) -> str:
-    """Return a device's short name: ``CPU``, ``cuda:0``."""
     return "CPU" if device == "cpu" else device
 
 
 def _column(end: Event) -> str:
     """Return the device of a result, or the library if it isn't torch."""
-    device, library = _short_name(str(inner(_record(end), "device") or "")), str(end.get("library") or "")
-    if not library:
-        return device
-    return library if device == "CPU" else f"{device} {library}"
-
-
-def _record(end: Event) -> Any:
-    return inner(end, "benchmark", "extra_info", KEY) or inner(end, "case")
+    record = inner(end, "benchmark", "extra_info", KEY) or inner(end, "case")
+    device, library = _short_name(str(inner(record, "device") or "")), str(end.get("library") or "")
+    return library if library and device == "CPU" else f"{device} {library}".rstrip()
 
 
 def _median_s(end: Event) -> float | None:

@@ -3,6 +3,7 @@ result."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -101,12 +102,17 @@ class Supervisor:
 
     def begin(self) -> None:
         """Record the run's options and the file's place for :func:`read_run`."""
-        ledger = Ledger(self.ledger)
-        terms: dict[str, Any] = {"processes": self.processes, "options": self.options, "paths": self.paths}
+        self.append()  # without events, so that the file has a place
         inode, device = _place(self.ledger)
+        terms: dict[str, Any] = {"processes": self.processes, "options": self.options, "paths": self.paths}
         terms |= {"deadline_s": self.deadline_s, "inode": inode, "device": device, "note": _NOT_FOR_PUBLISHING}
-        ledger.append("run", schema_version=SCHEMA_VERSION, **terms)
-        ledger.close()
+        self.append({"event": "run", "schema_version": SCHEMA_VERSION} | terms)
+
+    def append(self, *events: Event) -> None:
+        """Write events of its own into the journal. Raises UsageError where that can't be done."""
+        with contextlib.closing(Ledger(self.ledger)) as ledger:
+            for event in events:
+                ledger.append(**event)
 
     def measure(self) -> None:
         """Measure everything that is missing. Raises :class:`Unable` if nothing can be measured, UsageError if it must
@@ -154,14 +160,9 @@ class Supervisor:
         print(clean(f"gpubench run: {self.ledger} has gone while it was measured: written again"), file=sys.stderr)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.begin()
-        ledger = Ledger(self.ledger)
-        for event in self.events:
-            if event["event"] != "run":
-                ledger.append(**event)
-        ledger.close()
+        self.append(*(event for event in self.events if event["event"] != "run"))
 
     def _take(self, event: Event) -> None:
-        """Record an event of the child."""
         self.events.append(event)
         self.on_event(event)
 
@@ -170,7 +171,5 @@ class Supervisor:
         begun = next(e for e in reversed(self.events) if e["event"] == "start" and e["fullname"] == ended.case)
         end: Event = {"event": "end", "process": index, "fullname": ended.case, "status": ended.status}
         end |= {"reason": without_paths(ended.reason), "case": begun["case"]}
-        ledger = Ledger(self.ledger)
-        ledger.append(**end)
-        ledger.close()
+        self.append(end)
         self._take(end)

@@ -1,5 +1,6 @@
 """Timing from Python and notebooks: what people try, what comes back, and that the process is as it was."""
 
+import functools
 import shlex
 import sys
 import types
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.usefixtures("no_ceilings")
 
 
 QUICK = "--preset smoke --device cpu"
+timed = functools.partial(gpubench.time, devices="cpu", preset="smoke")
 
 
 def measured(*expressions, options="", **names):
@@ -93,8 +95,7 @@ def test_the_result_says_what_was_checked(text, options, check):
 
 def test_an_expression_sees_the_callers_variables():
     a, before = torch.ones(9, 9, dtype=torch.float64), sys.modules.get("test_time")
-    results = gpubench.time(["a @ other", "a - 1"], setup="other = a + 1", devices="cpu", preset="smoke")
-    row, second = rows(results)
+    row, second = rows(timed(["a @ other", "a - 1"], setup="other = a + 1"))
     assert second["workload"] == "time.a - 1"
     assert (row["workload"], row["dtype"], row["status"]) == ("time.a @ other", "float64", "ok")
     assert row["flop_per_s"] == pytest.approx(2 * 9**3 / row["time_s"])
@@ -103,30 +104,19 @@ def test_an_expression_sees_the_callers_variables():
 
 
 def test_a_function_with_arguments_and_sizes():
-    results = gpubench.time(
-        torch.mm,
-        setup=lambda n: (torch.randn(n, n), torch.randn(n, n)),
-        sizes={"n": [4, 8]},
-        devices="cpu",
-        preset="smoke",
-    )
-    assert [(row["workload"], row["n"], row["check"]) for row in rows(results)] == [
-        ("time.mm", 4, "passed"), ("time.mm", 8, "passed"),
+    made = timed(torch.mm, setup=lambda n: (torch.randn(n, n), torch.randn(n, n)), sizes={"n": [4, 8]})
+    network, one = timed(torch.nn.Linear(3, 3), torch.ones(2, 3)), timed(lambda: 1)
+    found = [(row["workload"], row.get("n"), row["check"]) for each in (made, network, one) for row in rows(each)]
+    unchecked = "unchecked: no tensor among the arguments to repeat the call with"
+    assert found == [
+        ("time.mm", 4, "passed"), ("time.mm", 8, "passed"), ("time.Linear", None, "passed"),
+        ("time.lambda", None, unchecked),
     ]  # fmt: skip
-    network = torch.nn.Linear(3, 3)
-    (row,) = rows(gpubench.time(network, torch.ones(2, 3), devices="cpu", preset="smoke"))
-    assert (row["workload"], row["check"]) == ("time.Linear", "passed")
-    (row,) = rows(gpubench.time(lambda: 1, devices="cpu", preset="smoke"))
-    assert (row["workload"], row["check"]) == (
-        "time.lambda",
-        "unchecked: no tensor among the arguments to repeat the call with",
-    )
 
 
 def test_what_runs_before_each_call_and_which_dtypes_are_options_in_python_too():
     how = {"setup": "b = randn(9)", "each": "a = b.clone()", "dtypes": ["float32", "float64"], "check": False}
-    results = gpubench.time("a.add_(1)", devices="cpu", preset="smoke", **how)
-    found = results.runs[0].results
+    found = timed("a.add_(1)", **how).runs[0].results
     assert [(each.dtype, each.check.status) for each in found] == [("float32", "unchecked"), ("float64", "unchecked")]
     assert "altered" not in {flag.name for each in found for flag in each.flags}
 

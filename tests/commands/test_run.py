@@ -1,6 +1,5 @@
 """``gpubench run`` with real child processes, on small benchmark files of our own."""
 
-import json
 import os
 import re
 import signal
@@ -10,11 +9,12 @@ from pathlib import Path
 
 import forked
 import pytest
-from inprocess import gpubench
-from sources import negating, sleeping
+from inprocess import Ran, gpubench, measure
+from sources import lay, negating, sleeping
 from waiting import survivors, wait_for
 
 from gpubench.commands.run import FIRST_WORDS
+from gpubench.runfile.reader import read
 
 pytestmark = pytest.mark.usefixtures("no_ceilings")
 
@@ -37,19 +37,14 @@ def folder(tmp_path):
 def test_measures_ones_own_files_and_reports(folder):
     done = gpubench("run", "test_mine.py", "--preset=smoke", "--seed=3", "-o", "o ut", cwd=folder)
     assert done.returncode == 0, done.stderr
-    out = folder / "o ut"
-    run = json.loads((out / "run.json").read_text())
-    assert run["gpubench"]["seed"] == 3
-    assert [b["extra_info"]["gpubench"]["id"] for b in run["benchmarks"]] == [
-        "mine.neg[float32-n=8]",
-        "mine.neg[float32-n=16]",
-    ]
-    assert {"results.csv", "speedup.csv", "summary.md", "report.html", "run.log"} <= {p.name for p in out.iterdir()}
+    ran = Ran(0, done.stdout, done.stderr, folder / "o ut/run.json")
+    assert ran.data["gpubench"]["seed"] == 3
+    assert [record["id"] for record in ran.records] == ["mine.neg[float32-n=8]", "mine.neg[float32-n=16]"]
+    written = {path.name for path in ran.path.parent.iterdir()}
+    assert {"results.csv", "speedup.csv", "summary.md", "report.html", "run.log"} <= written
     first, devices, *lines = done.stderr.splitlines()
     assert first == FIRST
-    assert devices.startswith("Devices: CPU (")
-    assert "2 benchmarks, about" in devices
-    assert f"gpubench run --resume {'o ut'} continues" in devices
+    assert re.match(r"Devices: CPU \(.* 2 benchmarks, about .*gpubench run --resume o ut continues", devices)
     assert sorted(line.split("  ")[1] for line in lines) == ["mine.neg[float32-n=16]", "mine.neg[float32-n=8]"]
     assert [line.split()[0] for line in lines] == ["[1/2]", "[2/2]"]
 
@@ -61,15 +56,13 @@ def test_the_list_runs_no_test(folder):
     (folder / "test_mine.py").write_text(source)
     done = gpubench("run", "test_mine.py", "--list", cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert "mine.neg[float32-n=8]" in done.stdout
-    assert "not today" in done.stdout
-    assert "5 benchmarks in 3 processes, about" in done.stdout
+    wanted = "mine.neg[float32-n=8]", "not today", "5 benchmarks in 3 processes, about", "1 of them will be skipped"
+    assert [words for words in wanted if words not in done.stdout] == []
     assert 20 < done.stdout.count("xxx") < 40
-    assert "1 of them will be skipped" in done.stdout
-    assert not (folder / "out").exists()
-    assert not (folder / "ran").exists()
+    assert not {"out", "ran"}.intersection(path.name for path in folder.iterdir())
     done = gpubench("run", "test_mine.py", "--list", "--preset=glance", cwd=folder)
     assert re.search("\n5 benchmarks, about .* with preset glance; ", done.stdout)
+    assert "leave out --list" in gpubench("run", "--list", "--resume=out", cwd=folder).stderr
 
 
 @pytest.mark.parametrize("name", ["summary.md", "run.log", "link to mine.txt"])
@@ -86,15 +79,7 @@ def test_files_of_somebody_else_stay(folder, name):
     assert (mine.read_text(), {path.name for path in folder.iterdir()}) == ("mine", before)
 
 
-def test_a_folder_of_our_name_is_not_taken_for_us(folder):
-    """Neither by the measuring process nor by those that it starts; modules of one's own are found all the same."""
-    (folder / "gpubench").mkdir()
-    (folder / "gpubench/__init__.py").write_text("raise ImportError('the wrong one')\n")
-    (folder / "beside.py").write_text("")
-    (folder / "inner").mkdir()
-    source = (
-        CASES
-        + """
+WITH_A_CHILD = """
 import beside, multiprocessing, sys
 
 def other():
@@ -107,8 +92,12 @@ def test_other(gpubench):
     assert child.exitcode == 0
     gpubench(torch.neg, gpubench.randn(4))
 """
-    )
-    (folder / "inner/test_inner.py").write_text(source)
+
+
+def test_a_folder_of_our_name_is_not_taken_for_us(folder):
+    """Neither by the measuring process nor by those that it starts; modules of one's own are found all the same."""
+    lay(folder, {"gpubench/__init__.py": "raise ImportError('the wrong one')\n", "beside.py": ""})
+    lay(folder, {"inner/test_inner.py": CASES + WITH_A_CHILD})
     command = [sys.executable, "-P", "-m", "gpubench", "run", "inner", *SMOKE]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -116,17 +105,15 @@ def test_other(gpubench):
 
 
 def test_full_names_hold_no_folders_wherever_it_is_started(folder, tmp_path):
-    target = tmp_path / "elsewhere"
-    target.mkdir()
-    file = str(folder / "test_mine.py")
-    done = gpubench("run", file, *SMOKE, "-o", str(folder / "out"), cwd=target)
+    (tmp_path / "elsewhere").mkdir()
+    words = (str(folder / "test_mine.py"), *SMOKE, "-o", str(folder / "out"))
+    done = gpubench("run", *words, cwd=tmp_path / "elsewhere")
     assert done.returncode == 0, done.stderr
     text = (folder / "out/run.json").read_text()
     assert '"fullname": "test_mine.py::' in text
     assert str(tmp_path) not in text
     again = gpubench("run", "--resume", str(folder / "out"), "--charts=none", cwd="/")
-    assert again.returncode == 0, again.stderr
-    assert "nothing is missing" in again.stderr
+    assert (again.returncode, "nothing is missing" in again.stderr) == (0, True), again.stderr
 
 
 ONE_THREAD = """
@@ -139,29 +126,20 @@ def test_it(benchmark):
 
 def test_a_plain_suite_keeps_its_threads_and_has_ten_minutes_a_benchmark(folder):
     """As in pytest alone, where none is stopped."""
-    (folder / "test_mine.py").write_text(ONE_THREAD)
-    done = gpubench("run", "test_mine.py", *SMOKE, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    assert json.loads((folder / "out/run.json").read_text())["machine_info"]["gpubench"]["threads"] == 1
-    began = json.loads((folder / "out/run.ledger.jsonl").read_text().splitlines()[0])
-    assert (began["event"], began["deadline_s"]) == ("run", 600)
+    assert measure(folder, ONE_THREAD).run.machine.threads == 1
+    assert '"deadline_s": 600' in (folder / "out/run.ledger.jsonl").read_text().splitlines()[0]
 
 
 def test_a_run_in_which_nothing_was_measured_fails(folder):
-    skipping = CASES.replace("    gpubench(", "    pytest.skip('not today')\n    gpubench(")
-    (folder / "test_mine.py").write_text(skipping)
-    done = gpubench("run", "test_mine.py", *SMOKE, cwd=folder)
-    assert done.returncode == 1, done.stderr
+    measure(folder, CASES.replace("    gpubench(", "    pytest.skip('not today')\n    gpubench("), code=1)
     assert (folder / "out/results.csv").read_text().count(",skipped,,not today") == 2
 
 
 def test_a_file_that_gave_no_number_is_still_the_code_that_was_measured(folder):
     """The second process is given the cases that are left, and none of that file."""
     (folder / "test_none.py").write_text("import pytest\ndef test_none(gpubench):\n    pytest.skip('not here')\n")
-    done = gpubench("run", "test_mine.py", "test_none.py", *SMOKE, "--processes=2", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    run = json.loads((folder / "out/run.json").read_text())
-    assert [len(b["extra_info"]["gpubench"]["processes"]) for b in run["benchmarks"]] == [2, 2]
+    ran = measure(folder, CASES, "--processes=2", also=["test_none.py"])
+    assert [len(record["processes"]) for record in ran.records] == [2, 2]
 
 
 @pytest.mark.parametrize(
@@ -181,9 +159,7 @@ def test_a_file_that_gave_no_number_is_still_the_code_that_was_measured(folder):
 )  # fmt: skip
 def test_why_there_is_nothing_to_measure(folder, name, text, code, why):
     (folder / name).write_text(text)
-    done = gpubench("run", "test_mine.py", cwd=folder)
-    assert done.returncode == code
-    *first, last = done.stderr.splitlines()
+    *first, last = measure(folder, "", code=code).err.splitlines()
     assert first[:1] == [FIRST]
     assert last.startswith(f"gpubench run: {why}")
     assert last.endswith(f": see {Path('out/run.log')}") == ("fixture" not in why or "yield" in why)
@@ -198,18 +174,15 @@ def test_an_interrupt_keeps_what_was_measured(folder, number):
     )  # fmt: skip
     wait_for(folder / "out/run.ledger.jsonl", "end", 3)
     child.send_signal(number)
-    _, err = child.communicate(timeout=60)
-    assert child.returncode == 1, err
-    *_, last = err.splitlines()
-    assert re.search(r"interrupted: \d+ of 40 measured\.", last)
-    assert "Resume with: gpubench run --resume out." in last
-    assert "failed" not in err
-    run = json.loads((folder / "out/run.json").read_text())
-    assert 0 < len(run["benchmarks"]) < 40
-    rows = run["gpubench"]["unmeasured"]
-    assert len(rows) == 40 - len(run["benchmarks"])
-    assert all("the run was ended" in row["reason"] for row in rows)
-    assert {row["status"] for row in rows} == {"skipped"}
+    ran = Ran(1, *child.communicate(timeout=60), folder / "out/run.json")
+    assert child.returncode == 1, ran.err
+    assert re.search(
+        r"interrupted: \d+ of 40 measured\. Resume with: gpubench run --resume out\.", ran.err.splitlines()[-1]
+    )
+    assert "failed" not in ran.err
+    assert 0 < len(ran.marks) < 40
+    assert len(ran.rows) == 40 - len(ran.marks)
+    assert {(row["status"], "the run was ended" in row["reason"]) for row in ran.rows} == {("skipped", True)}
     assert not survivors(folder)
 
 
@@ -222,25 +195,19 @@ def test_the_suite_is_found_in_a_checkout_and_in_an_installed_package(monkeypatc
     monkeypatch.setattr(process, "PACKAGE", installed)
     assert process.suite() == installed / "benchmarks"
     command = process.pytest_command([str(installed / "benchmarks")], [])
-    assert f"--rootdir={installed}" in command
-    assert os.devnull in command
-
-
-PROJECT = """
-[tool.gpubench]
-preset = "smoke"
-devices = ["cpu"]
-"""
+    assert {f"--rootdir={installed}", os.devnull} <= {*command}
 
 
 @pytest.fixture
 def project(folder):
     """A project with a benchmark, a plain one and an ordinary test."""
-    (folder / "pyproject.toml").write_text(PROJECT)
-    (folder / "benchmarks").mkdir()
-    (folder / "test_mine.py").rename(folder / "benchmarks/test_mine.py")
-    (folder / "benchmarks/test_plain.py").write_text("def test_sum(benchmark): benchmark(sum, [1])\n")
-    (folder / "benchmarks/test_other.py").write_text("def test_other(): raise RuntimeError\n")
+    files = {
+        "pyproject.toml": '[tool.gpubench]\npreset = "smoke"\ndevices = ["cpu"]\n',
+        "benchmarks/test_mine.py": CASES,
+        "benchmarks/test_plain.py": "def test_sum(benchmark): benchmark(sum, [1])\n",
+        "benchmarks/test_other.py": "def test_other(): raise RuntimeError\n",
+    }
+    lay(folder, files)
     return folder
 
 
@@ -250,13 +217,11 @@ def test_measures_the_project_s_own_benchmarks_with_its_options(project):
     assert done.returncode == 0, done.stderr
     first = done.stderr.splitlines()[0]
     assert first.startswith("gpubench run: measuring ../benchmarks (found in this project); --builtin measures")
-    run = json.loads((project / "below/results/run.json").read_text())
-    assert sorted(benchmark["name"] for benchmark in run["benchmarks"]) == [
-        "test_neg[cpu-float32-16]",
-        "test_neg[cpu-float32-8]",
-        "test_sum",
-    ]
-    assert run["gpubench"]["preset"] == "smoke"
+    run = read(project / "below/results/run.json")
+    assert sorted(each.fullname.partition("::")[2] for each in run.results) == [
+        "test_neg[cpu-float32-16]", "test_neg[cpu-float32-8]", "test_sum",
+    ]  # fmt: skip
+    assert run.preset == "smoke"
 
 
 def test_the_built_in_suite_is_measured_on_request_in_a_project_too(project):
@@ -280,36 +245,30 @@ markers = ["slow"]
 
 def test_a_project_s_settings_are_those_of_its_own_pytest(tmp_path):
     """Its conftest files, its names, its options but for those with which nothing would be measured."""
-    for folder in ("bench/inner", "elsewhere"):
-        (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "pyproject.toml").write_text(WITH_SETTINGS)
-    (tmp_path / "conftest.py").write_text("import pytest\n\n@pytest.fixture\ndef size():\n    return 8\n")
-    (tmp_path / "bench/test_plain.py").write_text("def test_sum(benchmark, size):\n    benchmark(sum, [1] * size)\n")
     failing = "def test_fails(gpubench):\n    raise ValueError\n"
-    (tmp_path / "bench/inner/test_mine.py").write_text(CASES.replace("gpubench, n", "gpubench, size, n") + failing)
+    files = {
+        "pyproject.toml": WITH_SETTINGS,
+        "conftest.py": "import pytest\n\n@pytest.fixture\ndef size():\n    return 8\n",
+        "bench/test_plain.py": "def test_sum(benchmark, size):\n    benchmark(sum, [1] * size)\n",
+        "bench/inner/test_mine.py": CASES.replace("gpubench, n", "gpubench, size, n") + failing,
+        "elsewhere/nothing.py": "",
+    }
+    lay(tmp_path, files)
     names = []
     for start, paths in ((".", ["bench"]), ("elsewhere", ["../bench/inner/test_mine.py", "../bench/test_plain.py"])):
         done = gpubench("run", *paths, *SMOKE, "-o", str(tmp_path / "out"), cwd=tmp_path / start)
         assert done.returncode == 1, done.stderr  # of the benchmark that fails, after which -x would end all
-        run = json.loads((tmp_path / "out/run.json").read_text())
-        names.append(sorted(mark["fullname"] for mark in run["benchmarks"]))
-        ignored = [line for line in done.stderr.splitlines() if "ignoring options" in line]
-        assert ignored == [
+        run = read(tmp_path / "out/run.json")
+        names.append(sorted(each.fullname.partition("::")[0] for each in run.results if each.times))
+        assert [line for line in done.stderr.splitlines() if "ignoring options" in line] == [
             "gpubench run: ignoring options of pytest that don't go with measuring: -p no:benchmark, --benchmark-skip,"
             " --benchmark-disable, --benchmark-json, -n, -x or --maxfail, --cov=src"
         ]
-    mine = [f"bench/inner/test_mine.py::test_neg[cpu-float32-torch-eager-hot-{n}]" for n in (16, 8)]
-    assert names[0] == names[1]
-    assert len(names[0]) == 3
-    assert {name.split("::")[0] for name in names[0]} == {name.split("::")[0] for name in mine} | {
-        "bench/test_plain.py"
-    }
+    assert names == [["bench/inner/test_mine.py"] * 2 + ["bench/test_plain.py"]] * 2
     assert not list(tmp_path.rglob("there.json"))
 
 
-def test_a_rerun_that_passes_counts(tmp_path):
-    (tmp_path / "conftest.py").write_text(
-        """
+RERUNS = """
 import pytest
 from _pytest.runner import runtestprotocol
 
@@ -326,9 +285,7 @@ def pytest_runtest_protocol(item, nextitem):  # as pytest-rerunfailures does
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
 """
-    )
-    (tmp_path / "test_flaky.py").write_text(
-        """
+FLAKY = """
 import torch
 tries, tries_plain = [], []
 
@@ -346,14 +303,14 @@ def test_never(gpubench):
     gpubench(lambda x: x.is_meta or -x, gpubench.randn(8))
     assert False
 """
-    )
-    done = gpubench("run", "test_flaky.py", *SMOKE, "--processes=1", cwd=tmp_path)
-    run = json.loads((tmp_path / "out/run.json").read_text())
-    assert done.returncode == 1, done.stderr
-    assert "gpubench run: 1 benchmark failed" in done.stderr
-    assert [mark["name"].split("[")[0] for mark in run["benchmarks"]] == ["test_flaky", "test_flaky_plain"]
-    assert [row["name"].split("[")[0] for row in run["gpubench"]["unmeasured"]] == ["test_never"]
+
+
+def test_a_rerun_that_passes_counts(tmp_path):
+    (tmp_path / "conftest.py").write_text(RERUNS)
+    ran = measure(tmp_path, FLAKY, "--processes=1", code=1)
+    assert "gpubench run: 1 benchmark failed" in ran.err
+    assert ran.names == ["test_flaky", "test_flaky_plain"]
+    assert [row["name"].split("[")[0] for row in ran.rows] == ["test_never"]
     options = ("--gpubench-no-ceilings", "--gpubench-preset=smoke", "--benchmark-json=alone.json")
-    forked.pytest("-q", "-p", "gpubench.plugin", *options, "--gpubench-device=cpu", "test_flaky.py", cwd=tmp_path)
-    alone = json.loads((tmp_path / "alone.json").read_text())
-    assert [mark["name"].split("[")[0] for mark in alone["benchmarks"]] == ["test_flaky", "test_flaky_plain"]
+    forked.pytest("-q", "-p", "gpubench.plugin", *options, "--gpubench-device=cpu", "test_mine.py", cwd=tmp_path)
+    assert Ran(0, "", "", tmp_path / "alone.json").names == ran.names

@@ -1,6 +1,5 @@
 """``gpubench time``: what it understands, what it refuses in a line, and what it measures."""
 
-import json
 import re
 import runpy
 import shlex
@@ -60,6 +59,8 @@ def test_sizes_that_are_none(texts, message):
         ("'a @ b' --setup 'a = randn(n)' --size n=8",
          "unknown name b: make it with --setup 'a = randn(n); b = randn(n, n)'"),
         ("a.T --setup 'a = randn(n)'", "unknown name 'n' in the setup: if it is a size, add --size n=256,1024,4096"),
+        ("a --setup 'a = torch.randn(9, dtype=float64)'",
+         "unknown name 'float64': write torch.float64, or ask for --dtype float64"),
         ("'softmax(a, -1)' --setup 'a = randn(9)'", "unknown function 'softmax': write torch.softmax or F.softmax"),
         ("a --setup 'a = (' ", "the setup is not Python: '(' was never closed"),
         ("1 '1 '", "an expression is given twice"),
@@ -100,12 +101,16 @@ def test_two_expressions_have_two_names(texts):
 SMOKE = ("--preset=smoke", "--device=cpu")
 
 
+def timed(folder, *words, code=0):
+    """What ``gpubench time`` prints."""
+    done = gpubench("time", *words, *SMOKE, cwd=folder)
+    assert done.returncode == code, done.stderr + done.stdout
+    return done
+
+
 def test_measures_keeps_the_results_and_draws(tmp_path):
     words = ["a @ b", "torch.mm(a, b)", "--setup=a, b = randn(n, n), randn(n, n)", "--size=n=8,16,32"]
-    done = gpubench(
-        "time", *words, *SMOKE, "--processes=2", "-o", "mine.json", "--chart=c.svg", "--gpu=L4", cwd=tmp_path
-    )
-    assert done.returncode == 0, done.stderr
+    done = timed(tmp_path, *words, "--processes=2", "-o", "mine.json", "--chart=c.svg", "--gpu=L4")
     assert "modelled, not measured" in done.stdout
     assert " L4" in done.stdout
     rows_of_estimates = r"(a @ b|torch\.mm\(a, b\)) float32, n=\d+  "
@@ -142,8 +147,8 @@ def test_measures_keeps_the_results_and_draws(tmp_path):
     ids=["fails", "one of two fails", "each is too large", "one size is too large"],
 )  # fmt: skip
 def test_what_has_no_number_is_a_line_once_and_without_any_the_end(tmp_path, words, code, table, last):
-    done = gpubench("time", *words, *SMOKE, "-o=r.json", cwd=tmp_path)
-    assert (done.returncode, (tmp_path / "r.json").exists()) == (code, True)
+    done = timed(tmp_path, *words, "-o=r.json", code=code)
+    assert (tmp_path / "r.json").exists() == (code != 2)
     assert done.stdout.count(table) == 1 if table else done.stdout == ""
     assert last in done.stderr.splitlines()[-1] if last else table not in done.stderr
 
@@ -152,19 +157,18 @@ def test_what_has_no_number_is_a_line_once_and_without_any_the_end(tmp_path, wor
 @pytest.mark.parametrize("setup", ["torch.ones({n})", "np.ones({n})", "[0] * {n}"])
 def test_memory_that_is_not_free_is_refused_before_it_is_filled(tmp_path, setup):
     size = psutil.virtual_memory().available // 7  # of 8 bytes: more than is free, less than there is
-    done = gpubench("time", "len(a)", f"--setup=a = {setup.format(n=size)}", "--dtype=float64", *SMOKE, cwd=tmp_path)
-    assert done.returncode == 2
+    done = timed(tmp_path, "len(a)", f"--setup=a = {setup.format(n=size)}", "--dtype=float64", code=2)
     assert " more on cpu, " in done.stderr
 
 
 def test_one_number_is_one_line(tmp_path):
-    done = gpubench("time", "1 + 1", *SMOKE, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = timed(tmp_path, "1 + 1")
+    assert done.stderr == ""
     head, *star = done.stdout.splitlines()
     assert head.split()[:3] == ["1", "+", "1"]
     assert head.split()[4].rstrip("*") in ("ns", "µs")
     assert len(star) == ("*" in head and "too noisy" not in head)
-    whole = gpubench("time", "1 + 1", "-v", *SMOKE, cwd=tmp_path)
+    whole = timed(tmp_path, "1 + 1", "-v")
     assert "PyTorch" in whole.stdout
     assert "Devices: CPU" in whole.stderr
     assert "[1/1]  1 + 1  CPU " in whole.stderr  # without the dtype that numbers don't have
@@ -181,17 +185,13 @@ def test_where_one_number_is_asked_for_the_choice_of_one_thread_is_printed(tmp_p
 
 def test_a_long_benchmark_is_named_while_it_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "LONG_S", 0.0)
-    done = gpubench("time", "1 + 1", *SMOKE, cwd=tmp_path)
-    assert (
-        done.stderr == "gpubench time: 1 + 1 has taken 0 s so far, preparing included:"
-        " after 120 s it is ended, and Ctrl-C ends it now\n"
-    )
+    said = "1 + 1 has taken 0 s so far, preparing included: after 120 s it is ended, and Ctrl-C ends it now"
+    assert timed(tmp_path, "1 + 1").stderr == f"gpubench time: {said}\n"
 
 
 def test_expressions_with_brackets_are_rows_of_their_own_in_every_reader(tmp_path):
     texts = ["x[0].sum()", "x[:, 0].sum()", "x[::2].sum()", "torch.cat([x, x])"]
-    done = gpubench("time", *texts, "--setup=x = randn(n, n)", "--size=n=8,16", *SMOKE, "-o=i.json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = timed(tmp_path, *texts, "--setup=x = randn(n, n)", "--size=n=8,16", "-o=i.json")
     run = read(tmp_path / "i.json")
     assert [each.workload for each in run.results[::2]] == [f"time.{text}" for text in texts]
     assert len({each.id for each in run.results}) == 8
@@ -214,22 +214,17 @@ def test_expressions_with_brackets_are_rows_of_their_own_in_every_reader(tmp_pat
      ("x = torch.ones(9, dtype=torch.int32)", "x + x", "int32")],
 )  # fmt: skip
 def test_the_dtype_is_that_of_the_data(tmp_path, setup, text, dtype):
-    done = gpubench("time", text, f"--setup={setup}", "-o=r.json", *SMOKE, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    (result,) = read(tmp_path / "r.json").results
-    assert result.dtype == dtype
+    timed(tmp_path, text, f"--setup={setup}", "-o=r.json")
+    assert [result.dtype for result in read(tmp_path / "r.json").results] == [dtype]
     if dtype == "float64":
-        done = gpubench("time", text, f"--setup={setup}", "--dtype=bfloat16", *SMOKE, cwd=tmp_path)
-        assert (done.returncode, done.stderr) == (
-            2, "gpubench time: the data is float64, not bfloat16: make it with randn() or dtype=dtype\n",
-        )  # fmt: skip
+        said = timed(tmp_path, text, f"--setup={setup}", "--dtype=bfloat16", code=2).stderr
+        assert said == "gpubench time: the data is float64, not bfloat16: make it with randn() or dtype=dtype\n"
 
 
 def test_what_was_measured_is_printed_although_the_file_can_not_be_written(tmp_path):
     (tmp_path / "sub").mkdir()
     gone = "--setup=import shutil; shutil.rmtree('sub', ignore_errors=True)"
-    done = gpubench("time", "1 + 1", gone, *SMOKE, "-o=sub/r.json", cwd=tmp_path)
-    assert done.returncode == 2
+    done = timed(tmp_path, "1 + 1", gone, "-o=sub/r.json", code=2)
     assert "1 + 1" in done.stdout
     assert "sub/r.json: can't be written" in done.stderr
 
@@ -237,26 +232,19 @@ def test_what_was_measured_is_printed_although_the_file_can_not_be_written(tmp_p
 def test_own_modules_and_numpy_beside_torch(tmp_path):
     (tmp_path / "mine.py").write_text("def twice(x): return x + x\n")
     words = ["twice(a)", "np.add(a, a)", "--setup=from mine import twice; a = randn(9)", "-o=r.json"]
-    done = gpubench("time", *words, *SMOKE, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr + done.stdout
-    results = json.loads((tmp_path / "r.json").read_text())["benchmarks"]
-    assert [each["extra_info"]["gpubench"]["implementation"] for each in results] == ["torch", "numpy"]
+    done = timed(tmp_path, *words)
+    assert [each.implementation for each in read(tmp_path / "r.json").results] == ["torch", "numpy"]
     assert re.search(r"np\.add\(a, a\) is .* twice\(a\)", done.stdout)
 
 
 def test_a_setup_for_each_call_and_a_coroutine(tmp_path):
     words = ["--setup=b = np.random.rand(n)", "--each=a = b.copy()", "--size=n=2000", "-o=r.json"]
-    done = gpubench("time", "a.sort()", *words, *SMOKE, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    timed(tmp_path, "a.sort()", *words)
     (result,) = read(tmp_path / "r.json").results
     assert "altered" not in {flag.name for flag in result.flags}
-    assert "altered" in gpubench("time", "b.sort()", *words[:1], *words[2:3], "-v", *SMOKE, cwd=tmp_path).stdout
+    assert "altered" in timed(tmp_path, "b.sort()", words[0], words[2], "-v").stdout
     setup = "import asyncio\nasync def f(x):\n    await asyncio.sleep(0.02)\n    return x\nx = randn(4)"
-    words = [f"--setup={setup}", "--each=x = randn(4)", "-o=a.json"]
-    done = gpubench("time", "await f(x)", *words, *SMOKE, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    timed(tmp_path, "await f(x)", f"--setup={setup}", "--each=x = randn(4)", "-o=a.json")
     (result,) = read(tmp_path / "a.json").results
     assert result.times.median_s >= 0.02
-    done = gpubench("time", "f(x)", f"--setup={setup}", *SMOKE, cwd=tmp_path)
-    assert done.returncode == 2
-    assert "does its work when it is awaited" in done.stderr
+    assert "does its work when it is awaited" in timed(tmp_path, "f(x)", f"--setup={setup}", code=2).stderr

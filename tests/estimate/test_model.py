@@ -75,6 +75,15 @@ def test_arithmetic_and_memory_overlap_in_part_and_the_nearer_they_are_the_highe
     assert [each.middle_s / each.low_s for each in (equal, twice)] == pytest.approx([2.0, 2.0], rel=1e-3)
 
 
+def test_elementwise_work_streams_at_the_rate_that_was_published_of_a_card():
+    work = Work(operators=(Operators("elementwise", 1, 0.0, 1e12),))
+    factors = EXACT | {"streaming": Factor(1.0, 0.0, 0.9, 1.05)}
+    guesses = [likely(work, "float32", card(memory_reached=rate), factors) for rate in (None, 8e11)]
+    assert [each.middle_s for each in guesses] == [1.0, 1.25]
+    assert guesses[1].low_s == pytest.approx(0.9 * 1.25 * (1 - 1e-5))
+    assert shortest(Work(bytes=1e12), "float32", card(memory_reached=8e11)).seconds < 1 / SAFETY
+
+
 def test_what_is_likely_is_never_below_the_bound():
     work = Work(flops=1e13, bytes=1e9, operators=(Operators("product", 1, 1e13, 1e9),))
     guess = guessed(work, "float32", card())
@@ -130,7 +139,7 @@ def test_products_reach_what_was_published_of_a_card_or_what_others_reach_for_ea
 
 def test_the_shipped_factors_are_ranges_around_a_middle_and_held_on_cards_kept_apart():
     factors = learned_values().kinds
-    assert factors.keys() == {"elementwise", "normalisation", "product"}
+    assert factors.keys() == {"elementwise", "normalisation", "product", "streaming"}
     assert all(factor.low < 1 < factor.high for factor in factors.values())
     held = learned_values().held
     assert all(0.8 <= least <= most for least, most in held.values())

@@ -79,8 +79,8 @@ def test_data_do_not_depend_on_torchs_own_defaults():
         assert all(map(torch.equal, usual, drawn()))
 
 
-def test_a_pinned_copy_that_lies_on_a_device_is_none():
-    """So it was on a Mac (pytorch#181374)."""
-    moved = types.SimpleNamespace(is_pinned=lambda: True, device=torch.device("mps"))
-    with pytest.raises(Unmeasurable, match="no pinned memory"):
+@pytest.mark.parametrize(("locked", "place"), [(True, "mps"), (False, "cpu")])  # the first on a Mac (pytorch#181374)
+def test_what_torch_calls_pinned_and_is_not_is_no_pinned_memory(locked, place):
+    moved = types.SimpleNamespace(is_pinned=lambda: locked, device=torch.device(place))
+    with pytest.raises(Unmeasurable, match="no pinned memory: torch returned ordinary memory"):
         pinned_copy(types.SimpleNamespace(pin_memory=lambda: moved))

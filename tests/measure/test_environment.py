@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from vendors import raising
 
 from gpubench import devices
+from gpubench.devices import cpu
 from gpubench.errors import UsageError
 from gpubench.measure import environment
 from gpubench.measure.session import Session, Settings
@@ -103,8 +104,8 @@ class TestMachine:
             (folder := tmp_path / f"cache/index{index}").mkdir(parents=True)
             for name, text in zip(("level", "type", "size"), texts, strict=False):
                 (folder / name).write_text(text + "\n")
-        assert environment.cache_sizes(tmp_path) == {"l1d": 48 << 10, "l3": 2 << 20}
-        assert environment.cache_sizes(tmp_path / "none") is None
+        assert cpu.cache_sizes(tmp_path) == {"l1d": 48 << 10, "l3": 2 << 20}
+        assert cpu.cache_sizes(tmp_path / "none") is None
 
     @pytest.mark.parametrize(
         ("change", "matmul", "cudnn"),
@@ -168,8 +169,8 @@ class TestSurroundings:
 
     @pytest.mark.parametrize(("cpus", "quota", "known"), [(16, None, True), (208, None, False), (16, 8.0, False)])
     def test_the_load_of_a_container_s_host_is_not_its_own(self, monkeypatch, cpus, quota, known):
-        monkeypatch.setattr(environment, "affinity", lambda: [*range(16)])
-        monkeypatch.setattr(environment, "cgroup_cores", lambda: quota)
+        monkeypatch.setattr(cpu, "affinity", lambda: [*range(16)])
+        monkeypatch.setattr(cpu, "cgroup_cores", lambda: quota)
         monkeypatch.setattr(os, "cpu_count", lambda: cpus)
         assert environment.load_of_own_cores([60.0, 60.0, 60.0]) == (60.0 if known else None)
         session = Session(Settings())
@@ -202,7 +203,7 @@ class TestSurroundings:
             {"user_api": "blas", "internal_api": "openblas", "architecture": "Zen", "filepath": "/scipy.libs/x.so"},
             {"user_api": "blas", "internal_api": "openblas", "architecture": "Haswell", "filepath": "/numpy.libs/x.so"},
         ]
-        monkeypatch.setattr(environment, "_pools", lambda: pools)
+        monkeypatch.setattr(environment, "thread_pools", lambda: pools)
         kernels = environment.machine()["cpu"]["kernels"]
         assert kernels["numpy"] == "openblas Haswell"
         assert kernels["torch"].endswith(torch.backends.cpu.get_cpu_capability())
@@ -230,13 +231,12 @@ class TestThreads:
 
     @pytest.mark.parametrize("count", [1, None])
     def test_torch_and_every_pool(self, monkeypatch, count):
-        monkeypatch.setattr(environment, "cores", lambda: 3)  # the default is every core allowed
+        monkeypatch.setattr(cpu, "cores", lambda: 3)  # the default is every core allowed
         expected = count or 3
         assert environment.set_threads(count) == torch.get_num_threads() == expected
         pools = environment.thread_pools()
-        assert {"openmp", "blas"} & {pool["kind"] for pool in pools}
-        assert {pool["threads"] for pool in pools} == {expected}
-        assert "/" not in json.dumps(pools)  # no paths
+        assert {"openmp", "blas"} & {pool["user_api"] for pool in pools}
+        assert {pool["num_threads"] for pool in pools} == {expected}
         # torch is told itself: built on OpenMP it follows that pool; other builds have a pool of their own.
         told: list[int] = []
         with monkeypatch.context() as patch:
@@ -277,7 +277,6 @@ class TestSwitches:
         assert environment.unusual() == []
         monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync")
         monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")  # which one, not what it does
         torch.use_deterministic_algorithms(True)
         torch.backends.cudnn.benchmark = True
         known = environment.switches()
@@ -298,6 +297,7 @@ class TestSwitches:
             ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility", ""),
             ("NVIDIA_REQUIRE_CUDA", "cuda>=12.6 brand=tesla,driver>=535", ""),
             ("NVIDIA_PRODUCT_NAME", "CUDA", ""),
+            ("CUDA_VISIBLE_DEVICES", "0", ""),  # which one, not what it does
             ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1", ""),  # which the precision tells
             ("CUDA_MODULE_LOADING", "LAZY", ""),  # set by torch 2.8
             ("CUDA_MODULE_LOADING", "EAGER", "CUDA_MODULE_LOADING=EAGER"),

@@ -2,13 +2,16 @@
 
 import pytest
 
+from gpubench.devices import implementations
 from gpubench.measure import budget, disturbance
 from gpubench.measure.verify import Reference
 from gpubench.plugin.recorder import thin
+from gpubench.runfile.flags import Flag
 from gpubench.runfile.reader import read
-from gpubench.testing import VirtualMachine
+from gpubench.testing import VirtualDevice, VirtualMachine
 
 HEADER = "import torch, pytest, numpy as np\n"
+LAUNCH = "def test_it(gpubench, machine): gpubench(machine.launch, 1e-3, check=False)"
 KEEP = "def test_keep(gpubench): gpubench(torch.neg, gpubench.randn(8))\n"
 
 
@@ -173,12 +176,39 @@ def test_a_case_that_may_just_fit_ends_with_a_first_call_that_says_no(virtual, m
     monkeypatch.setattr(budget, "estimate", lambda *_: estimated_s)
     launch, made = VirtualMachine.launch, []
     monkeypatch.setattr(VirtualMachine, "launch", lambda *given: made.append(launch(*given)))
-    source = "def test_it(gpubench, machine): gpubench(machine.launch, 2.0, check=False)"
-    _, run = virtual(source, "--gpubench-preset=smoke", skipped=1)
+    _, run = virtual(LAUNCH.replace("1e-3", "2.0"), "--gpubench-preset=smoke", skipped=1)
     (row,) = run["gpubench"]["unmeasured"]
     assert row["reason"].startswith("too slow for --preset smoke: one call takes 2.00 s (seen in ")
     assert ("first call" in row["reason"]) == (calls == 1)
     assert len(made) == calls
+
+
+def test_the_memory_of_a_recorded_graph_is_that_of_its_capture(virtual, monkeypatch):
+    """Its replays allocate nothing."""
+    peaks = iter([9000, 5000])
+    monkeypatch.setattr(VirtualDevice, "supports_graphs", True)
+    monkeypatch.setattr(VirtualDevice, "capture_graph", lambda self, call: (call, call()))
+    monkeypatch.setattr(VirtualDevice, "allocated_memory", lambda self: 1000)
+    monkeypatch.setattr(VirtualDevice, "peak_memory", lambda self: next(peaks))
+    marked = '@__import__("pytest").mark.gpubench(variants=["graph"])\n'
+    _, run = virtual(marked + LAUNCH, "--gpubench-variant=graph", passed=1)
+    assert run["benchmarks"][0]["extra_info"]["gpubench"]["memory_bytes"] == 8000
+
+
+def test_another_librarys_work_is_on_a_stream_that_torch_can_not_time(virtual, monkeypatch):
+    terms = {"name": "other", "label": "Other", "why_not_on": classmethod(lambda cls, device: None)}
+    monkeypatch.setitem(implementations.LIBRARIES, "other", type("Other", (implementations.NumPy,), terms))
+    marked = '@__import__("pytest").mark.gpubench(implementations=["other"])\n'
+    _, run = virtual(marked + LAUNCH, passed=1)
+    record = run["benchmarks"][0]["extra_info"]["gpubench"]
+    assert record["device_reason"] == "Other queues its work on a stream of its own"
+
+
+@pytest.mark.parametrize(("device", "flags"), [("cpu", ["contended"]), ("demo", [])])
+def test_a_busy_host_disturbs_no_simulated_device(measure, monkeypatch, device, flags):
+    monkeypatch.setattr(disturbance, "disturbed", lambda *_: [Flag("contended", "busy")])
+    (record,) = measure(KEEP, f"--gpubench-device={device}").records
+    assert [flag["flag"] for flag in record["processes"][0]["flags"]] == flags
 
 
 def test_a_tensor_on_a_strange_device_is_refused(virtual):

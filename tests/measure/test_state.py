@@ -13,6 +13,7 @@ import statistics
 import sys
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -29,18 +30,16 @@ from gpubench.runfile.flags import ADVICE
 
 pytestmark = pytest.mark.usefixtures("no_ceilings")
 
-FILES, REAL, PROF, TERM = resource.RLIMIT_NOFILE, signal.ITIMER_REAL, signal.ITIMER_PROF, signal.SIGTERM
+FILES, REAL, PROF, TERM = resource.RLIMIT_NOFILE, signal.ITIMER_REAL, signal.ITIMER_PROF, {signal.SIGTERM}
+MATMUL, SUMS = torch.backends.cuda.matmul, "allow_bf16_reduced_precision_reduction"
 
 
 def attribute(owner, name, left):
-    return lambda: setattr(owner, name, left), lambda: getattr(owner, name), lambda kept: setattr(owner, name, kept)
+    return lambda: getattr(owner, name), partial(setattr, owner, name), left
 
 
-def into(group):
-    def fill(kept):
-        group[:] = kept
-
-    return fill
+def listed(owner, name, *left):
+    return lambda: [*getattr(owner, name)], lambda kept: getattr(owner, name).__setitem__(slice(None), kept), left
 
 
 def default_device():
@@ -55,86 +54,72 @@ def umask():
     return int(next(line for line in lines if line.startswith("Umask")).split()[1], 8)
 
 
-def undone(_):
-    """By what restores it, or else by nobody."""
+def variable(name, left):
+    def write(value):
+        os.environ.update({name: value} if value else {}), value or os.environ.pop(name, None)
+
+    return partial(os.environ.get, name), write, left
 
 
-HOOKS = torch.autograd.graph.saved_tensors_hooks
-MATMUL, SUMS = torch.backends.cuda.matmul, "allow_bf16_reduced_precision_reduction"
-
-
-def reduced_sums():
-    return getattr(MATMUL, SUMS), getattr(MATMUL, f"{SUMS}_split_k")
-
-
-LEAKS = {
-    "torch threads": (lambda: torch.set_num_threads(torch.get_num_threads() + 1), torch.get_num_threads,
-                      torch.set_num_threads),
-    "default dtype": (lambda: torch.set_default_dtype(torch.float64), torch.get_default_dtype, torch.set_default_dtype),
-    "default device": (lambda: torch.set_default_device("meta"), default_device,
-                       lambda _: torch.set_default_device(None)),
-    "grad mode": (lambda: torch.set_grad_enabled(False), torch.is_grad_enabled, torch.set_grad_enabled),
-    "autocast": (lambda: torch.autocast("cpu", dtype=torch.bfloat16).__enter__(),
-                 lambda: torch.is_autocast_enabled("cpu"), lambda kept: torch.set_autocast_enabled("cpu", kept)),
-    "deterministic mode": (lambda: torch.use_deterministic_algorithms(True),
-                           torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+SETTINGS = {
+    "torch threads": (torch.get_num_threads, torch.set_num_threads, 7),
+    "default dtype": (torch.get_default_dtype, torch.set_default_dtype, torch.float64),
+    "default device": (default_device, lambda left: torch.set_default_device(left if left == "meta" else None), "meta"),
+    "grad mode": (torch.is_grad_enabled, torch.set_grad_enabled, False),
+    "deterministic mode": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms, True),
+    "anomaly mode": (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly, True),
     "mkldnn.enabled": attribute(torch.backends.mkldnn, "enabled", False),
-    "float32 precision": (lambda: torch.set_float32_matmul_precision("medium"), torch.get_float32_matmul_precision,
-                          torch.set_float32_matmul_precision),
-    "allow_fp16_accumulation": attribute(torch.backends.cuda.matmul, "allow_fp16_accumulation", True),
-    "allow_bf16_reduced_precision_reduction": (lambda: setattr(MATMUL, SUMS, (False, False)), lambda: reduced_sums(),
-                                               lambda kept: setattr(MATMUL, SUMS, kept)),
+    "float32 precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "medium"),
+    "allow_fp16_accumulation": attribute(MATMUL, "allow_fp16_accumulation", True),
+    SUMS: (lambda: (getattr(MATMUL, SUMS), getattr(MATMUL, f"{SUMS}_split_k")), partial(setattr, MATMUL, SUMS),
+           (False, False)),
     "cudnn.benchmark": attribute(torch.backends.cudnn, "benchmark", True),
-    "NumPy's error state": (lambda: np.seterr(all="raise"), np.geterr, lambda kept: np.seterr(**kept)),
-    "$LEFT_BEHIND": (lambda: os.environ.update(LEFT_BEHIND="1"), lambda: dict(os.environ),
-                     lambda _: os.environ.pop("LEFT_BEHIND", None)),
-    "$TO_REMOVE": (lambda: os.environ.pop("TO_REMOVE"), lambda: os.environ.get("TO_REMOVE"), undone),
-    "working folder": (lambda: os.chdir("/"), Path.cwd, os.chdir),
-    "warnings filters": (lambda: warnings.simplefilter("error"), lambda: warnings.filters[:], into(warnings.filters)),
-    "garbage collector": (gc.disable, gc.isenabled, lambda _: gc.enable()),
-    "recursion limit": (lambda: sys.setrecursionlimit(sys.getrecursionlimit() + 1), sys.getrecursionlimit,
-                        sys.setrecursionlimit),
-    "locale": (lambda: locale.setlocale(locale.LC_ALL, "C.UTF-8"), lambda: locale.setlocale(locale.LC_ALL),
-               lambda kept: locale.setlocale(locale.LC_ALL, kept)),
-    "umask": (lambda: os.umask(0o777), umask, os.umask),
-    "cores": (lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}), lambda: os.sched_getaffinity(0),
-              lambda kept: os.sched_setaffinity(0, kept)),
-    "RLIMIT_NOFILE": (lambda: resource.setrlimit(FILES, (resource.getrlimit(FILES)[0] - 1,
-                                                         resource.getrlimit(FILES)[1])),
-                      lambda: resource.getrlimit(FILES), lambda kept: resource.setrlimit(FILES, kept)),
+    "NumPy's error state": (np.geterr, lambda kept: np.seterr(**kept), {"all": "raise"}),
+    "$LEFT_BEHIND": variable("LEFT_BEHIND", "1"),
+    "$TO_REMOVE": variable("TO_REMOVE", None),
+    "working folder": (Path.cwd, os.chdir, "/"),
+    "warnings filters": listed(warnings, "filters"),
+    "garbage collector": (gc.isenabled, lambda on: gc.enable() if on else gc.disable(), False),
+    "gc thresholds": (gc.get_threshold, lambda counts: gc.set_threshold(*counts), (1,)),
+    "gc callbacks": listed(gc, "callbacks", print),
+    "recursion limit": (sys.getrecursionlimit, sys.setrecursionlimit, 3456),
+    "switch interval": (sys.getswitchinterval, sys.setswitchinterval, 1.0),
+    "tracer": (sys.gettrace, sys.settrace, lambda *event: None),
+    "profiler": (sys.getprofile, lambda left: left.enable() if left else sys.setprofile(None), cProfile.Profile()),
+    "locale": (partial(locale.setlocale, locale.LC_ALL), partial(locale.setlocale, locale.LC_ALL), "C.UTF-8"),
+    "umask": (umask, os.umask, 0o777),
+    "cores": (lambda: os.sched_getaffinity(0), lambda cores: os.sched_setaffinity(0, cores),
+              {min(os.sched_getaffinity(0))}),
+    "RLIMIT_NOFILE": (lambda: resource.getrlimit(FILES), partial(resource.setrlimit, FILES),
+                      (500, resource.getrlimit(FILES)[1])),
     "functions of builtins": attribute(builtins, "print", None),
     "functions of json": attribute(json, "dumps", None),
     "functions of time": attribute(time, "sleep", lambda seconds: None),
     "functions of torch": attribute(torch, "add", None),
-    "functions of Tensor": (lambda: setattr(torch.Tensor, "cpu", len), lambda: vars(torch.Tensor).get("cpu"), undone),
     "functions of msgspec": attribute(msgspec, "convert", None),
     "functions of os": attribute(os, "fsync", None),
-    "pending ITIMER_REAL": (lambda: signal.setitimer(REAL, 3600, 3600), lambda: signal.getitimer(REAL)[1],
-                            lambda _: signal.setitimer(REAL, 0)),
-    "pending ITIMER_PROF": (lambda: signal.setitimer(PROF, 3600), lambda: signal.getitimer(PROF)[0] > 0,
-                            lambda _: signal.setitimer(PROF, 0)),
-    "signal handlers": (lambda: signal.signal(TERM, signal.SIG_IGN), lambda: signal.getsignal(TERM),
-                        lambda kept: signal.signal(TERM, kept)),
-    "blocked signals": (lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [TERM]),
-                        lambda: signal.pthread_sigmask(signal.SIG_BLOCK, []),
-                        lambda kept: signal.pthread_sigmask(signal.SIG_SETMASK, kept)),
-    "function modes of torch": (lambda: TorchFunctionMode().__enter__(), torch._C._len_torch_function_stack, undone),
-    "dispatch modes of torch": (lambda: TorchDispatchMode().__enter__(), torch._C._len_torch_dispatch_stack, undone),
-    "saved tensors' hooks": (lambda: HOOKS(id, id).__enter__(),
-                             lambda: torch._C._autograd._top_saved_tensors_default_hooks(False), undone),
-    "anomaly mode": (lambda: torch.autograd.set_detect_anomaly(True), torch.is_anomaly_enabled, undone),
-    "module json.decoder": (lambda: sys.modules.pop("json.decoder"), lambda: sys.modules.get("json.decoder"), undone),
-    "gc thresholds": (lambda: gc.set_threshold(1), gc.get_threshold, lambda kept: gc.set_threshold(*kept)),
-    "gc callbacks": (lambda: gc.callbacks.append(print), lambda: gc.callbacks[:], into(gc.callbacks)),
-    "switch interval": (lambda: sys.setswitchinterval(1.0), sys.getswitchinterval, sys.setswitchinterval),
-    "tracer": (lambda: sys.settrace(lambda *event: None), sys.gettrace, sys.settrace),
-    "profiler": (lambda: cProfile.Profile().enable(), sys.getprofile, lambda _: sys.setprofile(None)),
+    "pending ITIMER_REAL": (lambda: signal.getitimer(REAL)[1], lambda left: signal.setitimer(REAL, left, left), 3600),
+    "pending ITIMER_PROF": (lambda: signal.getitimer(PROF)[0] > 0, partial(signal.setitimer, PROF), 3600),
+    "signal handlers": (partial(signal.getsignal, *TERM), partial(signal.signal, *TERM), signal.SIG_IGN),
+    "blocked signals": (lambda: signal.pthread_sigmask(signal.SIG_BLOCK, []),
+                        partial(signal.pthread_sigmask, signal.SIG_SETMASK), TERM),
 }  # fmt: skip
-"""What can be left changed: how a benchmark does it, how it is read without the code under test, and undone by hand."""
+"""What can be left changed: how it is read and written without the code under test, and what a benchmark leaves."""
+
+ENTERED = {
+    "autocast": (lambda: torch.is_autocast_enabled("cpu"), torch.autocast("cpu", dtype=torch.bfloat16).__enter__),
+    "function modes of torch": (torch._C._len_torch_function_stack, TorchFunctionMode().__enter__),
+    "dispatch modes of torch": (torch._C._len_torch_dispatch_stack, TorchDispatchMode().__enter__),
+    "saved tensors' hooks": (lambda: torch._C._autograd._top_saved_tensors_default_hooks(False),
+                             torch.autograd.graph.saved_tensors_hooks(id, id).__enter__),
+    "functions of Tensor": (lambda: vars(torch.Tensor).get("cpu"), lambda: setattr(torch.Tensor, "cpu", len)),
+    "module json.decoder": (lambda: sys.modules.get("json.decoder"), lambda: sys.modules.pop("json.decoder")),
+}  # fmt: skip
+"""What only its owner can undo: how it is read, and how a benchmark leaves it changed."""
 
 
 def values():
-    return {name: read() for name, (_, read, _) in LEAKS.items()}
+    return {name: read() for name, (read, *_) in (SETTINGS | ENTERED).items()}
 
 
 @pytest.fixture
@@ -145,15 +130,16 @@ def around(monkeypatch):
     monkeypatch.setenv("TO_REMOVE", "1")
     kept = values()
     yield
-    for name, (_, _, undo) in reversed(LEAKS.items()):
-        undo(kept[name])
+    for name, (_, write, _) in reversed(SETTINGS.items()):
+        write(kept[name])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process can't be kept to some cores")
-@pytest.mark.parametrize("name", LEAKS)
+@pytest.mark.parametrize("name", SETTINGS | ENTERED)
 def test_a_setting_left_changed_is_named_and_put_back(around, name):
     before, state = values(), State()
-    LEAKS[name][0]()
+    _, change, *left = (SETTINGS | ENTERED)[name]
+    change(*left)
     assert values() != before
     state.compare()
     flag, stuck = state.restore()

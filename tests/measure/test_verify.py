@@ -12,7 +12,8 @@ from gpubench.devices import CPU
 from gpubench.devices.implementations import find_implementation
 from gpubench.errors import WrongAnswer
 from gpubench.measure import verify
-from gpubench.measure.verify import Reference, in_float64, poison, poisoned, prepare_reference, tolerance
+from gpubench.measure.data import poison
+from gpubench.measure.verify import Reference, in_float64, poisoned, prepare_reference, tolerance
 from gpubench.runfile.schema import Work
 
 
@@ -53,10 +54,10 @@ def test_memory_that_nothing_filled_is_no_answer_of_an_earlier_call():
 
 def test_what_a_call_writes_is_poisoned_unless_the_call_reads_it():
     x, y, out = torch.ones(2), torch.ones(4), torch.ones(2)
-    poison((x,), {"out": out})
+    poison(out, (x,), {"out": out})
     assert out.isnan().all()
-    poison((x,), {"out": x})
-    poison((), {"other": y[:2], "out": y[2:]})
+    poison(x, (x,), {"out": x})
+    poison(y[2:], (), {"other": y[:2], "out": y[2:]})
     assert x.tolist() + y.tolist() == [1.0] * 6
 
 

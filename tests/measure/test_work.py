@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gpubench.errors import UsageError
-from gpubench.measure.work import agree, count, flop_counter, plain_number, substituted, watch
+from gpubench.measure.work import agree, count, flop_counter, plain_number, substituted, watched
 from gpubench.runfile.schema import Work
 
 
@@ -179,10 +179,9 @@ def test_traffic_is_unknown_where_inputs_are_read_in_part(call, whole):
 
 
 def operators_of(call, *args):
-    counter = flop_counter()
-    with (seen := watch(counter)), counter:
+    with watched() as seen:
         call(*args)
-    return {(each.kind, each.count, each.flops, each.bytes) for each in seen.tally.operators()}
+    return {(each.kind, each.count, each.flops, each.bytes) for each in seen.operators()}
 
 
 def test_operators_are_known_by_kind_with_their_flops_and_bytes_and_equal_ones_are_one_entry():

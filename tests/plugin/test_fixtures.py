@@ -11,7 +11,7 @@ from typing import Any
 import fake_backend
 import forked
 import pytest
-from inprocess import gpubench
+from inprocess import gpubench, measure
 
 from gpubench.measure.session import Session, Settings
 from gpubench.runfile.reader import read
@@ -83,7 +83,6 @@ def test_odd(benchmark, limit):
 
 @contextlib.contextmanager
 def backend_and_suite(folder: Path, *plugins: str) -> Iterator[None]:
-    (folder / "test_theirs.py").write_text(SUITE, encoding="utf-8")
     with pytest.MonkeyPatch.context() as changed:
         changed.setenv("PYTEST_PLUGINS", ",".join(["fake_backend", *plugins]))
         for path in (Path(__file__).parents[1], folder):
@@ -93,11 +92,8 @@ def backend_and_suite(folder: Path, *plugins: str) -> Iterator[None]:
 
 def run(folder: Path, *options: str) -> Any:
     """What was measured of the suite."""
-    words = ["run", "test_theirs.py", "--preset=smoke", *options]
     with backend_and_suite(folder):
-        done = gpubench(*words, "--charts=none", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return read(folder / "out/run.json")
+        return measure(folder, SUITE, *options).run
 
 
 @pytest.fixture(scope="module")
@@ -146,9 +142,10 @@ def test_the_preset_quick_has_a_size_of_each_kind_that_fills_a_large_gpu(tmp_pat
 
 
 def test_the_timer_waits_in_a_session_of_pytest_too(tmp_path):
+    (tmp_path / "test_mine.py").write_text(SUITE, encoding="utf-8")
     words = ["--benchmark-timer=gpubench.timer", "--benchmark-json=plain.json", "--benchmark-max-time=0.1", "-k", "neg"]
     with backend_and_suite(tmp_path):
-        done = forked.pytest("-q", "-p", "no:cacheprovider", "test_theirs.py", *words, cwd=tmp_path)
+        done = forked.pytest("-q", "-p", "no:cacheprovider", "test_mine.py", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stdout
     results = read(tmp_path / "plain.json").results
     found = [result.times.median_s for result in results if "neg[fake" in result.fullname]
@@ -164,7 +161,7 @@ def test_a_first_call_that_compiles_takes_no_rounds_from_the_others(results):
 
 def test_a_project_that_wants_no_warm_up_has_none(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTEST_ADDOPTS", "--benchmark-warmup=off")
-    read_run = run(tmp_path, "-k", "theirs.compiled", "--processes=1")
+    read_run = run(tmp_path, "-k", "mine.compiled", "--processes=1")
     assert [result.times.rounds for result in read_run.results] == [3, 3]
 
 
@@ -174,10 +171,10 @@ def test_a_device_is_that_of_a_parameter_or_of_memory_or_unknown(results):
 
 
 def test_rows_that_differ_in_their_device_are_a_speedup(measured, results):
-    assert results["test_neg[cpu-8]"].case.id == results["test_neg[fake-8]"].case.id == "theirs.neg[n=8]"
+    assert results["test_neg[cpu-8]"].case.id == results["test_neg[fake-8]"].case.id == "mine.neg[n=8]"
     lines = (measured / "speedup.csv").read_text().splitlines()
     assert len(lines) == 3
-    assert all("theirs.neg" in line for line in lines[1:])
+    assert all("mine.neg" in line for line in lines[1:])
     assert "param_device" not in (measured / "results.csv").read_text()
 
 
@@ -185,7 +182,7 @@ def test_every_parameter_has_a_readable_name_of_its_own(results):
     odd = [result for name, result in results.items() if name.startswith("test_odd")]
     names = [result.case.id for result in odd]
     assert len(set(names)) == len(odd) == 8
-    assert names[:5] == [f"theirs.odd[limit={word}]" for word in ("inf", "nan", "None", "", "größer")]
+    assert names[:5] == [f"mine.odd[limit={word}]" for word in ("inf", "nan", "None", "", "größer")]
     assert odd[5].params == {"limit": "limit5"}
     assert odd[6].params == {"limit": "limit6"}
     assert (odd[7].params, odd[7].dtype) == ({}, "float32")
@@ -210,7 +207,7 @@ def test_called(benchmark, costly): benchmark(len, [])
 class TestElsewhere:
     def test_it(self, benchmark, costly): benchmark(len, [])
 """
-    (tmp_path / "test_theirs.py").write_text(tests)
+    (tmp_path / "test_mine.py").write_text(tests)
     elsewhere = "import pytest\npytestmark = pytest.mark.skip('all of it')\n"
     (tmp_path / "test_elsewhere.py").write_text(elsewhere + "def test_all(benchmark): benchmark(len, [])\n")
     options = ["-p", "no:cacheprovider", "-p", "no:randomly", "--gpubench-preset=smoke"]
@@ -231,7 +228,7 @@ def test_what_the_timer_cannot_wait_for_is_flagged(results):
 
 def test_a_wait_of_ones_own_is_called_and_lifts_the_flag(tmp_path):
     (tmp_path / "cupy.py").write_text("")
-    wait = "lambda: __import__('test_theirs').virtual.sleep(0.005)"
+    wait = "lambda: __import__('test_mine').virtual.sleep(0.005)"
     (tmp_path / "conftest.py").write_text(f"import cupy, gpubench\ngpubench.add_wait({wait})\n")
     (result,) = run(tmp_path, "-k", "unnamed").results
     assert "unwaited" not in [flag.name for flag in result.flags]
@@ -272,25 +269,19 @@ def test_slower(benchmark):
     calls = []
     benchmark(lambda: calls.append(1) or time.sleep(0.05 if len(calls) > 300 else 1e-4))
 """
-    (tmp_path / "test_own.py").write_text(tests)
-    done = gpubench("run", "test_own.py", "--preset=smoke", "--processes=1", "--charts=none", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    results = read(tmp_path / "out/run.json").results
-    seen = {each.workload[4:]: {flag.name for flag in each.flags} & {"unwaited", "altered"} for each in results}
+    results = {each.workload.partition(".")[2]: each for each in measure(tmp_path, tests).run.results}
+    seen = {name: {flag.name for flag in each.flags} & {"unwaited", "altered"} for name, each in results.items()}
     altered = {name: {"altered"} for name in ("emptied", "sorted", "slower", "cliff")}
     assert seen == {"lazy": {"unwaited"}, **altered, "fresh": set(), "sound": set()}
-    (slower,) = (each.times for each in results if each.workload == "own.slower")
+    slower = results["slower"].times
     assert slower.rounds * slower.median_s < 5  # 65 by the first calls
-    (cliff,) = (each.times for each in results if each.workload == "own.cliff")
-    assert cliff.iterations < 50  # and not the 100 that were tried, which took more than all rounds may
+    # Not the 100 that were tried, which took more than all rounds may.
+    assert results["cliff"].times.iterations < 50
 
 
 def test_a_parameter_of_a_dtype_without_peaks_loses_no_run(tmp_path):
     dtypes = "[torch.int32, torch.bool, torch.complex64]"
     test = f"@pytest.mark.parametrize('dtype', {dtypes})\ndef test_x(gpubench, dtype):\n"
     text = f"import pytest, torch\n{test}    gpubench(torch.logical_not, torch.ones(9, dtype=dtype))\n"
-    (tmp_path / "test_own.py").write_text(text)
-    words = ("--preset=smoke", "--processes=1", "--device=cpu", "--charts=none", "-o", "out")
-    done = gpubench("run", "test_own.py", *words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    measure(tmp_path, text, "--device=cpu")
     assert len((tmp_path / "out/results.csv").read_text().splitlines()) == 4

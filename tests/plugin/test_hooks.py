@@ -2,13 +2,13 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
 import forked
 import pytest
+from sources import lay
 
 from gpubench.devices import Choice
 from gpubench.plugin import outcomes, parametrize
@@ -16,7 +16,7 @@ from gpubench.plugin.overrides import IGNORED
 from gpubench.plugin.parametrize import case_of
 from gpubench.runfile.kinds import KINDS
 from gpubench.runfile.naming import plain_case
-from gpubench.runfile.reader import read, read_ledger, read_runs
+from gpubench.runfile.reader import read_ledger, read_runs
 from gpubench.testing import VirtualDevice
 
 CASE = """
@@ -315,14 +315,13 @@ def test_a_wrong_marker_names_what_exists(bench, marker, says):
     assert ran.ret not in (0, 5)
 
 
-def test_a_benchmark_says_what_it_is(bench, pytester):
+def test_a_benchmark_says_what_it_is(bench):
     """In each of its rows, measured or not; one's own may leave it out."""
     mine = "pytestmark = pytest.mark.gpubench(kind='science', title='Minus')\n"
     source = CASE + mine + "@pytest.mark.gpubench(title='')\ndef test_idle(gpubench): pass\n"
     for text, expected in ((source, [("science", "Minus"), ("science", "")]), (CASE, [("", "")])):
         ran = bench(text)
-        results = read(pytester.path / "run.json").results
-        assert [(result.kind, result.title) for result in results] == expected
+        assert [(result.kind, result.title) for result in ran.run.results] == expected
         assert [row["reason"] for row in ran.rows] == ["the test did not call gpubench(...)"] * (text is source)
 
 
@@ -358,10 +357,9 @@ def test_move(gpubench, n): pass
     assert row["reason"] == "needs a GPU; this run uses: cpu"
 
 
-def test_nothing_is_registered_without_our_prefix(pytester):
-    out = subprocess.run([sys.executable, "-m", "pytest", "--help"], capture_output=True, text=True, cwd=pytester.path)
-    section = out.stdout.split("benchmarks on every device:")[1].split("\n\n")[0]
-    flags = [word for line in section.splitlines() for word in line.split() if word.startswith("--")]
+def test_nothing_is_registered_without_our_prefix(bench):
+    section = bench("", "--help").out.split("benchmarks on every device:")[1].split("\n\n")[0]
+    flags = [word for word in section.split() if word.startswith("--")]
     assert flags
     assert all(flag.startswith("--gpubench-") for flag in flags)
 
@@ -577,9 +575,7 @@ ONE_ID = "def pytest_collection_modifyitems(items):\n    for item in items: item
     ids=["no file, two folders", "no file", "conftest", "folders of one name", "files of one stem", "functions"],
 )
 def test_tests_that_share_an_id_or_a_name_are_several_benchmarks(pytester, sources, options, names):
-    for name, source in sources.items():
-        (pytester.path / name).parent.mkdir(parents=True, exist_ok=True)
-        (pytester.path / name).write_text(source)
+    lay(pytester.path, sources)
     wanted = [pytester.path / name for name in sources if name != "conftest.py"]
     journal = "--gpubench-ledger=run.ledger.jsonl"
     words = ["--gpubench-process=0/1", journal, "--gpubench-preset=smoke", "--gpubench-device=cpu", *options]
@@ -590,21 +586,18 @@ def test_tests_that_share_an_id_or_a_name_are_several_benchmarks(pytester, sourc
     assert [result.status for result in results] == ["ok"] * len(names)
 
 
-def test_a_file_called_like_one_of_the_suite_is_somebodys_own(pytester, monkeypatch):
+def test_a_file_called_like_one_of_the_suite_is_somebodys_own(bench, pytester, monkeypatch):
     """By where it lies, of whichever installation: names are those of the suite only in the suite."""
     for name in ("test_fft", "test_time"):  # modules of the tests that this process has run before
         monkeypatch.delitem(sys.modules, name, raising=False)
     sources = {"benchmarks/test_fft.py": CASE, "test_time.py": CASE}
     sources |= {"checkout/benchmarks/test_fft.py": CASE, "checkout/gpubench/plugin/parametrize.py": ""}
-    for name, source in sources.items():
-        path = pytester.path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(source)
-    options = "--gpubench-preset=smoke", "--gpubench-no-ceilings", "--gpubench-device=cpu", "--benchmark-json=run.json"
+    lay(pytester.path, sources)
 
     def workloads(*files):
-        assert pytester.runpytest_inprocess(*options, *files, "--import-mode=importlib").ret == 0
-        return {result.workload for result in read(pytester.path / "run.json").results}
+        ran = bench("", *files, "--import-mode=importlib")
+        assert ran.ret == 0
+        return {result.workload for result in ran.run.results}
 
     assert workloads("benchmarks", "test_time.py") == {"test_fft.neg", "test_time.neg"}
     assert workloads("checkout") == {"fft.neg"}

@@ -1,25 +1,19 @@
 """The fingerprint that a resumed run is held against covers all code that measures."""
 
 import contextlib
-import json
 import shutil
 import sys
 
 import pytest
 import torch
+from sources import lay
 
 from gpubench.errors import UsageError
 from gpubench.measure import disturbance, environment
 from gpubench.plugin import recorder
-from gpubench.plugin.recorder import (
-    MEASURING_ROOMS,
-    PACKAGE_FOLDER,
-    code_hash,
-    require_room,
-    require_same,
-)
+from gpubench.plugin.recorder import MEASURING_ROOMS, PACKAGE_FOLDER, code_hash, require_room, require_same
 from gpubench.runfile.ledger import Ledger, assemble
-from gpubench.runfile.reader import read, read_ledger
+from gpubench.runfile.reader import read_ledger, read_runs
 from gpubench.runfile.schema import MOST_NAMES, MOST_PARAMS, CanaryTimes, Case
 
 FILES = sorted(
@@ -57,13 +51,9 @@ def test_a_byte_of_a_benchmark_file_or_of_a_module_beside_it_changes_it_its_fold
 ):
     hashes = set()
     for folder, text, shared in (("a", "one", "1"), ("b", "one", "1"), ("c", "two", "1"), ("d", "one", "2")):
-        path = tmp_path / folder / "test_x.py"
-        path.parent.mkdir()
-        path.write_text(text)
-        for name in ("networks.py", "test_y.py", "y_test.py"):
-            path.with_name(name).write_text(shared if name == "networks.py" else folder)
-        path.with_name(".#x.py").symlink_to("an editor's lock")
-        hashes.add(code_hash([path], package))
+        lay(tmp_path / folder, {"test_x.py": text, "networks.py": shared, "test_y.py": folder, "y_test.py": folder})
+        (tmp_path / folder / ".#x.py").symlink_to("an editor's lock")
+        hashes.add(code_hash([tmp_path / folder / "test_x.py"], package))
     assert len(hashes) == 3
 
 
@@ -88,14 +78,10 @@ def test_what_a_measuring_process_loads_is_covered(pytester):
     assert rooms - covered - WITHOUT_NUMBERS == set(), sys.path
 
 
-def test_another_fingerprint_is_refused_by_what_differs(tmp_path):
-    path = tmp_path / "ledger"
-    require_same(path, {"code": "a"})
-    facts = {"process": 0, "cases": [], "machine_info": {}, "gpubench": {}}
-    Ledger(path).append("session", fingerprint={"code": "a", "torch": "2"}, **facts)
-    require_same(path, {"code": "a", "torch": "2"})
+def test_another_fingerprint_is_refused_by_what_differs():
+    require_same({"code": "a", "torch": "2"}, {"code": "a", "torch": "2"})
     with pytest.raises(UsageError, match=r"can't be resumed.*: code was a, is b$"):
-        require_same(path, {"code": "b", "torch": "2"})
+        require_same({"code": "a", "torch": "2"}, {"code": "b", "torch": "2"})
 
 
 def sessions(journal):
@@ -154,8 +140,7 @@ def test_no_value_stops_a_run_and_the_journal_tells_a_reader_what_to_call_a_libr
     bench(ODD, usual=JOURNAL, name="test_odd", apart=True, passed=6, failed=1)
     events = read_ledger(pytester.path / "run.ledger.jsonl")
     made = assemble(events)
-    (pytester.path / "run.json").write_text(json.dumps(made))
-    run = read(pytester.path / "run.json")
+    (run,) = read_runs([pytester.path / "run.ledger.jsonl"])
     params = [result.params["x"] for result in run.results if result.workload == "odd.parameter"]
     assert params == ["inf", "nan", "long", 1.5]
     (trained,) = (result for result in run.results if result.parallel)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import records
+from inprocess import measure, resume
 from sources import negating
 
 from gpubench.errors import UsageError
@@ -169,68 +170,51 @@ def test_marked(): pass
 """
 
 
-def test_what_differs_in_each_process_costs_that_process_alone(tmp_path):
-    (tmp_path / "test_mine.py").write_text(MIXED)
-    done = gpubench(tmp_path, "--processes=2", OMP_NUM_THREADS="1")
-    said = done.stderr.decode()
-    assert done.returncode == 0, said
-    assert said.count("another id in each process") == 1
-    assert "no fixture that times: test_marked" in said
-    results = reader.read(tmp_path / "out/run.json").results
-    assert sorted(len(each.times.processes) for each in results if each.times) == [1, 2]
-    command = [sys.executable, "-m", "gpubench", "run", "--resume", "out", "--charts=none"]
-    assert subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120).returncode == 0
+LEN = "def test_it(benchmark): benchmark(len, [])\n"
+
+
+def test_what_differs_in_each_process_costs_that_process_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    ran = measure(tmp_path, MIXED, "--processes=2", start=True)
+    assert ran.err.count("another id in each process") == 1
+    assert "no fixture that times: test_marked" in ran.err
+    assert sorted(len(each.times.processes) for each in ran.run.results if each.times) == [1, 2]
+    resume(tmp_path)
 
 
 def test_a_file_that_is_skipped_as_a_whole_is_named_with_its_reason(tmp_path):
-    (tmp_path / "test_mine.py").write_text("import pytest\npytest.importorskip('no_such_module')\n")
-    done = gpubench(tmp_path)
-    assert done.returncode == 2
-    said = b"skipped as a whole: test_mine.py (could not import 'no_such_module'"
-    assert said in done.stderr
-    assert b"has no test functions" not in done.stderr
-    (tmp_path / "test_mine.py").unlink()
-    (tmp_path / "test_mine.py").mkdir()  # a folder, in which another file is measured
-    (tmp_path / "test_mine.py/test_skipped.py").write_text(
-        "import pytest\npytest.skip('later', allow_module_level=True)"
-    )
-    (tmp_path / "test_mine.py/test_it.py").write_text("def test_it(benchmark): benchmark(len, [])\n")
-    done = gpubench(tmp_path)
-    assert (done.returncode, b"skipped as a whole: test_mine.py/test_skipped.py (later)" in done.stderr) == (0, True)
+    ran = measure(tmp_path, "import pytest\npytest.importorskip('no_such_module')\n", code=2)
+    assert "skipped as a whole: test_mine.py (could not import 'no_such_module'" in ran.err
+    assert "has no test functions" not in ran.err
+    (tmp_path / "test_other.py").write_text("import pytest\npytest.skip('later', allow_module_level=True)")
+    assert "skipped as a whole: test_other.py (later)" in measure(tmp_path, LEN, also=["test_other.py"]).err
     for name in ("run.log", "run.ledger.jsonl"):
         assert b"publish" in (tmp_path / "out" / name).read_bytes().splitlines()[0]
 
 
 def test_an_option_of_pytest_that_measures_nothing_is_named(tmp_path):
-    (tmp_path / "test_mine.py").write_text("def test_it(benchmark): benchmark(len, [])\n")
-    assert b"no benchmark is measured with -h\n" in gpubench(tmp_path, "--", "-h").stderr
+    assert "no benchmark is measured with -h\n" in measure(tmp_path, LEN, "--", "-h", code=2).err
 
 
 def test_a_conftest_that_empties_the_machines_facts_costs_those_alone(tmp_path):
     empties = "def pytest_benchmark_update_machine_info(machine_info): machine_info.clear()\n"
     (tmp_path / "conftest.py").write_text(empties)
-    (tmp_path / "test_mine.py").write_text("def test_it(benchmark): benchmark(len, [])\n")
-    assert gpubench(tmp_path).returncode == 0
+    measure(tmp_path, LEN)
 
 
 def test_a_log_that_a_test_removes_costs_the_log(tmp_path):
-    removes = "def test_it(benchmark):\n    benchmark(len, [])\n    import os; os.unlink('out/run.log')\n"
-    (tmp_path / "test_mine.py").write_text(removes + "def test_dies(benchmark): import os; os._exit(3)\n")
-    done = gpubench(tmp_path)
-    assert b"No such file" not in done.stderr
-    results = {each.workload: each.status for each in reader.read(tmp_path / "out/run.json").results}
-    assert results == {"mine.it": "ok", "mine.dies": "crashed"}
+    removes = "import os\ndef test_it(benchmark):\n    benchmark(len, [])\n    os.unlink('out/run.log')\n"
+    ran = measure(tmp_path, removes + "def test_dies(benchmark): os._exit(3)\n", code=1)
+    assert "No such file" not in ran.err
+    assert ran.statuses == {"it": "ok", "dies": "crashed"}
 
 
 @pytest.mark.parametrize("does", ["shutil.rmtree('out')", "os.rename('out', 'gone')"])
 def test_a_results_folder_that_a_test_removes_costs_nothing_measured(tmp_path, does):
     source = f"import os, shutil\ndef test_it(benchmark):\n    benchmark(len, [])\n    {does}\n"
-    others = "".join(f"def test_{i}(benchmark): benchmark(len, [])\n" for i in range(4))
-    (tmp_path / "test_mine.py").write_text(source + others)
-    done = gpubench(tmp_path)
-    assert b"run.ledger.jsonl has gone while it was measured: written again" in done.stderr
-    statuses = {each.workload: each.status for each in reader.read(tmp_path / "out/run.json").results}
-    assert statuses == dict.fromkeys(["mine.it", *(f"mine.{i}" for i in range(4))], "ok")
+    ran = measure(tmp_path, source + "".join(LEN.replace("it", str(i)) for i in range(4)), "--processes=1")
+    assert "run.ledger.jsonl has gone while it was measured: written again" in ran.err
+    assert ran.statuses == dict.fromkeys(["it", "0", "1", "2", "3"], "ok")
 
 
 # Sizes ----------------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import pytest
 import records
 from inprocess import gpubench
+from sources import lay
 
 from gpubench.errors import UsageError
 from gpubench.runfile.reader import read
@@ -171,13 +172,9 @@ def test_a_checkouts_environment_is_used_only_if_it_can_measure(tmp_path: Path) 
 
 def test_a_checkout_uses_its_own_code_files_and_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkout, other = tmp_path / "checkout", tmp_path / "other"
-    for part in ("src", "benchmarks"):
-        (checkout / part).mkdir(parents=True)
-    other.mkdir()
+    files = ("checkout/src/a.py", "checkout/benchmarks/test_speed.py", "checkout/mine.py", "other/theirs.py")
+    lay(tmp_path, dict.fromkeys(files, ""))
     python(checkout / ".venv")
-    for file in (checkout / "mine.py", other / "theirs.py"):
-        file.touch()
-    (checkout / "benchmarks/test_speed.py").write_text("def test_speed(benchmark): benchmark(sum, [1])\n")
     monkeypatch.chdir(other)
     mine = find_environment("base", str(checkout), ["mine.py::test_a", "theirs.py"])
     assert mine.interpreter.python == str(checkout / ".venv/bin/python")
@@ -210,18 +207,13 @@ def test_sleep(gpubench):
 WORDS = ("before", "after", "--paths", "test_mine.py", "--device=cpu", "--threads=1")
 
 
-def checkouts(folder: Path, before: str, after: str, name: str = "test_mine.py") -> None:
-    for side, source in (("before", before), ("after", after)):
-        (folder / side / name).parent.mkdir(parents=True)
-        (folder / side / name).write_text(source)
-
-
 def compare(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return gpubench("compare", "--interleave", *words, cwd=folder)
 
 
 def test_smoke_in_turn_tries_each_side_once_and_proves_nothing(tmp_path: Path) -> None:
-    checkouts(tmp_path, SOURCE.replace("DELAY", "0.0001"), SOURCE.replace("DELAY", "0.05"))
+    for side, delay in (("before", "0.0001"), ("after", "0.05")):
+        lay(tmp_path / side, {"test_mine.py": SOURCE.replace("DELAY", delay)})
     (tmp_path / "out-compare-1").mkdir()
     done = compare(tmp_path, *WORDS, "--preset=smoke", "--format=json")
     assert done.returncode == 0, done.stderr
@@ -240,10 +232,9 @@ def test_smoke_in_turn_tries_each_side_once_and_proves_nothing(tmp_path: Path) -
 
 
 def test_each_side_measures_its_own_project_and_says_so(tmp_path: Path) -> None:
-    add, multiply = (f"def test_{name}(benchmark): benchmark(sum, [1])\n" for name in ("add", "multiply"))
-    checkouts(tmp_path, add, multiply, "speed/test_it.py")
-    for side in ("before", "after"):
-        (tmp_path / side / "pyproject.toml").write_text('[tool.gpubench]\npaths = ["speed"]\n')
+    for side, name in (("before", "add"), ("after", "multiply")):
+        files = {"speed/test_it.py": f"def test_{name}(benchmark): benchmark(sum, [1])\n"}
+        lay(tmp_path / side, files | {"pyproject.toml": '[tool.gpubench]\npaths = ["speed"]\n'})
     done = compare(tmp_path, "before", "after")
     assert done.returncode == 3, done.stderr
     first, *_, last = done.stderr.splitlines()
@@ -253,8 +244,7 @@ def test_each_side_measures_its_own_project_and_says_so(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_results_is_no_side_to_measure(tmp_path: Path) -> None:
-    (tmp_path / "before").mkdir()
-    (tmp_path / "before/run.json").write_text("{}")
+    lay(tmp_path, {"before/run.json": "{}"})
     with pytest.raises(UsageError, match="holds results files and no code: leave out --interleave"):
         find_environment("base", str(tmp_path / "before"), [])
     (tmp_path / "before/mine.py").touch()

@@ -100,7 +100,7 @@ def said(clock, capsys):
 
 def begin(processes=1, resume="", **facts):
     """What is shown of a run whose first process has begun."""
-    shown = Progress(resume)
+    shown = Progress(resume=resume)
     shown.expect(processes, [])
     shown.note(session(0, **facts))
     return shown

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 import pytest
+from sources import lay
 
 from gpubench.errors import UsageError
 from gpubench.runfile import options
@@ -35,10 +36,7 @@ HERE, NAMED = "found in this project", "[tool.gpubench] in pyproject.toml"
     ],
 )  # fmt: skip
 def test_benchmarks_are_found(tmp_path, files, start, paths, source):
-    for name in files:
-        path = tmp_path / (name if "\n" not in name else "pyproject.toml")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(name if "\n" in name else "")
+    lay(tmp_path, {"pyproject.toml" if "\n" in name else name: name if "\n" in name else "" for name in files})
     project = read_project(tmp_path / start, upward=bool(start))
     assert [str(Path(path).relative_to(tmp_path)) for path in project.paths] == paths
     assert project.source == source
@@ -134,11 +132,7 @@ def test_the_root_folder_is_that_of_pytest(tmp_path, start, written, named):
     from _pytest.config.findpaths import determine_setup
 
     place = tmp_path / "project"
-    for name in ("bench/test_a.py", "tests/test_b.py"):
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / name).write_text("")
-    for name, content in written.items():
-        (place / name).write_text(content)
+    lay(place, {"bench/test_a.py": "", "tests/test_b.py": ""} | written)
     paths, folder = [str(place / name) for name in named], place / start
     given = root_option(paths, folder)
     nothing = {"inifile": None, "override_ini": None, "args": paths, "invocation_dir": folder}

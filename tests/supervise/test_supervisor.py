@@ -18,12 +18,11 @@ import measuring_stub
 import psutil
 import pytest
 import records
-from inprocess import gpubench
+from inprocess import measure, resume
 from sources import negating, sleeping
 from waiting import survivors, wait_for
 
 from gpubench.commands import cli
-from gpubench.runfile import reader
 from gpubench.runfile.ledger import Ledger, merge, pooled
 from gpubench.runfile.reader import read_ledger, read_runs
 from gpubench.runfile.schema import Case
@@ -104,13 +103,6 @@ def test_poison(gpubench):
 )
 
 
-SMOKE = ("--preset=smoke",)
-
-
-def run(folder, *arguments):
-    return gpubench("run", "--charts=none", *arguments, cwd=folder)
-
-
 @pytest.fixture
 def stub(monkeypatch):
     """Measuring processes that write their journal at once: the supervisor alone is tested."""
@@ -119,8 +111,8 @@ def stub(monkeypatch):
 
 def ended_by(number, folder, event, count=1):
     """A run of ten cases, ended by a signal once its ledger holds so many of these events; its ledger."""
-    (folder / "test_slow.py").write_text(SLOW)
-    words = ["run", "--charts=none", "test_slow.py", "--processes=1", *SMOKE]
+    (folder / "test_mine.py").write_text(SLOW)
+    words = ["run", "--charts=none", "test_mine.py", "--processes=1", "--preset=smoke"]
     child = subprocess.Popen([sys.executable, "-m", "gpubench", *words], cwd=folder, stderr=subprocess.DEVNULL)
     wait_for(ledger := folder / "out/run.ledger.jsonl", event, count)
     time.sleep(random.random() / 5)
@@ -129,26 +121,18 @@ def ended_by(number, folder, event, count=1):
     return ledger
 
 
-def data(folder):
-    return json.loads((folder / "out/run.json").read_text())
-
-
 def test_bad_cases_get_their_status_and_every_other_case_is_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(measuring, "FAREWELL_S", 0.5)
     tests = "".join(f"def test_{name}(gpubench): {act}\n" for name, (act, _, _) in BAD.items())
-    (tmp_path / "test_bad.py").write_text(GOOD + HELPERS + tests)
-    done = run(tmp_path, "test_bad.py", *SMOKE, "--processes=2", "--deadline=6")
-    assert done.returncode == 1
-    result = data(tmp_path)
-    names = [b["name"].split("[")[0] for b in result["benchmarks"]]
-    assert names == ["test_neg", "test_neg", "test_neg", "test_fork", "test_thread"]
-    assert all(len(b["extra_info"]["gpubench"]["processes"]) == 2 for b in result["benchmarks"])
-    rows = {row["name"].split("[")[0].removeprefix("test_"): row for row in result["gpubench"]["unmeasured"]}
+    ran = measure(tmp_path, GOOD + HELPERS + tests, "--processes=2", "--deadline=6", code=1)
+    assert ran.names == ["test_neg", "test_neg", "test_neg", "test_fork", "test_thread"]
+    assert [len(record["processes"]) for record in ran.records] == [2] * 5
+    rows = {row["name"].split("[")[0].removeprefix("test_"): row for row in ran.rows}
     assert {name: row["status"] for name, row in rows.items()} == {name: status for name, (_, status, _) in BAD.items()}
     assert [name for name, (_, _, reason) in BAD.items() if not re.fullmatch(reason, rows[name]["reason"], re.S)] == []
     table = (tmp_path / "out/results.csv").read_text()
     assert all(status in table for status in ("crashed", "timeout", "oom", "error", "ZeroDivisionError: division"))
-    assert f"gpubench run: {len(BAD)} benchmarks failed: see {Path('out/run.log')}" in done.stderr.splitlines()
+    assert f"gpubench run: {len(BAD)} benchmarks failed: see {Path('out/run.log')}" in ran.err.splitlines()
     assert re.search(r"in <lambda>.*in measure.*in test_sleep", (tmp_path / "out/run.log").read_text(), re.S)
     assert not survivors(tmp_path)
 
@@ -158,12 +142,15 @@ def child(tmp_path, monkeypatch):
     """Runs code as a measuring process, with the journal in ``ledger``; returns how it ended."""
     monkeypatch.chdir(tmp_path)
 
-    def run(code, deadline_s=0.5):
-        begin = "import os, tempfile, time; from gpubench.runfile.ledger import Ledger; ledger = Ledger('ledger')"
-        command = [sys.executable, "-c", f"{begin}; {code}"]
-        return measuring.run_process(command, tmp_path / "log", tmp_path / "ledger", lambda event: None, deadline_s)
+    def run(code, deadline_s=0.5, on_event=lambda event: None):
+        begin = "import os, signal, tempfile, time; from gpubench.runfile.ledger import Ledger"
+        command = [sys.executable, "-c", f"{begin}; ledger = Ledger('ledger'); {code}"]
+        return measuring.run_process(command, tmp_path / "log", tmp_path / "ledger", on_event, deadline_s)
 
     return run
+
+
+START = "ledger.append('start', process=0, fullname='a', name='a', case={})"
 
 
 def test_a_process_that_has_finished_is_not_waited_for(child, tmp_path, monkeypatch):
@@ -174,8 +161,7 @@ def test_a_process_that_has_finished_is_not_waited_for(child, tmp_path, monkeypa
 
 
 def test_a_case_that_ends_its_process_in_good_order_is_settled_with_the_reason(child):
-    start = "ledger.append('start', process=0, fullname='a', name='a', case={})"
-    ended = child(f"{start}; print('!!!! Exit: enough !!!!'); ledger.append('finish', process=0)")
+    ended = child(f"{START}; print('!!!! Exit: enough !!!!'); ledger.append('finish', process=0)")
     assert (ended.finished, ended.case, ended.status) == (True, "a", "error")
     assert ended.reason == "ended the measuring process: Exit: enough"
 
@@ -200,13 +186,9 @@ def test_a_hang_before_the_first_case_is_one_line(tmp_path, monkeypatch, capsys)
 
 
 def test_a_poisoned_device_means_a_fresh_process(tmp_path):
-    (tmp_path / "test_poison.py").write_text(POISON)
-    done = run(tmp_path, "test_poison.py", *SMOKE, "--processes=1")
-    assert done.returncode == 1
-    result = data(tmp_path)
-    assert len(result["benchmarks"]) == 3
-    (row,) = result["gpubench"]["unmeasured"]
-    assert row["reason"] == "ValueError: no such thing"
+    ran = measure(tmp_path, POISON, code=1)
+    assert len(ran.marks) == 3
+    assert [row["reason"] for row in ran.rows] == ["ValueError: no such thing"]
     unusable = "board:0 is unusable (an illegal memory access was encountered) in this process"
     assert unusable in (tmp_path / "out/run.log").read_text()
     assert (tmp_path / "processes").read_text().count("poisoned") == 1
@@ -217,15 +199,13 @@ def test_a_poisoned_device_means_a_fresh_process(tmp_path):
 
 
 def test_samples_know_their_process_and_rounds_are_split(tmp_path):
-    (tmp_path / "test_good.py").write_text(GOOD)
-    assert run(tmp_path, "test_good.py", "--processes=3", "--", "--benchmark-max-time=0.03").returncode == 0
-    found = reader.read(tmp_path / "out/run.json")
-    assert found.processes == 3
-    for result in found.results:
+    ran = measure(tmp_path, GOOD, "--preset=quick", "--processes=3", "--", "--benchmark-max-time=0.03")
+    assert ran.run.processes == 3
+    for result in ran.run.results:
         assert [process.index for process in result.times.processes] == [0, 1, 2]
         assert sum(process.rounds for process in result.times.processes) == result.times.rounds
         assert result.check.status == "passed"
-    assert data(tmp_path)["benchmarks"][0]["options"]["max_time"] == pytest.approx(0.03 / 3)
+    assert ran.marks[0]["options"]["max_time"] == pytest.approx(0.03 / 3)
     orders = [e["fullname"] for e in read_ledger(tmp_path / "out/run.ledger.jsonl") if e["event"] == "start"]
     assert len(orders) == 9
     assert len({tuple(orders[i : i + 3]) for i in (0, 3, 6)}) > 1
@@ -237,50 +217,42 @@ def test_killed_at_any_moment_nothing_finished_is_lost_and_resume_completes(tmp_
     assert not survivors(tmp_path)
     begun = "session" in ledger.read_text()
     finished = {e["fullname"] for e in read_ledger(ledger) if e["event"] == "end"} if begun else set()
-    done = run(tmp_path, "--resume", "out")
-    assert done.returncode == 0, done.stderr
-    assert len(data(tmp_path)["benchmarks"]) == 10
+    assert len(resume(tmp_path).marks) == 10
     started = [e["fullname"] for e in read_ledger(ledger) if e["event"] == "start"]
     assert all(started.count(name) == 1 for name in finished)
 
 
 def test_resume_refuses_what_no_longer_belongs_together(tmp_path):
     ended_by(signal.SIGINT, tmp_path, "end")
-    (tmp_path / "test_slow.py").write_text(SLOW.replace("0.05", "0.06"))
-    done = run(tmp_path, "--resume", "out")
-    assert done.returncode == 2
-    assert "can't be resumed" in done.stderr
-    assert "code was" in done.stderr
-    assert run(tmp_path, "--resume", "out", "--preset=full").stderr.count("leave out --preset") == 1
-    assert "no run to resume" in run(tmp_path, "--resume", "nowhere").stderr
+    (tmp_path / "test_mine.py").write_text(SLOW.replace("0.05", "0.06"))
+    assert re.search("can't be resumed.* code was", resume(tmp_path, code=2).err)
+    assert resume(tmp_path, "--preset=full", code=2).err.count("leave out --preset") == 1
+    assert "no run to resume" in resume(tmp_path, name="nowhere", code=2).err
 
 
 def test_a_new_run_does_not_throw_a_finished_one_away(tmp_path, stub):
-    (tmp_path / "test_good.py").write_text(GOOD)
     out = tmp_path / "out"
-    assert run(tmp_path, "test_good.py", "--preset=smoke", "--seed=1").returncode == 0
+    measure(tmp_path, GOOD, "--seed=1")
     first = {name: (out / name).read_bytes() for name in ("run.json", "run.ledger.jsonl")}
-    refused = run(tmp_path, "test_good.py", "-k", "nothing")
-    assert refused.stderr.splitlines()[-1] == "gpubench run: no benchmark matches"
+    refused = measure(tmp_path, GOOD, "-k", "nothing", code=2)
+    assert refused.err.splitlines()[-1] == "gpubench run: no benchmark matches"
     assert {name: (out / name).read_bytes() for name in first} == first
-    second = run(tmp_path, "test_good.py", "--preset=smoke", "-k", "n=16")
-    assert second.returncode == 0, second.stderr
-    assert second.stderr.count("an earlier run was here: it is now out/run.1.json and out/run.1.ledger.jsonl") == 1
+    second = measure(tmp_path, GOOD, "-k", "n=16")
+    assert second.err.count("an earlier run was here: it is now out/run.1.json and out/run.1.ledger.jsonl") == 1
     assert [(out / name.replace("run", "run.1")).read_bytes() for name in first] == list(first.values())
-    assert len(data(tmp_path)["benchmarks"]) == 1
-    assert run(tmp_path, "test_good.py", "--preset=smoke").returncode == 0
+    assert len(second.marks) == 1
+    measure(tmp_path, GOOD)
     assert (out / "run.1.json").read_bytes() == first["run.json"]
     assert (out / "run.2.json").exists()
-    assert "nothing is missing" in run(tmp_path, "--resume", "out").stderr
-    assert len(data(tmp_path)["benchmarks"]) == 3
-    assert "expected the folder of a run" in run(tmp_path, "--resume", "out/run.1.ledger.jsonl").stderr
+    again = resume(tmp_path)
+    assert ("nothing is missing" in again.err, len(again.marks)) == (True, 3)
+    assert "expected the folder of a run" in resume(tmp_path, name="out/run.1.ledger.jsonl", code=2).err
 
 
 @pytest.fixture
 def whole(tmp_path, stub):
     """A run of three cases that lacks the last one's result; returns the journal's events and what writes them back."""
-    (tmp_path / "test_good.py").write_text(GOOD)
-    assert run(tmp_path, "test_good.py", "--preset=smoke", "--processes=1").returncode == 0
+    measure(tmp_path, GOOD)
     ledger = tmp_path / "out/run.ledger.jsonl"
     events = [event for event in read_ledger(ledger) if event["event"] not in ("finish", "complete")][:-1]
     return events, lambda: ledger.write_text("".join(json.dumps(event) + "\n" for event in events))
@@ -305,9 +277,7 @@ def test_a_damaged_journal_is_refused_in_a_line_before_anything_runs(tmp_path, w
     events, write = whole
     next(each for each in events if each["event"] == event)[key] = value
     write()
-    done = run(tmp_path, "--resume", "out")
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
+    (line,) = resume(tmp_path, code=2).err.splitlines()
     assert line.startswith("gpubench run: ")
     assert expected in line
 
@@ -316,10 +286,9 @@ def test_what_a_bad_entry_held_is_measured_again(tmp_path, whole):
     events, write = whole
     next(each for each in events if each["event"] == "end")["benchmark"] = {"stats": 1, "extra_info": []}
     write()
-    done = run(tmp_path, "--resume", "out")
-    assert done.returncode == 0
-    assert "run.ledger.jsonl: line 4 is passed over: " in done.stderr
-    assert [mark["stats"]["rounds"] > 0 for mark in data(tmp_path)["benchmarks"]] == [True] * 3
+    ran = resume(tmp_path)
+    assert "run.ledger.jsonl: line 4 is passed over: " in ran.err
+    assert [mark["stats"]["rounds"] > 0 for mark in ran.marks] == [True] * 3
 
 
 def test_what_is_missing_is_measured_without_a_log_parts_of_a_session_or_a_file_that_a_kill_would_leave(
@@ -331,8 +300,7 @@ def test_what_is_missing_is_measured_without_a_log_parts_of_a_session_or_a_file_
     write()
     (tmp_path / "out/run.log").unlink()
     monkeypatch.setattr(tempfile, "mkdtemp", lambda *_, **__: pytest.fail("a temporary folder"))
-    assert run(tmp_path, "--resume", "out").returncode == 0
-    assert len(data(tmp_path)["benchmarks"]) == 3
+    assert len(resume(tmp_path).marks) == 3
 
 
 def test_a_working_folder_that_is_gone_is_one_line(tmp_path, whole, monkeypatch, capsys):
@@ -352,22 +320,19 @@ def test_a_run_begun_elsewhere_runs_nothing_unless_somebody_agrees(tmp_path, who
     for key in ("inode", "device"):  # the same file: its place is what was written
         events[0][key] += 1
         write()
-        assert run(tmp_path, "--resume", "out").returncode == 2
+        resume(tmp_path, code=2)
         events[0][key] -= 1
     write()
     shutil.copytree(tmp_path / "out", tmp_path / "copy")
-    done = run(tmp_path, "--resume", "copy")
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
+    (line,) = resume(tmp_path, name="copy", code=2).err.splitlines()
     command = f"pytest --rootdir={tmp_path} --gpubench-preset=smoke"
     assert f"this run was started elsewhere; resuming executes: {command}" in line
     assert line.endswith("refused: confirmation needs a terminal")
     answers = io.StringIO("no\nyes\n")
     answers.isatty = lambda: True
     monkeypatch.setattr(sys, "stdin", answers)
-    assert run(tmp_path, "--resume", "copy").returncode == 2
-    assert run(tmp_path, "--resume", "copy").returncode == 0
-    assert run(tmp_path, "--resume", "out").returncode == 0
+    for name, code in (("copy", 2), ("copy", 0), ("out", 0)):
+        resume(tmp_path, name=name, code=code)
 
 
 def test_plain_pytest_leaves_a_journal_that_is_read(tmp_path):
@@ -434,19 +399,10 @@ def test_merging_pools_samples_and_keeps_what_all_rounds_had_beside_those_kept()
     assert ours["latency_s"] == 0.5
 
 
-def test_a_child_that_does_not_finish_when_interrupted_is_killed_and_its_case_is_tried_again(tmp_path, monkeypatch):
+def test_a_child_that_does_not_finish_when_interrupted_is_killed_and_its_case_is_tried_again(child, monkeypatch):
     monkeypatch.setattr(measuring, "PATIENCE_S", 0.1)
-    ledger = tmp_path / "ledger"
-    code = f"""
-import signal, time
-from gpubench.runfile.ledger import Ledger
-signal.signal(signal.SIGINT, signal.SIG_IGN)
-Ledger({str(ledger)!r}).append("start", process=0, fullname="a", name="a", case={{}})
-time.sleep(1000)
-"""
-    interrupt = lambda event: os.kill(os.getpid(), signal.SIGINT)  # noqa: E731
-    command = [sys.executable, "-c", code]
-    ended = measuring.run_process(command, tmp_path / "log", ledger, interrupt, 100.0)
+    code = f"signal.signal(signal.SIGINT, signal.SIG_IGN); {START}; time.sleep(1000)"
+    ended = child(code, 100.0, lambda event: os.kill(os.getpid(), signal.SIGINT))
     assert (ended.interrupted, ended.finished, ended.case) == (True, False, "a")
 
 
