@@ -41,6 +41,7 @@ from gpubench.devices.roofline import (
     Factor,
     Shares,
     arithmetic_s,
+    learned_values,
     memory_s,
     overlapping_s,
     reached,
@@ -149,7 +150,7 @@ def learn(calls: Calls, small_s: float, below: float, above: float) -> Factor:
 
 
 def learn_all(timings: Iterable[Timing], cards: Iterable[Gpu]) -> dict[str, Factor]:
-    """Return the factor of each kind; each card as if nothing but its datasheet were known."""
+    """Return the factor of each kind; each card as if nothing but its datasheet and its memory's rate were known."""
     used: dict[str, dict[str, list[tuple[float, float, float]]]] = defaultdict(lambda: defaultdict(list))
     cards = list(cards)
     for name, own in grouped(timings).items():
@@ -180,42 +181,27 @@ def grouped(timings: Iterable[Timing]) -> dict[str, list[Timing]]:
 # How wrong it is ------------------------------------------------------------------------------------------------------
 
 
-def print_bound(timings: Sequence[Timing]) -> None:
-    """Print how many real times lie below the bound."""
-    below = sum(each.seconds < shortest(each.work, "float32", each.card).seconds for each in timings)
-    print(f"\nReal times below shortest_s: {below} of {len(timings)}")
-
-
-Held = dict[str, list[tuple[str, int, float, float, float]]]
-"""For each kind, each card left out: its name, how many times, the share of them in the range, the median error of the
-middle, and the median of the range's high end over its low one."""
-
-
-def left_out(timings: Sequence[Timing], cards: Collection[Gpu]) -> Held:
-    """Compare each card's half of the shapes with what the other half teaches on the other cards."""
-    found: Held = {kind: [] for kind in KINDS}
-    teaching = [each for each in timings if each.teaches]
-    for name, own in grouped(each for each in timings if not each.teaches).items():
-        card, shares = kept_apart(own[0].card, cards)
-        factors = without(name, teaching, cards)
-        for kind in KINDS:
-            chosen = [each for each in own if each.operator.kind == kind]
-            guesses = [likely(each.work, "float32", card, factors, shares) for each in chosen]
-            pairs = [(each, guess) for each, guess in zip(chosen, guesses, strict=True) if not isinstance(guess, str)]
-            within = statistics.fmean(guess.low_s <= each.seconds <= guess.high_s for each, guess in pairs)
-            off = statistics.median(abs(guess.middle_s / each.seconds - 1) for each, guess in pairs)
-            wide = statistics.median(guess.high_s / guess.low_s for _, guess in pairs)
-            found[kind].append((name, len(pairs), within, off, wide))
-    return found
-
-
-def print_held(held: Held) -> None:
+def left_out(timings: Sequence[Timing], cards: Collection[Gpu]) -> dict[str, list[float]]:
+    """Print how each card's half of the shapes compares with what the other half teaches on the other cards; return the
+    shares of times in the range, card by card, of each kind."""
     print(f"\nLeft out one by one, times from {SHORTEST_S * 1e3:g} ms on, the half of the shapes that taught nothing\n")
     print("| card | " + " | ".join(f"{BASES[kind]}: within · off · width" for kind in KINDS) + " |")
     print("|---" * (1 + len(KINDS)) + "|")
-    for rows in zip(*held.values(), strict=True):
-        cells = [f"{within:.0%} · {off:.0%} · {wide:.2f} ({count})" for _, count, within, off, wide in rows]
-        print(f"| {rows[0][0]} | {' | '.join(cells)} |")
+    held: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    teaching = [each for each in timings if each.teaches]
+    for name, own in grouped(each for each in timings if not each.teaches).items():
+        card, shares = kept_apart(own[0].card, cards)
+        factors, cells = without(name, teaching, cards), [name]
+        for kind in KINDS:
+            chosen = [each for each in own if each.operator.kind == kind]
+            guesses = [(each, likely(each.work, "float32", card, factors, shares)) for each in chosen]
+            pairs = [(each, guess) for each, guess in guesses if not isinstance(guess, str)]
+            held[kind].append(statistics.fmean(guess.low_s <= each.seconds <= guess.high_s for each, guess in pairs))
+            off = statistics.median(abs(guess.middle_s / each.seconds - 1) for each, guess in pairs)
+            wide = statistics.median(guess.high_s / guess.low_s for _, guess in pairs)
+            cells.append(f"{held[kind][-1]:.0%} · {off:.0%} · {wide:.2f} ({len(pairs)})")
+        print(f"| {' | '.join(cells)} |")
+    return held
 
 
 # Whole networks -------------------------------------------------------------------------------------------------------
@@ -311,23 +297,21 @@ def main() -> None:
     args = parser.parse_args()
     cards, _ = read_cards()
     timings = read_timings(cards)
-    print_bound(timings)
+    below = sum(each.seconds < shortest(each.work, "float32", each.card).seconds for each in timings)
+    print(f"\nReal times below shortest_s: {below} of {len(timings)}")
     timings = [each for each in timings if each.seconds >= SHORTEST_S]
-    held = left_out(timings, cards.values())
-    print_held(held)
-    ends = {BASES[kind]: [pick(row[2] for row in held[kind]) for pick in (min, max)] for kind in KINDS}
-    kept = json.loads(LEARNED.read_text(encoding="utf-8"))["held"].get("whole networks")
-    if args.networks:
-        kept = [print_networks(timings, cards)] * 2
+    held = {BASES[kind]: shares for kind, shares in left_out(timings, cards.values()).items()}
+    held["whole networks"] = (
+        [print_networks(timings, cards)] if args.networks else [*learned_values().held["whole networks"]]
+    )
     if args.write:
-        ends |= {"whole networks": kept} if kept else {}
         source = "NeuSight's public test set (github.com/sitar-lab/NeuSight, MIT): " + ", ".join(
             sorted(grouped(timings))
         )
         factors = learn_all(timings, cards.values())
         content = {
             "learned_from": source,
-            "held": {name: [round(share, 3) for share in both] for name, both in ends.items()},
+            "held": {name: [round(min(shares), 3), round(max(shares), 3)] for name, shares in held.items()},
             "kinds": {kind: _rounded(factors[kind]) for kind in TAILS},
             "shares": _rounded(shares_of(cards.values())),
         }

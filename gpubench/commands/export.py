@@ -66,7 +66,7 @@ def exported(study: Study, to: str, every: bool = False) -> str:
         return _json({name: {"latency": _latency(row)} for name, row in _measured(study)})
     if to == "csv":
         return render.csv_text(columns.results_columns(study.rows), study.rows)
-    shown = [tables.beside_each_other(study)] if every else tables.answer_tables(Answer(study))
+    shown = [tables.beside_each_other(study, "benchmark")] if every else tables.answer_tables(Answer(study))
     lines = [line for each in shown for line in (*render.markdown(each), "")]
     told = [each.title for each in shown if each.title and every] + [*dict.fromkeys(map(words.machine, study.runs))]
     told += filter(None, [words.simulated(row.facts for row in study.measured)])  # the rows say what is not verified

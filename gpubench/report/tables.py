@@ -130,9 +130,9 @@ def results_table(study: Study) -> Table:
     return table("", columns, study.measured, " ".join(filter(None, [_spread(study.measured), above])))
 
 
-def beside_each_other(study: Study) -> Table:
+def beside_each_other(study: Study, head: str = "") -> Table:
     """Return a row for each benchmark and size: its time on the CPU, in NumPy and on each GPU, and the speedups. What
-    all have in common, name or dtype, is the title."""
+    all have in common, name or dtype, is the title; ``head`` is that of the names."""
     by_row = {id(pair.other): pair for pair in study.pairs}
     same = [of for of in ("workload", "dtype") if len({getattr(row.result, of) for row in study.measured}) == 1]
 
@@ -154,7 +154,7 @@ def beside_each_other(study: Study) -> Table:
     cpu_first = sorted(study.measured, key=lambda row: (row.source.device != "cpu", row.source))
     sources = {row.source: row for row in cpu_first}
     gpus = [source for source in sources if source.device != "cpu"]
-    columns: list[Column[Mapping[Source, Measured]]] = [Column("benchmark", name)]
+    columns: list[Column[Mapping[Source, Measured]]] = [Column(head, name)]
     for source, row in sources.items():
         on_cpu = source.device == "cpu" and not source.library
         suffix = f" {study.names.of(row)}" * (len(gpus) > 1 and source in gpus)
