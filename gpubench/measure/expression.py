@@ -7,6 +7,7 @@ import ast
 import asyncio
 import builtins
 import contextlib
+import copy
 import dis
 import functools
 import importlib.machinery
@@ -421,7 +422,6 @@ def _inputs(bench: Gpubench) -> Iterator[None]:
 
 def _moved(value: Any, bench: Gpubench) -> Any:
     """Return the value with its tensors and networks on the benchmark's device."""
-    import copy
 
     def move(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):

@@ -521,7 +521,7 @@ class Gpubench:
         """Return the most bytes that the case held at once, inputs included: from its device's allocator or, on a CPU,
         which has no allocator that counts, from the call's tensors. ``None`` if unknown."""
         if not self.home.accelerator:
-            return counted.held_bytes + counted.peak_bytes if counted else None
+            return counted.memory_bytes if counted else None
         if self._peak_bytes is None or self._held_bytes is None or self.implementation != TORCH:
             return None  # another library has its own allocator
         return max(0, self._peak_bytes - self._held_bytes)

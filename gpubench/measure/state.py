@@ -352,28 +352,23 @@ def untraced() -> Iterator[None]:
     as ``cProfile``'s object up to Python 3.11, ends.
     """
     followers: list[tuple[Any, Any]] = [(sys.settrace, sys.gettrace()), (sys.setprofile, sys.getprofile())]
-    resumes: list[Callable[[], object]] = [
-        functools.partial(install, each if callable(each) else None) for install, each in followers
-    ]
-    for install, _ in followers:
-        install(None)
-    resumes += _paused_monitors()
-    try:
+    with contextlib.ExitStack() as resumed:
+        for install, follower in followers:
+            resumed.callback(install, follower if callable(follower) else None)
+            install(None)
+        _pause_monitors(resumed)
         yield
-    finally:
-        for resume in reversed(resumes):
-            resume()
 
 
-def _paused_monitors() -> Iterator[Callable[[], object]]:
-    """Remove the events and callbacks of all tools (Python 3.12 and newer), and yield what restores them."""
+def _pause_monitors(resumed: contextlib.ExitStack) -> None:
+    """Remove the events and callbacks of all tools (Python 3.12 and newer) until they are ``resumed``."""
     monitoring: Any = getattr(sys, "monitoring", None)
     for tool in range(MOST_TOOLS) if monitoring else ():
         if monitoring.get_tool(tool) is None:
             continue
-        yield functools.partial(monitoring.set_events, tool, monitoring.get_events(tool))
+        resumed.callback(monitoring.set_events, tool, monitoring.get_events(tool))
         monitoring.set_events(tool, 0)
         for event in vars(monitoring.events).values():
             if isinstance(event, int) and event.bit_count() == 1:
                 callback = monitoring.register_callback(tool, event, None)
-                yield functools.partial(monitoring.register_callback, tool, event, callback)
+                resumed.callback(monitoring.register_callback, tool, event, callback)

@@ -36,8 +36,8 @@ class Counted:
     """FLOPs that torch counts (``None`` if it counts none), ``convolution_flops`` of them in convolutions.
 
     ``input_bytes`` are those of the tensors that are read, parameters included, ``output_bytes`` those of the results.
-    ``held_bytes`` is what the call is given, memory for outputs included; ``peak_bytes`` is the most that the tensors
-    made within it held at once; ``moved_bytes`` is the traffic of its ``operations``, without views. ``whole``: whether
+    ``memory_bytes`` is the most that the call held at once: what it is given, memory for outputs included, and the
+    tensors made within it. ``moved_bytes`` is the traffic of its ``operations``, without views. ``whole``: whether
     these are known to read all of the arguments, and not only ``x[0]``. ``products_alone``: whether it has neither
     convolutions nor recurrent layers, which cuDNN computes with a switch of their own.
     """
@@ -45,8 +45,7 @@ class Counted:
     flops: float | None
     output_bytes: int
     input_bytes: int = 0
-    held_bytes: int = 0
-    peak_bytes: int = 0
+    memory_bytes: int = 0
     convolution_flops: float = 0.0
     operations: int = 0
     moved_bytes: int = 0
@@ -198,8 +197,7 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
         float(seen.counter.get_total_flops()) or None,
         sum(t.nbytes for t in tensors(result)),
         _bytes(read),
-        _bytes(given),
-        seen.peak,
+        _bytes(given) + seen.peak,
         convolved,
         seen.operations,
         seen.moved,
@@ -293,10 +291,10 @@ class Seen:
 
     def whole(self, given: list[Any]) -> bool:
         """Return whether nearly all of each tensor was read; false for sparse tensors, which aren't seen."""
-        return all(str(each.layout) == "torch.strided" and self._read(each) >= WHOLE * each.nbytes for each in given)
-
-    def _read(self, tensor: Any) -> int:
-        return sum(self._views.get(tensor.untyped_storage()._cdata, {}).values())
+        if any(str(each.layout) != "torch.strided" for each in given):
+            return False
+        views = (self._views.get(each.untyped_storage()._cdata, {}) for each in given)
+        return all(sum(read.values()) >= WHOLE * each.nbytes for read, each in zip(views, given, strict=True))
 
     def operators(self) -> tuple[Operators, ...]:
         """Return the operators by kind and size; none if they are unreliable or too many for a results file."""

@@ -51,6 +51,12 @@ def gpus(monkeypatch):
     return install
 
 
+@pytest.fixture(autouse=True)
+def plain(monkeypatch):
+    for name in [*filter(environment.VARIABLES.fullmatch, os.environ), "LD_PRELOAD"]:
+        monkeypatch.delenv(name, raising=False)
+
+
 class TestMachine:
     def test_what_it_holds_at_every_call(self):
         told = environment.machine()
@@ -139,33 +145,47 @@ class TestMachine:
 class TestSurroundings:
     """What decides a CPU's times beside the CPU."""
 
-    @pytest.fixture(autouse=True)
-    def plain(self, monkeypatch):
-        for name in [name for name in os.environ if environment.VARIABLES.fullmatch(name)]:
-            monkeypatch.delenv(name)
-        monkeypatch.delenv("LD_PRELOAD", raising=False)
-
     @pytest.mark.parametrize(
-        ("name", "value", "shown"),
+        ("name", "value", "of_cpu", "of_accelerator"),
         [
-            ("ONEDNN_MAX_CPU_ISA", "AVX2", "AVX2"),
-            ("ATEN_CPU_CAPABILITY", "default", "default"),
-            ("OPENBLAS_CORETYPE", "Haswell", "Haswell"),
-            ("OMP_WAIT_POLICY", "active", "active"),
-            ("MALLOC_MMAP_MAX_", "0", "0"),
-            ("TORCHINDUCTOR_MAX_AUTOTUNE", "1", "1"),
-            ("MALLOC_CONF", "narenas:1,prof_prefix:/home/jane", "(set)"),
-            ("OMP_PLACES", "jane@corp.example", "(set)"),
-            ("OMP_OF_JANE", "1", None),
-            ("TORCHINDUCTOR_CACHE_DIR", "/tmp/torchinductor_jane", None),
-            ("CUDA_VISIBLE_DEVICES", "0", None),
+            ("ONEDNN_MAX_CPU_ISA", "AVX2", "AVX2", None),
+            ("ATEN_CPU_CAPABILITY", "default", "default", None),
+            ("OPENBLAS_CORETYPE", "Haswell", "Haswell", None),
+            ("OMP_WAIT_POLICY", "active", "active", None),
+            ("MALLOC_MMAP_MAX_", "0", "0", None),
+            ("TORCHINDUCTOR_MAX_AUTOTUNE", "1", "1", None),
+            ("MALLOC_CONF", "narenas:1,prof_prefix:/home/jane", "(set)", None),
+            ("OMP_PLACES", "jane@corp.example", "(set)", None),
+            ("OMP_OF_JANE", "1", None, None),
+            ("TORCHINDUCTOR_CACHE_DIR", "/tmp/torchinductor_jane", None, None),
+            ("CUDA_VISIBLE_DEVICES", "0", None, None),  # which one, not what it does
+            ("NVIDIA_VISIBLE_DEVICES", "GPU-11111111-2222-3333-4444-555555555555", None, None),
+            ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility", None, None),
+            ("NVIDIA_REQUIRE_CUDA", "cuda>=12.6 brand=tesla,driver>=535", None, None),
+            ("NVIDIA_PRODUCT_NAME", "CUDA", None, None),
+            ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1", None, None),  # which the precision tells
+            ("CUDA_MODULE_LOADING", "LAZY", None, None),  # set by torch 2.8
+            ("CUDA_MODULE_LOADING", "EAGER", None, "EAGER"),
+            ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", None, None),
+            ("PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync", None, "backend:cudaMallocAsync"),
+            ("CUBLAS_WORKSPACE_CONFIG", "", None, None),
+            ("CUBLAS_WORKSPACE_CONFIG", ":4096:8", None, ":4096:8"),
+            ("CUDA_SCALE_LAUNCH_QUEUES", "4x", None, "4x"),
+            ("MIOPEN_FIND_MODE", "FAST", None, "FAST"),
+            ("PYTORCH_ENABLE_MPS_FALLBACK", "1", None, "1"),
+            ("CUBLAS_WORKSPACE_CONFIG", "/home/me/x", None, "(set)"),
+            ("CUBLAS_WORKSPACE_CONFIG", "GPU-11111111-2222-3333", None, "(set)"),
         ],
     )
-    def test_variables_by_known_names_without_paths(self, monkeypatch, name, value, shown):
+    def test_variables_that_change_times_by_known_names_without_paths(
+        self, monkeypatch, name, value, of_cpu, of_accelerator
+    ):
         assert environment.cpu_variables() == {}
         monkeypatch.setenv(name, value)
-        assert environment.cpu_variables() == ({name: shown} if shown else {})
+        assert environment.cpu_variables() == ({name: of_cpu} if of_cpu else {})
         assert environment.machine()["cpu"]["variables"] == environment.cpu_variables()
+        shown = f"{name}={of_accelerator}" if of_accelerator else ""
+        assert (environment.switches()["variables"], environment.unusual()) == (shown, [shown] if shown else [])
 
     @pytest.mark.parametrize(("cpus", "quota", "known"), [(16, None, True), (208, None, False), (16, 8.0, False)])
     def test_the_load_of_a_container_s_host_is_not_its_own(self, monkeypatch, cpus, quota, known):
@@ -263,22 +283,15 @@ class TestThreads:
 
 
 class TestSwitches:
-    @pytest.fixture(autouse=True)
-    def plain(self, monkeypatch):
-        for name in ("CUDA_LAUNCH_BLOCKING", "PYTORCH_CUDA_ALLOC_CONF", "NVIDIA_TF32_OVERRIDE"):
-            monkeypatch.delenv(name, raising=False)
-        yield
-        torch.use_deterministic_algorithms(False)
-        torch.backends.cudnn.benchmark = False
-
-    def test_what_changes_an_accelerators_times_is_recorded(self, monkeypatch):
+    def test_what_changes_an_accelerators_times_is_recorded(self, monkeypatch, request):
         known = environment.switches()
         assert (known["cudnn_benchmark"], known["deterministic"], known["variables"]) == (False, False, "")
         assert environment.unusual() == []
         monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync")
         monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
+        monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
+        request.addfinalizer(lambda: torch.use_deterministic_algorithms(False))
         torch.use_deterministic_algorithms(True)
-        torch.backends.cudnn.benchmark = True
         known = environment.switches()
         assert (known["cudnn_benchmark"], known["deterministic"]) == (True, True)
         assert known["variables"] == "NVIDIA_TF32_OVERRIDE=0 PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync"
@@ -289,32 +302,6 @@ class TestSwitches:
         session.choices = [devices.Choice("virtual:0", VirtualDevice())]
         (flag,) = (flag for flag in session.flags if flag.name == "switched")
         assert flag.seen == "; ".join(unusual)
-
-    @pytest.mark.parametrize(
-        ("name", "value", "shown"),
-        [
-            ("NVIDIA_VISIBLE_DEVICES", "GPU-11111111-2222-3333-4444-555555555555", ""),
-            ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility", ""),
-            ("NVIDIA_REQUIRE_CUDA", "cuda>=12.6 brand=tesla,driver>=535", ""),
-            ("NVIDIA_PRODUCT_NAME", "CUDA", ""),
-            ("CUDA_VISIBLE_DEVICES", "0", ""),  # which one, not what it does
-            ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1", ""),  # which the precision tells
-            ("CUDA_MODULE_LOADING", "LAZY", ""),  # set by torch 2.8
-            ("CUDA_MODULE_LOADING", "EAGER", "CUDA_MODULE_LOADING=EAGER"),
-            ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", ""),
-            ("PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync", "PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync"),
-            ("CUBLAS_WORKSPACE_CONFIG", "", ""),
-            ("CUBLAS_WORKSPACE_CONFIG", ":4096:8", "CUBLAS_WORKSPACE_CONFIG=:4096:8"),
-            ("CUDA_SCALE_LAUNCH_QUEUES", "4x", "CUDA_SCALE_LAUNCH_QUEUES=4x"),
-            ("MIOPEN_FIND_MODE", "FAST", "MIOPEN_FIND_MODE=FAST"),
-            ("PYTORCH_ENABLE_MPS_FALLBACK", "1", "PYTORCH_ENABLE_MPS_FALLBACK=1"),
-            ("CUBLAS_WORKSPACE_CONFIG", "/home/me/x", "CUBLAS_WORKSPACE_CONFIG=(set)"),
-            ("CUBLAS_WORKSPACE_CONFIG", "GPU-11111111-2222-3333", "CUBLAS_WORKSPACE_CONFIG=(set)"),
-        ],
-    )
-    def test_variables_that_change_no_time_are_no_switches(self, monkeypatch, name, value, shown):
-        monkeypatch.setenv(name, value)
-        assert (environment.switches()["variables"], environment.unusual()) == (shown, [shown] if shown else [])
 
     def test_a_gpu_without_kernels_in_this_torch_is_refused(self, monkeypatch):
         """Without its rows a run would look like one on a machine without a GPU."""

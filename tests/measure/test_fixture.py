@@ -262,10 +262,6 @@ def test_a_measured_case_s_tensors_are_in_no_circle(bench, device):
     bench(source, f"--gpubench-device={device}", apart=True, passed=1)
 
 
-def described(ran):
-    return [mark["extra_info"]["gpubench"] for mark in ran.marks]
-
-
 LATER = """
 STATE = {}
 
@@ -292,7 +288,7 @@ def test_keyword(gpubench):
 
 def test_what_goes_wrong_after_the_first_call_fails_or_is_said(measure):
     ran = measure(LATER, passed=1, failed=3)
-    (mark,) = described(ran)
+    (mark,) = ran.records
     assert mark["check"]["reason"].startswith("the first result alone")
     assert "altered" in {flag["flag"] for flag in mark["processes"][0]["flags"]}
     reasons = {name: row["reason"] for name, row in by_test(ran.rows).items()}
@@ -323,14 +319,14 @@ def test_other(gpubench):
 
 def test_the_dtype_is_that_of_the_data_and_of_a_parameter_that_holds_one(measure):
     ran = measure(DTYPES, passed=9, failed=1)
-    found = sorted((mark["workload"], mark["dtype"], mark["params"].get("call", "")) for mark in described(ran))
+    found = sorted((mark["workload"], mark["dtype"], mark["params"].get("call", "")) for mark in ran.records)
     assert found == [
         *(("it.of_numpy", dtype, call) for dtype in ("float64", "int16") for call in ("one", "two")),
         ("it.own", "float64", ""),
         *(("it.parameter", dtype, "") for dtype in ("bfloat16", "complex64", "float64", "int8")),
     ]
     assert "the data is float64, not float32" in by_test(ran.rows)["other"]["reason"]
-    assert [mark["dtype"] for mark in described(measure(DTYPES, "--gpubench-dtype=bfloat16"))] == ["bfloat16"]
+    assert [mark["dtype"] for mark in measure(DTYPES, "--gpubench-dtype=bfloat16").records] == ["bfloat16"]
 
 
 def test_a_device_is_looked_at_before_its_result_is_checked(measure, monkeypatch):

@@ -10,7 +10,7 @@ import forked
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from vendors import Moment
+from vendors import Moment, raising
 
 from gpubench.devices import CPU
 from gpubench.measure import ceilings, probes
@@ -215,7 +215,7 @@ def test_probes_make_few_calls_of_a_long_one():
     assert calls.count == 3
 
 
-def test_a_device_that_cannot_be_held_is_timed_by_its_events_where_it_lags_behind():
+def test_a_device_that_cannot_be_held_is_timed_by_its_events_where_it_lags_behind(monkeypatch):
     busy, waits = Calls(2e-4, host_s=1e-5).device_time(), Calls(1e-5, host_s=2e-4).device_time()
     assert (busy.device_s, busy.launch_s, busy.device_reason) == (about(2e-4), about(1e-5), None)
     assert (waits.device_s, waits.launch_s) == (None, about(2e-4))
@@ -223,13 +223,7 @@ def test_a_device_that_cannot_be_held_is_timed_by_its_events_where_it_lags_behin
     calls = Calls(2e-4)
     found = calls.device_time(VirtualDevice.on(calls.machine)())  # without events
     assert (found.device_s, found.device_reason) == (None, "virtual can neither be made to wait nor time itself")
-
-
-def test_events_that_tell_no_time_are_no_error(monkeypatch):
-    def unable(self, end):
-        raise NotImplementedError("elapsed_time")
-
-    monkeypatch.setattr(Moment, "elapsed_time", unable)
+    monkeypatch.setattr(Moment, "elapsed_time", raising(NotImplementedError))  # events that tell no time
     assert Calls(2e-4).device_time().device_reason == "virtual can neither be made to wait nor time itself"
 
 
