@@ -23,6 +23,8 @@ TABLE_ROWS = 200
 _MISSING_ROWS = 20
 _FEW_ROWS = 10
 """How many inconclusive benchmarks the table shows; lines above it count them all and give the reasons."""
+_LONGEST, _WHOLE = 80, 10_000
+"""Most characters of a benchmark's label on a screen, and in Markdown."""
 _NAMED = 3
 """How many benchmarks a line names."""
 
@@ -82,9 +84,9 @@ def show_table(comparison: Comparison) -> None:
     print("\n".join([*lines, f"gpubench compare: {comparison.line}"]))
 
 
-def lead_lines(comparison: Comparison) -> list[str]:
+def lead_lines(comparison: Comparison, longest: int = _LONGEST) -> list[str]:
     """What changed; what is inconclusive, why, and what would settle it; how the machine disturbed it."""
-    labels, lines = _labels(comparison), []
+    labels, lines = _labels(comparison, longest), []
     for word in (SLOWER, FASTER):
         changed = [each for each in _sorted(comparison) if each.verdict == word]
         if changed:
@@ -114,7 +116,7 @@ def _limit_lines(comparison: Comparison, labels: Mapping[CaseKey, str]) -> list[
     return lines
 
 
-def _labels(comparison: Comparison) -> dict[CaseKey, str]:
+def _labels(comparison: Comparison, longest: int) -> dict[CaseKey, str]:
     """The label of each benchmark. A test is labelled by its id, without the folders, or the file, that all tests
     share."""
     keys = [each.key for each in comparison.verdicts] + [each.key for each in comparison.missing]
@@ -122,7 +124,7 @@ def _labels(comparison: Comparison) -> dict[CaseKey, str]:
     shared = f"{posixpath.commonpath(files)}/" if files and posixpath.commonpath(files) else ""
     shared = f"{min(files)}::" if len(files) == 1 else shared
     names = {key: str(key).removeprefix(shared) for key in keys}
-    short = shorten_apart(names.values(), 80)
+    short = shorten_apart(names.values(), longest)
     return {key: short[name] for key, name in names.items()}
 
 
@@ -140,14 +142,14 @@ def comparison_markdown(comparison: Comparison) -> str:
     shown = {each.key for each in rows}
     rest = [each for each in verdicts if each.key not in shown]
     lines = ["## Benchmark comparison", "", f"**{escape(comparison.line)}**", ""]
-    lines += [*(f"- {escape(line)}" for line in lead_lines(comparison)), ""]
+    lines += [*(f"- {escape(line)}" for line in lead_lines(comparison, _WHOLE)), ""]
     if rows:
-        lines += [*markdown_table(_changes("", rows, comparison)), ""]
+        lines += [*markdown_table(_changes("", rows, comparison, _WHOLE)), ""]
     for words, word in (("the same", SAME), (NOT_SUSPECT, NOT_SUSPECT), ("more inconclusive", INCONCLUSIVE)):
         if group := [each for each in rest if each.verdict == word]:
             lines += ["<details><summary>", f"{len(group)} {words}", "</summary>", ""]
-            lines += [*markdown_table(_changes("", group, comparison)), "", "</details>", ""]
-    missing = _missing(comparison)
+            lines += [*markdown_table(_changes("", group, comparison, _WHOLE)), "", "</details>", ""]
+    missing = _missing(comparison, _WHOLE)
     if comparison.verdicts and missing.rows:
         lines += [f"### {missing.title}", "", *markdown_table(missing), ""]
     return "\n".join(lines)
@@ -158,8 +160,8 @@ def _sorted(comparison: Comparison) -> list[Verdict]:
     return sorted(comparison.verdicts, key=lambda each: (ORDER.index(each.verdict), -abs(math.log(each.ratio.value))))
 
 
-def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) -> Table:
-    labels = _labels(comparison)
+def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison, longest: int = _LONGEST) -> Table:
+    labels = _labels(comparison, longest)
 
     def reason(each: Verdict) -> str:
         sees = comparison.unchanged and each.seen is not None
@@ -202,8 +204,8 @@ def _toward_conclusive(advised: Sequence[Verdict], labels: Mapping[CaseKey, str]
     return f"{words} in {labels[easiest.key]}" if len(advised) > 1 and easiest.more is not None else words
 
 
-def _missing(comparison: Comparison) -> Table:
-    labels = _labels(comparison)
+def _missing(comparison: Comparison, longest: int = _LONGEST) -> Table:
+    labels = _labels(comparison, longest)
     rows = [(labels[each.key], f"{each.side}: {each.reason}") for each in comparison.missing]
     left = len(rows) - _MISSING_ROWS
     note = f"{left} more are in --format json." if left > 0 else ""

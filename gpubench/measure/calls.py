@@ -4,6 +4,7 @@ given, so that later calls are timed on other data."""
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import inspect
 import io
@@ -28,16 +29,20 @@ _COMMON = frozenset({"flops", "nbytes", "items", "unit", "check"})
 """Keywords that hardly any function has: with one that takes any keyword they are gpubench's."""
 _MOST_LOOKED_AT = 100_000
 """Elements of a container, and bytes / 1,000 of an array, that are compared; of larger ones an even sample."""
-_LAZY = (map, filter, zip, enumerate, reversed, itertools.islice, itertools.chain, itertools.starmap)
-_WAITS = {"Future": "result()", "AsyncResult": "get()", "ApplyResult": "get()", "Popen": "wait()"}
+_ENDLESS = (itertools.count, itertools.cycle, itertools.repeat)
+_WAITS = {"Future": "result()", "AsyncResult": "get()", "ApplyResult": "get()", "Popen": "wait()", "Work": "wait()"}
 _WAITS |= {"BaseProcess": "join()", "Thread": "join()", "LazyFrame": "collect()", "Delayed": "compute()"}
 """What stands for work that goes on, or begins, elsewhere: classes by name, with the method that returns its result."""
 
 
 def own_keywords(place: int) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Decorate a callable that passes keywords on to the function at ``place`` among its arguments: a keyword that both
-    could mean is refused. Raises :class:`~gpubench.errors.UsageError` where the function has a parameter of that name,
-    or takes any keyword and the name isn't one of ``flops``, ``nbytes``, ``items``, ``unit`` and ``check``."""
+    could mean is refused.
+
+    Raises :class:`~gpubench.errors.UsageError` where the function, or one that it passes keywords on to, has a
+    parameter of that name, or where it takes any keyword and the name isn't one of ``flops``, ``nbytes``, ``items``,
+    ``unit`` and ``check``.
+    """
 
     def decorate(outer: Callable[_P, _R]) -> Callable[_P, _R]:
         own = {each.name for each in inspect.signature(outer).parameters.values() if each.kind is each.KEYWORD_ONLY}
@@ -45,7 +50,7 @@ def own_keywords(place: int) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
         @functools.wraps(outer)
         def call(*args: _P.args, **keywords: _P.kwargs) -> _R:
             if len(args) > place and callable(args[place]):
-                _require_unambiguous(args[place], [name for name in keywords if name in own])
+                _require_unambiguous(args[place], args[place + 1 :], [name for name in keywords if name in own])
             return outer(*args, **keywords)
 
         return call
@@ -53,10 +58,13 @@ def own_keywords(place: int) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     return decorate
 
 
-def _require_unambiguous(function: Any, given: Collection[str]) -> None:
+def _require_unambiguous(function: Any, others: Sequence[Any], given: Collection[str]) -> None:
     if not given:
         return
     taken, anything = keywords_of(function)
+    if anything:
+        inner = (each for each in (*_held(function), *_parts_of_wrapper(function), *others) if callable(each))
+        taken = {name for each in (function, *inner) for name in keywords_of(each)[0]}
     if both := [name for name in given if name in taken or (anything and name not in _COMMON)]:
         name, shown = both[0], getattr(function, "__name__", type(function).__name__)
         what = f"{shown} has" if name in taken else f"{shown} takes any keyword, so it may have"
@@ -72,6 +80,8 @@ def keywords_of(function: Any) -> tuple[Collection[str], bool]:
     torch = sys.modules.get("torch")
     if torch and isinstance(function, torch.nn.Module):
         function = getattr(function, "_orig_mod", function).forward
+    if torch and isinstance(function, torch.jit.ScriptFunction):
+        return [each.name for each in function.schema.arguments], False
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -82,6 +92,12 @@ def keywords_of(function: Any) -> tuple[Collection[str], bool]:
         return set(re.findall(r"\b\w+\b", " ".join(heads))), False
     named = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
     return named, any(each.kind is each.VAR_KEYWORD for each in parameters)
+
+
+def _parts_of_wrapper(function: Any) -> list[Any]:
+    """What an object holds that passes its keywords on: np.vectorize a function, DataParallel a module."""
+    held = vars(function).values() if "__dict__" in dir(function) else ()
+    return [leaf for each in held for leaf in _leaves(each)]
 
 
 # Is the work done? ----------------------------------------------------------------------------------------------------
@@ -95,7 +111,7 @@ def unfinished(function: Any, result: Any = None) -> str:
         return _AWAITED
     if inspect.isgeneratorfunction(function):
         return f"a generator, {_READ}"
-    for leaf in _leaves(result):
+    for leaf in itertools.islice(_inner(result), 10_000):
         if inspect.isawaitable(leaf) or isinstance(leaf, AsyncIterator):
             return _AWAITED
         kind = type(leaf)
@@ -103,12 +119,22 @@ def unfinished(function: Any, result: Any = None) -> str:
             return f"{'a generator' if inspect.isgenerator(leaf) else f'an iterator ({kind.__name__})'}, {_READ}"
         names = [base.__name__ for base in kind.__mro__] + ["Delayed"] * hasattr(leaf, "__dask_graph__")
         if wait := next((_WAITS[name] for name in names if name in _WAITS), ""):
+            wait = wait if hasattr(leaf, wait.removesuffix("()")) else "wait()"  # torch's Future has no result()
             return f"a {kind.__name__}, which may still be working, or not have begun: time f(x).{wait}"
     return ""
 
 
 _AWAITED = "a coroutine, which does its work when it is awaited: time asyncio.run(f(x)), or gpubench time 'await f(x)'"
 _READ = "which does its work when it is read: time list(f(x))"
+
+
+def _inner(value: Any, levels: int = 4) -> Iterator[Any]:
+    """The value, and the first values in it where it is a container or a dataclass, also of nested ones."""
+    yield value
+    held: Any = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple | set) else ()
+    held = vars(value).values() if dataclasses.is_dataclass(value) and hasattr(value, "__dict__") else held
+    for each in itertools.islice(held, 100) if levels else ():
+        yield from _inner(each, levels - 1)
 
 
 def _leaves(value: Any) -> list[Any]:
@@ -213,14 +239,26 @@ def _state(value: Any) -> Any:
         step = max(1, value.nbytes // (1000 * _MOST_LOOKED_AT))
         sample = value.reshape(-1)[::step] if value.flags.c_contiguous else value
         return None if value.dtype.hasobject else zlib.crc32(numpy.ascontiguousarray(sample).view("u1"))
-    if isinstance(value, bytearray):
-        return zlib.crc32(value)
+    if isinstance(value, bytearray | array | memoryview):
+        return zlib.crc32(bytes(value))
+    if hasattr(type(value), "iloc"):  # pandas
+        some = value.iloc[:: max(1, len(value) // 1000)]
+        return hash(str((some.index.tolist(), some.to_numpy().tolist())))
     if isinstance(value, list | deque | dict | set):
         step = max(1, len(value) // _MOST_LOOKED_AT)
         held = (*value, *value.values()) if isinstance(value, dict) else value
         return len(value), zlib.crc32(array("Q", map(id, itertools.islice(held, 0, None, step))))
-    if isinstance(value, _LAZY):
-        return object()  # nothing shows how much of it is left, and a call that is given one reads it
+    return _left(value) if isinstance(value, Iterator) and not isinstance(value, _ENDLESS) else None
+
+
+def _left(value: Iterator[Any]) -> Any:
+    """What shows how much of an iterator is left. Where nothing does, each look differs from the others, as a call that
+    is given one reads it."""
+    if isinstance(value, io.IOBase):
+        with contextlib.suppress(OSError, ValueError):  # closed, a pipe, a text file that is being read
+            return value.tell()
+        return None
     if inspect.isgenerator(value):
         return value.gi_frame is None
-    return operator.length_hint(value, -1) == 0 if isinstance(value, Iterator) else None
+    left = operator.length_hint(value, -1)
+    return object() if left < 0 else left == 0

@@ -91,6 +91,8 @@ class Timing:
                 exec(before, namespace)
                 return tuple(namespace[name] for name in names), {"out": namespace[out]} if out else {}
 
+            if _is_name(target) and callable(function(*arguments()[0])):
+                raise UsageError(f"{target} names a function and doesn't call it: write '{target}(…)'")
             args, kwargs = ((), {}) if self.each else arguments()
             fresh = arguments if self.each else None
         else:
@@ -220,7 +222,17 @@ def parse(text: str, what: str) -> ast.Module:
         case ast.Expr(ast.Lambda(body=body)):
             called = ast.get_source_segment(text, body)
             raise UsageError(f"{what} makes a function and doesn't call it: write {called!r}")
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Assign(value=ast.Lambda()) if not what.endswith("setup"):
+            raise UsageError(f"{what} makes a function and doesn't call it: move it to the setup, and call it")
     return tree
+
+
+def _is_name(text: str) -> bool:
+    """Whether it ends with a name alone: ``torch.sin``, ``x.numpy().tolist``."""
+    match ast.parse(text.strip()).body[-1]:
+        case ast.Expr(ast.Name() | ast.Attribute()):
+            return True
+    return False
 
 
 def names_in(text: str) -> tuple[list[str], set[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -84,11 +85,12 @@ def in_float64(value: Any, library: Implementation | None = None) -> Any:
 
 
 @contextmanager
-def poisoned(dtypes: set[str] | None = None, roundoff: float = 0.0) -> Iterator[None]:
+def poisoned(dtypes: Counter[str] | None = None, roundoff: float = 0.0, most: float = math.inf) -> Iterator[None]:
     """A context in which memory that the program asks torch for and doesn't fill holds NaN, not an earlier call's
     answer.
 
-    ``dtypes`` takes those that the operations compute in. With ``roundoff`` the result of each is changed by so much,
+    ``dtypes`` counts the results of each. A loop that ends when a result stands never ends where each is changed at
+    random: more than ``most`` raise NotImplementedError, as do bits that float64 hasn't. With ``roundoff`` the result of each is changed by so much,
     up or down at random: Monte Carlo arithmetic (Parker, *Monte Carlo Arithmetic: exploiting randomness in
     floating-point arithmetic*, 1997), whose spread is the part of a result that rounding explains.
     """
@@ -96,10 +98,12 @@ def poisoned(dtypes: set[str] | None = None, roundoff: float = 0.0) -> Iterator[
 
     aten = torch.ops.aten
     unfilled = {aten.empty, aten.empty_like, aten.new_empty, aten.empty_strided, aten.new_empty_strided}
-    seen = set() if dtypes is None else dtypes
+    seen = Counter() if dtypes is None else dtypes
 
     class Poisoned(dispatch_mode()):  # type: ignore[misc]
         def __torch_dispatch__(self, step: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if seen.total() > most or _reads_bits(step, args):
+                raise NotImplementedError("it reads the bits of floating-point numbers, or its steps depend on rounding")
             result = step(*args, **(kwargs or {}))
             if step.overloadpacket in unfilled:
                 if result.is_floating_point():
@@ -108,7 +112,7 @@ def poisoned(dtypes: set[str] | None = None, roundoff: float = 0.0) -> Iterator[
             if roundoff:
                 _choose_otherwise(step.overloadpacket.__name__, result, roundoff)
             for tensor in tensor_leaves(result):
-                seen.add(str(tensor.dtype).removeprefix("torch."))
+                seen[str(tensor.dtype).removeprefix("torch.")] += 1
                 if roundoff and not step.is_view:
                     _perturb(tensor, roundoff)
             return result
@@ -119,11 +123,15 @@ def poisoned(dtypes: set[str] | None = None, roundoff: float = 0.0) -> Iterator[
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             for kind in {tensor.device.type for tensor in tensor_leaves(args)}:
                 if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-                    seen.add(str(torch.get_autocast_dtype(kind)).removeprefix("torch."))
+                    seen[str(torch.get_autocast_dtype(kind)).removeprefix("torch.")] += 1
             return function(*args, **(kwargs or {}))
 
     with uncompiled(), Autocast(), Poisoned():
         yield
+
+
+def _reads_bits(step: Any, args: Sequence[Any]) -> bool:
+    return str(step) == "aten.view.dtype" and (args[0].is_floating_point() or args[0].is_complex())
 
 
 def _choose_otherwise(name: str, result: Any, roundoff: float) -> None:
@@ -184,10 +192,13 @@ def _errors(got: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> list
 
 
 def _error(left: torch.Tensor, right: torch.Tensor) -> float:
-    """Largest difference / largest finite value expected; infinite where only one of them is NaN or infinite."""
+    """Largest difference / largest finite value expected; infinite where only one of them is NaN or infinite. Numbers
+    that are subnormal in the result's dtype have fewer digits: for these it is difference / least normal number."""
     if not right.numel():
         return 0.0
+    least = 0.0
     if left.is_floating_point() and right.is_floating_point():
+        least = torch.finfo(left.dtype).smallest_normal
         right = right.to(left.dtype)  # what overflows or vanishes in the result's dtype does so in the expected value
     left, right = left.double(), right.double()
     difference = (left - right).abs_()
@@ -196,7 +207,7 @@ def _error(left: torch.Tensor, right: torch.Tensor) -> float:
     scale = right.abs().nan_to_num_(0.0, 0.0).max().item()  # of the finite values
     if math.isnan(worst):
         return math.inf
-    return worst / scale if scale else worst
+    return worst / max(scale, least) if scale else worst
 
 
 FIRST = 10.0
@@ -216,7 +227,7 @@ class Reference:
     precision: str
     _expected: list[torch.Tensor] | None = None
     _explained: list[float] = field(default_factory=list)
-    _dtypes: set[str] = field(default_factory=set)
+    _dtypes: Counter[str] = field(default_factory=Counter)
 
     def check(self, result: Any) -> Check:
         """Compare a result with the reference's. Raises :class:`~gpubench.errors.WrongAnswer`. The outcome is unchecked
@@ -268,7 +279,7 @@ class Reference:
         coarse = [each for each in self._dtypes if _real(each) in ROUNDOFF and roundoff(each) > roundoff("float32")]
         return max(self.precision, *coarse, key=roundoff) if coarse else self.precision
 
-    def _repeat(self, dtypes: set[str] | None = None, draw: int = 0, poison: bool = True) -> list[torch.Tensor]:
+    def _repeat(self, dtypes: Counter[str] | None = None, draw: int = 0, poison: bool = True) -> list[torch.Tensor]:
         """Return the outputs of the function in float64; of a ``draw`` with changed inputs and steps."""
         args, kwargs = in_float64(self.args), in_float64(dict(self.kwargs))
         unit = roundoff(self._precision) if draw else 0.0
@@ -276,7 +287,8 @@ class Reference:
             if draw:
                 torch.manual_seed(draw)
                 args, kwargs = _perturbed((args, kwargs), unit)
-            with poisoned(dtypes, unit) if poison else nullcontext():
+            most = 10 * self._dtypes.total() + 100 if draw else math.inf
+            with poisoned(dtypes, unit, most) if poison else nullcontext():
                 return _outputs(self.function(*args, **kwargs))
 
     def _unwritten(self, errors: list[float]) -> list[float]:

@@ -9,11 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from msgspec import structs
+
 from ..devices.implementations import TORCH
 from ..errors import RunFileError, clean
 from ..runfile.flags import IMPLAUSIBLE, Quality, judge
 from ..runfile.kinds import KINDS, Kind, names_of
-from ..runfile.matching import matcher, nothing_matches
+from ..runfile.matching import matcher, nothing_matches, shown_name
+from ..runfile.naming import shared_params
 from ..runfile.quantities import shorten
 from ..runfile.schema import MOST_NAMES, DeviceFacts, Parallel, Result, Run, Scalar, Times
 from ..runfile.utilisation import PLAUSIBLE, utilisation
@@ -252,12 +255,14 @@ def rows_of(runs: Sequence[Run], expression: str | None = None) -> list[Row]:
         raise RunFileError(f"{len(named)} different names of parameters: a table holds {MOST_NAMES}; report fewer runs")
     workloads = grouped((each for run in runs for each in run.results), lambda result: result.workload)
     sizes = {workload: size_parameter(members) for workload, members in workloads.items()}
-    names = run_names([run.path for run in runs])
-    rows = [
-        (Measured if result.times else Row)(run, name, result, sizes[result.workload] or result.size)
-        for name, run in zip(names, runs, strict=True)
-        for result in run.results
-    ]
+    names, shared = run_names([run.path for run in runs]), _shared(runs)
+    rows = []
+    for name, run in zip(names, runs, strict=True):
+        for result in run.results:
+            size = sizes[result.workload] or result.size
+            left_out = shared.get(result.workload, frozenset()) - {size}
+            short = structs.replace(result, shared=left_out) if left_out else result
+            rows.append((Measured if result.times else Row)(run, name, short, size))
     if expression is None:
         return rows
     matches, chosen = matcher(expression), []
@@ -268,6 +273,14 @@ def rows_of(runs: Sequence[Run], expression: str | None = None) -> list[Row]:
     if not chosen:
         raise nothing_matches(expression, (row.result.workload for row in rows))
     return chosen
+
+
+def _shared(runs: Sequence[Run]) -> dict[str, frozenset[str]]:
+    """By workload the parameters that the names of the user's own tests leave out. Sizes of expressions were asked
+    for."""
+    every = (each for run in runs for each in run.results if each.implementation and not each.kind)
+    tests = (each for each in every if shown_name(each.workload) == each.workload)
+    return shared_params({(each.id, each.device, each.implementation): each for each in tests}.values())
 
 
 def size_parameter(results: Iterable[Result]) -> str | None:

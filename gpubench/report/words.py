@@ -84,7 +84,8 @@ def settings(case: Case, without: Collection[str | None] = ()) -> list[str]:
         case.variant * (case.variant != "eager" and "variant" not in without),
     ]
     words += [f"cache {case.cache}" * (case.cache not in ("", "hot"))]
-    return list(filter(None, words)) + [parameter(key, v) for key, v in case.params.items() if key not in without]
+    left_out = {*without, *getattr(case, "shared", ())}
+    return list(filter(None, words)) + [parameter(key, v) for key, v in case.params.items() if key not in left_out]
 
 
 def benchmark(case: Case) -> str:

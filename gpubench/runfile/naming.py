@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import PurePosixPath
 from types import MappingProxyType
@@ -131,22 +131,31 @@ def numbered(cases: Sequence[Case]) -> list[Case]:
 def told_apart(cases: Mapping[str, Case]) -> dict[str, Case]:
     """Plain cases by full name, without the parameters that are equal in all of a workload's on one device, and with
     pytest's id where they would otherwise have the same name."""
-    values: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
-    for case in cases.values():
-        for name, value in case.params.items():
-            values[case.workload, case.device, name].add(repr(value))
-    varied = {(workload, name) for (workload, _, name), found in values.items() if len(found) > 1}
-    counts = Counter((case.workload, case.device) for case in cases.values())
-    several = {workload for (workload, _), count in counts.items() if count > 1}
-    short = {}
+    shared, short = shared_params(cases.values()), {}
     for fullname, case in cases.items():
-        params = {name: value for name, value in case.params.items() if (case.workload, name) in varied}
-        short[fullname] = structs.replace(case, params=params) if case.workload in several else case
+        params = {name: value for name, value in case.params.items() if name not in shared.get(case.workload, ())}
+        short[fullname] = structs.replace(case, params=params)
     names = Counter((case.id, case.device) for case in short.values())
     for fullname, case in short.items():
         if names[case.id, case.device] > 1 and (ident := _ident(fullname)):
             short[fullname] = structs.replace(case, params={**case.params, "id": ident})
     return short
+
+
+def shared_params(cases: Collection[Case]) -> dict[str, frozenset[str]]:
+    """By workload the parameters that are equal in all its benchmarks on each device, where one has several."""
+    values: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
+    for case in cases:
+        for name, value in case.params.items():
+            values[case.workload, case.device, name].add(repr(value))
+    varied = {(workload, name) for (workload, _, name), found in values.items() if len(found) > 1}
+    counts = Counter((case.workload, case.device) for case in cases)
+    several = {workload for (workload, _), count in counts.items() if count > 1}
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for workload, _, name in values:
+        if workload in several and (workload, name) not in varied:
+            found[workload].add(name)
+    return {workload: frozenset(names) for workload, names in found.items()}
 
 
 def _ident(fullname: str) -> str:

@@ -270,7 +270,7 @@ def _numbered(marks: Sequence[Any]) -> list[Any]:
 def _unusable(mark: Any, reason: str) -> Result:
     """The row of a benchmark whose entry can't be used, without a number."""
     given = mark if isinstance(mark, dict) else {}
-    name = given.get("fullname") or given.get("name") or reason.partition(".")[0]
+    name = given.get("fullname") or given.get("name") or re.split("[.:]", reason)[0]
     params, stats = given.get("params"), given.get("stats")
     if isinstance(stats, dict) and 0 in (stats.get("median"), stats.get("mean")):
         reason = "0 s by its clock"
@@ -427,7 +427,7 @@ def _content_of(path: Path) -> bytes:
     except (OSError, ValueError) as error:
         _refuse("file", f"a readable run file ({getattr(error, 'strerror', None) or error})")
     if not content or content.isspace():
-        _refuse("file", "a run file, found an empty file")
+        raise Foreign("file: expected a run file, found an empty file")  # pytest leaves one where it was interrupted
     if content.startswith(_COMPRESSED):
         _refuse("file", "JSON (it is compressed: unpack it first)")
     if too_large := _excess(len(content), content.count(b",")):

@@ -464,6 +464,8 @@ class Result(Measurement, frozen=True, gc=False):
     times: Times | None = None
     flags: tuple[Raised, ...] = ()
     fullname: str = ""
+    shared: frozenset[str] = frozenset()
+    """Parameters that its name leaves out in tables and pictures, as all benchmarks of its workload share them."""
 
     @property
     def case(self) -> Case:

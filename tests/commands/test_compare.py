@@ -233,7 +233,7 @@ def test_a_load_at_the_start_and_flags_of_some_cases_are_only_hints(compared) ->
 
 
 def test_markdown_escapes_and_folds(save, capsys) -> None:
-    names = ("a.slow", "b.<img src=x>|`", "c.d", "c.e", "c.f")
+    names = ("a.slow", "b.<img src=x>|`", "c.d", "c.e", "c.f" * 50)
     files = [save("base.json", run_file(names=names)), save("new.json", run_file(1.2, 1e-4, names))]
     assert main(["compare", *files, "--format", "markdown"]) == 1
     shown = capsys.readouterr().out
@@ -241,6 +241,7 @@ def test_markdown_escapes_and_folds(save, capsys) -> None:
     assert "<img" not in shown
     assert "b.&lt;img src=x&gt;\\|\\`" in shown
     assert "4 the same" in shown
+    assert "c.f" * 50 in shown  # whole: Markdown folds its lines itself
 
 
 def test_an_expression_narrows_what_is_shown_and_changes_no_verdict(compared) -> None:

@@ -1,13 +1,18 @@
 """Whose a keyword is, whether the work is done, and whether a call changes what it is given."""
 
+import array
 import asyncio
 import concurrent.futures
+import dataclasses
 import functools
+import io
 import itertools
 import random
+import types
 from collections import deque
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -22,6 +27,23 @@ def smooth(x, steps=1, *, unit="km"):
 class Stepping(torch.nn.Module):
     def forward(self, x, steps):
         return x
+
+
+class Counting(torch.nn.Module):
+    def forward(self, x, check=1):
+        return x
+
+
+def counting(x, check=1):
+    return x
+
+
+def scripted(x: torch.Tensor, check: int = 1):
+    return x * check
+
+
+def passing_on(function):
+    return lambda *args, **kwargs: function(*args, **kwargs)
 
 
 @calls.own_keywords(place=0)
@@ -46,6 +68,10 @@ def measure(fn, *args, steps=None, unit="element", threads=None, flops=None, che
         (torch.neg, {"steps": 3, "unit": "row"}, ""),
         (np.add, {"steps": 3, "where": True}, ""),
         (sum, {"steps": 3}, ""),
+        (torch.jit.script(scripted), {"check": 3}, "check"),
+        (functools.partial(passing_on(counting), 1), {"check": 3}, "check"),
+        (np.vectorize(counting), {"check": 3}, "check"),
+        (torch.nn.DataParallel(Counting()), {"check": 3}, "check"),
     ],
 )
 def test_a_keyword_that_both_could_mean_is_refused(function, keywords, refused):
@@ -64,6 +90,11 @@ def rows():
     yield 1
 
 
+@dataclasses.dataclass
+class Outcome:
+    value: object
+
+
 @pytest.mark.parametrize(
     ("function", "result", "why"),
     [
@@ -75,7 +106,10 @@ def rows():
         (len, {"a": iter([])}, "an iterator"),
         (len, concurrent.futures.Future(), "a Future"),
         (len, [asyncio.Future(loop=asyncio.new_event_loop())], "a coroutine"),
-        (len, torch.futures.Future(), "a Future"),
+        (len, torch.futures.Future(), "a Future, which may still be working, or not have begun: time f(x).wait()"),
+        (len, [concurrent.futures.Future()] * 200, "a Future"),
+        (len, {"a": [types.SimpleNamespace(), (concurrent.futures.Future(),)]}, "a Future"),
+        (len, Outcome(concurrent.futures.Future()), "a Future"),
         (len, [1, torch.ones(2), range(3), {}.keys()], ""),
         (len, None, ""),
     ],
@@ -104,6 +138,11 @@ def step(x):
         (sum, (iter(range(9)),), {}, ["range_iterator"], True),
         (sum, ((each for each in [1]),), {}, ["generator"], True),
         (sum, (map(abs, [1]),), {}, ["map"], True),
+        (list, (itertools.accumulate([1, 2]),), {}, ["accumulate"], True),
+        (io.BytesIO(b"abc").read, (), {}, ["BytesIO"], True),
+        (array.array.append, (array.array("d"), 1.0), {}, ["array"], True),
+        (pd.DataFrame.sort_values, (pd.DataFrame({"a": NUMBERS}), "a"), {"inplace": True}, ["DataFrame"], True),
+        (pd.DataFrame.sort_values, (pd.DataFrame({"a": NUMBERS}), "a"), {}, [], False),
         (next, (itertools.cycle([1]),), {}, [], False),
         (lambda x: x.mul_(3), (torch.ones(3),), {}, ["Tensor"], True),
         (torch.Tensor.mul_, (torch.ones(3), 3), {}, [], True),  # its name says that it writes

@@ -48,6 +48,8 @@ def test_names_that_are_read_in_their_order_and_made(text, read, made):
         ("return a", "it is not Python: 'return' outside function"),
         ("+".join("a" * 3000), "it is nested too deeply"),
         ("a" + ".T" * 20_000, "it is nested too deeply"),
+        ("def f(): pass", "it makes a function and doesn't call it: move it to the setup"),
+        ("f = lambda: x", "it makes a function and doesn't call it: move it to the setup"),
         ("lambda: x + 1", r"it makes a function and doesn't call it: write 'x \+ 1'"),
         (f"lambda: {'+'.join('1' * 490)}", "doesn't call it"),
     ],

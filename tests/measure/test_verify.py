@@ -114,6 +114,32 @@ def test_no_right_answer_of_an_everyday_function_is_refused_and_no_wrong_one_pas
     assert [name for name, (call, instead) in known.BROKEN.items() if not known.caught(call, instead)] == []
 
 
+def settled(x):
+    while True:
+        x, before = (x + 2 / x) / 2, x
+        if (x - before).abs().max() <= 4 * torch.finfo(x.dtype).eps:
+            return x - 2**0.5
+
+
+@pytest.mark.parametrize(
+    ("function", "status", "reason"),
+    [
+        (lambda x: x * 1e-42, "passed", ""),
+        (lambda x: x.half() * 1e-6, "passed", ""),
+        (lambda x: x.view(torch.int32), "unchecked", "reads the bits"),
+        (lambda x: torch.complex(x, x).view(torch.float32), "unchecked", "reads the bits"),
+        (lambda x: x.int().view(torch.uint8), "passed", ""),
+        (settled, "unchecked", "moves the result"),
+    ],
+    ids=["subnormal", "subnormal half", "bits", "parts", "bytes of integers", "a loop until it stands"],
+)
+def test_a_right_answer_of_few_digits_or_that_float64_can_not_repeat_is_not_refused(function, status, reason):
+    outcome = everyday().judge(function, (torch.linspace(1, 9, 100),))
+    assert (outcome.status, reason in str(outcome.reason)) == (status, True)
+    with pytest.raises(WrongAnswer):
+        everyday().judge(lambda x: x * 1e-42, (torch.linspace(1, 9, 100),), lambda x: x * 1.1e-42)
+
+
 class Sines(torch.nn.Module):
     def forward(self, x):
         return torch.sin(x) ** 2

@@ -241,9 +241,10 @@ def test_a_row_without_a_number_that_cant_be_used_costs_that_row_alone(tmp_path:
         ('{"benchmarks": [{"metadata": {"name": "a"}, "runs": []}]}', "benchmarks: another tool's results"),
         ('{"benchmarks": {"time_sum": {"result": 1}}}', "benchmarks: another tool's results"),
         ("// settings\n{}", "file: expected JSON"),
+        ("", "file: expected a run file, found an empty file"),
         ('{"results": [{"command": "a", "mean": 1}]}', ""),
     ],
-    ids=["google-benchmark", "pytest-codspeed", "pyperf", "asv", "no JSON", "hyperfine"],
+    ids=["google-benchmark", "pytest-codspeed", "pyperf", "asv", "no JSON", "interrupted", "hyperfine"],
 )
 def test_another_tools_file_is_named_and_passed_over(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, said: str
