@@ -89,9 +89,9 @@ def poisoned(dtypes: Counter[str] | None = None, roundoff: float = 0.0, most: fl
     """A context in which memory that the program asks torch for and doesn't fill holds NaN, not an earlier call's
     answer.
 
-    ``dtypes`` counts the results of each. A loop that ends when a result stands never ends where each is changed at
-    random: more than ``most`` raise NotImplementedError, as do bits that float64 hasn't. With ``roundoff`` the result of each is changed by so much,
-    up or down at random: Monte Carlo arithmetic (Parker, *Monte Carlo Arithmetic: exploiting randomness in
+    ``dtypes`` counts the results of each; more than ``most`` raise NotImplementedError, since a loop that ends when a
+    result stands never ends where each is changed at random. With ``roundoff`` the result of each step is changed by so
+    much, up or down at random: Monte Carlo arithmetic (Parker, *Monte Carlo Arithmetic: exploiting randomness in
     floating-point arithmetic*, 1997), whose spread is the part of a result that rounding explains.
     """
     from torch.overrides import TorchFunctionMode
@@ -102,8 +102,7 @@ def poisoned(dtypes: Counter[str] | None = None, roundoff: float = 0.0, most: fl
 
     class Poisoned(dispatch_mode()):  # type: ignore[misc]
         def __torch_dispatch__(self, step: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if seen.total() > most or _reads_bits(step, args):
-                raise NotImplementedError("it reads the bits of floating-point numbers, or its steps depend on rounding")
+            _require_repeatable(step, args, seen.total() <= most)
             result = step(*args, **(kwargs or {}))
             if step.overloadpacket in unfilled:
                 if result.is_floating_point():
@@ -130,8 +129,11 @@ def poisoned(dtypes: Counter[str] | None = None, roundoff: float = 0.0, most: fl
         yield
 
 
-def _reads_bits(step: Any, args: Sequence[Any]) -> bool:
-    return str(step) == "aten.view.dtype" and (args[0].is_floating_point() or args[0].is_complex())
+def _require_repeatable(step: Any, args: Sequence[Any], ends: bool) -> None:
+    if not ends:
+        raise NotImplementedError("its number of steps depends on rounding")
+    if str(step) == "aten.view.dtype" and (args[0].is_floating_point() or args[0].is_complex()):
+        raise NotImplementedError("it reads the bits of its input, and float64 has other ones")
 
 
 def _choose_otherwise(name: str, result: Any, roundoff: float) -> None:

@@ -17,6 +17,7 @@ from ..devices.lazy import pytree, torch
 from ..errors import Unmeasurable, UsageError, WorkMismatch
 from ..runfile.flags import Flag
 from ..runfile.schema import MOST_OPERATORS, Operators, Work
+from .calls import kept
 from .data import bare_tensors, dispatch_mode, memory_key, tensor_leaves, tensors, uncompiled
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
         target = to_meta(call)
         layers: set[type] = set()
         follow = torch.nn.modules.module.register_module_forward_pre_hook(lambda layer, _: layers.add(type(layer)))
-        with follow, watched() as seen, torch.random.fork_rng(devices=[]):
+        with kept(call, args, kwargs), follow, watched() as seen, torch.random.fork_rng(devices=[]):
             result = target(*args, **kwargs)
     except Exception:  # the call does something that meta tensors can't: the work stays unknown
         return None

@@ -141,7 +141,7 @@ def step(x):
         (list, (itertools.accumulate([1, 2]),), {}, ["accumulate"], True),
         (io.BytesIO(b"abc").read, (), {}, ["BytesIO"], True),
         (array.array.append, (array.array("d"), 1.0), {}, ["array"], True),
-        (pd.DataFrame.sort_values, (pd.DataFrame({"a": NUMBERS}), "a"), {"inplace": True}, ["DataFrame"], True),
+        (pd.DataFrame.pop, (pd.DataFrame({"a": NUMBERS, "b": 1}), "b"), {}, ["DataFrame"], True),
         (pd.DataFrame.sort_values, (pd.DataFrame({"a": NUMBERS}), "a"), {}, [], False),
         (next, (itertools.cycle([1]),), {}, [], False),
         (lambda x: x.mul_(3), (torch.ones(3),), {}, ["Tensor"], True),

@@ -210,3 +210,68 @@ def test_operators_are_known_by_kind_with_their_flops_and_bytes_and_equal_ones_a
 def test_a_convolution_of_single_points_is_a_product(kernel, kind):
     layer, image = torch.nn.Conv2d(4, 4, kernel, bias=False), torch.ones(1, 4, 8, 8)
     assert {each for each, *_ in operators_of(layer, image)} == {kind}
+
+
+CACHE, LAST = {}, None
+
+
+def cached(x):
+    return x * CACHE.setdefault("cos", torch.cos(x))
+
+
+def remembered(x):
+    global LAST
+    LAST = torch.cos(x) if LAST is None else LAST
+    return x * LAST
+
+
+class Masked(torch.nn.Module):
+    mask = None
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("ones", None)
+
+    def forward(self, x):
+        self.mask = x > 0 if self.mask is None else self.mask
+        self.ones = torch.ones_like(x) if self.ones is None else self.ones
+        return x * self.mask * self.ones
+
+
+class Table:
+    def __init__(self):
+        self.known = []
+
+    def look_up(self, x):
+        self.known = self.known or [torch.cos(x)]
+        return x * self.known[0]
+
+
+def in_a_closure():
+    last = None
+
+    def call(x):
+        nonlocal last
+        last = torch.cos(x) if last is None else last
+        return x * last
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        cached,
+        lambda x: cached(x) + 1,
+        remembered,
+        Masked(),
+        torch.nn.Sequential(Masked()),
+        Table().look_up,
+        in_a_closure(),
+    ],
+    ids=["dict", "of another", "variable", "module", "inner module", "attribute", "closure"],
+)
+def test_counting_leaves_nothing_in_caches(function):
+    assert count(function, (torch.ones(4),), {}) is not None
+    assert not function(torch.ones(4)).is_meta
+    CACHE.clear()
