@@ -10,7 +10,7 @@ from ...runfile.quantities import UNFILLED, UNFILLED_SIGN, counted, listed
 from .. import words
 from ..answer import MOST_ROWS, Answer, AnswerRow, Speedups, choose_rows
 from ..study import Item, Measured, Pair, Study
-from .layouts import NamedRow, NamedRows, RowMark, row_pitch, rows_height
+from .layouts import NamedRow, NamedRows, RowMark, rows_height
 from .page import Figure, Key
 from .selection import LEAST_VALUES, add_caption, keys
 from .theme import role_of
@@ -45,7 +45,7 @@ def named_rows(
             NamedRow(each.heading * headings, name, each.detail, tuple(marks(each)))
             for each, name in zip(shown, names, strict=True)
         )
-        if rows_height(drawn, row_pitch(max(len(each.marks) for each in drawn)) - 3) <= _ROOM:
+        if rows_height(drawn, tighter=3) <= _ROOM:
             break
     which = f"{len(drawn)} of {len(rows)} rows are shown. " * (len(drawn) < len(rows)) + "Each at its largest size"
     return shown, drawn, which

@@ -252,9 +252,7 @@ class NamedRows:
     def draw(self, figure: Figure, theme: str) -> Page:
         """Marks in the middle, the value beside its mark."""
         head = 20.0 if self.sides else 4.0
-        pitch = row_pitch(max(len(entry.marks) for entry in self.entries))
-        height = head + rows_height(self.entries, pitch)
-        page = Page(figure, theme, height, self.keys)
+        page = Page(figure, theme, head + rows_height(self.entries), self.keys)
         beside = max(text_width(mark.words, SMALL * 1.12) for entry in self.entries for mark in entry.marks) + 12
         axes, middles = row_axes(page, self.entries, beside * 0.6, head)
         limits = self._scale(page, axes, beside)
@@ -298,14 +296,14 @@ class NamedRows:
         page.text(start, page.top + 12, words[1], TINY, "muted")
 
 
-def row_pitch(marks: int) -> float:
-    """Pixels of a row of so many marks."""
-    return max(_ROW, _MARK * marks + 6)
+def rows_height(rows: Sequence[NamedRow], tighter: float = 0.0) -> float:
+    """Pixels that these rows, so much ``tighter``, their headings and the axis below take."""
+    pitch = max(_ROW, _MARK * max(len(row.marks) for row in rows) + 6) - tighter
+    return pitch * len(rows) + _HEAD * _count_headings(rows) + _AXIS
 
 
-def rows_height(labels: Sequence[NamedRow], pitch: float = _ROW) -> float:
-    """Pixels that these rows, their headings and the axis below take."""
-    return pitch * len(labels) + _HEAD * len({label.group for label in labels if label.group}) + _AXIS
+def _count_headings(rows: Sequence[NamedRow]) -> int:
+    return len({row.group for row in rows if row.group})
 
 
 def row_axes(page: Page, labels: Sequence[NamedRow], right: float, head: float = 0.0) -> tuple[Axes, list[float]]:
@@ -318,7 +316,7 @@ def row_axes(page: Page, labels: Sequence[NamedRow], right: float, head: float =
     axes.set_ylim(height, 0)
     axes.yaxis.set_visible(False)
     axes.spines["left"].set_visible(False)
-    pitch = (height - rows_height(labels, 0.0) + _AXIS) / len(labels)
+    pitch = (height - _HEAD * _count_headings(labels)) / len(labels)
     y, group, middles = 0.0, "", []
     for each in labels:
         if each.group != group:

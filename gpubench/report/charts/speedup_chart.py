@@ -99,9 +99,7 @@ def _figure(
         list(form) if len(form) <= MOST_CURVES else [found for found in form if found.resident][:MOST_CURVES]
         for form in shown.values()
     ]
-    used = list(
-        {id(pair): pair for form in kept for found in form if found.resident for pair in found.line.items}.values()
-    )
+    used = [pair for form in kept for found in form if found.resident for pair in found.line.items]
     several = len(kept) > 1 or len({found.line.last.source for form in kept for found in form}) > 1
     panels = [
         Panel(

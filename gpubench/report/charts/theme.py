@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..rows import Row
+    from ..study import Row
     from ..words import Names
 
 LIGHT, DARK = THEMES = ("light", "dark")
