@@ -15,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import convert
 from msgspec.structs import replace
 
 from gpubench.runfile import reader
@@ -45,19 +46,10 @@ def case(workload: str, device: str = "cpu", **terms: Any) -> Case:
 
 
 def benchmark(
-    case: Case,
-    median: float,
-    *,
-    work: dict[str, Any] | None = None,
-    medians: tuple[float, ...] = (),
-    spread: float = 0.04,
-    latency: float | None = None,
-    alone: float = 1.1,
-    rounds: int = 50,
-    iterations: int = 1,
-    flags: tuple[str, ...] = (),
-    **measured: Any,
-) -> dict[str, Any]:
+    case: Case, median: float, *, work: dict[str, Any] | None = None, medians: tuple[float, ...] = (),
+    spread: float = 0.04, latency: float | None = None, alone: float = 1.1, rounds: int = 50, iterations: int = 1,
+    flags: tuple[str, ...] = (), **measured: Any,
+) -> dict[str, Any]:  # fmt: skip
     """One entry of ``benchmarks``; ``medians`` are those of its processes, ``spread`` is IQR over median.
 
     A call alone takes ``alone`` times as long. ``flags`` were raised in its first process; ``measured`` are more of our
@@ -66,39 +58,38 @@ def benchmark(
     medians = medians or (median,)
     low, high = median * (1 - spread / 2), median * (1 + spread / 2)
     name = f"test_{case.workload.partition('.')[2]}[{case.id}]"
+    counts = {"rounds": rounds, "kept": 1, "iterations": iterations}
+    processes = [
+        {
+            "process": i,
+            "median_s": value,
+            "iqr_s": value * spread,
+            "latency_s": latency or value * alone,
+            "flags": [],
+            **counts,
+        }
+        for i, value in enumerate(medians)
+    ]
+    processes[0]["flags"] = [{"flag": flag, "seen": f"synthetic {flag}"} for flag in flags]
+    ours = {
+        **of_the_suite(case).as_dict(),
+        "work": {"flops": None, "bytes": None, "items": None, "unit": "element"} | (work or {}),
+        "latency_s": latency or median * alone,
+        "wait_s": None,
+        "check": {"status": "passed", "error": 0.0, "tolerance": 1e-5, "reason": None},
+        "processes": processes,
+        "steps": None,
+    }
+    stats = {"min": low, "q1": low, "median": median, "mean": median, "q3": high, "max": high, "iqr": high - low}
+    stats |= {"stddev": median * spread, "rounds": rounds * len(medians), "iterations": iterations, "ops": 1 / median}
     return {
         "group": None,
         "name": name,
         "fullname": f"benchmarks/test_{case.workload.partition('.')[0]}.py::{name}",
         "params": {**case.params, "device": case.device},
-        "extra_info": {
-            "gpubench": {
-                **of_the_suite(case).as_dict(),
-                "work": {"flops": None, "bytes": None, "items": None, "unit": "element"} | (work or {}),
-                "latency_s": latency or median * alone,
-                "wait_s": None,
-                "check": {"status": "passed", "error": 0.0, "tolerance": 1e-5, "reason": None},
-                "processes": [
-                    {
-                        "process": i,
-                        "rounds": rounds,
-                        "kept": 1,
-                        "iterations": iterations,
-                        "median_s": value,
-                        "iqr_s": value * spread,
-                        "latency_s": latency or value * alone,
-                        "flags": [{"flag": flag, "seen": f"synthetic {flag}"} for flag in flags if i == 0],
-                    }
-                    for i, value in enumerate(medians)
-                ],
-                "steps": None,
-                **measured,
-            }
-        },
+        "extra_info": {"gpubench": ours | measured},
         "options": {"timer": "device_clock"},
-        "stats": {"min": low, "q1": low, "median": median, "mean": median, "q3": high, "max": high, "iqr": high - low}
-        | {"stddev": median * spread, "rounds": rounds * len(medians), "iterations": iterations, "ops": 1 / median}
-        | {"data": list(medians)},
+        "stats": stats | {"data": list(medians)},
     }
 
 
@@ -107,52 +98,31 @@ def unmeasured(case: Case, status: str = "skipped", reason: str = "predicted 40 
 
 
 def run_file(
-    benchmarks: list[dict[str, Any]],
-    unmeasured: list[dict[str, Any]] | None = None,
-    *,
-    devices: tuple[Mapping[str, Any], ...] = (CPU,),
-    label: str = "Synthetic CPU (synthetic)",
-    processes: int = 1,
-    torch: str = "2.13.0+cpu",
-    started: str = "2026-01-31T12:00:00+00:00",
-    tf32: bool | None = False,
-    seed: int | None = 0,
-    ceilings: dict[str, Any] | None = None,
-    flags: tuple[str, ...] = (),
-) -> dict[str, Any]:
+    benchmarks: list[dict[str, Any]], unmeasured: list[dict[str, Any]] | None = None, *,
+    devices: tuple[Mapping[str, Any], ...] = (CPU,), label: str = "Synthetic CPU (synthetic)", processes: int = 1,
+    torch: str = "2.13.0+cpu", started: str = "2026-01-31T12:00:00+00:00", tf32: bool | None = False,
+    seed: int | None = 0, ceilings: dict[str, Any] | None = None, flags: tuple[str, ...] = (), threads: int = 2,
+    preset: str = "quick",
+) -> dict[str, Any]:  # fmt: skip
+    raised = [[{"flag": flag, "seen": f"synthetic {flag} in {i}"} for flag in flags] for i in range(processes)]
+    machine = {
+        "label": label,
+        "cpu": {"model": "Synthetic CPU", "cores": 2},
+        "devices": [dict(device) for device in devices],
+        "torch": {"version": torch, "cuda": None},
+        "precision": {"tf32": tf32},
+        "threads": threads,
+    }
+    ours = {"schema_version": 2, "version": "0.1.0", "preset": preset, "seed": seed, "asked": {}, "started": started}
+    ours |= {"finished": started, "ceilings": ceilings or {}, "unmeasured": unmeasured or []}
+    info = {"node": "not-to-be-shown", "machine": "x86_64", "cpu": {"brand_raw": "Synthetic CPU"}, "gpubench": machine}
     return {
-        "machine_info": {
-            "node": "not-to-be-shown",
-            "machine": "x86_64",
-            "cpu": {"brand_raw": "Synthetic CPU"},
-            "gpubench": {
-                "label": label,
-                "cpu": {"model": "Synthetic CPU", "cores": 2},
-                "devices": [dict(device) for device in devices],
-                "torch": {"version": torch, "cuda": None},
-                "precision": {"tf32": tf32},
-                "threads": 2,
-            },
-        },
+        "machine_info": info,
         "commit_info": {"id": "unversioned"},
         "benchmarks": benchmarks,
         "datetime": started,
         "version": "5.3.1",
-        "gpubench": {
-            "schema_version": 2,
-            "version": "0.1.0",
-            "preset": "quick",
-            "seed": seed,
-            "asked": {},
-            "started": started,
-            "finished": started,
-            "ceilings": ceilings or {},
-            "processes": [
-                {"process": i, "flags": [{"flag": flag, "seen": f"synthetic {flag} in {i}"} for flag in flags]}
-                for i in range(processes)
-            ],
-            "unmeasured": unmeasured or [],
-        },
+        "gpubench": ours | {"processes": [{"process": i, "flags": each} for i, each in enumerate(raised)]},
     }
 
 
@@ -247,15 +217,11 @@ def sweep(
 
 def run(
     machine: str = "", *, cuda: int = 1, processes: int = 3, cpu: Mapping[str, Any] = CPU, gpu: Mapping[str, Any] = GPU,
-    threads: int = 2, preset: str = "quick", label: str = "", **how: Any,
+    label: str = "Synthetic CPU (synthetic)", **how: Any,
 ) -> Made:  # fmt: skip
     """A run of a CPU and so many GPUs, of which ``cpu`` and ``gpu`` tell more; ``machine`` names its file too."""
-    gpus = ({**GPU, **gpu, "name": f"cuda:{i}"} for i in range(cuda))
-    label = label or machine or "Synthetic CPU (synthetic)"
-    data = run_file([], devices=({**CPU, **cpu}, *gpus), label=label, processes=processes, **how)
-    data["gpubench"]["preset"] = preset
-    data["machine_info"]["gpubench"]["threads"] = threads
-    return Made(data, machine, processes)
+    devices = ({**CPU, **cpu}, *({**GPU, **gpu, "name": f"cuda:{i}"} for i in range(cuda)))
+    return Made(run_file([], devices=devices, label=machine or label, processes=processes, **how), machine, processes)
 
 
 def session(process: int, cases: Mapping[str, Case], **facts: Any) -> dict[str, Any]:
@@ -278,11 +244,11 @@ def begun_and_ended(process: int, name: str, case: Case, seconds: float, **more:
 
 def ceilings(device: str) -> dict[str, Any]:
     """What a device that doesn't exist can do at best, by cache level and access pattern."""
-    kind = device.partition(":")[0]
+    kind = "cpu" if device == "cpu" else "gpu"
     flops, width, launch = _SPEEDS[kind]
     levels = {
         "cpu": (("l1d", 2.4e4, 14.0), ("l2", 1e6, 7.0), ("l3", 2e7, 2.5), ("memory", 4e8, 1.2)),
-        "cuda": (("l2", 2.5e7, 2.2), ("memory", 1e9, 1.1)),
+        "gpu": (("l2", 2.5e7, 2.2), ("memory", 1e9, 1.1)),
     }[kind]
     patterns = {"read": 1.15, "copy": 0.9, "triad": 1.0, "in-place": 1.1}
     return {
@@ -293,95 +259,81 @@ def ceilings(device: str) -> dict[str, Any]:
         ],
         "throughput": {dtype: rate * 1.02 for dtype, rate in flops.items()},
         "launch_floor_s": launch * 0.8,
-        "host_to_device_byte_per_s": 5.2e10 if kind == "cuda" else None,
-        "device_to_host_byte_per_s": 4.9e10 if kind == "cuda" else None,
+        "host_to_device_byte_per_s": 5.2e10 if kind == "gpu" else None,
+        "device_to_host_byte_per_s": 4.9e10 if kind == "gpu" else None,
     }
 
 
 def cpu_run() -> dict[str, Any]:
     """A quick run on a CPU alone."""
-    return run_file(*_suite([CPU], 1, 1.0), ceilings={"cpu": ceilings("cpu")})
+    return _suite(run(cuda=0, processes=1, ceilings={"cpu": ceilings("cpu")}), ("cpu", "numpy"), 1.0)
 
 
 def gpu_run(processes: int = 1, speed: float = 1.0, label: str = "Synthetic CPU · H-GPU (synthetic)") -> dict[str, Any]:
     """A quick run on a CPU and an accelerator, with crossovers."""
-    how = {"devices": (CPU, GPU), "label": label, "processes": processes, "torch": "2.13.0+cu130"}
-    how["ceilings"] = {name: ceilings(name) for name in ("cpu", "cuda:0")}
-    return run_file(*_suite([CPU, GPU], processes, speed), flags=("contended",) * (processes > 1), **how)
+    peaks = {name: ceilings(name) for name in ("cpu", "cuda:0")}
+    how = {"ceilings": peaks, "torch": "2.13.0+cu130", "flags": ("contended",) * (processes > 1)}
+    return _suite(run(label=label, processes=processes, **how), ("cpu", "gpu", "numpy"), speed)
 
 
 # FLOP/s by dtype and B/s, launch cost in seconds, of machines that don't exist
 _SPEEDS = {
     "cpu": ({"float32": 2e11, "bfloat16": 4.3e11, "float16": 1e9, "float64": 1e11}, 1.6e10, 3e-6),
     "numpy": ({"float32": 1.8e11, "float64": 0.9e11}, 0.9e10, 1e-6),
-    "cuda": ({"float32": 5e13, "tf32": 3.9e14, "bfloat16": 7.7e14, "float16": 7.6e14, "float64": 4.5e13}, 4.2e12, 6e-6),
+    "gpu": ({"float32": 5e13, "tf32": 3.9e14, "bfloat16": 7.7e14, "float16": 7.6e14, "float64": 4.5e13}, 4.2e12, 6e-6),
 }
 _LIMIT = 10.0
 
 
-def _suite(devices: list[Mapping[str, Any]], processes: int, speed: float) -> tuple[list[Any], list[Any]]:
-    done: list[dict[str, Any]] = []
-    left: list[dict[str, Any]] = []
-    for kind in [*(device["kind"] for device in devices), "numpy"]:
-        device, (flops, width, launch) = "cuda:0" if kind == "cuda" else "cpu", _SPEEDS[kind]
-        for workload, dtype, params, work, terms in _workloads(kind):
-            terms |= {"implementation": "numpy" if kind == "numpy" else "torch", "devices": (device,)}
-            terms["threads"] = 1 if kind == "numpy" and workload.startswith("elementwise") else 2
-            case = Case(workload, device, dtype, params, **terms)
-            rate = flops["bfloat16" if case.variant == "autocast" else dtype] * speed
-            amount, moved = work.get("flops", 0.0), work.get("bytes", 0.0)
-            fill = 1 / (1 + (2e9 if kind == "cuda" else 1e6) / max(amount, 1.0))  # small work leaves a device idle
+def _suite(one: Made, sides: tuple[str, ...], speed: float) -> dict[str, Any]:
+    for side in sides:
+        flops, width, launch = _SPEEDS[side]
+        for workload, how in _workloads(side):
+            count, rate = len(one.marks), speed * flops["bfloat16" if "variant" in how else how.get("dtype", "float32")]
+            amount, moved = how.get("flops", 0.0), how["bytes"]
+            fill = 1 / (1 + (2e9 if side == "gpu" else 1e6) / max(amount, 1.0))  # small work leaves a device idle
             median = launch + amount / (rate * fill) + moved / (width * speed)
-            median *= 1 + 0.03 * math.sin(len(done) * 7.3)
-            if median > _LIMIT:
-                reason = f"predicted {median:.3g} s a call, over the budget of {_LIMIT:.0f} s"
-                left.append(unmeasured(case, reason=reason))
-                continue
-            medians = tuple(median * (1 + 0.02 * math.sin(13 * i + len(done))) for i in range(processes))
-            measured: dict[str, Any] = {}
-            if kind == "cuda":
-                moved = int(moved or 8)
+            median *= 1 + 0.03 * math.sin(count * 7.3)
+            how["threads"] = 1 if side == "numpy" and workload.startswith("elementwise") else 2
+            if side == "gpu":
                 ways = {"in_s": 1.2e10, "out_s": 0.9e10, "in_pinned_s": 5.2e10, "out_pinned_s": 4.9e10}
-                transfer = {"in_bytes": moved * 2 // 3, "out_bytes": moved // 3}
-                measured["transfer"] = transfer | {name: 1e-5 + moved / 2 / rate for name, rate in ways.items()}
+                sizes = {"in_bytes": int(moved) * 2 // 3, "out_bytes": int(moved) // 3}
+                how["transfer"] = sizes | {name: 1e-5 + moved / 2 / link for name, link in ways.items()}
                 device_s = max(median - launch * 0.9, 1e-6)
-                measured |= {"device_s": device_s, "launch_s": launch, "energy_j": median * 450.0}
-            flags = tuple(name for name, each in {"noisy": 17, "contended": 29}.items() if len(done) % each == 5)
-            terms = {"flags": flags, "memory_bytes": 10**6} | measured
-            done.append(benchmark(case, median, work=work, medians=medians, **terms))
-    gone = Case("models.gpt2", "cpu", "float32", {"batch": 1}, size="batch", threads=2)
-    left.append(unmeasured(gone, reason="transformers isn't installed (extra: models)"))
-    return done, left
+                how |= {"device_s": device_s, "launch_s": launch, "energy_j": median * 450.0}
+            flags = tuple(name for name, each in {"noisy": 17, "contended": 29}.items() if count % each == 5)
+            medians = tuple(median * (1 + 0.02 * math.sin(13 * i + count)) for i in range(one.processes))
+            one.bench(workload, **{side: medians}, flags=flags, memory_bytes=10**6, **how)
+            if median > _LIMIT:
+                case = convert(one.marks.pop()["extra_info"]["gpubench"], Case)
+                one.gone.append(unmeasured(case, reason=f"predicted {median:.3g} s a call"))
+    return one.skip("models.gpt2", reason="transformers isn't installed (extra: models)", batch=1).data
 
 
 _NETWORKS = {"mlp": 2e6, "lenet": 8e5, "cifar": 1.3e6, "encoder": 5e8, "resnet50": 8e9, "vit": 3.5e10}
 
 
-def _workloads(kind: str) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any]]]:
-    """Name, dtype, parameters, work and further terms of each case that a kind of device has."""
+def _workloads(side: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Name, parameters, work and further terms of each benchmark that a side has."""
     for name, inputs in {"add": 3, "mul": 3, "multiply_add": 4, "exp": 2, "sum": 1}.items():
         forms = ("allocating", "out", "inplace") if name in ("add", "mul") else ("allocating", "out")
         for form, n in itertools.product(forms[:1] if name == "sum" else forms, (10**3, 10**5, 10**7)):
-            if kind == "numpy" and name == "mul":
-                continue
-            moved = inputs * 4.0 * n * (3 if form == "allocating" and kind != "cuda" else 1)
-            work = {"flops": n * (2.0 if "_" in name else 1.0), "bytes": moved, "items": n, "unit": "element"}
-            yield f"elementwise.{name}", "float32", {"form": form, "n": n}, work, {"size": "n"}
-    for dtype, n in itertools.product(_SPEEDS[kind][0], (64, 256, 1024, 4096)):
-        yield "matmul.square", dtype, {"n": n}, {"flops": 2.0 * n**3, "bytes": 12.0 * n * n}, {"size": "n"}
-    if kind == "numpy":
+            moved = inputs * 4.0 * n * (3 if form == "allocating" and side != "gpu" else 1)
+            if side != "numpy" or name != "mul":
+                flops = n * (2.0 if "_" in name else 1.0)
+                yield f"elementwise.{name}", {"form": form, "n": n, "flops": flops, "bytes": moved, "items": n}
+    for dtype, n in itertools.product(_SPEEDS[side][0], (64, 256, 1024, 4096)):
+        yield "matmul.square", {"n": n, "dtype": dtype, "flops": 2.0 * n**3, "bytes": 12.0 * n * n}
+    if side == "numpy":
         return
     ways = {"device_to_device": 2, "create": 2} | (
-        {"host_to_device": 240, "device_to_host": 270} if kind == "cuda" else {}
+        {"host_to_device": 240, "device_to_host": 270} if side == "gpu" else {}
     )
-    for (name, slow), size in itertools.product(ways.items(), (10**3, 10**6, 10**9)):
-        params = {"memory": "pageable", "non_blocking": False, "nbytes": size}
-        work = {"bytes": float(size * slow), "items": None}
-        yield f"transfer.{name}", "float32", params, work, {"size": "nbytes"}
-    for variant, (name, flops) in itertools.product(("eager", "autocast"), _NETWORKS.items()):
+    for (name, slow), nbytes in itertools.product(ways.items(), (10**3, 10**6, 10**9)):
+        params = {"memory": "pageable", "non_blocking": False, "nbytes": nbytes}
+        yield f"transfer.{name}", params | {"size": "nbytes", "bytes": float(nbytes * slow)}
+    for autocast, (name, flops) in itertools.product(({}, {"variant": "autocast"}), _NETWORKS.items()):
         for width, batch in itertools.product((1, 4, 16) if name == "cifar" else (None,), (1, 32, 256)):
-            params = {"batch": batch} | ({"width": width} if width else {})
-            work = {"flops": flops * batch * (width or 1) ** 2, "items": batch, "bytes": 1e5 * batch, "unit": "sample"}
-            if name == "encoder":
-                work |= {"items": batch * 128, "unit": "token"}
-            yield f"models.{name}", "float32", params, work, {"size": "batch", "variant": variant}
+            unit = {"items": batch * 128, "unit": "token"} if name == "encoder" else {"items": batch, "unit": "sample"}
+            work = unit | {"flops": flops * batch * (width or 1) ** 2, "bytes": 1e5 * batch}
+            yield f"models.{name}", work | autocast | {"batch": batch, "width": width}

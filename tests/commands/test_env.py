@@ -24,7 +24,6 @@ parser("env")
 assert "torch" not in sys.modules or sys.modules["torch"] is None, "the command line must not import torch"
 sys.exit(main(["env", *sys.argv[1:]]))
 """
-NO_TORCH = "sys.modules['torch'] = None"
 
 
 def run(*arguments: str, before: str = "", **variables: str | None) -> subprocess.CompletedProcess[bytes]:
@@ -56,22 +55,20 @@ def test_a_narrow_terminal_without_a_home_and_colours():
     assert max(map(len, re.sub(r"\x1b\[\d*m", "", ran.stdout.decode()).splitlines())) <= 40
 
 
-def test_without_torch_the_cpu_is_shown_all_the_same():
-    ran = run(before=NO_TORCH)
-    assert ran.returncode == 1
-    (line,) = ran.stderr.decode().splitlines()
-    assert line.startswith("gpubench env: torch is not installed: pip install torch")
-    assert "https://pytorch.org/get-started/locally/" in line
-    assert devices.CPU.label in ran.stdout.decode()
-
-
-def test_a_torch_that_cannot_be_loaded_says_why(tmp_path):
+@pytest.mark.parametrize(
+    ("before", "told"),
+    [
+        ("sys.modules['torch'] = None", "torch is not installed: pip install torch"),
+        ("sys.path.insert(0, {folder!r})", "torch can't be imported: libcudart.so.13: cannot open shared object file"),
+    ],
+)
+def test_without_torch_the_cpu_is_shown_all_the_same(tmp_path, before, told):
     (tmp_path / "torch.py").write_text("raise OSError('libcudart.so.13: cannot open\\nshared object file')")
-    ran = run(before=f"sys.path.insert(0, {str(tmp_path)!r})")
-    assert ran.returncode == 1
-    assert ran.stderr.decode().splitlines() == [
-        "gpubench env: torch can't be imported: libcudart.so.13: cannot open shared object file"
-    ]
+    ran = run(before=before.format(folder=str(tmp_path)))
+    (line,) = ran.stderr.decode().splitlines()
+    assert (ran.returncode, line.startswith(f"gpubench env: {told}")) == (1, True), line
+    assert ("https://pytorch.org/get-started/locally/" in line) == ("install" in told)
+    assert devices.CPU.label in ran.stdout.decode()
 
 
 WAYS = {"float32": {"torch": 4.5e10, "numpy": 1e11}, "float64": {"torch": 5e10, "numpy": 5e10}}

@@ -281,15 +281,10 @@ def test_machines_without_a_gpu_are_compared_by_their_cpus():
     assert [list(of.values()) for of in ratios(found).values()] == [["2.0×"]]
 
 
-def two_of_a_machine(name="", *labels):
-    twins = run(name, cuda=2)
-    for device, label in zip(twins.data["machine_info"]["gpubench"]["devices"][1:], labels, strict=False):
-        device["label"] = label
-    return twins
-
-
 def test_devices_that_share_no_benchmark_are_compared_with_the_cpu():
-    one = two_of_a_machine("", "GPU 0", "GPU 1").bench("a.0", cpu=9.0, gpu=0.2).bench("a.1", cpu=9.0, gpu1=0.2)
+    one = run(cuda=2).bench("a.0", cpu=9.0, gpu=0.2).bench("a.1", cpu=9.0, gpu1=0.2)
+    for i, device in enumerate(one.data["machine_info"]["gpubench"]["devices"][1:]):
+        device["label"] = f"GPU {i}"
     found = answered(one)
     assert ratios(found) == {"0": {"a.0, n=64": "45×"}, "1": {"a.1, n=64": "45×"}}
     assert len(found.sentence.split("45×")) == 3
@@ -341,7 +336,7 @@ def test_threads_are_those_that_were_used():
 
 
 def test_what_no_device_shares_stands_under_its_own():
-    one = two_of_a_machine().bench("a.n", gpu="5 ms").bench("a.m", gpu1="1 ms").bench("a.k", cpu="2 ms")
+    one = run(cuda=2).bench("a.n", gpu="5 ms").bench("a.m", gpu1="1 ms").bench("a.k", cpu="2 ms")
     assert sorted(answered(one).sentence.removesuffix(".").split(". ")) == [
         "Synthetic H #0: a.n takes 5.00 ms",
         "Synthetic H #1: a.m takes 1.00 ms",

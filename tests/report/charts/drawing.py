@@ -27,6 +27,7 @@ _NEAR = 1.0
 def plan(*runs: Made | dict[str, Any], every: bool = True, kinds: tuple[str, ...] = ()) -> dict[str, Figure]:
     figures, failed = planned(study_of(*runs), every=every)
     assert failed == []
+    assert len({figure.name.lower() for figure in figures}) == len(figures)  # no two files alike
     return {figure.name: figure for figure in figures if not kinds or figure.kind in kinds}
 
 
