@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from gpubench.report.charts.theme import DARK, recolour  # noqa: E402
-from gpubench.version import __version__  # noqa: E402
+from gpubench.runfile.version import __version__  # noqa: E402
 
 REPOSITORY = (
     "{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}".format_map(os.environ) if "GITHUB_REPOSITORY" in os.environ else ""

@@ -7,7 +7,7 @@ a name only after that, since some tools (freezegun) read everything that every 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .version import __version__
+from .runfile.version import __version__
 
 if TYPE_CHECKING:
     from .commands.notebook import load, load_ipython_extension, time

@@ -20,8 +20,9 @@ def slow_command(paths, options, python=sys.executable):
 def main(words):
     import records
 
-    from gpubench.runfile.ledger import Ledger, missing, recorded
+    from gpubench.runfile.ledger import Ledger, missing
     from gpubench.runfile.matching import matcher
+    from gpubench.runfile.reader import recorded
     from gpubench.runfile.schema import Case
     from gpubench.supervise.process import die_with_supervisor
 
@@ -38,13 +39,13 @@ def main(words):
     names = missing(recorded(given["ledger"]), process)
     cases = {name: case for name, case in cases.items() if names is None or name in names}
     ledger = Ledger(given["ledger"])
-    ledger.append(**records.session(process, cases))
+    ledger.add_event(**records.session(process, cases))
     for name, case in cases.items():
         start, end = records.begun_and_ended(process, name, case, 1e-3 + pause * random.random())
-        ledger.append(**start)
+        ledger.add_event(**start)
         time.sleep(pause)
-        ledger.append(**end)
-    ledger.append("finish", process=process)
+        ledger.add_event(**end)
+    ledger.add_event("finish", process=process)
     return 0
 
 

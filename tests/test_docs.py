@@ -10,7 +10,7 @@ import pytest
 
 import gpubench
 from gpubench.commands import cli
-from gpubench.runfile.folder import LEDGER
+from gpubench.runfile.ledger import LEDGER
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = sorted((ROOT / "docs").glob("*.md"))

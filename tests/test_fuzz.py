@@ -265,13 +265,13 @@ def test_followers(folder):
     path = folder / "followed"
     for number, content in enumerate(damaged(lines(LEDGER).encode(), 60)):
         path.unlink(missing_ok=True)
-        follower, cut = ledger.Follower(path), 20 * number
+        follower, cut = reader.Follower(path), 20 * number
         path.write_bytes(content[:cut])
         seen = refused_or_read(path.name, lambda follower=follower: list(follower.events()))
         with path.open("ab") as file:
             file.write(content[cut:])
         seen += refused_or_read(path.name, lambda follower=follower: list(follower.events()))
-        assert all(event["event"] in ledger.EVENTS for event in seen)
+        assert all(event["event"] in reader.EVENTS for event in seen)
         assert list(follower.events()) == []
 
 
@@ -298,12 +298,10 @@ READING = """
 import os, sys
 from gpubench.runfile import ledger, reader, writer
 from gpubench.errors import GpubenchError
-for read in (reader.read, lambda path: ledger.assemble(reader.read_ledger(path)), lambda path: list(follower.events())):
+for read in (reader.read, lambda path: ledger.assemble(reader.read_ledger(path)), reader.recorded):
     path = sys.argv[1]
     if not os.path.isfile(path) and read is not reader.read:
         continue
-    follower = ledger.Follower(path)
-    follower._read = 0
     try:
         read(path)
     except GpubenchError as error:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import clean
+from ..errors import UsageError, clean
 from ..runfile.quantities import listed
 from .report import add_runs, read_study
 
@@ -56,4 +56,7 @@ def _estimate(study: Study) -> Figure:
     from ..estimate.picture import estimate_figure
     from .estimate import GPUS, cards_named, estimates_of
 
-    return estimate_figure(study, estimates_of(study, cards_named(GPUS)))
+    figure = estimate_figure(study, estimates_of(study, cards_named(GPUS)))
+    if figure is None:
+        raise UsageError("no estimate picture: nothing is known of what a GPU could bring to these results")
+    return figure

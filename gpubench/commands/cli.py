@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from ..errors import GpubenchError
 from ..runfile.quantities import plain_signs
-from ..version import __version__
+from ..runfile.version import __version__
 
 COMMANDS = {
     # heading: {name in gpubench.commands: help}

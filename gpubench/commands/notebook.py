@@ -19,7 +19,7 @@ from ..measure.calls import keywords_of, own_keywords
 from ..measure.data import dtypes_of
 from ..measure.expression import LIVE, Timing, expressions, parse_sizes
 from ..runfile import options
-from ..runfile.folder import RUN_FILE
+from ..runfile.ledger import RUN_FILE
 from ..runfile.writer import scratch
 from ..supervise import process
 from .time import FILE_NAME, FOLDER, pytest_options, timing_of, write_benchmarks

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..version import __version__
+from ..runfile.version import __version__
 from .choice import add_expression
 
 if TYPE_CHECKING:

@@ -15,11 +15,10 @@ from shutil import get_terminal_size
 
 from ..errors import Unwritten, UsageError, clean
 from ..runfile import options
-from ..runfile.folder import LEDGER, RUN_FILE, keep
-from ..runfile.ledger import SKIPPED_FILES, assemble, missing, reached
+from ..runfile.ledger import LEDGER, RUN_FILE, SKIPPED_FILES, assemble, missing, reached
 from ..runfile.quantities import counted, shorten
 from ..runfile.schema import ACCEPTABLE, OK, Run
-from ..runfile.writer import Lock, write
+from ..runfile.writer import Lock, keep, write
 from ..supervise import process
 from ..supervise.progress import LONGEST, Progress, estimate_text, whole_s
 from ..supervise.project import described, read_project, root_option

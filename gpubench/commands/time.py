@@ -18,8 +18,7 @@ from ..errors import UsageError, clean
 from ..measure.expression import Timing, expressions, parse_sizes
 from ..runfile import options
 from ..runfile.flags import judge
-from ..runfile.folder import RUN_FILE
-from ..runfile.ledger import Event, assemble
+from ..runfile.ledger import RUN_FILE, Event, assemble
 from ..runfile.matching import shown_name
 from ..runfile.schema import ACCEPTABLE, OK, Result
 from ..runfile.writer import picture_format, require_new, scratch, write

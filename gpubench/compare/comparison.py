@@ -15,13 +15,13 @@ from ..runfile.schema import UNMEASURED
 from .limits import ABOVE, Limit, Unchecked, check_limits
 from .reasons import Cause
 from .samples import ABSENT, SKIPPED, CaseKey, Side, Unmeasured, doubts, measured_in_turn, sides_of_unknown_cpu
-from .verdict import FASTER, INCONCLUSIVE, NOT_SUSPECT, SAME, SLOWER, Terms, Verdict, judge, overall, percent
+from .verdict import FASTER, INCONCLUSIVE, NOT_SUSPECT, SAME, SLOWER, Terms, Verdict, judge, percent
 
-EXIT_NO_SLOWDOWN, EXIT_SLOWDOWN, EXIT_UNABLE, EXIT_NOTHING = 0, 1, 2, 3
 BASE, NEW, BOTH = "base", "new", "both"
 _NAMED = 3
 """How many workloads of each side are named where the sides have none in common."""
 ORDER = (SLOWER, INCONCLUSIVE, FASTER, NOT_SUSPECT, SAME)
+"""The verdicts from the worst to the best."""
 
 
 class Missing(NamedTuple):
@@ -69,8 +69,8 @@ class Comparison:
     def unable(self) -> list[Verdict]:
         """Suspects that stayed undecided because too few of their runs could be used or the time was up."""
         undecided = [each for each in self.verdicts if each.verdict == INCONCLUSIVE and self.screened]
-        undecided = [each for each in undecided if each.why is None or each.why.cause != Cause.HIDDEN]  # no suspect
-        return [each for each in undecided if self.unfinished or each.held_up or each.suspect]
+        suspects = [each for each in undecided if each.cause != Cause.HIDDEN]
+        return [each for each in suspects if self.unfinished or each.held_up or each.suspect]
 
     @property
     def failed(self) -> list[Missing]:
@@ -83,17 +83,17 @@ class Comparison:
         limit, 3 nothing to compare."""
         undecided = self.fail_inconclusive and any(each.verdict == INCONCLUSIVE for each in self.verdicts)
         if self.verdict == SLOWER or self.above or undecided or (self.fail_missing and self.lost):
-            return EXIT_SLOWDOWN
-        only_tried = all(each.why and each.why.cause == Cause.SMOKE for each in self.verdicts)
+            return 1
+        only_tried = all(each.cause == Cause.SMOKE for each in self.verdicts)
         given_up = self.unable and not only_tried  # a smoke run shows that both can be measured
         if given_up or self.unchecked or self.interrupted or (self.failed and not self.verdicts):
-            return EXIT_UNABLE
-        return EXIT_NO_SLOWDOWN if self.verdicts else EXIT_NOTHING
+            return 2
+        return 0 if self.verdicts else 3
 
     @property
     def verdict(self) -> str:
         """The worst verdict of any case."""
-        return overall(self.verdicts) if self.verdicts else "nothing"
+        return min((each.verdict for each in self.verdicts), key=ORDER.index, default="nothing")
 
     @property
     def line(self) -> str:
@@ -158,10 +158,8 @@ def compare_sides(base: Side, new: Side, terms: Terms, moved: bool = False) -> C
     if common and machine and not moved:
         same = "measure both with the same --threads N, or " * any(each.startswith("threads ") for each in machine)
         raise UsageError(f"the machines differ: {'; '.join(machine)} ({same}compare them anyway with --allow machine)")
-    notes = [*base.notes, *new.notes]
-    notes += [f"another machine: {text}" for text in machine]
-    notes += [f"other software: {text}" for text in software]
-    notes += [f"the CPU was used otherwise: {text}" for text in cpu]
+    differ = {"another machine": machine, "other software": software, "the CPU was used otherwise": cpu}
+    notes = [*base.notes, *new.notes, *(f"{what}: {text}" for what, texts in differ.items() for text in texts)]
     notes += doubts(base, new)
     known = {run.digest for run in base.runs}
     copies = (clean(str(run.path)) for run in new.runs if run.digest in known)

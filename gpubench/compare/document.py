@@ -6,9 +6,11 @@ import json
 import math
 import posixpath
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..errors import clean
 from ..report.render import Column, Table, escape, markdown as markdown_table, table, terminal
 from ..report.rows import grouped
 from ..runfile.quantities import listed, shorten_apart, text
@@ -43,7 +45,7 @@ def to_json(comparison: Comparison) -> str:
             "p": each.p,
             "sees": None if each.seen is None else each.sees(comparison.threshold),
             "processes": {"base": each.processes[0], "new": each.processes[1]},
-            "cause": each.why.cause.name.lower() if each.why else None,
+            "cause": each.cause.name.lower() if each.cause else None,
             "reason": each.reason or None,
             "advice": each.advice or None,
         }
@@ -75,13 +77,25 @@ def _named(key: CaseKey) -> dict[str, Any]:
     return {"id": key.name, "device": key.device or None, "implementation": key.implementation or None}
 
 
-def show_table(comparison: Comparison) -> None:
-    """Print the comparison to the terminal: a summary of at most a dozen lines, then the rows."""
+def show(comparison: Comparison, form: str) -> int:
+    """Print the comparison as ``json``, ``markdown`` or a ``table``; where there is nothing to compare, one line on
+    stderr instead of the table. Returns the exit code."""
+    if form != "table":
+        print((to_json if form == "json" else comparison_markdown)(comparison), end="")
+    elif comparison.verdicts:
+        print("\n".join(_table_lines(comparison)))
+    if not comparison.verdicts:
+        print(clean(f"gpubench compare: {comparison.line}"), file=sys.stderr)
+    return comparison.exit_code
+
+
+def _table_lines(comparison: Comparison) -> list[str]:
+    """A summary of at most a dozen lines, then the rows."""
     lines = lead_lines(comparison)
     for each in (_changes("Comparison", _rows(comparison), comparison), _missing(comparison)):
         if each.rows:
             lines += ["", *terminal(each, shutil.get_terminal_size((120, 24)).columns)]
-    print("\n".join([*lines, f"gpubench compare: {comparison.line}"]))
+    return [*lines, f"gpubench compare: {comparison.line}"]
 
 
 def lead_lines(comparison: Comparison, longest: int = _LONGEST) -> list[str]:
@@ -94,7 +108,7 @@ def lead_lines(comparison: Comparison, longest: int = _LONGEST) -> list[str]:
             lines.append(f"{word.capitalize()}: {listed(named, _NAMED)}")
     lines += _limit_lines(comparison, labels)
     inconclusive = [each for each in comparison.verdicts if each.verdict == INCONCLUSIVE]
-    causes = grouped(inconclusive, lambda each: each.why.cause.head if each.why else "")
+    causes = grouped(inconclusive, lambda each: each.cause.head if each.cause else "")
     for cause, group in sorted(causes.items(), key=lambda entry: -len(entry[1])):
         reasons = {each.reason for each in group}
         why = reasons.pop() if len(reasons) == 1 else cause

@@ -26,7 +26,7 @@ from ..statistics import inference
 from ..supervise.interleave import Interleave, OutOfTime, find_environment
 from ..supervise.progress import estimate_text
 from ..supervise.project import described
-from .comparison import Comparison, compare_sides, content_text, noise_of_runner
+from .comparison import Comparison, compare_sides, content_text, noise_of_runner, of_a_part
 from .reasons import Cause
 from .samples import CONFIRM, SCREEN, SMOKE, CaseKey, Side, add_runs
 from .verdict import FALSE_DISCOVERIES, INCONCLUSIVE, POWER, SUSPICION, USUAL_SPREAD, Terms, Verdict
@@ -34,6 +34,7 @@ from .verdict import FALSE_DISCOVERIES, INCONCLUSIVE, POWER, SUSPICION, USUAL_SP
 TURN_DEADLINE_S = 600.0
 """Seconds that one benchmark may take, the limit of `gpubench run PATH`: a call of ten seconds is called several
 times."""
+BUDGET_S = 900.0
 SCREENING_PAIRS, MOST_SCREENING = 3, 10
 """Screening pairs of every benchmark, and the most for benchmarks whose noise needs more. Two would do, but on a busy
 machine one process in eight is held up."""
@@ -78,7 +79,7 @@ def screening_pairs(verdicts: Sequence[Verdict], threshold: float) -> dict[CaseK
     Benchmarks that would need more than three times the most pairs get no more."""
     planned = {}
     for each in verdicts:
-        if each.why and each.why.cause in (Cause.UNSEEN, Cause.HIDDEN) and not math.isnan(each.spread):
+        if each.cause in (Cause.UNSEEN, Cause.HIDDEN) and not math.isnan(each.spread):
             wanted = 1 + LARGE * threshold
             needed = inference.needed_values(each.spread, wanted, SUSPICION, POWER, 3 * MOST_SCREENING)
             if needed:
@@ -86,9 +87,10 @@ def screening_pairs(verdicts: Sequence[Verdict], threshold: float) -> dict[CaseK
     return planned
 
 
-def compare_in_turn(args: argparse.Namespace, terms: Terms, pytest_options: Sequence[str]) -> Comparison:
-    """Measure both environments until the verdicts are conclusive or the budget is spent. Raises UsageError for what
-    can't be measured or written, KeyboardInterrupt if a signal ends it before the first pair is complete."""
+def compare_in_turn(args: argparse.Namespace, terms: Terms, pytest_options: Sequence[str], part: bool) -> Comparison:
+    """Measure both environments, or a ``part`` of their benchmarks, until the verdicts are conclusive or the budget is
+    spent. Raises UsageError for what can't be measured or written, KeyboardInterrupt if a signal ends it before the
+    first pair is complete."""
     if args.pairs < LEAST_FRESH:
         raise UsageError(f"--pairs must be {LEAST_FRESH} or more: fewer can't prove anything")
     before, after = (find_environment(side, getattr(args, side), args.paths) for side in ("base", "new"))
@@ -104,17 +106,18 @@ def compare_in_turn(args: argparse.Namespace, terms: Terms, pytest_options: Sequ
     if not set.intersection(*map(set, workloads.values())):
         contents = tuple(content_text(*entry) for entry in workloads.items())
         return Comparison((), (), (), terms.threshold, 0, contents=contents)
-    return _Session(args, terms, turns).compare()
+    comparison = _Session(args.budget or BUDGET_S, args.pairs, terms, turns).compare()
+    return of_a_part(comparison) if part else comparison
 
 
 class _Session:
-    """The pairs of one comparison; collecting doesn't count toward its budget."""
+    """The pairs of one comparison, at ``most`` so many of a suspect; collecting doesn't count toward its budget."""
 
-    def __init__(self, args: argparse.Namespace, terms: Terms, turns: Interleave) -> None:
-        self._args, self._terms, self._turns = args, terms, turns
+    def __init__(self, budget_s: float, most: int, terms: Terms, turns: Interleave) -> None:
+        self._budget_s, self._most, self._terms, self._turns = budget_s, most, terms, turns
         self._sides = [Side("base"), Side("new")]
         self._began, self._pairs = turns.now(), 0
-        turns.stop_at = self._began + args.budget
+        turns.stop_at = self._began + budget_s
         self._notes: list[str] = []
         self._unfinished = False
 
@@ -160,7 +163,7 @@ class _Session:
                 return
             if not set(self._sides[0].cases) & set(self._sides[1].cases):
                 return
-            if SCREENING_PAIRS * self._spent_s() > self._args.budget:
+            if SCREENING_PAIRS * self._spent_s() > self._budget_s:
                 raise self._too_short()
             took, left = estimate_text(self._spent_s()), estimate_text((SCREENING_PAIRS - 1) * self._spent_s())
             _say(f"pair 1 of {SCREENING_PAIRS} took {took}: {left} left")
@@ -173,7 +176,7 @@ class _Session:
         if rounds := _rounds(planned, SCREENING_PAIRS):
             total_s, most = estimate_text(sum(map(self._pair_s, rounds))), max(planned.values())
             _say(f"{counted(len(rounds[0]), 'benchmark')} too noisy for that: up to {most} pairs, about {total_s} more")
-        until = (self._spent_s() + self._args.budget) / 2  # the other half is for confirming
+        until = (self._spent_s() + self._budget_s) / 2  # the other half is for confirming
         for keys in rounds:
             if self._spent_s() + self._pair_s(keys) > until or not self._measure(SCREEN, keys):
                 return
@@ -183,7 +186,7 @@ class _Session:
         pair_s = max(self._spent_s() / max(1, self._pairs), self._turns.pair_s())
         advised_s = math.ceil((SCREENING_PAIRS + LEAST_FRESH) * pair_s * RESERVE)
         return UsageError(
-            f"--budget allows {self._args.budget / pair_s:.1f} pairs of {estimate_text(pair_s)}, but screening takes"
+            f"--budget allows {self._budget_s / pair_s:.1f} pairs of {estimate_text(pair_s)}, but screening takes"
             f" {SCREENING_PAIRS}: use --budget {advised_s} or more, or choose fewer benchmarks (-k, --paths)"
         )
 
@@ -191,7 +194,7 @@ class _Session:
         """Note that the budget is spent."""
         if not self._unfinished:
             self._unfinished = True
-            self._notes.append(f"the budget of {self._args.budget:g} s is spent")
+            self._notes.append(f"the budget of {self._budget_s:g} s is spent")
             _say(self._notes[-1])
 
     def _measure(self, stage: str, keys: Sequence[CaseKey] | None = None) -> bool:
@@ -222,7 +225,7 @@ class _Session:
 
     def _confirm(self, suspects: Sequence[Verdict]) -> Comparison:
         """Measure each suspect until it has its pairs, or the time is up."""
-        planned = planned_pairs(suspects, self._terms.threshold, self._args.pairs)
+        planned = planned_pairs(suspects, self._terms.threshold, self._most)
         rounds = _rounds(planned)
         expected = f"{counted(len(rounds), 'fresh pair')}, about {estimate_text(sum(map(self._pair_s, rounds)))}"
         _say(f"{counted(len(suspects), 'suspect')}: confirming takes up to {expected}")
@@ -236,9 +239,9 @@ class _Session:
                 break
             tried.update(chosen)
             comparison = self._judged()
-            planned = planned_pairs(suspects, self._terms.threshold, self._args.pairs, comparison.verdicts)
+            planned = planned_pairs(suspects, self._terms.threshold, self._most, comparison.verdicts)
         if not self._notes and any(each.verdict == INCONCLUSIVE for each in comparison.verdicts):
-            left = estimate_text(max(0.0, self._args.budget - self._spent_s()))
+            left = estimate_text(max(0.0, self._budget_s - self._spent_s()))
             self._notes.append(f"all pairs that were planned, or that --pairs allows, were measured; {left} are left")
         return self._judged()
 
@@ -257,7 +260,7 @@ class _Session:
         """Suspects for which the time left suffices for all pairs that they lack, so that some are decided where there
         is no time for all. Slowdowns come first, since a gate waits for those, then suspects that lack the fewest
         pairs. At least one suspect is returned where there is time for a pair of it."""
-        left_s = self._args.budget - self._spent_s()
+        left_s = self._budget_s - self._spent_s()
         chosen: list[CaseKey] = []
         for each in sorted(suspects, key=lambda each: (each.ratio.value < 1, todo[each.key], -each.ratio.value)):
             wanted = {key: todo[key] for key in (*chosen, each.key)}

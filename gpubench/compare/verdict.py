@@ -8,6 +8,7 @@ Benjamini and Hochberg over all benchmarks, reaches 2.5 %, and the estimate reac
 
 A set of runs may hold a screening and fresh runs of what it made suspect. If a benchmark has fresh runs on both sides,
 these alone count; a benchmark without them is never called slower, so none is judged by the data that made it suspect.
+docs/ci.md has what was recorded to set the exclusions and their constants, and how often verdicts are wrong.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from .samples import CONFIRM, SCREEN, CaseKey, Cases, Observation, busy_processe
 FASTER, SLOWER, SAME, INCONCLUSIVE, NOT_SUSPECT = "faster", "slower", "same", "inconclusive", "not suspect"
 THRESHOLD = 0.05
 FALSE_DISCOVERIES = 0.025
-"""The false discovery rate that is asked for; docs/ci.md has what was seen on recorded runs."""
+"""The false discovery rate that is asked for."""
 SUSPICION, SUSPICION_OF_LEAST = 0.1, 0.05
 """One-sided p values, for the medians and for the fastest rounds. Either makes a benchmark suspect if that summary
 changed by half the threshold. On a busy machine the fastest rounds alone may show a change; only fresh runs decide."""
@@ -44,16 +45,13 @@ HIDES = 0.2
 MOST_NEEDED = 100
 STUCK, SLICE_S = 3.0, 5e-4
 """A process all of whose rounds took STUCK times as long as the fastest of another process of the same code waited
-for something else. Recorded: on a busy machine 30 µs of work on all cores took 20 ms, ticks of the scheduler, in every
-round of one process in eight. If its rounds are uneven, waiting explains such a difference between the sides too, from
-SLICE_S on: a scheduler lets another program run for longer than that."""
+for something else. If its rounds are uneven, waiting explains such a difference between the sides too, from SLICE_S on:
+a scheduler lets another program run for longer than that."""
 FAR = 2.0
 """A median so many times its fastest round shows that rounds waited, if it is longer by SLICE_S too."""
 MANY = 6
 """With so many processes a side, it isn't by chance that all those of one side waited, and processes whose median took
-STUCK times as long as another's are left out if most remain: all rounds but the fastest waited in one process in
-twelve. With fewer, the few that remain show too little of the noise: leaving them out raised 3 more alarms in 64
-recorded windows of three a side."""
+STUCK times as long as another's are left out if most remain; fewer would show too little of the noise."""
 RUN_DRIFT = 0.05
 """Standard deviation, from run to run, of the change that all benchmarks of a run share: clocks, memory, other guests
 of the host."""
@@ -63,8 +61,7 @@ LEAST_CASES = 5
 """The fewest benchmarks that show drift: with fewer, a change of one can't be distinguished from drift."""
 STEADIER = 4.0
 """A benchmark doesn't follow the machine's speed, for example because it waits, if its processes agree better by this
-factor as they are than corrected for drift. Chance does that in one comparison of a hundred (F test, 4 and 4
-degrees)."""
+factor as they are than corrected for drift: by chance in one comparison of a hundred (F test, 4 and 4 degrees)."""
 
 _Process = tuple[int, int]
 _Sides = tuple[Sequence[Observation], Sequence[Observation]]
@@ -127,9 +124,14 @@ class Verdict:
         return self.ratio.low > 0 and math.isfinite(self.ratio.high)
 
     @property
+    def cause(self) -> Cause | None:
+        """That of ``why``."""
+        return self.why.cause if self.why else None
+
+    @property
     def held_up(self) -> bool:
         """Whether too few processes of the benchmark could be used."""
-        return self.why is not None and self.why.cause in HELD_UP
+        return self.cause in HELD_UP
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +210,7 @@ def _counting(
         for side, least_s in zip(timed, fastest, strict=True)
     )
     if any(len(own) < min(2, len(side)) for own, side in zip((base, new), timed, strict=True)):
-        held_of = tuple(f"{len(side) - len(own)} of {len(side)}" for own, side in zip((base, new), timed, strict=True))
-        return sides, Reason(Cause.WAITED) if max(map(len, timed)) == 1 else Reason(Cause.HELD_UP, held_of)
+        return sides, _waited([len(side) - len(own) for own, side in zip((base, new), timed, strict=True)], timed)
     if len(base) == len(new) == 1 and (base[0].contended or new[0].contended):
         return sides, Reason(Cause.SLOW_THREADS)
     counting = _punctual((base, new))
@@ -219,50 +220,21 @@ def _counting(
     return counting, None
 
 
-def _gathered(all_runs: tuple[Cases, Cases], stage: bool, terms: Terms) -> dict[CaseKey, _Evidence]:
-    """For each benchmark, the processes that count and the drift of the machine, from the fresh runs or from the
-    others.
-
-    No drift is subtracted where base and new were measured in turn, since drift affects both, nor between machines,
-    where the change that all benchmarks share is the answer.
-    """
-    base, new = (_of_stage(side, stage) for side in all_runs)
-    in_turn, busy = terms.in_turn[stage], [busy_processes(side) for side in (base, new)]
-    found = {}
-    for key in [key for key in new if key in base]:
-        before, after = (min((e.least_s for e in side[key] if not e.smoke), default=math.inf) for side in all_runs)
-        sides, unfit = _counting((base[key], new[key]), (before, after), busy, in_turn)
-        found[key] = _Evidence(sides, _Drift(), Reason(Cause.UNKNOWN_CPU, (terms.unknown,)) if terms.unknown else unfit)
-    everything = [one for side in (base, new) for seen in side.values() for one in seen]
-    waited = any(one.median_s >= max(FAR * one.least_s, one.least_s + SLICE_S) for one in everything)
-    if waited or any(each.unfit and each.unfit.cause in HELD_UP for each in found.values()):
-        found = {key: replace(each, unfit=each.unfit or _may_wait(each)) for key, each in found.items()}
-    if in_turn:
-        return found
-    crowded = any(
-        2 * len(few) > len({one.process for seen in side.values() for one in seen})
-        for few, side in zip(busy, (base, new), strict=True)
-    )
-    fit = {} if terms.moved else {key: each for key, each in found.items() if not each.unfit}
-    drift = own = _drift(list(fit.values()), crowded)
-    steady = {key: each for key, each in fit.items() if _is_steady(replace(each, drift=drift))}
-    if len(steady) >= LEAST_CASES:
-        drift = _drift([each for key, each in fit.items() if key not in steady], crowded)
-        own = _drift(list(steady.values()), crowded)
-    return {key: replace(each, drift=own if key in steady else drift) for key, each in found.items()}
-
-
 def _may_wait(each: _Evidence) -> Reason | None:
     """Why a benchmark proves nothing where another waited by its rounds: each process of one side took STUCK times as
-    long as one of the other, and longer by what a scheduler gives another program. Recorded beside two such: all rounds
-    of 23 µs of work took 28 to 40 ms."""
+    long as one of the other, and longer by what a scheduler gives another program."""
     least, counts = [min(one.least_s for one in side) for side in each.sides], [*map(len, each.sides)]
     slow = least.index(max(least))
     longer_s = min(one.median_s for one in each.sides[slow]) - min(least)
     if max(least) < STUCK * min(least) or longer_s < SLICE_S or min(counts) >= MANY:
         return None
-    held_up = tuple(f"{count * (side == slow)} of {count}" for side, count in enumerate(counts))
-    return Reason(Cause.WAITED) if max(counts) == 1 else Reason(Cause.HELD_UP, held_up)
+    return _waited([count * (side == slow) for side, count in enumerate(counts)], each.sides)
+
+
+def _waited(late: Sequence[int], sides: Sequence[Sequence[Observation]]) -> Reason:
+    """The reason of a benchmark of whose processes so many were late on each side."""
+    held_up = tuple(f"{count} of {len(side)}" for count, side in zip(late, sides, strict=True))
+    return Reason(Cause.WAITED) if max(map(len, sides)) == 1 else Reason(Cause.HELD_UP, held_up)
 
 
 def _is_steady(each: _Evidence) -> bool:
@@ -334,44 +306,9 @@ def _hidden_variance(drift: _Drift, side: Sequence[Observation]) -> float:
     return drift.hidden**2 / runs * ((count - runs) / (count - 1) if count > 1 else 1.0)
 
 
-def judge(base: Cases, new: Cases, terms: Terms = Terms()) -> list[Verdict]:
-    """Verdicts on the benchmarks of both sides, in the order of the new."""
-    first, fresh = (_gathered((base, new), stage, terms) for stage in (False, True))
-    fresh = {key: each for key, each in fresh.items() if min(map(len, each.sides)) > 1}
-    # What has no fresh runs stays as screening saw it: else fresh runs of others might make it suspect, too late.
-    found = _tested(first) | {key: each for key, each in _tested(first | fresh).items() if key in fresh}
-    screened = any(each.stage for side in (base, new) for case in side.values() for each in case)
-    family = [key for key in found if key in fresh or not screened]
-    ps = [inference.benjamini_hochberg([_p(found[key], word, terms) for key in family]) for word in (SLOWER, FASTER)]
-    tails = tuple(tail(each, FALSE_DISCOVERIES) for each in ps)
-    both = dict(zip(family, zip(*ps, strict=True), strict=True))
-    return [
-        _decided(key, found[key], both[key], tails, terms, len(family))
-        if key in both
-        else _screened(key, found[key], terms)
-        for key in new
-        if key in found
-    ]
-
-
 def _of_stage(cases: Cases, fresh: bool) -> Cases:
     kept = {key: [one for one in each if (one.stage == CONFIRM) == fresh] for key, each in cases.items()}
     return {key: each for key, each in kept.items() if each}
-
-
-def _p(each: _Evidence, word: str, terms: Terms) -> float:
-    """One-sided p value, the larger one of both summaries; 1 where the medians changed by less than the smallest change
-    that counts."""
-    if each.unfit:
-        return 1.0
-    if not each.changes:  # the fastest round of the slower side must be slower than the other side's median
-        slow, fast = each.sides[::-1] if word == SLOWER else each.sides
-        ratio = min(one.least_s for one in slow) / max(one.median_s for one in fast)
-        return inference.larger_p_of_one(ratio, SINGLE_SPREAD)
-    changes = each.changes[:2] if word == SLOWER else [change.inverse() for change in each.changes[:2]]
-    base_s, new_s = each.times
-    large = changes[0].log >= math.log(1 + terms.threshold) - 1e-9 and abs(new_s - base_s) >= terms.floor
-    return max(change.larger_p() for change in changes) if large else 1.0
 
 
 def tail(adjusted: Sequence[float], level: float) -> float:
@@ -386,27 +323,158 @@ def tail(adjusted: Sequence[float], level: float) -> float:
 # From interval to verdict ---------------------------------------------------------------------------------------------
 
 
-def _decided(
-    key: CaseKey, each: _Evidence, ps: tuple[float, ...], tails: tuple[float, ...], terms: Terms, family: int
-) -> Verdict:
-    """A benchmark that may be called slower, from its p values adjusted over the ``family``."""
-    plain = _plain(key, each)
-    least = math.log(1 + terms.threshold) - 1e-9
-    log, word = math.log(plain.ratio.value), INCONCLUSIVE
-    if ps[0] <= FALSE_DISCOVERIES and log >= least:
-        word = SLOWER
-    elif ps[1] <= FALSE_DISCOVERIES and -log >= least:
-        word = FASTER
-    elif _is_same(plain, terms):
-        return replace(plain, verdict=SAME, p=ps[0])
-    ratio = plain.ratio
-    if each.changes:
-        inside = [change.interval(*tails) for change in each.changes[: 2 if word != INCONCLUSIVE else 3]]
-        low, high = min(span.low for span in inside), max(span.high for span in inside)
-        ratio = replace(ratio, low=min(low, ratio.value), high=max(high, ratio.value))
-    p = None if not each.changes and word == INCONCLUSIVE else ps[0]
-    verdict = replace(plain, verdict=word, ratio=ratio, p=p)
-    return verdict if word != INCONCLUSIVE else _explained(verdict, each, terms, family)
+def judge(base: Cases, new: Cases, terms: Terms = Terms()) -> list[Verdict]:
+    """Verdicts on the benchmarks of both sides, in the order of the new."""
+    return _Judge(terms).verdicts(base, new)
+
+
+class _Judge:
+    """Judges benchmarks by some terms."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms, self._least = terms, math.log(1 + terms.threshold) - 1e-9
+
+    def verdicts(self, base: Cases, new: Cases) -> list[Verdict]:
+        """Those on the benchmarks of both sides, in the order of the new."""
+        first, fresh = (self._gathered((base, new), stage) for stage in (False, True))
+        fresh = {key: each for key, each in fresh.items() if min(map(len, each.sides)) > 1}
+        # What has no fresh runs stays as screening saw it: else fresh runs of others might make it suspect, too late.
+        found = _tested(first) | {key: each for key, each in _tested(first | fresh).items() if key in fresh}
+        screened = any(each.stage for side in (base, new) for case in side.values() for each in case)
+        family = [key for key in found if key in fresh or not screened]
+        ps = [inference.benjamini_hochberg([self._p(found[key], word) for key in family]) for word in (SLOWER, FASTER)]
+        tails = tuple(tail(each, FALSE_DISCOVERIES) for each in ps)
+        both = dict(zip(family, zip(*ps, strict=True), strict=True))
+        return [
+            self._decided(_plain(key, found[key]), found[key], both[key], tails, len(family))
+            if key in both
+            else self._screened(_plain(key, found[key]), found[key])
+            for key in new
+            if key in found
+        ]
+
+    def _gathered(self, all_runs: tuple[Cases, Cases], fresh: bool) -> dict[CaseKey, _Evidence]:
+        """For each benchmark, the processes that count and the drift of the machine, from the fresh runs or from the
+        others.
+
+        No drift is subtracted where base and new were measured in turn, since drift affects both, nor between machines,
+        where the change that all benchmarks share is the answer.
+        """
+        base, new = (_of_stage(side, fresh) for side in all_runs)
+        in_turn, busy = self._terms.in_turn[fresh], [busy_processes(side) for side in (base, new)]
+        unknown = Reason(Cause.UNKNOWN_CPU, (self._terms.unknown,)) if self._terms.unknown else None
+        found = {}
+        for key in [key for key in new if key in base]:
+            before, after = (min((e.least_s for e in side[key] if not e.smoke), default=math.inf) for side in all_runs)
+            sides, unfit = _counting((base[key], new[key]), (before, after), busy, in_turn)
+            found[key] = _Evidence(sides, _Drift(), unknown or unfit)
+        everything = [one for side in (base, new) for seen in side.values() for one in seen]
+        waited = any(one.median_s >= max(FAR * one.least_s, one.least_s + SLICE_S) for one in everything)
+        if waited or any(each.unfit and each.unfit.cause in HELD_UP for each in found.values()):
+            found = {key: replace(each, unfit=each.unfit or _may_wait(each)) for key, each in found.items()}
+        if in_turn:
+            return found
+        if self._terms.moved:
+            return {key: replace(each, drift=_Drift(hidden=RUN_DRIFT)) for key, each in found.items()}
+        crowded = any(
+            2 * len(few) > len({one.process for seen in side.values() for one in seen})
+            for few, side in zip(busy, (base, new), strict=True)
+        )
+        fit = {key: each for key, each in found.items() if not each.unfit}
+        drift = own = _drift(list(fit.values()), crowded)
+        steady = {key: each for key, each in fit.items() if _is_steady(replace(each, drift=drift))}
+        if len(steady) >= LEAST_CASES:
+            drift = _drift([each for key, each in fit.items() if key not in steady], crowded)
+            own = _drift(list(steady.values()), crowded)
+        return {key: replace(each, drift=own if key in steady else drift) for key, each in found.items()}
+
+    def _p(self, each: _Evidence, word: str) -> float:
+        """One-sided p value, the larger one of both summaries; 1 where the medians changed by less than what counts."""
+        if each.unfit:
+            return 1.0
+        if not each.changes:  # the fastest round of the slower side must be slower than the other side's median
+            slow, fast = each.sides[::-1] if word == SLOWER else each.sides
+            ratio = min(one.least_s for one in slow) / max(one.median_s for one in fast)
+            return inference.larger_p_of_one(ratio, SINGLE_SPREAD)
+        changes = each.changes[:2] if word == SLOWER else [change.inverse() for change in each.changes[:2]]
+        base_s, new_s = each.times
+        large = changes[0].log >= self._least and abs(new_s - base_s) >= self._terms.floor
+        return max(change.larger_p() for change in changes) if large else 1.0
+
+    def _decided(self, plain: Verdict, each: _Evidence, ps: Sequence[float], tails: Sequence[float], m: int) -> Verdict:
+        """A benchmark that may be called slower, from its p values adjusted over all ``m`` of them."""
+        log, word = math.log(plain.ratio.value), INCONCLUSIVE
+        if ps[0] <= FALSE_DISCOVERIES and log >= self._least:
+            word = SLOWER
+        elif ps[1] <= FALSE_DISCOVERIES and -log >= self._least:
+            word = FASTER
+        elif self._is_same(plain):
+            return replace(plain, verdict=SAME, p=ps[0])
+        ratio = plain.ratio
+        if each.changes:
+            inside = [change.interval(*tails) for change in each.changes[: 2 if word != INCONCLUSIVE else 3]]
+            low, high = min(span.low for span in inside), max(span.high for span in inside)
+            ratio = replace(ratio, low=min(low, ratio.value), high=max(high, ratio.value))
+        p = None if not each.changes and word == INCONCLUSIVE else ps[0]
+        verdict = replace(plain, verdict=word, ratio=ratio, p=p)
+        return verdict if word != INCONCLUSIVE else self._explained(verdict, each, FALSE_DISCOVERIES / m)
+
+    def _screened(self, verdict: Verdict, each: _Evidence) -> Verdict:
+        """The verdict on a benchmark without fresh runs."""
+        least, seen = math.log(1 + self._terms.threshold), self._terms.threshold
+        suspect = bool(each.unfit) or abs(math.log(verdict.ratio.value)) >= least
+        if each.changes:
+            suspect = any(
+                min(change.larger_p(), change.inverse().larger_p()) <= level and abs(change.log) >= least / 2 - 1e-9
+                for change, level in each.suspicions
+            )
+            seen = max(verdict.seen or 0.0, math.expm1(least / 2))
+            if self._is_same(verdict):
+                return replace(verdict, verdict=SAME)
+        if suspect:
+            return _because(replace(verdict, suspect=True), each.unfit or Reason(Cause.UNCONFIRMED))
+        own = math.expm1(abs(math.log(verdict.ratio.value)))
+        # The fastest rounds would show such a change, but the medians, which the ratio is of, don't.
+        if each.changes and own > seen:
+            seen = math.expm1(max(inference.detectable(change, level, POWER) for change, level in each.suspicions))
+            verdict = replace(verdict, seen=max(own, seen))
+        if own > seen or seen >= HIDES:
+            return _because(verdict, Reason(Cause.HIDDEN, (percent(max(own, seen)),)))
+        return replace(verdict, verdict=NOT_SUSPECT, why=Reason(Cause.UNSEEN, (percent(seen),)))
+
+    def _explained(self, verdict: Verdict, each: _Evidence, level: float) -> Verdict:
+        """The verdict with the reason why it is inconclusive, and how many more runs a side would prove a change by the
+        threshold."""
+        if each.unfit:
+            return _because(verdict, each.unfit)
+        if each.changes and abs(math.log(verdict.ratio.value)) >= self._least > abs(each.changes[0].log):
+            return _because(verdict, Reason(Cause.SHARED))
+        in_turn = self._terms.in_turn[0] or each.sides[0][0].stage == CONFIRM
+        runs = [len({one.process[0] for one in side}) for side in each.sides]
+        spread, why = verdict.spread, Reason(Cause.NOISY, (percent(verdict.spread),))
+        if not each.changes:
+            spread, why = USUAL_SPREAD, Reason(Cause.ONE_PROCESS)
+        elif not verdict.ratio.low <= 1 <= verdict.ratio.high:
+            why = Reason(Cause.NEAR)
+        elif each.drift.hidden > spread:
+            why = Reason(Cause.DRIFT, (percent(each.drift.hidden),))
+        per_run = min(verdict.processes) / min(runs)
+        spread = math.hypot(spread / math.sqrt(per_run), each.drift.hidden if each.changes else 0.0)
+        needed = inference.needed_values(spread, 1 + self._terms.threshold, level, most=MOST_NEEDED)
+        noun = "more pair" if in_turn else "more run"
+        if needed is None:
+            advice = f"only more than {MOST_NEEDED} {noun[5:]}s would be conclusive: use a quieter machine"
+            return replace(verdict, why=why, advice=advice if in_turn else f"{advice} or --interleave")
+        more = max(1, needed - min(runs))
+        where = "" if in_turn else " per side"
+        advice = f"about {counted(more, noun)}{where} would detect a change of {percent(self._terms.threshold)}"
+        assumed = "" if each.changes else f" (assuming {percent(spread)} variation between processes)"
+        return replace(verdict, why=why, advice=advice + assumed, more=more)
+
+    def _is_same(self, each: Verdict) -> bool:
+        """Whether the whole interval lies within the threshold, or within the floor."""
+        most = max(self._terms.threshold, self._terms.floor / each.base_s)
+        return 1 / (1 + most) < each.ratio.low and each.ratio.high < 1 + most
 
 
 def _plain(key: CaseKey, each: _Evidence) -> Verdict:
@@ -424,67 +492,6 @@ def _plain(key: CaseKey, each: _Evidence) -> Verdict:
     return Verdict(key, INCONCLUSIVE, each.changes[2].interval(), base_s, new_s, None, count, spread=spread, seen=seen)
 
 
-def _is_same(each: Verdict, terms: Terms) -> bool:
-    """Whether the whole interval lies within the threshold, or within the floor."""
-    most = max(terms.threshold, terms.floor / each.base_s)
-    return 1 / (1 + most) < each.ratio.low and each.ratio.high < 1 + most
-
-
-def _screened(key: CaseKey, each: _Evidence, terms: Terms) -> Verdict:
-    """The verdict on a benchmark without fresh runs."""
-    verdict = _plain(key, each)
-    least = math.log(1 + terms.threshold)
-    suspect, seen = bool(each.unfit) or abs(math.log(verdict.ratio.value)) >= least, terms.threshold
-    if each.changes:
-        suspect = any(
-            min(change.larger_p(), change.inverse().larger_p()) <= level and abs(change.log) >= least / 2 - 1e-9
-            for change, level in each.suspicions
-        )
-        seen = max(verdict.seen or 0.0, math.expm1(least / 2))
-        if _is_same(verdict, terms):
-            return replace(verdict, verdict=SAME)
-    if suspect:
-        return _because(replace(verdict, suspect=True), each.unfit or Reason(Cause.UNCONFIRMED))
-    own = math.expm1(abs(math.log(verdict.ratio.value)))
-    if each.changes and own > seen:  # the fastest rounds would show that, but the medians, which the ratio is of, don't
-        seen = math.expm1(max(inference.detectable(change, level, POWER) for change, level in each.suspicions))
-        verdict = replace(verdict, seen=max(own, seen))
-    if own > seen or seen >= HIDES:
-        return _because(verdict, Reason(Cause.HIDDEN, (percent(max(own, seen)),)))
-    return replace(verdict, verdict=NOT_SUSPECT, why=Reason(Cause.UNSEEN, (percent(seen),)))
-
-
-def _explained(verdict: Verdict, each: _Evidence, terms: Terms, family: int) -> Verdict:
-    """The verdict with the reason why it is inconclusive, and how many more runs a side would prove a change as large
-    as the threshold."""
-    if each.unfit:
-        return _because(verdict, each.unfit)
-    least = math.log(1 + terms.threshold) - 1e-9
-    if each.changes and abs(math.log(verdict.ratio.value)) >= least > abs(each.changes[0].log):
-        return _because(verdict, Reason(Cause.SHARED))
-    in_turn = terms.in_turn[0] or each.sides[0][0].stage == CONFIRM
-    runs = [len({one.process[0] for one in side}) for side in each.sides]
-    spread, why = verdict.spread, Reason(Cause.NOISY, (percent(verdict.spread),))
-    if not each.changes:
-        spread, why = USUAL_SPREAD, Reason(Cause.ONE_PROCESS)
-    elif not verdict.ratio.low <= 1 <= verdict.ratio.high:
-        why = Reason(Cause.NEAR)
-    elif each.drift.hidden > spread:
-        why = Reason(Cause.DRIFT, (percent(each.drift.hidden),))
-    per_run = min(verdict.processes) / min(runs)
-    spread = math.hypot(spread / math.sqrt(per_run), each.drift.hidden if each.changes else 0.0)
-    needed = inference.needed_values(spread, 1 + terms.threshold, FALSE_DISCOVERIES / family, most=MOST_NEEDED)
-    noun = "more pair" if in_turn else "more run"
-    if needed is None:
-        advice = f"only more than {MOST_NEEDED} {noun[5:]}s would be conclusive: use a quieter machine"
-        return replace(verdict, why=why, advice=advice if in_turn else f"{advice} or --interleave")
-    more = max(1, needed - min(runs))
-    where = "" if in_turn else " per side"
-    advice = f"about {counted(more, noun)}{where} would detect a change of {percent(terms.threshold)}"
-    assumed = "" if each.changes else f" (assuming {percent(spread)} variation between processes)"
-    return replace(verdict, why=why, advice=advice + assumed, more=more)
-
-
 def _because(verdict: Verdict, why: Reason) -> Verdict:
     return replace(verdict, why=why, advice=why.cause.advice)
 
@@ -492,10 +499,3 @@ def _because(verdict: Verdict, why: Reason) -> Verdict:
 def percent(share: float) -> str:
     """``5 %`` for 0.05, also ``4.2 %`` and ``130 %``."""
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
-
-
-def overall(verdicts: Sequence[Verdict]) -> str:
-    """The verdict on all benchmarks: the first of slower, inconclusive, faster and not suspect that any of them has,
-    otherwise same."""
-    words = {each.verdict for each in verdicts}
-    return next((word for word in (SLOWER, INCONCLUSIVE, FASTER, NOT_SUSPECT) if word in words), SAME)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import UsageError
 from ..report.charts.headline_chart import named_rows
 from ..report.charts.layouts import NamedRows, RowMark
 from ..report.charts.page import Figure, Key
@@ -16,13 +15,12 @@ from .outlook import Outlook
 from .printing import UNKNOWN, base_of, cell, lines_of
 
 
-def estimate_figure(study: Study, estimates: Sequence[Outlook]) -> Figure:
-    """Likely speedups of the rows of the answer of which something is known for each GPU. Raises UsageError where there
-    are none."""
+def estimate_figure(study: Study, estimates: Sequence[Outlook]) -> Figure | None:
+    """Likely speedups of the rows of the answer of which something is known for each GPU; None where there are none."""
     gpus = list(dict.fromkeys(each.gpu for each in estimates))
     known = [line for line in lines_of(study, estimates) if all(cell(each) != UNKNOWN for each in line.of.values())]
     if not known:
-        raise UsageError("no estimate picture: nothing is known of what a GPU could bring to these results")
+        return None
     of = {id(line.answer): line.of for line in known}
     rows = [line.answer for line in known if line.answer]
     roles = dict(zip(gpus, ACCELERATORS, strict=False))

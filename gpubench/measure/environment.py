@@ -86,7 +86,7 @@ def machine(label: str | None = None, simulated: Iterable[devices.Device] = (), 
     torch = None if light else imported_torch()[0]
     present = [*(devices.present() if torch else [devices.CPU]), *simulated]
     # A GPU in a bad state must not cost the run its results.
-    facts = [_known(d.facts) or {"name": str(d), "kind": d.kind, "label": None, "memory_bytes": None} for d in present]
+    facts = [_known(d.facts) or {"name": str(d), "kind": d.kind, "label": "", "memory_bytes": None} for d in present]
     names = Counter(each["label"] or each["name"] for each in facts)
     shared = {name: facts[0].get(name) for name in ("cores", "logical_cpus", "cgroup_cores", "memory_bytes")}
     shared |= {"machine_cpus": os.cpu_count(), "cache_bytes": cpu.cache_sizes()}

@@ -16,15 +16,14 @@ from msgspec import structs
 
 from ..errors import Unmeasurable, UsageError
 from ..measure.session import Mode, Session
-from ..runfile.folder import keep
 from ..runfile.kinds import names_of
-from ..runfile.ledger import SKIPPED_FILES, assemble, missing, recorded
+from ..runfile.ledger import SKIPPED_FILES, assemble, missing
 from ..runfile.matching import matcher, nothing_matches
 from ..runfile.naming import numbered, told_apart, told_stems
 from ..runfile.quantities import listed
-from ..runfile.reader import read_ledger
+from ..runfile.reader import read_ledger, recorded
 from ..runfile.schema import KEY, Case
-from ..runfile.writer import fit, write
+from ..runfile.writer import fit, keep, write
 from . import outcomes, settings
 from .fixtures import RANKS, Attempt, Plain, lengthen_rounds
 from .parametrize import GLANCE, Markers, case_of, fixture_names, glances, parametrize, possible, tell_apart

@@ -19,12 +19,12 @@ from msgspec import structs
 from ..errors import UsageError
 from ..measure import environment
 from ..measure.session import Session, Unmeasured
-from ..runfile.ledger import Ledger, convert, recorded
+from ..runfile.ledger import Ledger
 from ..runfile.quantities import counted
-from ..runfile.reader import LARGEST, check_case
+from ..runfile.reader import LARGEST, check_case, convert, recorded
 from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case, Ceilings
+from ..runfile.version import __version__
 from ..runfile.writer import fit, without_homes
-from ..version import __version__
 from .fixtures import Attempt
 from .outcomes import keep_reason, spoilt
 from .overrides import IGNORED
@@ -195,7 +195,7 @@ class Recorder:
     def _append(self, event: str, **facts: Any) -> None:
         """Append an event. If the disk is full, stop the whole session, since later results couldn't be kept either."""
         with usage_errors():
-            self.ledger.append(event, process=self.session.settings.process, **facts)
+            self.ledger.add_event(event, process=self.session.settings.process, **facts)
 
     def start(self, item: pytest.Item, case: Case) -> None:
         """Record that a test begins."""

@@ -22,20 +22,18 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
-
-import msgspec
-from msgspec import Meta, defstruct
+from typing import Any
 
 from ..errors import RunFileError, Unwritten, UsageError
-from .schema import KEY, OK, Benchmark
+from .schema import KEY, OK
 from .writer import fit, without_homes
 
+RUN_FILE, LEDGER = "run.json", "run.ledger.jsonl"
+"""What a run writes into its folder."""
 LONGEST_LINE = 64 * 1024**2  # a session of 20,000 cases writes 20 MiB
 _UNMERGED = "no number: its entries in the journal don't belong together"
 BEFORE, WITHIN = "the run was ended before this case", "the run was ended while this case was measured"
@@ -44,28 +42,11 @@ SKIPPED_FILES = "skipped as a whole: "
 """How the line begins, in a session's notices and in the log, that names files with their reasons."""
 BEGINS, COMPLETE = b'{"event": "run"', b'{"event": "complete"}\n'
 
-TOO_DEEP = "nested too deep to be a results file"
-
-T = TypeVar("T")
 Event = dict[str, Any]
-_Number = Annotated[int, Meta(ge=0, le=9999)]
-_FIELDS: dict[str, list[Any]] = {
-    "run": [("processes", Annotated[int, Meta(ge=1, le=9999)]), ("options", list[str]), ("paths", list[str]),
-            ("deadline_s", Annotated[float, Meta(gt=0)] | None, None)],
-    "session": [("process", _Number), ("cases", list[str]), ("fingerprint", dict), ("machine_info", dict),
-                ("gpubench", dict), ("estimated_s", float | None, None)],
-    "start": [("process", _Number), ("fullname", str), ("name", str), ("case", dict)],
-    "end": [("process", _Number), ("fullname", str), ("status", str), ("library", str | None, None)],
-    "finish": [("process", _Number)],
-    "complete": [],
-}  # fmt: skip
-_KINDS = {name: defstruct(name, fields, kw_only=True) for name, fields in _FIELDS.items()}
-_MEASURED = defstruct("end", [("benchmark", Benchmark)], bases=(_KINDS["end"],), kw_only=True)
-EVENTS = frozenset(_KINDS)
 
 
 class Ledger:
-    """Appends events; each is on disk before :meth:`append` returns."""
+    """Appends events; each is on disk before :meth:`add_event` returns."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path, self._writer = Path(path), os.getpid()
@@ -79,7 +60,7 @@ class Ledger:
         except OSError as error:
             raise Unwritten(f"{self.path}: can't be written: {error.strerror or error}") from None
 
-    def append(self, event: str, **facts: Any) -> None:
+    def add_event(self, event: str, **facts: Any) -> None:
         """Raises UsageError if the disk is full, since further results couldn't be saved."""
         if os.getpid() != self._writer:
             os._exit(1)  # a child forked by a benchmark would continue as a second pytest and write every result twice
@@ -100,44 +81,6 @@ class Ledger:
         """Close the file; what was written is on disk already."""
         with suppress(OSError):
             self._file.close()
-
-
-class Follower:
-    """Reads a ledger that another process is still writing, from its present end or from its ``begin``. It stays open,
-    since a benchmark may remove it."""
-
-    def __init__(self, path: str | os.PathLike[str], *, begin: bool = False) -> None:
-        self.path = Path(path)
-        self._file = self.path.open("rb") if self.path.exists() else None
-        self._read = self.path.stat().st_size if self._file and not begin else 0
-
-    def events(self) -> Iterator[Event]:
-        """The events added since the last call; a line not yet complete is left for the next."""
-        if self._file is None and not self.path.exists():
-            return
-        file = self._file = self._file or self.path.open("rb")
-        file.seek(self._read)
-        for line in iter(lambda: file.readline(LONGEST_LINE), b""):
-            if not line.endswith(b"\n") and len(line) < LONGEST_LINE:
-                return
-            self._read += len(line)
-            try:
-                event = event_of(line)
-            except RunFileError:
-                continue
-            if event is not None:
-                yield event
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._file:
-            self._file.close()
-
-
-def recorded(path: str | os.PathLike[str]) -> list[Event]:
-    """The events that a ledger holds now; none where it isn't there."""
-    with closing(Follower(path, begin=True)) as follower:
-        return list(follower.events())
 
 
 def inner(value: Any, *keys: str) -> Any:
@@ -173,51 +116,6 @@ def reached(events: Sequence[Event], processes: int) -> str:
     ends = {each["fullname"]: each["status"] for each in events if each["event"] == "end" and each["process"] == latest}
     place = f" in process {latest + 1} of {processes}" if processes > 1 else ""
     return f"{place}: {[*ends.values()].count(OK)} of {len(ends) + len(left)} measured"
-
-
-def event_of(line: bytes) -> Event | None:
-    """The event of a line, or ``None`` for one that is cut off, or of another version. Raises RunFileError, which names
-    the test if there is one, for a line that can't be used."""
-    if not line.endswith(b"\n"):
-        return None
-    try:
-        event = decoded(line)
-    except (ValueError, RecursionError, MemoryError):
-        raise RunFileError("expected an event, found no whole JSON") from None
-    if not isinstance(event, dict) or not isinstance(kind := event.get("event"), str) or kind not in EVENTS:
-        return None
-    try:
-        convert(event, _MEASURED if kind == "end" and event.get("status") == OK else _KINDS[kind], kind)
-    except RunFileError as error:
-        name = event.get("fullname")
-        raise RunFileError(f"{name[:200]}: {error}" if isinstance(name, str) else str(error)) from None
-    return event
-
-
-def decoded(content: bytes) -> Any:
-    """The value of some JSON. Raises ValueError, RecursionError or MemoryError."""
-    try:
-        return msgspec.json.decode(content)
-    except msgspec.DecodeError:  # NaN, half a character, a byte order mark; and json reports where a fault is
-        return json.loads(content.decode("utf-8-sig"), parse_constant=lambda name: str(float(name)))
-
-
-_WORDS = {"str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",
-          "object": "an object"}  # fmt: skip
-
-
-def convert(value: Any, kind: type[T], place: str = "") -> T:
-    """The value as that type. Raises RunFileError, which names the place and what msgspec expected there."""
-    try:
-        return msgspec.convert(value, kind)
-    except RecursionError:
-        raise RunFileError(TOO_DEEP) from None
-    except (msgspec.ValidationError, ValueError) as error:  # a UnicodeError too: half a character
-        words, _, inner = str(error).partition(" - at `")
-    words = words.replace("Object missing required field", "Expected a value for")
-    words = re.sub("`(.+?)`", lambda kinds: " or ".join(_WORDS.get(k, k) for k in kinds[1].split(" | ")), words)
-    inner = f"{place}{inner.rpartition('$')[2].rstrip('`')}".lstrip(".")
-    raise RunFileError(f"{inner or 'file'}: {words[:1].lower()}{words[1:200]}")
 
 
 # From a ledger to a run file ------------------------------------------------------------------------------------------

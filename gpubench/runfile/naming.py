@@ -105,7 +105,14 @@ def plain_case(fullname: str, given: Mapping[str, Any], stems: Mapping[str, str]
 
 def named(results: Sequence[Result]) -> list[Result]:
     """All results of a run, those of other fixtures under names that tell them apart; where the file gives none, the
-    name is made from the test's full name and parameters."""
+    name is made from the test's full name and parameters. Where several have one full name, as pytest gives all tests
+    whose configuration lies elsewhere, the second is ``test_x#2``."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for number, each in enumerate(results := list(results)):
+        counts[key := (each.fullname, str(each.case) if each.implementation else "")] += 1
+        if counts[key] > 1:
+            test, bracket, rest = each.fullname.partition("[")
+            results[number] = structs.replace(each, fullname=f"{test}#{counts[key]}{bracket}{rest}")
     stems = told_stems(each.fullname for each in results)
     plain = told_apart(
         {

@@ -1,5 +1,5 @@
-"""Read runs from results files, journals and folders of them. All times are positive and finite afterwards, so later
-code doesn't check them.
+"""Read runs from results files, journals and folders of them, and the events of a journal that grows. All
+times are positive and finite afterwards, so later code doesn't check them.
 
 msgspec checks the types and ranges that :mod:`gpubench.runfile.schema` declares; sizes and what must hold between
 values are checked here. A file that can't be trusted raises :class:`~gpubench.errors.RunFileError` with one line,
@@ -10,29 +10,43 @@ times of one process, without declared work, on a device that is unknown unless 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import reprlib
 import sys
 from array import array
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, BinaryIO, NoReturn, TypeVar
 
-from msgspec import structs
+import msgspec
+from msgspec import Meta, defstruct, structs
 
 from ..errors import RunFileError, UsageError, clean
 from ..statistics.intervals import median as median_of
 from . import ledger, schema
 from .flags import ADVICE, FEW, NOISY
-from .folder import LEDGER, RUN_FILE
-from .ledger import TOO_DEEP, Event, convert
+from .ledger import LEDGER, LONGEST_LINE, RUN_FILE, Event
 from .naming import LONGEST_TEXT, named
 from .quantities import listed
-from .schema import KEY, Case, DeviceFacts, Machine, Measurement, Process, Raised, Result, Run, RunFile, Times
+from .schema import (
+    KEY,
+    OK,
+    Benchmark,
+    Case,
+    DeviceFacts,
+    Machine,
+    Measurement,
+    Process,
+    Raised,
+    Result,
+    Run,
+    RunFile,
+    Times,
+)
 from .utilisation import disproved, raise_peaks
 from .writer import Lock
 
@@ -45,6 +59,25 @@ _KEPT = re.compile(r"run\.[1-9][0-9]*\.json")
 _MOST_NAMED = 4
 _COMPRESSED = b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"
 """How files of gzip, zip, bzip2, xz and zstd begin."""
+
+
+TOO_DEEP = "nested too deep to be a results file"
+
+_T = TypeVar("_T")
+_Number = Annotated[int, Meta(ge=0, le=9999)]
+_FIELDS: dict[str, list[Any]] = {
+    "run": [("processes", Annotated[int, Meta(ge=1, le=9999)]), ("options", list[str]), ("paths", list[str]),
+            ("deadline_s", Annotated[float, Meta(gt=0)] | None, None)],
+    "session": [("process", _Number), ("cases", list[str]), ("fingerprint", dict), ("machine_info", dict),
+                ("gpubench", dict), ("estimated_s", float | None, None)],
+    "start": [("process", _Number), ("fullname", str), ("name", str), ("case", dict)],
+    "end": [("process", _Number), ("fullname", str), ("status", str), ("library", str | None, None)],
+    "finish": [("process", _Number)],
+    "complete": [],
+}  # fmt: skip
+_KINDS = {name: defstruct(name, fields, kw_only=True) for name, fields in _FIELDS.items()}
+_MEASURED = defstruct("end", [("benchmark", Benchmark)], bases=(_KINDS["end"],), kw_only=True)
+EVENTS = frozenset(_KINDS)
 
 
 class Foreign(RunFileError):
@@ -157,13 +190,13 @@ def read_ledger(path: str | os.PathLike[str]) -> list[Event]:
     unusable, size, values = [], 0, 0
     try:
         with path.open("rb") as file:
-            for number, line in enumerate(iter(lambda: file.readline(ledger.LONGEST_LINE), b""), 1):
+            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1):
                 size, values = size + len(line), values + line.count(b",")
                 if too_large := _excess(size, values):
                     raise RunFileError(f"{path}: line {number}: expected {too_large}")
                 with _beginning(f"{path}: line {number}"):
                     try:
-                        event = ledger.event_of(line)
+                        event = event_of(line)
                     except RunFileError as error:
                         if line.startswith(ledger.BEGINS):  # it says what is executed
                             raise
@@ -180,6 +213,65 @@ def read_ledger(path: str | os.PathLike[str]) -> list[Event]:
     if unusable:
         print(clean(f"gpubench: {path}: {listed(unusable, _MOST_NAMED, '; ')}"), file=sys.stderr)
     return events
+
+
+class Follower:
+    """Reads a journal that another process is still writing, from its present end. It stays open, since a benchmark may
+    remove it."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path, self._file = Path(path), None
+        if self._path.exists():
+            self._file = self._path.open("rb")
+            self._file.seek(0, os.SEEK_END)
+
+    def events(self) -> Iterator[Event]:
+        """The events added since the last call; a line not yet complete is left for the next."""
+        if self._file is None and self._path.exists():
+            self._file = self._path.open("rb")
+        if self._file:
+            yield from _events_in(self._file)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file:
+            self._file.close()
+
+
+def recorded(path: str | os.PathLike[str]) -> list[Event]:
+    """The events that a journal holds now; none where it isn't there."""
+    with suppress(FileNotFoundError), open(path, "rb") as file:
+        return list(_events_in(file))
+    return []
+
+
+def _events_in(file: BinaryIO) -> Iterator[Event]:
+    for line in iter(lambda: file.readline(LONGEST_LINE), b""):
+        if not line.endswith(b"\n") and len(line) < LONGEST_LINE:
+            file.seek(-len(line), os.SEEK_CUR)
+            return
+        with suppress(RunFileError):
+            if event := event_of(line):
+                yield event
+
+
+def event_of(line: bytes) -> Event | None:
+    """The event of a line, or ``None`` for one that is cut off, or of another version. Raises RunFileError, which names
+    the test if there is one, for a line that can't be used."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        event = decoded(line)
+    except (ValueError, RecursionError, MemoryError):
+        raise RunFileError("expected an event, found no whole JSON") from None
+    if not isinstance(event, dict) or not isinstance(kind := event.get("event"), str) or kind not in EVENTS:
+        return None
+    try:
+        convert(event, _MEASURED if kind == "end" and event.get("status") == OK else _KINDS[kind], kind)
+    except RunFileError as error:
+        name = event.get("fullname")
+        raise RunFileError(f"{name[:200]}: {error}" if isinstance(name, str) else str(error)) from None
+    return event
 
 
 # One file -------------------------------------------------------------------------------------------------------------
@@ -240,31 +332,13 @@ def _entries(root: Any) -> tuple[list[Any], bool]:
     version = ours.get("schema_version") if isinstance(ours, dict) else None
     if not plain and (version not in schema.VERSIONS or isinstance(version, bool)):
         _refuse(f"{KEY}.schema_version", " or ".join(map(str, schema.VERSIONS)), version)
-    return _numbered(marks), plain
+    return marks, plain
 
 
 def _is_entry(mark: Any) -> bool:
     """Whether it has times as pytest-benchmark writes them; pytest-codspeed's end in ``_ns``."""
     stats = mark.get("stats", ()) if isinstance(mark, dict) else ()
     return isinstance(stats, dict) and not {"median", "mean", "min"}.isdisjoint(stats)
-
-
-def _numbered(marks: Sequence[Any]) -> list[Any]:
-    """The entries of ``benchmarks``; the second of a full name is called ``test_x#2``, as pytest gives all tests one
-    name whose configuration lies elsewhere."""
-    counts: Counter[Any] = Counter()
-    found = []
-    for mark in marks:
-        name, extra = (mark.get("fullname"), mark.get("extra_info")) if isinstance(mark, dict) else (None, None)
-        if isinstance(name, str):
-            ours = extra.get(KEY) if isinstance(extra, dict) else None
-            case = [ours.get(field) for field in Case.__struct_fields__] if isinstance(ours, dict) else None
-            counts[key := (name, str(case))] += 1
-            if (number := counts[key]) > 1:
-                test, bracket, rest = name.partition("[")
-                mark = mark | {"fullname": f"{test}#{number}{bracket}{rest}", "number": number}
-        found.append(mark)
-    return found
 
 
 def _unusable(mark: Any, reason: str) -> Result:
@@ -329,12 +403,10 @@ def check_case(name: str, mark: Any) -> None:
 
 
 def _result(place: str, mark: Any, kinds: Mapping[str, str], samples: bool) -> Result:
-    benchmark = convert(mark, schema.Benchmark, place)
+    benchmark = convert(mark, Benchmark, place)
     measured = benchmark.extra_info.gpubench if benchmark.extra_info else None
     if measured is None:
         return _plain(place, benchmark, samples)
-    if number := mark.get("number"):
-        measured = structs.replace(measured, workload=f"{measured.workload}#{number}")
     timer = benchmark.options and benchmark.options.timer
     used = (measured.device, *measured.devices)
     accelerators = [name for name in used if kinds.get(name, name.partition(":")[0]) not in ("", "cpu")]
@@ -345,11 +417,11 @@ def _result(place: str, mark: Any, kinds: Mapping[str, str], samples: bool) -> R
     flags = _flags(measured.processes)
     if (seen := apart(times)) and not any(flag.name == "noisy" for flag in flags):
         flags += (Raised("noisy", seen, tuple(process.index for process in times.processes)),)
-    values: tuple[Any, ...] = (*structs.astuple(measured), schema.OK, None, times, flags, benchmark.fullname or "")
+    values: tuple[Any, ...] = (*structs.astuple(measured), OK, None, times, flags, benchmark.fullname or "")
     return Result(*values)
 
 
-def _plain(place: str, benchmark: schema.Benchmark, samples: bool) -> Result:
+def _plain(place: str, benchmark: Benchmark, samples: bool) -> Result:
     """The result of a test that doesn't use our fixture."""
     if benchmark.fullname is None:
         _refuse(f"{place}.fullname", "a text", None)
@@ -362,7 +434,7 @@ def _plain(place: str, benchmark: schema.Benchmark, samples: bool) -> Result:
     return structs.replace(_unnamed(benchmark.fullname, given), times=times)
 
 
-def _times(place: str, benchmark: schema.Benchmark, measured: Measurement, with_samples: bool) -> Times:
+def _times(place: str, benchmark: Benchmark, measured: Measurement, with_samples: bool) -> Times:
     stats, processes = benchmark.stats, measured.processes
     if stats.median < stats.min * (1 - 1e-9):
         _refuse(f"{place}.stats.median", f"at least the least time, {stats.min:g} s,", stats.median)
@@ -438,10 +510,36 @@ def _content_of(path: Path) -> bytes:
 def _parsed(content: bytes) -> Any:
     """The value of some JSON, its texts in one printable line each. Raises RunFileError."""
     try:
-        return cleaned(ledger.decoded(content))
+        return cleaned(decoded(content))
     except (ValueError, MemoryError) as error:
         kind = RunFileError if b"benchmarks" in content else Foreign  # a damaged results file isn't passed over
         raise kind(f"file: expected JSON ({error})") from None
+
+
+def decoded(content: bytes) -> Any:
+    """The value of some JSON. Raises ValueError, RecursionError or MemoryError."""
+    try:
+        return msgspec.json.decode(content)
+    except msgspec.DecodeError:  # NaN, half a character, a byte order mark; and json reports where a fault is
+        return json.loads(content.decode("utf-8-sig"), parse_constant=lambda name: str(float(name)))
+
+
+_WORDS = {"str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",
+          "object": "an object"}  # fmt: skip
+
+
+def convert(value: Any, kind: type[_T], place: str = "") -> _T:
+    """The value as that type. Raises RunFileError, which names the place and what msgspec expected there."""
+    try:
+        return msgspec.convert(value, kind)
+    except RecursionError:
+        raise RunFileError(TOO_DEEP) from None
+    except (msgspec.ValidationError, ValueError) as error:  # a UnicodeError too: half a character
+        words, _, inner = str(error).partition(" - at `")
+    words = words.replace("Object missing required field", "Expected a value for")
+    words = re.sub("`(.+?)`", lambda kinds: " or ".join(_WORDS.get(k, k) for k in kinds[1].split(" | ")), words)
+    inner = f"{place}{inner.rpartition('$')[2].rstrip('`')}".lstrip(".")
+    raise RunFileError(f"{inner or 'file'}: {words[:1].lower()}{words[1:200]}")
 
 
 def _excess(size: int, values: int) -> str:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from .flags import IMPLAUSIBLE
 from .quantities import text
-from .schema import OK, Bandwidth, Ceilings, CpuFacts, Result, Work
+from .schema import Bandwidth, Ceilings, CpuFacts, Result, Work
 
 PLAUSIBLE = 1.3
 """Ceilings are measured and noisy: only a result that exceeds them by more than this factor can't be true."""
@@ -74,18 +74,27 @@ def most(use: Utilisation, dtype: str, ceilings: Ceilings, convolutions: float =
     return (1 + (WINOGRAD - 1) * convolutions) * max(PLAUSIBLE, allowed / peak if allowed and peak else 0.0)
 
 
+def _achieved(
+    results: Iterable[Result], peaks: Mapping[str, Ceilings]
+) -> Iterator[tuple[Result, Ceilings, Utilisation]]:
+    """The results with a time on a single device whose peaks are known, each with the present peaks."""
+    for result in results:
+        known = peaks.get(result.device)
+        if known and result.times and not result.parallel:
+            use = utilisation(result.work, result.times.median_s, result.compute_dtype, known)
+            if use:
+                yield result, known, use
+
+
 def disproved(results: Iterable[Result], peaks: Mapping[str, Ceilings]) -> dict[str, str]:
     """Why measured peaks can't be those of a device, by its name: many results exceed them, or its bandwidths
     contradict each other."""
     found: dict[str, str] = {}
     above: dict[str, list[bool]] = {}
-    for result in results:
-        known = peaks.get(result.device)
-        if known and result.times and result.status == OK and not result.parallel and len(set(result.devices)) < 2:
-            dtype = result.compute_dtype
-            if use := utilisation(result.work, result.times.median_s, dtype, known):
-                limit = most(use, dtype, known, result.convolution_share or 0.0)
-                above.setdefault(result.device, []).append(use.fraction > limit)
+    for result, known, use in _achieved(results, peaks):
+        if len(set(result.devices)) < 2:
+            limit = most(use, result.compute_dtype, known, result.convolution_share or 0.0)
+            above.setdefault(result.device, []).append(use.fraction > limit)
     for name, known in peaks.items():
         judged = above.get(name, [])
         if sum(judged) >= max(FEWEST_ABOVE, MANY_ABOVE * len(judged)):
@@ -117,14 +126,11 @@ def raise_peaks(results: Iterable[Result], measured: Mapping[str, Ceilings]) -> 
     Convolutions raise none, as fast algorithms do fewer operations than are counted; nor do results that can't be true.
     """
     peaks = dict(measured)
-    for result in results:
-        known = peaks.get(result.device)
-        verified = result.check is not None and result.check.status == "passed" and not result.parallel
+    for result, known, use in _achieved(results, peaks):
+        passed = result.check is not None and result.check.status == "passed"
         doubted = any(flag.name == IMPLAUSIBLE for flag in result.flags) or bool(result.convolution_share)
-        if known and known.ways and result.times and result.status == OK and verified and not doubted:
-            use = utilisation(result.work, result.times.median_s, result.compute_dtype, known)
-            if use and 1 < use.fraction <= most(use, result.compute_dtype, known):
-                peaks[result.device] = _raised(known, result, use)
+        if known.ways and passed and not doubted and 1 < use.fraction <= most(use, result.compute_dtype, known):
+            peaks[result.device] = _raised(known, result, use)
     return peaks
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import getpass
 import glob
+import itertools
 import json
 import math
 import os
@@ -163,6 +164,21 @@ def require_new(path: str | os.PathLike[str]) -> None:
         raise UsageError(f"{path}: no such folder: {path.parent}")
     if os.path.lexists(path) and not is_drawn(path):
         raise UsageError(f"{path}: exists already: choose another name, or remove it first")
+
+
+def keep(paths: list[Path]) -> list[tuple[Path, Path]]:
+    """Rename files to the first number that is free for all: ``run.json`` to ``run.1.json``. Returns the old names and
+    the new. Raises UsageError."""
+    for number in itertools.count(1):
+        moves = [(path, path.with_name(f".{number}.".join(path.name.split(".", 1)))) for path in paths]
+        if not any(os.path.lexists(new) for _, new in moves):
+            break
+    for old, new in moves:
+        try:
+            old.rename(new)
+        except OSError as error:
+            raise UsageError(f"{old}: can't be renamed: {error.strerror or error}") from None
+    return moves
 
 
 @contextmanager

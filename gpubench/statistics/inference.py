@@ -127,21 +127,11 @@ def trend(values: Sequence[float]) -> float:
     values share the mean of their ranks, since they would seem to rise if ranked by time (C. Spearman, 1904; M. G.
     Kendall, *Rank Correlation Methods*, 1948; the approximation is good from ten values on).
     """
-    count = len(values)
-    if count < 3:
+    if len(values) < 3 or len(set(values)) < 2:
         return 0.0
-    ranks, times = _mean_ranks(np.asarray(values, dtype=float)), np.arange(count)
-    spreads = float(ranks.std() * times.std())
-    if not spreads:
-        return 0.0
-    return float(((ranks - ranks.mean()) * (times - times.mean())).mean()) / spreads * math.sqrt(count - 1)
-
-
-def _mean_ranks(values: np.ndarray) -> np.ndarray:
-    """Return the ranks, counted from 1; equal values share the mean of theirs."""
-    _, inverse, repeated = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: np.ndarray = (np.cumsum(repeated) - (repeated - 1) / 2)[inverse]
-    return ranks
+    _, places, repeated = np.unique(np.asarray(values, dtype=float), return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(repeated) - (repeated - 1) / 2)[places]
+    return float(np.corrcoef(ranks, np.arange(len(values)))[0, 1]) * math.sqrt(len(values) - 1)
 
 
 class Change(NamedTuple):
@@ -154,8 +144,6 @@ class Change(NamedTuple):
 
     def larger_p(self) -> float:
         """Return the one-sided p value of a ratio of at most 1."""
-        if self.error == 0:
-            return 0.5 if self.log == 0 else float(self.log < 0)
         return float(stdtr(self.freedom, -self.log / self.error))
 
     def inverse(self) -> Change:

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from ..runfile.ledger import Event, Follower
+from ..runfile.ledger import Event
 from ..runfile.quantities import listed
+from ..runfile.reader import Follower
 from ..runfile.writer import is_scratch
 
 INTERRUPTED, USAGE, NO_TESTS = 2, 4, 5

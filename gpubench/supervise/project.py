@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from ..runfile.quantities import listed
+from ..runfile.matching import matcher
+from ..runfile.quantities import listed, seconds_of
 from .process import suite
 
 BENCHMARK_FOLDERS = ("benchmarks", "tests/benchmarks")
@@ -53,6 +54,17 @@ def read_project(folder: Path, upward: bool = False) -> Project:
     if project.paths or found == suite():
         return project
     return replace(project, paths=(str(found),), source="found in this project")
+
+
+def limits_of(project: Project) -> dict[str, float]:
+    """Seconds by the expressions that choose benchmarks. Raises UsageError for a wrong time or expression."""
+    where = f"{project.file}: [tool.gpubench.limits]"
+    for expression in project.limits:
+        matcher(expression, where)
+    try:
+        return {expression: seconds_of(str(limit)) for expression, limit in project.limits.items()}
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from None
 
 
 def described(paths: Sequence[str], source: str) -> str:

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import GpubenchError, RunFileError, UsageError, clean
-from ..runfile.folder import LEDGER
-from ..runfile.ledger import Event, Ledger, assemble, missing
+from ..runfile.ledger import LEDGER, Event, Ledger, assemble, missing
 from ..runfile.quantities import counted
 from ..runfile.reader import check_run, read_ledger
 from ..runfile.schema import SCHEMA_VERSION
@@ -112,7 +111,7 @@ class Supervisor:
         """Write events of its own into the journal. Raises UsageError where that can't be done."""
         with contextlib.closing(Ledger(self.ledger)) as ledger:
             for event in events:
-                ledger.append(**event)
+                ledger.add_event(**event)
 
     def measure(self) -> None:
         """Measure everything that is missing. Raises :class:`Unable` if nothing can be measured, UsageError if it must

@@ -29,24 +29,33 @@ from gpubench.runfile.schema import Case
         ((1, 0), (1.2, 1e-4), ("--floor", "0.401 ms"), 0, "no slowdown proven"),
     ],
 )
-def test_exit_code_and_line(save, capsys, base, new, words, code, line) -> None:
-    files = save("base.json", run_file(*base)), save("new.json", run_file(*new))
-    assert main(["compare", *files, *words]) == code
-    shown = capsys.readouterr().out
+def test_exit_code_and_line(shown, base, new, words, code, line) -> None:
+    found, shown, _ = shown(run_file(*base), run_file(*new), *words)
+    assert found == code
     assert shown.splitlines()[-1].startswith("gpubench compare: ")
     assert line in shown
     assert ("+20.0 %" in shown) == (new[0] == 1.2)
 
 
 @pytest.fixture
-def compared(save, capsys):
-    """The exit code and the JSON of two runs, each a path or what its file holds."""
+def shown(save, capsys):
+    """The exit code of two runs, each a path or what its file holds, and what was printed; Markdown without escapes."""
 
-    def compared(base, new, *words):
+    def shown(base, new, *words):
         sides = [side if isinstance(side, str) else save(f"{name}.json", side)
                  for name, side in (("base", base), ("new", new))]  # fmt: skip
-        code = main(["compare", *sides, *words, "--format=json"])
-        return code, json.loads(capsys.readouterr().out)
+        code, printed = main(["compare", *sides, *words]), capsys.readouterr()
+        return code, printed.out.replace("\\", ""), printed.err
+
+    return shown
+
+
+@pytest.fixture
+def compared(shown):
+    """The exit code and the JSON of two runs."""
+
+    def compared(base, new, *words):
+        return (printed := shown(base, new, *words, "--format=json"))[0], json.loads(printed[1])
 
     return compared
 
@@ -75,18 +84,18 @@ def test_plain_files_are_known_by_their_full_names_and_one_run_is_inconclusive(c
     assert "more runs per side would detect a change of 5 %" in case["advice"]
 
 
-def test_runs_in_folders_of_their_own_and_copies(save, tmp_path: Path, capsys) -> None:
+def test_runs_in_folders_of_their_own_and_copies(save, tmp_path: Path, shown) -> None:
     for side, factor in (("base", 1.0), ("new", 1.2)):
         for i in range(2):
             (tmp_path / side / f"r{i}").mkdir(parents=True)
             run = save(f"{side}/r{i}/run.json", run_file(factor, i * 1e-3))
         copied = save(f"{side}/r1/zcopy.json", run_file(factor, 1e-3))
     shared = save("new/base.json", run_file(1.0))
-    assert main(["compare", str(tmp_path / "base"), str(tmp_path / "new"), "--format=json"]) == 1
-    told = capsys.readouterr()
-    document = json.loads(told.out)
+    code, document, told = shown(str(tmp_path / "base"), str(tmp_path / "new"), "--format=json")
+    document = json.loads(document)
+    assert code == 1
     assert document["cases"][1]["processes"] == {"base": 6, "new": 9}
-    assert f"{copied} is a copy of {run}: counted once" in told.err
+    assert f"{copied} is a copy of {run}: counted once" in told
     assert any(note.startswith(f"on both sides: {shared}") for note in document["notes"])
 
 
@@ -120,10 +129,10 @@ def test_a_reader_that_has_gone_is_no_verdict(save, tmp_path: Path, words) -> No
     assert done.stderr == ""
 
 
-def test_what_is_missing_is_listed_and_fails_on_request(tmp_path, capsys, compared) -> None:
-    new = run_file(names=("a.fast", "only.new"))
+def test_what_is_missing_is_listed_and_fails_on_request(shown, compared) -> None:
+    base, new = run_file(names=("a.fast", "only.base", "went.wrong")), run_file(names=("a.fast", "only.new"))
     new["gpubench"]["unmeasured"] = [records.unmeasured(records.case("went.wrong"), "error", "ValueError: mine")]
-    code, document = compared(run_file(names=("a.fast", "only.base", "went.wrong")), new)
+    code, document = compared(base, new)
     assert (code, [case["id"] for case in document["cases"]]) == (0, ["a.fast[float32-n=8]"])
     assert {(each["id"], each["side"], each["reason"]) for each in document["missing"]} == {
         ("only.base[float32-n=8]", "new", "not in the results"),
@@ -131,19 +140,13 @@ def test_what_is_missing_is_listed_and_fails_on_request(tmp_path, capsys, compar
         ("went.wrong[float32-n=8]", "new", "error: ValueError: mine"),
     }
     for form in ("table", "markdown"):
-        assert main(["compare", *sides(tmp_path), "--format", form]) == 0
-        shown = capsys.readouterr().out.replace("\\", "")
-        assert "; 2 benchmarks measured in base but not in new (error, not in the results); 1 only in new" in shown
-        assert "ValueError: mine" in shown
-        assert "only.base[float32-n=8]" in shown
-    assert main(["compare", *sides(tmp_path), "--fail-missing"]) == 1
-    capsys.readouterr()
-    assert compared(run_file(names=("a.fast",)), new, "--fail-missing")[0] == 0
-
-
-def sides(folder):
-    """The files that ``compared`` has saved."""
-    return [str(folder / f"{name}.json") for name in ("base", "new")]
+        code, text, _ = shown(base, new, "--format", form)
+        assert code == 0
+        assert "; 2 benchmarks measured in base but not in new (error, not in the results); 1 only in new" in text
+        assert "ValueError: mine" in text
+        assert "only.base[float32-n=8]" in text
+    assert shown(base, new, "--fail-missing")[0] == 1
+    assert shown(run_file(names=("a.fast",)), new, "--fail-missing")[0] == 0
 
 
 def test_the_reason_why_a_plain_test_lost_its_time_is_printed(save, capsys, compared) -> None:
@@ -158,16 +161,15 @@ def test_the_reason_why_a_plain_test_lost_its_time_is_printed(save, capsys, comp
     assert capsys.readouterr().err == f"gpubench export: not measured and left out: {test}\n"
 
 
-def test_nothing_in_common_is_three(tmp_path, capsys, compared) -> None:
-    code, document = compared(run_file(names=("x.y",)), run_file(names=("z.y",)))
+def test_nothing_in_common_is_three(shown, compared) -> None:
+    code, document = compared(*(runs := (run_file(names=("x.y",)), run_file(names=("z.y",)))))
     assert (code, document["verdict"], document["exit_code"], document["cases"]) == (3, "nothing", 3, [])
     assert len(document["missing"]) == 2
     each_has = "base has 1 benchmark (x.y); new has 1 benchmark (z.y)"
-    assert main(["compare", *sides(tmp_path)]) == 3
     line = f"gpubench compare: nothing to compare: no benchmark was measured on both sides: {each_has}\n"
-    assert capsys.readouterr() == ("", line)
-    assert main(["compare", *sides(tmp_path), "--format", "markdown"]) == 3
-    assert len(capsys.readouterr().out.replace("\\", "").split(each_has)) == 2
+    assert shown(*runs) == (3, "", line)
+    code, page, _ = shown(*runs, "--format", "markdown")
+    assert (code, page.count(each_has)) == (3, 1)
 
 
 def test_two_cases_of_one_name_are_named_and_not_mixed(compared) -> None:
@@ -236,12 +238,10 @@ def test_markdown_escapes_and_folds(save, capsys) -> None:
     names = ("a.slow", "b.<img src=x>|`", "c.d", "c.e", "c.f" * 50)
     files = [save("base.json", run_file(names=names)), save("new.json", run_file(1.2, 1e-4, names))]
     assert main(["compare", *files, "--format", "markdown"]) == 1
-    shown = capsys.readouterr().out
-    assert "**slowdown proven" in shown
-    assert "<img" not in shown
-    assert "b.&lt;img src=x&gt;\\|\\`" in shown
-    assert "4 the same" in shown
-    assert "c.f" * 50 in shown  # whole: Markdown folds its lines itself
+    page = capsys.readouterr().out
+    whole = "c.f" * 50  # Markdown folds its lines itself
+    assert all(text in page for text in ("**slowdown proven", "b.&lt;img src=x&gt;\\|\\`", "4 the same", whole))
+    assert "<img" not in page
 
 
 def test_an_expression_narrows_what_is_shown_and_changes_no_verdict(compared) -> None:
@@ -257,39 +257,36 @@ def test_an_expression_narrows_what_is_shown_and_changes_no_verdict(compared) ->
     assert (code, [each["id"] for each in document["missing"]]) == (3, ["z.new[float32-n=8]"])
 
 
-def test_ten_lines_at_most_say_it_before_the_table(save, capsys) -> None:
+def test_ten_lines_at_most_say_it_before_the_table(shown) -> None:
     many = tuple(f"w.w{i}" for i in range(30))
     new = run_file(1.2, 1e-4, names=("a.slow", *many))
     for mark in new["benchmarks"][5:]:  # their processes differ
         for i, process in enumerate(mark["extra_info"]["gpubench"]["processes"]):
             process["median_s"] *= 1 + 0.4 * i
-    assert main(["compare", save("base.json", run_file(names=("a.slow", *many))), save("new.json", new)]) == 1
-    lines = capsys.readouterr().out.splitlines()
-    table = next(i for i, line in enumerate(lines) if line.startswith("Comparison"))
-    lead = lines[:table]
+    code, text, _ = shown(run_file(names=("a.slow", *many)), new)
+    assert code == 1
+    lead = text.partition("\nComparison")[0].splitlines()
     assert 2 <= len(lead) <= 10
     assert lead[0] == "Slower: a.slow[float32-n=8] +20.0 %"
     assert lead[1].startswith("Inconclusive (30), too noisy")
     assert " more runs per side would detect a change of 5 % in w.w" in lead[1]
 
 
-def test_a_disturbed_side_is_a_line_and_few_rows(tmp_path, capsys, compared) -> None:
+def test_a_disturbed_side_is_a_line_and_few_rows(shown, compared) -> None:
     names = tuple(f"w.w{i}" for i in range(30))
     why = str(Reason(Cause.BESIDE, ("new",)))
-    code, document = compared(run_file(names=names), others(run_file(1.3, names=names), 0, 1, 2))
+    runs = run_file(names=names), others(run_file(1.3, names=names), 0, 1, 2)
+    code, document = compared(*runs)
     assert (code, {case["reason"] for case in document["cases"]}) == (0, {why})
-    assert main(["compare", *sides(tmp_path)]) == 0
-    shown = capsys.readouterr().out
-    assert shown.startswith(f"Inconclusive (30), {why}. The machine was busy: measure again")
-    assert "new: other programs used the cores in 3 of 3 processes" in shown
-    assert [f"w.w{i}[" in shown for i in (0, 9, 10, 17)] == [True, True, False, False]
-    assert "20 more are inconclusive and changed less" in shown
-    assert main(["compare", *sides(tmp_path), "--format=markdown"]) == 0
-    page = capsys.readouterr().out
+    _, text, _ = shown(*runs)
+    assert text.startswith(f"Inconclusive (30), {why}. The machine was busy: measure again")
+    assert "new: other programs used the cores in 3 of 3 processes" in text
+    assert [f"w.w{i}[" in text for i in (0, 9, 10, 17)] == [True, True, False, False]
+    assert "20 more are inconclusive and changed less" in text
+    _, page, _ = shown(*runs, "--format=markdown")
     assert page.index(why) < page.index("w.w9") < page.index("\n20 more inconclusive\n") < page.index("w.w17")
-    compared(run_file(names=names[:6]), others(run_file(names=names[:6]), 0, 1, 2))
-    assert main(["compare", *sides(tmp_path)]) == 0
-    lead, table = capsys.readouterr().out.split("\nComparison")
+    _, text, _ = shown(run_file(names=names[:6]), others(run_file(names=names[:6]), 0, 1, 2))
+    lead, table = text.split("\nComparison")
     assert lead.startswith(f"Inconclusive (6), {why}.")
     assert [f"w.w{i}" in table for i in range(7)] == [True] * 6 + [False]
     assert "reason" not in table
@@ -305,14 +302,14 @@ def test_a_disturbed_side_is_a_line_and_few_rows(tmp_path, capsys, compared) -> 
         (("b/x_test.py::test_f", "own.case"), "test_f"),
     ],
 )
-def test_tests_are_called_by_their_ids_without_what_all_share(save, capsys, names, called) -> None:
+def test_tests_are_called_by_their_ids_without_what_all_share(shown, names, called) -> None:
     data = plain(run_file(names=tuple(f"w.w{i}" for i in range(len(names)))))
     for mark, name in zip(data["benchmarks"], names, strict=True):
         mark["fullname"] = name
-    path = save("run.json", data)
-    assert main(["compare", path, save("again.json", data | {"datetime": "2026-02-01T12:00:00+00:00"})]) == 0
-    assert f"  {called} " in capsys.readouterr().out.replace("\n", "\n  ")
-    assert main(["compare", path, path.replace("run.json", "again.json"), "-k", "x.f or y.f"]) == 0
+    again = data | {"datetime": "2026-02-01T12:00:00+00:00"}
+    code, text, _ = shown(data, again)
+    assert (code, f"  {called} " in text.replace("\n", "\n  ")) == (0, True)
+    assert shown(data, again, "-k", "x.f or y.f")[0] == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
@@ -365,7 +362,7 @@ def test_an_error_that_can_not_be_printed_is_no_slowdown(save, to) -> None:
         assert done.returncode == 2, words
 
 
-def test_what_no_side_could_measure_is_listed(save, capsys, compared) -> None:
+def test_what_no_side_could_measure_is_listed(compared) -> None:
     crashed = records.unmeasured(records.case("went.wrong"), "crashed", "killed by SIGSEGV")
     skipped = records.unmeasured(records.case("not.here"), "skipped", "needs a GPU")
     for names, code in (((), 2), (("a.fast",), 0)):
@@ -385,14 +382,11 @@ def old(data, brand):
 
 
 @pytest.mark.parametrize(("base", "new", "code"), [("i7", "i7", 1), ("i7", "Ryzen", 2), ("i7", "", 0), ("", "", 0)])
-def test_a_cpu_that_a_file_does_not_name_proves_nothing(save, capsys, compared, base, new, code) -> None:
-    files = [save(f"{i}.json", old(run_file(9), brand) if i else old(run_file(), brand))
-             for i, brand in enumerate((base, new))]  # fmt: skip
-    assert main(["compare", *files]) == code
-    shown = capsys.readouterr()
-    assert ("CPU i7 → Ryzen" in shown.err) == (code == 2)
-    assert ("the CPU is unknown: " in shown.out) == (code == 0)
-    assert main(["compare", *files, "--allow", "machine"]) == 1
+def test_a_cpu_that_a_file_does_not_name_proves_nothing(shown, base, new, code) -> None:
+    runs = old(run_file(), base), old(run_file(9), new)
+    found, text, errors = shown(*runs)
+    assert (found, "CPU i7 → Ryzen" in errors, "the CPU is unknown: " in text) == (code, code == 2, code == 0)
+    assert shown(*runs, "--allow", "machine")[0] == 1
 
 
 def test_a_defect_is_no_slowdown(save, monkeypatch, capsys) -> None:

@@ -22,15 +22,12 @@ def limited(limit_s: float, median_s: float, spread: float | None = 0.01) -> dic
 @pytest.mark.parametrize(
     ("median_s", "spread", "code", "verdict"),
     [
-        (2.2e-3, 0.01, 1, "above"),
-        (2.01e-3, 0.01, 0, "perhaps above"),
-        (1.99e-3, 0.01, 0, "perhaps above"),
-        (2.2e-3, 0.2, 0, "perhaps above"),
-        (1.8e-3, 0.01, 0, "below"),
-        (3e-3, None, 0, "perhaps above"),  # a single process: as large a spread is assumed as for verdicts, 25 %
-        (8e-3, None, 1, "above"),
+        (2.2e-3, 0.01, 1, "above"), (2.01e-3, 0.01, 0, "perhaps above"), (1.99e-3, 0.01, 0, "perhaps above"),
+        (2.2e-3, 0.2, 0, "perhaps above"), (1.8e-3, 0.01, 0, "below"),
+        # a single process: as large a spread is assumed as for verdicts, 25 %
+        (3e-3, None, 0, "perhaps above"), (8e-3, None, 1, "above"),
     ],
-)
+)  # fmt: skip
 def test_only_what_is_above_its_limit_for_certain_fails(save, capsys, median_s, spread, code, verdict) -> None:
     files = [save(f"{name}.json", limited(2e-3, median_s, spread)) for name in ("base", "new")]
     Path(files[1]).write_text(json.dumps(json.loads(Path(files[1]).read_text()) | {"datetime": "another"}))

@@ -22,6 +22,8 @@ from gpubench.devices import cpu
 from gpubench.errors import UsageError
 from gpubench.measure import environment
 from gpubench.measure.session import Session, Settings
+from gpubench.runfile.reader import convert
+from gpubench.runfile.schema import DeviceFacts
 from gpubench.testing import VirtualDevice
 
 
@@ -102,7 +104,7 @@ class TestMachine:
     def test_a_gpu_in_a_bad_state_is_unknown(self, gpus):
         gpus("broken")
         told = environment.machine()["devices"][1]
-        assert told == {"name": "gpu:0", "kind": "gpu", "label": None, "memory_bytes": None}
+        assert convert(told, DeviceFacts) == DeviceFacts("gpu:0", "gpu")  # or no one could read the results
 
     def test_caches(self, tmp_path):
         caches = [("1", "Data", "48K"), ("1", "Instruction", "64K"), ("3", "Unified", "2M"), ("4",)]

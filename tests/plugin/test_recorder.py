@@ -242,7 +242,7 @@ def test_a_run_measures_with_one_thread_where_two_are_slower_and_goes_on_with_it
     """All of its processes, whatever they find: their numbers belong together."""
     journal = pytester.path / "journal"
     with contextlib.closing(Ledger(journal)) as ledger:
-        ledger.append("run", processes=2, options=[], paths=["/test_it.py"])
+        ledger.add_event("run", processes=2, options=[], paths=["/test_it.py"])
     options = ["--gpubench-no-ceilings", "--benchmark-max-time=0.001", f"--gpubench-ledger={journal}"]
     monkeypatch.setattr(environment, "set_threads", lambda count=None: count or 2)
     for process, all_s in enumerate((80.0, 0.5)):

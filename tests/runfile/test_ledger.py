@@ -35,18 +35,18 @@ LOOP.append(LOOP)
 )
 def test_any_value_is_written(tmp_path, value, written):
     journal = ledger.Ledger(tmp_path / "ledger")
-    journal.append("finish", process=0, after=value)
+    journal.add_event("finish", process=0, after=value)
     assert json.loads((tmp_path / "ledger").read_text())["after"] == written
-    journal.append("finish", process=0, after=LOOP)
-    *_, event = ledger.recorded(journal.path)
+    journal.add_event("finish", process=0, after=LOOP)
+    *_, event = reader.recorded(journal.path)
     assert "[[...]]" in json.dumps(event["after"])
 
 
 def test_a_follower_waits_for_whole_lines(tmp_path):
     path = tmp_path / "ledger"
-    follower = ledger.Follower(path)
+    follower = reader.Follower(path)
     assert list(follower.events()) == []
-    ledger.Ledger(path).append("finish", process=0)
+    ledger.Ledger(path).add_event("finish", process=0)
     with path.open("a") as file:
         file.write('{"event": "fin')
         file.flush()
@@ -95,7 +95,7 @@ def test_a_line_is_on_disk_before_the_next_thing_is_done(tmp_path, monkeypatch):
     synced = []
     monkeypatch.setattr(os, "fsync", lambda number: synced.append(os.fstat(number).st_size))
     journal = ledger.Ledger(tmp_path / "ledger")
-    journal.append("finish", process=0)
+    journal.add_event("finish", process=0)
     assert synced == [journal.path.stat().st_size]
 
 
@@ -103,5 +103,5 @@ def test_a_line_that_could_not_be_read_again_is_not_written(tmp_path, monkeypatc
     monkeypatch.setattr(ledger, "LONGEST_LINE", 1000)
     journal = ledger.Ledger(tmp_path / "ledger")
     with pytest.raises(UsageError, match="at most 1000"):
-        journal.append("finish", process=0, after="x" * 1000)
+        journal.add_event("finish", process=0, after="x" * 1000)
     assert (tmp_path / "ledger").read_bytes() == b""

@@ -7,35 +7,21 @@ import string
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.runfile.quantities import (
-    plain_signs,
-    ratio_text,
-    seconds_of,
-    seconds_text,
-    shorten_apart,
-    text,
-)
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (1.5e-4, "150 µs"), (0.9999, "1.00 s"), (9.994e-7, "999 ns"), (9.996e-7, "1.00 µs"), (1e-13, "0.100 ps"),
-        (12.34, "12.3 s"), (None, "—"), (float("nan"), "—"), (0, "0 s"), (-2e-3, "-2.00 ms"),
-    ],
-)  # fmt: skip
-def test_three_digits_and_a_prefix(value, shown):
-    assert text(value, "s") == shown
+from gpubench.runfile.quantities import plain_signs, ratio_text, seconds_of, seconds_text, shorten_apart, text
 
 
 @pytest.mark.parametrize(
     ("value", "unit", "shown"),
     [
+        (1.5e-4, "s", "150 µs"), (0.9999, "s", "1.00 s"), (9.994e-7, "s", "999 ns"), (9.996e-7, "s", "1.00 µs"),
+        (1e-13, "s", "0.100 ps"), (12.34, "s", "12.3 s"), (None, "s", "—"), (float("nan"), "s", "—"), (0, "s", "0 s"),
+        (-2e-3, "s", "-2.00 ms"), (2.5e12, "FLOP/s", "2.50 TFLOP/s"), (4e9, "B", "4.00 GB"),
+        # only what can be divided has a prefix below one
         (0.935, "samples/s", "0.935 samples/s"), (1.36e6, "samples/s", "1.36 Msamples/s"), (0.02, "/J", "0.0200 /J"),
         (3.21e-7, "tokens/s", "3.21e-07 tokens/s"), (0.5, "J", "500 mJ"), (0.9999, "B", "1.00 B"),
     ],
 )  # fmt: skip
-def test_only_what_can_be_divided_has_a_prefix_below_one(value, unit, shown):
+def test_three_digits_and_a_prefix(value, unit, shown):
     assert text(value, unit) == shown
 
 
@@ -53,9 +39,7 @@ def test_a_time_that_is_none_is_refused():
             seconds_of(words)
 
 
-def test_larger_units():
-    assert text(2.5e12, "FLOP/s") == "2.50 TFLOP/s"
-    assert text(4e9, "B") == "4.00 GB"
+def test_longer_times():
     assert [seconds_text(s) for s in (59.0, 185, 7320)] == ["59.0 s", "3 min 05 s", "2 h 02 min"]
 
 

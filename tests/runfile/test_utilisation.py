@@ -30,17 +30,12 @@ def test_a_verified_result_above_the_peak_raises_it_and_is_named():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"check": Check("unchecked")},
-        {"check": None},
-        {"convolution_share": 0.9},
-        {"flags": (Raised("implausible", "", (0,)),)},
-        {"work": Work(flops=0.9e9)},
+        {"check": Check("unchecked")}, {"check": None}, {"times": None, "status": "skipped"}, {"device": "cuda:0"},
+        {"convolution_share": 0.9}, {"flags": (Raised("implausible", "", (0,)),)},
+        {"work": Work()}, {"work": Work(flops=0.9e9)},
         {"work": Work(flops=1.4e9)},  # more than noise, and what the instruction set allows isn't known
-        {"work": Work()},
-        {"times": None, "status": "skipped"},
-        {"device": "cuda:0"},
     ],
-)
+)  # fmt: skip
 def test_others_raise_nothing(changes):
     assert raised(**changes) == PEAKS
 
@@ -136,13 +131,10 @@ def test_a_library_is_as_fast_as_its_fastest_result():
 @pytest.mark.parametrize(
     ("dtype", "instructions", "emulated"),
     [
-        ("float16", ("avx512f",), True),
-        ("float16", ("avx512f", "avx512_fp16"), False),
-        ("float16", None, False),
-        ("bfloat16", ("avx2",), True),
-        ("bfloat16", ("amx_bf16",), False),
+        ("float16", ("avx512f",), True), ("float16", ("avx512f", "avx512_fp16"), False), ("float16", None, False),
+        ("bfloat16", ("avx2",), True), ("bfloat16", ("amx_bf16",), False),
     ],
-)
+)  # fmt: skip
 def test_a_short_dtype_slower_than_float32_is_named(dtype, instructions, emulated):
     ways = {"float32": {"torch": 1e11}, dtype: {"torch": 1e9}}
     peaks = Ceilings(ways=ways, throughput={"float32": 1e11, dtype: 1e9})

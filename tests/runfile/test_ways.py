@@ -17,18 +17,12 @@ SLOW = {"workload": "a.b", "device": "cpu", "dtype": "float32", "params": {"n": 
 @pytest.mark.parametrize(
     ("way", "flag", "counts"),
     [
-        ({}, "", True),
-        ({}, "noisy", True),
-        ({}, "waiting", False),
-        ({}, "implausible", False),
-        ({"device": "cpu:1"}, "", False),
-        ({"cache": "cold"}, "", False),
-        ({"params": {"n": 8.0}}, "", False),
-        ({"params": {"n": 8, "form": "out"}}, "", True),
-        ({"params": {"n": 8, "form": "inplace"}}, "", False),
+        ({}, "", True), ({}, "noisy", True), ({}, "waiting", False), ({}, "implausible", False),
+        ({"device": "cpu:1"}, "", False), ({"cache": "cold"}, "", False), ({"params": {"n": 8.0}}, "", False),
+        ({"params": {"n": 8, "form": "out"}}, "", True), ({"params": {"n": 8, "form": "inplace"}}, "", False),
         ({"params": {"n": 8, "form": "out"}, "kind": ""}, "", False),  # what a form is in one's own, nobody knows
     ],
-)
+)  # fmt: skip
 def test_only_what_did_the_same_job_on_the_same_device_is_a_way(
     save: Any, way: dict[str, Any], flag: str, counts: bool
 ) -> None:

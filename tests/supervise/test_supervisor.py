@@ -150,18 +150,18 @@ def child(tmp_path, monkeypatch):
     return run
 
 
-START = "ledger.append('start', process=0, fullname='a', name='a', case={})"
+START = "ledger.add_event('start', process=0, fullname='a', name='a', case={})"
 
 
 def test_a_process_that_has_finished_is_not_waited_for(child, tmp_path, monkeypatch):
     monkeypatch.setattr(measuring, "FAREWELL_S", 0.1)
-    ended = child("ledger.append('finish', process=0, code=4); time.sleep(20); open('waited', 'w')", 1000.0)
+    ended = child("ledger.add_event('finish', process=0, code=4); time.sleep(20); open('waited', 'w')", 1000.0)
     assert (ended.finished, ended.case, ended.interrupted, ended.code) == (True, None, False, 4)
     assert not (tmp_path / "waited").exists()
 
 
 def test_a_case_that_ends_its_process_in_good_order_is_settled_with_the_reason(child):
-    ended = child(f"{START}; print('!!!! Exit: enough !!!!'); ledger.append('finish', process=0)")
+    ended = child(f"{START}; print('!!!! Exit: enough !!!!'); ledger.add_event('finish', process=0)")
     assert (ended.finished, ended.case, ended.status) == (True, "a", "error")
     assert ended.reason == "ended the measuring process: Exit: enough"
 
@@ -171,7 +171,7 @@ def test_ranks_that_are_ended_with_their_process_leave_no_folder(child, tmp_path
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     begin = "from gpubench.runfile.writer import mark_scratch; make = tempfile.mkdtemp"
     ours, theirs = (f"make(prefix=f'gpubench-ranks-{{os.getpid()}}-{whose}')" for whose in ("ours", "theirs"))
-    ended = child(f"{begin}; mark_scratch({ours}); {theirs}; ledger.append('finish'); os.abort()")
+    ended = child(f"{begin}; mark_scratch({ours}); {theirs}; ledger.add_event('finish'); os.abort()")
     assert ended.code == -signal.SIGABRT
     left = [path.name for path in tmp_path.iterdir() if path.name not in ("ledger", "log")]
     assert ["theirs" in name for name in left] == [True]
@@ -360,10 +360,10 @@ def test_plain_pytest_leaves_a_journal_that_is_read(tmp_path):
 def test_a_torn_line_is_ignored_and_the_next_writer_starts_a_new_one(tmp_path):
     path = tmp_path / "ledger"
     facts = {"process": 0, "cases": ["a"], "fingerprint": {}, "machine_info": {}, "gpubench": {}}
-    Ledger(path).append("session", **facts)
+    Ledger(path).add_event("session", **facts)
     with path.open("a") as file:
         file.write('{"event": "start", "proc')
-    Ledger(path).append("end", process=0, fullname="a", status="error", reason="x", case=None)
+    Ledger(path).add_event("end", process=0, fullname="a", status="error", reason="x", case=None)
     assert [event["event"] for event in read_ledger(path)] == ["session", "end"]
 
 
@@ -372,7 +372,7 @@ def test_a_forked_child_of_a_case_writes_nothing(tmp_path):
     child = os.fork()
     if not child:
         with contextlib.suppress(BaseException):
-            ledger.append("complete")
+            ledger.add_event("complete")
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
     assert (tmp_path / "ledger").read_bytes() == b""
