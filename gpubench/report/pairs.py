@@ -465,7 +465,7 @@ def _switches(row: Measured) -> dict[str, str]:
     on one, and those of products in its half precision."""
     of_accelerators = _OF_ACCELERATORS if row.on_accelerator else ()
     names = ("deterministic", *of_accelerators, *_HALVES.get(row.result.compute_dtype, ()))
-    known = row.result.precision or row.run.machine.precision
+    known = row.result.precision or row.run.machine.precision or {}
     return switches({name: state for name, state in known.items() if name.startswith(names)})
 
 

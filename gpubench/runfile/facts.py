@@ -90,7 +90,7 @@ def _facts_of(run: Run, names: Sequence[str], variables: Collection[str], alike:
         software[f"{device.name} driver"] = device.driver
     machine |= {"threads": str(run.machine.threads)} if run.machine.threads else {}
     accelerated = any(run.machine.device(name).accelerator for name in names)
-    machine |= switches(run.machine.precision, () if accelerated else _OF_CPUS)
+    machine |= switches(run.machine.precision or {}, () if accelerated else _OF_CPUS)
     settings = {"preset": run.preset, "processes": str(run.processes), "gpubench": run.version}
     settings["seed"] = None if run.seed is None else str(run.seed)
     known = [{name: value for name, value in part.items() if value} for part in (software, settings)]

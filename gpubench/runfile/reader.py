@@ -382,17 +382,12 @@ def _run(path: Path, machine: Machine, results: list[Result], facts: schema.RunF
 def _machine(info: schema.MachineInfo) -> Machine:
     """The machine, with the CPU's model as the default of its name; the host name is private."""
     label = (info.cpu and (info.cpu.brand_raw or info.cpu.brand)) or info.machine or "unknown machine"
-    facts = info.gpubench
-    if facts is None:
-        return Machine(label, (DeviceFacts("cpu", "cpu", label),))
-    precision = facts.precision or {}
-    tf32 = precision.get("tf32")
+    facts = info.gpubench or Machine()
+    tf32 = (facts.precision or {}).get("tf32")
     if tf32 is not None and not isinstance(tf32, bool):
         _refuse(f"machine_info.{KEY}.precision.tf32", "true, false or null", tf32)
     devices = facts.devices or (DeviceFacts("cpu", "cpu", label),)
-    torch = facts.torch.version if facts.torch else None
-    cpu = facts.cpu or schema.CpuFacts()
-    return Machine(facts.label or label, devices, torch, tf32, facts.threads, precision, cpu)
+    return structs.replace(facts, label=facts.label or label, devices=devices)
 
 
 def check_case(name: str, mark: Any) -> None:

@@ -348,16 +348,34 @@ class Torch(Struct, frozen=True):
     version: Annotated[str | None, _is("2.13.0+cpu")] = None
 
 
-class MachineFacts(Struct, frozen=True):
+class Machine(Struct, frozen=True):
     """Facts of the machine that hold for every run: pytest-benchmark warns at any difference."""
 
-    label: Annotated[str | None, _is("what tables call it")] = None
-    devices: Annotated[_Devices | None, _is("all devices")] = None
-    cpu: Annotated[CpuFacts | None, _is("the CPU, and what decides its times")] = None
-    torch: Annotated[Torch | None, _is("the build of PyTorch")] = None
+    label: Annotated[str, _is("what tables call it")] = ""
+    devices: Annotated[_Devices, _is("all devices")] = ()
+    cpu: Annotated[CpuFacts, _is("the CPU, and what decides its times")] = CpuFacts()
+    build: Annotated[Torch | None, _is("the build of PyTorch")] = field(default=None, name="torch")
     libraries: Annotated[Scalars | None, _is("versions of NumPy and of registered libraries")] = None
     precision: Annotated[Scalars | None, _is("switches of torch and its libraries")] = None
     threads: Annotated[Count | None, _is("threads of torch on the CPU")] = None
+
+    @property
+    def torch(self) -> str | None:
+        """The version of PyTorch."""
+        return self.build.version if self.build else None
+
+    @property
+    def tf32(self) -> bool | None:
+        """Whether products in float32 were made in TF32; None if unknown."""
+        found = (self.precision or {}).get("tf32")
+        return found if isinstance(found, bool) else None
+
+    def device(self, name: str) -> DeviceFacts:
+        """The device of that name; a device that the file doesn't describe has its name alone."""
+        for device in self.devices:
+            if device.name == name:
+                return device
+        return DeviceFacts(name, name.partition(":")[0])
 
 
 class Processor(Struct, frozen=True):
@@ -372,7 +390,7 @@ class MachineInfo(Struct, frozen=True):
 
     cpu: Processor | None = None
     machine: str | None = None
-    gpubench: Annotated[MachineFacts | None, _is("facts of the machine")] = None
+    gpubench: Annotated[Machine | None, _is("facts of the machine")] = None
 
 
 _KEPT = f"at most {SAMPLES_KEPT} samples of each process, process after process"
@@ -471,25 +489,6 @@ class Result(Measurement, frozen=True, gc=False):
     def case(self) -> Case:
         """The identity of the result alone."""
         return Case(*(getattr(self, name) for name in Case.__struct_fields__))
-
-
-class Machine(Struct, frozen=True):
-    """Facts of the machine that hold for the whole run."""
-
-    label: str
-    devices: tuple[DeviceFacts, ...]
-    torch: str | None = None
-    tf32: bool | None = None
-    threads: int | None = None
-    precision: Mapping[str, Scalar] = {}
-    cpu: CpuFacts = CpuFacts()
-
-    def device(self, name: str) -> DeviceFacts:
-        """The device of that name; a device that the file doesn't describe has its name alone."""
-        for device in self.devices:
-            if device.name == name:
-                return device
-        return DeviceFacts(name, name.partition(":")[0])
 
 
 class Run(Struct, frozen=True):
