@@ -144,6 +144,8 @@ class Change(NamedTuple):
 
     def larger_p(self) -> float:
         """Return the one-sided p value of a ratio of at most 1."""
+        if self.error == 0:
+            return 0.5 if self.log == 0 else float(self.log < 0)
         return float(stdtr(self.freedom, -self.log / self.error))
 
     def inverse(self) -> Change:
