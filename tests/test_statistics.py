@@ -16,6 +16,7 @@ from gpubench.statistics.inference import (
     moderated,
     needed_values,
     pooled_variance,
+    trend,
 )
 from gpubench.statistics.intervals import (
     INTERVAL,
@@ -32,6 +33,14 @@ def test_students_quantiles_are_scipys():
     """Those of 1 to 4 degrees of freedom are a table, so that a time is shown without SciPy."""
     for freedom in (*range(1, 35), 1.5, 29.9, 30.1):
         assert quantile(freedom) == pytest.approx(stdtrit(freedom, 0.975), rel=1e-12), freedom
+
+
+@pytest.mark.parametrize("values", [[1.0] * 9 + [2.0], [3.0, 1.0, 2.0, 2.0], [5.0, 4.0, 3.0]])
+def test_a_trend_is_the_rank_correlation_with_time(values):
+    """Equal values share a rank: one late outlier among them is no trend."""
+    known = scipy_stats.spearmanr(values, range(len(values))).statistic * math.sqrt(len(values) - 1)
+    assert trend(values) == pytest.approx(known)
+    assert trend(values[:1] * 4) == trend(values[:2]) == 0
 
 
 def test_one_process_that_waited_carries_no_median_away():

@@ -70,7 +70,7 @@ def test_a_table_of_limits_chooses_as_k_does_and_the_smallest_counts(save, capsy
         ("gone", [], 2, "a.gone[float32-n=8] has no number (not in the results)"),
         ("gpu", [], 2, "'gpu' matches only what is skipped (a.gpu[float32-n=8])"),
         ("gpu or a.fast", [], 0, "no slowdown proven"),
-        ("(", [], 2, "[tool.gpubench.limits] '(': expected a word"),
+        ("(", [], 2, "pyproject.toml: [tool.gpubench.limits] '(': expected a word"),
     ],
 )
 def test_a_limit_that_guards_nothing_is_two_and_named(

@@ -161,6 +161,8 @@ def test_where_runs_drift_more_processes_do_not_help_but_runs_do():
     assert 10 < only.more < 30
     assert only.reason == "too noisy: that whole runs drifted by about 5 % can't be ruled out"
     assert "more runs per side would detect a change of 5 %" in only.advice
+    (only,) = judge(*(drifting(random, CASES[:1], drift=0, factor=factor) for factor in (1, 1.12)), Terms(moved=True))
+    assert (only.verdict, only.why) == (INCONCLUSIVE, Reason(Cause.DRIFT, ("5 %",)))  # two machines drift as well
 
 
 @pytest.mark.parametrize(
@@ -343,9 +345,8 @@ def test_only_fresh_runs_judge_a_suspect():
     new = staged(side(random, 3, 0.03, slower=CASES[3], factor=1.5), SCREEN)
     for factor, word in ((1.0, SAME), (1.5, SLOWER)):
         fresh = [staged({CASES[3]: observed(each)}, CONFIRM, 3) for each in ([1.0, 1.01, 0.99], [factor] * 3)]
-        (only,) = [
-            each for each in judge(joined(base, fresh[0]), joined(new, fresh[1]), IN_TURN) if each.key == CASES[3]
-        ]
+        found = judge(joined(base, fresh[0]), joined(new, fresh[1]), Terms(in_turn=(False, True)))
+        (only,) = (each for each in found if each.key == CASES[3])
         assert (only.verdict, only.processes) == (word, (3, 3))
         assert not only.suspect
 
