@@ -15,6 +15,7 @@ from ..errors import UsageError
 from .base import EIGHT_BITS, KINDS, Device, Load, Memory, register
 from .cpu import Cpu
 from .demo import Demo
+from .lazy import torch
 from .torch_device import Mps, TorchDevice, Xpu, torch_kind
 
 __all__ = [
@@ -34,7 +35,7 @@ CPU = Cpu()
 def kinds() -> dict[str, type[Device]]:
     """Return every kind that is registered here or, as an out-of-tree backend (PrivateUse1), with torch, the CPU
     first."""
-    name = TorchDevice.torch._C._get_privateuse1_backend_name()
+    name = torch._C._get_privateuse1_backend_name()
     return dict(KINDS) if name == "privateuseone" else {**KINDS, name: KINDS.get(name, torch_kind(name))}
 
 

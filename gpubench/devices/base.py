@@ -6,12 +6,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ..errors import Unmeasurable
-
-if TYPE_CHECKING:
-    import torch
+from .lazy import torch
 
 _Call = Callable[..., Any]
 

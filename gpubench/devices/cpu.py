@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .base import Device, Memory, register
+from .lazy import psutil, torch
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
@@ -83,8 +84,6 @@ def cores(topology: Path = Path("/sys/devices/system/cpu")) -> int:
         siblings = {(topology / f"cpu{i}/topology/thread_siblings_list").read_text().strip() for i in allowed}
         count = len(siblings)
     except OSError:
-        import psutil
-
         count = min(len(allowed), psutil.cpu_count(logical=False) or len(allowed))
     limit = cgroup_cores()
     # Rounded down: with one thread more than the quota allows, all are stopped part of the time.
@@ -143,8 +142,6 @@ def flops_allowed(known: Collection[str], count: int, clock_hz: float | None) ->
 
 def _clocks() -> list[float]:
     """Return the clock of each core at this moment, in Hz, where it is known."""
-    import psutil
-
     try:
         return [each.current * 1e6 for each in psutil.cpu_freq(percpu=True) if each.current]
     except (OSError, NotImplementedError, AttributeError, TypeError):
@@ -179,8 +176,6 @@ def resolve_vector_math() -> None:
     some thousand processes (``docs/experiments/first_call.py``; https://github.com/pytorch/pytorch/issues/188792).
     Later calls are right, so times are unaffected, but the result of the first call is the one that is checked.
     """
-    import torch
-
     names = "acos asin atan cos erf erfc erfinv exp log log10 log2 sin sqrt tan tanh trunc"
     for dtype, name in itertools.product((torch.float32, torch.float64), names.split()):
         getattr(torch, name)(torch.full((1,), 0.5, dtype=dtype))
@@ -284,8 +279,6 @@ class Cpu(Device):
         """Do nothing: a CPU call is done when it returns."""
 
     def memory(self) -> Memory:
-        import psutil
-
         system = psutil.virtual_memory()
         free, total = system.available, system.total
         limit = cgroup_memory()

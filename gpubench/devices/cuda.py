@@ -16,14 +16,12 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ..errors import Unmeasurable
 from .base import register
-from .torch_device import TorchDevice
-
-if TYPE_CHECKING:
-    import torch
+from .lazy import psutil
+from .torch_device import TorchDevice, torch
 
 _Answer = TypeVar("_Answer")
 _HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
@@ -121,8 +119,8 @@ def _ticks_per_s(device: Cuda) -> float:
     while waited_ms < 1.0 and ticks < 10**9:
         ticks *= 10
         start = device.record_event()
-        with device.torch.cuda.device(device.index):
-            device.torch.cuda._sleep(ticks)
+        with torch.cuda.device(device.index):
+            torch.cuda._sleep(ticks)
         end = device.record_event()
         device.synchronize()
         waited_ms = start.elapsed_time(end)
@@ -149,7 +147,6 @@ class Cuda(TorchDevice):
 
     @classmethod
     def why_absent(cls) -> str:
-        torch = cls.torch
         if torch.version.cuda is None and torch.version.hip is None:
             return f"this PyTorch build ({torch.__version__}) has no CUDA or ROCm support. See pytorch.org/get-started"
         with warnings.catch_warnings(record=True) as warned:
@@ -170,17 +167,17 @@ class Cuda(TorchDevice):
 
     @classmethod
     def indices_in_use(cls) -> tuple[int, ...]:
-        if not cls.torch.cuda.is_initialized():
+        if not torch.cuda.is_initialized():
             return ()
 
         def has_context(index: int) -> bool:
             try:
-                return bool(cls.torch._C._cuda_hasPrimaryContext(index))
+                return bool(torch._C._cuda_hasPrimaryContext(index))
             except RuntimeError:  # a broken context, which clean-up must survive
                 return True
 
         # Waiting for a GPU that has no context would create one: seconds, and hundreds of megabytes.
-        return tuple(filter(has_context, range(cls.torch.cuda.device_count())))
+        return tuple(filter(has_context, range(torch.cuda.device_count())))
 
     @classmethod
     def interconnect(cls, indices: Sequence[int]) -> str | None:
@@ -199,7 +196,7 @@ class Cuda(TorchDevice):
         return "NVLink" if states <= {library.NVML_P2P_STATUS_OK} else "PCIe"
 
     def lacks(self, dtype: str) -> str | None:
-        capability, amd = self.torch.cuda.get_device_capability(self.index), self._is_amd
+        capability, amd = torch.cuda.get_device_capability(self.index), self._is_amd
         built = self._ask("get_arch_list")
         if built and not amd and not any(_runs_on(architecture, capability) for architecture in built):
             return f"this PyTorch build has kernels for {', '.join(built)}, not for sm_{capability[0]}{capability[1]}"
@@ -263,8 +260,6 @@ class Cuda(TorchDevice):
             return None
         if listed <= {os.getpid()}:  # to look for children takes tens of milliseconds on a large host
             return 0
-        import psutil
-
         at_work = self._nvml(_at_work)
         idle = set() if at_work is None else listed - at_work
         children = [child.pid for child in psutil.Process().children(recursive=True)]
@@ -278,17 +273,17 @@ class Cuda(TorchDevice):
 
     def queue_wait(self, seconds: float) -> bool:
         rate = _ticks_per_s(self) if self._is_amd else _FASTEST_CLOCK
-        with self.torch.cuda.device(self.index):
-            self.torch.cuda._sleep(int(seconds * rate))
+        with torch.cuda.device(self.index):
+            torch.cuda._sleep(int(seconds * rate))
         return True
 
-    def record_event(self) -> torch.Event:
-        event: torch.Event = self.torch.cuda.Event(enable_timing=True)
-        event.record(self.torch.cuda.current_stream(self.index))
+    def record_event(self) -> Any:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self.index))
         return event
 
     def capture_graph(self, call: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
-        cuda, side = self.torch.cuda, self._side()
+        cuda, side = torch.cuda, self._side()
         # Only launches on the current device's streams are captured. The inner context restores the current stream,
         # which a capture that fails leaves on its own.
         with cuda.device(self.index), cuda.stream(cuda.current_stream(self.index)):
@@ -327,7 +322,7 @@ class Cuda(TorchDevice):
         To that end a product and its backward pass, which has its own thread, run once on both streams. Not where torch
         refuses products because they may differ from call to call: a test needs none.
         """
-        torch, cuda = self.torch, self.torch.cuda
+        cuda = torch.cuda
         refused = torch.are_deterministic_algorithms_enabled() and "CUBLAS_WORKSPACE_CONFIG" not in os.environ
         if self.index in self._sides or refused:
             return
@@ -340,7 +335,7 @@ class Cuda(TorchDevice):
 
     def _side(self) -> Any:
         if self.index not in self._sides:
-            self._sides[self.index] = self.torch.cuda.Stream(self.index)
+            self._sides[self.index] = torch.cuda.Stream(self.index)
         return self._sides[self.index]
 
     def details(self) -> dict[str, Any]:
@@ -357,7 +352,7 @@ class Cuda(TorchDevice):
 
     @property
     def _is_amd(self) -> bool:
-        return bool(self.torch.version.hip)
+        return bool(torch.version.hip)
 
     def _nvml(self, question: Callable[[Any, Any], _Answer]) -> _Answer | None:
         """Return ``question(library, handle)`` for this GPU, or ``None`` where library, GPU or answer is missing."""
@@ -374,4 +369,4 @@ class Cuda(TorchDevice):
         return None if self._is_amd else str(self._properties().uuid)
 
     def _properties(self) -> Any:
-        return self.torch.cuda.get_device_properties(self.index)
+        return torch.cuda.get_device_properties(self.index)

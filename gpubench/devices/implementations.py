@@ -12,14 +12,11 @@ import importlib.util
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ..errors import Unmeasurable, UsageError
 from .base import Device
-
-if TYPE_CHECKING:
-    import numpy
-    import torch
+from .lazy import np, torch
 
 TORCH = "torch"
 """The implementation that works on the fixture's own tensors; all others get arrays."""
@@ -181,12 +178,10 @@ class NumPy(Implementation):
         """Return why NumPy can't compute on an accelerator."""
         return "NumPy computes on the CPU only" if device.accelerator else None
 
-    def array(self, tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
+    def array(self, tensor: torch.Tensor) -> np.ndarray[Any, Any]:
         """Return the tensor's own memory as an array. Raises :class:`Unmeasurable` where NumPy has no such dtype."""
-        import torch
-
         try:
-            array: numpy.ndarray[Any, Any] = tensor.numpy()
+            array: np.ndarray[Any, Any] = tensor.numpy()
         except TypeError as error:
             raise Unmeasurable(f"NumPy has no such dtype: {error}") from error
         assert torch.from_numpy(array).data_ptr() == tensor.data_ptr(), "NumPy got a copy, not the same memory"

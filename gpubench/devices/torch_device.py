@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from . import lazy
 from .base import Device, Memory
 from .cpu import model
 
-if TYPE_CHECKING:
-    import torch
-
-
-class _Torch:
-    """The package ``torch``, imported when it is first used."""
-
-    def __get__(self, device: object, kind: type) -> Any:
-        import torch
-
-        return torch
+torch: Any = lazy.torch
+"""PyTorch, some of whose functions have no types, and others only in some builds."""
 
 
 class TorchDevice(Device):
     """A kind of device that is used through its ``torch.<kind>`` module, by torch's contract for device modules."""
 
-    torch: ClassVar[Any] = _Torch()
     caches_pinned_memory: ClassVar[bool] = False
     """Whether torch caches this kind's page-locked host memory. If another kind is asked, torch may end the process."""
 
@@ -33,7 +24,7 @@ class TorchDevice(Device):
     def _module(cls) -> Any:
         """Return torch's module of this kind; ``None`` where torch was built without it."""
         try:
-            return cls.torch.get_device_module(cls.kind)
+            return torch.get_device_module(cls.kind)
         except (RuntimeError, AttributeError):
             return None
 
@@ -56,7 +47,7 @@ class TorchDevice(Device):
     @classmethod
     def why_absent(cls) -> str:
         if cls._module() is None or cls._ask("_is_compiled") is False:
-            return f"this PyTorch build ({cls.torch.__version__}) has no {cls.kind} support"
+            return f"this PyTorch build ({torch.__version__}) has no {cls.kind} support"
         return f"torch.{cls.kind} reports no device"
 
     @classmethod
@@ -72,9 +63,9 @@ class TorchDevice(Device):
     def release_pinned_memory(cls) -> None:
         if not cls.caches_pinned_memory:
             return
-        public = getattr(getattr(cls.torch, "accelerator", None), "empty_host_cache", None)  # since torch 2.13
+        public = getattr(getattr(torch, "accelerator", None), "empty_host_cache", None)  # since torch 2.13
         with contextlib.suppress(RuntimeError, AttributeError):
-            (public or cls.torch._C._host_emptyCache)()
+            (public or torch._C._host_emptyCache)()
 
     @property
     def label(self) -> str:
@@ -112,24 +103,24 @@ class Mps(TorchDevice):
 
     @classmethod
     def why_absent(cls) -> str:
-        if not cls.torch.backends.mps.is_built():
-            return f"this PyTorch build ({cls.torch.__version__}) has no Metal (mps) support"
+        if not torch.backends.mps.is_built():
+            return f"this PyTorch build ({torch.__version__}) has no Metal (mps) support"
         return "no Metal device, or macOS older than 12.3"
 
     @classmethod
     def indices_in_use(cls) -> tuple[int, ...]:
-        return (0,) if cls.count() and cls.torch.mps.driver_allocated_memory() else ()
+        return (0,) if cls.count() and torch.mps.driver_allocated_memory() else ()
 
     @property
     def label(self) -> str:
         return f"{model()} GPU"
 
     def synchronize(self) -> None:
-        self.torch.mps.synchronize()
+        torch.mps.synchronize()
 
-    def record_event(self) -> torch.Event:
-        event: torch.Event = self.torch.mps.Event(enable_timing=True)
-        event.record()  # type: ignore[no-untyped-call]
+    def record_event(self) -> Any:
+        event = torch.mps.Event(enable_timing=True)
+        event.record()
         return event
 
     def lacks(self, dtype: str) -> str | None:
@@ -140,8 +131,8 @@ class Mps(TorchDevice):
         return True  # of Apple's own GPUs, the only ones that torch 2.6 and later know
 
     def memory(self) -> Memory:
-        total = self.torch.mps.recommended_max_memory()
-        return Memory(max(0, total - self.torch.mps.current_allocated_memory()), total)
+        total = torch.mps.recommended_max_memory()
+        return Memory(max(0, total - torch.mps.current_allocated_memory()), total)
 
 
 class Xpu(TorchDevice):
@@ -162,9 +153,9 @@ class Xpu(TorchDevice):
     def shares_memory(self) -> bool:
         return bool(getattr(self._ask("get_device_properties", self.index), "is_integrated_gpu", False))
 
-    def record_event(self) -> torch.Event:
-        event: torch.Event = self.torch.xpu.Event(enable_timing=True)
-        event.record(self.torch.xpu.current_stream(self.index))
+    def record_event(self) -> Any:
+        event = torch.xpu.Event(enable_timing=True)
+        event.record(torch.xpu.current_stream(self.index))
         return event
 
 
