@@ -8,7 +8,7 @@ import pytest
 
 from gpubench.commands import cli
 from gpubench.compare import interleaved
-from gpubench.compare.comparison import EXIT_NOTHING, Comparison
+from gpubench.compare.comparison import Comparison
 from gpubench.measure.session import Settings
 from gpubench.runfile import options
 from gpubench.runfile.options import OF_PYTEST, OPTIONS, Option
@@ -41,13 +41,13 @@ def test_measuring_in_turn_passes_all_options_on(monkeypatch: pytest.MonkeyPatch
     """Without one of them a side's numbers would be of another seed, cache or variant than asked for."""
     received: list[str] = []
 
-    def compare_in_turn(args: object, terms: object, pytest_options: list[str]) -> Comparison:
+    def compare_in_turn(args: object, terms: object, pytest_options: list[str], part: bool) -> Comparison:
         received.extend(pytest_options)
         return Comparison((), (), (), 0.05)
 
     monkeypatch.setattr(interleaved, "compare_in_turn", compare_in_turn)
     words, passed_on = zip(*map(command_line, OPTIONS), strict=True)
-    assert cli.main(["compare", "--interleave", "a", "b", *words, "--", "--durations=3"]) == EXIT_NOTHING
+    assert cli.main(["compare", "--interleave", "a", "b", *words, "--", "--durations=3"]) == 3
     assert received == [*passed_on, "--durations=3"]
 
 
