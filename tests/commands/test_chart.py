@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import records
+import suites
 from records import sweep
 
 from gpubench.commands import cli
@@ -94,3 +95,9 @@ def test_one_line_names_what_there_is(run, out, words, named, capsys):
     assert all(each in captured.err for each in named), captured.err
     assert not captured.out
     assert not out.exists()
+
+
+def test_no_picture_estimates_work_that_is_unknown(tmp_path, out, capsys):
+    (tmp_path / "plain.json").write_text(json.dumps(suites.plain(suites.run_file())))
+    assert chart(tmp_path / "plain.json", "--kind", "estimate", "-o", out) == 2
+    assert "no estimate picture: nothing is known" in capsys.readouterr().err
