@@ -122,12 +122,13 @@ def jobs_of(run: Run) -> list[Job]:
 
 
 def _otherwise(job: Job, passes: Mapping[str, Job]) -> list[Job]:
-    """The same network in each of HOWS; ``passes`` are the run's forward passes by the network's name."""
+    """The same network in each of HOWS; ``passes`` are the run's forward passes by the network's name. A convolution
+    alone in TF32, which is PyTorch's default for it."""
     kinds = {each.kind for each in job.work.operators}
-    again = job.case.workload.endswith((LAYOUT, TUNED))
-    if again or job.dtype != "float32" or not kinds & {"product", "convolution"} or len(kinds) < 2:
+    again, alone = job.case.workload.endswith((LAYOUT, TUNED)), kinds == {"convolution"}
+    if again or job.dtype != "float32" or not (alone or (kinds & {"product", "convolution"} and len(kinds) > 1)):
         return []
-    found = [replace(job, how=how, dtype=dtype) for how, dtype in HOWS.items()]
+    found = [replace(job, how=how, dtype=dtype) for how, dtype in HOWS.items() if not alone or how == "TF32"]
     known = _growth(job, passes.get(job.case.workload.partition(".")[2]))
     if known is not None and isinstance(job.case.params.get("batch"), int):
         found += [replace(each, filled=True, fixed=known[0], memory=known[1]) for each in found]

@@ -162,6 +162,14 @@ def test_a_network_is_estimated_in_tf32_under_autocast_and_at_the_batch_that_fil
     assert "doesn't fit into the memory of the T4" in found["models.vast", "T4", "", "false"]["note"]
 
 
+def test_a_convolution_alone_is_estimated_in_tf32_too_as_pytorch_computes_it_by_default(estimated):
+    operator = {"kind": "convolution", "count": 1, "flops": 1e10, "bytes": 1e8}
+    one = measured().bench("own.conv", cpu=0.03, threads=2, size=None, flops=1e10, bytes=1e8, operators=[operator])
+    rows = estimated(one, "--gpu", "A100")[0]
+    assert [row["how"] for row in rows] == ["", "TF32"]
+    assert float(rows[0]["at_most"]) < float(rows[1]["at_most"])
+
+
 def test_dash_k_shows_each_way_and_the_items_per_second(networks, capsys):
     assert main(["estimate", networks, "--gpu", "A100", "-k", "models.resnet"]) == 0
     lines = {line.split("  ")[0].strip(): line for line in capsys.readouterr().out.splitlines()}
