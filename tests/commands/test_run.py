@@ -14,6 +14,7 @@ from sources import lay, negating, sleeping
 from waiting import survivors, wait_for
 
 from gpubench.commands.run import FIRST_WORDS
+from gpubench.runfile.ledger import COMPLETE
 from gpubench.runfile.reader import read
 
 pytestmark = pytest.mark.usefixtures("no_ceilings")
@@ -42,6 +43,7 @@ def test_measures_ones_own_files_and_reports(folder):
     assert [record["id"] for record in ran.records] == ["mine.neg[float32-n=8]", "mine.neg[float32-n=16]"]
     written = {path.name for path in ran.path.parent.iterdir()}
     assert {"results.csv", "speedup.csv", "summary.md", "report.html", "run.log"} <= written
+    assert ran.path.with_name("run.ledger.jsonl").read_bytes().endswith(COMPLETE)
     first, devices, *lines = done.stderr.splitlines()
     assert first == FIRST
     assert re.match(r"Devices: CPU \(.* 2 benchmarks, about .*gpubench run --resume o ut continues", devices)

@@ -94,6 +94,7 @@ def test_a_measured_suite_that_does_without_torch_is_not_made_to_import_it(pytes
         ("--gpubench-threads=two", "threads must be a whole number, not 'two'"),
         ("--gpubench-threads=0", "threads must be 1 or more, not '0'"),
         ("--gpubench-seed=-1", "seed must be 0 or more, not '-1'"),
+        ("--gpubench-process=3/3", "argument --gpubench-process: invalid"),
         ("--gpubench-ranks-deadline=nan", "ranks-deadline must be seconds above 0, not 'nan'"),
         ("--benchmark-json=no/run.json", "no/run.json: no results file can be written there"),
         ("--benchmark-json=.", ".: no results file can be written there"),
@@ -192,14 +193,6 @@ def test_dtypes_can_be_chosen(bench):
     assert dtypes(longest, "--gpubench-preset=quick", "--gpubench-dtype=float16") == ["float16"]
 
 
-def test_options_can_stand_in_the_ini_file_and_in_the_environment(bench, pytester, monkeypatch):
-    pytester.makeini("[pytest]\ngpubench_dtype = float64\ngpubench_preset = smoke\n")
-    monkeypatch.setenv("PYTEST_ADDOPTS", "--benchmark-min-rounds=17")
-    (mark,) = bench(CASE, usual=["--gpubench-no-ceilings", "--benchmark-json=run.json"]).marks
-    assert mark["name"] == "test_neg[cpu-float64]"
-    assert mark["options"]["min_rounds"] == 17
-
-
 @pytest.mark.parametrize(
     ("addopts", "ignored"),
     [
@@ -231,11 +224,8 @@ def test_options_of_a_project_with_which_nothing_can_be_measured_are_taken_back(
 
 
 def test_our_marker_is_merged_into_the_tests_own_and_another_timer_is_overridden_with_a_warning(bench):
-    source = CASE.replace(
-        "def test",
-        "@pytest.mark.benchmark(group='mine', min_rounds=7, timer=__import__('time').process_time)\ndef test",
-    )
-    ran = bench(source)
+    marker = "@pytest.mark.benchmark(group='mine', min_rounds=7, timer=__import__('time').process_time)"
+    ran = bench(CASE.replace("def test", f"{marker}\ndef test"))
     (mark,) = ran.marks
     assert (mark["options"]["timer"], mark["options"]["min_rounds"]) == ("device_clock", 7)
     assert mark["stats"]["rounds"] >= 7
@@ -245,7 +235,7 @@ def test_our_marker_is_merged_into_the_tests_own_and_another_timer_is_overridden
 
 def test_pytest_benchmarks_own_options_keep_working(bench, pytester):
     assert bench(CASE, "--benchmark-save=one", "--benchmark-min-rounds=9").ret == 0
-    ran = bench(CASE, "--benchmark-compare=0001", "--benchmark-compare-fail=min:10000%")
+    ran = bench(CASE, "--benchmark-compare=0001", "--benchmark-compare-fail=min:10000%", apart=True)  # which warns
     assert ran.ret == 0
     assert "(NOW)" in ran.said
     assert "machine_info is different" not in ran.said

@@ -19,6 +19,7 @@ from gpubench.errors import UsageError
 from gpubench.report import output
 from gpubench.runfile import reader, writer
 from gpubench.runfile.ledger import Ledger
+from gpubench.runfile.reader import read_ledger
 from gpubench.runfile.writer import Lock
 
 pytestmark = pytest.mark.usefixtures("no_ceilings")
@@ -215,6 +216,8 @@ def test_a_results_folder_that_a_test_removes_costs_nothing_measured(tmp_path, d
     ran = measure(tmp_path, source + "".join(LEN.replace("it", str(i)) for i in range(4)), "--processes=1")
     assert "run.ledger.jsonl has gone while it was measured: written again" in ran.err
     assert ran.statuses == dict.fromkeys(["it", "0", "1", "2", "3"], "ok")
+    ends = [each["fullname"] for each in read_ledger(tmp_path / "out/run.ledger.jsonl") if each["event"] == "end"]
+    assert len(ends) == len(set(ends)) == 5  # none was measured twice
 
 
 # Sizes ----------------------------------------------------------------------------------------------------------------

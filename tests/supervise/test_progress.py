@@ -1,5 +1,7 @@
 """What a run shows while it measures: on a clock of our own."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from gpubench.supervise import progress
@@ -141,6 +143,19 @@ def test_each_finished_benchmark_is_a_line_with_all_its_devices(said):
     assert line.endswith(" left")
     shown.note(end(0, "error", fullname="other", case={"device": "cpu"}))
     assert said()[0].startswith("[5/5]  other  CPU error: error  ")
+
+
+def test_a_line_on_a_long_benchmark_comes_only_while_it_runs(said, monkeypatch):
+    timers = []
+    monkeypatch.setattr(progress.threading, "Timer", lambda *given: timers.append(Mock(args=given)) or timers[-1])
+    shown = Progress("gpubench time")
+    shown.expect(1, [], deadline_s=60.0)
+    for event in ({"event": "start", "name": "a"}, {"event": "end"}, {"event": "start", "name": "b"}):
+        shown.watch(event)
+    assert [timer.cancel.called for timer in timers] == [True, False]
+    assert timers[1].args[2][0].startswith("gpubench time: b has taken 10 s so far")
+    shown.stop()
+    assert timers[1].cancel.called
 
 
 def test_a_name_acts_on_no_terminal_and_is_cut(said):
