@@ -20,6 +20,7 @@ from ..errors import UsageError
 from ..measure import environment
 from ..measure.session import Session, Unmeasured
 from ..runfile.ledger import Ledger
+from ..runfile.naming import LONGEST_TEXT
 from ..runfile.quantities import counted
 from ..runfile.reader import LARGEST, check_case, convert, recorded
 from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case, Ceilings
@@ -230,9 +231,16 @@ def _sound(stats: Any) -> dict[str, Any]:
     """Return a benchmark's result. Raises RunFileError if no reader would accept it, which would make the other results
     unreadable."""
     benchmark: dict[str, Any] = fit(stats.as_dict(include_data=True))
+    given = benchmark.get("params") or {}  # may be the data itself, of which a name is made of pytest's id
+    benchmark["params"] = {name: _brief(value) for name, value in given.items()} or None
     _thin_samples(benchmark)
     check_case("its result", json.loads(json.dumps(benchmark)))
     return benchmark
+
+
+def _brief(value: Any) -> Any:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text[:LONGEST_TEXT] if len(text) > LONGEST_TEXT else value
 
 
 def _now() -> str:

@@ -191,6 +191,8 @@ def test_what_fits_in_a_table_is_what_a_report_accepts():
 
 
 SPOILT = """
+import pytest
+
 def test_cleared(benchmark):
     benchmark(sum, (1, 2))
     benchmark.stats.stats.data.clear()
@@ -214,8 +216,9 @@ class Exits(Exception):
 def test_exits(benchmark):
     raise Exits
 
-def test_sound(benchmark):
-    benchmark(sum, (1, 2))
+@pytest.mark.parametrize("data", [list(range(100_000))])
+def test_sound(benchmark, data):
+    benchmark(sum, data)
 
 def test_our_sound(gpubench):
     gpubench(abs, 1, check=False)
@@ -226,6 +229,7 @@ def test_a_result_that_nobody_could_read_costs_its_test_alone_and_says_why(bench
     bench(SPOILT, usual=["--benchmark-quiet", *JOURNAL])
     run = assemble(read_ledger(pytester.path / "run.ledger.jsonl"))
     assert [mark["name"].partition("[")[0] for mark in run["benchmarks"]] == ["test_sound", "test_our_sound"]
+    assert len(run["benchmarks"][0]["params"]["data"]) == 2000  # data in a parameter would fill the file
     reasons = {row["name"].partition("[")[0]: row["reason"] for row in run["gpubench"]["unmeasured"]}
     assert reasons.pop("test_exits") == "Exits: Exits that has no text"
     assert {reason.partition(": ")[0] for reason in reasons.values()} == {"the result can't be kept"}
