@@ -333,6 +333,8 @@ def test_what_differs_between_runs_comes_first():
 def test_threads_are_those_that_were_used():
     one = study_of(run().bench("matmul.square", cpu=1.0, threads=1))
     assert one.names.of(one.measured[0]) == "Synthetic, 1 thread"
+    most = run().bench("a.b", cpu=1.0, threads=1).bench("a.c", cpu=1.0, threads=3).bench("a.d", cpu=1.0, threads=3)
+    assert study_of(most).names.of(study_of(most).measured[0]) == "Synthetic, 3 threads"
 
 
 def test_what_no_device_shares_stands_under_its_own():

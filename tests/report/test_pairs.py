@@ -304,7 +304,10 @@ def test_the_quality_of_a_speedup(flags, cpu, level, why, range_, told):
 @pytest.mark.parametrize(("time", "told"), [(1e-3, "≥ 78×*"), (1.0, "≥ 20×*")])
 def test_beside_other_programs_a_speedup_is_at_least_what_the_fastest_rounds_allow(time, told):
     """A round longer than a time slice is interrupted, so the fastest one too; a shorter one shares the caches."""
-    one = run().bench("a.b", cpu=time, flags=("contended",), spread=0.02).bench("a.b", gpu=time / 100, spread=0.02)
+    one = run().bench("a.b", cpu=time, flags=("contended",), spread=0.02)
+    one.bench("a.b", gpu=time / 100, spread=0.02, transfer={"in_bytes": 4, "out_bytes": 0, "in_s": time / 50})
     (pair,) = study_of(one).pairs
     assert words.ratio(pair) == told
     assert pair.drawn is not None
+    assert pair.copies
+    assert (2 * pair.copies.bounds[0] < pair.bounds[0], pair.copies.bounds[1] == pair.bounds[1]) == (True, True)
