@@ -46,7 +46,7 @@ INTERNED = (
 )  # fmt: skip
 """Columns of texts that repeat: their values are indices into the list of strings."""
 _SHAPES = 4
-_SPEEDUP = re.compile(r"<td>((?:≥ )?\d[\d,.]*×(?: slower)?\*?)( \([^)]*×[^)]*\))")
+_SPEEDUP = re.compile(r"<td>((?:≥ )?\d[\d,.]*×(?: slower)?\*?) (\([^)]*×[^)]*\))")
 """A speedup with its range, which a narrow page leaves out."""
 _FILES = " ".join(
     f'<a href="{name}">{name}</a>' for name in ("results.csv", "speedup.csv", "crossover.csv", "summary.md")
@@ -132,7 +132,7 @@ def _figure(picture: Drawing) -> str:
 
 
 def _card(table: Table) -> str:
-    bold = _SPEEDUP.sub(r'<td><strong>\1</strong><span class="range">\2</span>', html_table(table))
+    bold = _SPEEDUP.sub(r'<td><strong>\1</strong> <span class="range">\2</span>', html_table(table))
     return f'<div class="card rows">{bold}</div>'
 
 
