@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import ClassVar
 import msgspec
 import pytest
 import torch
+from vendors import raising
 
 from gpubench.devices import CPU, implementations
 from gpubench.measure import ceilings, environment
@@ -24,12 +24,11 @@ from gpubench.runfile.utilisation import slow_products
 from gpubench.testing import VirtualDevice
 
 HELD_BACK = """
-import json, msgspec
-from gpubench.testing import VirtualDevice
+import msgspec
 from gpubench.measure import ceilings, environment
 environment.set_threads(1)
 facts = environment.machine()["cpu"], ceilings.measure_products(["float32", "float64"])
-print(json.dumps(msgspec.to_builtins(facts)))
+print(msgspec.json.encode(facts).decode())
 """
 
 
@@ -57,10 +56,7 @@ def test_a_library_is_asked_by_its_own_interface_and_closed(one_thread, monkeypa
 
 
 def test_a_way_that_fails_is_left_out(one_thread, monkeypatch):
-    def broken(a):
-        raise RuntimeError("could not create a primitive")
-
-    monkeypatch.setattr(ceilings, "_of_onednn", broken)
+    monkeypatch.setattr(ceilings, "_of_onednn", raising(RuntimeError))
     assert "onednn" not in ceilings.measure_products(["float32"]).ways["float32"]
 
 
@@ -78,8 +74,7 @@ def test_a_library_that_a_variable_holds_back_is_named_and_has_its_true_share():
     command = [sys.executable, "-c", HELD_BACK]
     held = os.environ | {"MKL_CBWR": "COMPATIBLE"}
     printed = subprocess.run(command, capture_output=True, env=held, check=True).stdout
-    cpu, products = json.loads(printed)
-    cpu, products = msgspec.convert(cpu, CpuFacts), msgspec.convert(products, Ceilings)
+    cpu, products = msgspec.json.decode(printed, type=tuple[CpuFacts, Ceilings])
     assert products.throughput["float32"] == max(products.ways["float32"].values())
     slow = [text for library, text in slow_products(products, cpu) if library == "torch"]
     for dtype, text in zip(("float32", "float64"), slow, strict=True):
@@ -132,15 +127,10 @@ def test_a_pass_shorter_than_its_launch_is_timed_by_the_device(monkeypatch):
     assert max(rates()) == 2
 
 
-def test_accelerators_have_one_way(monkeypatch):
-    class Accelerator(type(CPU)):
-        kind, accelerator, indexed = "cpu", True, False
-
-        def memory(self):
-            return None
-
+def test_accelerators_have_one_way():
+    accelerator = type("Accelerator", (type(CPU),), {"accelerator": True, "memory": lambda self: None})()
     clock = ceilings.DeviceClock([CPU])
-    assert set(ceilings._ways(Accelerator(), "float32", clock, ceilings.EFFORTS["smoke"])) == {"torch"}
+    assert set(ceilings._ways(accelerator, "float32", clock, ceilings.EFFORTS["smoke"])) == {"torch"}
 
 
 def test_peaks_that_a_run_disproves_are_measured_again_for_its_first_results(bench, pytester, monkeypatch):

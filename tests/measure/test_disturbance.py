@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+import torch
 
 from gpubench.measure import ceilings, disturbance
 from gpubench.measure.disturbance import canary, slow_threads
@@ -97,14 +98,10 @@ def test_what_disturbs(after, raised):
 
 
 def test_a_power_limit_is_named_with_its_watts():
-    class Limited(VirtualDevice):
-        def throttle_reasons(self):
-            return ("power limit", "heat")
-
-        def details(self):
-            return {"power_limit_w": 72.0}
-
-    assert disturbance.look([Limited()]).slowed == ("virtual:0: power limit of 72 W", "virtual:0: heat")
+    told = {"throttle_reasons": ("power limit", "heat"), "details": {"power_limit_w": 72.0}}
+    methods = {name: lambda self, answer=answer: answer for name, answer in told.items()}
+    limited = type("Limited", (VirtualDevice,), methods)()
+    assert disturbance.look([limited]).slowed == ("virtual:0: power limit of 72 W", "virtual:0: heat")
 
 
 CEILINGS = Ceilings(
@@ -144,46 +141,29 @@ def test_more_threads_that_are_slower_are_contended():
     assert canary(1) is None
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_a_canary_leaves_the_threads_as_they_were():
-    import torch
-
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(2)
-        seen = canary(2)
-        assert torch.get_num_threads() == 2
-        assert seen.one_s > 0
-        assert seen.all_s > 0
-    finally:
-        torch.set_num_threads(before)
+    torch.set_num_threads(2)
+    seen = canary(2)
+    assert torch.get_num_threads() == 2
+    assert min(seen.one_s, seen.all_s) > 0
 
 
 # Threads that wait for each other -------------------------------------------------------------------------------------
 
 # Milliseconds of single products of matrices of 256, recorded on two cores beside eight other programs, at 250 ticks a
 # second.
-RECORDED = {
-    "two threads": """
-        26.15 45.855 31.044 32.948 36.026 31.424 32.472 22.331 25.667 27.933 36.058 27.962 35.986 30.235 13.08 24.663
-        24.023 11.952 36.023 16.011
-    """,
-    "one": """
-        0.2544 0.2554 0.2516 0.2508 0.2516 0.2509 12.483 0.2976 0.2273 0.2232 0.2272 0.247 0.2727 0.2871 0.2953 0.2549
-        0.2521 0.2685 0.2718 0.2348
-    """,
-}
-
-
-@pytest.mark.parametrize("name", RECORDED)
-def test_recorded_rounds_of_threads_that_waited_for_each_other(name):
-    rounds_s = [float(each) / 1e3 for each in RECORDED[name].split()]
-    assert names(disturbance.waiting(rounds_s, 2, False)) == (["waiting"] if "two" in name else [])
-    assert names(disturbance.waiting(rounds_s, 1, True)) == []
+TWO_THREADS = [26.15, 45.855, 31.044, 32.948, 36.026, 31.424, 32.472, 22.331, 25.667, 27.933, 36.058, 27.962, 35.986,
+               30.235, 13.08, 24.663, 24.023, 11.952, 36.023, 16.011]  # fmt: skip
+ONE_THREAD = [0.2544, 0.2554, 0.2516, 0.2508, 0.2516, 0.2509, 12.483, 0.2976, 0.2273, 0.2232, 0.2272, 0.247, 0.2727,
+              0.2871, 0.2953, 0.2549, 0.2521, 0.2685, 0.2718, 0.2348]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("times", "contended", "raised"),
     [
+        (TWO_THREADS, False, ["waiting"]),
+        (ONE_THREAD, False, []),
         ([16.01, 16.0, 15.99, 16.02, 16.0], True, ["waiting"]),  # a product of 6 µs, with a spread that looks clean
         ([16.01, 16.0, 15.99, 16.02, 16.0], False, []),  # may be the code's own
         ([4.0, 8.01, 4.02, 7.99, 0.01, 8.0], False, ["waiting"]),
@@ -194,7 +174,9 @@ def test_recorded_rounds_of_threads_that_waited_for_each_other(name):
     ],
 )
 def test_rounds_of_whole_ticks_are_the_schedulers(times, contended, raised):
-    assert names(disturbance.waiting([each / 1e3 for each in times], 2, contended)) == raised
+    rounds_s = [each / 1e3 for each in times]
+    assert names(disturbance.waiting(rounds_s, 2, contended)) == raised
+    assert names(disturbance.waiting(rounds_s, 1, True)) == []
 
 
 @pytest.mark.parametrize(

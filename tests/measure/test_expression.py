@@ -7,12 +7,7 @@ import torch
 from gpubench.errors import UsageError
 from gpubench.measure import ceilings
 from gpubench.measure.data import dtypes_of
-from gpubench.measure.expression import (
-    expressions,
-    function_of,
-    names_in,
-    parse,
-)
+from gpubench.measure.expression import expressions, function_of, names_in, parse
 from gpubench.measure.session import Session, Settings
 from gpubench.runfile.schema import Case, Ceilings, Work
 
@@ -114,10 +109,8 @@ def test_dtypes_are_those_of_tensors_arrays_and_networks():
     half, single = torch.ones(1, dtype=torch.float16), torch.ones(1)
     assert dtypes_of([half, {"x": half}]) == {"float16"}
     assert dtypes_of([half, single, np.ones(1)]) == {"float16", "float32", "float64"}
-    assert dtypes_of([torch.nn.Linear(1, 1).to(torch.bfloat16), torch.ones(1, dtype=torch.int64)]) == {
-        "bfloat16",
-        "int64",
-    }
+    network = torch.nn.Linear(1, 1).to(torch.bfloat16)
+    assert dtypes_of([network, torch.ones(1, dtype=torch.int64)]) == {"bfloat16", "int64"}
     assert dtypes_of([1.5, "x", np.arange(3)]) == {"int64"}
 
 

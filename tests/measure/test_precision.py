@@ -41,8 +41,8 @@ def test_float32_is_ieee_and_tf32_is_asked_for_by_name():
     try:
         for name, set_to, allowed in (("float32", "highest", False), ("tf32", "high", True)):
             with matmul_precision(name):
-                assert torch.get_float32_matmul_precision() == set_to
-                assert torch.backends.cudnn.allow_tf32 is allowed
+                found = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+                assert found == (set_to, allowed)
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision("highest")
@@ -102,20 +102,15 @@ def test_a_recorded_call_that_fills_nothing_returns_no_earlier_answer(monkeypatc
     assert apply("graph", torch.neg, Recorder())(torch.ones(2)).isnan().all()
 
 
-class Old(type(devices.CPU)):
-    """A CPU that has no bfloat16 of its own."""
-
-    def lacks(self, dtype):
-        return "emulated" if dtype == "bfloat16" else None
-
-
 def test_autocast_is_float16_where_bfloat16_is_emulated():
+    lacks = lambda self, dtype: "emulated" if dtype == "bfloat16" else None  # noqa: E731
+    old = type("Old", (type(devices.CPU),), {"lacks": lacks})()
     case = Case("w", "cpu", "float32", variant="autocast")
     a = torch.randn(4, 4)
-    for device, name in ((devices.CPU, "bfloat16"), (Old(), "float16")):
+    for device, name in ((devices.CPU, "bfloat16"), (old, "float16")):
         assert autocast_dtype(device) == computed_dtype(case, device) == name
         assert apply("autocast", torch.mm, device)(a, a).dtype == getattr(torch, name)
-    assert computed_dtype(Case("w", "cpu", "float32"), Old()) == "float32"
+    assert computed_dtype(Case("w", "cpu", "float32"), old) == "float32"
 
 
 @pytest.mark.parametrize("known", [None, types.SimpleNamespace(job_id=None)])

@@ -1,5 +1,6 @@
 """What is measured of a case besides its wall time, on an accelerator whose every cost is scripted."""
 
+import itertools
 import json
 import os
 import time
@@ -244,10 +245,7 @@ def test_a_call_that_cannot_be_held_is_timed_where_the_device_lags(device_s, hos
     assert says in str(found.device_reason)
 
 
-@pytest.fixture
-def pinning(monkeypatch):
-    """A kind whose memory is the host's; its list grows with each return of pinned memory to the system."""
-
+def test_copies_return_the_pinned_memory_that_they_took_and_where_there_is_none_ordinary_ones_are_timed(monkeypatch):
     class Host(VirtualDevice):
         kind, indexed, returned = "cpu", False, []
         now = staticmethod(time.perf_counter)
@@ -256,22 +254,15 @@ def pinning(monkeypatch):
         def release_pinned_memory(cls):
             cls.returned.append(True)
 
+    pinned, host = True, Host()
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self.clone())
-    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda self: True)
-    return Host()
-
-
-def test_copies_return_the_pinned_memory_that_they_took(pinning):
-    moved = probes.transfer([torch.ones(100)], [torch.ones(10)], pinning)
-    assert moved.in_pinned_s is not None
-    assert pinning.returned == [True]
-    ceilings.measure_ceilings({pinning: []}, "smoke")
-    assert pinning.returned == [True, True]
-
-
-def test_where_no_memory_can_be_pinned_only_ordinary_copies_are_timed(pinning, monkeypatch):
-    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda self: False)
-    moved = probes.transfer([torch.ones(100)], [], pinning)
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda self: pinned)
+    assert probes.transfer([torch.ones(100)], [torch.ones(10)], host).in_pinned_s is not None
+    assert host.returned == [True]
+    ceilings.measure_ceilings({host: []}, "smoke")
+    assert host.returned == [True, True]
+    pinned = False
+    moved = probes.transfer([torch.ones(100)], [], host)
     assert (moved.in_s is None, moved.in_pinned_s) == (False, None)
 
 
@@ -291,23 +282,17 @@ def test_the_estimate_of_a_run_has_the_second_in_which_energy_is_counted(virtual
 
 @pytest.mark.parametrize(("launches", "most"), [(1, 50), (30, 16), (1000, 1)])
 def test_no_more_is_queued_than_fits_a_queue(launches, most):
-    machine, queued = VirtualMachine(), []
+    calls, made = Calls(1e-5, host_s=1e-6), []
+    device = calls.timed()
 
-    class Queue(VirtualDevice.on(machine)):
-        def queue_wait(self, seconds):
-            machine.launch(seconds)
-            queued.append(0)
-            return True
+    def wait(seconds):
+        calls.machine.launch(seconds)
+        made.append(calls.count)
+        return True
 
-        def record_event(self):
-            return Moment(max(machine.time_s, machine.busy_until_s.get(0, 0.0)), machine)
-
-    def call():
-        machine.launch(1e-5, host_s=1e-6)
-        queued[-1:] = [queued[-1] + 1] if queued else []
-
-    probes.device_time(call, Queue(), 1e-5, None, launches)
-    assert set(queued) == {most}
+    device.queue_wait = wait
+    probes.device_time(calls, device, 1e-5, None, launches)
+    assert {after - before for before, after in itertools.pairwise([*made, calls.count])} == {most}
 
 
 def test_a_flush_writes_twice_the_cache_and_reads_as_much(monkeypatch):

@@ -12,6 +12,7 @@ import signal
 import statistics
 import sys
 import time
+import types
 import warnings
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,8 @@ import pytest
 import torch
 from inprocess import gpubench
 from pytest_benchmark.stats import Stats
+from torch._functorch.eager_transforms import grad_increment_nesting
+from torch.autograd.forward_ad import dual_level
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -134,6 +137,12 @@ def around(monkeypatch):
         write(kept[name])
 
 
+def left_changed(state):
+    """The flag for it, and what could not be put back."""
+    state.compare()
+    return state.restore()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process can't be kept to some cores")
 @pytest.mark.parametrize("name", SETTINGS | ENTERED)
 def test_a_setting_left_changed_is_named_and_put_back(around, name):
@@ -141,8 +150,7 @@ def test_a_setting_left_changed_is_named_and_put_back(around, name):
     _, change, *left = (SETTINGS | ENTERED)[name]
     change(*left)
     assert values() != before
-    state.compare()
-    flag, stuck = state.restore()
+    flag, stuck = left_changed(state)
     assert flag.name in ADVICE
     assert name in flag.seen
     assert "LEFT_BEHIND=" not in flag.seen
@@ -170,32 +178,19 @@ def test_finders_and_functions_that_everything_needs_are_put_back(around, monkey
     sys.meta_path.insert(0, Blocked())
     sys.path_hooks.clear()
     statistics.median, Stats.update = (lambda *_: 1e-9), (lambda *_: None)
-    state.compare()
-    flag, stuck = state.restore()
+    flag, stuck = left_changed(state)
     assert (sys.meta_path, sys.path_hooks, statistics.median, stuck) == (finders, hooks, median, [])
     assert Stats.update.__module__ == Stats.__module__
     assert "import finders" in flag.seen
 
 
 @pytest.mark.parametrize(
-    ("name", "enter", "leave"),
-    [
-        ("forward AD's level", torch.autograd.forward_ad.enter_dual_level, torch.autograd.forward_ad.exit_dual_level),
-        (
-            "torch.func's level",
-            torch._C._functorch._grad_increment_nesting,
-            torch._C._functorch._grad_decrement_nesting,
-        ),
-    ],
+    ("name", "level"), [("forward AD's level", dual_level), ("torch.func's level", grad_increment_nesting)]
 )
-def test_a_level_that_only_its_context_can_leave_ends_the_process(around, name, enter, leave):
+def test_a_level_that_only_its_context_can_leave_ends_the_process(around, name, level):
     state = State()
-    enter()
-    try:
-        state.compare()
-        flag, stuck = state.restore()
-    finally:
-        leave()
+    with level():
+        flag, stuck = left_changed(state)
     assert name in flag.seen
     assert stuck == [name]
 
@@ -203,8 +198,7 @@ def test_a_level_that_only_its_context_can_leave_ends_the_process(around, name, 
 def test_what_can_be_read_no_more_ends_the_process(around):
     state = State()
     state._settings = state._settings | {"umask": (lambda: 1 / 0, lambda value: None)}
-    state.compare()
-    flag, stuck = state.restore()
+    flag, stuck = left_changed(state)
     assert (flag.seen, stuck) == ("left changed: umask", ["umask"])
 
 
@@ -212,8 +206,7 @@ def test_nested_autocast_is_left_by_as_many_contexts(around):
     state = State()
     for _ in range(2):
         torch.autocast("cpu", dtype=torch.bfloat16).__enter__()
-    state.compare()
-    state.restore()
+    left_changed(state)
     torch.autocast_increment_nesting()
     assert torch.autocast_decrement_nesting() == 0
 
@@ -224,8 +217,7 @@ def test_what_a_new_module_replaces_is_no_fault(around, tmp_path, monkeypatch):
     state = State()
     import wraps_a_function  # noqa: F401
 
-    state.compare()
-    assert state.restore() == (None, [])
+    assert left_changed(state) == (None, [])
 
 
 def test_what_is_put_back_meanwhile_and_what_torch_and_pytest_set_by_themselves_is_no_fault(around, monkeypatch):
@@ -239,24 +231,21 @@ def test_what_is_put_back_meanwhile_and_what_torch_and_pytest_set_by_themselves_
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "compiles", "named"),
+    ("old", "new", "compiles", "named"),
     [(1000, 2000, True, False), (1000, 2000, False, True), (1000, 2001, True, True), (3000, 2000, True, True)],
 )
 def test_the_recursion_limit_of_torchs_compiler_is_put_back_and_no_fault(
-    around, monkeypatch, before, after, compiles, named
+    around, monkeypatch, old, new, compiles, named
 ):
     compiler = "torch._inductor.compile_fx"
+    monkeypatch.delitem(sys.modules, compiler, raising=False)
     if compiles:
         monkeypatch.setitem(sys.modules, compiler, sys)
-    else:
-        monkeypatch.delitem(sys.modules, compiler, raising=False)
-    sys.setrecursionlimit(before)
+    sys.setrecursionlimit(old)
     state = State()
-    sys.setrecursionlimit(after)
-    state.compare()
-    flag, stuck = state.restore()
-    assert (flag is not None, stuck) == (named, [])
-    assert sys.getrecursionlimit() == before
+    sys.setrecursionlimit(new)
+    flag, stuck = left_changed(state)
+    assert (flag is not None, stuck, sys.getrecursionlimit()) == (named, [], old)
 
 
 def test_a_benchmark_that_changes_nothing_costs_few_calls(monkeypatch):
@@ -271,9 +260,7 @@ def test_a_benchmark_that_changes_nothing_costs_few_calls(monkeypatch):
     State().restore()  # the first imports
     sys.setprofile(count)
     try:
-        state = State()
-        state.compare()
-        left = state.restore()
+        left = left_changed(State())
     finally:
         sys.setprofile(None)
     assert left == (None, [])
@@ -340,89 +327,55 @@ def test_a_run_names_each_and_measures_the_rest_in_another_process(tmp_path):
 # Tracers --------------------------------------------------------------------------------------------------------------
 
 
-def followed() -> int:
-    return sum(range(3))
-
-
-def test_no_tracer_or_profiler_follows_what_is_timed():
+def test_no_tracer_or_profiler_follows_what_is_timed(around):
     calls: list[str] = []
 
     def follow(frame, event, arg):
-        calls.append(frame.f_code.co_name)
+        calls.append(event)
         return follow
 
-    before = sys.gettrace(), sys.getprofile()
     sys.settrace(follow)
     sys.setprofile(follow)
-    try:
-        with untraced():
-            calls.clear()
-            followed()
-            assert calls == []
-        assert (sys.gettrace(), sys.getprofile()) == (follow, follow)
-        followed()
-    finally:
-        sys.settrace(before[0])
-        sys.setprofile(before[1])
-    assert "followed" in calls
-
-
-class Monitoring:
-    """As ``sys.monitoring`` of Python 3.12, with one tool."""
-
-    class events:
-        NO_EVENTS, PY_START, LINE, BRANCH = 0, 1, 2, 4 + 8
-
-    def __init__(self):
-        self.state = {1: 3}
-        self.callbacks = {(1, 1): "start", (1, 2): "line"}
-
-    def get_tool(self, tool):
-        return "coverage" if tool == 1 else None
-
-    def get_events(self, tool):
-        return self.state[tool]
-
-    def set_events(self, tool, events):
-        self.state[tool] = events
-
-    def register_callback(self, tool, event, callback):
-        before = self.callbacks.get((tool, event))
-        self.callbacks[tool, event] = callback
-        return before
+    with untraced():
+        calls.clear()
+        umask()
+        assert calls == []
+    assert (sys.gettrace(), sys.getprofile()) == (follow, follow)
 
 
 def test_no_tool_of_monitoring_follows_what_is_timed(monkeypatch):
-    monitoring = Monitoring()
+    """As of Python 3.12, with one tool."""
+    states, callbacks = {1: 3}, {(1, 1): "start", (1, 2): "line"}
+
+    def register(tool, event, callback):
+        before, callbacks[tool, event] = callbacks.get((tool, event)), callback
+        return before
+
+    monitoring = types.SimpleNamespace(
+        events=types.SimpleNamespace(NO_EVENTS=0, PY_START=1, LINE=2, BRANCH=4 + 8), get_tool={1: "coverage"}.get,
+        get_events=states.get, set_events=states.__setitem__, register_callback=register,
+    )  # fmt: skip
     monkeypatch.setattr(sys, "monitoring", monitoring, raising=False)
     with contextlib.suppress(ValueError), untraced():
-        assert monitoring.state == {1: 0}
-        assert set(monitoring.callbacks.values()) == {None}
+        assert states == {1: 0}
+        assert set(callbacks.values()) == {None}
         raise ValueError
-    assert monitoring.state == {1: 3}
-    assert monitoring.callbacks == {(1, 1): "start", (1, 2): "line"}
+    assert states == {1: 3}
+    assert callbacks == {(1, 1): "start", (1, 2): "line"}
 
 
 UNTRACED = """
 import sys
 
-class Work:
-    def __init__(self):
-        self.traced = []
-
-    def __call__(self, *inputs):
-        self.traced.append(sys.gettrace() is not None)
-        return inputs
-
 def test_ours(gpubench):
-    work = Work()
-    gpubench(work, gpubench.randn(4))
-    assert {*work.traced} == {False}
+    traced = []
+    gpubench(lambda: traced.append(sys.gettrace() is not None), check=False)
+    assert {*traced} == {False}
 
 def test_plain(benchmark):
-    work = Work()
-    benchmark(work)
-    assert {*work.traced} == {False}
+    traced = []
+    benchmark(lambda: traced.append(sys.gettrace() is not None))
+    assert {*traced} == {False}
 """
 
 

@@ -116,26 +116,23 @@ def test_a_layer_that_a_network_uses_twice_is_counted_and_left_as_it_was():
     layer = torch.nn.Linear(4, 4)
     network = torch.nn.Sequential(layer, layer)
     assert count(network, (torch.ones(2, 4),), {}).flops == 2 * (2 * 2 * 4 * 4)
-    assert {parameter.device.type for parameter in network.parameters()} == {"cpu"}
-    assert {parameter.device.type for parameter in layer.parameters()} == {"cpu"}
+    assert {each.device.type for each in (*network.parameters(), *layer.parameters())} == {"cpu"}
 
 
 def test_tied_weights_stay_tied():
     network = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
     network[1].weight = network[0].weight
     doubled = substituted(network, lambda tensor: tensor.detach() * 2)
-    reference = torch.nn.functional.linear(
-        torch.nn.functional.linear(torch.ones(1, 4), 2 * network[0].weight, 2 * network[0].bias),
-        2 * network[0].weight, 2 * network[1].bias,
-    )  # fmt: skip
-    torch.testing.assert_close(doubled(torch.ones(1, 4)), reference)
+    expected = torch.ones(1, 4)
+    for layer in network:
+        expected = torch.nn.functional.linear(expected, 2 * layer.weight, 2 * layer.bias)
+    torch.testing.assert_close(doubled(torch.ones(1, 4)), expected)
 
 
 def test_what_is_written_into_given_room_moves_once():
-    a, b, room = torch.ones(8), torch.ones(8), torch.empty(8)
-    assert count(torch.add, (a, b), {}).moved_bytes == 3 * 32
-    assert count(torch.add, (a, b), {"out": room}).moved_bytes == 3 * 32
-    assert count(torch.Tensor.add_, (a, b), {}).moved_bytes == 3 * 32
+    a, b = torch.ones(8), torch.ones(8)
+    for function, given in ((torch.add, {}), (torch.add, {"out": torch.empty(8)}), (torch.Tensor.add_, {})):
+        assert count(function, (a, b), given).moved_bytes == 3 * 32
 
 
 COUNTED = """
@@ -260,17 +257,10 @@ def in_a_closure():
 
 @pytest.mark.parametrize(
     "function",
-    [
-        cached,
-        lambda x: cached(x) + 1,
-        remembered,
-        Masked(),
-        torch.nn.Sequential(Masked()),
-        Table().look_up,
-        in_a_closure(),
-    ],
+    [cached, lambda x: cached(x) + 1, remembered, Masked(), torch.nn.Sequential(Masked()), Table().look_up,
+     in_a_closure()],
     ids=["dict", "of another", "variable", "module", "inner module", "attribute", "closure"],
-)
+)  # fmt: skip
 def test_counting_leaves_nothing_in_caches(function):
     assert count(function, (torch.ones(4),), {}) is not None
     assert not function(torch.ones(4)).is_meta

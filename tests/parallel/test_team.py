@@ -44,6 +44,11 @@ def test_each_worker_is_a_rank_of_its_own_and_lives_on_between_cases(group):
     assert two.run(duties.total) == [3.0, 3.0]
 
 
+def assert_ended(group):
+    assert group.broken
+    assert not any(psutil.pid_exists(process.pid) for process in group.processes)
+
+
 def test_what_a_function_leaves_changed_on_a_rank_is_named_and_put_back(group):
     two = group()
     two.run(duties.keep_threads, 3)
@@ -58,8 +63,7 @@ def test_ranks_in_which_something_cant_be_put_back_end(group):
     (flag,) = two.altered
     assert flag.seen.startswith("rank 1: left changed: ")
     assert "inference mode (False → True)" in flag.seen
-    assert two.broken
-    assert not any(psutil.pid_exists(process.pid) for process in two.processes)
+    assert_ended(two)
 
 
 def test_a_rank_meets_the_vector_math_library_before_its_threads_do(monkeypatch):
@@ -86,8 +90,7 @@ def test_the_rank_to_blame_is_named_and_nothing_is_left(group, how, target, stat
     with pytest.raises(RankFailure) as failure:
         two.run(duties.misbehave, how, target)
     assert (failure.value.status, str(failure.value)) == (status, says)
-    assert two.broken
-    assert not any(psutil.pid_exists(process.pid) for process in two.processes)
+    assert_ended(two)
     assert group().run(duties.total) == [3.0, 3.0]
 
 
@@ -115,10 +118,9 @@ def test_a_worker_killed_while_idle_is_noticed(group):
 
 
 def test_a_rendezvous_that_never_completes_is_one_reason_within_the_deadline(tmp_path):
-    rank = Rank(0, 2, "cpu", 1)
     store = torch.distributed.FileStore(str(tmp_path / "store"), 2)
     with pytest.raises(RankFailure, match=r"rank 0: the rendezvous of 2 ranks was not complete within 1 s"):
-        team.join_process_group(rank, 1.0, store)
+        team.join_process_group(Rank(0, 2, "cpu", 1), 1.0, store)
 
 
 def test_a_port_that_is_taken_is_one_reason(monkeypatch):
@@ -132,9 +134,7 @@ def test_a_port_that_is_taken_is_one_reason(monkeypatch):
 
 
 def test_a_missing_backend_is_a_skip(monkeypatch):
-    import torch.distributed as dist
-
-    monkeypatch.setattr(dist, "is_backend_available", lambda name: False)
+    monkeypatch.setattr(torch.distributed, "is_backend_available", lambda name: False)
     with pytest.raises(Unmeasurable, match="this torch was built without nccl, which cuda needs"):
         team.collective_backend("cuda")
 

@@ -73,11 +73,10 @@ def test_two_agents_measure_one_case_together_and_rank_0_writes_the_run_file(tmp
     assert codes == [0, 0], said
     (run,) = runs
     cases = {b["name"]: b["extra_info"]["gpubench"] for b in run["benchmarks"]}
-    together = cases["test_linear[cpu-float32-ddp-2]"]
-    assert together["parallel"]["devices"] == 2
+    together, alone = (cases[f"test_linear[cpu-float32-{name}]"] for name in ("ddp-2", "single-1"))
+    assert (together["parallel"]["devices"], alone["parallel"]["devices"]) == (2, 1)
     assert together["parallel"]["interconnect"] == "network"
     assert together["check"]["status"] == "passed"
-    assert cases["test_linear[cpu-float32-single-1]"]["parallel"]["devices"] == 1
     assert cases["test_all_reduce[cpu-float32-10000-2]"]["check"]["status"] == "passed"
     assert not run["gpubench"]["unmeasured"]
     assert not survivors(tmp_path)
