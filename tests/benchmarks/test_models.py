@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from dispatched import Dispatched
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import models
@@ -158,22 +158,14 @@ def test_one_row_by_int8_weights_is_a_sum_which_a_compiler_fuses():
 
 def test_int8_weights_never_exist_as_a_whole_in_the_dtype_of_their_reference():
     """They count as bytes where the memory for a reference is estimated."""
-    largest = 0
-
-    class Watch(TorchDispatchMode):
-        def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
-            nonlocal largest
-            answer = operator(*args, **(kwargs or {}))
-            if isinstance(answer, torch.Tensor) and answer.dtype == torch.float64:
-                largest = max(largest, answer.numel())
-            return answer
-
+    made = []
     layer, rows = models.Int8Linear(8, 3 * models.ROWS_AT_ONCE + 1), torch.ones(1, 8, dtype=torch.float64)
     layer.weight.random_(-9, 9), layer.scale.fill_(1)
-    with Watch():
+    with Dispatched(lambda *seen: made.append(seen[-1])):
         answer = layer(rows)
     assert torch.equal(answer[0], layer.weight.double().sum(1))
-    assert largest == 8 * models.ROWS_AT_ONCE
+    tensors = [each for each in made if isinstance(each, torch.Tensor)]
+    assert max(each.numel() for each in tensors if each.dtype == torch.float64) == 8 * models.ROWS_AT_ONCE
 
 
 @torch.inference_mode()

@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from dispatched import Dispatched
 
 from benchmarks import training
 from gpubench.devices import CPU
@@ -58,12 +58,13 @@ def test_an_epoch_trains_on_every_batch_and_its_loss_is_the_mean_over_rows():
 def test_a_curve_that_does_not_fall_or_goes_elsewhere_is_a_wrong_answer():
     fine = [1.0, 0.5, 0.2]
     training.require_learning(fine, fine)
-    with pytest.raises(WrongAnswer, match=r"the loss fell from 1 to 0\.6 only, not by half"):
-        training.require_learning([1.0, 0.8, 0.6], fine)
-    with pytest.raises(WrongAnswer, match=r"the loss curve is off by 0\.1 of the first loss, allowed is 0\.02"):
-        training.require_learning([1.0, 0.4, 0.2], fine)
-    with pytest.raises(WrongAnswer):
-        training.require_learning([1.0, math.nan, math.nan], fine)
+    for wrong, says in (
+        ([1.0, 0.8, 0.6], r"the loss fell from 1 to 0\.6 only, not by half"),
+        ([1.0, 0.4, 0.2], r"the loss curve is off by 0\.1 of the first loss, allowed is 0\.02"),
+        ([1.0, math.nan, math.nan], ""),
+    ):
+        with pytest.raises(WrongAnswer, match=says):
+            training.require_learning(wrong, fine)
 
 
 def test_a_wrong_gradient_is_caught():
@@ -117,17 +118,11 @@ def test_a_trainer_names_what_is_new_at_each_call():
 
 def test_values_leave_a_device_before_they_become_float64():
     """Metal has no float64: a copy that converts on the way fails there."""
-    moved = []
-
-    class Record(TorchDispatchMode):
-        def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
-            if operator is torch.ops.aten._to_copy.default:
-                moved.append((kwargs.get("device"), kwargs.get("dtype")))
-            return operator(*args, **(kwargs or {}))
-
-    with Record():
+    done = []
+    with Dispatched(lambda operator, args, kwargs, result: done.append((operator, kwargs))):
         training.flat([torch.ones(2, dtype=torch.float16)])
-    assert moved == [(None, torch.float64)]
+    copies = [kwargs for operator, kwargs in done if operator is torch.ops.aten._to_copy.default]
+    assert [(copy.get("device"), copy.get("dtype")) for copy in copies] == [(None, torch.float64)]
 
 
 def test_accumulated_gradients_are_those_of_the_whole_batch():

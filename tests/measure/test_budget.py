@@ -58,8 +58,7 @@ def probes(monkeypatch):
 
 
 def planned(rates):
-    case = Case("matmul.square", "cpu", "float32")
-    return budget.estimate(case, PRODUCT, CPU, PRESET_SETTINGS["quick"], rates)
+    return budget.estimate(Case("matmul.square", "cpu", "float32"), PRODUCT, CPU, PRESET_SETTINGS["quick"], rates)
 
 
 def test_a_probe_that_other_programs_disturbed_removes_no_benchmark(probes):

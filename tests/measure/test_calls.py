@@ -90,11 +90,6 @@ def rows():
     yield 1
 
 
-@dataclasses.dataclass
-class Outcome:
-    value: object
-
-
 @pytest.mark.parametrize(
     ("function", "result", "why"),
     [
@@ -109,7 +104,7 @@ class Outcome:
         (len, torch.futures.Future(), "a Future, which may still be working, or not have begun: time f(x).wait()"),
         (len, [concurrent.futures.Future()] * 200, "a Future"),
         (len, {"a": [types.SimpleNamespace(), (concurrent.futures.Future(),)]}, "a Future"),
-        (len, Outcome(concurrent.futures.Future()), "a Future"),
+        (len, dataclasses.make_dataclass("Outcome", ["value"])(concurrent.futures.Future()), "a Future"),
         (len, [1, torch.ones(2), range(3), {}.keys()], ""),
         (len, None, ""),
     ],

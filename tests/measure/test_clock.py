@@ -4,6 +4,7 @@ import itertools
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
@@ -19,10 +20,10 @@ def test_a_wait_of_ones_own_comes_before_every_reading(monkeypatch):
     assert waited == ["wait"]
 
 
-def virtual_clock(count=1, **machine):
-    """A clock of so many virtual devices, and their machine."""
+def virtual_clock(**machine):
+    """That of a virtual device, and its machine."""
     made = VirtualMachine(**machine)
-    return DeviceClock([VirtualDevice.on(made)(index) for index in range(count)]), made
+    return DeviceClock([VirtualDevice.on(made)()]), made
 
 
 def test_queued_work_of_all_devices_of_a_case_is_waited_for():
@@ -51,23 +52,17 @@ def test_repeated_calls_share_one_wait_and_what_comes_before_is_untimed():
     assert times == [pytest.approx(4e-3 + 1e-2, rel=1e-6)] * 2
 
 
-def stalling(machine, stalls):
-    """A call of 5 us during which the machine pauses for 60 ms when it is one of these."""
-    calls = itertools.count(1)
+@pytest.mark.parametrize("stalls", [(), (1,), (2,), (3,), (4,), (2, 3), (1, 2, 4), (300,)])
+def test_a_stall_is_not_taken_for_the_cost_of_a_call(stalls):
+    """It is 60 ms long, in calls of 5 us with these numbers."""
+    clock, machine = virtual_clock(wait_cost_s=8e-6)
+    calls, begin = itertools.count(1), clock()
 
     def call():
         machine.launch(5e-6)
-        if next(calls) in stalls:
-            machine.time_s += 60e-3
+        machine.time_s += 60e-3 * (next(calls) in stalls)
 
-    return call
-
-
-@pytest.mark.parametrize("stalls", [(), (1,), (2,), (3,), (4,), (2, 3), (1, 2, 4), (300,)])
-def test_a_stall_is_not_taken_for_the_cost_of_a_call(stalls):
-    clock, machine = virtual_clock(wait_cost_s=8e-6)
-    begin = clock()
-    call_s, round_s = warm_up(stalling(machine, stalls), clock, seconds=0.05, first_s=13e-6)
+    call_s, round_s = warm_up(call, clock, seconds=0.05, first_s=13e-6)
     assert call_s == round_s == pytest.approx(5e-6, rel=1e-2)
     assert clock() - begin - 60e-3 * len(stalls) >= 0.05  # it was warm for that long besides
 
@@ -82,10 +77,9 @@ def test_what_is_always_slow_is_no_stall():
 
 def test_a_warm_up_with_a_setup_has_one_call_in_each_block():
     clock, machine = virtual_clock()
-    call_s, round_s = warm_up(
-        lambda: machine.launch(1e-3), clock, seconds=0.05, first_s=1e-3, before=lambda: machine.launch(9e-3)
-    )
-    assert (call_s, round_s) == (pytest.approx(1e-3, rel=1e-5), pytest.approx(1e-2, rel=1e-5))
+    call, before = (partial(machine.launch, seconds) for seconds in (1e-3, 9e-3))
+    call_s, round_s = warm_up(call, clock, seconds=0.05, first_s=1e-3, before=before)
+    assert [call_s, round_s] == pytest.approx([1e-3, 1e-2], rel=1e-5)
 
 
 def test_a_cpu_keeps_real_time_by_a_clock_that_no_benchmark_patches(monkeypatch):

@@ -31,14 +31,11 @@ def test_data_are_the_same_in_every_process_and_differ_between_calls_and_seeds()
 
 
 @pytest.fixture
-def left_behind(monkeypatch):
+def left_behind():
     """Whether something in a reference cycle is alive; no collection happens by itself."""
 
-    class Node:
-        pass
-
     gc.disable()
-    node = Node()
+    node = type("Node", (), {})()
     node.itself = node
     alive = weakref.ref(node)
     del node

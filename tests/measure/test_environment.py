@@ -15,7 +15,7 @@ import forked
 import numpy
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from dispatched import Dispatched
 from vendors import raising
 
 from gpubench import devices
@@ -141,49 +141,39 @@ class TestMachine:
         assert (told["tf32_matmul"], told["tf32_cudnn"], told["float32_matmul"]) == (True, False, "high")
 
 
+OF_CPU = [
+    "ONEDNN_MAX_CPU_ISA=AVX2", "ATEN_CPU_CAPABILITY=default", "OPENBLAS_CORETYPE=Haswell", "OMP_WAIT_POLICY=active",
+    "MALLOC_MMAP_MAX_=0", "TORCHINDUCTOR_MAX_AUTOTUNE=1", "MALLOC_CONF=narenas:1,prof_prefix:/home/jane",
+    "OMP_PLACES=jane@corp.example",
+]  # fmt: skip
+OF_ACCELERATOR = [
+    "CUDA_MODULE_LOADING=EAGER", "PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync", "CUBLAS_WORKSPACE_CONFIG=:4096:8",
+    "CUDA_SCALE_LAUNCH_QUEUES=4x", "MIOPEN_FIND_MODE=FAST", "PYTORCH_ENABLE_MPS_FALLBACK=1",
+    "CUBLAS_WORKSPACE_CONFIG=/home/jane/x", "CUBLAS_WORKSPACE_CONFIG=GPU-11111111-2222-3333",
+]  # fmt: skip
+OF_NEITHER = [
+    "OMP_OF_JANE=1", "TORCHINDUCTOR_CACHE_DIR=/tmp/torchinductor_jane", "CUBLAS_WORKSPACE_CONFIG=",
+    "CUDA_VISIBLE_DEVICES=0",  # which one, not what it does
+    "NVIDIA_VISIBLE_DEVICES=GPU-11111111-2222-3333-4444-555555555555", "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+    "NVIDIA_REQUIRE_CUDA=cuda>=12.6 brand=tesla,driver>=535", "NVIDIA_PRODUCT_NAME=CUDA",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1",  # which the precision tells
+    "CUDA_MODULE_LOADING=LAZY",  # set by torch 2.8
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+]  # fmt: skip
+
+
 class TestSurroundings:
     """What decides a CPU's times beside the CPU."""
 
-    @pytest.mark.parametrize(
-        ("name", "value", "of_cpu", "of_accelerator"),
-        [
-            ("ONEDNN_MAX_CPU_ISA", "AVX2", "AVX2", None),
-            ("ATEN_CPU_CAPABILITY", "default", "default", None),
-            ("OPENBLAS_CORETYPE", "Haswell", "Haswell", None),
-            ("OMP_WAIT_POLICY", "active", "active", None),
-            ("MALLOC_MMAP_MAX_", "0", "0", None),
-            ("TORCHINDUCTOR_MAX_AUTOTUNE", "1", "1", None),
-            ("MALLOC_CONF", "narenas:1,prof_prefix:/home/jane", "(set)", None),
-            ("OMP_PLACES", "jane@corp.example", "(set)", None),
-            ("OMP_OF_JANE", "1", None, None),
-            ("TORCHINDUCTOR_CACHE_DIR", "/tmp/torchinductor_jane", None, None),
-            ("CUDA_VISIBLE_DEVICES", "0", None, None),  # which one, not what it does
-            ("NVIDIA_VISIBLE_DEVICES", "GPU-11111111-2222-3333-4444-555555555555", None, None),
-            ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility", None, None),
-            ("NVIDIA_REQUIRE_CUDA", "cuda>=12.6 brand=tesla,driver>=535", None, None),
-            ("NVIDIA_PRODUCT_NAME", "CUDA", None, None),
-            ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1", None, None),  # which the precision tells
-            ("CUDA_MODULE_LOADING", "LAZY", None, None),  # set by torch 2.8
-            ("CUDA_MODULE_LOADING", "EAGER", None, "EAGER"),
-            ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", None, None),
-            ("PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync", None, "backend:cudaMallocAsync"),
-            ("CUBLAS_WORKSPACE_CONFIG", "", None, None),
-            ("CUBLAS_WORKSPACE_CONFIG", ":4096:8", None, ":4096:8"),
-            ("CUDA_SCALE_LAUNCH_QUEUES", "4x", None, "4x"),
-            ("MIOPEN_FIND_MODE", "FAST", None, "FAST"),
-            ("PYTORCH_ENABLE_MPS_FALLBACK", "1", None, "1"),
-            ("CUBLAS_WORKSPACE_CONFIG", "/home/me/x", None, "(set)"),
-            ("CUBLAS_WORKSPACE_CONFIG", "GPU-11111111-2222-3333", None, "(set)"),
-        ],
-    )
-    def test_variables_that_change_times_by_known_names_without_paths(
-        self, monkeypatch, name, value, of_cpu, of_accelerator
-    ):
+    @pytest.mark.parametrize("variable", [*OF_CPU, *OF_ACCELERATOR, *OF_NEITHER])
+    def test_variables_that_change_times_by_known_names_without_paths(self, monkeypatch, variable):
         assert environment.cpu_variables() == {}
+        name, _, value = variable.partition("=")
         monkeypatch.setenv(name, value)
-        assert environment.cpu_variables() == ({name: of_cpu} if of_cpu else {})
+        told = "(set)" if any(private in value for private in ("jane", "GPU-")) else value
+        assert environment.cpu_variables() == ({name: told} if variable in OF_CPU else {})
         assert environment.machine()["cpu"]["variables"] == environment.cpu_variables()
-        shown = f"{name}={of_accelerator}" if of_accelerator else ""
+        shown = f"{name}={told}" if variable in OF_ACCELERATOR else ""
         assert (environment.switches()["variables"], environment.unusual()) == (shown, [shown] if shown else [])
 
     @pytest.mark.parametrize(("cpus", "quota", "known"), [(16, None, True), (208, None, False), (16, 8.0, False)])
@@ -264,14 +254,11 @@ class TestThreads:
         """Its first call in a process is one that several threads must not make together."""
         met = set()
 
-        class Record(TorchDispatchMode):
-            def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
-                result = operator(*args, **(kwargs or {}))
-                if args and isinstance(args[0], torch.Tensor) and args[0].numel() == 1:
-                    met.add((operator.overloadpacket.__name__, args[0].dtype))
-                return result
+        def see(operator, args, *_):
+            if args and isinstance(args[0], torch.Tensor) and args[0].numel() == 1:
+                met.add((operator.overloadpacket.__name__, args[0].dtype))
 
-        with Record():
+        with Dispatched(see):
             environment.set_threads(2)
         names = ("exp", "log", "sqrt", "sin", "cos", "tan", "tanh", "erf", "erfc", "erfinv", "acos", "asin", "atan")
         for name in (*names, "log2", "log10", "trunc"):

@@ -10,7 +10,7 @@ from pathlib import Path
 import forked
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from dispatched import Dispatched
 from vendors import Moment, raising
 
 from gpubench.devices import CPU
@@ -298,12 +298,6 @@ def test_no_more_is_queued_than_fits_a_queue(launches, most):
 def test_a_flush_writes_twice_the_cache_and_reads_as_much(monkeypatch):
     monkeypatch.setattr(type(CPU), "cache_bytes", lambda self: 1 << 20)
     call, done = probes.flush(CPU), []
-
-    class Seen(TorchDispatchMode):
-        def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
-            done.append((operator.overloadpacket.__name__, args[0].nbytes))
-            return operator(*args, **(kwargs or {}))
-
-    with Seen():
+    with Dispatched(lambda operator, args, *_: done.append((operator.overloadpacket.__name__, args[0].nbytes))):
         call()
     assert done == [("zero_", 2 << 20), ("sum", 2 << 20)]

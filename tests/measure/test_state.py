@@ -27,6 +27,7 @@ from torch._functorch.eager_transforms import grad_increment_nesting
 from torch.autograd.forward_ad import dual_level
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from vendors import raising
 
 from gpubench.measure.state import State, untraced
 from gpubench.runfile.flags import ADVICE
@@ -169,13 +170,9 @@ def test_a_module_taken_away_or_replaced_is_there_again_at_once(around, deed):
     assert (flag.seen, stuck) == ("left changed: module torch (taken away or replaced)", [])
 
 
-def test_finders_and_functions_that_everything_needs_are_put_back(around, monkeypatch):
-    class Blocked:
-        def find_spec(self, *_):
-            raise ImportError("blocked")
-
+def test_finders_and_functions_that_everything_needs_are_put_back(around):
     state, finders, hooks, median = State(), [*sys.meta_path], [*sys.path_hooks], statistics.median
-    sys.meta_path.insert(0, Blocked())
+    sys.meta_path.insert(0, types.SimpleNamespace(find_spec=raising(ImportError)))
     sys.path_hooks.clear()
     statistics.median, Stats.update = (lambda *_: 1e-9), (lambda *_: None)
     flag, stuck = left_changed(state)

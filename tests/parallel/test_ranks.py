@@ -231,22 +231,18 @@ def test_the_number_of_rounds_is_one_decision_and_a_step_costs_its_slowest_rank(
 
 
 def test_a_round_lasts_as_long_as_its_slowest_rank_and_what_ranks_saw_is_said(monkeypatch):
-    entered = []
-
-    class Team:
-        altered = (Flag("altered", "threads"),)
-
-        def run(self, function, *arguments):
-            slowed = (Flag("throttled", "heat"),)
-            second = RankTimes([3.0, 2.0], 2, 0.2, Check("unchecked"), flags=slowed)
-            return [RankTimes([1.0, 5.0], 2, 0.1, Check("passed")), second]
-
+    entered, slowed = [], (Flag("throttled", "heat"),)
+    times = [
+        RankTimes([1.0, 5.0], 2, 0.1, Check("passed")),
+        RankTimes([3.0, 2.0], 2, 0.2, Check("unchecked"), flags=slowed),
+    ]
+    team = types.SimpleNamespace(altered=(Flag("altered", "threads"),), run=lambda *_: times)
     case = types.SimpleNamespace(
         home=devices.CPU, case=types.SimpleNamespace(threads=2), allowance=None, enabled=True,
         replay=lambda *measured, **record: entered.append((*measured, record)),
     )  # fmt: skip
     ranks = Ranks(60.0)
-    monkeypatch.setattr(ranks, "group", lambda *_: Team())
+    monkeypatch.setattr(ranks, "group", lambda *_: team)
     ranks.measure(case, None, 2, work=Work(), method="ddp")
     ((durations, iterations, _, flags, record),) = entered
     assert [(flag.name, flag.seen) for flag in flags] == [("throttled", "rank 1: heat"), ("altered", "threads")]
