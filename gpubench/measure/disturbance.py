@@ -194,28 +194,29 @@ def held_down(before: Moment, after: Moment) -> Iterator[Flag]:
 
 
 def uneven(times: Sequence[float], *, light: bool = False) -> Iterator[Flag]:
-    """Yield ``noisy``, ``cold`` and ``drifting`` from the seconds per call of each round, in order of time. A ``light``
-    process can't find ``drifting``, which needs SciPy."""
+    """Yield ``noisy`` from the seconds per call of each round, in order of time: they spread, the first are slow or
+    they drift, for which a ``light`` process doesn't look, as that needs SciPy."""
     count = len(times)
     if count < FEW:
         return
+    seen = []
     q1, middle, q3 = quantiles(times, n=4, method="inclusive")
     if q3 - q1 > NOISY * middle:
-        yield Flag("noisy", f"half of the {count} rounds are spread over {(q3 - q1) / middle:.0%} of the median")
-    first = max(1, count // 10)
+        seen.append(f"half of the {count} rounds are spread over {(q3 - q1) / middle:.0%} of the median")
+    first, third = max(1, count // 10), count // 3
     begin, rest = median(times[:first]), median(times[first:])
     # Few rounds are cold only if the first exceeds all others: one slow round is likely.
     if begin > COLD * rest and (count >= 20 or times[0] > max(times[1:])):
         which = f"the first {first} rounds" if first > 1 else "the first round"
-        yield Flag("cold", f"{which} took {begin / rest:.2f}× as long as the rest")
-        return
-    third = count // 3
-    if third >= 5 and not light:
+        seen.append(f"{which} took {begin / rest:.2f}× as long as the rest")
+    elif third >= 5 and not light:
         from ..statistics.inference import trend  # scipy is slow to import, and every pytest loads this module
 
         early, late = median(times[:third]), median(times[-third:])
         if abs(trend(times)) > DRIFT_Z and max(early / late, late / early) > DRIFT:
-            yield Flag("drifting", f"the last third took {late / early:.2f} times the first")
+            seen.append(f"the last third took {late / early:.2f} times the first")
+    if seen:
+        yield Flag("noisy", "; ".join(seen))
 
 
 def waiting(rounds_s: Sequence[float], threads: int, contended: bool, calls: int = 1) -> Iterator[Flag]:

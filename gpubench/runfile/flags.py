@@ -63,16 +63,8 @@ ADVICE = {
         "nothing, or raise the power limit; compare with runs at the same limit",
     ),
     "noisy": Advice(
-        "background programs, changing clocks, or a call whose time depends on its data",
-        "use an idle machine, more --processes or --preset full",
-    ),
-    "drifting": Advice(
-        "clocks were still changing, memory became fragmented, or the device warmed up during the measurement",
-        "use --preset full (longer warm-up) or lock the clocks",
-    ),
-    "cold": Advice(
-        "the first rounds were slower than the others: empty caches, lazy loading or rising clocks",
-        "use --preset full (longer warm-up)",
+        "background programs, changing clocks, a cold cache at the start, or a call whose time depends on its data",
+        "use an idle machine, more --processes or --preset full (longer warm-up), or lock the clocks",
     ),
     "altered": Advice(
         "the benchmark left settings of its process changed, or its call changes what it is given: later calls were"

@@ -462,12 +462,13 @@ def _times(place: str, benchmark: Benchmark, measured: Measurement, with_samples
 
 
 def _flags(processes: Iterable[Process | schema.ProcessFacts]) -> tuple[Raised, ...]:
-    """Flags of all processes, each name once; a name that this version doesn't know is left out."""
+    """Flags of all processes, each name once; what this version doesn't know is some noise."""
     found: dict[str, tuple[str, list[int]]] = {}
     for process in processes:
         for flag in process.flags or ():
-            if flag.name in ADVICE:
-                found.setdefault(flag.name, (flag.seen, []))[1].append(process.index)
+            name, seen = (flag.name, flag.seen) if flag.name in ADVICE else ("noisy", f"{flag.name}: {flag.seen}")
+            indices = found.setdefault(name, (seen, []))[1]
+            indices += [process.index] * (process.index not in indices)
     return tuple(Raised(name, seen, tuple(indices)) for name, (seen, indices) in found.items())
 
 

@@ -88,9 +88,9 @@ def test_github_action_benchmark(run, export):
 
 
 def test_a_doubtful_time_is_marked_where_a_program_looks(save, export):
-    flagged = records.run().bench("a.b", cpu="2 ms", spread=0.05, flags=("noisy", "drifting"))
+    flagged = records.run().bench("a.b", cpu="2 ms", spread=0.05, flags=("noisy", "altered"))
     (entry,), _ = export(save("run.json", flagged), "github-action-benchmark")
-    assert entry["extra"].endswith("flagged: noisy, drifting")
+    assert entry["extra"].endswith("flagged: noisy, altered")
     assert "95% interval" in entry["extra"]
     assert float(entry["range"].removeprefix("± ")) == pytest.approx(1.026 * 4.303 / 3**0.5 * 0.1, rel=0.02)
 

@@ -277,7 +277,7 @@ def test_other_libraries_are_held_against_numpy_or_torch_where_there_is_no_gpu(n
     [
         ((), 4.0, Level.SOUND, (), "~1%", "4.0× ("),
         (("power-limited", "implausible"), 4.0, Level.SOUND, (), "~1%", "4.0× ("),  # a ratio needs no peak
-        (("cold",), 4.0, Level.NOISY, (Reason.NOISY,), "~1%", "4.0×* ("),
+        (("altered",), 4.0, Level.NOISY, (Reason.NOISY,), "~1%", "4.0×* ("),
         (("noisy", "too-short"), 4.0, Level.NOISY, (Reason.TOO_SHORT, Reason.NOISY), "too short", "4.0×* ("),
         (("waiting",), 4.0, Level.UNUSABLE, (Reason.WAITED,), "waited", "unknown (threads waited)"),
         (("noisy", "waiting"), (3.9, 4.0), Level.UNUSABLE, (Reason.WAITED, Reason.NOISY), "waited", "unknown (t"),

@@ -29,10 +29,10 @@ def test_no_rate_is_above_its_peak():
 
 
 def test_flags_of_benchmarks_and_of_processes_are_counted_with_a_remedy():
-    one = run(flags=("contended",)).bench("a.b", cpu=1.0, flags=("noisy", "cold"))
+    one = run(flags=("contended",)).bench("a.b", cpu=1.0, flags=("noisy", "altered"))
     found = tables.flag_table(study_of(one)).rows
     assert [cells[:2] for cells in found] == [
-        ("noisy", "1 benchmark"), ("cold", "1 benchmark"), ("contended", "3 of 3 processes")
+        ("noisy", "1 benchmark"), ("altered", "1 benchmark"), ("contended", "3 of 3 processes")
     ]  # fmt: skip
     assert all(ADVICE[cells[0]].remedy in cells for cells in found)
     assert "a.b float32" in found[0][2]

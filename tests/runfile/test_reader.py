@@ -110,14 +110,17 @@ def test_everything_is_read(tmp_path: Path) -> None:
     assert result.flags == (reader.Raised("noisy", "IQR 40 % of the median", (1,)),)
 
 
-def test_what_was_not_measured_is_none_and_what_is_unknown_is_passed_over(tmp_path: Path) -> None:
+def test_what_was_not_measured_is_none_an_unknown_key_is_passed_over_and_an_unknown_flag_is_noise(
+    tmp_path: Path,
+) -> None:
     data = one_case(tomorrow={"x": [float(7)]})
     ours(data)["tomorrow"] = 1
     ours(data)["processes"][0]["flags"] = [{"flag": "haunted", "seen": "a ghost"}]
     data["machine_info"]["gpubench"]["precision"] = {}
     run = reader.read(save(tmp_path, data))
     (result,) = run.results
-    assert (result.device_s, result.launch_s, result.transfer, result.energy_j, result.flags) == (None,) * 4 + ((),)
+    assert (result.device_s, result.launch_s, result.transfer, result.energy_j) == (None,) * 4
+    assert [(flag.name, flag.seen) for flag in result.flags] == [("noisy", "haunted: a ghost")]
     assert (run.ceilings, run.flags, run.slow_threads, run.machine.tf32) == ({}, (), (), None)
 
 
