@@ -103,15 +103,14 @@ def test_a_call_takes_as_long_as_the_longer_of_its_flops_and_its_bytes(probes, n
 
 
 def host_s():
-    """Seconds of a case that aren't timed, in a run's first and in a further process: its data, its reference, its
-    test. Those of a run on two cores, less what its preset times."""
-    run = msgspec.json.decode(COMMITTED.read_bytes())
+    """Seconds of a case that aren't timed, in the three processes of a run: its data, its reference, its test. Those
+    of a run on two cores, less what its preset times."""
+    run, preset = msgspec.json.decode(COMMITTED.read_bytes()), PRESET_SETTINGS["quick"]
     moments = [[datetime.fromisoformat(each[when]["time"]) for when in ("before", "after")]
                for each in run["gpubench"]["processes"]]  # fmt: skip
     first, further, _ = ((after - before).total_seconds() for before, after in moments)
-    preset, count = PRESET_SETTINGS["quick"], len(run["benchmarks"])
-    timed_s = preset.warmup + preset.max_time / 3
-    return (first - budget.CEILINGS_S["quick"]) / count - timed_s, further / count - timed_s
+    took_s = first + 2 * further - budget.CEILINGS_S["quick"]
+    return took_s / len(run["benchmarks"]) - 3 * (preset.warmup + preset.max_time / 3)
 
 
 def test_a_run_with_a_gpu_takes_as_long_as_was_estimated(tmp_path):
@@ -124,8 +123,6 @@ def test_a_run_with_a_gpu_takes_as_long_as_was_estimated(tmp_path):
         options = ["--gpubench-device=fake", "--gpubench-no-ceilings", f"--gpubench-process={process}/3"]
         done = forked.pytest("-p", "scripted", "-q", *options, cwd=tmp_path, PYTHONPATH=paths)
         assert done.returncode == 0, done.stdout
-    took_s = sum(map(float, (tmp_path / "took").read_text().split()))
-    first_s, further_s = host_s()
-    took_s += len(FAST) * (first_s + 2 * further_s)
+    took_s = sum(map(float, (tmp_path / "took").read_text().split())) + len(FAST) * host_s()
     estimated_s = Session(Settings()).estimated_s([(Case("it.call", "fake:0", "float32"), False)] * len(FAST))
     assert whole_s(estimated_s, 3) - 3 * START_S == pytest.approx(took_s, rel=0.2)

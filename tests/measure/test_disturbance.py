@@ -208,20 +208,6 @@ def test_times_of_their_own_are_no_ticks():
     assert found <= 2
 
 
-@pytest.fixture
-def canary_of(monkeypatch):
-    """Has the canary take 1 ms on one thread and these seconds on all, while others use so many of two cores."""
-
-    def give(all_s, others=0.0):
-        seen, moments = iter(all_s), iter([moment(), moment(wall_s=1.0, busy_s=1.0 + others, own_s=1.0)])
-        monkeypatch.setattr(disturbance, "canary", lambda threads: CanaryTimes(threads, 1e-3, next(seen)))
-        monkeypatch.setattr(disturbance, "look", lambda devices: next(moments))
-        monkeypatch.setattr(disturbance, "BUSY_S", 0.0)
-        monkeypatch.setattr(disturbance, "affinity", lambda: (0, 1))
-
-    return give
-
-
 SLOWER = "2 threads are {} times slower than one here: other programs use the cores. Measuring with 1 thread"
 TAKEN = "Other programs use 1.0 of the 2 cores, so threads may wait for each other. Measuring with 1 thread"
 
@@ -238,8 +224,13 @@ TAKEN = "Other programs use 1.0 of the 2 cores, so threads may wait for each oth
         ([6e-4], 0.5, ""),
     ],
 )
-def test_threads_that_wait_for_each_other_are_given_up(canary_of, all_s, others, said):
-    canary_of(all_s, others)
+def test_threads_that_wait_for_each_other_are_given_up(monkeypatch, all_s, others, said):
+    """The canary takes 1 ms on one thread and these seconds on all, while others use so many of two cores."""
+    seen, moments = iter(all_s), iter([moment(), moment(wall_s=1.0, busy_s=1.0 + others, own_s=1.0)])
+    monkeypatch.setattr(disturbance, "canary", lambda threads: CanaryTimes(threads, 1e-3, next(seen)))
+    monkeypatch.setattr(disturbance, "look", lambda devices: next(moments))
+    monkeypatch.setattr(disturbance, "BUSY_S", 0.0)
+    monkeypatch.setattr(disturbance, "affinity", lambda: (0, 1))
     times, notice = disturbance.waiting_threads(2)
     assert times.all_s == all_s[-1]
     assert notice == (f"{said} (--threads 2 to insist)" if said else "")
