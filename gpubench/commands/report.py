@@ -24,9 +24,9 @@ ALLOWED = ("dtype", "precision", "cache", "threads", "seed")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
     add = parser.add_argument
+    add_runs(parser)
     files = "folder for results.csv, speedup.csv, crossover.csv, summary.md, report.html, charts/"
     add("-o", "--output", required=True, metavar="DIR", help=files)
-    add_runs(parser)
     against = (
         "what speedups are measured against: a device (cpu, cuda:0), an implementation (numpy), a machine or a run by"
         " name; default: each machine's CPU; of several machines the first, in the answer the slowest"

@@ -2,7 +2,7 @@
 
 import pytest
 import reading
-from reading import answered, ratios, rows, study_of
+from reading import answered, ratios, rows, speedups, study_of
 from records import run
 
 from gpubench.report.answer import Answer
@@ -107,6 +107,8 @@ def test_a_batch_too_large_for_the_cpu_is_compared_per_item():
     assert (pair.batches, pair.speedup) == (50, pytest.approx(50 * 1.9 / 0.5))
     assert pair.values.low < pair.speedup < pair.values.high
     assert pair.copies.speedup == pytest.approx(50 * 1.9 / 0.7)
+    (line,) = speedups(study)
+    assert line["baseline_one_shot_s"] / line["one_shot_s"] == pytest.approx(line["one_shot_speedup"])
     assert pair.differs == "n 100 against 2, per image"
     assert study.crossings == []
     (table,) = answer_tables(Answer(study))

@@ -52,12 +52,15 @@ def test_a_row_of_the_file():
 )
 def test_processes_give_an_interval(count, told):
     moved = {"in_bytes": 4, "out_bytes": 0, "in_s": 2}
-    (row,) = compared(run().bench("a.b", cpu=(3.6, 4.0, 4.4), gpu=(1.1, 0.9, 1.0)[:count], transfer=moved))
+    study = study_of(run().bench("a.b", cpu=(3.6, 4.0, 4.4), gpu=(1.1, 0.9, 1.0)[:count], transfer=moved))
+    (row,), (line,) = study.pairs, reading.speedups(study)
     assert row.uncertainty == told
     assert row.values.low < row.speedup < row.values.high
     if count == 3:
         assert row.copies.values.low < row.copies.speedup < row.copies.values.high
         assert row.copies.speedup == pytest.approx(4 / (2 + 1), rel=0.01)
+    ends = row.copies.values[1:] if count > 1 else (None, None)  # in the file too; of one process none is known
+    assert (line["one_shot_low"], line["one_shot_high"]) == ends
 
 
 @pytest.mark.parametrize(
@@ -308,6 +311,7 @@ def test_beside_other_programs_a_speedup_is_at_least_what_the_fastest_rounds_all
     one.bench("a.b", gpu=time / 100, spread=0.02, transfer={"in_bytes": 4, "out_bytes": 0, "in_s": time / 50})
     (pair,) = study_of(one).pairs
     assert words.ratio(pair) == told
+    assert "*" not in words.with_copies(pair)  # the star stands once
     assert pair.drawn is not None
     assert pair.copies
     assert (2 * pair.copies.bounds[0] < pair.bounds[0], pair.copies.bounds[1] == pair.bounds[1]) == (True, True)
