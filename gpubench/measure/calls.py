@@ -247,7 +247,8 @@ def _is_filled(cell: Any) -> bool:
 def _put_back(container: Any, before: Any) -> None:
     if isinstance(container, dict):
         for name in container.keys() - before.keys():
-            del container[name]
+            if not isinstance(container[name], ModuleType):  # an imported one isn't bound again
+                del container[name]
         for name, value in before.items():
             if container.get(name) is not value:
                 container[name] = value

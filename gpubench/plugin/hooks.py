@@ -94,7 +94,7 @@ class Plugin:
             matches, every = matcher(expression), list(items)
             self._keep(items, [item for item in items if matches(self._names(item))])
             if every and not items:
-                raise nothing_matches(expression, (self._cases[each.nodeid].workload for each in every))
+                raise nothing_matches(expression, (case.workload for case in self._cases.values()))
         if self.session.settings.preset == GLANCE and any(map(glances, items)):  # else no test declares it
             self._keep(items, [item for item in items if glances(item) or "benchmark" not in fixture_names(item)])
         # By all, so alike in each process.

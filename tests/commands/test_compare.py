@@ -99,6 +99,17 @@ def test_runs_in_folders_of_their_own_and_copies(save, tmp_path: Path, shown) ->
     assert any(note.startswith(f"on both sides: {shared}") for note in document["notes"])
 
 
+def test_nothing_is_taken_off_runs_that_were_made_in_turn(save, tmp_path: Path, compared) -> None:
+    """All benchmarks 10 % slower: of one run after the other it could be the machine."""
+    for code, order in ((1, "abbaab"), (0, "aaabbb")):
+        for turn, side in enumerate(order):
+            (tmp_path / order / side).mkdir(parents=True, exist_ok=True)
+            data = run_file(wobble=0.1 * (side == "b") + 1e-3 * (turn % 3))
+            data["gpubench"]["started"] = f"2026-01-31T12:{turn:02d}:00+00:00"
+            save(f"{order}/{side}/{turn}.json", data)
+        assert compared(str(tmp_path / order / "a"), str(tmp_path / order / "b"))[0] == code
+
+
 def started(*words, command=(sys.executable, "-m", "gpubench"), stdout=subprocess.PIPE, **environment):
     """The command in a process of its own."""
     known = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment}

@@ -1,5 +1,6 @@
 """What a case declares: numbers of any library, and nothing that a results file can't hold."""
 
+import importlib
 import subprocess
 import sys
 
@@ -253,6 +254,16 @@ def in_a_closure():
         return x * last
 
     return call
+
+
+def test_a_module_that_a_counted_call_imports_stays_imported(tmp_path, monkeypatch):
+    (tmp_path / "lately").mkdir()
+    (tmp_path / "lately/__init__.py").write_text("def f(x):\n    import lately.sub\n    return lately.sub.g(x)\n")
+    (tmp_path / "lately/sub.py").write_text("def g(x): return x @ x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    function = importlib.import_module("lately").f
+    assert count(function, (torch.ones(4, 4),), {}) is not None
+    assert function(torch.ones(4, 4)).shape == (4, 4)
 
 
 @pytest.mark.parametrize(

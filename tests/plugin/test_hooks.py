@@ -178,6 +178,11 @@ def test_a_glance_has_the_tests_that_choose_it(bench, options, ids):
     assert bench(GLANCED, "--collect-only", "-q", "--gpubench-preset=glance", *options).collected == ids
 
 
+def test_what_matches_nothing_names_the_benchmarks_beside_ordinary_tests(bench):
+    ran = bench(GLANCED, "--collect-only", "-q", "--gpubench-match=nosuch")
+    assert "no benchmark matches 'nosuch': choose from" in ran.said
+
+
 def test_dtypes_can_be_chosen(bench):
     def dtypes(marker, *options):
         names = bench(marked(marker), "--collect-only", "-q", *options).collected
