@@ -37,7 +37,7 @@ exclude_patterns = [".*", "build", "dist", "out*", "venv"]
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 nitpicky = True  # a reference that leads nowhere fails, also in a docstring
-_UNLISTED = r"(collections\.abc|numpy|os|pd|torch)\..+|.+\._\w+|Sizes|dict\[int|gpubench\.(measure|devices)\..+"
+_UNLISTED = r"(collections\.abc|np|numpy|os|pd|torch)\..+|.+\._\w+|Sizes|dict\[int|gpubench\.(measure|devices)\..+"
 nitpick_ignore_regex = [("py:class", _UNLISTED)]  # types of others, and of signatures that nobody writes
 myst_enable_extensions = ["html_image"]
 myst_heading_anchors = 4  # the names that GitHub gives to headings
