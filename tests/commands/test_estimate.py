@@ -170,6 +170,14 @@ def test_a_convolution_alone_is_estimated_in_tf32_too_as_pytorch_computes_it_by_
     assert float(rows[0]["at_most"]) < float(rows[1]["at_most"])
 
 
+def test_operators_of_a_kind_that_this_version_does_not_know_count_as_other_ones(estimated):
+    rows = []
+    for kind in ("other", "haunted"):
+        work = {"flops": 1e8, "bytes": 1e8, "operators": [{"kind": kind, "count": 1, "flops": 1e8, "bytes": 1e8}]}
+        rows += estimated(measured().bench("own.f", cpu=0.03, size=None, **work), "--gpu", "A100")[0]
+    assert rows[0]["probably_low"] == rows[1]["probably_low"] != ""
+
+
 def test_dash_k_shows_each_way_and_the_items_per_second(networks, capsys):
     assert main(["estimate", networks, "--gpu", "A100", "-k", "models.resnet"]) == 0
     lines = {line.split("  ")[0].strip(): line for line in capsys.readouterr().out.splitlines()}
