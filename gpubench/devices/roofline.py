@@ -141,8 +141,7 @@ def parts_of(
     arithmetic = arithmetic_s(flops, rate)
     if arithmetic is None or memory is None:
         return None
-    factor = STREAMING if streams else _LIKE.get(kind, kind)
-    return factors.get(factor, factors[_LIKE["other"]]), arithmetic, memory
+    return factors[STREAMING if streams else _LIKE.get(kind, kind)], arithmetic, memory
 
 
 def middle_s(kind: str, flops: float, nbytes: float, dtype: str, card: Gpu) -> float | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from ..devices.datasheets import Gpu
 from ..devices.roofline import (
     DISPATCH_S,
@@ -100,7 +102,10 @@ def likely(
     factors = learned_values().kinds if factors is None else factors
     if dtype in card.emulates:
         return f"the {card.name} emulates {dtype}"
-    operators = work.operators or _one_operator(work, dtype, card)
+    operators = [  # of a kind that only a newer version knows, nothing was learned either
+        each if each.kind in factors or each.kind == "convolution" else replace(each, kind="other")
+        for each in work.operators or _one_operator(work, dtype, card)
+    ]
     if not operators:
         return OPERATORS_UNKNOWN
     rate = reached(dtype, card, shares)
