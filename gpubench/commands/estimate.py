@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import RunFileError, UsageError
+from ..runfile.quantities import listed
 from .choice import add_expression
 
 if TYPE_CHECKING:
@@ -93,4 +94,8 @@ def estimates_of(study: Study, cards: Sequence[Gpu]) -> list[Outlook]:
     if not jobs:
         raise RunFileError(f"{study.runs[0].path}: holds no results of a CPU, from which a GPU could be estimated")
     chosen = {key_of(row.result) for row in study.rows}
-    return [outlook_of(job, card) for card in cards for job in jobs if key_of(job.case) in chosen]
+    jobs = [job for job in jobs if key_of(job.case) in chosen]
+    if not jobs:
+        lost = dict.fromkeys(f"{row.result.status}, {row.result.reason}" for row in study.rows if row.result.reason)
+        raise UsageError(f"no time on a CPU to estimate from: {listed(lost, 3) or 'not measured there'}")
+    return [outlook_of(job, card) for card in cards for job in jobs]

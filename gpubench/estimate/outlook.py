@@ -118,21 +118,23 @@ def jobs_of(run: Run) -> list[Job]:
     groups = grouped(timed, key_of).values()
     jobs = [_job(group, ways[job(group[0])], rates.get(group[0].device)) for group in groups]
     passes = {each.case.workload.partition(".")[2]: each for each in jobs if each.case.kind == "networks"}
-    return [one for each in jobs for one in (each, *_otherwise(each, passes))]
+    return [one for each in jobs for one in _in_each_way(each, passes)]
 
 
-def _otherwise(job: Job, passes: Mapping[str, Job]) -> list[Job]:
-    """The same network in each of HOWS; ``passes`` are the run's forward passes by the network's name. A convolution
-    alone in TF32, which is PyTorch's default for it."""
+def _in_each_way(job: Job, passes: Mapping[str, Job]) -> list[Job]:
+    """The job, and a network in each of HOWS too; ``passes`` are the run's forward passes by the network's name. A
+    convolution alone in TF32, which is PyTorch's default for it."""
     kinds = {each.kind for each in job.work.operators}
     again, alone = job.case.workload.endswith((LAYOUT, TUNED)), kinds == {"convolution"}
     if again or job.dtype != "float32" or not (alone or (kinds & {"product", "convolution"} and len(kinds) > 1)):
-        return []
-    found = [replace(job, how=how, dtype=dtype) for how, dtype in HOWS.items() if not alone or how == "TF32"]
+        return [job]
     known = _growth(job, passes.get(job.case.workload.partition(".")[2]))
+    if known is not None:
+        job = replace(job, memory=known[1])
+    found = [replace(job, how=how, dtype=dtype) for how, dtype in HOWS.items() if not alone or how == "TF32"]
     if known is not None and isinstance(job.case.params.get("batch"), int):
-        found += [replace(each, filled=True, fixed=known[0], memory=known[1]) for each in found]
-    return found
+        found += [replace(each, filled=True, fixed=known[0]) for each in found]
+    return [job, *found]
 
 
 def _growth(job: Job, forward: Job | None) -> tuple[dict[str, float], tuple[float, float]] | None:

@@ -161,7 +161,7 @@ def foot(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
     if bound:
         parts.append(f"Launch-bound (at the low end, launches take most of the time): {listed(bound)}.")
     if any(each.job.filled for each in shown):
-        parts.append("GPU full: at the batch that fills it, at which the CPU is taken to need the same time per item.")
+        parts.append("GPU full: at a batch that fills it and fits its memory. The CPU is taken to be as fast per item.")
     copied = grouped((each for each in shown if each.with_copies_at_most), lambda each: key_of(each.job.case)).values()
     lost = [each[0].job.case for each in copied if max(one.with_copies_at_most or 0.0 for one in each) < 1]
     if lost:

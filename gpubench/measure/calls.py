@@ -223,10 +223,8 @@ def _owners(function: Any, inner: Any, values: Sequence[Any]) -> list[Any]:
     known = getattr(inner, "__globals__", {})
     named = [known[name] for name in getattr(getattr(inner, "__code__", None), "co_names", ()) if name in known]
     own = str(known.get("__name__")).partition(".")[0] not in _LIBRARIES
-    owners, places = (
-        [known] * own,
-        {getattr(each, "__module__", None) or getattr(each, "__name__", "") for each in named},
-    )
+    owners: list[Any] = [known] * own
+    places = {getattr(each, "__module__", None) or getattr(each, "__name__", "") for each in named}
     for root in [inner, *_held(function), *values]:
         for part in root.modules() if isinstance(root, torch.nn.Module) else [root]:
             held = vars(part) if "__dict__" in dir(part) and not isinstance(part, type | ModuleType) else {}

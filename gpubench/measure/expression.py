@@ -8,6 +8,7 @@ import asyncio
 import builtins
 import contextlib
 import copy
+import difflib
 import dis
 import functools
 import importlib.machinery
@@ -289,7 +290,9 @@ def _require_known(text: str, setup: str, sizes: Sequence[str], values: Iterable
             if name in DTYPES:
                 raise UsageError(f"unknown name {name!r}: write torch.{name}, or ask for {typing.format(name)}")
             if re.search(rf"\b{name}\s*\(", code):
-                raise UsageError(f"unknown function {name!r}: write torch.{name} or F.{name}, or import it")
+                near = difflib.get_close_matches(name, known, 1, 0.8)
+                how = f"did you mean {near[0]}?" if near else f"write torch.{name} or F.{name}, or import it"
+                raise UsageError(f"unknown function {name!r}: {how}")
         if missing and what == "setup":
             how = sizing.format(f"{missing[0]}=256,1024,4096")
             raise UsageError(f"unknown name {missing[0]!r} in the setup: if it is a size, add {how}")

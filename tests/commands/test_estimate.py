@@ -157,6 +157,7 @@ def test_a_network_is_estimated_in_tf32_under_autocast_and_at_the_batch_that_fil
     held = {row["filled"]: row["memory_bytes"] for row in a100.values()}
     assert held == {"false": "120000000.0", "true": ""}  # it is that of the measured batch
     step = found["training.resnet", "A100 80GB SXM", "autocast", "true"]
+    assert float(found["training.resnet", "A100 80GB SXM", "", "false"]["memory_bytes"]) > 4e8  # its optimizer's states
     assert 300 < float(step["rate_low"]) < 1200 < float(step["rate_high"]) < 9000
     assert found["models.resnet", "T4", "TF32", "false"]["probably_low"] == ""
     assert "doesn't fit into the memory of the T4" in found["models.vast", "T4", "", "false"]["note"]
@@ -176,6 +177,12 @@ def test_operators_of_a_kind_that_this_version_does_not_know_count_as_other_ones
         work = {"flops": 1e8, "bytes": 1e8, "operators": [{"kind": kind, "count": 1, "flops": 1e8, "bytes": 1e8}]}
         rows += estimated(measured().bench("own.f", cpu=0.03, size=None, **work), "--gpu", "A100")[0]
     assert rows[0]["note"] == rows[1]["note"] != ""
+
+
+def test_a_benchmark_without_a_time_is_not_estimated_and_the_reason_is_told(save, capsys):
+    one = measured().bench("own.f", cpu=0.03, flops=1e8).skip("own.g", reason="too slow")
+    assert main(["estimate", save("run.json", one), "-k", "own.g"]) == 2
+    assert "no time on a CPU to estimate from: skipped, too slow" in capsys.readouterr().err
 
 
 def test_dash_k_shows_each_way_and_the_items_per_second(networks, capsys):

@@ -61,6 +61,7 @@ def test_sizes_that_are_none(texts, message):
         ("a.T --setup 'a = randn(n)'", "unknown name 'n' in the setup: if it is a size, add --size n=256,1024,4096"),
         ("a --setup 'a = torch.randn(9, dtype=float64)'",
          "unknown name 'float64': write torch.float64, or ask for --dtype float64"),
+        ("'radn(9)'", "unknown function 'radn': did you mean randn?"),
         ("'softmax(a, -1)' --setup 'a = randn(9)'", "unknown function 'softmax': write torch.softmax or F.softmax"),
         ("a --setup 'a = (' ", "the setup is not Python: '(' was never closed"),
         ("1 '1 '", "an expression is given twice"),
