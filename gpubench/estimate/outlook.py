@@ -64,10 +64,10 @@ class Job:
     filled: bool = False
     fixed: Mapping[str, float] = field(default_factory=dict)
 
-    @property
-    def held_bytes(self) -> float:
-        """The memory that it needs on a GPU; 0 where unknown."""
-        return sum(self.memory)
+    def held_bytes(self, times: int = 1) -> float:
+        """The memory that it needs on a GPU at so many times the batch; 0 where unknown."""
+        fixed, grown = self.memory
+        return fixed + grown * times
 
     def work_at(self, times: int) -> Work:
         """Its work at so many times the batch. Under autocast half the bytes move."""
@@ -85,8 +85,8 @@ class Job:
 @dataclass(frozen=True)
 class Outlook:
     """A job on a card, times in seconds, ratios as speedups. ``note`` is the reason why something is unknown,
-    ``rate`` the likely items per second, ``basis`` what the likely time rests upon; ``launches``: at the low end of the
-    range they take most of the time."""
+    ``batch`` is ``times`` the measured one, ``rate`` the likely items per second, ``basis`` what the likely time rests
+    upon; ``launches``: at the low end of the range they take most of the time."""
 
     job: Job
     gpu: str
@@ -96,10 +96,16 @@ class Outlook:
     probably: tuple[float, float] | None = None
     with_copies_at_most: float | None = None
     note: str = ""
+    times: int = 1
     batch: int | None = None
     rate: tuple[float, float] | None = None
     basis: str = ""
     launches: bool = False
+
+    @property
+    def memory_bytes(self) -> float | None:
+        """The memory that it needs at its batch; None where unknown."""
+        return self.job.held_bytes(self.times) or None if self.batch or not self.job.filled else None
 
 
 def jobs_of(run: Run) -> list[Job]:
@@ -157,7 +163,7 @@ def _growth(job: Job, forward: Job | None) -> tuple[dict[str, float], tuple[floa
     }
     if step:
         return fixed, (STATES * parameters, sum(passed.values()) * grows / 2)
-    return fixed, (min(parameters, job.held_bytes), max(0.0, job.held_bytes - parameters))
+    return fixed, (min(parameters, job.held_bytes()), max(0.0, job.held_bytes() - parameters))
 
 
 def _bytes_of(work: Work) -> dict[str, float]:
@@ -232,7 +238,8 @@ def outlook_of(job: Job, card: Gpu) -> Outlook:
     rate = (items * times / guess.high_s, items * times / guess.low_s) if items else None
     batch = batch * times if isinstance(batch, int) else None
     probably = (cpu_s / guess.high_s, cpu_s / guess.low_s) if cpu_s else None
-    return replace(found, probably=probably, rate=rate, batch=batch, basis=guess.basis, launches=guess.launches)
+    found = replace(found, times=times, batch=batch, rate=rate)
+    return replace(found, probably=probably, basis=guess.basis, launches=guess.launches)
 
 
 def _waits_for_memory(job: Job) -> bool:
@@ -243,15 +250,14 @@ def _waits_for_memory(job: Job) -> bool:
 def _batches(job: Job, card: Gpu) -> int | None:
     """How many times the measured batch; None where not even that fits into the GPU's memory, as far as is known."""
     room = USABLE * (card.value("capacity") or math.inf)
-    fixed, grown = job.memory
-    if job.held_bytes > room:
+    if job.held_bytes() > room:
         return None
     times, per_item = 1, math.inf
     for power in range(MOST_DOUBLINGS * job.filled):
         guess = likely(job.work_at(1 << power), job.dtype, card)
         if isinstance(guess, str) or per_item <= FILLED * guess.middle_s / (1 << power):
             break
-        if fixed + grown * (1 << power) > room:
+        if job.held_bytes(1 << power) > room:
             break
         times, per_item = 1 << power, guess.middle_s / (1 << power)
     return times

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -31,13 +31,15 @@ VALUES: Sequence[Column[Outlook]] = (
     Column("probably_low", lambda each: each.probably and each.probably[0]),
     Column("probably_high", lambda each: each.probably and each.probably[1]),
     Column("with_copies_at_most", lambda each: each.with_copies_at_most),
-    Column("memory_bytes", lambda each: None if each.job.filled else each.job.held_bytes or None),
+    Column("memory_bytes", lambda each: each.memory_bytes),
     Column("batch", lambda each: each.batch),
     Column("rate_low", lambda each: each.rate and each.rate[0]),
     Column("rate_high", lambda each: each.rate and each.rate[1]),
     Column("unit", lambda each: each.job.work.unit),
     Column("status", lambda each: MODELLED),
-    Column("note", lambda each: "; ".join(filter(None, (each.note, UPPER_ENDS * bool(each.job.star))))),
+    Column(
+        "note", lambda each: "; ".join(filter(None, (each.note, UPPER_ENDS * bool(each.at_most and each.job.star))))
+    ),
 )
 """Columns of files: SI base units, and empty where a value is unknown."""
 MOST_SHOWN = 200.0
@@ -50,12 +52,12 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True)
 class Line:
-    """A row of the table: what it is called, and its estimates by GPU; of items per second if ``rates``."""
+    """A row of the table: what it is called, and its estimates by GPU, or what else is ``told`` of them."""
 
     label: str
     answer: AnswerRow[Measured] | None
     of: Mapping[str, Outlook]
-    rates: bool = False
+    told: Callable[[Outlook], str] | None = None
 
     @property
     def first(self) -> Outlook:
@@ -76,7 +78,9 @@ def lines_of(study: Study, estimates: Iterable[Outlook], every: bool = False) ->
         lines.append(Line(how if job.how else words.benchmark(job.case), None, of))
         counted_so = job.work.unit in PEOPLE_COUNT and (job.filled or not job.how)
         if counted_so and any(each.rate for each in members):
-            lines.append(Line(f"\u2003{job.work.unit}s/s", None, of, True))
+            lines.append(Line(f"\u2003{job.work.unit}s/s", None, of, _rates))
+        if job.filled and any(each.memory_bytes for each in members):
+            lines.append(Line("\u2003memory", None, of, _filled_memory))
     if every:
         return [line for lines in found.values() for line in lines]
     rows = [row for row in study.measured if not row.on_accelerator and not row.library]
@@ -109,9 +113,16 @@ def _rates(each: Outlook) -> str:
     return "–".join(f"{float(f'{end:.2g}'):,g}" for end in each.rate) if each.rate else ""
 
 
+def _filled_memory(each: Outlook) -> str:
+    """``31.2 GB of 80.0 GB``."""
+    whole = read_cards()[0][each.gpu].value("capacity")
+    sizes = [text(value, "B") for value in (each.memory_bytes, whole) if value]
+    return " of ".join(sizes) if each.memory_bytes else ""
+
+
 def _cell(gpu: str, bound: bool, line: Line) -> str:
     each = line.of[gpu]
-    return _rates(each) if line.rates else cell(each, bound, each.job.star)
+    return line.told(each) if line.told else cell(each, bound, each.job.star)
 
 
 def _cpu(line: Line) -> str:
@@ -119,7 +130,7 @@ def _cpu(line: Line) -> str:
     job = line.first.job
     if job.how:
         return ""
-    if line.rates:
+    if line.told:
         return f"{float(f'{(job.work.items or 0.0) / job.cpu_s:.2g}'):,g}{job.star}"
     return words.starred_time(job.cpu_s, job.star)
 
@@ -138,7 +149,7 @@ def table_of(lines: Sequence[Line], bound: bool) -> Table:
         Column[Line]("benchmark", lambda line: line.label),
         Column[Line]("CPU", _cpu),
         Column[Line](
-            "fastest with", lambda line: line.first.job.way * (bound and not (line.rates or line.first.job.how))
+            "fastest with", lambda line: line.first.job.way * (bound and not (line.told or line.first.job.how))
         ),
     ]
     columns += [Column[Line](gpu, partial(_cell, gpu, bound)) for gpu in gpus]
@@ -184,10 +195,10 @@ def _memory(shown: Sequence[Outlook]) -> list[str]:
     ]
     cpu = listed(dict.fromkeys(text(each.job.bandwidth, "B/s") for each in shown if each.job.bandwidth))
     cpu = f"; the CPU's, as measured: {cpu}" if cpu else ""
-    largest = max((each.job for each in shown), key=lambda job: job.held_bytes)
-    need = f"{text(largest.held_bytes, 'B')} ({words.name(largest.case)})" if largest.held_bytes else UNKNOWN
-    batch = largest.case.params.get("batch")
-    need += f" at batch={batch}, more at a larger one" if largest.held_bytes and batch else ""
+    largest = max((each.job for each in shown), key=lambda job: job.held_bytes())
+    held, batch = largest.held_bytes(), largest.case.params.get("batch")
+    need = f"{text(held, 'B')} ({words.name(largest.case)})" if held else UNKNOWN
+    need += f" at batch={batch}, more at a larger one" if held and batch else ""
     return [f"GPU memory: {listed(sizes, len(sizes))}{cpu}. The largest benchmark here needs {need}."]
 
 

@@ -16,6 +16,7 @@ from gpubench.commands.run import what_a_gpu_could_bring
 from gpubench.devices.roofline import learned_values
 from gpubench.estimate.outlook import Outlook
 from gpubench.estimate.printing import cell
+from gpubench.runfile.quantities import text
 from gpubench.runfile.reader import read
 
 measured = partial(records.run, cuda=0, processes=1)
@@ -154,8 +155,7 @@ def test_a_network_is_estimated_in_tf32_under_autocast_and_at_the_batch_that_fil
         rate = float(row["rate_low"]) * 0.1 / batch * float(row["batch"])
         assert (float(row["probably_low"]), row["unit"]) == (pytest.approx(rate), "image")
     assert 8 <= int(a100["autocast", "true"]["batch"]) <= 1024
-    held = {row["filled"]: row["memory_bytes"] for row in a100.values()}
-    assert held == {"false": "120000000.0", "true": ""}  # it is that of the measured batch
+    assert all(float(row["memory_bytes"]) == 1e8 + 2e7 * int(row["batch"]) for row in a100.values())
     step = found["training.resnet", "A100 80GB SXM", "autocast", "true"]
     assert float(found["training.resnet", "A100 80GB SXM", "", "false"]["memory_bytes"]) > 4e8  # its optimizer's states
     assert 300 < float(step["rate_low"]) < 1200 < float(step["rate_high"]) < 9000
@@ -185,11 +185,13 @@ def test_a_benchmark_without_a_time_is_not_estimated_and_the_reason_is_told(save
     assert "no time on a CPU to estimate from: skipped, too slow" in capsys.readouterr().err
 
 
-def test_dash_k_shows_each_way_and_the_items_per_second(networks, capsys):
+def test_dash_k_shows_each_way_the_items_per_second_and_the_memory_at_the_batch_that_fills(networks, capsys):
     assert main(["estimate", networks, "--gpu", "A100", "-k", "models.resnet"]) == 0
     lines = {line.split("  ")[0].strip(): line for line in capsys.readouterr().out.splitlines()}
     assert {"models.resnet float32, batch=1", "images/s", "TF32", "autocast"} <= lines.keys()
     assert "at batch " in lines["autocast, GPU full"]
+    row = rows_of(capsys, networks, "--gpu", "A100", "-k", "models.resnet")[-1]
+    assert lines["memory"].endswith(f"  {text(float(row['memory_bytes']), 'B')} of 80.0 GB")
     assert "needs 120 MB (models.resnet) at batch=1, more at a larger one." in " ".join(" ".join(lines).split())
 
 
@@ -266,6 +268,8 @@ def test_a_busy_cpu_makes_upper_ends_and_each_of_its_numbers_has_the_star(estima
     (row,), shown = estimated(product(measured(), 4096, cpu=2.0, flags=flags), "--gpu", "L4", "-k", "a.mm")
     told = "these speedups are upper ends"
     assert (told in row["note"], told in shown, "×*" in shown) == (bool(flags),) * 3
+    (row,), _ = estimated(measured().bench("a.nothing", cpu=1.0, flags=flags), "--gpu", "L4")
+    assert told not in row["note"]  # which is about what is unknown
 
 
 def test_a_range_that_launches_decide_is_called_launch_bound(estimated):
