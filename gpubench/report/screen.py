@@ -67,11 +67,13 @@ def list_warnings(
 def _unmeasured(study: Study) -> str:
     groups = unmeasured_by_reason(study)
     skipped = [each for each in groups if each[0].result.status == "skipped"]
-    failed = [words.name(row.result) for each in groups if each not in skipped for row in each]
+    rows = [row for each in groups if each not in skipped for row in each]
+    places = [words.without_threads(study.names.of(row)) for row in rows]
+    failed = [f"{shorten(words.benchmark(row.result), 60)} on {place}" for row, place in zip(rows, places, strict=True)]
     parts = [f"{len(each)} ({shorten(main_clause(each[0].result.reason), 60)})" for each in skipped[:3]]
     more = sum(map(len, skipped[3:]))
     parts += [f"{more} for other reasons"] * bool(more)
-    names = f" ({', '.join(failed[:2])}{' …' * (len(failed) > 2)})" if failed else ""
+    names = f" ({listed(failed, 2, '; ')})" if failed else ""
     return f"Skipped: {', '.join(parts) or 0}. Failed: {len(failed)}{names}."
 
 

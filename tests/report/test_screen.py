@@ -61,8 +61,16 @@ def test_failed_and_skipped_ones_are_counted_by_their_reasons():
 
     shown = "Skipped: 4 (too slow for quick), 3 (one call takes 0 s), 2 (needs a GPU; this run uses: cpu), 1"
     assert shown in told(*reasons)
-    assert "Failed: 1 (a.c)." in told()
+    assert "Failed: 1 (a.c float32 on Synthetic)." in told()
     assert 20 < told("x" * 300).count("x") < 70
+
+
+def test_what_failed_is_told_apart_by_size_dtype_and_device():
+    one = run().bench("a.d", cpu=1.0, gpu=1.0)
+    for n, device in ((8, "cpu"), (9, "cpu"), (8, "cuda:0"), (7, "cpu")):
+        one.skip("a.c", "error", "wrong", device, n=n)
+    *_, shown, _, _ = answer_screen(study_of(one), width=200, files=FILES)
+    assert shown == "Skipped: 0. Failed: 4 (a.c float32, n=8 on Synthetic; a.c float32, n=9 on Synthetic and 2 more)."
 
 
 def test_warnings_that_have_no_room_say_what_is_wrong():
