@@ -271,7 +271,7 @@ def rows_of(runs: Sequence[Run], expression: str | None = None) -> list[Row]:
         shown = case.id, case.device, case.implementation, case.fullname, row.facts.label, *names_of(case)
         chosen += [row] * matches(shown)
     if not chosen:
-        raise nothing_matches(expression, (row.result.workload for row in rows))
+        raise nothing_matches(expression, (row.result.workload for row in rows), [run.preset for run in runs])
     return chosen
 
 

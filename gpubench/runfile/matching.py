@@ -9,7 +9,8 @@ that ``matmul.square float32, n=64`` can be pasted from a table.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+import shlex
+from collections.abc import Callable, Collection, Iterable
 from difflib import SequenceMatcher
 
 from ..errors import UsageError
@@ -82,10 +83,13 @@ def _test_of(word: str) -> Matcher:
     return lambda names: word in _KINDS.sub("", names) or bool(of_kind.search(names))
 
 
-def nothing_matches(expression: str, names: Iterable[str]) -> UsageError:
-    """An error that lists the available names, those nearest to the expression first."""
+def nothing_matches(expression: str, names: Iterable[str], presets: Collection[str | None] = ()) -> UsageError:
+    """An error that lists the available names, those nearest to the expression first, and says how to measure more than
+    the smallest of the ``presets`` does."""
     known = sorted(set(names))
     words = [word.lower() for word in _TOKEN.findall(" ".join(expression.split())) if word not in _OPERATORS]
     likeness = {name: max(SequenceMatcher(None, word, name.lower()).ratio() for word in words) for name in known}
     nearest = sorted(known, key=lambda name: -likeness[name] if likeness[name] >= 0.5 else 0)
-    return UsageError(f"no benchmark matches {shorten(expression, 200)!r}: choose from {listed(nearest)}")
+    more = f"; preset glance leaves many out, preset quick measures them: gpubench run -k {shlex.quote(expression)}"
+    told = f"no benchmark matches {shorten(expression, 200)!r}: choose from {listed(nearest)}"
+    return UsageError(told + more * ("glance" in presets))
