@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ...runfile.flags import Reason
 from ...runfile.quantities import SWITCH, counted, listed, shorten, text
 from .. import words
 from ..study import Crossing, Line, Measured, Pair, Point, Row, Study, grouped
@@ -41,8 +42,10 @@ def curve(
     if isinstance(end, Pair):
         last = words.ratio(end)
     else:
-        shown = words.time(end) if unit == "s" else text(line.points[-1].y, unit) + end.quality.star * cut
-        last = str(end.quality.doubt or shown)
+        shown = words.time(end) if unit == "s" else text(line.points[-1].y, unit)
+        last = str(
+            end.quality.doubt or (Reason.TOO_NOISY if cut else shown)
+        )  # a number would stand at another's height
     label = f"{label}, then {last}".removeprefix(", ") if cut else f"{last} {label}".strip()
     left_out, mark = len(line.points) - len(points), _mark(crossing) if crossing else None
     dashed = crossing is not None and not crossing.resident

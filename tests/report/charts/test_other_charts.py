@@ -44,6 +44,13 @@ def test_a_rate_above_the_measured_peak_is_not_drawn():
     assert not [each for each in drawn(figure).canvas.axes[0].lines if len(each.get_xdata()) > 3]
 
 
+def test_a_line_that_ends_before_a_time_that_is_too_noisy_has_no_number_at_its_end():
+    one = run(processes=1).bench("mine.job", cpu=lambda n: 1e-6 * n, n=(10, 100, 1000))
+    one.bench("mine.job", cpu=1e-2, n=10_000, spread=1.9)
+    (curve,) = plan(one)["time-own"].chart.panels[0].curves
+    assert (len(curve.points), curve.label) == (3, "then unknown (too noisy)")
+
+
 def test_without_a_gpu_the_headline_shows_shares_of_the_peak():
     one = records.Made(records.cpu_run(), "", 1).bench("mine.job", cpu=1e-9, n=8, bytes=1e9, items=1)
     figure = plan(one.bench("mine.sort", cpu=1.0, n=8, bytes=1e6, items=1))["headline"]
