@@ -200,6 +200,7 @@ def _draw_marks(page: Page, axes: Axes, curves: Sequence[Curve]) -> None:
         return
     (left, right), (low, high), (width, height) = axes.get_xlim(), axes.get_ylim(), page.size(axes)
     free = height * math.log(1 / low) / math.log(high / low) if low < 1 else 0.0
+    before = left
     for place, (mark, ink) in enumerate(sorted(marks, key=lambda entry: entry[0].low)):
         middle = math.sqrt(mark.low * mark.high)
         if mark.low < mark.high:
@@ -209,7 +210,7 @@ def _draw_marks(page: Page, axes: Axes, curves: Sequence[Curve]) -> None:
         if len(marks) > _MOST_WORDED:
             continue
         # Lines rise to the right: there is room left above the first, if it isn't at the edge, and right below another.
-        room = width * math.log(middle / left) / math.log(right / left) - 8
+        room, before = width * math.log(middle / before) / math.log(right / left) - 8, middle
         leftwards = room > text_width(mark.words, TINY * 1.1) and (place == 0 or free < 40)
         x, side, up = (-7, "right", True) if leftwards else (7, "left", free < 40)
         page.note(axes, mark.words, (middle, 1.0), (x, 8 + 11 * place if up else -14 - 11 * place), ha=side,

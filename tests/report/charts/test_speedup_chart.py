@@ -5,6 +5,7 @@ import math
 import pytest
 import records
 from drawing import drawn, faults, plan
+from matplotlib.text import Text
 from test_page import crossing, settings_of
 
 from gpubench.report.charts.theme import LIGHT, colour
@@ -104,6 +105,8 @@ def test_copies_are_dashed_and_each_dtype_or_setting_has_its_panel_the_plainest_
     assert [*panels(product)] == ["float32", "bfloat16", "float64", "float16"]
     assert [*panels(add)] == ["out", "allocating", "inplace"]
     assert add.subtitle == "Synthetic H faster from n ≈ 33k, with copies not up to n = 10⁷ (out)"
+    places = {text.get_text(): Text.get_window_extent(text).x0 for text in axes_of(product).texts}
+    assert places["n ≈ 120"] < places["n ≈ 190"]  # each at its own crossing
 
 
 def test_two_libraries_of_one_device_are_both_named():
