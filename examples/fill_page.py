@@ -20,7 +20,9 @@ def times(ratio: float) -> str:
 
 
 def filled(template: str, results: str) -> str:
-    """The template with its numbers, ``34× (33× to 36×)``: noisy ones have a star, and simulated ones say so."""
+    """The template with its numbers, ``34× (33× to 36×)``: noisy ones have a star, which its last line explains, and
+    simulated ones say so."""
+    stars = set()
 
     def number(words: re.Match[str]) -> str:
         try:
@@ -29,6 +31,7 @@ def filled(template: str, results: str) -> str:
             raise SystemExit(f"{words[0]}: {error}") from None
         if ratio is None:
             raise SystemExit(f"{words[0]}: nothing is compared")
+        stars.add(ratio.star)
         if ratio.high > 4 * ratio.low:  # a busy machine leaves a limit, or nothing
             if ratio.low <= 1:
                 raise SystemExit(f"{words[0]}: too noisy to tell, measure again")
@@ -36,7 +39,8 @@ def filled(template: str, results: str) -> str:
         ends = f"{times(ratio.low)} to {times(ratio.high)}{', simulated' * ratio.simulated}"
         return f"{times(ratio)}{ratio.star} ({ends})"
 
-    return re.sub(r"\{\{(.+?)\}\}", number, template)
+    text = re.sub(r"\{\{(.+?)\}\}", number, template)
+    return text + "\n(*: noisy, may be far off)\n" * ("*" in stars)
 
 
 def main() -> None:

@@ -108,6 +108,7 @@ def test_numbers_pictures_and_tables_change_only_with_the_results(tmp_path, caps
         page.write_text("Sorts 12× as fast.\n")
         assert fill() == code
         assert told in page.read_text()
+        assert page.read_text().endswith("\n(*: noisy, may be far off)\n") == ("*" in told)
 
 
 @pytest.mark.parametrize("script", sorted(path.name for path in EXAMPLES.glob("*.py")))
