@@ -63,6 +63,7 @@ def _answer_table(
     dtypes = {item.subject.dtype for row in rows if row.leads for item in row.items}
     note = "Each at its largest size" + "; float32 where no dtype is named" * ("float32" in dtypes)
     note += f"; {len(rows) - len(shown)} more in the report" * (len(shown) < len(rows))
+    note += "; gpubench show has every size" * bool(most)
     return table(title, columns, shown, f"{note}.{'' if most else small}")
 
 
@@ -114,7 +115,11 @@ def _columns(study: Study, found: Speedups, ratio: Callable[[Pair], str]) -> lis
 
 
 def results_table(study: Study) -> Table:
-    """Every measured benchmark: what ``gpubench show`` prints."""
+    """Every measured benchmark, by dtype and size: what ``gpubench show`` prints."""
+
+    def order(row: Measured) -> tuple[object, ...]:
+        return row.result.workload, row.dtype, row.result.variant, row.numbers, study.names.order(row)
+
     columns: list[Column[Measured]] = [
         Column("run", lambda row: row.run_name if study.several_runs else ""),
         Column("benchmark", lambda row: words.benchmark(row.result)),
@@ -127,7 +132,8 @@ def results_table(study: Study) -> Table:
     above = "— above the measured peak (the peak was measured too low)." * any(
         row.quality.doubt is Reason.ABOVE_PEAK for row in study.measured
     )
-    return table("", columns, study.measured, " ".join(filter(None, [_spread(study.measured), above])))
+    in_order = sorted(study.measured, key=order)
+    return table("", columns, in_order, " ".join(filter(None, [_spread(in_order), above])))
 
 
 def beside_each_other(study: Study, head: str = "") -> Table:

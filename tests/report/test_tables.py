@@ -21,9 +21,19 @@ def test_speedups():
     assert "In brackets: 95% interval, 3 processes." in table.note
 
 
+def test_every_size_is_in_order_whenever_it_was_measured_and_the_short_table_says_where():
+    one = run(processes=1).bench("b.x", cpu=1.0, n=9).bench("a.x", cpu=1.0, n=(100, 9), dtype="float64")
+    study = study_of(one.bench("a.x", cpu=1.0, gpu=1.0, n=100).bench("a.x", cpu=1.0, n=9))
+    rows = [row[0] + " GPU" * (" H" in row[1]) for row in tables.results_table(study).rows]
+    names = ("float32, n=9", "float32, n=100 GPU", "float32, n=100", "float64, n=9", "float64, n=100")
+    assert rows == [*(f"a.x {name}" for name in names), "b.x float32, n=9"]
+    short, whole = (tables.answer_tables(Answer(study), most)[0].note for most in (5, None))
+    assert ("gpubench show has every size" in short, "gpubench show" in whole) == (True, False)
+
+
 def test_no_rate_is_above_its_peak():
     one = run(ceilings={"cpu": {"throughput": {"float32": 2e11}}}).bench("matmul.square", cpu="10 ms", flops=1e9)
-    sound, above = tables.results_table(study_of(one.bench("matmul.square", cpu="1 ms", n=32, flops=1e9))).rows
+    above, sound = tables.results_table(study_of(one.bench("matmul.square", cpu="1 ms", n=32, flops=1e9))).rows
     assert "100 GFLOP/s" in sound
     assert above.count("—") == 2  # throughput and share of its peak
 
