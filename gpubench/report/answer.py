@@ -221,7 +221,19 @@ class Answer:
         options = " ".join(f"--allow {term}" for term in terms)
         subject = f"{counted(len(pairs), 'benchmark')} {'has' if len(pairs) == 1 else 'have'}"
         nearest = f"no comparable baseline, the nearest differs in {found}"
-        return f"Not compared: {subject} {nearest}. Use {options} to compare anyway" if pairs else ""
+        told = f"Not compared: {subject} {nearest}. Use {options} to compare anyway" if pairs else ""
+        return ". ".join(filter(None, [told, self._twins]))
+
+    @property
+    def _twins(self) -> str:
+        """The devices that are left out beside one of their model, and how fast they are against it."""
+        twins = self.study.twins
+        if not twins:
+            return ""
+        names = listed(dict.fromkeys(self.study.names.of(pair.other) for _, pair in twins), _MOST_DEVICES)
+        ratios = [shown.other.time_s / pair.other.time_s for shown, pair in twins]
+        against = words.times_range(min(ratios), max(ratios))
+        return f"Not shown, as of the same model: {names} ({against}). Use --baseline cpu to show all"
 
     @cached_property
     def warnings(self) -> list[Warning]:

@@ -97,14 +97,24 @@ class Study:
         if self.baseline is not None:
             return self.device_pairs
         plain = [row for row in self.measured if not row.library]
-        # Equal devices of one machine differ by noise alone.
-        devices = grouped(plain, lambda row: (row.run_name, row.facts.label or row.result.device))
-        firsts = {members[0].source for members in devices.values()}
-        inside = [pair for pair in self.device_pairs if pair.within_run and not pair.other.library]
-        found = [pair for pair in inside if pair.other.source in firsts] or self.device_pairs
-        if len(firsts) < 2 or any(pair.other.on_accelerator for pair in found):
+        found = [members[0] for members in self._by_model] or self.device_pairs
+        if len({_model(row) for row in plain}) < 2 or any(pair.other.on_accelerator for pair in found):
             return found
-        return compare_with_slowest([row for row in plain if row.source in firsts], {"threads", *self.allow})
+        return compare_with_slowest(plain, {"threads", *self.allow})
+
+    @cached_property
+    def _by_model(self) -> list[list[Pair]]:
+        """Each benchmark on each model of its machine's devices: equal ones should differ by noise alone."""
+        inside = [pair for pair in self.device_pairs if pair.within_run and not pair.other.library]
+        groups = grouped(inside, lambda pair: (_model(pair.other), pair.other.result.id)).values()
+        return [sorted(members, key=lambda pair: self.names.order(pair.other)) for members in groups]
+
+    @cached_property
+    def twins(self) -> list[tuple[Pair, Pair]]:
+        """What the answer shows, and what it leaves out for it: the same on another device of the same model."""
+        if self.gpu_pairs or self.baseline:
+            return []
+        return [(shown, pair) for shown, *others in self._by_model for pair in others]
 
     @cached_property
     def crossings(self) -> list[Crossing]:
@@ -128,6 +138,10 @@ class Study:
         """Results of workloads that use one device; the others have pictures of their own."""
         several = {row.result.workload for row in self.measured if row.parallel.devices > 1}
         return [row for row in self.measured if row.result.workload not in several]
+
+
+def _model(row: Row) -> Hashable:
+    return row.run_name, row.facts.label or row.result.device
 
 
 # Several devices ------------------------------------------------------------------------------------------------------

@@ -292,6 +292,23 @@ def test_devices_that_share_no_benchmark_are_compared_with_the_cpu():
     assert len(found.sentence.split("45×")) == 3
 
 
+def test_of_equal_gpus_one_is_shown_and_how_far_the_others_differ_is_said():
+    """A benchmark that one of them alone has is shown as well."""
+    one = run(cuda=2).bench("a.0", cpu=9.0, gpu=0.2, gpu1=0.4).bench("a.1", cpu=9.0, gpu1=0.3)
+    found = answered(one.bench("a.2", gpu1=0.3).bench("a.2", cpu=9.0, gpu=0.3))
+    assert ratios(found) == {
+        "Synthetic H #0": {"a.0, n=64": "45×", "a.2, n=64": "30×"},
+        "Synthetic H #1": {"a.1, n=64": "30×"},
+    }
+    told = "Not shown, as of the same model: Synthetic H #1 (2.0× slower to 1.0×). Use --baseline cpu to show all"
+    assert found.left_out == told
+    whole = answered(one, baseline="cpu")
+    assert ratios(whole)["Synthetic H #1"].keys() == {"a.0, n=64", "a.1, n=64", "a.2, n=64"}
+    assert whole.left_out == answered(one, run(machine="other").bench("a.0", cpu=9.0, gpu=0.2)).left_out == ""
+    one.data["machine_info"]["gpubench"]["devices"][2]["label"] = "Another"
+    assert ratios(answered(one))["Another"] == {"a.0, n=64": "22×", "a.1, n=64": "30×", "a.2, n=64": "30×"}
+
+
 def test_nothing_measured_is_said_so():
     assert answered(run().skip("a.b")).sentence == "Nothing was measured."
 
