@@ -36,6 +36,7 @@ X, Y, V = randn(1000), randn(1000), randn(96)
 A, B, S = randn(64, 64), randn(64, 64), randn(96, 96)
 P = A @ A.T + 64 * torch.eye(64)
 IMAGE, TEXT, HEADS = randn(2, 3, 32, 32), randn(4, 16, 64), randn(2, 4, 16, 8)
+MANY = randn(1_000_000)
 INDEX = torch.randint(64, (100,), generator=_draws)
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -69,6 +70,11 @@ CALLS: dict[str, Call] = {
     "x ** 0.5": (lambda x: x**0.5, (X,)),
     "int": (lambda x: (x * 1000).int(), (randn(100_000),)),
     "mask": (lambda x: x[x > 0], (A,)),
+    "bins": (lambda x: torch.histc(x, 100, -4, 4), (MANY,)),
+    "counts": (lambda x: torch.bincount((x.sigmoid() * 10).floor().long()), (MANY,)),
+    "largest of rows": (lambda a, b: (a @ b).argmax(1), (A, B)),
+    "indices": (lambda x: torch.topk(x, 10).indices, (MANY,)),
+    "thousandths": (lambda x: (x * 1000).round(), (MANY,)),
     "topk": (torch.topk, (X, 10)),
     "quantile": (torch.quantile, (X, 0.3)),
     "searchsorted": (lambda x, y: torch.searchsorted(x.sort().values, y), (X, Y)),
@@ -168,6 +174,11 @@ BROKEN: dict[str, tuple[Call, Callable[..., Any]]] = {
     "int": (CALLS["int"], lambda x: (x * 1000).int() + 5),
     "sum of some": (CALLS["sum"], lambda x: x[:-1].sum()),
     "argmax": (CALLS["argmax"], lambda x: x.argmax() + 1),
+    "bins": (CALLS["bins"], lambda x: torch.histc(x, 100, -4, 4).roll(1)),
+    "counts": (CALLS["counts"], lambda x: torch.bincount((x.sigmoid() * 10).floor().long()).roll(1)),
+    "largest of rows": (CALLS["largest of rows"], lambda a, b: (a @ b).argmax(1) + 1),
+    "indices": (CALLS["indices"], lambda x: torch.topk(x, 10).indices + 1),
+    "thousandths": (CALLS["thousandths"], lambda x: (x * 1000).ceil()),
     "cumulative sum": (CALLS["cumsum"], lambda x, d: x.flip(0).cumsum(d)),
     "layer_norm": (CALLS["layer_norm"], lambda x, shape: F.layer_norm(x, shape, eps=1e-2)),
     "fft": (CALLS["fft"], lambda x: torch.fft.fft(x) * 1.0001),

@@ -20,7 +20,7 @@ from msgspec import structs
 from ..devices import CPU, Device, find_device
 from ..devices.implementations import TORCH, find_implementation
 from ..devices.lazy import np, torch
-from ..errors import GpubenchError, Unmeasurable, UsageError
+from ..errors import GpubenchError, Unmeasurable, UsageError, WrongAnswer
 from ..runfile.flags import Flag
 from ..runfile.options import DTYPES
 from ..runfile.schema import KEY, Case, Check, Transfer, Work
@@ -298,7 +298,14 @@ class Gpubench:
         reference_s = call.first_s * (50 if self.home.accelerator else 2)
         if isinstance(expected, Reference) and estimated_s is None and reference_s > self._reference_limit_s:
             expected = unchecked(f"a float64 reference may take long: a call {call.first_s:.3g} s")
-        call.check = expected.check(result) if isinstance(expected, Reference) else expected
+        try:
+            call.check = expected.check(result) if isinstance(expected, Reference) else expected
+        except WrongAnswer as error:
+            if request.check is not True:
+                raise
+            brief = self._session.settings.brief
+            how = "gpubench.time(…, check=False) in Python times it" if brief else "pass check=, a reference or False"
+            raise WrongAnswer(f"{error}; if it is right, {how}") from None
         if call.check.status == "passed":
             self._session.checked.add(self._family)
             call.expected = expected

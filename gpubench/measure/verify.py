@@ -29,6 +29,11 @@ _PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64
 _STEPS = 30
 """A result may be off by this many times of what one unit of roundoff in each step moves it: errors of a long chain add
 up, and the perturbations are random."""
+_FEWEST, _MOST = 4.0, 250.0
+"""Units of roundoff that show which whole numbers rounding can move, such as those of values at the edge of a bin: one
+unit moves too few."""
+_MOVING = 6e-5
+"""Relative change that more than the fewest units don't exceed."""
 _DRAWS = 3
 
 
@@ -153,10 +158,12 @@ def _choose_otherwise(name: str, result: Any, roundoff: float) -> None:
 
 
 def _perturb(tensor: torch.Tensor, roundoff: float) -> None:
-    """Change each element by this relative amount, up or down at random."""
+    """Change each element by this relative amount, up or down at random; whole numbers aren't made smaller, since what
+    cuts digits off would take them for the one before."""
     for part in bare_tensors(tensor.detach()):
         if (part.is_floating_point() or part.is_complex()) and not part.is_quantized:
-            part.mul_(1 + roundoff * (2 * torch.randint(0, 2, part.shape, device=part.device) - 1))
+            least = torch.where(part == part.round(), 0, -1) if part.is_floating_point() else -1
+            part.mul_(1 + roundoff * (2 * torch.randint(0, 2, part.shape, device=part.device) - 1).clamp(min=least))
 
 
 def _wrong(error: float, allowed: float) -> str:
@@ -184,13 +191,24 @@ def _dense(values: Any) -> Iterator[torch.Tensor]:
 
 
 def _errors(got: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> list[float]:
-    """Return the relative error of each output. Raises :class:`WrongAnswer` if their number or shapes differ."""
+    """Return the relative error of each output, then for each that is of whole numbers the share of elements that
+    are others. Raises :class:`WrongAnswer` if the number of outputs or their shapes differ."""
     if len(got) != len(wanted):
         raise WrongAnswer(f"wrong result: {len(got)} outputs, the reference has {len(wanted)}")
     for left, right in zip(got, wanted, strict=True):
         if left.shape != right.shape:
             raise WrongAnswer(f"wrong result: shape {tuple(left.shape)}, the reference has {tuple(right.shape)}")
-    return [_error(left, right) for left, right in zip(got, wanted, strict=True)]
+    return [*map(_error, got, wanted), *map(_share_off, got, wanted)]
+
+
+def _share_off(left: torch.Tensor, right: torch.Tensor) -> float:
+    if not right.numel() or not _is_whole(right):
+        return 0.0
+    return ((left.double() - right.double()).abs() > 0.5).double().mean().item()
+
+
+def _is_whole(tensor: torch.Tensor) -> bool:
+    return not tensor.is_floating_point() or bool((tensor == tensor.round()).all())
 
 
 def _error(left: torch.Tensor, right: torch.Tensor) -> float:
@@ -245,35 +263,42 @@ class Reference:
         got, expected, mismatch = _outputs(result), self._expected, None
         if not got and not expected:
             return unchecked("the call returns no tensor and no number to compare")
+        allowed, count = tolerance(self._precision, self.flops, self.inputs, elements(result)), len(expected)
         try:
             errors = self._unwritten(_errors(got, expected))
         except WrongAnswer as error:  # right where rounding decides how many elements there are
-            errors, mismatch = [math.inf] * len(expected), error
-        allowed = tolerance(self._precision, self.flops, self.inputs, elements(result))
-        # A whole number that rounding moves is the next one, however many steps there were.
-        factors = [_STEPS if each.is_floating_point() else 2 for each in expected]
-        spreads, explained = [0.0] * len(errors), [allowed] * len(errors)
+            errors, mismatch = [math.inf] * 2 * count, error
+        whole = [_is_whole(each) for each in expected]
+        steps = max(_FEWEST, min(_MOST, _MOVING / roundoff(self._precision))) if any(whole) else 1.0
+        factors = [2 if each else _STEPS / steps for each in whole] + [2] * count
+        least = [allowed * each.is_floating_point() for each in expected]
+        least += [0.0 if error > most else math.inf for error, most in zip(errors[:count], least, strict=True)]
+        spreads, self._explained = [0.0] * len(least), least
         for draw in range(1, _DRAWS + 1):
-            if all(map(operator.le, errors, explained)):
+            if all(map(operator.le, errors, self._explained)):
                 break
-            spreads = list(map(max, spreads, self._spread(draw)))
-            explained = [max(allowed, each) for each in map(operator.mul, factors, spreads)]
-        worst, most, self._explained = max(errors), max(explained), explained
-        if all(map(operator.le, errors, explained)):
-            if most <= max(allowed, LOOSEST[_real(self._precision)]):
-                self.args, self.kwargs = (), {}  # what is expected is kept for the last result
-                return Check("passed", worst, most)
-            moved = f"moves the result by {max(spreads):.2g} (tolerance {allowed:.2g})"
-            return unchecked(f"rounding, randomness, or a free choice of signs or order {moved}")
-        raise mismatch or WrongAnswer(_wrong(worst, most))
+            spreads = list(map(max, spreads, self._spread(draw, steps)))
+            self._explained = list(map(max, least, map(operator.mul, factors, spreads)))
+        if mismatch and not all(map(operator.le, errors, self._explained)):
+            raise mismatch
+        self._require(errors)
+        worst, most = max(errors[:count]), max(self._explained[:count])
+        if most <= max(allowed, LOOSEST[_real(self._precision)]):
+            self.args, self.kwargs = (), {}  # what is expected is kept for the last result
+            return Check("passed", worst, most)
+        moved = f"moves the result by {max(spreads[:count]):.2g} (tolerance {allowed:.2g})"
+        return unchecked(f"rounding, randomness, or a free choice of signs or order {moved}")
 
     def check_last(self, result: Any) -> None:
         """Compare a result of after the rounds with what the first had to be. Raises
         :class:`~gpubench.errors.WrongAnswer`."""
         assert self._expected is not None
-        errors = _errors(_outputs(result), self._expected)
+        self._require(_errors(_outputs(result), self._expected), " after the rounds, while the first result was right")
+
+    def _require(self, errors: Sequence[float], when: str = "") -> None:
+        """Raise :class:`~gpubench.errors.WrongAnswer` for errors that rounding doesn't explain."""
         if wrong := [(error, most) for error, most in zip(errors, self._explained, strict=True) if not error <= most]:
-            raise WrongAnswer(f"{_wrong(*max(wrong))} after the rounds, while the first result was right")
+            raise WrongAnswer(_wrong(*max(wrong)) + when)
 
     @property
     def _precision(self) -> str:
@@ -281,10 +306,13 @@ class Reference:
         coarse = [each for each in self._dtypes if _real(each) in ROUNDOFF and roundoff(each) > roundoff("float32")]
         return max(self.precision, *coarse, key=roundoff) if coarse else self.precision
 
-    def _repeat(self, dtypes: Counter[str] | None = None, draw: int = 0, poison: bool = True) -> list[torch.Tensor]:
-        """Return the outputs of the function in float64; of a ``draw`` with changed inputs and steps."""
+    def _repeat(
+        self, dtypes: Counter[str] | None = None, draw: int = 0, steps: float = 1.0, poison: bool = True
+    ) -> list[torch.Tensor]:
+        """Return the outputs of the function in float64; of a ``draw`` with inputs and results of operations that are
+        changed by so many ``steps`` of roundoff."""
         args, kwargs = in_float64(self.args), in_float64(dict(self.kwargs))
-        unit = roundoff(self._precision) if draw else 0.0
+        unit = steps * roundoff(self._precision) if draw else 0.0
         with torch.random.fork_rng(devices=[]):
             if draw:
                 torch.manual_seed(draw)
@@ -301,13 +329,13 @@ class Reference:
         clean = _errors(self._repeat(poison=False), self._expected)
         return [math.inf if math.isinf(each) else error for error, each in zip(errors, clean, strict=True)]
 
-    def _spread(self, draw: int) -> list[float]:
-        """Return the relative error of each output if each input and step is off by one unit of roundoff."""
+    def _spread(self, draw: int, steps: float) -> list[float]:
+        """Return the errors if each input and step is off by so many units of roundoff."""
         assert self._expected is not None
         try:
-            return _errors(self._repeat(draw=draw), self._expected)
+            return _errors(self._repeat(draw=draw, steps=steps), self._expected)
         except Exception:  # another number of elements, or a decomposition that no longer exists
-            return [math.inf] * len(self._expected)
+            return [math.inf] * 2 * len(self._expected)
 
 
 def _unrepeatable(error: Exception) -> Check:

@@ -142,11 +142,12 @@ def test_measures_keeps_the_results_and_draws(tmp_path):
         (["a @ b", "--setup=a, b = randn(2, n), randn(2, n)", "--size=n=3,4"], 2, "",
          "gpubench time: RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
         (["a.t().tolist", "--setup=a = randn(2)"], 2, "", "a.t().tolist names a function and doesn't call it: write '"),
+        (["torch.empty_like(a)", "--setup=a = randn(2)"], 2, "", "gpubench.time(…, check=False) in Python times it"),
         (["a.nope()", "a + a", "--setup=a = randn(2)"], 1, "no attribute 'nope'", ""),
         (["a + a", "a * a", "--setup=a = randn(n)", "--size=n=1e13"], 2, "", "needs 40.0 TB more on cpu, "),
         (["a + a", "--setup=a = randn(n)", "--size=n=8,1e13"], 0, "needs 40.0 TB more on cpu, ", ""),
     ],
-    ids=["fails", "is not called", "one of two fails", "each is too large", "one size is too large"],
+    ids=["fails", "is not called", "is wrong", "one of two fails", "each is too large", "one size is too large"],
 )  # fmt: skip
 def test_what_has_no_number_is_a_line_once_and_without_any_the_end(tmp_path, words, code, table, last):
     done = timed(tmp_path, *words, "-o=r.json", code=code)

@@ -127,6 +127,7 @@ REFUSED = {
     "off": ("gpubench(lambda x: x + 1e-3, x, check=lambda x: x)", "error", "relative error"),
     "unwritten": ("gpubench(lambda x, out: out, x, gpubench.empty(64), check=lambda x, out: x)", "error", "never wr"),
     "empty": ("gpubench(torch.empty_like, x)", "error", "wrong result: an output is not finite or was never written"),
+    "advice": ("gpubench(torch.empty_like, x)", "error", "; if it is right, pass check=, a reference or False"),
     "written": ("gpubench(write, x, out=torch.zeros(64), check=lambda x, out: x)", "error", "never written"),
     "shape": ("gpubench(lambda x: x[:3], x, check=lambda x: x)", "error", "shape"),
     "pair": ("gpubench(lambda x: (x, x), x, check=lambda x: x)", "error", "outputs"),
