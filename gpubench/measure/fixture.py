@@ -211,6 +211,8 @@ class Gpubench:
         with untraced(), switches:
             call = self._prepare(request)
             self._verify(call, self._estimate(call))
+            if self._session.settings.brief:
+                _ = self._session.ceilings  # not before: a first call that fails needs none
             self._warm_up(call)
             share = self._share(call)
             if self._contends:

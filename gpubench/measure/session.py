@@ -179,6 +179,12 @@ class Session:
         _ = self.threads
         return ceilings.measure_ceilings(wanted, self._effort)
 
+    @property
+    def measured_ceilings(self) -> dict[str, Ceilings]:
+        """The peaks that are measured already."""
+        measured: dict[str, Ceilings] = vars(self).get("ceilings", {})
+        return measured
+
     def doubt(
         self, case: Case, work: Work, seconds: float, launches: bool = False, convolutions: float = 0.0
     ) -> list[Flag]:

@@ -84,7 +84,7 @@ def _about(session: Session) -> dict[str, Any]:
         "seed": settings.seed,
         "asked": asked | {"cache": settings.cache},
         "started": session.started,
-        "ceilings": {name: msgspec.to_builtins(ceilings) for name, ceilings in session.ceilings.items()},
+        "ceilings": msgspec.to_builtins(session.measured_ceilings),
     }
 
 
@@ -165,7 +165,9 @@ class Recorder:
         if earlier:
             require_same(earlier["fingerprint"], fingerprint)
             known = earlier["gpubench"].get("ceilings") or {}  # its peaks are those of the results file
-            session.peaks = convert(known, dict[str, Ceilings], f"{self.ledger.path}: session")
+            session.peaks = convert(known, dict[str, Ceilings], f"{self.ledger.path}: session") or None
+        if not settings.brief:  # else they are measured after the first call
+            _ = session.ceilings
         unknown = {"dtype": ""} if settings.brief and not settings.dtypes else {}  # as its data isn't there yet
         self._append(
             "session",
@@ -220,8 +222,7 @@ class Recorder:
 
     def finish(self, code: int) -> None:
         """Record that the process ends by itself, with pytest's exit code."""
-        again = self.session.ceilings if self.session.remeasured else None  # a result exceeded the first ones
-        ceilings = msgspec.to_builtins(again)
+        ceilings = msgspec.to_builtins(self.session.measured_ceilings)  # again where a result exceeded the first ones
         with contextlib.suppress(pytest.UsageError):  # the supervisor notices that this event is missing
             self._append("finish", code=code, ceilings=ceilings, finished=_now(), after=environment.moment())
         self.ledger.close()
