@@ -77,6 +77,7 @@ def _about(session: Session) -> dict[str, Any]:
     """Return the top-level facts of a run that are known when it begins."""
     settings = session.settings
     asked = {name: list(getattr(settings, name)) for name in ("devices", "dtypes", "variants", "implementations")}
+    peaks = session.measured_ceilings if settings.brief else session.ceilings  # brief: after the first call
     return {
         "schema_version": SCHEMA_VERSION,
         "version": __version__,
@@ -84,7 +85,7 @@ def _about(session: Session) -> dict[str, Any]:
         "seed": settings.seed,
         "asked": asked | {"cache": settings.cache},
         "started": session.started,
-        "ceilings": msgspec.to_builtins(session.measured_ceilings),
+        "ceilings": msgspec.to_builtins(peaks),
     }
 
 
@@ -166,8 +167,6 @@ class Recorder:
             require_same(earlier["fingerprint"], fingerprint)
             known = earlier["gpubench"].get("ceilings") or {}  # its peaks are those of the results file
             session.peaks = convert(known, dict[str, Ceilings], f"{self.ledger.path}: session") or None
-        if not settings.brief:  # else they are measured after the first call
-            _ = session.ceilings
         unknown = {"dtype": ""} if settings.brief and not settings.dtypes else {}  # as its data isn't there yet
         self._append(
             "session",
