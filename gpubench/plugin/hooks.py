@@ -20,7 +20,7 @@ from ..runfile.kinds import names_of
 from ..runfile.ledger import SKIPPED_FILES, assemble, missing
 from ..runfile.matching import matcher, nothing_matches
 from ..runfile.naming import numbered, told_apart, told_stems
-from ..runfile.quantities import listed
+from ..runfile.quantities import counted, listed
 from ..runfile.reader import read_ledger, recorded
 from ..runfile.schema import KEY, Case
 from ..runfile.writer import fit, keep, write
@@ -96,7 +96,11 @@ class Plugin:
             if every and not items:
                 raise nothing_matches(expression, (case.workload for case in self._cases.values()))
         if self.session.settings.preset == GLANCE and any(map(glances, items)):  # else no test declares it
+            before = len(items)
             self._keep(items, [item for item in items if glances(item) or "benchmark" not in fixture_names(item)])
+            if expression and len(items) < before:
+                left_out = counted(before - len(items), "benchmark")
+                self.session.notices.append(f"preset glance leaves out {left_out} that -k chooses: use --preset quick")
         # By all, so alike in each process.
         self.session.plain = not any("gpubench" in fixture_names(item) for item in items)
         if self.session.mode is Mode.RUN:

@@ -178,6 +178,14 @@ def test_a_glance_has_the_tests_that_choose_it(bench, options, ids):
     assert bench(GLANCED, "--collect-only", "-q", "--gpubench-preset=glance", *options).collected == ids
 
 
+def test_what_a_glance_leaves_out_of_what_k_chooses_is_said(bench, pytester):
+    journal = pytester.path / "run.ledger.jsonl"
+    usual = ["--gpubench-preset=glance", "--gpubench-no-ceilings", f"--gpubench-ledger={journal}"]
+    bench(GLANCED, "--gpubench-match=chosen or other", usual=usual)
+    session, *_ = read_ledger(journal)
+    assert session["notices"][:1] == ["preset glance leaves out 2 benchmarks that -k chooses: use --preset quick"]
+
+
 def test_what_matches_nothing_names_the_benchmarks_beside_ordinary_tests(bench):
     ran = bench(GLANCED, "--collect-only", "-q", "--gpubench-match=nosuch")
     assert "no benchmark matches 'nosuch': choose from" in ran.said
