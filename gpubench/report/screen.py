@@ -39,7 +39,7 @@ def answer_screen(
     head += [""] * bool(answer.warnings)
     foot = [*_wrapped(answer.left_out, width), *_wrapped(_unmeasured(study), width), *_places(files)]
     room = max(4, MOST_LINES - len(head) - len(foot))
-    tables = answer_tables(answer, max(4, min(MOST_ROWS, room - 4)))
+    tables = answer_tables(answer, max(4, min(MOST_ROWS, room - 5)))
     body = [line for i, each in enumerate(tables) for line in terminal(each, width, title=i > 0)]
     rest = ["… the rest is in summary.md"] * (len(body) > room)
     return [*head, *body[: room - len(rest)], *rest, *foot]

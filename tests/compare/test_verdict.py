@@ -304,6 +304,14 @@ def joined(*parts):
     return {key: [one for part in parts for one in part.get(key, [])] for key in parts[0]}
 
 
+@pytest.mark.parametrize("unit", [1.0, 1.7, 19 / 7, 7.0])
+def test_a_change_as_large_as_a_threshold_reaches_it_however_logarithms_are_rounded(unit):
+    base, shaky = ({CASES[0]: observed([unit * x for x in each])} for each in (QUIET, [1.0, 1.016, 0.984]))
+    assert words(judge(base, times(base, 1.05))) == {CASES[0]: SLOWER}
+    (screened,) = judge(staged(shaky, SCREEN), staged(times(shaky, 1.05**0.5), SCREEN), IN_TURN)
+    assert screened.suspect
+
+
 def test_a_screening_proves_nothing_and_says_what_it_would_have_seen():
     random = np.random.default_rng(5)
     base, new = side(random, 3, 0.03), side(random, 3, 0.03, slower=CASES[3], factor=1.5)

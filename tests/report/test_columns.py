@@ -31,6 +31,13 @@ def test_a_row_has_what_was_measured_and_nothing_else():
               flags=("noisy", "too-short"), device_s=0.0625, launch_s=0.03125, iterations=7,
               transfer={"in_bytes": 1, "out_bytes": 1, "in_s": 1.5, "out_s": 2.5, "out_pinned_s": 0.75})  # fmt: skip
     one.skip("a.b", "oom", "needs 2 GB, 1 is free", "cuda:0", dtype="float16", n=10**8)
+    assert " ".join(rows_of(one)[0]) == (
+        "run machine device device_name family workload dtype variant setting size_name size time_s low_s high_s rate"
+        " rate_unit utilisation status flags reason implementation cache threads n nbytes pinned latency_s p95_s p99_s"
+        " first_call_s device_s launch_s copy_in_s copy_out_s copy_in_pinned_s copy_out_pinned_s iqr_s mean_s min_s"
+        " rounds iterations flop_per_s byte_per_s item_per_s memory_bytes energy_j item_per_j check_error check kind"
+        " title pytest_id"
+    )
     both = {"run": "run", "machine": 'A "synthetic" one, here', "device": "cuda:0", "device_name": "Synthetic H-GPU"}
     both |= {"implementation": "torch", "variant": "eager"}
     measured, absent = ({name: cell for name, cell in row.items() if cell} for row in rows_of(one))

@@ -42,10 +42,21 @@ def test_it_is_never_longer_than_a_screen(count, machines):
         for i in range(count):
             one.bench(f"mine.w{i}", cpu=1.0, gpu=0.1, flags=("noisy",))
     lines = answer_screen(study_of(*runs, baseline="cpu"), files=FILES)
-    assert len(lines) <= MOST_LINES
+    assert len(lines) <= MOST_LINES == 36
     assert ("… the rest is in summary.md" in lines) == (machines > 1)  # each has a table
     assert machines > 1 or sum(line.startswith("mine.w") for line in lines) == min(count, 15)
     assert ("more in the report" in " ".join(lines)) == (count > 15)
+
+
+def test_where_much_is_to_be_said_the_table_has_as_many_rows_as_there_is_room_for():
+    one = run(flags=("contended",))
+    for i in range(30):
+        one.bench(f"mine.w{i}", cpu=1.0, gpu=0.1, flags=("noisy",)).skip("mine.s", reason=f"{'no ' * 30}{'x' * i}")
+    lines = answer_screen(study_of(one), 48, files=FILES)
+    assert 34 <= len(lines) <= 36
+    assert "… the rest is in summary.md" not in lines
+    several = answer_screen(study_of(*(run(name).bench("mine.w", cpu=1.0) for name in "abcdef")), 500)
+    assert several[0].endswith("; and 2 more runs")
 
 
 def test_failed_and_skipped_ones_are_counted_by_their_reasons():

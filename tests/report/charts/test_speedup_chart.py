@@ -6,6 +6,7 @@ import pytest
 import records
 from drawing import drawn, faults, plan
 from matplotlib.text import Text
+from records import run
 from test_page import crossing, settings_of
 
 from gpubench.report.charts.theme import LIGHT, colour
@@ -71,7 +72,8 @@ def test_a_busy_machine_leaves_a_limit():
     assert curve.label == "≥ 7.0×* data stays"
     assert curve.mark is None
     assert [point.y for point in curve.points] == [point.low if point.y > 1 else point.high for point in curve.points]
-    assert [line.get_marker() for line in axes_of(figure).lines if line.get_marker() in "^v"] == ["v", "v", "^", "^"]
+    single = [line.get_marker() for line in axes_of(figure).lines if len(line.get_xdata()) == 1]
+    assert single == ["v", "v", "^", "^"]  # and nothing hollow in them
 
 
 def test_intervals_are_bars_and_a_wide_one_does_not_flatten_the_lines():
@@ -94,6 +96,12 @@ def test_flagged_results_are_hollow_and_many_have_a_warning(flagged):
     hollow = [line.get_xdata()[0] for line in lines if line.get_markerfacecolor() == colour(LIGHT, "page")]
     assert hollow == [10**3, 10**4, 10**5, 10**6][-flagged:]
     assert figure.notice == "4 of 4 results are noisy and may be off" * (flagged == 4)
+
+
+def test_a_result_that_is_drawn_with_copies_too_counts_once():
+    one = run().bench("a.b", cpu=lambda n: 1e-6 * n, n=(10, 100, 1000))
+    one.bench("a.b", gpu=lambda n: 1e-7 * n, n=(10, 100, 1000), copies=1e-5, flags=("noisy",))
+    assert speedup(one).notice == "3 of 3 results are noisy and may be off"
 
 
 def test_copies_are_dashed_and_each_dtype_or_setting_has_its_panel_the_plainest_first():
@@ -132,12 +140,14 @@ def test_several_functions_are_one_picture_over_one_baseline():
 
 
 def test_of_many_the_users_own_and_then_each_kind_of_work_are_drawn():
-    one = crossing("mine.one", one=records.Made(records.gpu_run(), "", 1))
-    figure = plan(one, every=False)["speedup"]
+    mine = [f"mine.{letter}" for letter in "abcdefg"]
+    whole = records.Made(records.gpu_run(), "", 1)
+    figure = plan(crossing(mine[0], one=whole), every=False)["speedup"]
     kinds = {name.partition(".")[0] for name in panels(figure)}
     assert len(panels(figure)) == 6
     assert {"mine", "matmul", "models", "elementwise"} <= kinds
     assert "more benchmarks not shown" in figure.caption
+    assert [*panels(plan(crossing(*mine[1:], one=whole), every=False)["speedup"])] == mine[:6]
 
 
 def test_one_benchmark_alone_is_drawn_in_all_its_forms():
