@@ -154,7 +154,9 @@ def table_of(lines: Sequence[Line], bound: bool) -> Table:
     ]
     columns += [Column[Line](gpu, partial(_cell, gpu, bound)) for gpu in gpus]
     title = f"Estimated speedup over {base_of(lines, 'the CPU')} ({MODELLED}, not measured)"
-    return table(title, columns, lines, f"* {UPPER_ENDS}." * any(line.first.job.star for line in lines))
+    starred = [each for line in lines for each in line.of.values() if each.job.star]
+    means = UPPER_ENDS if any(each.at_most for each in starred) else UPPER_ENDS.partition(":")[0]
+    return table(title, columns, lines, f"* {means}." * bool(starred))
 
 
 def foot(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:

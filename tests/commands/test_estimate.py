@@ -277,8 +277,9 @@ def test_a_busy_cpu_makes_upper_ends_and_each_of_its_numbers_has_the_star(estima
     (row,), shown = estimated(product(measured(), 4096, cpu=2.0, flags=flags), "--gpu", "L4", "-k", "a.mm")
     told = "these speedups are upper ends"
     assert (told in row["note"], told in shown, "×*" in shown) == (bool(flags),) * 3
-    (row,), _ = estimated(measured().bench("a.nothing", cpu=1.0, flags=flags), "--gpu", "L4")
-    assert told not in row["note"]  # which is about what is unknown
+    (row,), shown = estimated(measured().bench("a.nothing", cpu=1.0, flags=flags), "--gpu", "L4")
+    assert told not in row["note"] + shown  # of what is unknown nothing is an end
+    assert ("The CPU was busy, or its times noisy, while it was measured." in shown) == bool(flags)
 
 
 def test_a_range_that_launches_decide_is_called_launch_bound(estimated):
