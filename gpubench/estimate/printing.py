@@ -132,7 +132,7 @@ def _cpu(line: Line) -> str:
         return ""
     if line.told:
         return f"{float(f'{(job.work.items or 0.0) / job.cpu_s:.2g}'):,g}{job.star}"
-    return words.starred_time(job.cpu_s, job.star)
+    return words.starred_time(job.cpu_s, job.star) + words.OTHER_WAY * bool(job.way)
 
 
 def base_of(lines: Sequence[Line], name: str) -> str:
@@ -143,14 +143,11 @@ def base_of(lines: Sequence[Line], name: str) -> str:
 
 
 def table_of(lines: Sequence[Line], bound: bool) -> Table:
-    """The table; with a ``bound`` what is certain too, and the CPU's way."""
+    """The table; with a ``bound`` what is certain too."""
     gpus = dict.fromkeys(gpu for line in lines for gpu in line.of)
     columns = [
         Column[Line]("benchmark", lambda line: line.label),
         Column[Line]("CPU", _cpu),
-        Column[Line](
-            "fastest with", lambda line: line.first.job.way * (bound and not (line.told or line.first.job.how))
-        ),
     ]
     columns += [Column[Line](gpu, partial(_cell, gpu, bound)) for gpu in gpus]
     title = f"Estimated speedup over {base_of(lines, 'the CPU')} ({MODELLED}, not measured)"
@@ -163,6 +160,9 @@ def foot(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
     """What the cells mean, how often such ranges held, and why something is unknown."""
     shown = [each for line in lines for each in line.of.values()]
     parts = [SIGNS, f"{NOTICE}."]
+    ways = grouped((each.job for each in shown if each.job.way), lambda job: job.way)
+    if told := [f"{way} ({listed(dict.fromkeys(words.name(job.case) for job in of), 3)})" for way, of in ways.items()]:
+        parts.insert(0, f"{words.OTHER_WAY} the CPU's fastest way: {listed(told, joint='; ')}.")
     ranges = {each.basis for each in shown if each.probably}
     held = {kind: dict.fromkeys(f"{share:.0%}" for share in ends) for kind, ends in learned_values().held.items()}
     rates = [f"{' to '.join(ends)} of {kind}" for kind, ends in held.items() if kind in ranges]

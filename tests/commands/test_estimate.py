@@ -118,8 +118,9 @@ def test_without_an_option_the_rows_of_the_answer_stand_below_four_gpus(run, cap
 def test_dash_k_shows_all_sizes_with_the_bounds(run, capsys):
     assert main(["estimate", run, "--gpu", "T4", "-k", "a.mm"]) == 0
     lines = {line.split("  ")[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert "‡ the CPU's fastest way: NumPy (a.mm)." in lines
     assert lines["a.mm float32, n=8"].endswith("≥ 2.0× slower")
-    assert "NumPy" in lines["a.mm float32, n=4096"]
+    assert "1.00 s‡" in lines["a.mm float32, n=4096"]
     assert ", ≤ 65×" in lines["a.mm float32, n=4096"]
     assert "a.mm float32, n=1024" in lines
 
