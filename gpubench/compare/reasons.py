@@ -5,7 +5,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-_BUSY = "the machine was busy: measure again, use fewer --threads, or use --interleave"
+_BUSY = "the machine was busy: measure again, or use --interleave"
+
+FEWER_THREADS = ", or fewer --threads"
 
 
 class Cause(Enum):
@@ -13,7 +15,7 @@ class Cause(Enum):
 
     SMOKE = "smoke run", "too few rounds", "smoke runs take too few rounds to prove anything: use --preset quick"
     HELD_UP = "machine busy", "something held up {} processes of base and {} of new", _BUSY
-    SLOW_THREADS = "machine busy", "all threads were slower than one", _BUSY
+    SLOW_THREADS = "machine busy", "all threads were slower than one", f"{_BUSY}{FEWER_THREADS}"
     BESIDE = "machine busy", "other programs ran beside each process of {}, and none of the other side", _BUSY
     WAITED = "one run a side on a busy machine", "its rounds may have waited", "measure again, or --interleave"
     UNKNOWN_CPU = "the CPU is unknown", "no model in {}", "--allow machine compares anyway"
@@ -23,7 +25,7 @@ class Cause(Enum):
     NEAR = "near the threshold", "the interval has smaller and larger changes", ""
     DRIFT = "too noisy", "that whole runs drifted by about {} can't be ruled out", ""
     NOISY = "too noisy", "processes vary by {}", ""
-    HIDDEN = "too noisy", "screening may have missed a change of {}", "use a quieter machine, or fewer --threads"
+    HIDDEN = "too noisy", "screening may have missed a change of {}", "use a quieter machine"
     UNSEEN = "", "a change of {} would have made it suspect 4 times out of 5", ""
 
     @property
@@ -39,6 +41,8 @@ class Cause(Enum):
 
 HELD_UP = frozenset({Cause.HELD_UP, Cause.SLOW_THREADS, Cause.BESIDE, Cause.WAITED})
 """Causes for which too few processes could be used."""
+EASED = frozenset({Cause.HELD_UP, Cause.BESIDE, Cause.HIDDEN})
+"""Causes that fewer threads make rarer, where the work has several."""
 
 
 class Reason(NamedTuple):

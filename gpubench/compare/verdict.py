@@ -23,7 +23,7 @@ from ..runfile.quantities import counted
 from ..statistics import inference, intervals
 from ..statistics.inference import Change
 from ..statistics.intervals import Interval
-from .reasons import HELD_UP, Cause, Reason
+from .reasons import EASED, FEWER_THREADS, HELD_UP, Cause, Reason
 from .samples import CONFIRM, SCREEN, CaseKey, Cases, Observation, busy_processes
 
 FASTER, SLOWER, SAME, INCONCLUSIVE, NOT_SUSPECT = "faster", "slower", "same", "inconclusive", "not suspect"
@@ -493,7 +493,8 @@ def _plain(key: CaseKey, each: _Evidence) -> Verdict:
 
 
 def _because(verdict: Verdict, why: Reason) -> Verdict:
-    return replace(verdict, why=why, advice=why.cause.advice)
+    threads = why.cause in EASED and verdict.key.implementation  # unknown of a test without the fixture
+    return replace(verdict, why=why, advice=why.cause.advice + FEWER_THREADS * bool(threads))
 
 
 def percent(share: float) -> str:

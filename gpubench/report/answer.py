@@ -348,7 +348,7 @@ def _warn_of_noise(study: Study, judged: Sequence[Measured]) -> Iterator[Warning
     if not noisy:
         count = "all times may be too long, although no single result is noisy"
     if busy:
-        threads = max((run.machine.threads or 1 for run in study.runs), default=1)
+        threads = max((run.machine.threads or 1 for run in study.runs if run.machine.torch), default=1)
         slower_s = max(row.time_s for row in judged) * threads / max(1, threads - 1)
         fewer = f"--threads {threads - 1} or " * (threads > 1 and slower_s < _LONGEST_CALL_S)
         remedy = f"Close other programs. If they aren't yours, try {fewer}{more}."

@@ -210,6 +210,9 @@ def test_a_warning_says_where_and_what_to_try():
     assert "--threads 1" in found[BUSY].try_  # of two: other people's programs can't be closed
     for used, advised in ((1, 5), (5, 10)):  # never what was used already
         assert warnings(answered(measured(processes=used)))[BUSY].try_.endswith(f"--processes {advised}.")
+    without = measured()
+    without.data["machine_info"]["gpubench"]["torch"] = None  # whose threads no option sets
+    assert "--threads" not in warnings(answered(without))[BUSY].try_
     slow = measured().bench("mine.long", cpu=0.6)  # on one thread of two too slow for the preset
     assert "--threads" not in warnings(answered(slow))[BUSY].try_
 
