@@ -92,7 +92,7 @@ def estimates_of(study: Study, cards: Sequence[Gpu]) -> list[Outlook]:
         raise UsageError(f"an estimate takes one run, not {len(study.runs)}: name one, as {study.runs[0].path}")
     jobs = jobs_of(study.runs[0])
     if not jobs:
-        raise RunFileError(f"{study.runs[0].path}: holds no results of a CPU, from which a GPU could be estimated")
+        raise RunFileError(f"{study.runs[0].path}: holds no times of a CPU, from which a GPU could be estimated")
     chosen = {key_of(row.result) for row in study.rows}
     jobs = [job for job in jobs if key_of(job.case) in chosen]
     if not jobs:

@@ -97,6 +97,13 @@ def test_one_line_names_what_there_is(run, out, words, named, capsys):
     assert not out.exists()
 
 
+@pytest.mark.parametrize("kind", ["time", "speedup", "rate", "roofline", None])
+def test_results_without_a_time_say_so_and_why(tmp_path, out, capsys, kind):
+    gone = records.run().skip("a.b", "error", "wrong result: off", n=8).save(tmp_path / "gone.json")
+    assert chart(gone, "-o", out, *(("--kind", kind) if kind else ())) == 2
+    assert capsys.readouterr().err.endswith("and here no benchmark has a time (error: wrong result: off)\n")
+
+
 def test_no_picture_estimates_work_that_is_unknown(tmp_path, out, capsys):
     (tmp_path / "plain.json").write_text(json.dumps(suites.plain(suites.run_file())))
     assert chart(tmp_path / "plain.json", "--kind", "estimate", "-o", out) == 2

@@ -96,13 +96,19 @@ def figures_of(study: Study, kind: str | None = None) -> list[Figure]:
         return found
     if kind is not None and kind not in NEEDS:
         raise UsageError(f"unknown kind {kind!r}: choose {', '.join(NEEDS)}")
-    why = f"no {kind} picture: it takes {NEEDS[kind]}{_lacking(study, kind)}" if kind else "no picture: nothing to draw"
+    what = f"no {kind} picture: it takes {NEEDS[kind]}" if kind else "no picture: nothing to draw"
+    why = f"{what}{_lacking(study, kind)}"
     can = f"; these results make {', '.join(made)}" if made else ""
     raise UsageError("; ".join([why + can, *failed]))
 
 
-def _lacking(study: Study, kind: str) -> str:
-    """What these results have instead of what a picture by size takes; empty for other kinds."""
+def _lacking(study: Study, kind: str | None) -> str:
+    """What these results have instead of what a picture takes; empty for most kinds, if there are times."""
+    if not study.measured:
+        reasons = [
+            f" ({row.result.status}: {shorten(row.result.reason, 200)})" for row in study.rows if row.result.reason
+        ]
+        return f", and here no benchmark has a time{''.join(reasons[:1])}"
     if kind not in ("speedup", "rate", "time"):
         return ""
     rows = [pair.other for pair in study.pairs] if kind == "speedup" else study.measured
