@@ -24,9 +24,9 @@ from ..errors import UsageError
 from ..measure.precision import autocast_dtype
 from ..measure.session import Session
 from ..runfile.kinds import KINDS
-from ..runfile.naming import plain_case, workload_by_names
+from ..runfile.naming import LONGEST_TEXT, plain_case, workload_by_names
 from ..runfile.options import CACHES, DTYPES, PRESETS, VARIANTS
-from ..runfile.quantities import seconds_of
+from ..runfile.quantities import seconds_of, shorten
 from ..runfile.schema import Case, Scalar
 from ..runfile.writer import text_of
 
@@ -190,7 +190,10 @@ def tell_apart(items: Sequence[pytest.Item]) -> None:
     """Give tests of one node id several, since all that is written of a test goes by it, also pytest-benchmark's file.
 
     pytest leaves out the file where its settings lie elsewhere: it is put back. Otherwise the second is ``test_x#2``.
+    An id that holds a test's whole data is cut in the middle.
     """
+    for item in items:
+        item._nodeid, item.name = (shorten(name, LONGEST_TEXT) for name in (item.nodeid, item.name))
     fileless = [item for item in items if item.nodeid.startswith("::")]
     above = os.path.commonpath([item.path.parent for item in fileless]) if fileless else ""
     for item in fileless:
@@ -380,6 +383,6 @@ def _scalar(value: Any, otherwise: str) -> Scalar:
     """Return a parameter as a JSON scalar that is the same in every process; of an object ``otherwise``."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
-    if isinstance(value, str | float | bool | None) or (isinstance(value, int) and abs(value) < 2**63):
+    if isinstance(value, float | bool | None) or (isinstance(value, int) and abs(value) < 2**63):
         return value
-    return text_of(otherwise)
+    return shorten(value if isinstance(value, str) else text_of(otherwise), LONGEST_TEXT)

@@ -107,18 +107,22 @@ def complete_run(output: dict[str, Any], session: Session) -> None:
     # pytest-benchmark keeps all results of a test that was rerun.
     latest = {b["fullname"]: b for b in output["benchmarks"]}
     output["benchmarks"] = [b for b in latest.values() if b["fullname"] not in session.unmeasured]
-    for benchmark in output["benchmarks"]:
-        _thin_samples(benchmark)
     output[KEY] = _about(session) | {
         "finished": _now(),
         "processes": [{"process": 0} | _began(session) | {"after": environment.moment()}],
         "unmeasured": [case.as_dict() for case in session.unmeasured.values()],
     }
     output.update(fit(output))
+    for benchmark in output["benchmarks"]:
+        _thin(benchmark)
     output.update(without_homes({name: output[name] for name in ("benchmarks", KEY)}))
 
 
-def _thin_samples(benchmark: dict[str, Any]) -> None:
+def _thin(benchmark: dict[str, Any]) -> None:
+    """Cut off what is too long: parameters may be a test's whole data, of which its name tells enough."""
+    given = benchmark.get("params") or {}
+    benchmark["params"] = {name: _brief(value) for name, value in given.items()} or None
+    benchmark["param"] = _brief(benchmark.get("param"))
     if KEY in benchmark.get("extra_info", {}) and "data" in benchmark["stats"]:
         benchmark["stats"]["data"] = thin(benchmark["stats"]["data"])
 
@@ -231,9 +235,7 @@ def _sound(stats: Any) -> dict[str, Any]:
     """Return a benchmark's result. Raises RunFileError if no reader would accept it, which would make the other results
     unreadable."""
     benchmark: dict[str, Any] = fit(stats.as_dict(include_data=True))
-    given = benchmark.get("params") or {}  # may be the data itself, of which a name is made of pytest's id
-    benchmark["params"] = {name: _brief(value) for name, value in given.items()} or None
-    _thin_samples(benchmark)
+    _thin(benchmark)
     check_case("its result", json.loads(json.dumps(benchmark)))
     return benchmark
 

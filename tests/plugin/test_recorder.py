@@ -118,6 +118,30 @@ def test_an_expression_that_fails_is_not_kept_waiting_for_measured_peaks(bench, 
     assert set(assemble(events)["gpubench"]["ceilings"]) == ({"cpu"} if statuses == {"ok"} else set())
 
 
+LONG = """
+import pytest, torch
+TEXTS = pytest.mark.parametrize("text", ["x" * 100_000 + end for end in ("a", "b", f"c{'x' * 5000}", f"d{'x' * 5000}")])
+@TEXTS
+def test_ours(gpubench, text): gpubench(torch.neg, gpubench.randn(8))
+@TEXTS
+def test_plain(benchmark, text): benchmark(len, text)
+@TEXTS
+def test_fails(benchmark, text): assert 0
+"""
+
+
+def test_an_id_that_holds_the_data_is_cut_and_differs_from_others(bench, pytester):
+    usual, path = ["--gpubench-preset=smoke", "--gpubench-no-ceilings"], pytester.path / "run.ledger.jsonl"
+    bench(LONG, usual=[*usual, f"--gpubench-ledger={path}"])
+    assert path.stat().st_size < 500_000
+    (run,) = read_runs([path])
+    assert len({each.fullname for each in run.results}) == len({each.id for each in run.results}) == 12
+    bench(LONG, usual=[*usual, "--benchmark-json=run.json", "-k", "ours"], passed=4)
+    (run,) = read_runs([pytester.path / "run.json"])
+    assert len({each.id for each in run.results}) == 4
+    assert (pytester.path / "run.json").stat().st_size < 100_000
+
+
 JOURNAL = "--gpubench-preset=smoke", "--gpubench-no-ceilings", "--gpubench-ledger=run.ledger.jsonl"
 ODD = """
 import math, numpy, torch, pytest
