@@ -34,6 +34,8 @@ _FEWEST, _MOST = 4.0, 250.0
 unit moves too few."""
 _MOVING = 6e-5
 """Relative change that more than the fewest units don't exceed."""
+_MOVED = 1e-2
+"""Where rounding moves no larger share of the whole numbers, a check of the others is one."""
 _DRAWS = 3
 
 
@@ -272,7 +274,8 @@ class Reference:
         steps = max(_FEWEST, min(_MOST, _MOVING / roundoff(self._precision))) if any(whole) else 1.0
         factors = [2 if each else _STEPS / steps for each in whole] + [2] * count
         least = [allowed * each.is_floating_point() for each in expected]
-        least += [0.0 if error > most else math.inf for error, most in zip(errors[:count], least, strict=True)]
+        apart = map(operator.gt, errors[:count], least)
+        least += [0.0 if far and each else math.inf for far, each in zip(apart, whole, strict=True)]
         spreads, self._explained = [0.0] * len(least), least
         for draw in range(1, _DRAWS + 1):
             if all(map(operator.le, errors, self._explained)):
@@ -282,10 +285,11 @@ class Reference:
         if mismatch and not all(map(operator.le, errors, self._explained)):
             raise mismatch
         self._require(errors)
-        worst, most = max(errors[:count]), max(self._explained[:count])
-        if most <= max(allowed, LOOSEST[_real(self._precision)]):
+        most, shares = self._explained[:count], self._explained[count:]
+        loosest = max(allowed, LOOSEST[_real(self._precision)])
+        if all(each <= loosest or share <= _MOVED for each, share in zip(most, shares, strict=True)):
             self.args, self.kwargs = (), {}  # what is expected is kept for the last result
-            return Check("passed", worst, most)
+            return Check("passed", max(errors[:count]), max(most))
         moved = f"moves the result by {max(spreads[:count]):.2g} (tolerance {allowed:.2g})"
         return unchecked(f"rounding, randomness, or a free choice of signs or order {moved}")
 
