@@ -85,7 +85,7 @@ def test_bert(gpubench, length, batch):
     forward(gpubench, models.bert, gpubench.randint(30522, (batch, length)), batch * length, "token")
 
 
-@pytest.mark.gpubench(title="GPT-2")
+@pytest.mark.gpubench(title="GPT-2 prefill")
 @pytest.mark.gpubench_sweep("length", smoke=[16], glance=[128], quick=[128], full=[128, 512])
 @LARGE_BATCHES
 @HALF

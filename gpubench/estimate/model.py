@@ -131,16 +131,20 @@ def _likely_of(
     each: Operators, dtype: str, card: Gpu, rate: float | None, factors: Mapping[str, Factor]
 ) -> Likely | None:
     """The likely time of one group of operators; None where a figure of the card is unknown. At its fastest as much of
-    its data is in the last cache as that holds."""
+    its data is in the last cache as that holds; of elementwise work, which reads each byte once, nothing is left there
+    of twice as much."""
     parts = parts_of((each.kind, each.flops / each.count, each.bytes / each.count), rate, card, factors)
     if parts is None:
         return None
     factor, arithmetic, memory = parts
     learned = each.kind in factors and dtype == "float32"
     low, high = (factor.low, factor.high ** spread(arithmetic, memory)) if learned else GUESS
+    if each.kind == "elementwise":  # its bytes are as fast in any dtype, its arithmetic isn't
+        low = factor.low
     if each.kind == "other":
         low, high = 1 / factor.times, OTHER_HIGH
     held = (card.value("cache") or 0.0) / (each.bytes / each.count or 1.0)
+    held = max(0.0, 2 * held - 1) if each.kind == "elementwise" else held
     low_s = low * factor.middle(arithmetic, memory * max(1 - held, 1 / CACHE_RATE))
     middle_s = factor.middle(arithmetic, memory)
     return Likely(

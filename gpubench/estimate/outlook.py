@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from ..devices.datasheets import Gpu
 from ..devices.implementations import implementation_label
 from ..report.rows import grouped
-from ..runfile.flags import judge
+from ..runfile.flags import CONTENDED, judge
 from ..runfile.matching import shown_name
 from ..runfile.schema import OK, Case, Operators, Result, Run, Work
 from ..runfile.ways import HOW, LAYOUT, TUNED, fastest_way, job
@@ -121,8 +121,10 @@ def jobs_of(run: Run) -> list[Job]:
         name: max((each.byte_per_s for each in known.bandwidth if each.level in ("memory", "")), default=None)
         for name, known in run.ceilings.items()
     }
+    most = run.processes / 2
+    busy = [CONTENDED] * any(flag.name == CONTENDED and len(flag.processes) > most for flag in run.flags)
     groups = grouped(timed, key_of).values()
-    jobs = [_job(group, ways[job(group[0])], rates.get(group[0].device)) for group in groups]
+    jobs = [_job(group, ways[job(group[0])], rates.get(group[0].device), busy) for group in groups]
     passes = {each.case.workload.partition(".")[2]: each for each in jobs if each.case.kind == "networks"}
     return [one for each in jobs for one in _in_each_way(each, passes)]
 
@@ -183,7 +185,7 @@ def _seconds(result: Result) -> float:
     return result.times.median_s if result.times else math.inf
 
 
-def _job(group: Sequence[Result], ways: Sequence[Result], bandwidth: float | None) -> Job:
+def _job(group: Sequence[Result], ways: Sequence[Result], bandwidth: float | None, flags: Sequence[str]) -> Job:
     fastest = fastest_way(min(group, key=_seconds), ways)
     named = min(group, key=lambda each: (each.implementation != "torch", each.variant != "eager"))
     traced = next((each.work for each in (named, *group) if each.work.operators), None)
@@ -205,7 +207,7 @@ def _job(group: Sequence[Result], ways: Sequence[Result], bandwidth: float | Non
     way = ", ".join(filter(None, (library, dtype, variant, *how, other)))
     several = (named.parallel and named.parallel.devices > 1) or named.kind in ("copies", "distributed")
     obstacle = "measures copies or several devices" if several else ""
-    known = named.case, _seconds(fastest), way, judge(flag.name for flag in fastest.flags).star
+    known = named.case, _seconds(fastest), way, judge([*flags, *(flag.name for flag in fastest.flags)]).star
     memory = float(named.memory_bytes or 0), 0.0
     return Job(*known, named.compute_dtype, least, copied, memory, obstacle, bandwidth)
 
@@ -215,6 +217,8 @@ def outlook_of(job: Job, card: Gpu) -> Outlook:
     times = _batches(job, card)
     if times is None or job.obstacle:
         return Outlook(job, card.name, note=job.obstacle or f"doesn't fit into the memory of the {card.name}")
+    if job.dtype == "tf32" and card.value("tf32") is None:
+        return Outlook(job, card.name, note=f"no figure of the {card.name} in TF32")
     work, cpu_s = job.work_at(times), job.cpu_s * times
     batch, items = job.case.params.get("batch"), job.work.items
     bound = shortest(work, job.dtype, card)
@@ -255,11 +259,11 @@ def _batches(job: Job, card: Gpu) -> int | None:
     times, per_item = 1, math.inf
     for power in range(MOST_DOUBLINGS * job.filled):
         guess = likely(job.work_at(1 << power), job.dtype, card)
-        if isinstance(guess, str) or per_item <= FILLED * guess.middle_s / (1 << power):
+        if isinstance(guess, str) or per_item <= FILLED * guess.high_s / (1 << power):
             break
         if job.held_bytes(1 << power) > room:
             break
-        times, per_item = 1 << power, guess.middle_s / (1 << power)
+        times, per_item = 1 << power, guess.high_s / (1 << power)
     return times
 
 

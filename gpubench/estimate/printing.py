@@ -99,8 +99,7 @@ def cell(each: Outlook, bound: bool = False, star: str = "") -> str:
         return f"≥ {words.times(each.at_most)}{star}"
     limit = f"≤ {words.times(each.at_most)}{star}"
     if each.probably is None:
-        told = f"{UNKNOWN}, {limit}" if bound and each.bound != "launch" else UNKNOWN
-        return limit if each.at_most <= MOST_SHOWN else told
+        return limit if each.at_most <= MOST_SHOWN else UNKNOWN
     low, high = each.probably
     if high >= each.at_most and low <= MOST_SHOWN:
         return f"{words.times(low)} to {limit}{batch}"
@@ -172,7 +171,12 @@ def foot(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
         parts.append("Half to twice, and compared with no measurement: convolutions, and any dtype but float32.")
     bound = dict.fromkeys(words.name(each.job.case) for each in shown if each.launches and each.probably)
     if bound:
-        parts.append(f"Launch-bound (at the low end, launches take most of the time): {listed(bound)}.")
+        why = "at the low end, launches take most of the time; compiled, or as a CUDA graph, it may be faster"
+        parts.append(f"Launch-bound ({why}): {listed(bound)}.")
+    if reads := dict.fromkeys(name for each in shown if (name := words.name(each.job.case)).endswith("prefill")):
+        parts.append(
+            f"{listed(reads)} reads tokens, all at once; generating them takes longer: gpubench run -k decode."
+        )
     if any(each.job.filled for each in shown):
         parts.append("GPU full: at a batch that fills it and fits its memory. The CPU is taken to be as fast per item.")
     copied = grouped((each for each in shown if each.with_copies_at_most), lambda each: key_of(each.job.case)).values()
@@ -199,9 +203,12 @@ def _memory(shown: Sequence[Outlook]) -> list[str]:
     cpu = f"; the CPU's, as measured: {cpu}" if cpu else ""
     largest = max((each.job for each in shown), key=lambda job: job.held_bytes())
     held, batch = largest.held_bytes(), largest.case.params.get("batch")
-    need = f"{text(held, 'B')} ({words.name(largest.case)})" if held else UNKNOWN
-    need += f" at batch={batch}, more at a larger one" if held and batch else ""
-    return [f"GPU memory: {listed(sizes, len(sizes))}{cpu}. The largest benchmark here needs {need}."]
+    need = f"The largest benchmark here needs {text(held, 'B')} ({words.name(largest.case)})"
+    need += f" at batch={batch}, more at a larger one" * bool(batch)
+    unknown = "What the benchmarks here need is unknown" + (
+        ": measure the forward pass too, which tells it" * (largest.case.kind == "training")
+    )
+    return [f"GPU memory: {listed(sizes, len(sizes))}{cpu}. {need if held else unknown}."]
 
 
 # Ways to write --------------------------------------------------------------------------------------------------------
@@ -224,7 +231,8 @@ def screen(lines: Sequence[Line], estimates: Sequence[Outlook], every: bool, wid
     chosen = choose_rows([line.answer for line in lines if line.answer])
     shown = [line for line in lines if line.answer is None or line.answer in chosen]
     more = f"{counted(len(lines) - len(shown), 'more row')}: " if len(shown) < len(lines) else ""
-    more += "-k NAME shows all sizes and the bounds, --format csv everything."
+    more += "-k NAME shows all sizes, bounds, and of networks TF32, autocast, items per second and a full batch;"
+    more += " --format csv everything."
     below = [*foot(shown, estimates), *([] if every else [more[:1].upper() + more[1:]])]
     wrapped = (part for text in below for part in textwrap.wrap(text, width))
     return [*terminal(table_of(shown, every), width), "", *wrapped]

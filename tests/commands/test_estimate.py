@@ -157,9 +157,10 @@ def test_a_network_is_estimated_in_tf32_under_autocast_and_at_the_batch_that_fil
         assert (float(row["probably_low"]), row["unit"]) == (pytest.approx(rate), "image")
     assert 8 <= int(a100["autocast", "true"]["batch"]) <= 1024
     assert all(float(row["memory_bytes"]) == 1e8 + 2e7 * int(row["batch"]) for row in a100.values())
+    assert found["training.resnet", "T4", "TF32", "false"]["note"] == "no figure of the T4 in TF32"
     step = found["training.resnet", "A100 80GB SXM", "autocast", "true"]
     assert float(found["training.resnet", "A100 80GB SXM", "", "false"]["memory_bytes"]) > 4e8  # its optimizer's states
-    assert 300 < float(step["rate_low"]) < 1200 < float(step["rate_high"]) < 9000
+    assert 300 < float(step["rate_low"]) < 2400 < float(step["rate_high"]) < 9000  # NVIDIA measured about 2,400
     assert found["models.resnet", "T4", "TF32", "false"]["probably_low"] == ""
     assert "doesn't fit into the memory of the T4" in found["models.vast", "T4", "", "false"]["note"]
 
@@ -283,19 +284,31 @@ def test_a_busy_cpu_makes_upper_ends_and_each_of_its_numbers_has_the_star(estima
     assert ("The CPU was busy, or its times noisy, while it was measured." in shown) == bool(flags)
 
 
+def test_a_run_that_began_on_a_busy_machine_gives_upper_ends(estimated):
+    one = product(measured(flags=["contended"]), 1024, cpu=2e-2)
+    assert "20 ms*" in estimated(one, "--gpu", "T4")[1]
+
+
+def test_what_reads_a_prompt_is_not_taken_for_what_generates_text(estimated):
+    one = measured().bench(
+        "models.gpt2", cpu=0.5, title="GPT-2 prefill", flops=1e11, bytes=1e9, items=128, unit="token"
+    )
+    assert "GPT-2 prefill reads tokens, all at once; generating them takes longer" in estimated(one)[1]
+
+
 def test_a_range_that_launches_decide_is_called_launch_bound(estimated):
     one = measured()
     for name, nbytes in (("a.small", 8e5), ("a.large", 8e9)):
         operators = [{"kind": "elementwise", "count": 1, "flops": 0, "bytes": nbytes}]
         one.bench(name, cpu=1e-2, bytes=nbytes, operators=operators)
-    assert "launches take most of the time): a.small." in estimated(one, "--gpu", "H100")[1]
+    assert "as a CUDA graph, it may be faster): a.small." in estimated(one, "--gpu", "H100")[1]
 
 
 @pytest.mark.parametrize(
     ("at_most", "probably", "shown", "with_bound"),
     [
         (None, None, "unknown", "unknown"),
-        (37_500.0, None, "unknown", "unknown, ≤ 37,500×"),
+        (37_500.0, None, "unknown", "unknown"),
         (2.6, None, "≤ 2.6×", "≤ 2.6×"),
         (0.4, (0.1, 0.3), "≥ 2.5× slower", "≥ 2.5× slower"),
         (44.0, (12.2, 33.3), "12–33×", "12–33×, ≤ 44×"),
