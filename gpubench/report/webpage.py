@@ -20,11 +20,11 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from ..runfile.matching import shown_name
-from ..runfile.quantities import UNFILLED
+from ..runfile.quantities import UNFILLED, UNFILLED_SIGN
 from . import words
 from .answer import Answer
 from .charts.theme import CPUS, role_of
-from .render import Table, webpage as html_table
+from .render import DASH_SIGN, NOISY_SIGN, Table, webpage as html_table
 from .study import Crossing, Measured, Pair, Row, Study, grouped, size_parameter
 from .tables import answer_tables, detail_tables
 
@@ -35,17 +35,23 @@ COLUMNS = (
     "workload", "dtype", "variant", "setting", "size_name", "size", "device", "time_s", "low_s", "high_s", "speedup",
     "speedup_low", "speedup_high", "copies", "baseline", "baseline_s", "rate", "rate_unit",
     "utilisation", "status", "flags", "reason", "doubt", "told", "told_copies",
-    "told_time", "names", "kind",
+    "told_time", "names", "kind", "notes",
 )  # fmt: skip
 """The columns of a row of the data; ``device`` is an index into the list of devices, ``speedup`` is a limit where no
 more is known, ``doubt`` the reason why there is none, ``told`` what a table shows, ``names`` what ``-k`` knows it by,
-one a line, besides the names of its device and its ``kind`` of work."""
+one a line, besides the names of its device and its ``kind`` of work, ``notes`` the names of its flags."""
 INTERNED = (
     "workload", "dtype", "variant", "setting", "size_name", "rate_unit", "baseline", "status", "flags", "reason",
-    "doubt", "told", "told_copies", "told_time", "names", "kind",
+    "doubt", "told", "told_copies", "told_time", "names", "kind", "notes",
 )  # fmt: skip
 """Columns of texts that repeat: their values are indices into the list of strings."""
 _SHAPES = 4
+_SIGNS = {
+    "*": NOISY_SIGN, words.OTHER_WAY: f"{words.OTHER_WAY} over the CPU's fastest way, which is another",
+    UNFILLED: UNFILLED_SIGN, "≥": "≥ only a limit is known", words.NO_VALUE: f"{DASH_SIGN}, or the baseline",
+}  # fmt: skip
+_SIGN, _TOGETHER = re.compile(r"([≥≤≈]) (?=\d)"), r"\1&nbsp;"
+"""A sign before its number, which stay in one line."""
 _SPEEDUP = re.compile(r"<td>((?:≥ )?\d[\d,.]*×(?: slower)?\*?) (\([^)]*×[^)]*\))")
 """A speedup with its range, which a narrow page leaves out."""
 _FILES = " ".join(
@@ -81,8 +87,8 @@ def webpage(answer: Answer, pictures: Sequence[Drawing] = (), version: str = "")
     return Template(_asset("page.html")).substitute(
         policy=_policy(style, script),
         version=escape(version),
-        sentence=escape(answer.sentence),
-        warnings="".join(f'<p class="warning">⚠ {escape(str(each))}</p>' for each in answer.warnings[:3]),
+        sentence=_kept(answer.sentence),
+        warnings="".join(f'<p class="warning">⚠ {_kept(str(each))}</p>' for each in answer.warnings[:3]),
         contents="".join(f'<a href="#{name}">{title}</a>' for name, title, _ in sections),
         sections="\n".join(f'<section id="{name}"><h2>{title}</h2>{body}</section>' for name, title, body in sections),
         # A text that ends the element early would be markup.
@@ -90,6 +96,10 @@ def webpage(answer: Answer, pictures: Sequence[Drawing] = (), version: str = "")
         style=style,
         script=script,
     )
+
+
+def _kept(text: str) -> str:
+    return _SIGN.sub(_TOGETHER, escape(text))
 
 
 def _asset(name: str) -> str:
@@ -107,16 +117,17 @@ def _hash(content: str) -> str:
 
 def _sections(answer: Answer, data: Mapping[str, Any], pictures: Sequence[Drawing]) -> list[tuple[str, str, str]]:
     """(id, title, body) of each section, empty ones left out."""
-    hints = "".join(f"<p>{escape(told)}</p>" for told in (answer.hint, answer.left_out) if told)
+    hints = "".join(f"<p>{_kept(told)}</p>" for told in (answer.hint, answer.left_out) if told)
     timed = any(row[COLUMNS.index("time_s")] is not None for row in data["rows"])
     sized = any(row[COLUMNS.index("size")] is not None for row in data["rows"])
     figures = [_figure(each) for each in pictures]
+    signs = f'<p class="muted">{escape(". ".join(data["signs"].values()))}.</p>' if data["signs"] else ""
     parts = (
         ("answer", "Answer", "".join(map(_card, answer_tables(answer))) + hints),
         ("picture", "Picture", "".join(figures[:1])),
         ("explore", "Explore by size", _EXPLORER if timed and sized else ""),
         ("pictures", "More pictures", "".join(figures[1:])),
-        ("numbers", "All numbers", _NUMBERS),
+        ("numbers", "All numbers", _NUMBERS + signs),
         ("details", "Details", "".join(map(_folded, detail_tables(answer.study))) + f"<p>{_FILES}</p>"),
     )
     return [part for part in parts if part[2]]
@@ -133,7 +144,7 @@ def _figure(picture: Drawing) -> str:
 
 def _card(table: Table) -> str:
     bold = _SPEEDUP.sub(r'<td><strong>\1</strong> <span class="range">\2</span>', html_table(table))
-    return f'<div class="card rows">{bold}</div>'
+    return f'<div class="card rows">{_SIGN.sub(_TOGETHER, bold)}</div>'
 
 
 def _folded(table: Table) -> str:
@@ -174,6 +185,8 @@ def page_data(study: Study) -> dict[str, Any]:
         "speedup": "speedup" if on_gpu or not base else f"speedup over {base}",
         "slower": f"{base.removeprefix('the ')} faster",
         "quantity": "speedup" if on_gpu else "rate",
+        "uncertainty": words.uncertainty(pairs.values()),
+        "signs": _signs(cells),
         "first": names.get(first, ""),
         "findings": findings,
         "crossings": marks,
@@ -192,6 +205,7 @@ def _devices(study: Study) -> dict[Any, dict[str, Any]]:
         devices[row.source] = {
             "name": study.names.of(row), "machine": row.run.machine.label, "colour": role,
             "shape": (int(role[-1]) + used[role]) % _SHAPES, "names": f"{row.result.device}\n{row.facts.label}",
+            "model": words.simulated([row.facts]),
         }  # fmt: skip
         used[role] += 1
     return devices
@@ -211,6 +225,7 @@ def _cells(
     names = shown_name(case.id), case.implementation, file
     cells |= {"names": "\n".join(names), "kind": row.kind.heading if row.kind else ""}
     cells["flags"] = "; ".join(f"{flag.name}: {flag.seen}" for flag in case.flags)
+    cells["notes"] = ", ".join(dict.fromkeys(flag.name for flag in case.flags))
     if isinstance(row, Measured):
         rate = None if row.quality.doubt else row.throughput
         cells |= {"time_s": row.time_s, "told_time": words.time(row), "utilisation": row.utilisation}
@@ -218,13 +233,23 @@ def _cells(
         cells |= {"rate": rate.value, "rate_unit": row.rate.unit} if rate and row.rate else {}
     if pair:
         base = ": ".join(filter(None, [study.names.of(pair.base), words.way(pair)]))
+        signs = words.OTHER_WAY * bool(pair.best_cpu) + UNFILLED * (not pair.fills)
         cells |= {"baseline": base, "baseline_s": pair.base_s, "doubt": pair.quality.doubt}
-        cells |= {"told": words.ratio(pair) + UNFILLED * (not pair.fills), "told_copies": words.with_copies(pair)}
+        cells |= {"told": words.ratio(pair) + signs, "told_copies": words.with_copies(pair)}
         if values := pair.drawn:
             cells |= {"speedup": values.value, "speedup_low": values.low, "speedup_high": values.high, "doubt": None}
         if copied := pair.copies and pair.copies.drawn:
             cells["copies"] = copied.value
     return cells
+
+
+def _signs(cells: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The signs beside the numbers of these rows, and their meanings; a dash stands where a column has no number."""
+    told = {str(each[name]) for each in cells for name in ("told", "told_copies", "told_time") if each[name]}
+    for name in ("speedup", "rate", "utilisation"):
+        missing = {each[name] is None and not each["doubt"] for each in cells}
+        told |= {words.NO_VALUE} if len(missing) > 1 else set()
+    return {sign: meaning for sign, meaning in _SIGNS.items() if any(sign in each for each in told)}
 
 
 def _short(value: Any) -> Any:

@@ -5,6 +5,7 @@ import base64
 import hashlib
 import json
 import re
+from html import escape
 from html.parser import HTMLParser
 
 import pytest
@@ -179,6 +180,22 @@ def test_an_unmeasured_benchmark_is_a_row_with_its_reason():
     data = made(sweep().skip("aa.big", "oom", "needs 90 GB", "cuda:0", n=5))
     (row,) = (row for row in rows(data) if row["workload"] == "aa.big")
     assert (row["status"], row["reason"], row["time_s"]) == ("oom", "needs 90 GB", None)
+
+
+def test_signs_beside_numbers_are_explained_once_below_them():
+    one = run(processes=1).bench("aa.mm", cpu=1e-4, n=1, flags=("contended",)).bench("aa.mm", gpu=1e-6, n=1)
+    explained = made(one)["signs"]
+    assert set(explained) == {"*", "≥", "—"}
+    text = webpage(answered(one)).partition('id="numbers"')[2].partition("</section>")[0]
+    assert all(text.count(escape(meaning)) == 1 for meaning in explained.values())
+    assert not set(made(sweep())["signs"]) & {"*", "≥", "†", "‡"}
+
+
+def test_a_sign_stays_in_the_line_of_its_number():
+    one = run(processes=1).bench("aa.mm", cpu=1e-4, n=1, flags=("contended",)).bench("aa.mm", gpu=1e-6, n=1)
+    text = webpage(answered(one)).partition("<main>")[0]
+    assert "≥&nbsp;77×" in text
+    assert "≥ 77×" not in text
 
 
 def test_a_limit_is_told_as_in_the_tables_and_drawn():

@@ -145,6 +145,61 @@ def test_no_label_of_the_explorer_is_cut(browser, tmp_path, width, least):
         assert line > least * wide
 
 
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory):
+    """A GPU's benchmark of which only a limit is known at n=100 and, with copies, nothing there, on a busy machine; one
+    that can't be measured, for a long reason; and names as long as people have."""
+    gpu = {"label": "Simulated accelerator", "simulated": True}
+    one = run(processes=1, gpu=gpu)
+    for n, busy in ((1, {}), (10, {}), (100, {"spread": 1.0, "flags": ("contended", "noisy")})):
+        one.bench("mylib.moving_average", cpu=1e-4, n=n, bytes=1e6, **busy)
+        one.bench("mylib.moving_average", gpu=1e-5, n=n, bytes=1e6, copies=3e-5)
+    one.skip("mylib.large", "oom", f"needs more memory: {'so it said; ' * 60}", "cuda:0", n=1)
+    return reported(tmp_path_factory.mktemp("limited"), one)
+
+
+def test_a_limit_is_a_triangle_with_its_bar_that_no_line_joins(browser, limited):
+    opened(browser, f"{limited}#workload=mylib.moving_average&quantity=speedup")
+    marks = browser.execute_script(
+        "return [...document.querySelectorAll('#explorer-figure [data-row]')].map((e) => e.tagName)"
+    )
+    joined = browser.find_element(By.CSS_SELECTOR, "#explorer-figure .curve:not(.copies)").get_attribute("d")
+    drawn = browser.find_element(By.CSS_SELECTOR, "#explorer-figure svg").text
+    assert marks == ["circle", "circle", "path"]
+    assert joined.count("L") == 1  # of three points
+    assert "Triangle: only a limit is known" in drawn
+    assert "come from a model" in drawn
+    assert "(simulated)" in drawn
+    browser.find_element(By.ID, "explorer-figure").send_keys(Keys.ARROW_RIGHT * 3)
+    assert re.search(r"n = 100: .*≥ \d[\d.]*×\* \(within ", text(browser, "detail"))
+
+
+def test_words_at_the_end_of_a_line_are_of_the_last_size(browser, limited):
+    opened(browser, f"{limited}#workload=mylib.moving_average&quantity=speedup")
+    labels = browser.execute_script(
+        "return [...document.querySelectorAll('#explorer-figure .named')].map((e) => e.textContent)"
+    )
+    assert any(label.startswith("≥ ") for label in labels), labels
+    assert "unknown with copies" in labels
+
+
+@pytest.mark.parametrize("width", [800, 420])
+def test_all_numbers_fit_or_are_scrolled_to_in_low_rows(browser, limited, width):
+    screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    opened(browser, limited)
+    box = "const box = document.querySelector('#numbers .scroll'); "
+    needed, wide, look = browser.execute_script(
+        f"{box} return [box.scrollWidth, box.clientWidth, getComputedStyle(box).backgroundImage]"
+    )
+    rows = browser.execute_script("return [...document.querySelectorAll('#table tr')].map((e) => e.offsetHeight)")
+    signs = text(browser, "numbers")
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert needed <= wide or (width == 420 and "gradient" in look)
+    assert max(rows) < 90
+    assert signs.count("* noisy: may be far off") == 1
+
+
 def test_a_curve_that_ends_before_a_withheld_size_is_unsure(browser, tmp_path):
     """Not labelled with the speedup of the largest size that is left."""
     one = run().bench("aa.mm", cpu=1e-4, gpu={1: 1e-5, 10: 1e-5, 100: (1e-8, 1e-6, 1e-4)}.get, n=SIZES)

@@ -18,7 +18,7 @@ function digits(value, count = 3) {
 // As quantities.ratio_text, words.times and words.times_range in Python: two digits, three from a hundred on.
 const plain = (value) => (value >= 999.5 ? digits(value) : value >= 9.95 ? value.toFixed(0) : value >= 0.995 ? value.toFixed(1) : digits(value, 2));
 function times(value) {
-  if (value == null) return "–";
+  if (value == null) return "—";
   if (value >= 1) return `${plain(value)}×`;
   return plain(1 / value) === "1.0" ? "1.0×" : `${plain(1 / value)}× slower`;
 }
@@ -30,16 +30,17 @@ function timesRange(low, high) {
 const tick = (value) => times(value).replace(".0×", "×");
 
 // Elements. Text always goes through textContent: names may be anything.
+const kept = (text) => text.replace(/([≥≤≈]) (?=\d)/g, "$1\u00a0");  // a sign and its number stay in one line
 function element(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) if (value != null && value !== false) node.setAttribute(name, value);
-  node.append(...children.filter((child) => child != null));
+  node.append(...children.filter((child) => child != null).map((child) => (typeof child === "string" ? kept(child) : child)));
   return node;
 }
 
 // With SI prefixes.
 function prefixed(value, unit, count = 3) {
-  if (value == null) return "–";
+  if (value == null) return "—";
   const steps = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"]];
   const large = unit !== "s";
   const [scale, prefix] = steps.find(([step]) => Math.abs(value) >= step * 0.9995 && (large || step <= 1)) ?? steps[8];
@@ -83,9 +84,14 @@ function mark(parent, device, x, y, hollow) {
   const { shape, colour } = data.devices[device];
   const look = { class: `mark ${hollow ? "hollow" : ""} ${colour}` };
   if (shape === 1) return drawn(parent, "rect", { x: x - 5, y: y - 5, width: 10, height: 10, ...look });
-  if (shape === 2) return drawn(parent, "path", { d: `M${x} ${y - 6.5}L${x + 6} ${y + 5}L${x - 6} ${y + 5}Z`, ...look });
+  if (shape === 2) return drawn(parent, "path", { d: `M${x - 2.2} ${y - 6.5}h4.4v4.3h4.3v4.4h-4.3v4.3h-4.4v-4.3h-4.3v-4.4h4.3Z`, ...look });
   if (shape === 3) return drawn(parent, "path", { d: `M${x} ${y - 7}L${x + 7} ${y}L${x} ${y + 7}L${x - 7} ${y}Z`, ...look });
   return drawn(parent, "circle", { cx: x, cy: y, r: 5.2, ...look });
+}
+// A limit's mark points on to where the value is.
+function limitMark(parent, device, x, y, upwards, half) {
+  const tip = upwards ? -half : half;
+  return drawn(parent, "path", { d: `M${x} ${y + tip}L${x + half} ${y - tip * 0.8}L${x - half} ${y - tip * 0.8}Z`, class: `mark hollow ${data.devices[device].colour}` });
 }
 function logScale(values, from, to, pad = 1.15) {
   const positive = values.filter((value) => value > 0);
@@ -137,6 +143,11 @@ function settle() {
   });
   if (!selection().some((row) => row[state.quantity] != null)) state.quantity = selection().some((row) => row[data.quantity] != null) ? data.quantity : "time_s";
 }
+// Of a quantity that a line shows: what is told of it in the tables, and its bar.
+const told = (row, field) => ({ speedup: row.told, copies: row.told_copies }[field] ?? row.told_time);
+const isLimit = (row, field) => told(row, field).startsWith("≥");
+const isNoisy = (row, field) => told(row, field).includes("*");
+const bar = (row, field) => ({ speedup: [row.speedup_low, row.speedup_high], time_s: [row.low_s, row.high_s] }[field] ?? []);
 const hidden = () => new Set(state.hidden ? state.hidden.split(".").map(Number) : []);
 const selection = () => like(FIELDS).filter((row) => !hidden().has(row.device));
 const chosenKey = () => FIELDS.map((field) => state[field] ?? "").join("|");
@@ -153,6 +164,7 @@ function drawToggles() {
   }));
 }
 
+const BEYOND = 10;  // how many times beyond the outermost values a bar is shown: a wider one would flatten the lines
 let explored = [], cursor = -1;
 function drawExplorer() {
   settle();
@@ -164,7 +176,7 @@ function drawExplorer() {
   }
   drawToggles();
   const chosen = selection(), wanted = chosen.filter((row) => row[state.quantity] != null);
-  byId("finding").textContent = data.findings[chosenKey()] ?? "";
+  byId("finding").textContent = kept(data.findings[chosenKey()] ?? "");
   explored = wanted.sort((a, b) => a.device - b.device || (a.size ?? 0) - (b.size ?? 0));
   cursor = -1;
   detail(null);
@@ -180,15 +192,17 @@ function drawExplorer() {
   const devices = [...new Set(wanted.map((row) => row.device))];
   const ends = devices.flatMap((device) => {
     const own = wanted.filter((row) => row.device === device), copied = own.findLast((row) => copies && row.copies != null);
-    return [label(own.at(-1)), copied ? named(copied.told_copies, "with copies") : "", named("unsure", data.devices[device].name)];
+    return [label(own.at(-1)), ...(copied ? [copied.told_copies, "unknown"].map((text) => named(text, "with copies")) : []), named("unsure", data.devices[device].name)];
   });
   const room = Math.max(...ends.map((text) => textWidth(text, 700)));
-  const left = phone ? 76 : 84, right = Math.max(WIDTH / 2, Math.min(640, WIDTH - 14 - room)), bottom = 400;
+  const right = Math.max(WIDTH / 2, Math.min(640, WIDTH - 14 - room)), bottom = 400;
   const legend = phone ? devices : [];
   const what = isSpeedup ? `speedup over ${data.baseline}${copies ? "; dashed: with copies" : ""}${(data.crossings[chosenKey()] ?? []).length ? "; ◇ faster from here on" : ""}` : state.quantity === "rate" ? `throughput in ${wanted[0].rate_unit}` : "time per call";
-  const subtitle = lines([setting(wanted[0]), what].filter(Boolean).join(" · "), WIDTH - 16);
+  const noisy = wanted.filter((row) => isNoisy(row, state.quantity)), models = modelsOf(like(FIELDS));
+  const notice = noisy.length * 3 > wanted.length ? `⚠ ${noisy.length} of ${wanted.length} results are noisy and may be off` : "";
+  const subtitle = [[setting(wanted[0]), what].filter(Boolean).join(" · "), notice].filter(Boolean).flatMap((line) => lines(line, WIDTH - 16));
   const top = 54 + 20 * subtitle.length + 24 * legend.length;
-  const svg = canvas(460, state.workload, subtitle, `${state.workload}, ${quantities[state.quantity]} by size`);
+  const svg = canvas(460, state.workload + (models.length ? " (simulated)" : ""), subtitle, `${state.workload}, ${quantities[state.quantity]} by size`);
   legend.forEach((device, i) => {
     const y = 52 + 20 * subtitle.length + 24 * i;
     mark(svg, device, 16, y);
@@ -196,9 +210,12 @@ function drawExplorer() {
   });
   const sized = wanted.every((row) => row.size != null);
   const places = sized ? wanted.map((row) => row.size) : wanted.map((row, i) => i + 1);
-  const all = wanted.flatMap((row) => [row[state.quantity], copies && row.copies, isSpeedup && 1].filter(Boolean));
-  const across = logScale(places, left + 20, right - 20, sized && new Set(places).size > 1 ? 1.05 : 2);
+  const values = wanted.flatMap((row) => [row[state.quantity], copies && row.copies, isSpeedup && 1].filter(Boolean));
+  const least = Math.min(...values) / BEYOND, most = Math.max(...values) * BEYOND;
+  const all = [...values, ...wanted.flatMap((row) => bar(row, state.quantity)).filter(Boolean).map((end) => Math.min(Math.max(end, least), most))];
   const up = logScale(all, bottom, top, 1.4);
+  const left = 16 + Math.max(...up.ticks.map((value) => textWidth((isSpeedup ? tick : format)(value))));
+  const across = logScale(places, left + 20, right - 20, sized && new Set(places).size > 1 ? 1.05 : 2);
   if (isSpeedup) drawn(svg, "rect", { x: left, y: up(1), width: right - left, height: Math.max(0, bottom - up(1)), class: "shade" });
   upright(svg, up, left, right, isSpeedup ? tick : format);
   if (isSpeedup) {
@@ -222,17 +239,22 @@ function drawExplorer() {
     for (const [field, dashed] of copies ? [["copies", true], [state.quantity, false]] : [[state.quantity, false]]) {
       const points = own.filter((row) => row[field] != null);
       if (!points.length) continue;
-      drawn(svg, "path", { d: points.map((row, i) => `${i ? "L" : "M"}${x(row).toFixed(1)} ${up(row[field]).toFixed(1)}`).join(""), class: `curve ${dashed ? "copies" : ""} ${ink}` });
+      // A line through a limit would say that the value is there.
+      const step = (row, i) => (isLimit(row, field) ? "" : `${i && !isLimit(points[i - 1], field) ? "L" : "M"}${x(row).toFixed(1)} ${up(row[field]).toFixed(1)}`);
+      const joined = points.map(step).join("");
+      if (joined.includes("L")) drawn(svg, "path", { d: joined, class: `curve ${dashed ? "copies" : ""} ${ink}` });
       for (const row of points) {
-        if (!dashed) {
-          const [low, high] = isSpeedup ? [row.speedup_low, row.speedup_high] : state.quantity === "time_s" ? [row.low_s, row.high_s] : [null, null];
-          if (low && high && high / low < 4) drawn(svg, "line", { x1: x(row), x2: x(row), y1: Math.min(up(low), bottom), y2: Math.max(up(high), top), class: `error ${ink}` });
-        }
-        const dot = dashed ? drawn(svg, "circle", { cx: x(row), cy: up(row[field]), r: 2.6, class: `mark ${ink}` }) : mark(svg, device, x(row), up(row[field]), Boolean(row.flags));
+        const [low, high] = bar(row, field), at = [x(row), up(row[field])];
+        if (low != null && high != null) drawn(svg, "line", { x1: at[0], x2: at[0], y1: low > 0 ? Math.min(up(low), bottom) : bottom, y2: Math.max(up(high), top), class: `error ${ink}` });
+        const dot = isLimit(row, field) ? limitMark(svg, device, ...at, row[field] > 1, dashed ? 4.5 : 6.5)
+          : dashed ? drawn(svg, "circle", { cx: at[0], cy: at[1], r: 2.6, class: `mark ${ink}` }) : mark(svg, device, ...at, isNoisy(row, field));
         if (!dashed) dot.dataset.row = explored.indexOf(row);
       }
-      const end = points.at(-1);
-      labels.push({ y: up(end[field]), text: dashed ? named(end.told_copies, "with copies") : chosen.some((row) => row.device === device && row.doubt && row.size > end.size) ? named("unsure", data.devices[device].name) : label(end), ink, bold: !dashed });
+      // The words at the end are of the last size.
+      const end = points.at(-1), name = dashed ? "with copies" : data.devices[device].name;
+      const cut = dashed ? own.at(-1) !== end : chosen.some((row) => row.device === device && row.doubt && row.size > end.size);
+      const words = cut ? named(dashed ? "unknown" : "unsure", name) : dashed ? named(end.told_copies, name) : label(end);
+      labels.push({ y: up(end[field]), text: words, ink, bold: !dashed });
     }
   }
   if (isSpeedup && sized) {
@@ -244,11 +266,14 @@ function drawExplorer() {
     });
   }
   for (const label of apart(labels, 18, top, bottom)) drawn(svg, "text", { x: right + 8, y: label.y + 5, class: `named halo ${label.bold ? "strong" : ""} ${label.ink}` }, label.text);
+  const foot = lines(meanings(wanted, copies, labels, models), WIDTH - 16), height = 460 + 20 * foot.length;
+  foot.forEach((line, i) => drawn(svg, "text", { x: 8, y: 474 + 20 * i, class: "small" }, line));
+  svg.setAttribute("viewBox", `0 0 ${WIDTH} ${height}`);
   const focus = drawn(svg, "circle", { r: 11, cx: 0, cy: 0, fill: "none", class: "one", visibility: "hidden" });
   focus.id = "focus";
   svg.addEventListener("pointermove", (event) => {
     const box = svg.getBoundingClientRect();
-    const x = ((event.clientX - box.left) / box.width) * WIDTH, y = ((event.clientY - box.top) / box.height) * 460;
+    const x = ((event.clientX - box.left) / box.width) * WIDTH, y = ((event.clientY - box.top) / box.height) * height;
     let best = -1, least = 60 ** 2;
     for (const dot of svg.querySelectorAll("[data-row]")) {
       const [cx, cy] = centre(dot);
@@ -258,6 +283,20 @@ function drawExplorer() {
     if (best >= 0 && best !== cursor) point(best);
   });
   show(figure, svg, state.workload.replace(/\W+/g, "-"));
+}
+const modelsOf = (used) => [...new Set(used.map((row) => data.devices[row.device].model))].filter(Boolean);
+// What the marks and signs that occur in the picture mean, and that a model made its numbers.
+function meanings(wanted, copies, labels, models) {
+  const field = state.quantity, limits = wanted.filter((row) => isLimit(row, field));
+  const copied = copies && wanted.some((row) => isLimit(row, "copies"));
+  const parts = [
+    wanted.some((row) => bar(row, field)[0] != null) && `Bar: ${field === "speedup" ? data.uncertainty : "95% interval"}`,
+    limits.length ? "Triangle: only a limit is known, and that the speedup lies within the bar" : copied && "Triangle: only a limit is known",
+    wanted.some((row) => isNoisy(row, field) && !limits.includes(row)) && "Hollow: noisy measurement",
+    ...Object.entries(data.signs).filter(([sign]) => sign !== "≥" && labels.some(({ text }) => text.includes(sign))).map(([, meaning]) => meaning),
+    ...models,
+  ];
+  return parts.filter(Boolean).map((part) => `${part}. `).join("").trim();
 }
 function centre(dot) {
   const number = (name) => Number(dot.getAttribute(name));
@@ -281,10 +320,10 @@ function detail(row) {
   const parts = [`${data.devices[row.device].name}, ${atSize(row) || "one size"}: ${row.told_time}`];
   if (row.low_s != null) parts.push(`95% CI ${prefixed(row.low_s, "s")} to ${prefixed(row.high_s, "s")}`);
   if (row.speedup != null) {
-    parts.push(`${row.told} (${timesRange(row.speedup_low, row.speedup_high)}) ${row.speedup < 1 ? "than" : "as fast as"} ${row.baseline}, which takes ${prefixed(row.baseline_s, "s")}`);
+    parts.push(`${row.told} (${isLimit(row, "speedup") ? "within " : ""}${timesRange(row.speedup_low, row.speedup_high)}) ${row.speedup < 1 ? "than" : "as fast as"} ${row.baseline}, which takes ${prefixed(row.baseline_s, "s")}`);
   }
   if (row.doubt) parts.push(`speedup: ${row.doubt}`);
-  if (row.copies != null) parts.push(`with copies ${row.told_copies}`);
+  if (row.told_copies && row.told_copies !== "—") parts.push(`with copies ${row.told_copies}`);
   if (row.rate != null) parts.push(prefixed(row.rate, row.rate_unit));
   if (row.utilisation != null) parts.push(row.utilisation > 1 ? "above the measured peak, which was measured too low" : `${Math.round(row.utilisation * 100)} % of peak`);
   box.replaceChildren(parts.join(" · "), ...(row.flags ? [element("br"), element("span", { class: "stays" }, `! ${row.flags}`)] : []));
@@ -297,18 +336,17 @@ const shown = [
   ["device", "device", (row) => data.devices[row.device].name],
   ["time_s", "time", (row) => row.told_time || row.status],
   ["speedup", data.speedup, speedupCell],
-  ["copies", "with copies", (row) => row.told_copies || "–"],
+  ["copies", "with copies", (row) => row.told_copies || "—"],
   ["rate", "throughput", (row) => prefixed(row.rate, row.rate_unit ?? "")],
-  ["utilisation", "% of peak", (row) => (row.utilisation == null || row.utilisation > 1 ? "–" : `${Math.round(row.utilisation * 100)}`)],
-  ["flags", "notes", (row) => element("small", { title: row.flags || null }, row.reason || row.flags.replace(/: [^;]*/g, "").replaceAll(";", ","))],
+  ["utilisation", "% of peak", (row) => (row.utilisation == null || row.utilisation > 1 ? "—" : `${Math.round(row.utilisation * 100)}`)],
+  ["flags", "notes", (row) => element("small", { class: "note", title: row.reason || row.flags || null }, row.reason || row.notes)],
 ].filter(([name]) => name === "time_s" || name === "workload" || name === "device" || rows.some((row) => row[name] != null && row[name] !== ""));
 const widest = Math.max(...rows.map((row) => Math.abs(Math.log10(row.speedup || 1))), 1);
 function speedupCell(row) {
-  if (row.speedup == null) return row.doubt ? element("small", {}, row.doubt) : "–";
-  const limit = row.told.startsWith("≥");
+  if (row.speedup == null) return row.doubt ? element("small", {}, row.doubt) : "—";
   const bar = element("span", { class: `bar ${data.devices[row.device].colour}` });
   bar.style.width = `${(60 * Math.max(0, Math.log10(row.speedup))) / widest}px`;
-  return [row.told, bar, ...(limit ? [] : [element("br"), element("small", {}, timesRange(row.speedup_low, row.speedup_high))])];
+  return [row.told, bar, ...(isLimit(row, "speedup") ? [] : [element("br"), element("small", {}, timesRange(row.speedup_low, row.speedup_high))])];
 }
 // The search, as runfile/matching.py reads -k: words joined by and, or, not and brackets; of a kind of work whole words.
 const TOKEN = /(?:and|or|not)(?=[\s(])|[()]|(?:[^\s()]|(?<=[\w\])])\((?:[^()]|\([^()]*\))*\))+/g;
@@ -401,7 +439,7 @@ function drawTable() {
   byId("table").replaceChildren(element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body));
 }
 function csv() {
-  const names = data.columns.toSpliced(data.columns.indexOf("device") + 1, 0, "machine").slice(0, -2);
+  const names = data.columns.toSpliced(data.columns.indexOf("device") + 1, 0, "machine").slice(0, -3);
   const value = (row, name) => (name === "device" ? data.devices[row.device].name : name === "machine" ? data.devices[row.device].machine : row[name]);
   // A leading = + - @ would be a formula to a spreadsheet.
   const cell = (content) => (content == null ? "" : typeof content === "number" ? String(content) : `"${String(content).replace(/(^|[;\t])(?=[=+\-@＝＋－＠])/g, "$1'").replaceAll('"', '""')}"`);
