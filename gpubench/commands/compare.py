@@ -39,8 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--paths", nargs="+", default=[], metavar="PATH", help=files)
     folder = "folder for the results files of all pairs (default: out-compare-1, -2 …)"
     add("-o", "--output", metavar="DIR", help=folder)
-    budget = "time for measuring, in seconds; if given, it is used for more pairs than are usual (default: 900)"
-    add("--budget", type=read("budget"), metavar="S", help=budget)
+    add("--budget", type=read("budget"), metavar="S", help="time for measuring, in seconds (default: 900)")
     pairs = "highest number of fresh pairs of a benchmark (default: 20)"
     add("--pairs", type=read("pairs"), default=20, metavar="N", help=pairs)
     options.declare(dict.fromkeys(options.GROUPS, measuring))

@@ -36,8 +36,8 @@ TURN_DEADLINE_S = 600.0
 times."""
 BUDGET_S = 900.0
 SCREENING_PAIRS, MOST_SCREENING = 3, 10
-"""Screening pairs of every benchmark, and the most for benchmarks whose noise needs more, if no budget is given. Two
-would do, but on a busy machine one process in eight is held up."""
+"""Screening pairs of every benchmark, and the most for benchmarks whose noise needs more. Two would do, but on a busy
+machine one process in eight is held up."""
 LARGE = 2.0
 """Screening should detect a change of this many thresholds."""
 LEAST_FRESH = 6
@@ -53,14 +53,9 @@ RESERVE = 1.5
 
 
 def planned_pairs(
-    suspects: Sequence[Verdict],
-    threshold: float,
-    most: int,
-    confirmed: Sequence[Verdict] = (),
-    share: float = REGRESSION,
+    suspects: Sequence[Verdict], threshold: float, most: int, confirmed: Sequence[Verdict] = ()
 ) -> dict[CaseKey, int]:
-    """Fresh pairs that confirm each suspect with a probability of 90 %, at most ``most``, if it changed by this
-    ``share`` of what made it suspect, or by the threshold.
+    """Fresh pairs that confirm each suspect with a probability of 90 %, at most ``most``.
 
     ``confirmed`` are the verdicts on the fresh pairs so far: a suspect that turns out noisier than screening showed
     gets more pairs. Their number depends on its noise alone and so favours no verdict (an internal pilot: J. Wittes and
@@ -69,7 +64,7 @@ def planned_pairs(
     noise = {each.key: each.spread for each in confirmed if min(each.processes) >= LEAST_FRESH and not each.suspect}
     planned = {}
     for each in suspects:
-        change = max(math.log(1 + threshold), share * abs(math.log(each.ratio.value)))
+        change = max(math.log(1 + threshold), REGRESSION * abs(math.log(each.ratio.value)))
         known = [spread for spread in (each.spread, noise.get(each.key, math.nan)) if not math.isnan(spread)]
         level = FALSE_DISCOVERIES / len(suspects)
         spread = max(known, default=USUAL_SPREAD)
@@ -78,7 +73,7 @@ def planned_pairs(
     return planned
 
 
-def screening_pairs(verdicts: Sequence[Verdict], threshold: float, most: int = MOST_SCREENING) -> dict[CaseKey, int]:
+def screening_pairs(verdicts: Sequence[Verdict], threshold: float) -> dict[CaseKey, int]:
     """Screening pairs of each benchmark that shows no sign of a change, so many that a change of two thresholds would
     have made it suspect. The number depends on the noise alone, so that a longer screening favours no verdict.
     Benchmarks that would need more than three times the most pairs get no more."""
@@ -88,7 +83,7 @@ def screening_pairs(verdicts: Sequence[Verdict], threshold: float, most: int = M
             wanted = 1 + LARGE * threshold
             needed = inference.needed_values(each.spread, wanted, SUSPICION, POWER, 3 * MOST_SCREENING)
             if needed:
-                planned[each.key] = min(needed, most)
+                planned[each.key] = min(needed, MOST_SCREENING)
     return planned
 
 
@@ -111,21 +106,18 @@ def compare_in_turn(args: argparse.Namespace, terms: Terms, pytest_options: Sequ
     if not set.intersection(*map(set, workloads.values())):
         contents = tuple(content_text(*entry) for entry in workloads.items())
         return Comparison((), (), (), terms.threshold, 0, contents=contents)
-    comparison = _Session(args.budget, args.pairs, terms, turns).compare()
+    comparison = _Session(args.budget or BUDGET_S, args.pairs, terms, turns).compare()
     return of_a_part(comparison) if part else comparison
 
 
 class _Session:
-    """The pairs of one comparison, at ``most`` so many of a suspect; collecting doesn't count toward its budget. A
-    budget that was given is used for as many pairs as it allows. Their number is chosen before they are measured: going
-    on until something is proven would raise false alarms."""
+    """The pairs of one comparison, at ``most`` so many of a suspect; collecting doesn't count toward its budget."""
 
-    def __init__(self, given_s: float | None, most: int, terms: Terms, turns: Interleave) -> None:
-        self._given, self._budget_s = given_s is not None, given_s or BUDGET_S
-        self._most, self._terms, self._turns = most, terms, turns
+    def __init__(self, budget_s: float, most: int, terms: Terms, turns: Interleave) -> None:
+        self._budget_s, self._most, self._terms, self._turns = budget_s, most, terms, turns
         self._sides = [Side("base"), Side("new")]
         self._began, self._pairs = turns.now(), 0
-        turns.stop_at = self._began + self._budget_s
+        turns.stop_at = self._began + budget_s
         self._notes: list[str] = []
         self._unfinished = False
 
@@ -149,14 +141,13 @@ class _Session:
         return comparison
 
     def _noting_time_left(self, comparison: Comparison) -> Comparison:
-        """The comparison with why it ended before the time was up, if it did."""
+        """The comparison with why it ended before the time was up, if it did: the number of pairs follows from the
+        noise, and to go on until something is proven would raise false alarms."""
         if self._notes or self._turns.interrupted or self._is_smoke():
             return comparison
-        how = "a larger --budget or --pairs" if self._given else "--budget, up to --pairs,"
         left = estimate_text(max(0.0, self._budget_s - self._spent_s()))
         ended = f"all pairs that were planned, or that --pairs allows, were measured; {left} are left"
-        why = f"{how} plans more; going on until something is proven would raise false alarms"
-        return replace(comparison, notes=(*comparison.notes, ended, why))
+        return replace(comparison, notes=(*comparison.notes, f"{ended}: more would raise false alarms"))
 
     def _judged(self) -> Comparison:
         base, new = self._sides
@@ -192,8 +183,7 @@ class _Session:
         """Measure more pairs of benchmarks that vary much, if there is time."""
         if self._pairs < SCREENING_PAIRS:
             return
-        most = 3 * MOST_SCREENING if self._given else MOST_SCREENING
-        planned = screening_pairs(self._judged().verdicts, self._terms.threshold, most)
+        planned = screening_pairs(self._judged().verdicts, self._terms.threshold)
         if rounds := _rounds(planned, SCREENING_PAIRS):
             total_s, most = estimate_text(sum(map(self._pair_s, rounds))), max(planned.values())
             _say(f"{counted(len(rounds[0]), 'benchmark')} too noisy for that: up to {most} pairs, about {total_s} more")
@@ -247,12 +237,7 @@ class _Session:
 
     def _confirm(self, suspects: Sequence[Verdict]) -> Comparison:
         """Measure each suspect until it has its pairs, or the time is up."""
-        share = REGRESSION
         planned = planned_pairs(suspects, self._terms.threshold, self._most)
-        if self._given:
-            more = planned_pairs(suspects, self._terms.threshold, self._most, share=0.0)
-            if sum(map(self._pair_s, _rounds(more))) <= self._budget_s - self._spent_s():
-                share, planned = 0.0, more
         rounds = _rounds(planned)
         expected = f"{counted(len(rounds), 'fresh pair')}, about {estimate_text(sum(map(self._pair_s, rounds)))}"
         _say(f"{counted(len(suspects), 'suspect')}: confirming takes up to {expected}")
@@ -266,7 +251,7 @@ class _Session:
                 break
             tried.update(chosen)
             comparison = self._judged()
-            planned = planned_pairs(suspects, self._terms.threshold, self._most, comparison.verdicts, share)
+            planned = planned_pairs(suspects, self._terms.threshold, self._most, comparison.verdicts)
         return self._judged()
 
     def _pair_s(self, keys: Sequence[CaseKey]) -> float:

@@ -244,20 +244,7 @@ def test_all_pairs_measured_with_time_left_says_how_many_more(compare) -> None:
         re.match(r"about \d+ more pairs would detect|only more than 100 pairs .* machine$", case["advice"])
         for case in undecided
     )
-    assert any("min" in note and note.endswith("left") for note in document["notes"])
-    assert (
-        "--budget, up to --pairs, plans more; going on until something is proven would raise false"
-        in document["notes"][-1]
-    )
-
-
-@pytest.mark.parametrize(("options", "fresh"), [((), 6), (("--budget=900",), 20), (("--budget=90",), 6)])
-def test_a_budget_that_is_given_is_used_for_as_many_pairs_as_it_allows(compare, options, fresh) -> None:
-    """Chosen before they are measured: all are taken, although the first already prove a slowdown."""
-    machine = Machine(0.02, slower={"w.w3": 1.3})
-    machine.spreads = {"w.w3": 0.06}
-    code, document, _ = compare(machine, *options)
-    assert (code, words(document)["w.w3"], machine.fresh("w.w3")) == (1, "slower", fresh)
+    assert any("are left: more would raise false alarms" in note for note in document["notes"]), document["notes"]
 
 
 @pytest.mark.parametrize(
@@ -310,15 +297,6 @@ def test_where_time_is_short_the_clearest_suspects_are_decided(compare) -> None:
     assert (machine.fresh("w.w3"), machine.fresh("w.w1")) == (LEAST_FRESH, 0)
     assert machine.clock_s <= 64
     assert "the budget of 64 s is spent" in said
-
-
-@pytest.mark.parametrize(("options", "pairs"), [((), 10), (("--budget=900",), 20)])
-def test_what_varies_much_is_screened_as_long_as_a_given_budget_allows(compare, options, pairs) -> None:
-    machine = Machine(0.005, seed=3)
-    machine.spreads = {"w.w5": 0.2}
-    _, document, _ = compare(machine, *options)
-    assert len([names for stage, names in machine.measured if stage == "screen"]) == pairs
-    assert (words(document)["w.w5"] == "inconclusive") == (pairs == 10)
 
 
 def test_fewer_threads_are_advised_only_where_the_work_is_known_to_have_several(compare) -> None:
