@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..report.charts.headline_chart import named_rows
 from ..report.charts.layouts import NamedRows, RowMark
 from ..report.charts.page import Figure, Key
 from ..report.charts.selection import add_caption
 from ..report.charts.theme import ACCELERATORS
-from ..report.study import Study
-from ..report.words import without_threads
+from ..report.study import Study, grouped
+from ..report.words import name, without_threads
+from ..runfile.quantities import listed
 from .outlook import Outlook
-from .printing import UNKNOWN, base_of, cell, lines_of
+from .printing import BEYOND, BOUNDS, UNKNOWN, UPPER_ENDS, base_of, cell, lines_of
 
 
 def estimate_figure(study: Study, estimates: Sequence[Outlook]) -> Figure | None:
     """Likely speedups of the rows of the answer of which something is known for each GPU; None where there are none."""
     gpus = list(dict.fromkeys(each.gpu for each in estimates))
-    known = [line for line in lines_of(study, estimates) if all(cell(each) != UNKNOWN for each in line.of.values())]
+    lines = lines_of(study, estimates)
+    known = [line for line in lines if all(cell(each) != UNKNOWN for each in line.of.values())]
     if not known:
         return None
     of = {id(line.answer): line.of for line in known}
@@ -32,10 +34,23 @@ def estimate_figure(study: Study, estimates: Sequence[Outlook]) -> Figure | None
     legend = tuple(Key(gpu, role, "hatched") for gpu, role in roles.items())
     subtitle = f"Estimated, not measured. {which}, log scale"
     note = "Estimated, not measured: from the GPUs' datasheets and each benchmark's work; bar: likely range. "
+    note += _small_print([of[id(row)] for row in shown], [line.of for line in lines if line not in known])
     chart = NamedRows(drawn, "", legend, (f"{base} faster", "GPU faster"))
     title = f"Estimated speedup of GPUs over {base_of(known, base)}"
     figure = Figure("estimate", "estimate", title, subtitle, "", chart)
-    return add_caption(figure, study, results, note)
+    return add_caption(figure, study, results, note, flagged="")
+
+
+def _small_print(drawn: Sequence[Mapping[str, Outlook]], left_out: Sequence[Mapping[str, Outlook]]) -> str:
+    """What the signs in the cells mean, and which benchmarks aren't drawn, and why."""
+    shown = [each for of in drawn for each in of.values()]
+    told = " ".join(map(cell, shown))
+    note = f"*: {UPPER_ENDS[0].lower()}{UPPER_ENDS[1:]}. " * any(each.job.star for each in shown)
+    note += f"{BOUNDS}. " * ("≤" in told or "≥" in told) + f"{BEYOND}. " * (">" in told)
+    unknown = [next(each for each in of.values() if cell(each) == UNKNOWN) for of in left_out]
+    for reason, members in grouped(unknown, lambda each: each.note).items():
+        note += f"Not drawn: {listed(dict.fromkeys(name(each.job.case) for each in members), 3)}: {reason}. "
+    return note
 
 
 def _mark(each: Outlook, role: str) -> RowMark:

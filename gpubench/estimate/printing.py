@@ -45,7 +45,8 @@ VALUES: Sequence[Column[Outlook]] = (
 MOST_SHOWN = 200.0
 """The largest speedup shown: a larger bound often rests only on the launch of an operation. Files hold it."""
 NOTICE = "Modelled, not measured: from the GPU's datasheet and each benchmark's work. How wrong: docs/estimate.md"
-SIGNS = "Ranges are likely; ≤ and ≥: no program does better, by the datasheet; >200×: a range above that."
+BOUNDS, BEYOND = "≤ and ≥: no program does better, by the datasheet", f">{MOST_SHOWN:g}×: a range above that"
+SIGNS = f"Ranges are likely; {BOUNDS}; {BEYOND}."
 UPPER_ENDS = "The CPU was busy, or its times noisy, while it was measured: these speedups are upper ends"
 UNKNOWN = "unknown"
 

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from functools import partial
+from html import unescape
 
 import pytest
 import records
@@ -323,15 +324,23 @@ def test_a_cell_says_what_is_likely_or_else_what_is_certain(at_most, probably, s
 
 
 def test_the_picture_is_called_estimated_and_holds_the_rows_of_the_table(save, tmp_path):
-    run, picture = (
-        save("run.json", product(measured().bench("a.nothing", cpu="1 ms"), 4096, cpu=2.0)),
-        tmp_path / "e.svg",
-    )
+    one = product(measured().bench("a.nothing", cpu="1 ms"), 4096, cpu=2.0, flags=("contended",))
+    operators = [{"kind": "elementwise", "count": 1, "flops": 0, "bytes": 8e9}]
+    one.bench("a.copied", cpu=99.0, bytes=8e9, operators=operators)
+    run, picture = save("run.json", one), tmp_path / "e.svg"
     words = ["chart", run, "--kind", "estimate", "-o", str(picture)]
     assert main(words) == 0
     drawn = re.sub(r"\s+", " ", picture.read_text())
     for word in ("<title>Estimated speedup of GPUs over", "Estimated, not measured", ">A100 80GB SXM<", ">a.mm<"):
         assert word in drawn, word
-    assert "a.nothing" not in drawn
+    assert ">a.nothing<" not in drawn
+    small = " ".join(re.findall(r">([^<>]+)</text>", drawn))
+    for words in (
+        "*: the CPU was busy",
+        "upper ends",
+        ">200×: a range above that",
+        "Not drawn: a.nothing: its work is unknown",
+    ):
+        assert words in unescape(small), words
     save("run.json", measured().bench("a.nothing", cpu="1 ms"))
     assert main(words) == 2
