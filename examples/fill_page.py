@@ -2,16 +2,20 @@
 
     python examples/fill_page.py out page.md.in page.md
 
-In the template ``{{mylib.attention}}`` stands for the speedup of that benchmark at its largest size, by any words that
-``-k`` takes. In CI, ``git diff --exit-code`` after it fails if the page was stale.
+In the template ``{{mylib.attention}}`` stands for the speedup of that benchmark at its largest size, and
+``{{time of mylib.attention and n=4096 and cpu}}`` for a time, by any words that ``-k`` takes. In CI,
+``git diff --exit-code`` after it fails if the page was stale.
 """
 
 import argparse
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import gpubench
 from gpubench.errors import GpubenchError
+from gpubench.report import words
+from gpubench.report.study import Measured
 
 
 def times(ratio: float) -> str:
@@ -19,27 +23,50 @@ def times(ratio: float) -> str:
     return f"{ratio:.2g}×" if ratio < 99.5 else f"{ratio:.0f}×"
 
 
+def largest(rows: Iterable[Measured]) -> list[Measured]:
+    """Of each benchmark on each device the result at its largest size."""
+    ordered = sorted(rows, key=lambda row: row.numbers)
+    return list({(words.name(row.result), row.setting, row.source): row for row in ordered}.values())
+
+
+def names(rows: Sequence[Measured]) -> list[str]:
+    """``softmax float32, n=4096 and cpu``: words that choose each of them alone."""
+    terms = [(words.benchmark(row.result), row.result.device, row.result.implementation) for row in rows]
+    differ = [len({each[i] for each in terms}) > 1 for i in range(3)]
+    return [" and ".join(word for i, word in enumerate(each) if word and (i == 0 or differ[i])) for each in terms]
+
+
 def filled(template: str, results: str) -> str:
     """The template with its numbers, ``34× (33× to 36×)``: noisy ones have a star, which its last line explains, and
     simulated ones say so."""
     stars = set()
 
-    def number(words: re.Match[str]) -> str:
+    def number(placeholder: re.Match[str]) -> str:
+        of, name = placeholder[1] or "", placeholder[2]
         try:
-            ratio = gpubench.load(results, k=words[1]).speedup
+            found = gpubench.load(results, k=name)
+            study = found.study
         except GpubenchError as error:
-            raise SystemExit(f"{words[0]}: {error}") from None
+            raise SystemExit(f"{placeholder[0]}: {error}") from None
+        rows = largest(study.measured if of else [pair.other for pair in study.pairs])
+        if len(rows) > 1:
+            choices = " or ".join(f"{{{{{of}{each}}}}}" for each in names(rows))
+            raise SystemExit(f"{placeholder[0]}: that is several numbers: write {choices}")
+        if of and rows:
+            stars.add(rows[0].quality.star)
+            return words.time(rows[0]) + " (simulated)" * bool(words.simulated([rows[0].facts]))
+        ratio = found.speedup
         if ratio is None:
-            raise SystemExit(f"{words[0]}: nothing is compared")
+            raise SystemExit(f"{placeholder[0]}: nothing is compared; a time is {{{{time of {name}}}}}")
         stars.add(ratio.star)
         if ratio.high > 4 * ratio.low:  # a busy machine leaves a limit, or nothing
             if ratio.low <= 1:
-                raise SystemExit(f"{words[0]}: too noisy to tell, measure again")
+                raise SystemExit(f"{placeholder[0]}: too noisy to tell, measure again")
             return f"at least {times(ratio.low)}{ratio.star}{' (simulated)' * ratio.simulated}"
         ends = f"{times(ratio.low)} to {times(ratio.high)}{', simulated' * ratio.simulated}"
         return f"{times(ratio)}{ratio.star} ({ends})"
 
-    text = re.sub(r"\{\{(.+?)\}\}", number, template)
+    text = re.sub(r"\{\{(time of )?(.+?)\}\}", number, template)
     return text + "\n(*: noisy, may be far off)\n" * ("*" in stars)
 
 

@@ -92,6 +92,9 @@ def test_numbers_pictures_and_tables_change_only_with_the_results(tmp_path, caps
     assert stale() == ["docs/page.md", "docs/speed.md", "docs/speed.svg"]
     (tmp_path / "page.in").write_text("{{mine.srt}}")
     assert fill() == 1
+    (tmp_path / "page.in").write_text("In {{time of mine.sort and cpu}}, {{time of sort and cuda:0}}.")
+    assert fill() == 0
+    assert page.read_text() == "In 2.00 ms, 100 µs."
     (tmp_path / "page.in").write_text("Sorts {{mine.sort}} as fast.\n")
     modelled = {**records.GPU, "simulated": True}
     for flag, gpu, spread, code, told in (  # one process that was disturbed
@@ -109,6 +112,25 @@ def test_numbers_pictures_and_tables_change_only_with_the_results(tmp_path, caps
         assert fill() == code
         assert told in page.read_text()
         assert page.read_text().endswith("\n(*: noisy, may be far off)\n") == ("*" in told)
+
+
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        ("{{mine}}", "write {{mine.sort float32, n=64}} or {{mine.fft float32, n=64}}"),
+        ("{{time of sort}}", "write {{time of mine.sort float32, n=64 and cpu}} or {{time of"),
+        ("{{mine.alone}}", "{{mine.alone}}: nothing is compared; a time is {{time of mine.alone}}"),
+        ("{{mine.srt}}", "{{mine.srt}}: no benchmark matches"),
+    ],
+)
+def test_a_template_that_names_no_single_number_is_answered_in_its_own_words(tmp_path, template, told):
+    made = records.run(processes=1).bench("mine.sort", cpu=1e-3, gpu=1e-4).bench("mine.fft", cpu=1e-3, gpu=1e-4)
+    run = made.bench("mine.alone", cpu=1e-3).save(tmp_path / "run.json")
+    (tmp_path / "page.in").write_text(template)
+    script = [sys.executable, EXAMPLES / "fill_page.py", run, tmp_path / "page.in", tmp_path / "page"]
+    done = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, (tmp_path / "page").exists()) == (1, False)
+    assert told in done.stderr
 
 
 @pytest.mark.parametrize("script", sorted(path.name for path in EXAMPLES.glob("*.py")))
