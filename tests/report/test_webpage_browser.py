@@ -181,6 +181,11 @@ def test_words_at_the_end_of_a_line_are_of_the_last_size(browser, limited):
     )
     assert any(label.startswith("≥ ") for label in labels), labels
     assert "unknown with copies" in labels
+    for quantity, told in (("time_s", "100 µs* "), ("rate", "10 GB/s* ")):
+        opened(browser, f"{limited}#workload=mylib.moving_average&quantity={quantity}")
+        drawn = browser.find_element(By.CSS_SELECTOR, "#explorer-figure svg").text
+        assert told in drawn
+        assert "Hollow: noisy measurement. * noisy" in drawn
 
 
 @pytest.mark.parametrize("width", [800, 420])
@@ -197,6 +202,7 @@ def test_all_numbers_fit_or_are_scrolled_to_in_low_rows(browser, limited, width)
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     assert needed <= wide or (width == 420 and "gradient" in look)
     assert max(rows) < 90
+    assert "contended, noisy" in signs
     assert signs.count("* noisy: may be far off") == 1
 
 

@@ -147,6 +147,8 @@ function settle() {
 const told = (row, field) => ({ speedup: row.told, copies: row.told_copies }[field] ?? row.told_time);
 const isLimit = (row, field) => told(row, field).startsWith("≥");
 const isNoisy = (row, field) => told(row, field).includes("*");
+// As words.throughput in Python: a noisy one has two digits.
+const throughput = (row) => prefixed(row.rate, row.rate_unit ?? "", isNoisy(row) ? 2 : 3);
 const bar = (row, field) => ({ speedup: [row.speedup_low, row.speedup_high], time_s: [row.low_s, row.high_s] }[field] ?? []);
 const hidden = () => new Set(state.hidden ? state.hidden.split(".").map(Number) : []);
 const selection = () => like(FIELDS).filter((row) => !hidden().has(row.device));
@@ -188,7 +190,7 @@ function drawExplorer() {
   const copies = isSpeedup && wanted.some((row) => row.copies != null);
   // On a phone names stand above the panel, and only values beside it.
   const phone = WIDTH < 600, named = (text, name) => (phone ? text : `${text} ${name}`);
-  const label = (row) => named(isSpeedup ? row.told : format(row[state.quantity]), data.devices[row.device].name);
+  const label = (row) => named({ speedup: row.told, time_s: row.told_time }[state.quantity] ?? throughput(row) + "*".repeat(isNoisy(row)), data.devices[row.device].name);
   const devices = [...new Set(wanted.map((row) => row.device))];
   const ends = devices.flatMap((device) => {
     const own = wanted.filter((row) => row.device === device), copied = own.findLast((row) => copies && row.copies != null);
@@ -199,7 +201,7 @@ function drawExplorer() {
   const legend = phone ? devices : [];
   const what = isSpeedup ? `speedup over ${data.baseline}${copies ? "; dashed: with copies" : ""}${(data.crossings[chosenKey()] ?? []).length ? "; ◇ faster from here on" : ""}` : state.quantity === "rate" ? `throughput in ${wanted[0].rate_unit}` : "time per call";
   const noisy = wanted.filter((row) => isNoisy(row, state.quantity)), models = modelsOf(like(FIELDS));
-  const notice = noisy.length * 3 > wanted.length ? `⚠ ${noisy.length} of ${wanted.length} results are noisy and may be off` : "";
+  const notice = noisy.length * 3 > wanted.length ? `⚠ ${noisy.length} of ${wanted.length} result${wanted.length === 1 ? "" : "s"} ${noisy.length === 1 ? "is" : "are"} noisy and may be off` : "";
   const subtitle = [[setting(wanted[0]), what].filter(Boolean).join(" · "), notice].filter(Boolean).flatMap((line) => lines(line, WIDTH - 16));
   const top = 54 + 20 * subtitle.length + 24 * legend.length;
   const svg = canvas(460, state.workload + (models.length ? " (simulated)" : ""), subtitle, `${state.workload}, ${quantities[state.quantity]} by size`);
@@ -324,7 +326,7 @@ function detail(row) {
   }
   if (row.doubt) parts.push(`speedup: ${row.doubt}`);
   if (row.told_copies && row.told_copies !== "—") parts.push(`with copies ${row.told_copies}`);
-  if (row.rate != null) parts.push(prefixed(row.rate, row.rate_unit));
+  if (row.rate != null) parts.push(throughput(row));
   if (row.utilisation != null) parts.push(row.utilisation > 1 ? "above the measured peak, which was measured too low" : `${Math.round(row.utilisation * 100)} % of peak`);
   box.replaceChildren(parts.join(" · "), ...(row.flags ? [element("br"), element("span", { class: "stays" }, `! ${row.flags}`)] : []));
 }
@@ -337,7 +339,7 @@ const shown = [
   ["time_s", "time", (row) => row.told_time || row.status],
   ["speedup", data.speedup, speedupCell],
   ["copies", "with copies", (row) => row.told_copies || "—"],
-  ["rate", "throughput", (row) => prefixed(row.rate, row.rate_unit ?? "")],
+  ["rate", "throughput", throughput],
   ["utilisation", "% of peak", (row) => (row.utilisation == null || row.utilisation > 1 ? "—" : `${Math.round(row.utilisation * 100)}`)],
   ["flags", "notes", (row) => element("small", { class: "note", title: row.reason || row.flags || null }, row.reason || row.notes)],
 ].filter(([name]) => name === "time_s" || name === "workload" || name === "device" || rows.some((row) => row[name] != null && row[name] !== ""));
