@@ -62,7 +62,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """End with 2 and one line, with the nearest option where one was mistyped."""
         if message.startswith("unrecognized arguments: "):
-            message += _suggestion(message.split()[2].split("=")[0], self._option_string_actions)
+            word = message.split()[2]
+            message += _suggestion(word.split("=")[0], self._option_string_actions)
+            several = "--gpu" in self._option_string_actions and not word.startswith("-")
+            message += f": repeat the option, as --gpu A100 --gpu {word}" * several
         from ..errors import clean  # paths and names of others must not act on a terminal
 
         self.exit(_UNUSABLE, clean(f"{self.prog}: {message}") + "\n")

@@ -116,7 +116,9 @@ def _measured(study: Study) -> Iterator[tuple[str, Measured]]:
 
 
 def _name(row: Row, study: Study) -> str:
-    """The name of a benchmark, with the name of its run where there are several runs."""
+    """The name of a benchmark, with the name of its run where there are several runs; a simulated one says so."""
     from ..compare.samples import key_of
+    from ..report.words import simulated
 
-    return f"{row.run_name}: " * study.several_runs + str(key_of(row.result))
+    name = f"{row.run_name}: " * study.several_runs + str(key_of(row.result))
+    return name + " (simulated)" * bool(simulated([row.facts]))

@@ -143,9 +143,9 @@ class Speedups:
     def count(self, source: Source) -> str:
         """``faster in 24 of 26 benchmarks (1.3× to 132×)``."""
         pairs = [pair for _, pair in self.of(source)]
-        wins = sorted((pair for pair in pairs if pair.faster), key=lambda pair: pair.speedup)
+        wins = sorted((pair.drawn.value, words.ratio(pair)) for pair in pairs if pair.faster and pair.drawn)
         many = counted(len(pairs), "benchmark")
-        ends = " to ".join(dict.fromkeys(words.ratio(pair) for pair in (wins[:1] + wins[-1:])))
+        ends = " to ".join(dict.fromkeys(told for _, told in (wins[:1] + wins[-1:])))
         return f"faster in {len(wins)} of {many} ({ends})" if wins else f"faster in none of {many}"
 
     @cached_property
@@ -292,7 +292,7 @@ def _reached(row: Measured) -> str:
     peak = f"{share} of peak" * (share not in ("", words.NO_VALUE))
     details = ", ".join(filter(None, [words.size(row), peak]))
     what = row.kind.words if row.kind else words.name(row.result)
-    return f"{words.throughput(row)}{'*' * row.quality.noisy} in {what}" + (f" ({details})" if details else "")
+    return f"{words.starred_throughput(row)} in {what}" + (f" ({details})" if details else "")
 
 
 def _range(rows: Sequence[Measured]) -> str:
@@ -343,7 +343,7 @@ def _warn_of_noise(study: Study, judged: Sequence[Measured]) -> Iterator[Warning
     many = noisy > _NOISY_SHARE * len(judged) and len(judged) > 1  # a single result has a star already
     if not judged or not (busy or many):
         return
-    count = f"{noisy} of {len(judged)} results are noisy (*) and may be far off"
+    count = f"{noisy} of {counted(len(judged), 'result')} {'is' if noisy == 1 else 'are'} noisy (*) and may be far off"
     more = f"--processes {max(5, 2 * max(run.processes for run in study.runs))}"
     if not noisy:
         count = "all times may be too long, although no single result is noisy"

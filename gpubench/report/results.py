@@ -28,19 +28,24 @@ _WIDTH = 160
 
 class Ratio(float):
     """How many times as fast, with the ends of its interval; ``star`` is ``*`` where a time is noisy, and
-    ``simulated`` is true where a model made one."""
+    ``simulated`` is true where a model made one. As a text it is what a table shows, ``≥ 3.5×* (simulated)``."""
 
     low: float
     high: float
     star: str
     simulated: bool
+    _told: str
 
     def __new__(cls, pair: Pair, values: Values) -> Ratio:
         """Make a ratio of a pair from a value and its range."""
         made = super().__new__(cls, values.value)
         made.low, made.high, made.star = values.low, values.high, "*" * pair.quality.noisy
         made.simulated = bool(words.simulated(side.facts for side in pair.sides))
+        made._told = words.ratio(pair) + " (simulated)" * made.simulated
         return made
+
+    def __str__(self) -> str:
+        return self._told
 
 
 class Picture:
@@ -122,20 +127,15 @@ class Results:
         return next((Ratio(pair, pair.values) for pair in pairs if pair.base is pairs[-1].base), None)
 
     def chart(self, kind: str | None = None) -> Picture:
-        """The picture that ``--chart`` draws, which a notebook shows and :meth:`.Picture.save` keeps.
+        """The picture that ``gpubench chart`` draws, which a notebook shows and :meth:`.Picture.save` keeps.
 
-        ``kind`` is one of ``gpubench chart --kind``; by default the speedup or else the time, of several expressions
-        their times side by side. Raises UsageError where none can be made: a picture takes three sizes.
+        ``kind`` is one of its ``--kind``, except estimate. By default it is of one benchmark the speedup, or else the
+        time, by size; of several expressions their times side by side; else the first of a report. Raises UsageError
+        where none can be made, and says what is missing.
         """
         from .charts.pictures import figures_of
 
-        kinds = ("time", "speedup") if rivals(self.study) else ("speedup", "time")
-        for each in (kind,) if kind else kinds:
-            try:
-                return Picture(figures_of(self.study, each)[0])
-            except UsageError as error:
-                reason = error
-        raise reason if kind else UsageError("no picture: it takes three values over a size that aren't too noisy")
+        return Picture(figures_of(self.study, kind)[0])
 
     def __str__(self) -> str:
         return "\n".join(beside(self.study, _WIDTH))

@@ -61,7 +61,7 @@ def _answer_table(
     """Rows of the answer with what holds for all: the sizes, the dtype where none is named, and how many there are."""
     shown = choose_rows(rows, most) if most else rows
     dtypes = {item.subject.dtype for row in rows if row.leads for item in row.items}
-    note = "Each at its largest size" + "; float32 where no dtype is named" * ("float32" in dtypes)
+    note = words.at_largest(shown) + "; float32 where no dtype is named" * ("float32" in dtypes)
     note += f"; {len(rows) - len(shown)} more in the report" * (len(shown) < len(rows))
     note += "; gpubench show has every size" * bool(most)
     return table(title, columns, shown, f"{note}.{'' if most else small}")

@@ -18,7 +18,7 @@ from ..runfile.matching import shown_name
 from ..runfile.quantities import counted, listed, ratio_text, seconds_text, shorten, shorten_apart, text
 from ..runfile.schema import Case, DeviceFacts, Run, Scalar
 from ..runfile.ways import HOW, LAYOUT
-from .pairs import OF_TIMES, RESIDENT, Pair
+from .pairs import OF_TIMES, Pair
 from .rows import Measured, Row, Source, grouped, too_noisy
 from .sweeps import Crossing
 
@@ -103,6 +103,11 @@ def parameter(name: str, value: Scalar) -> str:
         words = str(value) if value is None or isinstance(value, bool) else json.dumps(value, ensure_ascii=False)
     words = shorten(words, _LONGEST_VALUE - 6)
     return f"{shorten(name, _LONGEST_VALUE - 1 - len(words))}={words}"
+
+
+def at_largest(rows: Sequence[object]) -> str:
+    """At which sizes a picture or a table shows these rows."""
+    return "At its largest size" if len(rows) == 1 else "Each at its largest size"
 
 
 def size(row: Row) -> str:
@@ -250,8 +255,7 @@ def speedup(pair: Pair) -> str:
 
 
 def ratio(pair: Pair) -> str:
-    """``132×``; what is known of it where its interval is wide, ``≥ 20×``; with a star where a time is noisy, which
-    stands once, beside the speedup without copies."""
+    """``132×``; what is known of it where its interval is wide, ``≥ 20×``; with a star where a time is noisy."""
     (low, high), doubt = pair.bounds, pair.quality.doubt
     if doubt is None and not too_noisy(low, high):
         told = times(pair.speedup)
@@ -259,7 +263,7 @@ def ratio(pair: Pair) -> str:
         told = f"≥ {times(low if low > 1 else high)}"
     else:
         told = str(doubt or times_range(low, high))
-    return told + "*" * (pair.quality.noisy and not pair.unknown and pair.regime == RESIDENT)
+    return told + "*" * (pair.quality.noisy and not pair.unknown)
 
 
 def with_copies(pair: Pair) -> str:
@@ -335,16 +339,24 @@ def precision(row: Measured) -> str:
 
 
 def throughput(row: Measured) -> str:
-    """``15.0 TFLOP/s``; a dash where it can't be; empty where no work is declared."""
+    """``15.0 TFLOP/s``; to two digits where the result is flagged; a dash where it can't be; empty where no work is
+    declared."""
     if not row.rate or not row.throughput:
         return ""
-    return NO_VALUE if row.quality.doubt else text(row.throughput.value, row.rate.unit)
+    return NO_VALUE if row.quality.doubt else text(row.throughput.value, row.rate.unit, 2 if row.quality.star else 3)
+
+
+def starred_throughput(row: Measured) -> str:
+    """The same where no time with its star stands beside it."""
+    return throughput(row) + row.quality.star
 
 
 def share_of_peak(row: Measured) -> str:
-    """``73%`` of a measured peak; a dash above 100%; empty where it is unknown."""
+    """``73%`` of a measured peak; a dash where it can't be; empty where it is unknown."""
     share = row.utilisation
-    return "" if share is None else NO_VALUE if share > 1 else "<1%" if share < 0.01 else f"{share:.0%}"
+    if share is None:
+        return ""
+    return NO_VALUE if share > 1 or row.quality.doubt else "<1%" if share < 0.01 else f"{share:.0%}"
 
 
 # Sizes and crossovers -------------------------------------------------------------------------------------------------
@@ -382,7 +394,7 @@ def wins(found: Crossing) -> str:
 def faster(found: Crossing) -> str:
     """``faster from n ≈ 72``, ``faster at every size``, ``not faster up to n = 10⁷``: the same in a sentence."""
     told = wins(found)
-    told = {UNSURE: "from a size that is unsure", EVERY_SIZE: "at every size"}.get(told, told)
+    told = {UNSURE: "from an unsure size, if any", EVERY_SIZE: "at every size"}.get(told, told)
     return f"not faster {told.removeprefix('not ')}" if told.startswith("not ") else f"faster {told}"
 
 

@@ -116,7 +116,8 @@ def _runs_at(path: Path, samples: bool) -> Iterator[Run]:
     elif os.path.exists(path):
         yield read_journal(path, samples) if path.name.endswith(_JOURNAL) else read(path, samples)
     else:
-        raise UsageError(f"{path}: no such file or folder")
+        hint = f": gpubench run -o {path} makes one" * (not path.suffix)
+        raise UsageError(f"{path}: no such file or folder{hint}")
 
 
 def _runs_in(folder: Path, samples: bool) -> Iterator[Run]:

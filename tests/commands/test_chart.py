@@ -85,7 +85,9 @@ def test_other_pictures_that_match_are_listed(run, out, capsys):
         (("--kind", "nonsense"),
          ("unknown kind 'nonsense': choose headline, speedup, rate, time, roofline",)),
         (("--kind", "scaling"),
-         ("no scaling picture: it takes three benchmarks of several devices; these results make headline",)),
+         ("it takes three benchmarks that each use several devices at once; these results make headline",
+          ", roofline, time, estimate\n")),
+        (("--kind", "roofline", "-k", "n=1 and mine"), ("the measured peaks, and here too few have all of them",)),
     ],
 )  # fmt: skip
 def test_one_line_names_what_there_is(run, out, words, named, capsys):
@@ -102,6 +104,20 @@ def test_results_without_a_time_say_so_and_why(tmp_path, out, capsys, kind):
     gone = records.run().skip("a.b", "error", "wrong result: off", n=8).save(tmp_path / "gone.json")
     assert chart(gone, "-o", out, *(("--kind", kind) if kind else ())) == 2
     assert capsys.readouterr().err.endswith("and here no benchmark has a time (error: wrong result: off)\n")
+
+
+def test_what_a_roofline_lacks_is_named(tmp_path, out, capsys):
+    one = sweep("mine.work", one=records.run(), bytes=1e5).save(tmp_path / "run.json")
+    assert chart(one, "-o", out, "--kind", "roofline") == 2
+    assert "and here FLOPs (flops=), measured peaks are missing; these results make" in capsys.readouterr().err
+
+
+def test_of_one_benchmark_by_default_the_sizes_are_drawn(run, out):
+    assert chart(run, "-k", "mine", "-o", out) == 0
+    assert "mine.work: speedup of" in words_of(out)
+    assert chart(run, "-k", "mine and not n=1", "-o", out) == 0  # with copies there are four values
+    assert chart(run, "-k", "mine and n=1", "-o", out) == 0
+    assert "At its largest size" in words_of(out)
 
 
 def test_no_picture_estimates_work_that_is_unknown(tmp_path, out, capsys):

@@ -104,6 +104,8 @@ def test_a_model_and_an_unverified_result_are_named_in_what_is_published(save, e
     assert model in text
     assert "a.b, n=8 (not verified)" in text
     cpu, gpu = (entry["extra"] for entry in export(path, "github-action-benchmark")[0])
+    names = [entry["name"] for entry in export(path, "github-action-benchmark")[0]]
+    assert names == list(export(path, "bmf")[0]) == ["a.b[float32-n=8]", "a.b[float32-n=8] on cuda:0 (simulated)"]
     assert (model in cpu, model in gpu) == (False, True)
     assert all(extra.endswith("Not verified: a.b") for extra in (cpu, gpu))
     assert main(["chart", path, "-o", str(tmp_path / "a.svg")]) == 0

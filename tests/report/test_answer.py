@@ -69,6 +69,13 @@ def test_a_screen_has_fifteen_rows_of_all_kinds_and_counts_the_others(count, kin
     assert len({row[0].partition(".")[0] for row in brief.rows}) == kinds
 
 
+def test_the_range_of_the_speedups_is_that_of_the_shown_ones():
+    """Of which one is a limit, whose middle nobody sees."""
+    one = run(processes=1).bench("a.a", cpu="1 ms", gpu="0.025 ms", flags=("contended",))
+    one.bench("a.b", cpu="1.05 ms", gpu="0.03 ms")
+    assert "faster in 2 of 2 benchmarks (≥ 31×* to 35×)" in answered(one).sentence
+
+
 def test_what_loses_and_what_is_unknown_is_in_the_sentence():
     one = run().bench("a.a", cpu=1.0, gpu=0.5).bench("a.b", cpu=1.0, gpu=1.0)
     one.bench("a.c", cpu=1.0).bench("a.c", gpu=0.5, spread=0.9)
@@ -332,7 +339,7 @@ def test_a_device_that_calls_itself_modelled_is_warned_of_even_in_short():
 @pytest.mark.parametrize(("flags", "star"), [((), ""), (("noisy",), "*")])
 def test_a_number_of_the_sentence_has_its_star(flags, star):
     one = run().bench("matmul.square", cpu=1.0, flops=1e9, flags=flags)
-    assert f"1.00 GFLOP/s{star} in matrix products" in answered(one).sentence
+    assert f"{'1.0' if star else '1.00'} GFLOP/s{star} in matrix products" in answered(one).sentence
     assert f"100×{star} on matmul.square" in answered(one.bench("matmul.square", gpu=0.01)).sentence
 
 

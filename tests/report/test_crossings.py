@@ -58,7 +58,7 @@ def test_of_a_wide_interval_the_certain_end_is_shown_if_it_excludes_1():
 
 
 UP = (0.5, 2.0, 4.0)
-FROM = "faster from a size that is unsure"
+FROM = "faster from an unsure size, if any"
 
 
 @pytest.mark.parametrize(

@@ -174,10 +174,24 @@ def test_charts_are_those_of_the_command(compared, tmp_path):
     for refused, told in (
         (partial(picture.save, tmp_path / "night.svg", theme="night"), "unknown theme 'night': choose light or dark"),
         (partial(picture.save, tmp_path / "speedup.pdf"), r"ends in .svg or .png"),
-        (made(run().time(cpu="1 ms")).chart, "no picture"),
+        (made(run().skip("time.f()", "error", "NameError: f")).chart, "no picture: .* no benchmark has a time"),
+        (partial(compared.chart, "estimate"), "gpubench chart .*run.json --kind estimate"),
     ):
         with pytest.raises(UsageError, match=told):
             refused()
+
+
+def test_where_there_are_no_lines_to_draw_a_report_s_first_picture_is_drawn(compared):
+    assert repr(made(run(1).time(cpu="1 ms", gpu="0.1 ms")).chart()).startswith("<Picture: Speedup of Synthetic H")
+    many = crossing().bench("mine.work", cpu="1 ms", gpu="0.1 ms")
+    assert repr(made(many).chart()) == repr(made(many).chart("headline")) != repr(compared.chart())
+
+
+def test_a_printed_speedup_is_what_a_table_shows():
+    one = Timed(records.run(gpu={"simulated": True}, processes=1).data, "run", 1)
+    found = made(one.time(cpu="1 ms", gpu="0.1 ms", flags=("noisy",))).speedup
+    assert (f"{found}", str(found), f"{found:.1f}", found * 1) == ("10×* (simulated)",) * 2 + ("10.0", float(found))
+    assert str(made(run().time(cpu="1 ms").time("c", cpu="0.5 ms")).speedup) == "2.0×"
 
 
 def test_where_a_busy_machine_timed_one_process_no_size_is_named():

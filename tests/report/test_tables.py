@@ -36,6 +36,8 @@ def test_no_rate_is_above_its_peak():
     above, sound = tables.results_table(study_of(one.bench("matmul.square", cpu="1 ms", n=32, flops=1e9))).rows
     assert "100 GFLOP/s" in sound
     assert above.count("—") == 2  # throughput and share of its peak
+    one.bench("matmul.square", cpu="10 ms", n=8, flops=1e9, flags=("waiting",))
+    assert tables.results_table(study_of(one)).rows[0].count("—") == 2  # both, or neither
 
 
 def test_flags_of_benchmarks_and_of_processes_are_counted_with_a_remedy():

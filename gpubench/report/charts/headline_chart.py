@@ -17,7 +17,6 @@ from .theme import role_of
 
 _ROOM = 580
 """Pixels that the rows have with their headings."""
-_ABOVE = f"{words.NO_VALUE} {Reason.ABOVE_PEAK}"
 
 
 def headline_figures(study: Study) -> list[Figure]:
@@ -47,22 +46,24 @@ def named_rows(
         )
         if rows_height(drawn, tighter=3) <= _ROOM:
             break
-    which = f"{len(drawn)} of {len(rows)} rows are shown. " * (len(drawn) < len(rows)) + "Each at its largest size"
-    return shown, drawn, which
+    which = f"{len(drawn)} of {len(rows)} rows are shown. " * (len(drawn) < len(rows))
+    return shown, drawn, f"{which}{words.at_largest(drawn)}"
 
 
 def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
     rows, drawn, which = named_rows(found.rows, lambda row: [_ratio(study, pair) for pair in row.items])
     shown = [pair for row in rows for pair in row.items]
-    others = keys(study, (pair.other for pair in shown), "mark")
+    marks = [mark for row in drawn for mark in row.marks]
+    sign = "mark" if any(mark.value for mark in marks) else "bar"
+    others = keys(study, (pair.other for pair in shown), sign)
     base, alone = words.without_threads(found.baseline), others[0] if len(others) == 1 else None
     legend, sides = others, (f"slower than {base}", f"faster than {base}")
     if alone:
         legend, sides = (), (f"{base} faster", f"{words.without_threads(alone.label)} faster")
     if any(pair.copies for pair in shown):
         look = alone.role if alone else "muted"
-        copied = Key("copied in and out for each call", look, "tick")
-        legend = (*legend, Key("data stays on the GPU", look, "mark"), copied)
+        copied = [Key("copied in and out for each call", look, "tick")] * any(mark.second for mark in marks)
+        legend = (*legend, Key("data stays on the GPU", look, sign), *copied)
     title = f"Speedup {f'of {others[0].label} ' * (len(others) == 1)}over {found.baseline}"
     counts = [f"{words.without_threads(name)} {found.count(source)}" for source, name in found.devices.items()]
     subtitle = f"{'; '.join(counts)}. {which}, log scale"
@@ -88,7 +89,8 @@ def _alone(study: Study, rows: Sequence[AnswerRow[Measured]], share: bool) -> Fi
     devices = keys(study, shown, "mark")
     if share:
         title = f"Share of the measured peak: {listed([key.label for key in devices])}"
-        known = sorted((row for row in shown if (row.utilisation or 2) <= 1), key=lambda row: row.utilisation or 0.0)
+        known = [row for row in shown if _share(study, row).value]
+        known.sort(key=lambda row: row.utilisation or 0.0)
         ends = [f"{words.share_of_peak(row)} ({words.name(row.result)})" for row in [*known[:1], *known[-1:]]]
         subtitle = f"From {' to '.join(ends)}. " * bool(ends) + which
         note = "Peaks were measured at the start of the run. " + "No GPU used. " * (not study.names.accelerators)
@@ -102,8 +104,9 @@ def _alone(study: Study, rows: Sequence[AnswerRow[Measured]], share: bool) -> Fi
 
 
 def _share(study: Study, row: Measured) -> RowMark:
-    if row.utilisation is None or row.utilisation > 1:
-        return RowMark(None, role_of(study.names, row), _ABOVE if row.utilisation else "no peak")
+    if row.utilisation is None or words.share_of_peak(row) == words.NO_VALUE:
+        why = row.quality.doubt or Reason.ABOVE_PEAK
+        return RowMark(None, role_of(study.names, row), f"{words.NO_VALUE} {why}" if row.utilisation else "no peak")
     return RowMark(100 * row.utilisation, role_of(study.names, row), words.share_of_peak(row) + "*" * row.quality.noisy)
 
 

@@ -162,15 +162,17 @@ def _pad(values: Sequence[float], share: float = 0.06, least: float = 1.25) -> t
 
 def _draw_curve(page: Page, axes: Axes, curve: Curve, order: float, limits: tuple[float, float]) -> None:
     x, y = [point.x for point in curve.points], [point.y for point in curve.points]
+    # a limit on the line would look like a fall
+    joined = [math.nan if point.x in curve.limits else point.y for point in curve.points]
     if not curve.dashed:
         spans = [[max(0.0, point.y - max(point.low, limits[0])) for point in curve.points]]
         spans.append([max(0.0, min(point.high, limits[1]) - point.y) for point in curve.points])
         axes.errorbar(x, y, spans, fmt="none", ecolor=page.ink(curve.role), elinewidth=4, alpha=0.35, zorder=order)
     shape, size = page.shape(curve.role), 3.6 if curve.dashed else 6.0
     axes.plot(
-        x, y, linestyle=(0, (4, 2.2)) if curve.dashed else "-", linewidth=1.3 if curve.dashed else 1.9, marker=shape,
-        markersize=size, color=page.ink(curve.role), markeredgecolor=page.ink("page"), markeredgewidth=0.7,
-        zorder=order, clip_on=False,
+        x, joined, linestyle=(0, (4, 2.2)) if curve.dashed else "-", linewidth=1.3 if curve.dashed else 1.9,
+        marker=shape, markersize=size, color=page.ink(curve.role), markeredgecolor=page.ink("page"),
+        markeredgewidth=0.7, zorder=order, clip_on=False,
     )  # fmt: skip
     for point in curve.points:
         if point.x in curve.limits:
@@ -263,10 +265,13 @@ class NamedRows:
         return page
 
     def _scale(self, page: Page, axes: Axes, beside: float) -> tuple[float, float]:
+        """Set the axis and return the ends at which bars are cut. Of a mark without a value the end nearest to 1 is
+        known."""
         axes.grid(True, axis="x")
         marks = [mark for entry in self.entries for mark in entry.marks]
-        modelled = [end for mark in marks if mark.modelled for end in (mark.low, mark.high)]
-        known = (*modelled, *(value for mark in marks for value in (mark.value, mark.second)))
+        bars = [[end for end in (mark.low, mark.high) if end] for mark in marks if mark.value is None]
+        certain = (min(ends, key=lambda end: abs(math.log(end))) for ends in bars if ends)
+        known = (*certain, *(value for mark in marks for value in (mark.value, mark.second)))
         values = [each for each in known if each] or [1.0]
         if self.unit == "%":
             high = 1.04 * max(100.0, *values, *(min(mark.high or 0.0, 2 * (mark.value or 0.0)) for mark in marks))
@@ -277,14 +282,14 @@ class NamedRows:
         low, high = min(values) / _ROWS_BEYOND, max(values) * _ROWS_BEYOND
         values += [end for mark in marks for end in (mark.low, mark.high) if end and low < end < high]
         values += [1.0] if self.sides else []
-        low, high = _pad(values, 0.04, 2.0)
+        low, high = ends = _pad(values, 0.04, 2.0)
         axes.set_xscale("log")
         high *= (high / low) ** (beside * 0.4 / max(100.0, page.size(axes)[0]))
         axes.set_xlim(low, high)
         log_axis(axes.xaxis, low, high, self.unit, page.most_ticks(axes, low, high, self.unit))
         if self.sides:
             self._sides(page, axes, low, high, *self.sides)
-        return low, high
+        return ends
 
     def _sides(self, page: Page, axes: Axes, low: float, high: float, before: str, after: str) -> None:
         axes.axvspan(low, 1.0, zorder=0, linewidth=0, facecolor=page.ink("shade"))

@@ -21,7 +21,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 
 from ...errors import UsageError
-from ...runfile.quantities import counted, shorten
+from ...runfile.quantities import counted, listed, shorten
+from ..screen import rivals
 from ..study import Study, grouped
 from .page import Figure, rc_settings
 from .selection import LEAST_VALUES
@@ -81,25 +82,46 @@ NEEDS = {
     "rate": "three values over a size, of benchmarks with counted or declared work",
     "time": "three values over a size",
     "roofline": "three benchmarks with FLOPs and bytes, and the measured peaks",
-    "scaling": "three benchmarks of several devices",
-    "estimate": "one run of a CPU",
+    "scaling": "three benchmarks that each use several devices at once",
 }
-"""The kinds of pictures, and what a picture of each kind takes; ``gpubench chart`` makes the last."""
+"""The kinds of pictures, and what a picture of each kind takes."""
+_ESTIMATE = "estimate"
+"""The kind that ``gpubench chart`` makes without this package, which must not import estimates."""
 
 
 def figures_of(study: Study, kind: str | None = None) -> list[Figure]:
-    """The figures of that kind, the first that a report shows first; of ``None`` those of the kind that it shows first.
-    Raises UsageError for an unknown kind, and where there are none, which says what is missing."""
+    """The figures of that kind, the first that a report shows first.
+
+    Of ``None`` those of several expressions' times; of one benchmark those of its speedup, or else its time, by size;
+    of several benchmarks, and where these can't be drawn, those of the kind that a report shows first. Raises
+    UsageError for an unknown kind, and where there are none, which says what is missing.
+    """
+    if kind == _ESTIMATE:
+        raise UsageError(f"gpubench chart {study.runs[0].path} --kind {kind} -o FILE draws estimates")
     figures, failed = plan(study, every=True)
     made = grouped(figures, lambda figure: figure.kind)
-    if (found := made.get(kind or next(iter(made), ""))) is not None:
-        return found
+    for each in (kind,) if kind else (*_of_few(study), *made):
+        if each in made:
+            return made[each]
     if kind is not None and kind not in NEEDS:
-        raise UsageError(f"unknown kind {kind!r}: choose {', '.join(NEEDS)}")
+        raise UsageError(f"unknown kind {kind!r}: choose {', '.join([*NEEDS, _ESTIMATE])}")
     what = f"no {kind} picture: it takes {NEEDS[kind]}" if kind else "no picture: nothing to draw"
     why = f"{what}{_lacking(study, kind)}"
-    can = f"; these results make {', '.join(made)}" if made else ""
+    can = f"; these results make {', '.join([*made, *[_ESTIMATE] * _is_estimable(study)])}" if made else ""
     raise UsageError("; ".join([why + can, *failed]))
+
+
+def _of_few(study: Study) -> tuple[str, ...]:
+    """The kinds that show the sizes of one benchmark, or of expressions that do the same."""
+    if rivals(study):
+        return "time", "speedup"
+    return ("speedup", "time") * (len({row.result.workload for row in study.measured}) == 1)
+
+
+def _is_estimable(study: Study) -> bool:
+    """Whether another part can draw what a GPU could bring: of one run that timed known work on a CPU."""
+    work = [row.result.work for row in study.measured if not row.on_accelerator]
+    return len(study.runs) == 1 and any(each.flops or each.bytes for each in work)
 
 
 def _lacking(study: Study, kind: str | None) -> str:
@@ -109,6 +131,13 @@ def _lacking(study: Study, kind: str | None) -> str:
             f" ({row.result.status}: {shorten(row.result.reason, 200)})" for row in study.rows if row.result.reason
         ]
         return f", and here no benchmark has a time{''.join(reasons[:1])}"
+    if kind == "roofline":
+        work = [row.result.work for row in study.single_device if not row.library]
+        enough = min(LEAST_VALUES, len(work))
+        missing = ["FLOPs (flops=)"] * (sum(bool(each.flops) for each in work) < enough)
+        missing += ["bytes (nbytes=)"] * (sum(bool(each.bytes) for each in work) < enough)
+        missing += ["measured peaks"] * (not any(run.ceilings for run in study.runs))
+        return f", and here {listed(missing)} are missing" if missing else ", and here too few have all of them"
     if kind not in ("speedup", "rate", "time"):
         return ""
     rows = [pair.other for pair in study.pairs] if kind == "speedup" else study.measured

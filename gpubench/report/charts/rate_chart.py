@@ -58,7 +58,7 @@ def _figures(study: Study, rows: Sequence[Measured], rate: Rate) -> list[Figure]
     if len(workloads) == 1:
         subject = words.name(used[0].result)
     waited = "Synchronization included. " * all(row.times.timer in TIMERS for row in used)
-    ends = (_at_the_end(study, lines, words.time if timed else words.throughput) for lines in turns)
+    ends = (_at_the_end(study, lines, words.time if timed else words.starred_throughput) for lines in turns)
     subtitle = f"{next(filter(None, ends), words.NO_VALUE)}. {'Lower' if timed else 'Higher'} is better"
     name = f"{'time' if timed else rate.label.lower().replace(' ', '-')}-{first.result.kind or 'own'}"
     chart, title = LinePanels(tuple(panels), rate.unit, keys(study, used)), f"{subject}: {rate.label.lower()} by size"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...runfile.flags import Reason
-from ...runfile.quantities import SWITCH, counted, listed, shorten, text
+from ...runfile.quantities import SWITCH, counted, listed, shorten
 from .. import words
 from ..study import Crossing, Line, Measured, Pair, Point, Row, Study, grouped
 from .layouts import Curve, LinePanels, Mark
@@ -42,7 +42,7 @@ def curve(
     if isinstance(end, Pair):
         last = words.ratio(end)
     else:
-        shown = words.time(end) if unit == "s" else text(line.points[-1].y, unit)
+        shown = words.time(end) if unit == "s" else words.starred_throughput(end)
         last = str(
             end.quality.doubt or (Reason.TOO_NOISY if cut else shown)
         )  # a number would stand at another's height
@@ -76,7 +76,8 @@ def by_size(study: Study, figure: Figure, items: Sequence[Measured | Pair], note
     drawn = replace(figure, chart=replace(chart, panels=tuple(panel for panel in panels if panel.curves)))
     hollow = any(p.flagged and p.x not in curve.limits for curve in every if not curve.dashed for p in curve.points)
     left_out = sum(curve.left_out for curve in every)
-    return [add_caption(drawn, study, items, note, "Hollow" if hollow else "", left_out)]
+    flagged = ["hollow"] * hollow + ["with *"] * any("*" in curve.label for curve in every)
+    return [add_caption(drawn, study, items, note, " or ".join(flagged).capitalize(), left_out)]
 
 
 # The small print ------------------------------------------------------------------------------------------------------
@@ -91,7 +92,8 @@ def add_caption(
         title += " (simulated)"
     small = caption(study, items, note, flagged, left_out)
     count = sum(item.quality.noisy for item in items)
-    many = f"{count} of {len(items)} results are noisy and may be off" * (count > _SHARE_FLAGGED * len(items))
+    many = f"{count} of {counted(len(items), 'result')} {'is' if count == 1 else 'are'} noisy and may be off"
+    many *= count > _SHARE_FLAGGED * len(items)
     return replace(figure, title=title, caption=small, notice=many)
 
 

@@ -14,6 +14,8 @@ from .page import MOST_CURVES, MOST_PANELS, Figure, Key
 from .selection import by_size, curve, keys
 
 _LIMIT = "Triangle: only a limit is known, and that the speedup lies within the bar. "
+_DIAMOND = "Diamond: faster from this size on. "
+_BETWEEN = "Bar at 1×: faster from a size within it on. "
 _COPIES = "With copies: inputs copied from pageable memory, one call, results copied back. "
 
 
@@ -116,6 +118,9 @@ def _figure(
     slower = words.without_threads(base)
     chart = LinePanels(tuple(panels), "", legend if len(legend) > 1 and several else (), slower)
     note = f"Bar at a point: {words.uncertainty(used)}. " + _LIMIT * any(curve.limits for curve in drawn)
+    marks = [curve.mark for curve in drawn if curve.mark]
+    note += _DIAMOND * any(mark.low == mark.high for mark in marks)
+    note += _BETWEEN * any(mark.low < mark.high for mark in marks)
     note += _COPIES * copies + f"{rest}. " * bool(rest)
     devices = list(dict.fromkeys(study.names.subject(pair) for pair in used))
     title = f"{title} {f'of {devices[0]} ' * (len(devices) == 1)}over {base}"

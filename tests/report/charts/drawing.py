@@ -83,7 +83,11 @@ def _of_signs(figure: Figure) -> Iterator[str]:
     if isinstance(chart, LinePanels):
         curves = [curve for panel in chart.panels for curve in panel.curves]
         solid = [(curve, point) for curve in curves if not curve.dashed for point in curve.points]
-        signs["Hollow: noisy"] = any(point.flagged and point.x not in curve.limits for curve, point in solid)
+        signs["Hollow"] = any(point.flagged and point.x not in curve.limits for curve, point in solid)
+        signs["ith *: noisy"] = any("*" in curve.label for curve in curves)
+        marks = [curve.mark for curve in curves if curve.mark]
+        signs["Diamond: "] = any(mark.low == mark.high for mark in marks)
+        signs["Bar at 1×: "] = any(mark.low < mark.high for mark in marks)
         signs["Triangle: only a limit is known"] = any(curve.limits for curve in curves)
         signs["With copies: "] = any(curve.dashed for curve in curves)
         signs[" not drawn: "] = any(curve.left_out for curve in curves)

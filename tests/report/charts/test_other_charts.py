@@ -31,6 +31,37 @@ def test_what_is_too_noisy_has_no_mark_and_a_limit_a_bar():
     assert 30 < (marks[2].low or 0) < 31 < 52 < (marks[2].high or 0) < 53
 
 
+@pytest.mark.parametrize("ends", [(49.0, 714.0), (49.0, 1e9), (1e-9, 1 / 49), (1 / 714, 1 / 49)])
+def test_a_limit_alone_is_within_its_axis(ends):
+    mark = RowMark(None, "accelerator0", "≥ 49× slower*", *ends)
+    chart = NamedRows((NamedRow("", "mine.job", "n=8", (mark,)),), "", (), ("slower", "faster"))
+    figure = Figure("headline", "headline", "Speedup", "", "*: noisy", chart)
+    assert faults(figure) == []
+    (axes,) = drawn(figure).canvas.axes
+    low, high = axes.get_xlim()
+    (bar,) = (line.get_xdata() for line in axes.lines if line.get_linewidth() == 4)
+    assert low <= min(bar) < max(bar) <= high
+    assert {49.0, 1 / 49} & {*bar}
+    assert high / low < 1e5
+
+
+def test_a_legend_names_what_is_drawn():
+    one = run().bench("a.z", cpu="1 ms", gpu="0.025 ms", copies=1e-6, flags=("contended",))
+    figure = plan(one)["headline"]
+    assert [(key.label, key.look) for key in figure.chart.keys] == [("data stays on the GPU", "bar")]
+    assert (figure.notice, "At its largest size" in figure.subtitle) == ("1 of 1 result is noisy and may be off", True)
+    figure = plan(one.bench("a.x", cpu="1 ms", gpu="0.5 ms", copies=1e-6))["headline"]
+    assert [key.look for key in figure.chart.keys] == ["mark", "tick"]
+
+
+def test_a_noisy_rate_has_two_digits_and_a_star():
+    one = run(cuda=0).bench("mine.job", cpu=1.0, flops=float, bytes=1.0, n=(10, 100, 12345), flags=("noisy",))
+    figure = plan(one)["throughput-own"]
+    assert figure.chart.panels[0].curves[0].label == "12 kFLOP/s*"
+    assert "12 kFLOP/s*" in figure.subtitle
+    assert faults(figure) == []
+
+
 def test_a_rate_above_the_measured_peak_is_not_drawn():
     above = {"cuda:0": {"bandwidth": [], "throughput": {"float32": 1e9}, "launch_floor_s": 1e-6}}
     one = run(ceilings=above).bench(

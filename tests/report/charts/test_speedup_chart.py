@@ -36,8 +36,8 @@ def axes_of(figure):
         (lambda: crossing(noisy=()), "Synthetic H faster from n ≈ 11k", [11_400], "n ≈ 11k"),
         (crossing, "Synthetic H faster from n between 10⁴ and 10⁵", [], "10⁴ to 10⁵"),
         (lambda: settings_of(1e7), "Synthetic H not faster up to n = 10⁵", [], None),
-        (lambda: crossing(noisy=(1,)), "Synthetic H faster from a size that is unsure", [], None),
-        (lambda: crossing(noisy=(2,)), "Synthetic H faster from a size that is unsure", [], None),
+        (lambda: crossing(noisy=(1,)), "Synthetic H faster from an unsure size, if any", [], None),
+        (lambda: crossing(noisy=(2,)), "Synthetic H faster from an unsure size, if any", [], None),
     ],
 )
 def test_the_crossover_on_its_line_is_what_the_subtitle_says(data, subtitle, sizes, told):
@@ -74,6 +74,7 @@ def test_a_busy_machine_leaves_a_limit():
     assert [point.y for point in curve.points] == [point.low if point.y > 1 else point.high for point in curve.points]
     single = [line.get_marker() for line in axes_of(figure).lines if len(line.get_xdata()) == 1]
     assert single == ["v", "v", "^", "^"]  # and nothing hollow in them
+    assert [line for line in axes_of(figure).lines if len(line.get_xdata()) == 4 and max(line.get_ydata()) > 1] == []
 
 
 def test_intervals_are_bars_and_a_wide_one_does_not_flatten_the_lines():
