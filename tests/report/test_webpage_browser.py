@@ -213,6 +213,8 @@ def test_a_curve_that_ends_before_a_withheld_size_is_unsure(browser, tmp_path):
     labels = [each.text for each in browser.find_elements(By.CSS_SELECTOR, "#explorer-figure svg text.strong")]
     assert any(label.startswith("unsure ") for label in labels)
     assert not any(label.startswith("10× ") for label in labels)
+    drawn = browser.find_element(By.CSS_SELECTOR, "#explorer-figure svg").text
+    assert "1 result not drawn: unknown (too noisy)" in drawn
 
 
 def test_search_sort_and_a_click_that_explores(browser, page):

@@ -290,12 +290,14 @@ const modelsOf = (used) => [...new Set(used.map((row) => data.devices[row.device
 // What the marks and signs that occur in the picture mean, and that a model made its numbers.
 function meanings(wanted, copies, labels, models) {
   const field = state.quantity, limits = wanted.filter((row) => isLimit(row, field));
+  const left = field === "speedup" ? selection().filter((row) => row.doubt && row.speedup == null) : [];
   const copied = copies && wanted.some((row) => isLimit(row, "copies"));
   const parts = [
     wanted.some((row) => bar(row, field)[0] != null) && `Bar: ${field === "speedup" ? data.uncertainty : "95% interval"}`,
     limits.length ? "Triangle: only a limit is known, and that the speedup lies within the bar" : copied && "Triangle: only a limit is known",
     wanted.some((row) => isNoisy(row, field) && !limits.includes(row)) && "Hollow: noisy measurement",
     ...Object.entries(data.signs).filter(([sign]) => sign !== "≥" && labels.some(({ text }) => text.includes(sign))).map(([, meaning]) => meaning),
+    left.length && `${left.length} result${left.length === 1 ? "" : "s"} not drawn: ${[...new Set(left.map((row) => row.doubt))].join(", ")}`,
     ...models,
   ];
   return parts.filter(Boolean).map((part) => `${part}. `).join("").trim();
