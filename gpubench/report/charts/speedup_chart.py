@@ -13,7 +13,7 @@ from .layouts import LinePanels, Panel
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
 from .selection import by_size, curve, keys
 
-_LIMIT = "Triangle: only a limit is known, and that the speedup lies within the bar. "
+_LIMIT = "Triangle: only a limit is known; its bar holds the speedup. "
 _DIAMOND = "Diamond: faster from this size on. "
 _BETWEEN = "Bar at 1×: faster from a size within it on. "
 _COPIES = "With copies: inputs copied from pageable memory, one call, results copied back. "

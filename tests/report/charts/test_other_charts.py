@@ -84,10 +84,12 @@ def test_a_line_that_ends_before_a_time_that_is_too_noisy_has_no_number_at_its_e
 
 def test_without_a_gpu_the_headline_shows_shares_of_the_peak():
     one = records.Made(records.cpu_run(), "", 1).bench("mine.job", cpu=1e-9, n=8, bytes=1e9, items=1)
+    one.bench("mine.wait", cpu=1.0, n=8, bytes=1e9, items=1, flags=("waiting",))
     figure = plan(one.bench("mine.sort", cpu=1.0, n=8, bytes=1e6, items=1))["headline"]
     assert (figure.chart.unit, "No GPU used. " in figure.caption) == ("%", True)
     marks = {entry.name: entry.marks[0] for entry in figure.chart.entries}
     assert (marks["mine.job"].value, marks["mine.job"].words) == (None, "— above the measured peak")
+    assert (marks["mine.wait"].value, marks["mine.wait"].words) == (None, "— unknown (threads waited)")
     assert marks["mine.sort"].words == "<1%"  # not nothing
 
 
