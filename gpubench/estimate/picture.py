@@ -9,11 +9,11 @@ from ..report.charts.layouts import NamedRows, RowMark
 from ..report.charts.page import Figure, Key
 from ..report.charts.selection import add_caption
 from ..report.charts.theme import ACCELERATORS
-from ..report.study import Study, grouped
+from ..report.study import Study
 from ..report.words import name, without_threads
 from ..runfile.quantities import listed
 from .outlook import Outlook
-from .printing import BEYOND, BOUNDS, UNKNOWN, UPPER_ENDS, base_of, cell, lines_of
+from .printing import BEYOND, BOUNDS, UNKNOWN, base_of, cell, lines_of
 
 
 def estimate_figure(study: Study, estimates: Sequence[Outlook]) -> Figure | None:
@@ -42,15 +42,13 @@ def estimate_figure(study: Study, estimates: Sequence[Outlook]) -> Figure | None
 
 
 def _small_print(drawn: Sequence[Mapping[str, Outlook]], left_out: Sequence[Mapping[str, Outlook]]) -> str:
-    """What the signs in the cells mean, and which benchmarks aren't drawn, and why."""
+    """What the signs in the cells mean, and which benchmarks aren't drawn."""
     shown = [each for of in drawn for each in of.values()]
     told = " ".join(map(cell, shown))
-    note = f"*: {UPPER_ENDS[0].lower()}{UPPER_ENDS[1:]}. " * any(each.job.star for each in shown)
+    note = "*: an upper end, as the CPU was busy or its times noisy. " * any(each.job.star for each in shown)
     note += f"{BOUNDS}. " * ("≤" in told or "≥" in told) + f"{BEYOND}. " * (">" in told)
-    unknown = [next(each for each in of.values() if cell(each) == UNKNOWN) for of in left_out]
-    for reason, members in grouped(unknown, lambda each: each.note).items():
-        note += f"Not drawn: {listed(dict.fromkeys(name(each.job.case) for each in members), 3)}: {reason}. "
-    return note
+    unknown = listed(dict.fromkeys(name(next(iter(of.values())).job.case) for of in left_out), 2)
+    return note + f"Unknown, and not drawn: {unknown} (gpubench estimate says why). " * bool(left_out)
 
 
 def _mark(each: Outlook, role: str) -> RowMark:

@@ -15,7 +15,7 @@ from .page import Figure, Key
 from .selection import LEAST_VALUES, add_caption, keys
 from .theme import role_of
 
-_ROOM = 580
+_ROOM = 550
 """Pixels that the rows have with their headings."""
 
 
@@ -44,7 +44,7 @@ def named_rows(
             NamedRow(each.heading * headings, name, each.detail, tuple(marks(each)))
             for each, name in zip(shown, names, strict=True)
         )
-        if rows_height(drawn, tighter=3) <= _ROOM:
+        if rows_height(drawn) <= _ROOM:
             break
     which = f"{len(drawn)} of {len(rows)} rows are shown. " * (len(drawn) < len(rows))
     return shown, drawn, f"{which}{words.at_largest(drawn)}"

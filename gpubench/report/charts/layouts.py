@@ -302,9 +302,9 @@ class NamedRows:
         page.text(start, page.top + 12, words[1], TINY, "muted")
 
 
-def rows_height(rows: Sequence[NamedRow], tighter: float = 0.0) -> float:
-    """Pixels that these rows, so much ``tighter``, their headings and the axis below take."""
-    pitch = max(_ROW, _MARK * max(len(row.marks) for row in rows) + 6) - tighter
+def rows_height(rows: Sequence[NamedRow]) -> float:
+    """Pixels that these rows, their headings and the axis below take."""
+    pitch = max(_ROW, _MARK * max(len(row.marks) for row in rows) + 6)
     return pitch * len(rows) + _HEAD * _count_headings(rows) + _AXIS
 
 
