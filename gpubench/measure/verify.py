@@ -3,12 +3,14 @@ time of a wrong result means nothing."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 from ..devices import CPU, Device
@@ -29,14 +31,17 @@ _PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64
 _STEPS = 30
 """A result may be off by this many times of what one unit of roundoff in each step moves it: errors of a long chain add
 up, and the perturbations are random."""
-_FEWEST, _MOST = 4.0, 250.0
-"""Units of roundoff that show which whole numbers rounding can move, such as those of values at the edge of a bin: one
-unit moves too few."""
+_FEWEST, _MOST = 4.0, 32.0
+"""Units of roundoff that show which whole numbers rounding can move, such as those of values at the edge of a bin, in
+the first draw and at most: one unit moves too few."""
 _MOVING = 6e-5
 """Relative change that more than the fewest units don't exceed."""
 _MOVED = 1e-2
 """Where rounding moves no larger share of the whole numbers, a check of the others is one."""
-_DRAWS = 3
+_AGAIN = itertools.cycle(range(1, 8))
+"""How often a draw repeats a random operator: the function may set the same seed each time."""
+_DRAWS, _DRAWS_OF_WHOLE = 3, 10
+"""Most draws, and those for whole numbers: each moves a value at an edge with a probability of a half."""
 
 
 def unchecked(reason: str) -> Check:
@@ -116,7 +121,7 @@ def poisoned(dtypes: Counter[str] | None = None, roundoff: float = 0.0, most: fl
                     result.fill_(math.nan)
                 return result
             if roundoff:
-                _choose_otherwise(step.overloadpacket.__name__, result, roundoff)
+                result = _choose_otherwise(step, args, kwargs or {}, result, roundoff)
             for tensor in tensor_leaves(result):
                 seen[str(tensor.dtype).removeprefix("torch.")] += 1
                 if roundoff and not step.is_view:
@@ -143,10 +148,14 @@ def _require_repeatable(step: Any, args: Sequence[Any], ends: bool) -> None:
         raise NotImplementedError("it reads the bits of its input, and float64 has other ones")
 
 
-def _choose_otherwise(name: str, result: Any, roundoff: float) -> None:
-    """Change what an operator leaves to its algorithm, which differs between float32 and float64: the signs of vectors
-    of a decomposition, the order of eigenvalues, and the last digits of distances, if they are differences of large
-    numbers."""
+def _choose_otherwise(step: Any, args: Any, kwargs: Any, result: Any, roundoff: float) -> Any:
+    """Change what an operator leaves to its algorithm, which differs between float32 and float64: random numbers of a
+    seed, the signs of vectors of a decomposition, the order of eigenvalues, and the last digits of distances, if they
+    are differences of large numbers."""
+    name = step.overloadpacket.__name__
+    if torch.Tag.nondeterministic_seeded in step.tags:
+        for _ in range(next(_AGAIN)):
+            result = step(*args, **kwargs)
     if name == "_linalg_svd":
         result[0].neg_(), result[2].neg_()
     elif name == "linalg_eig":
@@ -157,6 +166,7 @@ def _choose_otherwise(name: str, result: Any, roundoff: float) -> None:
         result[0].neg_(), result[1].neg_()
     elif name == "_euclidean_dist" and result.numel():
         result.add_(math.sqrt(roundoff) * result.max())
+    return result
 
 
 def _perturb(tensor: torch.Tensor, roundoff: float) -> None:
@@ -164,8 +174,10 @@ def _perturb(tensor: torch.Tensor, roundoff: float) -> None:
     cuts digits off would take them for the one before."""
     for part in bare_tensors(tensor.detach()):
         if (part.is_floating_point() or part.is_complex()) and not part.is_quantized:
-            least = torch.where(part == part.round(), 0, -1) if part.is_floating_point() else -1
-            part.mul_(1 + roundoff * (2 * torch.randint(0, 2, part.shape, device=part.device) - 1).clamp(min=least))
+            signs = 2 * torch.randint(0, 2, part.shape, device=part.device, dtype=torch.float64) - 1
+            if part.is_floating_point():
+                signs = torch.where(part == part.round(), signs.clamp(min=0), signs)
+            part.mul_(1 + roundoff * signs)  # in float32 one and a unit are one
 
 
 def _wrong(error: float, allowed: float) -> str:
@@ -193,20 +205,27 @@ def _dense(values: Any) -> Iterator[torch.Tensor]:
 
 
 def _errors(got: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> list[float]:
-    """Return the relative error of each output, then for each that is of whole numbers the share of elements that
-    are others. Raises :class:`WrongAnswer` if the number of outputs or their shapes differ."""
+    """Return the relative error of each output. Raises :class:`WrongAnswer` if their number or shapes differ."""
     if len(got) != len(wanted):
         raise WrongAnswer(f"wrong result: {len(got)} outputs, the reference has {len(wanted)}")
     for left, right in zip(got, wanted, strict=True):
         if left.shape != right.shape:
             raise WrongAnswer(f"wrong result: shape {tuple(left.shape)}, the reference has {tuple(right.shape)}")
-    return [*map(_error, got, wanted), *map(_share_off, got, wanted)]
+    return list(map(_error, got, wanted))
 
 
-def _share_off(left: torch.Tensor, right: torch.Tensor) -> float:
-    if not right.numel() or not _is_whole(right):
-        return 0.0
-    return ((left.double() - right.double()).abs() > 0.5).double().mean().item()
+def _same(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Where both hold the same number or NaN; integers are compared as such, since float64 has not every int64."""
+    if left.dtype != right.dtype:
+        left, right = left.double(), right.double()
+    return (left == right) | ((left != left) & (right != right))
+
+
+def _others(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Where one whole number isn't the other."""
+    if not left.is_floating_point():
+        return ~_same(left, right)
+    return ~_same(left, right) & ~((left.double() - right.double()).abs_() <= 0.5)
 
 
 def _is_whole(tensor: torch.Tensor) -> bool:
@@ -222,9 +241,10 @@ def _error(left: torch.Tensor, right: torch.Tensor) -> float:
     if left.is_floating_point() and right.is_floating_point():
         least = torch.finfo(left.dtype).smallest_normal
         right = right.to(left.dtype)  # what overflows or vanishes in the result's dtype does so in the expected value
+    same, step = _same(left, right), float(not left.is_floating_point() and not right.is_floating_point())
     left, right = left.double(), right.double()
-    difference = (left - right).abs_()
-    difference[(left == right) | (left.isnan() & right.isnan())] = 0  # equal infinities
+    difference = (left - right).abs_().clamp_(min=step)  # integers of which float64 makes one
+    difference[same] = 0  # equal infinities too
     worst = difference.max().item()
     scale = right.abs().nan_to_num_(0.0, 0.0).max().item()  # of the finite values
     if math.isnan(worst):
@@ -248,7 +268,12 @@ class Reference:
     inputs: int
     precision: str
     _expected: list[torch.Tensor] | None = None
+    _whole: list[bool] = field(default_factory=list)
+    _least: list[float] = field(default_factory=list)
     _explained: list[float] = field(default_factory=list)
+    _moved: dict[int, list[torch.Tensor]] = field(default_factory=dict)
+    _spread: float = 0.0
+    _draws: list[tuple[int, float]] = field(default_factory=list)
     _dtypes: Counter[str] = field(default_factory=Counter)
 
     def check(self, result: Any) -> Check:
@@ -265,44 +290,81 @@ class Reference:
         got, expected, mismatch = _outputs(result), self._expected, None
         if not got and not expected:
             return unchecked("the call returns no tensor and no number to compare")
-        allowed, count = tolerance(self._precision, self.flops, self.inputs, elements(result)), len(expected)
+        allowed = tolerance(self._precision, self.flops, self.inputs, elements(result))
+        self._least, self._whole = [allowed * x.is_floating_point() for x in expected], [*map(_is_whole, expected)]
+        self._draws = _planned(any(self._whole), roundoff(self._precision))
+        self._explained, self._moved = list(self._least), {}
         try:
             errors = self._unwritten(_errors(got, expected))
         except WrongAnswer as error:  # right where rounding decides how many elements there are
-            errors, mismatch = [math.inf] * 2 * count, error
-        whole = [_is_whole(each) for each in expected]
-        steps = max(_FEWEST, min(_MOST, _MOVING / roundoff(self._precision))) if any(whole) else 1.0
-        factors = [2 if each else _STEPS / steps for each in whole] + [2] * count
-        least = [allowed * each.is_floating_point() for each in expected]
-        apart = map(operator.gt, errors[:count], least)
-        least += [0.0 if far and each else math.inf for far, each in zip(apart, whole, strict=True)]
-        spreads, self._explained = [0.0] * len(least), least
-        for draw in range(1, _DRAWS + 1):
-            if all(map(operator.le, errors, self._explained)):
-                break
-            spreads = list(map(max, spreads, self._spread(draw, steps)))
-            self._explained = list(map(max, least, map(operator.mul, factors, spreads)))
-        if mismatch and not all(map(operator.le, errors, self._explained)):
-            raise mismatch
-        self._require(errors)
-        most, shares = self._explained[:count], self._explained[count:]
+            if not expected:
+                raise
+            errors, mismatch = [math.inf] * len(expected), error
+        self._require(got, errors, mismatch)
         loosest = max(allowed, LOOSEST[_real(self._precision)])
-        if all(each <= loosest or share <= _MOVED for each, share in zip(most, shares, strict=True)):
-            self.args, self.kwargs = (), {}  # what is expected is kept for the last result
-            return Check("passed", max(errors[:count]), max(most))
-        moved = f"moves the result by {max(spreads[:count]):.2g} (tolerance {allowed:.2g})"
-        return unchecked(f"rounding, randomness, or a free choice of signs or order {moved}")
+        loose = [place for place, most in enumerate(self._explained) if most > loosest]
+        few = [2 * self._most_moved(place) <= _MOVED * expected[place].numel() for place in loose if self._whole[place]]
+        if mismatch or len(few) < len(loose) or not all(few):
+            moved = f"moves the result by {self._spread:.2g} (tolerance {allowed:.2g})"
+            return unchecked(f"rounding, randomness, or a free choice of signs or order {moved}")
+        if not any(self._whole):
+            self.args, self.kwargs, self._draws = (), {}, []  # what is expected is kept for the last result
+        return Check("passed", max(errors), max(self._explained))
 
     def check_last(self, result: Any) -> None:
         """Compare a result of after the rounds with what the first had to be. Raises
         :class:`~gpubench.errors.WrongAnswer`."""
         assert self._expected is not None
-        self._require(_errors(_outputs(result), self._expected), " after the rounds, while the first result was right")
+        got = _outputs(result)
+        self._require(got, _errors(got, self._expected), when=" after the rounds, while the first result was right")
 
-    def _require(self, errors: Sequence[float], when: str = "") -> None:
-        """Raise :class:`~gpubench.errors.WrongAnswer` for errors that rounding doesn't explain."""
+    def _require(
+        self, got: Sequence[torch.Tensor], errors: list[float], mismatch: WrongAnswer | None = None, when: str = ""
+    ) -> None:
+        """Repeat the reference with rounding until that explains the errors, or a ``mismatch`` of shapes. Raises
+        :class:`~gpubench.errors.WrongAnswer` where it doesn't."""
+        assert self._expected is not None
+        most = zip(self._whole, errors, self._least, strict=True)
+        places = [k for k, (whole, error, least) in enumerate(most) if whole and least < error and not mismatch]
+        others = {k: _others(got[k], self._expected[k]) for k in places}
+        while wrong := self._unexplained(errors, others):
+            if not self._draws:
+                raise mismatch or WrongAnswer(wrong + when)
+            self._draw(*self._draws.pop(0), resized=mismatch is not None)
+
+    def _unexplained(self, errors: list[float], others: Mapping[int, torch.Tensor]) -> str:
+        """Say what rounding doesn't explain: an error, or that a draw moves fewer than half as many elements as are
+        ``others``, or all draws fewer than half of these."""
         if wrong := [(error, most) for error, most in zip(errors, self._explained, strict=True) if not error <= most]:
-            raise WrongAnswer(_wrong(*max(wrong)) + when)
+            return _wrong(*max(wrong))
+        for place, other in others.items():
+            count, moved = int(other.sum()), reduce(operator.or_, self._moved[place])
+            explained = min(self._most_moved(place), int((other & moved).sum()))
+            if 2 * explained < count:
+                return f"wrong result: {count} of {other.numel()} whole numbers are others, rounding moves {explained}"
+        return ""
+
+    def _most_moved(self, place: int) -> int:
+        """The most elements of an output that a draw moves."""
+        return max(int(each.sum()) for each in self._moved[place])
+
+    def _draw(self, draw: int, steps: float, resized: bool) -> None:
+        """Widen what is explained by what moves if each input and step is off by so many units of roundoff. Where that
+        changes the number of elements, which a result that isn't ``resized`` has kept, by one unit."""
+        assert self._expected is not None
+        try:
+            outputs = self._repeat(draw=draw, steps=steps)
+            errors = _errors(outputs, self._expected)
+        except Exception as error:  # another number of elements, or a decomposition that no longer exists
+            if isinstance(error, WrongAnswer) and steps > 1 and not resized:
+                return self._draw(draw, 1.0, resized)
+            outputs, errors = self._expected, [math.inf] * len(self._expected)
+        self._spread = max(self._spread, *errors)
+        factors = [2 if whole else _STEPS / steps for whole in self._whole]
+        self._explained = list(map(max, self._explained, map(operator.mul, factors, errors)))
+        for place in (place for place, whole in enumerate(self._whole) if whole):
+            moved = _others(outputs[place], self._expected[place]) | math.isinf(errors[place])
+            self._moved.setdefault(place, []).append(moved)
 
     @property
     def _precision(self) -> str:
@@ -333,13 +395,13 @@ class Reference:
         clean = _errors(self._repeat(poison=False), self._expected)
         return [math.inf if math.isinf(each) else error for error, each in zip(errors, clean, strict=True)]
 
-    def _spread(self, draw: int, steps: float) -> list[float]:
-        """Return the errors if each input and step is off by so many units of roundoff."""
-        assert self._expected is not None
-        try:
-            return _errors(self._repeat(draw=draw, steps=steps), self._expected)
-        except Exception:  # another number of elements, or a decomposition that no longer exists
-            return [math.inf] * 2 * len(self._expected)
+
+def _planned(whole: bool, unit: float) -> list[tuple[int, float]]:
+    """Return the seeds of the draws and their units of roundoff: for whole numbers ever more."""
+    if not whole:
+        return [(draw, 1.0) for draw in range(1, _DRAWS + 1)]
+    most = max(_FEWEST, min(_MOST, _MOVING / unit))
+    return [(draw, min(most, _FEWEST * 8 ** (draw - 1))) for draw in range(1, _DRAWS_OF_WHOLE + 1)]
 
 
 def _unrepeatable(error: Exception) -> Check:

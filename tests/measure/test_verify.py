@@ -140,6 +140,49 @@ def test_a_right_answer_of_few_digits_or_that_float64_can_not_repeat_is_not_refu
         everyday().judge(lambda x: x * 1e-42, (torch.linspace(1, 9, 100),), lambda x: x * 1.1e-42)
 
 
+def nearest(points, centres):
+    return torch.cdist(points, centres).argmin(1)
+
+
+def mixed(x):
+    return (x.round().long() + 2**61) * 3
+
+
+def seeded(x):
+    return torch.rand(x.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(1)) < x.sigmoid()
+
+
+POINTS, X = torch.randn(5000, 4, generator=torch.Generator().manual_seed(1)), torch.linspace(-9, 9, 4096)
+ENDS = torch.tensor([0, 4095])
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "status", "broken"),
+    [
+        (nearest, (POINTS, POINTS[:16]), "passed", lambda x: torch.cat([x[:-78], torch.zeros_like(x[:78])])),
+        (nearest, (POINTS, POINTS[:16]), "passed", lambda x: x + torch.nn.functional.one_hot(torch.tensor(99), 5000)),
+        (mixed, (X,), "passed", lambda x: x ^ 1),
+        (lambda x: torch.where(x > 4.5)[0], (X.index_fill(0, ENDS, 4.500003),), "passed", lambda x: x * (x < 4000)),
+        (lambda x: torch.isclose(x.square().sqrt(), x.abs()), (X,), "passed", torch.logical_not),
+        (seeded, (X,), "unchecked", None),
+    ],
+    ids=["block", "element", "int64", "changing size", "close", "random"],
+)
+def test_whole_numbers_that_differ_where_rounding_moves_none_are_wrong(function, args, status, broken):
+    known = everyday()
+    assert known.judge(function, args).status == status
+    assert broken is None or known.caught((function, args), lambda *args: broken(function(*args)))
+
+
+def test_a_later_result_may_be_another_whole_number_at_an_edge_only():
+    edge = torch.tensor([0.5 + 1e-8, 2.2, 7.1]).double()
+    reference = Reference(lambda x: (x * 2).floor(), (edge,), {}, None, 3, "float32")
+    assert reference.check(torch.tensor([1.0, 4.0, 14.0])).status == "passed"
+    reference.check_last(torch.tensor([0.0, 4.0, 14.0]))
+    with pytest.raises(WrongAnswer, match="1 of 3 whole numbers are others, rounding moves 0 after the rounds"):
+        reference.check_last(torch.tensor([1.0, 5.0, 14.0]))
+
+
 class Sines(torch.nn.Module):
     def forward(self, x):
         return torch.sin(x) ** 2
