@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import RunFileError
-from ..runfile.quantities import listed
+from ..runfile.quantities import counted, listed
 from .report import add_runs, read_study
 
 if TYPE_CHECKING:
@@ -84,12 +84,13 @@ def _action_entry(name: str, row: Measured) -> dict[str, Any]:
     from ..report.words import cautions
 
     times, interval = row.times, row.interval
-    counted = f"{times.rounds} rounds of {times.iterations} calls in {len(times.processes)} processes"
-    spread_s, kind = times.iqr_s / 2, "interquartile range"
+    calls, processes = counted(times.iterations, "call"), counted(len(times.processes), "process")
+    made = f"{counted(times.rounds, 'round')} of {calls} in {processes}"
+    spread_s, kind = times.iqr_s / 2, "half the interquartile range"
     if interval:
-        spread_s, kind = (interval.high - interval.low) / 2, "95% interval"
+        spread_s, kind = (interval.high - interval.low) / 2, "half the 95% interval"
     flagged = [f"flagged: {', '.join(row.flags)}"] if row.result.flags else []
-    extra = "; ".join([counted, f"range: {kind}", *flagged, *cautions([row])])
+    extra = "; ".join([made, f"range: {kind}", *flagged, *cautions([row])])
     unit_s, unit = next((scale for scale in _ACTION_UNITS if row.time_s >= scale[0]), _ACTION_UNITS[-1])
     value, spread = row.time_s / unit_s, spread_s / unit_s
     return {"name": name, "unit": unit, "value": float(f"{value:.6g}"), "range": f"± {spread:#.3g}", "extra": extra}

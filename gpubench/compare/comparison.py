@@ -112,7 +112,8 @@ class Comparison:
         if self.interrupted:
             line += "; interrupted"
         if self.unable:
-            line += f"; gave up {counted(len(self.unable), 'suspect')}"
+            names = listed((str(each.key) for each in self.unable), _NAMED)
+            line += f"; gave up {counted(len(self.unable), 'suspect')}, so no verdict: {names}"
         if self.lost:
             why = ", ".join(sorted({each.reason.status for each in self.lost}))
             line += f"; {counted(len(self.lost), 'benchmark')} measured in base but not in new ({why})"

@@ -210,7 +210,7 @@ class Plugin:
         """Determine the case and give it its device's clock, before pytest-benchmark makes its fixture."""
         names = fixture_names(item)
         if "gpubench" in names:
-            if self.session.mode is not Mode.PLAN:
+            if self.times and self.session.mode is not Mode.PLAN:
                 _ = self.session.before, self.session.canary
             case = structs.replace(self.case_of(item), threads=self.session.threads)
             self._start(item, case)
@@ -319,7 +319,7 @@ class Plugin:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print which benchmarks have no time, what casts doubt on the times, and the command that reads the file."""
-        if not self.measures or self.session.mode is Mode.PLAN:
+        if not self.times or self.session.mode is Mode.PLAN:
             return
         for line in outcomes.summary_lines(self.session):
             terminalreporter.write_line(f"gpubench: {line}")

@@ -264,7 +264,7 @@ def _sentence(found: Speedups, source: Source) -> str:
         copied = f" With inputs and results copied for every call: {words.with_copies(pair)}." if pair.copies else ""
         return f"{who}: {words.ratio(pair)} on {row.label}{over}.{copied}"
     wins = [pair for _, pair in rows if pair.faster]
-    copied_wins = sum(pair.copies.values.low > 1 for pair in wins if pair.copies)
+    copied_wins = sum(pair.copies.faster for pair in wins if pair.copies)
     copies = f", in {copied_wins or 'none'} also when the data is copied for every call"
     known = [f"{row.label} ({words.ratio(pair)})" for row, pair in rows if not pair.faster and not pair.unknown]
     unknown = [row.label for row, pair in rows if pair.unknown]

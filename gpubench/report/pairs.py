@@ -37,6 +37,8 @@ OF_TIMES = (Reason.WAITED, Reason.BUSY)
 """Reasons for which little or nothing is known of what is made of the times."""
 SLICE_S = 3e-3
 """Seconds that a scheduler gives each of several programs, at the least: only a shorter round can have a core alone."""
+THREADS_WAIT_S = 10 * SLICE_S
+"""Seconds of a call below which threads that wait for each other, each for a slice, may take nearly all of its time."""
 SHARED, BESIDE = 5.0, 1.25
 """How many times as long as alone a longer round takes at most, and a shorter one, which shares caches, memory and
 clocks with the other programs: seen were 3.8 times and 1.09 times, beside two and three programs on two cores."""
@@ -200,7 +202,8 @@ class Pair:
         if doubt is not Reason.BUSY:
             return (0.0, math.inf) if doubt is Reason.WAITED else self.values[1:]
         base, other = self.sides
-        low, high = _least_s(base) / other.times.q3_s, base.times.q3_s / _least_s(other)
+        least_s = _least_s(other)
+        low, high = _least_s(base) / other.times.q3_s, base.times.q3_s / least_s if least_s else math.inf
         if self.regime != RESIDENT:
             low *= replace(self, regime=RESIDENT).time_s / self.time_s
         return self.batches * low, self.batches * high
@@ -226,10 +229,14 @@ class Pair:
 
 def _least_s(row: Measured) -> float:
     """Seconds that a call at least takes without the other programs that were seen. If its rounds are longer than a
-    time slice, they all were interrupted, the shortest one too."""
+    time slice, they all were interrupted, the shortest one too. Where threads were seen to wait for each other, nothing
+    is known of a short call on several."""
     times = row.times
     if Reason.BUSY not in row.quality.why:
         return times.min_s
+    threads = 1 if row.on_accelerator else row.result.threads or 1
+    if row.run.slow_threads and threads > 1 and times.min_s < THREADS_WAIT_S:
+        return 0.0
     return times.min_s / (SHARED if times.min_s * times.iterations > SLICE_S else BESIDE)
 
 

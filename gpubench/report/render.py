@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ..runfile.quantities import UNFILLED, UNFILLED_SIGN
 
@@ -24,6 +24,8 @@ _NUMBER = re.compile(r"[-+±~<≥]? ?\d[\d.,]*( |%|×|$)|—|$")
 """A cell that stands at the right of its column."""
 _SHORT_HEAD = 12
 """Characters of a head that isn't folded."""
+_NAME = 16
+"""The fewest characters of a line of a benchmark's name."""
 _EMPTY = ("", "—")
 NOISY_SIGN, DASH_SIGN = "* noisy: may be far off", "— not known or not measured"
 
@@ -78,23 +80,33 @@ def listing(title: str, heads: Iterable[str], rows: Iterable[Sequence[str]], not
 
 
 def terminal(table: Table, width: int, title: bool = True) -> list[str]:
-    """Lines of at most ``width`` columns: numbers at the right, long texts folded, the footnote below."""
+    """Lines of at most ``width`` columns, or as many as the numbers need: these at the right, long texts folded, the
+    footnote below."""
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table as Grid
     from rich.text import Text
 
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
+    name = min(_NAME, max((len(row[0]) for row in table.rows), default=0))
     for i, head in enumerate(table.columns):
         right = i > 0 and all(_NUMBER.match(row[i]) for row in table.rows)
         # A head is folded before a name is: names tell rows apart.
         heads = [head] if len(head) <= _SHORT_HEAD else head.split()
         exact = max(map(len, [*(row[i] for row in table.rows), *heads]), default=0) if right else None
         grid.add_column(
-            Text(head), justify="right" if right else "left", overflow="fold", min_width=exact, max_width=exact
+            Text(head),
+            justify="right" if right else "left",
+            overflow="fold",
+            width=exact,
+            min_width=name if i == 0 else None,
         )
     for row in table.rows:
         grid.add_row(*map(Text, row))
-    console = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False, force_jupyter=False)
+    looks: dict[str, Any] = {"color_system": None, "force_terminal": False, "force_jupyter": False}
+    wide = Console(width=10_000, **looks)  # else what doesn't fit would be cut off
+    least = Measurement.get(wide, wide.options, grid).minimum
+    console = Console(file=io.StringIO(), width=max(width, least), **looks)
     console.print(*([Text(table.title)] if title and table.title else []), grid, sep="\n")
     if table.footnote:
         console.print(Text(table.footnote))

@@ -105,16 +105,16 @@ def beside(study: Study, width: int) -> list[str]:
 
 
 def _failures(study: Study) -> list[str]:
-    """A line for each reason why benchmarks have no time: ``a @ b float32, n=8, n=9 on cpu: oom: needs 2 GB``."""
+    """A line for each reason why benchmarks have no time: ``a @ b float32, n=8; float32, n=9 on cpu: oom: no room``."""
     rows = [row for row in study.rows if not isinstance(row, Measured)]
     reasons = grouped(rows, lambda row: (row.run_name, words.name(row.result), row.result.status, row.result.reason))
     lines = []
     for (run, name, status, reason), members in reasons.items():
-        settings = shorten(" ".join(["", *dict.fromkeys(words.setting(row.result) for row in members)]).rstrip(), 60)
+        what = f"{name} {listed(dict.fromkeys(words.setting(row.result) for row in members), 3, '; ')}".rstrip()
         devices = listed(dict.fromkeys(row.result.device for row in members if row.result.device))
         where = f" on {devices}" * bool(devices)
         why = f"{status}: {reason or 'no reason given'}"
-        lines.append(f"{f'{run}: ' * study.several_runs}{name}{settings}{where}: {why}")
+        lines.append(f"{f'{run}: ' * study.several_runs}{what}{where}: {why}")
     return lines
 
 
@@ -168,7 +168,7 @@ def _crossing_sentence(study: Study, found: Crossing) -> str:
 def _pair_sentence(study: Study, pair: Pair) -> str:
     """``a @ b, float32: H200 is 12× (11× to 13×) as fast as the Xeon.``"""
     subject, base = study.names.subject(pair), study.names.of(pair.base)
-    if pair.quality.doubt:
+    if pair.quality.doubt or too_noisy(pair.values.low, pair.values.high):
         return f"{_who(pair.other)}: {subject} against {base}: {words.ratio(pair)}."
     base += f" by {words.way(pair)} ({words.like_with_like(pair)})" if pair.best_cpu else ""
     return f"{_who(pair.other)}: {subject} is {_faster(pair)} {base}."
@@ -180,7 +180,8 @@ def _faster(pair: Pair) -> str:
     if low <= 1 <= high:
         return f"as fast, within the spread ({words.times_range(low, high)}), as"
     spread = words.times_range(low, high).replace(" slower", "")
-    return f"{words.times(pair.speedup)} ({spread}) {'than' if pair.speedup < 1 else 'as fast as'}"
+    star = "*" * pair.quality.noisy
+    return f"{words.times(pair.speedup)}{star} ({spread}) {'than' if pair.speedup < 1 else 'as fast as'}"
 
 
 def rivals(study: Study) -> list[Pair]:

@@ -6,6 +6,7 @@ import html
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -36,11 +37,14 @@ def answer_tables(answer: Answer, most: int | None = None) -> list[Table]:
 
 def speedup_table(study: Study, found: Speedups, most: int | None = None) -> Table:
     """The devices against their baseline, a row for each of the answer's."""
-    columns = _columns(study, found, words.ratio if most else words.speedup)
+    columns = _columns(study, found, bool(most))
     differ = listed(sorted({pair.differs for pair in found.pairs if pair.differs}), 3)
-    small = f" In brackets: {words.uncertainty(found.pairs)}."
+    small = f" In brackets: {words.uncertainty(found.pairs)}." * any("(" in words.speedup(each) for each in found.pairs)
     small += f" Compared although they differ: {differ}." * bool(differ)
-    return _answer_table(f"Speedup over {found.baseline}", columns, found.rows, most, small)
+    ways = f" {words.OTHER_WAY} the CPU's fastest way: {'; '.join(words.ways(found.pairs))}."
+    told = _answer_table(f"Speedup over {found.baseline}", columns, found.rows, most, small)
+    marked = any(words.OTHER_WAY in cell for row in told.rows for cell in row)
+    return replace(told, note=told.note + ways * marked)
 
 
 def _times_table(answer: Answer, most: int | None) -> Table:
@@ -88,23 +92,24 @@ def _of_device(source: Source, cell: Callable[[Any], object], row: AnswerRow[Any
     return words.NO_VALUE if item is None else f"{cell(item)}{row.differing(item)}"
 
 
-def _columns(study: Study, found: Speedups, ratio: Callable[[Pair], str]) -> list[Column[AnswerRow[Pair]]]:
+def _columns(study: Study, found: Speedups, brief: bool) -> list[Column[AnswerRow[Pair]]]:
     """The baseline's time and the speedup of each device; of one device its time too, the speedup with copies, and the
-    size from which it is faster."""
+    size from which it is faster; unless ``brief`` their ranges and the speedup of like with like."""
+    time, ratio = partial(words.side_time, brief=brief), words.ratio if brief else words.speedup
 
     def speedup(pair: Pair) -> str:
         return ratio(pair) + UNFILLED * (not pair.fills)
 
     if len(found.devices) > 1:
-        base = Column[AnswerRow[Pair]](found.baseline, lambda row: words.side_time(row.items[0], 0))
+        base = Column[AnswerRow[Pair]](found.baseline, lambda row: time(row.items[0], 0))
         devices = (Column(device, partial(_of_device, source, speedup)) for source, device in found.devices.items())
         return [_BENCHMARK, base, *devices]
     ((source, device),) = found.devices.items()
     cells: dict[str, Callable[[Pair], str]] = {
-        words.without_threads(found.baseline): partial(words.side_time, place=0),
-        words.without_threads(device): partial(words.side_time, place=1),
+        words.without_threads(found.baseline): partial(time, place=0),
+        words.without_threads(device): partial(time, place=1),
         "speedup": speedup,
-        "like with like": words.like_with_like,
+        "like with like": (lambda pair: "") if brief else words.like_with_like,
         "with copies": words.with_copies,
         "wins" if found.alike else "GPU wins": lambda pair: study.starts.get(id(pair), words.NO_VALUE),
     }

@@ -260,7 +260,7 @@ def ratio(pair: Pair) -> str:
     if doubt is None and not too_noisy(low, high):
         told = times(pair.speedup)
     elif low > 1 or high < 1:
-        told = f"≥ {times(low if low > 1 else high)}"
+        told = f"≥ {ratio_text(low)}" if low > 1 else f"≥ {ratio_text(1 / high)} slower"
     else:
         told = str(doubt or times_range(low, high))
     return told + "*" * (pair.quality.noisy and not pair.unknown)
@@ -314,14 +314,15 @@ def starred_time(seconds: float, star: str) -> str:
     return f"{text(seconds, 's', 2)}{star}" if star else seconds_text(seconds)
 
 
-def side_time(pair: Pair, place: int) -> str:
+def side_time(pair: Pair, place: int, brief: bool = False) -> str:
     """``10.0 ms``: the time of the baseline (place 0) or of the other side; ``64.0 µs by NumPy`` where it is that of
-    the CPU's fastest way, ``1.90 s (n=2)`` of a smaller batch."""
+    the CPU's fastest way, ``64.0 µs‡`` if ``brief``, ``1.90 s (n=2)`` of a smaller batch."""
     side = pair.sides[place]
     told = starred_time((pair.base_s, pair.time_s)[place], side.quality.star)
     smaller = place == 0 and pair.batches != 1.0 and side.size_name
     size = f" ({parameter(side.size_name, side.size)})" if smaller and side.size_name else ""
-    return told + size + (f" by {way(pair)}" if side is pair.best_cpu else "")
+    other = OTHER_WAY if brief else f" by {way(pair)}"
+    return told + size + other * (side is pair.best_cpu)
 
 
 def time_and_spread(row: Measured) -> str:

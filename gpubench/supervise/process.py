@@ -272,6 +272,8 @@ def _last_line(log: Path, since: int) -> str:
         file.seek(max(since, _size(log) - 100_000))
         tail = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines()]
     tail = [line for line in tail if not _SAYS_NOTHING.fullmatch(line)]
+    if any(line.startswith("ERROR collecting") or "during collection" in line for line in tail):
+        return _uncollected(tail)[:300]
     ending = [line.strip("! ") for line in tail if line.startswith(("Fatal Python error", "!!!!"))]
     ending += reversed([cause[1] for line in tail if (cause := _CAUSE.search(line))])
     return (ending[:1] or tail[-1:] or [""])[0].removeprefix("_pytest.outcomes.")[:300]

@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import clean
 from ..runfile.ledger import Event, inner
 from ..runfile.matching import shown_name
-from ..runfile.quantities import counted, ratio_text, seconds_text, shorten, text
+from ..runfile.quantities import counted, seconds_text, shorten, text
 from ..runfile.schema import KEY, OK
 
 START_S = 4.0
@@ -247,12 +247,8 @@ class Progress:
         self._skipped = 0
         ordered = sorted(results.items(), key=lambda entry: (entry[0] != "CPU", entry[0]))
         parts = [_cell(name, each) for name, each in ordered]
-        medians = {name: median for name, each in results.items() if (median := _median_s(each))}
-        others = [median for name, median in medians.items() if name != "CPU" and not results[name].get("library")]
-        ratios = [medians["CPU"] / median for median in others if "CPU" in medians]
-        speedups = [ratio_text(each) if each >= 1 else f"{ratio_text(1 / each)} slower" for each in ratios]
         name = shorten(shown_name(benchmark), LONGEST)
-        return "  ".join([place, name, *parts, *speedups, f"{clock_text(self.left.seconds())} left"])
+        return "  ".join([place, name, *parts, f"{clock_text(self.left.seconds())} left"])
 
     def _show_repeats(self, process: int) -> None:
         if time.monotonic() - self._latest_line >= EVERY_S:

@@ -345,6 +345,8 @@ def test_what_screening_would_have_seen_is_more_than_what_it_saw_and_below_what_
     assert (found.seen < 0.2) == (word == NOT_SUSPECT)
     ended = Comparison((found,), (), (), 0.05, screened=True, unfinished=True)  # no suspect was given up
     assert (ended.exit_code, replace(ended, fail_inconclusive=True).exit_code) == (0, word == INCONCLUSIVE)
+    given_up = replace(ended, verdicts=(replace(found, verdict=INCONCLUSIVE, suspect=True, why=None),))
+    assert (given_up.exit_code, f"gave up 1 suspect, so no verdict: {CASES[0]}" in given_up.line) == (2, True)
 
 
 def test_only_fresh_runs_judge_a_suspect():

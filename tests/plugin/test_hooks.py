@@ -271,6 +271,12 @@ def test_a_results_file_that_fails_to_be_written_leaves_the_journal(bench, pytes
     assert [result.status for result in results] == ["ok"]
 
 
+@pytest.mark.parametrize("option", ["--benchmark-disable", "--benchmark-skip"])
+def test_where_nothing_is_timed_the_machine_is_not_looked_at(bench, monkeypatch, option):
+    monkeypatch.setattr("gpubench.measure.disturbance.canary", lambda threads: pytest.fail("looked at"))
+    assert not [line for line in bench(CASE, option).said.splitlines() if line.startswith("gpubench: ")]
+
+
 def test_disabled_it_still_checks(bench):
     wrong = "def test_wrong(gpubench): gpubench(lambda x: x, gpubench.randn(4), check=lambda x: x + 1)\n"
     bench(CASE + wrong, "--benchmark-disable", passed=1, failed=1)

@@ -76,6 +76,16 @@ def test_the_range_of_the_speedups_is_that_of_the_shown_ones():
     assert "faster in 2 of 2 benchmarks (≥ 31×* to 35×)" in answered(one).sentence
 
 
+def test_copies_count_as_a_win_only_where_that_is_known():
+    moved = {"in_bytes": 4, "out_bytes": 0, "in_s": 2e-3}
+    one = run(processes=1)
+    for name in ("a.a", "a.b"):
+        one.bench(name, cpu=1e-2, flags=("contended",) * (name == "a.a"), transfer=moved if name == "a.b" else None)
+        one.bench(name, gpu=1e-4, transfer=moved | {"in_s": 9e-3 if name == "a.a" else 2e-3})
+    said = answered(one).sentence
+    assert "in 1 also when the data is copied" in said, said
+
+
 def test_what_loses_and_what_is_unknown_is_in_the_sentence():
     one = run().bench("a.a", cpu=1.0, gpu=0.5).bench("a.b", cpu=1.0, gpu=1.0)
     one.bench("a.c", cpu=1.0).bench("a.c", gpu=0.5, spread=0.9)

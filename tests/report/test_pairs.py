@@ -1,5 +1,6 @@
 """speedup.csv: what is paired with what, and with which uncertainty."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -315,3 +316,21 @@ def test_beside_other_programs_a_speedup_is_at_least_what_the_fastest_rounds_all
     assert pair.drawn is not None
     assert pair.copies
     assert (2 * pair.copies.bounds[0] < pair.bounds[0], pair.copies.bounds[1] == pair.bounds[1]) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("time", "threads", "told"), [(16e-3, 2, "unknown (machine busy)"), (16e-3, 1, "≥ "), (1.0, 2, "≥ ")]
+)
+def test_nothing_is_known_of_short_calls_on_threads_that_wait_for_each_other(time, threads, told):
+    """2.4 µs of work took 16 ms on two threads beside other programs, of which one thread noticed nothing."""
+    one = run(processes=1)
+    one.data["gpubench"]["processes"][0]["canary"] = {"threads": 2, "one_s": 3e-4, "all_s": 3e-2}
+    one.bench("a.b", cpu=time, flags=("contended",), threads=threads).bench("a.b", gpu=time / 100)
+    (pair,) = study_of(one).pairs
+    assert words.ratio(pair).startswith(told)
+
+
+def test_a_limit_just_below_one_is_of_what_is_slower():
+    one = run().bench("a.b", cpu=0.9, flags=("contended",), spread=0.0).bench("a.b", gpu=0.9)
+    (pair,) = study_of(one).pairs
+    assert words.ratio(replace(pair, batches=0.997 / pair.bounds[1])) == "≥ 1.0× slower*"

@@ -16,6 +16,13 @@ def test_a_table_is_as_wide_as_the_terminal_at_most(width):
     assert "1.00 ms" in "\n".join(lines)
 
 
+def test_a_table_whose_numbers_need_more_than_the_terminal_has_is_not_cut_off():
+    heads = ("benchmark", *(f"column {i}" for i in range(6)))
+    lines = terminal(Table("", heads, (("a long name of a benchmark", *["178 µs by PyTorch, float32"] * 6),)), 80)
+    assert "\n".join(lines).count("178 µs by PyTorch, float32") == 6
+    assert lines[1].startswith("a long name of a ")  # and a name has room for words
+
+
 def test_numbers_stand_at_the_right_and_texts_at_the_left():
     head, first, second, *_ = terminal(Table("", ("name", "time"), (("a", "1.00 ms"), ("bc", "12 ms"))), 40)
     assert (head, first, second) == ("name     time", "a     1.00 ms", "bc      12 ms")

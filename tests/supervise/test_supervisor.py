@@ -457,6 +457,11 @@ time.sleep(60)
             "KeyError: 'a'",
         ),
         ("!!!!! _pytest.outcomes.Exit: enough !!!!!\n2 passed in 1.00s\n", "Exit: enough"),
+        (
+            "E   ImportError: cannot import name 'x'\n=== short test summary info ===\nERROR test_a.py\n"
+            "!!!!! Interrupted: 1 error during collection !!!!!\n1 error in 0.10s\n",
+            "test_a.py can't be collected: ImportError: cannot import name 'x'",
+        ),
     ],
 )
 def test_the_reason_is_what_ended_the_process_and_no_count_of_pytests(tmp_path, log, reason):
