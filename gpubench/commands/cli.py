@@ -64,8 +64,8 @@ class Parser(argparse.ArgumentParser):
         if message.startswith("unrecognized arguments: "):
             word = message.split()[2]
             message += _suggestion(word.split("=")[0], self._option_string_actions)
-            several = "--gpu" in self._option_string_actions and not word.startswith("-")
-            message += f": repeat the option, as --gpu A100 --gpu {word}" * several
+            if "--gpu" in self._option_string_actions and not word.startswith("-"):
+                message += ": one --gpu for each, with its name in quotes if it has spaces; one run"
         from ..errors import clean  # paths and names of others must not act on a terminal
 
         self.exit(_UNUSABLE, clean(f"{self.prog}: {message}") + "\n")

@@ -161,7 +161,10 @@ def foot(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
     shown = [each for line in lines for each in line.of.values()]
     parts = [SIGNS, f"{NOTICE}."]
     ways = grouped((each.job for each in shown if each.job.way), lambda job: job.way)
-    if told := [f"{way} ({listed(dict.fromkeys(words.name(job.case) for job in of), 3)})" for way, of in ways.items()]:
+    several = len({(name, way) for way, of in ways.items() for name in {words.name(job.case) for job in of}})
+    unique = several == len({words.name(job.case) for of in ways.values() for job in of})
+    called = words.name if unique else words.benchmark  # a name under two ways tells no row
+    if told := [f"{way} ({listed(dict.fromkeys(called(job.case) for job in of), 4)})" for way, of in ways.items()]:
         parts.insert(0, f"{words.OTHER_WAY} the CPU's fastest way: {listed(told, joint='; ')}.")
     ranges = {each.basis for each in shown if each.probably}
     held = {kind: dict.fromkeys(f"{share:.0%}" for share in ends) for kind, ends in learned_values().held.items()}

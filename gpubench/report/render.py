@@ -107,7 +107,7 @@ def terminal(table: Table, width: int, title: bool = True) -> list[str]:
     wide = Console(width=10_000, **looks)  # else what doesn't fit would be cut off
     least = Measurement.get(wide, wide.options, grid).minimum
     console = Console(file=io.StringIO(), width=max(width, least), **looks)
-    console.print(*([Text(table.title)] if title and table.title else []), grid, sep="\n")
+    console.print(*([Text(table.title)] if title and table.title else []), grid, sep="\n", crop=False)
     if table.footnote:
         console.print(Text(table.footnote))
     return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]

@@ -39,8 +39,12 @@ def answer_screen(
     head += [""] * bool(answer.warnings)
     foot = [*_wrapped(answer.left_out, width), *_wrapped(_unmeasured(study), width), *_places(files)]
     room = max(4, MOST_LINES - len(head) - len(foot))
-    tables = answer_tables(answer, max(4, min(MOST_ROWS, room - 5)))
-    body = [line for i, each in enumerate(tables) for line in terminal(each, width, title=i > 0)]
+    body: list[str] = []
+    for most in range(max(4, min(MOST_ROWS, room - 5)), 3, -1):  # fewer rows rather than no small print
+        tables = answer_tables(answer, most)
+        body = [line for i, each in enumerate(tables) for line in terminal(each, width, title=i > 0)]
+        if len(body) <= room:
+            break
     rest = ["… the rest is in summary.md"] * (len(body) > room)
     return [*head, *body[: room - len(rest)], *rest, *foot]
 

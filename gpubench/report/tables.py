@@ -123,7 +123,8 @@ def results_table(study: Study) -> Table:
     """Every measured benchmark, by dtype and size: what ``gpubench show`` prints."""
 
     def order(row: Measured) -> tuple[object, ...]:
-        return row.result.workload, row.dtype, row.result.variant, row.numbers, study.names.order(row)
+        case = row.result
+        return case.workload, row.dtype, case.variant, row.numbers, words.setting(case), study.names.order(row)
 
     columns: list[Column[Measured]] = [
         Column("run", lambda row: row.run_name if study.several_runs else ""),

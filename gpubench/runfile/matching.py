@@ -90,6 +90,6 @@ def nothing_matches(expression: str, names: Iterable[str], presets: Collection[s
     words = [word.lower() for word in _TOKEN.findall(" ".join(expression.split())) if word not in _OPERATORS]
     likeness = {name: max(SequenceMatcher(None, word, name.lower()).ratio() for word in words) for name in known}
     nearest = sorted(known, key=lambda name: -likeness[name] if likeness[name] >= 0.5 else 0)
-    more = f"; preset glance leaves many out, preset quick measures them: gpubench run -k {shlex.quote(expression)}"
+    more = f"; preset glance leaves many out, which preset quick has: gpubench run --list -k {shlex.quote(expression)}"
     told = f"no benchmark matches {shorten(expression, 200)!r}: choose from {listed(nearest)}"
     return UsageError(told + more * ("glance" in presets))

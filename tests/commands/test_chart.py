@@ -86,7 +86,7 @@ def test_other_pictures_that_match_are_listed(run, out, capsys):
          ("unknown kind 'nonsense': choose headline, speedup, rate, time, roofline",)),
         (("--kind", "scaling"),
          ("it takes three benchmarks that each use several devices at once; these results make headline",
-          ", roofline, time, estimate\n")),
+          ", roofline, time\n")),
         (("--kind", "roofline", "-k", "n=1 and mine"), ("the measured peaks, and here too few have all of them",)),
     ],
 )  # fmt: skip

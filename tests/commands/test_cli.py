@@ -82,7 +82,7 @@ REFUSED = [
     ("compare --interleave PYTHON PYTHON --paths test_mine.py -k no_such_case", "base: "),
     ("estimate", "name a results file"),
     ("estimate out", "out: no such file or folder: gpubench run -o out makes one"),
-    ("estimate run.json --gpu A100 L4", "unrecognized arguments: L4: repeat the option, as --gpu A100 --gpu L4"),
+    ("estimate run.json --gpu A100 L4", "unrecognized arguments: L4: one --gpu for each, with its name in quotes"),
     ("estimate run.json --gpu 'H100 NVL'", "did you mean H100 SXM or"),
     ("estimate run.json --gpu L4 -k nowhere", "no benchmark matches"),
     *((f"{words} LONG", "File name too long") for words in (

@@ -188,13 +188,13 @@ def test_a_benchmark_without_a_time_is_not_estimated_and_the_reason_is_told(save
     assert "no time on a CPU to estimate from: skipped, too slow" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("preset", "told"), [("glance", ["gpubench run -k 'FFT or svd'\n"]), ("quick", [])])
+@pytest.mark.parametrize(("preset", "told"), [("glance", ["gpubench run --list -k 'FFT or svd'\n"]), ("quick", [])])
 def test_what_the_smallest_preset_leaves_out_is_measured_by_the_next(save, capsys, preset, told):
     run = save("run.json", measured(preset=preset).bench("a.mm", cpu=1.0))
     assert main(["estimate", run, "-k", "FFT or svd"]) == 2
     said = capsys.readouterr().err
     assert "no benchmark matches 'FFT or svd': choose from a.mm" in said
-    assert said.split("preset quick measures them: ")[1:] == told
+    assert said.split("which preset quick has: ")[1:] == told
 
 
 def test_dash_k_shows_each_way_the_items_per_second_and_the_memory_at_the_batch_that_fills(networks, capsys):

@@ -43,7 +43,7 @@ def test_it_is_never_longer_than_a_screen(count, machines):
             one.bench(f"mine.w{i}", cpu=1.0, gpu=0.1, flags=("noisy",))
     lines = answer_screen(study_of(*runs, baseline="cpu"), files=FILES)
     assert len(lines) <= MOST_LINES == 36
-    assert ("… the rest is in summary.md" in lines) == (machines > 1)  # each has a table
+    assert "noisy: may be far off" in " ".join(lines)  # several tables have fewer rows each, and their small print
     assert machines > 1 or sum(line.startswith("mine.w") for line in lines) == min(count, 15)
     assert ("more in the report" in " ".join(lines)) == (count > 15)
 

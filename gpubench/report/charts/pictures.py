@@ -97,7 +97,7 @@ def figures_of(study: Study, kind: str | None = None) -> list[Figure]:
     UsageError for an unknown kind, and where there are none, which says what is missing.
     """
     if kind == _ESTIMATE:
-        raise UsageError(f"gpubench chart {study.runs[0].path} --kind {kind} -o FILE draws estimates")
+        raise UsageError(f"gpubench chart RUN --kind {kind} -o FILE draws estimates, of a run in a file")
     figures, failed = plan(study, every=True)
     made = grouped(figures, lambda figure: figure.kind)
     for each in (kind,) if kind else (*_of_few(study), *made):
@@ -107,7 +107,7 @@ def figures_of(study: Study, kind: str | None = None) -> list[Figure]:
         raise UsageError(f"unknown kind {kind!r}: choose {', '.join([*NEEDS, _ESTIMATE])}")
     what = f"no {kind} picture: it takes {NEEDS[kind]}" if kind else "no picture: nothing to draw"
     why = f"{what}{_lacking(study, kind)}"
-    can = f"; these results make {', '.join([*made, *[_ESTIMATE] * _is_estimable(study)])}" if made else ""
+    can = f"; these results make {', '.join(made)}" if made else ""
     raise UsageError("; ".join([why + can, *failed]))
 
 
@@ -116,12 +116,6 @@ def _of_few(study: Study) -> tuple[str, ...]:
     if rivals(study):
         return "time", "speedup"
     return ("speedup", "time") * (len({row.result.workload for row in study.measured}) == 1)
-
-
-def _is_estimable(study: Study) -> bool:
-    """Whether another part can draw what a GPU could bring: of one run that timed known work on a CPU."""
-    work = [row.result.work for row in study.measured if not row.on_accelerator]
-    return len(study.runs) == 1 and any(each.flops or each.bytes for each in work)
 
 
 def _lacking(study: Study, kind: str | None) -> str:
