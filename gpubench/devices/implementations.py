@@ -109,7 +109,7 @@ class Implementation(ABC):
                 space, counterpart = (getattr(each, part, each) if part else each for each in (self.xp, numpy))
                 if value is space:
                     return counterpart
-                name = next((name for name, each in vars(space).items() if each is value), None)
+                name = next((name for name, each in list(vars(space).items()) if each is value), None)
                 if name is not None:
                     return getattr(counterpart, name, value)
         return value

@@ -99,7 +99,7 @@ def keywords_of(function: Any) -> tuple[Collection[str], bool]:
 
 def _parts_of_wrapper(function: Any) -> list[Any]:
     """What an object holds that passes its keywords on: np.vectorize a function, DataParallel a module."""
-    held = vars(function).values() if "__dict__" in dir(function) else ()
+    held = list(vars(function).values()) if "__dict__" in dir(function) else ()
     return [leaf for each in held for leaf in _leaves(each)]
 
 
@@ -136,7 +136,7 @@ def _inner(value: Any, levels: int = 4) -> Iterator[Any]:
     yield value
     held: Any = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple | set) else ()
     held = vars(value).values() if dataclasses.is_dataclass(value) and hasattr(value, "__dict__") else held
-    for each in itertools.islice(held, 100) if levels else ():
+    for each in list(itertools.islice(held, 100)) if levels else ():
         yield from _inner(each, levels - 1)
 
 
@@ -245,8 +245,8 @@ def _is_filled(cell: Any) -> bool:
 def _put_back(container: Any, before: Any) -> None:
     if isinstance(container, dict):
         for name in container.keys() - before.keys():
-            if not isinstance(container[name], ModuleType):  # an imported one isn't bound again
-                del container[name]
+            if not isinstance(container.get(name), ModuleType):  # an imported one isn't bound again
+                container.pop(name, None)
         for name, value in before.items():
             if container.get(name) is not value:
                 container[name] = value
@@ -284,7 +284,7 @@ def _parts(value: Any) -> list[Any]:
         return [*value.parameters(), *value.buffers()]
     if isinstance(value, type) or inspect.isroutine(value) or not hasattr(value, "__dict__"):
         return []
-    held = [leaf for each in vars(value).values() for leaf in _leaves(each)]
+    held = [leaf for each in list(vars(value).values()) for leaf in _leaves(each)]  # a thread may add to it meanwhile
     return [*held, *(part for each in held if torch and isinstance(each, torch.nn.Module) for part in _parts(each))]
 
 

@@ -156,8 +156,9 @@ def _settings(with_torch: bool) -> dict[str, _Setting]:
         "locale": (_LOCALE, _LOCALE),
         "umask": (_umask, lambda bits: os.umask(int(bits, 8))),
     }
-    package = [module for name, module in sys.modules.items() if name.startswith("gpubench.")]
-    used = {id(each): each for module in package for each in vars(module).values() if isinstance(each, ModuleType)}
+    package = [module for name, module in list(sys.modules.items()) if name.startswith("gpubench.")]
+    held = [each for module in package for each in list(vars(module).values())]
+    used = {id(each): each for each in held if isinstance(each, ModuleType)}
     others = [module for module in used.values() if module not in package]
     owners: list[ModuleType | type] = [builtins, *others, BenchmarkFixture, Stats]
     settings |= dict(_of_system()) | dict(map(_functions, owners))

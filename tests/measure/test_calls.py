@@ -162,6 +162,24 @@ def test_a_cache_is_no_reason_for_another_result():
     assert given.changed() == (["dict"], False)
 
 
+class Filling(dict):
+    """Adds to what holds it whenever it is read, as another thread may."""
+
+    def values(self):
+        self["owner"].__dict__[f"read{len(vars(self['owner']))}"] = self
+        return super().values()
+
+
+def test_what_grows_while_it_is_looked_at_is_no_error():
+    owner = types.SimpleNamespace(kept=Filling())
+    owner.kept["owner"] = owner
+    given = calls.Given(len, (owner,), {})
+    given.changed()
+    with calls.kept(len, owner):
+        pass
+    assert len(vars(owner)) > 2
+
+
 def test_an_input_that_a_call_writes_and_returns_is_seen_whatever_it_holds_now():
     """Signs multiplied an even number of times are what they were; the result of the first call isn't."""
     a, signs, other = np.ones(4), -np.ones(4), np.empty(4)
