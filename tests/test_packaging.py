@@ -82,10 +82,12 @@ def test_the_installed_suite_finds_its_own_modules_in_workers_too(tmp_path):
 
 
 def test_the_source_archive_holds_what_its_tests_need(tmp_path):
-    build = f"from setuptools import build_meta; build_meta.build_sdist({str(tmp_path)!r})"
+    build = "from setuptools import build_meta; build_meta.build_sdist({0!r}); build_meta.build_wheel({0!r})"
     known = os.environ | {"GITHUB_SERVER_URL": "https://example.org", "GITHUB_REPOSITORY": "someone/gpubench"}
     tree = copied(tmp_path / "tree")
-    subprocess.run([sys.executable, "-c", build], cwd=tree, env=known, check=True, capture_output=True)
+    command = [sys.executable, "-c", build.format(str(tmp_path))]
+    done = subprocess.run(command, cwd=tree, env=known, check=True, capture_output=True, text=True)
+    assert "is absent from the `packages` configuration" not in done.stdout + done.stderr
     (archive,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(archive) as file:
         file.extractall(tmp_path, filter="data")
