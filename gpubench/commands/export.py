@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +20,13 @@ from ..runfile.quantities import counted, listed
 from .report import add_runs, read_study
 
 if TYPE_CHECKING:
+    from ..report.render import Table
     from ..report.rows import Measured, Row
     from ..report.study import Study
 
 _OF_JSON = ("github-action-benchmark", "bmf")
 EXPORT_FORMATS = (*_OF_JSON, "csv", "markdown")
+_BEFORE_A_UNIT = re.compile(r"(?<=\d) (?=[A-Za-zµ])")
 _ACTION_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
@@ -67,10 +71,16 @@ def exported(study: Study, to: str, every: bool = False) -> str:
     if to == "csv":
         return render.csv_text(columns.results_columns(study.rows), study.rows)
     shown = [tables.beside_each_other(study, "benchmark")] if every else tables.answer_tables(Answer(study))
-    lines = [line for each in shown for line in (*render.markdown(each), "")]
+    lines = [line for each in map(_unbroken, shown) for line in (*render.markdown(each), "")]
     told = [each.title for each in shown if each.title and every] + [*dict.fromkeys(map(words.machine, study.runs))]
     told += filter(None, [words.simulated(row.facts for row in study.measured)])  # the rows say what is not verified
     return "\n".join([*lines, f"{render.escape('; '.join(told))}.", ""])
+
+
+def _unbroken(table: Table) -> Table:
+    """The table with no-break spaces, so that a narrow page doesn't part ``260 ms``."""
+    rows = ((name, *(_BEFORE_A_UNIT.sub("\xa0", cell) for cell in cells)) for name, *cells in table.rows)
+    return replace(table, rows=tuple(rows))
 
 
 def _json(entries: Any) -> str:

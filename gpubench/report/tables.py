@@ -14,6 +14,7 @@ from msgspec import structs
 
 from ..runfile.facts import facts
 from ..runfile.flags import ADVICE, CONTENDED, Reason
+from ..runfile.matching import shown_name
 from ..runfile.quantities import UNFILLED, counted, listed, ratio_text, seconds_text, shorten, text
 from ..runfile.schema import TIMERS
 from . import words
@@ -162,7 +163,13 @@ def beside_each_other(study: Study, head: str = "") -> Table:
 
     cells = grouped(study.measured, lambda row: (row.result.workload, row.setting, repr(row.size)))
     order = {workload: i for i, workload in enumerate(dict.fromkeys(row.result.workload for row in study.measured))}
-    in_order = sorted(cells.values(), key=lambda rows: (rows[0].numbers, order[rows[0].result.workload]))
+
+    def place(rows: list[Measured]) -> tuple[object, ...]:
+        workload = rows[0].result.workload
+        rival = shown_name(workload) != workload  # expressions are compared at each size
+        return (0 if rival else order[workload]), rows[0].numbers, order[workload]
+
+    in_order = sorted(cells.values(), key=place)
     cpu_first = sorted(study.measured, key=lambda row: (row.source.device != "cpu", row.source))
     sources = {row.source: row for row in cpu_first}
     gpus = [source for source in sources if source.device != "cpu"]

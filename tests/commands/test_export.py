@@ -38,7 +38,7 @@ def export(capsys):
 def test_a_markdown_table_has_a_row_for_each_workload(run, export, save):
     text, error = export(run, "markdown")
     (row,) = (line for line in text.splitlines() if line.startswith("| a.b"))
-    assert all(words in row for words in ("n=8", "2.00 ms", "1.00 ms", "2.0×"))
+    assert all(words in row for words in ("n=8", "2.00\xa0ms", "1.00\xa0ms", "2.0×"))
     assert "Synthetic H" in text
     assert "PyTorch 2.13.0" in text
     assert "*" not in text.replace("\\*", "*")
@@ -154,11 +154,17 @@ def test_run_files_go_unchanged_into_pytest_benchmarks_own_compare(tmp_path):
 
 
 def test_of_chosen_benchmarks_the_markdown_table_has_every_size(export, save):
-    path = save("run.json", records.run().bench("a.b", cpu="1 ms", n=(8, 16)))
-    for words, count in (([], 1), (["-k", "a.b"], 2)):
+    """One benchmark after the other, but expressions at each size beside each other."""
+    sized = {"cpu": "1 ms", "n": (8, 16)}
+    path = save("run.json", records.run().bench("a.b", **sized).bench("a.c", **sized))
+    for words, count in (([], 2), (["-k", "a.b"], 2), (["-k", "a.b or a.c"], 4)):
         text, _ = export(path, "markdown", *words)
         table = [line for line in text.splitlines() if line.startswith("|")]
         assert (table[0].startswith("| benchmark |"), len(table)) == (True, 2 + count)
-        assert all("1.00 ms ±" in line for line in table[2:])
+        assert all("1.00\xa0ms ±" in line for line in table[2:])
         assert "a.b" in text
         assert "95% confidence interval" in text
+    assert [line.split()[1] for line in table[2:]] == ["a.b", "a.b", "a.c", "a.c"]
+    path = save("time.json", records.run().bench("time.a", **sized).bench("time.b", **sized))
+    rows = export(path, "markdown", "-k", "a or b")[0].splitlines()[2:6]
+    assert [line.split()[1] for line in rows] == ["a", "b", "a", "b"]
