@@ -255,13 +255,15 @@ def rows_of(runs: Sequence[Run], expression: str | None = None) -> list[Row]:
         raise RunFileError(f"{len(named)} different names of parameters: a table holds {MOST_NAMES}; report fewer runs")
     workloads = grouped((each for run in runs for each in run.results), lambda result: result.workload)
     sizes = {workload: size_parameter(members) for workload, members in workloads.items()}
+    told = {workload: _of_any(members) for workload, members in workloads.items()}
     names, shared = run_names([run.path for run in runs]), _shared(runs)
     rows = []
     for name, run in zip(names, runs, strict=True):
         for result in run.results:
             size = sizes[result.workload] or result.size
             left_out = shared.get(result.workload, frozenset()) - {size}
-            short = structs.replace(result, shared=left_out) if left_out else result
+            more = told[result.workload] | ({"shared": left_out} if left_out else {})
+            short = structs.replace(result, **more) if more else result
             rows.append((Measured if result.times else Row)(run, name, short, size))
     if expression is None:
         return rows
@@ -273,6 +275,12 @@ def rows_of(runs: Sequence[Run], expression: str | None = None) -> list[Row]:
     if not chosen:
         raise nothing_matches(expression, (row.result.workload for row in rows), [run.preset for run in runs])
     return chosen
+
+
+def _of_any(results: Sequence[Result]) -> dict[str, object]:
+    """The kind and the title of a workload: of the first file that has one, where several versions wrote the files."""
+    known = {name: [getattr(each, name) for each in results] for name in ("kind", "title")}
+    return {name: next(filter(None, values), "") for name, values in known.items() if len(set(values)) > 1}
 
 
 def _shared(runs: Sequence[Run]) -> dict[str, frozenset[str]]:
@@ -287,7 +295,7 @@ def size_parameter(results: Iterable[Result]) -> str | None:
     """The benchmarks' own ``size`` if it varies, else the only whole number that does, as 0.5 is a share and no size;
     None where there is no such axis."""
     results = list(results)
-    declared = {result.size for result in results}
+    declared = {result.size for result in results} - {None}
     own = declared.pop() if len(declared) == 1 else None
     names = [own] if own else {name for result in results for name in result.params}
     numbers = {name: {number(result, name) for result in results} for name in names}

@@ -5,6 +5,7 @@ import reading
 from reading import answered, ratios, rows, speedups, study_of
 from records import run
 
+from gpubench.report import words
 from gpubench.report.answer import Answer
 from gpubench.report.charts.headline_chart import headline_figures
 from gpubench.report.charts.pictures import plan
@@ -67,6 +68,28 @@ def test_a_screen_has_fifteen_rows_of_all_kinds_and_counts_the_others(count, kin
     assert (len(brief.rows), len(whole.rows)) == (min(count, 15), count)
     assert (f"{count - 15} more in the report" in brief.note) == (count > 15)
     assert len({row[0].partition(".")[0] for row in brief.rows}) == kinds
+
+
+def test_a_screen_has_each_workload_before_the_second_setting_of_one():
+    one = run()
+    for how in "abcdefgh":
+        one.bench("mine.add", cpu=1.0, gpu=0.1, how=how, n=8).bench("mine.mul", cpu=1.0, gpu=0.1, how=how, n=8)
+    for name in "uvwxyz":
+        one.bench(f"mine.{name}", cpu=1.0, gpu=0.1)
+    (brief,) = answer_tables(answered(one), 8)
+    assert [row[0].partition(",")[0] for row in brief.rows] == ["mine.add", "mine.mul", *map("mine.{}".format, "uvwxyz")]
+
+
+def test_a_benchmark_has_one_row_although_a_file_lacks_its_kind_and_title():
+    for lacking in ((1,), (0, 2)):
+        runs = [run(name, gpu={"label": name}) for name in ("H100", "H200", "A10")]
+        for gpu, one in enumerate(runs, 1):
+            one.bench("matmul.square", cpu=1.0, gpu=0.1 * gpu, title="Product")
+        for mark in (mark for i in lacking for mark in runs[i].marks):
+            mark["extra_info"]["gpubench"] |= {"kind": "", "title": "", "size": None}
+        (table,) = answer_tables(answered(*runs))
+        assert [row[0] for row in table.rows] == ["Product, n=64"]
+        assert words.NO_VALUE not in table.rows[0]
 
 
 def test_the_range_of_the_speedups_is_that_of_the_shown_ones():
