@@ -107,13 +107,14 @@ class Comparison:
             return line + self._limits_text
         counts = Counter(each.verdict for each in self.verdicts)
         words = ", ".join(f"{counts[word]} {word}" for word in ORDER if counts[word])
-        head = "slowdown proven" if counts[SLOWER] else "no slowdown proven"
+        unproven = "no verdict" if self.exit_code == 2 else "no slowdown proven"
+        head = "slowdown proven" if counts[SLOWER] else unproven
         line = f"{head} at a threshold of {percent(self.threshold)}: {words}{self._limits_text}"
         if self.interrupted:
             line += "; interrupted"
         if self.unable:
             names = listed((str(each.key) for each in self.unable), _NAMED)
-            line += f"; gave up {counted(len(self.unable), 'suspect')}, so no verdict: {names}"
+            line += f"; {counted(len(self.unable), 'suspect')} left open: {names}"
         if self.lost:
             why = ", ".join(sorted({each.reason.status for each in self.lost}))
             line += f"; {counted(len(self.lost), 'benchmark')} measured in base but not in new ({why})"

@@ -162,7 +162,7 @@ class _Session:
         return any(run.preset == SMOKE for side in self._sides for run in side.runs)
 
     def _screen(self) -> None:
-        expected = f"at most about {estimate_text(SCREENING_PAIRS * self._turns.pair_s())} (estimated)"
+        expected = f"about {estimate_text(SCREENING_PAIRS * self._turns.pair_s())} on idle cores"
         _say(f"screening: {SCREENING_PAIRS} pairs of all benchmarks, {expected}")
         while self._pairs < SCREENING_PAIRS and self._measure(SCREEN):
             if self._pairs > 1:
@@ -198,7 +198,8 @@ class _Session:
         advised_s = math.ceil((SCREENING_PAIRS + LEAST_FRESH) * pair_s * RESERVE)
         return UsageError(
             f"--budget allows {self._budget_s / pair_s:.1f} pairs of {estimate_text(pair_s)}, but screening takes"
-            f" {SCREENING_PAIRS}: use --budget {advised_s} or more, or choose fewer benchmarks (-k, --paths)"
+            f" {SCREENING_PAIRS} and confirming {LEAST_FRESH}: use --budget {advised_s} or more (their time and half as"
+            " much again for a busy machine), or choose fewer benchmarks (-k, --paths)"
         )
 
     def _spend(self) -> None:
@@ -252,6 +253,9 @@ class _Session:
             tried.update(chosen)
             comparison = self._judged()
             planned = planned_pairs(suspects, self._terms.threshold, self._most, comparison.verdicts)
+        if todo and self._unfinished:
+            whole_s = self._spent_s() + sum(map(self._pair_s, _rounds(todo)))
+            self._notes.append(f"--budget {math.ceil(RESERVE * whole_s)} should do for all suspects")
         return self._judged()
 
     def _pair_s(self, keys: Sequence[CaseKey]) -> float:

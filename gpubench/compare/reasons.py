@@ -21,7 +21,7 @@ class Cause(Enum):
     UNKNOWN_CPU = "the CPU is unknown", "no model in {}", "--allow machine compares anyway"
     ONE_PROCESS = "one process per side", "its noise is unknown", ""
     SHARED = "changed as the others did", "perhaps drift", "what all benchmarks share may be drift: use --interleave"
-    UNCONFIRMED = "suspect, not confirmed", "", "give it more time (--budget, --pairs)"
+    UNCONFIRMED = "suspect, not confirmed", "", "only --interleave with a larger --budget can confirm it"
     NEAR = "near the threshold", "the interval has smaller and larger changes", ""
     DRIFT = "too noisy", "that whole runs drifted by about {} can't be ruled out", ""
     NOISY = "too noisy", "processes vary by {}", ""

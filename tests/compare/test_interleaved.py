@@ -157,7 +157,8 @@ def test_only_what_is_suspect_is_measured_again(compare) -> None:
     assert [stage for stage, _ in machine.measured] == ["screen"] * SCREENING_PAIRS + ["confirm"] * LEAST_FRESH
     assert all(names == ["w.w3"] for stage, names in machine.measured if stage == "confirm")
     assert document["cases"][3]["processes"] == {"base": LEAST_FRESH, "new": LEAST_FRESH}
-    for words_said in ("screening: 3 pairs of all benchmarks, at most about 34 s", "pair 1 of 3 took 11 s: 22 s left",
+    for words_said in ("screening: 3 pairs of all benchmarks, about 34 s on idle cores",
+                       "pair 1 of 3 took 11 s: 22 s left",
                        "1 suspect: confirming takes up to 6 fresh pairs, about 28 s", "9 pairs in 61 s"):  # fmt: skip
         assert words_said in said
 
@@ -204,7 +205,10 @@ def test_a_budget_too_small_for_screening_says_which_would_do(compare) -> None:
         machine = Machine()
         code, document, said = compare(machine, f"--budget={budget}", "-o", f"out{budget}")
         assert (code, document) == (2, None)
-        assert f"--budget allows {pairs} pairs of 11 s, but screening takes 3: use --budget 152 or more" in said
+        assert (
+            f"--budget allows {pairs} pairs of 11 s, but screening takes 3 and confirming 6: use --budget 152 or "
+            in said
+        )
         assert machine.clock_s <= budget
 
 
@@ -297,6 +301,11 @@ def test_where_time_is_short_the_clearest_suspects_are_decided(compare) -> None:
     assert (machine.fresh("w.w3"), machine.fresh("w.w1")) == (LEAST_FRESH, 0)
     assert machine.clock_s <= 64
     assert "the budget of 64 s is spent" in said
+    (more,) = (int(note.split()[1]) for note in document["notes"] if note.startswith("--budget "))
+    again = Machine(0.01, slower=machine.slower)
+    _, document, _ = compare(again, "--budget", str(more), "-o", "again")
+    assert min(again.fresh(name) for name in machine.slower) >= LEAST_FRESH
+    assert not [note for note in document["notes"] if "budget" in note]
 
 
 def test_fewer_threads_are_advised_only_where_the_work_is_known_to_have_several(compare) -> None:

@@ -346,7 +346,10 @@ def test_what_screening_would_have_seen_is_more_than_what_it_saw_and_below_what_
     ended = Comparison((found,), (), (), 0.05, screened=True, unfinished=True)  # no suspect was given up
     assert (ended.exit_code, replace(ended, fail_inconclusive=True).exit_code) == (0, word == INCONCLUSIVE)
     given_up = replace(ended, verdicts=(replace(found, verdict=INCONCLUSIVE, suspect=True, why=None),))
-    assert (given_up.exit_code, f"gave up 1 suspect, so no verdict: {CASES[0]}" in given_up.line) == (2, True)
+    line = f"no verdict at a threshold of 5 %: 1 inconclusive; 1 suspect left open: {CASES[0]}"
+    assert (given_up.exit_code, given_up.line) == (2, line)
+    slower = replace(given_up, verdicts=(*given_up.verdicts, replace(found, verdict=SLOWER)))
+    assert (slower.exit_code, slower.line[:16], "no verdict" in slower.line) == (1, "slowdown proven ", False)
 
 
 def test_only_fresh_runs_judge_a_suspect():
