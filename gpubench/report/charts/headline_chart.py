@@ -51,7 +51,7 @@ def named_rows(
 
 
 def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
-    rows, drawn, which = named_rows(found.rows, lambda row: [_ratio(study, pair) for pair in row.items])
+    rows, drawn, which = named_rows(found.rows, lambda row: [_ratio(study, row, pair) for pair in row.items])
     shown = [pair for row in rows for pair in row.items]
     marks = [mark for row in drawn for mark in row.marks]
     sign = "mark" if any(mark.value for mark in marks) else "bar"
@@ -73,9 +73,10 @@ def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
     return add_caption(figure, study, shown, f"Thick line: {words.uncertainty(shown)}. {unfilled}")
 
 
-def _ratio(study: Study, pair: Pair) -> RowMark:
+def _ratio(study: Study, row: AnswerRow[Pair], pair: Pair) -> RowMark:
     look = role_of(study.names, pair.other)
-    told = words.ratio(pair) + words.OTHER_WAY * bool(pair.best_cpu) + UNFILLED * (not pair.fills)
+    signs = words.OTHER_WAY * bool(pair.best_cpu) + UNFILLED * (not pair.fills)
+    told = words.ratio(pair) + signs + row.differing(pair)
     shown, copied = pair.drawn, pair.copies and pair.copies.drawn
     if shown is None or shown.value != pair.speedup:
         return RowMark(None, look, told, *(shown[1:] if shown else ()))
@@ -84,7 +85,7 @@ def _ratio(study: Study, pair: Pair) -> RowMark:
 
 def _alone(study: Study, rows: Sequence[AnswerRow[Measured]], share: bool) -> Figure:
     mark = _share if share else _time
-    chosen, drawn, which = named_rows(rows, lambda each: [mark(study, row) for row in each.items])
+    chosen, drawn, which = named_rows(rows, lambda each: [mark(study, row, each.differing(row)) for row in each.items])
     shown = [row for each in chosen for row in each.items]
     devices = keys(study, shown, "mark")
     if share:
@@ -103,13 +104,14 @@ def _alone(study: Study, rows: Sequence[AnswerRow[Measured]], share: bool) -> Fi
     return add_caption(Figure("headline", "headline", title, subtitle, "", chart), study, shown, note)
 
 
-def _share(study: Study, row: Measured) -> RowMark:
+def _share(study: Study, row: Measured, size: str = "") -> RowMark:
     if row.utilisation is None or words.share_of_peak(row) == words.NO_VALUE:
         why = row.quality.doubt or Reason.ABOVE_PEAK
         return RowMark(None, role_of(study.names, row), f"{words.NO_VALUE} {why}" if row.utilisation else "no peak")
-    return RowMark(100 * row.utilisation, role_of(study.names, row), words.share_of_peak(row) + "*" * row.quality.noisy)
+    told = words.share_of_peak(row) + "*" * row.quality.noisy + size
+    return RowMark(100 * row.utilisation, role_of(study.names, row), told)
 
 
-def _time(study: Study, row: Measured) -> RowMark:
+def _time(study: Study, row: Measured, size: str = "") -> RowMark:
     low, high = (row.interval.low, row.interval.high) if row.interval else (None, None)
-    return RowMark(row.time_s, role_of(study.names, row), words.time(row), low, high)
+    return RowMark(row.time_s, role_of(study.names, row), words.time(row) + size, low, high)

@@ -61,15 +61,16 @@ class Mark:
 class Curve:
     """A line and its looks; ``label`` stands at its end. A dashed one has no bars at its points and no hollow points.
 
-    ``left_out`` counts results that have no point. The line is ``cut`` where that of the largest size hasn't one: then
-    ``label`` says what is known. At the sizes ``limits`` it is at least as far from 1×, within its interval.
+    ``left_out`` are the sizes without a point, each with the reason: the line is broken there. It is ``cut`` where the
+    largest size is one of them: then ``label`` says what is known. At the sizes ``limits`` it is at least as far from
+    1×, within its interval.
     """
 
     points: tuple[Point, ...]
     role: str
     label: str
     dashed: bool = False
-    left_out: int = 0
+    left_out: tuple[tuple[float, str], ...] = ()
     cut: bool = False
     mark: Mark | None = None
     limits: tuple[float, ...] = ()
@@ -162,17 +163,18 @@ def _pad(values: Sequence[float], share: float = 0.06, least: float = 1.25) -> t
 
 def _draw_curve(page: Page, axes: Axes, curve: Curve, order: float, limits: tuple[float, float]) -> None:
     x, y = [point.x for point in curve.points], [point.y for point in curve.points]
-    # a limit on the line would look like a fall
-    joined = [math.nan if point.x in curve.limits else point.y for point in curve.points]
+    # a limit on the line would look like a fall, and a line through what isn't drawn like a value
+    joined = [(point.x, math.nan if point.x in curve.limits else point.y) for point in curve.points]
+    joined += [(size, math.nan) for size, _ in curve.left_out if x[0] < size < x[-1]]
     if not curve.dashed:
         spans = [[max(0.0, point.y - max(point.low, limits[0])) for point in curve.points]]
         spans.append([max(0.0, min(point.high, limits[1]) - point.y) for point in curve.points])
         axes.errorbar(x, y, spans, fmt="none", ecolor=page.ink(curve.role), elinewidth=4, alpha=0.35, zorder=order)
     shape, size = page.shape(curve.role), 3.6 if curve.dashed else 6.0
     axes.plot(
-        x, joined, linestyle=(0, (4, 2.2)) if curve.dashed else "-", linewidth=1.3 if curve.dashed else 1.9,
-        marker=shape, markersize=size, color=page.ink(curve.role), markeredgecolor=page.ink("page"),
-        markeredgewidth=0.7, zorder=order, clip_on=False,
+        *zip(*sorted(joined), strict=True), linestyle=(0, (4, 2.2)) if curve.dashed else "-",
+        linewidth=1.3 if curve.dashed else 1.9, marker=shape, markersize=size, color=page.ink(curve.role),
+        markeredgecolor=page.ink("page"), markeredgewidth=0.7, zorder=order, clip_on=False,
     )  # fmt: skip
     for point in curve.points:
         if point.x in curve.limits:

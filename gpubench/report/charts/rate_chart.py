@@ -85,10 +85,16 @@ def _plainest_panels(lines: Iterable[Line[Measured]]) -> list[list[Line[Measured
 
 def _at_the_end(study: Study, lines: Sequence[Line[Measured]], cell: Callable[[Measured], str]) -> str:
     """``n × n float32, n=4096: H200 33.0 TFLOP/s, Xeon 240 GFLOP/s``; empty where no end is known."""
-    ordered = sorted(lines, key=lambda line: study.names.order(line.last))
-    known = [line for line in ordered if line.shown and line.shown[-1][1] is line.items[-1]]
+    known = _ends(study, lines)
     told = ", ".join(f"{words.without_threads(study.names.of(line.last))} {cell(line.last)}" for line in known)
-    return f"{words.benchmark(ordered[0].last.result)}: {told}" if known else ""
+    return f"{words.benchmark(known[0].last.result)}: {told}" if known else ""
+
+
+def _ends(study: Study, lines: Sequence[Line[Measured]]) -> list[Line[Measured]]:
+    """The lines, in the report's order, whose values at the largest size of all are known."""
+    largest = max(line.points[-1].x for line in lines)
+    known = [line for line in lines if line.shown and line.shown[-1][0].x == largest]
+    return sorted(known, key=lambda line: study.names.order(line.last))
 
 
 def _expressions(study: Study, rows: Sequence[Measured]) -> list[Figure]:
@@ -110,10 +116,11 @@ def _expressions(study: Study, rows: Sequence[Measured]) -> list[Figure]:
         return []
     legend = {line.last.result.workload: line.last.result for line in lines}
     keys = tuple(Key(words.name(case), roles[workload]) for workload, case in legend.items())
-    told = (f"{words.name(x.last.result)} {words.time(x.last)} {_library(study, x)}".rstrip() for x in by_device[0])
-    where = f"{study.names.of(lines[0].last)}, {words.size(lines[0].last)}"
+    ends = _ends(study, by_device[0])
+    told = (f"{words.name(x.last.result)} {words.time(x.last)} {_library(study, x)}".rstrip() for x in ends)
+    where = f"{study.names.of(lines[0].last)}, {words.size(ends[0].last)}: " if ends else words.NO_VALUE
     title = f"Time per call of {listed([key.label for key in keys])}"
-    subtitle = f"{where}: {', '.join(told)}. By size; lower is better"
+    subtitle = f"{where}{', '.join(told)}. By size; lower is better"
     figure = Figure("time-expressions", "time", title, subtitle, "", LinePanels(tuple(panels), "s", keys))
     return by_size(study, figure, [row for line in lines for row in line.items], _BARS)
 

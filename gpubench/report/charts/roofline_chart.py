@@ -179,7 +179,9 @@ def roofline_figures(study: Study) -> list[Figure]:
         name = f"roofline-{first.result.device}" + f"-{first.run_name}" * study.several_runs
         title = f"Roofline: {study.names.of(first)}"
         figure = Figure(name, "roofline", title, subtitle, "", chart, 3 + rank / 10, shown)
-        figures.append(add_caption(figure, study, sound, note, "Hollow", len(known) - len(sound)))
+        figures.append(
+            add_caption(figure, study, sound, note, "Hollow", [row.quality.doubt for row in known if row.quality.doubt])
+        )
     return figures
 
 

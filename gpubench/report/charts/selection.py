@@ -11,7 +11,7 @@ from ...runfile.flags import Reason
 from ...runfile.quantities import SWITCH, counted, listed, shorten
 from .. import words
 from ..study import Crossing, Line, Measured, Pair, Point, Row, Study, grouped
-from .layouts import Curve, LinePanels, Mark
+from .layouts import Curve, LinePanels, Mark, Panel
 from .page import Figure, Key
 from .theme import role_of
 
@@ -38,7 +38,9 @@ def curve(
         known = [(p, values) for p, item in zip(line.points, line.items, strict=True) if (values := item.drawn)]
         limits = [point.x for point, values in known if values.value != point.y]
         points = [Point(point.x, values.value, values.low, values.high, point.flagged) for point, values in known]
-    cut = line.points[-1].x not in [point.x for point in points]
+    drawn, every = {point.x for point in points}, zip(line.points, line.items, strict=True)
+    left_out = [(p.x, str(item.quality.doubt or Reason.TOO_NOISY)) for p, item in every if p.x not in drawn]
+    cut = line.points[-1].x not in drawn
     if isinstance(end, Pair):
         last = words.ratio(end)
     else:
@@ -47,11 +49,9 @@ def curve(
             end.quality.doubt or (Reason.TOO_NOISY if cut else shown)
         )  # a number would stand at another's height
     label = f"{label}, then {last}".removeprefix(", ") if cut else f"{last} {label}".strip()
-    left_out, mark = len(line.points) - len(points), _mark(crossing) if crossing else None
-    dashed = crossing is not None and not crossing.resident
-    return Curve(
-        tuple(points), role or role_of(study.names, line.last), label, dashed, left_out, cut, mark, tuple(limits)
-    )
+    dashed, mark = crossing is not None and not crossing.resident, _mark(crossing) if crossing else None
+    role = role or role_of(study.names, line.last)
+    return Curve(tuple(points), role, label, dashed, tuple(left_out), cut, mark, tuple(limits))
 
 
 def _mark(crossing: Crossing) -> Mark | None:
@@ -72,19 +72,34 @@ def by_size(study: Study, figure: Figure, items: Sequence[Measured | Pair], note
     every = [curve for panel in chart.panels for curve in panel.curves]
     if sum(len(curve.points) for curve in every) < LEAST_VALUES:
         return []
-    panels = (replace(panel, curves=tuple(curve for curve in panel.curves if curve.points)) for panel in chart.panels)
+    panels = map(_with_points, chart.panels)
     drawn = replace(figure, chart=replace(chart, panels=tuple(panel for panel in panels if panel.curves)))
     hollow = any(p.flagged and p.x not in curve.limits for curve in every if not curve.dashed for p in curve.points)
-    left_out = sum(curve.left_out for curve in every)
+    left_out = [why for curve in every for _, why in curve.left_out]
     flagged = ["hollow"] * hollow + ["with *"] * any("*" in curve.label for curve in every)
     return [add_caption(drawn, study, items, note, " or ".join(flagged).capitalize(), left_out)]
+
+
+def _with_points(panel: Panel) -> Panel:
+    """The panel without curves that have no points; where a line ends before another, its last value has its size."""
+    curves = [curve for curve in panel.curves if curve.points]
+    ends = [curve.points[-1].x for curve in curves]
+    told = [f" at {words.size_label(panel.size)} = {words.size_text(end, panel.size)}" for end in ends]
+    told = [each * (end < max(ends) and not curve.cut) for each, end, curve in zip(told, ends, curves, strict=True)]
+    labelled = (replace(curve, label=curve.label + each) for curve, each in zip(curves, told, strict=True))
+    return replace(panel, curves=tuple(labelled))
 
 
 # The small print ------------------------------------------------------------------------------------------------------
 
 
 def add_caption(
-    figure: Figure, study: Study, items: Sequence[Measured | Pair], note: str, flagged: str = "*", left_out: int = 0
+    figure: Figure,
+    study: Study,
+    items: Sequence[Measured | Pair],
+    note: str,
+    flagged: str = "*",
+    left_out: Iterable[str] = (),
 ) -> Figure:
     """Return the figure with its small print and its warning; the title shows if times are simulated."""
     title, simulated = figure.title, any(item.subject.facts.simulated for item in items)
@@ -98,11 +113,11 @@ def add_caption(
 
 
 def caption(
-    study: Study, items: Sequence[Measured | Pair], note: str = "", flagged: str = "*", left_out: int = 0
+    study: Study, items: Sequence[Measured | Pair], note: str = "", flagged: str = "*", left_out: Iterable[str] = ()
 ) -> str:
     """Devices, dtypes, threads, TF32, torch, date and processes of the results, baselines included, and the note.
 
-    ``flagged`` is how noisy results are marked, if any is drawn, ``left_out`` how many aren't drawn.
+    ``flagged`` is how noisy results are marked, if any is drawn, ``left_out`` why others aren't drawn.
     """
     pairs = [item for item in items if isinstance(item, Pair)]
     rows = [*(item.subject for item in items), *(side for pair in pairs for side in pair.sides)]
@@ -129,10 +144,8 @@ def caption(
         sign = f"{words.OTHER_WAY}: o" if flagged == "*" else "At some sizes o"
         note += f"{sign}ver the CPU's fastest way, where that is another: {'; '.join(found)}. "
     note += "".join(f"{each}. " for each in words.cautions(rows))
-    if left_out:
-        # a ratio of two times needs no peak
-        why = "too noisy" if pairs else "too noisy, or above the measured peak (impossible)"
-        note += f"{counted(left_out, 'result')} not drawn: {why}. "
+    for why, count in Counter(left_out).items():
+        note += f"{counted(count, 'result')} not drawn: {why}. "
     if differing := sorted({pair.differs for pair in pairs if pair.differs}):
         note += f"Compared although they differ: {listed(differing)}. "
     return f"{' · '.join(filter(None, facts))}. {note}".strip()

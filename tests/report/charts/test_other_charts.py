@@ -1,5 +1,6 @@
 """The headline, rates and rooflines: what stands where."""
 
+import math
 from functools import partial
 
 import pytest
@@ -69,7 +70,11 @@ def test_a_rate_above_the_measured_peak_is_not_drawn():
     )
     figure = plan(one)["throughput-own"]
     (curve,) = figure.chart.panels[0].curves
-    assert (len(curve.points), curve.left_out, curve.label) == (3, 1, "then above the measured peak")
+    assert (len(curve.points), curve.left_out) == (3, ((1e9, "above the measured peak"),))
+    assert (curve.label, "1 result not drawn: above the measured peak. " in f"{figure.caption} ") == (
+        "then above the measured peak",
+        True,
+    )
     assert "FLOP/s" not in figure.subtitle  # no number of the largest size can be read
     assert faults(figure) == []
     assert not [each for each in drawn(figure).canvas.axes[0].lines if len(each.get_xdata()) > 3]
@@ -80,6 +85,35 @@ def test_a_line_that_ends_before_a_time_that_is_too_noisy_has_no_number_at_its_e
     one.bench("mine.job", cpu=1e-2, n=10_000, spread=1.9)
     (curve,) = plan(one)["time-own"].chart.panels[0].curves
     assert (len(curve.points), curve.label) == (3, "then unknown (too noisy)")
+
+
+@pytest.mark.parametrize("kind", ["time-own", "throughput-own"])
+def test_a_line_that_ends_before_another_has_the_size_of_its_last_value(kind):
+    one = run().bench("mine.job", gpu=lambda n: 1e-7 * n, n=(10, 100, 1000, 10_000), flops=float, bytes=1.0)
+    figure = plan(one.bench("mine.job", cpu=lambda n: 1e-6 * n, n=(10, 100), flops=float, bytes=1.0))[kind]
+    gpu, cpu = (curve.label for curve in figure.chart.panels[0].curves)
+    assert (gpu, cpu) == (("1.00 ms", "100 µs at n = 100"), ("10.0 MFLOP/s", "1.00 MFLOP/s at n = 100"))[
+        kind != "time-own"
+    ]
+    assert ("n=10⁴: Synthetic H 1" in figure.subtitle, "Synthetic 1" in figure.subtitle) == (True, False)
+    assert faults(figure) == []
+
+
+def test_the_headline_names_the_size_of_a_device_that_lacks_the_row_s():
+    one = run(cuda=2).bench("mine.job", cpu=1e-3, gpu=1e-4, n=(10, 100))
+    one.bench("mine.job", gpu1=1e-4, n=10).data["machine_info"]["gpubench"]["devices"][2]["label"] = "Other GPU"
+    (entry,) = plan(one)["headline"].chart.entries
+    assert [mark.words for mark in entry.marks] == ["10×", "10× (n=10)"]
+
+
+def test_a_line_is_broken_where_a_size_isnt_drawn():
+    one = run(processes=1).bench("mine.job", cpu=lambda n: 1e-6 * n, n=(10, 1000, 10_000))
+    one.bench("mine.job", cpu=1e-4, n=100, spread=1.9)
+    figure = plan(one)["time-own"]
+    (line,) = (line for line in drawn(figure).canvas.axes[0].lines if len(line.get_xdata()) > 2)
+    assert [*line.get_xdata()] == [10, 100, 1000, 10_000]
+    assert [math.isnan(y) for y in line.get_ydata()] == [False, True, False, False]
+    assert "1 result not drawn: unknown (too noisy)." in figure.caption
 
 
 def test_without_a_gpu_the_headline_shows_shares_of_the_peak():
