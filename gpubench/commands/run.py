@@ -106,7 +106,9 @@ def _list(args: argparse.Namespace) -> int:
     table = listing("", ("benchmark", "device", "skipped because"), rows)
     many, skipped = f" in {processes} processes" if processes > 1 else "", sum(bool(case["skip"]) for case in cases)
     line = f"{counted(len(cases), 'benchmark')}{many}, about {estimate_text(whole_s(plan['estimated_s'], processes))}"
-    line += f" with preset {args.preset or 'quick'}" + (f"; {skipped} of them will be skipped" if skipped else "")
+    line += f" on idle cores with preset {args.preset or 'quick'}" + (
+        f"; {skipped} of them will be skipped" if skipped else ""
+    )
     print("\n".join([*terminal(table, get_terminal_size((160, 24)).columns), line]))
     return _MEASURED
 

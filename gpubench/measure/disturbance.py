@@ -303,8 +303,8 @@ def waiting_threads(threads: int) -> tuple[CanaryTimes | None, str]:
             break
     else:
         times_slower = round(ratio, None if ratio >= 10 else 1)
-        slower = f"{threads} threads are {times_slower} times slower than one here: other programs use the cores"
-        return times, f"{slower}. {remedy}"
+        slower = f"{threads} threads are {times_slower} times slower than one"
+        return times, f"Other programs use the cores: {slower}. {remedy}"
     end_s = time.perf_counter() + BUSY_S
     while time.perf_counter() < end_s:  # until the counters of CPU time have moved
         pass

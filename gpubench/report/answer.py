@@ -304,7 +304,7 @@ def _range(rows: Sequence[Measured]) -> str:
     (least, name), (most, other) = ((words.time(row), words.name(row.result)) for row in (in_time[0], in_time[-1]))
     if len(rows) == 1:
         return f"{name} takes {least}"
-    return f"{len(rows)} benchmarks take {least}{f' ({name})' * (name != other)} to {most} ({other})"
+    return f"{least}{f' ({name})' * (name != other)} to {most} ({other})"
 
 
 def _threads_pay(rows: Sequence[Measured]) -> str:

@@ -175,17 +175,17 @@ def _pair_sentence(study: Study, pair: Pair) -> str:
     if pair.quality.doubt or too_noisy(pair.values.low, pair.values.high):
         return f"{_who(pair.other)}: {subject} against {base}: {words.ratio(pair)}."
     base += f" by {words.way(pair)} ({words.like_with_like(pair)})" if pair.best_cpu else ""
-    return f"{_who(pair.other)}: {subject} is {_faster(pair)} {base}."
+    return f"{_who(pair.other)}: {subject} {_faster(pair)} {base}."
 
 
 def _faster(pair: Pair) -> str:
-    """``3.1× (2.9× to 3.3×) as fast as``, ``1.4× slower (…) than``."""
+    """``is 3.1× (2.9× to 3.3×) as fast as``, ``is 1.4× slower (…) than``."""
     _, low, high = pair.values
     if low <= 1 <= high:
-        return f"as fast, within the spread ({words.times_range(low, high)}), as"
+        return f"can't be told apart here ({words.times_range(low, high)}) from"
     spread = words.times_range(low, high).replace(" slower", "")
     star = "*" * pair.quality.noisy
-    return f"{words.times(pair.speedup)}{star} ({spread}) {'than' if pair.speedup < 1 else 'as fast as'}"
+    return f"is {words.times(pair.speedup)}{star} ({spread}) {'than' if pair.speedup < 1 else 'as fast as'}"
 
 
 def rivals(study: Study) -> list[Pair]:
@@ -202,8 +202,8 @@ def _against_first(study: Study) -> Iterator[str]:
         base = pairs[-1].base
         at = ", ".join(filter(None, [study.names.of(base), words.setting(base.result)]))
         for pair in (pair for pair in pairs if pair.base is base):
-            said = f"is {_faster(pair)}"
-            said = "is too noisy to compare with" if too_noisy(pair.values.low, pair.values.high) else said
+            noisy = too_noisy(pair.values.low, pair.values.high)
+            said = "is too noisy to compare with" if noisy else _faster(pair)
             yield f"{at}: {words.name(pair.other.result)} {said} {words.name(base.result)}."
 
 

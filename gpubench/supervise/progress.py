@@ -222,7 +222,7 @@ class Progress:
         parts = [f"Devices: {', '.join(devices)}."] if devices else []
         done = f", {self._numbered} of them done" if self._numbered else ""
         seconds = estimate_text(round(self.left.seconds() if done else self.left.estimated_s) or 1)
-        parts.append(f"{counted(len(self._benchmarks), 'benchmark')}{many}{done}, about {seconds}.")
+        parts.append(f"{counted(len(self._benchmarks), 'benchmark')}{many}{done}, about {seconds} on idle cores.")
         return " ".join(parts) + (f" Ctrl-C is safe: {self._resume} continues." if self._resume else "")
 
     def _note_end(self, end: Event) -> str:

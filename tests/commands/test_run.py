@@ -63,7 +63,7 @@ def test_the_list_runs_no_test(folder):
     assert 20 < done.stdout.count("xxx") < 40
     assert not {"out", "ran"}.intersection(path.name for path in folder.iterdir())
     done = gpubench("run", "test_mine.py", "--list", "--preset=glance", cwd=folder)
-    assert re.search("\n5 benchmarks, about .* with preset glance; ", done.stdout)
+    assert re.search("\n5 benchmarks, about .* s on idle cores with preset glance; ", done.stdout)
     assert "leave out --list" in gpubench("run", "--list", "--resume=out", cwd=folder).stderr
 
 

@@ -208,7 +208,7 @@ def test_times_of_their_own_are_no_ticks():
     assert found <= 2
 
 
-SLOWER = "2 threads are {} times slower than one here: other programs use the cores. Measuring with 1 thread"
+SLOWER = "Other programs use the cores: 2 threads are {} times slower than one. Measuring with 1 thread"
 TAKEN = "Other programs use 1.0 of the 2 cores, so threads may wait for each other. Measuring with 1 thread"
 
 

@@ -402,10 +402,11 @@ def test_threads_are_those_that_were_used():
 
 def test_what_no_device_shares_stands_under_its_own():
     one = run(cuda=2).bench("a.n", gpu="5 ms").bench("a.m", gpu1="1 ms").bench("a.k", cpu="2 ms")
+    one.bench("a.j", n=(8, 64), cpu="3 ms")  # two benchmarks, one row: a count would be another than the title's
     assert sorted(answered(one).sentence.removesuffix(".").split(". ")) == [
         "Synthetic H #0: a.n takes 5.00 ms",
         "Synthetic H #1: a.m takes 1.00 ms",
-        "Synthetic, 2 threads: a.k takes 2.00 ms",
+        "Synthetic, 2 threads: 2.00 ms (a.k) to 3.00 ms (a.j)",
     ]
 
 

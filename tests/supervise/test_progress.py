@@ -114,8 +114,8 @@ def test_the_devices_come_first_and_how_to_go_on(said):
     begin(3, "gpubench run --resume out", machine_info=machine, notices=["2 threads are slower than one here"])
     assert said() == [
         "2 threads are slower than one here",
-        "Devices: CPU (A CPU, 2 threads), cuda:0 (A GPU). 40 benchmarks in 3 processes, about 1 min 32 s. "
-        "Ctrl-C is safe: gpubench run --resume out continues.",
+        "Devices: CPU (A CPU, 2 threads), cuda:0 (A GPU). 40 benchmarks in 3 processes, about 1 min 32 s on idle "
+        "cores. Ctrl-C is safe: gpubench run --resume out continues.",
     ]
 
 
