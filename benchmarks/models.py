@@ -174,8 +174,8 @@ class Decoder(nn.Module):
             _quantise(self.network)
         self._cache_type = _cache_type()
         shape = config.num_hidden_layers, batch, config.num_key_value_heads, length, config.head_dim
-        self.register_buffer("keys", torch.empty(shape))
-        self.register_buffer("values", torch.empty(shape))
+        self.register_buffer("keys", torch.empty(shape), persistent=False)
+        self.register_buffer("values", torch.empty(shape), persistent=False)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Map (batch, n) token ids to scores (batch, vocabulary)."""

@@ -150,7 +150,7 @@ class Demo(VirtualDevice):
         work takes."""
         dtype, scale = (load.dtype, 1.0) if load.dtype != EIGHT_BITS else ("float16", 0.5)
         dtype = dtype if self.gpu.flop_per_s(dtype) else "float32"
-        kind = kind_by_sums(scale * load.flops, load.nbytes, dtype, self.gpu)
+        kind = kind_by_sums(scale * load.flops, load.nbytes)
         sums_s = self._operator_s(kind, scale * load.flops, load.nbytes, dtype)
         each_s = (
             each.count * self._operator_s(each.kind, each.flops / each.count, each.bytes / each.count, dtype)

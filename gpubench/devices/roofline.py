@@ -123,11 +123,10 @@ def memory_s(nbytes: float, card: Gpu, cached: bool = False, figure: str = "memo
     return max(0.0, nbytes - 2 * (cache or 0.0) * cached) / rate
 
 
-def kind_by_sums(flops: float, nbytes: float, dtype: str, card: Gpu) -> str:
-    """Return the kind that is assumed for work of which only the sums are known: a product if its arithmetic takes
-    longer than its bytes."""
-    longer = (arithmetic_s(flops, card.flop_per_s(dtype)) or 0.0) > (memory_s(nbytes, card) or 0.0)
-    return "product" if longer else "elementwise"
+def kind_by_sums(flops: float, nbytes: float) -> str:
+    """Return the kind that is assumed, on any card, for work of which only the sums are known: a product from 20 FLOP
+    per byte on, where cards begin to wait for arithmetic."""
+    return "product" if flops > 20 * nbytes else "elementwise"
 
 
 def parts_of(

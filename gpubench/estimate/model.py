@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from ..devices.datasheets import Gpu
+from ..devices.datasheets import PEAKS, Gpu
 from ..devices.roofline import (
     DISPATCH_S,
     LEAST_KERNEL_S,
@@ -100,11 +100,13 @@ def likely(
     """The likely time, or the reason why there is none. Where the operators are unknown the sums stand for one
     operator."""
     factors = learned_values().kinds if factors is None else factors
-    if dtype in card.emulates:
-        return f"the {card.name} emulates {dtype}"
+    if dtype in card.emulates or dtype not in PEAKS:
+        return (
+            f"the {card.name} emulates {dtype}" if dtype in card.emulates else f"GPUs' figures in {dtype} are unknown"
+        )
     operators = [  # of a kind that only a newer version knows, nothing was learned either
         each if each.kind in factors or each.kind == "convolution" else replace(each, kind="other")
-        for each in work.operators or _one_operator(work, dtype, card)
+        for each in work.operators or _one_operator(work)
     ]
     if not operators:
         return OPERATORS_UNKNOWN
@@ -152,8 +154,7 @@ def _likely_of(
     )
 
 
-def _one_operator(work: Work, dtype: str, card: Gpu) -> tuple[Operators, ...]:
+def _one_operator(work: Work) -> tuple[Operators, ...]:
     if not work.bytes:
         return ()
-    kind = kind_by_sums(work.flops or 0.0, work.bytes, dtype, card)
-    return (Operators(kind, 1, work.flops or 0.0, work.bytes),)
+    return (Operators(kind_by_sums(work.flops or 0.0, work.bytes), 1, work.flops or 0.0, work.bytes),)

@@ -13,7 +13,7 @@ from ..runfile.flags import CONTENDED, judge
 from ..runfile.matching import shown_name
 from ..runfile.schema import OK, Case, Operators, Result, Run, Work
 from ..runfile.ways import HOW, LAYOUT, TUNED, fastest_way, job
-from .model import NOTHING_LEARNED, OPERATORS_UNKNOWN, likely, shortest
+from .model import NOTHING_LEARNED, OPERATORS_UNKNOWN, Likely, likely, shortest
 
 MODELLED = "modelled"
 """The status of every estimate."""
@@ -25,8 +25,9 @@ HOWS = {"TF32": "tf32", "autocast": "float16"}
 """How else a GPU computes a network that the CPU ran in float32, and the dtype of its products then."""
 STEP = 3.0
 """FLOPs, traffic of activations and reads of parameters of a training step, over those of the forward pass."""
-STATES = 4.0
-"""Bytes of a step's parameters, gradients and two states of the optimizer, over those of the parameters."""
+AUTOCAST = 0.6
+"""Bytes of what a forward pass keeps under autocast over those in float32: 0.51 of ResNet-50, 0.61 of GPT-2; besides,
+it keeps a copy of the parameters, half as large."""
 USABLE, FILLED, MOST_DOUBLINGS = 0.9, 1.1, 14
 """Share of a GPU's memory that a program can use; a batch fills a GPU if twice the batch is less than so much faster
 for each item."""
@@ -45,9 +46,9 @@ class Job:
 
     ``copied_bytes`` are those of inputs and outputs; ``obstacle`` is the reason why no GPU can be estimated at all.
     ``how`` is one of HOWS where the GPU is to compute otherwise; ``filled``: at the batch that fills the GPU.
-    ``bandwidth`` is that of the CPU's memory, as measured. ``memory`` are the bytes that it needs whatever the batch,
-    and those that grow with it, both 0 where unknown; ``fixed`` is the share of the bytes of each kind of operator that
-    doesn't grow with the batch.
+    ``bandwidth`` is that of the CPU's memory, as measured, ``cores`` how many it has. ``memory`` are the bytes that it
+    needs whatever the batch, and those that grow with it; 0 where unknown. ``fixed`` is the share of the bytes of each
+    kind of operator that doesn't grow with the batch.
     """
 
     case: Case
@@ -62,6 +63,7 @@ class Job:
     bandwidth: float | None = None
     how: str = ""
     filled: bool = False
+    cores: int | None = None
     fixed: Mapping[str, float] = field(default_factory=dict)
 
     def held_bytes(self, times: int = 1) -> float:
@@ -126,7 +128,7 @@ def jobs_of(run: Run) -> list[Job]:
     groups = grouped(timed, key_of).values()
     jobs = [_job(group, ways[job(group[0])], rates.get(group[0].device), busy) for group in groups]
     passes = {each.case.workload.partition(".")[2]: each for each in jobs if each.case.kind == "networks"}
-    return [one for each in jobs for one in _in_each_way(each, passes)]
+    return [replace(one, cores=run.machine.cpu.cores) for each in jobs for one in _in_each_way(each, passes)]
 
 
 def _in_each_way(job: Job, passes: Mapping[str, Job]) -> list[Job]:
@@ -136,36 +138,34 @@ def _in_each_way(job: Job, passes: Mapping[str, Job]) -> list[Job]:
     again, alone = job.case.workload.endswith((LAYOUT, TUNED)), kinds == {"convolution"}
     if again or job.dtype != "float32" or not (alone or (kinds & {"product", "convolution"} and len(kinds) > 1)):
         return [job]
-    known = _growth(job, passes.get(job.case.workload.partition(".")[2]))
-    if known is not None:
-        job = replace(job, memory=known[1])
-    found = [replace(job, how=how, dtype=dtype) for how, dtype in HOWS.items() if not alone or how == "TF32"]
-    if known is not None and isinstance(job.case.params.get("batch"), int):
-        found += [replace(each, filled=True, fixed=known[0]) for each in found]
+    forward = passes.get(job.case.workload.partition(".")[2]) if job.case.kind == "training" else job
+    found = [replace(job, how="TF32", dtype=HOWS["TF32"])]
+    if not alone:
+        (held, grown), copied = job.memory, forward.memory[0] / 2 if forward else 0.0
+        found.append(replace(job, how="autocast", dtype=HOWS["autocast"], memory=(held + copied, AUTOCAST * grown)))
+    fixed = _fixed_shares(job, forward) if forward and job.memory[1] else None
+    if fixed is not None and isinstance(job.case.params.get("batch"), int):
+        found += [replace(each, filled=True, fixed=fixed) for each in found]
     return [job, *found]
 
 
-def _growth(job: Job, forward: Job | None) -> tuple[dict[str, float], tuple[float, float]] | None:
-    """The shares of bytes that don't grow with the batch, and the memory. Those of a forward pass are its parameters,
-    about its least bytes; those of a training step what is more than STEP times the activations of the forward pass.
-    None where neither is known."""
-    step = job.case.kind == "training"
-    source = forward if step else job
-    if source is None or not source.work.bytes or (source.work.items or 0) <= 0:
+def _fixed_shares(job: Job, forward: Job) -> dict[str, float] | None:
+    """The shares of bytes that don't grow with the batch: of a forward pass its parameters, of a training step what is
+    more than STEP times the activations of the forward pass. None where these are unknown."""
+    step = job is not forward
+    parameters = min(forward.memory[0], forward.work.bytes or 0.0)  # of an embedding few are read
+    if not parameters or not forward.memory[1] or (forward.work.items or 0) <= 0:
         return None
-    grows = (job.work.items or 0) / (source.work.items or 1)
-    parameters, passed, moved = source.work.bytes, _bytes_of(source.work), _bytes_of(job.work)
+    grows = (job.work.items or 0) / (forward.work.items or 1)
+    passed, moved = _bytes_of(forward.work), _bytes_of(job.work)
     readers = passed.keys() & {"product", "convolution", "other"}  # an embedding is another
     share = parameters / (sum(passed[kind] for kind in readers) or 1.0)
     passed |= {kind: passed[kind] * max(0.0, 1 - share) for kind in readers}
-    fixed = {
+    return {
         kind: max(0.0, 1 - passed.get(kind, 0.0) * grows * (STEP if step else 1.0) / moved[kind])
         for kind in moved
         if moved[kind]
     }
-    if step:
-        return fixed, (STATES * parameters, sum(passed.values()) * grows / 2)
-    return fixed, (min(parameters, job.held_bytes()), max(0.0, job.held_bytes() - parameters))
 
 
 def _bytes_of(work: Work) -> dict[str, float]:
@@ -208,7 +208,8 @@ def _job(group: Sequence[Result], ways: Sequence[Result], bandwidth: float | Non
     several = (named.parallel and named.parallel.devices > 1) or named.kind in ("copies", "distributed")
     obstacle = "measures copies or several devices" if several else ""
     known = named.case, _seconds(fastest), way, judge([*flags, *(flag.name for flag in fastest.flags)]).star
-    memory = float(named.memory_bytes or 0), 0.0
+    grown = float(named.batch_bytes or 0)
+    memory = float(named.memory_bytes or 0) - grown, grown
     return Job(*known, named.compute_dtype, least, copied, memory, obstacle, bandwidth)
 
 
@@ -228,7 +229,7 @@ def outlook_of(job: Job, card: Gpu) -> Outlook:
     link, copies = card.value("link"), None
     if job.copied_bytes is not None and link:
         copies = cpu_s / (bound.seconds + job.copied_bytes * times / link)
-    guess = likely(work, job.dtype, card)
+    guess = _likely(job, work, card)
     if not job.work.operators and job.case.kind in MANY_OPERATORS:
         guess = OPERATORS_UNKNOWN
     if job.case.kind == "irregular":
@@ -246,6 +247,15 @@ def outlook_of(job: Job, card: Gpu) -> Outlook:
     return replace(found, probably=probably, basis=guess.basis, launches=guess.launches)
 
 
+def _likely(job: Job, work: Work, card: Gpu) -> Likely | str:
+    """The likely time of so much of a job's work; TF32 is only on where it isn't slower than float32."""
+    guess = likely(work, job.dtype, card)
+    other = likely(work, "float32", card) if job.how == "TF32" else guess
+    if isinstance(guess, str) or isinstance(other, str):
+        return guess
+    return replace(guess, middle_s=min(guess.middle_s, other.high_s), high_s=min(guess.high_s, other.high_s))
+
+
 def _waits_for_memory(job: Job) -> bool:
     few = (job.work.flops or 0.0) < LEAST_INTENSITY * (job.work.bytes or 0.0)
     return few and not job.case.workload.startswith(_SOLVERS)
@@ -258,7 +268,7 @@ def _batches(job: Job, card: Gpu) -> int | None:
         return None
     times, per_item = 1, math.inf
     for power in range(MOST_DOUBLINGS * job.filled):
-        guess = likely(job.work_at(1 << power), job.dtype, card)
+        guess = _likely(job, job.work_at(1 << power), card)
         if isinstance(guess, str) or per_item <= FILLED * guess.high_s / (1 << power):
             break
         if job.held_bytes(1 << power) > room:

@@ -45,7 +45,8 @@ VALUES: Sequence[Column[Outlook]] = (
 MOST_SHOWN = 200.0
 """The largest speedup shown: a larger bound often rests only on the launch of an operation. Files hold it."""
 NOTICE = "Modelled, not measured: from the GPU's datasheet and each benchmark's work. How wrong: docs/estimate.md"
-BOUNDS, BEYOND = "≤ and ≥: no program does better, by the datasheet", f">{MOST_SHOWN:g}×: a range above that"
+BOUNDS = "≤ and ≥: no program does better, by the datasheet, or as a launch takes 2 µs"
+BEYOND = f">{MOST_SHOWN:g}×: a range above that, which -k NAME shows"
 SIGNS = f"Ranges are likely; {BOUNDS}; {BEYOND}."
 UPPER_ENDS = "The CPU was busy, or its times noisy, while it was measured: these speedups are upper ends"
 UNKNOWN = "unknown"
@@ -104,13 +105,22 @@ def cell(each: Outlook, bound: bool = False, star: str = "") -> str:
     low, high = each.probably
     if high >= each.at_most and low <= MOST_SHOWN:
         return f"{words.times(low)} to {limit}{batch}"
-    likely = f">{MOST_SHOWN:g}×" if low > MOST_SHOWN else words.times_range(low, high).replace("× to ", "–")
+    beyond = low > MOST_SHOWN and not bound
+    likely = f">{MOST_SHOWN:g}×" if beyond else words.times_range(low, high).replace("× to ", "–")
     return likely + star + batch + f", {limit}" * (bound and each.at_most <= MOST_SHOWN)
 
 
 def _rates(each: Outlook) -> str:
-    """``410–1,100``."""
-    return "–".join(f"{float(f'{end:.2g}'):,g}" for end in each.rate) if each.rate else ""
+    """``410–1,100``; where launches hide what the GPU could do, the bound too: ``35–84, ≤ 1,100``."""
+    if not each.rate:
+        return ""
+    most = (each.job.work.items or 0.0) * each.times / (each.shortest_s or 1.0)
+    return "–".join(map(_people_count, each.rate)) + f", ≤ {_people_count(most)}" * each.launches
+
+
+def _people_count(rate: float) -> str:
+    rounded = float(f"{rate:.2g}")
+    return f"{rounded / 1e6:g}M" if rounded >= 1e6 else f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"
 
 
 def _filled_memory(each: Outlook) -> str:
@@ -131,15 +141,17 @@ def _cpu(line: Line) -> str:
     if job.how:
         return ""
     if line.told:
-        return f"{float(f'{(job.work.items or 0.0) / job.cpu_s:.2g}'):,g}{job.star}"
+        return f"{_people_count((job.work.items or 0.0) / job.cpu_s)}{job.star}"
     return words.starred_time(job.cpu_s, job.star) + words.OTHER_WAY * bool(job.way)
 
 
 def base_of(lines: Sequence[Line], name: str) -> str:
-    """What the speedups are over: ``2 threads of Xeon``, since a CPU with more would be faster."""
-    threads = {line.first.job.case.threads for line in lines}
-    count = threads.pop() if len(threads) == 1 else None
-    return f"{counted(count, 'thread')} of {name}" if count else name
+    """What the speedups are over: ``1 of 2 threads of Xeon``, since a CPU with more would be faster."""
+    threads = {(line.first.job.case.threads, line.first.job.cores) for line in lines}
+    count, cores = threads.pop() if len(threads) == 1 else (None, None)
+    if not count:
+        return name
+    return f"{count} of {cores} threads of {name}" if count < (cores or 0) else f"{counted(count, 'thread')} of {name}"
 
 
 def table_of(lines: Sequence[Line], bound: bool) -> Table:
@@ -160,23 +172,19 @@ def foot(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
     """What the cells mean, how often such ranges held, and why something is unknown."""
     shown = [each for line in lines for each in line.of.values()]
     parts = [SIGNS, f"{NOTICE}."]
-    ways = grouped((each.job for each in shown if each.job.way), lambda job: job.way)
-    several = len({(name, way) for way, of in ways.items() for name in {words.name(job.case) for job in of}})
-    unique = several == len({words.name(job.case) for of in ways.values() for job in of})
-    called = words.name if unique else words.benchmark  # a name under two ways tells no row
-    if told := [f"{way} ({listed(dict.fromkeys(called(job.case) for job in of), 4)})" for way, of in ways.items()]:
+    ways = grouped((each for each in shown if each.job.way), lambda each: each.job.way)
+    if told := [f"{way} ({_names(of, shown)})" for way, of in ways.items()]:
         parts.insert(0, f"{words.OTHER_WAY} the CPU's fastest way: {listed(told, joint='; ')}.")
     ranges = {each.basis for each in shown if each.probably}
     held = {kind: dict.fromkeys(f"{share:.0%}" for share in ends) for kind, ends in learned_values().held.items()}
     rates = [f"{' to '.join(ends)} of {kind}" for kind, ends in held.items() if kind in ranges]
     if rates:
-        parts.append(f"Ranges, on GPUs that were kept apart: {listed(rates, 9)} lay inside (float32).")
+        parts.append(f"Ranges, on GPUs that were kept apart: {listed(rates, 9)} lay inside (float32, from 0.1 ms on).")
     if "" in ranges:
         parts.append("Half to twice, and compared with no measurement: convolutions, and any dtype but float32.")
-    bound = dict.fromkeys(words.name(each.job.case) for each in shown if each.launches and each.probably)
-    if bound:
+    if bound := [each for each in shown if each.launches and each.probably]:
         why = "at the low end, launches take most of the time; compiled, or as a CUDA graph, it may be faster"
-        parts.append(f"Launch-bound ({why}): {listed(bound)}.")
+        parts.append(f"Launch-bound ({why}): {_names(bound, shown)}.")
     if reads := dict.fromkeys(name for each in shown if (name := words.name(each.job.case)).endswith("prefill")):
         parts.append(
             f"{listed(reads)} reads tokens, all at once; generating them takes longer: gpubench run -k decode."
@@ -184,16 +192,23 @@ def foot(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
     if any(each.job.filled for each in shown):
         parts.append("GPU full: at a batch that fills it and fits its memory. The CPU is taken to be as fast per item.")
     copied = grouped((each for each in shown if each.with_copies_at_most), lambda each: key_of(each.job.case)).values()
-    lost = [each[0].job.case for each in copied if max(one.with_copies_at_most or 0.0 for one in each) < 1]
+    lost = [each[0] for each in copied if max(one.with_copies_at_most or 0.0 for one in each) < 1]
     if lost:
-        names = listed(dict.fromkeys(map(words.name, lost)), 6)
-        parts.append(f"With the data copied in and out for every call no GPU here is faster: {names}.")
+        parts.append(f"With the data copied in and out for every call no GPU here is faster: {_names(lost, shown)}.")
     parts += _memory(shown) if shown else []
     lacking = [each for each in (*shown, *(one for one in estimates if one.job.obstacle)) if each.note]
     for reason, members in grouped(lacking, lambda each: each.note).items():
-        names = listed(dict.fromkeys(words.name(each.job.case) for each in members), 4)
-        parts.append(f"{UNKNOWN.capitalize()}: {names}: {reason}.")
+        parts.append(f"{UNKNOWN.capitalize()}: {_names(members, shown)}: {reason}.")
     return parts
+
+
+def _names(some: Sequence[Outlook], shown: Sequence[Outlook]) -> str:
+    """The benchmarks of these estimates; with their sizes where others of the name are shown."""
+    keys = {key_of(each.job.case) for each in some}
+    others = {words.name(each.job.case) for each in shown if key_of(each.job.case) not in keys}
+    called = [words.name(each.job.case) for each in some]
+    told = [words.benchmark(each.job.case) if name in others else name for each, name in zip(some, called, strict=True)]
+    return listed(dict.fromkeys(told), 6, joint="; ")
 
 
 def _memory(shown: Sequence[Outlook]) -> list[str]:
@@ -205,7 +220,7 @@ def _memory(shown: Sequence[Outlook]) -> list[str]:
     ]
     cpu = listed(dict.fromkeys(text(each.job.bandwidth, "B/s") for each in shown if each.job.bandwidth))
     cpu = f"; the CPU's, as measured: {cpu}" if cpu else ""
-    largest = max((each.job for each in shown), key=lambda job: job.held_bytes())
+    largest = max((each.job for each in shown), key=lambda job: job.held_bytes() * (not job.how))
     held, batch = largest.held_bytes(), largest.case.params.get("batch")
     need = f"The largest benchmark here needs {text(held, 'B')} ({words.name(largest.case)})"
     need += f" at batch={batch}, more at a larger one" * bool(batch)

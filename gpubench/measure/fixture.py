@@ -223,7 +223,7 @@ class Gpubench:
             if probed.keys() & {"device_s", "device_reason"} and call.again:
                 call.result = call.again()  # a replayed graph has overwritten that of the rounds
         self._flush = None  # pytest keeps the fixture, and the flush holds as many bytes as the cache
-        measured = {"first_call_s": call.first_s, "latency_s": call.latency_s, "memory_bytes": call.memory_bytes}
+        measured = {"first_call_s": call.first_s, "latency_s": call.latency_s, **self._memory(call)}
         self._record(call.work, call.counted, call.flags, check=call.check, steps=steps, **measured, **probed)
         return call.result
 
@@ -328,6 +328,7 @@ class Gpubench:
                 call.again()
             require_least(call.work.flops, seen.counter.get_total_flops())
             call.work = structs.replace(call.work, operators=seen.operators())
+            call.traced = seen.given + seen.peak, seen.saved
 
     def _run_rounds(self, call: Call, share: Share) -> None:
         """Time the rounds, and the latency of one call where a round has several."""
@@ -343,7 +344,6 @@ class Gpubench:
         self._check_last(call, moved or bool(call.given and call.given.returned(call.result)))
         flags = () if self.home.simulated else tuple(disturbance.disturbed(before, after, self._session.threads))
         call.flags = (*share.note(flags), *calls.altered([] if self.declared.writing else changed))
-        call.memory_bytes = self._memory_bytes(call.counted)
 
     def _check_last(self, call: Call, moved: bool) -> None:
         """Check a later result too, for a race or a stale cache, unless the call has ``moved`` what it uses."""
@@ -526,14 +526,16 @@ class Gpubench:
         assert other.share is not None
         return other.share
 
-    def _memory_bytes(self, counted: Counted | None) -> int | None:
+    def _memory(self, call: Call) -> dict[str, int | None]:
         """Return the most bytes that the case held at once, inputs included: from its device's allocator or, on a CPU,
-        which has no allocator that counts, from the call's tensors. ``None`` if unknown."""
+        which has no allocator that counts, from the call's tensors, with those that grow with the batch."""
         if not self.home.accelerator:
-            return counted.memory_bytes if counted else None
+            counted = call.counted
+            found = (counted.memory_bytes, counted.batch_bytes) if counted else call.traced or (None, None)
+            return dict(zip(("memory_bytes", "batch_bytes"), found, strict=True))
         if self._peak_bytes is None or self._held_bytes is None or self.implementation != TORCH:
-            return None  # another library has its own allocator
-        return max(0, self._peak_bytes - self._held_bytes)
+            return {}  # another library has its own allocator
+        return {"memory_bytes": max(0, self._peak_bytes - self._held_bytes)}
 
 
 @contextmanager

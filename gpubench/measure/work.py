@@ -38,7 +38,8 @@ class Counted:
 
     ``input_bytes`` are those of the tensors that are read, parameters included, ``output_bytes`` those of the results.
     ``memory_bytes`` is the most that the call held at once: what it is given, memory for outputs included, and the
-    tensors made within it. ``moved_bytes`` is the traffic of its ``operations``, without views. ``whole``: whether
+    tensors made within it. ``batch_bytes`` of them grow with the batch: all but what networks save, if any.
+    ``moved_bytes`` is the traffic of its ``operations``, without views. ``whole``: whether
     these are known to read all of the arguments, and not only ``x[0]``. ``products_alone``: whether it has neither
     convolutions nor recurrent layers, which cuDNN computes with a switch of their own.
     """
@@ -47,6 +48,7 @@ class Counted:
     output_bytes: int
     input_bytes: int = 0
     memory_bytes: int = 0
+    batch_bytes: int | None = None
     convolution_flops: float = 0.0
     operations: int = 0
     moved_bytes: int = 0
@@ -86,8 +88,9 @@ class Call:
     names. ``function`` is that of the request in its variant. ``first_s``: seconds of the first call (compiling
     included), before which ``given`` looked at what it was given; ``expected``: the reference that it passed.
     ``call_s``, ``round_s``: seconds of a warm call, and of a round of one call with its setup; ``before``: the
-    machine's state before them. ``latency_s`` and ``memory_bytes`` are measured besides the rounds, of which ``result``
-    is the last one's.
+    machine's state before them. ``latency_s`` is measured besides the rounds, of which ``result`` is the last one's.
+    ``traced`` are what the memory of a call was seen to be that couldn't be counted: its most bytes, and those of them
+    that grow with the batch.
     """
 
     request: Request
@@ -106,7 +109,7 @@ class Call:
     before: Any = None
     result: Any = None
     latency_s: float | None = None
-    memory_bytes: int | None = None
+    traced: tuple[int, int] | None = None
     flags: tuple[Flag, ...] = ()
 
     @property
@@ -172,7 +175,7 @@ def _attention_backward(gradient: Any, query: Any, key: Any, value: Any, *_: Any
 
 def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Counted | None:
     """Count the work of one call; ``None`` if it has no tensor arguments or can't run on ``meta`` tensors."""
-    given = tensors(args, kwargs, call)
+    given, given_to = tensors(args, kwargs, call), (args, dict(kwargs))
     if not given:
         return None
     read = tensors(args, {name: value for name, value in kwargs.items() if name != "out"}, call)
@@ -194,11 +197,15 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
     by_operator = seen.counter.get_flop_counts().get("Global", {})
     convolved = float(sum(flops for operator, flops in by_operator.items() if "convolution" in str(operator)))
     recurrent = any(issubclass(kind, torch.nn.RNNBase) for kind in layers)
+    networks = [leaf for leaf in pytree.tree_leaves((given_to, call)) if isinstance(leaf, torch.nn.Module)]
+    held = _bytes(given) + seen.peak
+    saved = _bytes([tensor for each in networks for tensor in each.state_dict().values()])
     return Counted(
         float(seen.counter.get_total_flops()) or None,
         sum(t.nbytes for t in tensors(result)),
         _bytes(read),
-        _bytes(given) + seen.peak,
+        held,
+        held - saved if networks else None,
         convolved,
         seen.operations,
         seen.moved,
@@ -238,15 +245,18 @@ def kind_of_operator(operator: Any, args: tuple[Any, ...], flops: float) -> str:
 
 class Seen:
     """What was seen of the operators of a call: ``peak`` is the most bytes that tensors made by it held at once,
+    ``saved`` the most of them that were saved for a backward pass, ``given`` the bytes of what it used besides,
     ``operations`` the number of launches, ``moved`` the bytes that these read and wrote. ``counter`` is torch's, of
     FLOPs."""
 
     def __init__(self) -> None:
         self.counter = flop_counter()
-        self.peak = self.operations = self.moved = self._now = 0
+        self.peak = self.saved = self.given = self.operations = self.moved = self._now = 0
         self._opaque = False  # whether the layout of a tensor hides how many bytes it has
         self._groups: dict[tuple[str, int, int], list[float]] = {}
         self._known: set[int] = set()
+        self._others: set[int] = set()  # those made elsewhere
+        self._saved: dict[int, int] = {}  # bytes by memory
         self._views: dict[int, dict[Any, int]] = {}  # bytes of each view that was read, by its memory
 
     def note(self, operator: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
@@ -255,7 +265,11 @@ class Seen:
         # A view launches nothing, and neither does what only allocates.
         if not (operator.is_view or name == "_unsafe_view" or "empty" in name):
             self._note_launch(name, operator, args, kwargs, result)
-        self._known |= {tensor.untyped_storage()._cdata for tensor in self._full(args, kwargs)}  # made elsewhere
+        for storage in (tensor.untyped_storage() for tensor in self._full(args, kwargs)):
+            if storage._cdata not in self._known:  # made elsewhere
+                self._known.add(storage._cdata)
+                self._others.add(storage._cdata)
+                self.given += storage.nbytes()
         for storage in (tensor.untyped_storage() for tensor in self._full(result)):
             if storage._cdata not in self._known:
                 self._known.add(storage._cdata)
@@ -280,6 +294,14 @@ class Seen:
             group = self._groups.setdefault(size, [0, 0.0, 0.0])
             group[:] = group[0] + 1, group[1] + flops, group[2] + nbytes
 
+    def keep(self, tensor: Any) -> Any:
+        """Note a tensor that is saved for the backward pass, which it is returned to."""
+        storage = tensor.untyped_storage() if str(tensor.layout) == "torch.strided" else None
+        if storage is not None and storage._cdata in self._known and storage._cdata not in self._others:
+            self._saved[storage._cdata] = storage.nbytes()
+            self.saved = max(self.saved, sum(self._saved.values()))
+        return tensor
+
     def _full(self, *values: Any) -> list[Any]:
         found = tensor_leaves(values)
         full = [tensor for tensor in found if str(tensor.layout) == "torch.strided"]
@@ -288,6 +310,7 @@ class Seen:
 
     def _forget(self, key: int, nbytes: int) -> None:
         self._known.discard(key)
+        self._saved.pop(key, None)
         self._now -= nbytes
 
     def whole(self, given: list[Any]) -> bool:
@@ -314,7 +337,7 @@ def watched() -> Iterator[Seen]:
             seen.note(operator, args, kwargs or {}, result)
             return result
 
-    with uncompiled(), Watch(), seen.counter:
+    with uncompiled(), torch.autograd.graph.saved_tensors_hooks(seen.keep, lambda kept: kept), Watch(), seen.counter:
         yield seen
 
 

@@ -171,6 +171,9 @@ class Measurement(Case, frozen=True, gc=False):
     latency_s: Annotated[Positive | None, _is("median of one call with its own synchronization")] = None
     precision: Annotated[Scalars, _is("switches of torch and its libraries while it was timed")] = {}
     memory_bytes: Annotated[Amount | None, _is("peak memory on its device, inputs included")] = None
+    batch_bytes: Annotated[
+        Amount | None, _is("of memory_bytes what grows with the batch: all but a network's weights")
+    ] = None
     device_s: Annotated[Positive | None, _is("time per call that the device was busy, launch gaps excluded")] = None
     launch_s: Annotated[Positive | None, _is("host time per call to enqueue the work")] = None
     device_reason: Annotated[str | None, _is("why device_s and launch_s are unknown")] = None

@@ -86,6 +86,13 @@ def test_elementwise_work_streams_at_the_rate_that_was_published_of_a_card():
     assert shortest(Work(bytes=1e12), "float32", card(memory_reached=8e11)).seconds < 1 / SAFETY
 
 
+def test_work_known_by_its_sums_is_of_one_kind_on_every_gpu():
+    work = Work(2.0 * 512**3, 12.0 * 512**2)
+    l4, a100 = (likely(work, "float32", read_cards()[0][name]) for name in ("L4", "A100 80GB SXM"))
+    assert l4.low_s > a100.low_s
+    assert l4.high_s > a100.high_s
+
+
 def test_what_is_likely_is_never_below_the_bound():
     work = Work(flops=1e13, bytes=1e9, operators=(Operators("product", 1, 1e13, 1e9),))
     guess = guessed(work, "float32", card())

@@ -120,6 +120,26 @@ def test_a_layer_that_a_network_uses_twice_is_counted_and_left_as_it_was():
     assert {each.device.type for each in (*network.parameters(), *layer.parameters())} == {"cpu"}
 
 
+def test_what_grows_with_the_batch_is_all_but_the_weights():
+    network = torch.nn.Sequential(torch.nn.Embedding(1000, 64), torch.nn.BatchNorm1d(64, track_running_stats=False))
+    network.register_buffer("cache", torch.empty(500), persistent=False)  # as of keys and values
+    counted = count(network.eval(), (torch.arange(8),), {})
+    made = 2000 + 8 * 8 + 2 * 8 * 256  # the cache, the indices, what both layers return
+    assert counted.memory_bytes - counted.batch_bytes == 1000 * 256 + 2 * 256
+    assert made <= counted.batch_bytes <= made + 2 * 256  # and means and deviations
+    assert count(torch.neg, (torch.ones(8),), {}).batch_bytes is None
+
+
+def test_a_training_step_keeps_what_its_backward_pass_reads():
+    layers, x = [torch.nn.Linear(64, 64, bias=False) for _ in range(3)], torch.randn(1024, 64)
+    with watched() as seen:
+        layers[2](layers[1](layers[0](x)).relu()).sum().backward()
+    row = 1024 * 256
+    assert seen.saved == 2 * row  # what the second layer and the ReLU return, not the input, which was there before
+    assert seen.given == row + 3 * 64 * 256
+    assert seen.peak >= seen.saved
+
+
 def test_tied_weights_stay_tied():
     network = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
     network[1].weight = network[0].weight
