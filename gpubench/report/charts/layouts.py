@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
+from matplotlib.markers import CARETDOWN, CARETLEFT, CARETRIGHT, CARETUP
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
@@ -102,14 +103,14 @@ class LinePanels:
         widest = min(low for low, _ in limits), max(high for _, high in limits)
         shared = widest[1] <= widest[0] * 10**_TOGETHER
         every = page.panels(len(self.panels), shared)
-        labels = []
+        labels, sides = [], []
         for panel, axes, ends in zip(self.panels, every, limits, strict=True):
-            self._panel(page, axes, panel, widest if shared else ends, 6 if rows < 3 else 4)
+            sides.append(self._panel(page, axes, panel, widest if shared else ends, 6 if rows < 3 else 4))
             labels.append([_label_end(page, axes, curve) for curve in panel.curves])
         page.lay_out()  # how high the axes are is known from here on
-        for panel, axes, notes in zip(self.panels, every, labels, strict=True):
+        for panel, axes, notes, side in zip(self.panels, every, labels, sides, strict=True):
             _part_labels(page, axes, notes)
-            _draw_marks(page, axes, panel.curves)
+            _draw_marks(page, axes, panel.curves, side)
         return page
 
     def _limits(self, panel: Panel) -> tuple[float, float]:
@@ -121,8 +122,9 @@ class LinePanels:
         low, high = _pad([*values, *([1.0] if self.slower else [])], 0.06, 3.0 if self.slower else 1.25)
         return (min(low, high**-0.2), high) if self.slower else (low, high)
 
-    def _panel(self, page: Page, axes: Axes, panel: Panel, limits: tuple[float, float], most: int) -> None:
-        sizes = [point.x for curve in panel.curves for point in curve.points]
+    def _panel(self, page: Page, axes: Axes, panel: Panel, limits: tuple[float, float], most: int) -> str:
+        """Draw a panel and return the words below 1×."""
+        words, sizes = "", [point.x for curve in panel.curves for point in curve.points]
         marks = [end for curve in panel.curves if curve.mark for end in (curve.mark.low, curve.mark.high)]
         axes.set(xscale="log", yscale="log", xlim=_pad([*sizes, *marks], 0.04, 2.0), ylim=limits)
         width = (
@@ -149,6 +151,7 @@ class LinePanels:
             for point in () if curve.dashed else curve.points:
                 if point.flagged and point.x not in curve.limits:
                     page.mark(axes, point.x, point.y, curve.role, hollow=True, markersize=6.0, zorder=3.5 + rank * 0.01)
+        return words
 
 
 def _pad(values: Sequence[float], share: float = 0.06, least: float = 1.25) -> tuple[float, float]:
@@ -170,6 +173,10 @@ def _draw_curve(page: Page, axes: Axes, curve: Curve, order: float, limits: tupl
         spans = [[max(0.0, point.y - max(point.low, limits[0])) for point in curve.points]]
         spans.append([max(0.0, min(point.high, limits[1]) - point.y) for point in curve.points])
         axes.errorbar(x, y, spans, fmt="none", ecolor=page.ink(curve.role), elinewidth=4, alpha=0.35, zorder=order)
+        for point in curve.points:
+            cut = [(limits[0], CARETDOWN)] * (point.low < limits[0]) + [(limits[1], CARETUP)] * (point.high > limits[1])
+            for end, arrow in cut:
+                _draw_arrow(axes, (point.x, end), arrow, page.ink(curve.role), order)
     shape, size = page.shape(curve.role), 3.6 if curve.dashed else 6.0
     axes.plot(
         *zip(*sorted(joined), strict=True), linestyle=(0, (4, 2.2)) if curve.dashed else "-",
@@ -181,6 +188,12 @@ def _draw_curve(page: Page, axes: Axes, curve: Curve, order: float, limits: tupl
             shape, ink = _LIMITS[point.y > 1], page.ink(curve.role)
             axes.plot([point.x], [point.y], marker=shape, markersize=8, color=ink, markerfacecolor=page.ink("page"),
                       markeredgewidth=1.4, zorder=order + 1, clip_on=False)  # fmt: skip
+
+
+def _draw_arrow(axes: Axes, at: tuple[float, float], arrow: int, ink: str, order: float) -> None:
+    """The end of a bar that goes on beyond the axis."""
+    looks = {"markersize": 9, "markeredgewidth": 0, "alpha": 0.6, "clip_on": False}
+    axes.plot([at[0]], [at[1]], marker=arrow, color=ink, zorder=order, **looks)
 
 
 def _label_end(page: Page, axes: Axes, curve: Curve) -> Text:
@@ -198,27 +211,23 @@ def _part_labels(page: Page, axes: Axes, labels: Sequence[Text]) -> None:
         label.set_y(scale.inverted().transform((1.0, place / height))[1])
 
 
-def _draw_marks(page: Page, axes: Axes, curves: Sequence[Curve]) -> None:
-    marks = [(curve.mark, page.ink(curve.role)) for curve in curves if curve.mark]
-    if not marks:
-        return
-    (left, right), (low, high), (width, height) = axes.get_xlim(), axes.get_ylim(), page.size(axes)
-    free = height * math.log(1 / low) / math.log(high / low) if low < 1 else 0.0
-    before = left
-    for place, (mark, ink) in enumerate(sorted(marks, key=lambda entry: entry[0].low)):
-        middle = math.sqrt(mark.low * mark.high)
+def _draw_marks(page: Page, axes: Axes, curves: Sequence[Curve], side: str) -> None:
+    """The crossovers, smaller where the data is copied, and their words, which don't lie on those of the ``side``."""
+    marked = [(curve.mark, curve) for curve in curves if curve.mark]
+    for mark, curve in marked:
+        ink = page.ink(curve.role)
         if mark.low < mark.high:
-            axes.plot([mark.low, mark.high], [1.0, 1.0], linewidth=5, alpha=0.55, color=ink, zorder=4)
+            size = 3 if curve.dashed else 5
+            axes.plot([mark.low, mark.high], [1.0, 1.0], linewidth=size, alpha=0.55, color=ink, zorder=4)
         else:
-            axes.plot([middle], [1.0], "D", markersize=8, color=ink, markeredgecolor=page.ink("page"), zorder=8)
-        if len(marks) > _MOST_WORDED:
-            continue
-        # Lines rise to the right: there is room left above the first, if it isn't at the edge, and right below another.
-        room, before = width * math.log(middle / before) / math.log(right / left) - 8, middle
-        leftwards = room > text_width(mark.words, TINY * 1.1) and (place == 0 or free < 40)
-        x, side, up = (-7, "right", True) if leftwards else (7, "left", free < 40)
-        page.note(axes, mark.words, (middle, 1.0), (x, 8 + 11 * place if up else -14 - 11 * place), ha=side,
-                  fontweight="bold", color=ink, zorder=9, bbox=page.halo())  # fmt: skip
+            size = 5.5 if curve.dashed else 8
+            axes.plot([mark.low], [1.0], "D", markersize=size, color=ink, markeredgecolor=page.ink("page"), zorder=8)
+    width, wide = page.size(axes)[0], text_width(side, TINY)
+    taken, covered = [(0.98 * width - wide, 8.0, wide)], 3 * page.covered(axes)  # farther away rather than on a line
+    for mark, curve in marked if len(marked) <= _MOST_WORDED else ():
+        weight = "normal" if curve.dashed else "bold"
+        at = (math.sqrt(mark.low * mark.high), 1.0)
+        page.name(axes, mark.words, at, taken, covered, color=page.ink(curve.role), fontweight=weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +291,7 @@ class NamedRows:
             axes.xaxis.set_major_formatter("{x:g}%")
             return 0, high
         low, high = min(values) / _ROWS_BEYOND, max(values) * _ROWS_BEYOND
-        values += [end for mark in marks for end in (mark.low, mark.high) if end and low < end < high]
+        values += [min(max(end, low), high) for mark in marks for end in (mark.low, mark.high) if end]
         values += [1.0] if self.sides else []
         low, high = ends = _pad(values, 0.04, 2.0)
         axes.set_xscale("log")
@@ -351,6 +360,10 @@ def _draw_mark(page: Page, axes: Axes, mark: RowMark, y: float, limits: tuple[fl
     elif bar:
         looks = {"linewidth": 1.2} if share else {"linewidth": 4, "alpha": 0.35, "solid_capstyle": "butt"}
         axes.plot(bar, [y] * 2, color=ink, zorder=4, **looks)
+    cut = [(limits[0], CARETLEFT)] * ((mark.low or math.inf) < limits[0])
+    cut += [(limits[1], CARETRIGHT)] * ((mark.high or 0.0) > limits[1])
+    for end, arrow in cut:
+        _draw_arrow(axes, (end, y), arrow, ink, 4)
     if mark.value is None:
         start = max([0.0 if share else 1.0, *bar])
         page.note(axes, mark.words, (start, y), (6, 0), va="center", zorder=7, color=page.ink(mark.role),

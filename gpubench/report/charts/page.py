@@ -8,11 +8,13 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from statistics import fmean
 from typing import Any, Protocol
 
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure as Canvas
 from matplotlib.font_manager import FontProperties
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -33,6 +35,12 @@ TITLE, NORMAL, SMALL, TINY = 18.0, 13.0, 12.0, 11.0
 _MOST_HEIGHT = 700.0
 MOST_PANELS, MOST_CURVES = 6, 4
 """A panel holds MOST_CURVES lines, a picture MOST_PANELS panels: what goes beyond is in the tables."""
+
+
+_WORD, _DOT, _PIECE = 13.0, 8.0, 6.0
+"""Pixels between names, of a mark that a name may lie on, and of a line's piece that counts like one."""
+Place = tuple[float, float, float]
+"""Left end, middle and width of words in axes, in pixels from the lower left corner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +178,42 @@ class Page:
         how = {"markersize": 7.0, "zorder": 6, "clip_on": False, **inks, **how}
         axes.plot([x], [y], marker=self.shape(role), linestyle="", **how)
 
+    def spot(self, axes: Axes, at: tuple[float, float]) -> tuple[float, float]:
+        """A place of the data in pixels from the lower left corner of the axes."""
+        x, y = (axes.transData + axes.transAxes.inverted()).transform(at) * self.size(axes)
+        return float(x), float(y)
+
+    def covered(self, axes: Axes) -> list[tuple[float, float]]:
+        """Such pixels that marks, lines and bars lie on, of those every few."""
+        paths = [(line.get_xydata(), line.get_transform()) for line in axes.lines]
+        bars = [each for each in axes.collections if isinstance(each, LineCollection)]
+        paths += [(segment, axes.transData) for each in bars for segment in each.get_segments()]
+        found: list[tuple[float, float]] = []
+        for points, transform in paths:
+            ends = (transform + axes.transAxes.inverted()).transform(points) * self.size(axes)
+            found += [(float(x), float(y)) for x, y in ends]
+            for start, end in pairwise(ends):
+                length = math.dist(start, end)
+                shares = [i * _PIECE / length for i in range(1, math.ceil(length / _PIECE))] if length < 1e4 else []
+                found += [tuple(map(float, start + (end - start) * share)) for share in shares]
+        return found
+
+    def name(
+        self, axes: Axes, words: str, at: tuple[float, float], taken: list[Place],
+        covered: Sequence[tuple[float, float]], most: float = math.inf, **how: Any,
+    ) -> None:  # fmt: skip
+        """Words near a mark, with a leader to it, on few ``covered`` pixels. None where they would lie on ``most`` of
+        them or on other words, whose places are ``taken``."""
+        bold = how.get("fontweight") == "bold"
+        wide, spot = text_width(words, TINY * (1.1 if bold else 1.0)), self.spot(axes, at)
+        place = _free(spot, wide, self.size(axes), taken, covered, most)
+        if place:
+            taken.append((*place, wide))
+            offset = (place[0] - spot[0]) * PX, (place[1] - spot[1] - 4) * PX
+            leader = {"arrowstyle": "-", "linewidth": 0.6, "color": self.ink("muted"), "shrinkA": 0, "shrinkB": 4}
+            how = {"color": self.ink("text"), "arrowprops": leader, "zorder": 9, "bbox": self.halo(), **how}
+            self.note(axes, words, at, offset, **how)
+
     def hatched(self, role: str) -> dict[str, Any]:
         """How a bar looks whose value comes from a model."""
         return {"facecolor": self.ink("page"), "edgecolor": self.ink(role), "hatch": "//////", "linewidth": 1.0}
@@ -231,6 +275,25 @@ def wrap_text(words: str, room: float, size: float, most: int = 5) -> list[str]:
         else:
             lines.append(shorten_to(word, room, size))
     return [*lines[: most - 1], shorten_to(" ".join(lines[most - 1 :]), room, size)] if len(lines) > most else lines
+
+
+def _free(
+    spot: tuple[float, float], wide: float, size: tuple[float, float], taken: Sequence[Place],
+    covered: Iterable[tuple[float, float]], most: float,
+) -> tuple[float, float] | None:  # fmt: skip
+    """Left end and middle of the words, near and on few ``covered`` pixels, ``most`` at most; None where they would lie
+    on other words."""
+    places: list[tuple[float, tuple[float, float]]] = []
+    for reach in (0, 5, 12, 20):
+        for x, y in ((8, 0), (-wide - 8, 0), (-wide / 2, 13), (-wide / 2, -13), (8, 10), (8, -10), (-wide - 8, 10)):
+            left, middle = spot[0] + x + math.copysign(reach, x), spot[1] + y + (math.copysign(reach, y) if y else 0)
+            right = left + wide
+            inside = 0 <= left <= size[0] - wide and 6 <= middle <= size[1] - 6
+            if inside and all(right < x0 or x0 + other < left or abs(middle - y0) >= _WORD for x0, y0, other in taken):
+                hits = sum(left - _DOT / 2 < x0 < right + _DOT / 2 and abs(y0 - middle) < _DOT for x0, y0 in covered)
+                places.append((hits + reach / 8, (left, middle)))
+    best = min(places, default=(math.inf, None))
+    return best[1] if best[0] <= most else None
 
 
 def tick_text(value: float, unit: str) -> str:

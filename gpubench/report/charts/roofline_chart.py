@@ -7,7 +7,7 @@ at the start of the same run.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
@@ -16,7 +16,7 @@ from ...runfile.quantities import shorten, text
 from ...runfile.schema import Ceilings
 from .. import words
 from ..study import Measured, Study, grouped
-from .page import MARGIN, PX, TINY, Figure, Key, Page, log_axis, spread, text_width
+from .page import MARGIN, TINY, Figure, Key, Page, Place, log_axis, spread
 from .selection import LEAST_VALUES, add_caption
 
 _FASTER = 1.1
@@ -24,10 +24,9 @@ _FASTER = 1.1
 _HEIGHT = 400.0
 _LEFT, _GUTTER = 72.0, 150.0
 """Pixels for the values left of the panel, and for the names of the peaks right of it."""
-_WORD, _DOT = 13.0, 8.0
 _MOST_NAMED = 16
 _MOST_COVERED = 4.0
-"""What a name may lie on, in dots or as many sixtieths of a line; beyond that only the subtitle's is written."""
+"""What a name may lie on, in dots or as many pieces of lines; beyond that only the subtitle's is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,45 +111,13 @@ class Roofline:
 
     def _name_dots(self, page: Page, axes: Axes) -> None:
         """Each name beside its dot where it touches no other name and few dots and lines, with a leader to its dot."""
-        size = page.size(axes)
-        scale = axes.transData + axes.transAxes.inverted()
-        spots = {dot: tuple(map(float, scale.transform((dot.x, dot.y)) * size)) for dot in self.dots}
-        marks = [*spots.values(), *(spots[dot] for dot in self.dots if dot.label for _ in range(3))]
-        for line in axes.lines:
-            ends = scale.transform(line.get_xydata()) * size
-            if len(ends) == 2:
-                marks += [tuple(map(float, ends[0] + (ends[1] - ends[0]) * i / 60)) for i in range(61)]
-        taken: list[tuple[float, float, float]] = []
-        named = (dot for dot in self.dots if dot.label)  # first the one that the title names
-        for dot in sorted(named, key=lambda dot: (not dot.label.endswith("%"), -dot.y)):
-            wide = text_width(dot.label, TINY)
+        taken: list[Place] = []
+        named = [dot for dot in self.dots if dot.label]
+        covered = page.covered(axes) + 3 * [page.spot(axes, (dot.x, dot.y)) for dot in named]
+        for dot in sorted(named, key=lambda dot: (not dot.label.endswith("%"), -dot.y)):  # first that of the title
             most = math.inf if dot.label.endswith("%") else _MOST_COVERED
-            place = _free(spots[dot], wide, size, taken, marks, most)
-            if place and len(taken) < _MOST_NAMED:
-                taken.append((*place, wide))
-                offset = (place[0] - spots[dot][0]) * PX, (place[1] - spots[dot][1] - 4) * PX
-                leader = {"arrowstyle": "-", "linewidth": 0.6, "color": page.ink("muted"), "shrinkA": 0, "shrinkB": 4}
-                page.note(axes, dot.label, (dot.x, dot.y), offset, color=page.ink("text"), arrowprops=leader, zorder=9,
-                          bbox=page.halo())  # fmt: skip
-
-
-def _free(
-    spot: Sequence[float], wide: float, size: tuple[float, float], taken: list[tuple[float, float, float]],
-    dots: Iterable[Sequence[float]], most: float,
-) -> tuple[float, float] | None:  # fmt: skip
-    """Left end and middle of the words, near and on few ``dots``, ``most`` at most; None where they would lie on other
-    words."""
-    places: list[tuple[float, tuple[float, float]]] = []
-    for reach in (0, 5, 12, 20):
-        for x, y in ((8, 0), (-wide - 8, 0), (-wide / 2, 13), (-wide / 2, -13), (8, 10), (8, -10), (-wide - 8, 10)):
-            left, middle = spot[0] + x + math.copysign(reach, x), spot[1] + y + (math.copysign(reach, y) if y else 0)
-            right = left + wide
-            inside = 0 <= left <= size[0] - wide and 6 <= middle <= size[1] - 6
-            if inside and all(right < x0 or x0 + other < left or abs(middle - y0) >= _WORD for x0, y0, other in taken):
-                hits = sum(left - _DOT / 2 < x0 < right + _DOT / 2 and abs(y0 - middle) < _DOT for x0, y0 in dots)
-                places.append((hits + reach / 8, (left, middle)))
-    covered, best = min(places, default=(math.inf, None))
-    return best if covered <= most else None
+            if len(taken) < _MOST_NAMED:
+                page.name(axes, dot.label, (dot.x, dot.y), taken, covered, most)
 
 
 def roofline_figures(study: Study) -> list[Figure]:

@@ -57,11 +57,13 @@ def curve(
 def _mark(crossing: Crossing) -> Mark | None:
     """The crossover where it is known; without an interval the two sizes that it lies between."""
     size, told = crossing.crossover.size, words.crossing(crossing)
+    copies = "" if crossing.resident else "with copies: "
     if size is not None and "≈" in told:
-        return Mark(size, size, told)
+        return Mark(size, size, copies + told)
     if crossing.ends is None or " between " not in told:
         return None
-    return Mark(*crossing.ends, " to ".join(words.size_text(end, crossing.line.size_name) for end in crossing.ends))
+    ends = " to ".join(words.size_text(end, crossing.line.size_name) for end in crossing.ends)
+    return Mark(*crossing.ends, copies + ends)
 
 
 def by_size(study: Study, figure: Figure, items: Sequence[Measured | Pair], note: str) -> list[Figure]:

@@ -14,8 +14,9 @@ from .page import MOST_CURVES, MOST_PANELS, Figure, Key
 from .selection import by_size, curve, keys
 
 _LIMIT = "Triangle: only a limit is known; its bar holds the speedup. "
-_DIAMOND = "Diamond: faster from this size on. "
-_BETWEEN = "Bar at 1×: faster from a size within it on. "
+_DIAMOND = "Diamond: faster from this size on{}. "
+_BETWEEN = "Bar at 1×: faster from a size within it on{}. "
+_SMALL = " (small: with copies)"
 _COPIES = "With copies: inputs copied from pageable memory, one call, results copied back. "
 
 
@@ -119,8 +120,9 @@ def _figure(
     chart = LinePanels(tuple(panels), "", legend if len(legend) > 1 and several else (), slower)
     note = f"Bar at a point: {words.uncertainty(used)}. " + _LIMIT * any(curve.limits for curve in drawn)
     marks = [curve.mark for curve in drawn if curve.mark]
-    note += _DIAMOND * any(mark.low == mark.high for mark in marks)
-    note += _BETWEEN * any(mark.low < mark.high for mark in marks)
+    small = _SMALL * any(curve.mark and curve.dashed for curve in drawn)
+    note += _DIAMOND.format(small) * any(mark.low == mark.high for mark in marks)
+    note += _BETWEEN.format(small) * any(mark.low < mark.high for mark in marks)
     note += _COPIES * copies + f"{rest}. " * bool(rest)
     devices = list(dict.fromkeys(study.names.subject(pair) for pair in used))
     title = f"{title} {f'of {devices[0]} ' * (len(devices) == 1)}over {base}"

@@ -44,6 +44,9 @@ def test_a_limit_alone_is_within_its_axis(ends):
     assert low <= min(bar) < max(bar) <= high
     assert {49.0, 1 / 49} & {*bar}
     assert high / low < 1e5
+    arrows = {line.get_marker() for line in axes.lines if line.get_markersize() == 9} - {"None"}
+    assert bool(arrows) == (max(ends) > 1e3 * min(ends))
+    assert max(bar) > 5 * min(bar)
 
 
 def test_a_legend_names_what_is_drawn():

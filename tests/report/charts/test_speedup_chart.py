@@ -1,10 +1,12 @@
 """Speedup pictures: the crossover on its line, what is too noisy to mark, and several benchmarks in one."""
 
+import itertools
 import math
 
 import pytest
 import records
 from drawing import drawn, faults, plan
+from matplotlib.markers import CARETUP
 from matplotlib.text import Text
 from records import run
 from test_page import crossing, settings_of
@@ -87,6 +89,35 @@ def test_intervals_are_bars_and_a_wide_one_does_not_flatten_the_lines():
     assert math.log10(high / low) < math.log10(max(values) / min(values)) + 3
 
 
+def test_the_bar_of_a_limit_that_goes_on_beyond_the_axis_ends_in_an_arrow():
+    one = run().bench("a.b", cpu=(1e-2, 1e-1, 1.0), n=(10, 100)).bench("a.b", cpu=1e-2, n=1000)
+    figure = speedup(one.bench("a.b", gpu=1e-9, n=(10, 100, 1000)))
+    axes = axes_of(figure)
+    cut = [point.x for point in curves(figure)[0].points if point.high > axes.get_ylim()[1]]
+    assert cut == [10, 100]
+    assert [line.get_xdata()[0] for line in axes.lines if line.get_marker() == CARETUP] == cut
+
+
+def test_a_crossover_s_size_lies_on_no_line():
+    """Of one that falls below 1× and rises again, beside one that falls."""
+    rises, falls = ({10**3: 2.0, 10**5: 3.0, 10**6: 0.5, 10**7: 8.0}, {10**3: 20.0, 10**5: 3.0, 10**6: 0.2, 10**7: 0.5})
+    one = run(cuda=2)
+    for form in "xyz":  # small panels
+        one.bench("a.b", cpu=1e-3, n=(*rises,), form=form)
+        one.bench("a.b", gpu=lambda n: 1e-3 / rises[n], gpu1=lambda n: 1e-3 / falls[n], n=(*rises,), form=form)
+    axes = axes_of(speedup(one))
+    (told,) = (text for text in axes.texts if "≈" in text.get_text())
+    box = Text.get_window_extent(told)
+    lines = [line for line in axes.lines if len(line.get_xdata()) == 4]
+    assert len(lines) == 2
+    for line in lines:
+        ends = axes.transData.transform(line.get_xydata())
+        for (x0, y0), (x1, y1) in itertools.pairwise(ends):
+            along = [i / 200 for i in range(201)]
+            places = [(x0 + (x1 - x0) * share, y0 + (y1 - y0) * share) for share in along]
+            assert not [place for place in places if box.contains(*place)]
+
+
 @pytest.mark.parametrize("flagged", [1, 4])
 def test_flagged_results_are_hollow_and_many_have_a_warning(flagged):
     one = crossing()
@@ -115,7 +146,10 @@ def test_copies_are_dashed_and_each_dtype_or_setting_has_its_panel_the_plainest_
     assert [*panels(add)] == ["out", "allocating", "inplace"]
     assert add.subtitle == "Synthetic H faster from n ≈ 33k, with copies not up to n = 10⁷ (out)"
     places = {text.get_text(): Text.get_window_extent(text).x0 for text in axes_of(product).texts}
-    assert places["n ≈ 120"] < places["n ≈ 190"]  # each at its own crossing
+    assert places["n ≈ 120"] < places["with copies: n ≈ 190"]
+    sizes = [line.get_markersize() for line in axes_of(product).lines if line.get_marker() == "D"]
+    assert sizes == [8, 5.5]
+    assert "Diamond: faster from this size on (small: with copies). " in product.caption  # each at its own crossing
 
 
 def test_two_libraries_of_one_device_are_both_named():
