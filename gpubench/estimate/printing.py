@@ -45,9 +45,7 @@ VALUES: Sequence[Column[Outlook]] = (
 MOST_SHOWN = 200.0
 """The largest speedup shown: a larger bound often rests only on the launch of an operation. Files hold it."""
 NOTICE = "Modelled, not measured: from the GPU's datasheet and each benchmark's work. How wrong: docs/estimate.md"
-BOUNDS = "≤ and ≥: no program does better, by the datasheet, or as a launch takes 2 µs"
-BEYOND = f">{MOST_SHOWN:g}×: a range above that, which -k NAME shows"
-SIGNS = f"Ranges are likely; {BOUNDS}; {BEYOND}."
+BOUNDS, BEYOND = "≤ and ≥: no program does better (datasheet; 2 µs a launch)", f">{MOST_SHOWN:g}×: a range above that"
 UPPER_ENDS = "The CPU was busy, or its times noisy, while it was measured: these speedups are upper ends"
 UNKNOWN = "unknown"
 
@@ -168,10 +166,11 @@ def table_of(lines: Sequence[Line], bound: bool) -> Table:
     return table(title, columns, lines, f"* {means}." * bool(starred))
 
 
-def foot(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
+def foot(lines: Sequence[Line], estimates: Iterable[Outlook], bound: bool) -> list[str]:
     """What the cells mean, how often such ranges held, and why something is unknown."""
     shown = [each for line in lines for each in line.of.values()]
-    parts = [SIGNS, f"{NOTICE}."]
+    beyond = f"; {BEYOND} (-k NAME shows it)" * any(">" in cell(each, bound) for each in shown)
+    parts = [f"Ranges are likely; {BOUNDS}{beyond}.", f"{NOTICE}."]
     ways = grouped((each for each in shown if each.job.way), lambda each: each.job.way)
     if told := [f"{way} ({_names(of, shown)})" for way, of in ways.items()]:
         parts.insert(0, f"{words.OTHER_WAY} the CPU's fastest way: {listed(told, joint='; ')}.")
@@ -242,7 +241,7 @@ def as_json(estimates: Iterable[Outlook], run: str) -> str:
 def as_markdown(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
     """The table as Markdown, with every line and the bounds."""
     shown = table_of(lines, True)
-    return [f"{shown.title}:", "", *markdown(shown), "", *(f"- {escape(each)}" for each in foot(lines, estimates))]
+    return [f"{shown.title}:", "", *markdown(shown), "", *(f"- {escape(each)}" for each in foot(lines, estimates, True))]
 
 
 def screen(lines: Sequence[Line], estimates: Sequence[Outlook], every: bool, width: int) -> list[str]:
@@ -252,7 +251,7 @@ def screen(lines: Sequence[Line], estimates: Sequence[Outlook], every: bool, wid
     more = f"{counted(len(lines) - len(shown), 'more row')}: " if len(shown) < len(lines) else ""
     more += "-k NAME shows all sizes, bounds, and of networks TF32, autocast, items per second and a full batch;"
     more += " --format csv everything."
-    below = [*foot(shown, estimates), *([] if every else [more[:1].upper() + more[1:]])]
+    below = [*foot(shown, estimates, every), *([] if every else [more[:1].upper() + more[1:]])]
     wrapped = (part for text in below for part in textwrap.wrap(text, width))
     return [*terminal(table_of(shown, every), width), "", *wrapped]
 
