@@ -241,7 +241,13 @@ def as_json(estimates: Iterable[Outlook], run: str) -> str:
 def as_markdown(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
     """The table as Markdown, with every line and the bounds."""
     shown = table_of(lines, True)
-    return [f"{shown.title}:", "", *markdown(shown), "", *(f"- {escape(each)}" for each in foot(lines, estimates, True))]
+    return [
+        f"{shown.title}:",
+        "",
+        *markdown(shown),
+        "",
+        *(f"- {escape(each)}" for each in foot(lines, estimates, True)),
+    ]
 
 
 def screen(lines: Sequence[Line], estimates: Sequence[Outlook], every: bool, width: int) -> list[str]:
