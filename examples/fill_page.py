@@ -36,6 +36,15 @@ def names(rows: Sequence[Measured]) -> list[str]:
     return [" and ".join(word for i, word in enumerate(each) if word and (i == 0 or differ[i])) for each in terms]
 
 
+def sizes(results: str, name: str) -> str:
+    """``; there are n=64, n=256``: what a benchmark has instead of the size that was asked for."""
+    try:
+        rows = gpubench.load(results, k=re.sub(r"[\s,]+(and )?\w+=\S+", "", name)).study.measured
+    except GpubenchError:
+        return ""
+    return f"; there are {', '.join(dict.fromkeys(words.size(row) for row in rows))}"
+
+
 def filled(template: str, results: str) -> str:
     """The template with its numbers, ``34× (33× to 36×)``: noisy ones have a star, which its last line explains, and
     simulated ones say so."""
@@ -47,7 +56,7 @@ def filled(template: str, results: str) -> str:
             found = gpubench.load(results, k=name)
             study = found.study
         except GpubenchError as error:
-            raise SystemExit(f"{placeholder[0]}: {error}") from None
+            raise SystemExit(f"{placeholder[0]}: {error}{sizes(results, name)}") from None
         rows = largest(study.measured if of else [pair.other for pair in study.pairs])
         if len(rows) > 1:
             choices = " or ".join(f"{{{{{of}{each}}}}}" for each in names(rows))

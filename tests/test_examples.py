@@ -121,6 +121,7 @@ def test_numbers_pictures_and_tables_change_only_with_the_results(tmp_path, caps
         ("{{time of sort}}", "write {{time of mine.sort float32, n=64 and cpu}} or {{time of"),
         ("{{mine.alone}}", "{{mine.alone}}: nothing is compared; a time is {{time of mine.alone}}"),
         ("{{mine.srt}}", "{{mine.srt}}: no benchmark matches"),
+        ("{{mine.sort and n=65}}", "mine.alone; there are n=64\n"),
     ],
 )
 def test_a_template_that_names_no_single_number_is_answered_in_its_own_words(tmp_path, template, told):

@@ -43,10 +43,15 @@ def test_each_python_that_is_named_is_tested():
 
 
 def test_each_action_is_pinned_by_its_commit():
-    files = [path.read_text(encoding="utf-8") for path in (ROOT / ".github/workflows").glob("*.yml")]
-    used = re.findall(r"uses: (.+)", "\n".join(files))
-    assert len(used) > 10
+    paths = [ROOT / "docs/ci.md", *(ROOT / ".github/workflows").glob("*.yml")]
+    used = re.findall(r"uses: (.+)", "\n".join(path.read_text(encoding="utf-8") for path in paths))
+    assert len(used) > 12
     assert [action for action in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", action)] == []
+
+
+def test_the_page_pins_the_matplotlib_that_draws_our_pictures():
+    (pin,) = re.findall(r"matplotlib==\S+", (ROOT / "docs/pictures-and-tables.md").read_text(encoding="utf-8"))
+    assert pin in (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
 
 
 # The README on a package index ----------------------------------------------------------------------------------------

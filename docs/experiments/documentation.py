@@ -22,9 +22,10 @@ theme:
     - scheme: slate
       toggle: {icon: material/weather-sunny, name: Light}
 markdown_extensions: [tables, pymdownx.snippets]
+exclude_docs: speed.md
 """
-SPHINX = 'extensions = ["myst_parser"]\nhtml_theme = "furo"\n'
-MATERIAL = '# x\n\n![Speedup](speed.svg#only-light)\n![Speedup](speed-dark.svg#only-dark)\n\n--8<-- "speed.md"\n'
+SPHINX = 'extensions = ["myst_parser"]\nhtml_theme = "furo"\nexclude_patterns = ["speed.md"]\n'
+MATERIAL = '# x\n\n![Speedup](speed.svg#only-light)\n![Speedup](speed-dark.svg#only-dark)\n\n--8<-- "docs/speed.md"\n'
 FURO = "# x\n" + "".join(
     f"\n```{{image}} {name}.svg\n:alt: Speedup\n:class: only-{theme}\n```\n"
     for theme, name in (("light", "speed"), ("dark", "speed-dark"))
@@ -40,7 +41,7 @@ def build(name: str, folder: Path, page: str, settings: tuple[str, str], command
     picture = gpubench.load(results).chart("speedup")
     picture.save(sources / "speed.svg")
     picture.save(sources / "speed-dark.svg", theme="dark")
-    (folder / "speed.md").write_text("| a | b |\n|---|---|\n| 1 | 2 |\n", encoding="utf-8")
+    (sources / "speed.md").write_text("| a | b |\n|---|---|\n| 1 | 2 |\n", encoding="utf-8")
     subprocess.run(command, cwd=folder, check=True)
     html = (folder / "site/index.html").read_text(encoding="utf-8")
     shown = re.findall(r"<img[^>]+>", html)
@@ -51,6 +52,8 @@ def build(name: str, folder: Path, page: str, settings: tuple[str, str], command
             raise SystemExit(f"{name}: {source} isn't in the site")
     if page == MATERIAL and not re.search(r'<body[^>]+data-md-color-scheme="default".*<table', html, re.DOTALL):
         raise SystemExit(f"{name}: without a colour scheme both pictures show, or the table isn't included")
+    if (folder / "site/speed").exists():
+        raise SystemExit(f"{name}: the table is a page of its own")
     print(f"{name}: both pictures are in the site")
 
 
