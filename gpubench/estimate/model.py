@@ -121,7 +121,8 @@ def likely(
     count = sum(each.count for each in operators)
     network = count >= EAGER_LEAST and any(each.kind in ("convolution", "normalisation") for each in operators)
     least_s, most_s = EAGER_S if network else (LEAST_KERNEL_S, DISPATCH_S)
-    low_s = max(sum(span.low_s for _, span in spans), least_s * count, shortest(work, dtype, card).seconds)
+    bound_s = shortest(work, dtype, card).seconds * (1.0 if card.beats_datasheet else SAFETY)  # likely, not possible
+    low_s = max(sum(span.low_s for _, span in spans), least_s * count, bound_s)
     high_s = sum(span.high_s for _, span in spans) + most_s * count
     longest = max(spans, key=lambda part: part[1].middle_s)[1].basis
     known = all(span.basis for each, span in spans if each.kind != "other")

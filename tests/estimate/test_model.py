@@ -93,10 +93,10 @@ def test_work_known_by_its_sums_is_of_one_kind_on_every_gpu():
     assert l4.high_s > a100.high_s
 
 
-def test_what_is_likely_is_never_below_the_bound():
+def test_what_is_likely_is_never_above_the_datasheet():
     work = Work(flops=1e13, bytes=1e9, operators=(Operators("product", 1, 1e13, 1e9),))
     guess = guessed(work, "float32", card())
-    assert guess.low_s == shortest(work, "float32", card()).seconds < guess.middle_s < guess.high_s
+    assert guess.low_s == shortest(work, "float32", card()).seconds * SAFETY == 1.0 < guess.middle_s < guess.high_s
 
 
 @pytest.mark.parametrize(
