@@ -107,6 +107,13 @@ class Crossing:
         """Whether it is the crossover with data that stays on the device."""
         return self.pair.regime == RESIDENT
 
+    @cached_property
+    def copies(self) -> Crossing | None:
+        """The crossover of the same line with copies; None of a line that has them, and where none were measured."""
+        copied = [pair.copies for pair in self.line.items if pair.copies] if self.resident else []
+        lines = lines_of(copied, attrgetter("values"))
+        return crossing_of(lines[0]) if lines else None
+
     @property
     def ends(self) -> tuple[float, float] | None:
         """The sizes that it surely lies between: the interval's, without one the measured sizes next to it; None where

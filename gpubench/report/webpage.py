@@ -272,7 +272,7 @@ def _explained(study: Study, places: Mapping[Any, int]) -> tuple[dict[str, str],
         key = "|".join((words.name(last.result), last.dtype, last.result.variant, setting))
         start = words.crossing(crossing)
         found.setdefault(key, {}).setdefault(study.names.of(last), []).append(_finding(crossing))
-        if "≈" in start and crossing.crossover.size:
+        if "≈" in start and not start.endswith(words.LATEST) and crossing.crossover.size:
             mark = {"device": places[last.source], "size": _short(crossing.crossover.size), "text": start}
             marks.setdefault(key, []).append(mark)
     sentences = {

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from statistics import mode
 
 from msgspec import structs
@@ -29,6 +30,8 @@ UNSURE = "unsure"
 OWN = "Own benchmarks"
 """The heading of the user's benchmarks."""
 EVERY_SIZE = "every size"
+LATEST = " at the latest"
+"""The end of what is said of a size by which a device is faster, where the size from which on isn't known."""
 OTHER_WAY = "‡"
 """The mark of a speedup over a way of the CPU that differs from the other side's."""
 _VARIANTS = {"compile": "compiled"}
@@ -365,16 +368,16 @@ def share_of_peak(row: Measured) -> str:
 
 def crossing(found: Crossing) -> str:
     """Return, in words, the size from which the device is faster, as far as the interval or the nearest measured sizes
-    make it certain."""
+    make it certain; where they don't, the size from which it surely is."""
     line, known = found.line, found.crossover
     sizes, label = [point.x for point in line.points], size_label(line.size_name)
     doubtful = any(pair.quality.doubt in OF_TIMES for pair in line.items)
     # in some resamples of the processes it crosses where it doesn't in the mean
     disputed = known.size is None and known.low != known.high
     if doubtful or len(sizes) == 1 or disputed or (known.size is not None and not found.ends):
-        return UNSURE
+        return _at_the_latest(found)
     if known.always:
-        return UNSURE if any(pair.quality.doubt for pair in line.items) else EVERY_SIZE
+        return _at_the_latest(found) if any(pair.quality.doubt for pair in line.items) else EVERY_SIZE
     if known.size is None or not found.ends:
         ahead = [point.x for point in line.points if point.y >= 1]
         upper = size_text(max(ahead) if ahead else sizes[-1], line.size_name)
@@ -383,6 +386,22 @@ def crossing(found: Crossing) -> str:
         low, high = (size_text(end, line.size_name) for end in found.ends)
         return f"{label} between {low} and {high}"
     return f"{label} ≈ {rounded_size(known.size, line.size_name)}"
+
+
+def _at_the_latest(found: Crossing) -> str:
+    """``n = 1024 at the latest``: from which size it surely is faster, also since it is so with copies even."""
+    line, label = found.line, size_label(found.line.size_name)
+    measured = [*zip(line.points, line.items, strict=True)]
+    ahead = [point.x for point, _ in takewhile(lambda each: each[1].faster, reversed(measured))]
+    if found.crossover.high == math.inf:  # in some resamples it stays slower
+        ahead = []
+    if len(ahead) == len(measured) > 1:
+        return EVERY_SIZE
+    told = crossing(found.copies) if found.copies else UNSURE
+    size = found.copies.crossover.size if found.copies and "≈" in told else None
+    if size is None or size > min(ahead, default=math.inf):
+        told = f"{label} = {size_text(ahead[-1], line.size_name)}" if ahead else UNSURE
+    return told if told == UNSURE else told + LATEST
 
 
 def wins(found: Crossing) -> str:
@@ -396,6 +415,8 @@ def faster(found: Crossing) -> str:
     """``faster from n ≈ 72``, ``faster at every size``, ``not faster up to n = 10⁷``: the same in a sentence."""
     told = wins(found)
     told = {UNSURE: "from an unsure size, if any", EVERY_SIZE: "at every size"}.get(told, told)
+    size, measured = found.crossover.size or 0.0, zip(found.line.points, found.line.items, strict=True)
+    told += " and at some smaller sizes" * any(point.x < size and pair.faster for point, pair in measured)
     return f"not faster {told.removeprefix('not ')}" if told.startswith("not ") else f"faster {told}"
 
 

@@ -65,16 +65,24 @@ FROM = "faster from an unsure size, if any"
     ("known", "ratios", "said", "sentence"),
     [
         (Crossover(72.4, CROSSES, 65.0, 79.0), UP, "n ≈ 72", "faster from n ≈ 72"),
-        (Crossover(72.4, CROSSES, 0.0, 79.0), UP, words.UNSURE, FROM),
+        (Crossover(72.4, CROSSES, 0.0, 79.0), UP, "n = 128 at the latest", "faster from n = 128 at the latest"),
+        (Crossover(72.4, CROSSES, 0.0, 79.0), (0.5, 2.0, 1.0), words.UNSURE, FROM),
         (Crossover(72.4, CROSSES, 65.0, math.inf), UP, words.UNSURE, FROM),
         (Crossover(72.4, CROSSES), UP, "n between 64 and 128", "faster from n between 64 and 128"),
         (Crossover(None, ALWAYS, 0.0, 0.0), UP, words.EVERY_SIZE, "faster at every size"),
         (Crossover(None, ALWAYS), UP, words.EVERY_SIZE, "faster at every size"),
-        (Crossover(None, ALWAYS, 0.0, 70.0), UP, words.UNSURE, FROM),
+        (Crossover(None, ALWAYS, 0.0, 70.0), UP, "n = 128 at the latest", "faster from n = 128 at the latest"),
+        (Crossover(None, ALWAYS, 0.0, 70.0), (1.5, 2.0, 4.0), words.EVERY_SIZE, "faster at every size"),
         (Crossover(None, NEVER), (0.5, 0.4, 0.3), "not up to n = 256", "not faster up to n = 256"),
         (Crossover(None, ABSENT), (0.5, 2.0, 0.5), "only up to n = 128", "faster only up to n = 128"),
-        (Crossover(72.4, CROSSES, 60.0, 256.0), UP, words.UNSURE, FROM),
-        (Crossover(None, ALWAYS), (2.0,), words.UNSURE, FROM),  # of one size
+        (Crossover(72.4, CROSSES, 60.0, 256.0), UP, "n = 128 at the latest", "faster from n = 128 at the latest"),
+        (Crossover(None, ALWAYS), (2.0,), "n = 64 at the latest", "faster from n = 64 at the latest"),  # of one size
+        (
+            Crossover(200.0, CROSSES, 190.0, 210.0),
+            (2, 0.5, 4),
+            "n ≈ 200",
+            "faster from n ≈ 200 and at some smaller sizes",
+        ),
     ],
 )
 def test_a_crossover_is_stated_only_as_far_as_it_is_known(known, ratios, said, sentence):

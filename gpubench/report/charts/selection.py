@@ -58,7 +58,7 @@ def _mark(crossing: Crossing) -> Mark | None:
     """The crossover where it is known; without an interval the two sizes that it lies between."""
     size, told = crossing.crossover.size, words.crossing(crossing)
     copies = "" if crossing.resident else "with copies: "
-    if size is not None and "≈" in told:
+    if size is not None and "≈" in told and not told.endswith(words.LATEST):
         return Mark(size, size, copies + told)
     if crossing.ends is None or " between " not in told:
         return None
