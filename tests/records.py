@@ -48,12 +48,12 @@ def case(workload: str, device: str = "cpu", **terms: Any) -> Case:
 def benchmark(
     case: Case, median: float, *, work: dict[str, Any] | None = None, medians: tuple[float, ...] = (),
     spread: float = 0.04, latency: float | None = None, alone: float = 1.1, rounds: int = 50, iterations: int = 1,
-    flags: tuple[str, ...] = (), **measured: Any,
+    flags: tuple[str, ...] = (), cpu_s: float | None = None, **measured: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """One entry of ``benchmarks``; ``medians`` are those of its processes, ``spread`` is IQR over median.
 
-    A call alone takes ``alone`` times as long. ``flags`` were raised in its first process; ``measured`` are more of our
-    keys (``device_s``, ``transfer``, …).
+    A call alone takes ``alone`` times as long, ``cpu_s`` on a core. ``flags`` were raised in its first process;
+    ``measured`` are more of our keys (``device_s``, ``transfer``, …).
     """
     medians = medians or (median,)
     low, high = median * (1 - spread / 2), median * (1 + spread / 2)
@@ -65,6 +65,7 @@ def benchmark(
             "median_s": value,
             "iqr_s": value * spread,
             "latency_s": latency or value * alone,
+            "cpu_s": cpu_s,
             "flags": [],
             **counts,
         }
@@ -129,8 +130,8 @@ def run_file(
 SIDES = {"cpu": ("cpu", "torch"), "numpy": ("cpu", "numpy"), "gpu": ("cuda:0", "torch"), "gpu1": ("cuda:1", "torch")}
 Time = str | float | tuple[float, ...] | Callable[[Any], Any]
 _WORK = ("flops", "bytes", "items", "unit", "operators")
-_MEASURED = ("latency", "rounds", "iterations", "flags", "check", "precision", "transfer", "device_s", "launch_s",
-             "parallel", "first_call_s", "memory_bytes", "batch_bytes", "energy_j", "steps")  # fmt: skip
+_MEASURED = ("latency", "cpu_s", "rounds", "iterations", "flags", "check", "precision", "transfer", "device_s",
+             "launch_s", "parallel", "first_call_s", "memory_bytes", "batch_bytes", "energy_j", "steps")  # fmt: skip
 _UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
 
 
@@ -295,6 +296,7 @@ def _suite(one: Made, sides: tuple[str, ...], speed: float) -> dict[str, Any]:
             median = launch + amount / (rate * fill) + moved / (width * speed)
             median *= 1 + 0.03 * math.sin(count * 7.3)
             how["threads"] = 1 if side == "numpy" and workload.startswith("elementwise") else 2
+            how["cpu_s"] = None if side == "gpu" else 0.98 * median
             if side == "gpu":
                 ways = {"in_s": 1.2e10, "out_s": 0.9e10, "in_pinned_s": 5.2e10, "out_pinned_s": 4.9e10}
                 sizes = {"in_bytes": int(moved) * 2 // 3, "out_bytes": int(moved) // 3}

@@ -9,7 +9,7 @@ import statistics
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from time import perf_counter  # imported by name: a benchmark may patch time.perf_counter
+from time import perf_counter, thread_time  # imported by name: a benchmark may patch time.perf_counter
 from typing import Any
 
 from ..devices import Device, in_use, kinds
@@ -62,7 +62,8 @@ class Share:
 
     ``next_call`` returns the function of a round with its arguments; it runs untimed before each. ``result`` is that of
     the last round, where a round has one call. ``collects`` leaves Python's garbage collector on. ``flags`` are what
-    was noticed meanwhile, one list for all shares that were measured in turn.
+    was noticed meanwhile, one list for all shares that were measured in turn. ``cpu_s`` is the least time that this
+    thread had a core for a call: without other programs a call doesn't take less.
     """
 
     next_call: Callable[[], Bound]
@@ -73,6 +74,7 @@ class Share:
     times: list[float] = field(default_factory=list)
     result: Any = None
     flags: list[Flag] = field(default_factory=list)
+    cpu_s: float = math.inf
 
     def take_round(self) -> float:
         """Time one round, and return its seconds. The garbage collector is off only within it, so that garbage does not
@@ -84,6 +86,7 @@ class Share:
         if not self.collects:
             gc.disable()
         try:
+            begun_s = thread_time()
             start = clock()
             if several:  # no result is kept, so that the next call can have its memory
                 for _ in several:
@@ -91,6 +94,7 @@ class Share:
             else:
                 result = function(*args, **kwargs)
             seconds = clock() - start
+            self.cpu_s = min(self.cpu_s, (thread_time() - begun_s) / self.calls)
         finally:
             if enabled:
                 gc.enable()
@@ -106,6 +110,7 @@ class Share:
     def take(self, other: Share) -> None:
         """Take over the rounds that another share of the same call has taken."""
         self.calls, self.times, self.result, self.flags = other.calls, other.times, other.result, other.flags
+        self.cpu_s = other.cpu_s
 
     def note(self, flags: Iterable[Flag]) -> tuple[Flag, ...]:
         """Add what was noticed; return all that was noticed during the rounds, which another test may have timed."""

@@ -224,6 +224,7 @@ class Gpubench:
                 call.result = call.again()  # a replayed graph has overwritten that of the rounds
         self._flush = None  # pytest keeps the fixture, and the flush holds as many bytes as the cache
         measured = {"first_call_s": call.first_s, "latency_s": call.latency_s, **self._memory(call)}
+        measured["cpu_s"] = share.cpu_s
         self._record(call.work, call.counted, call.flags, check=call.check, steps=steps, **measured, **probed)
         return call.result
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import math
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -220,8 +221,9 @@ class Session:
     ) -> None:  # fmt: skip
         """Judge the rounds that pytest-benchmark keeps, and write the case's :class:`Measurement` beside them.
         ``devices`` were waited for; ``flags`` are what was noticed during the rounds, and ``fields`` what was measured
-        besides them. ``launches``: whether a call is known to launch anything."""
-        raised, stats = list(flags), benchmark.stats
+        besides them, ``cpu_s`` that of a :class:`~.clock.Share`. ``launches``: whether a call is known to launch
+        anything."""
+        raised, stats, cpu_s = list(flags), benchmark.stats, fields.pop("cpu_s", math.inf)
         wait_s = sum(self.rates.wait_s(device) for device in devices)
         if stats is not None:
             times, calls = stats.stats, stats.iterations
@@ -239,7 +241,8 @@ class Session:
             if launches or work.flops or work.bytes:
                 raised += self.doubt(case, work, times.median, launches, fields.get("convolution_share") or 0.0)
             index, rounds, latency_s = self.settings.process, times.rounds, fields.get("latency_s")
-            judged = min(rounds, SAMPLES_KEPT), calls, times.iqr, latency_s, tuple(raised)
+            cpu_s = cpu_s if 0 < cpu_s < math.inf and not any(device.accelerator for device in devices) else None
+            judged = min(rounds, SAMPLES_KEPT), calls, times.iqr, latency_s, tuple(raised), cpu_s
             fields["processes"] = (Process(index, rounds, times.median, *judged),)
         self.raised.extend((case, flag) for flag in raised)
         measured = Measurement(**structs.asdict(case) | {"work": work, "wait_s": wait_s} | fields)

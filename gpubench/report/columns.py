@@ -213,8 +213,8 @@ _ROW: dict[str, Column[Row]] = {
 }
 _RATIO: list[Column[Pair]] = [
     Column("speedup", lambda pair: pair.speedup),
-    Column("low", lambda pair: pair.values.low),
-    Column("high", lambda pair: pair.values.high),
+    Column("low", lambda pair: _known(pair.values.low)),
+    Column("high", lambda pair: _known(pair.values.high)),
     Column("one_shot_speedup", lambda pair: pair.copies and pair.copies.speedup),
     Column("baseline_s", lambda pair: pair.base_s),
     Column("time_s", lambda pair: pair.time_s),
@@ -241,21 +241,25 @@ _BEST_CPU: list[Column[Pair]] = [
 
 
 def _proven(pair: Pair | None, end: str) -> float | None:
-    return getattr(pair.values, end) if pair and pair.uncertainty else None
+    return _known(getattr(pair.values, end)) if pair and pair.uncertainty else None
+
+
+def _known(value: float | None) -> float | None:
+    return None if value in (0, math.inf) else value
 
 
 def _end(value: float | None, found: Crossing) -> float | None:
-    return value if found.crossover.size is not None and value not in (0, math.inf) else None
+    return None if found.crossover.size is None or found.doubtful else _known(value)
 
 
 _CROSSED: list[Column[Crossing]] = [
     Column("differs", lambda found: found.pair.differs or None),
     Column("regime", lambda found: found.pair.regime),
     Column("size_parameter", lambda found: found.line.size_name),
-    Column("crossover", lambda found: found.crossover.size),
+    Column("crossover", lambda found: _end(found.crossover.size, found)),
     Column("low", lambda found: _end(found.crossover.low, found)),
     Column("high", lambda found: _end(found.crossover.high, found)),
-    Column("kind", lambda found: found.crossover.kind),
+    Column("kind", lambda found: words.UNSURE if found.doubtful else found.crossover.kind),
     Column("processes", lambda found: found.processes),
     Column("best_cpu", lambda found: "; ".join(words.ways(found.line.items)) or None),
 ]  # fmt: skip

@@ -25,7 +25,7 @@ from ..runfile.schema import Process, Result
 from ..runfile.ways import fastest_way, job, times_and_ratio
 from ..statistics import intervals
 from ..statistics.intervals import Interval
-from .rows import Measured, Source, Values, grouped, leaves_open, too_noisy
+from .rows import NEAR, Measured, Source, Values, grouped, leaves_open, too_noisy
 
 RESIDENT, ONE_SHOT, PINNED = "resident", "one-shot", "one-shot, pinned"
 """resident: the data is on the device. one-shot: copy inputs, one call, copy outputs; from and to pageable memory, or
@@ -42,6 +42,7 @@ THREADS_WAIT_S = 10 * SLICE_S
 SHARED, BESIDE = 5.0, 1.25
 """How many times as long as alone a longer round takes at most, and a shorter one, which shares caches, memory and
 clocks with the other programs: seen were 3.8 times and 1.09 times, beside two and three programs on two cores."""
+_LIMITS = "limits beside other programs"
 _HALVES = {"float16": ("fp16_",), "bfloat16": ("bf16_",)}
 """How the switches of products in that dtype begin."""
 _OF_ACCELERATORS = ("cudnn_benchmark", "cudnn_deterministic", "variables")
@@ -106,15 +107,16 @@ class Pair:
 
     @property
     def observed(self) -> list[dict[int, float]]:
-        """Seconds of a call on each side, by process: its median, or one call's latency with an accelerator's
+        """Seconds of a call on each side, by process: its median; with copies an accelerator's are the latency and the
         copies."""
         copied = (0.0, _copies_s(self.sides[1].result, self.regime) or 0.0)
 
-        def call_s(process: Process) -> float:
-            return process.median_s if self.regime == RESIDENT else process.latency_s or process.median_s
+        def call_s(process: Process, side: Measured) -> float:
+            alone = side.on_accelerator and self.regime != RESIDENT
+            return (process.latency_s if alone else None) or process.median_s
 
         return [
-            {process.index: more_s + call_s(process) for process in side.times.processes}
+            {process.index: more_s + call_s(process, side) for process in side.times.processes}
             for side, more_s in zip(self.sides, copied, strict=True)
         ]
 
@@ -143,18 +145,43 @@ class Pair:
     @property
     def uncertainty(self) -> str:
         """What the range is; empty if there is none."""
-        return self._compared[3]
+        return _LIMITS if self._busy else self._compared[3]
 
     @property
     def subject(self) -> Measured:
         """What is compared with the baseline."""
         return self.other
 
+    @property
+    def _busy(self) -> bool:
+        return any(side.busy for side in self.sides)
+
+    @property
+    def _delayed(self) -> bool:
+        return any(map(_delayed, self.sides))
+
     @cached_property
-    def values(self) -> Values:
-        """The speedup and the ends of its range."""
+    def _range(self) -> Values:
         ratio = self._compared[2]
         return Values(*(self.batches * each for each in (ratio.value, ratio.low, ratio.high)))
+
+    @cached_property
+    def values(self) -> Values:
+        """The speedup and the ends of what is known of it. Where other programs took part of a time, the least that the
+        work needs is compared with the longer rounds of the other side; if they took much, copies may have taken longer
+        than they need too, so that only the low end counts them. Nothing is known of times that waited."""
+        value = self._range.value
+        if any(Reason.WAITED in side.quality.why for side in self.sides):
+            return Values(value, 0.0, math.inf)
+        if not self._busy:
+            return self._range
+        base, other = self.sides
+        least_s = _least_s(other)
+        low, high = _least_s(base) / other.times.q3_s, base.times.q3_s / least_s if least_s else math.inf
+        if self.regime != RESIDENT:
+            longer = self.time_s / replace(self, regime=RESIDENT).time_s
+            low, high = low / longer, high if self._delayed else high / longer
+        return Values(value, self.batches * low, self.batches * high)
 
     @property
     def speedup(self) -> float:
@@ -185,59 +212,61 @@ class Pair:
     @cached_property
     def quality(self) -> Quality:
         """How good the speedup is. It needs no peak, so a rate above one is no reason; and of a busy machine no range
-        of a single process shows how far off the time is."""
+        of the times shows how far off they are."""
         why = [reason for side in self.sides for reason in side.quality.why if reason is not Reason.ABOVE_PEAK]
-        alone = any(Reason.BUSY in side.quality.why and len(side.times.processes) < 2 for side in self.sides)
-        unusable = [Reason.WAITED] * (Reason.WAITED in why) + [Reason.BUSY] * alone
-        unusable += [Reason.TOO_NOISY] * leaves_open(self.values)
+        disturbed = self._delayed or (self._busy and leaves_open(self.values))
+        unusable = [Reason.WAITED] * (Reason.WAITED in why) + [Reason.BUSY] * disturbed
+        unusable += [Reason.TOO_NOISY] * leaves_open(self._range)
         level = Level.UNUSABLE if unusable else Level.NOISY if why else Level.SOUND
         return Quality(level, tuple(dict.fromkeys([*unusable, *why])))
 
-    @cached_property
-    def bounds(self) -> tuple[float, float]:
-        """The ends of what is known of the speedup. Where other programs took part of the only process's time, the
-        least that a round takes is compared with the longer ones of the other side, and copies may have taken longer
-        than they need, so that only the low end counts them; nothing is known of times that waited."""
-        doubt = self.quality.doubt
-        if doubt is not Reason.BUSY:
-            return (0.0, math.inf) if doubt is Reason.WAITED else self.values[1:]
-        base, other = self.sides
-        least_s = _least_s(other)
-        low, high = _least_s(base) / other.times.q3_s, base.times.q3_s / least_s if least_s else math.inf
-        if self.regime != RESIDENT:
-            low *= replace(self, regime=RESIDENT).time_s / self.time_s
-        return self.batches * low, self.batches * high
+    @property
+    def shown(self) -> bool:
+        """Whether the value is shown: else only a limit is, where one is known."""
+        return self.quality.doubt is None and not too_noisy(*self.values[1:])
 
     @property
-    def faster(self) -> bool:
-        """Whether it is surely faster than its baseline."""
-        return self.bounds[0] > 1
-
-    @property
-    def unknown(self) -> bool:
-        """Whether its speedup isn't known well enough to say which side is faster."""
-        return self.quality.doubt is not None and self.bounds[0] <= 1 <= self.bounds[1]
+    def limit(self) -> float | None:
+        """The end of the range that says which side is faster, and by more than rounding."""
+        _, low, high = self.values
+        return low if low >= NEAR else high if high <= 1 / NEAR else None
 
     @property
     def drawn(self) -> Values | None:
         """The speedup in a picture; where only a limit is known, the limit. None where not even that is known."""
-        low, high = self.bounds
-        if self.quality.doubt is None and not too_noisy(low, high):
+        if self.shown:
             return self.values
-        return Values(low if low > 1 else high, low, high) if not low <= 1 <= high else None
+        return Values(self.limit, *self.values[1:]) if self.limit else None
+
+    @property
+    def faster(self) -> bool:
+        """Whether it is surely faster than its baseline, by more than rounding."""
+        return self.drawn is not None and self.values.low > 1 and self.drawn.value >= NEAR
+
+    @property
+    def unknown(self) -> bool:
+        """Whether its speedup isn't known well enough to say which side is faster."""
+        return self.quality.doubt is not None and self.limit is None
 
 
 def _least_s(row: Measured) -> float:
-    """Seconds that a call at least takes without the other programs that were seen. If its rounds are longer than a
-    time slice, they all were interrupted, the shortest one too. Where threads were seen to wait for each other, nothing
-    is known of a short call on several."""
+    """Seconds that a call at least takes without the other programs that were seen: in its fastest round, or as long
+    as its thread had a core. If rounds are longer than a time slice, they all were interrupted, the shortest one too.
+    Where threads were seen to wait for each other, which takes a core, nothing is known of a short call on several."""
     times = row.times
-    if Reason.BUSY not in row.quality.why:
+    if not row.busy:
         return times.min_s
-    threads = 1 if row.on_accelerator else row.result.threads or 1
-    if row.run.slow_threads and threads > 1 and times.min_s < THREADS_WAIT_S:
+    wait = bool(row.run.slow_threads) and not row.on_accelerator and (row.result.threads or 1) > 1
+    if wait and times.min_s < THREADS_WAIT_S:
         return 0.0
-    return times.min_s / (SHARED if times.min_s * times.iterations > SLICE_S else BESIDE)
+    interrupted = times.min_s * times.iterations > SLICE_S and (wait or row.cpu_s is None)
+    return min(times.min_s, row.cpu_s or math.inf) / (SHARED if interrupted else BESIDE)
+
+
+def _delayed(row: Measured) -> bool:
+    """Whether other programs may account for more of its time than sharing caches, memory and clocks with them does; a
+    single process doesn't show it."""
+    return row.busy and (len(row.times.processes) < 2 or row.time_s > BESIDE**2 * _least_s(row))
 
 
 def resolve(rows: Sequence[Measured], name: str | None) -> Baseline | None:

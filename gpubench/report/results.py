@@ -122,7 +122,7 @@ class Results:
             raise UsageError(f"several benchmarks are compared: {choose}: {listed(names)}")
         for pairs in groups.values():
             largest = max(pairs, key=lambda pair: pair.other.numbers)
-            return Ratio(largest, Values(largest.speedup, *largest.bounds))  # of a busy machine, all that is known
+            return Ratio(largest, largest.values)
         pairs = rivals(self.study)
         return next((Ratio(pair, pair.values) for pair in pairs if pair.base is pairs[-1].base), None)
 

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from ..devices.implementations import TORCH
 from ..errors import RunFileError, clean
-from ..runfile.flags import IMPLAUSIBLE, Quality, judge
+from ..runfile.flags import IMPLAUSIBLE, Quality, Reason, judge
 from ..runfile.kinds import KINDS, Kind, names_of
 from ..runfile.matching import matcher, nothing_matches, shown_name
 from ..runfile.naming import shared_params
@@ -26,6 +26,8 @@ FILLED = 0.1
 """A GPU that reaches less than this share of its measured peak isn't filled."""
 NOISY_FACTOR = 4.0
 """An interval whose ends differ by more than this factor counts as too noisy."""
+NEAR = 1.05
+"""A ratio below prints as 1.0×, which says of neither side that it is faster."""
 PEOPLE_COUNT = ("sample", "token", "image", "sequence", "frame")
 _LONGEST_UNIT = 24
 _K = TypeVar("_K")
@@ -233,6 +235,18 @@ class Measured(Row):
     def quality(self) -> Quality:
         """How good its time is."""
         return judge(self.flags, self.spread)
+
+    @property
+    def cpu_s(self) -> float | None:
+        """The least seconds that its thread had a core for a call; None where that wasn't recorded."""
+        return min((process.cpu_s for process in self.times.processes if process.cpu_s), default=None)
+
+    @cached_property
+    def busy(self) -> bool:
+        """Whether other programs may have made it longer: they were seen meanwhile or, where a noisy time can be held
+        against that on a core, at any time of its run."""
+        why = self.quality.why
+        return Reason.BUSY in why or (Reason.NOISY in why and self.run.contended and self.cpu_s is not None)
 
 
 def too_noisy(low: float, high: float) -> bool:

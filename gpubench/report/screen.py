@@ -14,7 +14,7 @@ from ..runfile.quantities import counted, listed, seconds_text, shorten, text
 from . import words
 from .answer import MOST_ROWS, Answer, Warning
 from .render import terminal
-from .study import Crossing, Measured, Pair, Study, grouped, too_noisy
+from .study import Crossing, Measured, Pair, Study, grouped
 from .tables import answer_tables, beside_each_other, main_clause, results_table, unmeasured_by_reason
 
 WIDTH, MOST_LINES = 80, 36
@@ -172,7 +172,7 @@ def _crossing_sentence(study: Study, found: Crossing) -> str:
 def _pair_sentence(study: Study, pair: Pair) -> str:
     """``a @ b, float32: H200 is 12× (11× to 13×) as fast as the Xeon.``"""
     subject, base = study.names.subject(pair), study.names.of(pair.base)
-    if pair.quality.doubt or too_noisy(pair.values.low, pair.values.high):
+    if not pair.shown:
         return f"{_who(pair.other)}: {subject} against {base}: {words.ratio(pair)}."
     base += f" by {words.way(pair)} ({words.like_with_like(pair)})" if pair.best_cpu else ""
     return f"{_who(pair.other)}: {subject} {_faster(pair)} {base}."
@@ -202,8 +202,7 @@ def _against_first(study: Study) -> Iterator[str]:
         base = pairs[-1].base
         at = ", ".join(filter(None, [study.names.of(base), words.setting(base.result)]))
         for pair in (pair for pair in pairs if pair.base is base):
-            noisy = too_noisy(pair.values.low, pair.values.high)
-            said = "is too noisy to compare with" if noisy else _faster(pair)
+            said = _faster(pair) if pair.shown else "is too noisy to compare with"
             yield f"{at}: {words.name(pair.other.result)} {said} {words.name(base.result)}."
 
 

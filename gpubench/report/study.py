@@ -6,6 +6,7 @@ study is made of has modules of its own, and is imported from here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -191,8 +192,9 @@ class Scaled:
 
 
 def ends(pair: Pair) -> tuple[float, float] | None:
-    """The ends of the speedup's range; None of a baseline compared with itself."""
-    return None if pair.base is pair.other else (pair.values.low, pair.values.high)
+    """The ends of the speedup's range; None of a baseline compared with itself, or where nothing is known."""
+    _, low, high = pair.values
+    return None if pair.base is pair.other or not low or high == math.inf else (low, high)
 
 
 def _scaled(row: Measured, members: Sequence[Measured]) -> Scaled:

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..runfile.kinds import KINDS
-from .pairs import RESIDENT, Pair
+from .pairs import OF_TIMES, RESIDENT, Pair
 from .rows import Measured, Values, grouped, number, size_parameter, too_noisy
 
 if TYPE_CHECKING:
@@ -113,6 +113,13 @@ class Crossing:
         copied = [pair.copies for pair in self.line.items if pair.copies] if self.resident else []
         lines = lines_of(copied, attrgetter("values"))
         return crossing_of(lines[0]) if lines else None
+
+    @cached_property
+    def doubtful(self) -> bool:
+        """Whether the size is left open by times of which little is known; not where each shows what is faster."""
+        doubts = {pair.quality.doubt for pair in self.line.items} - {None}
+        several = self.crossover.always and bool(doubts)
+        return (several or not doubts.isdisjoint(OF_TIMES)) and not all(pair.faster for pair in self.line.items)
 
     @property
     def ends(self) -> tuple[float, float] | None:

@@ -74,10 +74,11 @@ def _answer_table(
 
 def _spread(rows: Sequence[Measured]) -> str:
     several = any(len(row.times.processes) > 1 for row in rows)
-    one = "~ is half the interquartile range of one process; --processes 3 gives a 95% interval."
-    note = "± is half the 95% confidence interval." if several else one
     busy = any(words.precision(row) == Reason.BUSY.interval for row in rows)
-    return note + " Busy: other programs took part of the time, and no interval says how much." * busy
+    one = "~ is half the interquartile range of one process" + "; --processes 3 gives a 95% interval" * (not busy)
+    note = "± is half the 95% confidence interval" if several else one
+    remedy = " Busy: other programs took part of the time, and no interval says how much: close them first."
+    return f"{note}.{remedy * busy}"
 
 
 def _benchmark(row: AnswerRow[Any]) -> str:
@@ -200,7 +201,9 @@ def machine_table(study: Study) -> Table:
     known: dict[str, dict[str, str]] = {}
     for (name, run), parts in zip(runs.items(), facts([*runs.values()], devices), strict=True):
         known[name] = {"machine": run.machine.label} | {fact: told for part in parts for fact, told in part.items()}
-        known[name] |= {_BUSY: "yes" if any(flag.name == CONTENDED for flag in run.flags) else "no"}
+        known[name] |= {
+            _BUSY: "unknown" if run.plain else "yes" if any(flag.name == CONTENDED for flag in run.flags) else "no"
+        }
         known[name] |= {"date": run.date} if run.date else {}
     every = dict.fromkeys(fact for each in known.values() for fact in each)
     in_order = sorted(every, key=lambda fact: len({each.get(fact) for each in known.values()}) == 1)

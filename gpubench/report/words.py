@@ -19,8 +19,8 @@ from ..runfile.matching import shown_name
 from ..runfile.quantities import counted, listed, ratio_text, seconds_text, shorten, shorten_apart, text
 from ..runfile.schema import Case, DeviceFacts, Run, Scalar
 from ..runfile.ways import HOW, LAYOUT
-from .pairs import OF_TIMES, Pair
-from .rows import Measured, Row, Source, grouped, too_noisy
+from .pairs import Pair
+from .rows import Measured, Row, Source, grouped
 from .sweeps import Crossing
 
 NO_VALUE = "—"
@@ -252,20 +252,19 @@ def times_range(low: float, high: float) -> str:
 
 def speedup(pair: Pair) -> str:
     """``132× (111× to 141×)``; the range alone where it is wide; that it is unknown where there is a doubt."""
-    if pair.quality.doubt or too_noisy(pair.values.low, pair.values.high):
+    if not pair.shown:
         return ratio(pair)
     return f"{ratio(pair)} ({times_range(pair.values.low, pair.values.high)})"
 
 
 def ratio(pair: Pair) -> str:
     """``132×``; what is known of it where its interval is wide, ``≥ 20×``; with a star where a time is noisy."""
-    (low, high), doubt = pair.bounds, pair.quality.doubt
-    if doubt is None and not too_noisy(low, high):
+    if pair.shown:
         told = times(pair.speedup)
-    elif low > 1 or high < 1:
-        told = f"≥ {ratio_text(low)}" if low > 1 else f"≥ {ratio_text(1 / high)} slower"
+    elif limit := pair.limit:
+        told = f"≥ {ratio_text(limit)}" if limit > 1 else f"≥ {ratio_text(1 / limit)} slower"
     else:
-        told = str(doubt or times_range(low, high))
+        told = str(pair.quality.doubt or times_range(pair.values.low, pair.values.high))
     return told + "*" * (pair.quality.noisy and not pair.unknown)
 
 
@@ -371,13 +370,12 @@ def crossing(found: Crossing) -> str:
     make it certain; where they don't, the size from which it surely is."""
     line, known = found.line, found.crossover
     sizes, label = [point.x for point in line.points], size_label(line.size_name)
-    doubtful = any(pair.quality.doubt in OF_TIMES for pair in line.items)
     # in some resamples of the processes it crosses where it doesn't in the mean
     disputed = known.size is None and known.low != known.high
-    if doubtful or len(sizes) == 1 or disputed or (known.size is not None and not found.ends):
+    if found.doubtful or len(sizes) == 1 or disputed or (known.size is not None and not found.ends):
         return _at_the_latest(found)
     if known.always:
-        return _at_the_latest(found) if any(pair.quality.doubt for pair in line.items) else EVERY_SIZE
+        return EVERY_SIZE
     if known.size is None or not found.ends:
         ahead = [point.x for point in line.points if point.y >= 1]
         upper = size_text(max(ahead) if ahead else sizes[-1], line.size_name)

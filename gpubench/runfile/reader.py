@@ -18,7 +18,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, NoReturn, TypeVar
 
@@ -28,7 +28,7 @@ from msgspec import Meta, defstruct, structs
 from ..errors import RunFileError, UsageError, clean
 from ..statistics.intervals import median as median_of
 from . import ledger, schema
-from .flags import ADVICE, FEW, NOISY
+from .flags import ADVICE, CONTENDED, FEW, NOISY
 from .ledger import LEDGER, LONGEST_LINE, RUN_FILE, Event
 from .naming import LONGEST_TEXT, named
 from .quantities import listed
@@ -377,6 +377,8 @@ def _run(path: Path, machine: Machine, results: list[Result], facts: schema.RunF
     why = known["disproved"] = disproved(results, peaks)
     known["ceilings"] = {name: ceilings for name, ceilings in peaks.items() if name not in why}
     slow = tuple(each.index for each in processes if each.canary and each.canary.all_s > each.canary.one_s)
+    flags = chain(known["flags"], *(result.flags for result in results))
+    known["contended"] = any(flag.name == CONTENDED for flag in flags)
     return Run(path, machine, tuple(results), slow_threads=slow, **known)
 
 

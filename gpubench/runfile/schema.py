@@ -140,6 +140,7 @@ class Process(Struct, frozen=True, gc=False):
     iqr_s: Annotated[Amount | None, _is("interquartile range of its rounds")] = None
     latency_s: Annotated[Positive | None, _is("median of one call with its own synchronization")] = None
     flags: Annotated[Flags, _is("what was wrong meanwhile")] = ()
+    cpu_s: Annotated[Positive | None, _is("of a CPU: least CPU time of the calling thread, seconds per call")] = None
 
 
 class Parallel(Struct, frozen=True, gc=False):
@@ -498,8 +499,9 @@ class Run(Struct, frozen=True):
     """One run file. ``plain`` files come from pytest-benchmark alone and hold none of our keys.
 
     ``flags`` are those of whole processes: what was seen applies to all they measured. ``slow_threads`` are the
-    processes whose thread canary took longer on all threads than on one. ``disproved`` is the reason why a device has
-    no ``ceilings`` although they were measured. ``digest`` is equal for copies of a file.
+    processes whose thread canary took longer on all threads than on one. ``contended``: whether other programs were
+    seen at any time. ``disproved`` is the reason why a device has no ``ceilings`` although they were measured.
+    ``digest`` is equal for copies of a file.
     """
 
     path: Path
@@ -516,6 +518,7 @@ class Run(Struct, frozen=True):
     disproved: Mapping[str, str] = {}
     flags: tuple[Raised, ...] = ()
     slow_threads: tuple[int, ...] = ()
+    contended: bool = False
     digest: bytes = b""
 
     @property

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -152,4 +153,5 @@ def test_a_file_of_pytest_benchmark_alone(tmp_path, out):
     path.write_text(json.dumps(plain(one.data)))
     assert report(path, "-o", out, "--charts", "all") == 0
     assert "charts/time-own-light.svg" in names(out)
+    assert re.search(r"machine busy *\| unknown", (out / "summary.md").read_text())  # it doesn't tell
     assert [float(row["time_s"]) for row in rows(out)] == pytest.approx([1e-6, 1e-5, 1e-4])

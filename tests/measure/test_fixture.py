@@ -209,7 +209,9 @@ def test_another_librarys_work_is_on_a_stream_that_torch_can_not_time(virtual, m
 def test_a_busy_host_disturbs_no_simulated_device(measure, monkeypatch, device, flags):
     monkeypatch.setattr(disturbance, "disturbed", lambda *_: [Flag("contended", "busy")])
     (record,) = measure(KEEP, f"--gpubench-device={device}").records
-    assert [flag["flag"] for flag in record["processes"][0]["flags"]] == flags
+    (process,) = record["processes"]
+    assert [flag["flag"] for flag in process["flags"]] == flags
+    assert (process["cpu_s"] is not None and 0 < process["cpu_s"] < 1) == (device == "cpu")
 
 
 def test_a_tensor_on_a_strange_device_is_refused(virtual):

@@ -8,6 +8,7 @@ import weakref
 
 import pytest
 
+from gpubench.measure import clock
 from gpubench.measure.clock import MOST_TURNS, Share, take_turns
 from gpubench.testing import VirtualMachine
 
@@ -53,6 +54,15 @@ def test_a_call_can_have_the_memory_of_the_last_ones_result() -> None:
     take_turns([share])
     assert held == [0, 0, 0]
     assert share.result is results[3]
+
+
+def test_the_least_time_on_a_core_is_that_of_a_call_in_any_round(monkeypatch) -> None:
+    on_core = iter([0.0, 12.0, 20.0, 24.0, 30.0, 40.0])
+    monkeypatch.setattr(clock, "thread_time", lambda: next(on_core))
+    one, other = (share_of([], "a", 3, calls=2) for _ in range(2))
+    take_turns([one])
+    other.take(one)
+    assert (one.cpu_s, other.cpu_s) == (2.0, 2.0)
 
 
 def test_turns_are_many_and_garbage_waits() -> None:

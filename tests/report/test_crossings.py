@@ -29,7 +29,7 @@ def pair(low, high, shot=None):
     made, copied = Pair(*sides), Pair(*sides, regime=ONE_SHOT)
     if shot:
         vars(made)["copies"] = copied
-        vars(copied)["values"] = Values(math.sqrt(shot[0] * shot[1]), *shot)
+        vars(copied)["_range"] = Values(math.sqrt(shot[0] * shot[1]), *shot)
     return made
 
 
@@ -132,6 +132,17 @@ def test_a_crossover_of_each_regime():
     assert shot["crossover"] == pytest.approx(100 * 100 ** (-low / (high - low)))
     for row in (resident, shot):
         assert (row["low"], row["high"], row["kind"], row["processes"]) == (None, None, "crosses", 1)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "kind", "told"), [(9.0, "always", words.EVERY_SIZE), (1.3, "unsure", "from n = 100 at the latest")]
+)
+def test_beside_other_programs_table_and_file_know_the_same(cpu, kind, told):
+    """That each size is faster may be sure where the factor isn't."""
+    one = run(processes=1).bench("a.b", cpu=cpu, n=10, flags=("contended",)).bench("a.b", gpu=1.0, n=10)
+    study = study_of(one.bench("a.b", cpu=1e3, n=100, flags=("contended",)).bench("a.b", gpu=1.0, n=100))
+    (row,), (found,) = reading.crossovers(study), study.crossings
+    assert (row["kind"], row["crossover"], words.wins(found)) == (kind, None, told)
 
 
 @pytest.mark.parametrize(
