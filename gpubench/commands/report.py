@@ -29,7 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", required=True, metavar="DIR", help=files)
     against = (
         "what speedups are measured against: a device (cpu, cuda:0), an implementation (numpy), a machine or a run by"
-        " name; default: each machine's CPU; of several machines the first, in the answer the slowest"
+        " name; default: each machine's CPU; of several machines the first, but in the answer the slowest GPU if"
+        " several have one, and the slowest CPU if none has"
     )
     add("--baseline", metavar="NAME", help=against)
     different = "compare benchmarks although they differ in this, and name the difference; repeatable: "

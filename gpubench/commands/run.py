@@ -16,7 +16,7 @@ from shutil import get_terminal_size
 from ..errors import Unwritten, UsageError, clean
 from ..runfile import options
 from ..runfile.ledger import LEDGER, RUN_FILE, SKIPPED_FILES, assemble, missing, reached
-from ..runfile.quantities import counted, shorten
+from ..runfile.quantities import counted, listed, shorten
 from ..runfile.schema import ACCEPTABLE, OK, Run
 from ..runfile.writer import Lock, keep, write
 from ..supervise import process
@@ -165,12 +165,14 @@ def _finish(
 def _tell_unmeasured(supervisor: Supervisor, progress: Progress) -> int:
     """Print which benchmarks were skipped. Return how many failed."""
     ends = (event for event in supervisor.events if event["event"] == "end")
-    latest = {(event["process"], event["fullname"]): event["status"] for event in ends}  # a rerun counts
-    failed = {fullname for (_, fullname), status in latest.items() if status not in ACCEPTABLE}
+    latest = {(event["process"], event["fullname"]): event for event in ends}  # a rerun counts
+    failed = {name: event for (_, name), event in latest.items() if event["status"] not in ACCEPTABLE}
     for line in progress.why_not("skipped", most=3):
         _say(line)
     if failed:
-        _say(f"{counted(len(failed), 'benchmark')} failed: see {supervisor.log}")
+        why = (f"{event['status']}: {' '.join(str(event.get('reason') or '').split())}" for event in failed.values())
+        reasons = listed(dict.fromkeys(shorten(each, 100) for each in why), 2, "; ")
+        _say(f"{counted(len(failed), 'benchmark')} failed ({reasons}): see {supervisor.log}")
     return len(failed)
 
 

@@ -14,13 +14,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
-from typing import Generic
+from typing import Any, Generic
 
 from ..runfile.flags import ADVICE, CONTENDED, POWER_LIMITED
 from ..runfile.kinds import KINDS
+from ..runfile.matching import shown_name
 from ..runfile.quantities import counted, listed
 from ..runfile.utilisation import slow_products
 from . import words
+from .rows import number
 from .study import ONE_THREAD, SINGLE, Item, Measured, Pair, Source, Study, grouped, in_order, plainest_first, plainness
 
 MOST_ROWS = 15
@@ -124,6 +126,27 @@ def choose_rows(rows: Sequence[AnswerRow[Item]], most: int = MOST_ROWS) -> list[
     return [rows[at] for at in sorted(at for _, _, at in sorted(turns)[:most])]
 
 
+def find_unsized(rows: Sequence[AnswerRow[Item]]) -> dict[str, str]:
+    """By the name of a benchmark of one's own that has a row for each setting, since two numbers vary and its marker
+    names neither as its size: the number that is the largest, as ``n``; empty of an expression, which has no marker."""
+    found = {}
+    for of_workload in grouped((row.items[0].subject for row in rows), lambda row: row.result.workload).values():
+        case = of_workload[0].result
+        cases = [row.result for row in of_workload]
+        values = {name: {value for each in cases if (value := number(each, name))} for name in case.params}
+        varying = {name: max(known) for name, known in values.items() if len(known) > 1}
+        if of_workload[0].size_name is None and len(varying) > 1:
+            marked = case.implementation and shown_name(case.workload) == case.workload
+            found[words.name(case)] = max(varying, key=varying.__getitem__) if marked else ""
+    return found
+
+
+def at_largest(rows: Sequence[AnswerRow[Item]]) -> str:
+    """At which sizes a picture or a table shows these rows."""
+    told = "At its largest size" if len(rows) == 1 else "Each at its largest size"
+    return told + f"; {listed(found, 3)} in every setting" if (found := find_unsized(rows)) else told
+
+
 # One device against another -------------------------------------------------------------------------------------------
 
 
@@ -149,7 +172,14 @@ class Speedups:
         pairs = [pair for _, pair in self.of(source)]
         wins = sorted((pair.drawn.value, words.ratio(pair)) for pair in pairs if pair.faster and pair.drawn)
         many = counted(len(pairs), "benchmark")
-        ends = " to ".join(dict.fromkeys(told for _, told in (wins[:1] + wins[-1:])))
+        if find_unsized(self.rows):
+            many = (
+                f"{len(pairs)} settings of {counted(len({pair.other.result.workload for pair in pairs}), 'benchmark')}"
+            )
+        least, most = (wins[at][1] if wins else "" for at in (0, -1))
+        ends = least if least == most else f"{least} to {most}"
+        if least.startswith("≥") and most.startswith("≥"):
+            ends = f"at least {least.removeprefix('≥ ')}"
         return f"faster in {len(wins)} of {many} ({ends})" if wins else f"faster in none of {many}"
 
     @cached_property
@@ -218,7 +248,8 @@ class Answer:
 
     @cached_property
     def left_out(self) -> str:
-        """What was not compared, and how to compare it anyway; empty if everything was compared."""
+        """What was not compared, and how to compare it anyway; and how to have fewer rows of a benchmark that has many
+        for want of a known size."""
         pairs = self.study.left_out
         terms = Counter(term for _, differences in pairs for term in differences)
         found = ", ".join(f"{term} ({count})" for term, count in terms.most_common())
@@ -226,7 +257,19 @@ class Answer:
         subject = f"{counted(len(pairs), 'benchmark')} {'has' if len(pairs) == 1 else 'have'}"
         nearest = f"no comparable baseline, the nearest differs in {found}"
         told = f"Not compared: {subject} {nearest}. Use {options} to compare anyway" if pairs else ""
-        return ". ".join(filter(None, [told, self._twins]))
+        return ". ".join(filter(None, [told, self._twins, self._unsized]))
+
+    @property
+    def _unsized(self) -> str:
+        rows: list[AnswerRow[Any]] = [*(row for each in self.speedups for row in each.rows), *self.times]
+        found = next(((name, size) for name, size in find_unsized(rows).items() if size), None)
+        return (
+            'If {1} is the size of {0}, write size="{1}" in its marker, for rows of its largest size alone'.format(
+                *found
+            )
+            if found
+            else ""
+        )
 
     @property
     def _twins(self) -> str:
@@ -273,8 +316,8 @@ def _sentence(found: Speedups, source: Source) -> str:
     known = [f"{row.label} ({words.ratio(pair)})" for row, pair in rows if not pair.faster and not pair.unknown]
     unknown = [row.label for row, pair in rows if pair.unknown]
     parts = [f"{who}: {found.count(source)}{copies * any(pair.copies for pair in wins)}."]
-    parts += [f"Not faster: {listed(known, _NAMED)}."] if known else []
-    parts += [f"Unknown: {listed(unknown, _NAMED)}."] if unknown else []
+    parts += [f"Not faster: {listed(known, _NAMED, '; ')}."] if known else []
+    parts += [f"Unknown: {listed(unknown, _NAMED, '; ')}."] if unknown else []
     return " ".join(parts)
 
 
@@ -342,21 +385,26 @@ class Warning:
 
 def _warn_of_noise(study: Study, judged: Sequence[Measured]) -> Iterator[Warning]:
     other = {*_OF_THE_CALL, POWER_LIMITED}
+    busy = {name: run for name, run in study.named_runs.items() if any(flag.name == CONTENDED for flag in run.flags)}
+    if busy:
+        judged = [row for row in judged if row.run_name in busy]
     noisy = sum(row.quality.noisy and not other.issuperset(row.flags) for row in judged)
-    busy = any(flag.name == CONTENDED for run in study.runs for flag in run.flags)
     many = noisy > _NOISY_SHARE * len(judged) and len(judged) > 1  # a single result has a star already
     if not judged or not (busy or many):
         return
     count = f"{noisy} of {counted(len(judged), 'result')} {'is' if noisy == 1 else 'are'} noisy (*) and may be far off"
-    more = f"--processes {max(5, 2 * max(run.processes for run in study.runs))}"
+    runs = busy.values() or study.runs
+    more = f"--processes {max(5, 2 * max(run.processes for run in runs))}"
     if not noisy:
         count = "all times may be too long, although no single result is noisy"
     if busy:
-        threads = max((run.machine.threads or 1 for run in study.runs if run.machine.torch), default=1)
+        threads = max((run.machine.threads or 1 for run in runs if run.machine.torch), default=1)
         slower_s = max(row.time_s for row in judged) * threads / max(1, threads - 1)
         fewer = f"--threads {threads - 1} or " * (threads > 1 and slower_s < _LONGEST_CALL_S)
-        remedy = f"Close other programs. If they aren't yours, try {fewer}{more}."
-        yield Warning(f"The machine was busy: {count}", remedy)
+        where = f"The machine{f' of {listed(busy, 3)}' * study.several_runs} was busy"
+        yield Warning(
+            f"{where}: {count}", f"Run again without other programs; or, if they aren't yours, with {fewer}{more}."
+        )
     else:
         yield Warning(f"{count[:1].upper()}{count[1:]}", f"Repeat more: {more}, or --preset full.")
 

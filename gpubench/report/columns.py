@@ -259,7 +259,7 @@ _CROSSED: list[Column[Crossing]] = [
     Column("crossover", lambda found: _end(found.crossover.size, found)),
     Column("low", lambda found: _end(found.crossover.low, found)),
     Column("high", lambda found: _end(found.crossover.high, found)),
-    Column("kind", lambda found: words.UNSURE if found.doubtful else found.crossover.kind),
+    Column("kind", lambda found: "unsure" if found.doubtful else found.crossover.kind),
     Column("processes", lambda found: found.processes),
     Column("best_cpu", lambda found: "; ".join(words.ways(found.line.items)) or None),
 ]  # fmt: skip

@@ -7,7 +7,7 @@ import html
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
@@ -28,6 +28,7 @@ _NAME = 16
 """The fewest characters of a line of a benchmark's name."""
 _EMPTY = ("", "—")
 NOISY_SIGN, DASH_SIGN = "* noisy: may be far off", "— not known or not measured"
+LIMIT_SIGN = "≥ only a limit is known"
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ class Table:
             parts.append(f"{DASH_SIGN}.")
         if any(_STAR.search(cell) for cell in cells) and "*" not in self.note:
             parts.append(f"{NOISY_SIGN}.")
+        if any("≥" in cell for cell in cells):
+            parts.append(f"{LIMIT_SIGN}.")
         if any(UNFILLED in cell for cell in cells):
             parts.append(f"{UNFILLED_SIGN}.")
         return " ".join(parts)
@@ -120,11 +123,19 @@ def markdown(table: Table) -> list[str]:
     return [*lines, "", escape(table.footnote)] if table.footnote else lines
 
 
-def webpage(table: Table) -> str:
-    """A table element with a caption, every name escaped."""
+def webpage(table: Table, strong: Collection[str] = ()) -> str:
+    """A table element with a caption, every name escaped; ratios below the heads ``strong`` have a class."""
 
     def line(cells: Sequence[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+        looks = (
+            ' class="strong"' * ("×" in cell and head in strong)
+            for cell, head in zip(cells, table.columns, strict=True)
+        )
+        return (
+            "<tr>"
+            + "".join(f"<{tag}{look}>{html.escape(cell)}</{tag}>" for cell, look in zip(cells, looks, strict=True))
+            + "</tr>"
+        )
 
     body = "".join(line(row, "td") for row in table.rows)
     note = f"<p>{html.escape(table.footnote)}</p>" if table.footnote else ""

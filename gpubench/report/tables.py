@@ -18,7 +18,7 @@ from ..runfile.matching import shown_name
 from ..runfile.quantities import UNFILLED, counted, listed, ratio_text, seconds_text, shorten, text
 from ..runfile.schema import TIMERS
 from . import words
-from .answer import Answer, AnswerRow, Speedups, choose_rows, find_speedups
+from .answer import Answer, AnswerRow, Speedups, at_largest, choose_rows, find_speedups
 from .render import Column, Table, escape, listing, markdown, table
 from .study import ONE_THREAD, SINGLE, Measured, Pair, Row, Scaled, Source, Study, ends, grouped
 
@@ -40,12 +40,16 @@ def speedup_table(study: Study, found: Speedups, most: int | None = None) -> Tab
     """The devices against their baseline, a row for each of the answer's."""
     columns = _columns(study, found, bool(most))
     differ = listed(sorted({pair.differs for pair in found.pairs if pair.differs}), 3)
-    small = f" In brackets: {words.uncertainty(found.pairs)}." * any("(" in words.speedup(each) for each in found.pairs)
+    small = f" In brackets: {words.uncertainty(pair.uncertainty for pair in found.pairs)}." * any(
+        "(" in words.speedup(each) for each in found.pairs
+    )
     small += f" Compared although they differ: {differ}." * bool(differ)
     ways = f" {words.OTHER_WAY} the CPU's fastest way: {'; '.join(words.ways(found.pairs))}."
     told = _answer_table(f"Speedup over {found.baseline}", columns, found.rows, most, small)
-    marked = any(words.OTHER_WAY in cell for row in told.rows for cell in row)
-    return replace(told, note=told.note + ways * marked)
+    cells = [cell for row in told.rows for cell in row]
+    unsure = f" {words.UNSURE}: from which size, if from any."
+    marked = any(words.OTHER_WAY in cell for cell in cells)
+    return replace(told, note=told.note + ways * marked + unsure * (words.UNSURE in cells))
 
 
 def _times_table(answer: Answer, most: int | None) -> Table:
@@ -66,7 +70,7 @@ def _answer_table(
     """Rows of the answer with what holds for all: the sizes, the dtype where none is named, and how many there are."""
     shown = choose_rows(rows, most) if most else rows
     dtypes = {item.subject.dtype for row in rows if row.leads for item in row.items}
-    note = words.at_largest(shown) + "; float32 where no dtype is named" * ("float32" in dtypes)
+    note = at_largest(rows) + "; float32 where no dtype is named" * ("float32" in dtypes)
     note += f"; {len(rows) - len(shown)} more in the report" * (len(shown) < len(rows))
     note += "; gpubench show has every size" * bool(most)
     return table(title, columns, shown, f"{note}.{'' if most else small}")
@@ -97,10 +101,11 @@ def _of_device(source: Source, cell: Callable[[Any], object], row: AnswerRow[Any
 def _columns(study: Study, found: Speedups, brief: bool) -> list[Column[AnswerRow[Pair]]]:
     """The baseline's time and the speedup of each device; of one device its time too, the speedup with copies, and the
     size from which it is faster; unless ``brief`` their ranges and the speedup of like with like."""
-    time, ratio = partial(words.side_time, brief=brief), words.ratio if brief else words.speedup
+    time = partial(words.side_time, brief=brief)
 
     def speedup(pair: Pair) -> str:
-        return ratio(pair) + UNFILLED * (not pair.fills)
+        sign = UNFILLED * (not pair.fills)
+        return words.ratio(pair) + sign if brief else words.speedup(pair, sign)
 
     if len(found.devices) > 1:
         base = Column[AnswerRow[Pair]](found.baseline, lambda row: time(row.items[0], 0))
@@ -332,7 +337,7 @@ def scaling_table(study: Study) -> Table:
     """A row for each benchmark of several devices that has a baseline."""
     rows = [each for each in study.scaled if each.speedup and each.parallel.method not in (SINGLE, ONE_THREAD)]
     threads = " or ".join(map(str, sorted({each.base_threads for each in rows if each.base_threads})))
-    kinds = ", ".join(sorted({each.uncertainty for each in rows if each.uncertainty}))
+    kinds = words.uncertainty(each.uncertainty for each in rows)
     note = f"On a CPU, one device is one process with one thread, and the single process has all {threads} threads. "
     columns: list[Column[Scaled]] = [
         Column("benchmark", lambda each: words.name(each.row.result)),

@@ -24,7 +24,7 @@ from ..runfile.quantities import UNFILLED, UNFILLED_SIGN
 from . import words
 from .answer import Answer
 from .charts.theme import CPUS, role_of
-from .render import DASH_SIGN, NOISY_SIGN, Table, webpage as html_table
+from .render import DASH_SIGN, LIMIT_SIGN, NOISY_SIGN, Table, webpage as html_table
 from .study import Crossing, Measured, Pair, Row, Study, grouped, size_parameter
 from .tables import answer_tables, detail_tables
 
@@ -48,12 +48,14 @@ INTERNED = (
 _SHAPES = 4
 _SIGNS = {
     "*": NOISY_SIGN, words.OTHER_WAY: f"{words.OTHER_WAY} over the CPU's fastest way, which is another",
-    UNFILLED: UNFILLED_SIGN, "≥": "≥ only a limit is known", words.NO_VALUE: f"{DASH_SIGN}, or the baseline",
+    UNFILLED: UNFILLED_SIGN, "≥": LIMIT_SIGN, words.NO_VALUE: f"{DASH_SIGN}, or the baseline",
 }  # fmt: skip
-_SIGN, _TOGETHER = re.compile(r"([≥≤≈]) (?=\d)"), r"\1&nbsp;"
-"""A sign before its number, which stay in one line."""
-_SPEEDUP = re.compile(r"<td>((?:≥ )?\d[\d,.]*×(?: slower)?\*?) (\([^)]*×[^)]*\))")
-"""A speedup with its range, which a narrow page leaves out."""
+_SIGN, _TOGETHER = re.compile(r"(?<=[≥≤≈]) (?=\d)|(?<=\d) (?=[nµm]?s\b)"), "&nbsp;"
+"""Between a number and its sign or its unit, which stay in one line."""
+_SPEEDUP = re.compile(r'<td class="strong">([^<(]+?)(?: (\([^)]*×[^)]*\)))?(?=<| \()')
+"""A speedup and its range, which a narrow page leaves out."""
+_FIRST, _PARTS = re.compile("<tr><td>[^<]*"), re.compile(r"(?<=\w)([._])(?=[^\W\d])")
+"""A benchmark's name, and where it may be broken."""
 _FILES = " ".join(
     f'<a href="{name}">{name}</a>' for name in ("results.csv", "speedup.csv", "crossover.csv", "summary.md")
 )
@@ -72,7 +74,7 @@ _EXPLORER = """
 <p id="finding"></p>"""
 _NUMBERS = """
 <div class="tools">
-<input id="search" type="search" placeholder="float32 n=4096, sort and not numpy" aria-label="Search all numbers"
+<input id="search" type="search" aria-label="Search all numbers"
  size="34">
 <button id="download" type="button">download what is shown (CSV)</button> <span class="muted" id="count"></span></div>
 <div class="scroll"><table id="table"></table></div>"""
@@ -143,8 +145,14 @@ def _figure(picture: Drawing) -> str:
 
 
 def _card(table: Table) -> str:
-    bold = _SPEEDUP.sub(r'<td><strong>\1</strong> <span class="range">\2</span>', html_table(table))
+    heads = ("speedup",) if "speedup" in table.columns else table.columns[2:] * table.title.startswith("Speedup")
+    rows = _FIRST.sub(lambda name: _PARTS.sub(r"\1<wbr>", name[0]), html_table(table, heads))
+    bold = _SPEEDUP.sub(lambda at: f"<td><strong>{at[1]}</strong>" + _range(at[2]), rows)
     return f'<div class="card rows">{_SIGN.sub(_TOGETHER, bold)}</div>'
+
+
+def _range(told: str | None) -> str:
+    return f' <span class="range">{told}</span>' if told else ""
 
 
 def _folded(table: Table) -> str:
@@ -182,11 +190,12 @@ def page_data(study: Study) -> dict[str, Any]:
         "rows": rows,
         "devices": list(devices.values()),
         "baseline": base,
-        "speedup": "speedup" if on_gpu or not base else f"speedup over {base}",
+        "speedup": f"speedup over {base}" if base else "speedup",
         "slower": f"{base.removeprefix('the ')} faster",
         "quantity": "speedup" if on_gpu else "rate",
-        "uncertainty": words.uncertainty(pairs.values()),
+        "uncertainty": words.uncertainty(pair.uncertainty for pair in pairs.values()),
         "signs": _signs(cells),
+        "modelled": words.MODELLED,
         "first": names.get(first, ""),
         "findings": findings,
         "crossings": marks,
@@ -205,7 +214,7 @@ def _devices(study: Study) -> dict[Any, dict[str, Any]]:
         devices[row.source] = {
             "name": study.names.of(row), "machine": row.run.machine.label, "colour": role,
             "shape": (int(role[-1]) + used[role]) % _SHAPES, "names": f"{row.result.device}\n{row.facts.label}",
-            "model": words.simulated([row.facts]),
+            "model": words.modelled(row.facts),
         }  # fmt: skip
         used[role] += 1
     return devices

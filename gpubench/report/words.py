@@ -26,7 +26,8 @@ from .sweeps import Crossing
 NO_VALUE = "—"
 _MODELLED = re.compile(r"\b(modelled|simulated)\b", re.IGNORECASE)
 """Words in the name of a device or a machine whose times come from a model."""
-UNSURE = "unsure"
+MODELLED = "Times of the {} come from a model, not from hardware"
+UNSURE = "can't tell"
 OWN = "Own benchmarks"
 """The heading of the user's benchmarks."""
 EVERY_SIZE = "every size"
@@ -106,11 +107,6 @@ def parameter(name: str, value: Scalar) -> str:
         words = str(value) if value is None or isinstance(value, bool) else json.dumps(value, ensure_ascii=False)
     words = shorten(words, _LONGEST_VALUE - 6)
     return f"{shorten(name, _LONGEST_VALUE - 1 - len(words))}={words}"
-
-
-def at_largest(rows: Sequence[object]) -> str:
-    """At which sizes a picture or a table shows these rows."""
-    return "At its largest size" if len(rows) == 1 else "Each at its largest size"
 
 
 def size(row: Row) -> str:
@@ -218,9 +214,13 @@ def machine(run: Run) -> str:
 
 def simulated(devices: Iterable[DeviceFacts]) -> str:
     """That times of devices come from a model: simulated ones, and those whose name says so; empty if none do."""
-    found = [device for device in devices if device.simulated or _MODELLED.search(device.label)]
-    names = sorted({device.label or device.name for device in found})
-    return f"Times of the {listed(names)} come from a model, not from hardware" * bool(names)
+    names = sorted({model for device in devices if (model := modelled(device))})
+    return MODELLED.format(listed(names)) * bool(names)
+
+
+def modelled(device: DeviceFacts) -> str:
+    """The name of a device whose times come from a model; empty of hardware."""
+    return (device.label or device.name) * bool(device.simulated or _MODELLED.search(device.label))
 
 
 def cautions(rows: Iterable[Row]) -> list[str]:
@@ -250,11 +250,13 @@ def times_range(low: float, high: float) -> str:
     return " to ".join(dict.fromkeys(ends))
 
 
-def speedup(pair: Pair) -> str:
-    """``132× (111× to 141×)``; the range alone where it is wide; that it is unknown where there is a doubt."""
+def speedup(pair: Pair, sign: str = "") -> str:
+    """``132× (111× to 141×)``, without a range that rounds to the same; what is known of it where it is wide; that it
+    is unknown where there is a doubt. The ``sign`` stands beside the ratio."""
     if not pair.shown:
-        return ratio(pair)
-    return f"{ratio(pair)} ({times_range(pair.values.low, pair.values.high)})"
+        return ratio(pair) + sign
+    spread = times_range(pair.values.low, pair.values.high)
+    return ratio(pair) + sign + f" ({spread})" * (spread != times(pair.speedup))
 
 
 def ratio(pair: Pair) -> str:
@@ -273,9 +275,15 @@ def with_copies(pair: Pair) -> str:
     return ratio(pair.copies) if pair.copies else NO_VALUE
 
 
-def uncertainty(pairs: Iterable[Pair]) -> str:
-    """What the ranges of these speedups are."""
-    return listed(sorted({pair.uncertainty for pair in pairs}))
+def uncertainty(ranges: Iterable[str]) -> str:
+    """What the ranges of several speedups are, of what each is: ``95% interval, 2 or 3 processes``."""
+    told = []
+    for kind, alike in grouped(sorted({*ranges} - {""}), lambda each: each.partition(", ")[0]).items():
+        counts = sorted(
+            {int(count) for each in alike for count in re.findall(r"\d+(?=.* processes)", each[len(kind) :])}
+        )
+        told.append(kind + f", {' or '.join(map(str, counts))} processes" * bool(counts))
+    return listed(told)
 
 
 def way(pair: Pair, like: bool = False) -> str:
@@ -404,7 +412,7 @@ def _at_the_latest(found: Crossing) -> str:
 
 def wins(found: Crossing) -> str:
     """``from n ≈ 72``, ``every size``, ``only up to n = 128``, ``not up to n = 10⁷``: at which sizes the device is
-    faster; ``unsure`` where the intervals allow several answers."""
+    faster; ``can't tell`` where the intervals allow several answers."""
     start = crossing(found)
     return start if start in (UNSURE, EVERY_SIZE) or " up to " in start else f"from {start}"
 
@@ -412,7 +420,8 @@ def wins(found: Crossing) -> str:
 def faster(found: Crossing) -> str:
     """``faster from n ≈ 72``, ``faster at every size``, ``not faster up to n = 10⁷``: the same in a sentence."""
     told = wins(found)
-    told = {UNSURE: "from an unsure size, if any", EVERY_SIZE: "at every size"}.get(told, told)
+    unknown = "from which size is unknown" + " (too noisy)" * (len(found.line.points) > 1)
+    told = {UNSURE: unknown, EVERY_SIZE: "at every size"}.get(told, told)
     size, measured = found.crossover.size or 0.0, zip(found.line.points, found.line.items, strict=True)
     told += " and at some smaller sizes" * any(point.x < size and pair.faster for point, pair in measured)
     return f"not faster {told.removeprefix('not ')}" if told.startswith("not ") else f"faster {told}"

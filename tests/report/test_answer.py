@@ -98,6 +98,35 @@ def test_the_range_of_the_speedups_is_that_of_the_shown_ones():
     one = run(processes=1).bench("a.a", cpu="1 ms", gpu="0.025 ms", flags=("contended",))
     one.bench("a.b", cpu="1.05 ms", gpu="0.03 ms")
     assert "faster in 2 of 2 benchmarks (≥ 31×* to 35×)" in answered(one).sentence
+    one.bench("a.b", cpu="1 ms", gpu="0.02 ms", flags=("contended",), n=128)
+    assert "faster in 2 of 2 benchmarks (at least 31×*)" in answered(one).sentence
+
+
+def test_settings_without_a_known_size_are_counted_as_such_and_a_hint_says_how_to_name_it():
+    one, numbers = run(), [(n, p) for n in (64, 256, 1024) for p in (1, 2)]
+    for n, p in numbers:
+        one.bench("mine.cdist", cpu=1.0, gpu=0.1, p=p, n=n)
+    for mark in one.bench("mine.sum", cpu=1.0, gpu=0.1).bench("time.a + b", cpu=1.0, gpu=0.1).marks:
+        mark["extra_info"]["gpubench"]["size"] = None
+    found = answered(one)
+    assert "faster in 8 of 8 settings of 3 benchmarks (10×)" in found.sentence
+    assert answer_tables(found)[0].note.startswith("Each at its largest size; mine.cdist in every setting;")
+    assert 'write size="n" in its marker' in found.left_out
+    sized = run()
+    for n, p in numbers:
+        sized.bench("mine.cdist", cpu=1.0, gpu=0.1, p=p, n=n, size="n")
+    assert "faster in 2 of 2 benchmarks (10×)" in answered(sized).sentence
+    assert not answered(sized).left_out
+    for mark in one.marks:
+        mark["extra_info"]["gpubench"]["workload"] = "time.torch.cdist"  # an expression has no marker
+    assert not answered(one).left_out
+
+
+def test_of_several_machines_the_busy_one_is_named_with_its_results():
+    busy = run("b", processes=1, flags=("contended",)).bench("a.a", cpu=1.0, flags=("contended",))
+    found = warnings(answered(run("a").bench("a.a", cpu=1.0), busy.bench("a.b", cpu=1.0)))[BUSY]
+    assert found.where == "The machine of b was busy: 1 of 2 results is noisy (*) and may be far off"
+    assert found.summary == "The machine of b was busy"
 
 
 def test_copies_count_as_a_win_only_where_that_is_known():
@@ -113,8 +142,9 @@ def test_copies_count_as_a_win_only_where_that_is_known():
 def test_what_loses_and_what_is_unknown_is_in_the_sentence():
     one = run().bench("a.a", cpu=1.0, gpu=0.5).bench("a.b", cpu=1.0, gpu=1.0)
     one.bench("a.c", cpu=1.0).bench("a.c", gpu=0.5, spread=0.9)
-    told = "faster in 1 of 3 benchmarks (2.0×). Not faster: a.b, n=64 (1.0×). Unknown: a.c, n=64."
-    assert told in answered(one).sentence
+    one.bench("a.d", cpu=1.0).bench("a.d", gpu=0.5, spread=0.9).bench("a.e", cpu=1.0, gpu=1.0)
+    told = "faster in 1 of 5 benchmarks (2.0×). Not faster: a.b, n=64 (1.0×); a.e, n=64 (1.0×). "
+    assert f"{told}Unknown: a.c, n=64; a.d, n=64." in answered(one).sentence
     none = run().bench("a.a", cpu=1.0, gpu=2.0).bench("a.b", cpu=1.0, gpu=2.0)
     assert "faster in none of 2 benchmarks." in answered(none).sentence
 

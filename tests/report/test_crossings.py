@@ -50,6 +50,7 @@ def test_what_is_faster_is_so_at_the_low_end(low, high, faster, unknown):
 def test_of_a_wide_interval_the_certain_end_is_shown_if_it_excludes_1():
     assert words.speedup(pair(2.0, 8.0)) == "4.0× (2.0× to 8.0×)"
     assert words.speedup(pair(2.0, 8.1)) == "≥ 2.0×"
+    assert words.speedup(pair(2.0, 2.01)) == "2.0×"
     assert words.speedup(pair(1 / 120, 1 / 12)) == "≥ 12× slower"
     assert words.speedup(pair(0.9, 8.1)) == Reason.TOO_NOISY
     assert words.with_copies(pair(2.0, 3.0, (0.1, 1.5))) == Reason.TOO_NOISY
@@ -58,7 +59,7 @@ def test_of_a_wide_interval_the_certain_end_is_shown_if_it_excludes_1():
 
 
 UP = (0.5, 2.0, 4.0)
-FROM = "faster from an unsure size, if any"
+FROM = "faster from which size is unknown"
 
 
 @pytest.mark.parametrize(
@@ -66,8 +67,8 @@ FROM = "faster from an unsure size, if any"
     [
         (Crossover(72.4, CROSSES, 65.0, 79.0), UP, "n ≈ 72", "faster from n ≈ 72"),
         (Crossover(72.4, CROSSES, 0.0, 79.0), UP, "n = 128 at the latest", "faster from n = 128 at the latest"),
-        (Crossover(72.4, CROSSES, 0.0, 79.0), (0.5, 2.0, 1.0), words.UNSURE, FROM),
-        (Crossover(72.4, CROSSES, 65.0, math.inf), UP, words.UNSURE, FROM),
+        (Crossover(72.4, CROSSES, 0.0, 79.0), (0.5, 2.0, 1.0), words.UNSURE, f"{FROM} (too noisy)"),
+        (Crossover(72.4, CROSSES, 65.0, math.inf), UP, words.UNSURE, f"{FROM} (too noisy)"),
         (Crossover(72.4, CROSSES), UP, "n between 64 and 128", "faster from n between 64 and 128"),
         (Crossover(None, ALWAYS, 0.0, 0.0), UP, words.EVERY_SIZE, "faster at every size"),
         (Crossover(None, ALWAYS), UP, words.EVERY_SIZE, "faster at every size"),

@@ -49,6 +49,7 @@ def test_a_dash_and_a_star_are_explained_once():
     assert Table("", ("a",), (("—",),)).footnote.startswith("— ")
     assert Table("", ("a",), (("—",),), "— means never.").footnote == "— means never."
     assert Table("", ("a",), (("a * b",),)).footnote == ""
+    assert Table("", ("a",), (("≥ 20×",),)).footnote == "≥ only a limit is known."
 
 
 def test_markdown_and_html_hold_the_same_cells_and_nothing_that_acts():

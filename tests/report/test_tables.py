@@ -19,6 +19,9 @@ def test_speedups():
     assert {"a.b, n=10⁶", "1.00 ms", "110 µs", "7.7×"} <= {*cells}
     assert [cell[:11] for cell in cells if cell.startswith(("9.1× (", "from"))] == ["9.1× (8.9× ", "from n ≈ 34"]
     assert "In brackets: 95% interval, 3 processes." in table.note
+    one.bench("a.c", cpu=(1e-3, 1.1e-3), gpu="10 µs").bench("a.d", cpu=(1e-3, 1.1e-3), gpu=(1e-6, 1.1e-6))
+    (table,) = tables.answer_tables(Answer(study_of(one)))
+    assert "In brackets: 95% interval, 2 or 3 processes." in table.note
 
 
 def test_every_size_is_in_order_whenever_it_was_measured_and_the_short_table_says_where():

@@ -169,6 +169,7 @@ def test_machines_have_devices_of_their_own():
     assert len({device["name"] for device in data["devices"]}) == 4
     speedups = {row["device"]: row["speedup"] for row in rows(data) if row["speedup"]}
     assert sorted(round(value) for value in speedups.values()) == [5, 10]  # each against its own CPU
+    assert data["speedup"] == "speedup over the CPU of the same machine"
 
 
 def test_devices_of_one_colour_differ_in_shape():
@@ -196,6 +197,15 @@ def test_a_sign_stays_in_the_line_of_its_number():
     text = webpage(answered(one)).partition("<main>")[0]
     assert "≥&nbsp;77×" in text
     assert "≥ 77×" not in text
+
+
+def test_a_speedup_is_bold_with_or_without_its_range_and_nothing_else_is():
+    one = run().bench("aa.two", cpu=1e-3, gpu=1e-4, n=None, copies=1e-4).bench("aa.too", cpu=1e-3, n=None)
+    one.bench("aa.one", cpu=1e-3, gpu=1e-4, n=None, spread=0.0).bench("aa.too", gpu=(1e-8, 1e-3, 1.0), n=None)
+    cells = re.findall("<td>(.*?)</td>", webpage(answered(one)).partition('id="numbers"')[0])
+    assert [cell for cell in cells if "<strong>" in cell] == [
+        "<strong>10×</strong>", '<strong>10×</strong> <span class="range">(9.8× to 10×)</span>'
+    ]  # fmt: skip
 
 
 def test_a_limit_is_told_as_in_the_tables_and_drawn():

@@ -100,6 +100,52 @@ def test_opens_without_a_request_or_an_error(browser, page):
     clean(browser, page)
 
 
+@pytest.fixture
+def sized(browser):
+    """A function that opens a page in a screen of this width, until the test ends."""
+
+    def screen(width, address):
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        return opened(browser, address)
+
+    yield screen
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_the_speedups_are_on_a_phones_screen(browser, sized, tmp_path):
+    """Of times by another library, beside which a long name stands; and of four machines, in a table that fits."""
+    one = run(gpu={"label": "RTX 4060 Laptop (modelled)"})
+    for name in ("irregular.cumulative_sum_of_rows", "irregular.sort"):
+        how = {"flags": ("noisy",), "flops": 1e9, "unit": "value"}
+        one.bench(name, cpu=4e-3, numpy=1e-3, gpu=1e-4, **how)
+        one.bench(name, cpu=3e-3, gpu=1e-4, dtype="bfloat16", copies=1e-4, **how)
+    four = []
+    for i, name in enumerate(("xeon-2-cores", "laptop", "xeon-2.80ghz", "server")):
+        four.append(run(name, cuda=i % 2, cpu={"label": f"Xeon {name}"}, gpu={"label": f"H{i}00 (modelled)"}))
+        for kind, factor in (("cifar", 1), ("lenet", 1), ("mlp", -1)):
+            gpu = {"gpu": 1e-3 * (4 + factor * i)} if i % 2 else {}
+            four[i].bench(f"models.{kind}", cpu=0.8, **gpu, n=(32, 64), spread=0.2, flags=("noisy",))
+    pages = []
+    for name, files in (("one", [one]), ("four", four)):
+        (folder := tmp_path / name).mkdir()
+        pages.append(reported(folder, *files))
+    at = (
+        "return [...document.querySelectorAll('#answer th')].map((e) => [e.innerText, e.getBoundingClientRect().right])"
+    )
+    heads = dict(sized(420, pages[0]).execute_script(at))
+    assert heads["speedup"] <= 394
+    for width in (420, 800):
+        sized(width, pages[1])
+        assert len(browser.find_elements(By.CSS_SELECTOR, "#answer th")) == 5
+        card = "const card = document.querySelector('#answer .card'); return [card.scrollWidth, card.clientWidth]"
+        needed, wide = browser.execute_script(card)
+        assert needed <= wide, width
+    drawn = text(browser, "explorer-figure")
+    assert "(simulated)" not in drawn
+    assert drawn.count("Times of the") == 1
+
+
 def test_no_table_of_the_answer_is_cut_at_800_pixels(browser, tmp_path):
     runs = []
     for name, factors in (("RTX 4060 Laptop", (1, 1, 1)), ("H200", (2.8, 0.6, 2.0))):
@@ -169,7 +215,8 @@ def test_a_limit_is_a_triangle_with_its_bar_that_no_line_joins(browser, limited)
     assert joined.count("L") == 1  # of three points
     assert "Triangle: only a limit is known" in drawn
     assert "come from a model" in drawn
-    assert "(simulated)" in drawn
+    assert drawn.count("come from a model") == 1
+    assert ("(simulated)" in drawn, "(modelled)" in drawn) == (True, False)
     browser.find_element(By.ID, "explorer-figure").send_keys(Keys.ARROW_RIGHT * 3)
     assert re.search(r"n = 100: .*≥ \d[\d.]*×\* \(within ", text(browser, "detail"))
 
@@ -198,20 +245,23 @@ def test_all_numbers_fit_or_are_scrolled_to_in_low_rows(browser, limited, width)
         f"{box} return [box.scrollWidth, box.clientWidth, getComputedStyle(box).backgroundImage]"
     )
     rows = browser.execute_script("return [...document.querySelectorAll('#table tr')].map((e) => e.offsetHeight)")
+    size = "parseFloat(getComputedStyle(e).fontSize)"
+    small = browser.execute_script(f"return [...document.querySelectorAll('#table small')].map((e) => {size})")
     signs = text(browser, "numbers")
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     assert needed <= wide or (width == 420 and "gradient" in look)
     assert max(rows) < 90
+    assert min(small) >= 11
     assert "contended, noisy" in signs
     assert signs.count("* noisy: may be far off") == 1
 
 
-def test_a_curve_that_ends_before_a_withheld_size_is_unsure(browser, tmp_path):
+def test_a_curve_that_ends_before_a_withheld_size_is_unknown(browser, tmp_path):
     """Not labelled with the speedup of the largest size that is left."""
     one = run().bench("aa.mm", cpu=1e-4, gpu={1: 1e-5, 10: 1e-5, 100: (1e-8, 1e-6, 1e-4)}.get, n=SIZES)
     opened(browser, reported(tmp_path, one) + "#quantity=speedup")
     labels = [each.text for each in browser.find_elements(By.CSS_SELECTOR, "#explorer-figure svg text.strong")]
-    assert any(label.startswith("unsure ") for label in labels)
+    assert any(label.startswith("unknown ") for label in labels)
     assert not any(label.startswith("10× ") for label in labels)
     drawn = browser.find_element(By.CSS_SELECTOR, "#explorer-figure svg").text
     assert "1 result not drawn: unknown (too noisy)" in drawn
@@ -220,7 +270,14 @@ def test_a_curve_that_ends_before_a_withheld_size_is_unsure(browser, tmp_path):
 def test_search_sort_and_a_click_that_explores(browser, page):
     opened(browser, page)
     count = len(browser.find_elements(By.CSS_SELECTOR, "#table tbody tr"))
-    browser.find_element(By.ID, "search").send_keys("aa.mm n=100")
+    search = browser.find_element(By.ID, "search")
+    for typed, found in ((search.get_attribute("placeholder"), True), ("no such name", False)):
+        search.clear()
+        search.send_keys(typed)
+        assert bool(browser.find_elements(By.CSS_SELECTOR, "#table tbody tr")) == found, typed
+    assert text(browser, "count") == f"Nothing matches. To type, for example: {search.get_attribute('placeholder')}"
+    search.clear()
+    search.send_keys("aa.mm n=100")
     rows = browser.find_elements(By.CSS_SELECTOR, "#table tbody tr")
     assert 0 < len(rows) < count
     assert all("aa.mm" in row.text and "n = 100" in row.text for row in rows)
@@ -289,6 +346,8 @@ def test_the_keyboard_reaches_all_and_the_focus_stays(browser, page):
     assert browser.switch_to.active_element.get_attribute("id") == "explorer-figure"
     keys(Keys.ARROW_RIGHT).perform()
     assert "n = " in text(browser, "detail")
+    keys(Keys.ESCAPE).perform()
+    assert focus(browser) == second
 
 
 def test_it_prints_light_and_on_few_pages(browser, tmp_path):
@@ -299,7 +358,9 @@ def test_it_prints_light_and_on_few_pages(browser, tmp_path):
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     shown = [each for each in browser.find_elements(By.CSS_SELECTOR, "main figure img") if each.is_displayed()]
     paper = browser.find_element(By.TAG_NAME, "body").value_of_css_property("background-color")
+    stripes = browser.find_element(By.CSS_SELECTOR, "#answer .card").value_of_css_property("background-image")
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert stripes == "none"
     assert {each.get_attribute("class") for each in shown} == {"light"}
     assert paper == "rgba(255, 255, 255, 1)"
 

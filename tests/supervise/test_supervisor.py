@@ -132,7 +132,9 @@ def test_bad_cases_get_their_status_and_every_other_case_is_measured(tmp_path, m
     assert [name for name, (_, _, reason) in BAD.items() if not re.fullmatch(reason, rows[name]["reason"], re.S)] == []
     table = (tmp_path / "out/results.csv").read_text()
     assert all(status in table for status in ("crashed", "timeout", "oom", "error", "ZeroDivisionError: division"))
-    assert f"gpubench run: {len(BAD)} benchmarks failed: see {Path('out/run.log')}" in ran.err.splitlines()
+    (line,) = (line for line in ran.err.splitlines() if f"gpubench run: {len(BAD)} benchmarks failed (" in line)
+    assert line.endswith(f"): see {Path('out/run.log')}")
+    assert any(f"{rows[name]['status']}: {rows[name]['reason']}" in line for name in BAD)
     assert re.search(r"in <lambda>.*in measure.*in test_sleep", (tmp_path / "out/run.log").read_text(), re.S)
     assert not survivors(tmp_path)
 

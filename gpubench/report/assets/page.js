@@ -194,7 +194,7 @@ function drawExplorer() {
   const devices = [...new Set(wanted.map((row) => row.device))];
   const ends = devices.flatMap((device) => {
     const own = wanted.filter((row) => row.device === device), copied = own.findLast((row) => copies && row.copies != null);
-    return [label(own.at(-1)), ...(copied ? [copied.told_copies, "unknown"].map((text) => named(text, "with copies")) : []), named("unsure", data.devices[device].name)];
+    return [label(own.at(-1)), ...(copied ? [copied.told_copies, "unknown"].map((text) => named(text, "with copies")) : []), ...(chosen.some((row) => row.device === device && row.doubt) ? [named("unknown", data.devices[device].name)] : [])];
   });
   const room = Math.max(...ends.map((text) => textWidth(text, 700)));
   const right = Math.max(WIDTH / 2, Math.min(640, WIDTH - 14 - room)), bottom = 400;
@@ -204,7 +204,7 @@ function drawExplorer() {
   const notice = noisy.length * 3 > wanted.length ? `⚠ ${noisy.length} of ${wanted.length} result${wanted.length === 1 ? "" : "s"} ${noisy.length === 1 ? "is" : "are"} noisy and may be off` : "";
   const subtitle = [[setting(wanted[0]), what].filter(Boolean).join(" · "), notice].filter(Boolean).flatMap((line) => lines(line, WIDTH - 16));
   const top = 54 + 20 * subtitle.length + 24 * legend.length;
-  const svg = canvas(460, state.workload + (models.length ? " (simulated)" : ""), subtitle, `${state.workload}, ${quantities[state.quantity]} by size`);
+  const svg = canvas(460, state.workload + (models.length ? (/modelled/i.test(models) ? " (modelled)" : " (simulated)") : ""), subtitle, `${state.workload}, ${quantities[state.quantity]} by size`);
   legend.forEach((device, i) => {
     const y = 52 + 20 * subtitle.length + 24 * i;
     mark(svg, device, 16, y);
@@ -255,7 +255,7 @@ function drawExplorer() {
       // The words at the end are of the last size.
       const end = points.at(-1), name = dashed ? "with copies" : data.devices[device].name;
       const cut = dashed ? own.at(-1) !== end : chosen.some((row) => row.device === device && row.doubt && row.size > end.size);
-      const words = cut ? named(dashed ? "unknown" : "unsure", name) : dashed ? named(end.told_copies, name) : label(end);
+      const words = cut ? named("unknown", name) : dashed ? named(end.told_copies, name) : label(end);
       labels.push({ y: up(end[field]), text: words, ink, bold: !dashed });
     }
   }
@@ -286,7 +286,7 @@ function drawExplorer() {
   });
   show(figure, svg, state.workload.replace(/\W+/g, "-"));
 }
-const modelsOf = (used) => [...new Set(used.map((row) => data.devices[row.device].model))].filter(Boolean);
+const modelsOf = (used) => [...new Set(used.map((row) => data.devices[row.device].model))].filter(Boolean).sort();
 // What the marks and signs that occur in the picture mean, and that a model made its numbers.
 function meanings(wanted, copies, labels, models) {
   const field = state.quantity, limits = wanted.filter((row) => isLimit(row, field));
@@ -298,7 +298,7 @@ function meanings(wanted, copies, labels, models) {
     wanted.some((row) => isNoisy(row, field) && !limits.includes(row)) && "Hollow: noisy measurement",
     ...Object.entries(data.signs).filter(([sign]) => sign !== "≥" && labels.some(({ text }) => text.includes(sign))).map(([, meaning]) => meaning),
     left.length && `${left.length} result${left.length === 1 ? "" : "s"} not drawn: ${[...new Set(left.map((row) => row.doubt))].join(", ")}`,
-    ...models,
+    models.length && data.modelled.replace("{}", models.join(", ")),
   ];
   return parts.filter(Boolean).map((part) => `${part}. `).join("").trim();
 }
@@ -350,7 +350,8 @@ function speedupCell(row) {
   if (row.speedup == null) return row.doubt ? element("small", {}, row.doubt) : "—";
   const bar = element("span", { class: `bar ${data.devices[row.device].colour}` });
   bar.style.width = `${(60 * Math.max(0, Math.log10(row.speedup))) / widest}px`;
-  return [row.told, bar, ...(isLimit(row, "speedup") ? [] : [element("br"), element("small", {}, timesRange(row.speedup_low, row.speedup_high))])];
+  const spread = timesRange(row.speedup_low, row.speedup_high);
+  return [row.told, bar, ...(isLimit(row, "speedup") || spread === times(row.speedup) ? [] : [element("br"), element("small", {}, spread)])];
 }
 // The search, as runfile/matching.py reads -k: words joined by and, or, not and brackets; of a kind of work whole words.
 const TOKEN = /(?:and|or|not)(?=[\s(])|[()]|(?:[^\s()]|(?<=[\w\])])\((?:[^()]|\([^()]*\))*\))+/g;
@@ -393,6 +394,11 @@ function matcher(expression) {
   }
   return either();
 }
+// An expression that finds some of these rows, but not all.
+const example = rows.filter((row) => row.time_s != null).flatMap((row) => {
+  const text = [row.workload, row.dtype, row.size != null && `${row.size_name}=${row.size}`].filter(Boolean).join(" ");
+  return [`${text} and not cpu`, text];
+}).find((text) => rows.some((row) => matcher(text)(haystacks.get(row)))) ?? "";
 function matching() {
   const matches = matcher(state.search);
   const kept = rows.filter((row) => matches(haystacks.get(row)));
@@ -405,9 +411,10 @@ function matching() {
   });
   return kept;
 }
+let opened = "";  // the row that Escape goes back to
 function drawTable() {
   const kept = matching();
-  byId("count").textContent = `${kept.length} of ${rows.length}`;
+  byId("count").textContent = kept.length ? `${kept.length} of ${rows.length}` : `Nothing matches. To type, for example: ${example}`;
   const [sorted, direction] = state.sort.split(" ");
   const head = shown.map(([name, label]) => {
     const button = element("button", { type: "button", "data-key": `column ${name}` }, label + (name === sorted ? (direction === "down" ? " ▾" : " ▴") : ""));
@@ -428,7 +435,7 @@ function drawTable() {
     if (opens) {
       line.addEventListener("click", open);
       line.addEventListener("keydown", (event) => {
-        if (event.key === "Enter") return open();
+        if (event.key === "Enter") { opened = line.dataset.key; return open(); }
         const lines = [...document.querySelectorAll("#table .opens")], step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
         const next = step && lines[lines.indexOf(line) + step];
         if (!next) return;
@@ -504,6 +511,7 @@ function start() {
     for (const field of FIELDS) byId(field).addEventListener("change", (event) => change({ [field]: event.target.value }));
     for (const name of Object.keys(quantities)) byId(`quantity-${name}`).addEventListener("click", () => change({ quantity: name }));
     byId("explorer-figure").addEventListener("keydown", (event) => {
+      if (event.key === "Escape") return document.querySelector(`[data-key="${opened}"]`)?.focus();
       const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       const jump = { ArrowDown: 1, ArrowUp: -1 }[event.key];
       if ((!step && !jump) || !explored.length) return;
@@ -519,6 +527,7 @@ function start() {
       point(Math.min(Math.max(next, 0), explored.length - 1));
     });
   }
+  byId("search").placeholder = example;
   byId("search").value = state.search;
   byId("search").addEventListener("input", (event) => change({ search: event.target.value }));
   byId("download").addEventListener("click", () => save("gpubench.csv", csv(), "text/csv"));

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ...runfile.flags import Reason
 from ...runfile.quantities import UNFILLED, UNFILLED_SIGN, counted, listed
 from .. import words
-from ..answer import MOST_ROWS, Answer, AnswerRow, Speedups, choose_rows
+from ..answer import MOST_ROWS, Answer, AnswerRow, Speedups, at_largest, choose_rows
 from ..study import Item, Measured, Pair, Study
 from .layouts import NamedRow, NamedRows, RowMark, rows_height
 from .page import Figure, Key
@@ -47,7 +47,7 @@ def named_rows(
         if rows_height(drawn) <= _ROOM:
             break
     which = f"{len(drawn)} of {len(rows)} rows are shown. " * (len(drawn) < len(rows))
-    return shown, drawn, f"{which}{words.at_largest(drawn)}"
+    return shown, drawn, f"{which}{at_largest(rows)}"
 
 
 def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
@@ -70,7 +70,9 @@ def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
     chart = NamedRows(drawn, "", legend, sides)
     figure = Figure("headline", "headline", title, subtitle, "", chart, rank * 20, rank == 0)
     unfilled = f"{UNFILLED_SIGN}. " * any(not pair.fills for pair in shown)
-    return add_caption(figure, study, shown, f"Thick line: {words.uncertainty(shown)}. {unfilled}")
+    return add_caption(
+        figure, study, shown, f"Thick line: {words.uncertainty(pair.uncertainty for pair in shown)}. {unfilled}"
+    )
 
 
 def _ratio(study: Study, row: AnswerRow[Pair], pair: Pair) -> RowMark:

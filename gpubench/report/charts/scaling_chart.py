@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter
 
-from ...runfile.quantities import counted, listed
+from ...runfile.quantities import counted
 from .. import words
 from ..study import Scaled, Study, grouped
 from .layouts import NamedRow, NamedRows, RowMark
@@ -49,7 +49,7 @@ def _efficiency(study: Study, scaled: Sequence[Scaled], what: str) -> list[Figur
         return []
     best = max(bars[:_MOST_ROWS], key=lambda bar: (bar.name != _CONTROL, bar.marks[0].value or 0.0))
     reached = f"Most: {best.name} on {best.detail}, {best.marks[0].value:.0f}%"
-    kinds = listed(sorted({each.uncertainty for each in used if each.uncertainty}))
+    kinds = words.uncertainty(each.uncertainty for each in used)
     left = len(bars[_MOST_ROWS:])
     note = f"On a CPU one device is one process with one thread. Thin line: {kinds}. "
     note += f"{left} more not shown. " * bool(left)

@@ -118,7 +118,9 @@ def _figure(
     base = study.names.baseline(used)
     slower = words.without_threads(base)
     chart = LinePanels(tuple(panels), "", legend if len(legend) > 1 and several else (), slower)
-    note = f"Bar at a point: {words.uncertainty(used)}. " + _LIMIT * any(curve.limits for curve in drawn)
+    note = f"Bar at a point: {words.uncertainty(pair.uncertainty for pair in used)}. " + _LIMIT * any(
+        curve.limits for curve in drawn
+    )
     marks = [curve.mark for curve in drawn if curve.mark]
     small = _SMALL * any(curve.mark and curve.dashed for curve in drawn)
     note += _DIAMOND.format(small) * any(mark.low == mark.high for mark in marks)
