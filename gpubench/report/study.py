@@ -97,10 +97,16 @@ class Study:
             return [pair for pair in self.gpu_pairs if pair.other.on_accelerator or not pair.within_run]
         if self.baseline is not None:
             return self.device_pairs
+        return self.cpu_pairs or [members[0] for members in self._by_model] or self.device_pairs
+
+    @cached_property
+    def cpu_pairs(self) -> list[Pair]:
+        """CPUs with the slowest of them as the baseline, if several were measured and no GPU; empty where a baseline
+        was named."""
         plain = [row for row in self.measured if not row.library]
-        found = [members[0] for members in self._by_model] or self.device_pairs
-        if len({_model(row) for row in plain}) < 2 or any(pair.other.on_accelerator for pair in found):
-            return found
+        gpus = any(pair.other.on_accelerator for pair in self.device_pairs)
+        if self.baseline or gpus or len({_model(row) for row in plain}) < 2:
+            return []
         return compare_with_slowest(plain, {"threads", *self.allow})
 
     @cached_property

@@ -49,6 +49,7 @@ itself."""
 
 
 def names_of(case: Case) -> tuple[str, ...]:
-    """The names of the benchmark and its kind of work in a report; ``-k`` accepts them like any other name."""
+    """The names of the benchmark, its kind of work and its variant in a report; ``-k`` accepts them like any other
+    name."""
     kind = KINDS.get(case.kind)
-    return tuple(filter(None, (case.title, kind.heading if kind else "")))
+    return tuple(filter(None, (case.title, kind.heading if kind else "", case.variant)))

@@ -19,11 +19,11 @@ CHOSEN = [
     "matmul and not float16", "matmul not float16", "conv or square", "(conv or square) and float32", "not(conv)",
     "matmul.square float32, n=64", "matmul.square float32, n = 64", "n = 10⁷",  # as a table shows it
     f"n × n {KIND}", f"{KIND.split()[0]} or networks",
-    "time.torch.add(a[0], f(b))", "torch.add(a[0], f(b)) or matmul",
+    "time.torch.add(a[0], f(b))", "torch.add(a[0], f(b)) or matmul", "square eager",
 ]  # fmt: skip
 OTHERS = [
     "n=6", "m=64", "not parallel", "conv or square and float16", "not (conv or square)", "networks", "n = 10⁶",
-    "matmul.square float16, n=64", "torch.add(a, b)",
+    "matmul.square float16, n=64", "torch.add(a, b)", "not eager",
 ]  # fmt: skip
 
 

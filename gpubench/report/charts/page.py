@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from statistics import fmean
 from typing import Any, Protocol
 
@@ -85,8 +85,8 @@ class Page:
     def __init__(self, figure: Figure, theme: str, body: float, keys: Sequence[Key] = ()) -> None:
         self.theme, self.width = theme, PAGE_WIDTH
         room = self.width - 2 * MARGIN
-        lines = [(line, TITLE, "text", "bold") for line in wrap_text(figure.title, room, TITLE * 1.12, 3)]
-        lines += [(line, NORMAL, "muted", "normal") for line in wrap_text(figure.subtitle, room, NORMAL)]
+        lines = [(line, TITLE, "text", "bold") for line in _even(figure.title, room, TITLE * 1.12, 3)]
+        lines += [(line, NORMAL, "muted", "normal") for line in _even(figure.subtitle, room, NORMAL)]
         lines += [(f"⚠ {line}", SMALL, "text", "bold") for line in wrap_text(figure.notice, room - 20, SMALL * 1.12)]
         rows = _pack(keys, self.width)
         foot_lines = wrap_text(figure.caption, room, TINY, 5)
@@ -268,7 +268,7 @@ def wrap_text(words: str, room: float, size: float, most: int = 5) -> list[str]:
     """Lines of at most ``room`` pixels; a word longer than that is cut."""
     room *= 0.97  # renderers round the widths of letters
     lines: list[str] = []
-    for word in re.findall(r"\S+ [≈=×] \S+|\S+", words):
+    for word in re.findall(r"\S+ [≈=×] \S+|\d+ threads?\S*|[≥≤] \S+|\S+", words):
         joined = f"{lines[-1]} {word}" if lines else word
         if lines and text_width(joined, size) <= room:
             lines[-1] = joined
@@ -294,6 +294,14 @@ def _free(
                 places.append((hits + reach / 8, (left, middle)))
     best = min(places, default=(math.inf, None))
     return best[1] if best[0] <= most else None
+
+
+def _even(words: str, room: float, size: float, most: int = 5) -> list[str]:
+    """As few lines as :func:`wrap_text` makes, of about one length: none is left with a single word."""
+    lines = wrap_text(words, room, size, most)
+    narrower = (wrap_text(words, room * share / 100, size, most) for share in range(95, 45, -5))
+    same = takewhile(lambda each: len(each) == len(lines) and " ".join(each) == " ".join(lines), narrower)
+    return [lines, *same][-1] if len(lines) > 1 else lines
 
 
 def tick_text(value: float, unit: str) -> str:

@@ -12,7 +12,7 @@ from .. import words
 from ..study import TIME, Line, Measured, Rate, Study, grouped, in_order, lines_of, plainness
 from .layouts import LinePanels, Panel
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
-from .selection import by_size, curve, keys
+from .selection import by_size, curve, keys, not_drawn, panel_title, plainest_line
 from .theme import DTYPE_ROLES
 
 _MOST_DEFAULT = 4
@@ -28,7 +28,7 @@ def rate_figures(study: Study) -> list[Figure]:
     leaders: list[Figure] = []
     for members in in_order(rows):
         by_rate = sorted(grouped(members, lambda row: row.rate).items(), key=lambda item: -len(item[1]))
-        made = [figure for rate, some in by_rate if rate for figure in _figures(study, some, rate)]
+        made = [figure for rate, some in by_rate if rate for figure in _figures(study, some, rate, members)]
         texts = [row for row in members if shown_name(row.result.workload) != row.result.workload]
         several = len({row.result.workload for row in texts}) > 1
         times = _figures(study, [row for row in members if not (several and row in texts)], TIME)
@@ -41,15 +41,15 @@ def rate_figures(study: Study) -> list[Figure]:
     ]
 
 
-def _figures(study: Study, rows: Sequence[Measured], rate: Rate) -> list[Figure]:
-    """A panel for each workload and dtype; lines are devices. None where nothing was measured at several sizes."""
+def _figures(study: Study, rows: Sequence[Measured], rate: Rate, members: Sequence[Measured] = ()) -> list[Figure]:
+    """A panel for each workload and dtype; lines are devices. None where nothing was measured at several sizes. The
+    small print names ``members`` of the kind that have no such rate."""
     turns, timed = _plainest_panels(lines_of(rows, rate.of)), rate is TIME
     used = [row for same in turns for line in same for row in line.items]
     panels, workloads, dtypes = [], {row.result.workload for row in used}, {row.dtype for row in used}
     for same in turns:
         ordered = sorted(same, key=lambda line: study.names.order(line.last))
-        case = same[0].last.result
-        title = f"{words.name(case) * (len(workloads) > 1)} {case.dtype * (len(dtypes) > 1)}".strip()
+        title = panel_title(same[0], len(workloads) > 1, len(dtypes) > 1)
         panels.append(Panel(title, same[0].size_name, tuple(curve(study, line, rate.unit) for line in ordered)))
     if not panels:
         return []
@@ -63,7 +63,8 @@ def _figures(study: Study, rows: Sequence[Measured], rate: Rate) -> list[Figure]
     name = f"{'time' if timed else rate.label.lower().replace(' ', '-')}-{first.result.kind or 'own'}"
     chart, title = LinePanels(tuple(panels), rate.unit, keys(study, used)), f"{subject}: {rate.label.lower()} by size"
     figure = Figure(name, "time" if timed else "rate", title, subtitle, "", chart)
-    return by_size(study, figure, used, _BARS + waited)
+    others = not_drawn(members, rows, "work counted otherwise or unknown")
+    return by_size(study, figure, used, _BARS + waited + others)
 
 
 def _family(row: Measured) -> str:
@@ -76,9 +77,9 @@ def _plainest_panels(lines: Iterable[Line[Measured]]) -> list[list[Line[Measured
     most sizes come first."""
     panels: list[list[Line[Measured]]] = []
     for members in grouped(lines, lambda line: (line.last.result.workload, line.last.dtype)).values():
-        setting = min(members, key=lambda line: plainness(line.items[-1])).setting
-        if same := [line for line in members if line.setting == setting and len(line.points) > 1]:
-            panels.append(same[:MOST_CURVES])
+        if several := [line for line in members if len(line.points) > 1]:
+            setting = plainest_line(several).setting
+            panels.append([line for line in several if line.setting == setting][:MOST_CURVES])
     sizes = {id(same): max(len(line.points) for line in same) for same in panels}
     return sorted(panels, key=lambda same: (-sizes[id(same)], plainness(same[0].items[-1])))[:MOST_PANELS]
 

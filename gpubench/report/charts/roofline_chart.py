@@ -17,7 +17,7 @@ from ...runfile.schema import Ceilings
 from .. import words
 from ..study import Measured, Study, grouped
 from .page import MARGIN, TINY, Figure, Key, Page, Place, log_axis, spread
-from .selection import LEAST_VALUES, add_caption
+from .selection import LEAST_VALUES, add_caption, not_drawn
 
 _FASTER = 1.1
 """A memory level whose best is less than this above a larger one's has no line of its own: the difference is noise."""
@@ -141,7 +141,7 @@ def roofline_figures(study: Study) -> list[Figure]:
         place = f"{words.name(best.result)} in {best.result.compute_dtype}, {words.share_of_peak(best)}" if best else ""
         subtitle = f"Closest to its peak: {place}. " * bool(place) + "Work on a line is at the hardware limit"
         note = "Large: the best result of each benchmark, named if the name fits. "
-        note += "Peaks were measured at the start of the run. "
+        note += f"Peaks were measured at the start of the run. {not_drawn(work, known, 'FLOPs or bytes unknown')}"
         shown = first.on_accelerator == bool(study.names.accelerators) and rank < 2
         name = f"roofline-{first.result.device}" + f"-{first.run_name}" * study.several_runs
         title = f"Roofline: {study.names.of(first)}"

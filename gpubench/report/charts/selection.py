@@ -10,13 +10,14 @@ from typing import Any
 from ...runfile.flags import Reason
 from ...runfile.quantities import SWITCH, counted, listed, shorten
 from .. import words
-from ..study import Crossing, Line, Measured, Pair, Point, Row, Study, grouped
+from ..study import Crossing, Item, Line, Measured, Pair, Point, Row, Study, grouped, plainest_first
 from .layouts import Curve, LinePanels, Mark, Panel
 from .page import Figure, Key
 from .theme import role_of
 
 LEAST_VALUES = 3
 """The least number of values in a picture: one with fewer isn't drawn."""
+_LONGEST_SETTING = 24
 _SHARE_FLAGGED = 1 / 3
 """Beyond it one line above the picture warns."""
 
@@ -52,6 +53,19 @@ def curve(
     dashed, mark = crossing is not None and not crossing.resident, _mark(crossing) if crossing else None
     role = role or role_of(study.names, line.last)
     return Curve(tuple(points), role, label, dashed, tuple(left_out), cut, mark, tuple(limits))
+
+
+def plainest_line(lines: Sequence[Line[Item]]) -> Line[Item]:
+    """The line that stands for a workload: of the setting that the answer shows."""
+    ends = {id(line.items[-1]): line for line in lines}
+    return ends[id(plainest_first([line.items[-1] for line in lines])[0])]
+
+
+def panel_title(line: Line[Any], name: bool, dtype: bool) -> str:
+    """``CIFAR CNN float32, width=4``: what distinguishes a line from those of other panels, and its setting."""
+    case = line.last.result
+    told = f"{words.name(case) * name} {case.dtype * dtype}".strip()
+    return ", ".join(filter(None, (told, shorten(words.setting(case, ("dtype", line.size_name)), _LONGEST_SETTING))))
 
 
 def _mark(crossing: Crossing) -> Mark | None:
@@ -90,6 +104,13 @@ def _with_points(panel: Panel) -> Panel:
     told = [each * (end < max(ends) and not curve.cut) for each, end, curve in zip(told, ends, curves, strict=True)]
     labelled = (replace(curve, label=curve.label + each) for curve, each in zip(curves, told, strict=True))
     return replace(panel, curves=tuple(labelled))
+
+
+def not_drawn(rows: Iterable[Measured], drawn: Iterable[Measured], why: str) -> str:
+    """A sentence with the workloads of which a picture can't show anything; empty if there are none."""
+    names = dict.fromkeys(words.name(row.result) for row in rows)
+    missing = names.keys() - {words.name(row.result) for row in drawn}
+    return f"Not drawn ({why}): {listed([name for name in names if name in missing], 3)}. " * bool(missing)
 
 
 # The small print ------------------------------------------------------------------------------------------------------
@@ -143,8 +164,9 @@ def caption(
     if flagged and any(item.quality.noisy for item in items):
         note += f"{flagged}: noisy measurement. "
     if found := words.ways(pairs):
-        sign = f"{words.OTHER_WAY}: o" if flagged == "*" else "At some sizes o"
-        note += f"{sign}ver the CPU's fastest way, where that is another: {'; '.join(found)}. "
+        sign = f"{words.OTHER_WAY}:" if flagged == "*" else "At some sizes"
+        side = "of" if all(pair.base.on_accelerator for pair in pairs) else "over"
+        note += f"{sign} {side} the CPU's fastest way, where that is another: {'; '.join(found)}. "
     note += "".join(f"{each}. " for each in words.cautions(rows))
     for why, count in Counter(left_out).items():
         note += f"{counted(count, 'result')} not drawn: {why}. "

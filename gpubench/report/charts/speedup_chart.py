@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
+from ...runfile.quantities import listed
 from .. import words
 from ..study import Crossing, Line, Pair, Study, crossings, grouped, in_order, plainness
 from .layouts import LinePanels, Panel
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
-from .selection import by_size, curve, keys
+from .selection import by_size, curve, keys, panel_title, plainest_line
 
 _LIMIT = "Triangle: only a limit is known; its bar holds the speedup. "
 _DIAMOND = "Diamond: faster from this size on{}. "
@@ -24,14 +25,14 @@ def speedup_figures(study: Study) -> list[Figure]:
     """Return the pictures of each baseline: one of several benchmarks, and one of each. By default a report shows the
     first.
 
-    With a GPU in several machines, the first baseline is the slowest GPU, for all devices.
+    With a GPU in several machines, the first baseline is the slowest GPU, for all devices; without any the slowest CPU.
     """
     figures: list[Figure] = []
     firsts = grouped(study.crossings, lambda found: (not found.pair.within_run, found.pair.base.source))
     ordered = [firsts[key] for key in sorted(firsts, key=lambda key: key[0])]
-    if study.gpu_pairs:
-        others = [members for members in ordered if not members[0].pair.base.on_accelerator]
-        ordered = [crossings(study.gpu_pairs), *others]
+    if lead := study.gpu_pairs or study.cpu_pairs:
+        others = [each for each in ordered if study.gpu_pairs and not each[0].pair.base.on_accelerator]
+        ordered = [crossings(lead), *others]
     for rank, members in enumerate(ordered):
         benchmarks = list(grouped(members, lambda found: found.line.last.result.workload).values())
         benchmarks = [each for each in benchmarks if max(len(found.line.points) for found in each) > 1]
@@ -43,7 +44,7 @@ def speedup_figures(study: Study) -> list[Figure]:
 
 
 def _plainest(members: Sequence[Crossing]) -> Line[Pair]:
-    return min(members, key=lambda found: (plainness(found.pair), not found.resident)).line
+    return plainest_line([found.line for found in members if found.resident] or [found.line for found in members])
 
 
 def _of_several(study: Study, benchmarks: Sequence[Sequence[Crossing]]) -> list[Figure]:
@@ -58,8 +59,7 @@ def _of_several(study: Study, benchmarks: Sequence[Sequence[Crossing]]) -> list[
     if len(panels) < 2:
         return []
     several_dtypes = len({each[0].line.last.dtype for each in panels}) > 1
-    names = [each[0].line.last for each in panels]
-    titles = [f"{words.name(row.result)} {row.dtype * several_dtypes}".strip() for row in names]
+    titles = [panel_title(each[0].line, True, several_dtypes) for each in panels]
     left = len(benchmarks) - len(panels)
     rest = f"{left} more benchmarks not shown" if left else ""
     ends = [found.pair for each in panels for found in each if found.resident]
@@ -125,10 +125,19 @@ def _figure(
     small = _SMALL * any(curve.mark and curve.dashed for curve in drawn)
     note += _DIAMOND.format(small) * any(mark.low == mark.high for mark in marks)
     note += _BETWEEN.format(small) * any(mark.low < mark.high for mark in marks)
-    note += _COPIES * copies + f"{rest}. " * bool(rest)
+    note += _COPIES * copies + f"{rest}. " * bool(rest) + _missing(study, used)
     devices = list(dict.fromkeys(study.names.subject(pair) for pair in used))
     title = f"{title} {f'of {devices[0]} ' * (len(devices) == 1)}over {base}"
     return by_size(study, Figure(name, "speedup", title, subtitle, "", chart), used, note)
+
+
+def _missing(study: Study, used: Sequence[Pair]) -> str:
+    """Which devices that measured the same a picture of several machines doesn't have."""
+    workloads = {pair.other.result.workload for pair in used}
+    there = {row.source for pair in used for row in (pair.base, pair.other)}
+    same = [row for row in study.measured if row.result.workload in workloads and not row.library]
+    names = dict.fromkeys(study.names.of(row) for row in same if row.source not in there)
+    return f"Not shown: {listed(names)}. " * bool(names and not all(pair.within_run for pair in used))
 
 
 def _regime(found: Crossing) -> str:

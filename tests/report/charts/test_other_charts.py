@@ -194,6 +194,14 @@ def test_a_roofline_is_one_panel_with_the_best_of_each_workload_named():
     assert roofline(served).chart.dots == chart.dots  # whose bytes cross a link and stand under no memory
 
 
+def test_a_picture_says_which_benchmarks_it_cant_show():
+    one = on_gpu().bench("mine.x", gpu=1e-3, n=(10, 100, 1000), flops=1e6, bytes=1e6)
+    one.bench("mine.y", gpu=1e-3, n=(10, 100, 1000), bytes=1e6)
+    assert "Not drawn (FLOPs or bytes unknown): transfer.copy, models.mlp, mine.y." in roofline(one).caption
+    figures = plan(one)
+    assert "Not drawn (work counted otherwise or unknown): mine.y." in figures["throughput-own"].caption
+
+
 def test_a_small_footprint_that_reads_low_is_no_roof():
     low = {"pattern": "read", "level": "l1d", "footprint_bytes": 2e4, "byte_per_s": 1e11}
     between = {"pattern": "read", "level": "l2+", "footprint_bytes": 1e7, "byte_per_s": 3e11}

@@ -253,3 +253,11 @@ def test_faults_are_found():
     broken |= {found: {"chart": replace(figure.chart, panels=changed)} for found, changed in panels.items()}
     for found, changes in broken.items():
         assert any(found in each for each in faults(replace(figure, **changes))), found
+
+
+def test_a_title_leaves_no_single_word_on_its_last_line():
+    title = "speed.layer_norm: speedup of Simulated accelerator over EPYC, 1 thread"
+    (figure,) = plan(crossing(), kinds=("speedup",)).values()
+    lines = [text for text in words(drawn(replace(figure, title=title))) if len(text) > 1 and text in title]
+    assert " ".join(lines) == title
+    assert [len(line.split()) > 2 for line in lines] == [True, True]

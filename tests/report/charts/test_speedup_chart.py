@@ -14,8 +14,8 @@ from test_page import crossing, settings_of
 from gpubench.report.charts.theme import LIGHT, colour
 
 
-def speedup(one):
-    figure = plan(one, kinds=("speedup",))["speedup-a.b"]
+def speedup(*runs):
+    figure = plan(*runs, kinds=("speedup",))["speedup-a.b"]
     assert faults(figure) == []
     return figure
 
@@ -211,3 +211,31 @@ def test_the_gpus_of_two_machines_have_one_baseline():
             assert "over Synthetic H · run0" in figure.title
     roles = {curve.role for figure in figures.values() if figure.kind == "speedup" for curve in curves(figure)}
     assert roles == {"accelerator1", "cpu0"}
+
+
+def test_cpus_of_two_machines_have_the_baseline_and_the_setting_of_the_headline():
+    """The slowest, whichever is first; of two widths the larger, which is named."""
+    runs = []
+    for name, seconds in (("fast", 1e-3), ("slow", 2e-3)):
+        one = run(name, cuda=0)
+        for width in (1, 4):
+            one.bench("models.cifar", cpu=seconds, n=(10, 100, 1000), width=width, size="n")
+        runs.append(one.bench("mine.b", cpu=seconds, n=(10, 100, 1000)))
+    figures = plan(*runs, every=False)
+    headline, several = figures["headline"], figures["speedup"]
+    assert [*panels(several)] == ["mine.b", "models.cifar, width=4"]
+    assert (
+        several.title.partition(" over ")[2] == headline.title.partition(" over ")[2] == "Synthetic, 2 threads · slow"
+    )
+    assert {curve.label for curve in curves(several)} == {"2.0×"}
+
+
+def test_a_gpu_as_the_baseline_says_whose_fastest_way_counts_and_which_device_isnt_shown():
+    runs = []
+    for name, pace in (("one", 1.0), ("two", 2.0)):
+        one = run(name).bench("a.b", cpu=1e-3 * pace, gpu=1e-4 / pace, n=(10, 100, 1000))
+        runs.append(one.bench("a.b", numpy=1e-4, n=(10, 100, 1000)))
+    figure = speedup(*runs)
+    assert figure.title == "a.b: speedup over Synthetic H · one"
+    assert "At some sizes of the CPU's fastest way, where that is another: NumPy." in figure.caption
+    assert "Not shown: Synthetic, 2 threads · two. " in figure.caption
