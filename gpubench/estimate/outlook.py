@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from ..devices.datasheets import Gpu
 from ..devices.implementations import implementation_label
+from ..report.pairs import least_s
 from ..report.rows import grouped
 from ..runfile.flags import CONTENDED, judge
 from ..runfile.matching import shown_name
@@ -42,7 +43,7 @@ _BY_MEMORY = f"{NOTHING_LEARNED}; look at memory bandwidth"
 @dataclass(frozen=True)
 class Job:
     """A benchmark of a CPU, with the time of the fastest ``way`` that the file has of the same job, which
-    :func:`~gpubench.runfile.ways.fastest_way` finds.
+    :func:`~gpubench.runfile.ways.fastest_way` finds; ``least_s``: what that takes at least, if its time is starred.
 
     ``copied_bytes`` are those of inputs and outputs; ``obstacle`` is the reason why no GPU can be estimated at all.
     ``how`` is one of HOWS where the GPU is to compute otherwise; ``filled``: at the batch that fills the GPU.
@@ -53,6 +54,7 @@ class Job:
 
     case: Case
     cpu_s: float
+    least_s: float
     way: str
     star: str
     dtype: str
@@ -126,7 +128,7 @@ def jobs_of(run: Run) -> list[Job]:
     most = run.processes / 2
     busy = [CONTENDED] * any(flag.name == CONTENDED and len(flag.processes) > most for flag in run.flags)
     groups = grouped(timed, key_of).values()
-    jobs = [_job(group, ways[job(group[0])], rates.get(group[0].device), busy) for group in groups]
+    jobs = [_job(run, group, ways[job(group[0])], rates.get(group[0].device), busy) for group in groups]
     passes = {each.case.workload.partition(".")[2]: each for each in jobs if each.case.kind == "networks"}
     return [replace(one, cores=run.machine.cpu.cores) for each in jobs for one in _in_each_way(each, passes)]
 
@@ -185,7 +187,17 @@ def _seconds(result: Result) -> float:
     return result.times.median_s if result.times else math.inf
 
 
-def _job(group: Sequence[Result], ways: Sequence[Result], bandwidth: float | None, flags: Sequence[str]) -> Job:
+def _least_s(run: Run, fastest: Result, star: str) -> float:
+    times = fastest.times
+    if times is None or not star:
+        return _seconds(fastest)
+    seen = run.contended and (times.cpu_s is not None or any(flag.name == CONTENDED for flag in fastest.flags))
+    return least_s(times, bool(run.slow_threads) and (fastest.threads or 1) > 1) if seen else times.min_s
+
+
+def _job(
+    run: Run, group: Sequence[Result], ways: Sequence[Result], bandwidth: float | None, flags: Sequence[str]
+) -> Job:
     fastest = fastest_way(min(group, key=_seconds), ways)
     named = min(group, key=lambda each: (each.implementation != "torch", each.variant != "eager"))
     traced = next((each.work for each in (named, *group) if each.work.operators), None)
@@ -207,7 +219,8 @@ def _job(group: Sequence[Result], ways: Sequence[Result], bandwidth: float | Non
     way = ", ".join(filter(None, (library, dtype, variant, *how, other)))
     several = (named.parallel and named.parallel.devices > 1) or named.kind in ("copies", "distributed")
     obstacle = "measures copies or several devices" if several else ""
-    known = named.case, _seconds(fastest), way, judge([*flags, *(flag.name for flag in fastest.flags)]).star
+    star = judge([*flags, *(flag.name for flag in fastest.flags)]).star
+    known = named.case, _seconds(fastest), _least_s(run, fastest, star), way, star
     grown = float(named.batch_bytes or 0)
     memory = float(named.memory_bytes or 0) - grown, grown
     return Job(*known, named.compute_dtype, least, copied, memory, obstacle, bandwidth)
@@ -242,7 +255,7 @@ def outlook_of(job: Job, card: Gpu) -> Outlook:
         cpu_s = 0.0
     rate = (items * times / guess.high_s, items * times / guess.low_s) if items else None
     batch = batch * times if isinstance(batch, int) else None
-    probably = (cpu_s / guess.high_s, cpu_s / guess.low_s) if cpu_s else None
+    probably = (job.least_s * times / guess.high_s, cpu_s / guess.low_s) if cpu_s else None
     found = replace(found, times=times, batch=batch, rate=rate)
     return replace(found, probably=probably, basis=guess.basis, launches=guess.launches)
 

@@ -38,7 +38,7 @@ VALUES: Sequence[Column[Outlook]] = (
     Column("unit", lambda each: each.job.work.unit),
     Column("status", lambda each: MODELLED),
     Column(
-        "note", lambda each: "; ".join(filter(None, (each.note, UPPER_ENDS * bool(each.at_most and each.job.star))))
+        "note", lambda each: "; ".join(filter(None, (each.note, STARRED * bool(each.at_most and each.job.star))))
     ),
 )
 """Columns of files: SI base units, and empty where a value is unknown."""
@@ -46,7 +46,7 @@ MOST_SHOWN = 200.0
 """The largest speedup shown: a larger bound often rests only on the launch of an operation. Files hold it."""
 NOTICE = "Modelled, not measured: from the GPU's datasheet and each benchmark's work. How wrong: docs/estimate.md"
 BOUNDS, BEYOND = "≤ and ≥: no program does better (datasheet; 2 µs a launch)", f">{MOST_SHOWN:g}×: a range above that"
-UPPER_ENDS = "The CPU was busy, or its times noisy, while it was measured: these speedups are upper ends"
+STARRED = "The CPU was busy, or its times noisy: a low end counts with the least time that it can be shown to need"
 UNKNOWN = "unknown"
 
 
@@ -162,7 +162,7 @@ def table_of(lines: Sequence[Line], bound: bool) -> Table:
     columns += [Column[Line](gpu, partial(_cell, gpu, bound)) for gpu in gpus]
     title = f"Estimated speedup over {base_of(lines, 'the CPU')} ({MODELLED}, not measured)"
     starred = [each for line in lines for each in line.of.values() if each.job.star]
-    means = UPPER_ENDS if any(each.at_most for each in starred) else UPPER_ENDS.partition(":")[0]
+    means = STARRED if any(each.at_most for each in starred) else STARRED.partition(":")[0]
     return table(title, columns, lines, f"* {means}." * bool(starred))
 
 

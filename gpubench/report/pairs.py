@@ -21,7 +21,7 @@ from ..errors import UsageError
 from ..runfile.facts import switches
 from ..runfile.flags import Level, Quality, Reason
 from ..runfile.quantities import SWITCH, holds_words
-from ..runfile.schema import Process, Result
+from ..runfile.schema import Process, Result, Times
 from ..runfile.ways import fastest_way, job, times_and_ratio
 from ..statistics import intervals
 from ..statistics.intervals import Interval
@@ -249,18 +249,20 @@ class Pair:
         return self.quality.doubt is not None and self.limit is None
 
 
-def _least_s(row: Measured) -> float:
+def least_s(times: Times, wait: bool) -> float:
     """Seconds that a call at least takes without the other programs that were seen: in its fastest round, or as long
     as its thread had a core. If rounds are longer than a time slice, they all were interrupted, the shortest one too.
-    Where threads were seen to wait for each other, which takes a core, nothing is known of a short call on several."""
-    times = row.times
-    if not row.busy:
-        return times.min_s
-    wait = bool(row.run.slow_threads) and not row.on_accelerator and (row.result.threads or 1) > 1
+    Where its threads ``wait`` for each other, which takes a core, nothing is known of a short call."""
     if wait and times.min_s < THREADS_WAIT_S:
         return 0.0
-    interrupted = times.min_s * times.iterations > SLICE_S and (wait or row.cpu_s is None)
-    return min(times.min_s, row.cpu_s or math.inf) / (SHARED if interrupted else BESIDE)
+    interrupted = times.min_s * times.iterations > SLICE_S and (wait or times.cpu_s is None)
+    return min(times.min_s, times.cpu_s or math.inf) / (SHARED if interrupted else BESIDE)
+
+
+def _least_s(row: Measured) -> float:
+    if not row.busy:
+        return row.times.min_s
+    return least_s(row.times, bool(row.run.slow_threads) and not row.on_accelerator and (row.result.threads or 1) > 1)
 
 
 def _delayed(row: Measured) -> bool:

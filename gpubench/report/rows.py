@@ -236,17 +236,12 @@ class Measured(Row):
         """How good its time is."""
         return judge(self.flags, self.spread)
 
-    @property
-    def cpu_s(self) -> float | None:
-        """The least seconds that its thread had a core for a call; None where that wasn't recorded."""
-        return min((process.cpu_s for process in self.times.processes if process.cpu_s), default=None)
-
     @cached_property
     def busy(self) -> bool:
         """Whether other programs may have made it longer: they were seen meanwhile or, where a noisy time can be held
         against that on a core, at any time of its run."""
         why = self.quality.why
-        return Reason.BUSY in why or (Reason.NOISY in why and self.run.contended and self.cpu_s is not None)
+        return Reason.BUSY in why or (Reason.NOISY in why and self.run.contended and self.times.cpu_s is not None)
 
 
 def too_noisy(low: float, high: float) -> bool:

@@ -466,6 +466,11 @@ class Times(Struct, frozen=True, gc=False):
     processes: tuple[Process, ...]
     samples: tuple[Sequence[float], ...] = ()
 
+    @property
+    def cpu_s(self) -> float | None:
+        """The least seconds that its thread had a core for a call; None where that wasn't recorded."""
+        return min((process.cpu_s for process in self.processes if process.cpu_s), default=None)
+
 
 class Raised(Struct, frozen=True, gc=False):
     """A flag, what was seen where it first came up, and in which of the processes it did."""
