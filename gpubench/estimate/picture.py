@@ -45,7 +45,8 @@ def _small_print(drawn: Sequence[Mapping[str, Outlook]], left_out: Sequence[Mapp
     """What the signs in the cells mean, and which benchmarks aren't drawn."""
     shown = [each for of in drawn for each in of.values()]
     told = " ".join(map(cell, shown))
-    note = "*: the CPU was busy or its times noisy, so a range begins with its least time. " * any(each.job.star for each in shown)
+    starred = any(each.job.star for each in shown)
+    note = "*: the CPU was busy or its times noisy, so a range begins with its least time. " * starred
     note += f"{BOUNDS}. " * ("≤" in told or "≥" in told) + f"{BEYOND}. " * (">" in told)
     unknown = listed(dict.fromkeys(name(next(iter(of.values())).job.case) for of in left_out), 2)
     return note + f"Unknown, and not drawn: {unknown} (gpubench estimate says why). " * bool(left_out)

@@ -37,9 +37,7 @@ VALUES: Sequence[Column[Outlook]] = (
     Column("rate_high", lambda each: each.rate and each.rate[1]),
     Column("unit", lambda each: each.job.work.unit),
     Column("status", lambda each: MODELLED),
-    Column(
-        "note", lambda each: "; ".join(filter(None, (each.note, STARRED * bool(each.at_most and each.job.star))))
-    ),
+    Column("note", lambda each: "; ".join(filter(None, (each.note, STARRED * bool(each.at_most and each.job.star))))),
 )
 """Columns of files: SI base units, and empty where a value is unknown."""
 MOST_SHOWN = 200.0
