@@ -275,6 +275,7 @@ def test_search_sort_and_a_click_that_explores(browser, page):
         search.clear()
         search.send_keys(typed)
         assert bool(browser.find_elements(By.CSS_SELECTOR, "#table tbody tr")) == found, typed
+    assert search.get_attribute("placeholder") == "aa.mm float32 n=1 and not cpu"
     assert text(browser, "count") == f"Nothing matches. To type, for example: {search.get_attribute('placeholder')}"
     search.clear()
     search.send_keys("aa.mm n=100")

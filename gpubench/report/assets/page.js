@@ -131,7 +131,7 @@ function textWidth(text, weight = 400) {
 const FIELDS = ["workload", "dtype", "variant", "setting"];
 const usual = { quantity: data.quantity, sort: "" };
 const state = { workload: null, dtype: null, variant: null, setting: null, hidden: "", search: "", theme: "", ...usual };
-const quantities = { speedup: data.speedup, time_s: "time", rate: "throughput" };
+const quantities = { speedup: "speedup", time_s: "time", rate: "throughput" };
 const explorable = rows.filter((row) => row.time_s != null);
 const like = (fields) => explorable.filter((row) => fields.every((name) => row[name] === state[name]));
 function settle() {
@@ -394,11 +394,12 @@ function matcher(expression) {
   }
   return either();
 }
-// An expression that finds some of these rows, but not all.
+// A short expression that finds some of these rows, if there is one with a size and a device.
+const cost = (text) => text.length + 100 * !text.includes("=") + 100 * !text.endsWith("not cpu");
 const example = rows.filter((row) => row.time_s != null).flatMap((row) => {
   const text = [row.workload, row.dtype, row.size != null && `${row.size_name}=${row.size}`].filter(Boolean).join(" ");
   return [`${text} and not cpu`, text];
-}).find((text) => rows.some((row) => matcher(text)(haystacks.get(row)))) ?? "";
+}).sort((a, b) => cost(a) - cost(b)).find((text) => rows.some((row) => matcher(text)(haystacks.get(row)))) ?? "";
 function matching() {
   const matches = matcher(state.search);
   const kept = rows.filter((row) => matches(haystacks.get(row)));
