@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.markers import CARETDOWN, CARETLEFT, CARETRIGHT, CARETUP
@@ -192,7 +193,7 @@ def _draw_curve(page: Page, axes: Axes, curve: Curve, order: float, limits: tupl
 
 def _draw_arrow(axes: Axes, at: tuple[float, float], arrow: int, ink: str, order: float) -> None:
     """The end of a bar that goes on beyond the axis."""
-    looks = {"markersize": 9, "markeredgewidth": 0, "alpha": 0.6, "clip_on": False}
+    looks: dict[str, Any] = {"markersize": 9, "markeredgewidth": 0, "alpha": 0.6, "clip_on": False}
     axes.plot([at[0]], [at[1]], marker=arrow, color=ink, zorder=order, **looks)
 
 
@@ -217,8 +218,8 @@ def _draw_marks(page: Page, axes: Axes, curves: Sequence[Curve], side: str) -> N
     for mark, curve in marked:
         ink = page.ink(curve.role)
         if mark.low < mark.high:
-            size = 3 if curve.dashed else 5
-            axes.plot([mark.low, mark.high], [1.0, 1.0], linewidth=size, alpha=0.55, color=ink, zorder=4)
+            thick = 3 if curve.dashed else 5
+            axes.plot([mark.low, mark.high], [1.0, 1.0], linewidth=thick, alpha=0.55, color=ink, zorder=4)
         else:
             size = 5.5 if curve.dashed else 8
             axes.plot([mark.low], [1.0], "D", markersize=size, color=ink, markeredgecolor=page.ink("page"), zorder=8)

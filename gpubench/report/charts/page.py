@@ -195,7 +195,7 @@ class Page:
             for start, end in pairwise(ends):
                 length = math.dist(start, end)
                 shares = [i * _PIECE / length for i in range(1, math.ceil(length / _PIECE))] if length < 1e4 else []
-                found += [tuple(map(float, start + (end - start) * share)) for share in shares]
+                found += [(float(x), float(y)) for x, y in (start + (end - start) * share for share in shares)]
         return found
 
     def name(
@@ -268,7 +268,7 @@ def wrap_text(words: str, room: float, size: float, most: int = 5) -> list[str]:
     """Lines of at most ``room`` pixels; a word longer than that is cut."""
     room *= 0.97  # renderers round the widths of letters
     lines: list[str] = []
-    for word in re.findall(r"\S+ [≈=×] \S+|\d+ threads?\S*|[≥≤] \S+|\S+", words):
+    for word in re.findall(r"\S+ [≈=×] \S+|\d[\d.]*\*? [^\W\d]\S*|[≥≤] \S+|\S+", words):
         joined = f"{lines[-1]} {word}" if lines else word
         if lines and text_width(joined, size) <= room:
             lines[-1] = joined
