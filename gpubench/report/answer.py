@@ -114,16 +114,17 @@ def _row(items: tuple[Item, ...], first: Sequence[str] | None) -> AnswerRow[Item
 def choose_rows(rows: Sequence[AnswerRow[Item]], most: int = MOST_ROWS) -> list[AnswerRow[Item]]:
     """Return so many rows in their order: a row of each of the user's own workloads, of the first workload of each kind
     of work, then of the second of each, and so on; and then the second row of each workload: another dtype, or another
-    setting."""
+    setting. Of one's own each file is a kind."""
     of_kind: Counter[str] = Counter()
     of_workload: Counter[str] = Counter()
-    turns: list[tuple[int, int, int]] = []
+    turns: list[tuple[int, bool, int, int]] = []
     for at, row in enumerate(rows):
         before = of_workload[workload := row.items[0].subject.result.workload]
         of_workload[workload] += 1
-        of_kind[row.heading] += not before and row.heading != words.OWN
-        turns.append((before, 0 if before else of_kind[row.heading], at))
-    return [rows[at] for at in sorted(at for _, _, at in sorted(turns)[:most])]
+        own = row.heading == words.OWN
+        of_kind[kind := workload.partition(".")[0] if own else row.heading] += not before
+        turns.append((before, not own, 0 if before else of_kind[kind], at))
+    return [rows[at] for at in sorted(at for *_, at in sorted(turns)[:most])]
 
 
 def find_unsized(rows: Sequence[AnswerRow[Item]]) -> dict[str, str]:

@@ -79,6 +79,9 @@ def test_a_screen_has_each_workload_before_the_second_setting_of_one():
     (brief,) = answer_tables(answered(one), 8)
     names = [row[0].partition(",")[0] for row in brief.rows]
     assert names == ["mine.add", "mine.mul", *map("mine.{}".format, "uvwxyz")]
+    one.bench("other.a", cpu=1.0, gpu=0.1)  # of another file
+    (brief,) = answer_tables(answered(one), 2)
+    assert [row[0].partition(",")[0] for row in brief.rows] == ["mine.add", "other.a"]
 
 
 def test_a_benchmark_has_one_row_although_a_file_lacks_its_kind_and_title():
