@@ -72,7 +72,7 @@ def _of_several(study: Study, benchmarks: Sequence[Sequence[Crossing]]) -> list[
 
 
 def _of_one(study: Study, members: Sequence[Crossing]) -> list[Figure]:
-    """Panels by dtype in the plainest form, or of a single dtype by form."""
+    """Panels by dtype in the plainest form, which the title names, or of a single dtype by form."""
     plain = _plainest(members)
     dtypes = grouped((found for found in members if found.line.form == plain.form), lambda found: found.line.last.dtype)
     forms = list(dtypes.values())
@@ -89,7 +89,7 @@ def _of_one(study: Study, members: Sequence[Crossing]) -> list[Figure]:
     rest = f"{left} more settings not shown" if left else ""
     findings = "; ".join(_finding(study, found, forms[0]) for found in forms[0] if found.resident)
     findings += f" ({titles[0]})" * (len(shown) > 1)
-    name = words.name(plain.last.result)
+    name = panel_title(plain, True, False) if len(dtypes) > 1 else words.name(plain.last.result)
     return _figure(study, f"speedup-{plain.last.result.workload}", f"{name}: speedup", shown, findings, rest)
 
 

@@ -166,6 +166,15 @@ def test_copies_are_dashed_and_each_dtype_or_setting_has_its_panel_the_plainest_
     assert "Diamond: faster from this size on (small: with copies). " in product.caption  # each at its own crossing
 
 
+def test_panels_of_dtypes_are_of_one_setting_which_the_title_names():
+    one = run()
+    for dtype, width in itertools.product(("float32", "float64"), (1, 4)):
+        one.bench("a.b", cpu=1e-3, gpu=1e-4, n=(10, 100, 1000), width=width, size="n", dtype=dtype)
+    figure = speedup(one)
+    assert [*panels(figure)] == ["float32", "float64"]
+    assert figure.title.startswith("a.b, width=4: speedup of ")
+
+
 def test_two_libraries_of_one_device_are_both_named():
     figures = plan(records.cpu_run(), kinds=("speedup",))
     assert figures
