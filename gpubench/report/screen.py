@@ -40,7 +40,7 @@ def answer_screen(
     foot = [*_wrapped(answer.left_out, width), *_wrapped(_unmeasured(study), width), *_places(files)]
     room = max(4, MOST_LINES - len(head) - len(foot))
     body: list[str] = []
-    for most in range(max(4, min(MOST_ROWS, room - 5)), 3, -1):  # fewer rows rather than no small print
+    for most in range(max(4, min(MOST_ROWS, room - 5)), 1, -1):  # fewer rows rather than no small print
         tables = answer_tables(answer, most)
         body = [line for i, each in enumerate(tables) for line in terminal(each, width, title=i > 0)]
         if len(body) <= room:

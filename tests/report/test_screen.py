@@ -55,6 +55,12 @@ def test_where_much_is_to_be_said_the_table_has_as_many_rows_as_there_is_room_fo
     lines = answer_screen(study_of(one), 48, files=FILES)
     assert 34 <= len(lines) <= 36
     assert "… the rest is in summary.md" not in lines
+    for i in range(9):
+        how = {"way": "in a configuration of many words", "flags": ("noisy",)}
+        one.bench(f"mine.a_long_name_of_a_benchmark{i}", cpu=1.0, gpu=0.1, **how)
+    assert "noisy: may be far off" in " ".join(
+        answer_screen(study_of(one, expression="long or mine.s"), 32, files=FILES)
+    )
     several = answer_screen(study_of(*(run(name).bench("mine.w", cpu=1.0) for name in "abcdef")), 500)
     assert several[0].endswith("; and 2 more runs")
 
