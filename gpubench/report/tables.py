@@ -40,9 +40,8 @@ def speedup_table(study: Study, found: Speedups, most: int | None = None) -> Tab
     """The devices against their baseline, a row for each of the answer's."""
     columns = _columns(study, found, bool(most))
     differ = listed(sorted({pair.differs for pair in found.pairs if pair.differs}), 3)
-    small = f" In brackets: {words.uncertainty(pair.uncertainty for pair in found.pairs)}." * any(
-        "(" in words.speedup(each) for each in found.pairs
-    )
+    ranges = [pair.uncertainty for pair in found.pairs if re.search(r"\(\d", words.speedup(pair))]
+    small = f" In brackets: {words.uncertainty(ranges)}." * bool(ranges)
     small += f" Compared although they differ: {differ}." * bool(differ)
     ways = f" {words.OTHER_WAY} the CPU's fastest way: {'; '.join(words.ways(found.pairs))}."
     told = _answer_table(f"Speedup over {found.baseline}", columns, found.rows, most, small)

@@ -22,6 +22,10 @@ def test_speedups():
     one.bench("a.c", cpu=(1e-3, 1.1e-3), gpu="10 µs").bench("a.d", cpu=(1e-3, 1.1e-3), gpu=(1e-6, 1.1e-6))
     (table,) = tables.answer_tables(Answer(study_of(one)))
     assert "In brackets: 95% interval, 2 or 3 processes." in table.note
+    one = run().bench("a.b", cpu=1e-3).bench("a.b", gpu=(1e-8, 1e-3, 1.0))
+    (table,) = tables.answer_tables(Answer(study_of(one)))
+    assert "unknown (too noisy)" in table.rows[0]
+    assert "In brackets" not in table.note
 
 
 def test_every_size_is_in_order_whenever_it_was_measured_and_the_short_table_says_where():
