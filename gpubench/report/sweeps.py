@@ -118,7 +118,7 @@ class Crossing:
     def doubtful(self) -> bool:
         """Whether the size is left open by times of which little is known; not where each shows what is faster."""
         doubts = {pair.quality.doubt for pair in self.line.items} - {None}
-        several = self.crossover.always and bool(doubts)
+        several = self.crossover.size is None and bool(doubts)
         return (several or not doubts.isdisjoint(OF_TIMES)) and not all(pair.faster for pair in self.line.items)
 
     @property

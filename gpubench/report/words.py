@@ -399,8 +399,6 @@ def _at_the_latest(found: Crossing) -> str:
     line, label = found.line, size_label(found.line.size_name)
     measured = [*zip(line.points, line.items, strict=True)]
     ahead = [point.x for point, _ in takewhile(lambda each: each[1].faster, reversed(measured))]
-    if found.crossover.high == math.inf:  # in some resamples it stays slower
-        ahead = []
     if len(ahead) == len(measured) > 1:
         return EVERY_SIZE
     told = crossing(found.copies) if found.copies else UNSURE

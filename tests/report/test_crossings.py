@@ -68,7 +68,8 @@ FROM = "faster from which size is unknown"
         (Crossover(72.4, CROSSES, 65.0, 79.0), UP, "n ≈ 72", "faster from n ≈ 72"),
         (Crossover(72.4, CROSSES, 0.0, 79.0), UP, "n = 128 at the latest", "faster from n = 128 at the latest"),
         (Crossover(72.4, CROSSES, 0.0, 79.0), (0.5, 2.0, 1.0), words.UNSURE, f"{FROM} (too noisy)"),
-        (Crossover(72.4, CROSSES, 65.0, math.inf), UP, words.UNSURE, f"{FROM} (too noisy)"),
+        (Crossover(72.4, CROSSES, 65.0, math.inf), (0.5, 2.0, 1.0), words.UNSURE, f"{FROM} (too noisy)"),
+        (Crossover(72.4, CROSSES, 65.0, math.inf), UP, "n = 128 at the latest", "faster from n = 128 at the latest"),
         (Crossover(72.4, CROSSES), UP, "n between 64 and 128", "faster from n between 64 and 128"),
         (Crossover(None, ALWAYS, 0.0, 0.0), UP, words.EVERY_SIZE, "faster at every size"),
         (Crossover(None, ALWAYS), UP, words.EVERY_SIZE, "faster at every size"),
@@ -154,6 +155,7 @@ def test_beside_other_programs_table_and_file_know_the_same(cpu, kind, told):
         (((0.5,) * 2, (0.25,) * 2), "never"),
         (((0.25,) * 2, (0.5,) * 2), "not in this range"),
         (((2.0,) * 2, (0.5,) * 2), "not in this range"),
+        (((0.2,) * 2, (0.05, 0.9)), "unsure"),  # the largest is too noisy to tell
         (((0.5, 1.5, 0.9), (1.2, 0.7, 3.0)), "crosses"),  # from below the smallest size to beyond the largest
         (((1.1, 1.5, 0.9), (4.0,) * 3), "always"),  # in some resamples it crosses
     ],
