@@ -329,7 +329,7 @@ class Gpubench:
                 call.again()
             require_least(call.work.flops, seen.counter.get_total_flops())
             call.work = structs.replace(call.work, operators=seen.operators())
-            call.traced = seen.given + seen.peak, seen.saved
+            call.traced = seen.given + seen.peak, seen.saved or None
 
     def _run_rounds(self, call: Call, share: Share) -> None:
         """Time the rounds, and the latency of one call where a round has several."""

@@ -90,7 +90,7 @@ class Call:
     ``call_s``, ``round_s``: seconds of a warm call, and of a round of one call with its setup; ``before``: the
     machine's state before them. ``latency_s`` is measured besides the rounds, of which ``result`` is the last one's.
     ``traced`` are what the memory of a call was seen to be that couldn't be counted: its most bytes, and those of them
-    that grow with the batch.
+    that grow with the batch, if known.
     """
 
     request: Request
@@ -109,7 +109,7 @@ class Call:
     before: Any = None
     result: Any = None
     latency_s: float | None = None
-    traced: tuple[int, int] | None = None
+    traced: tuple[int, int | None] | None = None
     flags: tuple[Flag, ...] = ()
 
     @property
@@ -199,7 +199,7 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
     recurrent = any(issubclass(kind, torch.nn.RNNBase) for kind in layers)
     networks = [leaf for leaf in pytree.tree_leaves((given_to, call)) if isinstance(leaf, torch.nn.Module)]
     held = _bytes(given) + seen.peak
-    saved = _bytes([tensor for each in networks for tensor in each.state_dict().values()])
+    saved = _bytes(bare_tensors([list(_saved(part)) for each in networks for part in each.modules()]))
     return Counted(
         float(seen.counter.get_total_flops()) or None,
         sum(t.nbytes for t in tensors(result)),
@@ -213,6 +213,13 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
         not (convolved or recurrent),
         seen.operators(),
     )
+
+
+def _saved(part: Any) -> Iterator[Any]:
+    """A module's own tensors that ``state_dict`` saves, which hooks can change, and any other objects be in."""
+    yield from part.parameters(recurse=False)
+    buffers = part.named_buffers(recurse=False)
+    yield from (tensor for name, tensor in buffers if name not in part._non_persistent_buffers_set)
 
 
 def _bytes(counted: list[Any]) -> int:
@@ -245,7 +252,7 @@ def kind_of_operator(operator: Any, args: tuple[Any, ...], flops: float) -> str:
 
 class Seen:
     """What was seen of the operators of a call: ``peak`` is the most bytes that tensors made by it held at once,
-    ``saved`` the most of them that were saved for a backward pass, ``given`` the bytes of what it used besides,
+    ``saved`` the most of them that there were when a backward pass began, ``given`` the bytes of what it used besides,
     ``operations`` the number of launches, ``moved`` the bytes that these read and wrote. ``counter`` is torch's, of
     FLOPs."""
 
@@ -255,20 +262,22 @@ class Seen:
         self._opaque = False  # whether the layout of a tensor hides how many bytes it has
         self._groups: dict[tuple[str, int, int], list[float]] = {}
         self._known: set[int] = set()
-        self._others: set[int] = set()  # those made elsewhere
-        self._saved: dict[int, int] = {}  # bytes by memory
+        self._backward = False
         self._views: dict[int, dict[Any, int]] = {}  # bytes of each view that was read, by its memory
 
     def note(self, operator: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
         """Note an operator that was called."""
-        name = operator.overloadpacket.__name__
+        name, before = operator.overloadpacket.__name__, self._backward
+        # Not by hooks on what is saved: they keep it for good, and torch.func.grad refuses them.
+        self._backward = torch._C._current_graph_task_id() >= 0
+        if self._backward and not before:
+            self.saved = max(self.saved, self._now)
         # A view launches nothing, and neither does what only allocates.
         if not (operator.is_view or name == "_unsafe_view" or "empty" in name):
             self._note_launch(name, operator, args, kwargs, result)
         for storage in (tensor.untyped_storage() for tensor in self._full(args, kwargs)):
             if storage._cdata not in self._known:  # made elsewhere
                 self._known.add(storage._cdata)
-                self._others.add(storage._cdata)
                 self.given += storage.nbytes()
         for storage in (tensor.untyped_storage() for tensor in self._full(result)):
             if storage._cdata not in self._known:
@@ -294,14 +303,6 @@ class Seen:
             group = self._groups.setdefault(size, [0, 0.0, 0.0])
             group[:] = group[0] + 1, group[1] + flops, group[2] + nbytes
 
-    def keep(self, tensor: Any) -> Any:
-        """Note a tensor that is saved for the backward pass, which it is returned to."""
-        storage = tensor.untyped_storage() if str(tensor.layout) == "torch.strided" else None
-        if storage is not None and storage._cdata in self._known and storage._cdata not in self._others:
-            self._saved[storage._cdata] = storage.nbytes()
-            self.saved = max(self.saved, sum(self._saved.values()))
-        return tensor
-
     def _full(self, *values: Any) -> list[Any]:
         found = tensor_leaves(values)
         full = [tensor for tensor in found if str(tensor.layout) == "torch.strided"]
@@ -310,7 +311,6 @@ class Seen:
 
     def _forget(self, key: int, nbytes: int) -> None:
         self._known.discard(key)
-        self._saved.pop(key, None)
         self._now -= nbytes
 
     def whole(self, given: list[Any]) -> bool:
@@ -337,7 +337,7 @@ def watched() -> Iterator[Seen]:
             seen.note(operator, args, kwargs or {}, result)
             return result
 
-    with uncompiled(), torch.autograd.graph.saved_tensors_hooks(seen.keep, lambda kept: kept), Watch(), seen.counter:
+    with uncompiled(), Watch(), seen.counter:
         yield seen
 
 

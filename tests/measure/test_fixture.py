@@ -115,6 +115,7 @@ def test_what_is_measured_is_checked_counted_and_recorded(measure):
     assert {name for name, status in statuses.items() if status != "passed"} == {"closure", "setup"}
     assert records["attention"]["work"]["flops"] == 2 * 2 * (2 * 8 * 8 * 4)
     assert records["closure"]["work"]["flops"] == 2 * 64**3
+    assert records["closure"]["batch_bytes"] is None  # nothing shows what grows with the batch
     work = records["declared"]["work"]
     assert (work["items"], work["bytes"], records["declared"]["steps"]) == (12, 96, 3)
     assert marks["setup"]["stats"]["iterations"] == 1  # one before each round, which brings its arguments

@@ -120,9 +120,12 @@ def test_a_layer_that_a_network_uses_twice_is_counted_and_left_as_it_was():
     assert {each.device.type for each in (*network.parameters(), *layer.parameters())} == {"cpu"}
 
 
-def test_what_grows_with_the_batch_is_all_but_the_weights():
+@pytest.mark.parametrize("saved", [None, {"a": 1}, torch.empty(9000)], ids=["none", "words", "more"])
+def test_what_grows_with_the_batch_is_all_but_the_weights(saved):
+    """Whatever else is saved with them."""
     network = torch.nn.Sequential(torch.nn.Embedding(1000, 64), torch.nn.BatchNorm1d(64, track_running_stats=False))
     network.register_buffer("cache", torch.empty(500), persistent=False)  # as of keys and values
+    network.register_state_dict_post_hook(lambda network, state, *_: state.update(saved=saved))
     counted = count(network.eval(), (torch.arange(8),), {})
     made = 2000 + 8 * 8 + 2 * 8 * 256  # the cache, the indices, what both layers return
     assert counted.memory_bytes - counted.batch_bytes == 1000 * 256 + 2 * 256
@@ -135,9 +138,18 @@ def test_a_training_step_keeps_what_its_backward_pass_reads():
     with watched() as seen:
         layers[2](layers[1](layers[0](x)).relu()).sum().backward()
     row = 1024 * 256
-    assert seen.saved == 2 * row  # what the second layer and the ReLU return, not the input, which was there before
+    assert seen.saved == 2 * row + 2 * 4  # what the second layer and the ReLU return, the sum, and what it begins with
     assert seen.given == row + 3 * 64 * 256
     assert seen.peak >= seen.saved
+
+
+def test_what_a_call_is_seen_to_hold_is_what_it_holds():
+    """Also results that a backward pass would have read; and torch.func.grad refuses hooks on what is saved."""
+    with watched() as seen:
+        for _ in range(5):
+            torch.ones(1000, requires_grad=True).exp()
+    assert (seen.peak, seen.saved) == (2 * 4000, 0)
+    assert count(torch.func.grad(lambda x: (x @ x).sum()), (torch.ones(8, 8),), {}).flops == 3 * 2 * 8**3
 
 
 def test_tied_weights_stay_tied():
