@@ -187,11 +187,11 @@ def _seconds(result: Result) -> float:
     return result.times.median_s if result.times else math.inf
 
 
-def _least_s(run: Run, fastest: Result, star: str) -> float:
+def _least_s(run: Run, fastest: Result, flags: Sequence[str]) -> float:
     times = fastest.times
-    if times is None or not star:
+    if times is None or not judge(flags).star:
         return _seconds(fastest)
-    seen = run.contended and (times.cpu_s is not None or any(flag.name == CONTENDED for flag in fastest.flags))
+    seen = run.contended and (times.cpu_s is not None or CONTENDED in flags)
     return least_s(times, bool(run.slow_threads) and (fastest.threads or 1) > 1) if seen else times.min_s
 
 
@@ -219,8 +219,8 @@ def _job(
     way = ", ".join(filter(None, (library, dtype, variant, *how, other)))
     several = (named.parallel and named.parallel.devices > 1) or named.kind in ("copies", "distributed")
     obstacle = "measures copies or several devices" if several else ""
-    star = judge([*flags, *(flag.name for flag in fastest.flags)]).star
-    known = named.case, _seconds(fastest), _least_s(run, fastest, star), way, star
+    raised = [*flags, *(flag.name for flag in fastest.flags)]
+    known = named.case, _seconds(fastest), _least_s(run, fastest, raised), way, judge(raised).star
     grown = float(named.batch_bytes or 0)
     memory = float(named.memory_bytes or 0) - grown, grown
     return Job(*known, named.compute_dtype, least, copied, memory, obstacle, bandwidth)
@@ -255,7 +255,9 @@ def outlook_of(job: Job, card: Gpu) -> Outlook:
         cpu_s = 0.0
     rate = (items * times / guess.high_s, items * times / guess.low_s) if items else None
     batch = batch * times if isinstance(batch, int) else None
-    probably = (job.least_s * times / guess.high_s, cpu_s / guess.low_s) if cpu_s else None
+    if not job.least_s:
+        found = replace(found, note="the machine was busy, and its threads waited for each other")
+    probably = (job.least_s * times / guess.high_s, cpu_s / guess.low_s) if cpu_s and job.least_s else None
     found = replace(found, times=times, batch=batch, rate=rate)
     return replace(found, probably=probably, basis=guess.basis, launches=guess.launches)
 

@@ -301,6 +301,14 @@ def test_a_low_end_counts_with_the_time_that_the_cpus_thread_had_a_core_for(esti
     assert low[0.5] == pytest.approx(low[None] * (0.5 / 1.25) / (2.0 * 0.98 / 5))  # of a long round a fifth is sure
 
 
+def test_where_threads_waited_for_each_other_nothing_is_likely(estimated):
+    one = product(measured(flags=["contended"]), 256, cpu=2e-3)
+    one.data["gpubench"]["processes"][0]["canary"] = {"threads": 2, "one_s": 1e-3, "all_s": 1e-1}
+    (row,), shown = estimated(one, "--gpu", "L4", "-k", "a.mm")
+    assert (row["probably_low"], row["probably_high"]) == ("", "")
+    assert "Unknown: a.mm: the machine was busy, and its threads waited for each other." in shown
+
+
 def test_a_run_that_began_on_a_busy_machine_has_stars(estimated):
     one = product(measured(flags=["contended"]), 1024, cpu=2e-2)
     assert "20 ms*" in estimated(one, "--gpu", "T4")[1]
