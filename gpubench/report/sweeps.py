@@ -116,10 +116,11 @@ class Crossing:
 
     @cached_property
     def doubtful(self) -> bool:
-        """Whether the size is left open by times of which little is known; not where each shows what is faster."""
+        """Whether the size is left open by times of which little is known; not where all show the same to be faster."""
         doubts = {pair.quality.doubt for pair in self.line.items} - {None}
         several = self.crossover.size is None and bool(doubts)
-        return (several or not doubts.isdisjoint(OF_TIMES)) and not all(pair.faster for pair in self.line.items)
+        sides = {pair.faster if pair.faster or pair.limit else None for pair in self.line.items}
+        return (several or not doubts.isdisjoint(OF_TIMES)) and sides not in ({True}, {False})
 
     @property
     def ends(self) -> tuple[float, float] | None:

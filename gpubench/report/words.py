@@ -15,6 +15,7 @@ from statistics import mode
 from msgspec import structs
 
 from ..devices.implementations import implementation_label
+from ..runfile.flags import Reason
 from ..runfile.matching import shown_name
 from ..runfile.quantities import counted, listed, ratio_text, seconds_text, shorten, shorten_apart, text
 from ..runfile.schema import Case, DeviceFacts, Run, Scalar
@@ -418,7 +419,8 @@ def wins(found: Crossing) -> str:
 def faster(found: Crossing) -> str:
     """``faster from n ≈ 72``, ``faster at every size``, ``not faster up to n = 10⁷``: the same in a sentence."""
     told = wins(found)
-    unknown = "from which size is unknown" + " (too noisy)" * (len(found.line.points) > 1)
+    why = found.pair.quality.doubt or Reason.TOO_NOISY
+    unknown = f"from which size is {why if len(found.line.points) > 1 else 'unknown'}"
     told = {UNSURE: unknown, EVERY_SIZE: "at every size"}.get(told, told)
     size, measured = found.crossover.size or 0.0, zip(found.line.points, found.line.items, strict=True)
     told += " and at some smaller sizes" * any(point.x < size and pair.faster for point, pair in measured)

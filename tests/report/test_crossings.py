@@ -137,14 +137,24 @@ def test_a_crossover_of_each_regime():
 
 
 @pytest.mark.parametrize(
-    ("cpu", "kind", "told"), [(9.0, "always", words.EVERY_SIZE), (1.3, "unsure", "from n = 100 at the latest")]
+    ("cpu", "kind", "told"),
+    [
+        ((9.0, 1e3), "always", words.EVERY_SIZE),
+        ((1.3, 1e3), "unsure", "from n = 100 at the latest"),
+        ((1e-2, 1e-3), "never", "not up to n = 100"),
+        ((0.9, 1.1), "unsure", words.UNSURE),
+    ],
 )
 def test_beside_other_programs_table_and_file_know_the_same(cpu, kind, told):
-    """That each size is faster may be sure where the factor isn't."""
-    one = run(processes=1).bench("a.b", cpu=cpu, n=10, flags=("contended",)).bench("a.b", gpu=1.0, n=10)
-    study = study_of(one.bench("a.b", cpu=1e3, n=100, flags=("contended",)).bench("a.b", gpu=1.0, n=100))
+    """That each size is faster, or slower, may be sure where the factor isn't; where it isn't, the reason is told."""
+    one = run(processes=1)
+    for n, of_size in zip((10, 100), cpu, strict=True):
+        one.bench("a.b", cpu=of_size, n=n, flags=("contended",)).bench("a.b", gpu=1.0, n=n)
+    study = study_of(one)
     (row,), (found,) = reading.crossovers(study), study.crossings
     assert (row["kind"], row["crossover"], words.wins(found)) == (kind, None, told)
+    if told == words.UNSURE:
+        assert words.faster(found) == "faster from which size is unknown (machine busy)"
 
 
 @pytest.mark.parametrize(

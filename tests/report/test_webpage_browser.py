@@ -267,6 +267,19 @@ def test_a_curve_that_ends_before_a_withheld_size_is_unknown(browser, tmp_path):
     assert "1 result not drawn: unknown (too noisy)" in drawn
 
 
+def test_shares_of_the_peak_are_told_and_sorted_as_known_and_1x_is_as_fast(browser, tmp_path):
+    one = run(ceilings={"cuda:0": {"throughput": {"float32": 1e12}}})
+    flops = {1: 1e5, 10: 5e7, 100: 1.5e8}
+    one.bench("aa.mm", cpu=0.985e-4, n=SIZES).bench("aa.mm", gpu=1e-4, n=SIZES, flops=flops.get)
+    opened(browser, f"{reported(tmp_path, one)}#search=cuda&sort=utilisation down&quantity=speedup")
+    heads = [head.text.strip(" ▾") for head in browser.find_elements(By.CSS_SELECTOR, "#table th")]
+    rows = browser.find_elements(By.CSS_SELECTOR, "#table tbody tr")
+    shares = [row.find_elements(By.TAG_NAME, "td")[heads.index("% of peak")].text for row in rows]
+    browser.find_element(By.ID, "explorer-figure").send_keys(Keys.ARROW_RIGHT)
+    assert shares == ["50", "<1", "—"]  # and not first what is above the peak
+    assert re.search(r"1\.0×.* as fast as .* <1 % of peak", text(browser, "detail"))
+
+
 def test_search_sort_and_a_click_that_explores(browser, page):
     opened(browser, page)
     count = len(browser.find_elements(By.CSS_SELECTOR, "#table tbody tr"))

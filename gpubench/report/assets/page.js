@@ -318,18 +318,19 @@ function point(index) {
   byId("focus").setAttribute("cy", y);
   detail(explored[index]);
 }
+const share = (row) => (row.utilisation == null || row.utilisation > 1 ? "—" : row.utilisation < 0.01 ? "<1" : `${Math.round(row.utilisation * 100)}`);
 function detail(row) {
   const box = byId("detail");
   if (!row) return box.replaceChildren("Point at a mark, or press the arrow keys in the picture, for its numbers.");
   const parts = [`${data.devices[row.device].name}, ${atSize(row) || "one size"}: ${row.told_time}`];
   if (row.low_s != null) parts.push(`95% CI ${prefixed(row.low_s, "s")} to ${prefixed(row.high_s, "s")}`);
   if (row.speedup != null) {
-    parts.push(`${row.told} (${isLimit(row, "speedup") ? "within " : ""}${timesRange(row.speedup_low, row.speedup_high)}) ${row.speedup < 1 ? "than" : "as fast as"} ${row.baseline}, which takes ${prefixed(row.baseline_s, "s")}`);
+    parts.push(`${row.told} (${isLimit(row, "speedup") ? "within " : ""}${timesRange(row.speedup_low, row.speedup_high)}) ${row.told.includes("slower") ? "than" : "as fast as"} ${row.baseline}, which takes ${prefixed(row.baseline_s, "s")}`);
   }
   if (row.doubt) parts.push(`speedup: ${row.doubt}`);
   if (row.told_copies && row.told_copies !== "—") parts.push(`with copies ${row.told_copies}`);
   if (row.rate != null) parts.push(throughput(row));
-  if (row.utilisation != null) parts.push(row.utilisation > 1 ? "above the measured peak, which was measured too low" : `${Math.round(row.utilisation * 100)} % of peak`);
+  if (row.utilisation != null) parts.push(row.utilisation > 1 ? "above the measured peak, which was measured too low" : `${share(row)} % of peak`);
   box.replaceChildren(parts.join(" · "), ...(row.flags ? [element("br"), element("span", { class: "stays" }, `! ${row.flags}`)] : []));
 }
 
@@ -342,7 +343,7 @@ const shown = [
   ["speedup", data.speedup, speedupCell],
   ["copies", "with copies", (row) => row.told_copies || "—"],
   ["rate", "throughput", throughput],
-  ["utilisation", "% of peak", (row) => (row.utilisation == null || row.utilisation > 1 ? "—" : `${Math.round(row.utilisation * 100)}`)],
+  ["utilisation", "% of peak", share],
   ["flags", "notes", (row) => element("small", { class: "note", title: row.reason || row.flags || null }, row.reason || row.notes)],
 ].filter(([name]) => name === "time_s" || name === "workload" || name === "device" || rows.some((row) => row[name] != null && row[name] !== ""));
 const widest = Math.max(...rows.map((row) => Math.abs(Math.log10(row.speedup || 1))), 1);
@@ -404,7 +405,7 @@ function matching() {
   const matches = matcher(state.search);
   const kept = rows.filter((row) => matches(haystacks.get(row)));
   const [name, direction] = state.sort.split(" ");
-  const value = (row) => (name === "device" ? data.devices[row.device].name : row[name]);
+  const value = (row) => (name === "device" ? data.devices[row.device].name : name === "utilisation" && row[name] > 1 ? null : row[name]);
   if (name) kept.sort((a, b) => {
     const [one, two] = [value(a), value(b)];
     if (one == null || two == null) return (one == null) - (two == null);
