@@ -53,6 +53,11 @@ class AnswerRow(Generic[Item]):
         return ", ".join(filter(None, (self.name, self.detail)))
 
     @property
+    def named(self) -> str:
+        """The label with the workload's name, as a sentence needs it: ``Product n × n, bfloat16``."""
+        return self.label if self.leads else f"{words.name(self.items[0].subject.result)}, {self.label}"
+
+    @property
     def indented(self) -> str:
         """The label, indented where it belongs to the row above."""
         return self.label if self.leads else f"\u2003{self.label}"
@@ -310,12 +315,12 @@ def _sentence(found: Speedups, source: Source) -> str:
         ((row, pair),) = rows
         over = f" over {words.way(pair)} ({words.like_with_like(pair)})" if pair.best_cpu else ""
         copied = f" With inputs and results copied for every call: {words.with_copies(pair)}." if pair.copies else ""
-        return f"{who}: {words.ratio(pair)} on {row.label}{over}.{copied}"
+        return f"{who}: {words.ratio(pair)} on {row.named}{over}.{copied}"
     wins = [pair for _, pair in rows if pair.faster]
     copied_wins = sum(pair.copies.faster for pair in wins if pair.copies)
     copies = f", in {copied_wins or 'none'} also when the data is copied for every call"
-    known = [f"{row.label} ({words.ratio(pair)})" for row, pair in rows if not pair.faster and not pair.unknown]
-    unknown = [row.label for row, pair in rows if pair.unknown]
+    known = [f"{row.named} ({words.ratio(pair)})" for row, pair in rows if not pair.faster and not pair.unknown]
+    unknown = [row.named for row, pair in rows if pair.unknown]
     parts = [f"{who}: {found.count(source)}{copies * any(pair.copies for pair in wins)}."]
     parts += [f"Not faster: {listed(known, _NAMED, '; ')}."] if known else []
     parts += [f"Unknown: {listed(unknown, _NAMED, '; ')}."] if unknown else []

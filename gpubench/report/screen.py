@@ -17,7 +17,7 @@ from .render import terminal
 from .study import Crossing, Measured, Pair, Study, grouped
 from .tables import answer_tables, beside_each_other, main_clause, results_table, unmeasured_by_reason
 
-WIDTH, MOST_LINES = 80, 36
+WIDTH, MOST_LINES, _LEAST_TABLE = 80, 36, 14
 _MOST_WARNING_LINES, _MOST_RUNS, _MOST_BESIDE, _FEW = 3, 4, 40, 20
 _FIRST_CALL, _FIRST_CALL_S = 10.0, 1e-3
 """A first call is worth a line where it takes so many times a later one, and so many seconds."""
@@ -29,7 +29,7 @@ _FIRST_CALL, _FIRST_CALL_S = 10.0, 1e-3
 def answer_screen(
     study: Study, width: int = WIDTH, *, files: Sequence[Path] = (), elapsed_s: float | None = None
 ) -> list[str]:
-    """Return at most 36 lines, the most important first; ``files`` are those that were written."""
+    """Return about 36 lines, the most important first; ``files`` are those that were written."""
     answer = Answer(study)
     seconds = max(1.0, elapsed_s or 0.0)
     took = f" in {seconds_text(seconds) if seconds >= 60 else text(seconds, 's', 2)}" if elapsed_s else ""
@@ -38,7 +38,7 @@ def answer_screen(
     head += ["", *_wrapped(answer.sentence, width), "", *list_warnings(answer.warnings, width)]
     head += [""] * bool(answer.warnings)
     foot = [*_wrapped(answer.left_out, width), *_wrapped(_unmeasured(study), width), *_places(files)]
-    room = max(4, MOST_LINES - len(head) - len(foot))
+    room = max(_LEAST_TABLE, MOST_LINES - len(head) - len(foot))
     body: list[str] = []
     for most in range(max(4, min(MOST_ROWS, room - 5)), 1, -1):  # fewer rows rather than no small print
         tables = answer_tables(answer, most)

@@ -447,3 +447,9 @@ def test_devices_of_one_name_are_told_apart():
     study = study_of(*(run(name, cuda=2).bench("matmul.square", gpu=1.0, gpu1=1.0) for name in ("one", "two")))
     names = {study.names.of(row) for row in study.measured}
     assert names == {f"Synthetic H #{i} · {name}" for i in (0, 1) for name in ("one", "two")}
+
+
+def test_a_sentence_names_the_workload_of_a_dtype():
+    one = run().bench("mine.w", cpu=1.0, gpu=0.1, kind="matmul")
+    one.bench("mine.w", cpu=1.0, gpu=2.0, dtype="bfloat16", kind="matmul")
+    assert "Not faster: mine.w, bfloat16 (2.0× slower)." in Answer(study_of(one)).sentence
