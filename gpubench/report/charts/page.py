@@ -89,7 +89,7 @@ class Page:
         lines += [(line, NORMAL, "muted", "normal") for line in _even(figure.subtitle, room, NORMAL)]
         lines += [(f"⚠ {line}", SMALL, "text", "bold") for line in wrap_text(figure.notice, room - 20, SMALL * 1.12)]
         rows = _pack(keys, self.width)
-        foot_lines = wrap_text(figure.caption, room, TINY, 5)
+        foot_lines = wrap_text(figure.caption, room, TINY, 8)
         self.top = 14.0 + sum(1.42 * size for _, size, _, _ in lines) + 23.0 * len(rows) + 8.0 * bool(rows)
         foot = 14.0 + 1.4 * TINY * len(foot_lines)
         body = min(body, _MOST_HEIGHT - self.top - foot)
