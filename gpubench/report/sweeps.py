@@ -116,11 +116,14 @@ class Crossing:
 
     @cached_property
     def doubtful(self) -> bool:
-        """Whether the size is left open by times of which little is known; not where all show the same to be faster."""
-        doubts = {pair.quality.doubt for pair in self.line.items} - {None}
-        several = self.crossover.size is None and bool(doubts)
+        """Whether the size is left open by times of which little is known, or as only one was measured; not where all
+        show the same to be faster."""
+        known, doubts = self.crossover, {pair.quality.doubt for pair in self.line.items} - {None}
+        # the latter: in some resamples of the processes it crosses where it doesn't in the mean
+        several = known.size is None and (bool(doubts) or known.low != known.high)
         sides = {pair.faster if pair.faster or pair.limit else None for pair in self.line.items}
-        return (several or not doubts.isdisjoint(OF_TIMES)) and sides not in ({True}, {False})
+        unclear = (several or not doubts.isdisjoint(OF_TIMES)) and sides not in ({True}, {False})
+        return unclear or len(self.line.points) == 1
 
     @property
     def ends(self) -> tuple[float, float] | None:

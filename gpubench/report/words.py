@@ -379,9 +379,7 @@ def crossing(found: Crossing) -> str:
     make it certain; where they don't, the size from which it surely is."""
     line, known = found.line, found.crossover
     sizes, label = [point.x for point in line.points], size_label(line.size_name)
-    # in some resamples of the processes it crosses where it doesn't in the mean
-    disputed = known.size is None and known.low != known.high
-    if found.doubtful or len(sizes) == 1 or disputed or (known.size is not None and not found.ends):
+    if found.doubtful or (known.size is not None and not found.ends):
         return _at_the_latest(found)
     if known.always:
         return EVERY_SIZE
