@@ -192,7 +192,7 @@ def _least_s(run: Run, fastest: Result, flags: Sequence[str]) -> float:
     if times is None or not judge(flags).star:
         return _seconds(fastest)
     seen = run.contended and (times.cpu_s is not None or CONTENDED in flags)
-    return least_s(times, bool(run.slow_threads) and (fastest.threads or 1) > 1) if seen else times.min_s
+    return least_s(times, fastest.threads or 1, bool(run.slow_threads)) if seen else times.min_s
 
 
 def _job(

@@ -23,11 +23,11 @@ from gpubench.runfile.reader import read
 measured = partial(records.run, cuda=0, processes=1)
 
 
-def product(one, n, **times):
+def product(one, n, threads=2, **times):
     operators = [{"kind": "product", "count": 1, "flops": 2.0 * n**3, "bytes": 12.0 * n * n}]
     moved = {"in_bytes": 8 * n * n, "out_bytes": 4 * n * n}
     how = {"flops": 2.0 * n**3, "bytes": 12.0 * n * n, "operators": operators, "transfer": moved}
-    return one.bench("a.mm", n=n, threads=2, **how, **times)
+    return one.bench("a.mm", n=n, threads=threads, **how, **times)
 
 
 @pytest.fixture
@@ -290,15 +290,16 @@ def test_a_busy_cpu_widens_ranges_and_each_of_its_numbers_has_the_star(estimated
     assert ("The CPU was busy, or its times noisy." in shown) == bool(flags)
 
 
-def test_a_low_end_counts_with_the_time_that_the_cpus_thread_had_a_core_for(estimated):
+@pytest.mark.parametrize(("threads", "beside"), [(1, 1.25), (2, 5)])
+def test_a_low_end_counts_with_the_time_that_the_cpus_thread_had_a_core_for(estimated, threads, beside):
     low, high = {}, {}
     for cpu_s in (None, 0.5):
-        one = product(measured(), 4096, cpu=2.0, flags=("contended",))
+        one = product(measured(), 4096, cpu=2.0, flags=("contended",), threads=threads)
         one.data["benchmarks"][0]["extra_info"]["gpubench"]["processes"][0]["cpu_s"] = cpu_s
         (row,), _ = estimated(one, "--gpu", "L4")
         low[cpu_s], high[cpu_s] = float(row["probably_low"]), float(row["probably_high"])
     assert high[None] == high[0.5]
-    assert low[0.5] == pytest.approx(low[None] * (0.5 / 1.25) / (2.0 * 0.98 / 5))  # of a long round a fifth is sure
+    assert low[0.5] == pytest.approx(low[None] * (0.5 / beside) / (2.0 * 0.98 / 5))  # of a long round a fifth is sure
 
 
 def test_where_threads_waited_for_each_other_nothing_is_likely(estimated):

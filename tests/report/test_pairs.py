@@ -348,6 +348,14 @@ def test_nothing_is_known_of_short_calls_on_threads_that_wait_for_each_other(tim
     assert words.ratio(pair).startswith(told)
 
 
+@pytest.mark.parametrize(("cpu_s", "least_s"), [(0.03, 0.0), (0.1, 0.1 / 5), (0.3, 0.3 / 1.25)])
+def test_threads_that_wait_for_each_other_take_a_core_meanwhile(cpu_s, least_s):
+    """A network of 4 ms took 326 ms beside four programs, of which its thread had a core for 38 ms."""
+    one = run(processes=1).bench("a.b", cpu=0.33, flags=("contended",), threads=2, cpu_s=cpu_s)
+    (pair,) = study_of(one.bench("a.b", gpu=1e-3, spread=0.0)).pairs
+    assert pair.values.low == pytest.approx(least_s / 1e-3)
+
+
 def test_a_limit_just_below_one_is_of_what_is_slower_and_none_that_rounds_to_one():
     one = run().bench("a.b", cpu=0.9, flags=("contended",), spread=0.0).bench("a.b", gpu=0.9)
     (pair,) = study_of(one).pairs
