@@ -384,7 +384,7 @@ def crossing(found: Crossing) -> str:
     if known.always:
         return EVERY_SIZE
     if known.size is None or not found.ends:
-        ahead = [point.x for point in line.points if point.y >= 1]
+        ahead = [x for x, pair in zip(sizes, line.items, strict=True) if pair.faster]
         upper = size_text(max(ahead) if ahead else sizes[-1], line.size_name)
         return f"{'only' if ahead else 'not'} up to {label} = {upper}"
     if known.low is None:

@@ -77,6 +77,7 @@ FROM = "faster from which size is unknown"
         (Crossover(None, ALWAYS, 0.0, 70.0), (1.5, 2.0, 4.0), words.EVERY_SIZE, "faster at every size"),
         (Crossover(None, NEVER), (0.5, 0.4, 0.3), "not up to n = 256", "not faster up to n = 256"),
         (Crossover(None, ABSENT), (0.5, 2.0, 0.5), "only up to n = 128", "faster only up to n = 128"),
+        (Crossover(None, ABSENT), (1.01, 0.5, 0.4), "not up to n = 256", "not faster up to n = 256"),  # by rounding
         (Crossover(72.4, CROSSES, 60.0, 256.0), UP, "n = 128 at the latest", "faster from n = 128 at the latest"),
         (Crossover(None, ALWAYS), (2.0,), "n = 64 at the latest", "faster from n = 64 at the latest"),  # of one size
         (
