@@ -56,6 +56,10 @@ SHORTEST_S = 1e-4
 TAILS = {"product": (0.14, 0.07), "elementwise": (0.06, 0.07), STREAMING: (0.002, 0.09), "normalisation": (0.01, 0.01)}
 """Share of the residuals below and above the range: about those of the narrowest at which 82 % of each card's times lay
 within, on the half of the shapes that teaches."""
+SORT = Factor(2.7, 0.0, 0.4, math.sqrt(2))
+"""Not learned: 32-bit keys are read and written four times, with 4 bytes each at 77 % (CUB on an RTX 5090, 67 million,
+github.com/IlyaGrebnov/libcusort) or 40 % (on an A100, 256 million, arXiv:2206.01784) of the memory's rate, with torch's
+8-byte indices 1.5 times the bytes that are counted: 1.9 to 3.7 times these bytes. Rows that fit a block need one pass."""
 SMALL_S = 2e-5
 """Longer than this, and published rates of an RTX 4090 and 5090 at n=1024 would lie outside."""
 KINDS = tuple(BASES)
@@ -311,11 +315,11 @@ def main() -> None:
         source = "NeuSight's public test set (github.com/sitar-lab/NeuSight, MIT): " + ", ".join(
             sorted(grouped(timings))
         )
-        factors = learn_all(timings, cards.values())
+        factors = learn_all(timings, cards.values()) | {"sort": SORT}
         content = {
             "learned_from": source,
             "held": {name: [round(min(shares), 3), round(max(shares), 3)] for name, shares in held.items()},
-            "kinds": {kind: _rounded(factors[kind]) for kind in TAILS},
+            "kinds": {kind: _rounded(factors[kind]) for kind in (*TAILS, "sort")},
             "shares": _rounded(shares_of(cards.values())),
         }
         LEARNED.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -245,7 +245,7 @@ def outlook_of(job: Job, card: Gpu) -> Outlook:
     guess = _likely(job, work, card)
     if not job.work.operators and job.case.kind in MANY_OPERATORS:
         guess = OPERATORS_UNKNOWN
-    if job.case.kind == "irregular":
+    if job.case.kind == "irregular" and all(each.kind != "sort" for each in job.work.operators):
         guess = NOTHING_LEARNED
     found = Outlook(job, card.name, bound.binds, bound.seconds, at_most, with_copies_at_most=copies)
     if isinstance(guess, str):

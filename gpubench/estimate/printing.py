@@ -178,7 +178,7 @@ def foot(lines: Sequence[Line], estimates: Iterable[Outlook], bound: bool) -> li
     if rates:
         parts.append(f"Ranges, on GPUs that were kept apart: {listed(rates, 9)} lay inside (float32, from 0.1 ms on).")
     if "" in ranges:
-        parts.append("Half to twice, and compared with no measurement: convolutions, and any dtype but float32.")
+        parts.append("Compared with no measurement, so wide: convolutions, sorts, and any dtype but float32.")
     if launched := [each for each in shown if each.launches and each.probably]:
         why = "at the low end, launches take most of the time; compiled, or as a CUDA graph, it may be faster"
         parts.append(f"Launch-bound ({why}): {_names(launched, shown)}.")

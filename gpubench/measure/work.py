@@ -247,7 +247,7 @@ def kind_of_operator(operator: Any, args: tuple[Any, ...], flops: float) -> str:
         return "normalisation"
     if torch.Tag.pointwise in operator.tags or MOVES.search(name):
         return "elementwise"
-    return "other"
+    return "sort" if name == "sort" else "other"
 
 
 class Seen:

@@ -60,7 +60,7 @@ def _is(text: str, **limits: Any) -> Meta:
 class Operators(Struct, frozen=True, gc=False):
     """Operators of one kind and of about one size that a call is made of: FLOPs and bytes are the sums of all."""
 
-    kind: Annotated[str, _is("product, convolution, normalisation, elementwise or other")]
+    kind: Annotated[str, _is("product, convolution, normalisation, elementwise, sort or other")]
     count: Annotated[Count, _is("how many")]
     flops: Annotated[Amount, _is("floating-point operations that torch counts")]
     bytes: Annotated[Amount, _is("bytes read and written; by a sort, once for each byte of a key")]

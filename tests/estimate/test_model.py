@@ -152,11 +152,18 @@ def test_products_reach_what_was_published_of_a_card_or_what_others_reach_for_ea
 
 def test_the_shipped_factors_are_ranges_around_a_middle_and_held_on_cards_kept_apart():
     factors = learned_values().kinds
-    assert factors.keys() == {"elementwise", "normalisation", "product", "streaming"}
+    assert factors.keys() == {"elementwise", "normalisation", "product", "sort", "streaming"}
     assert all(factor.low < 1 < factor.high for factor in factors.values())
     held = learned_values().held
     assert all(0.8 <= least <= most for least, most in held.values())
     assert held["products"][1] <= 0.95
+
+
+def test_a_sort_takes_so_many_times_its_traffic_as_published_rates_allow():
+    guess = likely(Work(operators=(Operators("sort", 1, 0.0, 1e12),)), "float32", card())
+    traffic_s = memory_s(1e12, card())
+    assert (guess.low_s / traffic_s, guess.high_s / traffic_s) == pytest.approx((1.08, 5.4), rel=0.01)
+    assert guess.basis == ""  # no time of torch.sort was compared
 
 
 def test_of_a_dtype_that_a_card_emulates_nothing_is_probable():
