@@ -57,10 +57,10 @@ TAILS = {"product": (0.14, 0.07), "elementwise": (0.06, 0.07), STREAMING: (0.002
 """Share of the residuals below and above the range: about those of the narrowest at which 82 % of each card's times lay
 within, on the half of the shapes that teaches."""
 SORT = Factor(2.7, 0.0, 0.4, math.sqrt(2))
-"""Not learned: a radix sort of 32-bit keys reads and writes them four times, at 77 % of the memory's rate (CUB, pairs of
-4 bytes, 67 million, on an RTX 5090, github.com/IlyaGrebnov/libcusort) or 40 % (CUB, 256 million keys, on an A100,
-arXiv:2206.01784). torch's 8-byte indices make 1.5 times the bytes that are counted, so it takes 1.9 to 3.7 times as long
-as these. Rows that fit a block need a single pass."""
+"""Not learned: a radix sort of 32-bit keys reads and writes them four times, at 77 % of the memory's rate (CUB, 67
+million pairs of 4 bytes, on an RTX 5090, github.com/IlyaGrebnov/libcusort) or 40 % (CUB, 256 million keys, on an A100,
+arXiv:2206.01784). torch's 8-byte indices make 1.5 times the bytes that are counted, so it takes 1.9 to 3.7 times as
+long as these. Rows that fit a block need a single pass."""
 SMALL_S = 2e-5
 """Longer than this, and published rates of an RTX 4090 and 5090 at n=1024 would lie outside."""
 KINDS = tuple(BASES)
