@@ -92,7 +92,7 @@ def cell(each: Outlook, bound: bool = False, star: str = "") -> str:
     that excludes something; or ``unknown``. With the ``bound`` behind it if that is wanted, and the CPU's ``star``."""
     batch = f" at batch {each.batch}" * each.job.filled if each.batch else ""
     if each.at_most is None:
-        return UNKNOWN + batch
+        return f"CPU unknown{batch}" if batch else UNKNOWN
     if each.at_most < 1:
         return f"≥ {words.times(each.at_most)}{star}"
     limit = f"≤ {words.times(each.at_most)}{star}"
@@ -180,14 +180,18 @@ def foot(lines: Sequence[Line], estimates: Iterable[Outlook], bound: bool) -> li
     if "" in ranges:
         parts.append("Compared with no measurement, so wide: convolutions, sorts, and any dtype but float32.")
     if launched := [each for each in shown if each.launches and each.probably]:
-        why = "at the low end, launches take most of the time; compiled, or as a CUDA graph, it may be faster"
+        why = "at the low end launches take most of the time; compiled, as a CUDA graph, or at a larger batch, which"
+        why += " -k NAME shows, GPUs are faster and differ more"
         parts.append(f"Launch-bound ({why}): {_names(launched, shown)}.")
     if reads := dict.fromkeys(name for each in shown if (name := words.name(each.job.case)).endswith("prefill")):
         parts.append(
             f"{listed(reads)} reads tokens, all at once; generating them takes longer: gpubench run -k decode."
         )
-    if any(each.job.filled for each in shown):
-        parts.append("GPU full: at a batch that fills it and fits its memory. The CPU is taken to be as fast per item.")
+    if any(each.job.how for each in shown):
+        parts.append(
+            "TF32 and autocast on the GPU are over the CPU in float32. GPU full: at a batch that fills it and fits its"
+            " memory. The CPU is taken to be as fast per item."
+        )
     copied = grouped((each for each in shown if each.with_copies_at_most), lambda each: key_of(each.job.case)).values()
     lost = [each[0] for each in copied if max(one.with_copies_at_most or 0.0 for one in each) < 1]
     if lost:

@@ -327,7 +327,7 @@ def test_a_range_that_launches_decide_is_called_launch_bound(estimated):
     for name, nbytes in (("a.small", 8e5), ("a.large", 8e9)):
         operators = [{"kind": "elementwise", "count": 1, "flops": 0, "bytes": nbytes}]
         one.bench(name, cpu=1e-2, bytes=nbytes, operators=operators)
-    assert "as a CUDA graph, it may be faster): a.small." in estimated(one, "--gpu", "H100")[1]
+    assert "GPUs are faster and differ more): a.small." in estimated(one, "--gpu", "H100")[1]
 
 
 def test_a_sentence_about_some_sizes_names_them(estimated):
