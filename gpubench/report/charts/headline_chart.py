@@ -70,9 +70,9 @@ def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
     chart = NamedRows(drawn, "", legend, sides)
     figure = Figure("headline", "headline", title, subtitle, "", chart, rank * 20, rank == 0)
     unfilled = f"{UNFILLED_SIGN}. " * any(not pair.fills for pair in shown)
-    return add_caption(
-        figure, study, shown, f"Thick line: {words.uncertainty(pair.uncertainty for pair in shown)}. {unfilled}"
-    )
+    limits = "≥: only a limit is known. " * any(mark.words.startswith("≥") for mark in marks)
+    told = f"Thick line: {words.uncertainty(pair.uncertainty for pair in shown)}. {limits}{unfilled}"
+    return add_caption(figure, study, shown, told)
 
 
 def _ratio(study: Study, row: AnswerRow[Pair], pair: Pair) -> RowMark:

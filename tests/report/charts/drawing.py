@@ -82,6 +82,8 @@ def _of_signs(figure: Figure) -> Iterator[str]:
     chart, caption = figure.chart, figure.caption
     words = [mark.words for entry in chart.entries for mark in entry.marks] if isinstance(chart, NamedRows) else []
     signs = {means: any(sign in each for each in words) for sign, means in SIGNS.items()} if words else {}
+    if figure.kind == "headline":
+        signs["≥: only a limit is known"] = any(each.startswith("≥") for each in words)
     if isinstance(chart, LinePanels):
         curves = [curve for panel in chart.panels for curve in panel.curves]
         solid = [(curve, point) for curve in curves if not curve.dashed for point in curve.points]

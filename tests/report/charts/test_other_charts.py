@@ -29,6 +29,7 @@ def test_what_is_too_noisy_has_no_mark_and_a_limit_a_bar():
     assert [mark.words for mark in marks] == ["2.0×", "unknown (too noisy)", "≥ 31×*"]
     assert [mark.value for mark in marks] == [2.0, None, None]
     assert marks[1].low is marks[1].high is None
+    assert faults(figure) == []
     assert 30 < (marks[2].low or 0) < 31 < 52 < (marks[2].high or 0) < 53
 
 
@@ -36,7 +37,7 @@ def test_what_is_too_noisy_has_no_mark_and_a_limit_a_bar():
 def test_a_limit_alone_is_within_its_axis(ends):
     mark = RowMark(None, "accelerator0", "≥ 49× slower*", *ends)
     chart = NamedRows((NamedRow("", "mine.job", "n=8", (mark,)),), "", (), ("slower", "faster"))
-    figure = Figure("headline", "headline", "Speedup", "", "*: noisy", chart)
+    figure = Figure("headline", "headline", "Speedup", "", "≥: only a limit is known. *: noisy", chart)
     assert faults(figure) == []
     (axes,) = drawn(figure).canvas.axes
     low, high = axes.get_xlim()
