@@ -43,7 +43,7 @@ def speedup_table(study: Study, found: Speedups, most: int | None = None) -> Tab
     ranges = [pair.uncertainty for pair in found.pairs if re.search(r"\(\d", words.speedup(pair))]
     small = f" In brackets: {words.uncertainty(ranges)}." * bool(ranges)
     small += f" Compared although they differ: {differ}." * bool(differ)
-    ways = f" {words.OTHER_WAY} the CPU's fastest way: {'; '.join(words.ways(found.pairs))}."
+    ways = f" {_ways(found.pairs)}"
     told = _answer_table(f"Speedup over {found.baseline}", columns, found.rows, most, small)
     cells = [cell for row in told.rows for cell in row]
     unsure = f" {words.UNSURE}: from which size, if from any."
@@ -184,7 +184,7 @@ def beside_each_other(study: Study, head: str = "") -> Table:
         suffix = f" {study.names.of(row)}" * (len(gpus) > 1 and source in gpus)
         shown: dict[str, Callable[[Measured], str]] = {
             "CPU" if on_cpu and not study.several_runs else study.names.of(row): words.time_and_spread,
-            f"speedup{suffix}": partial(compared, words.speedup),
+            f"speedup{suffix}": partial(compared, _marked),
             f"with copies{suffix}": partial(compared, words.with_copies),
         }
         if source in gpus or (not gpus and on_cpu):
@@ -192,7 +192,18 @@ def beside_each_other(study: Study, head: str = "") -> Table:
         columns += [Column(head, partial(of, source, cell)) for head, cell in shown.items()]
     shared = [words.name(row.result) if of == "workload" else row.dtype for of in same for row in study.measured[:1]]
     things = [{row.source: row for row in reversed(rows)} for rows in in_order]
-    return table(" ".join(shared), columns, things, _spread(study.measured))
+    note = f"{_spread(study.measured)} {_ways(study.pairs)}".strip()
+    return table(" ".join(shared), columns, things, note)
+
+
+def _marked(pair: Pair) -> str:
+    return words.speedup(pair, words.OTHER_WAY * bool(pair.best_cpu))
+
+
+def _ways(pairs: Sequence[Pair]) -> str:
+    """What the mark of another way means, and which they are; empty if there is none."""
+    found = words.ways(pairs)
+    return f"{words.OTHER_WAY} the CPU's fastest way: {'; '.join(found)}." * bool(found)
 
 
 # Machines side by side ------------------------------------------------------------------------------------------------

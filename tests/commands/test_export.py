@@ -165,6 +165,10 @@ def test_of_chosen_benchmarks_the_markdown_table_has_every_size(export, save):
         assert "a.b" in text
         assert "95% confidence interval" in text
     assert [line.split()[1] for line in table[2:]] == ["a.b", "a.b", "a.c", "a.c"]
+    other = records.run().bench("a.b", numpy="0.1 ms", gpu="0.2 ms", **sized)
+    text, _ = export(save("other.json", other), "markdown", "-k", "a.b")  # slower than NumPy, faster than PyTorch
+    assert text.count("2.0× slower‡") == 2
+    assert "‡ the CPU's fastest way: NumPy." in text
     path = save("time.json", records.run().bench("time.a", **sized).bench("time.b", **sized))
     rows = export(path, "markdown", "-k", "a or b")[0].splitlines()[2:6]
     assert [line.split()[1] for line in rows] == ["a", "b", "a", "b"]
