@@ -33,7 +33,12 @@ def names(rows: Sequence[Measured]) -> list[str]:
     """``softmax float32, n=4096 and cpu``: words that choose each of them alone."""
     terms = [(words.benchmark(row.result), row.result.device, row.result.implementation) for row in rows]
     differ = [len({each[i] for each in terms}) > 1 for i in range(3)]
-    return [" and ".join(word for i, word in enumerate(each) if word and (i == 0 or differ[i])) for each in terms]
+    alone = [[word for i, word in enumerate(each) if word and (i == 0 or differ[i])] for each in terms]
+    shown = {words.name(row.result): row.result.workload for row in rows}
+    for chosen, row in zip(alone, rows, strict=True):  # a word matches a part of a name too
+        name = words.name(row.result)
+        chosen += [f"not {workload}" for other, workload in shown.items() if name != other and name in other]
+    return [" and ".join(each) for each in alone]
 
 
 def sizes(results: str, name: str) -> str:

@@ -120,13 +120,14 @@ def test_numbers_pictures_and_tables_change_only_with_the_results(tmp_path, caps
         ("{{mine}}", "write {{mine.sort float32, n=64}} or {{mine.fft float32, n=64}}"),
         ("{{time of sort}}", "write {{time of mine.sort float32, n=64 and cpu}} or {{time of"),
         ("{{mine.alone}}", "{{mine.alone}}: nothing is compared; a time is {{time of mine.alone}}"),
+        ("{{time of alon}}", "write {{time of mine.alon float32, n=64 and not mine.alone}} or {{time of mine.alone"),
         ("{{mine.srt}}", "{{mine.srt}}: no benchmark matches"),
         ("{{mine.sort and n=65}}", "mine.alone; there are n=64\n"),
     ],
 )
 def test_a_template_that_names_no_single_number_is_answered_in_its_own_words(tmp_path, template, told):
     made = records.run(processes=1).bench("mine.sort", cpu=1e-3, gpu=1e-4).bench("mine.fft", cpu=1e-3, gpu=1e-4)
-    run = made.bench("mine.alone", cpu=1e-3).save(tmp_path / "run.json")
+    run = made.bench("mine.alon", cpu=1e-3).bench("mine.alone", cpu=1e-3).save(tmp_path / "run.json")
     (tmp_path / "page.in").write_text(template)
     script = [sys.executable, EXAMPLES / "fill_page.py", run, tmp_path / "page.in", tmp_path / "page"]
     done = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=120)
