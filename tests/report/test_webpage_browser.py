@@ -247,9 +247,11 @@ def test_all_numbers_fit_or_are_scrolled_to_in_low_rows(browser, limited, width)
     rows = browser.execute_script("return [...document.querySelectorAll('#table tr')].map((e) => e.offsetHeight)")
     size = "parseFloat(getComputedStyle(e).fontSize)"
     small = browser.execute_script(f"return [...document.querySelectorAll('#table small')].map((e) => {size})")
+    named = browser.find_element(By.CSS_SELECTOR, "#table tbody td").get_attribute("innerHTML")
     signs = text(browser, "numbers")
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     assert needed <= wide or (width == 420 and "gradient" in look)
+    assert "mylib.<wbr>moving_<wbr>average<br>" in named  # not broken within a word
     assert max(rows) < 90
     assert min(small) >= 11
     assert "contended, noisy" in signs

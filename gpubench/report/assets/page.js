@@ -336,7 +336,7 @@ function detail(row) {
 
 // All numbers: search, sort, open, download.
 const shown = [
-  ["workload", "benchmark", (row) => [row.workload, element("br"), element("small", {}, setting(row))]],
+  ["workload", "benchmark", (row) => [...row.workload.split(/(?<=\w[._])(?=[^\W\d])/).flatMap((part) => [element("wbr"), part]), element("br"), element("small", {}, setting(row))]],
   ["size", "at size", atSize],
   ["device", "device", (row) => data.devices[row.device].name],
   ["time_s", "time", (row) => row.told_time || row.status],
