@@ -135,7 +135,7 @@ def _likely_of(
 ) -> Likely | None:
     """The likely time of one group of operators; None where a figure of the card is unknown. At its fastest as much of
     its data is in the last cache as that holds; of elementwise work, which reads each byte once, nothing is left there
-    of twice as much."""
+    of twice as much; a sort waits for its passes, one after another."""
     parts = parts_of((each.kind, each.flops / each.count, each.bytes / each.count), rate, card, factors)
     if parts is None:
         return None
@@ -147,7 +147,7 @@ def _likely_of(
     if each.kind == "other":
         low, high = 1 / factor.times, OTHER_HIGH
     held = (card.value("cache") or 0.0) / (each.bytes / each.count or 1.0)
-    held = max(0.0, 2 * held - 1) if each.kind == "elementwise" else held
+    held = max(0.0, 2 * held - 1) if each.kind == "elementwise" else held * (each.kind != "sort")
     low_s = low * factor.middle(arithmetic, memory * max(1 - held, 1 / CACHE_RATE))
     middle_s = factor.middle(arithmetic, memory)
     return Likely(

@@ -164,6 +164,8 @@ def test_a_sort_takes_so_many_times_its_traffic_as_published_rates_allow():
     traffic_s = memory_s(1e12, card())
     assert (guess.low_s / traffic_s, guess.high_s / traffic_s) == pytest.approx((1.08, 5.4), rel=0.01)
     assert guess.basis == ""  # no time of torch.sort was compared
+    cached = likely(Work(operators=(Operators("sort", 1, 0.0, 1e9),)), "float32", card(cache=1e9))
+    assert cached.low_s == pytest.approx(1.08 * memory_s(1e9, card()))
 
 
 def test_of_a_dtype_that_a_card_emulates_nothing_is_probable():
