@@ -73,9 +73,9 @@ class Shares(Struct, frozen=True):
 
 
 class Learned(Struct, frozen=True):
-    """What the package has learned: factors by kind of operator; the share of measured times that lay within the
-    interval, for cards that were left out of the learning (the worst card's and the best card's, by the name of the
-    work); the shares of peaks."""
+    """What the package has learned: factors by kind of operator (that of sorts is from published rates); the share of
+    measured times that lay within the interval, for cards that were left out of the learning (the worst card's and the
+    best card's, by the name of the work); the shares of peaks."""
 
     kinds: dict[str, Factor]
     held: dict[str, tuple[float, float]]

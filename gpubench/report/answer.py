@@ -268,14 +268,9 @@ class Answer:
     @property
     def _unsized(self) -> str:
         rows: list[AnswerRow[Any]] = [*(row for each in self.speedups for row in each.rows), *self.times]
-        found = next(((name, size) for name, size in find_unsized(rows).items() if size), None)
-        return (
-            'If {1} is the size of {0}, write size="{1}" in its marker, for rows of its largest size alone'.format(
-                *found
-            )
-            if found
-            else ""
-        )
+        name, size = next(((name, size) for name, size in find_unsized(rows).items() if size), ("", ""))
+        told = f'If {size} is the size of {name}, write size="{size}" in its marker, for rows of its largest size alone'
+        return told * bool(name)
 
     @property
     def _twins(self) -> str:

@@ -48,7 +48,7 @@ def _efficiency(study: Study, scaled: Sequence[Scaled], what: str) -> list[Figur
     if len(bars) < LEAST_VALUES:
         return []
     best = max(bars[:_MOST_ROWS], key=lambda bar: (bar.name != _CONTROL, bar.marks[0].value or 0.0))
-    reached = f"Most: {best.name} on {best.detail}, {best.marks[0].value:.0f}%"
+    reached = f"Most: {best.name} on {best.detail}, {best.marks[0].words}"
     kinds = words.uncertainty(each.uncertainty for each in used)
     left = len(bars[_MOST_ROWS:])
     note = f"On a CPU one device is one process with one thread. Thin line: {kinds}. "

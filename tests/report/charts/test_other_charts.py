@@ -299,7 +299,7 @@ def test_several_devices_have_one_picture_with_its_ideal_and_none_of_their_times
         bench("all_reduce", 8, n / 1e11, "all_reduce", params={"nbytes": n}, bytes=n)
     bench("single", 1, 1.0)
     for k in (2, 4, 8):
-        bench("ddp", k, 1 / k + 0.02)
+        bench("ddp", k, 1 / k + 0.02, flags=("noisy",) * (k == 2))
         bench("unsynchronised", k, 1 / k)
     figures = plan(one)
     assert not [name for name in figures if name.startswith(("time", "samples"))]
@@ -310,5 +310,5 @@ def test_several_devices_have_one_picture_with_its_ideal_and_none_of_their_times
     assert {mark.second for mark in every} == {100.0}
     assert ddp[0].marks[0].value == pytest.approx(100 / 0.52 / 2)
     assert all(mark.low <= mark.value <= mark.high for mark in every)
-    assert figure.subtitle.startswith("Most: ddp on 2 devices, 96%")  # not the control
+    assert figure.subtitle.startswith("Most: ddp on 2 devices, 96%*")  # not the control
     assert faults(figure) == []
