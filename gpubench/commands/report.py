@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..runfile.quantities import shorten
 from ..runfile.version import __version__
 from .choice import add_expression
 
@@ -101,11 +102,7 @@ def write_report(
     failed: list[str] = []
     pictures: Sequence[Drawing] = ()
     if charts != "none":
-        from ..report.charts import pictures as charting
-
-        planned, failed = charting.plan(study, every=charts == "all")
-        pictures, undrawn = charting.drawn(planned)
-        failed += undrawn
+        pictures, failed = _pictures(study, every=charts == "all")
         files |= {f"charts/{name}-light.svg": light for name, _, light, _ in pictures}
     answer = Answer(study)
     files |= csv_files(study)
@@ -113,6 +110,17 @@ def write_report(
     files["report.html"] = webpage(answer, pictures, __version__)
     written = write_folder(folder, files)
     return Report(tuple(written), study, failed)
+
+
+def _pictures(study: Study, every: bool) -> tuple[Sequence[Drawing], list[str]]:
+    """Return the pictures, and a line for each that can't be drawn: the library itself may be broken here."""
+    try:
+        from ..report.charts import pictures
+    except Exception as error:
+        return (), [f"pictures left out: {type(error).__name__}: {shorten(' '.join(str(error).split()), 120)}"]
+    planned, failed = pictures.plan(study, every=every)
+    drawn, undrawn = pictures.drawn(planned)
+    return drawn, [*failed, *undrawn]
 
 
 def read_study(args: argparse.Namespace) -> Study:

@@ -168,6 +168,10 @@ def _stands(path: Path) -> bool:
 def read_journal(path: Path, samples: bool = True) -> Run:
     """The run of a journal, under the name of the results file that it would become."""
     events = read_ledger(path)
+    if not any(event["event"] == "session" for event in events):
+        kept = [each.name for each in sorted(path.parent.glob("run.*.json")) if _KEPT.fullmatch(each.name)]
+        beside = f"; results of earlier runs beside it: {listed(kept, _MOST_NAMED)}" if kept else ""
+        raise Foreign(f"{path}: its run was ended before any benchmark began{beside}")
     with _beginning(path):
         root = cleaned(ledger.assemble(events))
     processes = next((event["processes"] for event in events if event["event"] == "run"), 1)

@@ -44,8 +44,8 @@ def read_project(folder: Path, upward: bool = False) -> Project:
     places = (folder, *folder.parents) if upward else (folder,)
     project = Project()
     for place in places:
-        table = _toml(place / "pyproject.toml").get("tool", {}).get("gpubench")
-        if table is not None:
+        tools = _toml(place / "pyproject.toml").get("tool")
+        if isinstance(tools, dict) and (table := tools.get("gpubench")) is not None:
             project = _declared(place, table)
             break
     top = next((place for place in places if any((place / name).exists() for name in _ROOT)), folder)
@@ -93,7 +93,7 @@ def root_option(paths: Sequence[str], folder: Path, given: Sequence[str] = ()) -
     above = Path(os.path.commonpath([path if path.is_dir() else path.parent for path in files]))
     try:
         root = locate_config(above, [above])[0]
-    except (pytest.UsageError, pytest.fail.Exception, OSError, ValueError) as error:
+    except (pytest.UsageError, pytest.fail.Exception, OSError, ValueError, RecursionError) as error:
         raise UsageError(f"pytest can't read its settings: {error}") from None
     if root or any((place / "setup.py").is_file() for place in (above, *above.parents)):
         return []
@@ -121,8 +121,9 @@ def _declared(place: Path, table: Any) -> Project:
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}  # a FIFO would be waited for
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return {}
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: can't be read: {error}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        why = "nested too deep" if isinstance(error, RecursionError) else error
+        raise UsageError(f"{path}: can't be read: {why}") from None

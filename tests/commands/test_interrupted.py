@@ -98,6 +98,23 @@ def test_turns_of_a_comparison_are_no_runs(tmp_path: Path, capsys) -> None:
     assert "no run file in this folder" in capsys.readouterr().err
 
 
+def test_a_run_killed_at_its_start_hides_no_other(tmp_path: Path, capsys) -> None:
+    """Its folder keeps the earlier one as run.1.json, and the folder above has more of them."""
+    killed = tmp_path / "killed/run.ledger.jsonl"
+    journal(tmp_path / "good/run.ledger.jsonl", whole=True)
+    killed.parent.mkdir()
+    killed.write_text(json.dumps(RUN) + "\n")
+    killed.with_name("run.1.json").write_text("{}")
+    assert main(["show", str(tmp_path)]) == 0
+    captured = capsys.readouterr()
+    assert "a.w" in captured.out
+    (line,) = captured.err.splitlines()
+    assert line.startswith(f"gpubench: passed over: {killed}: ")
+    assert line.endswith("results of earlier runs beside it: run.1.json")
+    assert main(["show", str(killed.parent)]) == 2
+    assert "run.1.json" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("lines", ["", "{}\n", json.dumps(RUN) + "\n"], ids=["empty", "no event", "nothing had begun"])
 def test_a_journal_without_results_is_an_error_that_names_it(tmp_path: Path, capsys, lines: str) -> None:
     path = tmp_path / "run.ledger.jsonl"

@@ -4,6 +4,8 @@ import csv
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,27 @@ def test_everything(run, tmp_path, capsys):
     before = contents(out)
     assert report(*words) == 0
     assert contents(out) == before
+
+
+@pytest.mark.parametrize("name", ["notebook", "encoding"])
+def test_the_user_s_settings_of_pictures_have_no_say(run, tmp_path, name):
+    """Jupyter names its backend to all that a cell starts."""
+    (tmp_path / "matplotlibrc").write_bytes(b"\xff\xfe" if name == "encoding" else b"")
+    changes = {"MPLBACKEND": "module://no_such.backend"} if name == "notebook" else {}
+    command = [sys.executable, "-m", "gpubench", "report", str(run), "-o", "out"]
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ | changes, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    report(run, "-o", tmp_path / "plain")
+    assert contents(tmp_path / "out") == contents(tmp_path / "plain")
+    assert any(name.startswith("charts/") for name in names(tmp_path / "out"))
+
+
+def test_pictures_that_cannot_be_made_cost_no_table(run, out, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "gpubench.report.charts.pictures", None)
+    monkeypatch.delattr("gpubench.report.charts.pictures", raising=False)
+    assert report(run, "-o", out) == 0
+    assert "pictures left out: " in capsys.readouterr().err
+    assert names(out) >= WRITTEN
 
 
 def test_earlier_runs_are_left_out_of_their_folder(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 import pytest
@@ -60,13 +61,24 @@ def test_the_suite_is_no_folder_of_its_project():
         ("[tool.gpubench]\npaths = ['gone']\n", "gone: no such file or folder"),
         ("[tool]\ngpubench = 3\n", "must be a table"),
         ("[tool.gpubench", "can't be read"),
+        (f"x = {'[' * 5000}{']' * 5000}", "can't be read: nested too deep"),
+        ("x = '\ud800'", "can't be read: 'utf-8' codec"),
     ],
 )
 def test_a_wrong_file_is_named(tmp_path, content, complaint):
-    (tmp_path / "pyproject.toml").write_text(content)
+    (tmp_path / "pyproject.toml").write_text(content, errors="surrogatepass")
     with pytest.raises(UsageError, match=complaint) as caught:
         read_project(tmp_path)
     assert str(tmp_path / "pyproject.toml") in str(caught.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_settings_without_a_table_of_tools_or_in_a_pipe_are_none(tmp_path):
+    (tmp_path / "pyproject.toml").write_text("tool = 3\n")
+    assert read_project(tmp_path) == Project()
+    (tmp_path / "below").mkdir()
+    os.mkfifo(tmp_path / "below/pyproject.toml")
+    assert read_project(tmp_path / "below", upward=True) == Project()
 
 
 def test_what_is_measured_is_described(tmp_path, monkeypatch):

@@ -16,14 +16,11 @@ from importlib import import_module
 from itertools import count
 from typing import Any
 
-import matplotlib
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-
 from ...errors import UsageError
 from ...runfile.quantities import counted, listed, shorten
 from ..screen import rivals
 from ..study import Study, grouped
+from . import library  # noqa: F401 (first, as it loads matplotlib)
 from .page import Figure, rc_settings
 from .selection import LEAST_VALUES
 from .theme import DARK, LIGHT, recolour
@@ -146,6 +143,10 @@ def render(figure: Figure, suffix: str = "svg", theme: str = LIGHT) -> bytes:
     """The content of a file, svg or png."""
     if suffix == "svg" and theme != LIGHT:
         return recolour(render(figure), theme)
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
     buffer = io.BytesIO()
     with matplotlib.rc_context(), warnings.catch_warnings():
         matplotlib.rcdefaults()  # a person's own matplotlibrc must not change a published chart
