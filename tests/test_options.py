@@ -41,7 +41,7 @@ def test_measuring_in_turn_passes_all_options_on(monkeypatch: pytest.MonkeyPatch
     """Without one of them a side's numbers would be of another seed, cache or variant than asked for."""
     received: list[str] = []
 
-    def compare_in_turn(args: object, terms: object, pytest_options: list[str], part: bool) -> Comparison:
+    def compare_in_turn(args: object, terms: object, pytest_options: list[str]) -> Comparison:
         received.extend(pytest_options)
         return Comparison((), (), (), 0.05)
 
@@ -100,9 +100,9 @@ def test_alone_and_with_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_few_options_are_left() -> None:
-    """48 options, 10 keys and 9 commands are as many as somebody can look through."""
+    """47 options, 9 keys and 9 commands are as many as somebody can look through."""
     names = [name for commands in cli.COMMANDS.values() for name in commands]
     assert len(names) == 9
     taken = {word for name in names for action in cli.parser(name)._actions for word in action.option_strings[-1:]}
-    assert len(taken - {"--help"}) <= 48
-    assert len(options._KEYS) + len(("paths", "limits")) <= 10
+    assert len(taken - {"--help"}) <= 47
+    assert len((*options._KEYS, "paths")) <= 9

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from ..errors import UsageError
 from ..runfile import options
-from ..runfile.quantities import seconds_of
-from ..supervise.project import limits_of, read_project
+from ..supervise.project import read_project
 from .choice import add_expression, chosen
 
 
@@ -22,9 +21,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_expression(parser)
     read = options.reader
     add("--threshold", type=read("threshold"), metavar="T", help="smallest slowdown that matters (default: 5%%)")
-    add(
-        "--floor", type=seconds_of, default=0.0, metavar="TIME", help="a change smaller than that is none: 10us, 0.5 ms"
-    )
     add("--format", choices=("table", "markdown", "json"), default="table", help="what to print (default: table)")
     add("--fail-missing", action="store_true", help="also exit with 1 if new lacks, or failed, a benchmark of base")
     undecided = "also exit with 1 if a benchmark is inconclusive (by default CI passes then)"
@@ -44,10 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--pairs", type=read("pairs"), default=20, metavar="N", help=pairs)
     options.declare(dict.fromkeys(options.GROUPS, measuring))
     parser.epilog = (
-        "Exit code: 0 no proven slowdown; 1 a proven slowdown or an exceeded limit, with --fail-missing also a missing"
-        " benchmark, with --fail-inconclusive also an inconclusive one; 2 unusable input, a limit without a time to"
-        " check, or too little time or too busy a machine to confirm what looked changed; 3 nothing to compare. With"
-        " --interleave, what follows -- goes to pytest unchanged."
+        "Exit code: 0 no proven slowdown; 1 a proven slowdown, with --fail-missing also a missing benchmark, with"
+        " --fail-inconclusive also an inconclusive one; 2 unusable input, or too little time or too busy a machine to"
+        " confirm what looked changed; 3 nothing to compare. With --interleave, what follows -- goes to pytest"
+        " unchanged."
     )
 
 
@@ -62,12 +58,11 @@ def main(args: argparse.Namespace) -> int:
     project, base, new = read_project(Path.cwd(), upward=True), Side("base"), Side("new")
     options.fill(args, project.options, project.file, "" if args.interleave else "threshold")
     measuring, words = options.given(args), [*options.passed_on(args), *chosen(args), *args.pytest]
-    terms = Terms(args.threshold or THRESHOLD, args.floor, limits=limits_of(project))
+    terms = Terms(args.threshold or THRESHOLD)
     if args.interleave:
         from ..compare.interleaved import compare_in_turn
 
-        chooses = args.expression or args.paths or args.pytest or any(each.group == options.WHAT for each in measuring)
-        found = compare_in_turn(args, terms, words, bool(chooses))
+        found = compare_in_turn(args, terms, words)
     elif args.pytest or args.paths or measuring:
         raise UsageError("options of measuring, --paths and what follows -- are for --interleave")
     else:

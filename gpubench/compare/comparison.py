@@ -12,7 +12,6 @@ from ..runfile.facts import differences
 from ..runfile.matching import matcher, nothing_matches
 from ..runfile.quantities import counted, listed
 from ..runfile.schema import UNMEASURED
-from .limits import ABOVE, Limit, Unchecked, check_limits
 from .reasons import Cause
 from .samples import ABSENT, SKIPPED, CaseKey, Side, Unmeasured, doubts, measured_in_turn, sides_of_unknown_cpu
 from .verdict import FASTER, INCONCLUSIVE, NOT_SUSPECT, SAME, SLOWER, Terms, Verdict, judge, percent
@@ -52,13 +51,6 @@ class Comparison:
     unfinished: bool = False
     interrupted: bool = False
     unchanged: bool = False
-    limits: tuple[Limit, ...] = ()
-    unchecked: tuple[Unchecked, ...] = ()
-
-    @property
-    def above(self) -> list[Limit]:
-        """Limits that the new side exceeds for certain."""
-        return [each for each in self.limits if each.verdict == ABOVE]
 
     @property
     def lost(self) -> list[Missing]:
@@ -79,14 +71,14 @@ class Comparison:
 
     @property
     def exit_code(self) -> int:
-        """0 no proven slowdown, 1 a proven one or another failure that was asked for, 2 gave up or couldn't check a
-        limit, 3 nothing to compare."""
+        """0 no proven slowdown, 1 a proven one or another failure that was asked for, 2 gave up, 3 nothing to
+        compare."""
         undecided = self.fail_inconclusive and any(each.verdict == INCONCLUSIVE for each in self.verdicts)
-        if self.verdict == SLOWER or self.above or undecided or (self.fail_missing and self.lost):
+        if self.verdict == SLOWER or undecided or (self.fail_missing and self.lost):
             return 1
         only_tried = all(each.cause == Cause.SMOKE for each in self.verdicts)
         given_up = self.unable and not only_tried  # a smoke run shows that both can be measured
-        if given_up or self.unchecked or self.interrupted or (self.failed and not self.verdicts):
+        if given_up or self.interrupted or (self.failed and not self.verdicts):
             return 2
         return 0 if self.verdicts else 3
 
@@ -104,12 +96,12 @@ class Comparison:
                 line += f": {self.failed[0].key}, {self.failed[0].side}: {self.failed[0].reason}"
             elif self.contents:
                 line += f": {'; '.join(self.contents)}"
-            return line + self._limits_text
+            return line
         counts = Counter(each.verdict for each in self.verdicts)
         words = ", ".join(f"{counts[word]} {word}" for word in ORDER if counts[word])
         unproven = "no verdict" if self.exit_code == 2 else "no slowdown proven"
         head = "slowdown proven" if counts[SLOWER] else unproven
-        line = f"{head} at a threshold of {percent(self.threshold)}: {words}{self._limits_text}"
+        line = f"{head} at a threshold of {percent(self.threshold)}: {words}"
         if self.interrupted:
             line += "; interrupted"
         if self.unable:
@@ -121,16 +113,6 @@ class Comparison:
         sides = Counter(each.side for each in self.missing)
         line += f"; {sides[BASE]} only in new" if sides[BASE] else ""
         return line + (f"; {sides[BOTH]} without a number on both sides" if sides[BOTH] else "")
-
-    @property
-    def _limits_text(self) -> str:
-        """The limits that are exceeded, and those that weren't checked."""
-        text = ""
-        if self.above:
-            text = f"; {len(self.above)} above {'its limit' if len(self.above) == 1 else 'their limits'}"
-        if self.unchecked:
-            text += f"; limits not checked: {listed(map(str, self.unchecked), _NAMED, '; ')}"
-        return text
 
 
 def content_text(side: str, workloads: Sequence[str]) -> str:
@@ -167,7 +149,6 @@ def compare_sides(base: Side, new: Side, terms: Terms, moved: bool = False) -> C
     copies = (clean(str(run.path)) for run in new.runs if run.digest in known)
     notes += [f"on both sides: {path}: a run compared with itself shows no noise" for path in copies]
     stages = [False] * 2 if moved else [measured_in_turn(base, new, fresh) for fresh in (False, True)]
-    limits, unchecked = check_limits(base, new, terms.limits)
     unknown = "" if moved else sides_of_unknown_cpu(base, new)
     terms = replace(terms, in_turn=(stages[0], stages[1]), moved=moved, unknown=unknown)
     verdicts = judge(base.cases, new.cases, terms)
@@ -177,7 +158,6 @@ def compare_sides(base: Side, new: Side, terms: Terms, moved: bool = False) -> C
         contents=tuple(content_text(each.name, [key.name.partition("[")[0] for key in each.cases])
                        for each in (base, new)),
         screened=any(run.stage for side in (base, new) for run in side.runs),
-        limits=limits, unchecked=unchecked,
     )  # fmt: skip
 
 
@@ -199,20 +179,12 @@ def narrowed(comparison: Comparison, expression: str) -> Comparison:
     matches = matcher(expression)
     keys = [each.key for each in comparison.verdicts] + [each.key for each in comparison.missing]
     kept: dict[str, Any] = {
-        part: tuple(each for each in getattr(comparison, part) if each.key is None or matches(each.key.names))
-        for part in ("verdicts", "missing", "limits", "unchecked")
+        part: tuple(each for each in getattr(comparison, part) if matches(each.key.names))
+        for part in ("verdicts", "missing")
     }
     if keys and not kept["verdicts"] and not kept["missing"]:
         raise nothing_matches(expression, (key.name.partition("[")[0] for key in keys))
     return replace(comparison, **kept)
-
-
-def of_a_part(comparison: Comparison) -> Comparison:
-    """The comparison of a part of the benchmarks, in which a limit may match none."""
-    left = [each for each in comparison.unchecked if each.key is None]
-    notes = [f"limit not checked: {each}, of those that were chosen" for each in left]
-    unchecked = tuple(each for each in comparison.unchecked if each.key)
-    return replace(comparison, unchecked=unchecked, notes=(*notes, *comparison.notes))
 
 
 def change_text(ratio: float) -> str:

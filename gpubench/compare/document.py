@@ -16,7 +16,6 @@ from ..report.rows import grouped
 from ..runfile.quantities import listed, shorten_apart, text
 from ..statistics.intervals import Interval
 from .comparison import ORDER, Comparison, change_text
-from .limits import ABOVE, PERHAPS
 from .samples import CaseKey
 from .verdict import FASTER, INCONCLUSIVE, NOT_SUSPECT, SAME, SLOWER, Verdict, percent
 
@@ -52,19 +51,11 @@ def to_json(comparison: Comparison) -> str:
         for each in comparison.verdicts
     ]
     missing = [_named(each.key) | {"side": each.side, "reason": str(each.reason)} for each in comparison.missing]
-    limits = [
-        _named(each.key)
-        | {"verdict": each.verdict, "limit_s": each.limit_s}
-        | {"time_s": each.time.value, "low_s": each.time.low, "high_s": each.time.high}
-        for each in comparison.limits
-    ]
     document: dict[str, Any] = {
         "verdict": comparison.verdict,
         "exit_code": comparison.exit_code,
         "threshold": comparison.threshold,
         "cases": cases,
-        "limits": limits,
-        "unchecked": [{"limit": each.name, "reason": each.reason} for each in comparison.unchecked],
         "missing": missing,
         "notes": comparison.notes,
     }
@@ -106,7 +97,6 @@ def lead_lines(comparison: Comparison, longest: int = _LONGEST) -> list[str]:
         if changed:
             named = (f"{labels[each.key]} {change_text(each.ratio.value)}" for each in changed)
             lines.append(f"{word.capitalize()}: {listed(named, _NAMED)}")
-    lines += _limit_lines(comparison, labels)
     inconclusive = [each for each in comparison.verdicts if each.verdict == INCONCLUSIVE]
     causes = grouped(inconclusive, lambda each: each.cause.head if each.cause else "")
     for cause, group in sorted(causes.items(), key=lambda entry: -len(entry[1])):
@@ -114,20 +104,6 @@ def lead_lines(comparison: Comparison, longest: int = _LONGEST) -> list[str]:
         why = reasons.pop() if len(reasons) == 1 else cause
         lines.append(f"Inconclusive ({len(group)}), {why}. {_toward_conclusive(group, labels)}.")
     return [*lines, *(f"Note: {note}" for note in comparison.notes)]
-
-
-def _limit_lines(comparison: Comparison, labels: Mapping[CaseKey, str]) -> list[str]:
-    lines = []
-    for word, says in ((ABOVE, "Above the limit"), (PERHAPS, "Perhaps above the limit")):
-        group = [each for each in comparison.limits if each.verdict == word]
-        group.sort(key=lambda each: each.limit_s / each.time.value)
-        named = (
-            f"{labels.get(each.key, str(each.key))} {text(each.time.value, 's')}"
-            f" ({text(each.time.low, 's')} … {text(each.time.high, 's')}), limit {text(each.limit_s, 's')}"
-            for each in group
-        )
-        lines += [f"{says}: {listed(named, _NAMED, '; ')}"] if group else []
-    return lines
 
 
 def _labels(comparison: Comparison, longest: int) -> dict[CaseKey, str]:

@@ -26,7 +26,7 @@ from ..statistics import inference
 from ..supervise.interleave import Interleave, OutOfTime, find_environment
 from ..supervise.progress import estimate_text
 from ..supervise.project import described
-from .comparison import Comparison, compare_sides, content_text, noise_of_runner, of_a_part
+from .comparison import Comparison, compare_sides, content_text, noise_of_runner
 from .reasons import Cause
 from .samples import CONFIRM, SCREEN, SMOKE, CaseKey, Side, add_runs
 from .verdict import FALSE_DISCOVERIES, INCONCLUSIVE, POWER, SUSPICION, USUAL_SPREAD, Terms, Verdict
@@ -87,10 +87,9 @@ def screening_pairs(verdicts: Sequence[Verdict], threshold: float) -> dict[CaseK
     return planned
 
 
-def compare_in_turn(args: argparse.Namespace, terms: Terms, pytest_options: Sequence[str], part: bool) -> Comparison:
-    """Measure both environments, or a ``part`` of their benchmarks, until the verdicts are conclusive or the budget is
-    spent. Raises UsageError for what can't be measured or written, KeyboardInterrupt if a signal ends it before the
-    first pair is complete."""
+def compare_in_turn(args: argparse.Namespace, terms: Terms, pytest_options: Sequence[str]) -> Comparison:
+    """Measure both environments until the verdicts are conclusive or the budget is spent. Raises UsageError for what
+    can't be measured or written, KeyboardInterrupt if a signal ends it before the first pair is complete."""
     if args.pairs < LEAST_FRESH:
         raise UsageError(f"--pairs must be {LEAST_FRESH} or more: fewer can't prove anything")
     before, after = (find_environment(side, getattr(args, side), args.paths) for side in ("base", "new"))
@@ -106,8 +105,7 @@ def compare_in_turn(args: argparse.Namespace, terms: Terms, pytest_options: Sequ
     if not set.intersection(*map(set, workloads.values())):
         contents = tuple(content_text(*entry) for entry in workloads.items())
         return Comparison((), (), (), terms.threshold, 0, contents=contents)
-    comparison = _Session(args.budget or BUDGET_S, args.pairs, terms, turns).compare()
-    return of_a_part(comparison) if part else comparison
+    return _Session(args.budget or BUDGET_S, args.pairs, terms, turns).compare()
 
 
 class _Session:

@@ -108,8 +108,6 @@ class Side:
     notes: list[str] = field(default_factory=list)
     fullnames: dict[CaseKey, str] = field(default_factory=dict)
     """What pytest calls the test of each case."""
-    limits: dict[CaseKey, float] = field(default_factory=dict)
-    """The most seconds that a call may take, set by the test's own mark; of cases without a number too."""
 
 
 def add_runs(side: Side, paths: Iterable[str | Path]) -> dict[CaseKey, Unmeasured]:
@@ -128,8 +126,6 @@ def _add(side: Side, run: Run) -> None:
     keys = [key_of(result) for result in run.results]
     counts = Counter(keys)
     for key, result in zip(keys, run.results, strict=True):
-        if result.limit_s is not None:
-            side.limits[key] = result.limit_s
         if counts[key] > 1:
             side.unmeasured[key] = Unmeasured("several benchmarks in one run have this name")
         elif result.times is None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import geometric_mean, median
 
 from ..runfile.quantities import counted
@@ -69,17 +69,14 @@ _Sides = tuple[Sequence[Observation], Sequence[Observation]]
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How to judge. A change by less than ``floor`` seconds is none. ``limits`` are seconds by expressions
-    that choose benchmarks. ``in_turn`` means, for the runs and for the fresh ones, that base and new were measured in
+    """How to judge. ``in_turn`` means, for the runs and for the fresh ones, that base and new were measured in
     turn; ``moved`` means that they come from different machines. The sides of ``unknown`` don't name their CPU, so that
     they prove nothing."""
 
     threshold: float = THRESHOLD
-    floor: float = 0.0
     in_turn: tuple[bool, bool] = (False, False)
     moved: bool = False
     unknown: str = ""
-    limits: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,9 +394,7 @@ class _Judge:
             ratio = min(one.least_s for one in slow) / max(one.median_s for one in fast)
             return inference.larger_p_of_one(ratio, SINGLE_SPREAD)
         changes = each.changes[:2] if word == SLOWER else [change.inverse() for change in each.changes[:2]]
-        base_s, new_s = each.times
-        large = changes[0].log >= self._least and abs(new_s - base_s) >= self._terms.floor
-        return max(change.larger_p() for change in changes) if large else 1.0
+        return max(change.larger_p() for change in changes) if changes[0].log >= self._least else 1.0
 
     def _decided(self, plain: Verdict, each: _Evidence, ps: Sequence[float], tails: Sequence[float], m: int) -> Verdict:
         """A benchmark that may be called slower, from its p values adjusted over all ``m`` of them."""
@@ -472,9 +467,9 @@ class _Judge:
         return replace(verdict, why=why, advice=advice + assumed, more=more)
 
     def _is_same(self, each: Verdict) -> bool:
-        """Whether the whole interval lies within the threshold, or within the floor."""
-        most = max(self._terms.threshold, self._terms.floor / each.base_s)
-        return 1 / (1 + most) < each.ratio.low and each.ratio.high < 1 + most
+        """Whether the whole interval lies within the threshold."""
+        most = 1 + self._terms.threshold
+        return 1 / most < each.ratio.low and each.ratio.high < most
 
 
 def _plain(key: CaseKey, each: _Evidence) -> Verdict:

@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     from .settings import equipped
 
     for line in (
-        "gpubench(kind, title, dtypes, implementations, variants, devices, size, limit): what it is, how it is timed",
+        "gpubench(kind, title, dtypes, implementations, variants, devices, size): what it is, how it is timed",
         "gpubench_sweep(name, *, smoke, glance, quick, full): parametrise by the preset",
         "gpubench_parallel: uses several processes or devices; leave it out with -m 'not gpubench_parallel'",
     ):

@@ -73,7 +73,7 @@ class Plugin:
     @pytest.hookimpl(tryfirst=True)
     @settings.usage_errors()
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Parametrize a test that uses the fixture; check the markers of a plain one, which may have a limit."""
+        """Parametrize a test that uses the fixture; check the markers of a plain one."""
         if set(metafunc.fixturenames) >= _PARAMETRIZED:
             parametrize(metafunc, self.session)
         elif "benchmark" in metafunc.fixturenames:

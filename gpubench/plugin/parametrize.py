@@ -26,7 +26,7 @@ from ..measure.session import Session
 from ..runfile.kinds import KINDS
 from ..runfile.naming import LONGEST_TEXT, plain_case, workload_by_names
 from ..runfile.options import CACHES, DTYPES, PRESETS, VARIANTS
-from ..runfile.quantities import seconds_of, shorten
+from ..runfile.quantities import shorten
 from ..runfile.schema import Case, Scalar
 from ..runfile.writer import text_of
 
@@ -57,8 +57,7 @@ class Markers:
     are measured in the preset ``quick`` too, but only on the CPU: variants that pay off there and compile in a few
     seconds. ``writing``: values of parameters with which the call writes into a given array, ``{"form": ["out",
     "inplace"]}``; a library that can't is measured without them. ``kind`` is a key of
-    :data:`~gpubench.runfile.kinds.KINDS`, ``title`` the workload's name for people, ``limit`` the longest time that a
-    call may take: ``2 ms``.
+    :data:`~gpubench.runfile.kinds.KINDS`, ``title`` the workload's name for people.
     """
 
     dtypes: tuple[str, ...] = ()
@@ -71,12 +70,6 @@ class Markers:
     writing: Mapping[str, Collection[Any]] = field(default_factory=dict)
     kind: str = ""
     title: str = ""
-    limit: str = ""
-
-    @property
-    def limit_s(self) -> float | None:
-        """The limit in seconds."""
-        return seconds_of(self.limit) if self.limit else None
 
     @classmethod
     def of(cls, node: Any) -> Markers:
@@ -99,7 +92,6 @@ class Markers:
                 values.setdefault(key, entries if isinstance(defaults[key], tuple) else value)
         markers = cls(**values)
         try:
-            _ = markers.limit_s
             for name in markers.implementations:
                 find_implementation(name)
         except (UsageError, ValueError) as error:
@@ -208,9 +200,9 @@ def tell_apart(items: Sequence[pytest.Item]) -> None:
 
 def case_of(item: pytest.Item, stems: Mapping[str, str]) -> Case:
     """Return the identity of a collected test. ``stems`` are those of files that would share theirs."""
-    given, markers = _parameters_of(item), Markers.of(item)
     if "gpubench" not in fixture_names(item):
-        return structs.replace(_plain_case_of(item, stems), limit_s=markers.limit_s)
+        return _plain_case_of(item, stems)
+    given, markers = _parameters_of(item), Markers.of(item)
     callspec = getattr(item, "callspec", None)
     indices = getattr(callspec, "indices", {})
     kit = {name: given.get(f"gpubench_{name}", default) for name, default in PARAMETERS.items()}
@@ -226,7 +218,7 @@ def case_of(item: pytest.Item, stems: Mapping[str, str]) -> Case:
     shipped = _of_suite(item.path.parent) or bool(item.config.getoption("--gpubench-brief"))  # or of gpubench time
     workload = workload_by_names(item.nodeid.partition("::")[0], names, stems, shipped=shipped)
     told: dict[str, Any] = {"size": markers.size or None, "kind": markers.kind, "title": markers.title}
-    return Case(workload, params=params, devices=(kit["device"],), limit_s=markers.limit_s, **told, **kit)
+    return Case(workload, params=params, devices=(kit["device"],), **told, **kit)
 
 
 @functools.cache

@@ -53,17 +53,6 @@ def seconds_text(value: float | None) -> str:
     return text(value, "s")
 
 
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
-
-
-def seconds_of(words: str) -> float:
-    """The seconds in ``10us`` or ``0.5 ms``. Raises UsageError."""
-    found = re.fullmatch(r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e-?[0-9]+)?) ?(ns|us|µs|ms|s)", words.strip())
-    if found is None:
-        raise UsageError(f"invalid time {words!r}: write 10us or 0.5ms")
-    return float(found[1]) * _UNITS[found[2]]
-
-
 def moment_of(words: object) -> datetime | None:
     """The moment of an ISO 8601 text, in UTC where it names no zone; None for anything else."""
     try:

@@ -92,7 +92,6 @@ class Case(Struct, frozen=True, gc=False):
     devices: Annotated[tuple[str, ...], _is("all devices the call uses", max_length=MOST_DEVICES)] = ()
     kind: Annotated[str, _is("kind of work: networks, copies, …; empty for one's own benchmark")] = ""
     title: Annotated[str, _is("display name of the workload; empty if its own name reads well")] = ""
-    limit_s: Annotated[Positive | None, _is("the most that a call may take, if the test says so")] = None
 
     @property
     def id(self) -> str:

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from ..runfile.matching import matcher
-from ..runfile.quantities import listed, seconds_of
+from ..runfile.quantities import listed
 from .process import suite
 
 BENCHMARK_FOLDERS = ("benchmarks", "tests/benchmarks")
@@ -26,14 +25,12 @@ _NAMES_A_ROOT = ("--rootdir", "--config-file", "-c")
 @dataclass(frozen=True, slots=True)
 class Project:
     """``paths`` are benchmark files and folders, absolute; ``source`` describes where they were found. ``options`` are
-    keys of ``[tool.gpubench]`` other than ``paths``, unchecked, and ``file`` is the file that holds them. ``limits``
-    are times as texts, by the expressions that choose benchmarks."""
+    keys of ``[tool.gpubench]`` other than ``paths``, unchecked, and ``file`` is the file that holds them."""
 
     paths: tuple[str, ...] = ()
     source: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     file: str = ""
-    limits: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_project(folder: Path, upward: bool = False) -> Project:
@@ -54,17 +51,6 @@ def read_project(folder: Path, upward: bool = False) -> Project:
     if project.paths or found == suite():
         return project
     return replace(project, paths=(str(found),), source="found in this project")
-
-
-def limits_of(project: Project) -> dict[str, float]:
-    """Seconds by the expressions that choose benchmarks. Raises UsageError for a wrong time or expression."""
-    where = f"{project.file}: [tool.gpubench.limits]"
-    for expression in project.limits:
-        matcher(expression, where)
-    try:
-        return {expression: seconds_of(str(limit)) for expression, limit in project.limits.items()}
-    except UsageError as error:
-        raise UsageError(f"{where}: {error}") from None
 
 
 def described(paths: Sequence[str], source: str) -> str:
@@ -105,9 +91,7 @@ def _declared(place: Path, table: Any) -> Project:
     file = str(place / "pyproject.toml")
     if not isinstance(table, dict):
         raise UsageError(f"{file}: [tool.gpubench] must be a table")
-    options = {key: value for key, value in table.items() if key not in ("paths", "limits")}
-    if not isinstance(limits := table.get("limits", {}), dict):
-        raise UsageError(f'{file}: [tool.gpubench]: limits must be a table, as {{ "matmul.square" = "2 ms" }}')
+    options = {key: value for key, value in table.items() if key != "paths"}
     paths = table.get("paths", [])
     paths = [paths] if isinstance(paths, str) else paths
     if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
@@ -116,7 +100,7 @@ def _declared(place: Path, table: Any) -> Project:
         if not (place / path.split("::")[0]).exists():
             raise UsageError(f"{file}: [tool.gpubench]: {path}: no such file or folder")
     source = "[tool.gpubench] in pyproject.toml" if paths else ""
-    return Project(tuple(str(place / path) for path in paths), source, options, file, limits)
+    return Project(tuple(str(place / path) for path in paths), source, options, file)
 
 
 def _toml(path: Path) -> dict[str, Any]:

@@ -71,7 +71,6 @@ REFUSED = [
     ("compare run.json", "the following arguments are required: NEW"),
     ("compare run.json run.json third", "unrecognized arguments: third"),
     ("compare run.json run.json --threshold 5", "write 5% or 0.05"),
-    ("compare run.json run.json --floor 10", "write 10us or 0.5ms"),
     ("compare run.json run.json --format xml", "invalid choice"),
     ("compare run.json run.json --allow seed", "invalid choice"),
     ("compare run.json run.json --paths x", "for --interleave"),

@@ -212,14 +212,6 @@ def test_a_budget_too_small_for_screening_says_which_would_do(compare) -> None:
         assert machine.clock_s <= budget
 
 
-@pytest.mark.parametrize(("words_given", "code"), [((), 2), (("-k", "w"), 0)])
-def test_a_limit_that_matches_nothing_is_a_note_where_a_part_is_measured(compare, tmp_path, words_given, code) -> None:
-    (tmp_path / "pyproject.toml").write_text('[tool.gpubench.limits]\n"gone" = "1 s"\n')
-    found, document, _ = compare(Machine(0.004), *words_given)
-    assert (found, [each["limit"] for each in document["unchecked"]]) == (code, ["'gone'"] if code else [])
-    assert any(note.startswith("limit not checked: 'gone'") for note in document["notes"]) == (code == 0)
-
-
 def test_a_pair_that_was_held_up_is_replaced_and_does_not_count(compare) -> None:
     machine = Machine(0.01, slower={"w.w3": 1.3})
     machine.held_up = {("new", 4): "w.w3", ("base", 5): "w.w3"}
