@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     named = f"another GPU, such as 'H100 PCIe'; repeatable (default: {', '.join(GPUS)})"
     add("--gpu", dest="gpus", action="append", default=[], metavar="GPU", help=named)
     add_expression(parser)
-    formats = ("table", "csv", "json", "markdown")
+    formats = ("table", "csv", "json")
     add("--format", choices=formats, default="table", help="what to print (default: table)")
     add("--list", dest="listed", action="store_true", help="list all GPUs with their figures and sources")
     parser.epilog = (
@@ -56,15 +56,15 @@ def main(args: argparse.Namespace) -> int:
     elif args.format == "json":
         print(printing.as_json(estimates, study.runs[0].machine.label), end="")
     else:
-        _show(study, estimates, every, args.format == "markdown")
+        _show(study, estimates, every)
     return 0
 
 
-def _show(study: Study, estimates: Sequence[Outlook], every: bool, markdown: bool = False) -> None:
-    from ..estimate.printing import as_markdown, lines_of, screen
+def _show(study: Study, estimates: Sequence[Outlook], every: bool) -> None:
+    from ..estimate.printing import lines_of, screen
 
     lines, width = lines_of(study, estimates, every), shutil.get_terminal_size((100, 24)).columns
-    print("\n".join(as_markdown(lines, estimates) if markdown else screen(lines, estimates, every, width)))
+    print("\n".join(screen(lines, estimates, every, width)))
 
 
 def cards_named(names: Sequence[str]) -> list[Gpu]:

@@ -13,7 +13,7 @@ from ..report.study import Study
 from ..report.words import name, without_threads
 from ..runfile.quantities import listed
 from .outlook import Outlook
-from .printing import BEYOND, BOUNDS, UNKNOWN, base_of, cell, lines_of
+from .printing import BEYOND, LIMITS, STARRED, UNKNOWN, base_of, cell, lines_of
 
 
 def estimate_figure(study: Study, estimates: Sequence[Outlook]) -> Figure | None:
@@ -46,8 +46,8 @@ def _small_print(drawn: Sequence[Mapping[str, Outlook]], left_out: Sequence[Mapp
     shown = [each for of in drawn for each in of.values()]
     told = " ".join(map(cell, shown))
     starred = any(each.job.star for each in shown)
-    note = "*: the CPU was busy or its times noisy, so a range begins with its least time. " * starred
-    note += f"{BOUNDS}. " * ("≤" in told or "≥" in told) + f"{BEYOND}. " * (">" in told)
+    note = f"{STARRED}. " * starred
+    note += f"{LIMITS}. " * ("≤" in told or "≥" in told) + f"{BEYOND}. " * (">" in told)
     unknown = listed(dict.fromkeys(name(next(iter(of.values())).job.case) for of in left_out), 2)
     return note + f"Unknown, and not drawn: {unknown} (gpubench estimate says why). " * bool(left_out)
 

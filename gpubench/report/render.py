@@ -82,7 +82,7 @@ def listing(title: str, heads: Iterable[str], rows: Iterable[Sequence[str]], not
     return table(title, [Column(head, itemgetter(i)) for i, head in enumerate(heads)], rows, note)
 
 
-def terminal(table: Table, width: int, title: bool = True) -> list[str]:
+def terminal(table: Table, width: int, title: bool = True, footnote: bool = True) -> list[str]:
     """Lines of at most ``width`` columns, or as many as the numbers need: these at the right, long texts folded, the
     footnote below."""
     from rich.console import Console
@@ -111,7 +111,7 @@ def terminal(table: Table, width: int, title: bool = True) -> list[str]:
     least = Measurement.get(wide, wide.options, grid).minimum
     console = Console(file=io.StringIO(), width=max(width, least), **looks)
     console.print(*([Text(table.title)] if title and table.title else []), grid, sep="\n", crop=False)
-    if table.footnote:
+    if table.footnote and footnote:
         console.print(Text(table.footnote))
     return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
 
