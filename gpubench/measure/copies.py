@@ -1,0 +1,707 @@
+"""Deep copies of whole calls, so that a call can be made untimed on other values and leave the user's objects alone.
+
+``copy.deepcopy`` returns functions, with their closures and globals, as they are, and raises for many networks.
+cloudpickle copies functions, but for a module's variables it makes a dictionary without the module, it takes each code
+object apart, and both copy memory shared by two tensors twice. So this is a pickler with reducers of its own, whose
+large values never become bytes: the stream refers to them by number.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import copyreg
+import ctypes
+import dis
+import functools
+import io
+import pickle
+import random
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..devices.lazy import np, torch
+from ..runfile.quantities import text
+
+_LIBRARIES = {"torch", "numpy", *sys.stdlib_module_names}
+"""Packages that are shared wherever they lie."""
+_OURS = {"gpubench", "_pytest", "pytest_benchmark"}
+"""Packages whose objects, such as fixtures, are shared."""
+_ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes, list, dict, tuple, set, frozenset})
+_ATTRIBUTES = ("__defaults__", "__kwdefaults__", "__qualname__", "__module__", "__doc__")
+_GLOBAL_STEPS = {"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_NAME"}
+_REASONS: dict[type, str] = {
+    types.GeneratorType: "the call reads a generator",
+    types.AsyncGeneratorType: "the call reads a generator",
+    types.CoroutineType: "the call awaits a coroutine",
+    type(threading.Lock()): "the call uses a lock",
+    type(threading.RLock()): "the call uses a lock",
+    threading.Condition: "the call uses a lock",
+    threading.Semaphore: "the call uses a lock",
+    threading.Event: "the call uses a lock",
+    threading.Thread: "the call uses a thread",
+}
+
+
+class Uncopyable(Exception):
+    """A call that can't be copied; the text is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallCopy:
+    """A copied call: ``function(*args, **kwargs)`` makes it."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    _alive: list[Any] = field(default_factory=list, repr=False)
+    """Copies of objects that the call refers to weakly."""
+
+    def __call__(self) -> Any:
+        """Make the call, and return its result."""
+        return self.function(*self.args, **self.kwargs)
+
+
+def copy_call(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
+    limit_bytes: int | None = None,
+) -> CallCopy:
+    """Return a deep copy of a call: the function with its closure and the globals of the user's modules, the object
+    that it is bound to, and the arguments.
+
+    With ``dtype``, ``torch.float64``, tensors and arrays of real and complex numbers are converted; with ``device``
+    tensors are copied there. Raises :class:`Uncopyable` for a call that can't be copied, and for copies of tensors and
+    arrays with more than ``limit_bytes``.
+    """
+    alive: list[Any] = []
+    stream = io.BytesIO()
+    pickler = _Pickler(stream, dtype, device, alive)
+    try:
+        pickler.dump((function, args, dict(kwargs)))
+        nbytes = pickler.memory.total_bytes() + stream.tell()
+        if limit_bytes is not None and nbytes > limit_bytes:
+            raise Uncopyable(f"a copy needs {text(nbytes, 'B')}")
+        with torch.no_grad(), restored_random_streams():
+            copied = _Unpickler(stream.getbuffer(), pickler.numbered).load()
+    except Uncopyable:
+        raise
+    except RecursionError:
+        raise Uncopyable("the call uses objects that are nested too deeply") from None
+    except Exception as error:
+        message = " ".join(str(error).split())[:150]
+        raise Uncopyable(f"the call can't be copied ({type(error).__name__}: {message})") from error
+    return CallCopy(copied[0], copied[1], copied[2], alive)
+
+
+@contextlib.contextmanager
+def restored_random_streams(devices: tuple[int, ...] = ()) -> Iterator[None]:
+    """A context after which the global random streams of Python, NumPy and torch are as they were; of accelerators,
+    those of the ``devices``."""
+    python, numpy = random.getstate(), np.random.get_state() if "numpy" in sys.modules else None
+    try:
+        with torch.random.fork_rng(devices=devices):
+            yield
+    finally:
+        random.setstate(python)
+        if numpy is not None:
+            np.random.set_state(numpy)
+
+
+# Memory ---------------------------------------------------------------------------------------------------------------
+
+
+class _Block:
+    """Memory that tensors and arrays view: ``convert`` names the dtype of its numbers if these are converted, and
+    ``width`` is their size in bytes."""
+
+    def __init__(self, nbytes: int, source: Any, address: int, device: Any) -> None:
+        self.nbytes, self.device = nbytes, device
+        self.convert, self.width = "", 1
+        self.views: set[str] = set()
+        self._source, self._address = source, address
+        self._made: Any = None
+
+    def copy(self, dtype: Any) -> Any:
+        """Return the storage of the copy, made once."""
+        if self._made is None:
+            count = self.nbytes // self.width
+            if isinstance(self._source, torch.UntypedStorage):
+                flat = torch.empty(0, dtype=getattr(torch, self.convert or "uint8"), device=self._source.device)
+                flat.set_(self._source, 0, (count,), (1,))
+            else:  # an array's
+                held: Any = (ctypes.c_char * self.nbytes).from_address(self._address) if count else b""
+                array = np.frombuffer(held, np.dtype(self.convert or "uint8"), count)
+                flat = torch.from_numpy(array.astype(np.float64 if self.convert else np.uint8))
+            target = dtype if self.convert else torch.uint8
+            self._made = flat.to(device=self.device, dtype=target, copy=True).untyped_storage()
+        return self._made
+
+
+class _Memory:
+    """The blocks of memory of a call, found by address."""
+
+    def __init__(self, dtype: torch.dtype | None, device: torch.device | None) -> None:
+        self.dtype, self.device = dtype, device
+        self._blocks: dict[Any, _Block] = {}
+        self._starts: dict[str, list[int]] = {}
+
+    def of_storage(self, storage: Any) -> _Block:
+        """Return the block of a tensor's storage."""
+        key = str(storage.device)
+        device = self.device or storage.device
+        return self._block(key, storage.data_ptr(), storage.nbytes(), storage, device, storage._cdata)
+
+    def of_array(self, array: Any) -> tuple[_Block, int]:
+        """Return the block of an array, and the array's place in it, in bytes."""
+        root = array
+        while isinstance(root.base, np.ndarray):
+            root = root.base
+        place = array.__array_interface__["data"][0]
+        if isinstance(root.base, torch.Tensor):
+            storage = root.base.untyped_storage()
+            return self.of_storage(storage), place - storage.data_ptr()
+        bounds = getattr(np.lib, "array_utils", np).byte_bounds
+        low, high = bounds(root)
+        high = low if not root.size else high
+        return self._block("cpu", low, high - low, root, torch.device("cpu"), id(root)), place - low
+
+    def _block(self, key: str, start: int, nbytes: int, source: Any, device: Any, own: int) -> _Block:
+        if not nbytes:
+            return self._blocks.setdefault((key, own, 0), _Block(0, source, start, device))
+        starts = self._starts.setdefault(key, [])
+        place = bisect.bisect_left(starts, start)
+        if place < len(starts) and starts[place] == start and self._blocks[key, start].nbytes == nbytes:
+            return self._blocks[key, start]
+        before = place and starts[place - 1] + self._blocks[key, starts[place - 1]].nbytes > start
+        if before or (place < len(starts) and starts[place] < start + nbytes):
+            raise Uncopyable("the call uses an array and a tensor that share a part of their memory")
+        starts.insert(place, start)
+        return self._blocks.setdefault((key, start), _Block(nbytes, source, start, device))
+
+    def view(self, block: _Block, real: str, width: int, converts: bool) -> None:
+        """Note that a tensor or array views the block as numbers of this dtype. Raises :class:`Uncopyable` if the block
+        is converted and viewed in another dtype too."""
+        if self.dtype is None:
+            return
+        block.views.add(real)
+        if converts:
+            block.convert, block.width = real, width
+        if block.convert and len(block.views) > 1:
+            raise Uncopyable("the call views the same memory in two dtypes")
+
+    def total_bytes(self) -> int:
+        """Return the bytes of all copies."""
+        width = self.dtype.itemsize if self.dtype else 1
+        blocks = self._blocks.values()
+        return sum(each.nbytes // each.width * width if each.convert else each.nbytes for each in blocks)
+
+
+# Tensors and arrays ---------------------------------------------------------------------------------------------------
+
+
+class _Severed:
+    """A maker of tensors with a graph that can't be followed."""
+
+    @staticmethod
+    @functools.cache
+    def function() -> Any:
+        class Severed(torch.autograd.Function):
+            @staticmethod
+            def forward(context: Any, tensor: Any, _: Any) -> Any:
+                context.mark_dirty(tensor)
+                return tensor
+
+            @staticmethod
+            def backward(context: Any, *_: Any) -> Any:
+                raise Uncopyable("the call differentiates a graph that was made before it")
+
+        return Severed
+
+
+def _make_tensor(storage: Any, dtype: Any, size: Any, stride: Any, offset: int, kind: Any, marks: Any) -> Any:
+    requires, graph, conjugate, negative = marks
+    tensor = torch.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, size, stride)
+    torch._C._set_conj(tensor, conjugate)
+    torch._C._set_neg(tensor, negative)
+    if graph:
+        with torch.enable_grad():
+            tensor = _Severed.function().apply(tensor, torch.zeros((), requires_grad=True))
+    elif requires and kind is torch.Tensor:
+        tensor.requires_grad_()
+    return tensor if kind is torch.Tensor else torch.Tensor._make_subclass(kind, tensor, requires and not graph)
+
+
+def _fill_tensor(tensor: Any, state: Any) -> None:
+    gradient, attributes, hooks, after = state
+    if gradient is not None:
+        tensor.grad = gradient
+    vars(tensor).update(attributes)
+    if hooks is not None:
+        tensor._backward_hooks = hooks
+    if after is not None:
+        tensor._post_accumulate_grad_hooks = after
+
+
+def _make_array(storage: Any, dtype: Any, shape: Any, strides: Any, offset: int, kind: Any, writeable: bool) -> Any:
+    memory = torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,)).numpy()
+    array = np.ndarray(shape, dtype, memory, offset, strides)
+    array = array if kind is np.ndarray else array.view(kind)
+    array.flags.writeable = writeable
+    return array
+
+
+def _make_inner(kind: Any, names: list[str], parts: list[Any], context: Any, size: Any, stride: Any) -> Any:
+    return kind.__tensor_unflatten__(dict(zip(names, parts, strict=True)), context, size, stride)
+
+
+def _make_coo(indices: Any, values: Any, size: Any, coalesced: bool, requires: bool) -> Any:
+    made = torch.sparse_coo_tensor(indices, values, size, is_coalesced=coalesced, check_invariants=False)
+    return made.requires_grad_(requires)
+
+
+def _make_compressed(outer: Any, inner: Any, values: Any, size: Any, layout: Any, requires: bool) -> Any:
+    make = torch.sparse_compressed_tensor
+    return make(outer, inner, values, size, layout=layout, check_invariants=False).requires_grad_(requires)
+
+
+def _make_nested(values: Any, sizes: Any, strides: Any, offsets: Any, requires: bool) -> Any:
+    return torch._nested_view_from_buffer(values, sizes, strides, offsets).detach().requires_grad_(requires)
+
+
+def _make_empty(size: Any, stride: Any, dtype: Any, kind: Any, requires: bool) -> Any:
+    made = torch.empty_strided(size, stride, dtype=dtype, device="meta")
+    return torch.Tensor._make_subclass(kind, made, requires)
+
+
+def _make_masked(kind: Any, values: Any, mask: Any, requires: bool) -> Any:
+    return kind(values, mask, requires_grad=requires)
+
+
+def _make_lazy(kind: Any, dtype: Any, device: Any, requires: bool) -> Any:
+    own = {"requires_grad": requires} if issubclass(kind, torch.nn.Parameter) else {}
+    return kind(dtype=dtype, device=device, **own)
+
+
+def _make_generator(state: Any, seed: int, device: Any) -> Any:
+    made = torch.Generator(device)
+    return made.manual_seed(seed) if state is None else made.set_state(state)
+
+
+# Functions and objects ------------------------------------------------------------------------------------------------
+
+
+def _make_function(code: Any, variables: dict[str, Any], name: str, cells: Any) -> Any:
+    return types.FunctionType(code, variables, name, None, cells)
+
+
+def _fill_function(function: Any, state: Any) -> None:
+    contents, attributes, own, named = state
+    for cell, content in zip(function.__closure__ or (), contents, strict=True):
+        if content:
+            cell.cell_contents = content[0]
+    for name, value in attributes.items():
+        setattr(function, name, value)
+    vars(function).update(own)
+    for variables, values in named:
+        variables.update(values)
+
+
+def _make_object(kind: Any) -> Any:
+    return object.__new__(kind)
+
+
+def _fill_object(value: Any, state: Any) -> None:
+    vars(value).update(state)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _make_weak(value: Any, alive: list[Any]) -> Any:
+    alive.append(value)
+    return weakref.ref(value)
+
+
+def _make_cache(function: Any, parameters: Any) -> Any:
+    return functools.lru_cache(**parameters)(function)
+
+
+@functools.cache
+def _names(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names of the globals that code uses, and of these and all attributes."""
+    own = {step.argval for step in dis.get_instructions(code) if step.opname in _GLOBAL_STEPS}
+    every = set(code.co_names)
+    for inner in (each for each in code.co_consts if isinstance(each, types.CodeType)):
+        known = _names(inner)
+        own |= known[0]
+        every |= known[1]
+    return frozenset(own), frozenset(every)
+
+
+@functools.cache
+def _is_library(name: str) -> bool:
+    """Whether a module isn't the user's."""
+    root = name.partition(".")[0]
+    module = sys.modules.get(name)
+    if root in _LIBRARIES or root in _OURS:
+        return name != "__main__" and not name.startswith("gpubench.benchmarks")
+    place = getattr(module, "__file__", None)
+    if module is None or name == "__main__":
+        return False
+    return place is None or bool({"site-packages", "dist-packages"} & set(Path(place).parts))
+
+
+def _importable(value: Any) -> bool:
+    """Whether a function is an attribute of a library module, or of a class there."""
+    found: Any = sys.modules.get(getattr(value, "__module__", None) or "")
+    if found is None or not _is_library(found.__name__):
+        return False
+    for name in str(getattr(value, "__qualname__", "")).split("."):
+        found = getattr(found, name, None)
+    return found is value
+
+
+class _Number:
+    """A value that the copy shares, for a reducer's arguments."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class _Pickler(pickle.Pickler):
+    """Writes a call: ``numbered`` are the shared values and the blocks that the stream refers to."""
+
+    def __init__(self, stream: Any, dtype: Any, device: Any, alive: list[Any]) -> None:
+        super().__init__(stream, pickle.HIGHEST_PROTOCOL)
+        self.memory, self.numbered = _Memory(dtype, device), [dtype]
+        self._alive = alive
+        self._places: dict[int, int] = {}
+        self._modules: dict[int, types.ModuleType] = {}
+
+    # What is shared ---------------------------------------------------------------------------------------------------
+
+    def persistent_id(self, value: Any) -> int | None:
+        """Return the number of a value that doesn't become bytes."""
+        kind = type(value)
+        if kind in _ATOMS:
+            return None
+        if kind is _Number:
+            return self._number(value.value)
+        if kind is _Block or isinstance(value, type) or self._is_shared(kind, value):
+            return self._number(value)
+        if isinstance(value, types.ModuleType):
+            return self._number(self._module(value) if self._is_users(value) else value)
+        return None
+
+    def _number(self, value: Any) -> int:
+        place = self._places.get(id(value))
+        if place is None:
+            place = self._places[id(value)] = len(self.numbered)
+            self.numbered.append(value)
+        return place
+
+    def _is_shared(self, kind: type, value: Any) -> bool:
+        if isinstance(value, types.BuiltinFunctionType):
+            owner = value.__self__
+            return owner is None or isinstance(owner, types.ModuleType | type)
+        if isinstance(value, types.FunctionType | functools._lru_cache_wrapper):
+            return _importable(value)
+        if kind in _shared_kinds() or kind is object:
+            return True
+        root = kind.__module__.partition(".")[0]
+        return root == "typing" or (root in _OURS and not kind.__module__.startswith("gpubench.benchmarks"))
+
+    @staticmethod
+    def _is_users(module: types.ModuleType) -> bool:
+        return sys.modules.get(module.__name__) is not module or not _is_library(module.__name__)
+
+    # What is copied ---------------------------------------------------------------------------------------------------
+
+    def reducer_override(self, value: Any) -> Any:
+        """Return how to make a value again."""
+        kind = type(value)
+        if reason := _reason(kind):
+            raise Uncopyable(reason)
+        for types_, reduce in _reducers():
+            if isinstance(value, types_):
+                return reduce(self, value)
+        if callable(inner := getattr(value, "_torchdynamo_orig_callable", None)):
+            return _same, (inner,)
+        if isinstance(value, types.FunctionType):
+            return self._function(value)
+        return self._object(value)
+
+    def _object(self, value: Any) -> Any:
+        reduce = copyreg.dispatch_table.get(type(value))
+        try:
+            reduced = reduce(value) if reduce else value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+        except RecursionError:
+            raise
+        except Exception:
+            raise Uncopyable(f"the call uses a {type(value).__name__}, which can't be copied") from None
+        return (_same, (_Number(value),)) if isinstance(reduced, str) else reduced
+
+    def _function(self, function: types.FunctionType) -> Any:
+        code, variables, named = function.__code__, function.__globals__, []
+        if not _is_library(str(variables.get("__name__"))):
+            named = [(_Number(target), values) for target, values in self._named(code, variables)]
+            variables = self._variables(variables)
+        cells = function.__closure__ or ()
+        contents = [(cell.cell_contents,) if _is_filled(cell) else () for cell in cells]
+        attributes = {name: getattr(function, name) for name in _ATTRIBUTES}
+        state = contents, attributes, dict(vars(function)), named
+        made = _Number(function.__code__), _Number(variables), function.__name__, cells or None
+        return _make_function, made, state, None, None, _fill_function
+
+    def _variables(self, variables: dict[str, Any]) -> dict[str, Any]:
+        """Return the dictionary of the copied module, which begins with the values of the original."""
+        if id(variables) not in self._modules:
+            copied = types.ModuleType(str(variables.get("__name__")))
+            vars(copied).update(variables)
+            self._modules[id(variables)] = copied
+        return vars(self._modules[id(variables)])
+
+    def _module(self, module: types.ModuleType) -> types.ModuleType:
+        self._variables(vars(module))
+        return self._modules[id(vars(module))]
+
+    def _named(self, code: types.CodeType, variables: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Any]]:
+        """Yield the copied dictionaries of modules with the values that code names."""
+        own, every = _names(code)
+        known = set()
+
+        def follow(variables: dict[str, Any], names: frozenset[str]) -> Iterator[tuple[dict[str, Any], Any]]:
+            known.add(id(variables))
+            values = {name: variables[name] for name in sorted(names) if name in variables and name != "__builtins__"}
+            yield self._variables(variables), values
+            for value in values.values():
+                if isinstance(value, types.ModuleType) and self._is_users(value) and id(vars(value)) not in known:
+                    yield from follow(vars(value), every)
+
+        return follow(variables, own)
+
+    def _cache(self, value: Any) -> Any:
+        if value.cache_info().currsize:
+            name = getattr(value, "__name__", "a function")
+            raise Uncopyable(f"the call uses results that functools.lru_cache keeps ({name})")
+        return _make_cache, (value.__wrapped__, value.cache_parameters())
+
+    def _array(self, array: Any) -> Any:
+        kind, dtype = type(array), array.dtype
+        if dtype.hasobject:
+            return array.__reduce_ex__(2)
+        kind = np.ndarray if issubclass(kind, np.memmap) else kind
+        block, place = self.memory.of_array(array)
+        strides, width = array.strides, dtype.itemsize
+        number = {"f": 8, "c": 16}.get(dtype.kind, 0)
+        real = np.dtype(f"{dtype.byteorder}f{width // 2}") if dtype.kind == "c" else dtype
+        name = real.name if real.isnative and not real.names else real.str
+        self.memory.view(block, name, real.itemsize, bool(number) and real.itemsize < 8)
+        if block.convert:
+            if place % width or any(stride % width for stride in strides):
+                raise Uncopyable("the call uses an array that isn't aligned")
+            place, strides = place // width * number, tuple(stride // width * number for stride in strides)
+            dtype = np.dtype(np.float64 if number == 8 else np.complex128)
+        own = getattr(array, "__dict__", {}) if kind is not np.ndarray else {}
+        made = _Number(block), dtype, array.shape, strides, place, kind, array.flags.writeable
+        return (_make_array, made, dict(own), None, None, _fill_object) if own else (_make_array, made)
+
+    def _scalar(self, value: Any) -> Any:
+        if self.memory.dtype is not None and isinstance(value, np.floating) and value.dtype.itemsize < 8:
+            return np.float64, (float(value),)
+        if self.memory.dtype is not None and isinstance(value, np.complexfloating) and value.dtype.itemsize < 16:
+            return np.complex128, (complex(value),)
+        return _same, (_Number(value),)
+
+    def _tensor(self, tensor: Any) -> Any:
+        if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+            raise Uncopyable("the call is part of a function transform (torch.func)")
+        kind = type(tensor)
+        special = self._special(tensor, kind)
+        reduced = special or self._strided(tensor, kind)
+        gradient = tensor.grad if tensor.is_leaf and tensor.requires_grad else None
+        hooks = tensor._backward_hooks if tensor.is_leaf else None
+        after = getattr(tensor, "_post_accumulate_grad_hooks", None) if tensor.is_leaf else None
+        own = {} if special else dict(vars(tensor))
+        if gradient is not None or own or hooks or after:
+            return (*reduced, (gradient, own, hooks or None, after or None), None, None, _fill_tensor)
+        return reduced
+
+    def _strided(self, tensor: Any, kind: Any) -> Any:
+        real = tensor.dtype.to_real() if tensor.dtype.is_complex else tensor.dtype
+        block = self.memory.of_storage(tensor.untyped_storage())
+        converts = real.is_floating_point and real != torch.float64
+        self.memory.view(block, str(real).removeprefix("torch."), real.itemsize, converts)
+        graph = not tensor.is_leaf
+        marks = tensor.requires_grad, graph and tensor.requires_grad, tensor.is_conj(), tensor.is_neg()
+        dtype = self._converted(tensor.dtype)
+        size, stride = tuple(tensor.size()), tuple(tensor.stride())
+        made = _Number(block), _Number(dtype), size, stride, tensor.storage_offset(), kind, marks
+        return _make_tensor, made
+
+    def _converted(self, dtype: torch.dtype) -> torch.dtype:
+        wanted = self.memory.dtype
+        if wanted is None or not (dtype.is_floating_point or dtype.is_complex):
+            return dtype
+        return wanted.to_complex() if dtype.is_complex else wanted
+
+    def _special(self, tensor: Any, kind: Any) -> Any:
+        """Return how to make a tensor without memory of its own; None if it has."""
+        layout, requires = str(tensor.layout), tensor.requires_grad
+        if torch.nn.parameter.is_lazy(tensor):
+            device = self.memory.device or tensor.device
+            return _make_lazy, (kind, _Number(self._converted(tensor.dtype)), _Number(device), requires)
+        if torch._is_functional_tensor(tensor) or any(each.__name__ == "FakeTensor" for each in kind.__mro__):
+            raise Uncopyable(f"the call uses a tensor without data ({kind.__name__})")
+        if not tensor.is_leaf and (layout != "torch.strided" or kind.__torch_dispatch__ is not _plain_dispatch()):
+            raise Uncopyable("the call uses a tensor of a graph that was made before it")
+        if hasattr(tensor, "__tensor_flatten__"):
+            names, context = tensor.__tensor_flatten__()
+            parts = [getattr(tensor, name) for name in names]
+            return _make_inner, (kind, names, parts, context, tuple(tensor.size()), tuple(tensor.stride()))
+        if hasattr(tensor, "_masked_data"):
+            return _make_masked, (kind, tensor._masked_data, tensor._masked_mask, requires)
+        if kind.__torch_dispatch__ is not _plain_dispatch():
+            raise Uncopyable(f"the call uses a {kind.__name__}, which can't be copied")
+        with torch.no_grad():
+            return self._laid_out(tensor.detach(), layout, kind, requires)
+
+    def _laid_out(self, tensor: Any, layout: str, kind: Any, requires: bool) -> Any:
+        if tensor.is_quantized:
+            raise Uncopyable("the call uses a quantized tensor")
+        if tensor.is_nested:
+            sizes, strides = tensor._nested_tensor_size(), tensor._nested_tensor_strides()
+            return _make_nested, (tensor.values(), sizes, strides, tensor._nested_tensor_storage_offsets(), requires)
+        if layout == "torch.sparse_coo":
+            parts = tensor._indices(), tensor._values(), tuple(tensor.size())
+            return _make_coo, (*parts, tensor.is_coalesced(), requires)
+        if layout.startswith("torch.sparse_"):
+            rows = layout in ("torch.sparse_csr", "torch.sparse_bsr")
+            outer = tensor.crow_indices() if rows else tensor.ccol_indices()
+            inner = tensor.col_indices() if rows else tensor.row_indices()
+            made = outer, inner, tensor.values(), tuple(tensor.size()), _Number(tensor.layout), requires
+            return _make_compressed, made
+        if layout != "torch.strided":
+            raise Uncopyable(f"the call uses a tensor with the layout {layout.removeprefix('torch.')}")
+        if tensor.device.type == "meta":
+            dtype = _Number(self._converted(tensor.dtype))
+            return _make_empty, (tuple(tensor.size()), tuple(tensor.stride()), dtype, kind, requires)
+        return None
+
+    def _module_of_torch(self, value: Any) -> Any:
+        if isinstance(value, torch.jit.ScriptModule):
+            raise Uncopyable("the call uses a scripted module")
+        if inner := vars(value).get("_modules", {}).get("_orig_mod"):
+            return _same, (inner,)
+        return _make_object, (type(value),), dict(vars(value)), None, None, _fill_object
+
+    def _generator(self, value: Any) -> Any:
+        if value is torch.default_generator:
+            return _same, (_Number(value),)
+        device = self.memory.device or value.device
+        state = value.get_state() if device.type == value.device.type else None
+        return _make_generator, (state, value.initial_seed(), _Number(device))
+
+    def _device(self, value: Any) -> Any:
+        moved = self.memory.device is not None and value.type not in ("cpu", "meta")
+        return _same, (_Number(self.memory.device if moved else value),)
+
+
+@functools.cache
+def _plain_dispatch() -> Any:
+    return torch.Tensor.__torch_dispatch__
+
+
+def _reason(kind: type) -> str:
+    for known in kind.__mro__:
+        if known in _REASONS:
+            return _REASONS[known]
+        where = f"{known.__module__}.{known.__name__}"
+        if where in ("torch._C._distributed_c10d.ProcessGroup", "torch.distributed.device_mesh.DeviceMesh"):
+            return "the call uses a process group"
+        if where in ("torch._C.ScriptFunction", "torch.jit.ScriptFunction"):
+            return "the call uses a scripted function"
+        if where in ("torch.cuda.graphs.CUDAGraph", "torch._C._CUDAGraph"):
+            return "the call uses a CUDA graph"
+    if issubclass(kind, io.IOBase) and not issubclass(kind, io.BytesIO | io.StringIO):
+        return "the call uses an open file"
+    return ""
+
+
+@functools.cache
+def _shared_kinds() -> frozenset[type]:
+    """Return the types of immutable values that are shared."""
+    import re
+
+    kinds = {types.CodeType, types.GenericAlias, types.UnionType, type(Ellipsis), type(NotImplemented), re.Pattern}
+    kinds |= {torch.dtype, torch.layout, torch.memory_format, type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor)}
+    kinds |= {np.ufunc, types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType}
+    kinds |= {types.MemberDescriptorType, types.ClassMethodDescriptorType}
+    return frozenset(kinds)
+
+
+@functools.cache
+def _reducers() -> tuple[tuple[Any, Callable[[_Pickler, Any], Any]], ...]:
+    """Return the types that have reducers of their own, with these."""
+
+    def mapping(_: _Pickler, value: Any) -> Any:
+        return type(value), (dict(value.items()),)
+
+    def method(_: _Pickler, value: Any) -> Any:
+        return types.MethodType, (value.__func__, value.__self__)
+
+    def weak(pickler: _Pickler, value: Any) -> Any:
+        held = value()
+        if held is None:
+            return _same, (_Number(value),)
+        return _make_weak, (held, _Number(pickler._alive))
+
+    def members(_: _Pickler, value: Any) -> Any:
+        return type(value), (list(value),)
+
+    return (
+        (torch.Tensor, _Pickler._tensor),
+        (np.ndarray, _Pickler._array),
+        (np.generic, _Pickler._scalar),
+        (np.dtype, lambda _, value: (_same, (_Number(value),))),
+        (torch.nn.Module, _Pickler._module_of_torch),
+        (torch.optim.Optimizer, lambda _, value: (_make_object, (type(value),), vars(value), None, None, _fill_object)),
+        (torch.Generator, _Pickler._generator),
+        (torch.device, _Pickler._device),
+        (functools._lru_cache_wrapper, _Pickler._cache),
+        (types.CellType, lambda _, value: (types.CellType, ())),
+        (types.MethodType, method),
+        (weakref.ref, weak),
+        (weakref.WeakKeyDictionary | weakref.WeakValueDictionary, mapping),
+        (weakref.WeakSet, members),
+        (types.MappingProxyType, lambda _, value: (types.MappingProxyType, (dict(value),))),
+    )
+
+
+def _is_filled(cell: Any) -> bool:
+    with contextlib.suppress(ValueError):
+        return cell.cell_contents is not cell
+    return False
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, stream: Any, numbered: list[Any]) -> None:
+        super().__init__(io.BytesIO(stream))
+        self._numbered = numbered
+
+    def persistent_load(self, number: int) -> Any:
+        """Return the shared value, or the copied storage, of this number."""
+        value = self._numbered[number]
+        return value.copy(self._numbered[0]) if isinstance(value, _Block) else value

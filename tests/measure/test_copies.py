@@ -1,0 +1,657 @@
+"""Copies of whole calls: each row is a way in which people hold what a call uses."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import io
+import itertools
+import random
+import threading
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from gpubench.measure.copies import Uncopyable, copy_call, restored_random_streams
+
+KEPT: dict[str, Any] = {}
+COUNTER = 0
+helpers = types.ModuleType("helpers_of_a_project")
+exec("state = {}\ndef scaled(x):\n    state['last'] = 2 * x\n    return state['last'].sum()", vars(helpers))
+
+
+@dataclasses.dataclass
+class Call:
+    """A row: the call, and the objects that the copy must leave alone."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
+    state: Callable[[], Any] = list
+
+
+def x(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape or (4, 4), generator=torch.Generator().manual_seed(len(shape) + 1))
+
+
+class Average:
+    def __init__(self) -> None:
+        self.value: Any = None
+        self.seen: list[torch.dtype] = []
+
+    def update(self, x: torch.Tensor) -> torch.Tensor:
+        self.value = x if self.value is None else 0.9 * self.value + 0.1 * x
+        self.seen.append(self.value.dtype)
+        return self.value
+
+
+class Cache:
+    def __init__(self) -> None:
+        self.layers = [types.SimpleNamespace(keys=torch.zeros(0, 4)) for _ in range(2)]
+
+    def grow(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            layer.keys = torch.cat([layer.keys, x])
+        return self.layers[-1].keys.sum(0)
+
+
+class Centre(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(4))
+        self.last: Any = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
+        self.last = x - self.mean
+        return self.last
+
+    def encode(self, x: torch.Tensor) -> torch.Tensor:
+        return self(x) * 2
+
+
+class Slots:
+    __slots__ = ("more", "value")
+
+    def __init__(self) -> None:
+        self.value, self.more = torch.zeros(4), {}
+
+    def add(self, x: torch.Tensor) -> torch.Tensor:
+        self.value = self.value + x.sum(0)
+        self.more["n"] = self.more.get("n", 0) + 1
+        return self.value
+
+
+class Pair(NamedTuple):
+    left: torch.Tensor
+    right: torch.Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    scale: torch.Tensor
+    names: tuple[str, ...] = ("a",)
+
+
+class Ring(dict[str, Any]):
+    pass
+
+
+class Kelvin(torch.Tensor):
+    pass
+
+
+def rows() -> dict[str, Callable[[], Call]]:
+    return {name[4:]: make for name, make in globals().items() if name.startswith("row_")}
+
+
+def row_average() -> Call:
+    average = Average()
+    return Call(lambda average, x: average.update(x), (average, x()), state=lambda: [average.value, average.seen])
+
+
+def row_bound_method() -> Call:
+    average = Average()
+    return Call(average.update, (x(),), state=lambda: [average.value, average.seen])
+
+
+def row_partial_of_method() -> Call:
+    average = Average()
+    return Call(functools.partial(average.update, x=x()), state=lambda: [average.value, average.seen])
+
+
+def row_two_levels() -> Call:
+    cache = Cache()
+    return Call(cache.grow, (x(),), state=lambda: [each.keys for each in cache.layers])
+
+
+def row_closure_dictionary() -> Call:
+    kept = {"sum": torch.zeros(4)}
+
+    def add(x: torch.Tensor) -> torch.Tensor:
+        kept["sum"] = kept["sum"] + x.sum(0)
+        return kept["sum"]
+
+    return Call(add, (x(),), state=lambda: kept)
+
+
+def row_nonlocal() -> Call:
+    total = torch.zeros(4)
+
+    def add(x: torch.Tensor) -> torch.Tensor:
+        nonlocal total
+        total = total + x.sum(0)
+        return total
+
+    return Call(add, (x(),), state=lambda: total)
+
+
+def add_to_global(x: torch.Tensor) -> torch.Tensor:
+    global COUNTER
+    COUNTER += 1
+    KEPT["last"] = KEPT.get("last", 0) + x
+    return KEPT["last"]
+
+
+def row_global() -> Call:
+    KEPT.clear()
+    return Call(add_to_global, (x(),), state=lambda: [COUNTER, KEPT])
+
+
+def row_function_of_function() -> Call:
+    KEPT.clear()
+    return Call(lambda x: add_to_global(x) * 2, (x(),), state=lambda: [COUNTER, KEPT])
+
+
+def row_module_attribute() -> Call:
+    helpers.state.clear()
+    return Call(lambda x: helpers.scaled(x), (x(),), state=lambda: helpers.state)
+
+
+def row_recursive_closure() -> Call:
+    def down(x: torch.Tensor, n: int) -> torch.Tensor:
+        return x if n == 0 else down(x * 2, n - 1)
+
+    return Call(down, (x(), 3))
+
+
+def row_shared_cell() -> Call:
+    total = torch.zeros(())
+
+    def add(x: torch.Tensor) -> None:
+        nonlocal total
+        total = total + x.sum()
+
+    def both(x: torch.Tensor) -> torch.Tensor:
+        add(x)
+        return total
+
+    return Call(both, (x(),), state=lambda: total)
+
+
+def row_view() -> Call:
+    buffer = x()
+
+    def fill(buffer: torch.Tensor, window: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        buffer.copy_(2 * x)
+        return window.sum()
+
+    return Call(fill, (buffer, buffer[:2], x(4, 4)), state=lambda: buffer)
+
+
+def row_same_tensor_twice() -> Call:
+    one = x()
+    return Call(lambda a, b: a.mul_(2).sum() + b.sum(), (one, one), state=lambda: one)
+
+
+def row_view_as_real() -> Call:
+    value = torch.randn(4, dtype=torch.complex64)
+    return Call(lambda c, r: (c.mul_(2), r.sum())[1], (value, torch.view_as_real(value)), state=lambda: value)
+
+
+def row_conjugate() -> Call:
+    return Call(lambda c, n: c * n, (torch.randn(4, dtype=torch.complex64).conj(), x(4)))
+
+
+def row_array_of_tensor() -> Call:
+    value = x(6)
+    return Call(lambda t, a: (t.mul_(3), a.sum())[1], (value, value[2:].numpy()), state=lambda: value)
+
+
+def row_tensor_of_array() -> Call:
+    value = np.arange(6, dtype=np.float32)
+
+    def write(a: Any, t: torch.Tensor) -> torch.Tensor:
+        a[0] = 7
+        return t * 1
+
+    return Call(write, (value, torch.from_numpy(value)), state=lambda: value)
+
+
+def row_reversed_array() -> Call:
+    value = np.arange(12, dtype=np.float32).reshape(3, 4)
+    return Call(lambda a, b: a[0] + b[:, 1].sum(), (value[::-1], value), state=lambda: value)
+
+
+def row_masked_array() -> Call:
+    value = np.ma.masked_less(np.arange(6, dtype=np.float32), 2)
+    return Call(lambda a: (a * 2).sum(), (value,), state=lambda: value.data)
+
+
+def row_big_endian_array() -> Call:
+    return Call(lambda a: a.sum(), (np.arange(6, dtype=">f4"),))
+
+
+def row_parameters_beside_network() -> Call:
+    network = nn.Linear(4, 4)
+
+    def gradients(network: nn.Module, parameters: list[Any], x: torch.Tensor) -> list[Any]:
+        for each in parameters:
+            each.grad = None
+        network(x).square().mean().backward()
+        return [each.grad for each in parameters]
+
+    call = Call(gradients, (network, list(network.parameters()), x()))
+    call.state = lambda: [[each, each.grad] for each in network.parameters()]
+    return call
+
+
+def row_method_of_network() -> Call:
+    network = Centre()
+    return Call(lambda n, x: n.encode(x), (network, x()), state=lambda: [network.mean, network.last])
+
+
+def row_bound_method_of_network() -> Call:
+    network = Centre()
+    return Call(network.encode, (x(),), state=lambda: [network.mean, network.last])
+
+
+def row_layer_of_network() -> Call:
+    network = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    return Call(lambda n, x: n[0](x) + n[0].weight.sum(), (network, x()))
+
+
+def row_tied_weights() -> Call:
+    network = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    network[1].weight = network[0].weight
+    return Call(lambda n, x: (n[0].weight.data.mul_(2), n(x))[1], (network, x()), state=lambda: network[0].weight)
+
+
+def _training(optimizer: Any, **terms: Any) -> Call:
+    network = nn.Linear(4, 4)
+    made = optimizer(network.parameters(), **terms)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        def loss() -> torch.Tensor:
+            made.zero_grad()
+            value = network(x).square().mean()
+            value.backward()
+            return value
+
+        made.step(loss)
+        return network.weight
+
+    return Call(step, (x(),), state=lambda: [list(network.parameters()), made.state_dict()])
+
+
+def row_sgd() -> Call:
+    return _training(torch.optim.SGD, lr=0.1, momentum=0.9)
+
+
+def row_adamw() -> Call:
+    return _training(torch.optim.AdamW)
+
+
+def row_lbfgs() -> Call:
+    return _training(torch.optim.LBFGS, max_iter=3)
+
+
+def row_schedule() -> Call:
+    network = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        network(x).sum().backward()
+        optimizer.step()
+        schedule.step()
+        return network.weight
+
+    state = lambda: [list(network.parameters()), schedule.last_epoch, optimizer.param_groups[0]["lr"]]  # noqa: E731
+    return Call(step, (x(),), state=state)
+
+
+def row_hook_of_network() -> Call:
+    network, seen = nn.Linear(4, 4), {"n": 0}
+
+    def hook(_: Any, args: Any, result: torch.Tensor) -> None:
+        seen["n"] += 1
+        seen["last"] = result.detach()
+
+    network.register_forward_hook(hook)
+    return Call(lambda x: (network(x), seen["last"])[1], (x(),), state=lambda: seen)
+
+
+def row_hook_of_tensor() -> Call:
+    weight, seen = x().requires_grad_(), []
+    weight.register_hook(lambda gradient: seen.append(gradient.dtype))
+    weight.register_post_accumulate_grad_hook(lambda tensor: seen.append(tensor.grad.sum()))
+
+    def backward(weight: torch.Tensor) -> Any:
+        weight.grad = None
+        (weight**2).sum().backward()
+        return weight.grad
+
+    return Call(backward, (weight,), state=lambda: [seen, weight.grad])
+
+
+def row_weight_norm() -> Call:
+    network = nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))
+    return Call(network, (x(),), state=lambda: list(network.parameters()))
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+def row_old_weight_norm() -> Call:
+    network = nn.utils.weight_norm(nn.Linear(4, 4))
+    network(x())
+    return Call(network, (x(),), state=lambda: list(network.parameters()))
+
+
+def row_spectral_norm() -> Call:
+    network = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)).train()
+    return Call(network, (x(),), state=lambda: network.state_dict())
+
+
+def row_lambda_in_network() -> Call:
+    network = nn.Linear(4, 4)
+    network.activation = lambda x: x.sin()
+    return Call(lambda n, x: n.activation(n(x)), (network, x()))
+
+
+def row_local_class() -> Call:
+    class Scale(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.by = nn.Parameter(torch.full((4,), 3.0))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.by
+
+    return Call(Scale(), (x(),))
+
+
+def row_batch_norm() -> Call:
+    network = nn.BatchNorm1d(4).train()
+    return Call(network, (x(),), state=lambda: network.state_dict())
+
+
+def row_lstm() -> Call:
+    return Call(lambda n, x: n(x)[0], (nn.LSTM(4, 4), x()))
+
+
+def row_compiled_network() -> Call:
+    return Call(torch.compile(nn.Linear(4, 4), backend="eager"), (x(),))
+
+
+def row_compiled_function() -> Call:
+    return Call(torch.compile(lambda x: x.sin() * 2, backend="eager"), (x(),))
+
+
+def row_graph_without_backward() -> Call:
+    weight = x().requires_grad_()
+    return Call(lambda w: w.detach() * 2, (weight * 3,))
+
+
+def row_frozen_parameters() -> Call:
+    network = nn.Linear(4, 4).requires_grad_(False)
+    return Call(lambda n, x: n(x).requires_grad, (network, x()))
+
+
+def row_slots() -> Call:
+    slots = Slots()
+    return Call(slots.add, (x(),), state=lambda: [slots.value, slots.more])
+
+
+def row_named_tuple() -> Call:
+    pair = Pair(x(), x())
+    return Call(lambda p: p._replace(left=p.left.mul_(2)).left + p.right, (pair,), state=lambda: list(pair))
+
+
+def row_dataclass() -> Call:
+    setting = Setting(x())
+    return Call(lambda s: s.scale.add_(1) * len(s.names), (setting,), state=lambda: setting.scale)
+
+
+def row_containers() -> Call:
+    values = collections.OrderedDict(a=x()), collections.deque([x()], 3), collections.defaultdict(list, b=[x()])
+
+    def use(ordered: Any, queue: Any, lists: Any) -> torch.Tensor:
+        ordered["b"] = ordered["a"] * 2
+        queue.append(ordered.setdefault("c", ordered["b"]))
+        lists["c"].append(queue.popleft())
+        return sum(sum(each) for each in lists.values())
+
+    return Call(use, values, state=lambda: values)
+
+
+def row_dictionary_subclass() -> Call:
+    ring = Ring(a=x())
+    ring["self"] = ring
+    return Call(lambda r: r["self"]["self"]["a"].add_(1), (ring,), state=lambda: ring["a"])
+
+
+def row_list_in_itself() -> Call:
+    values: list[Any] = [x()]
+    values.append(values)
+    return Call(lambda v: v[1][1][0].mul_(2), (values,), state=lambda: values[0])
+
+
+def row_keyed_by_tensor() -> Call:
+    one = x()
+    return Call(lambda t, known: known[t] * t, (one, {one: torch.ones(4)}))
+
+
+def row_weak_reference() -> Call:
+    network = nn.Linear(4, 4)
+    return Call(lambda n, x: n()(x), (weakref.ref(network), x()), {}, lambda: list(network.parameters()))
+
+
+def row_weak_dictionary() -> Call:
+    one = Average()
+    known = weakref.WeakKeyDictionary({one: x()})
+    return Call(lambda o, k: k[o].mul_(2), (one, known), state=lambda: known[one])
+
+
+def row_iterator() -> Call:
+    batches = iter([x(), x()])
+    return Call(lambda b: next(b) * 2, (batches,), state=lambda: batches.__length_hint__())
+
+
+def row_torch_generator() -> Call:
+    stream = torch.Generator().manual_seed(3)
+    return Call(lambda g: torch.randint(9, (3,), generator=g), (stream,), state=lambda: stream.get_state())
+
+
+def row_numpy_generator() -> Call:
+    stream = np.random.default_rng(3)
+    return Call(lambda g: g.integers(9, size=3), (stream,), state=lambda: stream.bit_generator.state)
+
+
+def row_sparse() -> Call:
+    return Call(lambda s, x: s @ x, (x().relu().to_sparse(), x()))
+
+
+def row_sparse_rows() -> Call:
+    return Call(lambda s, x: s @ x, (x().relu().to_sparse_csr(), x()))
+
+
+def row_nested() -> Call:
+    value = torch.nested.nested_tensor([x(2), x(3)])
+    return Call(lambda n: torch.cat([each * 2 for each in n.unbind()]), (value,))
+
+
+def row_jagged() -> Call:
+    value = torch.nested.nested_tensor([x(2, 4), x(3, 4)], layout=torch.jagged)
+    return Call(lambda n: (n * 2).values(), (value,))
+
+
+def row_masked() -> Call:
+    value = torch.masked.masked_tensor(x(), x() > 0)
+    return Call(lambda m: (m * 2).get_data(), (value,))
+
+
+def row_subclass() -> Call:
+    value = x().as_subclass(Kelvin)
+    value.unit = "K"
+    return Call(lambda v: v.as_subclass(torch.Tensor) * len(v.unit), (value,))
+
+
+def row_lazy_layer() -> Call:
+    torch.manual_seed(0)
+    network = nn.LazyLinear(3)
+    return Call(lambda n, x: tuple(n(x).shape), (network, x()), state=lambda: type(network).__name__)
+
+
+def row_overlapping() -> Call:
+    return Call(lambda e, s: e + s, (x(1).expand(4), x(8).as_strided((4,), (2,), 1)))
+
+
+def snapshot(values: Any) -> list[Any]:
+    """The dtypes, counters and values of all tensors and arrays, and all other values."""
+    seen = []
+    for leaf in pytree.tree_leaves(values):
+        if isinstance(leaf, torch.Tensor):
+            seen.append((leaf.dtype, leaf._version, leaf.requires_grad, leaf.detach().tolist()))
+        else:
+            seen.append((leaf.dtype, leaf.tolist()) if isinstance(leaf, np.ndarray) else repr(leaf))
+    return seen
+
+
+def streams() -> list[Any]:
+    return [random.getstate(), repr(np.random.get_state()), torch.get_rng_state().tolist()]
+
+
+@pytest.mark.filterwarnings("ignore:.*(weight_norm|MaskedTensor|nested|[Ss]parse).*")
+@pytest.mark.parametrize("dtype", [torch.float64, None], ids=["float64", "same"])
+@pytest.mark.parametrize("row", rows().values(), ids=rows())
+def test_a_copied_call_returns_the_same_and_leaves_the_original_alone(row, dtype):
+    call = row()
+    before, drawn = snapshot(call.state()), streams()
+    copied = copy_call(call.function, call.args, call.kwargs, dtype=dtype)
+    twin = copy_call(call.function, call.args, call.kwargs, dtype=dtype)
+    with restored_random_streams(), torch.compiler.set_stance("force_eager"):
+        got = pytree.tree_map_only(torch.Tensor, torch.clone, copied.function(*copied.args, **copied.kwargs))
+        copied()
+    assert (snapshot(call.state()), streams()) == (before, drawn)
+    with restored_random_streams():
+        assert_close(got, twin(), 0)  # the first copy's second call changed no other copy
+        wanted = call.function(*call.args, **call.kwargs)
+    assert_close(got, wanted, 1e-5)
+    floats = [leaf for leaf in pytree.tree_leaves(got) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
+    assert all(leaf.dtype == (dtype or torch.float32) for leaf in floats)
+
+
+def assert_close(left: Any, right: Any, tolerance: float) -> None:
+    pairs = list(zip(pytree.tree_leaves(left), pytree.tree_leaves(right), strict=True))
+    assert pairs
+    for one, other in pairs:
+        one, other = (np.asarray(each.detach() if isinstance(each, torch.Tensor) else each) for each in (one, other))
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+
+
+def _generator() -> Any:
+    yield 1
+
+
+def _partly_shared() -> Any:
+    array = np.arange(6, dtype=np.float32)
+    return torch.from_numpy(array[:4]), array
+
+
+def _deep() -> Any:
+    value: Any = []
+    for _ in range(100_000):
+        value = [value]
+    return value
+
+
+@functools.lru_cache
+def _cached(n: int) -> torch.Tensor:
+    return torch.ones(n)
+
+
+REFUSED = {
+    "generator": (_generator, "the call reads a generator"),
+    "in an iterator": (lambda: zip(_generator(), [1], strict=False), "the call reads a generator"),
+    "file": (lambda: open("/dev/null"), "the call uses an open file"),  # noqa: SIM115
+    "lock": (threading.Lock, "the call uses a lock"),
+    "event": (threading.Event, "the call uses a lock"),
+    "array of a part": (_partly_shared, "the call uses an array and a tensor that share a part of their memory"),
+    "depth": (_deep, "the call uses objects that are nested too deeply"),
+    "cache": (lambda: _cached(2) is None or _cached, "the call uses results that functools.lru_cache keeps"),
+    "layout": (lambda: torch.ones(3, 3).to_mkldnn(), "the call uses a tensor with the layout _mkldnn"),
+    "scripted": (lambda: torch.jit.trace(lambda x: x + 1, torch.ones(2)), "the call uses a scripted function"),
+    "two dtypes": (lambda: (one := x(4), one.view(torch.int32)), "the call views the same memory in two dtypes"),
+    "quantized": (lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8), "the call uses a quantized"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("make", "reason"), REFUSED.values(), ids=REFUSED)
+def test_an_uncopyable_call_says_why(make, reason):
+    with pytest.raises(Uncopyable, match=f"^{reason}"):
+        copy_call(lambda value: value, (make(),), {}, dtype=torch.float64)
+
+
+def test_a_backward_pass_into_an_earlier_graph_says_why():
+    weight = x().requires_grad_()
+    copied = copy_call(lambda y: y.sum().backward(retain_graph=True), (weight * 2,), {})
+    with pytest.raises(Uncopyable, match="a graph that was made before it"):
+        copied()
+    assert weight.grad is None
+
+
+def test_bytes_are_summed_before_they_are_copied():
+    one = torch.ones(1000)
+    with pytest.raises(Uncopyable, match=r"^a copy needs 8\.\d+ kB$"):
+        copy_call(torch.add, (one, one[::2]), {}, dtype=torch.float64, limit_bytes=8000)
+    assert copy_call(torch.add, (one, one), {}, dtype=torch.float64, limit_bytes=9000)().dtype == torch.float64
+
+
+def test_a_view_in_integers_is_copied_where_nothing_is_converted():
+    one = torch.ones(2)
+    copied = copy_call(lambda x, bits: (x.zero_(), bits)[1], (one, one.view(torch.int32)), {})
+    assert (copied().tolist(), one.tolist()) == ([0, 0], [1, 1])
+
+
+def test_a_copied_optimizer_holds_the_copied_parameters():
+    network = nn.Linear(2, 2)
+    optimizer = torch.optim.AdamW(network.parameters())
+    network(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    other, made = copy_call(lambda n, o: (n, o), (network, optimizer), {}, dtype=torch.float64)()
+    assert made.param_groups[0]["params"][0] is other.weight is not network.weight
+    assert made.state[other.weight]["exp_avg"].dtype == other.weight.grad.dtype == torch.float64
+
+
+def test_a_copy_keeps_what_is_shared():
+    copied = copy_call(lambda *values: values, (torch.add, nn.Linear, torch.float32, np.exp, io), {})
+    assert all(map(lambda a, b: a is b, copied(), copied.args))
+    assert copied.args == (torch.add, nn.Linear, torch.float32, np.exp, io)
+
+
+def test_random_streams_are_restored_after_an_error():
+    before = streams()
+    with contextlib.suppress(ZeroDivisionError), restored_random_streams():
+        raise ZeroDivisionError(random.random(), np.random.rand(), torch.rand(1), next(itertools.count()))
+    assert streams() == before
