@@ -80,8 +80,11 @@ def encoder() -> nn.Module:
 def _transformers() -> Any:
     try:
         import transformers
-    except ImportError:
-        raise Unmeasurable("transformers is not installed: pip install 'pytest-gpubench[models]'") from None
+    except ImportError as error:
+        if getattr(error, "name", None) == "transformers":
+            raise Unmeasurable("transformers is not installed: pip install 'pytest-gpubench[models]'") from None
+        reason = str(error).strip().partition("\n")[0]
+        raise Unmeasurable(f"transformers can't be imported: {reason}") from error
     return transformers
 
 

@@ -152,6 +152,11 @@ class Device(ABC):
         """Make libraries allocate memory that they never release, so that it doesn't count as memory of the first case
         that needs it."""
 
+    def workspace_bytes(self) -> int:
+        """Return the bytes that a library takes for the duration of a product and releases afterwards; they aren't
+        memory of the call's tensors."""
+        return 0
+
     def cache_bytes(self) -> int | None:
         """Return the bytes of the device's last-level cache, which a cold measurement flushes."""
         return None
@@ -168,6 +173,10 @@ class Device(ABC):
     def throttled_s(self) -> Mapping[str, float]:
         """Return the seconds for which each cause has held the device's clocks down, since an unspecified moment."""
         return {}
+
+    def power_share(self) -> float | None:
+        """Return the power that the device draws now as a share of its limit."""
+        return None
 
     def other_processes(self) -> int | None:
         """Return the number of other processes that use the device now."""

@@ -201,17 +201,24 @@ def keeps_memory() -> bool:
     return keep_memory.cache_info().currsize > 0 and keep_memory()
 
 
-def cache_sizes(cpu: Path = Path("/sys/devices/system/cpu/cpu0")) -> dict[str, int] | None:
-    """Return the bytes of each cache that one core can use: ``l1d``, ``l2``, ``l3``. Shared caches count in full."""
-    sizes: dict[str, int] = {}
-    for folder in sorted(cpu.glob("cache/index*")):
-        try:
-            level, holds, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
-            amount = int(size[:-1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[size[-1]]
-        except (OSError, ValueError, LookupError):
-            continue
-        if holds != "Instruction":
-            sizes[f"l{level}d" if holds == "Data" else f"l{level}"] = amount
+def cache_sizes(root: Path = Path("/sys/devices/system/cpu")) -> dict[str, int] | None:
+    """Return the bytes of each level of cache: ``l1d`` and ``l2`` of one core, shared ones in full; the last level of
+    all dies that hold this process's CPUs, because the threads of one call use them together."""
+    levels: dict[str, dict[str, int]] = {}
+    for cpu in affinity():
+        for folder in sorted((root / f"cpu{cpu}").glob("cache/index*")):
+            try:
+                level, holds, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
+                amount = int(size[:-1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[size[-1]]
+            except (OSError, ValueError, LookupError):
+                continue
+            if holds != "Instruction":
+                name = f"l{level}d" if holds == "Data" else f"l{level}"
+                levels.setdefault(name, {})[_text(folder / "shared_cpu_list") or str(cpu)] = amount
+    sizes = {name: next(iter(levels[name].values())) for name in sorted(levels, key=lambda name: name[1:])}
+    if sizes:
+        last = [*sizes][-1]
+        sizes[last] = sum(levels[last].values())
     return sizes or None
 
 

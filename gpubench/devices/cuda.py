@@ -138,6 +138,8 @@ class Cuda(TorchDevice):
     _failed_capture: ClassVar[str | None] = None
     _sides: ClassVar[dict[int, Any]] = {}
     """Additional streams by device index: torch doesn't capture on the default stream."""
+    _workspaces: ClassVar[dict[int, int]] = {}
+    """Bytes by device index that cuBLAS takes for the duration of a product, since torch 2.15."""
 
     @classmethod
     def count(cls) -> int:
@@ -248,6 +250,17 @@ class Cuda(TorchDevice):
                 answers[cause] = nanoseconds / 1e9
         return answers
 
+    def power_share(self) -> float | None:
+        """Return the share by the driver's reading of this moment; older drivers have only an average over a second,
+        which is too late for a warm-up."""
+
+        def share(nvml: Any, gpu: Any) -> float | None:
+            (reading,) = nvml.nvmlDeviceGetFieldValues(gpu, [nvml.NVML_FI_DEV_POWER_INSTANT])
+            limit = nvml.nvmlDeviceGetPowerManagementLimit(gpu)
+            return None if reading.nvmlReturn or not limit else reading.value.uiVal / limit
+
+        return self._nvml(share)
+
     def other_processes(self) -> int | None:
         """Return the number of processes that work on the GPU, or have a context where the library doesn't tell who
         works, besides this one and those that it has started.
@@ -332,6 +345,12 @@ class Cuda(TorchDevice):
                     x = torch.ones(32, 32, dtype=torch.float32, device=str(self), requires_grad=True)
                     torch.nn.functional.linear(x @ x, x, x[0]).sum().backward()
             cuda.synchronize()
+            self.reset_peak_memory()
+            before, product = self.allocated_memory() or 0, x.detach() @ x.detach()
+            self._workspaces[self.index] = max(0, (self.peak_memory() or 0) - before - product.nbytes)
+
+    def workspace_bytes(self) -> int:
+        return self._workspaces.get(self.index, 0)
 
     def _side(self) -> Any:
         if self.index not in self._sides:

@@ -170,7 +170,10 @@ def warm_up(
 
 LONGEST_WARMUP, RISING = 1.5, 1.03
 """Seconds after which an accelerator's warm-up ends, and the factor from one part of it to the next above which its
-clocks still rise."""
+clocks or calls still change."""
+HEAVY_WARMUP, HEAVY = 0.5, 0.9
+"""Least seconds of warm-up under heavy load, as nvbench's least time of a measurement, because the power controller
+needs tenths of a second to lower the clocks; and the share of the power limit above which a load is heavy."""
 
 
 def until_clocks_stand(
@@ -180,7 +183,8 @@ def until_clocks_stand(
     agree: Callable[[bool], bool] = bool,
 ) -> tuple[float, float]:
     """Repeat the warm-up of accelerators until neither their clocks rise nor the calls, whose seconds ``warm`` returns
-    first, get shorter; return what the last one returned.
+    first, get shorter; under heavy load also until the power limit acts and the calls stop getting longer. Return the
+    seconds of the last warm-up.
 
     The clocks of laptops' and gamers' cards fall between two cases, and take up to a second to rise. ``agree`` makes
     one process's decision that of all that warm up together.
@@ -196,6 +200,8 @@ def until_clocks_stand(
         warmed, now = warm(), clocks()
         rising = any(now[name] > RISING * risen_from.get(name, math.inf) for name in now)
         stand = not rising and RISING * warmed[0] >= before[0]
+        if any((each.power_share() or 0.0) > HEAVY for each in accelerators):
+            stand = stand and warmed[0] <= RISING * before[0] and clock() - begin >= HEAVY_WARMUP
     return warmed
 
 

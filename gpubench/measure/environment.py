@@ -40,6 +40,7 @@ _VALUE = re.compile(r"[A-Za-z0-9 _.,:;{}()=+*%-]{0,80}")
 _CHANGING = (
     r"NVIDIA_TF32_OVERRIDE|HIPBLASLT_ALLOW_TF32|CUBLAS_(WORKSPACE_CONFIG|EMULAT\w+)"
     r"|CUBLASLT_(WORKSPACE_SIZE|HEURISTICS_CACHE_CAPACITY|DISABLE_TENSOR_CORE\w*)|TORCH_CUDNN_V8_API_DISABLED"
+    r"|TORCH_(CUBLAS_WORKSPACE_CACHE|CUBLASLT_UNIFIED_WORKSPACE|BLAS_PREFER_CUBLASLT|LINALG_PREFER_CUSOLVER)"
     r"|CUDA_(LAUNCH_BLOCKING|DISABLE_PERF_BOOST|SCALE_LAUNCH_QUEUES|DEVICE_MAX_CONNECTIONS|MODULE_LOADING)"
     r"|HIP_LAUNCH_BLOCKING|AMD_SERIALIZE_(KERNEL|COPY)|HSA_(ENABLE_SDMA|XNACK|OVERRIDE_GFX_VERSION)"
     r"|MIOPEN_FIND_(MODE|ENFORCE)|TEARDOWN_CUPTI"
@@ -185,9 +186,20 @@ def switches() -> dict[str, Any]:
         "fp16_accumulation": _known(lambda: matmul.allow_fp16_accumulation),
         "cudnn_benchmark": _known(lambda: cudnn.benchmark),
         "cudnn_deterministic": _known(lambda: cudnn.deterministic),
+        "cudnn_depthwise_kernel": _known(lambda: str(cudnn.depthwise_kernel)),
+        "blas_library": _known(lambda: torch.backends.cuda.preferred_blas_library().name),
+        "attention_kernels": _known(lambda: _attention_kernels(torch)),
+        "flash_attention": _known(lambda: torch.nn.attention.current_flash_attention_impl() or "default"),
         "deterministic": _known(lambda: torch.are_deterministic_algorithms_enabled()),
         "variables": accelerator_variables(),
     }
+
+
+def _attention_kernels(torch: Any) -> str:
+    """Return the enabled kernels of fused attention in the order in which torch tries them."""
+    names = ("math", "flash", "mem_efficient", "cudnn")  # by the numbers of torch's SDPBackend
+    order = [names[number] for number in torch._C._get_sdp_priority_order() if number < len(names)]
+    return " ".join(name for name in order if getattr(torch.backends.cuda, f"{name}_sdp_enabled")())
 
 
 def accelerator_variables() -> str:

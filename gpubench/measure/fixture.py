@@ -28,7 +28,15 @@ from . import budget, calls, disturbance, environment
 from .budget import Preset
 from .clock import Bound, DeviceClock, Share, take_turns, until_clocks_stand, warm_up
 from .data import Data, dtypes_of, pinned_copy, poison, require_memory, tensors
-from .precision import apply, autocast_dtype, computed_dtype, computing, matmul_precision, torch_dtype
+from .precision import (
+    apply,
+    autocast_dtype,
+    computed_dtype,
+    computing,
+    matmul_precision,
+    pass_on_broad_switch,
+    torch_dtype,
+)
 from .probes import device_time, energy, flush, latency, transfer
 from .session import Session
 from .state import untraced
@@ -263,6 +271,7 @@ class Gpubench:
         its device. PyTorch's own default shortens convolutions and recurrent layers only."""
         if self.case.dtype != "float32" or not self.home.accelerator or self.home.lacks("tf32"):
             return
+        pass_on_broad_switch()
         switches = environment.switches()
         products_alone = counted and counted.products_alone
         if switches["tf32_matmul"] or (switches["tf32_cudnn"] and not products_alone):

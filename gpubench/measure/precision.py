@@ -34,15 +34,41 @@ def matmul_precision(dtype: str) -> Iterator[None]:
     """A context in which float32 products (and convolutions) use IEEE float32, or TF32 for the dtype ``tf32``. It sets
     torch's older switches, which write the newer ``fp32_precision`` ones as well. The other way round, the older
     switches refuse to be read, and torch.compile reads them."""
+    global _default_written
     tf32, before = dtype == "tf32", float32_state()
+    _default_written = _default_written or _follow_the_broad_switch()
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     torch.backends.cudnn.allow_tf32 = tf32
-    for place, switch in enumerate(_switches()[3:]):  # the older ones leave these at a broader default
-        switch.fp32_precision = "tf32" if tf32 and place < 3 else "ieee"
+    for switch in _switches()[1:2] + _switches()[3:6]:  # the older ones leave these at a broader default
+        switch.fp32_precision = "tf32" if tf32 else "ieee"
+    for switch in _switches()[6:]:
+        switch.fp32_precision = "ieee"
     try:
         yield
     finally:
         set_float32_state(before)
+
+
+_default_written = False
+"""Whether cuDNN's switches of layers hold TF32 because they were restored to it: torch's own default is TF32 unless a
+broader switch is set, and can't be restored once any was written (torch 2.15, ``torch.backends.cudnn``)."""
+
+
+def _follow_the_broad_switch() -> bool:
+    """Return whether cuDNN's switches of layers are as torch has them by default, where a broader switch decides."""
+    if not (switches := _switches()) or switches[0].fp32_precision != "none":
+        return False
+    switches[0].fp32_precision = "ieee"
+    follows = switches[4].fp32_precision == "ieee" and switches[1].fp32_precision == "ieee"
+    switches[0].fp32_precision = "none"
+    return bool(follows and switches[4].fp32_precision == "tf32")
+
+
+def pass_on_broad_switch() -> None:
+    """Set cuDNN's switches of layers to the broader one that the program has set, if they only hold the default."""
+    if _default_written and (broad := _switches()[1].fp32_precision) != "none":
+        for switch in _switches()[4:6]:
+            switch.fp32_precision = broad
 
 
 def _switches() -> list[Any]:

@@ -465,6 +465,15 @@ class TestNvml:
         library.nvmlDeviceGetFieldValues = lambda handle, fields: [values.get(field, unknown) for field in fields]
         assert gpu("1").throttled_s() == {"power limit": 3.5}
 
+    def test_power_share_is_the_instant_power_over_the_limit(self, library):
+        assert gpu("1").power_share() is None  # a driver without that reading
+        library.NVML_FI_DEV_POWER_INSTANT = 186
+        reading = types.SimpleNamespace(nvmlReturn=0, value=types.SimpleNamespace(uiVal=665_000))
+        library.nvmlDeviceGetFieldValues = lambda handle, fields: [reading] if fields == [186] else []
+        assert gpu("1").power_share() == pytest.approx(0.95)
+        reading.nvmlReturn = 3
+        assert gpu("1").power_share() is None
+
     @pytest.mark.parametrize(
         ("listed", "answers", "children", "others"),
         [

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from gpubench.devices import CPU
-from gpubench.measure.clock import MIN_ROUND, MIN_WAITS, DeviceClock, repeat, warm_up
+from gpubench.measure.clock import MIN_ROUND, MIN_WAITS, DeviceClock, repeat, until_clocks_stand, warm_up
 from gpubench.testing import VirtualDevice, VirtualMachine
 
 
@@ -124,3 +124,21 @@ def test_a_short_kernel_shares_the_wait_with_its_round_and_has_its_own_latency(v
 def test_timer_does_not_import_torch():
     code = "import sys, gpubench; gpubench.timer(); sys.exit('torch' in sys.modules or 'pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("share", "call_s"), [(0.97, 1.12e-3), (0.5, 1e-3), (None, 1e-3)])
+def test_warm_up_lasts_until_the_power_limit_acts_under_heavy_load(share, call_s):
+    """A controller that lowers the clocks by 12 % after 0.3 s of load."""
+    clock, machine = virtual_clock()
+    device = clock.devices[0]
+    type(device).power_share = lambda self: share
+
+    def warm():
+        for _ in range(50):
+            machine.launch(1e-3 if machine.time_s < 0.3 else 1.12e-3)
+        clock()
+        return warm_up(lambda: machine.launch(1e-3 if machine.time_s < 0.3 else 1.12e-3), clock, seconds=0, first_s=1)
+
+    warmed, _ = until_clocks_stand(warm, clock, [device])
+    assert warmed == pytest.approx(call_s, rel=1e-3)
+    assert machine.time_s < 1.0

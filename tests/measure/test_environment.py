@@ -103,13 +103,19 @@ class TestMachine:
         told = environment.machine()["devices"][1]
         assert convert(told, DeviceFacts) == DeviceFacts("gpu:0", "gpu")  # or no one could read the results
 
-    def test_caches(self, tmp_path):
-        caches = [("1", "Data", "48K"), ("1", "Instruction", "64K"), ("3", "Unified", "2M"), ("4",)]
-        for index, texts in enumerate(caches):
-            (folder := tmp_path / f"cache/index{index}").mkdir(parents=True)
-            for name, text in zip(("level", "type", "size"), texts, strict=False):
-                (folder / name).write_text(text + "\n")
-        assert cpu.cache_sizes(tmp_path) == {"l1d": 48 << 10, "l3": 2 << 20}
+    def test_cache_sizes_add_up_the_last_level_of_all_dies_in_use(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(cpu, "affinity", lambda: [*range(0, 96, 2)])  # an EPYC 9654: twelve dies of eight cores
+        for core in range(96):
+            die = f"{core // 8 * 8}-{core // 8 * 8 + 7}"
+            caches = [("1", "Data", "48K", f"{core}"), ("1", "Instruction", "64K", f"{core}")]
+            caches += [("2", "Unified", "1M", f"{core}"), ("3", "Unified", "32768K", die), ("4",)]
+            for index, texts in enumerate(caches):
+                (folder := tmp_path / f"cpu{core}/cache/index{index}").mkdir(parents=True)
+                for name, text in zip(("level", "type", "size", "shared_cpu_list"), texts, strict=False):
+                    (folder / name).write_text(text + "\n")
+        assert cpu.cache_sizes(tmp_path) == {"l1d": 48 << 10, "l2": 1 << 20, "l3": 12 * 32 << 20}
+        monkeypatch.setattr(cpu, "affinity", lambda: [8, 9, 17])
+        assert cpu.cache_sizes(tmp_path) == {"l1d": 48 << 10, "l2": 1 << 20, "l3": 2 * 32 << 20}
         assert cpu.cache_sizes(tmp_path / "none") is None
 
     @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import importlib
 import sys
 import types
 
+import forked
 import pytest
 import torch
 
@@ -69,6 +70,34 @@ def test_the_older_switches_are_put_back_where_torch_can_tell_only_one_of_them(s
     set_float32_state(before)
     assert torch.get_float32_matmul_precision() == "highest"
     assert float32_state() == before
+
+
+def test_a_broad_switch_reaches_layers_after_their_default_was_restored():
+    """In a process of its own, because torch's default of these switches can't be put back."""
+    if not hasattr(torch.backends, "fp32_precision"):
+        pytest.skip("this torch has the older switches only")
+    ran = forked.python(
+        """
+import warnings; warnings.simplefilter("ignore")
+import torch
+from gpubench.measure.precision import matmul_precision, pass_on_broad_switch
+layers = torch.backends.cudnn.conv, torch.backends.cudnn.rnn
+with matmul_precision("float32"):
+    pass
+pass_on_broad_switch()
+print(*(each.fp32_precision for each in layers))
+torch.backends.fp32_precision = "ieee"
+pass_on_broad_switch()
+print(*(each.fp32_precision for each in layers))
+"""
+    )
+    assert ran.stdout.split() == ["tf32", "tf32", "ieee", "ieee"]
+
+
+def test_tf32_sets_the_switch_of_cudnn_for_autotuned_convolutions(switches):
+    with matmul_precision("tf32"):
+        assert torch.backends.cudnn.fp32_precision == "tf32"
+    assert torch.backends.cudnn.fp32_precision == "none"
 
 
 class Recorder(type(devices.CPU)):

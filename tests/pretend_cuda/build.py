@@ -31,6 +31,8 @@ OURS = {"libnccl.so.2": "nccl.cpp", "libcupti.so.13": "cupti.cpp", "libnvidia-ml
 """Libraries that do more than stubs can; NVML isn't asked for by torch."""
 SHARED = ["-shared", "-fPIC", "-O1"]
 CPP = ["g++", "-std=c++17", *SHARED]
+NOT_SUPPORTED = 801
+"""cudaErrorNotSupported: the answer of functions that the pretend runtime lacks."""
 CREATES = re.compile(r"(Create|Alloc)(_v2|WithFlags|Tensor|Filter|Mat)?")
 QUIET = re.compile(
     r"Create|Destroy|Set|Get|Query|Version|bufferSize|Size|Init|Config|Descriptor|Desc|Backend|Comm|Group"
@@ -124,14 +126,16 @@ def build(folder: Path, torch_libraries: Path) -> None:
     versions = folder / "runtime.map"
     versions.write_text(f"{runtime} {{ global: *; }};\n")
     compiler = [*CPP, str(HERE / "runtime.cpp"), f"-Wl,--version-script={versions}"]
-    subprocess.run([*compiler, f"-Wl,-soname,{runtime}", "-o", str(folder / runtime)], check=True)
+    linked = [f"-Wl,-soname,{runtime}", "-o", str(folder / runtime)]
+    subprocess.run([*compiler, *linked], check=True)
+    missing = {each.partition("@")[0] for each in wanted.pop(runtime)} - exported(folder / runtime)
+    unsupported = folder / "unsupported.cpp"
+    unsupported.write_text("".join(f'extern "C" int {name}() {{ return {NOT_SUPPORTED}; }}\n' for name in missing))
+    subprocess.run([*compiler, str(unsupported), *linked], check=True)
     options = [f"-L{folder}", f"-l:{runtime}"]
     for library, code in OURS.items():
         command = [*CPP, str(HERE / code), f"-Wl,-soname,{library}", *options, "-o", str(folder / library)]
         subprocess.run(command, check=True)
-    missing = {each.partition("@")[0] for each in wanted.pop(runtime)} - exported(folder / runtime)
-    if missing:
-        raise SystemExit(f"the pretend runtime lacks {', '.join(sorted(missing))}")
     for library, functions in wanted.items():
         names = sorted(each.partition("@")[0] for each in functions)
         objects: list[str] = []
