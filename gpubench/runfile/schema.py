@@ -332,7 +332,9 @@ class CpuFacts(Struct, frozen=True):
     machine_cpus: Annotated[Count | None, _is("logical CPUs of the machine")] = None
     cgroup_cores: Annotated[Positive | None, _is("CPUs' worth of time that the control group allows")] = None
     memory_bytes: Annotated[Whole | None, _is("memory")] = None
-    cache_bytes: Annotated[_Amounts | None, _is("caches of one core; the last level of all dies that this process may use")] = None
+    cache_bytes: Annotated[
+        _Amounts | None, _is("caches of one core; the last level of all dies that this process may use")
+    ] = None
     instructions: Annotated[_Names | None, _is("those of its instructions that decide the speed of products")] = None
     sockets: Annotated[Count | None, _is("processors that hold the CPUs in use")] = None
     numa_nodes: Annotated[Count | None, _is("NUMA nodes that hold the CPUs in use")] = None
