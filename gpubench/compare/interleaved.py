@@ -29,7 +29,8 @@ from ..supervise.project import described
 from .comparison import Comparison, compare_sides, content_text, noise_of_runner
 from .reasons import Cause
 from .samples import CONFIRM, SCREEN, SMOKE, CaseKey, Side, add_runs
-from .verdict import FALSE_DISCOVERIES, INCONCLUSIVE, POWER, SUSPICION, USUAL_SPREAD, Terms, Verdict
+from .tests import FALSE_DISCOVERIES, POWER, SUSPICION
+from .verdict import INCONCLUSIVE, USUAL_SPREAD, Terms, Verdict
 
 TURN_DEADLINE_S = 600.0
 """Seconds that one benchmark may take, the limit of `gpubench run PATH`: a call of ten seconds is called several
