@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "Python, for example 'a @ b'; several are compared with each other"
     what.add_argument("expressions", nargs="+", metavar="EXPRESSION", help=text)
     made = "makes the inputs, for example 'a, b = randn(n, n), randn(n, n)'; sees torch, nn, F, np, device, dtype,"
-    made += " randn(*shape), randint(high, shape), empty(*shape), module(build)"
+    made += " randn(n, n), rand(n), randint(high, (n,)), empty(n), module(lambda: nn.Linear(8, 8))"
     what.add_argument("--setup", default="", metavar="PYTHON", help=made)
     each = "runs before each call, untimed, for example 'b = a.clone()' where the call changes b"
     what.add_argument("--each", default="", metavar="PYTHON", help=each)

@@ -6,13 +6,14 @@ import contextlib
 import functools
 import gc
 import math
+import operator
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..devices import CPU, Device
 from ..devices.lazy import np, pytree, torch
-from ..errors import TooLarge, Unmeasurable
+from ..errors import TooLarge, Unmeasurable, UsageError
 from ..runfile.quantities import text
 
 MEMORY_SHARE = 0.8
@@ -46,42 +47,99 @@ class Data:
         """The torch device on which tensors are made."""
         return torch.device("meta" if self.meta else self.home.torch_name)
 
-    def randn(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """Return standard normal values, drawn in float32 on the CPU whatever the device and dtype."""
-        dtype = dtype or self.dtype
-        self._reserve(shape, dtype, drawn_bytes=4)
-        if self.meta:
-            return torch.empty(shape, dtype=dtype, device="meta")
-        drawn = torch.randn(shape, generator=self._generator(), device="cpu", dtype=torch.float32)
-        return drawn.to(device=self.device, dtype=dtype)
+    def randn(self, *size: Any, dtype: torch.dtype | None = None, **words: Any) -> torch.Tensor:
+        """Return standard normal values, drawn in float32 on the CPU whatever the device and dtype.
 
-    def randint(self, high: int, shape: tuple[int, ...]) -> torch.Tensor:
-        """Return random integers from 0 to below ``high``, such as token ids or labels."""
-        self._reserve(shape, torch.int64, drawn_bytes=8)
-        if self.meta:
-            return torch.empty(shape, dtype=torch.int64, device="meta")
-        return torch.randint(high, shape, generator=self._generator(), device="cpu").to(self.device)
+        The arguments are those of ``torch.randn``: ``requires_grad=``, ``generator=``, and a ``device=`` that must be
+        the benchmark's. Raises :class:`~gpubench.errors.UsageError` for others.
+        """
+        return self._drawn_values("randn", size, dtype or self.dtype, words)
 
-    def empty(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+    def rand(self, *size: Any, dtype: torch.dtype | None = None, **words: Any) -> torch.Tensor:
+        """Return uniform values from 0 to below 1; arguments as for :meth:`randn`."""
+        return self._drawn_values("rand", size, dtype or self.dtype, words)
+
+    def randint(self, *bounds_and_size: Any, dtype: torch.dtype | None = None, **words: Any) -> torch.Tensor:
+        """Return random integers, such as token ids or labels: ``randint(high, size)``, from 0 to below ``high``, or
+        ``randint(low, high, size)``. Raises :class:`~gpubench.errors.UsageError` for other arguments."""
+        given = list(bounds_and_size)
+        named = next((words.pop(name) for name in ("size", "shape") if name in words), None)
+        size = given.pop() if named is None and given else named
+        bounds = [words.pop("low", None), *given, words.pop("high", None)]
+        bounds = [bound for bound in bounds if bound is not None]
+        if not isinstance(size, list | tuple) or not 1 <= len(bounds) <= 2:
+            example = f"({', '.join(map(str, bounds or [10]))}, ({size or 'n'},))"
+            raise UsageError(f"randint needs its shape in brackets: write randint{example}")
+        return self._drawn_values("randint", (size,), dtype or torch.int64, words, *(0, *bounds)[-2:])
+
+    def empty(self, *size: Any, dtype: torch.dtype | None = None, **words: Any) -> torch.Tensor:
         """Return memory for an output, filled with NaN (integers: -1), so that an element which is never written fails
-        the check."""
+        the check; arguments as for :meth:`randn`."""
         dtype = dtype or self.dtype
+        shape, gradient, _ = self._terms("empty", size, words)
         self._reserve(shape, dtype)
-        return torch.full(shape, math.nan if dtype.is_floating_point else -1, dtype=dtype, device=self.device)
+        filling = math.nan if dtype.is_floating_point else -1
+        return torch.full(shape, filling, dtype=dtype, device=self.device, requires_grad=gradient)
 
-    def module(self, build: Callable[[], torch.nn.Module]) -> torch.nn.Module:
+    def module(self, build: Callable[[], torch.nn.Module], *args: Any, **kwargs: Any) -> torch.nn.Module:
         """Return the network that ``build`` makes: parameters from the seed, in eval mode, on the device, in the
-        dtype."""
+        dtype. Raises :class:`~gpubench.errors.UsageError` for anything but a function that makes a network."""
+        if args or kwargs or not callable(build) or isinstance(build, torch.nn.Module):
+            kind = build if isinstance(build, type) else type(build)
+            name = f"{'nn.' * kind.__module__.startswith('torch.nn')}{kind.__name__}"
+            raise UsageError(f"module takes a function that makes the network: write module(lambda: {name}(…))")
         if self.meta:
             with torch.device("meta"):
                 return build().eval().to(self.dtype)
         with torch.random.fork_rng(devices=[]), factory_defaults("cpu", torch.float32):
             torch.manual_seed(self.seed)
-            network = build().eval()
+            network = build()
+        if not isinstance(network, torch.nn.Module):
+            raise UsageError(f"the function that module calls returns no network, but {type(network).__name__}")
         size = sum(t.numel() for t in (*network.parameters(), *network.buffers())) * self.dtype.itemsize
         if self.home != CPU:
             require_memory(size, self.home)
-        return network.to(device=self.device, dtype=self.dtype)
+        return network.eval().to(device=self.device, dtype=self.dtype)
+
+    def _drawn_values(
+        self, name: str, size: Sequence[Any], dtype: torch.dtype, words: dict[str, Any], *bounds: int
+    ) -> torch.Tensor:
+        """Return the values of torch's function ``name``, drawn on the CPU, on the device."""
+        shape, gradient, generator = self._terms(name, size, words)
+        drawn_in = torch.int64 if bounds else torch.float32
+        self._reserve(shape, dtype, drawn_bytes=drawn_in.itemsize)
+        if self.meta:
+            return torch.empty(shape, dtype=dtype, device="meta", requires_grad=gradient)
+        terms = {"generator": generator or self._generator(), "device": "cpu", "dtype": drawn_in}
+        drawn = getattr(torch, name)(*bounds, shape, **terms)
+        return drawn.to(device=self.device, dtype=dtype).requires_grad_(gradient)
+
+    def _terms(
+        self, name: str, size: Sequence[Any], words: dict[str, Any]
+    ) -> tuple[tuple[int, ...], bool, torch.Generator | None]:
+        """Return the shape, ``requires_grad`` and the generator of arguments in torch's spelling, without ``words``
+        that change nothing here. Raises UsageError."""
+        device, generator = words.pop("device", None), words.pop("generator", None)
+        gradient = words.pop("requires_grad", False)
+        shape = size or words.pop("size", words.pop("shape", ()))
+        shape = shape if isinstance(shape, list | tuple) else (shape,)
+        shape = shape[0] if len(shape) == 1 and isinstance(shape[0], list | tuple) else shape
+        if words:
+            more = "dtype=, requires_grad= and generator="
+            raise UsageError(f"{name} takes a shape, {more}, not {next(iter(words))}=: use torch.{name}")
+        home = torch.device(self.home.torch_name)
+        if device is not None and torch.device(device) not in (home, torch.device(home.type)):
+            raise UsageError(
+                f"leave out device={str(device)!r}: {name} makes its values on each device that is measured"
+            )
+        if generator is not None and generator.device.type != "cpu":
+            raise UsageError("leave out generator=, or make it on the CPU: values are the same on each device")
+        try:
+            return tuple(map(operator.index, shape)), bool(gradient), generator
+        except TypeError:
+            raise UsageError(
+                f"{name} needs a shape of whole numbers, not {shape!r:.60}: round with // or int()"
+            ) from None
 
     def _generator(self) -> torch.Generator:
         self._drawn += 1

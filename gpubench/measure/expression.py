@@ -40,7 +40,7 @@ from .work import Request, declared
 if TYPE_CHECKING:
     from .fixture import Gpubench
 
-MAKERS = ("randn", "randint", "empty", "module")
+MAKERS = ("randn", "rand", "randint", "empty", "module")
 """Methods of the fixture that make inputs; expressions use them by the same names."""
 KNOWN = ("torch", "nn", "F", "np", "device", "dtype", *MAKERS)
 """Names that every expression and its setup can use."""

@@ -105,7 +105,7 @@ class Gpubench:
         self.data, self.host = self._data(home), self._data(CPU, stream=1)
         self.xp, self.writes, self.array = self.library.xp, self.library.writes, self.library.array
         self.dtype, self.empty, self.module = self.data.dtype, self.data.empty, self.data.module
-        self.randn, self.randint = self.data.randn, self.data.randint
+        self.randn, self.rand, self.randint = self.data.randn, self.data.rand, self.data.randint
         self.allowance, self.clock, self._benchmark = preset, DeviceClock([home]), benchmark
         if self.library.asynchronous:
             self.clock.wait_by(home, self.library.wait)

@@ -4,11 +4,12 @@ import gc
 import types
 import weakref
 
+import numpy as np
 import pytest
 import torch
 
 from gpubench.devices import CPU, Memory
-from gpubench.errors import TooLarge, Unmeasurable
+from gpubench.errors import TooLarge, Unmeasurable, UsageError
 from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.data import Data, factory_defaults, pinned_copy, require_memory
 from gpubench.measure.fixture import Gpubench
@@ -62,6 +63,61 @@ def test_data_have_the_dtype_of_the_case_unless_another_is_asked_for():
     made = data.randn(2), data.empty(2), data.module(lambda: torch.nn.Linear(2, 2)).weight
     assert {each.dtype for each in made} == {torch.float64}
     assert {each.dtype for each in (data.randn(2, dtype=torch.int8), data.empty(2, dtype=torch.int8))} == {torch.int8}
+
+
+SPELLINGS = {
+    "randn": ("randn(3, 4)", "randn((3, 4))", "randn([3, 4])", "randn(torch.Size([3, 4]))", "randn(size=(3, 4))",
+              "randn(3, 4, requires_grad=True)", "randn(3, 4, device=device)", "randn(3, 4, device='cpu')",
+              "randn(3, 4, dtype=dtype)", "randn(np.int64(3), 4)"),
+    "rand": ("rand(3, 4)", "rand((3, 4))", "rand(size=[3, 4])"),
+    "randint": ("randint(10, (3, 4))", "randint(0, 10, (3, 4))", "randint(low=0, high=10, size=(3, 4))",
+                "randint(10, shape=[3, 4])", "randint(10, (3, 4), device=device, dtype=torch.int64)",
+                "randint(0, high=10, size=(3, 4))"),
+}  # fmt: skip
+
+
+def evaluated(text):
+    data = Data(CPU, torch.float32, 0)
+    names = {name: getattr(data, name) for name in ("randn", "rand", "randint", "empty", "module", "device", "dtype")}
+    return eval(text, {"torch": torch, "nn": torch.nn, "np": np, **names})
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_inputs_take_the_spellings_of_torch(name):
+    usual, *others = map(evaluated, SPELLINGS[name])
+    assert usual.shape == (3, 4)
+    assert [torch.equal(usual, other) for other in others] == [True] * len(others)
+    assert [other.requires_grad for other in others] == ["requires_grad" in text for text in SPELLINGS[name][1:]]
+
+
+def test_values_have_the_bounds_of_torch_and_those_of_a_generator_are_its_own():
+    assert 0 <= evaluated("rand(999)").min() < 0.1 < 0.9 < evaluated("rand(999)").max() < 1
+    assert {*evaluated("randint(5, 7, (99,))").tolist()} == {5, 6}
+    first, again = (evaluated(f"randn(9, generator=torch.Generator().manual_seed({n}))") for n in (7, 7))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, evaluated("randn(9)"))
+    assert evaluated("empty((2, 3), requires_grad=True)").isnan().all()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("randint(10, 64)", r"in brackets: write randint\(10, \(64,\)\)"),
+        ("randint(0, 10, 64)", r"write randint\(0, 10, \(64,\)\)"),
+        ("randint(10)", r"write randint\(10, \(10,\)\)"),
+        ("randint((3,))", "in brackets"),
+        ("randn(8, device='cuda')", "leave out device='cuda': randn makes its values on each device"),
+        ("randn(8 / 2)", "randn needs a shape of whole numbers, not"),
+        ("randn('8')", "whole numbers"),
+        ("randn(8, layout=1)", "dtype=, requires_grad= and generator=, not layout=: use torch.randn"),
+        ("module(nn.Linear(8, 8))", r"write module\(lambda: nn.Linear\(…\)\)"),
+        ("module(nn.Linear, 8, 8)", r"write module\(lambda: nn.Linear\(…\)\)"),
+        ("module(lambda: 3)", "returns no network, but int"),
+    ],
+)
+def test_other_arguments_are_refused_with_the_right_ones(text, message):
+    with pytest.raises(UsageError, match=message):
+        evaluated(text)
 
 
 def test_data_do_not_depend_on_torchs_own_defaults():
