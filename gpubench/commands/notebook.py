@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import inspect
 import io
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import GpubenchError, UsageError
 from ..measure.calls import keywords_of, own_keywords
 from ..measure.data import dtypes_of
-from ..measure.expression import LIVE, Timing, expressions, parse_sizes
+from ..measure.expression import LIVE, Timing, expressions, parse_sizes, pausing_loop
 from ..runfile import options
 from ..runfile.ledger import RUN_FILE
 from ..runfile.writer import scratch
@@ -111,7 +112,9 @@ def time(  # noqa: PLR0913 - what users write
 
 def load_ipython_extension(shell: Any) -> None:
     """Add the magics ``%gpubench`` and ``%%gpubench``: called by ``%load_ext gpubench``."""
+    from IPython.core.magic import no_var_expand
 
+    @no_var_expand  # else IPython evaluates f-strings and sets before they are timed
     def gpubench(line: str, cell: str | None = None) -> Results | None:
         """Time an expression on the CPU and each GPU: %gpubench EXPRESSION.
 
@@ -131,7 +134,7 @@ def magic(line: str, cell: str | None, names: Mapping[str, Any]) -> Results | No
     """What the magics do; ``names`` are the notebook's variables. None where the options were refused, in a line."""
     from .cli import parser
 
-    plain = not line.startswith(("'", '"', "-"))
+    plain = not line.startswith(("'", '"', "-")) or _computes_with_text(line)
     expression = line if plain and cell is None else cell
     known = parser("time")
     option = re.search(r"\s(--[\w-]+)", line) if plain else None
@@ -148,6 +151,18 @@ def magic(line: str, cell: str | None, names: Mapping[str, Any]) -> Results | No
     if args.output or args.chart or args.processes != 1:
         raise UsageError("-o, --chart and --processes are for the command; the result has .df, .chart() and .speedup")
     return _measure(timing_of(args, names), args)
+
+
+def _computes_with_text(line: str) -> bool:
+    """Whether a line that begins with a quote is an expression, such as ``"a b".split()``, and isn't quoted as in the
+    shell: ``'a @ b' -v`` would subtract from a text."""
+    try:
+        tree = ast.parse(line, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    less = [node.left for node in ast.walk(tree) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub)]
+    return line[:1] != "-" and tree.body not in texts and not any(left in texts for left in less)
 
 
 class _Notices:
@@ -177,7 +192,7 @@ def _measure(timing: Timing, asked: argparse.Namespace) -> Results:
         file, run_file = write_benchmarks(folder, "LIVE[0]"), folder / RUN_FILE
         words = [f"--benchmark-json={run_file}", *pytest_options(folder), *options.passed_on(asked)]
         try:
-            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), pausing_loop():
                 code = pytest.main([*_PYTEST, *words, str(file)], plugins=[notices])
         finally:
             LIVE.clear()

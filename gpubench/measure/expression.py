@@ -84,12 +84,12 @@ class Timing:
         """Make the inputs of a call, and measure it. Raises :class:`UsageError` for a device that isn't there."""
         target, fresh = self.calls[name], None
         if isinstance(target, str):
-            namespace, before = self._namespace(sizes, bench), compile(self.each.strip(), "<each>", "exec")
-            exec(before, namespace)
+            namespace, before = self._namespace(sizes, bench), partial(_execute, self.each, "<each>")
+            before(namespace)
             function, names, out = function_of(target, namespace)
 
             def arguments() -> tuple[tuple[Any, ...], dict[str, Any]]:
-                exec(before, namespace)
+                before(namespace)
                 return tuple(namespace[name] for name in names), {"out": namespace[out]} if out else {}
 
             if _is_name(target) and callable(function(*arguments()[0])):
@@ -121,7 +121,7 @@ class Timing:
         namespace |= {"device": bench.device, "dtype": bench.dtype} | {name: getattr(bench, name) for name in MAKERS}
         with _inputs(bench):
             namespace |= _moved(dict(self.values), bench) | dict(sizes)
-            exec(compile(str(self.setup).strip(), "<setup>", "exec"), namespace)
+            _execute(str(self.setup), "<setup>", namespace)
         if bench.implementation != TORCH:
             data = {name: value for name, value in namespace.items() if _is_data(value)}
             namespace |= pytree.tree_map_only(torch.Tensor, bench.array, data)
@@ -350,7 +350,7 @@ def function_of(text: str, namespace: dict[str, Any]) -> tuple[Callable[..., Any
     names = [name for name in names_in(text)[0] if name in namespace and _is_data(namespace[name])]
     out = target if (target := _written(body)) in names else ""
     names = [name for name in names if name != out]
-    awaits = any(isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith) for node in ast.walk(ast.Module(body, [])))
+    awaits = _awaits(compile(text.strip(), "<expression>", "exec", _AWAITING))
     head = f"{'async ' * awaits}def expression({', '.join([*names, *(['*', 'out'] if out else [])])}): "
     definition = ast.parse(head + (f"{out} = out" if out else "pass")).body[0]
     assert isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -361,9 +361,29 @@ def function_of(text: str, namespace: dict[str, Any]) -> tuple[Callable[..., Any
     return _run_to_its_end(made["expression"]) if awaits else made["expression"], names, out
 
 
+def _awaits(code: types.CodeType) -> bool:
+    """Whether the code awaits something, in an asynchronous comprehension too."""
+    return bool(code.co_flags & inspect.CO_COROUTINE)
+
+
+@functools.cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """Return the process's own event loop, in which setup and calls await: starting one takes long."""
+    return asyncio.new_event_loop()
+
+
+def _execute(source: str, name: str, namespace: dict[str, Any]) -> None:
+    """Execute statements, which may await."""
+    code = compile(source.strip(), name, "exec", _AWAITING)
+    if _awaits(code):
+        _loop().run_until_complete(eval(code, namespace))
+    else:
+        exec(code, namespace)
+
+
 def _run_to_its_end(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that runs a coroutine function in a loop that is kept: starting one takes long."""
-    loop = asyncio.new_event_loop()
+    """Return a function that runs a coroutine function until it has ended."""
+    loop = _loop()
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -371,6 +391,27 @@ def _run_to_its_end(function: Callable[..., Any]) -> Callable[..., Any]:
 
     del run.__wrapped__  # type: ignore[attr-defined]  # this isn't a coroutine function
     return run
+
+
+@contextlib.contextmanager
+def pausing_loop() -> Iterator[None]:
+    """A context in which the thread's running event loop, such as that of a notebook's cells, is put aside, so that
+    calls can await in another one.
+
+    It isn't another thread's, because autocast and the modes that count operators hold for one thread. asyncio
+    documents these functions for other loops and tasks ("Extending").
+    """
+    running = asyncio._get_running_loop()
+    task = asyncio.current_task(running) if running else None
+    if running and task:
+        asyncio.tasks._leave_task(running, task)
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(running)
+        if running and task:
+            asyncio.tasks._enter_task(running, task)
 
 
 def _returning(body: list[ast.stmt]) -> list[ast.stmt]:

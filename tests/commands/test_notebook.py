@@ -1,5 +1,6 @@
 """Timing from Python and notebooks: what people try, what comes back, and that the process is as it was."""
 
+import asyncio
 import functools
 import shlex
 import sys
@@ -101,6 +102,21 @@ def test_an_expression_sees_the_callers_variables():
     assert row["flop_per_s"] == pytest.approx(2 * 9**3 / row["time_s"])
     assert a.sum() == 81
     assert sys.modules.get("test_time") is before
+
+
+def test_what_a_cell_awaits_is_measured_within_the_loop_of_the_notebook():
+    async def slowly(x):
+        await asyncio.sleep(0)
+        return x + 1
+
+    async def cell():
+        found = timed("await slowly(a)", setup="a = await slowly(torch.ones(3))"), timed(lambda: asyncio.run(slowly(1)))
+        await asyncio.sleep(0)  # the notebook's own loop goes on
+        return [row["status"] for each in found for row in rows(each)], asyncio.current_task()
+
+    statuses, task = asyncio.run(cell())
+    assert statuses == ["ok", "ok"]
+    assert task is not None
 
 
 def test_a_function_with_arguments_and_sizes():
@@ -229,10 +245,19 @@ def test_beside_a_cell_a_line_without_options_is_its_setup(monkeypatch):
     monkeypatch.setattr(notebook, "_measure", lambda timing, args: (list(timing.calls.values()), timing.setup))
     assert magic("b = randn(9)", "-b\n", {}) == (["-b"], "b = randn(9)")
     assert magic("", "-b\n", {"b": 1}) == (["-b"], "")
-    assert magic("f('b')  - 'c'", None, {"f": abs}) == (["f('b')  - 'c'"], "")
+    for line in ("f('b')  - 'c'", "'a b'.split()", '"{}" * 3', "'a' in ['a']", "('a', 1)"):
+        assert magic(line, None, {"f": abs}) == ([line], "")
+    for line in ("'1 + 1'", "'1 + 1' -v", "'1 + 1' --threads 1", "-v '1 + 1'"):
+        assert magic(line, None, {}) == (["1 + 1"], "")
 
 
-def test_in_a_notebook_of_ipython():
+def test_in_a_notebook_of_ipython_the_magics_see_what_was_typed(monkeypatch):
     ipython = pytest.importorskip("IPython.testing.globalipapp").get_ipython()
     ipython.run_line_magic("load_ext", "gpubench")
+    with monkeypatch.context() as patch:
+        patch.setattr(notebook, "_measure", lambda timing, args: (list(timing.calls.values()), timing.setup))
+        ipython.push({"n": 3})
+        for line in ('f"{n}{1 + 1}"', "{n}", "'$n'.split()", '"{n}".format(n=n)'):
+            assert ipython.run_line_magic("gpubench", line)[0] == [line]
+        assert ipython.run_cell_magic("gpubench", "b = {n}", "len(b)\n") == (["len(b)"], "b = {n}")
     assert ipython.run_line_magic("gpubench", f"{QUICK} 'torch.ones(3)'") is not None

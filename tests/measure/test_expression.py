@@ -105,6 +105,25 @@ def test_the_last_statement_gives_the_result(text, result):
     assert call(text, a=torch.ones(()))[1] == result
 
 
+async def rows(x):
+    for row in x:
+        yield row
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        *(("await f(a)", 2.0), ("[r async for r in rows(a)]", [1.0, 1.0]), ("{r async for r in rows(a) if r}", {1.0})),
+        ("async for r in rows(a): pass\nr + 1", 2.0), ("x = await f(a); x + 1", 3.0), ("sum([1 for r in a])", 2),
+    ],
+)  # fmt: skip
+def test_what_is_awaited_gives_its_result(text, result):
+    async def f(x):
+        return x[0] + 1
+
+    assert call(text, a=[1.0, 1.0], f=f, rows=rows)[1] == result
+
+
 def test_dtypes_are_those_of_tensors_arrays_and_networks():
     half, single = torch.ones(1, dtype=torch.float16), torch.ones(1)
     assert dtypes_of([half, {"x": half}]) == {"float16"}
