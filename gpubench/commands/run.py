@@ -7,7 +7,9 @@ import contextlib
 import os
 import shlex
 import signal
+import stat
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,14 +84,18 @@ def main(args: argparse.Namespace) -> int:
                 supervisor.measure()
             except Unable as error:
                 unable = error
+            except (Unwritten, OSError) as error:
+                if supervisor.has_journal() or not _has_ended_any(supervisor):
+                    raise
+                unable = Unable(0, str(error))
             finally:
                 progress.stop()
         return _finish(args, supervisor, progress, unable, time.monotonic() - began)
     except Unwritten as error:
-        if supervisor is None or not any(event["event"] == "end" for event in supervisor.events):
+        if supervisor is None or not _has_ended_any(supervisor):
             raise
         kept = f"what was measured is kept: gpubench run --resume {supervisor.folder} continues"
-        raise UsageError(f"{error}; {kept}") from None
+        raise UsageError(f"{error}; {kept}" if supervisor.has_journal() else str(error)) from None
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -137,11 +143,10 @@ def _finish(
     if unable and unable.code == process.USAGE:
         raise UsageError(process.refusal(process.USAGE, process.log_lines(supervisor.log)))
     if not _has_begun(supervisor):
-        if unable and unable.status == "timeout":
+        if unable and unable.status != "crashed":
             return _say(str(unable), _INCOMPLETE)
         return _explain(args, unable.code if unable else 0, progress, supervisor.log, supervisor.interrupted)
-    run_file = supervisor.folder / RUN_FILE
-    write(run_file, assemble(supervisor.events))
+    run_file = _write_run(supervisor)
     whole = not unable and not supervisor.interrupted
     if whole and not any(event["event"] == "complete" for event in supervisor.events):
         supervisor.append({"event": "complete"})
@@ -176,8 +181,26 @@ def _tell_unmeasured(supervisor: Supervisor, progress: Progress) -> int:
     return len(failed)
 
 
+def _write_run(supervisor: Supervisor) -> Path:
+    """Write the results file and return its path: outside of the run's folder if a test has replaced that one."""
+    run, path = assemble(supervisor.events), supervisor.folder / RUN_FILE
+    try:
+        write(path, run)
+    except Unwritten as error:
+        if supervisor.has_journal():  # it holds everything, and --resume goes on from it
+            raise
+        elsewhere = Path(tempfile.mkdtemp(prefix="gpubench-run-")) / RUN_FILE
+        write(elsewhere, run)
+        raise UsageError(f"{error}; what was measured is in {elsewhere}") from None
+    return path
+
+
 def _has_begun(supervisor: Supervisor) -> bool:
     return any(event["event"] == "session" for event in supervisor.events)
+
+
+def _has_ended_any(supervisor: Supervisor) -> bool:
+    return any(event["event"] == "end" for event in supervisor.events)
 
 
 def _say(text: str, code: int = _MEASURED) -> int:
@@ -265,8 +288,16 @@ def _require_writable(folder: Path) -> None:
     output.prepare_folder(folder)
     output.require_ours(folder, output.TABLES)
     log = folder / "run.log"
-    if log.is_symlink() or (log.exists() and not log.read_bytes().startswith(_LOG_HEAD)):
+    if os.path.lexists(log) and not _is_own_log(log):
         raise UsageError(f"{log}: was not written by gpubench and would be replaced: move it, or choose another -o")
+
+
+def _is_own_log(log: Path) -> bool:
+    """Whether it is a file that begins as gpubench's logs do: a pipe would be waited for, and a log may be huge."""
+    if not stat.S_ISREG(log.lstat().st_mode):
+        return False
+    with log.open("rb") as file:
+        return file.read(len(_LOG_HEAD)) == _LOG_HEAD
 
 
 def _why_none(args: argparse.Namespace, lines: list[str]) -> str:

@@ -37,14 +37,13 @@ FOLDER = "gpubench-time-"
 """Prefix of the names of temporary folders."""
 _NOT_HERE = ("implementation", "require-device")
 """Options of a run that don't apply to an expression: it names its library, and a device that is named is required."""
-_DEADLINE_S = 120.0
 _SOURCE = "from gpubench.measure.expression import LIVE, Timing, define\n\ndefine(globals(), {})\n"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
     groups = {title: parser.add_argument_group(title) for title in options.GROUPS}
-    what, care, output, _ = groups.values()
+    what, care, output, advanced = groups.values()
     text = "Python, for example 'a @ b'; several are compared with each other"
     what.add_argument("expressions", nargs="+", metavar="EXPRESSION", help=text)
     made = "makes the inputs, for example 'a, b = randn(n, n), randn(n, n)'; sees torch, nn, F, np, device, dtype,"
@@ -63,6 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drawn = "draw the expressions, the speedup or else the time by size, .svg or .png"
     output.add_argument("--chart", metavar="FILE", help=drawn)
     what.add_argument("--gpu", dest="gpus", action="append", default=[], metavar="CARD", help=estimated)
+    longest = "stop an expression that takes longer, in seconds (default: 120; with --preset full, 600)"
+    advanced.add_argument("--deadline", type=options.reader("deadline"), metavar="S", help=longest)
     options.declare(groups, without=_NOT_HERE)
     parser.epilog = "Example: gpubench time 'a @ b' --setup 'a, b = randn(n, n), randn(n, n)' --size n=256,1024,4096"
 
@@ -85,7 +86,8 @@ def main(args: argparse.Namespace) -> int:
 
         results = Results.load(folder / RUN_FILE)
     if OK not in statuses and not supervisor.interrupted:
-        raise UsageError(_why_nothing(results.runs[0].results))
+        longer = f"; --deadline {supervisor.deadline_s * 5:g} waits longer" if "timeout" in statuses else ""
+        raise UsageError(_why_nothing(results.runs[0].results) + longer)
     whole = all(result.times for result in results.runs[0].results)
     print(_times_alone(results) if brief and whole else results, flush=True)
     if cards and OK in statuses:
@@ -113,10 +115,11 @@ def _measured(args: argparse.Namespace, timing: Timing, brief: bool, folder: Pat
     unseen = brief and not args.output and not args.gpus  # the brief output shows no peaks, an estimate does
     words += ["--gpubench-no-ceilings"] * unseen
     paths, progress = [str(write_benchmarks(folder, repr(timing)))], _Progress(brief)
-    supervisor = Supervisor(folder, paths, words, args.processes, _DEADLINE_S, progress.note)
+    deadline_s = float(args.deadline or (600.0 if args.preset == "full" else 120.0))
+    supervisor = Supervisor(folder, paths, words, args.processes, deadline_s, progress.note)
     supervisor.log.touch()
     supervisor.begin()
-    progress.expect(supervisor.processes, supervisor.events, _DEADLINE_S)
+    progress.expect(supervisor.processes, supervisor.events, deadline_s)
     # What shows the results is imported while the child imports torch: this saves a second.
     threading.Thread(target=importlib.import_module, args=("gpubench.report.results",), daemon=True).start()
     try:

@@ -33,7 +33,7 @@ from ..devices.lazy import psutil
 from ..errors import GpubenchError, RankFailure, Unmeasurable
 from ..measure.state import State
 from ..runfile.flags import Flag
-from ..runfile.writer import mark_scratch
+from ..runfile.writer import RANKS_OWNER, mark_scratch
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
@@ -180,7 +180,7 @@ class WorkerGroup:
         start, world_size = multiprocessing.get_context("forkserver"), len(devices)  # a fork would copy held locks
         start.set_forkserver_preload(_PRELOADED)
         self._counts = start.RawArray("q", world_size)
-        self._folder = tempfile.mkdtemp(prefix=f"gpubench-ranks-{os.getpid()}-")
+        self._folder = tempfile.mkdtemp(prefix=f"gpubench-ranks-{os.environ.get(RANKS_OWNER, os.getpid())}-")
         mark_scratch(self._folder)
         self._connections: list[Connection] = []
         self.processes: list[Any] = []

@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import random
+from collections import Counter
 from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,7 +85,10 @@ class Plugin:
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Distinguish files of the same name. For the supervisor, keep only tests without a result, in this process's
         order."""
-        items[:] = [item for item in items if possible(item, self.session)]
+        several = [item.name for item, count in Counter(items).items() if count > 1]
+        if several:  # a conftest has doubled them, and a test has one result
+            self.session.notices.append(f"collected several times, measured once: {listed(several, 3)}")
+        items[:] = [item for item in dict.fromkeys(items) if possible(item, self.session)]
         if self.session.mode is not Mode.OFF:
             tell_apart([item for item in items if "benchmark" in fixture_names(item)])
         self.collected = list(items)

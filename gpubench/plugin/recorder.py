@@ -214,6 +214,8 @@ class Recorder:
             try:
                 result = {} if stats is None else _sound(stats)
                 why = "skipped", "the test measured nothing"
+                if getattr(attempt.benchmark, "disabled", False):
+                    why = "error", "not timed: a test has switched pytest-benchmark off for the whole session"
             except Exception as error:
                 why = spoilt(error)
             if not result:

@@ -226,6 +226,8 @@ class Follower:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path, self._file = Path(path), None
+        self.unreadable = ""
+        """Complaint about the first line that can't be read."""
         if self._path.exists():
             self._file = self._path.open("rb")
             self._file.seek(0, os.SEEK_END)
@@ -234,8 +236,12 @@ class Follower:
         """The events added since the last call; a line not yet complete is left for the next."""
         if self._file is None and self._path.exists():
             self._file = self._path.open("rb")
-        if self._file:
-            yield from _events_in(self._file)
+        for line in _lines_of(self._file) if self._file else ():
+            try:
+                if line.strip() and (event := event_of(line)):  # a line that is empty follows one that was cut off
+                    yield event
+            except RunFileError as error:
+                self.unreadable = self.unreadable or str(error)
 
     def close(self) -> None:
         """Close the file."""
@@ -246,18 +252,23 @@ class Follower:
 def recorded(path: str | os.PathLike[str]) -> list[Event]:
     """The events that a journal holds now; none where it isn't there."""
     with suppress(FileNotFoundError), open(path, "rb") as file:
-        return list(_events_in(file))
+        return [event for line in _lines_of(file) if (event := _usable_event(line))]
     return []
 
 
-def _events_in(file: BinaryIO) -> Iterator[Event]:
+def _lines_of(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the complete lines from here; one that is still being written is left for the next call."""
     for line in iter(lambda: file.readline(LONGEST_LINE), b""):
         if not line.endswith(b"\n") and len(line) < LONGEST_LINE:
             file.seek(-len(line), os.SEEK_CUR)
             return
-        with suppress(RunFileError):
-            if event := event_of(line):
-                yield event
+        yield line
+
+
+def _usable_event(line: bytes) -> Event | None:
+    with suppress(RunFileError):
+        return event_of(line)
+    return None
 
 
 def event_of(line: bytes) -> Event | None:

@@ -47,6 +47,9 @@ _DRAWN = re.compile(
 """The beginning of our own pictures, in SVG and in PNG."""
 _SCRATCH = ".made-by-gpubench"
 """A file in each temporary folder of gpubench."""
+RANKS_OWNER = "GPUBENCH_RANKS_OWNER"
+"""Environment variable with the random part of the names of a measuring process's folders of ranks, which its
+supervisor removes: process numbers are equal in containers that share a temporary folder."""
 _UNLOCKED_S = 10.0
 """Age in seconds below which an unlocked folder may be one that its process is about to lock."""
 

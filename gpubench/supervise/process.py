@@ -6,8 +6,10 @@ import contextlib
 import faulthandler
 import os
 import re
+import secrets
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -22,7 +24,7 @@ from ..errors import UsageError
 from ..runfile.ledger import Event
 from ..runfile.quantities import listed
 from ..runfile.reader import Follower
-from ..runfile.writer import is_scratch
+from ..runfile.writer import RANKS_OWNER, is_scratch
 
 INTERRUPTED, USAGE, NO_TESTS = 2, 4, 5
 """pytest's exit codes: interrupted, for options that it can't use, and where it has collected nothing."""
@@ -30,7 +32,10 @@ POLL_S = 0.05
 PATIENCE_S = 2.0
 """Seconds that pytest may take to finish after an interrupt. Its results are on disk by then."""
 FAREWELL_S = 5.0
-"""Seconds that a child may take to end after its last event: a thread that a case left may never end."""
+"""Seconds that a child may take to end after its last benchmark: a thread that a case left, or a hook of pytest, may
+never end."""
+LOG_LIMIT, LOG_TAIL = 100 * 1024**2, 1024**2
+"""Bytes of a log at which all but its end is cut off, as a test may print without end, and bytes of that end."""
 SILENCE_S = 300.0
 """Seconds that a child may be silent between cases, while it imports torch, measures ceilings or ends. A longer
 deadline replaces it."""
@@ -73,7 +78,7 @@ def pytest_command(paths: Sequence[str], options: Sequence[str], python: str = s
     return [*arguments, "-q", "-s", "--benchmark-only", "--benchmark-quiet", *options, *paths]
 
 
-def _environment(imports: Sequence[str]) -> dict[str, str]:
+def _environment(imports: Sequence[str], owner: str) -> dict[str, str]:
     """Return the child's environment, in which this package can be imported even if it isn't installed. Raises
     UsageError if the working folder is gone."""
     parent = str(PACKAGE.parent)
@@ -87,7 +92,7 @@ def _environment(imports: Sequence[str]) -> dict[str, str]:
         path = os.pathsep.join(filter(None, (parent, path)))
     path = os.pathsep.join(filter(None, (*imports, path)))
     changes = {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", SUPERVISOR: str(os.getpid())}
-    return os.environ | changes
+    return os.environ | changes | {RANKS_OWNER: owner}
 
 
 def import_from_here() -> None:
@@ -105,6 +110,23 @@ def import_from_here() -> None:
         sys.path.insert(0, here)
 
 
+_DIE_WITH = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+if os.getppid() != {}:
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def _bound(arguments: Sequence[str]) -> Sequence[str]:
+    """Return a command that ends with this process, also where it is another Python than gpubench's, or none: our own
+    asks for it by itself."""
+    if sys.platform != "linux" or arguments[0] == sys.executable:
+        return arguments
+    code = _DIE_WITH.format(os.getpid()) + "os.execv(sys.argv[1], sys.argv[1:])"
+    return [sys.executable, "-ISc", code, *arguments]
+
+
 def die_with_supervisor() -> None:
     """End this process when the supervisor is gone; on systems other than Linux a thread checks. Called first in the
     child."""
@@ -113,12 +135,8 @@ def die_with_supervisor() -> None:
         return
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the parent may have had it ignored
     if sys.platform == "linux":
-        import ctypes
-
         with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-            if os.getppid() != expected:
-                os.kill(os.getpid(), signal.SIGKILL)
+            exec(_DIE_WITH.format(expected), {})
             return
 
     def watch() -> None:
@@ -131,11 +149,12 @@ def die_with_supervisor() -> None:
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
-    """How a measuring process ended, and why: ``finished`` if it wrote its last event. ``case`` is the one that was
-    being measured."""
+    """How a measuring process ended, and why: ``finished`` if it wrote its last event, ``lingering`` if it was killed
+    although all its benchmarks had ended. ``case`` is the one that was being measured."""
 
     code: int
     finished: bool = False
+    lingering: bool = False
     interrupted: bool = False
     case: str | None = None
     status: str = "crashed"
@@ -150,11 +169,11 @@ def run_process(
 
     The child has its own process group, so Ctrl-C reaches only this process, which passes on the first one, so that
     pytest finishes; a second one kills. The process is ended by a case that takes longer than ``deadline_s``, by
-    silence between cases for longer than that and SILENCE_S, and by an exception from ``on_event``, which is raised
-    again.
+    silence between cases for longer than that and SILENCE_S, by FAREWELL_S without an end after its last benchmark, by
+    a line of its journal that can't be read, and by an exception from ``on_event``, which is raised again.
     """
-    follower = Follower(ledger)
-    child = _start(arguments, log, interpreter)
+    follower, owner = Follower(ledger), secrets.token_hex(8)
+    child = _start(arguments, log, interpreter, owner)
     watch = _Watch(child, log, deadline_s)
     with contextlib.closing(follower), _on_signals(watch.interrupt):
         try:
@@ -164,8 +183,10 @@ def run_process(
                 for event in follower.events():
                     watch.note(event)
                     on_event(event)
+                watch.trim_log()
+                watch.unreadable = follower.unreadable
                 if alive and watch.is_overdue():
-                    if watch.timeout:
+                    if watch.timeout or watch.lingering:
                         _ask_for_stacks(child, log)
                     _signal(child, kill=True)
                     child.wait()
@@ -174,17 +195,17 @@ def run_process(
         finally:
             _signal(child, kill=True)  # the child, and what it may have left behind
             child.wait()
-            for folder in Path(tempfile.gettempdir()).glob(f"gpubench-ranks-{child.pid}-*"):
+            for folder in Path(tempfile.gettempdir()).glob(f"gpubench-ranks-{owner}-*"):
                 if is_scratch(folder):
                     shutil.rmtree(folder, ignore_errors=True)
     return watch.end()
 
 
-def _start(arguments: Sequence[str], log: Path, interpreter: Interpreter) -> subprocess.Popen[bytes]:
-    with log.open("ab") as output:
+def _start(arguments: Sequence[str], log: Path, interpreter: Interpreter, owner: str) -> subprocess.Popen[bytes]:
+    with open(log if _is_regular(log) or not os.path.lexists(log) else os.devnull, "ab") as output:
         return subprocess.Popen(
-            arguments, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-            cwd=interpreter.folder, env=_environment(interpreter.imports),
+            _bound(arguments), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            cwd=interpreter.folder, env=_environment(interpreter.imports, owner),
             process_group=0 if os.name == "posix" else None,
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )  # fmt: skip
@@ -199,6 +220,10 @@ class _Watch:
         self._case: str | None = None
         self._log_start = _size(log)
         self._finished, self._code = False, None
+        self._left: set[str] | None = None
+        self.lingering = False
+        self.unreadable = ""
+        """Complaint about the first line of the journal that can't be read."""
         self.timeout = ""
         """Why a case, or the silence between two, has lasted too long."""
 
@@ -210,31 +235,53 @@ class _Watch:
     def note(self, event: Event) -> None:
         """Take an event of the child into account."""
         self._latest_event = time.monotonic()
-        if event["event"] == "start":
+        if event["event"] == "session":
+            self._left = set(event["cases"]) or None
+        elif event["event"] == "start":
             self._case, self._log_start = event["fullname"], event.get("said") or self._log_start
         elif event["event"] == "end":
             self._case = None
+            (self._left or set()).discard(event["fullname"])
         elif event["event"] == "finish":
             self._finished, self._code = True, event.get("code")
 
+    def trim_log(self) -> None:
+        """Cut off all of a log but its first line and its end, once it is too large."""
+        if _size(self._log) > LOG_LIMIT and _is_regular(self._log):
+            end = tail(self._log, LOG_TAIL)
+            with contextlib.suppress(OSError), self._log.open("r+b") as file:  # its writer appends
+                head = file.readline(1000)
+                file.seek(0)
+                file.write(head + b"[cut off here: only the end of a long output is kept]\n" + end)
+                file.truncate()
+            self._log_start = 0
+
     def is_overdue(self) -> bool:
-        """Whether the case, the silence, or the end of an interrupted or finished process has lasted too long."""
+        """Whether the case, the silence, or the end of an interrupted or finished process has lasted too long, or its
+        journal can't be read."""
         now = time.monotonic()
         limit_s = self._deadline_s if self._case else max(SILENCE_S, self._deadline_s)
-        if self._finished:
-            return now - self._latest_event > FAREWELL_S
+        if self.unreadable:
+            return True
+        if self._finished or (self._left == set() and not self._case):
+            self.lingering = now - self._latest_event > FAREWELL_S
+            return self.lingering
         if now - self._latest_event > limit_s:
             silent = f"idle, no output for {limit_s:g} s: killed"
-            self.timeout = f"no end within {limit_s:g} s" if self._case else f"the measuring process was {silent}"
+            self.timeout = (
+                f"stopped: not finished after {limit_s:g} s" if self._case else f"the measuring process was {silent}"
+            )
         return bool(self.timeout or (self._interrupts and now - self._interrupted_at > PATIENCE_S))
 
     def end(self) -> ProcessEnd:
         """Return how the child ended, once it has."""
         code = self._child.returncode if self._code is None else self._code
-        status = "timeout" if self.timeout else "error" if self._finished else "crashed"
+        status = "timeout" if self.timeout else "error" if self._finished or self.unreadable else "crashed"
         why = "ended the measuring process" if self._finished else signal_or_code(code)
         reason = self.timeout or ": ".join(filter(None, (why, _last_line(self._log, self._log_start))))
-        return ProcessEnd(code, self._finished, bool(self._interrupts), self._case, status, reason)
+        if self.unreadable:
+            reason = f"its journal can't be read, perhaps because json was changed: {self.unreadable}"
+        return ProcessEnd(code, self._finished, self.lingering, bool(self._interrupts), self._case, status, reason)
 
 
 def _ask_for_stacks(child: subprocess.Popen[bytes], log: Path) -> None:
@@ -267,16 +314,15 @@ _CAUSE = re.compile(r"INTERNALERROR> (?:[ |]*\| )?([A-Za-z_][\w.]*(?:: .*|$))")
 
 def _last_line(log: Path, since: int) -> str:
     """Return the last line after this position, or the line in which Python or pytest reports what ended it."""
-    tail: list[str] = []
-    with contextlib.suppress(OSError), log.open("rb") as file:  # a test may have removed it
-        file.seek(max(since, _size(log) - 100_000))
-        tail = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines()]
-    tail = [line for line in tail if not _SAYS_NOTHING.fullmatch(line)]
-    if any(line.startswith("ERROR collecting") or "during collection" in line for line in tail):
-        return _uncollected(tail)[:300]
-    ending = [line.strip("! ") for line in tail if line.startswith(("Fatal Python error", "!!!!"))]
-    ending += reversed([cause[1] for line in tail if (cause := _CAUSE.search(line))])
-    return (ending[:1] or tail[-1:] or [""])[0].removeprefix("_pytest.outcomes.")[:300]
+    size = _size(log)
+    end = tail(log, min(100_000, size - since if since <= size else size))  # it may have been cut off meanwhile
+    lines = [line.strip() for line in end.decode("utf-8", "replace").splitlines()]
+    lines = [line for line in lines if not _SAYS_NOTHING.fullmatch(line)]
+    if any(line.startswith("ERROR collecting") or "during collection" in line for line in lines):
+        return _uncollected(lines)[:300]
+    ending = [line.strip("! ") for line in lines if line.startswith(("Fatal Python error", "!!!!"))]
+    ending += reversed([cause[1] for line in lines if (cause := _CAUSE.search(line))])
+    return (ending[:1] or lines[-1:] or [""])[0].removeprefix("_pytest.outcomes.")[:300]
 
 
 def _size(log: Path) -> int:
@@ -285,12 +331,25 @@ def _size(log: Path) -> int:
     return 0
 
 
+def _is_regular(log: Path) -> bool:
+    """Whether a log is a file, not a link, a folder or a pipe, which would be waited for, in its place."""
+    with contextlib.suppress(OSError):
+        return stat.S_ISREG(log.lstat().st_mode)
+    return False
+
+
+def tail(log: Path, most: int = LOG_TAIL) -> bytes:
+    """Return at most so many bytes of the end of a log; none where a test has removed or replaced it."""
+    if _is_regular(log):
+        with contextlib.suppress(OSError), log.open("rb") as file:
+            file.seek(max(0, _size(log) - most))
+            return file.read(most)
+    return b""
+
+
 def log_lines(output: Path | str) -> list[str]:
-    """Return the lines of a log file, or of its text, that aren't empty."""
-    text = output if isinstance(output, str) else ""
-    if isinstance(output, Path):
-        with contextlib.suppress(OSError):
-            text = output.read_text(encoding="utf-8", errors="replace")
+    """Return the lines of a log file, or of its text, that aren't empty; of a long log those of its end."""
+    text = output if isinstance(output, str) else tail(output).decode("utf-8", "replace")
     return [line for line in text.splitlines() if line.strip()]
 
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import GpubenchError, RunFileError, UsageError, clean
+from ..errors import GpubenchError, RunFileError, Unwritten, UsageError, clean
 from ..runfile.ledger import LEDGER, Event, Ledger, assemble, missing
 from ..runfile.quantities import counted
 from ..runfile.reader import check_run, read_ledger
 from ..runfile.schema import SCHEMA_VERSION
-from ..runfile.writer import Lock, is_own, scratch, without_paths
+from ..runfile.writer import Lock, is_own, keep, scratch, without_paths
 from . import process
 
 _NOT_FOR_PUBLISHING = "a log of this machine, with paths: publish run.json instead"
@@ -75,7 +75,7 @@ def planned(paths: Sequence[str], options: Sequence[str]) -> dict[str, Any]:
         ended = process.run_process(arguments, log, folder / "none", lambda event: None, 120.0)
         found: dict[str, Any] = json.loads(plan.read_text(encoding="utf-8")) if plan.exists() else {}
         if not found.get("cases"):
-            raise Unable(ended.code, log.read_text(encoding="utf-8", errors="replace"))
+            raise Unable(ended.code, process.tail(log).decode("utf-8", "replace"))
     return found
 
 
@@ -98,11 +98,12 @@ class Supervisor:
         self.ledger = self.folder / LEDGER
         self.log = self.folder / "run.log"
         """The output of the measuring processes."""
+        self._began_as = _place(self.ledger) if self.ledger.is_file() else None
 
     def begin(self) -> None:
         """Record the run's options and the file's place for :func:`read_run`."""
         self.append()  # without events, so that the file has a place
-        inode, device = _place(self.ledger)
+        self._began_as = inode, device = _place(self.ledger)
         terms: dict[str, Any] = {"processes": self.processes, "options": self.options, "paths": self.paths}
         terms |= {"deadline_s": self.deadline_s, "inode": inode, "device": device, "note": _NOT_FOR_PUBLISHING}
         self.append({"event": "run", "schema_version": SCHEMA_VERSION} | terms)
@@ -124,7 +125,7 @@ class Supervisor:
     def _measure_share(self, index: int) -> None:
         while (todo := missing(self.events, index)) is None or todo:
             ended = self._start(index)
-            if self.lock and self.events and not self.ledger.exists():  # turns of a comparison have no folder of theirs
+            if self.lock and self.events and not self.has_journal():  # turns of a comparison have no folder of theirs
                 self._write_again()
             self.interrupted = ended.interrupted
             if self.interrupted:
@@ -138,8 +139,11 @@ class Supervisor:
                 if ended.finished and todo is not None:
                     raise Unable(ended.code, f"{counted(len(todo), 'benchmark')} not measured: {todo[0]} …")
                 raise Unable(ended.code, ended.reason, ended.status)
-            if ended.status == "timeout" and not ended.case:
-                print(clean(f"gpubench run: {ended.reason}"), file=sys.stderr)
+            if (ended.status == "timeout" or ended.lingering) and not ended.case:
+                within = (
+                    f"the measuring process was killed: no end within {process.FAREWELL_S:g} s of its last benchmark"
+                )
+                print(clean(f"gpubench run: {within if ended.lingering else ended.reason}"), file=sys.stderr)
 
     def _say_differing(self, index: int, names: Sequence[str]) -> None:
         """Print which benchmarks a process collects under other names than the first one did."""
@@ -154,10 +158,21 @@ class Supervisor:
         command = process.pytest_command(self.paths, options, self.interpreter.python)
         return process.run_process(command, self.log, self.ledger, self._take, self.deadline_s, self.interpreter)
 
+    def has_journal(self) -> bool:
+        """Whether the file that the run was begun with, or resumed from, is still there."""
+        with contextlib.suppress(OSError):
+            return not self.ledger.is_symlink() and _place(self.ledger) == self._began_as
+        return False
+
     def _write_again(self) -> None:
-        """Write the journal, which a test has removed or renamed with its folder, from the events that are here."""
+        """Write the journal, which a test has removed, replaced or renamed with its folder, from the events that are
+        here. Raises Unwritten where that can't be done."""
         print(clean(f"gpubench run: {self.ledger} has gone while it was measured: written again"), file=sys.stderr)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            keep([self.ledger] if os.path.lexists(self.ledger) else [])
+        except (OSError, UsageError) as error:
+            raise Unwritten(f"{self.ledger}: can't be written: {getattr(error, 'strerror', error)}") from None
         self.begin()
         self.append(*(event for event in self.events if event["event"] != "run"))
 

@@ -13,6 +13,7 @@ from inprocess import Ran, gpubench, measure
 from sources import lay, negating, sleeping
 from waiting import survivors, wait_for
 
+from gpubench.commands import run
 from gpubench.commands.run import FIRST_WORDS
 from gpubench.runfile.ledger import COMPLETE
 from gpubench.runfile.reader import read
@@ -79,6 +80,18 @@ def test_files_of_somebody_else_stay(folder, name):
     (line,) = done.stderr.splitlines()
     assert re.search(r"(summary.md|run.log): was not written by gpubench", line)
     assert (mine.read_text(), {path.name for path in folder.iterdir()}) == ("mine", before)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_as_log_is_not_waited_for_and_a_huge_one_is_not_read(folder, monkeypatch):
+    (folder / "out").mkdir()
+    os.mkfifo(folder / "out/run.log")
+    done = gpubench("run", "test_mine.py", cwd=folder)
+    assert (done.returncode, "run.log: was not written by gpubench" in done.stderr) == (2, True)
+    (folder / "out/run.log").unlink()
+    (folder / "out/run.log").write_bytes(run._LOG_HEAD)
+    os.truncate(folder / "out/run.log", 2**40)  # sparse: no memory could hold it
+    assert gpubench("run", "test_mine.py", *SMOKE, cwd=folder).returncode == 0
 
 
 WITH_A_CHILD = """
@@ -268,6 +281,24 @@ def test_a_project_s_settings_are_those_of_its_own_pytest(tmp_path):
         ]
     assert names == [["bench/inner/test_mine.py"] * 2 + ["bench/test_plain.py"]] * 2
     assert not list(tmp_path.rglob("there.json"))
+
+
+def test_benchmarks_that_a_test_switches_off_fail_with_the_reason(folder):
+    source = CASES + "\ndef test_a(benchmark, request):\n    benchmark(len, [])\n"
+    source += "    request.config._benchmarksession.disabled = True\n\ndef test_b(benchmark): benchmark(len, [])\n"
+    ran = measure(folder, source, "--processes=1", "--seed=1", code=1)
+    left = [row["reason"] for row in ran.rows]
+    assert left
+    assert set(left) == {"not timed: a test has switched pytest-benchmark off for the whole session"}
+    assert {row["status"] for row in ran.rows} == {"error"}
+
+
+def test_a_test_that_a_conftest_doubles_is_measured_once(folder):
+    (folder / "conftest.py").write_text("def pytest_collection_modifyitems(items): items *= 2\n")
+    ran = measure(folder, CASES, "--processes=1")
+    assert [mark["extra_info"]["gpubench"]["params"] for mark in ran.marks] == [{"n": 8}, {"n": 16}]
+    assert ran.rows == []
+    assert "collected several times, measured once: test_neg" in ran.err
 
 
 RERUNS = """

@@ -25,6 +25,31 @@ def timing(line):
     return timing_of(parser("time").parse_args(shlex.split(line)))
 
 
+@pytest.mark.parametrize(
+    ("words", "deadline_s"), [((), 120.0), (("--preset=full",), 600.0), (("--preset=full", "--deadline=7"), 7.0)]
+)
+def test_the_preset_full_and_deadline_give_an_expression_more_time(monkeypatch, words, deadline_s):
+    asked = []
+
+    class Asked(Exception):
+        pass
+
+    def supervisor(*terms):
+        asked.append(terms[4])
+        raise Asked
+
+    monkeypatch.setattr(time, "Supervisor", supervisor)
+    with pytest.raises(Asked):
+        time.main(parser("time").parse_args(["1 + 1", *words]))
+    assert asked == [deadline_s]
+
+
+def test_an_expression_that_is_stopped_names_the_option_that_allows_more(tmp_path):
+    done = gpubench("time", "time.sleep(60)", "--setup=import time", "--deadline=2", "--device=cpu", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith("stopped: not finished after 2 s; --deadline 10 waits longer")
+
+
 def test_sizes():
     found = parse_sizes(["n=64,128", "m=1e3,1_000_000", "p=0.1,0.5"])
     assert found == [("n", (64, 128)), ("m", (1000, 1000000)), ("p", (0.1, 0.5))]

@@ -8,11 +8,12 @@ import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 import records
-from inprocess import measure, resume
+from inprocess import gpubench as gpubench_run, measure, resume
 from sources import negating
 
 from gpubench.errors import UsageError
@@ -21,6 +22,7 @@ from gpubench.runfile import reader, writer
 from gpubench.runfile.ledger import Ledger
 from gpubench.runfile.reader import read_ledger
 from gpubench.runfile.writer import Lock
+from gpubench.supervise import process
 
 pytestmark = pytest.mark.usefixtures("no_ceilings")
 
@@ -218,6 +220,52 @@ def test_a_results_folder_that_a_test_removes_costs_nothing_measured(tmp_path, d
     assert ran.statuses == dict.fromkeys(["it", "0", "1", "2", "3"], "ok")
     ends = [each["fullname"] for each in read_ledger(tmp_path / "out/run.ledger.jsonl") if each["event"] == "end"]
     assert len(ends) == len(set(ends)) == 5  # none was measured twice
+
+
+@pytest.mark.parametrize("kind", ["folder", "link"])
+def test_a_journal_that_a_test_replaces_is_written_again(tmp_path, kind):
+    other = "os.mkdir(path)" if kind == "folder" else "os.symlink(os.path.abspath('mine.txt'), path)"
+    source = "import os\ndef test_it(benchmark):\n    benchmark(len, [])\n    path = 'out/run.ledger.jsonl'\n"
+    source += f"    os.unlink(path)\n    {other}\n" + LEN.replace("it", "other")
+    (tmp_path / "mine.txt").write_text("mine")
+    ran = measure(tmp_path, source, "--processes=1")
+    assert "run.ledger.jsonl has gone while it was measured: written again" in ran.err
+    assert ran.statuses == {"it": "ok", "other": "ok"}
+    assert len(read_ledger(tmp_path / "out/run.ledger.jsonl")) == 8
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+def test_a_results_folder_that_a_test_replaces_by_a_file_leaves_the_results_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    source = "import os\ndef test_it(benchmark):\n    benchmark(len, [])\n    os.rename('out', 'gone')\n"
+    (tmp_path / "test_mine.py").write_text(source + "    open('out', 'w')\n" + LEN.replace("it", "other"))
+    done = gpubench_run("run", "test_mine.py", "--preset=smoke", "--processes=1", cwd=tmp_path)
+    assert done.returncode == 2
+    last = done.stderr.splitlines()[-1]
+    path = Path(last.partition("what was measured is in ")[2])
+    assert {each.status for each in reader.read(path).results} == {"ok"}
+    assert len(reader.read(path).results) == 2
+
+
+def test_a_log_that_a_test_replaces_by_a_pipe_isn_t_waited_for(tmp_path):
+    source = "import os\ndef test_it(benchmark):\n    benchmark(len, [])\n    os.unlink('out/run.log')\n"
+    ran = measure(tmp_path, source + "    os.mkfifo('out/run.log')\n", "--processes=2")
+    assert [len(each.times.processes) for each in ran.run.results] == [2]
+
+
+def test_a_log_without_end_keeps_its_head_and_its_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(process, "LOG_LIMIT", 100_000)
+    monkeypatch.setattr(process, "LOG_TAIL", 1_000)
+    source = "import os, time\ndef test_it(benchmark):\n    benchmark(len, [])\n"
+    source += (
+        "    for i in range(40):\n        print('x' * 10_000)\n        time.sleep(0.02)\n    print('last words')\n"
+    )
+    measure(tmp_path, source)
+    first, *_ = lines = (tmp_path / "out/run.log").read_text().splitlines()
+    assert first.startswith("gpubench run: ")
+    assert lines[1].startswith("[cut off here")
+    assert "last words" in lines
+    assert sum(map(len, lines)) < 300_000
 
 
 # Sizes ----------------------------------------------------------------------------------------------------------------

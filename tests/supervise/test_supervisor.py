@@ -65,7 +65,7 @@ BAD = {
     "abort": ("measure(gpubench, os.abort)", "crashed", "killed by SIGABRT: Fatal Python error: Aborted"),
     "null": ("measure(gpubench, lambda: ctypes.string_at(0))", "crashed",
              "killed by SIGSEGV: Fatal Python error: Segmentation fault"),
-    "sleep": ("measure(gpubench, lambda: time.sleep(1000))", "timeout", "no end within 6 s"),
+    "sleep": ("measure(gpubench, lambda: time.sleep(1000))", "timeout", "stopped: not finished after 6 s"),
     "raise": ("measure(gpubench, lambda: 1 / 0)", "error", "ZeroDivisionError: division by zero"),
     "exit": ("measure(gpubench, lambda: os._exit(7))", "crashed", ".*"),
     "interrupt": ("signal.raise_signal(signal.SIGINT)", "error", "ended the measuring process: KeyboardInterrupt"),
@@ -162,6 +162,54 @@ def test_a_process_that_has_finished_is_not_waited_for(child, tmp_path, monkeypa
     assert not (tmp_path / "waited").exists()
 
 
+SESSION = "ledger.add_event('session', process=0, cases=['a'], fingerprint={}, machine_info={}, gpubench={})"
+END = "ledger.add_event('end', process=0, fullname='a', status='error')"
+
+
+def test_a_process_that_hangs_after_its_last_benchmark_is_not_waited_for(child, tmp_path, monkeypatch):
+    monkeypatch.setattr(measuring, "FAREWELL_S", 0.1)
+    ended = child(f"{SESSION}; {START}; {END}; time.sleep(20); open('waited', 'w')", 1000.0)
+    assert (ended.lingering, ended.case, ended.status) == (True, None, "crashed")
+    assert not (tmp_path / "waited").exists()
+
+
+def test_a_session_whose_end_hangs_costs_seconds_and_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(measuring, "FAREWELL_S", 1.0)
+    (tmp_path / "conftest.py").write_text("import time\ndef pytest_sessionfinish(): time.sleep(1000)\n")
+    ran = measure(tmp_path, "def test_it(benchmark): benchmark(len, [])\n", "--processes=2")
+    assert ran.statuses == {"it": "ok"}
+    said = "gpubench run: the measuring process was killed: no end within 1 s of its last benchmark"
+    assert ran.err.splitlines().count(said) == 2
+
+
+def test_a_process_whose_journal_cannot_be_read_is_ended_at_once(tmp_path):
+    source = "import json\ndef test_it(benchmark):\n    benchmark(len, [])\n"
+    source += "    json.JSONEncoder.encode = lambda self, value: 'x'\n"
+    ran = measure(tmp_path, source + "def test_other(benchmark): benchmark(len, [])\n", "--processes=1", code=1)
+    assert ran.statuses == {"it": "error", "other": "ok"}
+    (row,) = ran.rows
+    assert row["reason"].startswith("its journal can't be read, perhaps because json was changed: expected an event")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a program with its parent")
+def test_another_program_in_place_of_a_python_ends_with_its_supervisor(tmp_path):
+    (tmp_path / "python").write_text("#!/bin/sh\nwhile true; do sleep 0.1; done\n")
+    (tmp_path / "python").chmod(0o755)
+    code = f"""
+from pathlib import Path
+from gpubench.supervise.process import run_process
+folder = Path({str(tmp_path)!r})
+run_process([{str(tmp_path / "python")!r}], folder / "log", folder / "ledger", print, 1000.0)
+"""
+    supervisor = subprocess.Popen([sys.executable, "-c", code])
+    while not (found := psutil.Process(supervisor.pid).children()) or found[0].name() != "python":
+        time.sleep(0.02)
+    supervisor.kill()
+    supervisor.wait()
+    _, alive = psutil.wait_procs(found, timeout=30)
+    assert not [each for each in alive if each.status() != psutil.STATUS_ZOMBIE]
+
+
 def test_a_case_that_ends_its_process_in_good_order_is_settled_with_the_reason(child):
     ended = child(f"{START}; print('!!!! Exit: enough !!!!'); ledger.add_event('finish', process=0)")
     assert (ended.finished, ended.case, ended.status) == (True, "a", "error")
@@ -171,9 +219,11 @@ def test_a_case_that_ends_its_process_in_good_order_is_settled_with_the_reason(c
 def test_ranks_that_are_ended_with_their_process_leave_no_folder(child, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    begin = "from gpubench.runfile.writer import mark_scratch; make = tempfile.mkdtemp"
-    ours, theirs = (f"make(prefix=f'gpubench-ranks-{{os.getpid()}}-{whose}')" for whose in ("ours", "theirs"))
-    ended = child(f"{begin}; mark_scratch({ours}); {theirs}; ledger.add_event('finish'); os.abort()")
+    """Process numbers are equal in containers that share a temporary folder, so the names don't have them."""
+    begin = "from gpubench.runfile.writer import RANKS_OWNER, mark_scratch; make = tempfile.mkdtemp"
+    ours = "make(prefix=f'gpubench-ranks-{os.environ[RANKS_OWNER]}-ours')"
+    theirs = "make(prefix=f'gpubench-ranks-{os.getpid()}-theirs')"
+    ended = child(f"{begin}; mark_scratch({ours}); mark_scratch({theirs}); ledger.add_event('finish'); os.abort()")
     assert ended.code == -signal.SIGABRT
     left = [path.name for path in tmp_path.iterdir() if path.name not in ("ledger", "log")]
     assert ["theirs" in name for name in left] == [True]
