@@ -76,7 +76,7 @@ def test_numbers_pictures_and_tables_change_only_with_the_results(tmp_path, caps
         assert fill() == 0
         assert main(["chart", str(run), "-o", str(tmp_path / "docs/speed.svg")]) == 0
         capsys.readouterr()
-        assert main(["export", str(run), "--to", "markdown"]) == 0
+        assert main(["show", str(run), "--format", "markdown"]) == 0
         (tmp_path / "docs/speed.md").write_text(capsys.readouterr().out)
         git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@x"]
         for words in commit or (["add", "--intent-to-add", "docs"],):

@@ -89,12 +89,12 @@ HELP = """from gpubench.commands import cli
         (HELP, (*HEAVY, "pytest")),
         (running("show"), (*DRAWING, "scipy", "numpy")),
         (running("compare", str(PUBLISHED)), DRAWING),
-        (running("export", "--to", "csv", "-o", "results.csv"), DRAWING),
+        (running("show", "--format", "csv"), DRAWING),
         (running("estimate", "--gpu", "L4", "--format", "csv"), DRAWING),
         (running("report", "--charts", "none", "-o", "out"), DRAWING),
     ],
     ids=["package", "its names", "reading", "a notebook", "commands and supervisor", "no command", "help",
-         "show", "compare", "export", "estimate", "report"],
+         "show", "compare", "csv", "estimate", "report"],
 )  # fmt: skip
 def test_heavy_packages_are_loaded_where_they_are_needed(code, unneeded, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -58,7 +58,7 @@ def test_a_metric_is_one_entry(tree: Path) -> None:
     path = tree / "gpubench/report/columns.py"
     entry = f"    {recipe('A metric').strip()},\n)  # fmt: skip\nMETRICS ="
     path.write_text(path.read_text(encoding="utf-8").replace(")  # fmt: skip\nMETRICS =", entry), encoding="utf-8")
-    rows = list(csv.DictReader(io.StringIO(gpubench(tree, "export", RUN, "--to", "csv"))))
+    rows = list(csv.DictReader(io.StringIO(gpubench(tree, "show", RUN, "--format", "csv"))))
     measured = [row for row in rows if row["status"] == "ok"]
     assert all(float(row["iqr_share"]) == float(row["iqr_s"]) / float(row["time_s"]) for row in measured)
     page = "from regenerate import metrics_table; print(metrics_table())"

@@ -26,12 +26,11 @@ COMMANDS = {
         "env": "list the available devices; explain why a GPU is missing",
     },
     "Look at results": {
-        "show": "print results in the terminal",
+        "show": "print results in the terminal, or as Markdown or CSV",
         "report": "write tables, charts and a summary for one or more results; compare machines",
         "chart": "draw one picture: headline, speedup, rate, roofline and more",
         "compare": "compare two versions of your code; exit code 1 on a regression",
         "estimate": "estimate how fast a GPU that you don't have would run this",
-        "export": "convert for github-action-benchmark, Bencher, CSV, Markdown",
     },
 }
 EXAMPLES = {

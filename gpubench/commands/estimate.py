@@ -24,7 +24,7 @@ GPUS = ("L4", "A100", "H100", "RTX 4090")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
     add = parser.add_argument
-    add("run", nargs="?", metavar="RUN", help="results file of a CPU, or the folder of a run")
+    add("run", nargs="?", default="out", metavar="RUN", help="results file of a CPU, or its folder (default: out)")
     named = f"another GPU, such as 'H100 PCIe'; repeatable (default: {', '.join(GPUS)})"
     add("--gpu", dest="gpus", action="append", default=[], metavar="GPU", help=named)
     add_expression(parser)
@@ -47,8 +47,6 @@ def main(args: argparse.Namespace) -> int:
     if args.listed:
         print(printing.list_text(*read_cards()))
         return 0
-    if args.run is None:
-        raise UsageError("name a results file: gpubench estimate out/run.json; --list shows the GPUs")
     study, every = Study(read_all([args.run]), expression=args.expression), args.expression is not None
     estimates = estimates_of(study, cards_named(args.gpus or GPUS))
     if args.format == "csv":

@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..runfile.quantities import shorten
+from ..errors import clean
+from ..runfile.quantities import listed, shorten
 from ..runfile.version import __version__
 from .choice import add_expression
 
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_runs(parser)
     files = "folder for results.csv, speedup.csv, crossover.csv, summary.md, report.html, charts/"
-    add("-o", "--output", required=True, metavar="DIR", help=files)
+    add("-o", "--output", default="out", metavar="DIR", help=f"{files} (default: out)")
     against = (
         "what speedups are measured against: a device (cpu, cuda:0), an implementation (numpy), a machine or a run by"
         " name; default: each machine's CPU; of several machines the first, but in the answer the slowest GPU if"
@@ -41,7 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
     """Add what :func:`read_study` reads."""
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="results file, or a folder of them")
+    parser.add_argument(
+        "runs", nargs="*", default=["out"], metavar="RUN", help="results file, or a folder (default: out)"
+    )
     add_expression(parser)
 
 
@@ -108,7 +111,10 @@ def write_report(
     files |= csv_files(study)
     files["summary.md"] = summary(answer, [(title, name) for name, title, *_ in pictures])
     files["report.html"] = webpage(answer, pictures, __version__)
+    replaced = [name for name in files if (folder / name).exists() and not name.startswith("charts/")]
     written = write_folder(folder, files)
+    if replaced:
+        print(clean(f"gpubench: {folder}: replaced an earlier report's {listed(replaced)}"), file=sys.stderr)
     return Report(tuple(written), study, failed)
 
 

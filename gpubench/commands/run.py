@@ -281,12 +281,12 @@ def _wanted(args: argparse.Namespace) -> tuple[list[str], list[str], int]:
 
 
 def _require_writable(folder: Path) -> None:
-    """Raise UsageError before any measuring if the output can't be written, or would replace files that gpubench didn't
-    write: an hour's run must not fail at its last step."""
+    """Raise UsageError before any measuring if the output can't be written, or the folder isn't gpubench's: an hour's
+    run must not fail at its last step."""
     from ..report import output
 
     output.prepare_folder(folder)
-    output.require_ours(folder, output.TABLES)
+    output.require_ours(folder)
     log = folder / "run.log"
     if os.path.lexists(log) and not _is_own_log(log):
         raise UsageError(f"{log}: was not written by gpubench and would be replaced: move it, or choose another -o")

@@ -1,5 +1,5 @@
 """``gpubench show``: the time, spread and rates of any benchmark in the terminal; for many benchmarks, a summary
-first."""
+first. Also a table for a page, and all values for a program."""
 
 from __future__ import annotations
 
@@ -12,12 +12,24 @@ from .report import add_runs, read_study
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
     add_runs(parser)
+    formats = (
+        "table (default), markdown: a table for a page, with -k every size, or csv: what report writes as results.csv"
+    )
+    parser.add_argument("--format", choices=("table", "markdown", "csv"), default="table", help=formats)
 
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for what can't be read or where nothing matches."""
-    from ..report.screen import everything
+    from ..report.columns import results_columns
+    from ..report.render import csv_text
+    from ..report.screen import everything, page_table
 
-    width = shutil.get_terminal_size((1000, 24)).columns  # in a pipe as wide as it needs, unless COLUMNS is set
-    print("\n".join(everything(read_study(args), width)))
+    study = read_study(args)
+    if args.format == "csv":
+        print(csv_text(results_columns(study.rows), study.rows), end="")
+    elif args.format == "markdown":
+        print("\n".join(page_table(study, every=bool(args.expression))))
+    else:
+        width = shutil.get_terminal_size((1000, 24)).columns  # in a pipe as wide as it needs, unless COLUMNS is set
+        print("\n".join(everything(study, width)))
     return 0

@@ -13,7 +13,7 @@ from ..runfile.matching import shown_name
 from ..runfile.quantities import counted, listed, seconds_text, shorten, text
 from . import words
 from .answer import MOST_ROWS, Answer, Warning
-from .render import terminal
+from .render import escape, markdown, terminal
 from .study import Crossing, Measured, Pair, Study, grouped
 from .tables import answer_tables, beside_each_other, main_clause, results_table, unmeasured_by_reason
 
@@ -131,6 +131,14 @@ def everything(study: Study, width: int) -> list[str]:
     lines += [*list_warnings(answer.warnings, width, 2, "gpubench report tells more"), ""]
     table = terminal(results_table(study), width, title=False) if study.measured else []
     return [*lines, *table, *_failures(study)]
+
+
+def page_table(study: Study, every: bool) -> list[str]:
+    """The answer's tables in Markdown, or a row for every size, with the machines below."""
+    tables = [beside_each_other(study, "benchmark")] if every else answer_tables(Answer(study))
+    notes = [each.title for each in tables if every and each.title] + [*dict.fromkeys(map(words.machine, study.runs))]
+    notes += filter(None, [words.simulated(row.facts for row in study.measured)])
+    return [*(line for each in tables for line in (*markdown(each), "")), f"{escape('; '.join(notes))}."]
 
 
 # One's own expressions ------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import msgspec
 
@@ -41,10 +42,11 @@ _ADDRESS = re.compile(
 """E-mail addresses, and addresses of machines in a network, IPv4 and IPv6; the loopback address identifies no
 machine."""
 
-_DRAWN = re.compile(
-    rb"<\?xml .*<dc:creator>\s*<cc:Agent>\s*<dc:title>gpubench</dc:title>|\x89PNG.*Software\0gpubench", re.DOTALL
-)
-"""The beginning of our own pictures, in SVG and in PNG."""
+_PNG = b"\x89PNG\r\n\x1a\n"
+_PNG_HEADER = len(_PNG) + 25
+"""Bytes of a PNG before its first text."""
+_DC = "{http://purl.org/dc/elements/1.1/}"
+"""XML namespace of the words that name a picture's creator."""
 _SCRATCH = ".made-by-gpubench"
 """A file in each temporary folder of gpubench."""
 RANKS_OWNER = "GPUBENCH_RANKS_OWNER"
@@ -152,11 +154,23 @@ def picture_format(path: str | os.PathLike[str]) -> str:
 
 
 def is_drawn(path: Path) -> bool:
-    """Whether a file is a picture that gpubench drew, by its head."""
+    """Whether a file is a picture that gpubench drew: its own metadata say so, not those of a picture within."""
     if path.suffix.lower() not in (".svg", ".png") or not path.is_file():
         return False
     with path.open("rb") as file:
-        return bool(_DRAWN.match(file.read(16_384)))
+        head = file.read(65_536)
+    if head.startswith(_PNG):
+        return head[_PNG_HEADER + 4 :].startswith(b"tEXtSoftware\0gpubench")
+    parser, parents = ElementTree.XMLPullParser(["start", "end"]), list[ElementTree.Element]()
+    with suppress(ElementTree.ParseError):
+        parser.feed(head)
+    with suppress(ElementTree.ParseError):
+        for event, element in parser.read_events():
+            if event == "start":
+                parents.append(element)
+            elif parents.pop().tag.endswith("}metadata") and len(parents) == 1:
+                return element.findtext(f".//{_DC}creator//{_DC}title") == "gpubench"
+    return False
 
 
 def require_new(path: str | os.PathLike[str]) -> None:

@@ -46,6 +46,17 @@ def test_each_kind_is_one_file(run, out, kind, suffix, capsys):
     assert out.read_bytes() == first
 
 
+def test_a_file_that_is_read_or_isn_t_ours_is_not_replaced(run, tmp_path, capsys):
+    """Whatever the way it is named."""
+    notes = tmp_path / "notes.svg"
+    notes.write_text("mine")
+    for command in (["chart", str(run)], ["time", "1+1", "--chart"], ["time", "1+1"]):
+        option = [] if command[-1] == "--chart" else ["-o"]
+        assert [cli.main([*command, *option, str(path)]) for path in (run, notes)] == [2, 2]
+    assert capsys.readouterr().err.count("exists already") == 6
+    assert notes.read_text() == "mine"
+
+
 def test_without_a_kind_it_is_the_first_picture_of_a_report(run, tmp_path, out):
     assert chart(run, "-o", tmp_path / "a.svg") == chart(run, "--kind", "headline", "-o", out) == 0
     assert (tmp_path / "a.svg").read_bytes() == out.read_bytes()

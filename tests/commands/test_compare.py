@@ -114,10 +114,10 @@ def started(*words, command=(sys.executable, "-m", "gpubench"), stdout=subproces
     return subprocess.run([*command, *words], stdout=stdout, stderr=subprocess.PIPE, text=True, env=known)
 
 
-@pytest.mark.parametrize("words", [["compare"], ["compare", "--format=json"], ["export"], ["report"]])
+@pytest.mark.parametrize("words", [["compare"], ["compare", "--format=json"], ["show"], ["report"]])
 def test_a_reader_that_has_gone_is_no_verdict(save, tmp_path: Path, words) -> None:
     run = save("run.json", run_file())  # fits into a buffer, so that the last flush fails
-    more = {"compare": [run, run], "export": [run, "--to=bmf"]}
+    more = {"compare": [run, run], "show": [run]}
     more["report"] = [run, "--charts=none", "-o", str(tmp_path / "out")]
     reader, writer = os.pipe()
     os.close(reader)
@@ -155,8 +155,6 @@ def test_the_reason_why_a_plain_test_lost_its_time_is_printed(save, capsys, comp
     new["gpubench"]["unmeasured"] = [records.unmeasured(lost, "error", "ValueError: mine") | {"fullname": test}]
     (missing,) = compared(base, new)[1]["missing"]
     assert (missing["id"], missing["side"], missing["reason"]) == (test, "new", "error: ValueError: mine")
-    assert main(["export", save("gone.json", new), "--to", "bmf"]) == 0
-    assert capsys.readouterr().err == f"gpubench export: not measured and left out: {test}\n"
 
 
 def test_nothing_in_common_is_three(shown, compared) -> None:

@@ -39,7 +39,7 @@ COMMANDS: dict[str, Callable[[str, str], list[str]]] = {
     "show": lambda run, to: ["show", run],
     "report": lambda run, to: ["report", run, "--charts=none", "-o", f"{to}/report"],
     "chart": lambda run, to: ["chart", run, "--kind=time", "-o", f"{to}/chart.svg"],
-    "export": lambda run, to: ["export", run, "--to=csv", "-o", f"{to}/made.csv"],
+    "csv": lambda run, to: ["show", run, "--format=csv"],
     "estimate": lambda run, to: ["estimate", run, "--gpu=L4"],
     "compare": lambda run, to: ["compare", run, run],
 }

@@ -103,6 +103,28 @@ def test_earlier_runs_are_left_out_of_their_folder(tmp_path):
     assert [{row["run"] for row in rows(tmp_path / name)} for name in ("both", "latest")] == [{"run", "run.1"}, {"run"}]
 
 
+def test_a_report_in_a_folder_of_gpubench_says_what_it_replaces(run, out, tmp_path, capsys):
+    assert tables(run, "-o", out) == 0
+    (out / "summary.md").write_text("my notes")
+    capsys.readouterr()
+    assert tables(run, "-o", out) == 0
+    assert "replaced an earlier report's results.csv, speedup.csv, " in capsys.readouterr().err
+    assert "my notes" not in (out / "summary.md").read_text()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/summary.md").write_text("my notes")
+    assert tables(run, "-o", tmp_path / "mine") == 2
+    assert "mine: holds other files and no results of gpubench" in capsys.readouterr().err
+    assert names(tmp_path / "mine") == {"summary.md"}
+
+
+@pytest.mark.parametrize("command", ["show", "report", "estimate"])
+def test_without_a_path_it_is_the_folder_out(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    small().save(tmp_path / "out/run.json")
+    assert cli.main([command, *(["--charts=none"] if command == "report" else [])]) == 0
+    assert (tmp_path / "out/results.csv").exists() == (command == "report")
+
+
 def test_a_folder_of_runs_has_each_once(tmp_path, out, capsys):
     nightly = tmp_path / "nightly"
     for name in ("r1", "r2"):

@@ -1,6 +1,11 @@
 """``gpubench show``: any benchmark's time, spread and rates."""
 
+import csv
+import io
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import records
@@ -92,3 +97,38 @@ def test_the_width_of_columns_holds_in_a_pipe_too(run, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     assert main(["show", run]) == 0
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 60
+
+
+@pytest.fixture
+def two(save):
+    """A benchmark on a CPU and a GPU, and one that wasn't measured."""
+    return save("run.json", records.run().bench("a.b", n=8, cpu="2 ms").bench("a.b", n=8, gpu="1 ms").skip("a.gone"))
+
+
+def test_csv_has_all_values_of_each_benchmark_and_why_one_has_none(two, capsys):
+    assert main(["show", two, "--format", "csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [(row["status"], row["time_s"]) for row in rows] == [("ok", "0.002"), ("ok", "0.001"), ("skipped", "")]
+
+
+def test_markdown_is_the_answer_or_with_k_a_row_for_every_size(two, capsys, save):
+    assert main(["show", two, "--format", "markdown"]) == 0
+    text = capsys.readouterr().out
+    (row,) = (line for line in text.splitlines() if line.startswith("| a.b"))
+    assert all(words in row for words in ("n=8", "2.00 ms", "1.00 ms", "2.0×"))
+    assert "Synthetic H" in text
+    path = save("sized.json", records.run().bench("a.b", cpu="1 ms", n=(8, 16)).bench("a.c", cpu="1 ms", n=(8, 16)))
+    for words, count in (([], 2), (["-k", "a.b"], 2), (["-k", "a.b or a.c"], 4)):
+        assert main(["show", path, "--format", "markdown", *words]) == 0
+        table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+        assert (table[0].startswith("| benchmark |"), len(table)) == (True, 2 + count)
+
+
+def test_a_results_file_goes_unchanged_into_pytest_benchmark_s_own_compare(tmp_path):
+    measured = Path(__file__).parent.parent.parent / "results/xeon-2-cores/run.json"
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).write_bytes(measured.read_bytes())
+    command = [sys.executable, "-m", "pytest_benchmark", "compare", "a.json", "b.json", "--columns=median"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("test_square[cpu-float32-1024]") >= 2

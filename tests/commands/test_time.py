@@ -227,7 +227,7 @@ def test_expressions_with_brackets_are_rows_of_their_own_in_every_reader(tmp_pat
     assert work["time.x[0].sum()"] is None, "the inputs are read in part"
     assert work["time.torch.cat([x, x])"] == 4 * (16 * 16 + 2 * 16 * 16)
     shown = gpubench("show", "i.json", cwd=tmp_path)
-    exported = gpubench("export", "i.json", "--to", "csv", cwd=tmp_path)
+    exported = gpubench("show", "i.json", "--format=csv", cwd=tmp_path)
     for text in texts:
         assert (text in done.stdout, text in shown.stdout, text in exported.stdout.replace('""', '"')) == (True,) * 3
     for text in texts:

@@ -1,7 +1,5 @@
-"""A report's folder holds what the latest report wrote, and all that others put there."""
+"""A report's folder is new, empty, or gpubench's, whose own files are replaced."""
 
-import json
-import os
 from pathlib import Path
 
 import pytest
@@ -10,8 +8,11 @@ from gpubench.errors import UsageError
 from gpubench.report import output
 from gpubench.runfile.writer import Lock
 
-DRAWN = b"<?xml version='1.0'?><svg><dc:creator><cc:Agent><dc:title>gpubench</dc:title></cc:Agent></dc:creator></svg>"
-FIRST = {"summary.md": "one", "results.csv": "a,b", "charts/time-light.svg": DRAWN}
+SVG = (
+    '<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"><metadata xmlns:dc="http://purl.org/dc/elements/1.1/">'
+    "<dc:creator><dc:title>gpubench</dc:title></dc:creator></metadata></svg>"
+)
+FIRST = {"summary.md": "one", "results.csv": "a,b", "charts/time-light.svg": SVG}
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -22,7 +23,7 @@ def content(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_a_later_report_replaces_and_removes_what_an_earlier_one_wrote_and_nothing_else(tmp_path):
+def test_a_later_report_replaces_its_files_and_removes_earlier_pictures(tmp_path):
     folder = tmp_path / "deep" / "out"
     output.write_folder(folder, FIRST)
     (folder / "charts/mine.svg").write_text("mine")
@@ -30,56 +31,42 @@ def test_a_later_report_replaces_and_removes_what_an_earlier_one_wrote_and_nothi
     files = output.write_folder(folder, {"summary.md": "two \udcff", "report.html": "<p>"})
     assert files == [folder / "summary.md", folder / "report.html"]
     assert content(folder) == {
-        "summary.md": b"two ?", "report.html": b"<p>", "charts/mine.svg": b"mine", "notes.md": b"mine"
+        "summary.md": b"two ?", "results.csv": b"a,b", "report.html": b"<p>", "charts/mine.svg": b"mine",
+        "notes.md": b"mine",
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["summary.md", "charts/time-light.svg", output.MANIFEST])
-@pytest.mark.parametrize("linked", [False, True])
-def test_what_a_report_did_not_write_is_not_replaced(tmp_path, name, linked):
-    folder, mine = tmp_path / "out", tmp_path / "mine"
-    (folder / name).parent.mkdir(parents=True)
-    mine.write_text('{"files": ["summary.md"]}' if linked else "mine")
-    (folder / name).symlink_to(mine) if linked else mine.rename(folder / name)
-    before = content(tmp_path)
-    with pytest.raises(UsageError, match="was not written by gpubench"):
-        output.write_folder(folder, FIRST)
-    assert content(tmp_path) == before
+@pytest.mark.parametrize("mark", ["run.json", "run.ledger.jsonl", "run.log", output.MANIFEST, ".gitkeep"])
+def test_a_folder_is_gpubench_s_by_its_results_its_journal_or_its_mark(tmp_path, mark):
+    (tmp_path / mark).touch()
+    output.write_folder(tmp_path, FIRST)
+    assert content(tmp_path)["summary.md"] == b"one"
 
 
-def test_a_link_in_place_of_a_file_that_a_report_wrote_stays(tmp_path):
+@pytest.mark.parametrize("name", ["summary.md", "notes.txt", "charts/time-light.svg"])
+def test_a_folder_of_others_is_refused_and_stays_as_it_is(tmp_path, name):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(UsageError, match="holds other files and no results of gpubench"):
+        output.write_folder(tmp_path, FIRST)
+    assert content(tmp_path) == {name: b"mine"}
+
+
+def test_a_link_is_replaced_and_its_target_stays(tmp_path):
     folder = tmp_path / "out"
     output.write_folder(folder, FIRST)
+    (tmp_path / "mine").write_text("mine")
     (folder / "summary.md").unlink()
-    (folder / "summary.md").symlink_to("nowhere")
-    with pytest.raises(UsageError, match=r"summary\.md"):
-        output.write_folder(folder, FIRST)
+    (folder / "summary.md").symlink_to("../mine")
+    output.write_folder(folder, FIRST)
+    assert content(tmp_path)["mine"] == b"mine"
+    assert content(folder)["summary.md"] == b"one"
     (tmp_path / "else").mkdir()
     (tmp_path / "other").mkdir()
     (tmp_path / "other/charts").symlink_to(tmp_path / "else")
     with pytest.raises(UsageError, match="is a link"):
         output.write_folder(tmp_path / "other", FIRST)
     assert list((tmp_path / "else").iterdir()) == []
-
-
-@pytest.mark.parametrize("names", [["../run.json"], ["/etc/passwd"], ["charts/../../run.json"], ["run.json"],
-                                   ["notes.md", "charts/mine.svg", 3], None, 3, "["])  # fmt: skip
-def test_a_manifest_of_anybodys_removes_nothing_but_files_of_a_report(tmp_path, names):
-    (tmp_path / "run.json").write_text("mine")
-    folder = tmp_path / "out"
-    output.write_folder(folder, FIRST)
-    mine = ["run.json", "notes.md", "charts/mine.svg"]
-    for name in mine:
-        (folder / name).write_text(f"mine: {DRAWN.decode()}")
-    manifest = folder / output.MANIFEST
-    known = {"files": [*FIRST, *names] if isinstance(names, list) else names, "runs": names}
-    manifest.write_text("[" * 100_000 if names == "[" else json.dumps(known))
-    if isinstance(names, list):
-        output.write_folder(folder, {"results.csv": ""})
-        assert set(content(tmp_path)) == {"run.json", "out/results.csv", *(f"out/{name}" for name in mine)}
-    else:
-        with pytest.raises(UsageError, match="was not written by gpubench"):
-            output.write_folder(folder, FIRST)
 
 
 def test_a_report_that_was_killed_is_no_obstacle(tmp_path, monkeypatch):
@@ -96,13 +83,6 @@ def test_a_report_that_was_killed_is_no_obstacle(tmp_path, monkeypatch):
     monkeypatch.undo()
     output.write_folder(tmp_path, FIRST)
     assert len(content(tmp_path)) == len(FIRST)
-
-
-@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
-def test_a_manifest_is_a_plain_file(tmp_path, make):
-    make(tmp_path / output.MANIFEST)
-    with pytest.raises(UsageError, match="was not written by gpubench"):
-        output.write_folder(tmp_path, FIRST)
 
 
 def test_a_report_waits_for_another_one_in_its_folder(tmp_path, monkeypatch):

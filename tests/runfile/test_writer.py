@@ -135,15 +135,19 @@ def test_a_number_that_json_lacks_leaves_the_old_file_and_no_other(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_output_file_is_new_or_a_picture_of_ours(tmp_path):
+@pytest.mark.parametrize("suffix", ["svg", "png"])
+def test_an_output_file_is_new_or_a_picture_of_ours(tmp_path, suffix):
+    """Not a drawing with a picture of ours in it, as an editor makes it."""
+    from gpubench.report.charts import pictures
+    from gpubench.report.study import Study
+
     writer.require_new(tmp_path / "new.csv")
-    for name, content in (
-        ("a.svg", b"<?xml version='1.0'?><svg><dc:creator> <cc:Agent>\n<dc:title>gpubench</dc:title>"),
-        ("a.png", b"\x89PNG tEXtSoftware\0gpubench"),
-    ):
-        (tmp_path / name).write_bytes(content)
-        writer.require_new(tmp_path / name)
-    (tmp_path / "theirs.svg").write_text("my diary <dc:creator><cc:Agent><dc:title>gpubench</dc:title>")
+    (figure, *_), _ = pictures.plan(Study([records.run().bench("a.b", cpu="1 ms").read("run")]))
+    drawn = pictures.render(figure, suffix)
+    (tmp_path / f"ours.{suffix}").write_bytes(drawn)
+    writer.require_new(tmp_path / f"ours.{suffix}")
+    inner = drawn[drawn.index(b"<svg") :] if suffix == "svg" else drawn
+    (tmp_path / "theirs.svg").write_bytes(b'<?xml version="1.0"?><svg><g>' + inner + b"</g></svg>")
     (tmp_path / "run.json").write_text("{}")
     (tmp_path / "link.csv").symlink_to("nowhere")
     for taken in (*("theirs.svg", "run.json", "link.csv", "no/a.csv", ""), "/dev/null"):
