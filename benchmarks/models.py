@@ -424,7 +424,7 @@ class ServedDecoder(Served):
         return to_host(torch.cat(scores, 1))
 
     def reference(self) -> Callable[[torch.Tensor], torch.Tensor]:
-        """Return a function for ``check=``: the scores of the tokens chosen last, from one pass over prompt and
+        """Return a reference for ``check``: the scores of the tokens chosen last, from one pass over prompt and
         answer in float64 without a cache. It raises :class:`~gpubench.errors.WrongAnswer` if another token is clearly
         better."""
         decoder: Any = self.network

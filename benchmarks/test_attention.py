@@ -51,7 +51,8 @@ def attend(gpubench, backend, length, *, causal=False, groups=1):
     require_kernel(arguments, backend)
     share = (length + 1) / (2 * length) if causal and backend != "math" else 1
     flops, nbytes = 4 * HEADS * length**2 * SIZE * share, 2 * query.nbytes + key.nbytes + value.nbytes
-    gpubench(attention, *arguments, check=plain, flops=flops, nbytes=nbytes, items=length, unit="token")
+    gpubench.declare(check=plain, flops=flops, nbytes=nbytes, items=length, unit="token")
+    gpubench(attention, *arguments)
 
 
 class Watch(dispatch_mode()):

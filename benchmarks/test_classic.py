@@ -54,9 +54,10 @@ def test_step(gpubench, form, n):
     room = [
         gpubench.array(gpubench.empty(*shape)) for _ in range({"as written": 0, "one pass": 1, "preallocated": 2}[form])
     ]
+    gpubench.declare(**work)
     if form == "as written":
-        gpubench(as_written, *arrays, **work)
+        gpubench(as_written, *arrays)
     elif form == "one pass":
-        gpubench(one_pass, *arrays, out=room[0], **work)
+        gpubench(one_pass, *arrays, out=room[0])
     else:
-        gpubench(preallocated, gpubench.xp, *arrays, *room, **work)
+        gpubench(preallocated, gpubench.xp, *arrays, *room)

@@ -17,9 +17,8 @@ def convolve(gpubench, kind, batch, layout=torch.contiguous_format):
     out = batch * filters * image * image
     flops = 2 * out * (channels // groups) * width**2
     nbytes = x.nbytes + weight.nbytes + out * x.element_size()
-    gpubench(
-        F.conv2d, x, weight, padding=width // 2, groups=groups, flops=flops, nbytes=nbytes, items=batch, unit="image"
-    )
+    gpubench.declare(flops=flops, nbytes=nbytes, items=batch, unit="image")
+    gpubench(F.conv2d, x, weight, padding=width // 2, groups=groups)
 
 
 @pytest.mark.gpubench(title="Convolution", size="batch")

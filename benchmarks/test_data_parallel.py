@@ -81,7 +81,8 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
         single = training.trainer(task, exact, batch, update=optimizer, rate=rate, rows=rows, **options)
         return training.verify_part(learner, single, "step")
 
-    gpubench(learner.step, check=reference, items=rows, unit="sample", devices=names, steps=epochs or None)
+    gpubench.declare(check=reference, items=rows, unit="sample", devices=names, steps=epochs or None)
+    gpubench(learner.step)
 
 
 @pytest.mark.gpubench(title="LeNet, DataParallel")

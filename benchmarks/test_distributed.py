@@ -6,7 +6,6 @@ A CPU's device is a core, with one thread. The baseline is one process with all 
 import pytest
 
 from gpubench.parallel.ranks import device_counts
-from gpubench.runfile.schema import Work
 
 from . import training
 from .distributed import AllReduce, Training
@@ -31,11 +30,9 @@ def step(gpubench, ranks, task, method, devices, mode, batch, optimizer="sgd", *
     job = Training(task, method, rows, optimizer, dtype=gpubench.case.dtype, seed=gpubench.data.seed, **options)
     parallel = method not in ("single", "one thread")
     ideal = rows / -(-rows // devices) if parallel else 1
-    ranks.measure(
-        gpubench, job, devices, all_threads=method == "single",
-        work=Work(items=options.get("rows", rows), unit="sample"),
-        method=method, mode=mode, ideal_speedup=ideal,
-    )  # fmt: skip
+    gpubench.declare(items=options.get("rows", rows), unit="sample")
+    record = {"method": method, "mode": mode, "ideal_speedup": ideal}
+    ranks.measure(gpubench, job, devices, all_threads=method == "single", **record)
 
 
 @pytest.mark.gpubench(title="LeNet, distributed")
@@ -91,7 +88,6 @@ def bus_share(devices):
 )
 def test_all_reduce(gpubench, gpubench_ranks, devices, nbytes):
     """The sum of a message over all ranks: its bytes per time are the algorithm bandwidth of nccl-tests."""
-    gpubench_ranks.measure(
-        gpubench, AllReduce(nbytes, seed=gpubench.data.seed), devices, work=Work(bytes=nbytes),
-        method="all_reduce", bus_share=bus_share(devices),
-    )  # fmt: skip
+    gpubench.declare(nbytes=nbytes)
+    job = AllReduce(nbytes, seed=gpubench.data.seed)
+    gpubench_ranks.measure(gpubench, job, devices, method="all_reduce", bus_share=bus_share(devices))

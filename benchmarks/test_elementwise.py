@@ -47,12 +47,12 @@ def result_of(gpubench, form, first):
 def binary(gpubench, form, name, a, b):
     """Time one form of ``a ? b``: the function of this name in each library."""
     n = a.numel()
-    work = {"items": n, "flops": n, "nbytes": 3 * a.nbytes, "threads": threads(gpubench)}
+    gpubench.declare(items=n, flops=n, nbytes=3 * a.nbytes, threads=threads(gpubench))
     if form == "inplace" and gpubench.implementation == "torch":
-        gpubench(getattr(torch.Tensor, f"{name}_"), a, b, **work)
+        gpubench(getattr(torch.Tensor, f"{name}_"), a, b)
     else:
         left, right = gpubench.array(a), gpubench.array(b)
-        gpubench(getattr(gpubench.xp, name), left, right, **result_of(gpubench, form, left), **work)
+        gpubench(getattr(gpubench.xp, name), left, right, **result_of(gpubench, form, left))
 
 
 @pytest.mark.gpubench(title="Add")
@@ -83,16 +83,16 @@ def multiply_add(xp, r, a, b, out=None, scratch=None):
 @pytest.mark.gpubench_sweep("n", **COUNTS | {"quick": [10**5, 10**7]})
 def test_multiply_add(gpubench, form, n):
     r, a, b = gpubench.randn(n), gpubench.randn(n), gpubench.randn(n)
-    work = {"items": n, "flops": 2 * n, "nbytes": 4 * r.nbytes, "threads": threads(gpubench)}
+    gpubench.declare(items=n, flops=2 * n, nbytes=4 * r.nbytes, threads=threads(gpubench))
     if gpubench.implementation != "torch":
         inputs = [gpubench.array(tensor) for tensor in (r, a, b)]
         scratch = () if form == "allocating" else (gpubench.array(gpubench.empty(n)),)
         targets = (inputs[0], *scratch) if form == "inplace" else 2 * scratch
-        gpubench(multiply_add, gpubench.xp, *inputs, *targets, **work)
+        gpubench(multiply_add, gpubench.xp, *inputs, *targets)
     elif form == "inplace":
-        gpubench(torch.Tensor.addcmul_, r, a, b, **work)
+        gpubench(torch.Tensor.addcmul_, r, a, b)
     else:
-        gpubench(torch.addcmul, r, a, b, **result_of(gpubench, form, r), **work)
+        gpubench(torch.addcmul, r, a, b, **result_of(gpubench, form, r))
 
 
 @pytest.mark.gpubench(title="Exponential")
@@ -100,8 +100,9 @@ def test_multiply_add(gpubench, form, n):
 @SIZES_AT_A_GLANCE
 def test_exp(gpubench, form, n):
     x = gpubench.array(gpubench.randn(n))
-    work = {"items": n, "flops": n, "nbytes": 2 * x.nbytes}  # counts as one FLOP by convention
-    gpubench(gpubench.xp.exp, x, **result_of(gpubench, form, x), threads=threads(gpubench), **work)
+    # An exponential counts as one FLOP by convention.
+    gpubench.declare(items=n, flops=n, nbytes=2 * x.nbytes, threads=threads(gpubench))
+    gpubench(gpubench.xp.exp, x, **result_of(gpubench, form, x))
 
 
 @pytest.mark.gpubench(title="Sum")
@@ -109,4 +110,5 @@ def test_exp(gpubench, form, n):
 def test_sum(gpubench, n):
     """Positive numbers: a sum of both signs may be near zero, where no relative error is small."""
     x = gpubench.array(gpubench.randn(n).abs())
-    gpubench(gpubench.xp.sum, x, items=n, flops=n, nbytes=x.nbytes, threads=threads(gpubench))
+    gpubench.declare(items=n, flops=n, nbytes=x.nbytes, threads=threads(gpubench))
+    gpubench(gpubench.xp.sum, x)

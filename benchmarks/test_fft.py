@@ -23,7 +23,8 @@ def transform(gpubench, name, x, points, factor, out_bytes, batch, unit):
     function = getattr(scipy.fft if gpubench.implementation == "numpy" else gpubench.xp.fft, name)
     if gpubench.implementation == "numpy":
         function = partial(function, workers=gpubench.case.threads)
-    gpubench(function, gpubench.array(x), unit=unit, **work)
+    gpubench.declare(unit=unit, **work)
+    gpubench(function, gpubench.array(x))
 
 
 @pytest.mark.gpubench(title="FFT")

@@ -33,12 +33,18 @@ def expected_distinct(draws, values):
     return values * -math.expm1(draws * math.log1p(-1 / values))
 
 
+def own_threads(gpubench):
+    """Return the threads that the work uses: NumPy's here has one; ``None`` means all."""
+    return 1 if gpubench.implementation == "numpy" else None
+
+
 def measure(gpubench, function, numpy_function, *tensors, **work):
-    """Time the function of the case's library on the same values; NumPy's here use one thread."""
+    """Time the function of the case's library on the same values."""
+    gpubench.declare(threads=own_threads(gpubench), **work)
     if gpubench.implementation == "numpy":
-        gpubench(numpy_function, *map(gpubench.numpy, tensors), threads=1, **work)
+        gpubench(numpy_function, *map(gpubench.numpy, tensors))
     else:
-        gpubench(function, *tensors, **work)
+        gpubench(function, *tensors)
 
 
 def numpy_rows(tokens, table):
@@ -176,11 +182,11 @@ def test_cumsum(gpubench, n):
     in bfloat16, in any order of summation."""
     levels = gpubench.randint(LEVELS, (n + 1,))
     steps = (levels[1:] - levels[:-1]).to(gpubench.dtype)
-    work = {"items": n, "flops": n, "nbytes": 2 * steps.nbytes}
+    gpubench.declare(items=n, flops=n, nbytes=2 * steps.nbytes, threads=own_threads(gpubench))
     if gpubench.implementation == "numpy":
-        gpubench(np.cumsum, gpubench.numpy(steps), threads=1, **work)
+        gpubench(np.cumsum, gpubench.numpy(steps))
     else:
-        gpubench(torch.cumsum, steps, 0, **work)
+        gpubench(torch.cumsum, steps, 0)
 
 
 def require_normal(values):
@@ -203,5 +209,5 @@ def test_random_numbers(gpubench, n):
     if gpubench.first:
         require_normal(torch.as_tensor(draw(n, **how)).cpu().double().numpy())
     why = "random values: their mean and variance are checked"
-    threads = 1 if gpubench.implementation == "numpy" else None
-    gpubench(draw, n, check=why, nbytes=n * gpubench.dtype.itemsize, items=n, threads=threads, **how)
+    gpubench.declare(check=why, nbytes=n * gpubench.dtype.itemsize, items=n, threads=own_threads(gpubench))
+    gpubench(draw, n, **how)

@@ -51,7 +51,8 @@ def measure(gpubench, function, *tensors, check=True, flops, batch, nbytes=None)
     call.applies_variant = True
     work = {"flops": batch * flops, "nbytes": nbytes or sum(t.nbytes for t in tensors), "items": batch}
     reference = check if check is True else partial(check, linalg, inputs[0])
-    gpubench(call, *inputs, check=reference, unit="matrix", **work)
+    gpubench.declare(check=reference, unit="matrix", **work)
+    gpubench(call, *inputs)
 
 
 def in_double(array):

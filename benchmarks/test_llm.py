@@ -24,7 +24,8 @@ def infer(gpubench, model, batch, start, count, *, int8=False):
     tokens = gpubench.randint(models.LLAMAS[model]["vocab_size"], (batch, count))
     work = {"flops": decoder.flops(batch, count), "nbytes": decoder.least_bytes(batch, count)}
     with torch.inference_mode():
-        gpubench(decoder, tokens, items=batch * count, unit="token", **work)
+        gpubench.declare(items=batch * count, unit="token", **work)
+        gpubench(decoder, tokens)
 
 
 @pytest.mark.gpubench(title="Llama prefill", size="pp", variants=["eager", "compile"])

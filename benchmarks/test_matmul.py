@@ -28,7 +28,8 @@ def test_square(gpubench, n):
     a, b, out = gpubench.randn(n, n), gpubench.randn(n, n), gpubench.empty(n, n)
     work = {"flops": 2 * n**3, "nbytes": 3 * a.nbytes}
     multiply = torch.mm if gpubench.implementation == "torch" else gpubench.xp.matmul
-    gpubench(multiply, gpubench.array(a), gpubench.array(b), **into(gpubench, out), **work)
+    gpubench.declare(**work)
+    gpubench(multiply, gpubench.array(a), gpubench.array(b), **into(gpubench, out))
 
 
 @pytest.mark.gpubench(title="Batched products", dtypes=["float32", "tf32", "bfloat16"], size="batch")
@@ -39,7 +40,8 @@ def test_batched(gpubench, batch):
     out = gpubench.empty(batch, 128, 128)
     work = {"flops": 2 * batch * 128 * 64 * 128, "nbytes": a.nbytes + b.nbytes + out.nbytes}
     multiply = torch.bmm if gpubench.implementation == "torch" else gpubench.xp.matmul
-    gpubench(multiply, gpubench.array(a), gpubench.array(b), **into(gpubench, out), **work)
+    gpubench.declare(**work)
+    gpubench(multiply, gpubench.array(a), gpubench.array(b), **into(gpubench, out))
 
 
 @pytest.mark.gpubench(title="Product tall × skinny", dtypes=["float32", "tf32", "bfloat16"], size="rows")
@@ -51,4 +53,5 @@ def test_tall_skinny(gpubench, rows):
     a, b, out = gpubench.randn(rows, 64), gpubench.randn(64, 64), gpubench.empty(rows, 64)
     work = {"flops": 2 * rows * 64 * 64, "nbytes": 2 * a.nbytes + b.nbytes}
     multiply = torch.mm if gpubench.implementation == "torch" else gpubench.xp.matmul
-    gpubench(multiply, gpubench.array(a), gpubench.array(b), **into(gpubench, out), **work)
+    gpubench.declare(**work)
+    gpubench(multiply, gpubench.array(a), gpubench.array(b), **into(gpubench, out))

@@ -3,7 +3,6 @@
 import pytest
 
 from gpubench.parallel.ranks import device_counts
-from gpubench.runfile.schema import Work
 
 from . import training
 from .distributed import PipelineTraining, Training
@@ -40,11 +39,9 @@ def pipeline(gpubench, ranks, task, schedule, devices, microbatches, batch, opti
     if devices > 1:
         job = PipelineTraining(task, schedule, batch, optimizer, microbatches=microbatches, **terms)
         ideal = pipeline_speedup(devices, microbatches)
-    ranks.measure(
-        gpubench, job, devices, all_threads=schedule == "single",
-        work=Work(items=options.get("rows", batch), unit="sample"),
-        method=schedule, mode="strong", ideal_speedup=ideal, microbatches=microbatches,
-    )  # fmt: skip
+    gpubench.declare(items=options.get("rows", batch), unit="sample")
+    record = {"method": schedule, "mode": "strong", "ideal_speedup": ideal, "microbatches": microbatches}
+    ranks.measure(gpubench, job, devices, all_threads=schedule == "single", **record)
 
 
 @pytest.mark.gpubench(title="MLP, pipeline", size="microbatches")

@@ -33,7 +33,8 @@ LARGE_BATCHES = pytest.mark.gpubench_sweep("batch", **LARGE)
 def forward(gpubench, build, inputs, items, unit="sample"):
     network = gpubench.module(build)
     with torch.inference_mode():
-        gpubench(network, inputs, items=items, unit=unit)
+        gpubench.declare(items=items, unit=unit)
+        gpubench(network, inputs)
 
 
 @pytest.mark.gpubench(title="MLP")
@@ -121,7 +122,8 @@ def test_resnet50_tuned(gpubench, tuning, batch):
         network = network.to(memory_format=torch.channels_last)
         images = images.contiguous(memory_format=torch.channels_last)
     with torch.inference_mode(), cudnn_benchmark(CUDNN_BENCHMARK in tuning):
-        gpubench(network, images, items=batch, unit="sample")
+        gpubench.declare(items=batch, unit="sample")
+        gpubench(network, images)
 
 
 NETWORKS = {
@@ -145,4 +147,5 @@ def test_compile_mode(gpubench, network, mode, batch):
     if counted := count(eager, (inputs,), {}):
         work |= {"flops": counted.flops, "nbytes": counted.input_bytes + counted.output_bytes}
     with torch.inference_mode():
-        gpubench(models.Compiled(eager, mode), inputs, check=in_float64(eager), **work)
+        gpubench.declare(check=in_float64(eager), **work)
+        gpubench(models.Compiled(eager, mode), inputs)

@@ -21,10 +21,11 @@ pytestmark = pytest.mark.gpubench(kind="operators", implementations=["torch", "n
 
 def measure(gpubench, function, numpy_function, *tensors, **work):
     """Time the function of the case's library on the same values; NumPy's here use one thread."""
+    gpubench.declare(threads=1 if gpubench.implementation == "numpy" else None, **work)
     if gpubench.implementation == "numpy":
-        gpubench(numpy_function, *map(gpubench.numpy, tensors), threads=1, **work)
+        gpubench(numpy_function, *map(gpubench.numpy, tensors))
     else:
-        gpubench(function, *tensors, **work)
+        gpubench(function, *tensors)
 
 
 def softmax(x):

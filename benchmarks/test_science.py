@@ -20,10 +20,11 @@ pytestmark = pytest.mark.gpubench(kind="science", implementations=["torch", "num
 
 def measure(gpubench, function, numpy_function, *tensors, **work):
     """Time the function of the case's library on the same values."""
+    gpubench.declare(**work)
     if gpubench.implementation == "numpy":
-        gpubench(numpy_function, *map(gpubench.numpy, tensors), **work)
+        gpubench(numpy_function, *map(gpubench.numpy, tensors))
     else:
-        gpubench(function, *tensors, **work)
+        gpubench(function, *tensors)
 
 
 # Clustering -----------------------------------------------------------------------------------------------------------
@@ -132,7 +133,8 @@ def test_option_price(gpubench, n):
         kind = {"dtype": gpubench.dtype, "device": gpubench.device}
     if gpubench.first:
         require_price(float(function(*args, **kind)), n)
-    gpubench(function, *args, **work, **kind)
+    gpubench.declare(**work)
+    gpubench(function, *args, **kind)
 
 
 def heat_step(u):

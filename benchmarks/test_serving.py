@@ -41,7 +41,8 @@ def serve(gpubench, network, draw, *, answers, nbytes=None, **work):
     if gpubench.home.accelerator:
         nbytes = requests[0].nbytes + answers * gpubench.dtype.itemsize
     with torch.inference_mode():
-        gpubench(network, setup=lambda: ((next(turn),), {}), nbytes=nbytes, devices=["cpu"], **work)
+        gpubench.declare(setup=lambda: ((next(turn),), {}), nbytes=nbytes, devices=["cpu"], **work)
+        gpubench(network)
 
 
 @pytest.mark.gpubench(title="ResNet-50 request", size="batch")
@@ -114,7 +115,8 @@ def test_cold_start(gpubench, mode):
 
     reason = "each call is a process of its own, whose answer isn't looked at"
     gpubench.parallel = {"phases": {}}
-    gpubench(start, gpubench.home.torch_name, check=reason, items=1, unit="start")
+    gpubench.declare(check=reason, items=1, unit="start")
+    gpubench(start, gpubench.home.torch_name)
     gpubench.parallel["phases"] = {name: statistics.median(each[name] for each in spent) for name in PHASES}
 
 

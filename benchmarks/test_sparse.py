@@ -58,7 +58,9 @@ def test_csr(gpubench, width, n):
     nbytes = sum(part.nbytes for part in matrix) + 2 * dense.nbytes
     work = {"flops": 2 * n * PER_ROW * width, "nbytes": nbytes, "items": n, "unit": "row", "check": reference}
     if gpubench.implementation == "numpy":
-        gpubench(scipy_multiply, *map(gpubench.numpy, (*matrix, dense)), threads=1, **work)
+        gpubench.declare(threads=1, **work)
+        gpubench(scipy_multiply, *map(gpubench.numpy, (*matrix, dense)))
         return
     require_product(gpubench.home, *matrix, dense)
-    gpubench(multiply, *matrix, dense, **work)
+    gpubench.declare(**work)
+    gpubench(multiply, *matrix, dense)

@@ -50,7 +50,8 @@ def train(gpubench, name, batch, part="step", optimizer="sgd", pieces=1, scaled=
         tolerance = math.inf  # the statistics of a small batch amplify rounding to percents
     tokens = training.TASKS[name].tokens
     unit = "token" if tokens else "sample"
-    gpubench(getattr(learner, part), check=reference, items=batch * (tokens or 1), unit=unit, **count)
+    gpubench.declare(check=reference, items=batch * (tokens or 1), unit=unit, **count)
+    gpubench(getattr(learner, part))
 
 
 def not_for_a_quick_run(gpubench):
@@ -188,4 +189,5 @@ def test_tabular(gpubench):
 
     rows, epochs = training.TABULAR_ROWS, training.TABULAR_EPOCHS
     flops = training.count_flops("tabular", rows)["step"] if gpubench.first else None
-    gpubench(learner.step, check=reference, flops=flops, items=rows, unit="sample", steps=epochs)
+    gpubench.declare(check=reference, flops=flops, items=rows, unit="sample", steps=epochs)
+    gpubench(learner.step)

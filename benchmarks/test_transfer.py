@@ -31,7 +31,8 @@ def in_memory(gpubench, memory, tensor):
 def test_host_to_device(gpubench, memory, non_blocking, nbytes):
     source = in_memory(gpubench, memory, gpubench.host.randn(nbytes // 4))
     target = gpubench.empty(nbytes // 4)
-    gpubench(torch.Tensor.copy_, target, source, non_blocking, nbytes=nbytes, items=nbytes // 4, devices=["cpu"])
+    gpubench.declare(nbytes=nbytes, items=nbytes // 4, devices=["cpu"])
+    gpubench(torch.Tensor.copy_, target, source, non_blocking)
 
 
 @pytest.mark.gpubench(title="Copy from the device", devices="accelerator")
@@ -39,7 +40,8 @@ def test_host_to_device(gpubench, memory, non_blocking, nbytes):
 def test_device_to_host(gpubench, memory, non_blocking, nbytes):
     target = in_memory(gpubench, memory, gpubench.host.empty(nbytes // 4))
     source = gpubench.randn(nbytes // 4)
-    gpubench(torch.Tensor.copy_, target, source, non_blocking, nbytes=nbytes, items=nbytes // 4, devices=["cpu"])
+    gpubench.declare(nbytes=nbytes, items=nbytes // 4, devices=["cpu"])
+    gpubench(torch.Tensor.copy_, target, source, non_blocking)
 
 
 @pytest.mark.gpubench(title="Copy within the device")
@@ -47,7 +49,8 @@ def test_within_device(gpubench, nbytes):
     """A copy in the device's own memory: on a CPU, what memcpy reaches. Traffic is read + write."""
     source = gpubench.randn(nbytes // 4)
     target = gpubench.empty(nbytes // 4)
-    gpubench(torch.Tensor.copy_, target, source, nbytes=2 * nbytes, items=nbytes // 4)
+    gpubench.declare(nbytes=2 * nbytes, items=nbytes // 4)
+    gpubench(torch.Tensor.copy_, target, source)
 
 
 @pytest.mark.gpubench(title="Copy between devices", devices="two accelerators")
@@ -55,9 +58,8 @@ def test_between_devices(gpubench, nbytes):
     """A copy from the case's accelerator to the next one of the same kind."""
     source = gpubench.randn(nbytes // 4)
     target = gpubench.neighbour.empty(nbytes // 4)
-    gpubench(
-        torch.Tensor.copy_, target, source, nbytes=nbytes, items=nbytes // 4, devices=[str(gpubench.neighbour.home)]
-    )
+    gpubench.declare(nbytes=nbytes, items=nbytes // 4, devices=[str(gpubench.neighbour.home)])
+    gpubench(torch.Tensor.copy_, target, source)
 
 
 def create_there(count, device):
@@ -73,4 +75,5 @@ def create_and_move(count, device):
 def test_create(gpubench, place, nbytes):
     """Zeros made on the device, or made on the host and copied, which shows why device= belongs in the factory call."""
     make = create_there if place == "device" else create_and_move
-    gpubench(make, nbytes // 4, gpubench.device, nbytes=nbytes, items=nbytes // 4, check=lambda n, _: torch.zeros(n))
+    gpubench.declare(nbytes=nbytes, items=nbytes // 4, check=lambda n, _: torch.zeros(n))
+    gpubench(make, nbytes // 4, gpubench.device)

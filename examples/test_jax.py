@@ -16,7 +16,8 @@ jax = pytest.importorskip("jax")
 def test_jax_softmax(gpubench, rows):
     x = jax.device_put(gpubench.numpy(gpubench.randn(rows, 1024)), jax.devices("cpu")[0])
     softmax = jax.jit(lambda x: jax.nn.softmax(x, -1))
-    gpubench(lambda x: softmax(x).block_until_ready(), x, check=reference, items=rows, unit="row")
+    gpubench.declare(check=reference, items=rows, unit="row")
+    gpubench(lambda x: softmax(x).block_until_ready(), x)
 
 
 def reference(x):

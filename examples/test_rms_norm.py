@@ -2,7 +2,7 @@
 
     gpubench run examples/test_rms_norm.py --device auto --variant eager --variant compile -o out
 
-``check=`` names the reference for the function by hand: both must give torch's result in float64.
+``gpubench.declare(check=…)`` names the reference for the function by hand: both must give torch's result in float64.
 """
 
 import pytest
@@ -23,4 +23,5 @@ def from_torch(x):
 @pytest.mark.parametrize("form", [by_hand, from_torch], ids=lambda form: form.__name__)
 def test_rms_norm(gpubench, form, tokens):
     x = gpubench.randn(tokens, 1024)
-    gpubench(form, x, check=from_torch, nbytes=2 * x.nbytes, items=tokens, unit="token")
+    gpubench.declare(check=from_torch, nbytes=2 * x.nbytes, items=tokens, unit="token")
+    gpubench(form, x)

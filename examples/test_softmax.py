@@ -13,4 +13,5 @@ import torch
 @pytest.mark.gpubench_sweep("rows", smoke=[8], quick=[128, 1024, 8192], full=[128, 1024, 8192, 65536])
 def test_softmax(gpubench, rows):
     x = gpubench.randn(rows, 1024)
-    gpubench(torch.softmax, x, -1, nbytes=2 * x.nbytes, items=rows, unit="row")
+    gpubench.declare(nbytes=2 * x.nbytes, items=rows, unit="row")
+    gpubench(torch.softmax, x, -1)

@@ -92,7 +92,7 @@ OUT_OF_MEMORY = """
 import torch
 
 def test_much(gpubench):
-    gpubench(lambda x: x.is_meta or torch.empty(2**50, device=x.device), gpubench.randn(4), check=False)
+    gpubench.declare(check=False)(lambda x: x.is_meta or torch.empty(2**50, device=x.device), gpubench.randn(4))
 
 def test_neg(gpubench):
     gpubench(torch.neg, gpubench.randn(1000))
@@ -189,7 +189,7 @@ ADD = """
 import torch
 def test_add(gpubench):
     a, b, out = gpubench.randn(4096, 4096), gpubench.randn(4096, 4096), gpubench.empty(4096, 4096)
-    gpubench(torch.add, a, b, out=out, nbytes=3 * a.nbytes, items=a.numel())
+    gpubench.declare(nbytes=3 * a.nbytes, items=a.numel())(torch.add, a, b, out=out)
 """
 
 

@@ -4,7 +4,7 @@ from gpubench import testing
 
 TEST = """
 def test_it(gpubench, machine):
-    gpubench(lambda: machine.launch(2e-3), check=False)
+    gpubench.declare(check=False)(lambda: machine.launch(2e-3))
 """
 
 

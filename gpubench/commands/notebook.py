@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import GpubenchError, UsageError
-from ..measure.calls import keywords_of, own_keywords
 from ..measure.data import dtypes_of
 from ..measure.expression import LIVE, Timing, expressions, parse_sizes, pausing_loop
 from ..runfile import options
@@ -52,7 +51,6 @@ def load(*paths: str | os.PathLike[str], k: str | None = None) -> Results:
     return Results.load(*paths, k=k)
 
 
-@own_keywords(place=0)
 def time(  # noqa: PLR0913 - what users write
     target: str | Sequence[str] | Callable[..., Any],
     /,
@@ -81,13 +79,9 @@ def time(  # noqa: PLR0913 - what users write
     - ``check``: whether the result is compared with a float64 reference. ``threads`` of the CPU: default all cores, or
       one where other programs make more of them slower.
 
-    A keyword that ``target`` has too is refused, with the way to pass it. Raises UsageError for what can't be measured
-    at all; a size that fails has its reason in the result.
+    All other keywords go to ``target``; for one that has the name of an option write ``functools.partial``. Raises
+    UsageError for what can't be measured at all; a size that fails has its reason in the result.
     """
-    taken, anything = keywords_of(target) if callable(target) else ((), False)
-    for name in kwargs.keys() & _AS_IN_THE_SHELL.keys() - set(taken) if not anything else ():
-        if taken or not callable(target):  # else what it takes isn't known
-            raise UsageError(f"no option {name}: {_AS_IN_THE_SHELL[name]}")
     asked = argparse.Namespace(device=_several(devices), dtype=_several(dtypes), variant=_several(variants))
     vars(asked).update(preset=preset, threads=threads)
     if isinstance(sizes, Mapping):
@@ -98,10 +92,12 @@ def time(  # noqa: PLR0913 - what users write
             several = isinstance(target, Iterable) and any(map(callable, target))
             advice = ": a list is for expressions: ['f(x)', 'g(x)']" if several else f", not {target!r:.60}"
             raise UsageError(f"expected a function, an expression or a list of expressions{advice}")
+        for name in kwargs.keys() & _AS_IN_THE_SHELL.keys():
+            raise UsageError(f"no option {name}: {_AS_IN_THE_SHELL[name]}")
         if args or kwargs or callable(setup):
             raise UsageError("an expression takes no arguments: name them in it, and make them with setup='…'")
         frame = inspect.currentframe()
-        caller = frame.f_back.f_back if frame and frame.f_back else None  # beyond the decorator
+        caller = frame.f_back if frame else None
         values = {**caller.f_globals, **caller.f_locals} if caller else {}
         return _measure(expressions(_several(target), setup or "", each, values=values, **terms), asked)
     if isinstance(setup, str):

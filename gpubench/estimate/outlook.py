@@ -209,5 +209,5 @@ def _missing(job: Job, card: Gpu) -> str:
             return "gpubench couldn't count the FLOPs of this call"
         if not job.case.implementation:  # a plain suite
             return "its FLOPs are unknown: use the fixture gpubench instead of benchmark, which counts PyTorch's"
-        return "gpubench couldn't count the FLOPs of this call: declare flops= or nbytes="
+        return "gpubench couldn't count the FLOPs of this call: say gpubench.declare(flops=…, nbytes=…) before it"
     return f"the table lacks a figure of the {card.name} that it needs"

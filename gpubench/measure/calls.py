@@ -1,5 +1,4 @@
-"""What a call is: whose a keyword is, whether the work is done when the call returns, and whether it changes what it is
-given, so that later calls are timed on other data."""
+"""Checks of a call: unfinished results, and changed inputs, so that later calls are timed on other data."""
 
 from __future__ import annotations
 
@@ -16,91 +15,28 @@ import sys
 import zlib
 from array import array
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from types import ModuleType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
-from ..errors import UsageError
 from ..runfile.flags import Flag
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-
-_COMMON = frozenset({"flops", "nbytes", "items", "unit", "check"})
-"""Keywords that hardly any function has: with one that takes any keyword they are gpubench's."""
 _MOST_LOOKED_AT = 100_000
 """Elements of a container, and bytes / 1,000 of an array, that are compared; of larger ones an even sample."""
 _LIBRARIES = {"torch", "numpy", *sys.stdlib_module_names}
 """Modules whose variables aren't the user's."""
 _ENDLESS = (itertools.count, itertools.cycle, itertools.repeat)
-_WAITS = {"Future": "result()", "AsyncResult": "get()", "ApplyResult": "get()", "Popen": "wait()", "Work": "wait()"}
-_WAITS |= {"BaseProcess": "join()", "Thread": "join()", "LazyFrame": "collect()", "Delayed": "compute()"}
-"""What stands for work that goes on, or begins, elsewhere: classes by name, with the method that returns its result."""
-
-
-def own_keywords(place: int) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Decorate a callable that passes keywords on to the function at ``place`` among its arguments: a keyword that both
-    could mean is refused.
-
-    Raises :class:`~gpubench.errors.UsageError` where the function, or one that it passes keywords on to, has a
-    parameter of that name, or where it takes any keyword and the name isn't one of ``flops``, ``nbytes``, ``items``,
-    ``unit`` and ``check``.
-    """
-
-    def decorate(outer: Callable[_P, _R]) -> Callable[_P, _R]:
-        own = {each.name for each in inspect.signature(outer).parameters.values() if each.kind is each.KEYWORD_ONLY}
-
-        @functools.wraps(outer)
-        def call(*args: _P.args, **keywords: _P.kwargs) -> _R:
-            if len(args) > place and callable(args[place]):
-                _require_unambiguous(args[place], args[place + 1 :], [name for name in keywords if name in own])
-            return outer(*args, **keywords)
-
-        return call
-
-    return decorate
-
-
-def _require_unambiguous(function: Any, others: Sequence[Any], given: Collection[str]) -> None:
-    if not given:
-        return
-    taken, anything = keywords_of(function)
-    if anything:
-        inner = (each for each in (*_held(function), *_parts_of_wrapper(function), *others) if callable(each))
-        taken = {name for each in (function, *inner) for name in keywords_of(each)[0]}
-    if both := [name for name in given if name in taken or (anything and name not in _COMMON)]:
-        name, shown = both[0], getattr(function, "__name__", type(function).__name__)
-        what = f"{shown} has" if name in taken else f"{shown} takes any keyword, so it may have"
-        raise UsageError(
-            f"{what} an argument {name} too: write functools.partial({shown}, {name}=…) for that one,"
-            f" or lambda *args: {shown}(*args) and {name}=… for gpubench's"
-        )
-
-
-def keywords_of(function: Any) -> tuple[Collection[str], bool]:
-    """Return the names of a function's parameters, and whether it takes any other keyword. Those of a builtin without a
-    signature are read from its docstring, which begins with one."""
-    torch = sys.modules.get("torch")
-    if torch and isinstance(function, torch.nn.Module):
-        function = getattr(function, "_orig_mod", function).forward
-    if torch and isinstance(function, torch.jit.ScriptFunction):
-        return [each.name for each in function.schema.arguments], False
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        while isinstance(function, functools.partial):
-            function = function.func
-        name = re.escape(str(getattr(function, "__name__", "")))
-        heads = re.findall(rf"^\s*{name}\(([^)]*)\)", inspect.getdoc(function) or "", re.MULTILINE) if name else []
-        return set(re.findall(r"\b\w+\b", " ".join(heads))), False
-    named = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
-    return named, any(each.kind is each.VAR_KEYWORD for each in parameters)
-
-
-def _parts_of_wrapper(function: Any) -> list[Any]:
-    """What an object holds that passes its keywords on: np.vectorize a function, DataParallel a module."""
-    held = list(vars(function).values()) if "__dict__" in dir(function) else ()
-    return [leaf for each in held for leaf in _leaves(each)]
+_WORKERS = {
+    ("concurrent.futures", "Future"): "result()",
+    ("multiprocessing.pool", "ApplyResult"): "get()",
+    ("multiprocessing.process", "BaseProcess"): "join()",
+    ("polars", "LazyFrame"): "collect()",
+    ("subprocess", "Popen"): "wait()",
+    ("threading", "Thread"): "join()",
+    ("torch.distributed", "Work"): "wait()",
+    ("torch.futures", "Future"): "wait()",
+}
+"""Classes, by module and name, of work that goes on or begins elsewhere, with the method that returns its result."""
 
 
 # Is the work done? ----------------------------------------------------------------------------------------------------
@@ -117,14 +53,23 @@ def unfinished(function: Any, result: Any = None) -> str:
     for leaf in itertools.islice(_inner(result), 10_000):
         if inspect.isawaitable(leaf) or isinstance(leaf, AsyncIterator):
             return _AWAITED
-        kind = type(leaf)
+        kind = type(leaf).__name__
         if isinstance(leaf, Iterator) and not isinstance(leaf, io.IOBase):
-            return f"{'a generator' if inspect.isgenerator(leaf) else f'an iterator ({kind.__name__})'}, {_READ}"
-        names = [base.__name__ for base in kind.__mro__] + ["Delayed"] * hasattr(leaf, "__dask_graph__")
-        if wait := next((_WAITS[name] for name in names if name in _WAITS), ""):
-            wait = wait if hasattr(leaf, wait.removesuffix("()")) else "wait()"  # torch's Future has no result()
-            return f"a {kind.__name__}, which may still be working, or not have begun: time f(x).{wait}"
+            return f"{'a generator' if inspect.isgenerator(leaf) else f'an iterator ({kind})'}, {_READ}"
+        if method := _waiting_method(leaf):
+            return f"a {kind}, which may still be working, or not have begun: time f(x).{method}"
     return ""
+
+
+def _waiting_method(value: Any) -> str:
+    """Return the method that waits for the work of a worker or of Dask's graph; empty for any other value. Classes of
+    modules that aren't loaded can't have instances."""
+    for (module, name), method in _WORKERS.items():
+        worker = getattr(sys.modules.get(module), name, None)
+        if isinstance(worker, type) and isinstance(value, worker):  # a test may have put a function in its place
+            return method
+    graph = getattr(type(value), "__dask_graph__", None)  # of an xarray that is computed it is None
+    return "compute()" if graph and value.__dask_graph__() is not None else ""
 
 
 _AWAITED = "a coroutine, which does its work when it is awaited: time asyncio.run(f(x)), or gpubench time 'await f(x)'"

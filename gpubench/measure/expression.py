@@ -33,9 +33,7 @@ from ..devices.lazy import psutil, pytree, torch
 from ..errors import TooLarge, UsageError
 from ..runfile import quantities
 from ..runfile.options import DTYPES
-from ..runfile.schema import Work
 from .data import MEMORY_SHARE, factory_defaults
-from .work import Request, declared
 
 if TYPE_CHECKING:
     from .fixture import Gpubench
@@ -61,7 +59,7 @@ class Timing:
     ``setup`` makes the inputs: Python for expressions; for a function a function of the sizes, which returns further
     arguments. ``each`` runs before each call, untimed. ``values`` are further names that expressions can use, ``args``
     and ``kwargs`` the arguments of a function. ``dtypes`` and ``variants`` are the requested ones. ``check`` as for
-    :class:`.Request`.
+    :meth:`.Gpubench.declare`.
     """
 
     calls: Mapping[str, str | Callable[..., Any]]
@@ -104,7 +102,7 @@ class Timing:
             args = (*self.args, *(made if isinstance(made, tuple) else (made,)))
             function, args, kwargs = _moved((target, args, dict(self.kwargs)), bench)
         try:
-            bench.measure(Request(function, args, kwargs, declared(Work()), check and self.check, fresh, ()))
+            bench.declare(check=check and self.check, setup=fresh)(function, *args, **kwargs)
         except AssertionError as error:
             if "not compiled with" not in str(error):
                 raise

@@ -41,7 +41,19 @@ from .probes import device_time, energy, flush, latency, transfer
 from .session import Session
 from .state import untraced
 from .verify import FIRST, Reference, prepare_reference, unchecked
-from .work import Call, Counted, Request, agree, count, declared, observe, plain_number, require_least, watched
+from .work import (
+    Call,
+    Counted,
+    Declaration,
+    Request,
+    agree,
+    count,
+    declared,
+    observe,
+    plain_number,
+    require_least,
+    watched,
+)
 
 LEFT_BEHIND = 1 << 28
 """Bytes allocated on an accelerator before a case above which garbage is collected: networks in reference cycles
@@ -114,6 +126,8 @@ class Gpubench:
         self.enabled = bool(getattr(benchmark, "enabled", False))
         """Whether anything is timed at all: false with ``--benchmark-disable``."""
         self.called = False
+        self.declaration: Declaration | None = None
+        """What is declared of the next call."""
         self._data_dtype = case.dtype if case.dtype != self.case.dtype else None
         self.declared = declared
         self.parallel: dict[str, Any] = {}
@@ -169,52 +183,69 @@ class Gpubench:
 
         self._take = take
 
-    @calls.own_keywords(place=1)
-    def __call__(  # noqa: PLR0913 - what users write
+    def declare(  # noqa: PLR0913 - what users write
         self,
-        fn: Callable[..., Any],
-        /,
-        *args: Any,
+        *,
         flops: float | None = None,
         nbytes: float | None = None,
         items: float | None = None,
         unit: str = "element",
         check: Callable[..., Any] | bool | str = True,
         setup: Callable[[], Any] | None = None,
-        devices: Iterable[str] = (),
+        devices: str | Iterable[str] = (),
         threads: int | None = None,
         steps: int | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        """Measure ``fn(*args, **kwargs)`` and return its result.
+    ) -> Gpubench:
+        """Declare the work and the conditions of the next call, and return the fixture.
 
         - ``flops``, ``nbytes``, ``items``: the work of one call. FLOPs are counted from the call where
-          torch can; declared ones must agree with the count.
-        - ``check``: ``True`` repeats the call in float64 on the CPU and compares; a callable is used instead of ``fn``
-          for that reference, with the same arguments; ``False``, or a text with the reason, records the case
+          torch can; declared ones must agree with the count. ``unit`` is the unit of the items.
+        - ``check``: ``True`` repeats the call in float64 on the CPU and compares; a callable is used instead of the
+          function for that reference, with the same arguments; ``False``, or a text with the reason, records the case
           as unchecked.
-        - ``setup`` runs untimed before every round, of one call each, and may return ``(args, kwargs)`` for it.
+        - ``setup`` runs untimed before every round, of one call each, and returns ``None`` or ``(args, kwargs)`` for
+          it.
         - ``devices`` names further devices that the call uses, for which the clock must wait too. The devices of
           arguments and result are found without being named.
         - ``threads``: how many the call can use, if not all (NumPy's elementwise work uses one).
         - ``steps``: how many such calls make up the whole job; the report derives and marks the total.
 
-        A keyword that ``fn`` has too is refused, with the way to pass it.
-
-        Raises UsageError for an invalid amount, :class:`~gpubench.errors.WrongAnswer` and
-        :class:`~gpubench.errors.WorkMismatch`; skips the test when it would exceed its budget or the memory.
+        Raises UsageError for an invalid amount, and for a second declaration before a call. A declaration without a
+        call fails the test.
         """
+        if self.declaration:
+            raise UsageError("gpubench.declare(…) was said twice before a call: say all in one, then gpubench(f, x)")
+        work = declared(Work(flops, nbytes, items, unit))
+        threads, steps = plain_number("threads", threads, whole=True), plain_number("steps", steps, whole=True)
+        if not (setup is None or callable(setup)):
+            raise UsageError(f"setup must be a function, not {type(setup).__name__}")
+        names = (devices,) if isinstance(devices, str) else tuple(map(str, devices))
+        self.declaration = Declaration(work, check, setup, names, threads, steps)
+        return self
+
+    def take_declaration(self) -> Declaration:
+        """Return the declaration of the call that begins now, which holds for no other."""
+        declaration, self.declaration = self.declaration or Declaration(), None
+        return declaration
+
+    def require_no_declaration(self) -> None:
+        """Raise UsageError for a declaration that no call has followed."""
+        if self.declaration:
+            raise UsageError("gpubench.declare(…) was said and no call followed: call gpubench(f, x) after it")
+
+    def __call__(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Measure ``fn(*args, **kwargs)``, as the test has declared it, and return its result.
+
+        Raises UsageError, :class:`~gpubench.errors.WrongAnswer` and :class:`~gpubench.errors.WorkMismatch`; skips the
+        test when it would exceed its budget or the memory.
+        """
+        terms = self.take_declaration()
         if not callable(fn):
             raise UsageError(f"expected a function: pass f and its arguments, not what f() returned ({fn!r:.40})")
-        steps, threads = plain_number("steps", steps, whole=True), plain_number("threads", threads, whole=True)
-        request = Request(fn, args, kwargs, declared(Work(flops, nbytes, items, unit)), check, setup, devices)
-        return self.measure(request, threads, steps)
-
-    def measure(self, request: Request, threads: int | None = None, steps: int | None = None) -> Any:
-        """Measure a call, and return its result."""
         self.called = True
-        if threads is not None:
-            self.case = structs.replace(self.case, threads=threads)
+        if terms.threads is not None:
+            self.case = structs.replace(self.case, threads=terms.threads)
+        request = Request(fn, args, kwargs, terms.work, terms.check, terms.setup, terms.devices)
         switches = nullcontext() if self.declared.own_switches else matmul_precision(self.case.dtype)
         with untraced(), switches:
             call = self._prepare(request)
@@ -233,7 +264,7 @@ class Gpubench:
         self._flush = None  # pytest keeps the fixture, and the flush holds as many bytes as the cache
         measured = {"first_call_s": call.first_s, "latency_s": call.latency_s, **self._memory(call)}
         measured["cpu_s"] = share.cpu_s
-        self._record(call.work, call.counted, call.flags, check=call.check, steps=steps, **measured, **probed)
+        self._record(call.work, call.counted, call.flags, check=call.check, steps=terms.steps, **measured, **probed)
         return call.result
 
     # The seven steps ----------------------------------------------------------------------------------------------
@@ -248,7 +279,7 @@ class Gpubench:
         work = agree(request.work, counted)
         if self.declared.own_switches:
             self._follow_switches(counted)
-        further = tuple(_present(str(name)) for name in request.devices)
+        further = tuple(map(_present, request.devices))
         self._use([*further, *self._devices_of(request.function, args, kwargs, further=further)])
         return Call(request, args, kwargs, work, counted, further)
 
@@ -316,7 +347,8 @@ class Gpubench:
             if request.check is not True:
                 raise
             brief = self._session.settings.brief
-            how = "gpubench.time(…, check=False) in Python times it" if brief else "pass check=, a reference or False"
+            how = "gpubench.declare(check=…) takes a reference or False"
+            how = "gpubench.time(…, check=False) in Python times it" if brief else how
             raise WrongAnswer(f"{error}; if it is right, {how}") from None
         if call.check.status == "passed":
             self._session.checked.add(self._family)
@@ -415,7 +447,7 @@ class Gpubench:
         """Record durations that other processes measured, round by round, as this case's times. ``durations``: seconds
         of each round, of its slowest rank; ``iterations``: calls in each; ``flags``: what was wrong meanwhile;
         ``record``: further fields of the :class:`Measurement`."""
-        self.called, work = True, declared(work)
+        self.called = True
         self.case = structs.replace(self.case, devices=record.pop("devices"), threads=record.pop("threads"))
         self._keep(durations if self.enabled else (), iterations, lambda: None)
         self._record(work, None, flags, precision=self._precision(), **record)
@@ -438,7 +470,7 @@ class Gpubench:
         used = {str(_present(str(t.device))) for t in tensors(values) if t.dim() and not t.is_meta}
         used.discard(self.home.torch_name)
         if others := sorted(used - allowed):
-            how = f"move it, or say devices={others!r} if that is what you measure"
+            how = f"move it, or say gpubench.declare(devices={others!r}) if that is what you measure"
             if self._session.settings.brief:
                 how = "make all tensors in the setup, or with device=device"
             raise UsageError(f"a tensor of this case is on {', '.join(others)}, not on {self.home}: {how}")

@@ -8,7 +8,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -72,12 +72,28 @@ class Request:
     def arguments(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """Return the arguments of the next call: what its ``setup`` returns, or else its own. Raises UsageError for
         both."""
-        if self.setup is None or not (made := self.setup()):
+        made = self.setup() if self.setup is not None else None
+        if made is None:
             return self.args, self.kwargs
-        if self.args or self.kwargs:
-            raise UsageError("setup returns arguments, so the call can't be given others")
-        args, kwargs = made
-        return tuple(args), dict(kwargs)
+        match made:
+            case (tuple() | list() as args, Mapping() as kwargs):
+                if self.args or self.kwargs:
+                    raise UsageError("setup returns arguments, so the call can't be given others")
+                return tuple(args), dict(kwargs)
+        shown = type(made).__name__
+        raise UsageError(f"setup returned a {shown}: it returns None, or (args, kwargs) for the call, as ((x,), {{}})")
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What a test declares of its next call, see :meth:`.Gpubench.declare`; ``work`` has plain numbers."""
+
+    work: Work = field(default_factory=Work)
+    check: Callable[..., Any] | bool | str = True
+    setup: Callable[[], Any] | None = None
+    devices: Iterable[str] = ()
+    threads: int | None = None
+    steps: int | None = None
 
 
 @dataclass(slots=True)
@@ -350,7 +366,7 @@ def observe(
     counted, work = call.counted, call.work
     operations = (work.items or 0.0) if work.unit == "operation" else 0.0  # of 8-bit integers, for example
     if counted is None and not (work.flops or work.bytes or operations):
-        needs = "its model needs work that PyTorch can count on meta tensors, or flops= or nbytes="
+        needs = "its model needs work that PyTorch can count on meta tensors, or gpubench.declare(flops=…)"
         raise Unmeasurable(f"{device.label}: {needs}")
     with watched() as seen:
         result = function(*args, **kwargs)

@@ -20,13 +20,14 @@ import torch.distributed as dist
 from .. import devices
 from ..devices import Device, find_device
 from ..devices.cpu import cores
-from ..errors import Unmeasurable
+from ..errors import Unmeasurable, UsageError
 from ..measure import budget, disturbance
 from ..measure.budget import Preset
 from ..measure.clock import MIN_ROUND, Bound, DeviceClock, Share, take_turns, until_clocks_stand
 from ..measure.precision import matmul_precision
+from ..measure.work import Declaration
 from ..runfile.flags import Flag
-from ..runfile.schema import Check, Work
+from ..runfile.schema import Check
 from .team import Rank, TorchrunGroup, WorkerGroup, collective_backend, launched_rank, report_progress
 
 if TYPE_CHECKING:
@@ -72,13 +73,19 @@ class Ranks:
                 del self._groups[key]
 
     def measure(
-        self, gpubench: Gpubench, job: RankJob, count: int, *, all_threads: bool = False, work: Work, **record: Any
+        self, gpubench: Gpubench, job: RankJob, count: int, *, all_threads: bool = False, **record: Any
     ) -> None:
-        """Measure a job on ``count`` devices of the case's kind and record it as this case's times.
+        """Measure a job on ``count`` devices of the case's kind, and record it as this case's times, with the declared
+        work.
 
         On a CPU a device is a core: each rank has one thread, unless a single rank has them all (``all_threads``).
         ``record`` is what the report needs to know of the case: ``method``, ``mode``, ``ideal_speedup``.
         """
+        declaration = gpubench.take_declaration()
+        if declaration != Declaration(work := declaration.work):
+            raise UsageError(
+                "ranks take flops, nbytes, items and unit from gpubench.declare(…), the rest from their job"
+            )
         world_size = 1 if all_threads else count
         names, threads = _devices_and_threads(gpubench, world_size, all_threads)
         home = gpubench.home

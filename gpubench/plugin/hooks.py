@@ -265,7 +265,10 @@ class Plugin:
                 pause = untraced()
         try:
             with pause:
-                return (yield)
+                result = yield
+            if attempt and attempt.fixture:
+                attempt.fixture.require_no_declaration()
+            return result
         except Unmeasurable as error:
             pytest.skip(str(error))
         finally:

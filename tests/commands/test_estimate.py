@@ -71,7 +71,7 @@ def test_each_benchmark_and_card_is_a_row_or_a_reason(run, capsys):
     assert [row["gpu"] for row in rows] == ["T4"] * 6 + ["RTX 4090"] * 6
     assert {row["status"] for row in rows} == {"modelled"}
     by_id = {row["id"]: row for row in rows[:6]}
-    assert "flops= or nbytes=" in by_id["a.nothing[float32-n=1000]"]["note"]
+    assert "gpubench.declare(flops=…, nbytes=…)" in by_id["a.nothing[float32-n=1000]"]["note"]
     assert "copies" in by_id["transfer.create[float32-n=1000]"]["note"]
     assert [float(by_id[f"a.mm[float32-n={n}]"]["at_most"]) < 1 for n in (8, 16, 1024, 4096)] == [1, 1, 0, 0]
 
@@ -253,7 +253,7 @@ def test_every_benchmark_has_an_estimate_or_a_reason_that_fits_it(estimated):
     how = {"device": "", "dtype": "", "implementation": "", "variant": "", "cache": ""}
     one = measured().bench("mine.plain", cpu=1.0, n=None, **how).bench("time.len(a)", cpu=1.0).bench("b.c", cpu=1.0)
     found, shown = estimated(one.bench("irregular.sort", cpu=1.0, bytes=1e9, operators=sort), "--gpu", "L4")
-    words = ("instead of benchmark", "couldn't count the FLOPs of this call", "declare flops=", "learned")
+    words = ("instead of benchmark", "couldn't count the FLOPs of this call", "gpubench.declare(flops=", "learned")
     assert [word in row["note"] for row, word in zip(found, words, strict=True)] == [True] * 4
     assert [f"({row['note']})" in shown for row in found] == [True] * 4
 

@@ -146,7 +146,7 @@ def test_what_makes_no_sense_is_refused():
         (lambda: gpubench.time([torch.neg, torch.sin]), "a list is for expressions"),
         (lambda: gpubench.time((torch.neg, torch.sin), 1), "a list is for expressions"),
         (lambda: gpubench.time("1 + 1", device="cpu"), "no option device: write devices="),
-        (lambda: gpubench.time(torch.neg, torch.ones(1), size=3), "no option size: write sizes="),
+        (lambda: gpubench.time("1 + 1", size=3), "no option size: write sizes="),
         (lambda: gpubench.time("1 + 1", processes=3), "no option processes: it measures in this process"),
         (lambda: gpubench.time(torch.neg, setup="a = 1"), "a function's setup is a function"),
     ):

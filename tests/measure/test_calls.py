@@ -1,13 +1,14 @@
-"""Whose a keyword is, whether the work is done, and whether a call changes what it is given."""
+"""Whether the work of a call is done, and whether it changes what it is given."""
 
 import array
 import asyncio
 import concurrent.futures
 import dataclasses
-import functools
 import io
 import itertools
+import multiprocessing
 import random
+import threading
 import types
 from collections import deque
 
@@ -16,70 +17,12 @@ import pandas as pd
 import pytest
 import torch
 
-from gpubench.errors import UsageError
 from gpubench.measure import calls
 
 
-def smooth(x, steps=1, *, unit="km"):
-    return x
-
-
-class Stepping(torch.nn.Module):
-    def forward(self, x, steps):
-        return x
-
-
-class Counting(torch.nn.Module):
-    def forward(self, x, check=1):
-        return x
-
-
-def counting(x, check=1):
-    return x
-
-
-def scripted(x: torch.Tensor, check: int = 1):
-    return x * check
-
-
-def passing_on(function):
-    return lambda *args, **kwargs: function(*args, **kwargs)
-
-
-@calls.own_keywords(place=0)
-def measure(fn, *args, steps=None, unit="element", threads=None, flops=None, check=True, **kwargs):
-    return kwargs
-
-
-@pytest.mark.parametrize(
-    ("function", "keywords", "refused"),
-    [
-        (smooth, {"steps": 3}, "steps"),
-        (smooth, {"unit": "element"}, "unit"),  # the default, said aloud
-        (functools.partial(smooth, 1), {"steps": 3}, "steps"),
-        (Stepping(), {"steps": 3}, "steps"),
-        (torch.compile(Stepping()), {"steps": 3}, "steps"),
-        (functools.wraps(smooth)(lambda *a, **k: 0), {"steps": 3}, "steps"),
-        (torch.linspace, {"steps": 3}, "steps"),
-        (functools.partial(torch.linspace, 0), {"steps": 3}, "steps"),
-        (lambda *a, **k: 0, {"threads": 3}, "threads"),
-        (lambda *a, **k: 0, {"flops": 3, "check": False, "unit": "row"}, ""),
-        (smooth, {"flops": 3, "threads": 1}, ""),
-        (torch.neg, {"steps": 3, "unit": "row"}, ""),
-        (np.add, {"steps": 3, "where": True}, ""),
-        (sum, {"steps": 3}, ""),
-        (torch.jit.script(scripted), {"check": 3}, "check"),
-        (functools.partial(passing_on(counting), 1), {"check": 3}, "check"),
-        (np.vectorize(counting), {"check": 3}, "check"),
-        (torch.nn.DataParallel(Counting()), {"check": 3}, "check"),
-    ],
-)
-def test_a_keyword_that_both_could_mean_is_refused(function, keywords, refused):
-    if refused:
-        with pytest.raises(UsageError, match=rf"an argument {refused} too: write functools.partial"):
-            measure(function, 1, **keywords)
-    else:
-        measure(function, 1, **keywords)
+def named(name, *bases, **parts):
+    """Return an object of a class with this name."""
+    return type(name, bases, parts)()
 
 
 async def awaited():
@@ -107,6 +50,17 @@ def rows():
         (len, dataclasses.make_dataclass("Outcome", ["value"])(concurrent.futures.Future()), "a Future"),
         (len, [1, torch.ones(2), range(3), {}.keys()], ""),
         (len, None, ""),
+        (
+            len,
+            threading.Thread(target=len),
+            "a Thread, which may still be working, or not have begun: time f(x).join()",
+        ),
+        (len, named("Reader", threading.Thread), "a Reader"),
+        (len, named("Reply", concurrent.futures.Future), "a Reply"),
+        (len, multiprocessing.Process(target=len), "a Process"),
+        (len, named("Delayed", __dask_graph__=lambda self: {}), "a Delayed, which may still be working"),
+        (len, named("DataArray", __dask_graph__=lambda self: None), ""),  # an xarray without a graph
+        *((len, named(name), "") for name in ("Thread", "Work", "Future", "Delayed", "Popen", "LazyFrame")),
     ],
 )
 def test_work_that_only_begins_is_seen(function, result, why):

@@ -94,12 +94,12 @@ def test_both(gpubench, machine):
     def both(machine):
         machine.launch(1e-3, 0)
         machine.launch(4e-3, 1)
-    gpubench(both, machine, devices=["virtual:1"], check=False)
+    gpubench.declare(devices=["virtual:1"], check=False)(both, machine)
 """
 SHORT = """
 from gpubench.testing import VirtualDevice
 VirtualDevice.machine.wait_cost_s = 8e-6
-def test_short(gpubench, machine): gpubench(machine.launch, 5e-6, check=False)
+def test_short(gpubench, machine): gpubench.declare(check=False)(machine.launch, 5e-6)
 """
 
 

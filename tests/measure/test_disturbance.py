@@ -247,7 +247,7 @@ def test_no_wait(gpubench):
             threads[:] = [threading.Thread(target=torch.mm, args=(a, a))]
             threads[0].start()
     threads = []
-    gpubench(start, 1024, flops=2 * 1024**3, check=False)
+    gpubench.declare(flops=2 * 1024**3, check=False)(start, 1024)
     threads[0].join()
 """
 NEGLIGENT = """

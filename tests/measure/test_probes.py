@@ -25,7 +25,7 @@ import itertools, pytest, torch
 
 def neg(gpubench):
     x, y = gpubench.randn(250_000), gpubench.empty(250_000)
-    gpubench(torch.neg, x, out=y, nbytes=2 * x.nbytes, items=250_000)
+    gpubench.declare(nbytes=2 * x.nbytes, items=250_000)(torch.neg, x, out=y)
 
 @pytest.mark.costs(launch_s=2e-5, delay_s=2e-4, copy_byte_per_s=1e9, watts=200.0)
 def test_all(gpubench):
@@ -40,7 +40,7 @@ def test_launch_bound(gpubench):
 
 @pytest.mark.costs(launch_s=5e-5, delay_s=2e-4)
 def test_item(gpubench):
-    gpubench(lambda x: x.sum().item(), gpubench.randn(8), check=False)
+    gpubench.declare(check=False)(lambda x: x.sum().item(), gpubench.randn(8))
 
 @pytest.mark.costs(launch_s=5e-5, delay_s=0.5)
 def test_long(gpubench):
@@ -54,7 +54,7 @@ def test_switches(gpubench):
         seen.add(torch.get_float32_matmul_precision())
         return x.neg()
     torch.set_float32_matmul_precision("high")
-    gpubench(call, gpubench.randn(8), check=False)
+    gpubench.declare(check=False)(call, gpubench.randn(8))
     torch.set_float32_matmul_precision(before)
     assert seen == {"highest"}  # the call after the probes too: in other switches a compiled one compiles again
 
@@ -269,7 +269,7 @@ def test_copies_return_the_pinned_memory_that_they_took_and_where_there_is_none_
 @pytest.mark.parametrize("preset", ["quick", "full"])
 def test_the_estimate_of_a_run_has_the_second_in_which_energy_is_counted(virtual, monkeypatch, preset):
     counted, estimated = [], []
-    source = "def test_it(gpubench, machine): gpubench(machine.launch, 1e-3, check=False)"
+    source = "def test_it(gpubench, machine): gpubench.declare(check=False)(machine.launch, 1e-3)"
     for reading in (lambda self: None, lambda self: int(20 * self.machine.time_s)):
         monkeypatch.setattr(VirtualDevice, "energy_j", reading)
         begin = VirtualDevice.machine.time_s

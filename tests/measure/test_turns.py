@@ -105,7 +105,7 @@ def work(seconds):
 def test_it(gpubench, kind):
     made.clear()
     given = {"setup": lambda: ((1e-4,), {})} if kind == "single" else {}
-    gpubench(work, *[0.8 if kind == "long" else 1e-4][: not given], check=False, **given)
+    gpubench.declare(check=False, **given)(work, *[0.8 if kind == "long" else 1e-4][: not given])
     print(f"{kind}: {len(made)} calls")
 """
 

@@ -16,14 +16,15 @@ import duties
 
 from gpubench import devices
 from gpubench.devices.cpu import cores
-from gpubench.errors import Unmeasurable
+from gpubench.errors import Unmeasurable, UsageError
 from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.clock import DeviceClock
+from gpubench.measure.work import Declaration
 from gpubench.parallel import ranks, team
 from gpubench.parallel.ranks import Ranks, RankTimes, _flags_of_ranks, _take_rounds, circle, device_counts, measure_rank
 from gpubench.parallel.team import Rank, WorkerGroup
 from gpubench.runfile.flags import Flag
-from gpubench.runfile.schema import Check, Work
+from gpubench.runfile.schema import Check
 from gpubench.testing import VirtualDevice, VirtualMachine
 
 HERE = Path(__file__).parent
@@ -35,7 +36,6 @@ sys.path.insert(0, {str(HERE)!r})
 import pytest, duties
 from gpubench.measure import disturbance
 from gpubench.runfile.flags import Flag
-from gpubench.runfile.schema import Work
 
 @pytest.fixture(autouse=True)
 def contended(monkeypatch):
@@ -48,11 +48,11 @@ pytestmark = pytest.mark.gpubench_parallel
 def test_step(gpubench, gpubench_ranks, duty):
     if duty not in ("none", "after"):
         gpubench_ranks.group(gpubench, ["cpu", "cpu"], 1).run(duties.misbehave, duty)
-    work = Work(items=8, unit="sample")
-    gpubench_ranks.measure(gpubench, duties.Meeting(), 2, work=work, method="ddp", mode="strong")
+    gpubench.declare(items=8, unit="sample")
+    gpubench_ranks.measure(gpubench, duties.Meeting(), 2, method="ddp", mode="strong")
 
 def test_many(gpubench, gpubench_ranks):
-    gpubench_ranks.measure(gpubench, duties.Meeting(), 5000, work=Work(), method="ddp")
+    gpubench_ranks.measure(gpubench, duties.Meeting(), 5000, method="ddp")
 """
 
 
@@ -142,9 +142,9 @@ def test_what_this_process_keeps_for_later_is_released_before_ranks_start(kind, 
         order.append("started")
         raise Unmeasurable("enough")
 
-    fixture = types.SimpleNamespace(accept=lambda estimate: None, home=kind(), allowance=None, enabled=True)
+    fixture = types.SimpleNamespace(take_declaration=Declaration, home=kind(), allowance=None, enabled=True)
     with pytest.raises(Unmeasurable, match="enough"):
-        Ranks.measure(types.SimpleNamespace(group=group), fixture, None, 2, work=None)
+        Ranks.measure(types.SimpleNamespace(group=group), fixture, None, 2)
     assert order == ["released", "started"]
 
 
@@ -238,12 +238,13 @@ def test_a_round_lasts_as_long_as_its_slowest_rank_and_what_ranks_saw_is_said(mo
     ]
     team = types.SimpleNamespace(altered=(Flag("altered", "threads"),), run=lambda *_: times)
     case = types.SimpleNamespace(
-        home=devices.CPU, case=types.SimpleNamespace(threads=2), allowance=None, enabled=True,
+        take_declaration=Declaration, home=devices.CPU,
+        case=types.SimpleNamespace(threads=2), allowance=None, enabled=True,
         replay=lambda *measured, **record: entered.append((*measured, record)),
     )  # fmt: skip
     ranks = Ranks(60.0)
     monkeypatch.setattr(ranks, "group", lambda *_: team)
-    ranks.measure(case, None, 2, work=Work(), method="ddp")
+    ranks.measure(case, None, 2, method="ddp")
     ((durations, iterations, _, flags, record),) = entered
     assert [(flag.name, flag.seen) for flag in flags] == [("throttled", "rank 1: heat"), ("altered", "threads")]
     assert (durations, iterations, record["check"].status) == ([3.0, 5.0], 2, "passed")
@@ -255,3 +256,9 @@ def test_under_torchrun_all_its_ranks_are_a_count_to_measure(monkeypatch, ranks,
     for name, value in {"TORCHELASTIC_RUN_ID": "x", "RANK": "0", "WORLD_SIZE": ranks}.items():
         monkeypatch.setenv(name, value)
     assert device_counts() == counts
+
+
+def test_a_declaration_that_ranks_cannot_keep_is_refused():
+    fixture = types.SimpleNamespace(take_declaration=lambda: Declaration(check=False))
+    with pytest.raises(UsageError, match=r"ranks take flops, nbytes, items and unit from gpubench\.declare"):
+        Ranks(60.0).measure(fixture, None, 2)

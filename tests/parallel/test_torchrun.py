@@ -86,7 +86,6 @@ FAILING = f"""
 import sys
 sys.path.insert(0, {str(HERE)!r})
 import pytest, torch, duties
-from gpubench.runfile.schema import Work
 
 pytestmark = pytest.mark.gpubench_parallel
 
@@ -103,7 +102,7 @@ def test_step(gpubench, gpubench_ranks, duty):
         assert group.run(duties.threads) == [usual + 1] * 2
     if duty in ("fail", "exhaust"):
         gpubench_ranks.group(gpubench, ["cpu", "cpu"], 1).run(duties.misbehave, duty)
-    gpubench_ranks.measure(gpubench, duties.Meeting(), 2, work=Work(), method="ddp", mode="strong")
+    gpubench_ranks.measure(gpubench, duties.Meeting(), 2, method="ddp", mode="strong")
 """
 
 

@@ -122,7 +122,7 @@ def test_auto_and_all_and_names(virtual):
     source = """
         def test_names(gpubench, machine):
             index = int(gpubench.case.device.partition(":")[2] or 0)
-            gpubench(machine.launch, 1e-3, index, check=False)
+            gpubench.declare(check=False)(machine.launch, 1e-3, index)
     """
     for options, devices in (
         (["--gpubench-device=auto"], ["cpu", "virtual:0"]),
@@ -278,7 +278,7 @@ def test_where_nothing_is_timed_the_machine_is_not_looked_at(bench, monkeypatch,
 
 
 def test_disabled_it_still_checks(bench):
-    wrong = "def test_wrong(gpubench): gpubench(lambda x: x, gpubench.randn(4), check=lambda x: x + 1)\n"
+    wrong = "def test_wrong(gpubench): gpubench.declare(check=lambda x: x + 1)(lambda x: x, gpubench.randn(4))\n"
     bench(CASE + wrong, "--benchmark-disable", passed=1, failed=1)
 
 
@@ -444,7 +444,7 @@ def test_it(gpubench, machine):
     def call():
         warnings.warn({text!r})
         machine.launch(1e-3)
-    gpubench(call, check=False)
+    gpubench.declare(check=False)(call)
 """
     result, run = virtual(source, **{"passed" if status == "ok" else "skipped": 1})
     assert ("computed on the CPU: " in result.stdout.str() + str(run)) == (status == "skipped")
@@ -468,7 +468,7 @@ def test_it(gpubench, machine, kind):
     layer, x, seen = layers.get(kind, torch.nn.LSTM(8, 8)), torch.ones(8, 8, 8), []
     layer.register_forward_pre_hook(lambda *_: seen.append(float32_state()) or machine.launch(1e-2))
     with torch.inference_mode():
-        gpubench(layer, x, devices=["cpu"], check=False)
+        gpubench.declare(devices=["cpu"], check=False)(layer, x)
     assert seen and all(state == before for state in seen) == {kept}
 """
 IEEE = "@pytest.mark.gpubench(dtypes=['float32'])"
@@ -499,7 +499,7 @@ def test_it(gpubench, machine, monkeypatch):
     risen = lambda: min(1.0, 0.2 + (machine.time_s - begin))
     if {known}:
         monkeypatch.setattr(VirtualDevice, "clocks", lambda self: {{"sm": risen() * 2e9}})
-    gpubench(lambda: machine.launch(1e-3 / risen()), check=False)
+    gpubench.declare(check=False)(lambda: machine.launch(1e-3 / risen()))
 """
 
 
@@ -528,7 +528,7 @@ def test_stop(gpubench):
         calls.append(1)
         if len(calls) > 20:
             os.kill(os.getpid(), signal.SIGINT)
-    gpubench(stop, gpubench.randn(4), check=False)
+    gpubench.declare(check=False)(stop, gpubench.randn(4))
 """
 
 
@@ -567,7 +567,10 @@ def test_op(gpubench, op):
     assert len(set(ids)) == 6
 
 
-SUM, OURS = "def test_f(benchmark): benchmark(sum, [1])", "def test_f(gpubench): gpubench(sum, [1], check=False)"
+SUM, OURS = (
+    "def test_f(benchmark): benchmark(sum, [1])",
+    "def test_f(gpubench): gpubench.declare(check=False)(sum, [1])",
+)
 ONE_ID = "def pytest_collection_modifyitems(items):\n    for item in items: item._nodeid = 'all::one'"
 
 

@@ -240,7 +240,7 @@ def test_no_extra(benchmark):
     benchmark.extra_info = None
 
 def test_ours(gpubench, benchmark):
-    gpubench(abs, 1, check=False)
+    gpubench.declare(check=False)(abs, 1)
     benchmark.extra_info["gpubench"]["processes"][0]["median_s"] = 0.0
 
 class Exits(Exception):
@@ -255,7 +255,7 @@ def test_sound(benchmark, data):
     benchmark(sum, data)
 
 def test_our_sound(gpubench):
-    gpubench(abs, 1, check=False)
+    gpubench.declare(check=False)(abs, 1)
 """
 
 

@@ -109,7 +109,7 @@ def test_neg(gpubench, n):
 
 @pytest.mark.gpubench(devices="accelerator", variants=["graph"])
 def test_item(gpubench):
-    gpubench(lambda x: x.sum().item(), gpubench.randn(10), check=False)
+    gpubench.declare(check=False)(lambda x: x.sum().item(), gpubench.randn(10))
 """
 
 
@@ -132,19 +132,19 @@ import pytest, torch
 pytestmark = pytest.mark.gpubench(devices="accelerator", variants=["eager", "graph"])
 
 def test_product(gpubench):
-    gpubench(torch.mm, gpubench.randn(1024, 1024), gpubench.randn(1024, 1024), check=False)
+    gpubench.declare(check=False)(torch.mm, gpubench.randn(1024, 1024), gpubench.randn(1024, 1024))
 
 def test_chain(gpubench):
-    gpubench(lambda x, y: (x @ y).relu(), gpubench.randn(1024, 1024), gpubench.randn(1024, 1024), check=False)
+    gpubench.declare(check=False)(lambda x, y: (x @ y).relu(), gpubench.randn(1024, 1024), gpubench.randn(1024, 1024))
 
 def test_network(gpubench):
     layers = lambda: torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(3)))
-    gpubench(gpubench.module(layers), gpubench.randn(1024, 1024), check=False)
+    gpubench.declare(check=False)(gpubench.module(layers), gpubench.randn(1024, 1024))
 
 @pytest.mark.gpubench(devices="accelerator", variants=["eager"])
 def test_backward(gpubench):
     x = gpubench.randn(1024, 1024).requires_grad_()
-    gpubench(lambda y: torch.autograd.grad((x @ y).sum(), x)[0], gpubench.randn(1024, 1024), check=False)
+    gpubench.declare(check=False)(lambda y: torch.autograd.grad((x @ y).sum(), x)[0], gpubench.randn(1024, 1024))
 """
 
 

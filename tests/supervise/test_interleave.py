@@ -202,7 +202,7 @@ SOURCE = """
 import time
 
 def test_sleep(gpubench):
-    gpubench(lambda x: x.is_meta or time.sleep(DELAY), gpubench.randn(8), check=False)
+    gpubench.declare(check=False)(lambda x: x.is_meta or time.sleep(DELAY), gpubench.randn(8))
 """
 WORDS = ("before", "after", "--paths", "test_mine.py", "--device=cpu", "--threads=1")
 

@@ -37,7 +37,7 @@ HELPERS = """
 import ctypes, os, resource, signal, sys, threading, time
 
 def measure(gpubench, act):
-    gpubench(lambda x: x.is_meta or act(), gpubench.randn(4), check=False)
+    gpubench.declare(check=False)(lambda x: x.is_meta or act(), gpubench.randn(4))
 
 def fill(gpubench):
     keep = []
