@@ -26,6 +26,7 @@ from ..runfile.reader import LARGEST, check_case, convert, recorded
 from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case, Ceilings
 from ..runfile.version import __version__
 from ..runfile.writer import fit, without_homes
+from ..supervise.sources import loaded_modules
 from .fixtures import Attempt
 from .outcomes import keep_reason, spoilt
 from .overrides import IGNORED
@@ -176,6 +177,7 @@ class Recorder:
             "session",
             cases=list(cases),
             start_cpu_s=sum(os.times()[:2]),
+            modules=loaded_modules(),
             identities={name: structs.replace(case, **unknown).as_dict() for name, case in cases.items()},
             ignored=self.config.stash.get(IGNORED, []),
             notices=session.notices,
@@ -229,7 +231,8 @@ class Recorder:
         """Record that the process ends by itself, with pytest's exit code."""
         ceilings = msgspec.to_builtins(self.session.measured_ceilings)  # again where a result exceeded the first ones
         with contextlib.suppress(pytest.UsageError):  # the supervisor notices that this event is missing
-            self._append("finish", code=code, ceilings=ceilings, finished=_now(), after=environment.moment())
+            facts = {"ceilings": ceilings, "finished": _now(), "after": environment.moment()}
+            self._append("finish", code=code, modules=loaded_modules(), **facts)
         self.ledger.close()
 
 

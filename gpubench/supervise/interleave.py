@@ -24,10 +24,13 @@ from ..runfile.writer import write
 from . import process
 from .progress import ignored_options
 from .project import Project, read_project, root_option
+from .sources import Checkout, differing_libraries, digests, shared_code
 from .supervisor import Supervisor, Unable
 
 _PYTHONS = [f"{env}/{part}" for env in (".tox/measure", ".venv") for part in ("bin/python", "Scripts/python.exe")]
 _PROBE = "import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, sys.argv[1:])))"
+_PATIENCE_S = 20.0
+"""Seconds that a checkout's Python may take to say whether it can measure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +81,16 @@ def _holds_results(folder: Path) -> bool:
 
 def _can_measure(python: str) -> bool:
     """Whether a Python finds what a measuring process imports: a checkout's environment may hold only tox. Nothing is
-    imported, which would take seconds for torch."""
+    imported, which would take seconds for torch. Raises UsageError if the Python hangs."""
     command = [python, "-c", _PROBE, "pytest", "pytest_benchmark", "torch"]
     try:
-        return subprocess.run(command, capture_output=True, timeout=60.0, check=False).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
+        quiet = subprocess.DEVNULL  # what isn't a Python may print without end
+        done = subprocess.run(command, stdin=quiet, stdout=quiet, stderr=quiet, timeout=_PATIENCE_S, check=False)
+    except OSError:
         return False
+    except subprocess.TimeoutExpired:
+        raise UsageError(f"{python}: doesn't answer within {_PATIENCE_S:g} s: repair or remove it") from None
+    return done.returncode == 0
 
 
 def _file(text: str, folder: Path) -> str:
@@ -92,6 +99,10 @@ def _file(text: str, folder: Path) -> str:
         if path.exists():
             return f"{path}{separator}{test}"
     raise UsageError(f"{text}: no such file or folder, neither here nor in {folder}")
+
+
+class SameCode(UsageError):
+    """Raised if base and new are the same code although they were to be two versions."""
 
 
 class OutOfTime(Exception):
@@ -146,11 +157,13 @@ class Interleave:
 
     def __post_init__(self) -> None:
         self._clocks: dict[str, _Clock] = {}
+        self._modules: dict[str, dict[str, str]] = {self.base.name: {}, self.new.name: {}}
+        self._digests: dict[str, str] = {}
 
     def collect(self) -> None:
         """Determine what each side would measure, without measuring, and on how many threads: all turns use the fewest
         that a side chose, since a machine may become busy or idle between them. Raises UsageError if a side can't
-        measure."""
+        measure, or if both are the same code."""
         threads: list[int] = []
         notices: dict[str, None] = {}
         for side in (self.base, self.new):
@@ -161,18 +174,44 @@ class Interleave:
                 if event["event"] == "session":
                     if ignored := ignored_options(event):
                         self.say(f"{name}: {ignored}")
-                    if any(case.get("implementation") for case in event["identities"].values()):
+                    cases = (event.get("identities") or {}).values()  # an older gpubench may lack any of these
+                    if any(case.get("implementation") for case in cases) and event["fingerprint"].get("threads"):
                         threads.append(event["fingerprint"]["threads"])  # a plain suite keeps its own number
-                    notices.update(dict.fromkeys(event["notices"]))
+                    notices.update(dict.fromkeys(event.get("notices") or ()))
                     raise _Collected
 
             with tempfile.TemporaryDirectory() as folder, contextlib.suppress(_Collected):
                 self.interrupted |= self._start(side, Path(folder), (), note).interrupted
             self.collected[side.name] = clock.names
+            self._require_unchanged(side)
         if threads:
             self.options = [*self.options, f"--gpubench-threads={min(threads)}"]
         for notice in notices:
             self.say(notice)
+        self._require_own_code()
+
+    @property
+    def libraries(self) -> list[str]:
+        """How the versions of installed libraries differ between the sides."""
+        return differing_libraries(self._modules[self.base.name], self._modules[self.new.name])
+
+    def _require_own_code(self) -> None:
+        """Raise SameCode if a side imports the other's code."""
+        base, new = map(self._checkout, (self.base, self.new))
+        folders = [side.interpreter.folder for side in (self.base, self.new)]
+        if None not in folders and base.folder != new.folder and (words := shared_code(base, new)):
+            ours = os.path.relpath(base.folder)
+            how = f"python3 -m venv {ours}/.venv && {ours}/.venv/bin/pip install pytest-gpubench {base.folder}"
+            raise SameCode(f"{words}: install each in an environment of its own: {how}; and the same for new")
+
+    def _require_unchanged(self, side: Environment) -> None:
+        """Raise UsageError if a side's code isn't what it was when it was first loaded."""
+        for file, digest in digests(self._checkout(side)).items():
+            if self._digests.setdefault(file, digest) != digest:
+                raise UsageError(f"{side.name}: {file} has changed while it was measured")
+
+    def _checkout(self, side: Environment) -> Checkout:
+        return Checkout(side.interpreter.folder or Path.cwd(), side.paths, self._modules[side.name])
 
     def pair_s(self, chosen: Mapping[str, Collection[str]] | None = None) -> float:
         """Return the seconds that a pair of turns takes for the ``chosen`` tests (by default all): by the latest turns,
@@ -190,6 +229,8 @@ class Interleave:
         interrupted. Odd pairs begin with new. Raises UsageError if an environment can't measure, OutOfTime at
         ``stop_at``."""
         sides = (self.base, self.new)
+        if number and not (self.folder / "turns").is_dir():
+            raise UsageError(f"{self.folder}: the folder of results has gone")
         found: dict[str, Any] = {}
         for side in sides if number % 2 == 0 else reversed(sides):
             wanted = self.collected[side.name] if chosen is None else chosen[side.name]
@@ -197,11 +238,20 @@ class Interleave:
             found[side.name] = self._turn(side, number, left_out)
             if self.interrupted:
                 return None
+        self._require_own_code()
         base, new = (self.folder / side.name / f"{number:03d}.json" for side in sides)
-        for side, target in zip(sides, (base, new), strict=True):  # an incomplete pair isn't kept
-            target.parent.mkdir(parents=True, exist_ok=True)
-            found[side.name]["gpubench"]["stage"] = stage
-            write(target, found[side.name])
+        try:
+            for side, target in zip(sides, (base, new), strict=True):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                found[side.name]["gpubench"]["stage"] = stage
+                write(target, found[side.name])
+        except BaseException as error:
+            for target in (base, new):  # an incomplete pair isn't kept
+                with contextlib.suppress(OSError):
+                    target.unlink()
+            if isinstance(error, OSError):
+                raise UsageError(f"{self.folder}: can't write there: {error.strerror or error}") from None
+            raise
         return base, new
 
     def _turn(self, side: Environment, number: int, left_out: Sequence[str]) -> Any:
@@ -223,6 +273,8 @@ class Interleave:
         self.interrupted = supervisor.interrupted
         clock.cases = self._clocks[side.name].cases | clock.cases
         self._clocks[side.name] = clock
+        if not self.interrupted:
+            self._require_unchanged(side)
         return assemble(supervisor.events) if any(each["event"] == "session" for each in supervisor.events) else None
 
     def _start(
@@ -230,7 +282,12 @@ class Interleave:
     ) -> Supervisor:
         """Return a run of one process on that side, once it has ended. Raises UsageError if it measured nothing."""
         root = root_option(side.paths, side.interpreter.folder or Path.cwd(), self.options)
-        terms = [*root, *self.options, *more], 1, self.deadline_s, on_event
+
+        def note(event: Event) -> None:
+            self._modules[side.name] |= event.get("modules") or {}
+            on_event(event)
+
+        terms = [*root, *self.options, *more], 1, self.deadline_s, note
         supervisor = Supervisor(folder, side.paths, *terms, interpreter=side.interpreter)
         try:
             supervisor.measure()
@@ -239,4 +296,6 @@ class Interleave:
                 log = folder / "run.log"
                 where = f": see {log}" if folder.is_relative_to(self.folder) else ""  # collecting has a temporary one
                 raise UsageError(f"{side.name}: {side.interpreter.python} can't measure: {error}{where}") from None
+        except OSError as error:  # its folder or its Python has gone
+            raise UsageError(f"{side.name}: {error.filename or ''}: {error.strerror or error}") from None
         return supervisor

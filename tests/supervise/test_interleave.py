@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,8 +20,9 @@ from gpubench.errors import UsageError
 from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case
 from gpubench.supervise import interleave, process
-from gpubench.supervise.interleave import Environment, Interleave, OutOfTime, find_environment
+from gpubench.supervise.interleave import Environment, Interleave, OutOfTime, SameCode, find_environment
 from gpubench.supervise.process import Interpreter, suite
+from gpubench.supervise.sources import Checkout, shared_code
 from gpubench.supervise.supervisor import Unable
 
 pytestmark = pytest.mark.usefixtures("no_ceilings")
@@ -260,3 +262,161 @@ def test_each_side_has_its_own_root_and_a_line_on_the_options_it_leaves_out(turn
     Interleave(turns.folder, *sides, ["-q"], 1.0, said.append).collect()
     assert [each.options for each in Fake.made] == [[f"--rootdir={turns.folder / name}", "-q"] for name in folders]
     assert said == ["new: ignoring options of pytest that don't go with measuring: -n, --cov"]
+
+
+def installed(site: Path, name: str, file: str, origin: Path | None = None) -> str:
+    """A distribution of one file in an environment, as pip lays it; the file's path."""
+    url = {} if origin is None else {f"{name}-1.dist-info/direct_url.json": json.dumps({"url": origin.as_uri()})}
+    record = f"{name}-1.dist-info/METADATA,,\n{file},,\n"
+    lay(site, {f"{name}-1.dist-info/METADATA": f"Name: {name}\nVersion: 1\n", f"{name}-1.dist-info/RECORD": record})
+    lay(site, {**url, file: ""})
+    return str(site / file)
+
+
+def code_of(tmp_path: Path, case: str) -> list[dict[str, str]]:
+    """The modules that base and new loaded in a case; both are checkouts of the project quick."""
+    base, new, site = tmp_path / "base", tmp_path / "new", tmp_path / "env/lib/site-packages"
+    for folder in (base, new):
+        lay(
+            folder,
+            {"python/quick/__init__.py": "", "pyproject.toml": '[project]\nname = "Quick"\n', "lib/ns/core.py": ""},
+        )
+    lay(
+        tmp_path, {"third/quick/__init__.py": "", "third/ns/core.py": "", "third/helpers.py": "", "bench/test_x.py": ""}
+    )
+    ours = [str(folder / "python/quick/__init__.py") for folder in (base, new)]
+    if case == "a link in each checkout":
+        for folder in (base, new):
+            (folder / "quick").symlink_to(tmp_path / "third/quick")
+    one = {
+        "each its own": lambda: [{"quick": file} for file in ours],
+        "an editable install of base": lambda: [{"quick": ours[0]}] * 2,
+        "an editable install of new": lambda: [{"quick": ours[1]}] * 2,
+        "an install of new": lambda: [{"quick": installed(site, "quick", "quick/__init__.py", new)}] * 2,
+        "an install of base, and new's own": lambda: [
+            {"quick": installed(site, "quick", "quick/__init__.py", base)}, {"quick": ours[1]}],
+        "an install of new, and new's own": lambda: [
+            {"quick": installed(site, "quick", "quick/__init__.py", new)}, {"quick": ours[1]}],
+        "a release in the environment": lambda: [{"quick": installed(site, "quick", "quick/__init__.py")}] * 2,
+        "an extension in the environment": lambda: [
+            {"quick": file, "_quick": installed(site, "quick", "_quick.so")} for file in ours],
+        "environments of their own": lambda: [
+            {"quick": installed(folder / ".venv/lib/site-packages", "quick", "quick/__init__.py", folder)}
+            for folder in (base, new)],
+        "a third checkout": lambda: [{"quick": str(tmp_path / "third/quick/__init__.py")}] * 2,
+        "a link in each checkout": lambda: [{"quick": str(folder / "quick/__init__.py")} for folder in (base, new)],
+        "a namespace package": lambda: [{"ns.core": str(tmp_path / "third/ns/core.py")}] * 2,
+        "another library": lambda: [
+            {"quick": file, "other": installed(site, "other", "other/__init__.py"),
+             "helpers": str(tmp_path / "third/helpers.py")} for file in ours],
+        "benchmarks of new for both": lambda: [
+            {"quick": file, "test_x": str(new / "benchmarks/test_x.py")} for file in ours],
+    }  # fmt: skip
+    return one[case]()
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("each its own", ""),
+        ("an editable install of base", "both sides import quick from "),
+        ("an editable install of new", "both sides import quick from "),
+        ("an install of new", "both sides import quick from "),
+        ("an install of base, and new's own", ""),
+        ("an install of new, and new's own", "a side imports quick from "),
+        ("a release in the environment", "both sides import quick from "),
+        ("an extension in the environment", "both sides import _quick from "),
+        ("environments of their own", ""),
+        ("a third checkout", "both sides import quick from "),
+        ("a link in each checkout", "both sides import quick from "),
+        ("a namespace package", "both sides import ns from "),
+        ("another library", ""),
+        ("benchmarks of new for both", ""),
+    ],
+)
+def test_sides_that_import_the_same_code_are_told_from_sides_with_code_of_their_own(tmp_path, case, words) -> None:
+    base, new = code_of(tmp_path, case)
+    paths = [str(tmp_path / "new/benchmarks/test_x.py")]
+    said = shared_code(Checkout(tmp_path / "base", paths, base), Checkout(tmp_path / "new", paths, new))
+    assert (said.startswith(words), bool(said)) == (True, bool(words)), said
+
+
+def test_both_sides_with_one_code_end_with_two_and_how_to_separate_them(tmp_path: Path) -> None:
+    """A conftest puts one checkout first for both; the code is imported when a test runs."""
+    for side in ("before", "after"):
+        first = f"import sys\nsys.path.insert(0, {str(tmp_path / 'after/lib')!r})\n"
+        test = "def test_work(benchmark):\n    import quick\n    benchmark.pedantic(quick.work, rounds=5)\n"
+        files = {"lib/quick.py": "def work(): pass\n", "benchmarks/conftest.py": first, "benchmarks/test_it.py": test}
+        lay(tmp_path / side, files)
+    done = compare(tmp_path, "before", "after", "--preset=smoke")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"both sides import quick from {tmp_path}/after/lib/quick.py: install each in an env" in done.stderr
+    assert "python3 -m venv before/.venv && before/.venv/bin/pip install" in done.stderr
+
+
+@pytest.fixture
+def coded(turns: Interleave, monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, str]]:
+    """The modules that each side says it has loaded, of two checkouts."""
+    modules: dict[str, dict[str, str]] = {}
+    for side in (turns.base, turns.new):
+        folder = turns.folder / f"code-{side.name}"
+        lay(folder, {"quick.py": side.name, "x.py": ""})
+        setattr(turns, side.name, replace(side, interpreter=Interpreter(folder=folder), paths=(str(folder / "x.py"),)))
+        modules[side.name] = {"quick": str(folder / "quick.py")}
+    usual = records.session
+
+    def session(*args: Any, **more: Any) -> dict[str, Any]:
+        name = Fake.made[-1].interpreter.folder.name.partition("-")[2]
+        return usual(*args, **more) | {"modules": modules[name]}
+
+    monkeypatch.setattr(records, "session", session)
+    return modules
+
+
+def test_code_that_changes_while_it_is_measured_ends_the_comparison(turns: Interleave, coded) -> None:
+    turns.collect()
+    assert turns.pair(0, "screen")
+    Path(coded["new"]["quick"]).write_text("another checkout")
+    with pytest.raises(UsageError, match=r"new: .*code-new/quick\.py has changed while it was measured"):
+        turns.pair(1, "screen")
+    assert not (turns.folder / "base/001.json").exists()
+
+
+def test_code_that_is_loaded_late_is_looked_at_after_each_turn(turns: Interleave, coded) -> None:
+    turns.collect()
+    coded["base"]["late"] = coded["new"]["quick"]
+    with pytest.raises(SameCode, match="a side imports late from"):
+        turns.pair(0, "screen")
+
+
+def test_a_pair_whose_second_file_cant_be_written_leaves_none(turns: Interleave, monkeypatch) -> None:
+    turns.collect()
+    turns.pair(0, "screen")
+    shutil.rmtree(turns.folder / "new")
+    (turns.folder / "new").write_text("in the way")
+    with pytest.raises(UsageError):
+        turns.pair(1, "screen")
+    assert [path.name for path in (turns.folder / "base").iterdir()] == ["000.json"]
+    shutil.rmtree(turns.folder / "turns")
+    with pytest.raises(UsageError, match="the folder of results has gone"):
+        turns.pair(2, "screen")
+
+
+def test_an_older_gpubench_that_says_less_is_collected(turns: Interleave, monkeypatch) -> None:
+    usual = records.session
+
+    def older(*args: Any, **more: Any) -> dict[str, Any]:
+        event = usual(*args, **more)
+        return {key: value for key, value in event.items() if key not in ("notices", "identities", "modules")}
+
+    monkeypatch.setattr(records, "session", older)
+    turns.collect()
+    assert turns.pair(0, "screen")
+
+
+def test_a_python_that_hangs_is_named_and_no_other_is_taken(tmp_path: Path, monkeypatch) -> None:
+    path = python(tmp_path / ".venv")
+    Path(path).write_text("#!/bin/sh\nexec yes\n")
+    monkeypatch.setattr(interleave, "_PATIENCE_S", 0.3)
+    with pytest.raises(UsageError, match=r"\.venv/bin/python: doesn't answer within 0.3 s"):
+        find_environment("base", str(tmp_path), [])
