@@ -182,23 +182,34 @@ def resolve_vector_math() -> None:
 
 
 @functools.cache
-def keep_memory() -> bool:
+def _glibc() -> Any:
+    """Return glibc if its allocator is the process's and has its own thresholds, else ``None``."""
+    chosen = any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ)
+    other = chosen or platform.libc_ver()[0] != "glibc" or OTHER_ALLOCATORS.search(_text(_MAPS) or "")
+    return None if other else ctypes.CDLL(None)
+
+
+_keeps = False
+
+
+def keep_memory(keep: bool = True) -> bool:
     """Let glibc keep freed memory for the next call, as torch does on a GPU; return whether it does.
 
     By itself it gives large blocks back to the kernel until one was freed, and then raises its thresholds for good
     (mallopt(3)): a call that allocates takes one of two times, by what its process did before. Other allocators, and
-    thresholds that the environment sets, are left alone.
+    thresholds that the environment sets, are left alone. Without ``keep`` glibc gives memory back as after it has freed
+    a block of 32 MiB: the thresholds of a new process can't be had again.
     """
-    chosen = any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ)
-    if chosen or platform.libc_ver()[0] != "glibc" or OTHER_ALLOCATORS.search(_text(_MAPS) or ""):
-        return False
-    libc = ctypes.CDLL(None)
-    return bool(libc.mallopt(_MMAP_THRESHOLD, _KEPT_BYTES) and libc.mallopt(_TRIM_THRESHOLD, 2**31 - 1))
+    global _keeps
+    libc, trim = _glibc(), 2**31 - 1 if keep else 2 * _KEPT_BYTES
+    changed = bool(libc and libc.mallopt(_MMAP_THRESHOLD, _KEPT_BYTES) and libc.mallopt(_TRIM_THRESHOLD, trim))
+    _keeps = keep and changed
+    return _keeps
 
 
 def keeps_memory() -> bool:
-    """Whether this process has been made to keep freed memory."""
-    return keep_memory.cache_info().currsize > 0 and keep_memory()
+    """Return whether this process has been made to keep freed memory."""
+    return _keeps
 
 
 def cache_sizes(root: Path = Path("/sys/devices/system/cpu")) -> dict[str, int] | None:

@@ -1,12 +1,12 @@
-"""Detection of what disturbed a measurement, from its rounds, its process, its device and, for a whole run, a canary: a
-small product, up to 50 times slower on all threads than on one where these wait for each other."""
+"""Detection of disturbances of a measurement: uneven rounds, other programs on its cores or its GPU, throttled devices
+and, for a whole process, a self-check: a small product, up to 50 times slower on all threads than on one where threads
+wait for each other."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -15,7 +15,7 @@ from statistics import median, quantiles
 from ..devices import Device
 from ..devices.cpu import affinity, cgroup_cores
 from ..devices.lazy import psutil, torch
-from ..runfile.flags import FEW, NOISY, POWER_LIMITED, TOO_SHORT, WAITING, Flag
+from ..runfile.flags import CONTENDED, FEW, NOISY, POWER_LIMITED, TOO_SHORT, Flag
 from ..runfile.quantities import seconds_text, text
 from ..runfile.schema import CanaryTimes, Ceilings, Work
 from ..runfile.utilisation import PLAUSIBLE, most, utilisation
@@ -29,10 +29,8 @@ CLOCK_S = 1e-7
 """Seconds that it takes to read the clock twice."""
 CALLING = 0.1
 """Largest share of a call's time that the call of an empty function may take."""
-SWITCHES_PER_S = 2000.0
-"""Most involuntary context switches per second of an undisturbed process; an idle machine had up to 500."""
 STOLEN = 0.15
-"""Largest share of the allowed cores' time that other processes may take."""
+"""Largest share of the allowed cores' time that other processes, or the host, may take."""
 SHORTEST_WATCH = 0.05
 """Shortest time, in seconds, that the kernel's counters of CPU time can judge; they move in steps of 10 ms."""
 SLOWED = 0.02
@@ -49,23 +47,14 @@ WAITS = 1.25
 does."""
 TAKEN = 1 / 3
 """Other programs make threads wait for each other above this share of the cores that the threads need."""
-TICKS_S = (1e-2, 4e-3, 1 / 300, 1e-3)
-"""Seconds between two ticks of Linux schedulers, which run 100, 250, 300 or 1000 times a second."""
-EXACT = 0.004
-"""Largest deviation of rounds that all waited for one number of ticks, relative to them."""
-ON_A_TICK, MANY_ON_TICKS, ALL_ON_TICKS = 0.02, 0.25, 0.8
-"""A round lasts whole ticks if it is within this fraction of a tick of a whole number, which one round in 25 is by
-chance. The other two are the smallest shares of such rounds that count: where the numbers of ticks differ, and where
-they are the same but other programs were seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Readings of the process and its devices: CPU seconds, context switches, clocks in Hz, reasons to throttle."""
+    """Readings of the process and its devices: CPU seconds, clocks in Hz, reasons to throttle."""
 
     wall_s: float
     own_s: float
-    switches: int
     busy_s: float | None
     stolen_s: float | None
     clocks: dict[str, float]
@@ -90,7 +79,7 @@ def look(devices: Sequence[Device], *, family: bool = False) -> Moment:
         slowed_s |= {_cause(device, reason): seconds for reason, seconds in device.throttled_s().items()}
         neighbours += device.other_processes() or 0
     now_s = time.perf_counter()
-    return Moment(now_s, own_s, _switches(), busy, stolen, clocks, tuple(slowed), slowed_s, neighbours)
+    return Moment(now_s, own_s, busy, stolen, clocks, tuple(slowed), slowed_s, neighbours)
 
 
 def _cause(device: Device, reason: str) -> str:
@@ -113,14 +102,6 @@ def _family_s() -> float:
     return total
 
 
-def _switches() -> int:
-    try:
-        import resource
-    except ImportError:  # Windows
-        return 0
-    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
-
-
 def core_seconds() -> tuple[float | None, float | None]:
     """Seconds that the cores of this process's affinity were busy, and seconds that the host took from them. Both are
     ``None`` under a control group's quota, which names no cores: other processes may run on other cores."""
@@ -137,32 +118,27 @@ def core_seconds() -> tuple[float | None, float | None]:
     return busy, sum(getattr(times, "steal", 0.0) for times in each)
 
 
-def disturbed(before: Moment, after: Moment, cores: int) -> Iterator[Flag]:
-    """Yield ``contended``, ``throttled`` and ``power-limited`` from what changed between two moments; ``cores`` is how
-    many may be used."""
-    signs = []
-    whole = "core" if cores == 1 else f"{cores} cores"
+def disturbed(before: Moment, after: Moment) -> Iterator[Flag]:
+    """Yield ``contended``, ``throttled`` and ``power-limited`` from the changes between two moments. Other programs are
+    judged by their share of all cores that this process may use, not of the cores that its threads need."""
+    signs, cores = [], len(affinity())
+    whole, share = "core" if cores == 1 else f"{cores} cores", (_others(before, after) or 0.0) / cores
+    if share > STOLEN:
+        signs.append(f"other processes used {min(share, 1):.0%} of the {whole}")
     wall = after.wall_s - before.wall_s
-    if wall >= SHORTEST_WATCH:
-        rate = (after.switches - before.switches) / wall
-        if rate > SWITCHES_PER_S:
-            signs.append(f"{rate:.0f} involuntary context switches a second")
-        others = (_others(before, after) or 0.0) / cores
-        if others > STOLEN:
-            signs.append(f"other processes used {min(others, 1):.0%} of the {whole}")
-        if before.stolen_s is not None and after.stolen_s is not None:
-            stolen = (after.stolen_s - before.stolen_s) / (wall * cores)
-            if stolen > STOLEN:
-                signs.append(f"the host took {min(stolen, 1):.0%} of the time of the {whole}")
+    if before.stolen_s is not None and after.stolen_s is not None and wall >= SHORTEST_WATCH:
+        stolen = (after.stolen_s - before.stolen_s) / (wall * cores)
+        if stolen > STOLEN:
+            signs.append(f"the host took {min(stolen, 1):.0%} of the time of the {whole}")
     if after.neighbours:
         signs.append(f"{after.neighbours} other process{'es' * (after.neighbours > 1)} on the device")
     if signs:
-        yield Flag("contended", ", ".join(signs))
+        yield Flag(CONTENDED, ", ".join(signs))
     yield from held_down(before, after)
 
 
 def _others(before: Moment, after: Moment) -> float | None:
-    """How many cores other processes used between two moments; ``None`` if unknown."""
+    """Return the number of cores that other processes used between two moments; ``None`` if unknown."""
     wall = after.wall_s - before.wall_s
     if before.busy_s is None or after.busy_s is None or wall < SHORTEST_WATCH:
         return None
@@ -219,33 +195,6 @@ def uneven(times: Sequence[float], *, light: bool = False) -> Iterator[Flag]:
         yield Flag("noisy", "; ".join(seen))
 
 
-def waiting(rounds_s: Sequence[float], threads: int, contended: bool, calls: int = 1) -> Iterator[Flag]:
-    """Yield ``waiting`` from the seconds of whole rounds, if they last as long as the scheduler lets another program
-    run.
-
-    A thread that another program has displaced from its core returns at a tick of the scheduler's clock. Until then the
-    other threads of the operation wait for it, so that 6 µs of work take 4.00, 8.00 or 16.0 ms. Rounds that all last
-    the same number of ticks may be the code's own time, unless other programs were seen (``contended``).
-
-    A round of several ``calls`` is made to last just over the shortest useful time, which is a whole tick: there only
-    what a round takes beyond the shortest one may be ticks.
-    """
-    count = len(rounds_s)
-    if threads < 2 or count < FEW:
-        return
-    own_s = min(rounds_s) if calls > 1 else 0.0
-    for tick_s in TICKS_S:
-        ticks = [(seconds - own_s) / tick_s for seconds in rounds_s]
-        met = [round(each) for each in ticks if each > 0.5 and abs(each - round(each)) < ON_A_TICK]
-        several = sum(times > 1 for times in Counter(met).values()) > 1
-        if not several:  # a time of its own may be a tick, but varies
-            met = [round(each) for each in ticks if each > 0.5 and abs(each / round(each) - 1) < EXACT]
-        if len(met) > max(MANY_ON_TICKS if several else ALL_ON_TICKS, 3 / count) * count and (several or contended):
-            seen = f"{len(met)} of {count} rounds lasted whole ticks of {seconds_text(tick_s)} of the scheduler"
-            yield Flag(WAITING, f"{seen}, in which {threads} threads waited for each other")
-            return
-
-
 def short(round_s: float, call_s: float, wait_s: float) -> Iterator[Flag]:
     """Yield ``too-short`` if reading the clock or waiting for the device takes more than a few percent of a round, or
     if calling a function takes more than a tenth of a call, as with ``1 + 1``."""
@@ -286,33 +235,42 @@ def slow_threads(times: CanaryTimes | None) -> Iterator[Flag]:
     """Yield ``contended`` if the canary was slower on several threads than on one."""
     if times and times.all_s > times.one_s:
         single, every = seconds_text(times.one_s), seconds_text(times.all_s)
-        yield Flag("contended", f"a {SIZE}×{SIZE} product took {every} on {times.threads} threads and {single} on one")
+        yield Flag(CONTENDED, f"a {SIZE}×{SIZE} product took {every} on {times.threads} threads and {single} on one")
 
 
-def waiting_threads(threads: int) -> tuple[CanaryTimes | None, str]:
-    """Return the canary of so many threads, and a notice if a single thread is to be used instead (else an empty text).
-    A single thread is used where several are slower than one twice in a row, or where other programs take a third of
-    the cores that they need: whether threads wait for each other then changes from one second to the next."""
-    remedy = f"Measuring with 1 thread (--threads {threads} to insist)"
-    before = look(())
-    for _ in range(2):
-        times = canary(threads)
-        if times is None:
-            return None, ""
-        if (ratio := times.all_s / times.one_s) <= WAITS:
-            break
-    else:
-        times_slower = round(ratio, None if ratio >= 10 else 1)
-        slower = f"{threads} threads are {times_slower} times slower than one"
-        return times, f"Other programs use the cores: {slower}. {remedy}"
-    end_s = time.perf_counter() + BUSY_S
-    while time.perf_counter() < end_s:  # until the counters of CPU time have moved
-        pass
-    cores, others = len(affinity()), _others(before, look(())) or 0.0
-    if others + threads - cores <= TAKEN * threads:
-        return times, ""
-    taken = f"Other programs use {min(others, cores):.1f} of the {cores} cores, so threads may wait for each other"
-    return times, f"{taken}. {remedy}"
+@dataclass(frozen=True, slots=True)
+class SelfCheck:
+    """The state of the machine before a process's first benchmark. ``notice`` says why a single thread is to be used
+    instead of several, and is empty otherwise."""
+
+    canary: CanaryTimes | None = None
+    flags: tuple[Flag, ...] = ()
+    notice: str = ""
+
+    @classmethod
+    def of(cls, threads: int, option: str) -> SelfCheck:
+        """Check the machine with so many threads, which ``option`` insists on. A single thread is to be used where
+        several are slower than one twice in a row, or where other programs take a third of the cores that the threads
+        need: whether threads wait for each other then changes from one second to the next."""
+        before, times, slower = look(()), canary(threads), ""
+        if times and _waits(times) and (times := canary(threads)) and _waits(times):
+            ratio = times.all_s / times.one_s
+            times_slower = round(ratio, None if ratio >= 10 else 1)
+            slower = f"the cores: {threads} threads are {times_slower} times slower than one"
+        end_s = before.wall_s + BUSY_S
+        while time.perf_counter() < end_s:  # until the counters of CPU time have moved
+            pass
+        after = look(())
+        cores, others = len(affinity()), _others(before, after) or 0.0
+        if threads > 1 and not slower and others + threads - cores > TAKEN * threads:
+            slower = f"{min(others, cores):.1f} of the {cores} cores, so threads may wait for each other"
+        notice = f"Other programs use {slower}. Measuring with 1 thread ({option} {threads} to insist)"
+        seen = ", ".join(flag.seen for flag in (*slow_threads(times), *disturbed(before, after)))
+        return cls(times, (Flag(CONTENDED, seen),) if seen else (), notice if slower else "")
+
+
+def _waits(times: CanaryTimes) -> bool:
+    return times.all_s > WAITS * times.one_s
 
 
 def canary(threads: int) -> CanaryTimes | None:

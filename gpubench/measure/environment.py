@@ -9,7 +9,7 @@ import os
 import platform
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -257,6 +257,20 @@ def set_threads(count: int | None = None) -> int:
     cpu.resolve_vector_math()
     torch.set_num_threads(wanted)  # last: torch's own matrix library is unknown to threadpoolctl
     return wanted
+
+
+@contextlib.contextmanager
+def restoring_threads() -> Iterator[None]:
+    """Restore the number of threads of torch and of all thread pools."""
+    import numpy  # noqa: F401  (a pool that isn't loaded yet can't be restored)
+    import torch
+
+    threads, pools = torch.get_num_threads(), threadpoolctl.threadpool_limits()
+    try:
+        yield
+    finally:
+        pools.restore_original_limits()
+        torch.set_num_threads(threads)
 
 
 def thread_pools() -> list[dict[str, Any]]:

@@ -107,7 +107,7 @@ class Gpubench:
         home.settle()
         if (home.allocated_memory() or 0) > LEFT_BEHIND:
             gc.collect()
-        self._held_bytes = home.allocated_memory()
+        self._held_bytes, self._begun = home.allocated_memory(), disturbance.look(())
         self._peak_bytes: int | None = None
         self._session, self.home, self.case = session, home, structs.replace(case, dtype=computing(case.dtype))
         self.implementation, self.variant = case.implementation, case.variant
@@ -312,7 +312,11 @@ class Gpubench:
     def _estimate(self, call: Call) -> float | None:
         """Return the estimated seconds of a call, if known. Raises Unmeasurable for too much time or memory."""
         require_memory(call.counted.output_bytes if call.counted else 0, self.home)
-        return budget.estimate(self.case, call.work, self.home, self.allowance, self._session.rates)
+        terms = self.allowance, self._session.rates, self._is_busy()
+        return budget.estimate(self.case, call.work, self.home, *terms)
+
+    def _is_busy(self) -> bool:
+        return self._session.is_busy(self._begun)
 
     def _verify(self, call: Call, estimated_s: float | None) -> None:
         """Make the first call and compare its result with the reference, which is made before it."""
@@ -334,7 +338,8 @@ class Gpubench:
         _require_finished(request.function, result)
         if self.case.variant == "eager" and budget.FEWEST_ROUNDS * (estimated_s or 0.0) > self.allowance.budget:
             # It was tried since the estimate may be wrong; this call confirms the estimate.
-            budget.require(call.first_s, "seen in its first call", self.allowance, slack=budget.SLACK)
+            terms = {"slack": budget.SLACK, "busy": self._is_busy()}
+            budget.require(call.first_s, "seen in its first call", self.allowance, **terms)
         if self.case.variant == "graph":  # its memory is allocated while it is captured, and replays allocate none
             self._peak_bytes = self.home.peak_memory()
         # Only the first call shows how long the reference may take; a CPU is slower than most accelerators.
@@ -362,7 +367,9 @@ class Gpubench:
         call.call_s, call.round_s = self._warm_seconds(call)
         # Not the peak of the rounds: some keep a call's result during the next one.
         self._peak_bytes = max(filter(None, (self._peak_bytes, self.home.peak_memory())), default=None)
-        budget.require(call.call_s, "seen in warm-up", self.allowance)
+        setup_s = 0.0 if call.request.setup is None else call.round_s - call.call_s
+        terms = {"setup_s": setup_s, "busy": self._is_busy()}
+        budget.require(call.call_s, "seen in warm-up", self.allowance, **terms)
         uncounted = self.first and call.counted is None and self.case.variant == "eager"
         if uncounted and call.again and call.work.flops:
             # Not in the first call, which may prepare what the others need.
@@ -384,7 +391,7 @@ class Gpubench:
         after = disturbance.look(self.clock.devices)  # before the check, during which an accelerator's clocks fall
         changed, moved = call.given.changed() if call.given else ([], False)
         self._check_last(call, moved or bool(call.given and call.given.returned(call.result)))
-        flags = () if self.home.simulated else tuple(disturbance.disturbed(before, after, self._session.threads))
+        flags = () if self.home.simulated else tuple(disturbance.disturbed(before, after))
         call.flags = (*share.note(flags), *calls.altered([] if self.declared.writing else changed))
 
     def _check_last(self, call: Call, moved: bool) -> None:
@@ -535,7 +542,7 @@ class Gpubench:
         share = Share(self._next_call(call), self.clock, 1, collects=not benchmark._disable_gc)
         if not self.enabled:
             return share
-        if few := budget.rounds(call.call_s, preset):
+        if few := budget.rounds(call.call_s if call.request.setup is None else call.round_s, preset):
             share.rounds = few
         elif call.again is None or self._flush is not None:
             share.rounds = max(preset.min_rounds, min(1000, int(preset.max_time / max(call.round_s, 1e-6))))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import math
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any
@@ -19,7 +20,7 @@ from ..devices.cpu import cores, keep_memory
 from ..devices.implementations import LIBRARIES, TORCH, find_implementation
 from ..devices.lazy import torch
 from ..errors import UsageError
-from ..runfile.flags import Flag
+from ..runfile.flags import CONTENDED, Flag
 from ..runfile.schema import KEY, SAMPLES_KEPT, CanaryTimes, Case, Ceilings, Measurement, Process, Work
 from . import ceilings, disturbance, environment
 from .budget import CEILINGS_S, COMPILE_S, ENERGY_S, PRESET_SETTINGS, RANKS_S, Preset, Rates
@@ -118,9 +119,11 @@ class Session:
     """Notices that are shown before anything is measured."""
     peaks: Mapping[str, Ceilings] | None = None
     """Peaks by device name that an earlier process of this run has measured."""
+    times: bool = True
+    """Whether anything is timed: without rounds the machine isn't checked."""
     remeasured: int = 0
     """How often peaks were measured again because a result exceeded them."""
-    _canary: CanaryTimes | None = None
+    _self_check: disturbance.SelfCheck | None = None
 
     @functools.cached_property
     def light(self) -> bool:
@@ -234,10 +237,6 @@ class Session:
             if self.judges:
                 raised += disturbance.uneven(times.data, light=self.light)
                 raised += disturbance.short(times.median * calls, times.median, wait_s)
-                if not self.light and not any(device.accelerator for device in devices):
-                    contended = any(flag.name == "contended" for flag in (*raised, *self.flags))
-                    rounds_s = [seconds * calls for seconds in times.data]
-                    raised += disturbance.waiting(rounds_s, case.threads or self.threads, contended, calls)
             if launches or work.flops or work.bytes:
                 raised += self.doubt(case, work, times.median, launches, fields.get("convolution_share") or 0.0)
             index, rounds, latency_s = self.settings.process, times.rounds, fields.get("latency_s")
@@ -249,18 +248,27 @@ class Session:
         benchmark.extra_info[KEY] = measured.as_dict()
 
     @functools.cached_property
+    def self_check(self) -> disturbance.SelfCheck:
+        """The state of the machine before the first case; unknown without torch."""
+        if self.light:
+            return disturbance.SelfCheck()
+        threads = self.threads
+        return self._self_check or disturbance.SelfCheck.of(threads, "")
+
+    @property
     def canary(self) -> CanaryTimes | None:
-        """Times of the thread canary on one and on all threads, before the first case; unknown without torch."""
-        threads = 1 if self.light else self.threads
-        return None if threads < 2 else self._canary or disturbance.canary(threads)
+        """Times of the thread canary on one and on all threads."""
+        return self.self_check.canary
+
+    def is_busy(self, since: disturbance.Moment) -> bool:
+        """Whether other programs used the cores when this process started, or have since that moment."""
+        flags = (*self.self_check.flags, *disturbance.disturbed(since, disturbance.look(())))
+        return any(flag.name == CONTENDED for flag in flags)
 
     @property
     def flags(self) -> list[Flag]:
-        """What was wrong when this process started, and so affects all that it measures."""
-        flags = list(disturbance.slow_threads(self.canary))
-        load, count = environment.load_of_own_cores(self.before["load"]), cores()
-        if self.first and load and load > count / 2:
-            flags.append(Flag("contended", f"the load was {load:.1f} on {count} cores when the run began"))
+        """The flags of this process: disturbances at its start apply to all that it measures."""
+        flags = list(self.self_check.flags)
         if self.accelerated and (texts := environment.unusual()):
             flags.append(Flag("switched", "; ".join(texts)))
         return flags
@@ -319,13 +327,27 @@ class Session:
             return torch.get_num_threads()
         asked = self.settings.threads or self.agreed_threads
         threads = environment.set_threads(asked)
-        chooses = self.mode is Mode.RUN or (self.mode is Mode.ALONE and self.settings.brief)
-        if asked is None and chooses and self.judges:
-            self._canary, notice = disturbance.waiting_threads(threads)
-            if notice:
+        if asked is None and self.mode in (Mode.RUN, Mode.ALONE) and self.judges and self.times:
+            option = "--gpubench-threads" if self.mode is Mode.ALONE and not self.settings.brief else "--threads"
+            self._self_check = disturbance.SelfCheck.of(threads, option)
+            if notice := self._self_check.notice:
                 self.notices.append(notice)
                 return environment.set_threads(1)
         return threads
+
+    @contextlib.contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Use this session's threads and keep freed memory; among a project's own tests, restore both afterwards."""
+        if self.mode is not Mode.ALONE or self.light:
+            yield
+            return
+        try:
+            with environment.restoring_threads():
+                environment.set_threads(self.threads)
+                keep_memory()
+                yield
+        finally:
+            keep_memory(False)
 
     @functools.cached_property
     def before(self) -> dict[str, Any]:

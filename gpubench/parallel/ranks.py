@@ -100,7 +100,7 @@ class Ranks:
         children = isinstance(group, WorkerGroup)
         neighbours = sum(device.other_processes() or 0 for device in used if children and device.accelerator)
         after = replace(disturbance.look((), family=True), neighbours=neighbours)
-        flags = list(disturbance.disturbed(before, after, cores())) if children else []
+        flags = list(disturbance.disturbed(before, after)) if children else []
         flags += _flags_of_ranks(times)
         network = self._launched is not None and world_size > _local_world_size(world_size)
         indices = [each.index for each in circle(home, world_size)] if home.indexed else range(world_size)

@@ -131,7 +131,7 @@ class Plain:
             peaks = {device: device.peak_memory() or 0 for device in devices}
             names = names or [str(device) for device in devices if peaks[device] > (self._allocated.get(device) or 0)]
             case = structs.replace(case, device=next(iter(names), ""), devices=tuple(dict.fromkeys(names)))
-        flags = [*self._flags, *disturbed(self._before, look(devices), self._session.threads)]
+        flags = [*self._flags, *disturbed(self._before, look(devices))]
         flags += [Flag("unwaited", f"{', '.join(names)} was loaded")] if (names := unwaited()) else []
         self._session.record(self._benchmark, case, devices, flags)
         return case

@@ -21,7 +21,7 @@ from ..runfile.kinds import names_of
 from ..runfile.ledger import SKIPPED_FILES, assemble, missing
 from ..runfile.matching import matcher, nothing_matches
 from ..runfile.naming import numbered, told_apart, told_stems
-from ..runfile.quantities import counted, listed
+from ..runfile.quantities import counted, listed, seconds_text
 from ..runfile.reader import read_ledger, recorded
 from ..runfile.schema import KEY, Case
 from ..runfile.writer import fit, keep, write
@@ -52,7 +52,7 @@ class Plugin:
             config.option.benchmark_json = None  # torchrun's rank 0 writes for all
         self.session = Session(settings.read_settings(config), settings.mode_of(config))
         self.measures = False  # whether a test that is measured was collected
-        self.times = False  # whether they will be timed, plain ones too
+        self.session.times = False  # whether they will be timed, plain ones too
         self._timed: list[tuple[Case, bool]] = []  # cases that aren't known to be skipped, and whether they use ranks
         self.recorder: Recorder | None = None
         self.unwritten = False  # whether a results file is asked for that pytest-benchmark hasn't written yet
@@ -162,9 +162,23 @@ class Plugin:
         option = self.config.getoption
         workers = option("dist", "no") != "no" or hasattr(self.config, "workerinput")
         off = option("benchmark_disable", False) and not option("benchmark_enable", False)
-        self.times = self.session.mode is not Mode.OFF and not (workers or off or option("benchmark_skip", False))
-        if self.times and self.session.mode is not Mode.PLAN:
-            self._begin_journal({item.nodeid: self.case_of(item) for item in tests})
+        off = off or workers or option("benchmark_skip", False)
+        self.session.times = self.session.mode is not Mode.OFF and not off
+        if self.session.times and self.session.mode is not Mode.PLAN:
+            uses_torch = self.session.collected or option("benchmark_json", None)
+            with self.session.measuring() if uses_torch else contextlib.nullcontext():
+                self._begin_journal({item.nodeid: self.case_of(item) for item in tests})
+            if self.session.mode is Mode.ALONE and self.session.collected and not self.session.settings.brief:
+                self._announce()
+
+    def _announce(self) -> None:
+        """Print a line on the benchmarks among a project's tests, with the reason for a single thread."""
+        session, terminal = self.session, self.config.pluginmanager.getplugin("terminalreporter")
+        seconds = seconds_text(session.estimated_s(self._timed))
+        threads = f"the CPU on {counted(session.threads, 'thread')}"
+        line = f"{counted(len(session.collected), 'benchmark')}, {threads}, about {seconds} on idle cores"
+        for text in (line, *session.notices) if terminal else ():
+            terminal.write_line(f"gpubench: {text}")
 
     def _note_untimed(self, collected: list[pytest.Item]) -> None:
         marked = [item.name for item in collected if item.get_closest_marker("benchmark")]
@@ -209,20 +223,26 @@ class Plugin:
         cases |= told_apart({nodeid: cases[nodeid] for nodeid in plain})
         return dict(zip(cases, numbered([*cases.values()]), strict=True))
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Measure with this session's threads; the project's other tests keep theirs."""
+        with self.session.measuring() if "gpubench" in fixture_names(item) else contextlib.nullcontext():
+            return (yield)
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """Determine the case and give it its device's clock, before pytest-benchmark makes its fixture."""
         names = fixture_names(item)
         if "gpubench" in names:
-            if self.times and self.session.mode is not Mode.PLAN:
-                _ = self.session.before, self.session.canary
+            if self.session.times and self.session.mode is not Mode.PLAN:
+                _ = self.session.before, self.session.self_check
             case = structs.replace(self.case_of(item), threads=self.session.threads)
             self._start(item, case)
             self.session.begun[item.nodeid] = case
             skipped = item.get_closest_marker("skip") is not None  # its device may not exist
             if self.ranks and RANKS not in names and not skipped:
                 self.ranks.close_idle(case.device)
-        elif "benchmark" in names and self.times:
+        elif "benchmark" in names and self.session.times:
             self._start(item, self.case_of(item))
         try:
             return (yield)
@@ -326,7 +346,7 @@ class Plugin:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print which benchmarks have no time, what casts doubt on the times, and the command that reads the file."""
-        if not self.times or self.session.mode is Mode.PLAN:
+        if not self.session.times or self.session.mode is Mode.PLAN:
             return
         for line in outcomes.summary_lines(self.session):
             terminalreporter.write_line(f"gpubench: {line}")

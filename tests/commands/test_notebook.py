@@ -173,7 +173,8 @@ def test_an_object_that_raises_what_it_likes_is_an_argument_like_others():
 
 def test_on_a_busy_machine_one_thread_is_chosen_with_a_notice_unless_some_are_asked_for(monkeypatch, capsys):
     """As by ``gpubench time``: 6 µs of work took 16 ms where two threads waited for the scheduler."""
-    monkeypatch.setattr(disturbance, "waiting_threads", lambda threads: (None, "Measuring with 1 thread"))
+    busy = disturbance.SelfCheck(notice="Measuring with 1 thread")
+    monkeypatch.setattr(disturbance.SelfCheck, "of", lambda *_: busy)
     before = torch.get_num_threads()
     (row,) = rows(gpubench.time(torch.neg, torch.ones(9), devices="cpu"))
     assert (row["threads"], capsys.readouterr().err) == (1, "Measuring with 1 thread\n")

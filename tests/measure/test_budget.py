@@ -79,6 +79,23 @@ def test_a_call_over_budget_is_told_what_to_do(preset, seconds, advice):
     assert str(error.value).endswith(f": {advice}")
 
 
+@pytest.mark.parametrize(
+    ("terms", "told"),
+    [
+        ({"busy": True}, "on a busy machine: a call takes 10.7 s (seen in warm-up); 3 must fit in 3.00 s: close"),
+        (
+            {"setup_s": 12.0},
+            "one call takes 10.7 s, its setup 12.0 s (seen in warm-up); 3 must fit in 3.00 s: make the s",
+        ),
+    ],
+)
+def test_a_call_over_budget_isn_t_blamed_for_a_busy_machine_or_a_slow_setup(terms, told):
+    with pytest.raises(OverBudget) as error:
+        require(10.7, "seen in warm-up", PRESET_SETTINGS["quick"], **terms)
+    assert told in str(error.value)
+    assert "make the call" not in str(error.value)
+
+
 def test_a_device_that_is_slow_is_asked_a_few_times_only(probes):
     seen, rates, threads = probes([0.024], [1e-3]), Rates(), torch.get_num_threads()
     for _ in range(5):

@@ -188,9 +188,6 @@ class TestSurroundings:
         monkeypatch.setattr(cpu, "cgroup_cores", lambda: quota)
         monkeypatch.setattr(os, "cpu_count", lambda: cpus)
         assert environment.load_of_own_cores([60.0, 60.0, 60.0]) == (60.0 if known else None)
-        session = Session(Settings())
-        vars(session).update(before={"load": [60.0, 60.0, 60.0]}, canary=None, accelerated=False)
-        assert [flag.name for flag in session.flags] == ["contended"] * known
 
     def test_preloaded_libraries_by_the_names_of_their_files(self, monkeypatch):
         monkeypatch.setenv("LD_PRELOAD", "/home/jane/libtcmalloc.so.4:/usr/lib/libiomp5.so libfoo.so")

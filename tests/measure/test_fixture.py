@@ -4,6 +4,7 @@ import pytest
 
 from gpubench.devices import implementations
 from gpubench.measure import budget, disturbance
+from gpubench.measure.session import Session
 from gpubench.measure.verify import Reference
 from gpubench.plugin.recorder import thin
 from gpubench.runfile.flags import Flag
@@ -188,6 +189,7 @@ def uncalled(x):
 def test_a_case_that_may_just_fit_ends_with_a_first_call_that_says_no(virtual, monkeypatch, estimated_s, calls):
     """Smoke allows 2 s for three calls. One of 2 s is warmed up only where the estimate gave it a chance."""
     monkeypatch.setattr(budget, "estimate", lambda *_: estimated_s)
+    monkeypatch.setattr(Session, "is_busy", lambda *_: False)
     launch, made = VirtualMachine.launch, []
     monkeypatch.setattr(VirtualMachine, "launch", lambda *given: made.append(launch(*given)))
     _, run = virtual(LAUNCH.replace("1e-3", "2.0"), "--gpubench-preset=smoke", skipped=1)
@@ -348,3 +350,24 @@ def test_a_device_is_looked_at_before_its_result_is_checked(measure, monkeypatch
     monkeypatch.setattr(Reference, "check_last", lambda *values: order.append("check") or check_last(*values))
     measure(KEEP, passed=1)
     assert order[-2:] == ["look", "check"]
+
+
+SLOW_SETUP = """
+import time
+from gpubench.measure import clock
+
+gone = []
+
+def test_setup(gpubench, monkeypatch):
+    monkeypatch.setattr(clock, "perf_counter", lambda: time.perf_counter() + sum(gone))
+    gpubench(len, (), setup=lambda: gone.append(6.0), check=False)
+
+def test_few():
+    assert 0 < len(gone) < 5
+"""
+
+
+def test_a_slow_setup_counts_against_the_budget(bench):
+    ran = bench(SLOW_SETUP, usual=["--gpubench-preset=quick", "--benchmark-json=run.json"], passed=1, skipped=1)
+    (row,) = ran.rows
+    assert ", its setup 6.00 s" in row["reason"]

@@ -39,7 +39,7 @@ from gpubench.runfile.flags import Flag
 
 @pytest.fixture(autouse=True)
 def contended(monkeypatch):
-    flagged = lambda before, after, cores: iter([Flag("contended", f"{{cores}} cores")])
+    flagged = lambda before, after: iter([Flag("contended", "cores")])
     monkeypatch.setattr(disturbance, "disturbed", flagged)
 
 pytestmark = pytest.mark.gpubench_parallel

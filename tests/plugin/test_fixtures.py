@@ -5,7 +5,6 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import fake_backend
@@ -13,9 +12,7 @@ import forked
 import pytest
 from inprocess import gpubench, measure
 
-from gpubench.measure.session import Session, Settings
 from gpubench.runfile.reader import read
-from gpubench.runfile.schema import Case
 
 pytestmark = [
     pytest.mark.usefixtures("no_ceilings"),
@@ -233,17 +230,6 @@ def test_a_wait_of_ones_own_is_called_and_lifts_the_flag(tmp_path):
     (result,) = run(tmp_path, "-k", "unnamed").results
     assert "unwaited" not in [flag.name for flag in result.flags]
     assert result.times.median_s >= 5e-3
-
-
-def test_the_scheduler_holds_up_rounds_and_not_single_calls():
-    """Whole ticks of 4 ms beyond the shortest, of 1000 calls each: a call took 4, 8 and 12 µs."""
-    times = [ticks * 4e-6 for ticks in (1, 2, 3, 2, 3, 1, 2, 3)]
-    stats = SimpleNamespace(data=times, min=4e-6, median=6e-6, max=12e-6, rounds=8, iqr=4e-6)
-    benchmark = SimpleNamespace(stats=SimpleNamespace(stats=stats, iterations=1000), extra_info={})
-    session = Session(Settings(devices=("cpu",)))
-    vars(session).update(threads=2, canary=None, before={"load": None})
-    session.record(benchmark, Case("a.b", "cpu", ""), (), ())
-    assert "waiting" in {flag.name for _, flag in session.raised}
 
 
 def test_calls_that_only_begin_or_change_their_input_are_flagged(tmp_path):

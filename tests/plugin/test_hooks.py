@@ -8,9 +8,11 @@ from pathlib import Path
 
 import forked
 import pytest
+import torch
 from sources import lay
 
 from gpubench.devices import Choice
+from gpubench.measure import disturbance, environment
 from gpubench.plugin import outcomes, parametrize
 from gpubench.plugin.overrides import IGNORED
 from gpubench.plugin.parametrize import case_of
@@ -615,3 +617,39 @@ def test_a_file_called_like_one_of_the_suite_is_somebodys_own(bench, pytester, m
     assert workloads("checkout") == {"fft.neg"}
     assert workloads("checkout", "benchmarks") == {"fft.neg", "benchmarks/fft.neg"}
     assert plain_case("a/test_models.py::test_it", {}).workload == "test_models.it"
+
+
+AMONG_OTHERS = """
+import torch
+
+seen = [torch.get_num_threads()]
+
+def test_before():
+    seen.append(torch.get_num_threads())
+
+def test_benchmark(gpubench):
+    gpubench(lambda: seen.append(torch.get_num_threads()), check=False)
+    torch.set_num_threads(1)
+
+def test_after():
+    first, before, *within, last = *seen, torch.get_num_threads()
+    assert (first, before, {*within}, last) == (2, 2, {THREADS}, 2)
+"""
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("notice", ["", "Other programs use the cores"])
+def test_threads_among_a_project_s_tests_are_chosen_with_a_line_and_given_back(bench, monkeypatch, notice):
+    """On a busy machine `pytest` asks as a run does; the project's other tests keep their threads."""
+    check = disturbance.SelfCheck(notice=notice)
+    monkeypatch.setattr(disturbance.SelfCheck, "of", lambda threads, option: check)
+    monkeypatch.setattr(environment.cpu, "cores", lambda: 3)
+    threads = 1 if notice else 3
+    torch.set_num_threads(2)
+    options = ["--gpubench-preset=glance", "--gpubench-no-ceilings"]
+    ran = bench(AMONG_OTHERS.replace("THREADS", str(threads)), usual=options, passed=3)
+    line = f"gpubench: 1 benchmark, the CPU on {threads} thread{'s' * (threads > 1)}, about"
+    assert [text for text in ran.said.splitlines() if text.startswith((line, "gpubench: Other"))][1:] == [
+        f"gpubench: {notice}"
+    ] * bool(notice)
+    assert line in ran.said
