@@ -19,7 +19,9 @@ KERNELS = ["flash", "efficient", "cudnn", "math"]
 LENGTHS = pytest.mark.gpubench_sweep(
     "length", smoke=[32], quick=[512, 4096], full=[128, 512, 1024, 2048, 4096, 8192, 16384]
 )
-BY_KERNEL = pytest.mark.gpubench_sweep("backend", smoke=["flash", "math"], quick=["flash", "math"], full=KERNELS)
+BY_KERNEL = pytest.mark.gpubench_sweep(
+    "backend", smoke=["flash", "math"], quick=["flash", "cudnn", "math"], full=KERNELS
+)
 FULL_ONLY = pytest.mark.gpubench_sweep("backend", smoke=["flash", "math"], quick=[], full=KERNELS)
 
 BACKENDS = {

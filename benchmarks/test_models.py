@@ -37,19 +37,19 @@ def forward(gpubench, build, inputs, items, unit="sample"):
         gpubench(network, inputs)
 
 
-@pytest.mark.gpubench(title="MLP")
+@pytest.mark.gpubench(title="MLP", quick_variants="graph")
 @SMALL_BATCHES
 def test_mlp(gpubench, batch):
     forward(gpubench, models.mlp, gpubench.randn(batch, 784), batch)
 
 
-@pytest.mark.gpubench(title="LeNet")
+@pytest.mark.gpubench(title="LeNet", quick_variants="graph")
 @pytest.mark.gpubench_sweep("batch", glance=[1, 256], **SMALL)
 def test_lenet(gpubench, batch):
     forward(gpubench, models.LeNet, gpubench.randn(batch, 1, 32, 32), batch)
 
 
-@pytest.mark.gpubench(title="CIFAR CNN")
+@pytest.mark.gpubench(title="CIFAR CNN", quick_variants="graph")
 @pytest.mark.gpubench_sweep("width", smoke=[1], quick=[4], full=[1, 2, 4, 8, 16])
 @SMALL_BATCHES
 def test_cifar(gpubench, width, batch):

@@ -14,7 +14,8 @@ COLUMNS = 1024
 VOCABULARY = 32_000
 """Classes of the cross-entropy: the number of tokens of Llama 2."""
 FULL = [16, 64, 256, 1024, 4096, 65536]
-ROWS = {"smoke": [8], "quick": [4096], "full": FULL}
+ROWS = {"smoke": [8], "quick": [4096, 65536], "full": FULL}
+"""65,536 rows of float32 are 268 MB: beyond the cache of any GPU, from which 4096 rows are read."""
 
 pytestmark = pytest.mark.gpubench(kind="operators", implementations=["torch", "numpy"], size="rows")
 
@@ -72,7 +73,7 @@ def numpy_cross_entropy(scores, labels):
 
 
 @pytest.mark.gpubench(title="Softmax")
-@pytest.mark.gpubench_sweep("rows", smoke=[8], quick=[64, 4096], full=FULL)
+@pytest.mark.gpubench_sweep("rows", smoke=[8], quick=[64, 4096, 65536], full=FULL)
 def test_softmax(gpubench, rows):
     x = gpubench.randn(rows, COLUMNS)
     measure(gpubench, softmax, numpy_softmax, x, nbytes=2 * x.nbytes, items=rows, unit="row")
@@ -104,7 +105,7 @@ def test_argmax(gpubench, rows):
 
 
 @pytest.mark.gpubench(title="Cross-entropy", size="tokens")
-@pytest.mark.gpubench_sweep("tokens", smoke=[4], quick=[128], full=[16, 128, 1024, 4096])
+@pytest.mark.gpubench_sweep("tokens", smoke=[4], quick=[128, 2048], full=[16, 128, 1024, 4096])
 def test_cross_entropy(gpubench, tokens):
     """The loss of a language model: with 32,000 classes there are many scores and little arithmetic."""
     scores, labels = gpubench.randn(tokens, VOCABULARY), gpubench.randint(VOCABULARY, (tokens,))

@@ -33,8 +33,7 @@ from ..runfile.writer import text_of
 PARAMETERS = {"device": "cpu", "dtype": "float32", "implementation": "torch", "variant": "eager", "cache": "hot"}
 """Parameters of a case, each set by the fixture ``gpubench_NAME``, with the value in a test without that fixture."""
 FULL_ONLY = frozenset({"compile", "graph"})
-"""Variants that only the preset full measures unless they are asked for: they are slow, or of interest to few. A CPU's
-``quick_variants`` are measured in the preset quick too, since a fair CPU baseline would also be compiled."""
+"""Variants that only the preset full measures unless they are asked for: they are slow, or of interest to few."""
 GLANCE = "glance"
 """The preset that contains only tests which declare values for it."""
 _FIXTURES = [f"gpubench_{name}" for name in PARAMETERS]
@@ -54,10 +53,11 @@ class Markers:
 
     ``dtypes`` are those that the test supports; a test that names none runs in float32, and in others when asked. The
     preset ``full`` adds ``full_dtypes``. ``implementations`` are measured where they are installed. ``quick_variants``
-    are measured in the preset ``quick`` too, but only on the CPU: variants that pay off there and compile in a few
-    seconds. ``writing``: values of parameters with which the call writes into a given array, ``{"form": ["out",
-    "inplace"]}``; a library that can't is measured without them. ``kind`` is a key of
-    :data:`~gpubench.runfile.kinds.KINDS`, ``title`` the workload's name for people.
+    are measured in the preset ``quick`` too: ``compile`` on the CPU alone, where a fair baseline would also be
+    compiled, and ``graph`` on accelerators, where a small network's launches take longer than its work. ``writing``:
+    values of parameters with which the call writes into a given array, ``{"form": ["out", "inplace"]}``; a library that
+    can't is measured without them. ``kind`` is a key of :data:`~gpubench.runfile.kinds.KINDS`, ``title`` the workload's
+    name for people.
     """
 
     dtypes: tuple[str, ...] = ()
@@ -304,7 +304,8 @@ def _is_wanted(variant: str, choice: Choice, dtype: str, markers: Markers, sessi
     if variant == "graph" and device and not device.supports_graphs:
         return False
     if variant in FULL_ONLY and preset != "full":
-        return preset == "quick" and variant in markers.quick_variants and bool(device and not device.accelerator)
+        is_usual = device is not None and device.accelerator == (variant == "graph")  # compiling takes long on a GPU
+        return preset == "quick" and variant in markers.quick_variants and is_usual
     return variant != "autocast" or preset != GLANCE
 
 

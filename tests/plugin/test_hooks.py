@@ -375,14 +375,22 @@ def test_nothing_is_registered_without_our_prefix(bench):
     assert all(flag.startswith("--gpubench-") for flag in flags)
 
 
-def test_variants_of_the_quick_preset_are_for_the_cpu_and_that_preset_alone(bench):
-    source = CASE + marked("variants=['eager', 'compile'], quick_variants='compile'", LINEAR)
-    compiled = {}
+def test_quick_variants_are_compiled_on_the_cpu_and_graphs_on_an_accelerator(bench):
+    graphs = "from gpubench.devices import Demo\nDemo.supports_graphs = True\n"
+    variants = "variants=['eager', 'compile', 'graph'], quick_variants=['compile', 'graph']"
+    source = graphs + CASE + marked(variants, LINEAR)
+    found = {}
     for preset in ("smoke", "glance", "quick", "full"):
         chosen = ("-k", "linear", "--gpubench-device=demo", "--gpubench-device=cpu", f"--gpubench-preset={preset}")
-        names = bench(source, "--collect-only", "-q", *chosen).collected
-        compiled[preset] = [name.partition("[")[2].partition("-")[0] for name in names if name.endswith("-compile]")]
-    assert compiled == {"smoke": [], "glance": [], "quick": ["cpu"], "full": ["demo", "cpu"]}
+        names = [
+            name.partition("[")[2].rstrip("]") for name in bench(source, "--collect-only", "-q", *chosen).collected
+        ]
+        found[preset] = [f"{name.partition('-')[0]} {name.rpartition('-')[2]}" for name in names if "eager" not in name]
+    found = {
+        preset: sorted(name for name in names if name[-5:] in ("graph", "mpile")) for preset, names in found.items()
+    }
+    everywhere = ["cpu compile", "demo compile", "demo graph"]
+    assert found == {"smoke": [], "glance": [], "quick": ["cpu compile", "demo graph"], "full": everywhere}
 
 
 @pytest.mark.parametrize("option", ["--gpubench-variant=autocast", "--gpubench-dtype=tf32"])
