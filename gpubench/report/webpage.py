@@ -74,7 +74,7 @@ _EXPLORER = """
 <p id="finding"></p>"""
 _NUMBERS = """
 <div class="tools">
-<input id="search" type="search" aria-label="Search all numbers"
+<input id="search" type="search" maxlength="1000" aria-label="Search all numbers"
  size="34">
 <button id="download" type="button">download what is shown (CSV)</button> <span class="muted" id="count"></span></div>
 <div class="scroll"><table id="table"></table></div>"""

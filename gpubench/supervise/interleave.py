@@ -255,7 +255,9 @@ class Interleave:
         return base, new
 
     def _turn(self, side: Environment, number: int, left_out: Sequence[str]) -> Any:
-        folder = self.folder / "turns" / f"{number:03d}-{side.name}"
+        name = f"{number:03d}-{side.name}"
+        tries = len(list(self.folder.glob(f"turns/{name}*")))  # of a turn that failed, as on a full disk
+        folder = self.folder / "turns" / (f"{name}-{tries + 1}" if tries else name)
         try:
             folder.mkdir(parents=True)
         except OSError as error:

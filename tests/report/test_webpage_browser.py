@@ -327,7 +327,7 @@ def test_search_takes_what_k_takes(browser, suite_page, words):
 
 def test_a_search_that_isnt_finished_shows_what_it_can(browser, suite_page):
     page, _ = suite_page
-    for typed in ("aa.mm and", "not", "(", "(aa.mm or", "aa.mm)", "or"):
+    for typed in ("aa.mm and", "not", "(", "(aa.mm or", "aa.mm)", "or", "(" * 20_000, "not " * 9_000):
         opened(browser, f"{page}#{urlencode({'search': typed})}")
         assert browser.find_elements(By.CSS_SELECTOR, "#table tbody tr"), typed
         clean(browser, page)

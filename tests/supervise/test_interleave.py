@@ -78,6 +78,19 @@ def test_the_order_turns_round_with_each_pair(turns: Interleave) -> None:
     assert ([result.status for result in run.results], run.stage) == (["ok", "skipped"], "screen")
 
 
+def test_a_pair_that_failed_is_tried_again_and_its_reason_isn_t_hidden(turns: Interleave, monkeypatch) -> None:
+    """The second try had "File exists" as its reason where the disk was full."""
+    turns.collect()
+
+    def refuse(*_: Any) -> None:
+        raise UsageError("new/000.json: can't be written: No space left on device")
+
+    monkeypatch.setattr(interleave, "write", refuse)
+    for _ in range(2):
+        with pytest.raises(UsageError, match="No space left on device"):
+            turns.pair(0, "screen")
+
+
 def test_a_pair_of_some_tests_leaves_the_others_out_and_has_an_estimate(turns: Interleave) -> None:
     clock = iter(range(0, 10_000, 1))  # moves by 1 s whenever it is read
     turns.now = lambda: float(next(clock))

@@ -488,7 +488,7 @@ function saveBlob(name, blob) {
 // The view is in the address, so that it can be linked.
 function readHash() {
   const given = new URLSearchParams(location.hash.slice(1));
-  for (const name of Object.keys(state)) if (given.has(name)) state[name] = given.get(name);
+  for (const name of Object.keys(state)) if (given.has(name)) state[name] = given.get(name).slice(0, 1000);  // brackets nest
   if (!Object.hasOwn(quantities, state.quantity)) state.quantity = data.quantity;
 }
 function change(changes) {
