@@ -21,9 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
     add = parser.add_argument
     add_runs(parser)
-    kinds = (
-        "headline, speedup, rate, time, roofline, scaling or estimate (default: of one benchmark its speedup or time by"
-    )
+    kinds = "headline, speedup, rate, time, scaling or estimate (default: of one benchmark its speedup or time by"
     kinds += " size, of several the first of a report)"
     add("--kind", metavar="KIND", help=kinds)
     add("-o", "--output", required=True, metavar="FILE", help="file to write, .svg or .png")

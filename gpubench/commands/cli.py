@@ -28,7 +28,7 @@ COMMANDS = {
     "Look at results": {
         "show": "print results in the terminal, or as Markdown or CSV",
         "report": "write tables, charts and a summary for one or more results; compare machines",
-        "chart": "draw one picture: headline, speedup, rate, roofline and more",
+        "chart": "draw one picture: headline, speedup, rate and more",
         "compare": "compare two versions of your code; exit code 1 on a regression",
         "estimate": "estimate how fast a GPU that you don't have would run this",
     },

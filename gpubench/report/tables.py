@@ -318,7 +318,7 @@ def peak_table(study: Study) -> Table:
             peaks["device to host"] = text(known.device_to_host_byte_per_s, "B/s")
             where = f"{device} · {name}" if study.several_runs else device
             rows += [(where, what, told) for what, told in peaks.items() if told not in ("", words.NO_VALUE)]
-    note = "Measured at the start of the run; % of peak and the roofline rest on them."
+    note = "Measured at the start of the run; % of peak rests on them."
     note += " Those of small footprints are too low: a call costs more than its bytes."
     return listing("Measured peaks", ("device", "what", "peak"), rows, note)
 

@@ -114,7 +114,7 @@ OPTIONS = (
     Option("machine", "machine", OUTPUT, "name of this machine in reports (default: its CPU and GPU models)", "LABEL"),
 )  # fmt: skip
 OF_PYTEST = (
-    Option("no-ceilings", "ceilings", ADVANCED, "skip the measurement of peak performance (no roofline)",
+    Option("no-ceilings", "ceilings", ADVANCED, "skip the measurement of peak performance (no % of peak)",
            default=True),
     Option("ranks-deadline", "ranks_deadline", ADVANCED, "timeout for multi-process benchmarks without progress, in"
            " seconds (default: 60)", "S", 60.0, float),

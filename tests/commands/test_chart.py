@@ -35,7 +35,7 @@ def words_of(path: Path) -> str:
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".PNG"])
-@pytest.mark.parametrize("kind", ["headline", "speedup", "rate", "roofline", "time"])
+@pytest.mark.parametrize("kind", ["headline", "speedup", "rate", "time"])
 def test_each_kind_is_one_file(run, out, kind, suffix, capsys):
     out = out.with_suffix(suffix)
     assert chart(run, "--kind", kind, "-o", out) == 0
@@ -94,11 +94,10 @@ def test_other_pictures_that_match_are_listed(run, out, capsys):
         (("--kind", "rate", "-k", "resnet"), ("resnet", "matmul.square, mine.work")),
         (("--kind", "rate", "-o", "picture.gif"), (".svg or .png",)),
         (("--kind", "nonsense"),
-         ("unknown kind 'nonsense': choose headline, speedup, rate, time, roofline",)),
+         ("unknown kind 'nonsense': choose headline, speedup, rate, time, scaling",)),
         (("--kind", "scaling"),
          ("it takes three benchmarks that each use several devices at once; these results make headline",
-          ", roofline, time\n")),
-        (("--kind", "roofline", "-k", "n=1 and mine"), ("the measured peaks, and here too few have all of them",)),
+          ", time\n")),
     ],
 )  # fmt: skip
 def test_one_line_names_what_there_is(run, out, words, named, capsys):
@@ -110,17 +109,11 @@ def test_one_line_names_what_there_is(run, out, words, named, capsys):
     assert not out.exists()
 
 
-@pytest.mark.parametrize("kind", ["time", "speedup", "rate", "roofline", None])
+@pytest.mark.parametrize("kind", ["time", "speedup", "rate", None])
 def test_results_without_a_time_say_so_and_why(tmp_path, out, capsys, kind):
     gone = records.run().skip("a.b", "error", "wrong result: off", n=8).save(tmp_path / "gone.json")
     assert chart(gone, "-o", out, *(("--kind", kind) if kind else ())) == 2
     assert capsys.readouterr().err.endswith("and here no benchmark has a time (error: wrong result: off)\n")
-
-
-def test_what_a_roofline_lacks_is_named(tmp_path, out, capsys):
-    one = sweep("mine.work", one=records.run(), bytes=1e5).save(tmp_path / "run.json")
-    assert chart(one, "-o", out, "--kind", "roofline") == 2
-    assert "and here FLOPs (flops=), measured peaks are missing; these results make" in capsys.readouterr().err
 
 
 def test_of_one_benchmark_by_default_the_sizes_are_drawn(run, out):

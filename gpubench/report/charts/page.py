@@ -200,13 +200,13 @@ class Page:
 
     def name(
         self, axes: Axes, words: str, at: tuple[float, float], taken: list[Place],
-        covered: Sequence[tuple[float, float]], most: float = math.inf, **how: Any,
+        covered: Sequence[tuple[float, float]], **how: Any,
     ) -> None:  # fmt: skip
-        """Words near a mark, with a leader to it, on few ``covered`` pixels. None where they would lie on ``most`` of
-        them or on other words, whose places are ``taken``."""
+        """Write words near a mark, with a leader to it, on few ``covered`` pixels, unless they would lie on words whose
+        places are ``taken``."""
         bold = how.get("fontweight") == "bold"
         wide, spot = text_width(words, TINY * (1.1 if bold else 1.0)), self.spot(axes, at)
-        place = _free(spot, wide, self.size(axes), taken, covered, most)
+        place = _free(spot, wide, self.size(axes), taken, covered)
         if place:
             taken.append((*place, wide))
             offset = (place[0] - spot[0]) * PX, (place[1] - spot[1] - 4) * PX
@@ -279,10 +279,10 @@ def wrap_text(words: str, room: float, size: float, most: int = 5) -> list[str]:
 
 def _free(
     spot: tuple[float, float], wide: float, size: tuple[float, float], taken: Sequence[Place],
-    covered: Iterable[tuple[float, float]], most: float,
+    covered: Iterable[tuple[float, float]],
 ) -> tuple[float, float] | None:  # fmt: skip
-    """Left end and middle of the words, near and on few ``covered`` pixels, ``most`` at most; None where they would lie
-    on other words."""
+    """Return the left end and the middle of the words, near and on few ``covered`` pixels; None if they would lie on
+    other words everywhere."""
     places: list[tuple[float, tuple[float, float]]] = []
     for reach in (0, 5, 12, 20):
         for x, y in ((8, 0), (-wide - 8, 0), (-wide / 2, 13), (-wide / 2, -13), (8, 10), (8, -10), (-wide - 8, 10)):
@@ -292,8 +292,7 @@ def _free(
             if inside and all(right < x0 or x0 + other < left or abs(middle - y0) >= _WORD for x0, y0, other in taken):
                 hits = sum(left - _DOT / 2 < x0 < right + _DOT / 2 and abs(y0 - middle) < _DOT for x0, y0 in covered)
                 places.append((hits + reach / 8, (left, middle)))
-    best = min(places, default=(math.inf, None))
-    return best[1] if best[0] <= most else None
+    return min(places)[1] if places else None
 
 
 def _even(words: str, room: float, size: float, most: int = 5) -> list[str]:

@@ -17,7 +17,7 @@ from itertools import count
 from typing import Any
 
 from ...errors import UsageError
-from ...runfile.quantities import counted, listed, shorten
+from ...runfile.quantities import counted, shorten
 from ..screen import rivals
 from ..study import Study, grouped
 from . import library  # noqa: F401 (first, as it loads matplotlib)
@@ -78,7 +78,6 @@ NEEDS = {
     "speedup": "three values over a size, on two devices or in two libraries",
     "rate": "three values over a size, of benchmarks with counted or declared work",
     "time": "three values over a size",
-    "roofline": "three benchmarks with FLOPs and bytes, and the measured peaks",
     "scaling": "three benchmarks that each use several devices at once",
 }
 """The kinds of pictures, and what a picture of each kind takes."""
@@ -122,13 +121,6 @@ def _lacking(study: Study, kind: str | None) -> str:
             f" ({row.result.status}: {shorten(row.result.reason, 200)})" for row in study.rows if row.result.reason
         ]
         return f", and here no benchmark has a time{''.join(reasons[:1])}"
-    if kind == "roofline":
-        work = [row.result.work for row in study.single_device if not row.library]
-        enough = min(LEAST_VALUES, len(work))
-        missing = ["FLOPs (flops=)"] * (sum(bool(each.flops) for each in work) < enough)
-        missing += ["bytes (nbytes=)"] * (sum(bool(each.bytes) for each in work) < enough)
-        missing += ["measured peaks"] * (not any(run.ceilings for run in study.runs))
-        return f", and here {listed(missing)} are missing" if missing else ", and here too few have all of them"
     if kind not in ("speedup", "rate", "time"):
         return ""
     rows = [pair.other for pair in study.pairs] if kind == "speedup" else study.measured

@@ -15,7 +15,6 @@ from records import Made
 from gpubench.report.charts.layouts import LinePanels, NamedRows
 from gpubench.report.charts.page import MOST_CURVES, MOST_PANELS, PAGE_WIDTH, TINY, Figure, Page, rc_settings
 from gpubench.report.charts.pictures import plan as planned
-from gpubench.report.charts.roofline_chart import Roofline
 from gpubench.report.charts.theme import LIGHT
 from gpubench.report.words import size_label
 
@@ -95,8 +94,6 @@ def _of_signs(figure: Figure) -> Iterator[str]:
         signs["Triangle: only a limit is known"] = any(curve.limits for curve in curves)
         signs["With copies: "] = any(curve.dashed for curve in curves)
         signs[" not drawn: "] = any(curve.left_out for curve in curves)
-    if isinstance(chart, Roofline):
-        signs["Hollow: noisy"] = any(dot.doubtful for dot in chart.dots)
     yield from (f"{sign!r} in the small print alone" for sign, there in signs.items() if sign in caption and not there)
     yield from (f"{sign!r} is not explained" for sign, there in signs.items() if there and sign not in caption)
 

@@ -1,4 +1,4 @@
-"""The headline, rates and rooflines: what stands where."""
+"""The headline and rates: what stands where."""
 
 import math
 from functools import partial
@@ -7,7 +7,6 @@ import pytest
 import records
 from drawing import drawn, faults, plan, study_of
 
-from gpubench.report.charts import roofline_chart
 from gpubench.report.charts.layouts import NamedRow, NamedRows, RowMark
 from gpubench.report.charts.page import Figure
 from gpubench.report.charts.selection import caption
@@ -173,60 +172,11 @@ def on_gpu(ceilings=CEILINGS, flags=()):
     return one.bench("transfer.copy", gpu=0.5, bytes=1e9).bench("models.mlp", gpu=0.5, flops=1e10)
 
 
-def roofline(one):
-    (figure,) = plan(one, kinds=("roofline",)).values()
-    assert faults(figure) == []
-    return figure
-
-
-def test_a_roofline_is_one_panel_with_the_best_of_each_workload_named():
-    figure = roofline(on_gpu())
-    chart = figure.chart
-    assert figure.name == "roofline-cuda-0"
-    dots = [(1 / 12, 1e9, ""), (1 / 12, 2e9, "elementwise.add 12%"), (2e3, 2e12, ""), (4e3, 4e12, "matmul.square")]
-    assert [(dot.x, dot.y, dot.label) for dot in chart.dots] == dots
-    assert [(roof.label, roof.dtype) for roof in chart.roofs] == [
-        ("float32 10.0 TFLOP/s", "float32"),
-        ("memory 200 GB/s", ""),
-        ("l2 800 GB/s", ""),
-    ]
-    assert (figure.title, "12%" in figure.subtitle) == ("Roofline: Synthetic H", True)
-    served = on_gpu().bench("serving.bert", gpu=1.0, flops=1e12, bytes=1e3, devices=("cpu", "cuda:0"))
-    assert roofline(served).chart.dots == chart.dots  # whose bytes cross a link and stand under no memory
-
-
 def test_a_picture_says_which_benchmarks_it_cant_show():
     one = on_gpu().bench("mine.x", gpu=1e-3, n=(10, 100, 1000), flops=1e6, bytes=1e6)
     one.bench("mine.y", gpu=1e-3, n=(10, 100, 1000), bytes=1e6)
-    assert "Not drawn (FLOPs or bytes unknown): transfer.copy, models.mlp, mine.y." in roofline(one).caption
     figures = plan(one)
     assert "Not drawn (work counted otherwise or unknown): mine.y." in figures["throughput-own"].caption
-
-
-def test_a_small_footprint_that_reads_low_is_no_roof():
-    low = {"pattern": "read", "level": "l1d", "footprint_bytes": 2e4, "byte_per_s": 1e11}
-    between = {"pattern": "read", "level": "l2+", "footprint_bytes": 1e7, "byte_per_s": 3e11}
-    roofs = roofline(on_gpu({**CEILINGS, "bandwidth": [low, between, *CEILINGS["bandwidth"]]})).chart.roofs
-    assert [roof.label.partition(" ")[0] for roof in roofs if not roof.dtype] == ["memory", "l2"]
-
-
-def test_no_peaks_no_roofline():
-    plain = run(ceilings={"cuda:0": CEILINGS}).bench("a.b", gpu=1.0, n=(1, 2, 3))
-    assert plan(on_gpu({}), kinds=("roofline",)) == plan(plain, kinds=("roofline",)) == {}
-
-
-@pytest.mark.parametrize(
-    ("flag", "hollow"), [("noisy", [False, False, True, False]), ("implausible", [False, False, False])]
-)
-def test_noisy_results_are_hollow_on_a_roofline_and_those_above_it_left_out(flag, hollow):
-    assert [dot.doubtful for dot in roofline(on_gpu(flags=(flag,))).chart.dots] == hollow
-
-
-@pytest.mark.parametrize("span", [1.0, 1e-12, 1e12])
-def test_extreme_results_are_drawn(span):
-    one = run(ceilings={"cuda:0": CEILINGS}).bench("a.b", gpu=max(1e-3, 1e-3 * span), flops=1e6 * span, bytes=1e3)
-    one.bench("a.c", gpu=max(1e3, 1e-3 * span), flops=1.0, bytes=1e3 * span)
-    roofline(one.bench("a.d", gpu=1.0, flops=1e3, bytes=1e3))
 
 
 def test_devices_and_libraries_have_looks_of_their_own():
@@ -238,17 +188,6 @@ def test_devices_and_libraries_have_looks_of_their_own():
     assert [study.names.of(row) for row in study.measured[:2]] == ["Synthetic H #0", "Synthetic H #1"]
     assert [*roles.values()] == ["accelerator0", "accelerator1", "cpu0", "accelerator2", "cpu1", "accelerator3"]
     assert caption(study, study.measured[:2]).startswith("2 × Synthetic H-GPU")
-
-
-def test_where_a_roofline_is_crowded_the_name_of_the_subtitle_is_the_last_to_go(monkeypatch):
-    one = run(ceilings={"cuda:0": CEILINGS}).bench("mine.best", gpu=0.01, flops=1e8, bytes=1.9e9)
-    for x, flops, nbytes in (("w", 1e11, 1e9), ("v", 1e10, 1e7)):
-        for i in range(12):
-            one.bench(f"mine.{x}{i}", gpu=1.0, flops=flops * 1.5**i, bytes=nbytes)
-    figure = roofline(one)
-    monkeypatch.setattr(roofline_chart, "_MOST_COVERED", -1.0)  # as where dots and lines are everywhere
-    crowded = {note.get_text() for note in drawn(figure).canvas.axes[0].texts if note.arrow_patch}
-    assert crowded == {"mine.best 95%"}
 
 
 def test_each_expression_has_a_line_whatever_computes_it():

@@ -112,7 +112,7 @@ def test_captions_name_the_terms():
     for figure in plan(records.gpu_run(3)).values():
         threads = "1 and 2 CPU threads" if "NumPy" in figure.caption else "2 CPU threads"
         facts = ["float32", threads, "TF32 off", "PyTorch 2.13.0", "2026-01-31", "3 processes"]
-        facts.append("Synthetic CPU" if figure.name == "roofline-cpu" else "Synthetic H-GPU")
+        facts.append("Synthetic H-GPU")
         assert [fact for fact in facts if fact not in figure.caption] == [], figure.name
 
 
@@ -126,7 +126,7 @@ def test_unmeasured_is_never_drawn():
 
 def test_the_same_bytes_again(monkeypatch):
     every = plan(records.gpu_run())
-    figures = [every["headline"], every["roofline-cpu"], *plan(crossing(), kinds=("speedup",)).values()]
+    figures = [every["headline"], every["throughput-matmul"], *plan(crossing(), kinds=("speedup",)).values()]
     how = list(itertools.product(figures, ("svg", "png"), THEMES))
     files = [render(*each) for each in how]
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
