@@ -58,16 +58,37 @@ class Parser(argparse.ArgumentParser):
         """Print the help; argparse's own method goes on when the output can't be written."""
         print(self.format_help(), end="", file=file, flush=True)
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse the words, which an error message may quote."""
+        self._words = list(args or ())
+        return super().parse_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
         """End with 2 and one line, with the nearest option where one was mistyped."""
         if message.startswith("unrecognized arguments: "):
             word = message.split()[2]
-            message += _suggestion(word.split("=")[0], self._option_string_actions)
-            if "--gpu" in self._option_string_actions and not word.startswith("-"):
-                message += ": one --gpu for each, with its name in quotes if it has spaces; one run"
+            message += _suggestion(word.split("=")[0], self._option_string_actions) or self._of_one_word(word)
+        elif message.startswith("the following arguments are required: EXPRESSION") and self._words:
+            message += ": write it first, in quotes: gpubench time 'a @ b' …"
         from ..errors import clean  # paths and names of others must not act on a terminal
 
         self.exit(_UNUSABLE, clean(f"{self.prog}: {message}") + "\n")
+
+    def _of_one_word(self, word: str) -> str:
+        """The remedy for a second word behind an option that takes one."""
+        before = self._words[: self._words.index(word)] if word in self._words else []
+        option, *values = before[
+            max((i for i, each in enumerate(before) if each[:1] == "-"), default=len(before)) :
+        ] or [""]
+        option, equals, value = option.partition("=")
+        action = self._option_string_actions.get(option)
+        values = [*([value] if equals else []), *values, word]
+        if action is None or action.nargs is not None or len(values) != 2:
+            return ""
+        if "=" in values[0]:
+            return f": {option} takes one word: write {option} {','.join(values)}"
+        several = f", or {' '.join(f'{option} {each}' for each in values)}" if action.metavar in ("CARD", "GPU") else ""
+        return f": {option} takes one word: write {option} '{' '.join(values)}'{several}"
 
 
 def parser(command: str) -> Parser:

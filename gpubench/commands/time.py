@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import errors
 from ..errors import UsageError, clean
-from ..measure.expression import Timing, expressions, parse_sizes
+from ..measure.expression import Timing, expressions, hints, is_python, parse_sizes
 from ..runfile import options
 from ..runfile.flags import judge
 from ..runfile.ledger import RUN_FILE, Event, assemble
@@ -72,6 +72,8 @@ def main(args: argparse.Namespace) -> int:
     """Returns 0 when a benchmark was measured and none failed, 1 when one failed or was interrupted. Raises UsageError
     where nothing can be measured, which writes no file, and for a file that can't be written."""
     timing, cards = timing_of(args), cards_named(args.gpus)
+    for hint in hints(args.expressions):
+        _say(hint)
     brief = timing.single and not args.verbose
     _require_writable(args)
     with scratch(FOLDER) as folder:
@@ -188,12 +190,18 @@ _OURS = re.compile(f"({'|'.join(kind for kind, value in vars(errors).items() if 
 
 
 def _why_nothing(results: Sequence[Result]) -> str:
-    """Why no benchmark has a time: the first reason of each expression."""
-    reasons: dict[str, str] = {}
+    """Why no benchmark has a time: the first reason of each expression, with its name and size unless it is ours."""
+    first: dict[str, Result] = {}
     for result in results:
-        reasons.setdefault(shown_name(result.workload), _OURS.sub("", result.reason or result.status, count=1))
-    named = len(set(reasons.values())) > 1
-    return "; ".join(dict.fromkeys(f"{name}: {why}" if named else why for name, why in reasons.items()))
+        first.setdefault(shown_name(result.workload), result)
+    why = {name: _OURS.sub("", result.reason or result.status, count=1) for name, result in first.items()}
+    foreign = any(each.status == "error" and not _OURS.match(each.reason or "") for each in first.values())
+    if len(set(why.values())) == 1 and not foreign and not any(result.params for result in first.values()):
+        return next(iter(why.values()))
+    sizes = {
+        name: "".join(f", {size}={value}" for size, value in result.params.items()) for name, result in first.items()
+    }
+    return "; ".join(f"{name}{sizes[name]}: {reason}" for name, reason in why.items())
 
 
 # What is measured -----------------------------------------------------------------------------------------------------
@@ -201,8 +209,30 @@ def _why_nothing(results: Sequence[Result]) -> str:
 
 def timing_of(args: argparse.Namespace, values: Mapping[str, Any] | None = None) -> Timing:
     """What the command line asks for; ``values`` as for :func:`.expressions`, which raises UsageError."""
-    terms = {"dtypes": args.dtype or (), "variants": args.variant or ()}
-    return expressions(args.expressions, args.setup, args.each, sizes=parse_sizes(args.sizes), values=values, **terms)
+    terms, sizes = {"dtypes": args.dtype or (), "variants": args.variant or ()}, parse_sizes(args.sizes)
+    for text in args.expressions:
+        if sizes and re.fullmatch(r"[\d._e]+", text.strip()):
+            raise UsageError(f"--size takes one word: write --size {args.sizes[0]},{text}")
+    try:
+        return expressions(args.expressions, args.setup, args.each, sizes=sizes, values=values, **terms)
+    except UsageError:
+        if remedy := _quoting(args.expressions):
+            raise UsageError(remedy) from None
+        raise
+
+
+def _quoting(texts: Sequence[str]) -> str:
+    """Return the remedy for missing and misplaced quotes in the shell; empty if the words don't show any."""
+    for text in texts:
+        if option := re.search(r"\s(--[a-z][\w-]*)", text):
+            first, rest = text[: option.start()], text[option.start() :].strip()
+            return f"close the quote before {option[1]}: '{first}' {rest}"
+    joined = " ".join(texts)
+    if len(texts) > 1 and not all(map(is_python, texts)) and is_python(joined):
+        return f"put the expression in quotes: {joined!r}"
+    if len(texts) > 2 and any(map(os.path.exists, texts)):
+        return "put the expression in quotes: the shell replaces * by names of files"
+    return ""
 
 
 def write_benchmarks(folder: Path, timing: str) -> Path:

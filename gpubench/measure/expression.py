@@ -20,6 +20,7 @@ import math
 import os
 import re
 import sys
+import time
 import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,11 +30,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..devices import CPU
 from ..devices.implementations import TORCH
-from ..devices.lazy import psutil, pytree, torch
-from ..errors import TooLarge, UsageError
+from ..devices.lazy import np, psutil, pytree, torch
+from ..errors import GpubenchError, TooLarge, UsageError
 from ..runfile import quantities
+from ..runfile.flags import DIFFERENT, Flag
 from ..runfile.options import DTYPES
-from .data import MEMORY_SHARE, factory_defaults
+from ..runfile.quantities import counted
+from .copies import CallCopy, copy_call, restored_random_streams
+from .data import MEMORY_SHARE, as_tensor, factory_defaults, uncompiled
 
 if TYPE_CHECKING:
     from .fixture import Gpubench
@@ -47,6 +51,11 @@ _ALIASES = {"pandas": "pd"}
 _MOST_CHARACTERS = 1000
 """Most characters of an expression, whose whole text is its name."""
 _MOST_SIZES = 200
+_LONGEST_COMPARED_S, _MOST_COMPARED = 1.0, 100
+"""Longest seconds of a call whose result is compared with another expression's, and most tensors and numbers of
+it."""
+_ELSEWHERE = re.compile("not compiled with|no NVIDIA driver|No CUDA GPUs|not linked with|on the same device")
+"""How torch says that a tensor is asked for on another device, or lies on one."""
 Size = tuple[str, tuple[float, ...]]
 """A name and its values."""
 _AWAITING = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
@@ -80,6 +89,18 @@ class Timing:
 
     def measure(self, name: str, sizes: Mapping[str, Any], bench: Gpubench, *, check: bool = True) -> None:
         """Make the inputs of a call, and measure it. Raises :class:`UsageError` for a device that isn't there."""
+        try:
+            self._measure(name, sizes, bench, check and self.check)
+        except (AssertionError, RuntimeError) as error:
+            if not _ELSEWHERE.search(str(error)) or isinstance(error, GpubenchError):
+                raise
+            advice = (
+                "leave out device=, .cuda() and .to(…): inputs are made on each device, and gpubench env lists them"
+            )
+            raise UsageError(f"{' '.join(str(error).split())[:150]}: {advice}") from None
+
+    def _measure(self, name: str, sizes: Mapping[str, Any], bench: Gpubench, check: bool) -> None:
+        compared: list[CallCopy] = []
         target, fresh = self.calls[name], None
         if isinstance(target, str):
             namespace, before = self._namespace(sizes, bench), partial(_execute, self.each, "<each>")
@@ -88,10 +109,11 @@ class Timing:
 
             def arguments() -> tuple[tuple[Any, ...], dict[str, Any]]:
                 before(namespace)
-                return tuple(namespace[name] for name in names), {"out": namespace[out]} if out else {}
+                return _arguments(namespace, names, out)
 
             if _is_name(target) and callable(function(*arguments()[0])):
                 raise UsageError(f"{target} names a function and doesn't call it: write '{target}(…)'")
+            compared = self._copies(name, namespace) if check and bench.first and bench.home == CPU else []
             args, kwargs = ((), {}) if self.each else arguments()
             fresh = arguments if self.each else None
         else:
@@ -101,13 +123,22 @@ class Timing:
                     made = self.setup(**sizes)
             args = (*self.args, *(made if isinstance(made, tuple) else (made,)))
             function, args, kwargs = _moved((target, args, dict(self.kwargs)), bench)
-        try:
-            bench.declare(check=check and self.check, setup=fresh)(function, *args, **kwargs)
-        except AssertionError as error:
-            if "not compiled with" not in str(error):
-                raise
-            advice = "leave out .cuda() and .to(device): inputs are made on each device, and gpubench env lists them"
-            raise UsageError(f"{error}: {advice}") from None
+        bench.declare(check=check, setup=fresh)(function, *args, **kwargs)
+        if difference := difference_of(compared, next(iter(self.calls))):
+            bench.add_flag(Flag(DIFFERENT, difference))
+
+    def _copies(self, name: str, namespace: dict[str, Any]) -> list[CallCopy]:
+        """Return copies of the call and of the first expression's, with the same inputs; none for the first itself, and
+        where a call can't be copied."""
+        first, *others = map(str, self.calls.values())
+        source, memory, copied = str(self.calls[name]), CPU.memory(), []
+        with contextlib.suppress(Exception):  # a user's object can raise anything
+            for text in (source, first) if source in others else ():
+                own = namespace if _on_numpy(text) == _on_numpy(source) else _converted(namespace, _on_numpy(text))
+                function, *names = function_of(text, own)
+                limit = memory.free // 8 if memory else None
+                copied.append(copy_call(function, *_arguments(own, *names), limit_bytes=limit))
+        return copied
 
     def _namespace(self, sizes: Mapping[str, Any], bench: Gpubench) -> dict[str, Any]:
         """The names that an expression sees, after its setup."""
@@ -119,7 +150,11 @@ class Timing:
         namespace |= {"device": bench.device, "dtype": bench.dtype} | {name: getattr(bench, name) for name in MAKERS}
         with _inputs(bench):
             namespace |= _moved(dict(self.values), bench) | dict(sizes)
-            _execute(str(self.setup), "<setup>", namespace)
+            try:
+                _execute(str(self.setup), "<setup>", namespace)
+            except Exception as error:
+                error.add_note("in the setup")
+                raise
         if bench.implementation != TORCH:
             data = {name: value for name, value in namespace.items() if _is_data(value)}
             namespace |= pytree.tree_map_only(torch.Tensor, bench.array, data)
@@ -226,6 +261,24 @@ def parse(text: str, what: str) -> ast.Module:
     return tree
 
 
+def is_python(text: str) -> bool:
+    """Whether the text has statements of Python."""
+    try:
+        return bool(ast.parse(text.strip()).body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+
+
+def hints(texts: Iterable[str]) -> Iterator[str]:
+    """Return sentences about expressions that compute nothing, or print."""
+    for text in texts:
+        match ast.parse(text.strip()).body[-1]:
+            case ast.Expr(ast.Name() | ast.Constant()):
+                yield f"{text} computes nothing: its time is that of an empty call"
+            case ast.Expr(ast.Call(ast.Name("print"))):
+                yield f"the time of {text} includes printing, whose text isn't shown"
+
+
 def _is_name(text: str) -> bool:
     """Whether it ends with a name alone: ``torch.sin``, ``x.numpy().tolist``."""
     match ast.parse(text.strip()).body[-1]:
@@ -289,7 +342,8 @@ def _require_known(text: str, setup: str, sizes: Sequence[str], values: Iterable
                 raise UsageError(f"unknown name {name!r}: write torch.{name}, or ask for {typing.format(name)}")
             if re.search(rf"\b{name}\s*\(", code):
                 near = difflib.get_close_matches(name, known, 1, 0.8)
-                how = f"did you mean {near[0]}?" if near else f"write torch.{name} or F.{name}, or import it"
+                own = f"torch.{name} or F.{name}"
+                how = f"did you mean {near[0]}, {own}?" if near else f"write {own}, or import it"
                 raise UsageError(f"unknown function {name!r}: {how}")
         if missing and what == "setup":
             how = sizing.format(f"{missing[0]}=256,1024,4096")
@@ -331,6 +385,51 @@ def _number(word: str, part: str) -> float:
     if not 0 < value < 1e15:
         raise UsageError(f"size {part!r}: {word!r} is no number above 0; write n=256,1024,4096")
     return int(value) if value == int(value) else value
+
+
+def _arguments(namespace: Mapping[str, Any], names: Sequence[str], out: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return tuple(namespace[name] for name in names), {"out": namespace[out]} if out else {}
+
+
+def _converted(namespace: dict[str, Any], to_numpy: bool) -> dict[str, Any]:
+    """Return the names with tensors as arrays, or arrays as tensors."""
+    data = {name: value for name, value in namespace.items() if not name.startswith("_") and _is_data(value)}
+    if to_numpy:
+        return namespace | pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().numpy(), data)
+    return namespace | pytree.tree_map_only(np.ndarray, torch.as_tensor, data)
+
+
+def difference_of(calls: Sequence[Callable[[], Any]], other: str) -> str:
+    """Make two calls, and return how the first one's result differs in shape or values from that of the ``other``;
+    empty if it doesn't, or can't be compared."""
+    results: list[list[torch.Tensor]] = []
+    with contextlib.suppress(Exception), uncompiled():  # what a call returns can raise anything
+        for call in calls:
+            with restored_random_streams():
+                torch.manual_seed(0)
+                began_s = time.perf_counter()
+                leaves = pytree.tree_leaves(call())
+            if time.perf_counter() - began_s > _LONGEST_COMPARED_S or len(leaves) > _MOST_COMPARED:
+                return ""
+            results.append([as_tensor(leaf).detach().to_dense() for leaf in leaves])
+        if len({len(leaves) for leaves in results}) > 1:
+            return f"the result has {counted(len(results[0]), 'part')}, that of {other} has {len(results[1])}"
+        return next(filter(None, map(partial(_difference, other), *results)), "") if results else ""
+    return ""
+
+
+def _difference(other: str, found: torch.Tensor, expected: torch.Tensor) -> str:
+    """Return how the tensors differ beyond the square root of their dtype's precision; empty if they don't."""
+    if found.shape != expected.shape:
+        return f"the result has the shape {tuple(found.shape)}, that of {other} {tuple(expected.shape)}"
+    dtypes = [each.dtype for each in (found, expected) if each.is_floating_point() or each.is_complex()]
+    share = max((torch.finfo(dtype).eps ** 0.5 for dtype in dtypes), default=0.0)
+    a, b = (each.to(torch.complex128 if each.is_complex() else torch.float64) for each in (found, expected))
+    largest = float(b.abs().nan_to_num(0.0, 0.0).max()) if b.numel() else 0.0
+    if torch.isclose(a, b, rtol=share, atol=share * largest, equal_nan=True).all():
+        return ""
+    off = float((a - b).abs().nan_to_num(math.inf).max())
+    return f"the result differs from that of {other} by up to {off:.2g}, of values up to {largest:.2g}"
 
 
 # The call -------------------------------------------------------------------------------------------------------------

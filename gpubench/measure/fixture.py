@@ -15,7 +15,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from ..devices import CPU, Device, find_device
 from ..devices.implementations import TORCH, find_implementation
@@ -447,6 +447,11 @@ class Gpubench:
         self._session.record(self._benchmark, self.case, self.clock.devices, flags, work, launches, **fields)
         if self.parallel:  # the test may still add to it: phases, losses
             self._benchmark.extra_info[KEY]["parallel"] = self.parallel
+
+    def add_flag(self, flag: Flag) -> None:
+        """Flag the result that was recorded."""
+        for process in self._benchmark.extra_info.get(KEY, {}).get("processes", ())[:1]:
+            process["flags"] = [*process["flags"], to_builtins(flag)]
 
     def replay(
         self, durations: Sequence[float], iterations: int, work: Work, flags: Iterable[Flag], **record: Any

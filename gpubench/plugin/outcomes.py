@@ -153,4 +153,5 @@ def _outcome(report: Any, call: pytest.CallInfo[None]) -> tuple[str, str]:
         return "skipped", f"torch.compile: {no_compiler[0]}"
     if "Python.h: No such file" in text or (_FAILED_BUILD.search(text) and not _HEADER.exists()):
         return "skipped", "torch.compile needs Python.h: install python3-dev (Debian) or python3-devel (Fedora)"
-    return "error", f"{kind}: {text}"[:LONGEST_REASON]
+    place = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    return "error", f"{kind}: {text}"[: LONGEST_REASON - len(place)] + place

@@ -16,7 +16,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any, Generic
 
-from ..runfile.flags import ADVICE, CONTENDED, POWER_LIMITED
+from ..runfile.flags import ADVICE, CONTENDED, DIFFERENT, POWER_LIMITED
 from ..runfile.kinds import KINDS
 from ..runfile.matching import shown_name
 from ..runfile.quantities import counted, listed
@@ -32,7 +32,7 @@ _NAMED, _MOST_DEVICES = 3, 3
 _NOISY_SHARE = 1 / 3
 _LONGEST_CALL_S = 1.0
 """Seconds of a call that preset quick allows: fewer threads, which leave other programs a core, may exceed it."""
-_OF_THE_CALL = ("altered", "unwaited", "switched")
+_OF_THE_CALL = (DIFFERENT, "altered", "unwaited", "switched")
 """Flags of calls that did something else than was meant, which no repetition mends."""
 
 
@@ -414,7 +414,8 @@ def _warn_of_calls(judged: Sequence[Measured]) -> Iterator[Warning]:
     for flag in _OF_THE_CALL:
         if rows := [row for row in judged if flag in row.flags]:
             names = listed(dict.fromkeys(words.name(row.result) for row in rows), 2)
-            where = f"{counted(len(rows), 'result')} flagged {flag} ({names}): {ADVICE[flag].why}"
+            seen = [each.seen for each in rows[0].result.flags if each.name == flag and flag == DIFFERENT]
+            where = f"{counted(len(rows), 'result')} flagged {flag} ({names}): {next(iter(seen), ADVICE[flag].why)}"
             yield Warning(where, f"To try: {ADVICE[flag].remedy}.")
 
 

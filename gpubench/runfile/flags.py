@@ -33,6 +33,8 @@ WAITING = "waiting"
 IMPLAUSIBLE = "implausible"
 """A flag that a report raises too, where the peaks were measured too low to do it while measuring."""
 CONTENDED, TOO_SHORT = "contended", "too-short"
+DIFFERENT = "different-result"
+"""The flag of an expression that doesn't compute what the first one does: its time is right."""
 POWER_LIMITED = "power-limited"
 """The flag of a device at its power limit: the usual state of a busy GPU, whose time is right and is no noise."""
 NOISY = 0.15
@@ -81,6 +83,10 @@ ADVICE = {
         " whose queued work only it can wait for",
         "read or wait for the result in the call, or tell the clock how:"
         " gpubench.add_wait(cupy.cuda.Device().synchronize) in a conftest.py",
+    ),
+    DIFFERENT: Advice(
+        "the result isn't that of the first expression, so the times are of different work",
+        "compare expressions that compute the same",
     ),
     TOO_SHORT: Advice(
         "a round was so short that reading the clock or synchronizing takes a large part of it, or a call so short that"
@@ -149,13 +155,13 @@ _REASONS = {
     CONTENDED: Reason.BUSY,
     TOO_SHORT: Reason.TOO_SHORT,
 }
-"""What a flag says of the time; any other, except the power limit, says that it is noisy."""
+"""What a flag says of the time; any other, except the power limit and another result, says that it is noisy."""
 
 
 def judge(flags: Iterable[str], spread: float = 0.0) -> Quality:
     """The quality of a time with these flags and this spread, half its range over the time. A rate above the measured
     peak can't be true."""
-    found = {_REASONS.get(name, Reason.NOISY) for name in flags if name != POWER_LIMITED}
+    found = {_REASONS.get(name, Reason.NOISY) for name in flags if name not in (POWER_LIMITED, DIFFERENT)}
     found |= {Reason.TOO_NOISY} if spread > 1 else set()
     why = tuple(reason for reason in Reason if reason in found)
     if not why:

@@ -176,8 +176,8 @@ class Progress:
             self.stop()
         if event["event"] == "start" and self._deadline_s > LONG_S:
             name = shown_name(clean(str(inner(event, "case", "id") or event["name"]))).removesuffix("[float32]")
-            ways = f"preparing included: after {self._deadline_s:g} s it is ended, and Ctrl-C ends it now"
-            line = f"{self._command}: {shorten(name, LONGEST)} has taken {LONG_S:g} s so far, {ways}"
+            ways = f"It stops by itself after {self._deadline_s:g} s; Ctrl-C stops it now."
+            line = f"{self._command}: still working on {shorten(name, LONGEST)} ({LONG_S:g} s). {ways}"
             self._timer = threading.Timer(LONG_S, print, (line,), {"file": sys.stderr, "flush": True})
             self._timer.daemon = True
             self._timer.start()

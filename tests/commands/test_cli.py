@@ -79,10 +79,14 @@ REFUSED = [
     ("compare --interleave PYTHON PYTHON --pairs 2", "--pairs must be 6 or more"),
     ("compare --interleave /bin/false PYTHON -k none", "base: /bin/false can't measure"),
     ("compare --interleave PYTHON PYTHON --paths test_mine.py -k no_such_case", "base: "),
-    *((command, "out: no such file or folder: gpubench run -o out makes one") for command in (
-        "show", "report", "estimate")),
+    *((words, "out: no such file or folder: gpubench run -o out makes one") for words in (
+        "estimate", "report", "show", "chart -o a.svg")),
+    ("time 'torch.ones(n)' --size n=64 128", "arguments: 128: --size takes one word: write --size n=64,128"),
+    ("time 'torch.ones(3)' --gpu=RTX 4090", "4090: --gpu takes one word: write --gpu 'RTX 4090', or --gpu RTX --gpu"),
+    ("time 'torch.ones(n)' --device cpu cuda", "cuda: --device takes one word: write"),
+    ("time --device cpu", "required: EXPRESSION: write it first, in quotes: gpubench time 'a @ b'"),
     ("estimate out", "out: no such file or folder: gpubench run -o out makes one"),
-    ("estimate run.json --gpu A100 L4", "unrecognized arguments: L4: one --gpu for each, with its name in quotes"),
+    ("estimate run.json --gpu A100 L4", "L4: --gpu takes one word: write --gpu 'A100 L4', or --gpu A100 --gpu L4"),
     ("estimate run.json --gpu 'H100 NVL'", "did you mean H100 SXM or"),
     ("estimate run.json --gpu L4 -k nowhere", "no benchmark matches"),
     *((f"{words} LONG", "File name too long") for words in (

@@ -58,11 +58,18 @@ PEOPLE_TRY = {
     "something random": ("a = randn(999)", "torch.rand_like(a)", "ok"),
     "a wrong shape": ("a, b = randn(2, 3), randn(2, 3)", "a @ b", "mat1 and mat2 shapes cannot be multiplied"),
     "a wrong dtype": ("a, b = randn(3, 3), randint(9, (3, 3))", "a @ b", "expected m1 and m2 to have the same dtype"),
-    "a wrong device": ("a = randn(3)", "a.to('xpu')", "XPU enabled: leave out .cuda() and .to(device)"),
+    "a wrong device": ("a = randn(3)", "a.to('xpu')", "XPU enabled: leave out device=, .cuda() and .to(…)"),
+    "a wrong device in the setup": ("a = torch.ones(3, device='xpu')", "a + 1", "XPU enabled: leave out device="),
+    "a network that is made": (
+        "f = module(nn.Linear(8, 8))",
+        "f(1)",
+        "write module(lambda: nn.Linear(…)) (in the setup)",
+    ),
+    "a shape without brackets": ("a = randint(9, 4)", "a + 1", "randint(9, (4,))"),
     "too much memory": ("a = randn(10**7, 10**7)", "a + 1", "needs 400 TB more on cpu"),
     "too much memory in the call": ("a = randn(3)", "a.expand(10**13, 3).clone()", "needs 120 TB more"),
     "a wrong name": ("a = randn(3)", "a.smu()", "AttributeError: 'Tensor' object has no attribute 'smu'"),
-    "an error in the setup": ("a = 1 / 0", "a + 1", "ZeroDivisionError: division by zero"),
+    "an error in the setup": ("a = 1 / 0", "a + 1", "ZeroDivisionError: division by zero (in the setup)"),
 }
 
 

@@ -86,7 +86,13 @@ def test_sizes_that_are_none(texts, message):
         ("a.T --setup 'a = randn(n)'", "unknown name 'n' in the setup: if it is a size, add --size n=256,1024,4096"),
         ("a --setup 'a = torch.randn(9, dtype=float64)'",
          "unknown name 'float64': write torch.float64, or ask for --dtype float64"),
-        ("'radn(9)'", "unknown function 'radn': did you mean randn?"),
+        ("'radn(9)'", "unknown function 'radn': did you mean randn, torch.radn or F.radn?"),
+        ("'sort(x)' --setup 'x = 1'", "unknown function 'sort': did you mean sorted, torch.sort or F.sort?"),
+        ("a @ b", "put the expression in quotes: 'a @ b'"),
+        ("x if y else z --setup 'x = y = z = 1'", "put the expression in quotes: 'x if y else z'"),
+        ("a gpubench b", "put the expression in quotes: the shell replaces * by names of files"),
+        ("'a @ b --setup a, b = c'", "close the quote before --setup: 'a @ b' --setup a, b = c"),
+        ("--size n=64 128 'a @ b'", "--size takes one word: write --size n=64,128"),
         ("'softmax(a, -1)' --setup 'a = randn(9)'", "unknown function 'softmax': write torch.softmax or F.softmax"),
         ("a --setup 'a = (' ", "the setup is not Python: '(' was never closed"),
         ("1 '1 '", "an expression is given twice"),
@@ -165,7 +171,7 @@ def test_measures_keeps_the_results_and_draws(tmp_path):
     ("words", "code", "table", "last"),
     [
         (["a @ b", "--setup=a, b = randn(2, n), randn(2, n)", "--size=n=3,4"], 2, "",
-         "gpubench time: RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
+         "gpubench time: a @ b, n=3: RuntimeError: mat1 and mat2 shapes"),
         (["a.t().tolist", "--setup=a = randn(2)"], 2, "", "a.t().tolist names a function and doesn't call it: write '"),
         (["torch.empty_like(a)", "--setup=a = randn(2)"], 2, "", "gpubench.time(…, check=False) in Python times it"),
         (["a.nope()", "a + a", "--setup=a = randn(2)"], 1, "no attribute 'nope'", ""),
@@ -213,7 +219,7 @@ def test_where_one_number_is_asked_for_the_choice_of_one_thread_is_printed(tmp_p
 
 def test_a_long_benchmark_is_named_while_it_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "LONG_S", 0.0)
-    said = "1 + 1 has taken 0 s so far, preparing included: after 120 s it is ended, and Ctrl-C ends it now"
+    said = "still working on 1 + 1 (0 s). It stops by itself after 120 s; Ctrl-C stops it now."
     assert timed(tmp_path, "1 + 1").stderr == f"gpubench time: {said}\n"
 
 
@@ -255,6 +261,21 @@ def test_what_was_measured_is_printed_although_the_file_can_not_be_written(tmp_p
     done = timed(tmp_path, "1 + 1", gone, "-o=sub/r.json", code=2)
     assert "1 + 1" in done.stdout
     assert "sub/r.json: can't be written" in done.stderr
+
+
+def test_expressions_with_different_results_are_told_apart(tmp_path):
+    words = ["x.sort().values", "np.sort(x)", "x.sum(0)", "--setup=x = randn(3, 4)", "-o=r.json"]
+    done = timed(tmp_path, *words)
+    flags = {each.workload: [flag.seen for flag in each.flags if flag.name == "different-result"]
+             for each in read(tmp_path / "r.json").results}  # fmt: skip
+    said = "the result has the shape (4,), that of x.sort().values (3, 4)"
+    assert list(flags.values()) == [[], [], [said]]
+    assert said in done.stdout
+
+
+def test_an_error_of_the_call_names_the_expression_and_its_size(tmp_path):
+    said = timed(tmp_path, "a @ a", "--setup=a = randn(n, 3)", "--size=n=8", code=2).stderr
+    assert "gpubench time: a @ a, n=8: RuntimeError: mat1 and mat2" in said
 
 
 def test_own_modules_and_numpy_beside_torch(tmp_path):

@@ -1,5 +1,8 @@
 """Expressions as functions of what they use."""
 
+import re
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +10,7 @@ import torch
 from gpubench.errors import UsageError
 from gpubench.measure import ceilings
 from gpubench.measure.data import dtypes_of
-from gpubench.measure.expression import expressions, function_of, names_in, parse
+from gpubench.measure.expression import difference_of, expressions, function_of, hints, names_in, parse
 from gpubench.measure.session import Session, Settings
 from gpubench.runfile.schema import Case, Ceilings, Work
 
@@ -124,6 +127,39 @@ def test_what_is_awaited_gives_its_result(text, result):
     assert call(text, a=[1.0, 1.0], f=f, rows=rows)[1] == result
 
 
+@pytest.mark.parametrize(
+    ("first", "other", "said"),
+    [
+        ("x.sum()", "x.sum(0)", r"the result has the shape \(4,\), that of it \(\)"),
+        ("x + 1", "x * 2", "the result differs from that of it by up to [0-9.]+, of values up to 6"),
+        ("x > 0", "x >= 0", "differs from that of it by up to 1"),
+        ("x", "(x, x)", "has 2 parts, that of it has 1"),
+        ("x.to(torch.bfloat16) * 3", "x * 3", ""),
+        ("x + x", "2 * x", ""),
+        ("x.sum()", "x.sum().item()", ""),
+        ("x / 0", "x / torch.zeros(())", ""),
+        ("x.relu_()", "x.relu()", ""),
+        ("torch.rand(3)", "torch.rand(3)", ""),
+        ("'a'", "x", ""),
+        ("1 / 0", "x", ""),
+        ("x.tolist() * 99", "x", ""),
+    ],
+)
+def test_another_result_is_one_of_other_shape_or_values(first, other, said):
+    x = torch.arange(16.0).reshape(4, 4) / 3
+    calls = [eval(f"lambda: {text}", {"torch": torch, "x": x.clone()}) for text in (other, first)]
+    assert re.search(said, difference_of(calls, "it")) if said else difference_of(calls, "it") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [("x", "x computes nothing"), ("3.5", "computes nothing"), ("print(x)", "includes printing"), ("x + 1", "")],
+)
+def test_expressions_without_work_get_a_hint(text, hint):
+    found = list(hints([text]))
+    assert (len(found), hint in "".join(found)) == (bool(hint), True)
+
+
 def test_dtypes_are_those_of_tensors_arrays_and_networks():
     half, single = torch.ones(1, dtype=torch.float16), torch.ones(1)
     assert dtypes_of([half, {"x": half}]) == {"float16"}
@@ -135,7 +171,7 @@ def test_dtypes_are_those_of_tensors_arrays_and_networks():
 
 def test_what_launches_nothing_is_not_implausible(monkeypatch):
     session = Session(Settings())
-    vars(session).update(ceilings={"cpu": Ceilings(launch_floor_s=1e-3)}, canary=None)
+    vars(session).update(ceilings={"cpu": Ceilings(launch_floor_s=1e-3)}, self_check=SimpleNamespace(canary=None))
     monkeypatch.setattr(ceilings, "measure_ceilings", lambda *_: {})
     case = Case("time.1 + 1", "cpu", "float32", devices=("cpu",))
     for launches, names in ((False, []), (True, ["implausible"])):
