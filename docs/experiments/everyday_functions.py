@@ -194,7 +194,7 @@ def judge(function: Callable[..., Any], args: tuple[Any, ...], instead: Callable
     request = Request(function, args, {}, Work(), True, None, ())
     prepared = work.Call(request, args, {}, agree(Work(), counted), counted)
     library = find_implementation("torch")(CPU, "float32")
-    reference = prepare_reference(prepared, "float32", 60.0, Rates().estimate, library)
+    reference = prepare_reference(prepared, "float32", 60.0, Rates().estimate, library, exact=True)
     result = (instead or function)(*args)
     return reference.check(result) if isinstance(reference, Reference) else reference
 

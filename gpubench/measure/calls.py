@@ -10,6 +10,7 @@ import inspect
 import io
 import itertools
 import operator
+import random
 import re
 import sys
 import zlib
@@ -25,6 +26,8 @@ _MOST_LOOKED_AT = 100_000
 """Elements of a container, and bytes / 1,000 of an array, that are compared; of larger ones an even sample."""
 _LIBRARIES = {"torch", "numpy", *sys.stdlib_module_names}
 """Modules whose variables aren't the user's."""
+_LEVELS, _MOST_PLACES = 5, 20_000
+"""How deep, and at how many places, a call's inputs are looked at."""
 _ENDLESS = (itertools.count, itertools.cycle, itertools.repeat)
 _WORKERS = {
     ("concurrent.futures", "Future"): "result()",
@@ -96,33 +99,36 @@ def _leaves(value: Any) -> list[Any]:
 
 
 class Given:
-    """What a call is given, as it was when this was made: the arguments, what the function is bound to, and the
-    variables that it uses. Tensors are known by torch's count of writes, arrays by a checksum, containers by the
-    objects in them, iterators by what is left of them. What is written on purpose isn't looked at: ``out=``, and the
-    first argument of a function whose name ends with an underscore, as torch's do."""
+    """What a call is given, as it was when this was made: the arguments, what the function is bound to, the variables
+    that it uses, and what these hold, several levels deep. Values are known by their place: argument, attribute, key,
+    index. Tensors are compared by torch's count of writes and a sample, arrays by a checksum, containers by the objects
+    in them, iterators by what is left of them. What is written on purpose isn't looked at: ``out=``, and the first
+    argument of a function whose name ends with an underscore, as torch's do."""
 
     def __init__(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        self._function, self._args, self._kwargs = function, args, kwargs
+        self._function, self._kwargs = function, kwargs
         self._read = [*args, *(value for name, value in kwargs.items() if name != "out")]
-        self._seen = self._look()
+        self._seen, self._compared = self._look(), set[tuple[Any, ...]]()
 
     def changed(self) -> tuple[list[str], bool]:
         """Return the kinds of values that are different now, ``list`` or ``Tensor``, and whether another result may be
-        right: tensors or arrays are different, of a network or an object too, or an argument. A cache is neither."""
-        now = self._look()
-        found = {key: name for key, (name, seen) in self._seen.items() if now.get(key, (name, seen))[1] != seen}
-        arguments = {id(leaf) for value in (*self._args, *self._kwargs.values()) for leaf in [value, *_leaves(value)]}
-        moved = any(key in arguments or isinstance(self._seen[key][1], int) for key in found)
+        right: tensors, arrays or generators are different, or an argument. A cache is neither: what was empty may be
+        filled once, and what an object holds is compared from the second time on."""
+        now, found = self._look(), {}
+        for place, (name, state) in now.items():
+            before = self._seen.setdefault(place, (name, state))[1]
+            cache = before is None or (len(place) > 2 and not isinstance(before, int))
+            if place not in self._compared and cache:
+                self._seen[place] = name, state
+            elif state != before:
+                found[place] = name
+        self._compared |= now.keys()
+        inputs = len(self._read)
+        moved = any((len(place) < 3 and place[0] < inputs) or isinstance(now[place][1], int) for place in found)
         return list(dict.fromkeys(filter(None, found.values()))), moved
 
-    def returned(self, result: Any) -> bool:
-        """Whether an input is part of the result, as where ``out=`` is one: the number of calls then decides what it
-        holds, and after an even number of changes of sign it is what it was."""
-        held = {id(leaf) for value in self._read for leaf in _leaves(value) if not isinstance(leaf, int | float | str)}
-        return any(id(leaf) in held for leaf in _leaves(result) if leaf is not None)
-
-    def _look(self) -> dict[int, tuple[str, Any]]:
-        """By identity the name of a value's kind, empty within an object, and its state."""
+    def _look(self) -> dict[tuple[Any, ...], tuple[str, Any]]:
+        """Return by place the name of a value's kind, empty within networks, and its state."""
         inner = self._function
         while isinstance(inner, functools.partial):
             inner = inner.func
@@ -131,13 +137,43 @@ class Given:
         written = _leaves(self._kwargs.get("out"))
         if re.fullmatch(r".*[^_]_", getattr(inner, "__name__", "")):
             written += [*bound, *values][:1]
-        found: dict[int, tuple[str, Any]] = {}
-        for value in values:
-            for leaf in [value, *_leaves(value)]:
-                name = "" if any(leaf is each for each in written) else type(leaf).__name__
-                found.setdefault(id(leaf), (name, _state(leaf)))
-                found |= {id(part): ("", _state(part)) for part in _parts(leaf) if id(part) not in found}
+        hidden, known = set(map(id, written)), set[int]()
+        found: dict[tuple[Any, ...], tuple[str, Any]] = {}
+        queue = deque(((place,), value, True) for place, value in enumerate(values))
+        while queue and len(found) < _MOST_PLACES:
+            place, value, named = queue.popleft()
+            named = named and id(value) not in hidden
+            found[place] = type(value).__name__ if named else "", _state(value)
+            if len(place) <= _LEVELS and id(value) not in known:
+                known.add(id(value))
+                named = named and not _is_network(value)
+                queue.extend(((*place, name), part, named) for name, part in _held_by(value))
         return found
+
+
+def _is_network(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return bool(torch) and isinstance(value, torch.nn.Module)
+
+
+def _held_by(value: Any) -> list[tuple[Any, Any]]:
+    """Return the names and values of a network, a container or an object of the user's class."""
+    if _is_network(value):
+        own = [
+            (f"{name}.{key}", held)
+            for name, part in value.named_modules()
+            for key, held in list(vars(part).items())
+            if not key.startswith("_")
+        ]
+        return [*value.named_parameters(), *value.named_buffers(), *own]
+    if isinstance(value, Mapping | list | tuple | deque):
+        items = value.items() if isinstance(value, Mapping) else enumerate(value)
+        return list(items) if len(value) <= 100 else []
+    root = type(value).__module__.partition(".")[0]
+    if isinstance(value, type | ModuleType) or inspect.isroutine(value) or root in _LIBRARIES - {"types", "argparse"}:
+        return []
+    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ()) if hasattr(value, name)]
+    return [*list(getattr(value, "__dict__", {}).items()), *((name, getattr(value, name)) for name in slots)]
 
 
 @contextlib.contextmanager
@@ -234,15 +270,28 @@ def _parts(value: Any) -> list[Any]:
 
 
 def _state(value: Any) -> Any:
-    """What is equal before and after a call that doesn't change the value; None for what can't be seen."""
+    """Return what is equal before and after a call that doesn't change the value; None for what can't be seen."""
+    with contextlib.suppress(Exception):  # quantised, nested and masked tensors; what changes meanwhile
+        return _visible_state(value)
+    return None
+
+
+def _visible_state(value: Any) -> Any:
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch and isinstance(value, torch.Tensor):
-        seen = hash((0 if value.is_inference() else value._version, _state(value.grad) if value.is_leaf else None))
+        seen = 0 if value.is_inference() else value._version, _state(value.grad) if value.is_leaf else None
         dense = type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided
-        if dense and value.device.type != "meta" and value.is_contiguous() and value.numel():
+        if dense and not value.is_quantized and value.device.type != "meta" and value.is_contiguous() and value.numel():
             some = value.detach().reshape(-1)[:: max(1, value.numel() // 8)]  # fused optimizers aren't counted
-            return hash((seen, str(some.tolist())))
-        return seen
+            with contextlib.suppress(RuntimeError):  # formats of 4 bits
+                return hash((seen, value.shape, str(some.tolist())))
+        return hash(seen)
+    if torch and isinstance(value, torch.Generator):
+        return hash(bytes(value.get_state().tolist()))
+    if numpy and isinstance(value, numpy.random.Generator):
+        return hash(str(value.bit_generator.state))
+    if isinstance(value, random.Random):
+        return hash(value.getstate())
     if numpy and isinstance(value, numpy.ndarray):
         step = max(1, value.nbytes // (1000 * _MOST_LOOKED_AT))
         sample = value.reshape(-1)[::step] if value.flags.c_contiguous else value

@@ -96,7 +96,7 @@ class Data:
             network = build()
         if not isinstance(network, torch.nn.Module):
             raise UsageError(f"the function that module calls returns no network, but {type(network).__name__}")
-        size = sum(t.numel() for t in (*network.parameters(), *network.buffers())) * self.dtype.itemsize
+        size = sum(t.numel() for t in tensors(network)) * self.dtype.itemsize
         if self.home != CPU:
             require_memory(size, self.home)
         return network.eval().to(device=self.device, dtype=self.dtype)
@@ -165,14 +165,50 @@ def factory_defaults(device: torch.device | str, dtype: torch.dtype) -> Iterator
         torch.set_default_dtype(before)
 
 
+_LONG = 16
+"""Numbers in a list that is one leaf: a million leaves would take seconds."""
+
+
+def leaves(*values: Any) -> list[Any]:
+    """Return the leaves of nested containers; a long list, tuple or dictionary of numbers is one leaf."""
+    found: list[Any] = pytree.tree_leaves(values, is_leaf=_is_long)
+    return found
+
+
+def _is_long(value: Any) -> bool:
+    """Whether the value is a list, tuple or dictionary of many numbers, in lists of equal length too."""
+    if not isinstance(value, list | tuple | dict):
+        return False
+    count, inner = len(value), list(value.values()) if isinstance(value, dict) else value
+    kinds = set(map(type, inner))
+    if kinds and kinds <= {list, tuple}:
+        lengths, inner = set(map(len, inner)), inner[0]
+        count, kinds = (
+            count * len(inner),
+            set().union(*(map(type, each) for each in value)) if len(lengths) == 1 else {str},
+        )
+    return count >= _LONG and kinds <= {bool, int, float, complex}
+
+
 def tensor_leaves(*values: Any) -> list[torch.Tensor]:
-    """All tensors in nested containers as they are, except those of modules."""
-    return [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+    """Return all tensors in nested containers as they are, except those of modules."""
+    return [leaf for leaf in leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
 def bare_tensors(*values: Any) -> list[torch.Tensor]:
-    """The dense tensors that hold the data of all tensors in nested containers, except those of modules."""
-    return [part for leaf in tensor_leaves(values) for part in _parts(leaf)]
+    """Return the dense tensors that hold the data of all tensors in nested containers, except those of modules.
+    Tensors that don't tell their size and memory, such as those of lazy layers, are left out."""
+    return [part for leaf in tensor_leaves(values) for part in _readable_parts(leaf)]
+
+
+def _readable_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
+    try:
+        parts = _parts(tensor)
+        for part in parts:
+            part.dim(), part.nbytes, part.is_meta or memory_key(part)
+    except Exception:
+        return []
+    return parts
 
 
 _COMPRESSED = {"torch.sparse_csr": "crow col", "torch.sparse_bsr": "crow col"}
@@ -191,8 +227,15 @@ def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
 
 def tensors(*values: Any) -> list[torch.Tensor]:
     """The dense tensors of :func:`bare_tensors`, and the parameters and buffers of modules."""
-    modules = [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.nn.Module)]
+    modules = [leaf for leaf in leaves(values) if isinstance(leaf, torch.nn.Module)]
     return bare_tensors(values, [[*module.parameters(), *module.buffers()] for module in modules])
+
+
+def is_lazy(*values: Any) -> bool:
+    """Whether a network in these values makes its parameters when it is first called, as ``nn.LazyLinear`` does."""
+    networks = [leaf for leaf in leaves(values) if isinstance(leaf, torch.nn.Module)]
+    held = (tensor for network in networks for tensor in (*network.parameters(), *network.buffers()))
+    return any(map(torch.nn.parameter.is_lazy, held))
 
 
 def as_tensor(value: Any) -> torch.Tensor:
@@ -203,25 +246,29 @@ def as_tensor(value: Any) -> torch.Tensor:
 
 
 def all_as_tensors(*values: Any) -> list[torch.Tensor]:
-    """All tensors and arrays in nested containers, as dense tensors on the same device; those of modules are left
-    out."""
-    return bare_tensors([as_tensor(leaf) if is_array(leaf) else leaf for leaf in pytree.tree_leaves(values)])
+    """Return all tensors and arrays in nested containers, as dense tensors on the same device; arrays of text and
+    objects, and those of modules, are left out."""
+    held = []
+    for leaf in leaves(values):
+        with contextlib.suppress(TypeError, ValueError, RuntimeError, BufferError):
+            held.append(as_tensor(leaf) if is_array(leaf) else leaf)
+    return bare_tensors(held)
 
 
 def total_bytes(*values: Any) -> int:
-    """Bytes of all distinct tensors and arrays in nested containers, counted without copying."""
-    leaves = {id(leaf): leaf for leaf in pytree.tree_leaves(values)}
-    held = [leaf if is_array(leaf) else bare_tensors(leaf) for leaf in leaves.values()]
+    """Return the bytes of all distinct tensors and arrays in nested containers, counted without copying."""
+    distinct = {id(leaf): leaf for leaf in leaves(values)}
+    held = [leaf if is_array(leaf) else bare_tensors(leaf) for leaf in distinct.values()]
     return sum(int(part.nbytes) for parts in held for part in (parts if isinstance(parts, list) else [parts]))
 
 
 def dtypes_of(values: Any) -> set[str]:
-    """Names of the dtypes of all tensors, networks and arrays in nested containers."""
+    """Return the names of the dtypes of all tensors, networks and arrays in nested containers."""
     if "torch" not in sys.modules:  # so there is no tensor
         return set()
-    leaves = pytree.tree_leaves(values)
-    leaves += [tensor for leaf in leaves if isinstance(leaf, torch.nn.Module) for tensor in leaf.parameters()]
-    held = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor | torch.nn.Parameter) or is_array(leaf)]
+    found = leaves(values)
+    found += [tensor for leaf in found if isinstance(leaf, torch.nn.Module) for tensor in leaf.parameters()]
+    held = [leaf for leaf in found if isinstance(leaf, torch.Tensor | torch.nn.Parameter) or is_array(leaf)]
     return {str(leaf.dtype).rpartition(".")[2] for leaf in held}
 
 
@@ -266,7 +313,8 @@ def poison(written: Any, args: Any, kwargs: Mapping[str, Any], *used: Any) -> No
     for tensor in tensors(written):
         apart = tensor.untyped_storage()._cdata not in held
         if apart and (tensor.is_floating_point() or tensor.is_complex()):
-            tensor.detach().fill_(math.nan)
+            with contextlib.suppress(RuntimeError):  # NotImplementedError too: formats of 8 bits and fewer
+                tensor.detach().fill_(math.nan)
 
 
 def pinned_copy(tensor: torch.Tensor) -> torch.Tensor:

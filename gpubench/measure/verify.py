@@ -1,25 +1,34 @@
-"""Checks of results, before anything is timed, against float64 copies of the inputs, made before the first call: the
-time of a wrong result means nothing."""
+"""Checks of results against float64, before anything is timed, because the time of a wrong result means nothing.
+
+A reference is the same call in float64, on a copy of it that was made before the first call. Where a result differs
+from it by more than the rounding errors of one sum, torch's own rule decides (``torch._dynamo.utils.same``): the error
+may be a few times the error that another run of the same precision has. This run computes in float64 and rounds the
+result of each operator (Higham and Pranesh, *Simulating low precision floating-point arithmetic*, 2019), since a run in
+the dtype itself would repeat a fault of that dtype.
+"""
 
 from __future__ import annotations
 
-import itertools
 import math
-import operator
+import random
+import re
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
+from unittest import mock
 
 from ..devices import CPU, Device
 from ..devices.implementations import TORCH, Implementation
 from ..devices.lazy import np, pytree, torch
 from ..errors import TooLarge, WrongAnswer
+from ..runfile.quantities import seconds_text
 from ..runfile.schema import Check, Work
-from .data import as_tensor, bare_tensors, dispatch_mode, is_array, require_memory, tensor_leaves, tensors, uncompiled
-from .work import Call, substituted
+from .copies import CallCopy, Uncopyable, copy_call, restored_random_streams
+from .data import as_tensor, bare_tensors, dispatch_mode, is_array, leaves, require_memory, tensors, uncompiled
+from .work import Call
 
 ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "tf32": 2.0**-11, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 """Unit roundoff of each dtype's products: 2**-(significand bits + 1)."""
@@ -27,21 +36,32 @@ LOOSEST = {"float64": 1e-10, "float32": 1e-3, "tf32": 2e-2, "float16": 2e-2, "bf
 """However long the reduction, a larger relative error than this is a wrong result, not rounding."""
 
 _PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
-"""Dtypes of the parts of complex ones."""
+"""Dtypes of the parts of complex dtypes."""
 _STEPS = 30
-"""A result may be off by this many times of what one unit of roundoff in each step moves it: errors of a long chain add
-up, and the perturbations are random."""
-_FEWEST, _MOST = 4.0, 32.0
-"""Units of roundoff that show which whole numbers rounding can move, such as those of values at the edge of a bin, in
-the first draw and at most: one unit moves too few."""
-_MOVING = 6e-5
-"""Relative change that more than the fewest units don't exceed."""
-_MOVED = 1e-2
-"""Where rounding moves no larger share of the whole numbers, a check of the others is one."""
-_AGAIN = itertools.cycle(range(1, 8))
-"""How often a draw repeats a random operator: the function may set the same seed each time."""
-_DRAWS, _DRAWS_OF_WHOLE = 3, 10
-"""Most draws, and those for whole numbers: each moves a value at an edge with a probability of a half."""
+"""A result's error may be this many times the error of a run whose inputs are moved by one unit of roundoff: that run
+rounds once an operator, a sum of many terms rounds at each term."""
+_MOST_UNITS, _MOST_MOVED = 32.0, 6e-5
+"""Whole numbers change only where a value lies at an edge, so that one unit moves too few: inputs are moved by so many
+units, but by no larger relative amount, and by 4 units in any case."""
+_AT_EDGES = 1e-2
+"""Where rounding moves no larger share of the whole numbers, a comparison of the others is a check."""
+_MOST_OUTPUTS = 10_000
+"""Outputs whose comparison takes seconds."""
+_FORMAT = {"element_size", "untyped_storage", "data_ptr", "nbytes", "itemsize", "__repr__"}
+"""Methods and properties of tensors whose values depend on the dtype or the place in memory."""
+_VECTORS: dict[str, tuple[tuple[int, bool], ...]] = {
+    "_linalg_svd": ((0, False), (2, True)),
+    "_linalg_eigh": ((1, False),),
+    "linalg_qr": ((0, False), (1, True)),
+    "linalg_eig": ((1, False),),
+    "_linalg_eigvals": (),
+}
+"""Decompositions, with the positions of the results that hold vectors, whose signs are free, and whether these are
+rows."""
+
+FIRST = 10.0
+"""The first reference of a workload on a device may take this many times its allowance, so that each workload is
+checked once."""
 
 
 def unchecked(reason: str) -> Check:
@@ -50,12 +70,18 @@ def unchecked(reason: str) -> Check:
 
 
 def roundoff(dtype: str) -> float:
-    """Unit roundoff of a dtype, for complex ones of its parts."""
+    """Return the unit roundoff of a dtype, for complex ones of its parts."""
     return ROUNDOFF[_real(dtype)]
 
 
 def _real(dtype: str) -> str:
     return _PARTS.get(dtype, dtype)
+
+
+def coarsest(dtypes: Collection[str], preferred: str = "") -> str:
+    """Return the floating dtype with the fewest digits, of several the ``preferred`` one; empty without any."""
+    known = [each for each in sorted(dtypes) if _real(each) in ROUNDOFF]
+    return max(known, key=lambda each: (roundoff(each), each == preferred), default="")
 
 
 def tolerance(dtype: str, flops: float | None, inputs: int, outputs: int) -> float:
@@ -71,170 +97,134 @@ def tolerance(dtype: str, flops: float | None, inputs: int, outputs: int) -> flo
 
 
 def elements(*values: Any) -> int:
-    """Number of elements of all tensors and arrays in these values, without the parameters of modules."""
-    arrays = [leaf for leaf in pytree.tree_leaves(values) if is_array(leaf) or isinstance(leaf, np.generic)]
+    """Return the number of elements of all tensors and arrays in these values, without the parameters of modules."""
+    arrays = [leaf for leaf in leaves(values) if is_array(leaf) or isinstance(leaf, np.generic)]
     return sum(t.numel() for t in bare_tensors(values)) + sum(int(math.prod(array.shape)) for array in arrays)
 
 
-def in_float64(value: Any, library: Implementation | None = None) -> Any:
-    """Return a copy on the CPU with floating-point parts in float64: modules, tensors and arrays, in any container.
-    Arrays become NumPy's, and functions of the ``library`` become those of NumPy that do the same."""
-
-    def convert(leaf: Any) -> Any:
-        if isinstance(leaf, torch.nn.Module):
-            return substituted(leaf, convert)
-        if isinstance(leaf, torch.Tensor):
-            real = torch.float64 if leaf.is_floating_point() else leaf.dtype
-            copied = leaf.detach().to("cpu", copy=True).to(torch.complex128 if leaf.is_complex() else real)
-            return copied.requires_grad_(leaf.requires_grad)
-        if isinstance(leaf, np.ndarray):
-            return leaf.astype({"f": np.float64, "c": np.complex128}.get(leaf.dtype.kind, leaf.dtype))
-        if is_array(leaf):
-            return convert(as_tensor(leaf)).numpy()
-        return library.twin(leaf) if library else leaf
-
-    return pytree.tree_map(convert, value)
+# Outputs --------------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def poisoned(dtypes: Counter[str] | None = None, roundoff: float = 0.0, most: float = math.inf) -> Iterator[None]:
-    """A context in which memory that the program asks torch for and doesn't fill holds NaN, not an earlier call's
-    answer.
-
-    ``dtypes`` counts the results of each; more than ``most`` raise NotImplementedError, since a loop that ends when a
-    result stands never ends where each is changed at random. With ``roundoff`` the result of each step is changed by so
-    much, up or down at random: Monte Carlo arithmetic (Parker, *Monte Carlo Arithmetic: exploiting randomness in
-    floating-point arithmetic*, 1997), whose spread is the part of a result that rounding explains.
-    """
-    from torch.overrides import TorchFunctionMode
-
-    aten = torch.ops.aten
-    unfilled = {aten.empty, aten.empty_like, aten.new_empty, aten.empty_strided, aten.new_empty_strided}
-    seen = Counter() if dtypes is None else dtypes
-
-    class Poisoned(dispatch_mode()):  # type: ignore[misc]
-        def __torch_dispatch__(self, step: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            _require_repeatable(step, args, seen.total() <= most)
-            result = step(*args, **(kwargs or {}))
-            if step.overloadpacket in unfilled:
-                if result.is_floating_point():
-                    result.fill_(math.nan)
-                return result
-            if roundoff:
-                result = _choose_otherwise(step, args, kwargs or {}, result, roundoff)
-            for tensor in tensor_leaves(result):
-                seen[str(tensor.dtype).removeprefix("torch.")] += 1
-                if roundoff and not step.is_view:
-                    _perturb(tensor, roundoff)
-            return result
-
-    class Autocast(TorchFunctionMode):
-        """Autocast leaves float64 as it is, so its dtype shows in no result of the reference."""
-
-        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            for kind in {tensor.device.type for tensor in tensor_leaves(args)}:
-                if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-                    seen[str(torch.get_autocast_dtype(kind)).removeprefix("torch.")] += 1
-            return function(*args, **(kwargs or {}))
-
-    with uncompiled(), Autocast(), Poisoned():
-        yield
+def random_streams() -> tuple[Any, ...]:
+    """Return the states of the global random streams of torch's CPU, Python and NumPy."""
+    return bytes(torch.get_rng_state().tolist()), random.getstate(), np.random.get_state(legacy=False)
 
 
-def _require_repeatable(step: Any, args: Sequence[Any], ends: bool) -> None:
-    if not ends:
-        raise NotImplementedError("its number of steps depends on rounding")
-    if str(step) == "aten.view.dtype" and (args[0].is_floating_point() or args[0].is_complex()):
-        raise NotImplementedError("it reads the bits of its input, and float64 has other ones")
+def set_random_streams(states: tuple[Any, ...]) -> None:
+    """Restore what :func:`random_streams` returned."""
+    (
+        torch.set_rng_state(torch.tensor(list(states[0]), dtype=torch.uint8)),
+        random.setstate(states[1]),
+        np.random.set_state(states[2]),
+    )
 
 
-def _choose_otherwise(step: Any, args: Any, kwargs: Any, result: Any, roundoff: float) -> Any:
-    """Change what an operator leaves to its algorithm, which differs between float32 and float64: random numbers of a
-    seed, the signs of vectors of a decomposition, the order of eigenvalues, and the last digits of distances, if they
-    are differences of large numbers."""
-    name = step.overloadpacket.__name__
-    if torch.Tag.nondeterministic_seeded in step.tags:
-        for _ in range(next(_AGAIN)):
-            result = step(*args, **kwargs)
-    if name == "_linalg_svd":
-        result[0].neg_(), result[2].neg_()
-    elif name == "linalg_eig":
-        result[0].copy_(result[0].flip(-1)), result[1].copy_(-result[1].flip(-1))
-    elif name == "_linalg_eigh":
-        result[1].neg_()
-    elif name == "linalg_qr":
-        result[0].neg_(), result[1].neg_()
-    elif name == "_euclidean_dist" and result.numel():
-        result.add_(math.sqrt(roundoff) * result.max())
-    return result
+class Incomparable(Exception):
+    """A result that can't be compared; the text is the reason."""
 
 
-def _perturb(tensor: torch.Tensor, roundoff: float) -> None:
-    """Change each element by this relative amount, up or down at random; whole numbers aren't made smaller, since what
-    cuts digits off would take them for the one before."""
-    for part in bare_tensors(tensor.detach()):
-        if (part.is_floating_point() or part.is_complex()) and not part.is_quantized:
-            signs = 2 * torch.randint(0, 2, part.shape, device=part.device, dtype=torch.float64) - 1
-            if part.is_floating_point():
-                signs = torch.where(part == part.round(), signs.clamp(min=0), signs)
-            part.mul_(1 + roundoff * signs)  # in float32 one and a unit are one
+class Output(NamedTuple):
+    """Numbers of a result: dense, real, on the CPU, with the ``dtype`` that they had; a Python number has none."""
+
+    values: torch.Tensor
+    dtype: str
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all are whole numbers."""
+        return not self.values.is_floating_point() or bool((self.values == self.values.round()).all())
 
 
-def _wrong(error: float, allowed: float) -> str:
-    kind = "an output is not finite or was never written" if math.isinf(error) else f"relative error {error:.3g}"
-    return f"wrong result: {kind} (tolerance {allowed:.3g})"
+def outputs(result: Any) -> list[Output]:
+    """Return the outputs in a result: each tensor, array and number, and each long list of numbers. Raises
+    :class:`Incomparable`."""
+    found = [output for leaf in leaves(result) for output in _outputs_of(leaf)]
+    if len(found) > _MOST_OUTPUTS:
+        raise Incomparable(f"the result has {len(found)} parts: too many to compare")
+    return found
 
 
-def _outputs(result: Any) -> list[torch.Tensor]:
-    """Return the tensors of a result, dense and on the CPU; a number counts as one."""
-    leaves = pytree.tree_leaves(result)
-    leaves = [as_tensor(x) if is_array(x) or isinstance(x, np.generic | int | float) else x for x in leaves]
-    dense = [t.to(torch.complex64) if t.dtype == torch.complex32 else t for t in _dense(leaves)]
-    return [torch.view_as_real(t.resolve_conj()) if t.is_complex() else t for t in dense]
+def _outputs_of(leaf: Any) -> Iterator[Output]:
+    if isinstance(leaf, torch.Tensor):
+        try:
+            yield from ((Output(part, str(leaf.dtype).removeprefix("torch."))) for part in _dense(leaf.detach()))
+        except Exception as error:
+            raise Incomparable(f"a {type(leaf).__name__} of {leaf.dtype} can't be compared") from error
+    elif isinstance(leaf, np.ndarray | np.generic):
+        yield Output(_numbers(np.asarray(leaf)), str(leaf.dtype))
+    elif is_array(leaf):
+        yield from _outputs_of(torch.from_dlpack(leaf))
+    elif isinstance(leaf, bool | int | float | complex):
+        yield Output(_numbers(np.asarray(leaf)), "")
+    elif isinstance(leaf, list | tuple | dict):
+        yield Output(_numbers(np.asarray(list(leaf.values()) if isinstance(leaf, dict) else leaf)), "")
 
 
-def _dense(values: Any) -> Iterator[torch.Tensor]:
-    for tensor in tensor_leaves(values):
-        tensor = tensor.detach().to("cpu")
-        if tensor.is_nested:
-            yield from tensor.unbind()
-        elif tensor.is_quantized:
-            yield tensor.dequantize()
-        else:
-            yield tensor if str(tensor.layout) == "torch.strided" else tensor.to_dense()
+def kept_result(result: Any) -> Any:
+    """Return a result that later calls don't write over."""
+
+    def copy(leaf: Any) -> Any:
+        with suppress(Exception):
+            return leaf.detach().clone() if isinstance(leaf, torch.Tensor) else np.copy(leaf)
+        return leaf
+
+    return pytree.tree_map_only((torch.Tensor, np.ndarray), copy, result)
 
 
-def _errors(got: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> list[float]:
-    """Return the relative error of each output. Raises :class:`WrongAnswer` if their number or shapes differ."""
-    if len(got) != len(wanted):
-        raise WrongAnswer(f"wrong result: {len(got)} outputs, the reference has {len(wanted)}")
-    for left, right in zip(got, wanted, strict=True):
-        if left.shape != right.shape:
-            raise WrongAnswer(f"wrong result: shape {tuple(left.shape)}, the reference has {tuple(right.shape)}")
-    return list(map(_error, got, wanted))
+def _dense(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield the numbers of a tensor in dtypes that torch computes with; formats of 8 bits and fewer as their codes."""
+    tensor = tensor.to("cpu")
+    if tensor.is_nested:
+        for part in tensor.unbind():
+            yield from _dense(part)
+        return
+    if hasattr(tensor, "_masked_data"):
+        tensor = tensor.to_tensor(0)
+    if tensor.is_quantized:
+        tensor = tensor.int_repr()
+    if str(tensor.layout) != "torch.strided":
+        require_memory(8 * tensor.numel(), CPU)
+        tensor = tensor.to_dense()
+    tensor = tensor.as_subclass(torch.Tensor)
+    if tensor.is_complex():
+        tensor = tensor.to(torch.complex64) if tensor.dtype == torch.complex32 else tensor
+        yield torch.view_as_real(tensor.resolve_conj())
+    elif tensor.dtype.itemsize == 1 and tensor.dtype not in (torch.bool, torch.int8):
+        yield tensor.view(torch.uint8)
+    else:
+        yield tensor.resolve_neg()
+
+
+def _numbers(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    """Return an array's numbers; dates as whole numbers, text as its bytes."""
+    kind = array.dtype.kind
+    if kind in "SU":
+        return torch.from_numpy(np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8).copy())
+    if kind not in "biufcmM":
+        raise Incomparable(f"an array of {'objects' if kind == 'O' else array.dtype} can't be compared")
+    usual = {"m": "i8", "M": "i8", "f": f"f{min(8, array.itemsize)}", "c": f"c{min(16, array.itemsize)}"}.get(kind)
+    made = torch.from_numpy(np.array(array, usual or array.dtype.newbyteorder("=")))  # torch has no reversed views
+    return torch.view_as_real(made) if made.is_complex() else made
 
 
 def _same(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Where both hold the same number or NaN; integers are compared as such, since float64 has not every int64."""
+    """Return where both hold the same number or NaN; integers are compared as such, since float64 lacks some int64."""
     if left.dtype != right.dtype:
         left, right = left.double(), right.double()
     return (left == right) | ((left != left) & (right != right))
 
 
 def _others(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Where one whole number isn't the other."""
+    """Return where one whole number isn't the other."""
     if not left.is_floating_point():
         return ~_same(left, right)
     return ~_same(left, right) & ~((left.double() - right.double()).abs_() <= 0.5)
 
 
-def _is_whole(tensor: torch.Tensor) -> bool:
-    return not tensor.is_floating_point() or bool((tensor == tensor.round()).all())
-
-
 def _error(left: torch.Tensor, right: torch.Tensor) -> float:
-    """Largest difference / largest finite value expected; infinite where only one of them is NaN or infinite. Numbers
-    that are subnormal in the result's dtype have fewer digits: for these it is difference / least normal number."""
+    """Return the largest difference / largest finite value expected; infinite where only one of them is NaN or
+    infinite. Numbers that are subnormal in the result's dtype have fewer digits: for these it is difference / least
+    normal number."""
     if not right.numel():
         return 0.0
     least = 0.0
@@ -252,193 +242,436 @@ def _error(left: torch.Tensor, right: torch.Tensor) -> float:
     return worst / max(scale, least) if scale else worst
 
 
-FIRST = 10.0
-"""The first reference of a workload on a device may take this many times its allowance, so that each is checked
-once."""
+# Runs of the reference ------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Seen:
+    """Observations of a run: ``dtypes`` counts the results of operators; the others say whether it drew random numbers,
+    decomposed a matrix, and read a dtype's format, such as the size of its elements."""
+
+    dtypes: Counter[str] = field(default_factory=Counter)
+    random: bool = False
+    decomposed: bool = False
+    format: bool = False
+
+    def note(self, step: Any, results: list[torch.Tensor]) -> None:
+        """Note an operator and its results."""
+        self.random |= torch.Tag.nondeterministic_seeded in step.tags
+        self.decomposed |= step.overloadpacket.__name__ in _VECTORS
+        self.dtypes.update(str(each.dtype).removeprefix("torch.") for each in results)
+
+
+@contextmanager
+def poisoned(
+    seen: Seen | None = None, rounded: torch.dtype | None = None, vary: bool = False, most: float = math.inf
+) -> Iterator[None]:
+    """A context in which memory that the program asks torch for and doesn't fill holds NaN, not an earlier call's
+    answer.
+
+    ``seen`` notes the operators; more than ``most`` raise NotImplementedError, since a loop that ends when a result
+    stands may never end with rounded results. The results of operators are ``rounded`` to a dtype. With ``vary`` an
+    operator's free choices are made otherwise: random numbers, signs of vectors, the order of eigenvalues.
+    """
+    aten, seen = torch.ops.aten, seen or Seen()
+    unfilled = {aten.empty, aten.empty_like, aten.new_empty, aten.empty_strided, aten.new_empty_strided}
+
+    class Poisoned(dispatch_mode()):  # type: ignore[misc]
+        def __torch_dispatch__(self, step: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            _require_repeatable(step, args, seen.dtypes.total() <= most)
+            result = step(*args, **(kwargs or {}))
+            if step.overloadpacket in unfilled and result.is_floating_point():
+                return result.fill_(math.nan)
+            if vary:
+                result = _choose_otherwise(step, args, kwargs or {}, result)
+            if not (step.is_view or step.overloadpacket in unfilled):
+                seen.note(step, bare_tensors(result))
+                _round(result, rounded)
+            return result
+
+    with uncompiled(), _noting(seen), Poisoned():
+        yield
+
+
+@contextmanager
+def _noting(seen: Seen) -> Iterator[None]:
+    """A context that notes what reaches no operator: autocast, which leaves float64 as it is, and questions about the
+    dtype."""
+    from torch.overrides import TorchFunctionMode
+
+    class Noting(TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            name = getattr(function, "__name__", "")
+            seen.format |= (getattr(function.__self__, "__name__", "") if name == "__get__" else name) in _FORMAT
+            for kind in {leaf.device.type for leaf in args if isinstance(leaf, torch.Tensor)}:
+                if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+                    seen.dtypes[str(torch.get_autocast_dtype(kind)).removeprefix("torch.")] += 1
+            return function(*args, **(kwargs or {}))
+
+    def finfo(*args: Any, limits: Any = torch.finfo) -> Any:
+        seen.format = True
+        return limits(*args)
+
+    with mock.patch("torch.finfo", finfo), Noting():
+        yield
+
+
+def _require_repeatable(step: Any, args: Sequence[Any], ends: bool) -> None:
+    if not ends:
+        raise NotImplementedError("its number of steps depends on rounding")
+    if str(step) == "aten.view.dtype" and (args[0].is_floating_point() or args[0].is_complex()):
+        raise NotImplementedError("it reads the bits of its input, and float64 has other ones")
+
+
+def _choose_otherwise(step: Any, args: Any, kwargs: Any, result: Any) -> Any:
+    """Change what an operator leaves to its algorithm: random numbers, the sign of each second vector of a
+    decomposition, the order of eigenvalues."""
+    if torch.Tag.nondeterministic_seeded in step.tags:
+        return step(*args, **kwargs)
+    name = step.overloadpacket.__name__
+    for place, across in _VECTORS.get(name, ()):
+        (result[place].mT if across else result[place])[..., ::2].neg_()
+    for unordered in {"linalg_eig": result, "_linalg_eigvals": [result]}.get(name, ()):
+        unordered.copy_(unordered.flip(-1))
+    return result
+
+
+def _round(values: Any, dtype: torch.dtype | None) -> None:
+    """Round float64 numbers, also in complex ones, to another dtype, in place."""
+    for tensor in bare_tensors(values) if dtype else ():
+        real = torch.view_as_real(tensor) if tensor.dtype == torch.complex128 and not tensor.is_conj() else tensor
+        if real.dtype == torch.float64:
+            real.copy_(real.to(dtype))
+
+
+def _move(call: CallCopy, unit: float) -> None:
+    """Change each number that a call is given by this relative amount, up or down at random. Whole numbers aren't made
+    smaller, since what cuts digits off would take them for the one before."""
+    arrays = [leaf for leaf in leaves((call.args, call.kwargs)) if isinstance(leaf, np.ndarray)]
+    held = [torch.from_numpy(each) for each in arrays if each.dtype == np.float64 and each.flags.writeable]
+    for part in [*tensors(call.args, call.kwargs, call.function), *held]:
+        part = torch.view_as_real(part.detach()) if part.is_complex() and not part.is_conj() else part.detach()
+        if part.dtype == torch.float64 and part.numel():
+            signs = 2 * torch.randint(0, 2, part.shape, dtype=torch.float64) - 1
+            signs = signs if unit > 0 else -signs
+            part.mul_(1 + abs(unit) * torch.where(part == part.round(), signs.clamp(min=0), signs))
+
+
+# The check ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Expected:
+    """An output of the reference, with the relative error that the first tolerance allows, and the differences that
+    further runs explain: a relative ``error``, and of whole numbers the elements that ``moved``, at most ``most_moved``
+    in one run. ``unwritten``: whether it is NaN because nothing wrote it."""
+
+    output: Output
+    allowed: float
+    error: float
+    whole: bool
+    unwritten: bool
+    moved: torch.Tensor | None = None
+    most_moved: int = 0
+
+    def miss(self, got: torch.Tensor) -> str:
+        """Say how a result differs by more than is explained; empty where it doesn't."""
+        error = _error(got, self.output.values)
+        if self.unwritten:
+            return f"an output is not finite or was never written (tolerance {self.allowed:.3g})"
+        if error <= self.allowed or (error <= self.error and not self.whole):
+            return ""
+        if not self.whole or (error > self.error and self.output.values.is_floating_point()):
+            kind = "an output is not finite or was never written"
+            return f"{kind if math.isinf(error) else f'relative error {error:.3g}'} (tolerance {self.error:.3g})"
+        other = _others(got, self.output.values)
+        count, moved = int(other.sum()), 0 if self.moved is None else int((other & self.moved).sum())
+        moved = min(moved, self.most_moved)
+        if error <= self.error and 2 * moved >= count:
+            return ""
+        return f"{count} of {other.numel()} whole numbers are others, rounding moves {moved}"
+
+    def widen(self, values: torch.Tensor | None, dtype: torch.dtype, factor: float) -> float:
+        """Explain what another run changed in results of this dtype, and return its error; without its values, explain
+        everything."""
+        wanted = self.output.values
+        values = values.to(dtype) if values is not None and wanted.is_floating_point() else values
+        error = math.inf if values is None else _error(values, wanted)
+        self.error = max(self.error, (2 if self.whole else factor) * error)
+        if self.whole:
+            moved = torch.ones_like(wanted, dtype=torch.bool) if values is None else _others(values, wanted)
+            self.moved = moved if self.moved is None else self.moved | moved
+            self.most_moved = max(self.most_moved, int(moved.sum()))
+        return error
+
+    def is_checked(self, loosest: float) -> bool:
+        """Whether so little is explained that the comparison was a check."""
+        few = self.whole and 2 * self.most_moved <= _AT_EDGES * self.output.values.numel()
+        return few or self.error <= loosest
 
 
 @dataclass(slots=True)
 class Reference:
-    """A function and float64 copies of its arguments, made before the first call, which may change them."""
+    """A copy of a call, made before the first call, which may change what it is given.
 
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
+    ``precision``: the dtype whose rounding to expect. ``allowance``: seconds for all runs of the copy. ``exact``:
+    whether results must have the dtype that the call gives on a CPU.
+    """
+
+    call: Original
     flops: float | None
     inputs: int
     precision: str
-    _expected: list[torch.Tensor] | None = None
-    _whole: list[bool] = field(default_factory=list)
-    _least: list[float] = field(default_factory=list)
-    _explained: list[float] = field(default_factory=list)
-    _moved: dict[int, list[torch.Tensor]] = field(default_factory=dict)
+    allowance: float = math.inf
+    exact: bool = False
+    seen: Seen = field(default_factory=Seen)
+    _expected: list[Expected] | None = None
+    _allowed: float = 0.0
     _spread: float = 0.0
-    _draws: list[tuple[int, float]] = field(default_factory=list)
-    _dtypes: Counter[str] = field(default_factory=Counter)
+    _spent_s: float = 0.0
+    _alive: Any = None
+    _runs: list[dict[str, float]] = field(default_factory=list)
+    _streams: Any = field(default_factory=random_streams)
 
     def check(self, result: Any) -> Check:
         """Compare a result with the reference's. Raises :class:`~gpubench.errors.WrongAnswer`. The outcome is unchecked
-        where the call can't be repeated in float64, for example a closure over float32 tensors, and where rounding
-        alone moves the result further than the tolerance."""
-        if self._expected is None:
-            try:
-                self._expected = self._repeat(self._dtypes)
-            except WrongAnswer:  # a reference may also check what the call doesn't return
-                raise
-            except Exception as error:
-                return _unrepeatable(error)
-        got, expected, mismatch = _outputs(result), self._expected, None
-        if not got and not expected:
-            return unchecked("the call returns no tensor and no number to compare")
-        allowed = tolerance(self._precision, self.flops, self.inputs, elements(result))
-        self._least, self._whole = [allowed * x.is_floating_point() for x in expected], [*map(_is_whole, expected)]
-        self._draws = _planned(any(self._whole), roundoff(self._precision))
-        self._explained, self._moved = list(self._least), {}
+        where the call can't be repeated in float64, where float64 can't judge it, and where rounding or a free choice
+        moves the result by more than :data:`LOOSEST`."""
         try:
-            errors = self._unwritten(_errors(got, expected))
-        except WrongAnswer as error:  # right where rounding decides how many elements there are
-            if not expected:
-                raise
-            errors, mismatch = [math.inf] * len(expected), error
-        self._require(got, errors, mismatch)
-        loosest = max(allowed, LOOSEST[_real(self._precision)])
-        loose = [place for place, most in enumerate(self._explained) if most > loosest]
-        few = [2 * self._most_moved(place) <= _MOVED * expected[place].numel() for place in loose if self._whole[place]]
-        if mismatch or len(few) < len(loose) or not all(few):
-            moved = f"moves the result by {self._spread:.2g} (tolerance {allowed:.2g})"
-            return unchecked(f"rounding, randomness, or a free choice of signs or order {moved}")
-        if not any(self._whole):
-            self.args, self.kwargs, self._draws = (), {}, []  # what is expected is kept for the last result
-        return Check("passed", max(errors), max(self._explained))
+            got = outputs(result)
+            expected = self._expect(elements(result))
+            if not got and not expected:
+                return unchecked("the call returns no tensor and no number to compare")
+            self._require_dtypes(got)
+            reason = self._explain(got)
+        except WrongAnswer:  # a reference may also check what the call doesn't return
+            raise
+        except (Incomparable, Uncopyable) as error:
+            return unchecked(str(error))
+        except Exception as error:
+            message = re.split(r"[.:;] ", " ".join(str(error).split()))[0][:100]
+            return unchecked(f"the call can't be repeated in float64 ({type(error).__name__}: {message})")
+        loosest = max(self._allowed, LOOSEST[_real(self._precision)])
+        if reason and not all(each.is_checked(loosest) for each in expected):
+            return unchecked(reason)
+        if not any(each.whole for each in expected):
+            self._runs = []  # the last result needs no further run, nor the copy
+            self.call = self._alive = None  # type: ignore[assignment]
+        errors = (_error(left.values, right.output.values) for left, right in zip(got, expected, strict=True))
+        return Check("passed", max(errors), max(each.error for each in expected))
 
     def check_last(self, result: Any) -> None:
-        """Compare a result of after the rounds with what the first had to be. Raises
+        """Compare a result of after the rounds with the reference's too. Raises
         :class:`~gpubench.errors.WrongAnswer`."""
+        with suppress(Incomparable, Uncopyable):
+            self._explain(outputs(result), " after the rounds, while the first result was right")
+
+    def _expect(self, elements: int) -> list[Expected]:
+        """Run the reference. Of NaN in its outputs only that of its own arithmetic is right, which is there without
+        poison too."""
+        found = self._run(seen=self.seen)
+        unwritten = [False] * len(found)
+        if any(bool(each.values.isnan().any()) for each in found):
+            pairs = zip(_values(self._run(poison=False)), _values(found), strict=True)
+            unwritten = [math.isinf(_error(*pair)) for pair in pairs]
+        self._allowed = tolerance(self._precision, self.flops, self.inputs, elements)
+        self._runs = [{"steps": 1.0}, {"steps": -1.0}, {}]
+        if any(each.is_whole for each in found):
+            units = max(4.0, min(_MOST_UNITS, _MOST_MOVED / roundoff(self._precision)))
+            self._runs[2:2] = [{"steps": units}, {"steps": -units}]
+        allowed = [self._allowed * each.values.is_floating_point() for each in found]
+        wholes = [each.is_whole for each in found]
+        self._expected = [*map(Expected, found, allowed, allowed, wholes, unwritten)]
+        return self._expected
+
+    def _miss(self, got: list[Output]) -> tuple[str, bool]:
+        """Say what isn't explained, and whether it is the number of outputs or a shape; empty where all is explained.
+        Raises :class:`~gpubench.errors.WrongAnswer` for memory that nothing wrote."""
         assert self._expected is not None
-        got = _outputs(result)
-        self._require(got, _errors(got, self._expected), when=" after the rounds, while the first result was right")
+        if len(got) != len(self._expected):
+            return f"{len(got)} outputs, the reference has {len(self._expected)}", True
+        for left, right in zip(_values(got), _values(each.output for each in self._expected), strict=True):
+            if left.shape != right.shape:
+                return f"shape {tuple(left.shape)}, the reference has {tuple(right.shape)}", True
+        misses = [each.miss(output.values) for each, output in zip(self._expected, got, strict=True)]
+        return next(filter(None, misses), ""), False
 
-    def _require(
-        self, got: Sequence[torch.Tensor], errors: list[float], mismatch: WrongAnswer | None = None, when: str = ""
-    ) -> None:
-        """Repeat the reference with rounding until that explains the errors, or a ``mismatch`` of shapes. Raises
-        :class:`~gpubench.errors.WrongAnswer` where it doesn't."""
+    def _explain(self, got: list[Output], when: str = "") -> str:
+        """Repeat the reference until that explains how a result differs, and return the reason. Raises
+        :class:`~gpubench.errors.WrongAnswer` where nothing does, :class:`Incomparable` where float64 can't judge."""
         assert self._expected is not None
-        most = zip(self._whole, errors, self._least, strict=True)
-        places = [k for k, (whole, error, least) in enumerate(most) if whole and least < error and not mismatch]
-        others = {k: _others(got[k], self._expected[k]) for k in places}
-        while wrong := self._unexplained(errors, others):
-            if not self._draws:
-                raise mismatch or WrongAnswer(wrong + when)
-            self._draw(*self._draws.pop(0), resized=mismatch is not None)
+        reason = ""
+        while (miss := self._miss(got))[0]:
+            unwritten = any(each.unwritten for each in self._expected)
+            if self.call and not (unwritten or reason):
+                self._require_values(got)
+            if self.call and not (unwritten or miss[1] or self._runs):
+                self._require_accuracy(got)
+            if unwritten or not self._runs:
+                raise WrongAnswer(f"wrong result: {miss[0]}{when}")
+            if self._spent_s > self.allowance:
+                raise Incomparable(f"the check would take too long (so far it took {seconds_text(self._spent_s)})")
+            run = self._runs.pop(0)
+            self._widen(got, run, resized=miss[1])
+            moved = f"rounding moves the result by {self._spread:.2g} (tolerance {self._allowed:.2g})"
+            reason = (moved if math.isfinite(self._spread) else _UNBOUNDED) if run else self._freedom
+        return reason
 
-    def _unexplained(self, errors: list[float], others: Mapping[int, torch.Tensor]) -> str:
-        """Say what rounding doesn't explain: an error, or that a draw moves fewer than half as many elements as are
-        ``others``, or all draws fewer than half of these."""
-        if wrong := [(error, most) for error, most in zip(errors, self._explained, strict=True) if not error <= most]:
-            return _wrong(*max(wrong))
-        for place, other in others.items():
-            count, moved = int(other.sum()), reduce(operator.or_, self._moved[place])
-            explained = min(self._most_moved(place), int((other & moved).sum()))
-            if 2 * explained < count:
-                return f"wrong result: {count} of {other.numel()} whole numbers are others, rounding moves {explained}"
-        return ""
-
-    def _most_moved(self, place: int) -> int:
-        """The most elements of an output that a draw moves."""
-        return max(int(each.sum()) for each in self._moved[place])
-
-    def _draw(self, draw: int, steps: float, resized: bool) -> None:
-        """Widen what is explained by what moves if each input and step is off by so many units of roundoff. Where that
-        changes the number of elements, which a result that isn't ``resized`` has kept, by one unit."""
+    def _widen(self, got: list[Output], run: dict[str, float], resized: bool) -> None:
+        """Explain what one more run changes: with the inputs moved by ``steps`` units of roundoff, or with other free
+        choices. A run with another number of elements says nothing about a result that kept it, unless one unit of
+        roundoff is enough to change the number."""
         assert self._expected is not None
+        steps = abs(run.get("steps", 1.0))
         try:
-            outputs = self._repeat(draw=draw, steps=steps)
-            errors = _errors(outputs, self._expected)
-        except Exception as error:  # another number of elements, or a decomposition that no longer exists
-            if isinstance(error, WrongAnswer) and steps > 1 and not resized:
-                return self._draw(draw, 1.0, resized)
-            outputs, errors = self._expected, [math.inf] * len(self._expected)
-        self._spread = max(self._spread, *errors)
-        factors = [2 if whole else _STEPS / steps for whole in self._whole]
-        self._explained = list(map(max, self._explained, map(operator.mul, factors, errors)))
-        for place in (place for place, whole in enumerate(self._whole) if whole):
-            moved = _others(outputs[place], self._expected[place]) | math.isinf(errors[place])
-            self._moved.setdefault(place, []).append(moved)
+            found: list[Any] = _values(self._run(vary=not run, **run))
+        except Exception:  # a decomposition that no longer exists, a loop without an end
+            found = []
+        wanted = [each.output.values for each in self._expected]
+        if [each.shape for each in found] != [each.shape for each in wanted]:
+            if resized:
+                raise Incomparable("rounding or a free choice decides how many elements the result has")
+            found = [None] * len(wanted)
+        if resized or (steps > 1 and None in found):
+            return
+        for each, output, values in zip(self._expected, got, found, strict=True):
+            if each.miss(output.values):
+                self._spread = max(self._spread, each.widen(values, output.values.dtype, _STEPS / steps))
+
+    @property
+    def _freedom(self) -> str:
+        """The reason why another run with the same values gives another result."""
+        if self.seen.random:
+            return "the call draws random numbers, and others in float64"
+        if self.seen.decomposed:
+            return "the signs of a decomposition's vectors, and their order, are free"
+        return "the same call gives another result each time"
+
+    def _require_values(self, got: list[Output]) -> None:
+        """Raise :class:`Incomparable` for a result that isn't a function of its inputs' values: sizes of a dtype and
+        addresses. Without arithmetic a Python number can only be one of these: ``len(pickle.dumps(x))``, ``id(x)``."""
+        assert self._expected is not None
+        number = not self.seen.dtypes.total() and all(not each.dtype for each in got)
+        if not (self.seen.format or number):
+            return
+        own = self._run(own=True)
+        if self._agree(got, own):
+            raise Incomparable("the result depends on the dtype, so float64 has another one")
+        if number and not self._agree(own, [each.output for each in self._expected]):
+            raise Incomparable("the result depends on where the data lie in memory")
+
+    def _require_accuracy(self, got: list[Output]) -> None:
+        """Raise :class:`Incomparable` where the call's own dtype on a CPU is as far from float64 as the result."""
+        assert self._expected is not None
+        own, errors = self._run(own=True), []
+        for each, left, right in zip(self._expected, got, own, strict=True):
+            if each.miss(left.values):
+                errors.append(_error(left.values, each.output.values))
+                explained = 3 * _error(right.values, each.output.values) + each.error
+                if each.whole or not errors[-1] <= min(LOOSEST[_real(self._precision)], explained):
+                    return
+        raise Incomparable(f"{self.precision} differs by {max(errors):.2g} from float64, on a CPU too")
+
+    def _agree(self, left: list[Output], right: list[Output]) -> bool:
+        """Whether two results are the same within one sum's rounding."""
+        if [each.values.shape for each in left] != [each.values.shape for each in right]:
+            return False
+        pairs = zip(left, right, strict=True)
+        return all(_error(*_values(pair)) <= self._allowed * pair[0].values.is_floating_point() for pair in pairs)
+
+    def _require_dtypes(self, got: list[Output]) -> None:
+        """Raise :class:`~gpubench.errors.WrongAnswer` for results of other dtypes than the same call on a copy has."""
+        assert self._expected is not None
+        if not self.exact or len(got) != len(self._expected):
+            return
+        usual = {"float64": "float32" if self.precision == "tf32" else self.precision, "complex128": "complex64"}
+        wanted = [each.output.dtype for each in self._expected]
+        if all(output.dtype in (usual.get(dtype, dtype), "") for output, dtype in zip(got, wanted, strict=True)):
+            return
+        with suppress(Exception):
+            own = [each.dtype for each in self._run(own=True)]
+            others = [pair for pair in zip([each.dtype for each in got], own, strict=True) if all(pair)]
+        if other := next((pair for pair in others if pair[0] != pair[1]), None):
+            raise WrongAnswer(f"wrong result: dtype {other[0]}, a copy of the call gives {other[1]}")
 
     @property
     def _precision(self) -> str:
         """The coarsest dtype that is computed in: the reference's own are float64 unless the function chooses them."""
-        coarse = [each for each in self._dtypes if _real(each) in ROUNDOFF and roundoff(each) > roundoff("float32")]
-        return max(self.precision, *coarse, key=roundoff) if coarse else self.precision
+        chosen = {each for each in self.seen.dtypes if "64" not in each and each != "float32"}
+        return coarsest({self.precision, *chosen}, self.precision)
 
-    def _repeat(
-        self, dtypes: Counter[str] | None = None, draw: int = 0, steps: float = 1.0, poison: bool = True
-    ) -> list[torch.Tensor]:
-        """Return the outputs of the function in float64; of a ``draw`` with inputs and results of operations that are
-        changed by so many ``steps`` of roundoff."""
-        args, kwargs = in_float64(self.args), in_float64(dict(self.kwargs))
-        unit = steps * roundoff(self._precision) if draw else 0.0
-        with torch.random.fork_rng(devices=[]):
-            if draw:
-                torch.manual_seed(draw)
-                args, kwargs = _perturbed((args, kwargs), unit)
-            most = 10 * self._dtypes.total() + 100 if draw else math.inf
-            with poisoned(dtypes, unit, most) if poison else nullcontext():
-                return _outputs(self.function(*args, **kwargs))
-
-    def _unwritten(self, errors: list[float]) -> list[float]:
-        """The errors, infinite for memory that nothing wrote: only NaN of the reference's own arithmetic is right."""
-        assert self._expected is not None
-        if not any(bool(output.isnan().any()) for output in self._expected):
-            return errors
-        clean = _errors(self._repeat(poison=False), self._expected)
-        return [math.inf if math.isinf(each) else error for error, each in zip(errors, clean, strict=True)]
-
-
-def _planned(whole: bool, unit: float) -> list[tuple[int, float]]:
-    """Return the seeds of the draws and their units of roundoff: for whole numbers ever more."""
-    if not whole:
-        return [(draw, 1.0) for draw in range(1, _DRAWS + 1)]
-    most = max(_FEWEST, min(_MOST, _MOVING / unit))
-    return [(draw, min(most, _FEWEST * 8 ** (draw - 1))) for draw in range(1, _DRAWS_OF_WHOLE + 1)]
-
-
-def _unrepeatable(error: Exception) -> Check:
-    message = " ".join(str(error).split())[:150]
-    why = f"the call can't be repeated in float64 ({type(error).__name__}: {message})"
-    return unchecked(f"{why}: pass modules and tensors as arguments, or a reference as check=")
+    def _run(
+        self,
+        seen: Seen | None = None,
+        *,
+        own: bool = False,
+        vary: bool = False,
+        steps: float = 0.0,
+        poison: bool = True,
+    ) -> list[Output]:
+        """Return the outputs of a copy of the call: in float64 or in its ``own`` dtype, with other free choices
+        (``vary``), or with inputs moved by so many ``steps`` of roundoff and rounded results."""
+        start = time.perf_counter()
+        call = self.call.copy(None if own else torch.float64)
+        most = 10 * self.seen.dtypes.total() + 100 if steps else math.inf
+        rounded = {"float64": None, "tf32": torch.float32}.get(self._precision, getattr(torch, self._precision, None))
+        with restored_random_streams():
+            if steps:
+                torch.manual_seed(1)
+                _move(call, steps * roundoff(self._precision))
+            if vary:
+                torch.manual_seed(2), random.seed(2), np.random.seed(2)
+            else:
+                set_random_streams(self._streams)
+            with poisoned(seen, rounded if steps else None, vary, most) if poison and not own else uncompiled():
+                result = call.function(*call.args, **call.kwargs)
+            if seen:
+                seen.random |= str(random_streams()) != str(self._streams)
+            found = outputs(result)
+        if seen is self.seen and any(not each.dtype for each in found):
+            self._alive = call  # so that no later copy lies at the same address
+        self._spent_s += time.perf_counter() - start
+        return found
 
 
-def _perturbed(values: Any, unit: float) -> Any:
-    def change(leaf: Any) -> Any:
-        if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fc":
-            return leaf * (1 + unit * (2 * torch.randint(0, 2, leaf.shape).numpy() - 1))
-        for tensor in tensor_leaves([leaf]):
-            _perturb(tensor, unit)
-        return leaf
+def _values(found: Iterable[Output]) -> list[torch.Tensor]:
+    return [each.values for each in found]
 
-    return pytree.tree_map(change, values)
 
+_UNBOUNDED = "rounding makes NaN or an infinity of what is finite in float64, or changes what the call does"
 
 Estimate = Callable[[Work, Device, str], tuple[float | None, str]]
 """A function of work, device and dtype that returns the seconds of a call, and why, as :meth:`.Rates.estimate`."""
+_COPIED_PER_S = 2e9
+"""Bytes that a core copies in a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """A copy of a call from before its first run, which is copied again for each run; ``shared`` is a function that
+    the test gave as the reference, which may look at what the first call left."""
+
+    call: CallCopy
+    shared: Callable[..., Any] | None = None
+
+    def copy(self, dtype: torch.dtype | None) -> CallCopy:
+        """Return a copy whose numbers are in this dtype."""
+        call = copy_call(self.call.function, self.call.args, self.call.kwargs, dtype=dtype)
+        return CallCopy(self.shared, call.args, call.kwargs) if self.shared else call
 
 
 def prepare_reference(
-    call: Call, precision: str, allowance: float, estimate: Estimate, library: Implementation
+    call: Call, precision: str, allowance: float, estimate: Estimate, library: Implementation, *, exact: bool = False
 ) -> Reference | Check:
     """Return the reference, or an unchecked :class:`Check` that says why there is none. ``allowance``: seconds that it
-    may take. ``precision``: the dtype whose rounding to expect. ``library``: what the call computes with. A call of
-    torch works on tensors, so without any it can't be repeated in float64."""
-    check, function, args, kwargs = call.request.check, call.request.function, call.args, call.kwargs
+    may take. ``precision``: the dtype whose rounding to expect. ``library``: the library of the call. ``exact``:
+    whether results must have the dtype that a copy of the call gives on the CPU."""
+    check, function, args, kwargs = call.request.check, call.request.function, call.args, dict(call.kwargs)
     if check is False or isinstance(check, str):
         return unchecked(check or "check=False")
-    if check is True and not tensors(args, kwargs, function) and library.name == TORCH:
-        return unchecked("no tensor among the arguments to repeat the call with")
-    seconds, basis = estimate(call.work, CPU, "float64")
+    seconds, _ = estimate(call.work, CPU, "float64")
     if seconds is not None and 2 * seconds > allowance:
-        return unchecked(f"a float64 reference would take too long: {basis}")
+        return too_long(seconds)
     # In float64 8 bytes an element, complex ones 16, and room for intermediate results of the outputs' size.
     given = tensors(args, kwargs, function)
     size = sum(
@@ -446,11 +679,29 @@ def prepare_reference(
     ) + 8 * (call.counted.output_bytes if call.counted else 0)
     try:
         require_memory(size, CPU)
-    except TooLarge as error:
-        return unchecked(f"a float64 reference would not fit: {error}")
-    try:
-        function = in_float64(function, library) if check is True else check
-        args, kwargs, inputs = in_float64(args, library), in_float64(dict(kwargs), library), elements(args, kwargs)
-    except (RuntimeError, NotImplementedError) as error:  # no data, or a layout that torch can't copy
-        return _unrepeatable(error)
-    return Reference(function, args, kwargs, call.work.flops, inputs, precision)
+        memory = CPU.memory()
+        limit = min(allowance * _COPIED_PER_S, memory.free if memory else math.inf) / 4
+        if library.name not in (TORCH, "numpy"):
+            function, args, kwargs = (_in_numpy(value, library) for value in (function, args, kwargs))
+        shared, function = (None, function) if check is True else (check, torch.neg)
+        cpu = torch.device("cpu")
+        copied = copy_call(function, args, kwargs, device=cpu, limit_bytes=int(limit))
+    except (TooLarge, Uncopyable) as error:
+        return unchecked(str(error))
+    original, inputs = Original(copied, shared), elements(args, kwargs)
+    return Reference(original, call.work.flops, inputs, precision, allowance, exact and shared is None)
+
+
+def in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a copy of a function or network that computes in float64 on the CPU."""
+    return copy_call(function, (), {}, dtype=torch.float64, device=torch.device("cpu")).function
+
+
+def too_long(seconds: float) -> Check:
+    """Return the outcome of a case whose reference may take too long, with the seconds of one call."""
+    return unchecked(f"the check would take too long (one call took {seconds_text(seconds)})")
+
+
+def _in_numpy(value: Any, library: Implementation) -> Any:
+    """Return a value with arrays and functions of another library replaced by NumPy's."""
+    return pytree.tree_map(lambda leaf: as_tensor(leaf).cpu().numpy() if is_array(leaf) else library.twin(leaf), value)

@@ -137,8 +137,53 @@ def test_what_grows_while_it_is_looked_at_is_no_error():
 def test_an_input_that_a_call_writes_and_returns_is_seen_whatever_it_holds_now():
     """Signs multiplied an even number of times are what they were; the result of the first call isn't."""
     a, signs, other = np.ones(4), -np.ones(4), np.empty(4)
-    given = calls.Given(np.multiply, (a, signs), {"out": a})
-    results = [np.multiply(a, signs, out=a) for _ in range(2)]
+    for out, changed in ((a, ([], True)), (other, ([], False))):
+        given = calls.Given(np.multiply, (a, signs), {"out": out})
+        np.multiply(a, signs, out=out)
+        assert given.changed() == changed
+        np.multiply(a, signs, out=out)
+        assert given.changed() == ([], False)
+
+
+class Growing:
+    def __init__(self):
+        self.layers = [types.SimpleNamespace(keys=torch.zeros(0, 4))]
+        self.count, self.cache = 0, None
+
+    def step(self, x):
+        layer, self.count = self.layers[0], self.count + 1
+        layer.keys = torch.cat([layer.keys, x])
+        return layer.keys.sum()
+
+    def cached(self, x):
+        self.cache = x.exp() if self.cache is None else self.cache
+        return self.cache * x
+
+
+@pytest.mark.parametrize(("call", "changed"), [(Growing.step, (["Tensor"], True)), (Growing.cached, ([], False))])
+def test_a_value_that_an_object_assigns_anew_is_seen_several_levels_deep(call, changed):
+    owner = Growing()
+    for function, args in ((call, (owner, X.view(2, 4))), (call.__get__(owner), (X.view(2, 4),))):
+        given = calls.Given(function, args, {})
+        for _ in range(3):
+            function(*args)
+            seen = given.changed()
+        assert seen == changed
+
+
+@pytest.mark.parametrize("make", [np.random.default_rng, random.Random, lambda: torch.Generator().manual_seed(1)])
+def test_a_generator_of_random_numbers_gives_another_result(make):
+    generator = make()
+    given = calls.Given(lambda: generator, (), {})
     assert given.changed() == ([], False)
-    assert given.returned(results[1])
-    assert not calls.Given(np.multiply, (a, signs), {"out": other}).returned(np.multiply(a, signs, out=other))
+    torch.rand(1, generator=generator) if isinstance(generator, torch.Generator) else generator.random()
+    assert given.changed()[1]
+
+
+def test_a_tensor_without_readable_elements_is_no_error():
+    x = torch.randn(4)
+    tensors = [torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), torch.nested.nested_tensor([x, x[:2]])]
+    tensors += [torch.zeros(4, dtype=torch.uint8).view(dtype) for dtype in (torch.float4_e2m1fn_x2, torch.bits8)]
+    tensors += [torch.nn.LazyLinear(3).weight, torch.masked.masked_tensor(x, x > 0)]
+    given = calls.Given(len, tuple(tensors), {})
+    assert given.changed() == ([], False)
