@@ -41,9 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.declare(dict.fromkeys(options.GROUPS, measuring))
     parser.epilog = (
         "Exit code: 0 no proven slowdown; 1 a proven slowdown, with --fail-missing also a missing benchmark, with"
-        " --fail-inconclusive also an inconclusive one; 2 unusable input, or too little time or too busy a machine to"
-        " confirm what looked changed; 3 nothing to compare. With --interleave, what follows -- goes to pytest"
-        " unchanged."
+        " --fail-inconclusive also an inconclusive one; 2 unusable input, or a side that can't"
+        " be measured; 3 nothing to compare. Only times are compared, not memory. With --interleave, what follows --"
+        " goes to pytest unchanged."
     )
 
 

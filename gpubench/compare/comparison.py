@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ..errors import UsageError, clean
 from ..runfile.facts import differences
-from ..runfile.matching import matcher, nothing_matches
+from ..runfile.matching import matcher, nothing_matches, unmatched_words
 from ..runfile.quantities import counted, listed
 from ..runfile.schema import UNMEASURED
-from .reasons import Cause
-from .samples import ABSENT, SKIPPED, CaseKey, Side, Unmeasured, doubts, measured_in_turn, sides_of_unknown_cpu
-from .verdict import FASTER, INCONCLUSIVE, NOT_SUSPECT, SAME, SLOWER, Terms, Verdict, judge, percent
+from .samples import (
+    ABSENT,
+    SKIPPED,
+    STOPPED,
+    CaseKey,
+    Side,
+    Unmeasured,
+    doubts,
+    measured_in_turn,
+    sides_of_unknown_cpu,
+    stopped_cases,
+)
+from .verdict import FASTER, INCONCLUSIVE, NO_SIGN, SAME, SLOWER, Terms, Verdict, judge, percent
 
 BASE, NEW, BOTH = "base", "new", "both"
 _NAMED = 3
 """How many workloads of each side are named where the sides have none in common."""
-ORDER = (SLOWER, INCONCLUSIVE, FASTER, NOT_SUSPECT, SAME)
+ORDER = (SLOWER, INCONCLUSIVE, FASTER, NO_SIGN, SAME)
 """The verdicts from the worst to the best."""
 
 
@@ -34,10 +44,10 @@ class Missing(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """``notes`` are lines to read before believing the verdicts; ``pairs`` counts those measured in turn, ``contents``
-    lists what each side has. ``screened`` means that only what a screening made suspect could be called slower,
-    ``unfinished`` that the time was up before all suspects had their pairs, ``interrupted`` that a signal ended it.
-    With ``fail_missing`` a case that base measured and new didn't is as bad as a slowdown, with ``fail_inconclusive``
-    one without a conclusive verdict. ``unchanged`` means that both sides are the same code."""
+    lists what each side has, ``shown`` has the names that reports show. ``ended`` says why a side couldn't be measured
+    to the end, ``interrupted`` that a signal ended it. With ``fail_missing`` a case that base measured and new didn't
+    is as bad as a slowdown, with ``fail_inconclusive`` one without a conclusive verdict. ``unchanged`` means that both
+    sides are the same code."""
 
     verdicts: tuple[Verdict, ...]
     missing: tuple[Missing, ...]
@@ -47,8 +57,8 @@ class Comparison:
     fail_missing: bool = False
     fail_inconclusive: bool = False
     contents: tuple[str, ...] = ()
-    screened: bool = False
-    unfinished: bool = False
+    shown: Mapping[CaseKey, str] = field(default_factory=dict)
+    ended: str = ""
     interrupted: bool = False
     unchanged: bool = False
 
@@ -58,27 +68,19 @@ class Comparison:
         return [each for each in self.missing if each.side == NEW]
 
     @property
-    def unable(self) -> list[Verdict]:
-        """Suspects that stayed undecided because too few of their runs could be used or the time was up."""
-        undecided = [each for each in self.verdicts if each.verdict == INCONCLUSIVE and self.screened]
-        suspects = [each for each in undecided if each.cause != Cause.HIDDEN]
-        return [each for each in suspects if self.unfinished or each.held_up or each.suspect]
-
-    @property
     def failed(self) -> list[Missing]:
         """Cases that a side tried and couldn't measure."""
-        return [each for each in self.missing if each.reason.status in UNMEASURED and each.reason.status != SKIPPED]
+        statuses = {*UNMEASURED, STOPPED} - {SKIPPED}
+        return [row for row in self.missing if row.reason.status in statuses]
 
     @property
     def exit_code(self) -> int:
-        """0 no proven slowdown, 1 a proven one or another failure that was asked for, 2 gave up, 3 nothing to
-        compare."""
+        """0 no proven slowdown, 1 a proven one or another failure that was asked for, 2 something couldn't be measured,
+        3 nothing to compare."""
         undecided = self.fail_inconclusive and any(each.verdict == INCONCLUSIVE for each in self.verdicts)
         if self.verdict == SLOWER or undecided or (self.fail_missing and self.lost):
             return 1
-        only_tried = all(each.cause == Cause.SMOKE for each in self.verdicts)
-        given_up = self.unable and not only_tried  # a smoke run shows that both can be measured
-        if given_up or self.interrupted or (self.failed and not self.verdicts):
+        if self.ended or self.interrupted or (self.failed and not self.verdicts):
             return 2
         return 0 if self.verdicts else 3
 
@@ -102,14 +104,13 @@ class Comparison:
         unproven = "no verdict" if self.exit_code == 2 else "no slowdown proven"
         head = "slowdown proven" if counts[SLOWER] else unproven
         line = f"{head} at a threshold of {percent(self.threshold)}: {words}"
-        if self.interrupted:
-            line += "; interrupted"
-        if self.unable:
-            names = listed((str(each.key) for each in self.unable), _NAMED)
-            line += f"; {counted(len(self.unable), 'suspect')} left open: {names}"
+        needs = Counter(verdict.need for verdict in self.verdicts if verdict.verdict == INCONCLUSIVE and verdict.need)
+        if needs:
+            line += "; " + ", ".join(f"{n} need{'s' * (n == 1)} {need}" for need, n in needs.most_common())
+        line += "; interrupted" if self.interrupted else "; ended early" if self.ended else ""
         if self.lost:
-            why = ", ".join(sorted({each.reason.status for each in self.lost}))
-            line += f"; {counted(len(self.lost), 'benchmark')} measured in base but not in new ({why})"
+            reasons = Counter(row.reason.status for row in self.lost)
+            line += f"; in base but not in new: {', '.join(f'{n} {reason}' for reason, n in sorted(reasons.items()))}"
         sides = Counter(each.side for each in self.missing)
         line += f"; {sides[BASE]} only in new" if sides[BASE] else ""
         return line + (f"; {sides[BOTH]} without a number on both sides" if sides[BOTH] else "")
@@ -129,7 +130,7 @@ def missing_cases(base: Side, new: Side) -> tuple[Missing, ...]:
         for side, other in ((base, new), (new, base))
         for key in sorted(set(other.cases) - set(side.cases))
     ]
-    shared = (set(base.unmeasured) & set(new.unmeasured)) - {each.key for each in one}
+    shared = (set(base.unmeasured) & set(new.unmeasured)) - set(base.cases) - set(new.cases)
     both = [Missing(key, BOTH, new.unmeasured[key]) for key in sorted(shared)]
     return (*one, *(each for each in both if each.reason.status != SKIPPED))
 
@@ -143,7 +144,7 @@ def compare_sides(base: Side, new: Side, terms: Terms, moved: bool = False) -> C
         same = "measure both with the same --threads N, or " * any(each.startswith("threads ") for each in machine)
         raise UsageError(f"the machines differ: {'; '.join(machine)} ({same}compare them anyway with --allow machine)")
     differ = {"another machine": machine, "other software": software, "the CPU was used otherwise": cpu}
-    notes = [*base.notes, *new.notes, *(f"{what}: {text}" for what, texts in differ.items() for text in texts)]
+    notes = [f"{what}: {text}" for what, texts in differ.items() for text in texts]
     notes += doubts(base, new)
     known = {run.digest for run in base.runs}
     copies = (clean(str(run.path)) for run in new.runs if run.digest in known)
@@ -151,13 +152,16 @@ def compare_sides(base: Side, new: Side, terms: Terms, moved: bool = False) -> C
     stages = [False] * 2 if moved else [measured_in_turn(base, new, fresh) for fresh in (False, True)]
     unknown = "" if moved else sides_of_unknown_cpu(base, new)
     terms = replace(terms, in_turn=(stages[0], stages[1]), moved=moved, unknown=unknown)
-    verdicts = judge(base.cases, new.cases, terms)
+    verdicts, stopped = judge(base.cases, new.cases, terms), stopped_cases(base, new)
+    # A slowdown that was proven before the other side stopped stays one.
+    left_out = {verdict.key for verdict in verdicts if verdict.key in stopped and verdict.verdict != SLOWER}
+    missing = (*missing_cases(base, new), *(Missing(key, *stopped[key]) for key in sorted(left_out)))
     return Comparison(
-        tuple(verdicts), missing_cases(base, new), tuple(notes), terms.threshold,
+        tuple(verdict for verdict in verdicts if verdict.key not in left_out), missing, tuple(notes), terms.threshold,
         pairs=min(len(base.runs), len(new.runs)) if any(stages) else None,
         contents=tuple(content_text(each.name, [key.name.partition("[")[0] for key in each.cases])
                        for each in (base, new)),
-        screened=any(run.stage for side in (base, new) for run in side.runs),
+        shown=base.shown | new.shown,
     )  # fmt: skip
 
 
@@ -177,14 +181,17 @@ def narrowed(comparison: Comparison, expression: str) -> Comparison:
     """The comparison of only those cases that ``-k`` chooses. Each case is judged as among all, so that looking again
     doesn't change a verdict. Raises UsageError for a wrong expression, and where nothing matches."""
     matches = matcher(expression)
-    keys = [each.key for each in comparison.verdicts] + [each.key for each in comparison.missing]
+    keys = [*(verdict.key for verdict in comparison.verdicts), *(missing.key for missing in comparison.missing)]
+    names = {key: [*key.names, comparison.shown.get(key, "")] for key in keys}
     kept: dict[str, Any] = {
-        part: tuple(each for each in getattr(comparison, part) if matches(each.key.names))
+        part: tuple(each for each in getattr(comparison, part) if matches(names[each.key]))
         for part in ("verdicts", "missing")
     }
     if keys and not kept["verdicts"] and not kept["missing"]:
         raise nothing_matches(expression, (key.name.partition("[")[0] for key in keys))
-    return replace(comparison, **kept)
+    unmatched = unmatched_words(expression, names.values())
+    notes = [f"-k: nothing matches {listed(unmatched)}"] * bool(unmatched)
+    return replace(comparison, notes=(*notes, *comparison.notes), **kept)
 
 
 def change_text(ratio: float) -> str:

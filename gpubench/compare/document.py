@@ -7,6 +7,7 @@ import math
 import posixpath
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from ..runfile.quantities import listed, shorten_apart, text
 from ..statistics.intervals import Interval
 from .comparison import ORDER, Comparison, change_text
 from .samples import CaseKey
-from .verdict import FASTER, INCONCLUSIVE, NOT_SUSPECT, SAME, SLOWER, Verdict, percent
+from .verdict import FASTER, INCONCLUSIVE, NO_SIGN, SAME, SLOWER, Verdict, percent
 
 TABLE_ROWS = 200
 """Rows of a table for people; the JSON has them all."""
@@ -35,6 +36,7 @@ def to_json(comparison: Comparison) -> str:
     cases = [
         {
             **_named(each.key),
+            "name": comparison.shown.get(each.key, each.key.name),
             "verdict": each.verdict,
             "ratio": each.ratio.value,
             "low": each.ratio.low if each.bounded else None,
@@ -82,10 +84,12 @@ def show(comparison: Comparison, form: str) -> int:
 
 def _table_lines(comparison: Comparison) -> list[str]:
     """A summary of at most a dozen lines, then the rows."""
-    lines = lead_lines(comparison)
-    for each in (_changes("Comparison", _rows(comparison), comparison), _missing(comparison)):
-        if each.rows:
-            lines += ["", *terminal(each, shutil.get_terminal_size((120, 24)).columns)]
+    width = shutil.get_terminal_size((_WHOLE, 24)).columns  # a log or a file has no width
+    longest = _LONGEST if width < _WHOLE else _WHOLE
+    lines = lead_lines(comparison, longest)
+    for part in (_changes("Comparison", _rows(comparison), comparison, longest), _missing(comparison, longest)):
+        if part.rows:
+            lines += ["", *terminal(part, width)]
     return [*lines, f"gpubench compare: {comparison.line}"]
 
 
@@ -107,13 +111,17 @@ def lead_lines(comparison: Comparison, longest: int = _LONGEST) -> list[str]:
 
 
 def _labels(comparison: Comparison, longest: int) -> dict[CaseKey, str]:
-    """The label of each benchmark. A test is labelled by its id, without the folders, or the file, that all tests
-    share."""
-    keys = [each.key for each in comparison.verdicts] + [each.key for each in comparison.missing]
+    """The label of each benchmark: the name that reports show if no other benchmark has it, else its id, without the
+    folders, or the file, that all tests share."""
+    keys = [*(verdict.key for verdict in comparison.verdicts), *(missing.key for missing in comparison.missing)]
+    counts = Counter(comparison.shown.values())
     files = {key.name.partition("::")[0] for key in keys if "::" in key.name}
-    shared = f"{posixpath.commonpath(files)}/" if files and posixpath.commonpath(files) else ""
-    shared = f"{min(files)}::" if len(files) == 1 else shared
-    names = {key: str(key).removeprefix(shared) for key in keys}
+    folder = "" if len({posixpath.isabs(file) for file in files}) != 1 else posixpath.commonpath(files)
+    shared = f"{min(files)}::" if len(files) == 1 else f"{folder}/" * bool(folder)
+    names = {}
+    for key in keys:
+        shown = comparison.shown.get(key, "")
+        names[key] = shown if counts[shown] == 1 else str(key).removeprefix(shared)
     short = shorten_apart(names.values(), longest)
     return {key: short[name] for key, name in names.items()}
 
@@ -128,14 +136,14 @@ def _rows(comparison: Comparison) -> list[Verdict]:
 def comparison_markdown(comparison: Comparison) -> str:
     """The comparison as Markdown; benchmarks that didn't change are folded away."""
     verdicts = _sorted(comparison)
-    rows = [each for each in _rows(comparison) if each.verdict not in (SAME, NOT_SUSPECT)]
+    rows = [each for each in _rows(comparison) if each.verdict not in (SAME, NO_SIGN)]
     shown = {each.key for each in rows}
     rest = [each for each in verdicts if each.key not in shown]
     lines = ["## Benchmark comparison", "", f"**{escape(comparison.line)}**", ""]
     lines += [*(f"- {escape(line)}" for line in lead_lines(comparison, _WHOLE)), ""]
     if rows:
         lines += [*markdown_table(_changes("", rows, comparison, _WHOLE)), ""]
-    for words, word in (("the same", SAME), (NOT_SUSPECT, NOT_SUSPECT), ("more inconclusive", INCONCLUSIVE)):
+    for words, word in (("the same", SAME), (NO_SIGN, NO_SIGN), ("more inconclusive", INCONCLUSIVE)):
         if group := [each for each in rest if each.verdict == word]:
             lines += ["<details><summary>", f"{len(group)} {words}", "</summary>", ""]
             lines += [*markdown_table(_changes("", group, comparison, _WHOLE)), "", "</details>", ""]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
+import os
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ from ..report.output import prepare_folder
 from ..runfile.naming import workload_of
 from ..runfile.quantities import counted
 from ..statistics import inference
-from ..supervise.interleave import Interleave, OutOfTime, find_environment
+from ..supervise.interleave import Interleave, OutOfTime, SameCode, find_environment
 from ..supervise.progress import estimate_text
 from ..supervise.project import described
 from .comparison import Comparison, compare_sides, content_text, noise_of_runner
@@ -94,6 +95,9 @@ def compare_in_turn(args: argparse.Namespace, terms: Terms, pytest_options: Sequ
     if args.pairs < LEAST_FRESH:
         raise UsageError(f"--pairs must be {LEAST_FRESH} or more: fewer can't prove anything")
     before, after = (find_environment(side, getattr(args, side), args.paths) for side in ("base", "new"))
+    if before.interpreter == after.interpreter and os.path.abspath(args.base) != os.path.abspath(args.new):
+        both = f"{args.base} and {args.new} are the same folder"
+        raise SameCode(f"{both}: give one of them twice to see what this machine can detect in unchanged code")
     folder = _empty_folder(args.output)
     turns = Interleave(folder, before, after, pytest_options, TURN_DEADLINE_S, _say)
     base, new = (described(side.paths, side.source) for side in (before, after))
@@ -118,7 +122,11 @@ class _Session:
         self._began, self._pairs = turns.now(), 0
         turns.stop_at = self._began + budget_s
         self._notes: list[str] = []
-        self._unfinished = False
+        self._ended = ""
+        """Why a side can't be measured any more."""
+        self._lacking: set[CaseKey] = set()
+        self._enough_s: int | None = None
+        """The budget that would have sufficed for suspects that lack pairs."""
 
     def compare(self) -> Comparison:
         """Screen, confirm, judge."""
@@ -132,6 +140,9 @@ class _Session:
             comparison = self._confirm(suspects)
         if any(each.verdict == INCONCLUSIVE for each in comparison.verdicts):
             comparison = self._noting_time_left(comparison)
+        software = [f"other software: {words}" for words in self._turns.libraries]
+        notes = [*comparison.notes, *(note for note in software if note not in comparison.notes)]
+        comparison = replace(comparison, notes=tuple(notes))
         before, after = self._turns.base, self._turns.new
         if (before.interpreter, before.paths) == (after.interpreter, after.paths):
             comparison = noise_of_runner(comparison)
@@ -145,14 +156,24 @@ class _Session:
         if self._notes or self._turns.interrupted or self._is_smoke():
             return comparison
         left = estimate_text(max(0.0, self._budget_s - self._spent_s()))
-        ended = f"all pairs that were planned, or that --pairs allows, were measured; {left} are left"
-        return replace(comparison, notes=(*comparison.notes, f"{ended}: more would raise false alarms"))
+        why = "measuring until something is proven raises false alarms"
+        return replace(comparison, notes=(*comparison.notes, f"stopped with {left} left: {why}"))
 
     def _judged(self) -> Comparison:
         base, new = self._sides
-        comparison, ended = compare_sides(base, new, self._terms), self._turns.interrupted
-        notes = (*comparison.notes, *self._notes, *["interrupted: judged by the pairs that were complete"] * ended)
-        return replace(comparison, notes=notes, pairs=self._pairs, unfinished=self._unfinished, interrupted=ended)
+        comparison, interrupted = compare_sides(base, new, self._terms), self._turns.interrupted
+        ending = ["interrupted: judged by the pairs that were complete"] * interrupted
+        notes = (*comparison.notes, *self._notes, *ending)
+        need = f"--budget {self._enough_s}"
+        verdicts = tuple(
+            replace(verdict, advice=f"run again with {need}", need=need, more=None)
+            if verdict.key in self._lacking and verdict.verdict == INCONCLUSIVE
+            else verdict
+            for verdict in comparison.verdicts
+        )
+        return replace(
+            comparison, verdicts=verdicts, notes=notes, pairs=self._pairs, ended=self._ended, interrupted=interrupted
+        )
 
     def _spent_s(self) -> float:
         return self._turns.now() - self._began
@@ -203,13 +224,14 @@ class _Session:
 
     def _spend(self) -> None:
         """Note that the budget is spent."""
-        if not self._unfinished:
-            self._unfinished = True
-            self._notes.append(f"the budget of {self._budget_s:g} s is spent")
-            _say(self._notes[-1])
+        if (words := f"the budget of {self._budget_s:g} s is spent") not in self._notes:
+            self._notes.append(words)
+            _say(words)
 
     def _measure(self, stage: str, keys: Sequence[CaseKey] | None = None) -> bool:
         """Measure a pair of all benchmarks, or of ``keys``. Return whether that was possible."""
+        if self._ended:
+            return False
         chosen = None
         if keys is not None:
             chosen = {side.name: {side.fullnames[key] for key in keys} for side in self._sides}
@@ -220,9 +242,12 @@ class _Session:
                 raise self._too_short() from None
             self._spend()
             return False
+        except SameCode:
+            raise
         except UsageError as error:
             if not self._pairs:
                 raise
+            self._ended = str(error)
             self._notes.append(f"{error}; judged by the {counted(self._pairs, 'complete pair')}")
             _say(self._notes[-1])
             return False
@@ -230,9 +255,7 @@ class _Session:
             return False
         self._pairs += 1
         for side, path in zip(self._sides, files, strict=True):
-            for key, reason in add_runs(side, [path]).items():
-                side.notes.append(f"{side.name}: {key} isn't measured in turn any more: {reason}")
-            side.notes = list(dict.fromkeys(side.notes))
+            add_runs(side, [path])
         return True
 
     def _confirm(self, suspects: Sequence[Verdict]) -> Comparison:
@@ -240,7 +263,10 @@ class _Session:
         planned = planned_pairs(suspects, self._terms.threshold, self._most)
         rounds = _rounds(planned)
         expected = f"{counted(len(rounds), 'fresh pair')}, about {estimate_text(sum(map(self._pair_s, rounds)))}"
-        _say(f"{counted(len(suspects), 'suspect')}: confirming takes up to {expected}")
+        left_s = max(0.0, self._budget_s - self._spent_s())
+        short = sum(map(self._pair_s, rounds)) > left_s
+        less = f"; the budget has {estimate_text(left_s)}: slowdowns first" if short else ""
+        _say(f"{counted(len(suspects), 'suspect')} to confirm in up to {expected}{less}")
         tried, comparison = Counter[CaseKey](), self._judged()
         while todo := self._todo(comparison, planned, tried):
             chosen = self._affordable([each for each in suspects if each.key in todo], todo)
@@ -252,9 +278,9 @@ class _Session:
             tried.update(chosen)
             comparison = self._judged()
             planned = planned_pairs(suspects, self._terms.threshold, self._most, comparison.verdicts)
-        if todo and self._unfinished:
+        if todo and not self._ended and not self._turns.interrupted:
             whole_s = self._spent_s() + sum(map(self._pair_s, _rounds(todo)))
-            self._notes.append(f"--budget {math.ceil(RESERVE * whole_s)} should do for all suspects")
+            self._lacking, self._enough_s = set(todo), math.ceil(RESERVE * whole_s)
         return self._judged()
 
     def _pair_s(self, keys: Sequence[CaseKey]) -> float:
@@ -265,7 +291,7 @@ class _Session:
     ) -> dict[CaseKey, int]:
         """The usable pairs that each suspect lacks, without suspects that were tried too often."""
         usable = {each.key: 0 if each.suspect or each.held_up else min(each.processes) for each in comparison.verdicts}
-        lacking = {key: count - usable.get(key, 0) for key, count in planned.items()}
+        lacking = {key: count - usable[key] for key, count in planned.items() if key in usable}
         return {key: count for key, count in lacking.items() if count > 0 and tried[key] < MOST_TRIES * planned[key]}
 
     def _affordable(self, suspects: Sequence[Verdict], todo: Mapping[CaseKey, int]) -> list[CaseKey]:
@@ -297,6 +323,9 @@ def _empty_folder(name: str | None) -> Path:
     if (folder / "turns").exists() or any(any((folder / side).glob("*.json")) for side in ("base", "new")):
         raise UsageError(f"{folder}: holds an earlier comparison: choose another folder with -o")
     prepare_folder(folder)
+    for name in ("base", "new", "turns"):
+        if (folder / name).is_symlink():
+            raise UsageError(f"{folder / name} is a link: the sides' results need folders of their own")
     return folder.resolve()
 
 

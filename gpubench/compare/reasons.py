@@ -6,27 +6,38 @@ from enum import Enum
 from typing import NamedTuple
 
 _BUSY = "the machine was busy: measure again, or use --interleave"
+_QUIETER = "a quieter machine"
+_MORE = "more runs"
 
 FEWER_THREADS = ", or fewer --threads"
 
 
 class Cause(Enum):
-    """What people read first, what follows a colon with figures in the gaps, and advice that doesn't depend on them."""
+    """What people read first, what follows a colon with figures in the gaps, advice that doesn't depend on them, and
+    what a benchmark with this cause needs."""
 
-    SMOKE = "smoke run", "too few rounds", "smoke runs take too few rounds to prove anything: use --preset quick"
-    HELD_UP = "machine busy", "something held up {} processes of base and {} of new", _BUSY
-    SLOW_THREADS = "machine busy", "all threads were slower than one", f"{_BUSY}{FEWER_THREADS}"
-    BESIDE = "machine busy", "other programs ran beside each process of {}, and none of the other side", _BUSY
-    WAITED = "one run a side on a busy machine", "its rounds may have waited", "measure again, or --interleave"
-    UNKNOWN_CPU = "the CPU is unknown", "no model in {}", "--allow machine compares anyway"
-    ONE_PROCESS = "one process per side", "its noise is unknown", ""
-    SHARED = "changed as the others did", "perhaps drift", "what all benchmarks share may be drift: use --interleave"
-    UNCONFIRMED = "suspect, not confirmed", "", "only --interleave with a larger --budget can confirm it"
-    NEAR = "near the threshold", "the interval has smaller and larger changes", ""
-    DRIFT = "too noisy", "that whole runs drifted by about {} can't be ruled out", ""
-    NOISY = "too noisy", "processes vary by {}", ""
-    HIDDEN = "too noisy", "screening may have missed a change of {}", "use a quieter machine"
-    UNSEEN = "", "a change of {} would have made it suspect 4 times out of 5", ""
+    SMOKE = (
+        "smoke run", "too few rounds", "smoke runs take too few rounds to prove anything: use --preset quick",
+        "--preset quick",
+    )  # fmt: skip
+    HELD_UP = "machine busy", "something held up {} processes of base and {} of new", _BUSY, _QUIETER
+    SLOW_THREADS = "machine busy", "all threads were slower than one", f"{_BUSY}, or --threads 1", "--threads 1"
+    BESIDE = "machine busy", "other programs ran beside each process of {}, and none of the other side", _BUSY, _QUIETER
+    WAITED = (
+        "one run a side on a busy machine", "its rounds may have waited", "measure again, or --interleave", _QUIETER
+    )  # fmt: skip
+    UNKNOWN_CPU = "the CPU is unknown", "no model in {}", "--allow machine compares anyway", "--allow machine"
+    ONE_PROCESS = "one process per side", "its noise is unknown", "", _MORE
+    SHARED = (
+        "all benchmarks changed alike", "perhaps the machine did", "use --interleave, which tells them apart",
+        "--interleave",
+    )  # fmt: skip
+    UNCONFIRMED = "may have changed, not confirmed", "", "fresh pairs can confirm it: use --interleave", "fresh pairs"
+    NEAR = "near the threshold", "the interval has smaller and larger changes", "", _MORE
+    DRIFT = "too noisy", "that whole runs drifted by about {} can't be ruled out", "", _MORE
+    NOISY = "too noisy", "processes vary by {}", "", _MORE
+    HIDDEN = "too noisy", "even {} could have gone unnoticed", "use a quieter machine", _QUIETER
+    UNSEEN = "", "a change of {} would have been noticed 4 times out of 5", "", ""
 
     @property
     def head(self) -> str:
@@ -38,11 +49,18 @@ class Cause(Enum):
         """What to do, whatever the figures."""
         return str(self.value[2])
 
+    @property
+    def need(self) -> str:
+        """What would decide the benchmark, in few words."""
+        return str(self.value[3])
+
 
 HELD_UP = frozenset({Cause.HELD_UP, Cause.SLOW_THREADS, Cause.BESIDE, Cause.WAITED})
 """Causes for which too few processes could be used."""
 EASED = frozenset({Cause.HELD_UP, Cause.BESIDE, Cause.HIDDEN})
 """Causes that fewer threads make rarer, where the work has several."""
+IN_TURN = "use a quieter machine"
+"""The advice on a busy machine where the sides were measured alternately already."""
 
 
 class Reason(NamedTuple):

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from ..errors import UsageError
+from ..report.words import benchmark
 from ..runfile.facts import is_unknown
 from ..runfile.flags import CONTENDED, WAITING
 from ..runfile.naming import workload_of
@@ -28,6 +29,8 @@ threads waited in all rounds, 43; the others lasted whole ticks."""
 TICK_S, ON_TICK, STEADY, MOST_TICKS_S = 1e-3, 0.04, 0.002, 0.1
 """A tick of a scheduler's clock, or a part of it; rounds that waited for ticks end within this fraction of one, have an
 interquartile range of at most this share of their median, and last at most so long."""
+_LONGEST = 80
+"""Most characters of an id with a name for people, which may be cut; a longer id stays whole."""
 MOSTLY = 0.5
 """Other programs count as using the cores of a process if this share of its cases is flagged for it."""
 
@@ -46,9 +49,14 @@ class CaseKey:
         shown = [workload_of(self.name)] if "::" in self.name else []
         return [self.name, *shown, self.device or "cpu", self.implementation]
 
-    def __str__(self) -> str:
+    @property
+    def place(self) -> str:
+        """`` on cuda:0 (numpy)``: the device and the library, except the CPU and torch."""
         device = "" if self.device in ("", "cpu") else f" on {self.device}"
-        return f"{self.name}{device}{'' if self.implementation in ('', 'torch') else f' ({self.implementation})'}"
+        return f"{device}{'' if self.implementation in ('', 'torch') else f' ({self.implementation})'}"
+
+    def __str__(self) -> str:
+        return f"{self.name}{self.place}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +93,7 @@ class Unmeasured(NamedTuple):
         return f"{self.status}: {self.detail}" if self.detail else self.status
 
 
-ABSENT, SKIPPED = Unmeasured("not in the results"), "skipped"
+ABSENT, SKIPPED, STOPPED = Unmeasured("not in the results"), "skipped", "not measured any more"
 
 
 def busy_processes(side: Cases) -> set[tuple[int, int]]:
@@ -105,31 +113,29 @@ class Side:
     runs: list[Run] = field(default_factory=list)
     cases: dict[CaseKey, list[Observation]] = field(default_factory=dict)
     unmeasured: dict[CaseKey, Unmeasured] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
     fullnames: dict[CaseKey, str] = field(default_factory=dict)
     """What pytest calls the test of each case."""
+    shown: dict[CaseKey, str] = field(default_factory=dict)
+    """The names that reports show, of cases that gpubench measured."""
 
 
-def add_runs(side: Side, paths: Iterable[str | Path]) -> dict[CaseKey, Unmeasured]:
-    """Read runs into a side, one after the other. Returns the cases that could be measured before, and why not in these
-    runs. Raises UsageError or RunFileError."""
-    known = set(side.cases)
+def add_runs(side: Side, paths: Iterable[str | Path]) -> None:
+    """Read runs into a side, one after the other. Raises UsageError or RunFileError."""
     for run in read_runs(paths):
         side.runs.append(structs.replace(run, results=()))
         _add(side, run)
-    lost = {key: reason for key, reason in side.unmeasured.items() if key in known}
-    side.unmeasured = {key: reason for key, reason in side.unmeasured.items() if key not in side.cases}
-    return lost
 
 
 def _add(side: Side, run: Run) -> None:
     keys = [key_of(result) for result in run.results]
     counts = Counter(keys)
     for key, result in zip(keys, run.results, strict=True):
+        if key.implementation and len(key.name) <= _LONGEST:
+            side.shown[key] = benchmark(result) + key.place
         if counts[key] > 1:
             side.unmeasured[key] = Unmeasured("several benchmarks in one run have this name")
         elif result.times is None:
-            side.unmeasured.setdefault(key, Unmeasured(result.status, result.reason or ""))
+            side.unmeasured[key] = Unmeasured(result.status, result.reason or "")
         else:
             processes = zip(result.times.processes, result.times.samples, strict=True)
             found = (_observation(result.times, *each, len(side.runs), run) for each in processes)
@@ -175,6 +181,20 @@ def measured_in_turn(base: Side, new: Side, fresh: bool) -> bool:
     return all(one != other for one, other in zip(order[::2], order[1::2], strict=True))
 
 
+def stopped_cases(base: Side, new: Side) -> dict[CaseKey, tuple[str, Unmeasured]]:
+    """Cases that one side didn't measure any more in the latest pair in which the other one did, with the side and the
+    reason; only of sides that ``compare --interleave`` measured in pairs."""
+    if len(base.runs) != len(new.runs) or not all(run.stage for side in (base, new) for run in side.runs):
+        return {}
+    stopped = {}
+    for key in base.cases.keys() & new.cases.keys():
+        latest = [max(one.process[0] for one in side.cases[key]) for side in (base, new)]
+        if latest[0] != latest[1]:
+            side = base if latest[0] < latest[1] else new
+            stopped[key] = side.name, Unmeasured(STOPPED, str(side.unmeasured.get(key, ABSENT)))
+    return stopped
+
+
 def sides_of_unknown_cpu(base: Side, new: Side) -> str:
     """The sides with a run that doesn't name its CPU, unless ``compare --interleave`` measured all on one machine."""
     if all(run.stage for side in (base, new) for run in side.runs):
@@ -202,7 +222,7 @@ def doubts(base: Side, new: Side) -> list[str]:
     for side in (base, new):
         slow, total = sum(len(run.slow_threads) for run in side.runs), sum(run.processes for run in side.runs)
         if slow:
-            words = f"the machine was busy in {slow} of {total} processes (all threads slower than one)"
+            words = f"all threads were slower than one in {slow} of {total} processes: use --threads 1"
             lines.append(f"{side.name}: {words}")
         if count := len(busy_processes(side.cases)):
             lines.append(f"{side.name}: other programs used the cores in {count} of {total} processes")

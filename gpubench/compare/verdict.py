@@ -20,16 +20,16 @@ from ..statistics import inference, intervals
 from ..statistics.intervals import Interval
 from .drift import RUN_DRIFT, hidden_variance, with_drift
 from .evidence import Drift, Evidence, evidence_of
-from .reasons import EASED, FEWER_THREADS, HELD_UP, Cause, Reason
-from .samples import CONFIRM, SCREEN, CaseKey, Cases
+from .reasons import EASED, FEWER_THREADS, HELD_UP, IN_TURN, Cause, Reason
+from .samples import SCREEN, CaseKey, Cases
 from .tests import FALSE_DISCOVERIES, POWER, larger_p, suspicions, tail, tested
 
-FASTER, SLOWER, SAME, INCONCLUSIVE, NOT_SUSPECT = "faster", "slower", "same", "inconclusive", "not suspect"
+FASTER, SLOWER, SAME, INCONCLUSIVE, NO_SIGN = "faster", "slower", "same", "inconclusive", "no sign of a change"
 THRESHOLD = 0.05
 USUAL_SPREAD = 0.03
 """Spread of most benchmarks' processes on an idle machine, for advice where none was measured."""
 HIDES = 0.2
-"""A benchmark in which a change of this share stays hidden isn't called not suspect, which sounds cleared."""
+"""A benchmark in which a change of this share stays hidden is inconclusive: no sign of a change would sound cleared."""
 MOST_NEEDED = 100
 
 
@@ -49,10 +49,11 @@ class Terms:
 class Verdict:
     """``ratio`` is new time / base time; ``p`` one-sided, for slower, adjusted over all cases, None without evidence.
 
-    The interval of ``same`` and of ``not suspect`` is that of the benchmark alone, at 95 %; any other accounts for all
-    benchmarks of the comparison and for drift, and so it excludes 1 where the change is proven. ``base_s``, ``new_s``
-    come from the same evidence as the ratio, ``processes`` are those of base and new. ``why`` a benchmark is
-    inconclusive or not suspect; ``advice`` is what would make it conclusive; ``more`` is the number of further runs a
+    The interval of ``same`` and of ``no sign of a change`` is that of the benchmark alone, at 95 %; any other accounts
+    for all benchmarks of the comparison and for drift, and so it excludes 1 where the change is proven. ``base_s`` and
+    ``new_s`` come from the same evidence as the ratio, ``processes`` are those of base and new. ``why`` a benchmark is
+    inconclusive or shows no sign of a change; ``advice`` is what would make it conclusive, ``need`` the same in few
+    words; ``more`` is the number of further runs a
     side, if not too many. ``spread`` is the standard deviation between processes, NaN if unknown. A ``suspect`` has no
     fresh runs yet; a change by the share ``seen`` would make a benchmark suspect four times out of five, with as many
     runs.
@@ -71,6 +72,7 @@ class Verdict:
     spread: float = math.nan
     suspect: bool = False
     seen: float | None = None
+    need: str = ""
 
     @property
     def reason(self) -> str:
@@ -184,17 +186,17 @@ class _Judge:
             seen = math.expm1(max(inference.detectable(change, level, POWER) for change, level in suspicions(evidence)))
             verdict = replace(verdict, seen=max(own, seen))
         if own > seen or seen >= HIDES:
-            return _because(verdict, Reason(Cause.HIDDEN, (percent(max(own, seen)),)))
-        return replace(verdict, verdict=NOT_SUSPECT, why=Reason(Cause.UNSEEN, (percent(seen),)))
+            return _because(verdict, Reason(Cause.HIDDEN, (_hidden_text(max(own, seen)),)))
+        return replace(verdict, verdict=NO_SIGN, why=Reason(Cause.UNSEEN, (percent(seen),)))
 
     def _explained(self, verdict: Verdict, evidence: Evidence, level: float) -> Verdict:
         """The verdict with the reason why it is inconclusive, and how many more runs a side would prove a change by the
         threshold."""
+        in_turn = self._terms.in_turn[0] or bool(evidence.sides[0][0].stage)
         if evidence.unfit:
-            return _because(verdict, evidence.unfit)
+            return _because(verdict, evidence.unfit, in_turn)
         if evidence.changes and abs(math.log(verdict.ratio.value)) >= self._least > abs(evidence.changes[0].log):
             return _because(verdict, Reason(Cause.SHARED))
-        in_turn = self._terms.in_turn[0] or evidence.sides[0][0].stage == CONFIRM
         runs = [len({one.process[0] for one in side}) for side in evidence.sides]
         spread, why = verdict.spread, Reason(Cause.NOISY, (percent(verdict.spread),))
         if not evidence.changes:
@@ -209,12 +211,13 @@ class _Judge:
         noun = "more pair" if in_turn else "more run"
         if needed is None:
             advice = f"only more than {MOST_NEEDED} {noun[5:]}s would be conclusive: use a quieter machine"
-            return replace(verdict, why=why, advice=advice if in_turn else f"{advice} or --interleave")
+            advice += " or --interleave" * (not in_turn)
+            return replace(verdict, why=why, advice=advice, need=Cause.HELD_UP.need)
         more = max(1, needed - min(runs))
         where = "" if in_turn else " per side"
         advice = f"about {counted(more, noun)}{where} would detect a change of {percent(self._terms.threshold)}"
         assumed = "" if evidence.changes else f" (assuming {percent(spread)} variation between processes)"
-        return replace(verdict, why=why, advice=advice + assumed, more=more)
+        return replace(verdict, why=why, advice=advice + assumed, more=more, need=f"{noun}s")
 
     def _is_same(self, verdict: Verdict) -> bool:
         """Whether the whole interval lies within the threshold."""
@@ -239,9 +242,15 @@ def _plain(key: CaseKey, evidence: Evidence) -> Verdict:
     )
 
 
-def _because(verdict: Verdict, why: Reason) -> Verdict:
+def _because(verdict: Verdict, why: Reason, in_turn: bool = True) -> Verdict:
     threads = why.cause in EASED and verdict.key.implementation  # unknown of a test without the fixture
-    return replace(verdict, why=why, advice=why.cause.advice + FEWER_THREADS * bool(threads))
+    advice = IN_TURN if in_turn and why.cause in (Cause.HELD_UP, Cause.BESIDE) else why.cause.advice
+    return replace(verdict, why=why, advice=advice + FEWER_THREADS * bool(threads), need=why.cause.need)
+
+
+def _hidden_text(share: float) -> str:
+    """``a change of 30 %``; ``2.5 times slower`` where that is clearer."""
+    return f"a change of {percent(share)}" if share < 1 else f"{1 + share:.2g} times slower"
 
 
 def percent(share: float) -> str:

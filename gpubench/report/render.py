@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
@@ -26,6 +27,8 @@ _SHORT_HEAD = 12
 """Characters of a head that isn't folded."""
 _NAME = 16
 """The fewest characters of a line of a benchmark's name."""
+_BREAK = re.compile(r"(?<=::)|(?<=[\s,/-])|(?<=[._])(?!\d)|(?=\[)")
+"""Places where a name may go on in the next line: never within a word or a number."""
 _EMPTY = ("", "—")
 NOISY_SIGN, DASH_SIGN = "* noisy: may be far off", "— not known or not measured"
 LIMIT_SIGN = "≥ only a limit is known"
@@ -104,8 +107,8 @@ def terminal(table: Table, width: int, title: bool = True, footnote: bool = True
             width=exact,
             min_width=name if i == 0 else None,
         )
-    for row in table.rows:
-        grid.add_row(*map(Text, row))
+    for first, *rest in table.rows:
+        grid.add_row(_name_text()(first), *map(Text, rest))
     looks: dict[str, Any] = {"color_system": None, "force_terminal": False, "force_jupyter": False}
     wide = Console(width=10_000, **looks)  # else what doesn't fit would be cut off
     least = Measurement.get(wide, wide.options, grid).minimum
@@ -114,6 +117,32 @@ def terminal(table: Table, width: int, title: bool = True, footnote: bool = True
     if table.footnote and footnote:
         console.print(Text(table.footnote))
     return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+
+
+@cache
+def _name_text() -> type[Any]:
+    """A text of rich that is folded where names may be."""
+    from rich.measure import Measurement
+    from rich.text import Lines, Text
+
+    class Name(Text):
+        def wrap(self, console: Any, width: int, **_how: Any) -> Lines:
+            return Lines(map(Text, folded(self.plain, width)))
+
+        def __rich_measure__(self, console: Any, options: Any) -> Measurement:
+            return Measurement(max(map(len, _BREAK.split(self.plain))), len(self.plain))
+
+    return Name
+
+
+def folded(name: str, width: int) -> list[str]:
+    """The lines of a name, at most ``width`` characters each where its parts allow that."""
+    lines = [""]
+    for part in _BREAK.split(name):
+        if lines[-1] and len(lines[-1]) + len(part.rstrip()) > width:
+            lines.append("")
+        lines[-1] += part
+    return [line.rstrip() for line in lines]
 
 
 def markdown(table: Table) -> list[str]:

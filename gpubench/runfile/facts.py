@@ -57,7 +57,10 @@ def differences(before: Sequence[Run], after: Sequence[Run], devices: Iterable[s
     What matters to benchmarks on ``devices`` counts; the CPU always does, since it launches a GPU's kernels. A fact
     that one side doesn't know is no difference. Facts that differ within a side are reported too.
     """
-    machine, software, cpu, _ = zip(*facts([*before, *after], devices), strict=True)
+    runs = [*before, *after]
+    machine, software, cpu, _ = zip(*facts(runs, devices), strict=True)
+    libraries = ({name: str(version) for name, version in (run.machine.libraries or {}).items()} for run in runs)
+    software = [known | versions for known, versions in zip(software, libraries, strict=True)]
     return [_differing(part[: len(before)], part[len(before) :]) for part in (machine, software, cpu)]
 
 

@@ -83,6 +83,13 @@ def _test_of(word: str) -> Matcher:
     return lambda names: word in _KINDS.sub("", names) or bool(of_kind.search(names))
 
 
+def unmatched_words(expression: str, benchmarks: Iterable[Iterable[str]]) -> list[str]:
+    """Return the words of an expression that match no name of any benchmark."""
+    words = [word for word in _TOKEN.findall(" ".join(expression.split())) if word not in _OPERATORS]
+    shown = [list(names) for names in benchmarks]
+    return [word for word in words if not any(map(matcher(word), shown))]
+
+
 def nothing_matches(expression: str, names: Iterable[str], presets: Collection[str | None] = ()) -> UsageError:
     """An error that lists the available names, those nearest to the expression first, and says how to measure more than
     the smallest of the ``presets`` does."""

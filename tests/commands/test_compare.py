@@ -140,9 +140,9 @@ def test_what_is_missing_is_listed_and_fails_on_request(shown, compared) -> None
     for form in ("table", "markdown"):
         code, text, _ = shown(base, new, "--format", form)
         assert code == 0
-        assert "; 2 benchmarks measured in base but not in new (error, not in the results); 1 only in new" in text
+        assert "; in base but not in new: 1 error, 1 not in the results; 1 only in new" in text
         assert "ValueError: mine" in text
-        assert "only.base[float32-n=8]" in text
+        assert "only.base float32, n=8" in text
     assert shown(base, new, "--fail-missing")[0] == 1
     assert shown(run_file(names=("a.fast",)), new, "--fail-missing")[0] == 0
 
@@ -263,7 +263,7 @@ def test_ten_lines_at_most_say_it_before_the_table(shown) -> None:
     assert code == 1
     lead = text.partition("\nComparison")[0].splitlines()
     assert 2 <= len(lead) <= 10
-    assert lead[0] == "Slower: a.slow[float32-n=8] +20.0 %"
+    assert lead[0] == "Slower: a.slow float32, n=8 +20.0 %"
     assert lead[1].startswith("Inconclusive (30), too noisy")
     assert " more runs per side would detect a change of 5 % in w.w" in lead[1]
 
@@ -277,7 +277,7 @@ def test_a_disturbed_side_is_a_line_and_few_rows(shown, compared) -> None:
     _, text, _ = shown(*runs)
     assert text.startswith(f"Inconclusive (30), {why}. The machine was busy: measure again")
     assert "new: other programs used the cores in 3 of 3 processes" in text
-    assert [f"w.w{i}[" in text for i in (0, 9, 10, 17)] == [True, True, False, False]
+    assert [f"w.w{i} " in text for i in (0, 9, 10, 17)] == [True, True, False, False]
     assert "20 more are inconclusive and changed less" in text
     _, page, _ = shown(*runs, "--format=markdown")
     assert page.index(why) < page.index("w.w9") < page.index("\n20 more inconclusive\n") < page.index("w.w17")
@@ -390,3 +390,33 @@ def test_a_defect_is_no_slowdown(save, monkeypatch, capsys) -> None:
     run = save("run.json", run_file())
     assert main(["compare", run, run]) == 2
     assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_names_are_those_of_reports_and_can_be_typed(shown, compared) -> None:
+    base, new = run_file(names=("a.slow",)), run_file(1.2, names=("a.slow",))
+    for run in (base, new):
+        run["benchmarks"][0] = records.benchmark(records.case("a.slow", title="Sum"), 1e-3)
+    assert "  Sum float32, n=8 " in f"  {shown(base, new)[1]}".replace("\n", "\n  ")
+    code, document = compared(base, new, "-k", "Sum or typo")
+    assert ([case["name"] for case in document["cases"]], code) == (["Sum float32, n=8"], 0)
+    assert document["notes"][0] == "-k: nothing matches typo"
+
+
+def test_without_a_terminal_no_line_is_folded_and_no_name_cut(shown, monkeypatch) -> None:
+    name = "benchmarks/test_images.py::TestLinear::test_blur_of_an_image_with_a_long_name[kernel_size-1234567-0.25]"
+    data = plain(run_file())
+    data["benchmarks"][0]["fullname"] = f"{name}{name}"
+    again = data | {"datetime": "2026-02-01T12:00:00+00:00"}
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert f"{name}{name}"[len("benchmarks/") :] in shown(data, again)[1]
+    monkeypatch.setenv("COLUMNS", "60")
+    text = shown(data, again)[1]
+    assert "1234567" in text
+    assert "0.25" in text
+
+
+def test_absolute_and_relative_names_stand_beside_each_other(shown) -> None:
+    data = plain(run_file())
+    data["benchmarks"][0]["fullname"] = "/x/test_x.py::test_a"
+    code, text, _ = shown(data, data | {"datetime": "2026-02-01T12:00:00+00:00"})
+    assert (code, "/x/test_x.py::test_a" in text) == (0, True)

@@ -10,7 +10,7 @@ import pytest
 from gpubench.compare.comparison import Comparison, change_text
 from gpubench.compare.reasons import Cause, Reason
 from gpubench.compare.samples import CONFIRM, SCREEN, CaseKey, Observation
-from gpubench.compare.verdict import FASTER, INCONCLUSIVE, NOT_SUSPECT, SAME, SLOWER, Terms, judge, percent
+from gpubench.compare.verdict import FASTER, INCONCLUSIVE, NO_SIGN, SAME, SLOWER, Terms, judge, percent
 
 CASES = [CaseKey(f"a.b[n={n}]", "cpu", "torch") for n in range(10)]
 
@@ -316,18 +316,24 @@ def test_a_screening_proves_nothing_and_says_what_it_would_have_seen():
     assert words(judge(base, new, IN_TURN))[CASES[3]] == SLOWER
     found = {each.key: each for each in judge(staged(base, SCREEN), staged(new, SCREEN), IN_TURN)}
     assert found[CASES[3]].suspect
-    assert (found[CASES[3]].verdict, found[CASES[3]].reason) == (INCONCLUSIVE, "suspect, not confirmed")
+    assert (found[CASES[3]].verdict, found[CASES[3]].reason) == (INCONCLUSIVE, "may have changed, not confirmed")
     others = [each for key, each in found.items() if key != CASES[3]]
-    assert sum(each.verdict in (NOT_SUSPECT, SAME) for each in others) >= 6
-    assert any("would have made it suspect" in each.reason for each in others)
+    assert sum(each.verdict in (NO_SIGN, SAME) for each in others) >= 6
+    assert any("would have been noticed 4 times out of 5" in each.reason for each in others)
 
 
 @pytest.mark.parametrize(
     ("base", "new", "quiet", "word", "says"),
     [
-        ([1.0, 1.5, 0.8], [1.1, 1.7, 0.9], True, INCONCLUSIVE, "too noisy: screening may have missed a change of"),
-        ([1.0, 1.03, 0.97], [1.03, 1.07, 0.99], True, NOT_SUSPECT, "would have made it suspect"),
-        ([1.0, 1.01, 0.99], [0.8, 1.3, 1.0], False, INCONCLUSIVE, "too noisy: screening may have missed a change of"),
+        (
+            [1.0, 1.5, 0.8],
+            [1.1, 1.7, 0.9],
+            True,
+            INCONCLUSIVE,
+            "too noisy: even ",
+        ),
+        ([1.0, 1.03, 0.97], [1.03, 1.07, 0.99], True, NO_SIGN, "would have been noticed"),
+        ([1.0, 1.01, 0.99], [0.8, 1.3, 1.0], False, INCONCLUSIVE, "too noisy: even a change of "),
     ],
 )
 def test_what_screening_would_have_seen_is_more_than_what_it_saw_and_below_what_noise_hides(
@@ -340,14 +346,16 @@ def test_what_screening_would_have_seen_is_more_than_what_it_saw_and_below_what_
     (found,) = judge(*(staged({CASES[0]: each}, SCREEN) for each in sides), IN_TURN)
     assert (found.verdict, found.suspect, says in found.reason) == (word, False, True)
     assert found.seen > abs(found.ratio.value - 1)
-    assert (found.seen < 0.2) == (word == NOT_SUSPECT)
-    ended = Comparison((found,), (), (), 0.05, screened=True, unfinished=True)  # no suspect was given up
+    assert (found.seen < 0.2) == (word == NO_SIGN)
+    ended = Comparison((found,), (), (), 0.05)
     assert (ended.exit_code, replace(ended, fail_inconclusive=True).exit_code) == (0, word == INCONCLUSIVE)
-    given_up = replace(ended, verdicts=(replace(found, verdict=INCONCLUSIVE, suspect=True, why=None),))
-    line = f"no verdict at a threshold of 5 %: 1 inconclusive; 1 suspect left open: {CASES[0]}"
-    assert (given_up.exit_code, given_up.line) == (2, line)
-    slower = replace(given_up, verdicts=(*given_up.verdicts, replace(found, verdict=SLOWER)))
-    assert (slower.exit_code, slower.line[:16], "no verdict" in slower.line) == (1, "slowdown proven ", False)
+    undecided = replace(found, verdict=INCONCLUSIVE, why=None, need="--budget 99")
+    several = replace(ended, verdicts=(*[undecided] * 3, replace(undecided, need="a quieter machine")))
+    line = "no slowdown proven at a threshold of 5 %: 4 inconclusive; 3 need --budget 99, 1 needs a quieter machine"
+    assert (several.exit_code, several.line) == (0, line)
+    slower = replace(several, verdicts=(*several.verdicts, replace(found, verdict=SLOWER)), ended="gone")
+    assert (slower.exit_code, slower.line[:16]) == (1, "slowdown proven ")
+    assert (replace(several, ended="gone").exit_code, replace(several, ended="gone").line[:10]) == (2, "no verdict")
 
 
 def test_only_fresh_runs_judge_a_suspect():

@@ -23,6 +23,15 @@ def test_a_table_whose_numbers_need_more_than_the_terminal_has_is_not_cut_off():
     assert lines[1].startswith("a long name of a ")  # and a name has room for words
 
 
+@pytest.mark.parametrize("width", [30, 50, 70])
+def test_a_name_goes_on_in_the_next_line_at_its_joints_and_never_in_a_number(width):
+    name = "test_images.py::TestOps::test_blur[kernel_size-1234567-0.25-bfloat16-n=1048576]"
+    lines = terminal(Table("", ("benchmark", "time"), ((name, "1.00 ms"),)), width)
+    parts = [line.split("  ")[0] for line in lines[1:]]
+    assert "".join(parts) == name
+    assert all(any(part in line for line in lines) for part in ("1234567", "0.25", "n=1048576", "bfloat16", "TestOps"))
+
+
 def test_numbers_stand_at_the_right_and_texts_at_the_left():
     head, first, second, *_ = terminal(Table("", ("name", "time"), (("a", "1.00 ms"), ("bc", "12 ms"))), 40)
     assert (head, first, second) == ("name     time", "a     1.00 ms", "bc      12 ms")

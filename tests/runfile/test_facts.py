@@ -54,6 +54,7 @@ def test_how_the_cpu_was_used(changes, words):
     [
         ({}, {"build": Torch("2.13.0"), "cpu": KNOWN, "precision": {"tf32": True}}, [], []),  # a file may know nothing
         ({"cpu_label": "One"}, {"cpu_label": "Other"}, ["CPU One → Other"], []),  # it launches the GPU's kernels
+        ({"libraries": {"numpy": "2.2.0"}}, {"libraries": {"numpy": "2.3.1"}}, [], ["numpy 2.2.0 → 2.3.1"]),
         ({"cpu_label": "x86_64"}, {"cpu_label": "Other"}, [], []),
         ({"gpu": ("A100", "570")}, {"gpu": ("H100", "580")}, ["cuda:0 A100 → H100"], ["cuda:0 driver 570 → 580"]),
         ({"build": Torch("2.12.0"), "threads": 2}, {"build": Torch("2.13.0"), "threads": 1},

@@ -22,7 +22,7 @@ from gpubench.runfile.schema import Case
 from gpubench.supervise import interleave, process
 from gpubench.supervise.interleave import Environment, Interleave, OutOfTime, SameCode, find_environment
 from gpubench.supervise.process import Interpreter, suite
-from gpubench.supervise.sources import Checkout, shared_code
+from gpubench.supervise.sources import Checkout, differing_libraries, shared_code
 from gpubench.supervise.supervisor import Unable
 
 pytestmark = pytest.mark.usefixtures("no_ceilings")
@@ -365,6 +365,16 @@ def test_both_sides_with_one_code_end_with_two_and_how_to_separate_them(tmp_path
     assert (done.returncode, done.stdout) == (2, "")
     assert f"both sides import quick from {tmp_path}/after/lib/quick.py: install each in an env" in done.stderr
     assert "python3 -m venv before/.venv && before/.venv/bin/pip install" in done.stderr
+
+
+def test_a_library_that_was_loaded_in_two_versions_is_named(tmp_path: Path) -> None:
+    sites = [tmp_path / side / "lib/site-packages" for side in ("base", "new")]
+    files = [{"fast": installed(site, "Fast.Frames", "fast/__init__.py")} for site in sites]
+    for site, version in zip(sites, ("1.0", "1.1"), strict=True):
+        installed(site, "unused", "unused/__init__.py")
+        for name in ("Fast.Frames", "unused"):
+            (site / f"{name}-1.dist-info/METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+    assert differing_libraries(*files) == ["fast-frames 1.0 → 1.1"]
 
 
 @pytest.fixture
