@@ -18,10 +18,13 @@ from ..runfile.schema import Ceilings, CpuFacts
 from ..runfile.utilisation import LABELS, slow_products
 
 _Ways = Mapping[str, Mapping[str, float]]
+_DETAILS = "around it"
+"""The row that most people don't need."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """It has no options."""
+    """Declare what :func:`main` reads."""
+    parser.add_argument("-v", "--verbose", action="store_true", help="also huge pages, allocator, NUMA and governor")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -32,7 +35,8 @@ def main(args: argparse.Namespace) -> int:
         importlib.import_module("numpy")  # its thread pool shows only once loaded
     here, load = machine(), moment()["load"]
     ways, warnings = _products_and_warnings(here, load)
-    _render(_rows(here, load, ways), warnings)
+    rows = _rows(here, load, ways)
+    _render((row for row in rows if args.verbose or row[1] != _DETAILS), warnings)
     if problem := imported_torch()[1]:
         print(f"gpubench env: {problem}", file=sys.stderr)
     return int(bool(problem))
@@ -86,7 +90,7 @@ def _rows(here: dict[str, Any], load: list[float] | None, ways_of: _Ways) -> Ite
     nodes = cpu["numa_nodes"] and f"{cpu['numa_nodes']} NUMA node(s) in use" + (f", {policy}" if policy else "")
     governor = cpu["governor"] and f"governor {cpu['governor']}"
     around = (pages and f"huge pages {pages}", cpu["allocator"], nodes, governor, *cpu["preloaded"])
-    yield "CPU", "around it", _line(*around)
+    yield "CPU", _DETAILS, _line(*around)
     for dtype, ways in ways_of.items():
         rates = [f"{LABELS.get(way, way)} {text(rate, 'FLOP/s')}" for way, rate in ways.items()]
         yield "Products", dtype, _line(*rates)

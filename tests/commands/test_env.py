@@ -79,17 +79,22 @@ PRODUCTS = Ceilings(ways=WAYS, throughput={"float32": 1e11, "float64": 5e10})
 def shown(monkeypatch, capsys):
     """What a person sees on a machine of four cores."""
 
-    def show(load=0.0):
+    def show(load=0.0, verbose=False):
         real = environment.machine()
         four = {**real, "cpu": {**real["cpu"], "cores": 4}}
         monkeypatch.setattr(environment, "machine", lambda: four)
         monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
         monkeypatch.setattr(env, "_products", lambda: PRODUCTS)
         monkeypatch.setenv("COLUMNS", "80")
-        assert env.main(argparse.Namespace()) == 0
+        assert env.main(argparse.Namespace(verbose=verbose)) == 0
         return " ".join(capsys.readouterr().out.split())
 
     return show
+
+
+def test_what_most_people_do_not_need_is_folded_away(shown):
+    assert "around it" not in shown()
+    assert "around it" in shown(verbose=True)
 
 
 @pytest.mark.parametrize(("load", "warned"), [(2.0, False), (2.1, True)])

@@ -47,11 +47,13 @@ def test_no_rate_is_above_its_peak():
     assert tables.results_table(study_of(one)).rows[0].count("—") == 2  # both, or neither
 
 
-@pytest.mark.parametrize(("flags", "advice"), [((), "--processes 3"), (("contended",), "close them first")])
+@pytest.mark.parametrize(
+    ("flags", "advice"), [((), "--processes 3"), (("contended",), "too long, by an unknown amount")]
+)
 def test_more_processes_are_advised_only_where_they_help(flags, advice):
     """Beside other programs they make a wrong number look precise."""
     note = tables.results_table(study_of(run(processes=1).bench("a.b", cpu=1.0, flags=flags))).note
-    assert [each for each in ("--processes 3", "close them first") if each in note] == [advice]
+    assert [each for each in ("--processes 3", "too long, by an unknown amount") if each in note] == [advice]
 
 
 def test_flags_of_benchmarks_and_of_processes_are_counted_with_a_remedy():
