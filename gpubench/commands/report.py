@@ -31,8 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", default="out", metavar="DIR", help=f"{files} (default: out)")
     against = (
         "what speedups are measured against: a device (cpu, cuda:0), an implementation (numpy), a machine or a run by"
-        " name; default: each machine's CPU; of several machines the first, but in the answer the slowest GPU if"
-        " several have one, and the slowest CPU if none has"
+        " name; default: the machine's CPU; of several machines the first file's, for all others"
     )
     add("--baseline", metavar="NAME", help=against)
     different = "compare benchmarks although they differ in this, and name the difference; repeatable: "

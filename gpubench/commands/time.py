@@ -183,7 +183,9 @@ def _times_alone(results: Results) -> str:
     cells += [words.speedup(pair) for pair in study.device_pairs[:1]]
     flags = [flag for row in study.measured for flag in row.result.flags]
     flags.sort(key=lambda flag: not any(reason.interval for reason in judge([flag.name]).why))
-    return "\n".join(["  ".join(cells), *(f"* {flag.name}: {flag.seen}" for flag in flags[:1])])
+    return "\n".join(
+        ["  ".join(cells), *(f"{judge([flag.name]).star} {flag.name}: {flag.seen}".strip() for flag in flags[:1])]
+    )
 
 
 _OURS = re.compile(f"({'|'.join(kind for kind, value in vars(errors).items() if isinstance(value, type))}): ")

@@ -3,7 +3,7 @@
 A row is a workload in one dtype, in its plainest setting, at the largest size that most of the compared devices have.
 The sentence counts these rows; the table of the terminal, the page and the summary, and the first picture show them,
 in the same order, under the same names. A ratio between a GPU of one machine and a CPU of another says nothing about
-either, so a GPU is compared with the CPU of its own machine, and GPUs of several machines with the slowest of them.
+either, so a GPU is compared with the CPU of its own machine, and other machines with the first one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any, Generic
 
+from ..runfile.facts import threads_available
 from ..runfile.flags import ADVICE, CONTENDED, DIFFERENT, POWER_LIMITED
 from ..runfile.kinds import KINDS
 from ..runfile.matching import shown_name
@@ -23,7 +24,7 @@ from ..runfile.quantities import counted, listed
 from ..runfile.utilisation import slow_products
 from . import words
 from .rows import number
-from .study import ONE_THREAD, SINGLE, Item, Measured, Pair, Source, Study, grouped, in_order, plainest_first, plainness
+from .study import Item, Measured, Pair, Source, Study, grouped, in_order, plainest_first, plainness
 
 MOST_ROWS = 15
 """Rows on a screen and in the first picture; files show all."""
@@ -195,9 +196,10 @@ class Speedups:
 
 
 def find_speedups(study: Study, pairs: Sequence[Pair]) -> list[Speedups]:
-    """The devices of these pairs against each of their baselines."""
+    """The devices of these pairs against each of their baselines, accelerators first."""
     made = []
-    for members in grouped(pairs, lambda pair: pair.base.source).values():
+    by_base = grouped(pairs, lambda pair: pair.base.source)
+    for members in sorted(by_base.values(), key=lambda members: not members[0].base.on_accelerator):
         if rows := answer_rows(study, members):
             firsts = {pair.other.source: pair for row in rows for pair in row.items}
             devices = {}
@@ -236,14 +238,28 @@ class Answer:
             return "Smoke runs are too short to compare devices. Use --preset quick."
         found = [(each, source) for each in self.speedups for source in each.devices]
         if found:
-            return " ".join(_sentence(*each) for each in found[:_MOST_DEVICES])
+            sentences = [_sentence(*each) for each in found[:_MOST_DEVICES]]
+            more = _more_devices([each.devices[source] for each, source in found[_MOST_DEVICES:]])
+            return " ".join([*self._unfair_cpus, *sentences, *more])
         return _cpu_sentence(self.study, self.times, self._alone)
+
+    @property
+    def _unfair_cpus(self) -> list[str]:
+        """``No fair CPU: it took 1 of 16 threads …``, for each CPU that took fewer threads than it has."""
+        sides = (side for each in self.speedups for pair in each.pairs for side in pair.sides)
+        runs = {side.run_name: side.run for side in sides if not side.on_accelerator}.values()
+        counts = {(run.machine.threads or 1, available) for run in runs if (available := threads_available(run))}
+        gain = "so it may be up to {:.2g} times as fast"
+        return [
+            f"No fair CPU: it took {used} of {all_} threads, {gain.format(all_ / used)}."
+            for used, all_ in sorted(counts)
+        ]
 
     @cached_property
     def hint(self) -> str:
         """How to see a GPU, for runs on known devices that had none."""
         known = [row for row in self.study.measured if row.result.device]
-        if self.speedups or not known or any(row.on_accelerator for row in known):
+        if self.speedups or not known or self.study.names.accelerators:
             return ""
         if any((run.machine.torch or "").endswith("+cpu") for run in self.study.runs):
             return (
@@ -263,7 +279,7 @@ class Answer:
         subject = f"{counted(len(pairs), 'benchmark')} {'has' if len(pairs) == 1 else 'have'}"
         nearest = f"no comparable baseline, the nearest differs in {found}"
         told = f"Not compared: {subject} {nearest}. Use {options} to compare anyway" if pairs else ""
-        return ". ".join(filter(None, [told, self._twins, self._unsized]))
+        return ". ".join(filter(None, [told, self._unsized]))
 
     @property
     def _unsized(self) -> str:
@@ -271,17 +287,6 @@ class Answer:
         name, size = next(((name, size) for name, size in find_unsized(rows).items() if size), ("", ""))
         told = f'If {size} is the size of {name}, write size="{size}" in its marker, for rows of its largest size alone'
         return told * bool(name)
-
-    @property
-    def _twins(self) -> str:
-        """The devices that are left out beside one of their model, and how fast they are against it."""
-        twins = self.study.twins
-        if not twins:
-            return ""
-        names = listed(dict.fromkeys(self.study.names.of(pair.other) for _, pair in twins), _MOST_DEVICES)
-        ratios = [shown.other.time_s / pair.other.time_s for shown, pair in twins]
-        against = words.times_range(min(ratios), max(ratios))
-        return f"Not shown, as of the same model: {names} ({against}). Use --baseline cpu to show all"
 
     @cached_property
     def warnings(self) -> list[Warning]:
@@ -301,6 +306,11 @@ class Answer:
         return [*found, *_warn_of_peaks(study, judged)]
 
 
+def _more_devices(names: Sequence[str]) -> list[str]:
+    """``And 3 more: A100, H100, H200.``: the devices beyond those that a sentence describes."""
+    return [f"And {len(names)} more: {listed(names)}."] if names else []
+
+
 def _sentence(found: Speedups, source: Source) -> str:
     """``H100 against Xeon: faster in 24 of 26 benchmarks (1.3× to 132×), in 17 also when the data is copied for every
     call. Not faster: Sort, n=10⁶ (1.2× slower).``"""
@@ -308,7 +318,7 @@ def _sentence(found: Speedups, source: Source) -> str:
     who = f"{found.devices[source]} against {found.baseline}"
     if len(rows) == 1:
         ((row, pair),) = rows
-        over = f" over {words.way(pair)} ({words.like_with_like(pair)})" if pair.best_cpu else ""
+        over = f" over {words.way(pair)}" * bool(pair.fastest_way)
         copied = f" With inputs and results copied for every call: {words.with_copies(pair)}." if pair.copies else ""
         return f"{who}: {words.ratio(pair)} on {row.named}{over}.{copied}"
     wins = [pair for _, pair in rows if pair.faster]
@@ -328,10 +338,10 @@ def _cpu_sentence(study: Study, rows: Sequence[AnswerRow[Measured]], alone: Sequ
     first = {row.heading: row.items[0] for row in reversed(rows)}
     leads = [first[KINDS[name].heading] for name in ("matmul", "elementwise") if KINDS[name].heading in first]
     if reached := [row for row in leads if not row.quality.doubt and row.throughput]:
-        return f"{study.names.of(reached[0])}: {', '.join(map(_reached, reached))}.{_threads_pay(alone)}"
+        return f"{study.names.of(reached[0])}: {', '.join(map(_reached, reached))}."
     devices = grouped([item for row in rows for item in row.items] or alone, study.names.of)
-    told = (f"{name}: {_range(each)}." for name, each in [*devices.items()][:_MOST_DEVICES])
-    return " ".join(told) + _threads_pay(alone)
+    sentences = [f"{name}: {_range(each)}." for name, each in [*devices.items()][:_MOST_DEVICES]]
+    return " ".join([*sentences, *_more_devices([*devices][_MOST_DEVICES:])])
 
 
 def _reached(row: Measured) -> str:
@@ -349,19 +359,6 @@ def _range(rows: Sequence[Measured]) -> str:
     if len(rows) == 1:
         return f"{name} takes {least}"
     return f"{least}{f' ({name})' * (name != other)} to {most} ({other})"
-
-
-def _threads_pay(rows: Sequence[Measured]) -> str:
-    """The largest gain from all threads over one; empty where no benchmark ran with both."""
-    jobs: dict[tuple[str, str], dict[str | None, Measured]] = {}
-    for row in rows:
-        if row.parallel.devices == 1 and row.parallel.method in (SINGLE, ONE_THREAD):
-            jobs.setdefault((row.run_name, row.result.workload), {})[row.parallel.method] = row
-    gains = [(of[ONE_THREAD].time_s / of[SINGLE].time_s, of[SINGLE]) for of in jobs.values() if len(of) == 2]
-    if not gains:
-        return ""
-    gain, row = max(gains, key=lambda entry: entry[0])
-    return f" {row.result.threads} threads against one: {words.times(gain)} on {words.name(row.result)}."
 
 
 # What is wrong --------------------------------------------------------------------------------------------------------

@@ -125,10 +125,9 @@ def results_columns(rows: Iterable[Row]) -> list[Column[Row]]:
 def speedup_columns(study: Study) -> list[Column[Pair]]:
     """Return the columns of speedup.csv."""
     named = [column.of(attrgetter("other")) for column in _parameters(study.rows)]
-    ratio, copied = ([column.of(attrgetter("like_with_like")) for column in of] for of in (_RATIO, _COPIED))
     what = _of("other", "device_name workload dtype variant setting size_name size")
     sides = [*_of("other", _SIDE), *_of("base", _SIDE, "baseline_")]
-    return [*what, *ratio, *sides, *_BASIS, *_of("other", "cache"), *named, *copied, *_BEST_CPU]
+    return [*what, *_RATIO, *sides, *_BASIS, *_of("other", "cache"), *named, *_COPIED]
 
 
 def crossover_columns(study: Study) -> list[Column[Crossing]]:
@@ -212,32 +211,38 @@ _ROW: dict[str, Column[Row]] = {
     )
 }
 _RATIO: list[Column[Pair]] = [
-    Column("speedup", lambda pair: pair.speedup),
+    Column("speedup", lambda pair: _drawn(pair)),
     Column("low", lambda pair: _known(pair.values.low)),
     Column("high", lambda pair: _known(pair.values.high)),
-    Column("one_shot_speedup", lambda pair: pair.copies and pair.copies.speedup),
+    Column("shown", words.ratio),
+    Column("limit", lambda pair: pair.limit_kind),
+    Column("one_shot_speedup", lambda pair: _drawn(pair.copies)),
     Column("baseline_s", lambda pair: pair.base_s),
     Column("time_s", lambda pair: pair.time_s),
     Column("flags", lambda pair: " ".join(pair.flags) or None),
+    Column(
+        "simulated", lambda pair: any(side.facts.simulated or bool(words.modelled(side.facts)) for side in pair.sides)
+    ),
     Column("id", lambda pair: pair.other.result.id),
 ]
 _BASIS: list[Column[Pair]] = [
+    Column("baseline_way", lambda pair: words.way(pair) or None),
     Column("differs", lambda pair: pair.differs or None),
     Column("uncertainty", lambda pair: pair.uncertainty),
 ]
 _COPIED: list[Column[Pair]] = [
     Column("one_shot_low", lambda pair: _proven(pair.copies, "low")),
     Column("one_shot_high", lambda pair: _proven(pair.copies, "high")),
-    Column("baseline_one_shot_s", lambda pair: pair.copies and pair.batches * pair.copies.base_s),
+    Column("baseline_one_shot_s", lambda pair: pair.copies and pair.copies.base_s),
     Column("one_shot_s", lambda pair: pair.copies and pair.copies.time_s),
     Column("one_shot_pinned_s", lambda pair: (pinned := pair.in_regime(PINNED)) and pinned.time_s),
-    Column("one_shot_pinned_speedup", lambda pair: (pinned := pair.in_regime(PINNED)) and pinned.speedup),
+    Column("one_shot_pinned_speedup", lambda pair: _drawn(pair.in_regime(PINNED))),
 ]
-_BEST_CPU: list[Column[Pair]] = [
-    Column("best_cpu", lambda pair: words.way(pair) or None),
-    *(Column(f"best_cpu_{column.head}", column.cell) for column in _RATIO[:4]),
-    Column("best_cpu_flags", lambda pair: pair.best_cpu and (" ".join(pair.best_cpu.flags) or None)),
-]
+
+
+def _drawn(pair: Pair | None) -> float | None:
+    """Return the speedup that is shown, or the limit where only a limit is known; None where nothing is known."""
+    return pair.drawn.value if pair and pair.drawn else None
 
 
 def _proven(pair: Pair | None, end: str) -> float | None:
@@ -261,7 +266,7 @@ _CROSSED: list[Column[Crossing]] = [
     Column("high", lambda found: _end(found.crossover.high, found)),
     Column("kind", lambda found: "unsure" if found.doubtful else found.crossover.kind),
     Column("processes", lambda found: found.processes),
-    Column("best_cpu", lambda found: "; ".join(words.ways(found.line.items)) or None),
+    Column("baseline_way", lambda found: "; ".join(words.ways(found.whole.items)) or None),
 ]  # fmt: skip
 
 
@@ -310,6 +315,6 @@ SCALING: list[Column[Scaled]] = [
     Column("phases", lambda each: "; ".join(f"{n} {s!r}" for n, s in each.parallel.phases.items()) or None),
     _of_parallel("interconnect"),
 ]
-_OURS = (_ROW.values(), _RATIO, _BASIS, _COPIED, _BEST_CPU, _CROSSED)
+_OURS = (_ROW.values(), _RATIO, _BASIS, _COPIED, _CROSSED)
 _RESERVED = {column.head for columns in _OURS for column in columns} | {f"baseline_{head}" for head in _ROW}
 """Heads of columns that no parameter may have."""

@@ -1,11 +1,12 @@
-"""Speedups: each benchmark against the same benchmark elsewhere, with its uncertainty, and with the copies of its data.
+"""Speedups: each benchmark against its baseline, with its uncertainty, and with the copies of its data.
 
 The same means equal workload, parameters and variant, and equal implementation unless the baseline is one. A ratio of
 benchmarks that differ in dtype, precision, cache, threads or seed is no speedup: such pairs are left out unless
 the difference is allowed and named. An unknown fact is no difference, except TF32 that is on at the other side.
 
-Between a GPU and a CPU, what counts is the fastest way that the CPU was measured to do the job (``runfile/ways``):
-another library, a compiler, another form. The speedup of like with like is kept beside it.
+A benchmark has one baseline and one speedup. A GPU's baseline is the CPU's fastest measured way to do the job
+(``runfile/ways``): another library, a compiler, another form. Of several machines the first is the reference of all
+others.
 """
 
 from __future__ import annotations
@@ -15,34 +16,23 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 
 from ..errors import UsageError
-from ..runfile.facts import switches
+from ..runfile.facts import switches, threads_available
 from ..runfile.flags import Level, Quality, Reason
 from ..runfile.quantities import SWITCH, holds_words
-from ..runfile.schema import Process, Result, Times
+from ..runfile.schema import Process, Result
 from ..runfile.ways import fastest_way, job, times_and_ratio
 from ..statistics import intervals
 from ..statistics.intervals import Interval
-from .rows import NEAR, Measured, Source, Values, grouped, leaves_open, too_noisy
+from .rows import NEAR, Measured, Values, grouped, leaves_open, too_noisy
 
 RESIDENT, ONE_SHOT, PINNED = "resident", "one-shot", "one-shot, pinned"
 """resident: the data is on the device. one-shot: copy inputs, one call, copy outputs; from and to pageable memory, or
 pinned (page-locked) memory."""
 DEVICE, IMPLEMENTATION, MACHINE, RUN = "result.device", "result.implementation", "run.machine.label", "run_name"
-SOURCE = "source"
 """What a baseline may be: attributes of a row."""
-OF_TIMES = (Reason.WAITED, Reason.BUSY)
-"""Reasons for which little or nothing is known of what is made of the times."""
-SLICE_S = 3e-3
-"""Seconds that a scheduler gives each of several programs, at the least: only a shorter round can have a core alone."""
-THREADS_WAIT_S = 10 * SLICE_S
-"""Seconds of a call below which threads that wait for each other, each for a slice, may take nearly all of its time."""
-SHARED, BESIDE = 5.0, 1.25
-"""How many times as long as alone a longer round takes at most, and a shorter one, which shares caches, memory and
-clocks with the other programs: seen were 3.8 times and 1.09 times, beside two and three programs on two cores."""
-_LIMITS = "limits beside other programs"
 _HALVES = {"float16": ("fp16_",), "bfloat16": ("bf16_",)}
 """How the switches of products in that dtype begin."""
 _OF_ACCELERATORS = ("cudnn_benchmark", "cudnn_deterministic", "variables")
@@ -59,7 +49,7 @@ class Baseline:
     """What a name given as ``--baseline`` stands for: rows whose attribute ``role`` has that name."""
 
     role: str
-    name: str | Source
+    name: str
 
     def holds(self, row: Measured) -> bool:
         """Whether the row is of this baseline."""
@@ -68,31 +58,25 @@ class Baseline:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A benchmark against its baseline, in a ``regime``. ``differs`` is in what the two differ, where that was allowed.
-    ``batches``: how many of the baseline's calls do the work of one, where the CPU was too slow for the batch; the
-    speedup is then that of an item.
+    """A benchmark against its baseline, in a ``regime``. ``differs`` names allowed differences of the two.
 
-    Where the CPU of the two has a faster way to do the job, ``best_cpu``, the times compared are those of that row.
+    ``fastest_way`` is the CPU's row whose times are compared, if the CPU has a faster way to do the job.
+    ``batches`` is how many of the baseline's calls do the work of one call of several devices.
     """
 
     base: Measured
     other: Measured
     differs: str = ""
     batches: float = 1.0
-    best_cpu: Measured | None = None
+    fastest_way: Measured | None = None
     regime: str = RESIDENT
 
     @property
     def sides(self) -> tuple[Measured, Measured]:
         """The two rows whose times are compared."""
-        if self.best_cpu is None:
+        if self.fastest_way is None:
             return self.base, self.other
-        return (self.base, self.best_cpu) if self.base.on_accelerator else (self.best_cpu, self.other)
-
-    @cached_property
-    def like_with_like(self) -> Pair:
-        """The pair in the same way on both sides: the pair itself if the CPU has no faster way."""
-        return replace(self, best_cpu=None) if self.best_cpu else self
+        return (self.base, self.fastest_way) if self.base.on_accelerator else (self.fastest_way, self.other)
 
     def in_regime(self, regime: str) -> Pair | None:
         """The same pair with copies, where work moves from a CPU to an accelerator and its copies were measured."""
@@ -144,44 +128,21 @@ class Pair:
 
     @property
     def uncertainty(self) -> str:
-        """What the range is; empty if there is none."""
-        return _LIMITS if self._busy else self._compared[3]
+        """The kind of the range; empty if there is none."""
+        return self._compared[3]
 
     @property
     def subject(self) -> Measured:
         """What is compared with the baseline."""
         return self.other
 
-    @property
-    def _busy(self) -> bool:
-        return any(side.busy for side in self.sides)
-
-    @property
-    def _delayed(self) -> bool:
-        return any(map(_delayed, self.sides))
-
-    @cached_property
-    def _range(self) -> Values:
-        ratio = self._compared[2]
-        return Values(*(self.batches * each for each in (ratio.value, ratio.low, ratio.high)))
-
     @cached_property
     def values(self) -> Values:
-        """The speedup and the ends of what is known of it. Where other programs took part of a time, the least that the
-        work needs is compared with the longer rounds of the other side; if they took much, copies may have taken longer
-        than they need too, so that only the low end counts them. Nothing is known of times that waited."""
-        value = self._range.value
-        if any(Reason.WAITED in side.quality.why for side in self.sides):
-            return Values(value, 0.0, math.inf)
-        if not self._busy:
-            return self._range
-        base, other = self.sides
-        least_s = _least_s(other)
-        low, high = _least_s(base) / other.times.q3_s, base.times.q3_s / least_s if least_s else math.inf
-        if self.regime != RESIDENT:
-            longer = self.time_s / replace(self, regime=RESIDENT).time_s
-            low, high = low / longer, high if self._delayed else high / longer
-        return Values(value, self.batches * low, self.batches * high)
+        """The speedup and the ends of its range; nothing is known of times that waited."""
+        ratio = self._compared[2]
+        value, low, high = (self.batches * end for end in (ratio.value, ratio.low, ratio.high))
+        waited = any(Reason.WAITED in side.quality.why for side in self.sides)
+        return Values(value, 0.0, math.inf) if waited else Values(value, low, high)
 
     @property
     def speedup(self) -> float:
@@ -209,14 +170,23 @@ class Pair:
         base, other = self.sides
         return tuple(dict.fromkeys((*other.flags, *base.flags)))
 
+    @property
+    def busy(self) -> bool:
+        """Whether other programs may have made a time longer."""
+        return any(side.busy for side in self.sides)
+
+    @property
+    def few_threads(self) -> bool:
+        """Whether a CPU of the two took fewer threads than it has, which is no fair CPU."""
+        return any(threads_available(side.run) for side in self.sides if not side.on_accelerator)
+
     @cached_property
     def quality(self) -> Quality:
-        """How good the speedup is. It needs no peak, so a rate above one is no reason; and of a busy machine no range
-        of the times shows how far off they are."""
+        """The quality of the speedup. A rate above the peak is no reason, because a ratio needs no peak."""
         why = [reason for side in self.sides for reason in side.quality.why if reason is not Reason.ABOVE_PEAK]
-        disturbed = self._delayed or (self._busy and leaves_open(self.values))
-        unusable = [Reason.WAITED] * (Reason.WAITED in why) + [Reason.BUSY] * disturbed
-        unusable += [Reason.TOO_NOISY] * leaves_open(self._range)
+        why += [Reason.FEW_THREADS] * self.few_threads
+        waited = Reason.WAITED in why
+        unusable = [Reason.WAITED] * waited + [Reason.TOO_NOISY] * (not waited and leaves_open(self.values))
         level = Level.UNUSABLE if unusable else Level.NOISY if why else Level.SOUND
         return Quality(level, tuple(dict.fromkeys([*unusable, *why])))
 
@@ -230,6 +200,13 @@ class Pair:
         """The end of the range that says which side is faster, and by more than rounding."""
         _, low, high = self.values
         return low if low >= NEAR else high if high <= 1 / NEAR else None
+
+    @property
+    def limit_kind(self) -> str | None:
+        """``at least`` or ``at most`` where only a limit of the speedup is known."""
+        if self.shown or self.limit is None:
+            return None
+        return "at least" if self.limit > 1 else "at most"
 
     @property
     def drawn(self) -> Values | None:
@@ -247,35 +224,6 @@ class Pair:
     def unknown(self) -> bool:
         """Whether its speedup isn't known well enough to say which side is faster."""
         return self.quality.doubt is not None and self.limit is None
-
-
-def least_s(times: Times, threads: int, slow: bool) -> float:
-    """Seconds that a call at least takes without the other programs that were seen: in its fastest round, or as long
-    as its thread had a core. If rounds are longer than a time slice, they all were interrupted, the shortest one too.
-
-    Several threads wait for each other, and take a core meanwhile: of a network's 4 ms 38 became, in a round of 326.
-    They are known to need what they had of a core only in a round that had it all along; nothing is known where more
-    was taken than SHARED allows, nor of a short call on ``slow`` threads, which took longer than one.
-    """
-    several, away = threads > 1, times.min_s / (times.cpu_s or times.min_s)
-    interrupted = times.min_s * times.iterations > SLICE_S
-    if several and ((slow and times.min_s < THREADS_WAIT_S) or (interrupted and away > SHARED)):
-        return 0.0
-    waited = several and (slow or away > BESIDE)
-    shared = interrupted and (waited or times.cpu_s is None)
-    return times.min_s / max(1.0, away) / (SHARED if shared else BESIDE)
-
-
-def _least_s(row: Measured) -> float:
-    if not row.busy:
-        return row.times.min_s
-    return least_s(row.times, 1 if row.on_accelerator else row.result.threads or 1, bool(row.run.slow_threads))
-
-
-def _delayed(row: Measured) -> bool:
-    """Whether other programs may account for more of its time than sharing caches, memory and clocks with them does; a
-    single process doesn't show it."""
-    return row.busy and (len(row.times.processes) < 2 or row.time_s > BESIDE**2 * _least_s(row))
 
 
 def resolve(rows: Sequence[Measured], name: str | None) -> Baseline | None:
@@ -298,20 +246,16 @@ def resolve(rows: Sequence[Measured], name: str | None) -> Baseline | None:
 
 
 def find_pairs(
-    rows: Sequence[Measured],
-    baseline: Baseline | None = None,
-    allow: Collection[str] = (),
-    ways: Sequence[Measured] | None = None,
+    rows: Sequence[Measured], baseline: Baseline | None = None, allow: Collection[str] = ()
 ) -> tuple[list[Pair], list[tuple[Measured, _Differences]]]:
-    """Pairs that differ in nothing, or only in the terms of ``allow``; and what has no such baseline, with its
-    differences from the nearest.
+    """Return a pair for each row that has a baseline, and the rows without a comparable one, with their differences.
 
-    ``ways`` of a CPU to do the same job are looked for among all rows, or these; a baseline implementation is the way
-    that was asked for. A library brings its own number of threads: NumPy's elementwise work has one.
+    ``rows`` are all rows of the runs, because the fastest way of a CPU is looked for among them. Two rows of a pair
+    differ only in the terms of ``allow``. A library brings its own number of threads: NumPy's elementwise work has one.
     """
     allowed, of_libraries = {*allow, _OWN}, bool(baseline and baseline.role == IMPLEMENTATION)
     any_threads = {*allowed, "threads"}
-    jobs = grouped((row for row in ways or rows if not (of_libraries or row.on_accelerator)), _job)
+    jobs = grouped((row for row in rows if not (of_libraries or row.on_accelerator)), _job)
     if of_libraries:
         allowed = any_threads
     first = rows[0].run_name if rows else ""
@@ -322,53 +266,11 @@ def find_pairs(
     for row, tiers in (each for group in groups for each in _find_partners(group, baseline, first)):
         base, differences = _find_closest(row, tiers, allowed)
         if base is not None:
-            best_cpu = _best_cpu(base, row, jobs, any_threads)
-            pairs.append(Pair(base, row, ", ".join(differences.values()), best_cpu=best_cpu))
+            fastest = _fastest_way(base, row, jobs, any_threads)
+            pairs.append(Pair(base, row, ", ".join(differences.values()), fastest_way=fastest))
         elif differences:
             left_out.append((row, differences))
-    if baseline is None:
-        known = {id(row) for row, _ in left_out}.union(id(pair.other) for pair in pairs)
-        pairs += _pair_per_item([row for row in rows if id(row) not in known], rows, allowed)
     return pairs, left_out
-
-
-def _pair_per_item(alone: Iterable[Measured], rows: Sequence[Measured], allowed: Collection[str]) -> Iterator[Pair]:
-    """Batches for which a CPU was too slow, against the largest batch that it has measured, per item."""
-    bases = grouped((row for row in rows if not row.on_accelerator and row.result.size), _but_for_size)
-    for row in (row for row in alone if row.on_accelerator):
-        found = [(base, _batches(base, row)) for base in bases.get(_but_for_size(row), [])]
-        smaller = sorted((each for each in found if each[1] > 1), key=itemgetter(1))[:1]
-        base, differences = _find_closest(row, [[base] for base, _ in smaller], allowed)
-        if base is not None:
-            sizes = (str(each.result.params.get(str(row.result.size))) for each in (row, base))
-            of_an_item = f"{_against(str(row.result.size), *sizes)}, per {row.result.work.unit}"
-            yield Pair(base, row, ", ".join([*differences.values(), of_an_item]), smaller[0][1])
-
-
-def _but_for_size(row: Measured) -> Hashable:
-    case = row.result
-    params = frozenset((name, repr(value)) for name, value in case.params.items() if name != case.size)
-    return row.run_name, case.workload, case.variant, case.implementation, params, case.dtype, case.cache
-
-
-def _batches(base: Measured, other: Measured) -> float:
-    """How many times the base's work the other does, where an item has the same FLOPs in both; 0 elsewhere."""
-    ours, theirs = other.result.work, base.result.work
-    if not (ours.items and theirs.items and ours.flops and theirs.flops):
-        return 0.0
-    batches = ours.items / theirs.items
-    return batches if math.isclose(batches, ours.flops / theirs.flops, rel_tol=0.01) else 0.0
-
-
-def compare_with_slowest(rows: Sequence[Measured], allow: Collection[str] = ()) -> list[Pair]:
-    """Several devices against the slowest of them, by the median of its speedups over the first."""
-    found = find_pairs(rows, Baseline(SOURCE, rows[0].source), allow)[0]
-    by_source = grouped(found, lambda pair: pair.other.source)
-    speeds = {source: intervals.median([pair.speedup for pair in of]) for source, of in by_source.items()}
-    slowest = min(speeds, key=speeds.__getitem__, default=None)
-    if slowest and speeds[slowest] < 1:
-        found = find_pairs(rows, Baseline(SOURCE, slowest), allow)[0]
-    return found
 
 
 def _group_alike(rows: Sequence[Measured], of_libraries: bool) -> list[list[Measured]]:
@@ -386,7 +288,7 @@ def _group_alike(rows: Sequence[Measured], of_libraries: bool) -> list[list[Meas
     return list(groups.values())
 
 
-def _best_cpu(
+def _fastest_way(
     base: Measured, other: Measured, jobs: Mapping[Hashable, Sequence[Measured]], allowed: Collection[str]
 ) -> Measured | None:
     """Return the fastest way of the CPU, if a GPU and a CPU are compared and it isn't the way that is compared."""
@@ -412,7 +314,8 @@ def _find_closest(
     for tier in tiers:
         candidates = [(_find_differences(base, row), base) for base in tier if base.dtype in (row.dtype, "float32")]
         for differing, base in sorted(candidates, key=lambda each: len(each[0])):
-            barred = {term: words for term, words in differing.items() if term not in allowed}
+            own = {"threads"} if base.run_name != row.run_name else set()  # each machine has its own number
+            barred = {term: words for term, words in differing.items() if term not in {*allowed, *own}}
             if not barred:
                 return base, differing
             if not nearest or len(barred) < len(nearest):
@@ -423,10 +326,11 @@ def _find_closest(
 def _find_partners(rows: list[Measured], baseline: Baseline | None, first: str) -> _Partners:
     """Yield each benchmark that needs a baseline, and the rows to look for it in, best first.
 
-    The rows of another baseline are those of the same run; a run without it takes them from the first run that has
-    it. Without one, and for that of a machine or run: accelerators with the CPU of their own run, and the rows of other
-    runs with those of the ``first`` on the same device, the same kind of device, or an accelerator of another kind;
-    with the CPU only if that run was asked for.
+    The rows of a baseline device or library are those of the same run; a run without it takes them from the first run
+    that has it. Without such a baseline the reference is the ``first`` run, or the run that was asked for: its
+    accelerators are compared with its CPU, and the rows of other runs with its rows on the same device, the same kind
+    of device, another accelerator, or the CPU. An accelerator whose benchmark the reference lacks is compared with the
+    CPU of its own run.
     """
     runs = grouped(rows, lambda row: row.run_name)
     others = runs.get(first, [])
@@ -441,12 +345,13 @@ def _find_partners(rows: list[Measured], baseline: Baseline | None, first: str) 
         same = [other for other in others if other.result.device == row.result.device]
         kin = [other for other in others if other.facts.kind == row.facts.kind]
         accelerators = [other for other in others if other.on_accelerator and row.on_accelerator]
-        return [same, kin, accelerators, [other for other in others if baseline and not other.on_accelerator]]
+        return [same, kin, accelerators, [other for other in others if not other.on_accelerator]]
 
-    across = [(row, tiers(row)) for row in rows if row.run_name != first]
-    gpus = [row for row in (others if baseline else rows) if row.on_accelerator]
-    within = [(row, [[other for other in runs[row.run_name] if not other.on_accelerator]]) for row in gpus]
-    yield from [*across, *within] if baseline else [*within, *across]
+    for row in rows:
+        if others and row.run_name != first:
+            yield row, tiers(row)
+        elif row.on_accelerator:
+            yield row, [[other for other in runs[row.run_name] if not other.on_accelerator]]
 
 
 def _find_differences(base: Measured, other: Measured) -> _Differences:

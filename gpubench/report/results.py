@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from functools import cached_property
@@ -15,8 +16,8 @@ from ..runfile.reader import read_runs
 from ..runfile.schema import Run
 from . import words
 from .columns import frame, results_columns, speedup_columns
-from .screen import beside, rivals
-from .study import Pair, Study, Values, grouped
+from .screen import beside
+from .study import Pair, Study, grouped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,8 +28,9 @@ _WIDTH = 160
 
 
 class Ratio(float):
-    """How many times as fast, with the ends of its interval; ``star`` is ``*`` where a time is noisy, and
-    ``simulated`` is true where a model made one. As a text it is what a table shows, ``≥ 3.5×* (simulated)``."""
+    """How many times as fast, with the ends of its interval; the limit where only a limit is known, NaN where nothing
+    is. ``star`` is ``*`` where a time is noisy, and ``simulated`` is true where a model made one. As a text it is the
+    cell of a table, ``≥ 3.5×* (simulated)``."""
 
     low: float
     high: float
@@ -36,10 +38,10 @@ class Ratio(float):
     simulated: bool
     _told: str
 
-    def __new__(cls, pair: Pair, values: Values) -> Ratio:
-        """Make a ratio of a pair from a value and its range."""
-        made = super().__new__(cls, values.value)
-        made.low, made.high, made.star = values.low, values.high, "*" * pair.quality.noisy
+    def __new__(cls, pair: Pair) -> Ratio:
+        """Make the ratio that is shown of a pair."""
+        made = super().__new__(cls, pair.drawn.value if pair.drawn else math.nan)
+        made.low, made.high, made.star = *pair.values[1:], "*" * pair.quality.noisy
         made.simulated = bool(words.simulated(side.facts for side in pair.sides))
         made._told = words.ratio(pair) + " (simulated)" * made.simulated
         return made
@@ -122,9 +124,9 @@ class Results:
             raise UsageError(f"several benchmarks are compared: {choose}: {listed(names)}")
         for pairs in groups.values():
             largest = max(pairs, key=lambda pair: pair.other.numbers)
-            return Ratio(largest, largest.values)
-        pairs = rivals(self.study)
-        return next((Ratio(pair, pair.values) for pair in pairs if pair.base is pairs[-1].base), None)
+            return Ratio(largest)
+        pairs = self.study.rivals
+        return next((Ratio(pair) for pair in pairs if pair.base is pairs[-1].base), None)
 
     def chart(self, kind: str | None = None) -> Picture:
         """The picture that ``gpubench chart`` draws, which a notebook shows and :meth:`.Picture.save` keeps.

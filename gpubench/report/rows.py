@@ -243,6 +243,12 @@ class Measured(Row):
         why = self.quality.why
         return Reason.BUSY in why or (Reason.NOISY in why and self.run.contended and self.times.cpu_s is not None)
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether other programs took the core of its only thread, whose CPU time is known."""
+        alone, cpu_s = self.result.threads == 1 and not self.on_accelerator, self.times.cpu_s
+        return self.busy and alone and cpu_s is not None and self.time_s > NEAR * cpu_s
+
 
 def too_noisy(low: float, high: float) -> bool:
     """Whether an interval is wider than a factor of four."""
@@ -255,11 +261,8 @@ def leaves_open(values: Values) -> bool:
     return too_noisy(values.low, values.high) and values.low <= 1 <= values.high
 
 
-def rows_of(runs: Sequence[Run], expression: str | None = None) -> list[Row]:
-    """All benchmarks of all runs; with an ``expression`` (``-k``) those that it chooses.
-
-    Raises UsageError where it chooses none, and RunFileError for more names of parameters than a table holds.
-    """
+def rows_of(runs: Sequence[Run]) -> list[Row]:
+    """Return all benchmarks of all runs. Raises RunFileError for more names of parameters than a table holds."""
     if len(named := {name for run in runs for result in run.results for name in result.params}) > MOST_NAMES:
         raise RunFileError(f"{len(named)} different names of parameters: a table holds {MOST_NAMES}; report fewer runs")
     workloads = grouped((each for run in runs for each in run.results), lambda result: result.workload)
@@ -274,16 +277,20 @@ def rows_of(runs: Sequence[Run], expression: str | None = None) -> list[Row]:
             more = told[result.workload] | ({"shared": left_out} if left_out else {})
             short = structs.replace(result, **more) if more else result
             rows.append((Measured if result.times else Row)(run, name, short, size))
-    if expression is None:
-        return rows
-    matches, chosen = matcher(expression), []
+    return rows
+
+
+def matching_rows(rows: Sequence[Row], expression: str) -> list[Row]:
+    """Return the rows that an expression (``-k``) chooses. Raises UsageError where it chooses none."""
+    matches, matching = matcher(expression), []
     for row in rows:
         case = row.result
         shown = case.id, case.device, case.implementation, case.fullname, row.facts.label, *names_of(case)
-        chosen += [row] * matches(shown)
-    if not chosen:
-        raise nothing_matches(expression, (row.result.workload for row in rows), [run.preset for run in runs])
-    return chosen
+        matching += [row] * matches(shown)
+    if not matching:
+        presets = dict.fromkeys(row.run.preset for row in rows)
+        raise nothing_matches(expression, (row.result.workload for row in rows), [*presets])
+    return matching
 
 
 def _of_any(results: Sequence[Result]) -> dict[str, object]:

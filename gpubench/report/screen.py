@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import structs
 
 from ..errors import clean
-from ..runfile.matching import shown_name
+from ..runfile.flags import judge
 from ..runfile.quantities import counted, listed, seconds_text, shorten, text
 from . import words
 from .answer import MOST_ROWS, Answer, Warning
@@ -157,7 +157,7 @@ def findings(study: Study) -> list[str]:
     unchecked = {check.reason for check in checks if check and check.status != "passed" and check.reason}
     lines += [f"Not verified: {reason}." for reason in sorted(unchecked)]
     flags = {flag.name: flag.seen for row in study.measured for flag in row.result.flags}
-    return [*lines, *(f"* {name}: {seen}" for name, seen in sorted(flags.items()))]
+    return [*lines, *(f"{judge([name]).star} {name}: {seen}".strip() for name, seen in sorted(flags.items()))]
 
 
 def _who(row: Measured) -> str:
@@ -182,7 +182,7 @@ def _pair_sentence(study: Study, pair: Pair) -> str:
     subject, base = study.names.subject(pair), study.names.of(pair.base)
     if not pair.shown:
         return f"{_who(pair.other)}: {subject} against {base}: {words.ratio(pair)}."
-    base += f" by {words.way(pair)} ({words.like_with_like(pair)})" if pair.best_cpu else ""
+    base += f" by {words.way(pair)}" * bool(pair.fastest_way)
     return f"{_who(pair.other)}: {subject} {_faster(pair)} {base}."
 
 
@@ -191,22 +191,13 @@ def _faster(pair: Pair) -> str:
     _, low, high = pair.values
     if low <= 1 <= high:
         return f"can't be told apart here ({words.times_range(low, high)}) from"
-    spread = words.times_range(low, high).replace(" slower", "")
-    star = "*" * pair.quality.noisy
-    return f"is {words.times(pair.speedup)}{star} ({spread}) {'than' if pair.speedup < 1 else 'as fast as'}"
-
-
-def rivals(study: Study) -> list[Pair]:
-    """Expressions against the first one in the same setting on the same device; the largest size last."""
-    expressions = [row for row in study.measured if shown_name(row.result.workload) != row.result.workload]
-    in_order = sorted(expressions, key=lambda row: row.numbers)
-    groups = grouped(in_order, lambda row: (row.setting, repr(row.size), row.run_name, row.result.device))
-    return [Pair(base, other) for base, *others in groups.values() for other in others]
+    spread = "" if pair.busy else f" ({words.times_range(low, high).replace(' slower', '')})"
+    return f"is {words.ratio(pair)}{spread} {'than' if pair.speedup < 1 else 'as fast as'}"
 
 
 def _against_first(study: Study) -> Iterator[str]:
     """Yield how each expression compares with the first one on each device, at the largest size."""
-    for pairs in grouped(rivals(study), lambda pair: pair.base.source[:2]).values():
+    for pairs in grouped(study.rivals, lambda pair: pair.base.source[:2]).values():
         base = pairs[-1].base
         at = ", ".join(filter(None, [study.names.of(base), words.setting(base.result)]))
         for pair in (pair for pair in pairs if pair.base is base):

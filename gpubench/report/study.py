@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 
+from ..runfile.matching import shown_name
 from ..runfile.schema import Parallel, Run
 from . import words
-from .pairs import IMPLEMENTATION, PINNED, SOURCE, Baseline, Pair, compare_with_slowest, find_pairs, resolve
-from .rows import TIME, Measured, Rate, Row, Source, Values, grouped, rows_of, size_parameter, too_noisy
+from .pairs import IMPLEMENTATION, PINNED, Baseline, Pair, find_pairs, resolve
+from .rows import TIME, Measured, Rate, Row, Source, Values, grouped, matching_rows, rows_of, size_parameter, too_noisy
 from .sweeps import Crossing, Item, Line, Point, crossings, in_order, lines_of, plainest_first, plainness
 from .words import Names
 
@@ -28,11 +30,13 @@ __all__ = [
 class Study:
     """Results of one run or more.
 
-    ``baseline`` names what speedups are measured against: a device, an implementation, a machine or a run; by default
-    each machine's CPU, and the first machine where there are several. ``allow`` are terms in which compared results may
-    differ, ``expression`` is what ``-k`` chooses. ``device_pairs`` are each benchmark against the baseline; without one
-    each accelerator against a CPU, and machines with each other; ``left_out`` have no comparable baseline.
-    Raises UsageError for a baseline that isn't there, and where the expression chooses nothing.
+    ``baseline`` names the reference of all speedups: a device, an implementation, a machine or a run; by default the
+    CPU, and of several machines the first. ``allow`` are terms in which compared results may differ. ``pairs`` are the
+    benchmarks against their baselines; ``left_out`` have no comparable baseline. Where no devices are compared, pairs
+    are libraries against NumPy, or where that wasn't measured against PyTorch.
+
+    All rows are named and paired once; :meth:`only` chooses rows, and changes no number. Raises UsageError for a
+    baseline that isn't there, and where the ``expression`` (``-k``) chooses nothing.
     """
 
     def __init__(
@@ -43,16 +47,36 @@ class Study:
         expression: str | None = None,
     ) -> None:
         self.runs = tuple(runs)
-        self.rows: list[Row] = words.name_apart(rows_of(runs, expression))
-        self.measured: list[Measured] = [row for row in self.rows if isinstance(row, Measured)]
-        self.baseline: Baseline | None = resolve(self.measured, baseline)
-        self.allow = frozenset(allow)
-        self.device_pairs, self.left_out = find_pairs(self.measured, self.baseline, self.allow)
+        self._named_as_in_file = rows_of(runs)
+        self._every: list[Row] = words.name_apart(self._named_as_in_file)
+        self._measured = [row for row in self._every if isinstance(row, Measured)]
+        self.baseline: Baseline | None = resolve(self._measured, baseline)
+        self.names = Names(self._measured or self._every)
+        self._pairs, self._left_out = find_pairs(self._measured, self.baseline, allow)
+        self._of_devices = bool(self._pairs)
+        if not self._pairs:
+            library = "numpy" if any(row.library == "numpy" for row in self._measured) else "torch"
+            self._pairs = find_pairs(self._measured, Baseline(IMPLEMENTATION, library))[0]
+        self._choose(expression)
 
-    @cached_property
-    def names(self) -> Names:
-        """The names of its devices."""
-        return Names(self.measured or self.rows)
+    def only(self, expression: str) -> Study:
+        """Return a view of the rows that the expression chooses. Raises UsageError where it chooses none."""
+        view = copy(self)
+        for name in [name for name, value in vars(Study).items() if isinstance(value, cached_property)]:
+            vars(view).pop(name, None)
+        view._choose(expression)
+        return view
+
+    def _choose(self, expression: str | None) -> None:
+        self.rows = self._every
+        if expression is not None:
+            matching = {*matching_rows(self._named_as_in_file, expression)}
+            both = zip(self._named_as_in_file, self._every, strict=True)
+            self.rows = [row for as_in_file, row in both if as_in_file in matching]
+        self._shown = {*self.rows}
+        self.measured = [row for row in self._measured if row in self._shown]
+        self.pairs = [pair for pair in self._pairs if pair.other in self._shown]
+        self.left_out = [(row, differences) for row, differences in self._left_out if row in self._shown]
 
     @cached_property
     def named_runs(self) -> dict[str, Run]:
@@ -64,91 +88,53 @@ class Study:
         """Whether there is more than one run."""
         return len(self.named_runs) > 1
 
-    @cached_property
-    def pairs(self) -> list[Pair]:
-        """The pairs of devices. If there are none, libraries on the same device against NumPy, or where that wasn't
-        measured against PyTorch."""
-        library = "numpy" if any(row.library == "numpy" for row in self.measured) else "torch"
-        return self.device_pairs or find_pairs(self.measured, Baseline(IMPLEMENTATION, library))[0]
+    @property
+    def device_pairs(self) -> list[Pair]:
+        """The pairs, unless they compare libraries on one device."""
+        return self.pairs if self._of_devices else []
+
+    @property
+    def library_pairs(self) -> list[Pair]:
+        """The pairs, if they compare libraries on one device."""
+        return [] if self._of_devices else self.pairs
 
     @cached_property
-    def gpu_pairs(self) -> list[Pair]:
-        """Pairs with the slowest GPU as the baseline, if several machines have a GPU: all other GPUs, and the CPUs of
-        machines without a GPU; where every machine has a GPU, the CPU of the slowest GPU's machine.
-
-        Empty where one machine alone has any, as its CPU is the baseline of all, and where a baseline was named.
-        """
-        sources = [source for source in self.names.accelerators if not source.library]
-        if self.baseline or len({source.run for source in sources}) < 2:
-            return []
-        gpu_rows = [row for row in self.measured if row.source in sources]
-        gpus = compare_with_slowest(gpu_rows, {"threads", *self.allow})
-        base = gpus[0].base.source if gpus else sources[0]
-        with_gpu = {source.run for source in sources}
-        cpus = {row.run_name for row in self.measured} - with_gpu or {base.run}
-        plain = [row for row in self.measured if not (row.on_accelerator or row.library) and row.run_name in cpus]
-        return find_pairs([*gpu_rows, *plain], Baseline(SOURCE, base), {"threads", *self.allow}, self.measured)[0]
+    def rivals(self) -> list[Pair]:
+        """Expressions against the first one in the same setting on the same device; the largest size last."""
+        expressions = [row for row in self._measured if shown_name(row.result.workload) != row.result.workload]
+        in_order = sorted(expressions, key=lambda row: row.numbers)
+        groups = grouped(in_order, lambda row: (row.setting, repr(row.size), row.run_name, row.result.device))
+        pairs = (Pair(base, other) for base, *others in groups.values() for other in others)
+        return [pair for pair in pairs if pair.other in self._shown]
 
     @cached_property
     def answered(self) -> list[Pair]:
-        """The pairs that the answer is about: those with the requested baseline; of several machines' GPUs those with
-        the slowest; else those of each GPU with its CPU; else those of CPUs with the slowest."""
-        if self.gpu_pairs:  # who chooses a GPU compares GPUs; the charts show each against its own CPU
-            return [pair for pair in self.gpu_pairs if pair.other.on_accelerator or not pair.within_run]
-        if self.baseline is not None:
-            return self.device_pairs
-        return self.cpu_pairs or [members[0] for members in self._by_model] or self.device_pairs
-
-    @cached_property
-    def cpu_pairs(self) -> list[Pair]:
-        """CPUs with the slowest of them as the baseline, if several were measured and no GPU; empty where a baseline
-        was named."""
-        plain = [row for row in self.measured if not row.library]
-        gpus = any(pair.other.on_accelerator for pair in self.device_pairs)
-        if self.baseline or gpus or len({_model(row) for row in plain}) < 2:
-            return []
-        return compare_with_slowest(plain, {"threads", *self.allow})
-
-    @cached_property
-    def _by_model(self) -> list[list[Pair]]:
-        """Each benchmark on each model of its machine's devices: equal ones should differ by noise alone."""
-        inside = [pair for pair in self.device_pairs if pair.within_run and not pair.other.library]
-        groups = grouped(inside, lambda pair: (_model(pair.other), pair.other.result.id)).values()
-        return [sorted(members, key=lambda pair: self.names.order(pair.other)) for members in groups]
-
-    @cached_property
-    def twins(self) -> list[tuple[Pair, Pair]]:
-        """What the answer shows, and what it leaves out for it: the same on another device of the same model."""
-        if self.gpu_pairs or self.baseline:
-            return []
-        return [(shown, pair) for shown, *others in self._by_model for pair in others]
+        """The pairs of the answer: PyTorch's, if any, unless a baseline was named."""
+        torch = [] if self.baseline else [pair for pair in self.device_pairs if not pair.other.library]
+        return torch or self.device_pairs
 
     @cached_property
     def crossings(self) -> list[Crossing]:
-        """The crossovers of every line of speedups, with and without copies."""
-        return crossings(self.pairs)
+        """The crossovers of the lines of speedups that have a chosen row, with and without copies."""
+        return crossings(self._pairs, lambda pair: pair.other in self._shown)
 
     @cached_property
     def starts(self) -> dict[int, str]:
-        """The sizes at which the device is faster with data that stays on it, in words, by the id of the pair at the
-        largest one."""
-        return {id(each.pair): words.wins(each) for each in self.crossings if each.resident}
+        """The sizes at which the device is faster with data that stays on it, in words, by the id of each pair."""
+        resident = [found for found in self.crossings if found.resident]
+        return {id(pair): start for found in resident for start in [words.wins(found)] for pair in found.line.items}
 
     @cached_property
     def scaled(self) -> list[Scaled]:
         """Benchmarks of several devices, and what they are compared with."""
-        rows = [row for row in self.measured if row.parallel.method]
-        return [_scaled(row, members) for members in grouped(rows, _scaled_job).values() for row in members]
+        groups = grouped((row for row in self._measured if row.parallel.method), _scaled_job).values()
+        return [_scaled(row, members) for members in groups for row in members if row in self._shown]
 
     @cached_property
     def single_device(self) -> list[Measured]:
         """Results of workloads that use one device; the others have pictures of their own."""
-        several = {row.result.workload for row in self.measured if row.parallel.devices > 1}
+        several = {row.result.workload for row in self._measured if row.parallel.devices > 1}
         return [row for row in self.measured if row.result.workload not in several]
-
-
-def _model(row: Row) -> Hashable:
-    return row.run_name, row.facts.label or row.result.device
 
 
 # Several devices ------------------------------------------------------------------------------------------------------

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from ..runfile.flags import Reason
 from ..runfile.kinds import KINDS
-from .pairs import OF_TIMES, RESIDENT, Pair
+from .pairs import RESIDENT, Pair
 from .rows import Measured, Values, grouped, number, size_parameter, too_noisy
 
 if TYPE_CHECKING:
@@ -62,6 +63,11 @@ class Line(Generic[Item]):
         """Its setting except the dtype."""
         return self.setting[1:]
 
+    def narrowed(self, is_shown: Callable[[Item], bool]) -> Line[Item]:
+        """Return the line of the items that are shown."""
+        both = [each for each in zip(self.items, self.points, strict=True) if is_shown(each[0])]
+        return replace(self, items=tuple(item for item, _ in both), points=tuple(point for _, point in both))
+
     @cached_property
     def shown(self) -> tuple[tuple[Point, Item], ...]:
         """The points and items that are shown to people: none in doubt (such as above the measured peak) or
@@ -91,11 +97,15 @@ def lines_of(items: Iterable[Item], measure: Measure[Item]) -> list[Line[Item]]:
 
 @dataclass(frozen=True, eq=False)
 class Crossing:
-    """The size at which a line of speedups crosses 1×; ``processes`` is how many the interval is computed from."""
+    """The size at which a line of speedups crosses 1×; ``processes`` is how many the interval is computed from.
+
+    The crossover rests on the ``whole`` line; ``line`` has the chosen sizes of it.
+    """
 
     line: Line[Pair]
     crossover: Crossover
     processes: int
+    whole: Line[Pair]
 
     @property
     def pair(self) -> Pair:
@@ -110,7 +120,7 @@ class Crossing:
     @cached_property
     def copies(self) -> Crossing | None:
         """The crossover of the same line with copies; None of a line that has them, and where none were measured."""
-        copied = [pair.copies for pair in self.line.items if pair.copies] if self.resident else []
+        copied = [pair.copies for pair in self.whole.items if pair.copies] if self.resident else []
         lines = lines_of(copied, attrgetter("values"))
         return crossing_of(lines[0]) if lines else None
 
@@ -118,18 +128,23 @@ class Crossing:
     def doubtful(self) -> bool:
         """Whether the size is left open by times of which little is known, or as only one was measured; not where all
         show the same to be faster."""
-        known, doubts = self.crossover, {pair.quality.doubt for pair in self.line.items} - {None}
+        known, doubts = self.crossover, {pair.quality.doubt for pair in self.whole.items} - {None}
         # the latter: in some resamples of the processes it crosses where it doesn't in the mean
         several = known.size is None and (bool(doubts) or known.low != known.high)
-        sides = {pair.faster if pair.faster or pair.limit else None for pair in self.line.items}
-        unclear = (several or not doubts.isdisjoint(OF_TIMES)) and sides not in ({True}, {False})
-        return unclear or len(self.line.points) == 1
+        sides = {pair.faster if pair.faster or pair.limit else None for pair in self.whole.items}
+        unclear = (several or Reason.WAITED in doubts) and sides not in ({True}, {False})
+        return unclear or len(self.whole.points) == 1
+
+    @property
+    def star(self) -> str:
+        """The sign beside the size: other programs, or fewer threads than the CPU has, make it too small."""
+        return "*" * any(pair.busy or pair.few_threads for pair in self.whole.items)
 
     @property
     def ends(self) -> tuple[float, float] | None:
         """The sizes that it surely lies between: the interval's, without one the measured sizes next to it; None where
         all that is measured leaves it open."""
-        known, sizes = self.crossover, [point.x for point in self.line.points]
+        known, sizes = self.crossover, [point.x for point in self.whole.points]
         if known.size is None:
             return None
         if known.low is None or known.high is None:
@@ -154,23 +169,23 @@ def crossing_of(line: Line[Pair]) -> Crossing:
     count = min(map(len, common))
     x = [point.x for point in line.points]
     if count < 2:
-        return Crossing(line, inference.crossover(x, [point.y for point in line.points]), 1)
+        return Crossing(line, inference.crossover(x, [point.y for point in line.points]), 1, line)
     tops, bottoms = (
         [[times[i] for i in sorted(processes)] for times in side] for side, processes in zip(sides, common, strict=True)
     )
-    return Crossing(line, inference.crossover_interval(x, tops, bottoms, paired=paired), count)
+    return Crossing(line, inference.crossover_interval(x, tops, bottoms, paired=paired), count, line)
 
 
-def crossings(pairs: Iterable[Pair]) -> list[Crossing]:
-    """Return the crossovers of every line, both with data that stays on the device and with copies, grouped by
-    baseline."""
-    pairs = [pair for pair in pairs if pair.batches == 1.0]
+def crossings(pairs: Iterable[Pair], is_shown: Callable[[Pair], bool]) -> list[Crossing]:
+    """Return the crossovers of the lines that have a pair to show, both with data that stays on the device and with
+    copies, grouped by baseline. They rest on all pairs."""
     by_base = grouped(pairs, lambda pair: pair.base.source[1:] if pair.within_run else pair.base.source)
     return [
-        crossing_of(line)
+        replace(crossing_of(line), line=narrow)
         for members in by_base.values()
         for regime in (members, [pair.copies for pair in members if pair.copies])
         for line in lines_of(regime, attrgetter("values"))
+        if (narrow := line.narrowed(is_shown)).items
     ]
 
 

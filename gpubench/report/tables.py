@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import structs
 
 from ..runfile.facts import facts
-from ..runfile.flags import ADVICE, CONTENDED, Reason
+from ..runfile.flags import ADVICE, Reason
 from ..runfile.matching import shown_name
 from ..runfile.quantities import UNFILLED, counted, listed, ratio_text, seconds_text, shorten, text
 from ..runfile.schema import TIMERS
@@ -99,7 +99,7 @@ def _of_device(source: Source, cell: Callable[[Any], object], row: AnswerRow[Any
 
 def _columns(study: Study, found: Speedups, brief: bool) -> list[Column[AnswerRow[Pair]]]:
     """The baseline's time and the speedup of each device; of one device its time too, the speedup with copies, and the
-    size from which it is faster; unless ``brief`` their ranges and the speedup of like with like."""
+    size from which it is faster; unless ``brief`` their ranges."""
     time = partial(words.side_time, brief=brief)
 
     def speedup(pair: Pair) -> str:
@@ -115,7 +115,6 @@ def _columns(study: Study, found: Speedups, brief: bool) -> list[Column[AnswerRo
         words.without_threads(found.baseline): partial(time, place=0),
         words.without_threads(device): partial(time, place=1),
         "speedup": speedup,
-        "like with like": (lambda pair: "") if brief else words.like_with_like,
         "with copies": words.with_copies,
         "wins" if found.alike else "GPU wins": lambda pair: study.starts.get(id(pair), words.NO_VALUE),
     }
@@ -197,7 +196,7 @@ def beside_each_other(study: Study, head: str = "") -> Table:
 
 
 def _marked(pair: Pair) -> str:
-    return words.speedup(pair, words.OTHER_WAY * bool(pair.best_cpu))
+    return words.speedup(pair, words.OTHER_WAY * bool(pair.fastest_way))
 
 
 def _ways(pairs: Sequence[Pair]) -> str:
@@ -216,9 +215,7 @@ def machine_table(study: Study) -> Table:
     known: dict[str, dict[str, str]] = {}
     for (name, run), parts in zip(runs.items(), facts([*runs.values()], devices), strict=True):
         known[name] = {"machine": run.machine.label} | {fact: told for part in parts for fact, told in part.items()}
-        known[name] |= {
-            _BUSY: "unknown" if run.plain else "yes" if any(flag.name == CONTENDED for flag in run.flags) else "no"
-        }
+        known[name] |= {_BUSY: "unknown" if run.plain else "yes" if run.contended else "no"}
         known[name] |= {"date": run.date} if run.date else {}
     every = dict.fromkeys(fact for each in known.values() for fact in each)
     in_order = sorted(every, key=lambda fact: len({each.get(fact) for each in known.values()}) == 1)
@@ -375,7 +372,7 @@ def _over(pair: Pair | None) -> str:
 def detail_tables(study: Study) -> list[Table]:
     """Return all other tables that have a row, the most wanted first."""
     tables = [
-        *([] if study.device_pairs else [speedup_table(study, each) for each in find_speedups(study, study.pairs)]),
+        *(speedup_table(study, each) for each in find_speedups(study, study.library_pairs)),
         machine_table(study),
         jobs_table(study),
         unmeasured_table(study),

@@ -166,7 +166,7 @@ def page_data(study: Study) -> dict[str, Any]:
     """What the page's script reads: fit for JSON, numbers with six digits. A row is a list in the order of COLUMNS."""
     devices = _devices(study)
     places = {source: place for place, source in enumerate(devices)}
-    pairs = {id(pair.other): pair for pair in study.pairs if pair.within_run or study.baseline}
+    pairs = {id(pair.other): pair for pair in study.pairs}
     names = {row.result.workload: words.name(row.result) for row in study.rows}
     sizes = {
         workload: size_parameter(row.result for row in rows)
@@ -242,7 +242,7 @@ def _cells(
         cells |= {"rate": rate.value, "rate_unit": row.rate.unit} if rate and row.rate else {}
     if pair:
         base = ": ".join(filter(None, [study.names.of(pair.base), words.way(pair)]))
-        signs = words.OTHER_WAY * bool(pair.best_cpu) + UNFILLED * (not pair.fills)
+        signs = words.OTHER_WAY * bool(pair.fastest_way) + UNFILLED * (not pair.fills)
         cells |= {"baseline": base, "baseline_s": pair.base_s, "doubt": pair.quality.doubt}
         cells |= {"told": words.ratio(pair) + signs, "told_copies": words.with_copies(pair)}
         if values := pair.drawn:
@@ -274,8 +274,7 @@ def _explained(study: Study, places: Mapping[Any, int]) -> tuple[dict[str, str],
     and, as marks, the crossovers that the intervals make certain."""
     found: dict[str, dict[str, list[str]]] = {}
     marks: dict[str, list[dict[str, Any]]] = {}
-    shown = [each for each in study.crossings if each.pair.within_run or study.baseline]
-    for crossing in sorted(shown, key=lambda each: not each.resident):
+    for crossing in sorted(study.crossings, key=lambda each: not each.resident):
         line, last = crossing.line, crossing.line.last
         setting = words.setting(last.result, ("dtype", "variant", line.size_name))
         key = "|".join((words.name(last.result), last.dtype, last.result.variant, setting))

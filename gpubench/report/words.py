@@ -15,6 +15,7 @@ from statistics import mode
 from msgspec import structs
 
 from ..devices.implementations import implementation_label
+from ..runfile.facts import threads_available
 from ..runfile.flags import Reason
 from ..runfile.matching import shown_name
 from ..runfile.quantities import counted, listed, ratio_text, seconds_text, shorten, shorten_apart, text
@@ -180,7 +181,10 @@ def _name_of(rows: Sequence[Row]) -> str:
         return f"{known} · {label}" if row.on_accelerator else label
     used = [each.result.threads for each in rows if isinstance(each, Measured) and each.result.threads]
     threads = mode(used) if used else row.run.machine.threads
-    return f"{known}, {counted(threads, 'thread')}" if threads and not row.on_accelerator else known
+    if not threads or row.on_accelerator:
+        return known
+    available = threads_available(row.run)
+    return f"{known}, {threads} of {available} threads" if available else f"{known}, {counted(threads, 'thread')}"
 
 
 def device_label(run: Run, name: str) -> str:
@@ -197,7 +201,7 @@ def device_label(run: Run, name: str) -> str:
 
 
 def without_threads(name: str) -> str:
-    """A device's name without its number of threads."""
+    """A device's name without its number of threads, unless it took fewer than there are."""
     return re.sub(r", \d+ threads?\b", "", name)
 
 
@@ -209,6 +213,8 @@ def usual_name(label: str) -> str:
 def machine(run: Run) -> str:
     """What a run was measured on: devices, threads, the version of PyTorch."""
     threads = f", {counted(run.machine.threads, 'thread')}" if run.machine.threads else ""
+    if available := threads_available(run):
+        threads = f", {run.machine.threads} of {available} threads (no fair CPU)"
     parts = [device_label(run, each.name) + (threads if each.name == "cpu" else "") for each in run.machine.devices]
     return " · ".join([*parts, *([f"PyTorch {run.machine.torch.partition('+')[0]}"] if run.machine.torch else [])])
 
@@ -252,12 +258,23 @@ def times_range(low: float, high: float) -> str:
 
 
 def speedup(pair: Pair, sign: str = "") -> str:
-    """``132× (111× to 141×)``, without a range that rounds to the same; what is known of it where it is wide; that it
-    is unknown where there is a doubt. The ``sign`` stands beside the ratio."""
-    if not pair.shown:
-        return ratio(pair) + sign
+    """``132× (111× to 141×)``, without a range that rounds to the same; only the limit where it is wide, and the reason
+    where it is unknown. The ``sign`` stands beside the ratio."""
+    return ratio(pair) + sign + bracketed(ratio_range(pair))
+
+
+def ratio_range(pair: Pair) -> str:
+    """``111× to 141×``: the range of a speedup that is shown; empty if it rounds to the same, or if the machine was
+    busy, because then no range says how far off the speedup is."""
+    if not pair.shown or pair.busy:
+        return ""
     spread = times_range(pair.values.low, pair.values.high)
-    return ratio(pair) + sign + f" ({spread})" * (spread != times(pair.speedup))
+    return spread if spread != times(pair.speedup) else ""
+
+
+def bracketed(text: str) -> str:
+    """`` (text)``; empty without a text."""
+    return f" ({text})" if text else ""
 
 
 def ratio(pair: Pair) -> str:
@@ -287,24 +304,19 @@ def uncertainty(ranges: Iterable[str]) -> str:
     return listed(told)
 
 
-def way(pair: Pair, like: bool = False) -> str:
-    """``NumPy``: the fastest way of the CPU, where it isn't that of the other side, or, if ``like``, that of the other
-    side; by its library and what distinguishes the two."""
-    if pair.best_cpu is None:
+def way(pair: Pair) -> str:
+    """``NumPy``: the fastest way of the CPU, where it isn't the way of the other side; by its library and what
+    distinguishes the two."""
+    if pair.fastest_way is None:
         return ""
-    best, same = (_way(row) for row in (pair.best_cpu, pair.other if pair.base.on_accelerator else pair.base))
-    told = [name for name in best | same if name == "library" or best.get(name) != same.get(name)]
-    return ", ".join(filter(None, ((same if like else best).get(name, "") for name in told)))
+    best, same = (_way(row) for row in (pair.fastest_way, pair.other if pair.base.on_accelerator else pair.base))
+    names = [name for name in best | same if name == "library" or best.get(name) != same.get(name)]
+    return ", ".join(filter(None, (best.get(name, "") for name in names)))
 
 
 def ways(pairs: Iterable[Pair]) -> list[str]:
     """Return the ways of several pairs, each once."""
     return sorted({way(pair) for pair in pairs} - {""})
-
-
-def like_with_like(pair: Pair) -> str:
-    """``150× over PyTorch``: the same way on both sides, where the CPU has a faster one."""
-    return f"{ratio(pair.like_with_like)} over {way(pair, like=True)}" if pair.best_cpu else ""
 
 
 def _way(row: Measured) -> dict[str, str]:
@@ -327,13 +339,11 @@ def starred_time(seconds: float, star: str) -> str:
 
 def side_time(pair: Pair, place: int, brief: bool = False) -> str:
     """``10.0 ms``: the time of the baseline (place 0) or of the other side; ``64.0 µs by NumPy`` where it is that of
-    the CPU's fastest way, ``64.0 µs‡`` if ``brief``, ``1.90 s (n=2)`` of a smaller batch."""
+    the CPU's fastest way, ``64.0 µs‡`` if ``brief``."""
     side = pair.sides[place]
-    told = starred_time((pair.base_s, pair.time_s)[place], side.quality.star)
-    smaller = place == 0 and pair.batches != 1.0 and side.size_name
-    size = f" ({parameter(side.size_name, side.size)})" if smaller and side.size_name else ""
+    time_text = starred_time((pair.base_s, pair.time_s)[place], side.quality.star)
     other = OTHER_WAY if brief else f" by {way(pair)}"
-    return told + size + other * (side is pair.best_cpu)
+    return time_text + other * (side is pair.fastest_way)
 
 
 def time_and_spread(row: Measured) -> str:
@@ -343,9 +353,11 @@ def time_and_spread(row: Measured) -> str:
 
 def precision(row: Measured) -> str:
     """``±2%``: half the interval of several processes; ``~2%`` of one process: half the interquartile range; the
-    reason where neither would say how far off the time is."""
-    if told := [reason.interval for reason in row.quality.why if reason.interval]:
-        return told[0]
+    reason where neither would say how far off the time is; ``7.70 ms of CPU time`` of an interrupted thread."""
+    if row.interrupted:
+        return f"{seconds_text(row.times.cpu_s)} of CPU time"
+    if reasons := [reason.interval for reason in row.quality.why if reason.interval]:
+        return reasons[0]
     sign = "±" if row.interval else "~"
     return f"{sign}<1%" if row.spread < 0.01 else f"{sign}{row.spread:.0%}"
 
@@ -377,7 +389,7 @@ def share_of_peak(row: Measured) -> str:
 def crossing(found: Crossing) -> str:
     """Return, in words, the size from which the device is faster, as far as the interval or the nearest measured sizes
     make it certain; where they don't, the size from which it surely is."""
-    line, known = found.line, found.crossover
+    line, known = found.whole, found.crossover
     sizes, label = [point.x for point in line.points], size_label(line.size_name)
     if found.doubtful or (known.size is not None and not found.ends):
         return _at_the_latest(found)
@@ -395,7 +407,7 @@ def crossing(found: Crossing) -> str:
 
 def _at_the_latest(found: Crossing) -> str:
     """``n = 1024 at the latest``: from which size it surely is faster, also since it is so with copies even."""
-    line, label = found.line, size_label(found.line.size_name)
+    line, label = found.whole, size_label(found.whole.size_name)
     measured = [*zip(line.points, line.items, strict=True)]
     ahead = [point.x for point, _ in takewhile(lambda each: each[1].faster, reversed(measured))]
     if len(ahead) == len(measured) > 1:
@@ -410,18 +422,23 @@ def _at_the_latest(found: Crossing) -> str:
 def wins(found: Crossing) -> str:
     """``from n ≈ 72``, ``every size``, ``only up to n = 128``, ``not up to n = 10⁷``: at which sizes the device is
     faster; ``can't tell`` where the intervals allow several answers."""
+    return _sizes_of_wins(found) + found.star
+
+
+def _sizes_of_wins(found: Crossing) -> str:
     start = crossing(found)
     return start if start in (UNSURE, EVERY_SIZE) or " up to " in start else f"from {start}"
 
 
 def faster(found: Crossing) -> str:
     """``faster from n ≈ 72``, ``faster at every size``, ``not faster up to n = 10⁷``: the same in a sentence."""
-    told = wins(found)
-    why = found.pair.quality.doubt or Reason.TOO_NOISY
-    unknown = f"from which size is {why if len(found.line.points) > 1 else 'unknown'}"
+    told = _sizes_of_wins(found)
+    why = found.whole.items[-1].quality.doubt or Reason.TOO_NOISY
+    unknown = f"from which size is {why if len(found.whole.points) > 1 else 'unknown'}"
     told = {UNSURE: unknown, EVERY_SIZE: "at every size"}.get(told, told)
-    size, measured = found.crossover.size or 0.0, zip(found.line.points, found.line.items, strict=True)
+    size, measured = found.crossover.size or 0.0, zip(found.whole.points, found.whole.items, strict=True)
     told += " and at some smaller sizes" * any(point.x < size and pair.faster for point, pair in measured)
+    told += found.star
     return f"not faster {told.removeprefix('not ')}" if told.startswith("not ") else f"faster {told}"
 
 

@@ -100,6 +100,14 @@ def _facts_of(run: Run, names: Sequence[str], variables: Collection[str], alike:
     return Facts(machine, known[0], _of_cpu(run.machine.cpu, variables, alike), known[1])
 
 
+def threads_available(run: Run) -> int | None:
+    """Return how many threads the CPU has, if the run took fewer; None if it took all, or where that is unknown."""
+    cpu, used = run.machine.cpu, run.machine.threads
+    cores = [count for count in (cpu.cores or cpu.logical_cpus, cpu.cgroup_cores) if count]
+    available = max(1, int(min(cores, default=1)))
+    return available if used and used < available else None
+
+
 def switches(known: Mapping[str, Scalar], only: Collection[str] = ()) -> _Known:
     """The known switches of torch and its libraries, or ``only`` some: ``on``, ``off``, ``highest``, ``none``."""
     found = {name: value for name, value in known.items() if value is not None and name in (only or known)}

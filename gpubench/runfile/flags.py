@@ -106,10 +106,11 @@ class Reason(StrEnum):
 
     WAITED = "unknown (threads waited)", "waited"
     ABOVE_PEAK = "above the measured peak", ""
-    BUSY = "unknown (machine busy)", "busy"
-    TOO_SHORT = "unknown (too short)", "too short"
+    BUSY = "machine busy", "busy"
+    TOO_SHORT = "too short", "too short"
     TOO_NOISY = "unknown (too noisy)", "too noisy"
     NOISY = "noisy", ""
+    FEW_THREADS = "fewer threads than the CPU has", ""
 
     interval: str
 

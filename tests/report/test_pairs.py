@@ -1,7 +1,11 @@
 """speedup.csv: what is paired with what, and with which uncertainty."""
 
+import copy
+import csv
+import json
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 import reading
@@ -11,7 +15,14 @@ from reading import study_of
 from gpubench.errors import UsageError
 from gpubench.measure import environment
 from gpubench.report import words
+from gpubench.report.answer import Answer
+from gpubench.report.charts.headline_chart import headline_figures
+from gpubench.report.columns import csv_files
+from gpubench.report.screen import answer_screen, findings
+from gpubench.report.study import Study
+from gpubench.report.tables import answer_tables
 from gpubench.runfile.flags import Level, Quality, Reason
+from gpubench.runfile.reader import read_runs
 
 run = partial(records.run, processes=1, cuda=2)
 
@@ -36,7 +47,7 @@ def test_a_row_of_the_file():
     (row,) = reading.speedups(study_of(both))
     ratio = {"speedup": 4.0, "low": pytest.approx(2.8), "high": 6.0, "one_shot_speedup": 4 / 9}
     assert {name: cell for name, cell in row.items() if cell is not None} == ratio | {
-        **{f"best_cpu_{name}": cell for name, cell in ratio.items()},
+        "shown": "4.0×*", "simulated": False,
         "device_name": "Synthetic H-GPU", "workload": "a.b", "dtype": "float32", "variant": "eager", "size_name": "n",
         "size": 64, "baseline_s": 8.0, "time_s": 2.0, "flags": "noisy", "id": "a.b[float32-n=64]", "run": "run",
         "n": 64, "machine": "Synthetic CPU (synthetic)", "device": "cuda:0", "implementation": "torch", "threads": 2,
@@ -91,21 +102,31 @@ def test_baselines_within_a_run():
 
 
 def test_several_machines():
-    """Each accelerator against its own CPU, and each device against the first machine's of its kind."""
+    """The first machine is the reference: each device is compared with its device of the same kind, or its CPU."""
     one, two = run("one").bench("a.b", cpu=8.0, gpu=2.0), run("two").bench("a.b", cpu=4.0, gpu1=0.5)
-    assert found(one, two) == [
-        ("one/cpu", "one/cuda:0", 4.0),
-        ("two/cpu", "two/cuda:1", 8.0),
-        ("one/cpu", "two/cpu", 2.0),
-        ("one/cuda:0", "two/cuda:1", 4.0),
-    ]
-    turned = [("two/cpu", "one/cpu", 0.5), ("two/cuda:1", "one/cuda:0", 0.25)]
-    assert found(one, two, baseline="two")[:2] == turned
+    assert (
+        found(one, two)
+        == found(one, two, baseline="one")
+        == [
+            ("one/cpu", "one/cuda:0", 4.0),
+            ("one/cpu", "two/cpu", 2.0),
+            ("one/cuda:0", "two/cuda:1", 4.0),
+        ]
+    )
+    turned = [("two/cpu", "one/cpu", 0.5), ("two/cuda:1", "one/cuda:0", 0.25), ("two/cpu", "two/cuda:1", 8.0)]
+    assert found(one, two, baseline="two") == found(two, one)[1:] + found(two, one)[:1] == turned
     others = [run(name).bench("a.x", cpu=1.0) for name in ("three", "four")]
     assert not compared(run("one").bench("a.b", cpu=8.0), *others)  # what the first lacks has no other baseline
     runs = run("one").bench("a.b", cpu=8.0), run("two").bench("a.b", gpu=2.0)
-    assert not compared(*runs)
-    assert found(*runs, baseline="one") == [("one/cpu", "two/cuda:0", 4.0)]
+    assert found(*runs) == found(*runs, baseline="one") == [("one/cpu", "two/cuda:0", 4.0)]
+    lacking = run("three").bench("a.x", cpu=4.0, gpu=1.0)  # what the first lacks is compared with its own CPU
+    assert found(one, lacking)[1:] == [("three/cpu", "three/cuda:0", 4.0)]
+
+
+def test_threads_of_two_machines_differ_and_are_named():
+    one, two = run("one").bench("a.b", cpu=8.0, threads=2), run("two").bench("a.b", cpu=1.0, threads=16)
+    (pair,) = compared(one, two)
+    assert (pair.speedup, pair.differs) == (8.0, "threads 16 against 2")
 
 
 def test_a_case_met_twice_is_paired_in_order():
@@ -285,9 +306,8 @@ def test_other_libraries_are_held_against_numpy_or_torch_where_there_is_no_gpu(n
         (("noisy", "too-short"), 4.0, Level.NOISY, (Reason.TOO_SHORT, Reason.NOISY), "too short", "4.0×* ("),
         (("waiting",), 4.0, Level.UNUSABLE, (Reason.WAITED,), "waited", "unknown (threads waited)"),
         (("noisy", "waiting"), (3.9, 4.0), Level.UNUSABLE, (Reason.WAITED, Reason.NOISY), "waited", "unknown (t"),
-        # of one process beside other programs, whose shares of a long round no other round tells
-        (("contended",), 4.0, Level.UNUSABLE, (Reason.BUSY,), "busy", "unknown (machine b"),
-        (("contended",), (3.9, 4.0, 4.1), Level.NOISY, (Reason.BUSY,), "busy", "4.0×* ("),
+        (("contended",), 4.0, Level.NOISY, (Reason.BUSY,), "busy", "4.0×*"),
+        (("contended",), (3.9, 4.0, 4.1), Level.NOISY, (Reason.BUSY,), "busy", "4.0×*"),
         ((), (0.2, 4.0, 80.0), Level.UNUSABLE, (Reason.TOO_NOISY, Reason.NOISY), "too noisy", "unknown (too n"),
     ],
 )  # fmt: skip
@@ -307,58 +327,144 @@ def test_the_quality_of_a_speedup(flags, cpu, level, why, range_, told):
 
 @pytest.mark.parametrize("flags", [("contended",), ("noisy",)])
 @pytest.mark.parametrize("processes", [1, 3])
-@pytest.mark.parametrize(
-    ("time", "cpu_s", "told", "told_of_three"),
-    [
-        (1e-3, None, "≥ 78×*", "100×*"),
-        (1.0, None, "≥ 20×*", "≥ 19×*"),
-        (1.0, 0.1, "≥ 7.9×*", "≥ 7.8×*"),
-        (1.0, 0.81, "≥ 64×*", "100×*"),
-    ],
-)
-def test_beside_other_programs_a_speedup_is_at_least_what_the_fastest_rounds_allow(
-    time, cpu_s, told, told_of_three, processes, flags
-):
-    """A round longer than a time slice is interrupted, so the fastest one too, and the time on a core tells more; a
-    shorter one shares the caches. What is noisy in such a run may have been interrupted."""
+@pytest.mark.parametrize(("time", "cpu_s"), [(1e-3, None), (1.0, None), (1.0, 0.1)])
+def test_a_speedup_beside_other_programs_has_a_star_and_no_range(time, cpu_s, processes, flags):
+    """No interval and no model says how far off it is."""
     flags = flags if cpu_s else ("contended",)  # a noisy time has nothing to be held against
     one = run(processes=processes).bench("a.b", cpu=time, flags=flags, spread=0.02, cpu_s=cpu_s)
     one.bench("a.b", gpu=time / 100, spread=0.02, transfer={"in_bytes": 4, "out_bytes": 0, "in_s": time / 50})
-    one.bench("a.other", cpu=1.0, flags=("contended",))
-    (pair,) = study_of(one).pairs
-    row = reading.speedups(study_of(one))[0]
-    assert (row["low"], row["high"], row["uncertainty"]) == (*pair.values[1:], "limits beside other programs")
-    assert words.ratio(pair) == (told if processes == 1 else told_of_three)
+    (pair,) = study_of(one.bench("a.other", cpu=1.0, flags=("contended",))).pairs
+    assert (words.ratio(pair), words.speedup(pair)) == ("100×*", "100×*")
     assert words.with_copies(pair).endswith("×*")  # its CPU is the same noisy one
-    assert pair.drawn is not None
-    assert pair.copies
-    assert 2 * pair.copies.values.low < pair.values.low
-    assert (pair.copies.values.high == pair.values.high) == (pair.quality.doubt is not None)
 
 
 @pytest.mark.parametrize(
-    ("time", "threads", "told"), [(16e-3, 2, "unknown (machine busy)"), (16e-3, 1, "≥ "), (1.0, 2, "≥ ")]
+    ("threads", "cpu_s", "flags", "told"),
+    [
+        (1, 7.7e-3, ("contended",), "20 ms* 7.70 ms of CPU time"),
+        (1, 7.7e-3, ("noisy",), "20 ms* ~2%"),  # nobody else was seen
+        (1, 19.9e-3, ("contended",), "20 ms* busy"),  # it had its core
+        (2, 7.7e-3, ("contended",), "20 ms* busy"),  # of one of its threads
+        (1, None, ("contended",), "20 ms* busy"),
+        (1, 7.7e-3, (), "20.0 ms ~2%"),
+    ],
 )
-def test_nothing_is_known_of_short_calls_on_threads_that_wait_for_each_other(time, threads, told):
-    """2.4 µs of work took 16 ms on two threads beside other programs, of which one thread noticed nothing."""
-    one = run(processes=1)
-    one.data["gpubench"]["processes"][0]["canary"] = {"threads": 2, "one_s": 3e-4, "all_s": 3e-2}
-    one.bench("a.b", cpu=time, flags=("contended",), threads=threads).bench("a.b", gpu=time / 100)
-    (pair,) = study_of(one).pairs
-    assert words.ratio(pair).startswith(told)
+def test_an_interrupted_thread_shows_its_cpu_time(threads, cpu_s, flags, told):
+    one = run().bench("a.b", cpu="20 ms", threads=threads, cpu_s=cpu_s, flags=flags)
+    assert words.time_and_spread(study_of(one).measured[0]) == told
 
 
-@pytest.mark.parametrize(("cpu_s", "least_s"), [(0.03, 0.0), (0.1, 0.1 / 5), (0.3, 0.3 / 1.25)])
-def test_threads_that_wait_for_each_other_take_a_core_meanwhile(cpu_s, least_s):
-    """A network of 4 ms took 326 ms beside four programs, of which its thread had a core for 38 ms."""
-    one = run(processes=1).bench("a.b", cpu=0.33, flags=("contended",), threads=2, cpu_s=cpu_s)
-    (pair,) = study_of(one.bench("a.b", gpu=1e-3, spread=0.0)).pairs
-    assert pair.values.low == pytest.approx(least_s / 1e-3)
+def on_threads(used, cores, **how):
+    one = run(threads=used, cuda=1, **how).bench("a.b", cpu=8.0, threads=used).bench("a.b", gpu=1.0, threads=used)
+    one.data["machine_info"]["gpubench"]["cpu"] = cores
+    return one
+
+
+@pytest.mark.parametrize(
+    ("used", "cores", "available"),
+    [
+        (1, {"cores": 16}, 16),
+        (1, {"logical_cpus": 2}, 2),
+        (4, {"cores": 16, "cgroup_cores": 8.0}, 8),
+        (4, {"cores": 16, "cgroup_cores": 4.5}, None),
+        (2, {"cores": 1, "logical_cpus": 2}, None),
+        (2, {}, None),
+    ],
+)
+def test_a_cpu_on_fewer_threads_than_it_has_is_named_wherever_its_ratio_is(used, cores, available):
+    study = study_of(on_threads(used, cores))
+    answer, (pair,) = Answer(study), study.pairs
+    name = f"Synthetic, {used} of {available} threads" if available else f"Synthetic, {used} thread"
+    assert (words.ratio(pair), words.ratio(pair).endswith("*")) == ("8.0×" + "*" * bool(available), bool(available))
+    (table,) = answer_tables(answer)
+    (figure,) = headline_figures(study)
+    for told in (table.title, answer.sentence, figure.title, findings(study)[0]):
+        assert name in told
+    assert answer.sentence.startswith("No fair CPU: it took ") == bool(available)
+    assert ("no fair CPU" in answer_screen(study)[0]) == bool(available)
+    assert any(name in head for head in table.columns) or not available
 
 
 def test_a_limit_just_below_one_is_of_what_is_slower_and_none_that_rounds_to_one():
-    one = run().bench("a.b", cpu=0.9, flags=("contended",), spread=0.0).bench("a.b", gpu=0.9)
-    (pair,) = study_of(one).pairs
-    assert words.ratio(replace(pair, batches=0.94 / pair.values.high)) == "≥ 1.1× slower*"
-    for nearly in (replace(pair, batches=0.97 / pair.values.high), replace(pair, batches=1.04 / pair.values.low)):
-        assert (words.ratio(nearly), nearly.faster, nearly.drawn) == ("unknown (machine busy)", False, None)
+    (pair,) = study_of(run().bench("a.b", cpu=1.0, spread=1.4).bench("a.b", gpu=1.0, spread=0.0)).pairs
+    assert words.ratio(replace(pair, batches=0.94 / pair.values.high)) == "≥ 1.1× slower"
+    for nearly, told in ((0.97 / pair.values.high, "5.8× slower to 1.0×"), (1.04 / pair.values.low, "1.0× to 5.9×")):
+        close = replace(pair, batches=nearly)
+        assert (words.ratio(close), close.faster, close.drawn) == (told, False, None)
+
+
+# -k is a view --------------------------------------------------------------------------------------------------------
+
+COMMITTED = sorted((Path(__file__).parents[2] / "results").glob("*/run.json"))
+EXPRESSIONS = (
+    "H100", "cuda:0", "cuda", "torch", "float16", "float32", "float16 and not numpy", "not numpy", "not float32",
+    "matmul", "matmul and n=1024", "float16 n=1024", "n=1024 or n=4096", "not n=1024", "sort", "irregular", "models",
+    "resnet50 and float32", "autocast", "not cpu", "elementwise and out", "H100 and not eager", "training", "out",
+    "batch=32", "attention or softmax",
+)  # fmt: skip
+
+
+def with_a_gpu(path, folder):
+    """The file with a made-up GPU that is 2 to 60 times as fast as PyTorch on the CPU."""
+    data = json.loads(path.read_text())
+    data["machine_info"]["gpubench"]["devices"].append({"name": "cuda:0", "kind": "cuda", "label": "NVIDIA H100"})
+    for number, mark in enumerate([*data["benchmarks"]]):
+        ours = mark["extra_info"]["gpubench"]
+        if ours["device"] == "cpu" and ours["implementation"] == "torch" and not ours.get("parallel"):
+            mark, factor = copy.deepcopy(mark), 2 + number * 7 % 59
+            ours = mark["extra_info"]["gpubench"]
+            ours |= {"device": "cuda:0", "devices": ["cuda:0"]}
+            ours["transfer"] = {"in_bytes": 8, "out_bytes": 8, "in_s": 1e-5, "out_s": 1e-5}
+            for process in ours["processes"]:
+                process["median_s"] /= factor
+            for name in ("median", "mean", "min", "max", "q1", "q3", "iqr"):
+                mark["stats"][name] /= factor
+            mark["fullname"] += "-gpu"
+            mark["options"]["timer"] = "device_clock"
+            data["benchmarks"].append(mark)
+    saved = folder / path.parent.name / "run.json"
+    saved.parent.mkdir()
+    saved.write_text(json.dumps(data))
+    return saved
+
+
+def numbers(paths, expression=None):
+    """The rows of speedup.csv and crossover.csv by their keys, and the speedup that a screen shows."""
+    study = Study([*read_runs(paths, samples=False)], expression=expression)
+    keyed = {(pair.other.source, pair.other.result.id, pair.other.result.fullname): words.speedup(pair)
+             for pair in study.pairs}  # fmt: skip
+    named = ("run", "device", "workload", "implementation", "variant", "cache", "dtype", "regime", "baseline_device")
+    files = {}
+    for name, text in csv_files(study).items():
+        for row in csv.DictReader(text.splitlines()):
+            if name == "speedup.csv":
+                key = "speedup", row["run"], row["device"], row["id"], row["implementation"]
+                files[key] = [row[cell] for cell in ("speedup", "low", "high", "shown", "one_shot_speedup")]
+            if name == "crossover.csv":
+                key = "crossover", *(row[cell] for cell in named), row.get("form") or "", row.get("width") or ""
+                files[key] = [row[cell] for cell in ("crossover", "low", "high", "kind")]
+    return keyed | files
+
+
+def test_k_changes_no_speedup_and_no_crossover(tmp_path):
+    paths = [with_a_gpu(path, tmp_path) for path in COMMITTED]
+    for files in ([paths[0]], [paths[-1]], paths):
+        everything, seen = numbers(files), 0
+        for expression in EXPRESSIONS:
+            try:
+                some = numbers(files, expression)
+            except UsageError:  # chooses nothing here
+                continue
+            seen += bool(some)
+            assert {key: everything[key] for key in some} == some, expression
+        assert seen >= 20
+
+
+def test_a_view_of_a_study_is_the_study_of_the_expression(tmp_path):
+    (path, *_) = [with_a_gpu(each, tmp_path) for each in COMMITTED[-1:]]
+    runs = [*read_runs([path], samples=False)]
+    every, view = Study(runs), Study(runs, expression="H100")
+    assert [pair.speedup for pair in every.only("H100").pairs] == [pair.speedup for pair in view.pairs]
+    assert {row.facts.label for row in view.rows} == {"NVIDIA H100"}
+    assert len(view.pairs) == len(every.pairs) > 100  # a GPU alone has its speedups over a CPU that isn't shown
+    assert len(every.only("matmul").rows) < len(every.rows)

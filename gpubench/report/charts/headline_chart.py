@@ -77,7 +77,7 @@ def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
 
 def _ratio(study: Study, row: AnswerRow[Pair], pair: Pair) -> RowMark:
     look = role_of(study.names, pair.other)
-    signs = words.OTHER_WAY * bool(pair.best_cpu) + UNFILLED * (not pair.fills)
+    signs = words.OTHER_WAY * bool(pair.fastest_way) + UNFILLED * (not pair.fills)
     told = words.ratio(pair) + signs + row.differing(pair)
     shown, copied = pair.drawn, pair.copies and pair.copies.drawn
     if shown is None or shown.value != pair.speedup:

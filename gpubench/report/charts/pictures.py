@@ -18,7 +18,6 @@ from typing import Any
 
 from ...errors import UsageError
 from ...runfile.quantities import counted, shorten
-from ..screen import rivals
 from ..study import Study, grouped
 from . import library  # noqa: F401 (first, as it loads matplotlib)
 from .page import Figure, rc_settings
@@ -109,9 +108,9 @@ def figures_of(study: Study, kind: str | None = None) -> list[Figure]:
 
 def _of_few(study: Study) -> tuple[str, ...]:
     """The kinds that show the sizes of one benchmark, or of expressions that do the same."""
-    if rivals(study):
-        return "time", "speedup"
-    return ("speedup", "time") * (len({row.result.workload for row in study.measured}) == 1)
+    if len({row.result.workload for row in study.measured}) == 1:
+        return "speedup", "time"
+    return ("time", "speedup") if study.rivals else ()
 
 
 def _lacking(study: Study, kind: str | None) -> str:

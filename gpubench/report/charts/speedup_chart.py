@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 from ...runfile.quantities import listed
 from .. import words
-from ..study import Crossing, Line, Pair, Study, crossings, grouped, in_order, plainness
+from ..study import Crossing, Line, Pair, Study, grouped, in_order, plainness
 from .layouts import LinePanels, Panel
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
 from .selection import by_size, curve, keys, panel_title, plainest_line
@@ -25,15 +25,12 @@ def speedup_figures(study: Study) -> list[Figure]:
     """Return the pictures of each baseline: one of several benchmarks, and one of each. By default a report shows the
     first.
 
-    With a GPU in several machines, the first baseline is the slowest GPU, for all devices; without any the slowest CPU.
+    Baselines that are accelerators come first, as in the answer.
     """
     figures: list[Figure] = []
-    firsts = grouped(study.crossings, lambda found: (not found.pair.within_run, found.pair.base.source))
-    ordered = [firsts[key] for key in sorted(firsts, key=lambda key: key[0])]
-    if lead := study.gpu_pairs or study.cpu_pairs:
-        others = [each for each in ordered if study.gpu_pairs and not each[0].pair.base.on_accelerator]
-        ordered = [crossings(lead), *others]
-    for rank, members in enumerate(ordered):
+    by_base = grouped(study.crossings, lambda found: found.pair.base.source)
+    ordered = sorted(by_base, key=lambda source: (source not in study.names.accelerators, bool(source.library)))
+    for rank, members in enumerate(by_base[source] for source in ordered):
         benchmarks = list(grouped(members, lambda found: found.line.last.result.workload).values())
         benchmarks = [each for each in benchmarks if max(len(found.line.points) for found in each) > 1]
         of_each = [figure for found in benchmarks for figure in _of_one(study, found)]
