@@ -78,7 +78,7 @@ def pytest_command(paths: Sequence[str], options: Sequence[str], python: str = s
     return [*arguments, "-q", "-s", "--benchmark-only", "--benchmark-quiet", *options, *paths]
 
 
-def _environment(imports: Sequence[str], owner: str) -> dict[str, str]:
+def _environment(imports: Sequence[str]) -> dict[str, str]:
     """Return the child's environment, in which this package can be imported even if it isn't installed. Raises
     UsageError if the working folder is gone."""
     parent = str(PACKAGE.parent)
@@ -92,7 +92,7 @@ def _environment(imports: Sequence[str], owner: str) -> dict[str, str]:
         path = os.pathsep.join(filter(None, (parent, path)))
     path = os.pathsep.join(filter(None, (*imports, path)))
     changes = {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", SUPERVISOR: str(os.getpid())}
-    return os.environ | changes | {RANKS_OWNER: owner}
+    return os.environ | changes
 
 
 def import_from_here() -> None:
@@ -205,7 +205,7 @@ def _start(arguments: Sequence[str], log: Path, interpreter: Interpreter, owner:
     with open(log if _is_regular(log) or not os.path.lexists(log) else os.devnull, "ab") as output:
         return subprocess.Popen(
             _bound(arguments), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-            cwd=interpreter.folder, env=_environment(interpreter.imports, owner),
+            cwd=interpreter.folder, env=_environment(interpreter.imports) | {RANKS_OWNER: owner},
             process_group=0 if os.name == "posix" else None,
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )  # fmt: skip
