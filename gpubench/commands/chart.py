@@ -44,8 +44,8 @@ def main(args: argparse.Namespace) -> int:
         figure, *others = figures_of(study, args.kind)
     if others:
         titles = listed((other.title for other in others), 6, "; ")
-        found = f"drew {figure.title}; a report has these too, and -k BENCHMARK draws one: {titles}"
-        print(f"gpubench chart: {found}", file=sys.stderr)
+        drawn = f"drew {figure.title} only; -k BENCHMARK draws another one: {titles}"
+        print(f"gpubench chart: {drawn}", file=sys.stderr)
     if args.title:
         figure = dataclasses.replace(figure, title=args.title, subtitle=f"{figure.title}. {figure.subtitle}")
     replace(Path(args.output), render(figure, suffix, args.theme))

@@ -76,7 +76,7 @@ def test_title_and_theme(run, out):
 def test_other_pictures_that_match_are_listed(run, out, capsys):
     assert chart(run, "--kind", "speedup", "-k", "matmul or mine", "-o", out) == 0
     (line,) = capsys.readouterr().err.splitlines()
-    drew, _, others = line.partition("draws one: ")
+    drew, _, others = line.partition("draws another one: ")
     assert "Speedup by size" in drew
     assert "mine.work" in others
     assert "mine.work" in words_of(out)
