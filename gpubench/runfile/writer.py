@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import getpass
 import glob
+import io
 import itertools
 import json
 import math
@@ -161,15 +162,13 @@ def is_drawn(path: Path) -> bool:
         head = file.read(65_536)
     if head.startswith(_PNG):
         return head[_PNG_HEADER + 4 :].startswith(b"tEXtSoftware\0gpubench")
-    parser, parents = ElementTree.XMLPullParser(["start", "end"]), list[ElementTree.Element]()
-    with suppress(ElementTree.ParseError):
-        parser.feed(head)
-    with suppress(ElementTree.ParseError):
-        for event, element in parser.read_events():
+    parents: list[Any] = []
+    with suppress(ElementTree.ParseError, ValueError, LookupError):  # of other files, and of an unknown encoding
+        for event, element in ElementTree.iterparse(io.BytesIO(head), ("start", "end")):
             if event == "start":
                 parents.append(element)
             elif parents.pop().tag.endswith("}metadata") and len(parents) == 1:
-                return element.findtext(f".//{_DC}creator//{_DC}title") == "gpubench"
+                return bool(element.findtext(f".//{_DC}creator//{_DC}title") == "gpubench")
     return False
 
 

@@ -223,7 +223,9 @@ def test_ranks_that_are_ended_with_their_process_leave_no_folder(child, tmp_path
     begin = "from gpubench.runfile.writer import RANKS_OWNER, mark_scratch; make = tempfile.mkdtemp"
     ours = "make(prefix=f'gpubench-ranks-{os.environ[RANKS_OWNER]}-ours')"
     theirs = "make(prefix=f'gpubench-ranks-{os.getpid()}-theirs')"
-    ended = child(f"{begin}; mark_scratch({ours}); mark_scratch({theirs}); ledger.add_event('finish', process=0); os.abort()")
+    ended = child(
+        f"{begin}; mark_scratch({ours}); mark_scratch({theirs}); ledger.add_event('finish', process=0); os.abort()"
+    )
     assert ended.code == -signal.SIGABRT
     left = [path.name for path in tmp_path.iterdir() if path.name not in ("ledger", "log")]
     assert ["theirs" in name for name in left] == [True]
