@@ -138,7 +138,7 @@ WORK = {"flops": 1e12}, {"nbytes": 1e10}, {"items": 10**12, "unit": "operation"}
 
 @pytest.mark.parametrize("work", WORK)
 def test_declared(gpubench, work):
-    gpubench(uncounted, gpubench.randn(8), **work)
+    gpubench.declare(**work)(uncounted, gpubench.randn(8))
 
 @pytest.mark.parametrize("part", ["forward", "backward", "step"])
 def test_training(gpubench, part):
