@@ -183,9 +183,10 @@ def _times_alone(results: Results) -> str:
     cells += [words.speedup(pair) for pair in study.device_pairs[:1]]
     flags = [flag for row in study.measured for flag in row.result.flags]
     flags.sort(key=lambda flag: not any(reason.interval for reason in judge([flag.name]).why))
-    return "\n".join(
-        ["  ".join(cells), *(f"{judge([flag.name]).star} {flag.name}: {flag.seen}".strip() for flag in flags[:1])]
-    )
+    lines = ["  ".join(cells), *(f"{judge([flag.name]).star} {flag.name}: {flag.seen}".strip() for flag in flags[:1])]
+    reasons = [process.unplaced for row in study.measured for process in row.times.processes if process.unplaced]
+    lines += [f"~ is of data at one place in memory, so the next run may differ by more: {why}" for why in reasons[:1]]
+    return "\n".join(lines)
 
 
 _OURS = re.compile(f"({'|'.join(kind for kind, value in vars(errors).items() if isinstance(value, type))}): ")

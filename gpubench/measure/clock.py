@@ -7,13 +7,14 @@ import gc
 import math
 import statistics
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter, thread_time  # imported by name: a benchmark may patch time.perf_counter
 from typing import Any
 
 from ..devices import Device, in_use, kinds
 from ..runfile.flags import Flag
+from .placements import Bound, Placements
 
 _Call = Callable[[], Any]
 MIN_ROUND, MIN_WAITS = 1e-3, 100
@@ -52,10 +53,6 @@ MOST_TURNS = 20
 """Most turns; more would leave each call with caches that the others have filled."""
 
 
-Bound = tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]]
-"""A function, and the arguments that it is called with."""
-
-
 @dataclass(slots=True)
 class Share:
     """A call's rounds: ``rounds`` rounds of ``calls`` calls each; ``times`` are the seconds of those that were taken.
@@ -75,13 +72,16 @@ class Share:
     result: Any = None
     flags: list[Flag] = field(default_factory=list)
     cpu_s: float = math.inf
+    placements: Placements | None = None
+    """Copies of the call that take the rounds in turn with it."""
 
     def take_round(self) -> float:
         """Time one round, and return its seconds. The garbage collector is off only within it, so that garbage does not
         pile up over all rounds."""
         clock, result, enabled = self.clock, None, gc.isenabled()
         self.result = None  # so that the call can have its memory
-        function, args, kwargs = self.next_call()
+        placed = self.placements.enter(len(self.times), self.rounds, clock) if self.placements else None
+        function, args, kwargs = placed or self.next_call()
         several = range(self.calls) if self.calls > 1 else None
         if not self.collects:
             gc.disable()
@@ -110,7 +110,7 @@ class Share:
     def take(self, other: Share) -> None:
         """Take over the rounds that another share of the same call has taken."""
         self.calls, self.times, self.result, self.flags = other.calls, other.times, other.result, other.flags
-        self.cpu_s = other.cpu_s
+        self.cpu_s, self.placements, self.rounds = other.cpu_s, other.placements, other.rounds
 
     def note(self, flags: Iterable[Flag]) -> tuple[Flag, ...]:
         """Add what was noticed; return all that was noticed during the rounds, which another test may have timed."""

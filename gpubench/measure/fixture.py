@@ -18,6 +18,7 @@ from typing import Any
 from msgspec import structs, to_builtins
 
 from ..devices import CPU, Device, find_device
+from ..devices.cpu import cache_sizes
 from ..devices.implementations import TORCH, find_implementation
 from ..devices.lazy import np, torch
 from ..errors import GpubenchError, Unmeasurable, UsageError, WrongAnswer
@@ -26,8 +27,10 @@ from ..runfile.options import DTYPES
 from ..runfile.schema import KEY, Case, Check, Transfer, Work
 from . import budget, calls, disturbance, environment
 from .budget import Preset
-from .clock import Bound, DeviceClock, Share, take_turns, until_clocks_stand, warm_up
+from .clock import DeviceClock, Share, take_turns, until_clocks_stand, warm_up
+from .copies import Uncopyable, copy_call
 from .data import Data, dtypes_of, is_lazy, pinned_copy, poison, require_memory, tensors
+from .placements import COPYING_SHARE, PLACEMENTS, ROUNDS_EACH, USUAL_CACHE, Bound, Placements
 from .precision import (
     apply,
     autocast_dtype,
@@ -262,8 +265,9 @@ class Gpubench:
             if probed.keys() & {"device_s", "device_reason"} and call.again:
                 call.result = call.again()  # a replayed graph has overwritten that of the rounds
         self._flush = None  # pytest keeps the fixture, and the flush holds as many bytes as the cache
-        measured = {"first_call_s": call.first_s, "latency_s": call.latency_s, **self._memory(call)}
+        measured: dict[str, Any] = {"first_call_s": call.first_s, "latency_s": call.latency_s, **self._memory(call)}
         measured["cpu_s"] = share.cpu_s
+        measured |= {"placed_rounds": share.rounds if share.placements else 0, "unplaced": call.unplaced}
         self._record(call.work, call.counted, call.flags, check=call.check, steps=terms.steps, **measured, **probed)
         return call.result
 
@@ -566,10 +570,16 @@ class Gpubench:
 
     def _share(self, call: Call) -> Share:
         """Return the rounds: of one call if it is long or has to be prepared, else as pytest-benchmark calibrates."""
-        benchmark, preset = self._benchmark, self.allowance
-        share = Share(self._next_call(call), self.clock, 1, collects=not benchmark._disable_gc)
+        share = Share(self._next_call(call), self.clock, 1, collects=not self._benchmark._disable_gc)
         if not self.enabled:
             return share
+        self._choose_rounds(call, share)
+        if self._session.judges and self._session.settings.processes == 1:
+            share.placements = self._placements(call, share)
+        return share
+
+    def _choose_rounds(self, call: Call, share: Share) -> None:
+        benchmark, preset = self._benchmark, self.allowance
         if few := budget.rounds(call.call_s if call.request.setup is None else call.round_s, preset):
             share.rounds = few
         elif call.again is None or self._flush is not None:
@@ -580,7 +590,40 @@ class Gpubench:
             share.rounds = max(preset.min_rounds, math.ceil(preset.max_time / round_s))
             if warmup := benchmark._warmup:  # calls
                 runner(range(min(share.rounds, max(1, warmup // share.calls)) * share.calls))
-        return share
+
+    def _placements(self, call: Call, share: Share) -> Placements | None:
+        """Return the call with copies at other addresses; None, with the reason in the call, if there can't be any."""
+        if self.home.accelerator or self.home.simulated or len(self.clock.devices) > 1:
+            return None
+        call.unplaced = self._why_unplaced(call, share.rounds)
+        memory, limit = self.home.memory(), 2 * ([*(cache_sizes() or {}).values()] or [USUAL_CACHE])[-1]
+        limit = min(limit, memory.free // 16) if memory else limit
+        start, allowed_s = self.clock.now(), COPYING_SHARE * (self.allowance.max_time + self.allowance.warmup)
+        placed = Placements([(call.function, call.args, call.kwargs)])
+        while not call.unplaced and len(placed.calls) < PLACEMENTS:
+            if self.clock.now() - start > allowed_s:
+                call.unplaced = "copying it takes too long"
+                break
+            placed.add_spacer()
+            try:
+                copied = copy_call(call.request.function, call.args, call.kwargs, limit_bytes=limit)
+            except Uncopyable as error:
+                call.unplaced = str(error)
+                break
+            function = apply(self.case.variant, copied.function, self.home)
+            function = self.library.prepared(function, copied.args, copied.kwargs)
+            placed.calls.append((function, copied.args, copied.kwargs))
+        return None if call.unplaced else placed
+
+    def _why_unplaced(self, call: Call, rounds: int) -> str:
+        """Return why no copies of the call take rounds; empty if they may."""
+        if self.case.variant not in ("eager", "autocast"):
+            return f"it is run as {self.case.variant}"
+        if call.again is None or self._flush is not None or self.declared.writing:
+            return "its data are prepared for each round, or overwritten"
+        if call.given and call.given.changed()[0]:
+            return "the call changes what it uses"
+        return "" if rounds >= ROUNDS_EACH * PLACEMENTS else "it has few rounds"
 
     def _rounds(self, share: Share) -> Any:
         """Take the rounds, unless another test has, and return a result of after them."""
@@ -594,6 +637,9 @@ class Gpubench:
         else:
             take_turns([share])
         last = self._keep(share.times, share.calls, share.call_once)
+        if share.placements:
+            share.placements.release()
+            return share.call_once()  # the last round's may be of a copy
         return last if share.calls > 1 else share.result
 
     def _contender(self, case: Case, measure: Callable[[Gpubench], Any]) -> Share:

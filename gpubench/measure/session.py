@@ -24,6 +24,7 @@ from ..runfile.flags import CONTENDED, Flag
 from ..runfile.schema import KEY, SAMPLES_KEPT, CanaryTimes, Case, Ceilings, Measurement, Process, Work
 from . import ceilings, disturbance, environment
 from .budget import CEILINGS_S, COMPILE_S, ENERGY_S, PRESET_SETTINGS, RANKS_S, Preset, Rates
+from .placements import levelled, medians
 from .precision import computed_dtype, computing, matmul_precision
 
 BRIEF_BUDGET_S = 8.0
@@ -227,6 +228,7 @@ class Session:
         besides them, ``cpu_s`` that of a :class:`~.clock.Share`. ``launches``: whether a call is known to launch
         anything."""
         raised, stats, cpu_s = list(flags), benchmark.stats, fields.pop("cpu_s", math.inf)
+        placed, unplaced = fields.pop("placed_rounds", 0), fields.pop("unplaced", "")
         wait_s = sum(self.rates.wait_s(device) for device in devices)
         if stats is not None:
             times, calls = stats.stats, stats.iterations
@@ -235,14 +237,15 @@ class Session:
             if fields.get("latency_s") is None and calls == 1:
                 fields["latency_s"] = times.median
             if self.judges:
-                raised += disturbance.uneven(times.data, light=self.light)
+                raised += disturbance.uneven(levelled(times.data, placed) if placed else times.data, light=self.light)
                 raised += disturbance.short(times.median * calls, times.median, wait_s)
             if launches or work.flops or work.bytes:
                 raised += self.doubt(case, work, times.median, launches, fields.get("convolution_share") or 0.0)
             index, rounds, latency_s = self.settings.process, times.rounds, fields.get("latency_s")
             cpu_s = cpu_s if 0 < cpu_s < math.inf and not any(device.accelerator for device in devices) else None
             judged = min(rounds, SAMPLES_KEPT), calls, times.iqr, latency_s, tuple(raised), cpu_s
-            fields["processes"] = (Process(index, rounds, times.median, *judged),)
+            placements = tuple(medians(times.data, placed).values()) if placed else ()
+            fields["processes"] = (Process(index, rounds, times.median, *judged, placements, unplaced or None),)
         self.raised.extend((case, flag) for flag in raised)
         measured = Measurement(**structs.asdict(case) | {"work": work, "wait_s": wait_s} | fields)
         benchmark.extra_info[KEY] = measured.as_dict()

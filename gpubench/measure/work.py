@@ -103,7 +103,7 @@ class Call:
     ``args`` and ``kwargs`` are those of one call, ``work`` is declared and counted, ``further`` are the devices that it
     names. ``function`` is that of the request in its variant. ``first_s``: seconds of the first call (compiling
     included), before which ``given`` looked at what it was given, and that it ``moves``, so that a later result is
-    another; ``expected``: the reference that it passed.
+    another; ``expected``: the reference that it passed. ``unplaced``: why no copies of it took rounds.
     ``call_s``, ``round_s``: seconds of a warm call, and of a round of one call with its setup; ``before``: the
     machine's state before them. ``latency_s`` is measured besides the rounds, of which ``result`` is the last one's.
     ``traced`` are what the memory of a call was seen to be that couldn't be counted: its most bytes, and those of them
@@ -125,6 +125,7 @@ class Call:
     call_s: float = 0.0
     round_s: float = 0.0
     before: Any = None
+    unplaced: str = ""
     result: Any = None
     latency_s: float | None = None
     traced: tuple[int, int | None] | None = None

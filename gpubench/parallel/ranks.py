@@ -23,7 +23,8 @@ from ..devices.cpu import cores
 from ..errors import Unmeasurable, UsageError
 from ..measure import budget, disturbance
 from ..measure.budget import Preset
-from ..measure.clock import MIN_ROUND, Bound, DeviceClock, Share, take_turns, until_clocks_stand
+from ..measure.clock import MIN_ROUND, DeviceClock, Share, take_turns, until_clocks_stand
+from ..measure.placements import Bound
 from ..measure.precision import matmul_precision
 from ..measure.work import Declaration
 from ..runfile.flags import Flag

@@ -167,8 +167,11 @@ class Measured(Row):
 
     @cached_property
     def interval(self) -> Interval | None:
-        """The interval of the processes' medians; None for a single process."""
-        medians = [process.median_s for process in self.times.processes]
+        """The interval of the processes' medians, or of a single process's placements; None without either."""
+        processes = self.times.processes
+        medians = [process.median_s for process in processes]
+        if len(processes) == 1:
+            medians = [*processes[0].placements]
         return median_interval(medians) if len(medians) > 1 else None
 
     @property

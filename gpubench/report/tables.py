@@ -76,10 +76,12 @@ def _answer_table(
 
 
 def _spread(rows: Sequence[Measured]) -> str:
-    several = any(len(row.times.processes) > 1 for row in rows)
+    interval = any(row.interval for row in rows)
     busy = any(words.precision(row) == Reason.BUSY.interval for row in rows)
     one = "~ is how much the timings of one process differ" + "; --processes 3 gives a 95% interval" * (not busy)
-    note = "± is half the 95% confidence interval" if several else one
+    note = "± is half the 95% confidence interval" if interval else one
+    if interval and not all(row.interval for row in rows):
+        note += f", {one}"
     remedy = " Busy: other programs used the cores, so these times are too long, by an unknown amount."
     return f"{note}.{remedy * busy}"
 

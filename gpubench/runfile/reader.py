@@ -461,7 +461,8 @@ def _times(place: str, benchmark: Benchmark, measured: Measurement, with_samples
         samples, ends = array("d", data), accumulate(kept)
         shares = tuple(samples[end - count : end] for end, count in zip(ends, kept, strict=True))
     medians = [process.median_s for process in processes]
-    median = median_of(medians) if len(medians) > 1 else stats.median
+    placements = processes[0].placements if len(processes) == 1 else ()
+    median = median_of(placements or medians) if len(placements or medians) > 1 else stats.median
     alone = Process(0, stats.rounds, stats.median, len(data), stats.iterations, latency_s=measured.latency_s)
     return Times(
         median_s=median,

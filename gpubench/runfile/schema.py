@@ -140,6 +140,11 @@ class Process(Struct, frozen=True, gc=False):
     latency_s: Annotated[Positive | None, _is("median of one call with its own synchronization")] = None
     flags: Annotated[Flags, _is("what was wrong meanwhile")] = ()
     cpu_s: Annotated[Positive | None, _is("of a CPU: least CPU time of the calling thread, seconds per call")] = None
+    placements: Annotated[
+        tuple[Positive, ...],
+        _is("medians of its rounds where copies of the data lay elsewhere", max_length=MOST_DEVICES),
+    ] = ()
+    unplaced: Annotated[str | None, _is("why the data lay at one place")] = None
 
 
 class Parallel(Struct, frozen=True, gc=False):
