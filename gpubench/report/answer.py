@@ -300,7 +300,7 @@ class Answer:
             return found
         judged = [row for row in study.measured if row.kind is None or row.kind.summarised] or study.measured
         found += [*_warn_of_noise(study, judged), *_warn_of_calls(judged), *_warn_of_slow_library(study)]
-        if study.measured and all(len(row.times.processes) < 2 for row in study.measured):
+        if study.measured and not any(row.interval for row in study.measured):
             where = "Timed in one process: ranges are not confidence intervals (use --processes 3)"
             found.append(Warning(where, told=True))
         return [*found, *_warn_of_peaks(study, judged)]

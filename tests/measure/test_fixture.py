@@ -360,7 +360,7 @@ gone = []
 
 def test_setup(gpubench, monkeypatch):
     monkeypatch.setattr(clock, "perf_counter", lambda: time.perf_counter() + sum(gone))
-    gpubench(len, (), setup=lambda: gone.append(6.0), check=False)
+    gpubench.declare(setup=lambda: gone.append(6.0), check=False)(len, ())
 
 def test_few():
     assert 0 < len(gone) < 5
