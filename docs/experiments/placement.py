@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import statistics
 import subprocess
 import sys
@@ -96,7 +97,7 @@ def main() -> None:
             f"width {each.width:6.1%}   spread of the runs {each.spread:6.1%}   {each.wall_s:5.1f} s a run"
         )
     held, runs = sum(each.held for each in outcomes.values()), sum(each.runs for each in outcomes.values())
-    width = statistics.median(each.width / each.spread for each in outcomes.values() if each.spread)
+    width = statistics.median(each.width / each.spread if each.spread else math.inf for each in outcomes.values())
     print(f"{held} of {runs} ranges hold the median of their runs (at least nine in ten wanted);")
     print(f"their median width is {width:.2f} times the spread of the runs (at most {MOST_SPREADS:g} wanted)")
 
