@@ -19,7 +19,7 @@ from msgspec import structs
 from ..errors import UsageError
 from ..measure import environment
 from ..measure.session import Session, Unmeasured
-from ..runfile.ledger import Ledger
+from ..runfile.ledger import Ledger, percentiles
 from ..runfile.naming import LONGEST_TEXT
 from ..runfile.quantities import counted
 from ..runfile.reader import LARGEST, check_case, convert, recorded
@@ -124,7 +124,9 @@ def _thin(benchmark: dict[str, Any]) -> None:
     given = benchmark.get("params") or {}
     benchmark["params"] = {name: _brief(value) for name, value in given.items()} or None
     benchmark["param"] = _brief(benchmark.get("param"))
-    if KEY in benchmark.get("extra_info", {}) and "data" in benchmark["stats"]:
+    ours = benchmark.get("extra_info", {}).get(KEY)
+    if ours and "data" in benchmark["stats"]:
+        ours |= percentiles(benchmark["stats"]["data"], ours["processes"])
         benchmark["stats"]["data"] = thin(benchmark["stats"]["data"])
 
 

@@ -439,7 +439,7 @@ def _warn_of_peaks(study: Study, judged: Sequence[Measured]) -> Iterator[Warning
     for row in firsts:
         if why := row.run.disproved.get(row.result.device):
             yield Warning(f"The measured peaks of {study.names.of(row)} are wrong ({why}), so no % of peak is shown")
-    if above := [row for row in judged if (row.utilisation or 0) > 1]:
+    if above := [row for row in judged if (row.utilisation or 0) > 1 and not row.result.convolution_share]:
         names = listed(dict.fromkeys(words.name(row.result) for row in above), 2)
         where = f"{counted(len(above), 'result')} above the measured peak ({names}): the peak was measured too low"
         yield Warning(where, "Shares of it aren't shown.")

@@ -32,20 +32,6 @@ class Metric:
     of: Callable[[Measured], float | None]
 
 
-def _percentile(share: float) -> Callable[[Measured], float | None]:
-    """Return a function that computes the nearest-rank percentile of all processes' kept samples. It returns None where
-    a sample spans several calls, or where there are too few samples for one to lie beyond the percentile."""
-
-    def of(row: Measured) -> float | None:
-        if any((process.iterations or 1) > 1 for process in row.times.processes):
-            return None
-        samples = sorted(seconds for each in row.times.samples for seconds in each)
-        rank = math.ceil(share * len(samples))
-        return samples[rank - 1] if rank < len(samples) else None
-
-    return of
-
-
 def _copy(name: str) -> Callable[[Measured], float | None]:
     return lambda row: getattr(row.result.transfer, name, None)
 
@@ -56,12 +42,14 @@ def _per(amount: float | None, unit: float | None) -> float | None:
 
 _METRICS = (
     Metric("time_s", "s", "wall time, wait included: rounds' median, processes' median", attrgetter("times.median_s")),
-    Metric("low_s", "s", "low end of the 95 % interval of the processes' medians; none from one process",
-           lambda row: row.interval.low if row.interval else None),
-    Metric("high_s", "s", "high end of the same interval", lambda row: row.interval.high if row.interval else None),
+    Metric("low_s", "s", "low end of the 95 % interval of the processes' medians; not of one process, nor if too noisy",
+           attrgetter("shown_interval.low")),
+    Metric("high_s", "s", "high end of the same interval", attrgetter("shown_interval.high")),
     Metric("latency_s", "s", "median seconds for one call and its own wait", attrgetter("times.latency_s")),
-    Metric("p95_s", "s", "95th percentile of the wall time of single calls, from 20 of them on", _percentile(0.95)),
-    Metric("p99_s", "s", "99th percentile of the wall time of single calls, from 100 of them on", _percentile(0.99)),
+    Metric("p95_s", "s", "95th percentile of the wall time of single calls, from 20 of them on",
+           attrgetter("result.p95_s")),
+    Metric("p99_s", "s", "99th percentile of the wall time of single calls, from 100 of them on",
+           attrgetter("result.p99_s")),
     Metric("first_call_s", "s", "the first call in its process: what it loads, compiles and allocates",
            attrgetter("result.first_call_s")),
     Metric("device_s", "s", "seconds per call the device was busy, launch gaps excluded",

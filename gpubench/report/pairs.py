@@ -298,7 +298,7 @@ def _fastest_way(
     ways = (row for row in jobs.get(_job(cpu), ()) if not row.quality.doubt)
     able = [row for row in ways if _find_differences(row, gpu).keys() <= {*allowed, "dtype"}]
     best = fastest_way(cpu.result, (row.result for row in able))
-    return None if best is cpu.result else Measured(cpu.run, cpu.run_name, best, cpu.size_name)
+    return None if best is cpu.result else replace(cpu, result=best)
 
 
 def _job(row: Measured) -> Hashable:

@@ -19,8 +19,6 @@ S = TypeVar("S")
 T = TypeVar("T")
 _FORMULA = re.compile(r"(^|[;\t])(?=[=+\-@＝＋－＠])")
 """A place where a text could act as a formula in a spreadsheet, also in one that separates cells by semicolons."""
-_STAR = re.compile(r"\S [A-Za-zµ/%]{1,12}\*|[×)]\*")
-"""A quantity or a ratio with a star."""
 _NUMBER = re.compile(r"[-+±~<≥]? ?\d[\d.,]*( |%|×|$)|—|$")
 """A cell that stands at the right of its column."""
 _SHORT_HEAD = 12
@@ -48,12 +46,13 @@ class Column(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells are plain text: what shows them escapes them."""
+    """Cells are plain text, which a page or Markdown escapes. ``starred``: a number in them has a star."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
+    starred: bool = False
 
     @property
     def footnote(self) -> str:
@@ -62,7 +61,7 @@ class Table:
         parts = [self.note] * bool(self.note)
         if "—" in cells and "—" not in self.note:
             parts.append(f"{DASH_SIGN}.")
-        if any(_STAR.search(cell) for cell in cells) and "*" not in self.note:
+        if self.starred and "*" not in self.note:
             parts.append(f"{NOISY_SIGN}.")
         if any("≥" in cell for cell in cells):
             parts.append(f"{LIMIT_SIGN}.")
@@ -71,13 +70,15 @@ class Table:
         return " ".join(parts)
 
 
-def table(title: str, columns: Iterable[Column[T]], things: Iterable[T], note: str = "") -> Table:
+def table(
+    title: str, columns: Iterable[Column[T]], things: Iterable[T], note: str = "", starred: bool = False
+) -> Table:
     """Return a table with a row for each thing, without the columns that are empty in all rows."""
     things = list(things)
     cells = {column: [str(column.cell(thing)) for thing in things] for column in columns}
     kept = {column: texts for column, texts in cells.items() if any(text not in _EMPTY for text in texts)}
     heads = tuple(column.head for column in kept)
-    return Table(title, heads, tuple(zip(*kept.values(), strict=True)) if kept else (), note)
+    return Table(title, heads, tuple(zip(*kept.values(), strict=True)) if kept else (), note, starred)
 
 
 def listing(title: str, heads: Iterable[str], rows: Iterable[Sequence[str]], note: str = "") -> Table:

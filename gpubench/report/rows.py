@@ -13,13 +13,13 @@ from msgspec import structs
 
 from ..devices.implementations import TORCH
 from ..errors import RunFileError, clean
-from ..runfile.flags import IMPLAUSIBLE, Quality, Reason, judge
+from ..runfile.flags import FEW, IMPLAUSIBLE, NOISY, NOISY_FLAG, Quality, Reason, judge
 from ..runfile.kinds import KINDS, Kind, names_of
 from ..runfile.matching import matcher, nothing_matches, shown_name
 from ..runfile.naming import shared_params
 from ..runfile.quantities import shorten
 from ..runfile.schema import MOST_NAMES, DeviceFacts, Parallel, Result, Run, Scalar, Times
-from ..runfile.utilisation import PLAUSIBLE, utilisation
+from ..runfile.utilisation import Utilisation, most, utilisation
 from ..statistics.intervals import Interval, median_interval
 
 FILLED = 0.1
@@ -50,6 +50,13 @@ class Values(NamedTuple):
     high: float
 
 
+class Ends(NamedTuple):
+    """The ends of a range; None where they aren't known."""
+
+    low: float | None = None
+    high: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Rate:
     """A rate by which a benchmark is judged: the amount of work that it counts, and its unit; or TIME."""
@@ -76,12 +83,14 @@ class Row:
     """A benchmark of a run, measured or not: a line of results.csv.
 
     ``size_name`` is the parameter that varies among the benchmarks of its workload, None where there is no such axis.
+    ``on_cpu_alone``: nothing of its run names an accelerator, so a benchmark without a device ran on the CPU.
     """
 
     run: Run
     run_name: str
     result: Result
     size_name: str | None
+    on_cpu_alone: bool = False
 
     @property
     def facts(self) -> DeviceFacts:
@@ -101,7 +110,7 @@ class Row:
     @property
     def source(self) -> Source:
         """Run, device and library."""
-        return Source(self.run_name, self.result.device, self.library)
+        return Source(self.run_name, self.result.device or "cpu" * self.on_cpu_alone, self.library)
 
     @property
     def kind(self) -> Kind | None:
@@ -197,16 +206,34 @@ class Measured(Row):
         """Its rate, where work is declared."""
         return self.rate.of(self) if self.rate else None
 
+    @property
+    def shown_interval(self) -> Ends:
+        """The ends of the interval, as far as it is shown: not of one process, nor if it is too noisy."""
+        if self.interval is None or Reason.TOO_NOISY in self.quality.why:
+            return Ends()
+        return Ends(self.interval.low, self.interval.high)
+
     @cached_property
-    def utilisation(self) -> float | None:
-        """Share of the roofline limit: the least time at its device's measured peaks / the measured time."""
+    def _use(self) -> Utilisation | None:
         machine, ceilings = self.run.machine, self.run.ceilings.get(self.result.device)
-        if ceilings is None:
-            return None
         names = (self.result.device, *self.result.devices)
         link = len({machine.device(name).accelerator for name in names}) > 1
-        use = utilisation(self.result.work, self.time_s, self.result.compute_dtype, ceilings, link)
-        return use.fraction if use else None
+        return utilisation(self.result.work, self.time_s, self.result.compute_dtype, ceilings, link)
+
+    @property
+    def utilisation(self) -> float | None:
+        """Share of the roofline limit: the least time at its device's measured peaks / the measured time."""
+        return self._use.fraction if self._use else None
+
+    @property
+    def above_peak(self) -> bool:
+        """Whether its rate is above the measured peak by more than noise, the instruction set, or a fast algorithm of
+        convolutions explains."""
+        ceilings = self.run.ceilings.get(self.result.device)
+        if self._use is None or ceilings is None:
+            return False
+        limit = most(self._use, self.result.compute_dtype, ceilings, self.result.convolution_share or 0.0)
+        return self._use.fraction > limit
 
     @property
     def launch_bound(self) -> bool:
@@ -225,8 +252,13 @@ class Measured(Row):
         """Names of what was wrong while it was measured."""
         of_a_peak = self.result.device not in self.run.disproved
         names = [flag.name for flag in self.result.flags if flag.name != IMPLAUSIBLE or of_a_peak]
-        above = (self.utilisation or 0) > PLAUSIBLE and IMPLAUSIBLE not in names
-        return (*names, IMPLAUSIBLE) if above else tuple(names)
+        names += [NOISY_FLAG] * (self.noisy_rounds and NOISY_FLAG not in names)
+        return (*names, IMPLAUSIBLE) if self.above_peak and IMPLAUSIBLE not in names else tuple(names)
+
+    @property
+    def noisy_rounds(self) -> bool:
+        """Whether the rounds of a file of pytest-benchmark alone vary as much as those that gpubench calls noisy."""
+        return self.run.plain and self.times.rounds >= FEW and self.times.iqr_s > NOISY * self.time_s
 
     @property
     def spread(self) -> float:
@@ -274,12 +306,14 @@ def rows_of(runs: Sequence[Run]) -> list[Row]:
     names, shared = run_names([run.path for run in runs]), _shared(runs)
     rows = []
     for name, run in zip(names, runs, strict=True):
+        of_run = (run.machine.device(device) for device in {result.device for result in run.results})
+        on_cpu_alone = not any(device.accelerator for device in (*run.machine.devices, *of_run))
         for result in run.results:
             size = sizes[result.workload] or result.size
             left_out = shared.get(result.workload, frozenset()) - {size}
             more = told[result.workload] | ({"shared": left_out} if left_out else {})
             short = structs.replace(result, **more) if more else result
-            rows.append((Measured if result.times else Row)(run, name, short, size))
+            rows.append((Measured if result.times else Row)(run, name, short, size, on_cpu_alone))
     return rows
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import structs
 
 from ..runfile.facts import facts
-from ..runfile.flags import ADVICE, Reason
+from ..runfile.flags import ADVICE, IMPLAUSIBLE, Reason
 from ..runfile.matching import shown_name
 from ..runfile.quantities import UNFILLED, counted, listed, ratio_text, seconds_text, shorten, text
 from ..runfile.schema import TIMERS
@@ -72,7 +72,8 @@ def _answer_table(
     note = at_largest(rows) + "; float32 where no dtype is named" * ("float32" in dtypes)
     note += f"; {len(rows) - len(shown)} more in the report" * (len(shown) < len(rows))
     note += "; gpubench show has every size" * bool(most)
-    return table(title, columns, shown, f"{note}.{'' if most else small}")
+    starred = any(words.has_star(item) for row in shown for item in row.items)
+    return table(title, columns, shown, f"{note}.{'' if most else small}", starred)
 
 
 def _spread(rows: Sequence[Measured]) -> str:
@@ -146,7 +147,8 @@ def results_table(study: Study) -> Table:
         row.quality.doubt is Reason.ABOVE_PEAK for row in study.measured
     )
     in_order = sorted(study.measured, key=order)
-    return table("", columns, in_order, " ".join(filter(None, [_spread(in_order), above])))
+    starred = any(map(words.has_star, in_order))
+    return table("", columns, in_order, " ".join(filter(None, [_spread(in_order), above])), starred)
 
 
 def beside_each_other(study: Study, head: str = "") -> Table:
@@ -194,7 +196,8 @@ def beside_each_other(study: Study, head: str = "") -> Table:
     shared = [words.name(row.result) if of == "workload" else row.dtype for of in same for row in study.measured[:1]]
     things = [{row.source: row for row in reversed(rows)} for rows in in_order]
     note = f"{_spread(study.measured)} {_ways(study.pairs)}".strip()
-    return table(" ".join(shared), columns, things, note)
+    starred = any(map(words.has_star, [*study.measured, *study.pairs]))
+    return table(" ".join(shared), columns, things, note, starred)
 
 
 def _marked(pair: Pair) -> str:
@@ -286,7 +289,9 @@ def flag_table(study: Study) -> Table:
     for name in (name for name in ADVICE if name in flagged):
         row = flagged[name][0][1]
         seen = [flag.seen for flag in row.result.flags if flag.name == name]
-        seen = seen or [f"{row.utilisation:.3g} times the measured peak"]
+        seen = seen or [
+            f"{row.utilisation:.3g} times the measured peak" if name == IMPLAUSIBLE else words.spread_of_rounds(row)
+        ]
         where = f" on {row.result.device}" if row.result.device else ""
         evidence = f"e.g. {words.benchmark(row.result)}{where}: {shorten(seen[0], 160)}"
         found.append((name, counted(len(flagged[name]), "benchmark"), evidence))
@@ -361,7 +366,13 @@ def scaling_table(study: Study) -> Table:
         Column("efficiency", lambda each: f"{each.efficiency.value:.0%}" if each.efficiency else words.NO_VALUE),
         Column("ideal", lambda each: ratio_text(each.parallel.ideal_speedup) if each.parallel.ideal_speedup else "—"),
     ]  # fmt: skip
-    return table("Multi-GPU and distributed", columns, rows, f"{note}In brackets: {kinds}.")
+    return table(
+        "Multi-GPU and distributed",
+        columns,
+        rows,
+        f"{note}In brackets: {kinds}.",
+        any(words.has_star(each.row) for each in rows),
+    )
 
 
 def _over(pair: Pair | None) -> str:

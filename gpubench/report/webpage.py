@@ -23,9 +23,9 @@ from ..runfile.matching import shown_name
 from ..runfile.quantities import UNFILLED, UNFILLED_SIGN
 from . import words
 from .answer import Answer
-from .charts.theme import CPUS, role_of
+from .charts.theme import CPUS, MARK_SHAPES, css_colours, role_of
 from .render import DASH_SIGN, LIMIT_SIGN, NOISY_SIGN, Table, webpage as html_table
-from .study import Crossing, Measured, Pair, Row, Study, grouped, size_parameter
+from .study import Crossing, Measured, Pair, Row, Study, grouped, plainest_first, size_parameter
 from .tables import answer_tables, detail_tables
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ INTERNED = (
     "doubt", "told", "told_copies", "told_time", "names", "kind", "notes",
 )  # fmt: skip
 """Columns of texts that repeat: their values are indices into the list of strings."""
-_SHAPES = 4
 _SIGNS = {
     "*": NOISY_SIGN, words.OTHER_WAY: f"{words.OTHER_WAY} over the CPU's fastest way, which is another",
     UNFILLED: UNFILLED_SIGN, "≥": LIMIT_SIGN, words.NO_VALUE: f"{DASH_SIGN}, or the baseline",
@@ -83,7 +82,7 @@ _NUMBERS = """
 def webpage(answer: Answer, pictures: Sequence[Drawing] = (), version: str = "") -> str:
     """Return the page made by this ``version``; equal input gives identical output. The first picture stands above all
     others."""
-    style, script = _asset("page.css"), _asset("page.js")
+    style, script = _asset("page.css") + css_colours(), _asset("page.js")
     data = page_data(answer.study)
     sections = _sections(answer, data, pictures)
     return Template(_asset("page.html")).substitute(
@@ -163,7 +162,8 @@ def _folded(table: Table) -> str:
 
 
 def page_data(study: Study) -> dict[str, Any]:
-    """What the page's script reads: fit for JSON, numbers with six digits. A row is a list in the order of COLUMNS."""
+    """Return the data for the page's script: fit for JSON, measured numbers with six digits. A row is a list in the
+    order of COLUMNS."""
     devices = _devices(study)
     places = {source: place for place, source in enumerate(devices)}
     pairs = {id(pair.other): pair for pair in study.pairs}
@@ -197,6 +197,10 @@ def page_data(study: Study) -> dict[str, Any]:
         "signs": _signs(cells),
         "modelled": words.MODELLED,
         "first": names.get(first, ""),
+        "plainest": {
+            names[workload]: _plainest(rows)
+            for workload, rows in grouped(study.measured, lambda row: row.result.workload).items()
+        },
         "findings": findings,
         "crossings": marks,
     }
@@ -204,19 +208,17 @@ def page_data(study: Study) -> dict[str, Any]:
 
 def _devices(study: Study) -> dict[Any, dict[str, Any]]:
     """Return the page's entry for each device, by source: ``colour`` is a class of the style sheet and its role in the
-    pictures, ``shape`` the shape of its marks: another one for each device of a colour."""
+    pictures, ``shape`` the shape of its marks there."""
     devices: dict[Any, dict[str, Any]] = {}
-    used: Counter[str] = Counter()
     for row in sorted(study.rows, key=lambda row: not isinstance(row, Measured)):  # stable
         if row.source in devices:
             continue
         role = role_of(study.names, row) if row.source in study.names.sources else CPUS[0]
         devices[row.source] = {
             "name": study.names.of(row), "machine": row.run.machine.label, "colour": role,
-            "shape": (int(role[-1]) + used[role]) % _SHAPES, "names": f"{row.result.device}\n{row.facts.label}",
+            "shape": MARK_SHAPES[role], "names": f"{row.result.device}\n{row.facts.label}",
             "model": words.modelled(row.facts),
         }  # fmt: skip
-        used[role] += 1
     return devices
 
 
@@ -252,6 +254,13 @@ def _cells(
     return cells
 
 
+def _plainest(rows: Sequence[Measured]) -> dict[str, str]:
+    """The setting of a workload that the answer shows, by which the explorer begins."""
+    case, size = plainest_first(rows)[0].result, size_parameter(row.result for row in rows)
+    setting = words.setting(case, ("dtype", "variant", size))
+    return {"dtype": case.dtype, "variant": case.variant, "setting": setting}
+
+
 def _signs(cells: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The signs beside the numbers of these rows, and their meanings; a dash stands where a column has no number."""
     told = {str(each[name]) for each in cells for name in ("told", "told_copies", "told_time") if each[name]}
@@ -262,8 +271,8 @@ def _signs(cells: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _short(value: Any) -> Any:
-    """Return a number with six digits; None if it isn't finite, which JSON can't hold."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    """Return a number with six digits, a whole one with all; None if it isn't finite, which JSON can't hold."""
+    if not isinstance(value, float):
         return None if value == "" else value
     number = float(f"{value:.6g}")
     return None if not math.isfinite(number) else int(number) if number.is_integer() else number

@@ -170,9 +170,10 @@ class Names:
 
 
 def _name_of(rows: Sequence[Row]) -> str:
-    row, device = rows[0], rows[0].facts
-    if not row.result.device:
-        return shorten(usual_name(device_label(row.run, "")) or "unknown device", _LONGEST_DEVICE)
+    row, name = rows[0], rows[0].source.device
+    if not name:
+        return "unknown device"
+    device = row.run.machine.device(name)
     known = shorten(usual_name(device.label) or ("CPU" if device.name == "cpu" else device.name), _LONGEST_DEVICE)
     if device.simulated and "simulated" not in known.lower():
         known += " (simulated)"
@@ -189,9 +190,8 @@ def _name_of(rows: Sequence[Row]) -> str:
 
 def device_label(run: Run, name: str) -> str:
     """What its maker calls the device: ``NVIDIA H200``, of two equal ones ``NVIDIA H200 #0``; its name where the file
-    knows no other. One that isn't recorded is the machine where gpubench measured and found no accelerator, else
-    ``unknown device``."""
-    if not name and (run.plain or any(each.accelerator for each in run.machine.devices)):
+    knows no other. One that isn't recorded is the machine if it has no accelerator, else ``unknown device``."""
+    if not name and any(each.accelerator for each in run.machine.devices):
         return "unknown device"
     label = run.machine.device(name).label or (run.machine.label if name in ("cpu", "") else "")
     twins = [each for each in run.machine.devices if each.label == label]
@@ -346,6 +346,12 @@ def side_time(pair: Pair, place: int, brief: bool = False) -> str:
     return time_text + other * (side is pair.fastest_way)
 
 
+def has_star(item: Measured | Pair) -> bool:
+    """Whether a number of a result, or of a comparison, has a star."""
+    sides = item.sides if isinstance(item, Pair) else ()
+    return item.quality.noisy or any(row.quality.star for row in (item.subject, *sides))
+
+
 def time_and_spread(row: Measured) -> str:
     """``10.0 ms ±2%``."""
     return f"{time(row)} {precision(row)}"
@@ -360,6 +366,11 @@ def precision(row: Measured) -> str:
         return reasons[0]
     sign = "±" if row.interval else "~"
     return f"{sign}<1%" if row.spread < 0.01 else f"{sign}{row.spread:.0%}"
+
+
+def spread_of_rounds(row: Measured) -> str:
+    """``half of the rounds are spread over 33% of the median``: the evidence of noise."""
+    return f"half of the rounds are spread over {row.times.iqr_s / row.time_s:.0%} of the median"
 
 
 def throughput(row: Measured) -> str:

@@ -35,6 +35,7 @@ IMPLAUSIBLE = "implausible"
 CONTENDED, TOO_SHORT = "contended", "too-short"
 DIFFERENT = "different-result"
 """The flag of an expression that doesn't compute what the first one does: its time is right."""
+NOISY_FLAG = "noisy"
 POWER_LIMITED = "power-limited"
 """The flag of a device at its power limit: the usual state of a busy GPU, whose time is right and is no noise."""
 NOISY = 0.15

@@ -23,12 +23,13 @@ import json
 import math
 import os
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ..errors import RunFileError, Unwritten, UsageError
+from ..statistics import intervals
 from .schema import KEY, OK
 from .writer import fit, without_homes
 
@@ -204,6 +205,7 @@ def merge(ends: Sequence[Event]) -> dict[str, Any]:
     if len(ends) == 1:
         if ours:
             ours["processes"] = [ours["processes"][0] | {"process": ends[0]["process"]}, *ours["processes"][1:]]
+            ours |= percentiles(merged["stats"].get("data") or (), ours["processes"])
         return merged
     stats = [event["benchmark"]["stats"] for event in ends]
     data = [float(sample) for each in stats for sample in each["data"]]
@@ -227,7 +229,16 @@ def merge(ends: Sequence[Event]) -> dict[str, Any]:
         ]
         latencies = [each["latency_s"] for each in ours["processes"] if each.get("latency_s") is not None]
         ours["latency_s"] = statistics.median(latencies) if latencies else None
+        ours |= percentiles(data, ours["processes"])
     return merged
+
+
+def percentiles(data: Iterable[float], processes: Iterable[Mapping[str, Any]]) -> dict[str, float | None]:
+    """Return the percentiles of single calls among the samples of all processes; None where a sample spans several
+    calls."""
+    single = all((process.get("iterations") or 1) == 1 for process in processes)
+    samples = sorted(data) if single else []
+    return {name: intervals.nearest_rank(samples, share) for name, share in (("p95_s", 0.95), ("p99_s", 0.99))}
 
 
 def pooled(data: list[float]) -> dict[str, Any]:

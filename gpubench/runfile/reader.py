@@ -29,7 +29,7 @@ from ..errors import RunFileError, UsageError, clean
 from ..statistics.intervals import median as median_of
 from . import ledger, schema
 from .flags import ADVICE, CONTENDED, FEW, NOISY
-from .ledger import LEDGER, LONGEST_LINE, RUN_FILE, Event
+from .ledger import LEDGER, LONGEST_LINE, RUN_FILE, Event, percentiles
 from .naming import LONGEST_TEXT, named
 from .quantities import listed
 from .schema import (
@@ -64,6 +64,7 @@ _COMPRESSED = b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\
 TOO_DEEP = "nested too deep to be a results file"
 
 _T = TypeVar("_T")
+_M = TypeVar("_M", bound=Measurement)
 _Number = Annotated[int, Meta(ge=0, le=9999)]
 _FIELDS: dict[str, list[Any]] = {
     "run": [("processes", Annotated[int, Meta(ge=1, le=9999)]), ("options", list[str]), ("paths", list[str]),
@@ -427,6 +428,7 @@ def _result(place: str, mark: Any, kinds: Mapping[str, str], samples: bool) -> R
         expected = f"a timer that waits for {accelerators[0]} ({', '.join(schema.TIMERS)})"
         _refuse(f"{place}.options.timer", expected, timer)
     times = _times(place, benchmark, measured, samples)
+    measured = _with_percentiles(measured, benchmark)
     flags = _flags(measured.processes)
     if (seen := apart(times)) and not any(flag.name == "noisy" for flag in flags):
         flags += (Raised("noisy", seen, tuple(process.index for process in times.processes)),)
@@ -444,7 +446,15 @@ def _plain(place: str, benchmark: Benchmark, samples: bool) -> Result:
     if len(given) > schema.MOST_PARAMS:
         _refuse(f"{place}.params", f"at most {schema.MOST_PARAMS} parameters", len(given))
     times = _times(place, benchmark, Measurement("", ""), samples)
-    return structs.replace(_unnamed(benchmark.fullname, given), times=times)
+    return structs.replace(_with_percentiles(_unnamed(benchmark.fullname, given), benchmark), times=times)
+
+
+def _with_percentiles(measured: _M, benchmark: Benchmark) -> _M:
+    """Return what was measured with the percentiles of the samples, for files that only hold the samples."""
+    if measured.p95_s is not None or benchmark.stats.iterations > 1 or not benchmark.stats.data:
+        return measured
+    processes = [{"iterations": process.iterations} for process in measured.processes]
+    return structs.replace(measured, **percentiles(filter(None, benchmark.stats.data), processes))
 
 
 def _times(place: str, benchmark: Benchmark, measured: Measurement, with_samples: bool) -> Times:

@@ -174,6 +174,8 @@ class Measurement(Case, frozen=True, gc=False):
     steps: Annotated[Count | None, _is("how many such calls make up the whole job, if the benchmark says so")] = None
     first_call_s: Annotated[Amount | None, _is("the first call; compiling included")] = None
     latency_s: Annotated[Positive | None, _is("median of one call with its own synchronization")] = None
+    p95_s: Annotated[Positive | None, _is("95th percentile of single calls, from 20 samples on")] = None
+    p99_s: Annotated[Positive | None, _is("99th percentile of single calls, from 100 samples on")] = None
     precision: Annotated[Scalars, _is("switches of torch and its libraries while it was timed")] = {}
     memory_bytes: Annotated[Amount | None, _is("peak memory on its device, inputs included")] = None
     batch_bytes: Annotated[

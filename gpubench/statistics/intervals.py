@@ -84,6 +84,12 @@ def ratio_spread(top: tuple[float, float, float], bottom: tuple[float, float, fl
     return Interval(top[1] / bottom[1], top[0] / bottom[2], top[2] / bottom[0], SPREAD)
 
 
+def nearest_rank(samples: Sequence[float], share: float) -> float | None:
+    """Return the nearest-rank percentile of samples in ascending order; None of too few for one to lie beyond it."""
+    rank = math.ceil(share * len(samples))
+    return samples[rank - 1] if rank < len(samples) else None
+
+
 def quantile(freedom: float) -> float:
     """Return the two-sided quantile of Student's t at CONFIDENCE."""
     if freedom == int(freedom) and freedom <= len(_QUANTILES):

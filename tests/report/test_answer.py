@@ -9,7 +9,8 @@ from gpubench.report import words
 from gpubench.report.answer import Answer
 from gpubench.report.charts.headline_chart import headline_figures
 from gpubench.report.charts.pictures import plan
-from gpubench.report.tables import answer_tables, machine_table
+from gpubench.report.screen import findings
+from gpubench.report.tables import answer_tables, beside_each_other, machine_table, results_table
 from gpubench.runfile.kinds import KINDS
 from gpubench.runfile.quantities import UNFILLED_SIGN
 
@@ -425,3 +426,30 @@ def test_a_sentence_names_the_workload_of_a_dtype():
     one = run().bench("mine.w", cpu=1.0, gpu=0.1, kind="matmul")
     one.bench("mine.w", cpu=1.0, gpu=2.0, dtype="bfloat16", kind="matmul")
     assert "Not faster: mine.w, bfloat16 (2.0× slower)." in Answer(study_of(one)).sentence
+
+
+def test_one_cpu_is_one_column_whether_a_benchmark_names_it_or_not():
+    one = run(cuda=0).bench("mine.a", cpu="1 ms").bench("mine.b", cpu="2 ms", device="", devices=())
+    assert {answered(one).study.names.of(row) for row in answered(one).study.measured} == {"Synthetic, 2 threads"}
+    with_gpu = run().bench("mine.a", cpu="1 ms", gpu="1 ms").bench("mine.b", cpu="2 ms", device="", devices=())
+    assert "unknown device" in {answered(with_gpu).study.names.of(row) for row in answered(with_gpu).study.measured}
+
+
+def test_a_star_is_explained_only_where_a_number_has_one():
+    """``(a + b)*c`` is a name."""
+    for name, flags in (("time.(a + b)*c", ()), ("time.x @ y*z", ()), ("time.c", ("noisy",))):
+        study = answered(run(cuda=0).bench(name, cpu="1 ms", flags=flags).bench("time.d", cpu="2 ms")).study
+        for table in (beside_each_other(study), results_table(study), *answer_tables(Answer(study))):
+            assert ("* noisy" in table.footnote) == bool(flags)
+
+
+def test_a_flag_without_a_star_is_told_without_one():
+    (line,) = [line for line in findings(study_of(run().bench("a.b", cpu=1.0, gpu=0.1, flags=("power-limited",))))
+               if "power-limited" in line]  # fmt: skip
+    assert line.startswith("power-limited: ")
+
+
+def test_the_machine_table_says_busy_where_a_result_was():
+    one = run(cuda=0).bench("a.b", cpu=1.0, flags=("contended",)).bench("a.c", cpu=1.0)
+    known = {what: told for what, *told in machine_table(study_of(one)).rows}
+    assert known["machine busy"] == ["yes"]

@@ -2,19 +2,21 @@
 
 import csv
 import io
+import json
 import math
 from pathlib import Path
 
 import pytest
 import reading
 from reading import study_of
-from records import cpu_run, run
+from records import cpu_run, gpu_run, run
 
+from gpubench.commands.report import write_report
 from gpubench.errors import RunFileError
-from gpubench.report import rows
+from gpubench.report import rows, words
 from gpubench.report.columns import METRICS, csv_files
-from gpubench.report.rows import Measured
-from gpubench.runfile.schema import Machine, Process, Result, Run, Times
+from gpubench.report.tables import flag_table
+from gpubench.runfile import reader
 
 
 def rows_of(one):
@@ -59,9 +61,11 @@ def test_a_row_has_what_was_measured_and_nothing_else():
 
 def test_several_processes_give_the_time_an_interval():
     """Student's t with two degrees of freedom (4.303) about the median of logarithms 0, 1 and 2, 2.6 % wider for it."""
-    (row,) = rows_of(run().bench("a.b", cpu=(1.0, math.e, math.e**2)))
-    half = 1.026 * 4.302653 / math.sqrt(3)
-    assert [math.log(float(row[name])) for name in ("low_s", "high_s")] == pytest.approx([1 - half, 1 + half])
+    (row,) = rows_of(run().bench("a.b", cpu=(1.0, math.e**0.1, math.e**0.2)))
+    half = 0.1026 * 4.302653 / math.sqrt(3)
+    assert [math.log(float(row[name])) for name in ("low_s", "high_s")] == pytest.approx([0.1 - half, 0.1 + half])
+    (row,) = rows_of(run().bench("a.b", cpu=(1.0, math.e, math.e**2)))  # every table says "too noisy"
+    assert (row["low_s"], row["high_s"]) == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -120,15 +124,18 @@ def test_a_pytest_id_is_in_the_results_and_can_be_typed():
 # Metrics --------------------------------------------------------------------------------------------------------------
 
 
-def percentiles(*processes: list[float], iterations: int = 1) -> tuple[float | None, float | None]:
-    """p95 and p99 of samples by process."""
-    facts = tuple(Process(i, len(each), 1.0, len(each), iterations) for i, each in enumerate(processes))
-    times = Times(1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1, iterations, None, "device_clock", facts, processes)
-    run = Run(Path(), Machine("a machine", ()), ())
-    p95, p99 = (
-        METRICS[name].of(Measured(run, "run", Result("a.b", "cpu", times=times), None)) for name in ("p95_s", "p99_s")
-    )
-    return p95, p99
+def percentiles(*samples, iterations=1):
+    """Of a results file with these samples of each process, as a report reads it."""
+    one = run(processes=len(samples)).bench("a.b", cpu=tuple(float(len(samples)) for _ in samples))
+    mark = one.marks[0]
+    mark["stats"]["data"] = [sample for of_process in samples for sample in of_process]
+    mark["stats"]["iterations"] = iterations
+    for process, of_process in zip(mark["extra_info"]["gpubench"]["processes"], samples, strict=True):
+        process |= {"kept": len(of_process), "iterations": iterations}
+    run_of_file = reader.check_run(Path("run.json"), one.data, samples=False)
+    (row,) = study_of(run_of_file).measured
+    assert row.times.samples == ((),) * len(samples) or not row.times.samples
+    return tuple(METRICS[name].of(row) for name in ("p95_s", "p99_s"))
 
 
 def test_percentiles_are_of_single_calls_and_need_enough_of_them():
@@ -154,3 +161,65 @@ def test_the_low_end_of_a_rate_is_that_of_the_slow_rounds():
     (row,) = study_of(run(processes=1).bench("a.b", cpu=2.0, spread=0.5, items=6.0)).measured
     assert (row.times.q1_s, row.times.q3_s) == (1.5, 2.5)
     assert row.throughput == pytest.approx((3.0, 2.4, 4.0))
+
+
+def test_every_documented_column_is_filled_for_a_run_that_measures_it(tmp_path):
+    """Through files, as a report reads them: a column that nothing fills is a wrong promise."""
+    data = gpu_run(processes=3)
+    for mark in data["benchmarks"]:
+        ours = mark["extra_info"]["gpubench"]
+        mark["stats"]["data"] = [mark["stats"]["median"] * (1 + i / 1e4) for i in range(360)]
+        ours["processes"] = [process | {"kept": 120, "iterations": 1} for process in ours["processes"]]
+        ours |= {"first_call_s": 1.0, "latency_s": 2.0}
+    (tmp_path / "run.json").write_text(json.dumps(data))
+    write_report([tmp_path / "run.json"], tmp_path / "out", charts="none")
+    with (tmp_path / "out" / "results.csv").open(newline="") as file:
+        found = list(csv.DictReader(file))
+    assert [name for name in METRICS if not any(row[name] for row in found)] == []
+    with (tmp_path / "out" / "speedup.csv").open(newline="") as file:
+        speedups = list(csv.DictReader(file))
+    always = {"speedup", "low", "high", "shown", "one_shot_speedup", "baseline_s", "baseline_way", "simulated"}
+    assert [name for name in always if not any(row[name] for row in speedups)] == []
+
+
+def test_speedups_in_a_file_are_those_that_are_shown():
+    """Of a wide interval a limit; nothing of times that say nothing; and whether a model made them."""
+    one = run(gpu={"simulated": True}).bench("a.a", cpu=8.0, gpu=1.0)
+    one.bench("a.b", cpu=(2.0, 8.0, 50.0), gpu=(0.01,) * 3).bench("a.c", cpu=(0.1, 1.0, 10.0), gpu=(0.1, 1.0, 10.0))
+    study = study_of(one)
+    found = [(row["speedup"], row["shown"], row["limit"], row["simulated"]) for row in reading.speedups(study)]
+    limit = study.pairs[1].values.low
+    assert found == [
+        (8.0, "8.0×", None, True),
+        (limit, words.ratio(study.pairs[1]), "at least", True),
+        (None, "unknown (too noisy)", None, True),
+    ]
+    assert limit < 700
+
+
+def test_a_noisy_time_of_a_plain_file_has_its_star():
+    """By the rule that gpubench measures with: half of the rounds spread over more than 15% of the median."""
+
+    def plain(iqr, rounds=20):
+        stats = {"median": 1.0, "mean": 1.0, "min": 0.8, "iqr": iqr, "rounds": rounds, "iterations": 1}
+        mark = {"fullname": "test_a.py::test_x", "params": None, "stats": stats}
+        return study_of(reader.check_run(Path("x.json"), {"benchmarks": [mark], "machine_info": {"machine": "x86_64"}}))
+
+    for iqr, rounds, star in ((0.16, 20, "*"), (0.14, 20, ""), (0.16, 3, "")):
+        (row,) = plain(iqr, rounds).measured
+        assert (row.quality.star, "noisy" in row.flags) == (star, bool(star))
+    table = flag_table(plain(0.16))
+    assert "half of the rounds are spread over 16% of the median" in table.rows[0][2]
+
+
+def test_a_fast_convolution_above_its_direct_flops_is_plausible():
+    peaks = {"cuda:0": {"throughput": {"float32": 1e13}}}
+    one = run(ceilings=peaks).bench("convolution.c", cpu=1.0).bench("convolution.c", gpu=0.01, flops=1.6e11, bytes=1e6)
+    for mark in one.marks:
+        mark["extra_info"]["gpubench"]["convolution_share"] = 1.0
+    row = study_of(one).measured[-1]
+    assert (round(row.utilisation, 2), row.flags, words.throughput(row)) == (1.6, (), "16.0 TFLOP/s")
+    assert words.share_of_peak(row) == words.NO_VALUE  # of more than there is no share is shown
+    for mark in one.marks:
+        mark["extra_info"]["gpubench"]["convolution_share"] = 0.0
+    assert study_of(one).measured[-1].flags == ("implausible",)

@@ -6,7 +6,9 @@ import pytest
 
 from gpubench.report.render import Column, Table, csv_text, escape, markdown, table, terminal, webpage
 
-WIDE = Table("A title", ("name", "time"), (("a long name of a benchmark " * 4, "1.00 ms"), ("b", "12.5 ms*")))
+WIDE = Table(
+    "A title", ("name", "time"), (("a long name of a benchmark " * 4, "1.00 ms"), ("b", "12.5 ms*")), starred=True
+)
 
 
 @pytest.mark.parametrize("width", [30, 60, 200])

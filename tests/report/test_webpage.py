@@ -13,6 +13,7 @@ import records
 from reading import answered, study_of
 from records import SIZES, run, sweep
 
+from gpubench.report.charts.theme import ACCELERATORS, CPUS, DARK, LIGHT, MARK_SHAPES, colour
 from gpubench.report.webpage import COLUMNS, INTERNED, page_data, webpage
 from gpubench.runfile.matching import shown_name
 
@@ -165,16 +166,19 @@ def test_a_crossover_that_the_interval_states_is_a_mark():
 def test_machines_have_devices_of_their_own():
     data = made(sweep(), sweep(gpu=2e-7))
     shown = [device for device in data["devices"] if not device["colour"].startswith("cpu")]
-    assert [(device["colour"], device["shape"]) for device in shown] == [("accelerator0", 0), ("accelerator1", 1)]
+    assert [(device["colour"], device["shape"]) for device in shown] == [("accelerator0", "o"), ("accelerator1", "s")]
     assert len({device["name"] for device in data["devices"]}) == 4
     speedups = {row["device"]: row["speedup"] for row in rows(data) if row["speedup"]}
     assert sorted(round(value, 1) for value in speedups.values()) == [0.5, 1, 10]  # as in every table
     assert data["speedup"] == "speedup over run0"
 
 
-def test_devices_of_one_colour_differ_in_shape():
+def test_devices_of_one_colour_differ_in_shape_and_look_as_in_the_pictures():
     devices = made(*(sweep().bench("aa.mm", numpy=1e-4) for _ in range(4)))["devices"]
     assert len({(device["colour"], device["shape"]) for device in devices}) == len(devices) == 12
+    text = webpage(answered(sweep()))
+    assert all(device["shape"] == MARK_SHAPES[device["colour"]] for device in devices)
+    assert all(f"light-dark({colour(LIGHT, role)}, {colour(DARK, role)})" in text for role in (*ACCELERATORS, *CPUS))
 
 
 def test_an_unmeasured_benchmark_is_a_row_with_its_reason():
@@ -218,3 +222,13 @@ def test_a_limit_is_told_as_in_the_tables_and_drawn():
     found = rows(made(limited().bench("aa.mm", cpu=1e-4, gpu=1e-6, n=10)))
     told = {row["size"]: (row["told"], row["speedup"]) for row in found if row["speedup"]}
     assert told == {1: ("≥ 30×*", pytest.approx(30)), 10: ("100×", 100)}
+
+
+def test_a_size_has_all_its_digits():
+    one = run().bench("mine.fft", cpu=lambda n: 1e-8 * n, gpu=lambda n: 1e-9 * n, n=(2**10, 2**20, 2**24))
+    assert {row["size"] for row in rows(made(one))} == {2**10, 2**20, 2**24}
+
+
+def test_the_explorer_begins_with_the_setting_of_the_answer():
+    one = run().bench("mine.net", cpu=1.0, gpu=0.1, variant="autocast").bench("mine.net", cpu=1.0, gpu=0.1)
+    assert made(one)["plainest"]["mine.net"] == {"dtype": "float32", "variant": "eager", "setting": "n=64"}

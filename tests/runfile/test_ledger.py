@@ -105,3 +105,15 @@ def test_a_line_that_could_not_be_read_again_is_not_written(tmp_path, monkeypatc
     with pytest.raises(UsageError, match="at most 1000"):
         journal.add_event("finish", process=0, after="x" * 1000)
     assert (tmp_path / "ledger").read_bytes() == b""
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_percentiles_are_fields_of_the_results_file(processes):
+    ends = []
+    for process in range(processes):
+        mark = records.benchmark(Case("a.b", "cpu", "float32"), 1.0)
+        mark["stats"] |= {"data": [1.0 + i / 1000 for i in range(100)], "total": 100.0}
+        mark["extra_info"]["gpubench"]["processes"][0] |= {"process": 0, "kept": 100, "iterations": 1}
+        ends.append({"process": process, "benchmark": mark})
+    ours = ledger.merge(ends)["extra_info"]["gpubench"]
+    assert (ours["p95_s"], ours["p99_s"]) == (1.094, 1.098)

@@ -199,11 +199,10 @@ def test_tests_of_one_name_are_several_benchmarks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("given", "device"), [("CPU", "cpu"), ("GPU", "gpu"), ("CUDA:1", "cuda:1"), (None, "")])
-def test_a_plain_file_says_which_device_or_it_is_unknown(tmp_path: Path, given: str | None, device: str) -> None:
-    """One that isn't named may be a GPU, whatever the machine is."""
+def test_a_plain_file_says_which_device_or_it_is_the_cpu(tmp_path: Path, given: str | None, device: str) -> None:
     (row,) = Study([reader.read(save(tmp_path, plain_run({"params": {"Device": given} if given else {}})))]).rows
     assert row.result.device == device
-    assert given or device_label(row.run, device) == "unknown device"
+    assert given or device_label(row.run, device) == "Synthetic CPU"
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ function prefixed(value, unit, count = 3) {
   const [scale, prefix] = steps.find(([step]) => Math.abs(value) >= step * 0.9995 && (large || step <= 1)) ?? steps[8];
   return `${digits(value / scale, count)} ${prefix}${unit}`;
 }
-const size = (value) => (typeof value === "number" && value >= 10000 && Math.log10(value) % 1 === 0 ? `10${superscript(Math.log10(value))}` : typeof value === "number" ? digits(value, 6) : String(value));
+const size = (value) => (typeof value === "number" && value >= 10000 && Math.log10(value) % 1 === 0 ? `10${superscript(Math.log10(value))}` : typeof value === "number" ? value.toLocaleString("en", { maximumSignificantDigits: 15 }) : String(value));
 const superscript = (number) => [...String(number)].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]).join("");
 const setting = (row) => [row.dtype, row.variant !== "eager" && row.variant, row.setting].filter(Boolean).join(" · ");
 const atSize = (row) => (row.size == null ? "" : `${row.size_name} = ${size(row.size)}`);
@@ -80,13 +80,19 @@ function upright(svg, up, left, right, format) {
     drawn(svg, "text", { x: left - 8, y: up(tick) + 5, class: "small", "text-anchor": "end" }, format(tick));
   }
 }
+// Corners of matplotlib's markers, in degrees from the top, and their distances.
+const corners = (count, first, radius, inner) => [...Array(inner ? 2 * count : count).keys()].map((i) => [first + (i * 360) / (inner ? 2 * count : count), inner && i % 2 ? inner : radius]);
+const OUTLINES = {
+  s: corners(4, 45, 7), D: corners(4, 0, 7), d: [[0, 7], [90, 4.5], [180, 7], [270, 4.5]], "^": corners(3, 0, 7.5), v: corners(3, 180, 7.5), "<": corners(3, 270, 7.5), ">": corners(3, 90, 7.5),
+  p: corners(5, 0, 6.5), h: corners(6, 0, 6.5), H: corners(6, 30, 6.5), "*": corners(5, 0, 8, 3.5), P: [-18, 18, 45, 72, 108, 135, 162, 198, 225, 252, 288, 315].map((angle) => [angle, angle % 45 ? 7 : 3.1]),
+  X: [27, 63, 90, 117, 153, 180, 207, 243, 270, 297, 333, 360].map((angle) => [angle, angle % 90 ? 7 : 3.1]),
+};
 function mark(parent, device, x, y, hollow) {
   const { shape, colour } = data.devices[device];
   const look = { class: `mark ${hollow ? "hollow" : ""} ${colour}` };
-  if (shape === 1) return drawn(parent, "rect", { x: x - 5, y: y - 5, width: 10, height: 10, ...look });
-  if (shape === 2) return drawn(parent, "path", { d: `M${x - 2.2} ${y - 6.5}h4.4v4.3h4.3v4.4h-4.3v4.3h-4.4v-4.3h-4.3v-4.4h4.3Z`, ...look });
-  if (shape === 3) return drawn(parent, "path", { d: `M${x} ${y - 7}L${x + 7} ${y}L${x} ${y + 7}L${x - 7} ${y}Z`, ...look });
-  return drawn(parent, "circle", { cx: x, cy: y, r: 5.2, ...look });
+  if (shape === "o") return drawn(parent, "circle", { cx: x, cy: y, r: 5.2, ...look });
+  const points = OUTLINES[shape].map(([angle, radius]) => [x + radius * Math.sin((angle * Math.PI) / 180), y - radius * Math.cos((angle * Math.PI) / 180)]);
+  return drawn(parent, "path", { d: `M${points.map((point) => point.map((value) => value.toFixed(1)).join(" ")).join("L")}Z`, ...look });
 }
 // A limit's mark points on to where the value is.
 function limitMark(parent, device, x, y, upwards, half) {
@@ -137,7 +143,7 @@ const like = (fields) => explorable.filter((row) => fields.every((name) => row[n
 function settle() {
   FIELDS.forEach((field, i) => {
     const choices = [...new Set(like(FIELDS.slice(0, i)).map((row) => row[field]))].sort();
-    if (!choices.includes(state[field])) state[field] = [field === "workload" && data.first, field === "dtype" && "float32"].find((each) => choices.includes(each)) ?? choices[0] ?? null;
+    if (!choices.includes(state[field])) state[field] = [field === "workload" && data.first, (data.plainest[state.workload] ?? {})[field]].find((each) => choices.includes(each)) ?? choices[0] ?? null;
     byId(field).replaceChildren(...choices.map((choice) => element("option", { value: choice, selected: choice === state[field] && "" }, choice || "–")));
     byId(field).parentElement.hidden = choices.length < 2;
   });

@@ -32,20 +32,39 @@ _COLOURS = {
     for i, theme in enumerate(THEMES)
 }
 MARK_SHAPES = {role: shape for roles, _, _, shapes in _LOOKS for role, shape in zip(roles, shapes, strict=False)}
+_MORE_SHAPES = {ACCELERATORS: "D<>hX*dH", CPUS: "DX*hdH<>s^"}
+"""Further devices have the colours of the first ones, and other shapes."""
+for _roles, _shapes in _MORE_SHAPES.items():
+    for _at, _shape in enumerate(_shapes, len(_roles)):
+        _role = f"{_roles[0][:-1]}{_at}"
+        MARK_SHAPES[_role] = _shape
+        for _colours in _COLOURS.values():
+            _colours[_role] = _colours[_roles[_at % len(_roles)]]
 
 
 def role_of(names: Names, row: Row) -> str:
-    """Return the role that sets the colour and shape of a row's device. CPUs are grey, and so is the first of the other
-    libraries on them; further libraries have the last colours of GPUs."""
+    """Return the role that sets the colour and shape of a row's device, another one for each device. CPUs are grey, and
+    so is the first of the other libraries on them; further libraries have the colours after those of GPUs."""
     source = row.source
     if row.on_accelerator:
-        return ACCELERATORS[names.accelerators.index(source) % len(ACCELERATORS)]
+        return _role_at(ACCELERATORS, names.accelerators.index(source))
     cpus = [each for each in names.sources if each not in names.accelerators]
     libraries = sorted({each.library for each in cpus if each.library}, key=lambda name: (name != "numpy", name))
     if source.library in libraries[1:]:
-        return ACCELERATORS[-libraries.index(source.library) % len(ACCELERATORS)]
+        others = [each for each in cpus if each.library in libraries[1:]]
+        return _role_at(ACCELERATORS, len(names.accelerators) + others.index(source))
     grey = [each for each in cpus if each.library in ("", *libraries[:1])]
-    return CPUS[grey.index(source) % len(CPUS)]
+    return _role_at(CPUS, grey.index(source))
+
+
+def _role_at(roles: tuple[str, ...], place: int) -> str:
+    return f"{roles[0][:-1]}{place % (len(roles) + len(_MORE_SHAPES[roles]))}"
+
+
+def css_colours() -> str:
+    """Return the colours of all devices as rules of a style sheet."""
+    roles = [role for role in _COLOURS[LIGHT] if role.startswith(("accelerator", "cpu"))]
+    return "".join(f".{role} {{ --ink: light-dark({colour(LIGHT, role)}, {colour(DARK, role)}); }}\n" for role in roles)
 
 
 def colour(theme: str, role: str) -> str:
