@@ -15,6 +15,6 @@ In a ``conftest.py``::
 takes 2 ms by the clock of the run. A virtual device can't hold tensors.
 """
 
-from .devices.demo import VirtualDevice, VirtualMachine
+from .devices.virtual import VirtualDevice, VirtualMachine
 
 __all__ = ["VirtualDevice", "VirtualMachine"]

@@ -33,8 +33,9 @@ from zlib import crc32
 
 import msgspec
 
-from gpubench.devices.datasheets import Gpu, find_card, read_cards
-from gpubench.devices.roofline import (
+from gpubench.estimate.datasheets import Gpu, find_card, read_cards
+from gpubench.estimate.model import BASES, likely, shortest
+from gpubench.estimate.roofline import (
     DISPATCH_S,
     LEARNED,
     STREAMING,
@@ -47,7 +48,6 @@ from gpubench.devices.roofline import (
     reached,
     spread,
 )
-from gpubench.estimate.model import BASES, likely, shortest
 from gpubench.runfile.schema import Operators, Work
 
 HERE = Path(__file__).parent

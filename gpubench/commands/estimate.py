@@ -12,7 +12,7 @@ from ..runfile.quantities import listed
 from .choice import add_expression
 
 if TYPE_CHECKING:
-    from ..devices.datasheets import Gpu
+    from ..estimate.datasheets import Gpu
     from ..estimate.outlook import Outlook
     from ..report.study import Study
     from ..runfile.schema import Run
@@ -38,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for what can't be read, named or estimated."""
-    from ..devices.datasheets import read_cards
     from ..estimate import printing
+    from ..estimate.datasheets import read_cards
     from ..report.render import csv_text
     from ..report.study import Study
     from .report import read_all
@@ -67,7 +67,7 @@ def _show(study: Study, estimates: Sequence[Outlook], every: bool) -> None:
 
 def cards_named(names: Sequence[str]) -> list[Gpu]:
     """The cards of these names. Raises UsageError."""
-    from ..devices.datasheets import find_card, read_cards
+    from ..estimate.datasheets import find_card, read_cards
 
     cards = read_cards()[0] if names else {}
     return list({card.name: card for card in (find_card(name, cards) for name in names)}.values())

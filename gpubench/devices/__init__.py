@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from ..errors import UsageError
 from .base import EIGHT_BITS, KINDS, Device, Load, Memory, register
 from .cpu import Cpu
-from .demo import Demo
 from .lazy import torch
 from .torch_device import Mps, TorchDevice, Xpu, torch_kind
 
 __all__ = [
-    "CPU", "EIGHT_BITS", "Choice", "Demo", "Device", "Load", "Memory", "TorchDevice", "find_device", "in_use", "kinds",
+    "CPU", "EIGHT_BITS", "Choice", "Device", "Load", "Memory", "TorchDevice", "find_device", "in_use", "kinds",
     "present", "register", "select",
 ]  # fmt: skip
 
@@ -27,7 +26,6 @@ for _module in pkgutil.iter_modules(__path__):  # importing the file of a kind r
     importlib.import_module(f"{__name__}.{_module.name}")
 register(Mps)
 register(Xpu)
-register(Demo)
 
 CPU = Cpu()
 

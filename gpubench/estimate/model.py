@@ -1,7 +1,7 @@
 """How long work takes on a card: the least possible time, by physics, and the likely time, from other cards' timings.
 
 :func:`shortest` takes only what no fusion, cache or compiler avoids. :func:`likely` goes operator by operator, as
-:mod:`gpubench.devices.roofline` does; docs/estimate.md has its measured errors.
+:mod:`gpubench.estimate.roofline` does; docs/estimate.md has its measured errors.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from ..devices.datasheets import PEAKS, Gpu
-from ..devices.roofline import (
+from ..runfile.schema import Operators, Work
+from .datasheets import PEAKS, Gpu
+from .roofline import (
     DISPATCH_S,
     LEAST_KERNEL_S,
     Factor,
@@ -25,7 +26,6 @@ from ..devices.roofline import (
     reached,
     spread,
 )
-from ..runfile.schema import Operators, Work
 
 SAFETY, SAFETY_ABOVE_DATASHEET = 1.1, 1.2
 """Divisors of the bound: for a datasheet, and for one that the card exceeds (GeForce in half precision reached 1.16
@@ -66,7 +66,7 @@ class Bound:
 @dataclass(frozen=True)
 class Likely:
     """An interval of seconds, its middle, and what it rests upon: ``products``, another name of
-    what :func:`~gpubench.devices.roofline.learned_values` held, or empty for a guess. ``launches``: they are most of
+    what :func:`~gpubench.estimate.roofline.learned_values` held, or empty for a guess. ``launches``: they are most of
     ``high_s``."""
 
     low_s: float

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 from msgspec.structs import replace as replace_fields
 
-from ..devices.datasheets import Gpu
 from ..devices.implementations import implementation_label
 from ..report.rows import grouped
 from ..runfile.flags import CONTENDED, judge
 from ..runfile.matching import shown_name
 from ..runfile.schema import OK, Case, Ceilings, Operators, Result, Run, Work
 from ..runfile.ways import HOW, LAYOUT, TUNED, fastest_way, job
+from .datasheets import Gpu
 from .model import EAGER_S, NOTHING_LEARNED, OPERATORS_UNKNOWN, Likely, likely, shortest
 
 MODELLED = "modelled"

@@ -8,15 +8,15 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ..devices.datasheets import Figures, Gpu
-from ..devices.roofline import learned_values
 from ..report import words
 from ..report.answer import AnswerRow, answer_rows, choose_rows
 from ..report.render import Column, Table, table, terminal
 from ..report.rows import PEOPLE_COUNT, Measured, grouped
 from ..report.study import Study
 from ..runfile.quantities import counted, listed, text
+from .datasheets import Figures, Gpu
 from .outlook import MODELLED, Outlook, key_of
+from .roofline import learned_values
 
 VALUES: Sequence[Column[Outlook]] = (
     Column("id", lambda each: each.job.case.id),

@@ -111,7 +111,7 @@ class Data:
         if self.meta:
             return torch.empty(shape, dtype=dtype, device="meta", requires_grad=gradient)
         terms = {"generator": generator or self._generator(), "device": "cpu", "dtype": drawn_in}
-        drawn = getattr(torch, name)(*bounds, shape, **terms)
+        drawn: torch.Tensor = getattr(torch, name)(*bounds, shape, **terms)
         return drawn.to(device=self.device, dtype=dtype).requires_grad_(gradient)
 
     def _terms(

@@ -135,9 +135,9 @@ class Timing:
         with contextlib.suppress(Exception):  # a user's object can raise anything
             for text in (source, first) if source in others else ():
                 own = namespace if _on_numpy(text) == _on_numpy(source) else _converted(namespace, _on_numpy(text))
-                function, *names = function_of(text, own)
+                function, names, out = function_of(text, own)
                 limit = memory.free // 8 if memory else None
-                copied.append(copy_call(function, *_arguments(own, *names), limit_bytes=limit))
+                copied.append(copy_call(function, *_arguments(own, names, out), limit_bytes=limit))
         return copied
 
     def _namespace(self, sizes: Mapping[str, Any], bench: Gpubench) -> dict[str, Any]:
@@ -394,9 +394,12 @@ def _arguments(namespace: Mapping[str, Any], names: Sequence[str], out: str) -> 
 def _converted(namespace: dict[str, Any], to_numpy: bool) -> dict[str, Any]:
     """Return the names with tensors as arrays, or arrays as tensors."""
     data = {name: value for name, value in namespace.items() if not name.startswith("_") and _is_data(value)}
-    if to_numpy:
-        return namespace | pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().numpy(), data)
-    return namespace | pytree.tree_map_only(np.ndarray, torch.as_tensor, data)
+    converted: dict[str, Any] = (
+        pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().numpy(), data)
+        if to_numpy
+        else pytree.tree_map_only(np.ndarray, torch.as_tensor, data)
+    )
+    return namespace | converted
 
 
 def difference_of(calls: Sequence[Callable[[], Any]], other: str) -> str:

@@ -34,7 +34,7 @@ from .parametrize import shown_library
 from .settings import usage_errors
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
-MEASURING_ROOMS = ("devices", "measure", "parallel", "plugin", "runfile", "statistics")
+MEASURING_ROOMS = ("devices", "estimate", "measure", "parallel", "plugin", "runfile", "statistics")
 """Folders of the package whose code decides what a number means: a run is resumed only if this code is unchanged."""
 
 

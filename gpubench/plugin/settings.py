@@ -9,9 +9,13 @@ from typing import Any
 
 import pytest
 
+from ..devices import register
 from ..errors import UsageError
+from ..estimate.demo import Demo
 from ..measure.session import Mode, Settings
 from ..runfile.options import OF_PYTEST, OPTIONS, Option
+
+register(Demo)
 
 
 def declare_options(parser: pytest.Parser) -> None:

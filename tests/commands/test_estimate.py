@@ -15,9 +15,9 @@ import records
 from gpubench.commands.cli import main
 from gpubench.commands.estimate import cards_named, show_estimates
 from gpubench.commands.run import what_a_gpu_could_bring
-from gpubench.devices.roofline import learned_values
 from gpubench.estimate.outlook import Outlook
 from gpubench.estimate.printing import cell
+from gpubench.estimate.roofline import learned_values
 from gpubench.runfile.quantities import text
 from gpubench.runfile.reader import read
 

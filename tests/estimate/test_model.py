@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from gpubench.devices.datasheets import Figures, Gpu, Sourced, find_card, read_cards
-from gpubench.devices.roofline import DISPATCH_S, Factor, Shares, learned_values, memory_s, reached
 from gpubench.errors import UsageError
+from gpubench.estimate.datasheets import Figures, Gpu, Sourced, find_card, read_cards
 from gpubench.estimate.model import LEAST_CALL_S, SAFETY, Likely, likely, shortest
 from gpubench.estimate.outlook import jobs_of
+from gpubench.estimate.roofline import DISPATCH_S, Factor, Shares, learned_values, memory_s, reached
 from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Operators, Work
 

@@ -376,7 +376,7 @@ def test_nothing_is_registered_without_our_prefix(bench):
 
 
 def test_quick_variants_are_compiled_on_the_cpu_and_graphs_on_an_accelerator(bench):
-    graphs = "from gpubench.devices import Demo\nDemo.supports_graphs = True\n"
+    graphs = "from gpubench.estimate.demo import Demo\nDemo.supports_graphs = True\n"
     variants = "variants=['eager', 'compile', 'graph'], quick_variants=['compile', 'graph']"
     source = graphs + CASE + marked(variants, LINEAR)
     found = {}

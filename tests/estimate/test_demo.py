@@ -12,11 +12,11 @@ from inprocess import gpubench as command
 
 import gpubench
 from gpubench.commands.notebook import magic
-from gpubench.devices import EIGHT_BITS, Demo, Load, find_device, kinds, present, select
-from gpubench.devices.datasheets import read_cards
-from gpubench.devices.demo import COPY_S, LINK_SHARE, PAGEABLE, WAIT_S
-from gpubench.devices.roofline import DISPATCH_S, LEAST_KERNEL_S, middle_s
+from gpubench.devices import EIGHT_BITS, Load, find_device, kinds, present, select
+from gpubench.estimate.datasheets import read_cards
+from gpubench.estimate.demo import COPY_S, LINK_SHARE, PAGEABLE, WAIT_S, Demo
 from gpubench.estimate.model import Likely, likely, shortest
+from gpubench.estimate.roofline import DISPATCH_S, LEAST_KERNEL_S, middle_s
 from gpubench.report.results import Results
 from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case, Operators, Work

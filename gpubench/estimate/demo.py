@@ -1,18 +1,18 @@
-"""Devices on a virtual clock: one for tests, and a simulated GPU for learning, for documentation and for trying CI.
+"""A simulated GPU for learning, for documentation and for trying CI.
 
-The simulated GPU computes results on the CPU, once. A call then takes the time that ``gpubench estimate`` finds most
-likely on that card: each operator costs the host a launch, and the device its roofline times a factor that was learned
-from timings (:mod:`.roofline`). Times vary by about a percent, from a fixed seed, as on hardware.
+It computes results on the CPU, once. A call then takes the time that ``gpubench estimate`` finds most likely on that
+card: each operator costs the host a launch, and the device its roofline times a factor that was learned from timings
+(:mod:`.roofline`). Times vary by about a percent, from a fixed seed, as on hardware.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
-from .base import EIGHT_BITS, Device, Load, Memory, Peaks
+from ..devices import EIGHT_BITS, Load, Memory
+from ..devices.base import Peaks
+from ..devices.virtual import VirtualDevice, VirtualMachine
 from .datasheets import Gpu, read_cards
 from .roofline import DISPATCH_S, LEAST_KERNEL_S, kind_by_sums, middle_s
 
@@ -26,70 +26,6 @@ management")."""
 PAGEABLE, LINK_SHARE, COPY_S = 6e9, 0.8, 1e-5
 """Bytes per second to and from the host's pageable memory, the share of the link's rate that page-locked memory
 reaches, and the least seconds per copy."""
-
-
-@dataclass
-class VirtualMachine:
-    """The clock and the queues of all devices of one virtual kind; times in seconds.
-
-    Time passes only while a device is waited for or the host launches work, and by ``tick_s`` at each reading, since
-    pytest-benchmark can't calibrate with a clock that stands still. Each wait itself takes ``wait_cost_s``. Work takes
-    its given time, with a relative variation of ``jitter`` that is the same in every run.
-    """
-
-    time_s: float = 0.0
-    tick_s: float = 1e-10
-    wait_cost_s: float = 0.0
-    jitter: float = 0.0
-    busy_until_s: dict[int, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._random = random.Random(0)
-
-    def now(self) -> float:
-        """Read the clock."""
-        self.time_s += self.tick_s
-        return self.time_s
-
-    def launch(self, seconds: float, index: int = 0, host_s: float = 0.0) -> None:
-        """Queue work of this length in seconds on a device; launching it takes the host ``host_s``."""
-        noise = max(0.5, self._random.gauss(1.0, self.jitter)) if self.jitter else 1.0
-        self.time_s += host_s * noise
-        self.busy_until_s[index] = max(self.time_s, self.busy_until_s.get(index, 0.0)) + seconds * noise
-
-    def synchronize(self, index: int) -> None:
-        """Let time pass until a device's queue is empty."""
-        self.time_s = max(self.time_s, self.busy_until_s.get(index, 0.0)) + self.wait_cost_s
-
-
-class VirtualDevice(Device):
-    """The kind ``virtual``, with two devices on one :class:`VirtualMachine`."""
-
-    kind = "virtual"
-    machine = VirtualMachine()
-    now = staticmethod(machine.now)
-
-    @classmethod
-    def on(cls, machine: VirtualMachine) -> type[VirtualDevice]:
-        """Return the same kind on another machine."""
-        return type("VirtualDevice", (cls,), {"machine": machine, "now": staticmethod(machine.now)})
-
-    @property
-    def label(self) -> str:
-        return "Virtual Accelerator"
-
-    @classmethod
-    def count(cls) -> int:
-        """Return 2."""
-        return 2
-
-    def synchronize(self) -> None:
-        """Let the machine's time pass until this device is idle."""
-        self.machine.synchronize(self.index)
-
-    def memory(self) -> Memory | None:
-        """Return a gigabyte, all of it free."""
-        return Memory(free=10**9, total=10**9)
 
 
 class Demo(VirtualDevice):
