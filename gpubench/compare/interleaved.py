@@ -136,7 +136,7 @@ class _Session:
         self._screen_longer()
         comparison = self._judged()
         suspects = [each for each in comparison.verdicts if each.suspect]
-        if suspects and not self._turns.interrupted and not self._is_smoke():
+        if suspects and not (self._ended or self._turns.interrupted or self._is_smoke()):
             comparison = self._confirm(suspects)
         if any(each.verdict == INCONCLUSIVE for each in comparison.verdicts):
             comparison = self._noting_time_left(comparison)
@@ -146,8 +146,8 @@ class _Session:
         before, after = self._turns.base, self._turns.new
         if (before.interpreter, before.paths) == (after.interpreter, after.paths):
             comparison = noise_of_runner(comparison)
-        folder = self._turns.folder
-        _say(f"{self._pairs} pairs in {self._spent_s():.0f} s; results files in {folder}/base and {folder}/new")
+        folder, pairs = self._turns.folder, counted(self._pairs, "pair")
+        _say(f"{pairs} in {self._spent_s():.0f} s; results files in {folder}/base and {folder}/new")
         return comparison
 
     def _noting_time_left(self, comparison: Comparison) -> Comparison:

@@ -13,12 +13,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
+from ..errors import RunFileError, UsageError
 from ..runfile.ledger import Event, assemble
 from ..runfile.writer import write
 from . import process
@@ -105,6 +105,16 @@ class SameCode(UsageError):
     """Raised if base and new are the same code although they were to be two versions."""
 
 
+@contextlib.contextmanager
+def _of_another_version(side: Environment) -> Iterator[None]:
+    """Raise UsageError for events that only another version of gpubench can have written."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, RunFileError) as error:
+        why = f"events that this one can't read ({type(error).__name__}: {error})"
+        raise UsageError(f"{side.name}: its gpubench writes {why}: install one version on both sides") from None
+
+
 class OutOfTime(Exception):
     """Raised when measuring has to end before a pair is complete."""
 
@@ -130,7 +140,7 @@ class _Clock:
     def note(self, event: Event) -> None:
         """Take an event of the process into account."""
         if event["event"] == "session":
-            self.names, self.estimated_s = event["cases"], event.get("estimated_s") or 0.0
+            self.names, self.estimated_s = list(event["cases"]), event.get("estimated_s") or 0.0
         elif event["event"] == "start":
             self._case_began = self.now()
         elif event["event"] == "end":
@@ -255,9 +265,7 @@ class Interleave:
         return base, new
 
     def _turn(self, side: Environment, number: int, left_out: Sequence[str]) -> Any:
-        name = f"{number:03d}-{side.name}"
-        tries = len(list(self.folder.glob(f"turns/{name}*")))  # of a turn that failed, as on a full disk
-        folder = self.folder / "turns" / (f"{name}-{tries + 1}" if tries else name)
+        folder = self.folder / "turns" / f"{number:03d}-{side.name}"
         try:
             folder.mkdir(parents=True)
         except OSError as error:
@@ -275,9 +283,11 @@ class Interleave:
         self.interrupted = supervisor.interrupted
         clock.cases = self._clocks[side.name].cases | clock.cases
         self._clocks[side.name] = clock
-        if not self.interrupted:
-            self._require_unchanged(side)
-        return assemble(supervisor.events) if any(each["event"] == "session" for each in supervisor.events) else None
+        if self.interrupted:
+            return None
+        self._require_unchanged(side)
+        with _of_another_version(side):
+            return assemble(supervisor.events)
 
     def _start(
         self, side: Environment, folder: Path, more: Sequence[str], on_event: Callable[[Event], None]
@@ -286,8 +296,11 @@ class Interleave:
         root = root_option(side.paths, side.interpreter.folder or Path.cwd(), self.options)
 
         def note(event: Event) -> None:
-            self._modules[side.name] |= event.get("modules") or {}
-            on_event(event)
+            with _of_another_version(side):
+                self._modules[side.name] |= {
+                    str(name): str(file) for name, file in (event.get("modules") or {}).items()
+                }
+                on_event(event)
 
         terms = [*root, *self.options, *more], 1, self.deadline_s, note
         supervisor = Supervisor(folder, side.paths, *terms, interpreter=side.interpreter)

@@ -16,6 +16,7 @@ import records
 from inprocess import gpubench
 from sources import lay
 
+from gpubench.commands.cli import main
 from gpubench.errors import UsageError
 from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case
@@ -76,19 +77,6 @@ def test_the_order_turns_round_with_each_pair(turns: Interleave) -> None:
         assert base.name == new.name == f"{number:03d}.json"
     run = read(turns.folder / "new/002.json")
     assert ([result.status for result in run.results], run.stage) == (["ok", "skipped"], "screen")
-
-
-def test_a_pair_that_failed_is_tried_again_and_its_reason_isn_t_hidden(turns: Interleave, monkeypatch) -> None:
-    """The second try had "File exists" as its reason where the disk was full."""
-    turns.collect()
-
-    def refuse(*_: Any) -> None:
-        raise UsageError("new/000.json: can't be written: No space left on device")
-
-    monkeypatch.setattr(interleave, "write", refuse)
-    for _ in range(2):
-        with pytest.raises(UsageError, match="No space left on device"):
-            turns.pair(0, "screen")
 
 
 def test_a_pair_of_some_tests_leaves_the_others_out_and_has_an_estimate(turns: Interleave) -> None:
@@ -208,7 +196,7 @@ def test_a_checkout_uses_its_own_code_files_and_python(tmp_path: Path, monkeypat
 
 def test_a_checkouts_code_comes_before_what_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
-    paths = process._environment(("/checkout", "/checkout/src"))["PYTHONPATH"].split(os.pathsep)
+    paths = process._environment(("/checkout", "/checkout/src"), "owner")["PYTHONPATH"].split(os.pathsep)
     assert paths[:2] == ["/checkout", "/checkout/src"]
     assert "/elsewhere" in paths
 
@@ -443,3 +431,127 @@ def test_a_python_that_hangs_is_named_and_no_other_is_taken(tmp_path: Path, monk
     monkeypatch.setattr(interleave, "_PATIENCE_S", 0.3)
     with pytest.raises(UsageError, match=r"\.venv/bin/python: doesn't answer within 0.3 s"):
         find_environment("base", str(tmp_path), [])
+
+
+class Faulty(Fake):
+    """Stands in for the process of a turn, in which ``fault`` happens to new from turn ``at`` on; turn 0 collects."""
+
+    fault: ClassVar[Any]
+    at: ClassVar[int]
+    turns: ClassVar[dict[str, int]]
+
+    def measure(self) -> None:
+        side = self.interpreter.folder.name
+        turn = Faulty.turns[side] = Faulty.turns.get(side, -1) + 1
+        tests = {f"bench/test_x.py::test_{name}": case for name, case in CASES.items()}
+        self.events = [records.session(0, tests, estimated_s=60.0, notices=[])]
+        self.events[0]["fingerprint"]["threads"] = 1
+        self.events[0]["gpubench"]["started"] = f"2026-01-31T12:{len(Fake.made):02d}:00+00:00"
+        for i, (name, case) in enumerate(tests.items()):
+            self.events += records.begun_and_ended(0, name, case, 1e-3 * (1 + turn / 500 + i))
+        if side == "new" and turn >= Faulty.at:
+            Faulty.fault(self)
+        for event in self.events:
+            self.note(event)
+
+
+def raising(error: Exception) -> Any:
+    def fault(turn: Faulty) -> None:
+        turn.events.clear()
+        raise error
+
+    return fault
+
+
+def without(event: int, *keys: str) -> Any:
+    def fault(turn: Faulty) -> None:
+        inner = turn.events[event]
+        for key in keys[:-1]:
+            inner = inner[key]
+        del inner[keys[-1]]
+
+    return fault
+
+
+def saying(event: int, **facts: Any) -> Any:
+    return lambda turn: turn.events[event].update(facts)
+
+
+def with_stats(**stats: Any) -> Any:
+    return lambda turn: turn.events[2]["benchmark"]["stats"].update(stats)
+
+
+def in_run(**facts: Any) -> Any:
+    return lambda turn: turn.events[0]["gpubench"].update(facts)
+
+
+def failing(turn: Faulty) -> None:
+    del turn.events[2]["benchmark"]
+    turn.events[2] |= {"status": "error", "reason": "mine" * 10_000}
+
+
+def removing(*parts: str) -> Any:
+    """Remove these parts of the results, and write a file in their place."""
+
+    def fault(turn: Faulty) -> None:
+        results = turn.folder.parent.parent
+        for part in parts if turn.folder.parent.name == "turns" else ():  # collecting has a temporary folder
+            shutil.rmtree(results / part, ignore_errors=True)
+            (results / part).write_text("in the way")
+
+    return fault
+
+
+def editing(turn: Faulty) -> None:
+    code = turn.interpreter.folder / "quick.py"
+    code.write_text(f"{code.read_text()}\n")
+    turn.events[0]["modules"] = {"quick": str(code)}
+
+
+FAULTS = {
+    "refuses to start": (raising(Unable(4, "no such option")), {2}), "hangs": (raising(Unable(1, "no end")), {2}),
+    "folder gone": (raising(FileNotFoundError(2, "No such file or directory", "/new")), {2}),
+    "python not allowed": (raising(PermissionError(13, "Permission denied", "/new/python")), {2}),
+    "full disk": (raising(OSError(28, "No space left on device")), {2}),
+    "unusable options": (raising(UsageError("mine")), {2}), "no events": (lambda turn: turn.events.clear(), {2, 3}),
+    "no notices": (without(0, "notices"), {0}), "no identities": (without(0, "identities"), {0}),
+    "identities of another kind": (saying(0, identities=["a"]), {0, 2}),
+    "notices of another kind": (saying(0, notices=3), {0, 2}), "no fingerprint": (without(0, "fingerprint"), {0, 2}),
+    "no threads": (without(0, "fingerprint", "threads"), {0}), "no cases": (without(0, "cases"), {2}),
+    "cases of another kind": (saying(0, cases=5), {2}), "no run": (without(0, "gpubench"), {2}),
+    "modules of another kind": (saying(0, modules=["quick"]), {0, 2}),
+    "modules that are no texts": (saying(0, modules={"quick": 3}), {0, 2}),
+    "no status": (without(2, "status"), {2}), "no benchmark": (without(2, "benchmark"), {0, 2}),
+    "no statistics": (without(2, "benchmark", "stats"), {0, 2}), "times of nothing": (with_stats(median=0.0), {0, 2}),
+    "times that are no numbers": (with_stats(median="fast"), {0, 2}),
+    "times without end": (with_stats(median=float("inf")), {0, 2}),
+    "a newer format": (in_run(schema_version=99), {2}), "a smoke run": (in_run(preset="smoke"), {0}),
+    "an older start": (in_run(started="2020-01-01T00:00:00+00:00"), {0}), "no start": (in_run(started=None), {0, 2}),
+    "a test that fails": (failing, {0}), "a test that never ends": (lambda turn: turn.events.pop(2), {0}),
+    "a test twice": (lambda turn: turn.events.extend(turn.events[1:3]), {0}),
+    "another test": (lambda turn: [one.update(fullname="bench/test_x.py::test_c") for one in turn.events[1:3]], {0}),
+    "turns in the way": (removing("turns"), {2}), "results of new in the way": (removing("new"), {2}),
+    "code that is edited": (editing, {2}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_a_turn_loses_no_pair_and_proves_nothing(fault, at, tmp_path, monkeypatch, capsys) -> None:
+    for side in ("base", "new"):
+        lay(tmp_path / side, {"bench/test_x.py": "", "quick.py": side})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(interleave, "Supervisor", Faulty)
+    Fake.made, Faulty.turns, Faulty.at = [], {}, at
+    Faulty.fault, codes = staticmethod(FAULTS[fault][0]), FAULTS[fault][1]
+    code = main(["compare", "--interleave", "base", "new", "--paths", "bench", "-o", "out", "--format", "json"])
+    printed = capsys.readouterr()
+    assert (code in {*codes, 2 if at == 0 else 0}, "Traceback" in printed.err) == (True, False), printed.err
+    assert "File exists" not in printed.err or "in the way" in fault  # a failed pair isn't tried again
+    folder = tmp_path / "out"
+    kept = [sorted(path.name for path in folder.glob(f"{side}/*.json")) for side in ("base", "new")]
+    assert kept[0] == kept[1] or "in the way" in fault
+    if printed.out:
+        document = json.loads(printed.out)
+        assert {case["verdict"] for case in document["cases"]} <= {"same", "inconclusive", "no sign of a change"}
+        assert all(max(case["processes"].values()) <= len(kept[0]) for case in document["cases"])
