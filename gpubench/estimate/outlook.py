@@ -161,7 +161,7 @@ def _job(run: Run, group: Sequence[Result], ways: Sequence[Result], flags: Seque
     other = fastest.workload.removeprefix(named.workload).replace("_", " ").strip()
     way = ", ".join(filter(None, (library, dtype, variant, *how, other)))
     several = (named.parallel and named.parallel.devices > 1) or named.kind in ("copies", "distributed")
-    obstacle = "measures copies or several devices" if several else ""
+    obstacle = "measures copies, or several devices at once" if several else ""
     raised = [*flags, *(flag.name for flag in fastest.flags)]
     star, memory = judge(raised).star, float(named.memory_bytes or 0)
     made = Job(named.case, _seconds(fastest), way, star, named.compute_dtype, least, copied, memory, obstacle)

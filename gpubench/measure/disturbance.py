@@ -256,7 +256,7 @@ class SelfCheck:
         if times and _waits(times) and (times := canary(threads)) and _waits(times):
             ratio = times.all_s / times.one_s
             times_slower = round(ratio, None if ratio >= 10 else 1)
-            slower = f"the cores: {threads} threads are {times_slower} times slower than one"
+            slower = f"the cores: with {threads} threads a test took {times_slower} times as long as with 1"
         end_s = before.wall_s + BUSY_S
         while time.perf_counter() < end_s:  # until the counters of CPU time have moved
             pass

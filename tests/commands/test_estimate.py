@@ -60,7 +60,7 @@ def estimated(save, capsys):
 
 def test_where_nothing_can_be_estimated_the_reasons_stand_alone(run, capsys):
     assert main(["estimate", run, "--gpu=T4", "-k", "transfer"]) == 0
-    assert "measures copies or several devices" in " ".join(capsys.readouterr().out.split())
+    assert "measures copies, or several devices at once" in " ".join(capsys.readouterr().out.split())
 
 
 def test_each_benchmark_and_card_is_a_row_or_a_reason(run, capsys):

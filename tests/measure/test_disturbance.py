@@ -167,7 +167,7 @@ def test_a_canary_leaves_the_threads_as_they_were():
 
 # Threads that wait for each other -------------------------------------------------------------------------------------
 
-SLOWER = "Other programs use the cores: 2 threads are {} times slower than one. Measuring with 1 thread"
+SLOWER = "Other programs use the cores: with 2 threads a test took {} times as long as with 1. Measuring with 1 thread"
 TAKEN = "Other programs use 1.0 of the 2 cores, so threads may wait for each other. Measuring with 1 thread"
 
 
