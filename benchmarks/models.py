@@ -16,7 +16,6 @@ from torch import nn
 
 from gpubench.errors import Unmeasurable, WrongAnswer
 from gpubench.measure.data import Data, require_memory
-from gpubench.measure.precision import compiled
 from gpubench.measure.verify import in_float64
 
 
@@ -191,13 +190,14 @@ class Decoder(nn.Module):
 
     def flops(self, batch: int, count: int) -> float:
         """Return the FLOPs of a call with (batch, count) tokens: two for each weight of a product and token (in the
-        last product for the last token alone), and four for each pair of tokens, head and element of a head. As in
-        PyTorch's count, a causal attention has its whole square."""
+        last product for the last token alone), and four for each pair of tokens, head and element of a head. The first
+        tokens attend to those before them alone."""
         head = self.network.get_output_embeddings()
         linear = [module for module in self.network.modules() if isinstance(module, nn.Linear | Int8Linear)]
         weights = sum(module.weight.numel() for module in linear if module is not head)
         config, layers = self.network.config, len(self.keys)
-        attention = 4 * layers * config.num_attention_heads * config.head_dim * count * (self.start + count)
+        pairs = count * (self.start + count) if self.start else count * (count + 1) / 2
+        attention = 4 * layers * config.num_attention_heads * config.head_dim * pairs
         return float(batch * (2 * weights * count + 2 * head.weight.numel() + attention))
 
     def least_bytes(self, batch: int, count: int) -> int:
@@ -266,7 +266,7 @@ class Int8Linear(nn.Module):
         never exist in that dtype; so is all on an accelerator, where the kernel of PyTorch 2.13 is far from the
         bandwidth (pytorch#190529), but for one row.
         """
-        accelerator = inputs.device.type not in ("cpu", "meta")
+        accelerator = inputs.device.type != "cpu"
         if accelerator and inputs.shape[:-1].numel() == 1:
             return self.sum(inputs)
         if accelerator or inputs.dtype == torch.float64:
@@ -360,8 +360,6 @@ def on_device(build: Callable[[], Decoder], data: Data) -> Decoder:
     with torch.device("meta"):
         decoder = build().eval().to(data.dtype)
     size = sum(tensor.nbytes for tensor in (*decoder.parameters(), *decoder.buffers()))
-    if data.meta:
-        return decoder
     require_memory(size, data.home)
     values, made = _Values(data), dict[int, tuple[torch.Tensor, nn.Parameter]]()
     deviations = _deviations(decoder.network)
@@ -380,11 +378,6 @@ def on_device(build: Callable[[], Decoder], data: Data) -> Decoder:
     return decoder
 
 
-def to_host(answer: torch.Tensor) -> torch.Tensor:
-    """Return an answer in the host's memory; one without data is returned unchanged."""
-    return answer if answer.is_meta else answer.cpu()
-
-
 class Served(nn.Module):
     """A network with a request's copies: inputs come from the host, and the answer is copied to it."""
 
@@ -394,7 +387,8 @@ class Served(nn.Module):
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Map inputs on the host to answers on the host."""
-        return to_host(self.network(inputs.to(next(self.network.parameters()).device)))
+        answer: torch.Tensor = self.network(inputs.to(next(self.network.parameters()).device))
+        return answer.cpu()
 
 
 class ServedDecoder(Served):
@@ -420,8 +414,8 @@ class ServedDecoder(Served):
             decoder.start = inputs.shape[1] + len(chosen)
             scores.append(best)
             chosen.append(tokens)
-        self.chosen = to_host(torch.cat(chosen, 1))
-        return to_host(torch.cat(scores, 1))
+        self.chosen = torch.cat(chosen, 1).cpu()
+        return torch.cat(scores, 1).cpu()
 
     def reference(self) -> Callable[[torch.Tensor], torch.Tensor]:
         """Return a reference for ``check``: the scores of the tokens chosen last, from one pass over prompt and
@@ -440,18 +434,3 @@ class ServedDecoder(Served):
             return taken
 
         return scores
-
-
-class Compiled:
-    """A network that ``torch.compile`` compiles in one of its modes at the first call. Its work isn't counted on inputs
-    without data, for which it would be compiled too."""
-
-    def __init__(self, network: nn.Module, mode: str) -> None:
-        self._call = compiled(network, mode)
-
-    def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Return what the network returns."""
-        if inputs.is_meta:
-            raise NotImplementedError("not compiled without data")
-        outputs: torch.Tensor = self._call(inputs)
-        return outputs

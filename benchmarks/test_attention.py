@@ -34,10 +34,7 @@ HEADS, SIZE = 16, 64
 
 
 def attention(query, key, value, backend, causal, grouped):
-    """Compute attention by a single kernel, also on a CPU. Without data only ``math`` is counted; for other kernels the
-    work is declared."""
-    if query.is_meta and backend != "math":
-        raise NotImplementedError("no kernel of this name on meta")
+    """Compute attention by a single kernel, also on a CPU."""
     with sdpa_kernel(BACKENDS[backend]):
         return functional.scaled_dot_product_attention(query, key, value, is_causal=causal, enable_gqa=grouped)
 

@@ -11,7 +11,6 @@ import torch
 
 from gpubench.errors import Unmeasurable
 from gpubench.measure.verify import in_float64
-from gpubench.measure.work import count
 
 from . import models
 
@@ -143,9 +142,6 @@ def test_compile_mode(gpubench, network, mode, batch):
         raise Unmeasurable(f"it replays graphs of launches: {gpubench.home} has none")
     build, draw = NETWORKS[network]
     eager, inputs = gpubench.module(build), draw(gpubench, batch)
-    work = {"items": batch, "unit": "sample"}
-    if counted := count(eager, (inputs,), {}):
-        work |= {"flops": counted.flops, "nbytes": counted.input_bytes + counted.output_bytes}
     with torch.inference_mode():
-        gpubench.declare(check=in_float64(eager), **work)
-        gpubench(models.Compiled(eager, mode), inputs)
+        gpubench.declare(check=in_float64(eager), items=batch, unit="sample")
+        gpubench(models.compiled(eager, mode), inputs)

@@ -33,11 +33,11 @@ def train(gpubench, name, batch, part="step", optimizer="sgd", pieces=1, scaled=
     if part == "update":
         with matmul_precision(gpubench.case.dtype):
             learner.backward()
-    count = {"flops": training.count_flops(name, batch, **options)[part]} if gpubench.first else {}
+    count = {}
     if part == "update":
         elements = sum(parameter.numel() for parameter in learner.parameters)
         passes = {"sgd": 5, "adam": 7}[optimizer.partition(" ")[0]]  # parameter, gradient, state read; two written
-        count |= {"nbytes": passes * elements * gpubench.dtype.itemsize}
+        count = {"nbytes": passes * elements * gpubench.dtype.itemsize}
 
     def reference():
         rule = optimizer.partition(" ")[0]
@@ -188,6 +188,5 @@ def test_tabular(gpubench):
         return training.verify_part(learner, fresh(reference_data(gpubench.data.seed)), "step")
 
     rows, epochs = training.TABULAR_ROWS, training.TABULAR_EPOCHS
-    flops = training.count_flops("tabular", rows)["step"] if gpubench.first else None
-    gpubench.declare(check=reference, flops=flops, items=rows, unit="sample", steps=epochs)
+    gpubench.declare(check=reference, items=rows, unit="sample", steps=epochs)
     gpubench(learner.step)

@@ -6,7 +6,6 @@ random, from a seed. Dropout is off, so that a step has a single right result.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,6 @@ from torch import nn
 from gpubench.errors import WrongAnswer
 from gpubench.measure.data import Data, reference_data, require_memory
 from gpubench.measure.precision import autocast_dtype, compiled, torch_dtype
-from gpubench.measure.work import flop_counter
 
 from . import models
 
@@ -258,28 +256,12 @@ def trainer(
     device's."""
     built = network(name, data, **options)
     size = sum(parameter.nbytes for parameter in built.parameters())
-    if not data.meta:
-        require_memory((MEMORY_PER_PARAMETER[update.partition(" ")[0]] - 1) * size, data.home)
+    require_memory((MEMORY_PER_PARAMETER[update.partition(" ")[0]] - 1) * size, data.home)
     split = batches(name, data, rows or batch, batch)
     rule, (variant, _, half) = optimizer(update, list(built.parameters()), rate), variant.partition(" ")
     autocast = (half or autocast_dtype(data.home)) if variant == "autocast" else None
     called: Any = compiled(built) if variant == "compile" else built
     return Trainer(called, TASKS[name].loss, split, rule, autocast=autocast)
-
-
-def count_flops(name: str, batch: int, **options: Any) -> dict[str, float | None]:
-    """Return the FLOPs of a step's parts, by torch's counter on ``meta`` tensors; ``None`` where they can't run on
-    these."""
-    counted: dict[str, float | None] = dict.fromkeys(("forward", "backward", "update", "step"))
-    with contextlib.suppress(RuntimeError, TypeError, ValueError):  # meta tensors have no data
-        learner = trainer(name, reference_data(0, meta=True), batch, **options)
-        with flop_counter() as forward:
-            learner.forward()
-        with flop_counter() as both:  # the first backward makes the graph
-            learner.backward()
-        forward_flops, step_flops = float(forward.get_total_flops()), float(both.get_total_flops())
-        counted |= {"forward": forward_flops, "backward": step_flops - forward_flops, "step": step_flops}
-    return counted
 
 
 def verify_part(learner: Trainer, reference: Trainer, part: str, tolerance: float = GRADIENT_TOLERANCE) -> Any:

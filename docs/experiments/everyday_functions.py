@@ -21,6 +21,7 @@ from gpubench.devices.implementations import find_implementation
 from gpubench.errors import WrongAnswer
 from gpubench.measure import work
 from gpubench.measure.budget import Rates
+from gpubench.measure.copies import copy_call
 from gpubench.measure.verify import Reference, prepare_reference
 from gpubench.measure.work import Request, Work, agree, count
 from gpubench.runfile.schema import Check
@@ -190,7 +191,7 @@ BROKEN: dict[str, tuple[Call, Callable[..., Any]]] = {
 
 def judge(function: Callable[..., Any], args: tuple[Any, ...], instead: Callable[..., Any] | None = None) -> Check:
     """Check a call's result, or that of another function ``instead``, as a benchmark does. Raises WrongAnswer."""
-    counted = count(function, args, {})
+    counted = count(copy_call(function, args, {}))
     request = Request(function, args, {}, Work(), True, None, ())
     prepared = work.Call(request, args, {}, agree(Work(), counted), counted)
     library = find_implementation("torch")(CPU, "float32")

@@ -39,7 +39,8 @@ class Job:
     :func:`~gpubench.runfile.ways.fastest_way` finds.
 
     ``copied_bytes`` are those of inputs and outputs, ``memory_bytes`` the peak on the CPU, 0 if unknown. ``obstacle``
-    is the reason why no GPU can be estimated at all, ``doubt`` why the time isn't that of the operators. ``how`` is one
+    is the reason why no GPU can be estimated at all, ``doubt`` why the time isn't that of the operators, ``uncounted``
+    why the work couldn't be counted. ``how`` is one
     of HOWS if the GPU is to compute otherwise, ``cores`` the CPU's number of cores.
     """
 
@@ -55,6 +56,7 @@ class Job:
     doubt: str = ""
     how: str = ""
     cores: int | None = None
+    uncounted: str = ""
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,7 @@ def _job(run: Run, group: Sequence[Result], ways: Sequence[Result], flags: Seque
     raised = [*flags, *(flag.name for flag in fastest.flags)]
     star, memory = judge(raised).star, float(named.memory_bytes or 0)
     made = Job(named.case, _seconds(fastest), way, star, named.compute_dtype, least, copied, memory, obstacle)
+    made = replace(made, uncounted=next((each.uncounted for each in group if each.uncounted), ""))
     return replace(made, doubt=_unexplained(made, run.ceilings.get(fastest.device)))
 
 
@@ -205,9 +208,12 @@ def _likely(job: Job, card: Gpu) -> Likely | str:
 
 def _missing(job: Job, card: Gpu) -> str:
     if not (job.work.flops or job.work.bytes):
+        reason = f" ({job.uncounted})" * bool(job.uncounted)
         if shown_name(job.case.workload) != job.case.workload:
-            return "gpubench couldn't count the FLOPs of this call"
+            return f"gpubench couldn't count the FLOPs of this call{reason}"
         if not job.case.implementation:  # a plain suite
             return "its FLOPs are unknown: use the fixture gpubench instead of benchmark, which counts PyTorch's"
-        return "gpubench couldn't count the FLOPs of this call: say gpubench.declare(flops=…, nbytes=…) before it"
+        return (
+            f"gpubench couldn't count the FLOPs of this call{reason}: say gpubench.declare(flops=…, nbytes=…) before it"
+        )
     return f"the table lacks a figure of the {card.name} that it needs"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 import functools
 import inspect
@@ -174,66 +173,6 @@ def _held_by(value: Any) -> list[tuple[Any, Any]]:
         return []
     slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ()) if hasattr(value, name)]
     return [*list(getattr(value, "__dict__", {}).items()), *((name, getattr(value, name)) for name in slots)]
-
-
-@contextlib.contextmanager
-def kept(function: Any, *values: Any) -> Iterator[None]:
-    """A context after which the caches that a call fills are as they were: attributes of the function, of what it is
-    bound to and of ``values``, variables of its closure and of the user's modules that it uses, and containers among
-    these.
-
-    So a call that only counts leaves no tensor without data for the user's own calls.
-    """
-    inner = getattr(function, "__func__", function)
-    owners = _owners(function, inner, [leaf for value in values for leaf in [value, *_leaves(value)]])
-    small = {id(each): each for each in owners if isinstance(each, dict | list | set | deque) and len(each) < 10_000}
-    before = [(each, copy.copy(each)) for each in small.values()]
-    cells = [(cell, cell.cell_contents) for cell in getattr(inner, "__closure__", None) or () if _is_filled(cell)]
-    try:
-        yield
-    finally:
-        for cell, content in cells:
-            cell.cell_contents = content
-        for each, old in before:
-            _put_back(each, old)
-
-
-def _owners(function: Any, inner: Any, values: Sequence[Any]) -> list[Any]:
-    """All that may hold the variables and attributes of a function and of the values that it is given."""
-    torch = sys.modules["torch"]
-    known = getattr(inner, "__globals__", {})
-    named = [known[name] for name in getattr(getattr(inner, "__code__", None), "co_names", ()) if name in known]
-    own = str(known.get("__name__")).partition(".")[0] not in _LIBRARIES
-    owners: list[Any] = [known] * own
-    places = {getattr(each, "__module__", None) or getattr(each, "__name__", "") for each in named}
-    for root in [inner, *_held(function), *values]:
-        for part in root.modules() if isinstance(root, torch.nn.Module) else [root]:
-            held = vars(part) if "__dict__" in dir(part) and not isinstance(part, type | ModuleType) else {}
-            owners += [part, held, *held.values()]
-            places.add(type(part).__module__)
-    ours = [place for place in places if str(place).partition(".")[0] not in _LIBRARIES and place in sys.modules]
-    owners += [vars(sys.modules[place]) for place in ours]
-    variables = [item for each in owners if isinstance(each, dict) for item in list(each.items())]
-    return [*owners, *(value for name, value in variables if not str(name).startswith("__"))]
-
-
-def _is_filled(cell: Any) -> bool:
-    with contextlib.suppress(ValueError):
-        return cell.cell_contents is not cell
-    return False
-
-
-def _put_back(container: Any, before: Any) -> None:
-    if isinstance(container, dict):
-        for name in container.keys() - before.keys():
-            if not isinstance(container.get(name), ModuleType):  # an imported one isn't bound again
-                container.pop(name, None)
-        for name, value in before.items():
-            if container.get(name) is not value:
-                container[name] = value
-    elif len(container) != len(before) or any(map(operator.is_not, container, before)):
-        container.clear()
-        (container.update if isinstance(container, set) else container.extend)(before)
 
 
 def altered(changed: Collection[str]) -> list[Flag]:

@@ -284,6 +284,23 @@ def _make_empty(size: Any, stride: Any, dtype: Any, kind: Any, requires: bool) -
     return torch.Tensor._make_subclass(kind, made, requires)
 
 
+def _scales(tensor: Any) -> tuple[Any, ...]:
+    if tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        return tensor.q_scale(), tensor.q_zero_point()
+    return (
+        tensor.q_per_channel_scales().tolist(),
+        tensor.q_per_channel_zero_points().tolist(),
+        tensor.q_per_channel_axis(),
+    )
+
+
+def _make_quantized(values: Any, scale: Any, zero: Any, *axis: int) -> Any:
+    if not axis:
+        return torch._make_per_tensor_quantized_tensor(values, scale, zero)
+    scales = torch.tensor(scale, dtype=torch.float64), torch.tensor(zero)
+    return torch._make_per_channel_quantized_tensor(values, *scales, *axis)
+
+
 def _make_masked(kind: Any, values: Any, mask: Any, requires: bool) -> Any:
     return kind(values, mask, requires_grad=requires)
 
@@ -351,7 +368,7 @@ def _names(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
 
 
 @functools.cache
-def _is_library(name: str) -> bool:
+def is_library(name: str) -> bool:
     """Whether a module isn't the user's."""
     root = name.partition(".")[0]
     module = sys.modules.get(name)
@@ -363,10 +380,16 @@ def _is_library(name: str) -> bool:
     return place is None or bool({"site-packages", "dist-packages"} & set(Path(place).parts))
 
 
+def is_ours(kind: type) -> bool:
+    """Whether a type is of the fixtures, whose objects are the same for all calls."""
+    root = str(kind.__module__).partition(".")[0]
+    return root in _OURS and not kind.__module__.startswith("gpubench.benchmarks")
+
+
 def _importable(value: Any) -> bool:
     """Whether a function is an attribute of a library module, or of a class there."""
     found: Any = sys.modules.get(getattr(value, "__module__", None) or "")
-    if found is None or not _is_library(found.__name__):
+    if found is None or not is_library(found.__name__):
         return False
     for name in str(getattr(value, "__qualname__", "")).split("."):
         found = getattr(found, name, None)
@@ -420,12 +443,11 @@ class _Pickler(pickle.Pickler):
             return _importable(value)
         if kind in _shared_kinds() or kind is object:
             return True
-        root = kind.__module__.partition(".")[0]
-        return root == "typing" or (root in _OURS and not kind.__module__.startswith("gpubench.benchmarks"))
+        return kind.__module__ == "typing" or is_ours(kind)
 
     @staticmethod
     def _is_users(module: types.ModuleType) -> bool:
-        return sys.modules.get(module.__name__) is not module or not _is_library(module.__name__)
+        return sys.modules.get(module.__name__) is not module or not is_library(module.__name__)
 
     # What is copied ---------------------------------------------------------------------------------------------------
 
@@ -455,11 +477,11 @@ class _Pickler(pickle.Pickler):
 
     def _function(self, function: types.FunctionType) -> Any:
         code, variables, named = function.__code__, function.__globals__, []
-        if not _is_library(str(variables.get("__name__"))):
+        if not is_library(str(variables.get("__name__"))):
             named = [(_Number(target), values) for target, values in self._named(code, variables)]
             variables = self._variables(variables)
         cells = function.__closure__ or ()
-        contents = [(cell.cell_contents,) if _is_filled(cell) else () for cell in cells]
+        contents = [(cell.cell_contents,) if is_filled(cell) else () for cell in cells]
         attributes = {name: getattr(function, name) for name in _ATTRIBUTES}
         state = contents, attributes, dict(vars(function)), named
         made = _Number(function.__code__), _Number(variables), function.__name__, cells or None
@@ -580,7 +602,7 @@ class _Pickler(pickle.Pickler):
 
     def _laid_out(self, tensor: Any, layout: str, kind: Any, requires: bool) -> Any:
         if tensor.is_quantized:
-            raise Uncopyable("the call uses a quantized tensor")
+            return _make_quantized, (tensor.int_repr(), *_scales(tensor))
         if tensor.is_nested:
             sizes, strides = tensor._nested_tensor_size(), tensor._nested_tensor_strides()
             return _make_nested, (tensor.values(), sizes, strides, tensor._nested_tensor_storage_offsets(), requires)
@@ -690,7 +712,8 @@ def _reducers() -> tuple[tuple[Any, Callable[[_Pickler, Any], Any]], ...]:
     )
 
 
-def _is_filled(cell: Any) -> bool:
+def is_filled(cell: Any) -> bool:
+    """Whether a variable of a closure has been assigned."""
     with contextlib.suppress(ValueError):
         return cell.cell_contents is not cell
     return False

@@ -34,18 +34,17 @@ def require_memory(nbytes: float, device: Device) -> None:
 class Data:
     """Makes a case's tensors. The n-th tensor of a case has the same values on every device and in every run.
 
-    Different ``stream``s of one seed are different data. With ``meta`` set, tensors have shapes but no data, so that a
-    call's work can be counted without any memory.
+    Different ``stream``s of one seed are different data.
     """
 
-    def __init__(self, device: Device, dtype: torch.dtype, seed: int, *, stream: int = 0, meta: bool = False) -> None:
-        self.home, self.dtype, self.meta = device, dtype, meta
+    def __init__(self, device: Device, dtype: torch.dtype, seed: int, *, stream: int = 0) -> None:
+        self.home, self.dtype = device, dtype
         self.seed, self._stream, self._drawn = seed, stream, 0
 
     @functools.cached_property
     def device(self) -> torch.device:
         """The torch device on which tensors are made."""
-        return torch.device("meta" if self.meta else self.home.torch_name)
+        return torch.device(self.home.torch_name)
 
     def randn(self, *size: Any, dtype: torch.dtype | None = None, **words: Any) -> torch.Tensor:
         """Return standard normal values, drawn in float32 on the CPU whatever the device and dtype.
@@ -88,9 +87,6 @@ class Data:
             kind = build if isinstance(build, type) else type(build)
             name = f"{'nn.' * kind.__module__.startswith('torch.nn')}{kind.__name__}"
             raise UsageError(f"module takes a function that makes the network: write module(lambda: {name}(…))")
-        if self.meta:
-            with torch.device("meta"):
-                return build().eval().to(self.dtype)
         with torch.random.fork_rng(devices=[]), factory_defaults("cpu", torch.float32):
             torch.manual_seed(self.seed)
             network = build()
@@ -108,8 +104,6 @@ class Data:
         shape, gradient, generator = self._terms(name, size, words)
         drawn_in = torch.int64 if bounds else torch.float32
         self._reserve(shape, dtype, drawn_bytes=drawn_in.itemsize)
-        if self.meta:
-            return torch.empty(shape, dtype=dtype, device="meta", requires_grad=gradient)
         terms = {"generator": generator or self._generator(), "device": "cpu", "dtype": drawn_in}
         drawn: torch.Tensor = getattr(torch, name)(*bounds, shape, **terms)
         return drawn.to(device=self.device, dtype=dtype).requires_grad_(gradient)
@@ -147,10 +141,9 @@ class Data:
 
     def _reserve(self, shape: tuple[int, ...], dtype: torch.dtype, drawn_bytes: int = 0) -> None:
         count = math.prod(shape)
-        if not self.meta:
-            require_memory(count * dtype.itemsize, self.home)
-            if drawn_bytes and self.home != CPU:
-                require_memory(count * drawn_bytes, CPU)
+        require_memory(count * dtype.itemsize, self.home)
+        if drawn_bytes and self.home != CPU:
+            require_memory(count * drawn_bytes, CPU)
 
 
 @contextlib.contextmanager
@@ -335,6 +328,6 @@ def memory_key(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape
 
 
-def reference_data(seed: int, *, meta: bool = False) -> Data:
+def reference_data(seed: int) -> Data:
     """Return a source of the same values in float64 on the CPU, to compare results with."""
-    return Data(CPU, torch.float64, seed, meta=meta)
+    return Data(CPU, torch.float64, seed)

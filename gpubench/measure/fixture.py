@@ -28,8 +28,8 @@ from ..runfile.schema import KEY, Case, Check, Transfer, Work
 from . import budget, calls, disturbance, environment
 from .budget import Preset
 from .clock import DeviceClock, Share, take_turns, until_clocks_stand, warm_up
-from .copies import Uncopyable, copy_call
-from .data import Data, dtypes_of, is_lazy, pinned_copy, poison, require_memory, tensors
+from .copies import CallCopy, Uncopyable, copy_call
+from .data import Data, dtypes_of, is_lazy, pinned_copy, poison, tensors
 from .placements import COPYING_SHARE, PLACEMENTS, ROUNDS_EACH, USUAL_CACHE, Bound, Placements
 from .precision import (
     apply,
@@ -44,19 +44,7 @@ from .probes import device_time, energy, flush, latency, transfer
 from .session import Session
 from .state import untraced
 from .verify import FIRST, Reference, coarsest, kept_result, prepare_reference, too_long, unchecked
-from .work import (
-    Call,
-    Counted,
-    Declaration,
-    Request,
-    agree,
-    count,
-    declared,
-    observe,
-    plain_number,
-    require_least,
-    watched,
-)
+from .work import Call, Counted, Declaration, Request, agree, count, count_real, declared, observe, plain_number
 
 LEFT_BEHIND = 1 << 28
 """Bytes allocated on an accelerator before a case above which garbage is collected: networks in reference cycles
@@ -266,15 +254,15 @@ class Gpubench:
                 call.result = call.again()  # a replayed graph has overwritten that of the rounds
         self._flush = None  # pytest keeps the fixture, and the flush holds as many bytes as the cache
         measured: dict[str, Any] = {"first_call_s": call.first_s, "latency_s": call.latency_s, **self._memory(call)}
-        measured["cpu_s"] = share.cpu_s
-        measured |= {"placed_rounds": share.rounds if share.placements else 0, "unplaced": call.unplaced}
+        measured |= {"cpu_s": share.cpu_s, "uncounted": call.uncounted or None, "unplaced": call.unplaced}
+        measured["placed_rounds"] = share.rounds if share.placements else 0
         self._record(call.work, call.counted, call.flags, check=call.check, steps=terms.steps, **measured, **probed)
         return call.result
 
     # The seven steps ----------------------------------------------------------------------------------------------
 
     def _prepare(self, request: Request) -> Call:
-        """Count the work of one call, and make the clock wait for all devices that are named or hold its tensors."""
+        """Make the clock wait for all devices that are named or hold the call's tensors."""
         _require_finished(request.function)
         args, kwargs = request.arguments()
         if is_lazy(request.function, args, kwargs):
@@ -282,14 +270,9 @@ class Gpubench:
                 torch.manual_seed(self._session.settings.seed)
                 request.function(*args, **kwargs)  # it makes the parameters
         self._name_dtype(dtypes_of((request.function, getattr(request.function, "__self__", None), args, kwargs)))
-        # Counted once, by the first process of a run.
-        counted = count(request.function, args, kwargs) if self.first or self.home.simulated else None
-        work = agree(request.work, counted)
-        if self.declared.own_switches:
-            self._follow_switches(counted)
         further = tuple(map(_present, request.devices))
         self._use([*further, *self._devices_of(request.function, args, kwargs, further=further)])
-        return Call(request, args, kwargs, work, counted, further)
+        return Call(request, args, kwargs, request.work, further=further)
 
     def _name_dtype(self, found: set[str]) -> None:
         """Name the case by the dtype of its data. Raises UsageError where the test or the user has chosen another."""
@@ -321,8 +304,7 @@ class Gpubench:
             self.case = structs.replace(self.case, dtype="tf32")
 
     def _estimate(self, call: Call) -> float | None:
-        """Return the estimated seconds of a call, if known. Raises Unmeasurable for too much time or memory."""
-        require_memory(call.counted.output_bytes if call.counted else 0, self.home)
+        """Return the estimated seconds of a call, if its work is declared. Raises Unmeasurable for too much time."""
         terms = self.allowance, self._session.rates, self._is_busy()
         return budget.estimate(self.case, call.work, self.home, *terms)
 
@@ -334,27 +316,14 @@ class Gpubench:
         request = call.request
         function = apply(self.case.variant, request.function, self.home)
         function = self.library.prepared(function, call.args, call.kwargs)
-        known = dataclasses.replace(call)  # the call itself would hold its tensors in a circle
-        watch = partial(observe, known, self.home, computed_dtype(self.case, self.home))
+        modelled: list[Counted] = []
+        watch = partial(observe, request, self.home, computed_dtype(self.case, self.home), modelled.append)
         call.function = self.home.stand_in(function, watch)
         expected = self._reference(call)
         if isinstance(expected, Reference):
             poison(call.kwargs.get("out"), call.args, call.kwargs)
-        call.given = calls.Given(request.function, call.args, call.kwargs) if request.setup is None else None
-        self.home.reset_peak_memory()
-        start = self.clock()
-        with _refused_fallbacks() if self.home.accelerator else nullcontext():
-            result = call.function(*call.args, **call.kwargs)
-        call.first_s = self.clock() - start
-        _require_finished(request.function, result)
-        if self.case.variant == "eager" and budget.FEWEST_ROUNDS * (estimated_s or 0.0) > self.allowance.budget:
-            # It was tried since the estimate may be wrong; this call confirms the estimate.
-            terms = {"slack": budget.SLACK, "busy": self._is_busy()}
-            budget.require(call.first_s, "seen in its first call", self.allowance, **terms)
-        if self.case.variant == "graph":  # its memory is allocated while it is captured, and replays allocate none
-            self._peak_bytes = self.home.peak_memory()
-        call.moves = bool(call.given and call.given.changed()[1])
-        if isinstance(expected, Reference) and estimated_s is None:
+        result = self._first_call(call, estimated_s, modelled)
+        if isinstance(expected, Reference):
             result, expected = self._affordable(call, result, expected)
         try:
             call.check = expected.check(result) if isinstance(expected, Reference) else expected
@@ -370,6 +339,30 @@ class Gpubench:
             call.expected = expected
         self._use(self._devices_of(result, further=call.further))
 
+    def _first_call(self, call: Call, estimated_s: float | None, modelled: list[Counted]) -> Any:
+        """Make the first call, and return its result; take the work that a simulated device counted, or count that of
+        a copy."""
+        call.given = calls.Given(call.request.function, call.args, call.kwargs) if call.request.setup is None else None
+        copied = self._copy(call) if call.request.setup else None  # the call may change what its setup gave it
+        self.home.reset_peak_memory()
+        start = self.clock()
+        with _refused_fallbacks() if self.home.accelerator else nullcontext():
+            result = call.function(*call.args, **call.kwargs)
+        call.first_s = self.clock() - start
+        call.moves = bool(call.given and call.given.changed()[1])
+        _require_finished(call.request.function, result)
+        if self.case.variant == "eager" and budget.FEWEST_ROUNDS * (estimated_s or 0.0) > self.allowance.budget:
+            # It was tried since the estimate may be wrong; this call confirms the estimate.
+            terms = {"slack": budget.SLACK, "busy": self._is_busy()}
+            budget.require(call.first_s, "seen in its first call", self.allowance, **terms)
+        if self.case.variant == "graph":  # its memory is allocated while it is captured, and replays allocate none
+            self._peak_bytes = self.home.peak_memory()
+        if modelled:
+            self._take_count(call, modelled[0])
+        elif budget.FEWEST_ROUNDS * call.first_s <= budget.SLACK * self.allowance.budget:
+            self._take_count(call, self._count(call, copied))
+        return result
+
     def _warm_up(self, call: Call) -> None:
         """Call until warm. The machine is watched from here on, since a few short rounds may be too short to judge."""
         call.before = disturbance.look(self.clock.devices)
@@ -380,14 +373,53 @@ class Gpubench:
         setup_s = 0.0 if call.request.setup is None else call.round_s - call.call_s
         terms = {"setup_s": setup_s, "busy": self._is_busy()}
         budget.require(call.call_s, "seen in warm-up", self.allowance, **terms)
-        uncounted = self.first and call.counted is None and self.case.variant == "eager"
-        if uncounted and call.again and call.work.flops:
-            # Not in the first call, which may prepare what the others need.
-            with watched() as seen:
-                call.again()
-            require_least(call.work.flops, seen.counter.get_total_flops())
-            call.work = structs.replace(call.work, operators=seen.operators())
-            call.traced = seen.given + seen.peak, seen.saved or None
+        if self._counts and call.counted is None:
+            self._take_count(call, self._count(call) or self._count_real(call))
+
+    @property
+    def _counts(self) -> bool:
+        """Whether the work of a call is counted: once, by the first process of a run."""
+        return (self.first or self.home.simulated) and self.case.implementation == TORCH
+
+    def _generators(self) -> tuple[int, ...]:
+        """Return the indices of the accelerators that have random streams of their own."""
+        return tuple(device.index for device in self.clock.devices if device.accelerator and not device.simulated)
+
+    def _copy(self, call: Call) -> CallCopy | None:
+        """Return a copy of a call to count its work by; None, with the reason, where there is none."""
+        if not self._counts or self.home.simulated:
+            return None
+        memory = [device.memory() for device in {self.home, CPU}]
+        limit = min((each.free for each in memory if each is not None), default=None)
+        try:
+            request = call.request
+            return copy_call(request.function, call.args, call.kwargs, limit_bytes=limit and limit // 4)
+        except Uncopyable as error:
+            call.uncounted = str(error)
+            return None
+
+    def _count(self, call: Call, copied: CallCopy | None = None) -> Counted | None:
+        """Return the work of a copy of the call; None, with the reason, where it can't be made."""
+        copied = copied or (self._copy(call) if call.request.setup is None else None)
+        try:
+            return count(copied, self._generators()) if copied else None
+        except Exception as error:  # the copied call fails: it isn't a copy
+            call.uncounted = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
+            return None
+
+    def _count_real(self, call: Call) -> Counted | None:
+        try:  # not in the first call, which may prepare what the others need
+            return count_real(call.request, self._generators())
+        except Unmeasurable as error:
+            call.uncounted = str(error)
+            return None
+
+    def _take_count(self, call: Call, counted: Counted | None) -> None:
+        if counted is None:
+            return
+        call.counted, call.work, call.uncounted = counted, agree(call.request.work, counted), ""
+        if self.declared.own_switches:
+            self._follow_switches(counted)
 
     def _run_rounds(self, call: Call, share: Share) -> None:
         """Time the rounds, and the latency of one call where a round has several."""
@@ -522,8 +554,13 @@ class Gpubench:
         return prepare_reference(call, precision, self._reference_limit_s, estimate, self.library, exact=exact)
 
     def _affordable(self, call: Call, result: Any, expected: Reference) -> tuple[Any, Reference | Check]:
-        """Return the result, and the reference unless it may take too long. A first call that took longer may have
-        compiled or loaded kernels, so that a second one is timed, which must not write over the result."""
+        """Return the result, and the reference unless it may take too long by the call's work, or where that is
+        unknown by its first call. One that took long may have compiled or loaded kernels, so that a second one is
+        timed, which must not write over the result."""
+        expected.flops = call.work.flops
+        least, _ = self._session.rates.estimate(call.work, CPU, "float64")
+        if least is not None:
+            return result, expected if 2 * least <= self._reference_limit_s else too_long(call.first_s)
         factor, seconds = 50 if self.home.accelerator else 2, call.first_s  # a CPU is slower than most accelerators
         if factor * seconds > self._reference_limit_s:
             result = kept_result(result)
@@ -649,13 +686,11 @@ class Gpubench:
         assert other.share is not None
         return other.share
 
-    def _memory(self, call: Call) -> dict[str, int | None]:
+    def _memory(self, call: Call) -> dict[str, int]:
         """Return the most bytes that the case held at once, inputs included: from its device's allocator or, on a CPU,
-        which has no allocator that counts, from the call's tensors, with those that grow with the batch."""
+        which has no allocator that counts, from the call's tensors."""
         if not self.home.accelerator:
-            counted = call.counted
-            found = (counted.memory_bytes, counted.batch_bytes) if counted else call.traced or (None, None)
-            return dict(zip(("memory_bytes", "batch_bytes"), found, strict=True))
+            return {"memory_bytes": call.counted.memory_bytes} if call.counted else {}
         if self._peak_bytes is None or self._held_bytes is None or self.implementation != TORCH:
             return {}  # another library has its own allocator
         return {"memory_bytes": max(0, self._peak_bytes - self._held_bytes)}

@@ -1,30 +1,23 @@
-"""The work of a call, counted without running it: on ``meta`` tensors, since on real CPU tensors torch's FLOP counter
-misses attention and recurrent layers. The same pass shows how much memory the call's tensors take at most."""
+"""The work of a call, counted by torch's formulas while a copy of the call runs, with the memory that its tensors take
+at most."""
 
 from __future__ import annotations
 
 import re
-import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from functools import cache, partial
+from typing import Any
 
 from ..devices import EIGHT_BITS, Device, Load
-from ..devices.lazy import pytree, torch
+from ..devices.lazy import torch
 from ..errors import Unmeasurable, UsageError, WorkMismatch
 from ..runfile.flags import Flag
 from ..runfile.schema import MOST_OPERATORS, Operators, Work
-from .calls import kept
+from .copies import CallCopy, restored_random_streams
 from .data import bare_tensors, dispatch_mode, memory_key, tensor_leaves, tensors, uncompiled
-
-if TYPE_CHECKING:
-    from torch.utils.flop_counter import FlopCounterMode
-
-FUSED = {"flash": 1, "efficient": 3, "cudnn": 3}
-"""Kinds of fused attention in torch's names, with the position of ``is_causal`` after queries, keys and values."""
 
 CHOOSING = frozenset({"index", "index_select", "gather", "take", "embedding", "masked_select"})
 """torch's operations that read only those elements of their first argument that another argument selects."""
@@ -34,21 +27,20 @@ WHOLE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """FLOPs that torch counts (``None`` if it counts none), ``convolution_flops`` of them in convolutions.
+    """FLOPs by torch's formulas (``None`` if there are none), ``convolution_flops`` of them in convolutions.
 
     ``input_bytes`` are those of the tensors that are read, parameters included, ``output_bytes`` those of the results.
     ``memory_bytes`` is the most that the call held at once: what it is given, memory for outputs included, and the
-    tensors made within it. ``batch_bytes`` of them grow with the batch: all but what networks save, if any.
-    ``moved_bytes`` is the traffic of its ``operations``, without views. ``whole``: whether
-    these are known to read all of the arguments, and not only ``x[0]``. ``products_alone``: whether it has neither
-    convolutions nor recurrent layers, which cuDNN computes with a switch of their own.
+    tensors made within it. ``moved_bytes`` is the traffic of its ``operations``, without views. ``whole``: whether
+    the inputs are known to be read as a whole, and not only ``x[0]``, and nothing else to be written than the results.
+    ``products_alone``: whether it has neither convolutions nor recurrent layers, which cuDNN computes with a switch of
+    their own.
     """
 
     flops: float | None
     output_bytes: int
     input_bytes: int = 0
     memory_bytes: int = 0
-    batch_bytes: int | None = None
     convolution_flops: float = 0.0
     operations: int = 0
     moved_bytes: int = 0
@@ -106,15 +98,14 @@ class Call:
     another; ``expected``: the reference that it passed. ``unplaced``: why no copies of it took rounds.
     ``call_s``, ``round_s``: seconds of a warm call, and of a round of one call with its setup; ``before``: the
     machine's state before them. ``latency_s`` is measured besides the rounds, of which ``result`` is the last one's.
-    ``traced`` are what the memory of a call was seen to be that couldn't be counted: its most bytes, and those of them
-    that grow with the batch, if known.
+    ``uncounted`` is the reason why its work couldn't be counted.
     """
 
     request: Request
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     work: Work
-    counted: Counted | None
+    counted: Counted | None = None
     further: tuple[Device, ...] = ()
     function: Any = None
     check: Any = None
@@ -128,7 +119,7 @@ class Call:
     unplaced: str = ""
     result: Any = None
     latency_s: float | None = None
-    traced: tuple[int, int | None] | None = None
+    uncounted: str = ""
     flags: tuple[Flag, ...] = ()
 
     @property
@@ -137,30 +128,25 @@ class Call:
         return None if self.request.setup is not None else partial(self.function, *self.args, **self.kwargs)
 
 
-def flop_counter() -> FlopCounterMode:
-    """Return torch's own counter, a context, with corrections. Fused attention counts as its products alone: torch adds
-    the masked half of a causal one, and in the backward pass a fifth product, which recomputes the scores instead of
-    keeping them. Products with 8-bit weights count too, like the layer that they stand for."""
-    from torch.utils import flop_counter as flop_counter_module
-    from torch.utils.flop_counter import FlopCounterMode
-
-    _spare_the_compiler(getattr(flop_counter_module, "_FlopCounterMode", None))
-    aten = torch.ops.aten
-    formulas: dict[Any, Callable[..., int]] = {aten.mm: _product}
-    for kind, place in FUSED.items():
-        formulas[getattr(aten, f"_scaled_dot_product_{kind}_attention", None)] = partial(_attention, place)
-        formulas[getattr(aten, f"_scaled_dot_product_{kind}_attention_backward", None)] = _attention_backward
-    formulas[getattr(aten, "_weight_int8pack_mm", None)] = _product_of_bytes
-    formulas.pop(None, None)
-    return FlopCounterMode(display=False, custom_mapping=formulas)  # type: ignore[no-untyped-call]
+# Formulas -------------------------------------------------------------------------------------------------------------
 
 
-def _spare_the_compiler(mode: Any) -> None:
-    """Keep torch from importing its compiler, which takes two seconds, only to mark this dispatch mode as not compiled.
-    If torch keeps that mark elsewhere than as an attribute of the mode, only the time is lost."""
-    dispatch = getattr(getattr(mode, "__torch_dispatch__", None), "__wrapped__", None)
-    if dispatch is not None and "torch._dynamo" not in sys.modules:
-        dispatch.__dict__.setdefault("__dynamo_disable", dispatch)
+@cache
+def formulas() -> dict[Any, Callable[..., int]]:
+    """Return torch's formulas of FLOPs by operator, with corrections."""
+    from torch.utils.flop_counter import flop_registry
+
+    return {**flop_registry, torch.ops.aten.mm: _product}
+
+
+def flops_of(operator: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> float:
+    """Return the FLOPs of an operator's call; 0 for one without a formula."""
+    name = operator._schema.name.partition("::")[2]
+    if own := next((formula for pattern, formula in _OWN.items() if pattern.fullmatch(name)), None):
+        named = dict(zip((argument.name for argument in operator._schema.arguments), args, strict=False))
+        return float(own({**named, **kwargs}))
+    known = formulas().get(operator.overloadpacket)
+    return float(known(*args, **kwargs, out_val=result)) if known else 0.0
 
 
 def _product(left: Any, right: Any, **_: Any) -> int:
@@ -172,73 +158,85 @@ def _product(left: Any, right: Any, **_: Any) -> int:
 _product._get_raw = True  # type: ignore[attr-defined]  # it gets tensors, not their shapes
 
 
-def _attention(place: int, query: Any, key: Any, value: Any, *rest: Any, is_causal: bool = False, **_: Any) -> int:
-    """FLOPs by shapes: two products, or for causal attention only the scores up to the diagonal."""
-    batch, heads, queries, size = query
-    scores = queries * key[-2]
-    if (is_causal or (len(rest) > place and rest[place])) and queries == key[-2]:
-        scores = queries * (queries + 1) // 2
-    return int(2 * batch * heads * scores * (size + value[-1]))
+def _attention(call: Mapping[str, Any]) -> int:
+    """FLOPs of fused attention: two products, or for causal attention only the scores up to the diagonal, while torch
+    adds the masked half."""
+    query, key, value = (call[name].shape for name in ("query", "key", "value"))
+    scores = query[-2] * key[-2]
+    if call.get("is_causal") and query[-2] == key[-2]:
+        scores = query[-2] * (query[-2] + 1) // 2
+    return int(2 * query[:-2].numel() * scores * (query[-1] + value[-1]))
 
 
-def _product_of_bytes(inputs: Any, weights: Any, *_: Any, **__: Any) -> int:
-    """FLOPs by shapes: (rows, inputs) times (outputs, inputs)."""
-    return int(2 * inputs[0] * inputs[1] * weights[0])
+def _attention_backward(call: Mapping[str, Any]) -> int:
+    """FLOPs of four products, without the fifth that torch adds: it recomputes the scores instead of keeping them."""
+    return 2 * _attention(call)
 
 
-def _attention_backward(gradient: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-    """FLOPs by shapes: two products as long as the values, two as long as the keys."""
-    batch, heads, queries, size = query
-    return int(4 * batch * heads * queries * key[-2] * (size + value[-1]))
+def _product_of_bytes(call: Mapping[str, Any]) -> int:
+    """FLOPs of a product with 8-bit weights: (rows, inputs) times (outputs, inputs)."""
+    return int(2 * call["self"].numel() * call["mat2"].shape[0])
 
 
-def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Counted | None:
-    """Count the work of one call; ``None`` if it has no tensor arguments or can't run on ``meta`` tensors."""
-    given, given_to = tensors(args, kwargs, call), (args, dict(kwargs))
-    if not given:
-        return None
-    read = tensors(args, {name: value for name, value in kwargs.items() if name != "out"}, call)
+def _recurrent_weights(call: Mapping[str, Any]) -> list[Any]:
+    weights = call.get("weight") or [call[name] for name in ("weight0", "weight1", "weight2") if name in call][:2]
+    return [weight for weight in weights if weight.dim() > 1]
 
-    def to_meta(value: Any) -> Any:
-        if isinstance(value, torch.nn.Module):
-            return substituted(value, lambda tensor: tensor.detach().to("meta"))
-        return value.detach().to("meta") if isinstance(value, torch.Tensor) else value
 
-    try:
-        args, kwargs = pytree.tree_map(to_meta, args), pytree.tree_map(to_meta, dict(kwargs))
-        target = to_meta(call)
-        layers: set[type] = set()
-        follow = torch.nn.modules.module.register_module_forward_pre_hook(lambda layer, _: layers.add(type(layer)))
-        with kept(call, args, kwargs), follow, watched() as seen, torch.random.fork_rng(devices=[]):
-            result = target(*args, **kwargs)
-    except Exception:  # the call does something that meta tensors can't: the work stays unknown
-        return None
-    by_operator = seen.counter.get_flop_counts().get("Global", {})
-    convolved = float(sum(flops for operator, flops in by_operator.items() if "convolution" in str(operator)))
-    recurrent = any(issubclass(kind, torch.nn.RNNBase) for kind in layers)
-    networks = [leaf for leaf in pytree.tree_leaves((given_to, call)) if isinstance(leaf, torch.nn.Module)]
-    held = _bytes(given) + seen.peak
-    saved = _bytes(bare_tensors([list(_saved(part)) for each in networks for part in each.modules()]))
+def _recurrent(call: Mapping[str, Any]) -> int:
+    """FLOPs of recurrent layers: each step multiplies with all weights."""
+    rows = call["input"].numel() // call["input"].shape[-1]
+    return int(2 * rows * sum(weight.numel() for weight in _recurrent_weights(call)))
+
+
+def _recurrent_backward(call: Mapping[str, Any]) -> int:
+    """FLOPs of the gradients of inputs and weights."""
+    return 2 * _recurrent(call)
+
+
+_RECURRENT = re.compile("(mkldnn|_cudnn|miopen)_rnn(_layer)?(_backward)?")
+_OWN: dict[re.Pattern[str], Callable[[Mapping[str, Any]], int]] = {
+    re.compile(r"_scaled_dot_product_\w+_backward"): _attention_backward,
+    re.compile(r"_scaled_dot_product_\w+"): _attention,
+    re.compile("_weight_int8pack_mm"): _product_of_bytes,
+    re.compile("(mkldnn|_cudnn|miopen)_rnn(_layer)?"): _recurrent,
+    re.compile("(mkldnn|_cudnn|miopen)_rnn(_layer)?_backward"): _recurrent_backward,
+}
+"""Formulas of operators by torch's names, with the arguments by name, that torch lacks or that count other work."""
+
+
+# Counting -------------------------------------------------------------------------------------------------------------
+
+
+def count(copied: CallCopy, devices: tuple[int, ...] = ()) -> Counted:
+    """Count the work of a copied call, while it runs; ``devices`` are the indices of accelerators that it may draw
+    random numbers on."""
+    with restored_random_streams(devices), watched() as seen:
+        result = copied.function(*copied.args, **copied.kwargs)
+    return counted(seen, copied.function, copied.args, copied.kwargs, result)
+
+
+def counted(seen: Seen, function: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> Counted:
+    """Return the work of a call that was seen. Raises :class:`Unmeasurable` if it wasn't seen as a whole."""
+    if seen.failure:
+        raise Unmeasurable(seen.failure)
+    given, out = tensors(args, kwargs, function), tensor_leaves(kwargs.get("out"))
+    named = {name: value for name, value in kwargs.items() if name != "out"}
+    read, made = tensors(args, named, function), tensors(result)
+    besides, is_whole = seen.others(given)
+    whole = is_whole and seen.reads_whole(tensor_leaves(args, named))
     return Counted(
-        float(seen.counter.get_total_flops()) or None,
-        sum(t.nbytes for t in tensors(result)),
-        _bytes(read),
-        held,
-        held - saved if networks else None,
-        convolved,
+        seen.flops or None,
+        sum(tensor.nbytes for tensor in made),
+        _bytes(read) + besides,
+        seen.given_bytes([*given, *bare_tensors(out)]) + seen.peak,
+        seen.convolution_flops,
         seen.operations,
         seen.moved,
-        seen.whole(tensor_leaves(args, {name: value for name, value in kwargs.items() if name != "out"})),
-        not (convolved or recurrent),
+        whole,
+        not seen.has_own_switch,
         seen.operators(),
     )
-
-
-def _saved(part: Any) -> Iterator[Any]:
-    """A module's own tensors that ``state_dict`` saves, which hooks can change, and any other objects be in."""
-    yield from part.parameters(recurse=False)
-    buffers = part.named_buffers(recurse=False)
-    yield from (tensor for name, tensor in buffers if name not in part._non_persistent_buffers_set)
 
 
 def _bytes(counted: list[Any]) -> int:
@@ -271,56 +269,81 @@ def kind_of_operator(operator: Any, args: tuple[Any, ...], flops: float) -> str:
 
 class Seen:
     """What was seen of the operators of a call: ``peak`` is the most bytes that tensors made by it held at once,
-    ``saved`` the most of them that there were when a backward pass began, ``given`` the bytes of what it used besides,
-    ``operations`` the number of launches, ``moved`` the bytes that these read and wrote. ``counter`` is torch's, of
-    FLOPs."""
+    ``operations`` the number of launches, ``moved`` the bytes that these read and wrote, ``flops`` their FLOPs and
+    ``convolution_flops`` those in convolutions. ``failure`` is the reason why some weren't seen."""
 
     def __init__(self) -> None:
-        self.counter = flop_counter()
-        self.peak = self.saved = self.given = self.operations = self.moved = self._now = 0
+        self.flops = self.convolution_flops = 0.0
+        self.peak = self.operations = self.moved = self._now = 0
+        self.has_own_switch, self.failure = False, ""
         self._opaque = False  # whether the layout of a tensor hides how many bytes it has
         self._groups: dict[tuple[str, int, int], list[float]] = {}
-        self._known: set[int] = set()
-        self._backward = False
+        self._made: set[int] = set()
+        self._given: dict[int, Any] = {}  # storages that were made elsewhere, kept alive
+        self._written: set[int] = set()
         self._views: dict[int, dict[Any, int]] = {}  # bytes of each view that was read, by its memory
 
     def note(self, operator: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
         """Note an operator that was called."""
-        name, before = operator.overloadpacket.__name__, self._backward
-        # Not by hooks on what is saved: they keep it for good, and torch.func.grad refuses them.
-        self._backward = torch._C._current_graph_task_id() >= 0
-        if self._backward and not before:
-            self.saved = max(self.saved, self._now)
+        name = operator.overloadpacket.__name__
+        for tensor in self._full(args, kwargs):
+            storage = tensor.untyped_storage()
+            if storage._cdata not in self._made:
+                self._given.setdefault(storage._cdata, storage)
         # A view launches nothing, and neither does what only allocates.
         if not (operator.is_view or name == "_unsafe_view" or "empty" in name):
             self._note_launch(name, operator, args, kwargs, result)
-        for storage in (tensor.untyped_storage() for tensor in self._full(args, kwargs)):
-            if storage._cdata not in self._known:  # made elsewhere
-                self._known.add(storage._cdata)
-                self.given += storage.nbytes()
         for storage in (tensor.untyped_storage() for tensor in self._full(result)):
-            if storage._cdata not in self._known:
-                self._known.add(storage._cdata)
+            if storage._cdata not in self._made and storage._cdata not in self._given:
+                self._made.add(storage._cdata)
                 self._now += storage.nbytes()
                 self.peak = max(self.peak, self._now)
                 weakref.finalize(storage, self._forget, storage._cdata, storage.nbytes())
 
     def _note_launch(self, name: str, operator: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
-        written = {argument.name for argument in operator._schema.arguments if argument.is_out}
+        arguments = operator._schema.arguments
+        written = {argument.name for argument in arguments if argument.is_out}
         read = {name: value for name, value in kwargs.items() if name not in written}
+        for argument, value in zip(arguments, args, strict=False):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                self._written |= {tensor.untyped_storage()._cdata for tensor in self._full(value)}
+        if torch._C._current_graph_task_id() >= 0:
+            self._written.add(0)  # gradients are written beside the result
+        for tensor in self._full(args[1:] if name in CHOOSING else args, read):
+            self._views.setdefault(tensor.untyped_storage()._cdata, {})[memory_key(tensor)] = tensor.nbytes
+        flops = flops_of(operator, args, kwargs, result)
+        self.flops += flops
+        self.convolution_flops += flops if "convolution" in name else 0.0
+        self.has_own_switch |= "convolution" in name or _RECURRENT.fullmatch(name) is not None
+        if _RECURRENT.fullmatch(name):
+            return self._note_recurrent(operator, args, kwargs, flops, result)
         nbytes = sum(tensor.nbytes for tensor in tensors(args, read, result))
         if name == "sort":
             nbytes *= args[0].element_size()  # a radix sort passes over everything once per byte of a key
-        self.operations += 1
+        self._add(kind_of_operator(operator, args, flops), 1, flops, nbytes)
+
+    def _note_recurrent(self, operator: Any, args: Any, kwargs: Any, flops: float, result: Any) -> None:
+        """Note a layer that runs as one operator by the launches that it has on a GPU: a product of all inputs, and for
+        each step a product and the gates."""
+        named = dict(zip((argument.name for argument in operator._schema.arguments), args, strict=False)) | kwargs
+        inputs, weights = named["input"], _recurrent_weights(named)
+        steps = max(1, len(named.get("batch_sizes") or ()) or inputs.shape[1 if named.get("batch_first") else 0])
+        layers = max(1, len(weights) // 2)
+        inner = sum(weight.nbytes for weight in weights[1::2])
+        share = sum(weight.numel() for weight in weights[1::2]) / max(1, sum(weight.numel() for weight in weights))
+        gates = sum(tensor.nbytes for tensor in tensors(result))
+        outer = inputs.nbytes + sum(weight.nbytes for weight in weights[::2]) + gates
+        self._add("product", layers, flops * (1 - share), outer)
+        self._add("product", layers * steps, flops * share, steps * inner + gates)
+        self._add("elementwise", layers * steps, 0.0, 2 * gates)
+
+    def _add(self, kind: str, count: int, flops: float, nbytes: int) -> None:
+        self.operations += count
         self.moved += nbytes
-        for tensor in self._full(args[1:] if name in CHOOSING else args, read):
-            self._views.setdefault(tensor.untyped_storage()._cdata, {})[memory_key(tensor)] = tensor.nbytes
-        count_flops = self.counter.flop_registry.get(operator.overloadpacket)
-        flops = float(count_flops(*args, **kwargs, out_val=result)) if count_flops else 0.0
         if nbytes:
-            size = kind_of_operator(operator, args, flops), int(flops).bit_length(), nbytes.bit_length()
+            size = kind, int(flops / count).bit_length(), (nbytes // count).bit_length()
             group = self._groups.setdefault(size, [0, 0.0, 0.0])
-            group[:] = group[0] + 1, group[1] + flops, group[2] + nbytes
+            group[:] = group[0] + count, group[1] + flops, group[2] + nbytes
 
     def _full(self, *values: Any) -> list[Any]:
         found = tensor_leaves(values)
@@ -329,10 +352,26 @@ class Seen:
         return full
 
     def _forget(self, key: int, nbytes: int) -> None:
-        self._known.discard(key)
+        self._made.discard(key)
         self._now -= nbytes
 
-    def whole(self, given: list[Any]) -> bool:
+    def given_bytes(self, given: list[Any]) -> int:
+        """Return the bytes of the memory that a call used and didn't make, with that of ``given`` tensors."""
+        dense = (tensor.untyped_storage() for tensor in given if str(tensor.layout) == "torch.strided")
+        storages = {storage._cdata: storage for storage in dense} | self._given
+        return sum(storage.nbytes() for storage in storages.values())
+
+    def others(self, given: list[Any]) -> tuple[int, bool]:
+        """Return the bytes of what was read besides ``given`` tensors, and whether all of it was read and none of it
+        written."""
+        own = {tensor.untyped_storage()._cdata for tensor in given if str(tensor.layout) == "torch.strided"}
+        others = [storage for key, storage in self._given.items() if key not in own]
+        read = [sum(self._views.get(storage._cdata, {}).values()) for storage in others]
+        whole = all(seen >= WHOLE * storage.nbytes() for seen, storage in zip(read, others, strict=True))
+        written = self._written & {0, *(storage._cdata for storage in others)}
+        return sum(storage.nbytes() for storage in others), whole and not written
+
+    def reads_whole(self, given: list[Any]) -> bool:
         """Return whether nearly all of each tensor was read; false for sparse tensors, which aren't seen."""
         if any(str(each.layout) != "torch.strided" for each in given):
             return False
@@ -347,53 +386,77 @@ class Seen:
 
 @contextmanager
 def watched() -> Iterator[Seen]:
-    """A context that yields what is seen of the calls made within it."""
-    seen = Seen()
+    """A context that yields what is seen of the calls made within it. Attention and encoder layers take the path that
+    training takes, since that has the operators which torch has formulas for."""
+    seen, fused = Seen(), torch.backends.mha.get_fastpath_enabled()
 
     class Watch(dispatch_mode()):  # type: ignore[misc]
         def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            result = operator(*args, **(kwargs or {}))
-            seen.note(operator, args, kwargs or {}, result)
+            kwargs = kwargs or {}
+            if any(kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ for kind in types):
+                return NotImplemented  # its own operators follow
+            if not isinstance(operator, torch._ops.OpOverload):
+                seen.failure = seen.failure or f"it uses {operator}"
+                return operator(*args, **kwargs)
+            with self:  # in inference mode some operators come in one piece
+                whole = operator.decompose(*args, **kwargs)
+            if whole is not NotImplemented:
+                return whole
+            result = operator(*args, **kwargs)
+            try:
+                seen.note(operator, args, kwargs, result)
+            except Exception as error:
+                seen.failure = seen.failure or f"{operator}: {type(error).__name__}"
             return result
 
-    with uncompiled(), Watch(), seen.counter:
-        yield seen
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with uncompiled(), Watch():
+            yield seen
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
+
+
+def count_real(request: Request, devices: tuple[int, ...] = ()) -> Counted:
+    """Count the work of a call that can't be copied, in one more call. Raises :class:`Unmeasurable` with the reason
+    where it can't be counted either."""
+    args, kwargs = request.arguments()
+    try:
+        return count(CallCopy(request.function, args, dict(kwargs)), devices)
+    except Exception as error:
+        raise Unmeasurable(" ".join(str(error).split())[:150] or type(error).__name__) from error
 
 
 def observe(
-    call: Call, device: Device, dtype: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    request: Request,
+    device: Device,
+    dtype: str,
+    keep: Callable[[Counted], Any],
+    function: Any,
+    /,
+    *args: Any,
+    **kwargs: Any,
 ) -> tuple[Load, Any]:
     """Make a call for a simulated device that computes in this dtype; return the load that it takes its time for, and
-    the result. The load is the work as counted or declared, and the operators that were seen on tensors without data or
-    else in this call. Raises :class:`Unmeasurable` if none is known."""
-    counted, work = call.counted, call.work
-    operations = (work.items or 0.0) if work.unit == "operation" else 0.0  # of 8-bit integers, for example
-    if counted is None and not (work.flops or work.bytes or operations):
-        needs = "its model needs work that PyTorch can count on meta tensors, or gpubench.declare(flops=…)"
-        raise Unmeasurable(f"{device.label}: {needs}")
+    the result, and give its work to ``keep``. The load is the work as declared, or else counted in this call. Raises
+    :class:`Unmeasurable` if none is known."""
     with watched() as seen:
         result = function(*args, **kwargs)
-    least = work.bytes or sum(tensor.nbytes for tensor in bare_tensors(call.args, call.kwargs))
-    if counted is None and operations:
-        return Load(operations, least, 1, EIGHT_BITS), result
-    launches, operators = seen.operations, seen.operators()
-    if counted is not None:
-        launches, operators = counted.operations, counted.operators
-        least = least if operators else counted.moved_bytes
-    return Load(work.flops or 0.0, least, max(1, launches), dtype, operators), result
+    work, known = request.work, counted(seen, function, args, kwargs, result)
+    keep(known)
+    operations = (work.items or 0.0) if work.unit == "operation" else 0.0  # of 8-bit integers, for example
+    if not (known.operations or work.flops or work.bytes or operations):
+        needs = "its model needs work that PyTorch can count, or gpubench.declare(flops=…)"
+        raise Unmeasurable(f"{device.label}: {needs}")
+    if operations:
+        return Load(operations, work.bytes or _least_bytes(args, kwargs), 1, EIGHT_BITS), result
+    total = agree(work, known)
+    least = total.bytes or (_least_bytes(args, kwargs) if known.operators else known.moved_bytes)
+    return Load(total.flops or 0.0, least, max(1, known.operations), dtype, known.operators), result
 
 
-def substituted(module: Any, convert: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Return a function that calls a module with other parameters and buffers, converted from its own; the module isn't
-    copied."""
-    state, converted = {}, {}
-    for prefix, part in module.named_modules():  # each part once: torch restores one that it swaps twice wrongly
-        own = {"recurse": False, "remove_duplicate": False}
-        for name, tensor in (*part.named_parameters(**own), *part.named_buffers(**own)):
-            if id(tensor) not in converted:  # tied weights stay tied
-                converted[id(tensor)] = convert(tensor)
-            state[f"{prefix}.{name}" if prefix else name] = converted[id(tensor)]
-    return lambda *args, **kwargs: torch.func.functional_call(module, state, args, kwargs, tie_weights=False)
+def _least_bytes(args: Any, kwargs: Any) -> int:
+    return sum(tensor.nbytes for tensor in bare_tensors(args, kwargs))
 
 
 def plain_number(name: str, value: Any, *, whole: bool = False) -> Any:
@@ -430,17 +493,10 @@ def agree(work: Work, counted: Counted | None) -> Work:
     differ from counted ones by more than a thousandth."""
     if counted is None:
         return work
-    flops, known = work.flops, counted.flops
+    flops, known = work.flops, None if work.unit == "operation" else counted.flops  # of 8 bits, for which no peak is
     if flops is not None and known is not None and abs(flops - known) > 1e-3 * known:
         raise WorkMismatch(f"{flops:.6g} FLOP declared, {known:.6g} counted: a multiply-add counts as two")
     nbytes = work.bytes
     if nbytes is None and counted.whole:
         nbytes = float(counted.input_bytes + counted.output_bytes) or None
     return Work(flops if known is None else known, nbytes, work.items, work.unit, counted.operators)
-
-
-def require_least(flops: float, ran: float) -> None:
-    """Raise :class:`WorkMismatch` when fewer FLOPs are declared than a real call counted. That count is a lower bound,
-    since on CPU tensors the counter misses attention and recurrent layers."""
-    if flops < ran * (1 - 1e-3):
-        raise WorkMismatch(f"{flops:.6g} FLOP declared, {ran:.6g} or more counted: a multiply-add counts as two")

@@ -170,6 +170,7 @@ class Measurement(Case, frozen=True, gc=False):
     """
 
     work: Annotated[Work, _is("what one call has to do")] = Work()
+    uncounted: Annotated[str | None, _is("why the work couldn't be counted")] = None
     wait_s: Annotated[Amount | None, _is("a synchronization of idle devices")] = None
     steps: Annotated[Count | None, _is("how many such calls make up the whole job, if the benchmark says so")] = None
     first_call_s: Annotated[Amount | None, _is("the first call; compiling included")] = None
@@ -178,9 +179,6 @@ class Measurement(Case, frozen=True, gc=False):
     p99_s: Annotated[Positive | None, _is("99th percentile of single calls, from 100 samples on")] = None
     precision: Annotated[Scalars, _is("switches of torch and its libraries while it was timed")] = {}
     memory_bytes: Annotated[Amount | None, _is("peak memory on its device, inputs included")] = None
-    batch_bytes: Annotated[
-        Amount | None, _is("of memory_bytes what grows with the batch: all but a network's weights")
-    ] = None
     device_s: Annotated[Positive | None, _is("time per call that the device was busy, launch gaps excluded")] = None
     launch_s: Annotated[Positive | None, _is("host time per call to enqueue the work")] = None
     device_reason: Annotated[str | None, _is("why device_s and launch_s are unknown")] = None

@@ -105,7 +105,7 @@ def test_a_network_and_autograd_are_simulated_operation_by_operation():
     assert row["check"] == "passed"
     (row,) = magic("--preset smoke --device demo a.tolist()", None, {"a": torch.ones(9)}).df.to_dict("records")
     assert row["status"] == "skipped"
-    assert "its model needs work that PyTorch can count on meta tensors" in row["reason"]
+    assert "its model needs work that PyTorch can count" in row["reason"]
 
 
 def run_file(path, simulated):
@@ -130,9 +130,7 @@ import pytest, torch
 from torch import nn
 
 def uncounted(x):
-    if x.is_meta:
-        raise NotImplementedError
-    return -x
+    return float(-x.numpy()[0])
 
 WORK = {"flops": 1e12}, {"nbytes": 1e10}, {"items": 10**12, "unit": "operation"}, {"items": 8}
 
@@ -160,7 +158,7 @@ def test_training(gpubench, part):
         optimizer.step()
         return loss
 
-    gpubench.declare(check=False, flops=1e9)(locals()[part])
+    gpubench.declare(check=False)(locals()[part])
 
 def test_copy(gpubench): gpubench(torch.clone, gpubench.randn(10**6))
 def test_sort(gpubench): gpubench(torch.sort, gpubench.randn(10**6))
@@ -177,7 +175,7 @@ def test_the_model_takes_work_as_it_is_declared_and_does_not_contradict_itself(t
     every = read(tmp_path / "out" / "run.json").results
     results = [result for result in every if result.workload.startswith("modelled")]
     (items,) = (result for result in results if result.status == "skipped")
-    assert items.reason.endswith("on meta tensors, or gpubench.declare(flops=…)")
+    assert items.reason.endswith("can count, or gpubench.declare(flops=…)")
     measured = (result.times.median_s for result in results if result.status != "skipped")
     *declared, forward, backward, step, copied, sorted_ = measured
     moved, product = middle_s("elementwise", 0.0, 1e10, "float32", CARD), ("product", 1e12, 32, "float32", CARD)

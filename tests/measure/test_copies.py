@@ -510,6 +510,15 @@ def row_masked() -> Call:
     return Call(lambda m: (m * 2).get_data(), (value,))
 
 
+def row_quantized() -> Call:
+    scales = torch.tensor([0.1, 0.2], dtype=torch.float64), torch.zeros(2, dtype=torch.int64)
+    values = torch.quantize_per_tensor(x(), 0.1, 0, torch.qint8)
+    return Call(
+        lambda a, b: [a.int_repr(), b.int_repr()],
+        (values, torch.quantize_per_channel(x(2, 3), *scales, 0, torch.qint8)),
+    )
+
+
 def row_subclass() -> Call:
     value = x().as_subclass(Kelvin)
     value.unit = "K"
@@ -602,7 +611,6 @@ REFUSED = {
     "layout": (lambda: torch.ones(3, 3).to_mkldnn(), "the call uses a tensor with the layout _mkldnn"),
     "scripted": (lambda: torch.jit.trace(lambda x: x + 1, torch.ones(2)), "the call uses a scripted function"),
     "two dtypes": (lambda: (one := x(4), one.view(torch.int32)), "the call views the same memory in two dtypes"),
-    "quantized": (lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8), "the call uses a quantized"),
 }
 
 
