@@ -390,21 +390,18 @@ def _warn_of_noise(study: Study, judged: Sequence[Measured]) -> Iterator[Warning
     many = noisy > _NOISY_SHARE * len(judged) and len(judged) > 1  # a single result has a star already
     if not judged or not (busy or many):
         return
-    count = f"{noisy} of {counted(len(judged), 'result')} {'is' if noisy == 1 else 'are'} noisy (*) and may be far off"
-    runs = busy.values() or study.runs
-    more = f"--processes {max(5, 2 * max(run.processes for run in runs))}"
-    if not noisy:
-        count = "all times may be too long, although no single result is noisy"
+    count = f"{noisy} of {counted(len(judged), 'result')} {'is' if noisy == 1 else 'are'} noisy (*)"
     if busy:
-        threads = max((run.machine.threads or 1 for run in runs if run.machine.torch), default=1)
+        threads = max((run.machine.threads or 1 for run in busy.values() if run.machine.torch), default=1)
         slower_s = max(row.time_s for row in judged) * threads / max(1, threads - 1)
-        fewer = f"--threads {threads - 1} or " * (threads > 1 and slower_s < _LONGEST_CALL_S)
+        fewer = f", or leave them a core: --threads {threads - 1}" * (threads > 1 and slower_s < _LONGEST_CALL_S)
         where = f"The machine{f' of {listed(busy, 3)}' * study.several_runs} was busy"
-        yield Warning(
-            f"{where}: {count}", f"Run again without other programs; or, if they aren't yours, with {fewer}{more}."
-        )
+        extent = f"{count} and" if noisy else "no single result is noisy, but all times may be"
+        consequence = f"{where}: {extent} too long by an unknown amount"
+        yield Warning(consequence, f"Close other programs and run again before you quote them{fewer}.")
     else:
-        yield Warning(f"{count[:1].upper()}{count[1:]}", f"Repeat more: {more}, or --preset full.")
+        more = f"--processes {max(5, 2 * max(run.processes for run in study.runs))}"
+        yield Warning(f"{count} and may be far off", f"Repeat more: {more}, or --preset full.")
 
 
 def _warn_of_calls(judged: Sequence[Measured]) -> Iterator[Warning]:

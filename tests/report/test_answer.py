@@ -130,7 +130,7 @@ def test_settings_without_a_known_size_are_counted_as_such_and_a_hint_says_how_t
 def test_of_several_machines_the_busy_one_is_named_with_its_results():
     busy = run("b", processes=1, flags=("contended",)).bench("a.a", cpu=1.0, flags=("contended",))
     found = warnings(answered(run("a").bench("a.a", cpu=1.0), busy.bench("a.b", cpu=1.0)))[BUSY]
-    assert found.where == "The machine of b was busy: 1 of 2 results is noisy (*) and may be far off"
+    assert found.where == "The machine of b was busy: 1 of 2 results is noisy (*) and too long by an unknown amount"
     assert found.summary == "The machine of b was busy"
 
 
@@ -253,9 +253,9 @@ def test_a_warning_says_where_and_what_to_try():
     told = "2 results flagged altered (mine.work1, mine.work2): the benchmark left settings"
     assert told in found[CALL].where
     assert found[CALL].try_.startswith("To try: put settings back")
+    assert found[BUSY].try_.startswith("Close other programs and run again before you quote them")
     assert "--threads 1" in found[BUSY].try_  # of two: other people's programs can't be closed
-    for used, advised in ((1, 5), (5, 10)):  # never what was used already
-        assert warnings(answered(measured(processes=used)))[BUSY].try_.endswith(f"--processes {advised}.")
+    assert "--processes" not in found[BUSY].try_  # more of them are busy too
     without = measured()
     without.data["machine_info"]["gpubench"]["torch"] = None  # whose threads no option sets
     assert "--threads" not in warnings(answered(without))[BUSY].try_

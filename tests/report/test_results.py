@@ -1,14 +1,18 @@
 """Results for scripts and notebooks: frames, one number, plots, text and HTML."""
 
 import json
+import math
 from functools import partial
 
 import pytest
 import records
 
+import gpubench
 from gpubench.errors import UsageError
+from gpubench.report.answer import Answer
 from gpubench.report.results import Results
 from gpubench.report.screen import MOST_LINES
+from gpubench.report.tables import answer_tables
 
 SIZES = (64, 256, 1024)
 COPIES = {"in_bytes": 32768, "out_bytes": 16384, "in_s": 1e-3, "out_s": 1e-3, "in_pinned_s": None, "out_pinned_s": None}
@@ -193,6 +197,20 @@ def test_a_printed_speedup_is_what_a_table_shows():
     found = made(one.time(cpu="1 ms", gpu="0.1 ms", flags=("noisy",))).speedup
     assert (f"{found}", str(found), f"{found:.1f}", found * 1) == ("10×* (simulated)",) * 2 + ("10.0", float(found))
     assert str(made(run().time(cpu="1 ms").time("c", cpu="0.5 ms")).speedup) == "2.0×"
+
+
+def test_a_speedup_is_one_number_in_the_table_the_file_and_the_api(tmp_path):
+    """Over the CPU's fastest way, which is NumPy; of a wide interval the limit."""
+    for name, cpu in (("sound", (8.0, 8.0, 8.0)), ("wide", (2.0, 8.0, 60.0)), ("open", (0.1, 4.0, 90.0))):
+        one = records.run().bench("a.b", cpu=(200.0,) * 3, gpu=(1.0, 1.0, 1.0), numpy=cpu)
+        one.save(tmp_path / name / "run.json")
+        result = gpubench.load(tmp_path / name)
+        (row,) = result.speedups.to_dict("records")
+        (table,) = answer_tables(Answer(result.study), 15)
+        assert str(result.speedup) == row["shown"] == dict(zip(table.columns, table.rows[0], strict=True))["speedup"]
+        in_file = math.nan if row["speedup"] is None else row["speedup"]
+        assert float(result.speedup) == pytest.approx(in_file, nan_ok=True)
+        assert (row["low"], row["high"]) == (result.speedup.low, result.speedup.high)
 
 
 def test_the_size_from_which_a_gpu_is_faster_has_the_star_of_a_busy_machine():

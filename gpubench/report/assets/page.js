@@ -83,7 +83,7 @@ function upright(svg, up, left, right, format) {
 // Corners of matplotlib's markers, in degrees from the top, and their distances.
 const corners = (count, first, radius, inner) => [...Array(inner ? 2 * count : count).keys()].map((i) => [first + (i * 360) / (inner ? 2 * count : count), inner && i % 2 ? inner : radius]);
 const OUTLINES = {
-  s: corners(4, 45, 7), D: corners(4, 0, 7), d: [[0, 7], [90, 4.5], [180, 7], [270, 4.5]], "^": corners(3, 0, 7.5), v: corners(3, 180, 7.5), "<": corners(3, 270, 7.5), ">": corners(3, 90, 7.5),
+  s: corners(4, 45, 7), 8: corners(8, 22.5, 6.5), "^": corners(3, 0, 7.5), v: corners(3, 180, 7.5), "<": corners(3, 270, 7.5), ">": corners(3, 90, 7.5),
   p: corners(5, 0, 6.5), h: corners(6, 0, 6.5), H: corners(6, 30, 6.5), "*": corners(5, 0, 8, 3.5), P: [-18, 18, 45, 72, 108, 135, 162, 198, 225, 252, 288, 315].map((angle) => [angle, angle % 45 ? 7 : 3.1]),
   X: [27, 63, 90, 117, 153, 180, 207, 243, 270, 297, 333, 360].map((angle) => [angle, angle % 90 ? 7 : 3.1]),
 };

@@ -32,8 +32,8 @@ _COLOURS = {
     for i, theme in enumerate(THEMES)
 }
 MARK_SHAPES = {role: shape for roles, _, _, shapes in _LOOKS for role, shape in zip(roles, shapes, strict=False)}
-_MORE_SHAPES = {ACCELERATORS: "D<>hX*dH", CPUS: "DX*hdH<>s^"}
-"""Further devices have the colours of the first ones, and other shapes."""
+_MORE_SHAPES = {ACCELERATORS: "<>hX*H8" + "os^v<>hX*H8", CPUS: "X*hH8<>" + "pPX*hH8<>"}
+"""Further devices have the colours of the first ones in turn, with other shapes; a diamond is a crossover's."""
 for _roles, _shapes in _MORE_SHAPES.items():
     for _at, _shape in enumerate(_shapes, len(_roles)):
         _role = f"{_roles[0][:-1]}{_at}"

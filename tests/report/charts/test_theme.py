@@ -8,6 +8,8 @@ import re
 
 import numpy as np
 import pytest
+from reading import study_of
+from records import run
 
 from gpubench.report.charts.theme import (
     ACCELERATORS,
@@ -19,6 +21,7 @@ from gpubench.report.charts.theme import (
     THEMES,
     colour,
     recolour,
+    role_of,
 )
 
 TOGETHER = {"devices": (*ACCELERATORS, *CPUS), "dtypes": DTYPE_ROLES}
@@ -127,6 +130,15 @@ def test_shape_stands_beside_colour() -> None:
     for roles in ((*ACCELERATORS, *CPUS), DTYPE_ROLES):
         assert len({MARK_SHAPES[role] for role in roles}) == len(roles)
     assert not {MARK_SHAPES[role] for role in (*ACCELERATORS, *CPUS, *DTYPE_ROLES)} & {"D", "d"}  # a crossover's
+
+
+def test_a_fifth_and_further_device_has_a_look_of_its_own() -> None:
+    """No GPU takes another one's colour and shape."""
+    labels = ["RTX 4060", "L4", "A100", "H100", "H200", "B200", "MI300X"]
+    study = study_of(*(run(name, gpu={"label": name}).bench("a.b", cpu=2.0, gpu=1.0, numpy=1.0) for name in labels))
+    roles = [role_of(study.names, row) for row in study.measured]
+    looks = {(colour(LIGHT, role), MARK_SHAPES[role]) for role in roles}
+    assert len(roles) == len({*roles}) == len(looks) == 3 * len(labels)
 
 
 def test_a_light_picture_in_the_other_theme_has_no_light_colour_left() -> None:
