@@ -167,7 +167,9 @@ class _Notices:
     found: Sequence[str] = ()
 
     def pytest_unconfigure(self, config: Any) -> None:
-        if plugin := config.pluginmanager.get_plugin("gpubench"):
+        from ..plugin.requested import STATE
+
+        if plugin := config.pluginmanager.get_plugin(STATE):
             self.found = plugin.session.notices
 
 

@@ -41,11 +41,9 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers, the fixtures and the plugin's state."""
-    from ..measure.session import Mode
-    from . import fixtures, outcomes
-    from .hooks import Plugin
-    from .settings import equipped
+    """Register the markers and the fixtures; the rest is loaded when an option or a test asks for it."""
+    from . import requested
+    from .settings import equipped, is_asked_for
 
     for line in (
         "gpubench(kind, title, dtypes, implementations, variants, devices, size): what it is, how it is timed",
@@ -53,12 +51,38 @@ def pytest_configure(config: pytest.Config) -> None:
         "gpubench_parallel: uses several processes or devices; leave it out with -m 'not gpubench_parallel'",
     ):
         config.addinivalue_line("markers", line)
+    config.pluginmanager.register(requested, requested.__name__)
+    config.pluginmanager.register(requested.Measured() if equipped(config) else requested.Unequipped())
+    if is_asked_for(config):
+        load(config)
+    else:
+        config.pluginmanager.register(FirstBenchmark())
+
+
+def load(config: pytest.Config) -> Any:
+    """Register the plugin's state with its hooks, and return it."""
+    from ..measure.session import Mode
+    from . import outcomes
+    from .hooks import Plugin
+    from .requested import STATE
+    from .settings import equipped
+
     plugin = Plugin(config)
-    config.pluginmanager.register(plugin, "gpubench")
-    config.pluginmanager.register(fixtures, fixtures.__name__)
-    if not equipped(config):
-        config.pluginmanager.register(fixtures.Unequipped())
-        return
-    config.pluginmanager.register(fixtures.Measured())
-    if plugin.session.mode is Mode.PLAN:
+    config.pluginmanager.register(plugin, STATE)
+    if equipped(config) and plugin.session.mode is Mode.PLAN:
         config.pluginmanager.register(outcomes.Listed())
+    return plugin
+
+
+class FirstBenchmark:
+    """Loads the rest of the plugin at the first benchmark: a suite without any doesn't pay for it."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Load the plugin if this test has a fixture or a marker of a benchmark."""
+        names = (*metafunc.fixturenames, *(marker.name for marker in metafunc.definition.iter_markers()))
+        if any(name.startswith(("benchmark", "gpubench")) for name in names):
+            metafunc.config.pluginmanager.unregister(self)
+            plugin = load(metafunc.config)
+            plugin.pytest_sessionstart()
+            plugin.pytest_generate_tests(metafunc)

@@ -1,11 +1,11 @@
-"""The fixtures of a test, and the options of pytest-benchmark's."""
+"""The preparation of a test's fixtures, and of pytest-benchmark's."""
 
 from __future__ import annotations
 
 import math
 import sys
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec import structs
 
-from ..errors import Unmeasurable, UsageError
+from ..errors import Unmeasurable
 from ..measure.session import Session
 from ..runfile.flags import Flag
 from ..runfile.schema import Case
-from .parametrize import PARAMETERS, declarations, fixture_names
+from .parametrize import declarations
 from .settings import benchmark_option
 
 if TYPE_CHECKING:
     from ..measure.budget import Preset
     from ..measure.fixture import Gpubench
     from ..measure.state import State
-    from ..parallel.ranks import Ranks
 
 RANKS = "gpubench_ranks"
 """The fixture of tests whose times are measured by other processes."""
@@ -198,68 +197,3 @@ def _watch_calls(benchmark: Any, flags: list[Flag]) -> None:
 def _marker(item: pytest.Item) -> dict[str, Any]:
     marker = item.get_closest_marker("benchmark")
     return dict(marker.kwargs) if marker else {}
-
-
-# The fixtures ---------------------------------------------------------------------------------------------------------
-
-
-def _parameter(name: str, meaning: str) -> Any:
-    def value(request: pytest.FixtureRequest) -> Any:
-        return getattr(request, "param", PARAMETERS[name])
-
-    value.__doc__ = meaning
-    return pytest.fixture(name=f"gpubench_{name}")(value)
-
-
-gpubench_device = _parameter("device", "Name of the benchmark's device.")
-gpubench_dtype = _parameter("dtype", "Name of the benchmark's dtype.")
-gpubench_implementation = _parameter("implementation", "Which library does the work.")
-gpubench_variant = _parameter("variant", "How a network is run.")
-gpubench_cache = _parameter("cache", "Whether the device's last cache is flushed before every round.")
-
-
-@pytest.fixture
-def _gpubench_parameters(
-    gpubench_device: str, gpubench_dtype: str, gpubench_implementation: str, gpubench_variant: str, gpubench_cache: str
-) -> None:
-    """Depends on all five parameters."""
-
-
-@pytest.fixture(scope="session")
-def gpubench_ranks(pytestconfig: pytest.Config) -> Generator[Ranks, None, None]:
-    """Worker processes, one per device, that stay alive between cases: see :class:`gpubench.parallel.ranks.Ranks`."""
-    from ..parallel.ranks import Ranks
-
-    plugin = _plugin(pytestconfig)
-    ranks = plugin.ranks = Ranks(plugin.session.settings.ranks_deadline)
-    yield ranks
-    plugin.ranks = None
-    ranks.close()
-
-
-class Measured:
-    """The fixture where pytest-benchmark is available. It must be in the signature, or --benchmark-only skips the
-    test."""
-
-    @pytest.fixture
-    def gpubench(self, request: pytest.FixtureRequest, benchmark: Any, _gpubench_parameters: None) -> Gpubench:
-        """Check, warm up, time and record one call: see :class:`gpubench.measure.fixture.Gpubench`."""
-        plugin, item = _plugin(request.config), request.node
-        if "gpubench" not in fixture_names(item):
-            raise UsageError("ask for gpubench in the test's signature, not by getfixturevalue()")
-        attempt: Attempt = plugin.attempts[item.nodeid]
-        attempt.fixture = equip(item, attempt.case, plugin.session, benchmark)
-        return attempt.fixture
-
-
-class Unequipped:
-    """The fixture where pytest-benchmark is missing."""
-
-    @pytest.fixture
-    def gpubench(self, _gpubench_parameters: None) -> None:
-        """Skip the test: nothing can time it."""
-        pytest.skip("gpubench needs pytest-benchmark, which is disabled, replaced by another plugin or not installed")
-
-
-def _plugin(config: pytest.Config) -> Any:
-    return config.pluginmanager.getplugin("gpubench")

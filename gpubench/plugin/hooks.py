@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec import structs
 
+from ..devices import register
 from ..errors import Unmeasurable, UsageError
+from ..estimate.demo import Demo
 from ..measure.session import Mode, Session
 from ..runfile.kinds import names_of
 from ..runfile.ledger import SKIPPED_FILES, assemble, missing
@@ -33,6 +35,7 @@ from .recorder import Recorder, complete_run, require_room
 if TYPE_CHECKING:
     from ..parallel.ranks import Ranks
 
+register(Demo)
 _PARAMETRIZED = {"gpubench", "gpubench_device", "gpubench_variant"}
 
 
@@ -42,7 +45,7 @@ def _point(case: Case) -> str:
 
 
 class Plugin:
-    """The state of one pytest session: ``config.pluginmanager.getplugin("gpubench")``."""
+    """The state of one pytest session: ``config.pluginmanager.getplugin(STATE)`` with :data:`.requested.STATE`."""
 
     @settings.usage_errors()
     def __init__(self, config: pytest.Config) -> None:

@@ -29,9 +29,8 @@ from ..runfile.options import CACHES, DTYPES, PRESETS, VARIANTS
 from ..runfile.quantities import shorten
 from ..runfile.schema import Case, Scalar
 from ..runfile.writer import text_of
+from .requested import PARAMETERS
 
-PARAMETERS = {"device": "cpu", "dtype": "float32", "implementation": "torch", "variant": "eager", "cache": "hot"}
-"""Parameters of a case, each set by the fixture ``gpubench_NAME``, with the value in a test without that fixture."""
 FULL_ONLY = frozenset({"compile", "graph"})
 """Variants that only the preset full measures unless they are asked for: they are slow, or of interest to few."""
 GLANCE = "glance"

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..devices import register
 from ..errors import UsageError
-from ..estimate.demo import Demo
-from ..measure.session import Mode, Settings
 from ..runfile.options import OF_PYTEST, OPTIONS, Option
 
-register(Demo)
+_WHOLE = (0, 1)
+"""The share of a process that measures all: process 0 of 1."""
+
+if TYPE_CHECKING:
+    from ..measure.session import Mode, Settings
 
 
 def declare_options(parser: pytest.Parser) -> None:
@@ -35,13 +36,15 @@ def declare_options(parser: pytest.Parser) -> None:
     ):
         group.addoption(f"--gpubench-{name}", metavar=metavar, help=text)
     share = "be process I of N: measure a share of the rounds"
-    group.addoption("--gpubench-process", metavar="I/N", type=_share, default=(0, 1), help=share)
+    group.addoption("--gpubench-process", metavar="I/N", type=_share, default=_WHOLE, help=share)
     shorter = "measure peaks of devices within a second or so, as gpubench time does"
     group.addoption("--gpubench-brief", action="store_true", help=shorter)
 
 
 def read_settings(config: pytest.Config) -> Settings:
     """Return all options, checked. Raises :class:`UsageError` for an unknown value, with a list of the known ones."""
+    from ..measure.session import Settings
+
     values = {option.field: _value(config, option) for option in (*OPTIONS, *OF_PYTEST)}
     max_time = benchmark_option(config, "--benchmark-max-time")
     values["max_time"] = None if max_time is None else float(max_time)
@@ -52,11 +55,20 @@ def read_settings(config: pytest.Config) -> Settings:
 
 def mode_of(config: pytest.Config) -> Mode:
     """Return what this session does with benchmarks."""
+    from ..measure.session import Mode
+
     if config.getoption("--gpubench-plan"):
         return Mode.PLAN
     if not equipped(config):
         return Mode.OFF
     return Mode.RUN if config.getoption("--gpubench-ledger") else Mode.ALONE
+
+
+def is_asked_for(config: pytest.Config) -> bool:
+    """Return whether an option of gpubench is given, or torchrun started this process: a test need not ask then."""
+    given = (value for name, value in vars(config.option).items() if name.startswith("gpubench_"))
+    keys = (config.getini(option.ini) for option in (*OPTIONS, *OF_PYTEST))
+    return launched() or any(value not in (None, False, _WHOLE) for value in given) or any(keys)
 
 
 def equipped(config: pytest.Config) -> bool:

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -51,6 +52,28 @@ def test_a_plain_run_imports_neither_torch_nor_pandas_nor_numpy(pytester):
     result = pytester.runpytest_subprocess("--benchmark-json=plain.json")
     result.assert_outcomes(passed=2)
     assert "gpubench" not in json.loads((pytester.path / "plain.json").read_text())
+
+
+def test_a_suite_without_benchmarks_loads_only_options_and_fixtures(pytester):
+    pytester.makepyfile("""
+        import sys
+        def test_plain(request):
+            loaded = {name for name in sys.modules if name.startswith("gpubench")}
+            assert "gpubench.plugin.requested" in loaded
+            assert not {"msgspec", "gpubench.plugin.hooks", "gpubench.measure.session"} & sys.modules.keys()
+    """)
+    pytester.runpytest_subprocess().assert_outcomes(passed=1)
+
+
+def test_the_installed_plugin_is_called_gpubench_and_loaded_once(pytester):
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    ((name, place),) = project["project"]["entry-points"]["pytest11"].items()
+    assert name == "gpubench"  # so that -p no:gpubench switches it off
+    pytester.makepyfile(CASE)
+    both = ["-p", place, "-p", "gpubench.plugin"], ["-p", "gpubench.plugin", "-p", place]
+    for names in both:
+        result = pytester.runpytest_subprocess(*names, "--gpubench-preset=smoke", "--gpubench-no-ceilings")
+        result.assert_outcomes(passed=1)
 
 
 def test_expressions_of_one_size_are_measured_directly_after_each_other_in_either_order(bench, pytester):
