@@ -332,9 +332,17 @@ def _nothing(markers: Markers, session: Session) -> Any:
     """Return the parameters of the single, skipped row for a test that has nothing of what was asked for."""
     asked = [*session.settings.dtypes, *session.settings.variants, *session.settings.implementations]
     absent = [text for name in markers.implementations if (text := find_implementation(name).why_absent())]
-    reason = f"not for this workload: {', '.join(asked) or 'none of its dtypes exists on the chosen devices'}"
-    if absent and not asked:
+    if asked:
+        reason = f"not for this workload: {', '.join(asked)}"
+    elif absent:
         reason = "; ".join(absent)
+    elif FULL_ONLY.issuperset(markers.variants) and session.settings.preset != "full":
+        names = ", ".join(markers.variants)
+        reason = (
+            f"only preset full measures {names} unless asked for: --preset full, or --variant {markers.variants[0]}"
+        )
+    else:
+        reason = "not for this workload: none of its dtypes exists on the chosen devices"
     first = (markers.dtypes or ("float32",))[0], markers.implementations[0], markers.variants[0]
     return _parameters(reason, session.choices[0].name, *first, CACHES[0])
 

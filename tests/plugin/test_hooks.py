@@ -684,3 +684,8 @@ def test_threads_among_a_project_s_tests_are_chosen_with_a_line_and_given_back(b
         f"gpubench: {notice}"
     ] * bool(notice)
     assert line in ran.said
+
+
+def test_a_test_of_variants_that_only_full_measures_says_so(bench):
+    (row,) = bench(marked('variants=["compile"]'), "--gpubench-preset=quick", skipped=1).rows
+    assert row["reason"].startswith("only preset full measures compile unless asked for: --preset full, or --variant")
