@@ -148,4 +148,5 @@ def forking():
 @pytest.fixture
 def no_ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measuring processes leave out peaks, which take seconds."""
-    monkeypatch.setenv("PYTEST_ADDOPTS", "--gpubench-no-ceilings")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p peakless")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)

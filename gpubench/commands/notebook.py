@@ -167,9 +167,7 @@ class _Notices:
     found: Sequence[str] = ()
 
     def pytest_unconfigure(self, config: Any) -> None:
-        from ..plugin.requested import STATE
-
-        if plugin := config.pluginmanager.get_plugin(STATE):
+        if plugin := config.pluginmanager.get_plugin("gpubench.session"):
             self.found = plugin.session.notices
 
 

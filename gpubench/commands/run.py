@@ -23,7 +23,7 @@ from ..runfile.schema import ACCEPTABLE, OK, Run
 from ..runfile.writer import Lock, keep, write
 from ..supervise import process
 from ..supervise.progress import LONGEST, Progress, estimate_text, whole_s
-from ..supervise.project import described, read_project, root_option
+from ..supervise.project import described, project_options, read_project
 from ..supervise.supervisor import Supervisor, Unable, planned, read_run
 from .choice import add_expression, chosen
 from .report import add_charts
@@ -276,7 +276,7 @@ def _wanted(args: argparse.Namespace) -> tuple[list[str], list[str], int]:
             raise UsageError(f"{text}: no such file or folder")
         paths.append(f"{Path(name).resolve()}{separator}{test}")
     given = [*options.passed_on(args), *chosen(args), *args.pytest]
-    root = root_option(paths, Path.cwd(), given)
+    root = project_options(paths, Path.cwd(), given)
     return paths, [*root, *given], args.processes or (1 if args.preset in options.IN_ONE_PROCESS else 3)
 
 

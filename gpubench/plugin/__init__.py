@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -13,31 +12,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     from .settings import declare_options
 
     declare_options(parser)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_load_initial_conftests(
-    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
-) -> Generator[None, Any, Any]:
-    """For ``gpubench run``, undo those options of a project with which it would not be measured."""
-    known = early_config.known_args_namespace
-    if not (known.gpubench_ledger or known.gpubench_plan):
-        return (yield)
-    from . import overrides
-
-    overrides.take_back(early_config, parser, args)
-    result = yield
-    overrides.leave_out_unknown(early_config, parser, args)
-    return result
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
-    """Undo them again, before any other plugin acts on its options."""
-    from . import overrides
-
-    overrides.parse_finished(config)
-    return (yield)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -64,8 +38,7 @@ def load(config: pytest.Config) -> Any:
     from ..measure.session import Mode
     from . import outcomes
     from .hooks import Plugin
-    from .requested import STATE
-    from .settings import equipped
+    from .settings import STATE, equipped
 
     plugin = Plugin(config)
     config.pluginmanager.register(plugin, STATE)

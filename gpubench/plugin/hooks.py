@@ -45,7 +45,7 @@ def _point(case: Case) -> str:
 
 
 class Plugin:
-    """The state of one pytest session: ``config.pluginmanager.getplugin(STATE)`` with :data:`.requested.STATE`."""
+    """The state of one pytest session: ``config.pluginmanager.getplugin(STATE)`` with :data:`.settings.STATE`."""
 
     @settings.usage_errors()
     def __init__(self, config: pytest.Config) -> None:

@@ -29,7 +29,7 @@ from ..runfile.options import CACHES, DTYPES, PRESETS, VARIANTS
 from ..runfile.quantities import shorten
 from ..runfile.schema import Case, Scalar
 from ..runfile.writer import text_of
-from .requested import PARAMETERS
+from .settings import PARAMETERS
 
 FULL_ONLY = frozenset({"compile", "graph"})
 """Variants that only the preset full measures unless they are asked for: they are slow, or of interest to few."""

@@ -29,7 +29,6 @@ from ..runfile.writer import fit, without_homes
 from ..supervise.sources import loaded_modules
 from .fixtures import Attempt
 from .outcomes import keep_reason, spoilt
-from .overrides import IGNORED
 from .parametrize import shown_library
 from .settings import usage_errors
 
@@ -181,7 +180,6 @@ class Recorder:
             start_cpu_s=sum(os.times()[:2]),
             modules=loaded_modules(),
             identities={name: structs.replace(case, **unknown).as_dict() for name, case in cases.items()},
-            ignored=self.config.stash.get(IGNORED, []),
             notices=session.notices,
             estimated_s=session.estimated_s(timed),
             fingerprint=fingerprint,

@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ..errors import UsageError
+from .settings import PARAMETERS, STATE
 
 if TYPE_CHECKING:
     from ..measure.fixture import Gpubench
     from ..parallel.ranks import Ranks
-
-STATE = "gpubench.session"
-"""The name of the plugin's state, a :class:`~gpubench.plugin.hooks.Plugin`, among pytest's plugins."""
-PARAMETERS = {"device": "cpu", "dtype": "float32", "implementation": "torch", "variant": "eager", "cache": "hot"}
-"""Parameters of a case, each set by the fixture ``gpubench_NAME``, with the value in a test without that fixture."""
 
 
 def _parameter(name: str, meaning: str) -> Any:

@@ -12,6 +12,10 @@ import pytest
 from ..errors import UsageError
 from ..runfile.options import OF_PYTEST, OPTIONS, Option
 
+STATE = "gpubench.session"
+"""The name of the plugin's state, a :class:`~gpubench.plugin.hooks.Plugin`, among pytest's plugins."""
+PARAMETERS = {"device": "cpu", "dtype": "float32", "implementation": "torch", "variant": "eager", "cache": "hot"}
+"""Parameters of a case, each set by the fixture ``gpubench_NAME``, with the value in a test without that fixture."""
 _WHOLE = (0, 1)
 """The share of a process that measures all: process 0 of 1."""
 

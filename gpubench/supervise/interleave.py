@@ -22,8 +22,7 @@ from ..errors import RunFileError, UsageError
 from ..runfile.ledger import Event, assemble
 from ..runfile.writer import write
 from . import process
-from .progress import ignored_options
-from .project import Project, read_project, root_option
+from .project import Project, project_options, read_project
 from .sources import Checkout, differing_libraries, digests, shared_code
 from .supervisor import Supervisor, Unable
 
@@ -179,11 +178,9 @@ class Interleave:
         for side in (self.base, self.new):
             clock = self._clocks[side.name] = _Clock(self.now)
 
-            def note(event: Event, name: str = side.name, clock: _Clock = clock) -> None:
+            def note(event: Event, clock: _Clock = clock) -> None:
                 clock.note(event)
                 if event["event"] == "session":
-                    if ignored := ignored_options(event):
-                        self.say(f"{name}: {ignored}")
                     cases = (event.get("identities") or {}).values()  # an older gpubench may lack any of these
                     if any(case.get("implementation") for case in cases) and event["fingerprint"].get("threads"):
                         threads.append(event["fingerprint"]["threads"])  # a plain suite keeps its own number
@@ -293,7 +290,7 @@ class Interleave:
         self, side: Environment, folder: Path, more: Sequence[str], on_event: Callable[[Event], None]
     ) -> Supervisor:
         """Return a run of one process on that side, once it has ended. Raises UsageError if it measured nothing."""
-        root = root_option(side.paths, side.interpreter.folder or Path.cwd(), self.options)
+        root = project_options(side.paths, side.interpreter.folder or Path.cwd(), self.options)
 
         def note(event: Event) -> None:
             with _of_another_version(side):

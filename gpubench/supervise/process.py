@@ -66,7 +66,7 @@ class Interpreter:
 
 def pytest_command(paths: Sequence[str], options: Sequence[str], python: str = sys.executable) -> list[str]:
     """Return pytest's command line. Names of cases don't depend on the working folder: for gpubench's own suite through
-    the options added here, for a project through ``options``, see :func:`gpubench.supervise.project.root_option`."""
+    the options added here, for a project through ``options``, see :func:`.project.project_options`."""
     suite_folder = suite()
     # -P: a folder named gpubench in the working folder is another, and would be imported instead
     arguments = [python, "-P", "-m", "gpubench.supervise.process", "-p", "gpubench.plugin"]
@@ -75,7 +75,8 @@ def pytest_command(paths: Sequence[str], options: Sequence[str], python: str = s
         arguments += [f"--rootdir={suite_folder.parent}", "-c", os.devnull]
     arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # this package is imported before pytest
     # Nothing is captured: the last words of a crashing case must reach the log.
-    return [*arguments, "-q", "-s", "--benchmark-only", "--benchmark-quiet", *options, *paths]
+    arguments += ["-q", "-s", "--benchmark-only", "--benchmark-quiet", "-o", "addopts=", "-p", "no:cacheprovider"]
+    return [*arguments, *options, *paths]
 
 
 def _environment(imports: Sequence[str]) -> dict[str, str]:
@@ -92,7 +93,9 @@ def _environment(imports: Sequence[str]) -> dict[str, str]:
         path = os.pathsep.join(filter(None, (parent, path)))
     path = os.pathsep.join(filter(None, (*imports, path)))
     changes = {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", SUPERVISOR: str(os.getpid())}
-    return os.environ | changes
+    # A project's options for testing aren't for measuring; some are passed on, see project.project_options.
+    kept = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    return kept | changes
 
 
 def import_from_here() -> None:

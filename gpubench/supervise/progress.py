@@ -156,8 +156,6 @@ class Progress:
             self._collect(event)
             if not self._opened:  # true if a process continues after another one's crash
                 self._opened = True
-                if ignored := ignored_options(event):
-                    self._say(f"gpubench run: {ignored}")
                 for notice in map(str, event.get("notices") or ()):
                     self._say(notice)
                 self._say(self._opening(event))
@@ -259,12 +257,6 @@ class Progress:
     def _say(self, text: str) -> None:
         self._latest_line = time.monotonic()
         print(clean(text), file=sys.stderr, flush=True)
-
-
-def ignored_options(session: Event) -> str:
-    """Return a sentence on the project's options that a measuring process has ignored, if any."""
-    words = ", ".join(map(str, session.get("ignored") or ()))
-    return f"ignoring options of pytest that don't go with measuring: {words}" if words else ""
 
 
 def _short_name(device: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +22,8 @@ _ROOT = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 _MOST_NAMED = 3
 _NAMES_A_ROOT = ("--rootdir", "--config-file", "-c")
 """Options of pytest that name a project's root."""
+_NEEDED = ("no:benchmark", "no:gpubench", "no:gpubench.plugin")
+"""Switches, by ``-p``, that would leave nothing that measures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,30 +65,57 @@ def described(paths: Sequence[str], source: str) -> str:
     return f"{shown} ({source})" if source else shown
 
 
-def root_option(paths: Sequence[str], folder: Path, given: Sequence[str] = ()) -> list[str]:
-    """pytest's ``--rootdir`` for files of no project, started in ``folder``; empty where pytest finds a project's root
-    by itself, or the options ``given`` name one.
+def project_options(paths: Sequence[str], folder: Path, given: Sequence[str] = ()) -> list[str]:
+    """Return pytest's options for files that are measured by a process started in ``folder``: their root, and the parts
+    of a project's ``addopts`` and of PYTEST_ADDOPTS that are taken over. The options ``given`` count more.
 
-    pytest would take the common folder of the files and of where it is started, which a run that is resumed elsewhere
-    doesn't find again. That one is taken only if it is ``folder`` or the one of this process: others would show their
-    names in results files. The project is found by pytest's own search, which isn't public.
+    The project is found by pytest's own search, which isn't public.
     """
     import pytest
-    from _pytest.config.findpaths import locate_config
+    from _pytest.config.findpaths import load_config_dict_from_file, locate_config
 
+    of_user = _taken_over(shlex.split(os.environ.get("PYTEST_ADDOPTS", "")))
     files = [Path(path.split("::")[0]) for path in paths]
-    named = any(word.startswith(_NAMES_A_ROOT) for word in (*given, *os.environ.get("PYTEST_ADDOPTS", "").split()))
-    if named or all(path.is_relative_to(suite()) for path in files):
-        return []
+    if all(path.is_relative_to(suite()) for path in files):
+        return of_user
     above = Path(os.path.commonpath([path if path.is_dir() else path.parent for path in files]))
+    words = [*given, *of_user]
+    file = _PARSER.parse_known_args(words)[0].config_file
     try:
-        root = locate_config(above, [above])[0]
+        root, _, found = locate_config(above, [above])[:3]
+        if file and (folder / file).is_file():
+            found = load_config_dict_from_file(folder / file) or {}
     except (pytest.UsageError, pytest.fail.Exception, OSError, ValueError, RecursionError) as error:
         raise UsageError(f"pytest can't read its settings: {error}") from None
-    if root or any((place / "setup.py").is_file() for place in (above, *above.parents)):
-        return []
+    addopts = found.get("addopts", [])
+    addopts = getattr(addopts, "value", addopts)  # of pytest 9
+    taken = _taken_over(shlex.split(addopts) if isinstance(addopts, str) else addopts, file=False) + of_user
+    named = any(word.startswith(_NAMES_A_ROOT) for word in words)
+    if named or root or any((place / "setup.py").is_file() for place in (above, *above.parents)):
+        return taken
+    # pytest would take the common folder of the files and of where it is started, which a run that is resumed elsewhere
+    # doesn't find again. That one is taken only if it is ``folder`` or the one of this process: others would show their
+    # names in results files.
     started = (place for place in (folder, Path.cwd()) if place != place.parent)
-    return [f"--rootdir={next((place for place in started if above.is_relative_to(place)), above)}"]
+    return [f"--rootdir={next((place for place in started if above.is_relative_to(place)), above)}", *taken]
+
+
+_PARSER = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+_PARSER.add_argument("-p", action="append", default=[])
+_PARSER.add_argument("-c", "--config-file")
+_PARSER.add_argument("--import-mode")
+
+
+def _taken_over(addopts: Sequence[str], file: bool = True) -> list[str]:
+    """Return the options that decide which modules pytest imports, and how; others are for testing, not for measuring.
+    A plugin without which nothing is measured stays. ``file``: where a configuration file can be named."""
+    try:
+        known, _ = _PARSER.parse_known_args([*addopts])
+    except argparse.ArgumentError:  # pytest would refuse them too
+        return []
+    words = [word for name in known.p if name not in _NEEDED for word in ("-p", name)]
+    words += ["-c", known.config_file] if file and known.config_file else []
+    return words + ([f"--import-mode={known.import_mode}"] if known.import_mode else [])
 
 
 def _declared(place: Path, table: Any) -> Project:

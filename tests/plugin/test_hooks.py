@@ -15,7 +15,6 @@ from sources import lay
 from gpubench.devices import Choice
 from gpubench.measure import disturbance, environment
 from gpubench.plugin import outcomes, parametrize
-from gpubench.plugin.overrides import IGNORED
 from gpubench.plugin.parametrize import case_of
 from gpubench.runfile.kinds import KINDS
 from gpubench.runfile.naming import plain_case
@@ -229,36 +228,6 @@ def test_dtypes_can_be_chosen(bench):
     assert dtypes(longest, "--gpubench-preset=quick") == ["float32"]
     assert dtypes(longest, "--gpubench-preset=full") == ["float32", "bfloat16", "float16"]
     assert dtypes(longest, "--gpubench-preset=quick", "--gpubench-dtype=float16") == ["float16"]
-
-
-@pytest.mark.parametrize(
-    ("addopts", "ignored"),
-    [
-        ("-n 2 --dist=loadfile -v", ["-n", "--dist"]),
-        ("-xvs --maxfail=3", ["-x or --maxfail"]),
-        ("--benchmark-skip --benchmark-disable --benchmark-json=a.json", ["--benchmark-skip", "--benchmark-disable",
-         "--benchmark-json"]),
-        ("-p no:benchmark --benchmark-skip", ["-p no:benchmark", "--benchmark-skip"]),
-        ("--lf --pdb --sw", ["--pdb", "--lf", "--sw"]),
-        ("--gone=3 --away src", ["--gone=3", "--away"]),
-        ("-ra --co --benchmark-min-rounds=9 -m 'not slow'", []),
-    ],
-)  # fmt: skip
-def test_options_of_a_project_with_which_nothing_can_be_measured_are_taken_back(pytester, addopts, ignored):
-    """In a process of ``gpubench run``, where those of its command line stay."""
-    pytester.makeini(f"[pytest]\naddopts = {addopts}\n")
-    seen = []
-
-    class Look:
-        def pytest_collection_finish(self, session):
-            option = session.config.option
-            values = bool(option.maxfail), option.usepdb, option.numprocesses, option.dist, option.benchmark_json
-            seen.append((session.config.stash[IGNORED], values, option.benchmark_skip or option.benchmark_disable))
-
-    command = "--gpubench-plan=plan.json", "--collect-only", pytester.makepyfile(CASE)
-    assert pytester.runpytest_inprocess(*command, plugins=[Look()]).ret == 0
-    assert seen == [(ignored, (False, False, None, "no", None), False)]
-    assert not (pytester.path / ".pytest_cache").exists()
 
 
 def test_our_marker_is_merged_into_the_tests_own_and_another_timer_is_overridden_with_a_warning(bench):

@@ -12,7 +12,7 @@ from sources import lay
 from gpubench.errors import UsageError
 from gpubench.runfile import options
 from gpubench.supervise.process import suite
-from gpubench.supervise.project import Project, described, read_project, root_option
+from gpubench.supervise.project import Project, described, project_options, read_project
 
 DECLARED = '[tool.gpubench]\npaths = ["bench"]\n'
 HERE, NAMED = "found in this project", "[tool.gpubench] in pyproject.toml"
@@ -129,6 +129,11 @@ def test_a_key_or_value_that_does_not_exist_is_named(values, complaint):
 # What pytest itself would do ------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(autouse=True)
+def without_addopts(monkeypatch):
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+
+
 @pytest.mark.parametrize("named", [["bench"], ["bench/test_a.py"], ["bench/test_a.py::test_a", "tests"]])
 @pytest.mark.parametrize(
     "written",
@@ -146,7 +151,7 @@ def test_the_root_folder_is_that_of_pytest(tmp_path, start, written, named):
     place = tmp_path / "project"
     lay(place, {"bench/test_a.py": "", "tests/test_b.py": ""} | written)
     paths, folder = [str(place / name) for name in named], place / start
-    given = root_option(paths, folder)
+    given = project_options(paths, folder)
     nothing = {"inifile": None, "override_ini": None, "args": paths, "invocation_dir": folder}
     expected, *_ = determine_setup(rootdir_cmd_arg=None, **nothing)
     assert given == ([] if written else [f"--rootdir={expected}"])
@@ -158,22 +163,36 @@ def test_files_elsewhere_are_named_from_their_own_folder_on(tmp_path, monkeypatc
         (tmp_path / name).mkdir(parents=True)
     path = tmp_path / "you/secret/test_a.py"
     path.write_text("")
-    assert root_option([str(path)], tmp_path / "me") == [f"--rootdir={path.parent}"]
+    assert project_options([str(path)], tmp_path / "me") == [f"--rootdir={path.parent}"]
     monkeypatch.chdir(tmp_path / "you")  # of a side elsewhere that measures files from here
-    assert root_option([str(path)], tmp_path / "me") == [f"--rootdir={tmp_path / 'you'}"]
+    assert project_options([str(path)], tmp_path / "me") == [f"--rootdir={tmp_path / 'you'}"]
 
 
 def test_the_suite_and_a_root_or_file_of_ones_own_are_left_alone(tmp_path, monkeypatch):
     path = str(tmp_path / "test_a.py")
-    assert root_option([str(suite()), str(suite() / "test_matmul.py")], Path.cwd()) == []
-    assert root_option([path], tmp_path) != []
+    assert project_options([str(suite()), str(suite() / "test_matmul.py")], Path.cwd()) == []
+    assert project_options([path], tmp_path) != []
     for given in (["-c", "other.ini"], ["-cother.ini"], ["--config-file=other.ini"], ["--rootdir=/"]):
-        assert root_option([path], tmp_path, given) == []
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-q --rootdir=/")
-    assert root_option([path], tmp_path) == []
+        assert project_options([path], tmp_path, given) == []
+
+
+def test_what_is_taken_over_of_a_project_s_options_is_what_its_modules_need(tmp_path, monkeypatch):
+    """Where a plugin or a configuration file is, and how modules are imported."""
+    path = str(tmp_path / "test_a.py")
+    words = "-ra -xvs -n 2 --cov=src -p no:benchmark -p mine --import-mode importlib -m 'not slow' --lf -c ignored.ini"
+    (tmp_path / "tox.ini").write_text(f"[pytest]\naddopts = {words}\n")
+    taken = ["-p", "mine", "--import-mode=importlib"]
+    assert project_options([path], tmp_path) == taken
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-q --rootdir=/ -p yours -k 'a -p b'")
+    assert project_options([path], tmp_path) == [*taken, "-p", "yours"]
+    (tmp_path / "other.toml").write_text('[pytest]\naddopts = ["-v", "-p", "theirs"]\n')
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-c other.toml")
+    assert project_options([path], tmp_path) == ["-p", "theirs", "-c", "other.toml"]
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-q -p")
+    assert project_options([path], tmp_path) == taken
 
 
 def test_settings_that_pytest_cannot_read_are_named(tmp_path):
     (tmp_path / "tox.ini").write_text("[pytest\n")
     with pytest.raises(UsageError, match=r"tox\.ini"):
-        root_option([str(tmp_path / "test_a.py")], tmp_path)
+        project_options([str(tmp_path / "test_a.py")], tmp_path)
