@@ -31,7 +31,7 @@ def declare_options(parser: pytest.Parser) -> None:
         empty: Any = False if option.switch else [] if option.repeatable else ""
         valued = {"metavar": option.metavar, "action": "append" if option.repeatable else "store"}
         how: dict[str, Any] = {"action": "store_true"} if option.switch else valued
-        group.addoption(option.flag, help=option.help, default=None, **how)
+        group.addoption(option.flag, help=option.help.replace("%", "%%"), default=None, **how)
         parser.addini(option.ini, option.help, type=kind, default=empty)  # type: ignore[arg-type]
     for name, metavar, text in (
         ("plan", "PATH", "don't measure: write each benchmark as JSON, and the estimated time of all"),

@@ -252,18 +252,18 @@ WITH_SETTINGS = """
 [tool.pytest]
 addopts = [
     "--benchmark-skip", "--benchmark-disable", "--benchmark-json=there.json", "-n", "auto", "--cov=src", "-x",
-    "-p", "no:benchmark", "-p", "mine", "--strict-markers",
+    "-p", "no:benchmark", "--strict-markers",
 ]
 markers = ["slow"]
 """
 
 
 def test_a_project_s_settings_are_those_of_its_own_pytest(tmp_path):
-    """Its conftest files, its names, the plugins that it names; its options for testing aren't for measuring."""
+    """Its conftest files and its names; its options for testing aren't for measuring."""
     failing = "def test_fails(gpubench):\n    raise ValueError\n"
     files = {
         "pyproject.toml": WITH_SETTINGS,
-        "mine.py": "import pytest\n\n@pytest.fixture\ndef size():\n    return 8\n",
+        "conftest.py": "import pytest\n\n@pytest.fixture\ndef size():\n    return 8\n",
         "bench/test_plain.py": "def test_sum(benchmark, size):\n    benchmark(sum, [1] * size)\n",
         "bench/inner/test_mine.py": CASES.replace("gpubench, n", "gpubench, size, n") + failing,
         "elsewhere/nothing.py": "",

@@ -185,9 +185,9 @@ def test_what_is_taken_over_of_a_project_s_options_is_what_its_modules_need(tmp_
     assert project_options([path], tmp_path) == taken
     monkeypatch.setenv("PYTEST_ADDOPTS", "-q --rootdir=/ -p yours -k 'a -p b'")
     assert project_options([path], tmp_path) == [*taken, "-p", "yours"]
-    (tmp_path / "other.toml").write_text('[pytest]\naddopts = ["-v", "-p", "theirs"]\n')
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-c other.toml")
-    assert project_options([path], tmp_path) == ["-p", "theirs", "-c", "other.toml"]
+    (tmp_path / "other.ini").write_text("[pytest]\naddopts = -v -p theirs\n")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-c other.ini")
+    assert project_options([path], tmp_path) == ["-p", "theirs", "-c", "other.ini"]
     monkeypatch.setenv("PYTEST_ADDOPTS", "-q -p")
     assert project_options([path], tmp_path) == taken
 
