@@ -156,9 +156,8 @@ def test_a_first_call_that_compiles_takes_no_rounds_from_the_others(results):
     assert cold.rounds == 2 * 2  # the preset's fewest
 
 
-def test_a_project_that_wants_no_warm_up_has_none(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTEST_ADDOPTS", "--benchmark-warmup=off")
-    read_run = run(tmp_path, "-k", "mine.compiled", "--processes=1")
+def test_a_run_that_wants_no_warm_up_has_none(tmp_path):
+    read_run = run(tmp_path, "-k", "mine.compiled", "--processes=1", "--", "--benchmark-warmup=off")
     assert [result.times.rounds for result in read_run.results] == [3, 3]
 
 
