@@ -279,7 +279,7 @@ def _short(value: Any) -> Any:
 
 
 def _explained(study: Study, places: Mapping[Any, int]) -> tuple[dict[str, str], dict[str, list[dict[str, Any]]]]:
-    """Return a finding for each line of the explorer, ``H200: 130× at n = 8192, faster from n ≈ 72; with copies …``,
+    """Return a finding for each line of the explorer, ``H200 over Xeon: 130× at n = 8192, faster from n ≈ 72; …``,
     and, as marks, the crossovers that the intervals make certain."""
     found: dict[str, dict[str, list[str]]] = {}
     marks: dict[str, list[dict[str, Any]]] = {}
@@ -288,7 +288,8 @@ def _explained(study: Study, places: Mapping[Any, int]) -> tuple[dict[str, str],
         setting = words.setting(last.result, ("dtype", "variant", line.size_name))
         key = "|".join((words.name(last.result), last.dtype, last.result.variant, setting))
         start = words.crossing(crossing)
-        found.setdefault(key, {}).setdefault(study.names.of(last), []).append(_finding(crossing))
+        sides = f"{study.names.of(last)} over {study.names.of(crossing.pair.base)}"
+        found.setdefault(key, {}).setdefault(sides, []).append(_finding(crossing))
         if "≈" in start and not start.endswith(words.LATEST) and crossing.crossover.size:
             mark = {"device": places[last.source], "size": _short(crossing.crossover.size), "text": start}
             marks.setdefault(key, []).append(mark)

@@ -86,7 +86,7 @@ def test_of_many_results_the_answer_comes_first_and_few_stay_short(save, capsys,
 def test_what_a_sign_means_stands_below(save, capsys):
     assert main(["show", save("run.json", records.gpu_run()), "-k", NETWORKS.words]) == 0
     _, _, lines = parts(capsys.readouterr().out)
-    at = next(i for i, line in enumerate(lines) if line.startswith("~ is half"))
+    at = next(i for i, line in enumerate(lines) if line.startswith("~ is "))
     rows, note = lines[:at], " ".join(lines[at:])
     for sign in ("*", "~", "—"):
         assert any(sign in row for row in rows)

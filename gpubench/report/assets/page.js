@@ -38,13 +38,15 @@ function element(tag, attributes = {}, ...children) {
   return node;
 }
 
-// With SI prefixes.
-function prefixed(value, unit, count = 3) {
+// With SI prefixes, rounded as quantities.text in Python does; a tick has no zeros at its end.
+function prefixed(value, unit, count = 3, isTick = false) {
   if (value == null) return "—";
   const steps = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"]];
   const large = unit !== "s";
   const [scale, prefix] = steps.find(([step]) => Math.abs(value) >= step * 0.9995 && (large || step <= 1)) ?? steps[8];
-  return `${digits(value / scale, count)} ${prefix}${unit}`;
+  const rounded = Number((value / scale).toPrecision(count));
+  const decimals = Math.max(0, count - 1 - Math.floor(Math.log10(Math.abs(rounded) || 1)));
+  return `${isTick ? digits(value / scale, count) : rounded.toFixed(decimals)} ${prefix}${unit}`;
 }
 const size = (value) => (typeof value === "number" && value >= 10000 && Math.log10(value) % 1 === 0 ? `10${superscript(Math.log10(value))}` : typeof value === "number" ? value.toLocaleString("en", { maximumSignificantDigits: 15 }) : String(value));
 const superscript = (number) => [...String(number)].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]).join("");
@@ -191,7 +193,7 @@ function drawExplorer() {
   const figure = byId("explorer-figure");
   if (!wanted.length) return figure.replaceChildren(element("p", { class: "muted" }, "Nothing was measured for this choice."));
   const isSpeedup = state.quantity === "speedup";
-  const format = isSpeedup ? times : (value) => prefixed(value, state.quantity === "rate" ? wanted[0].rate_unit : "s", 2);
+  const format = isSpeedup ? times : (value) => prefixed(value, state.quantity === "rate" ? wanted[0].rate_unit : "s", 2, true);
   WIDTH = Math.max(360, Math.min(820, figure.clientWidth || 820));
   const copies = isSpeedup && wanted.some((row) => row.copies != null);
   // On a phone names stand above the panel, and only values beside it.
