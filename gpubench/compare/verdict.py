@@ -168,21 +168,22 @@ class _Judge:
 
     def _screened(self, verdict: Verdict, evidence: Evidence) -> Verdict:
         """The verdict on a benchmark without fresh runs."""
-        least, seen = math.log(1 + self._terms.threshold), self._terms.threshold
+        least = math.log(1 + self._terms.threshold)
         suspect = bool(evidence.unfit) or abs(math.log(verdict.ratio.value)) >= least
         if evidence.changes:
             suspect = any(
                 min(change.larger_p(), change.inverse().larger_p()) <= level and abs(change.log) >= least / 2 - 1e-9
                 for change, level in suspicions(evidence)
             )
-            seen = max(verdict.seen or 0.0, math.expm1(least / 2))
             if self._is_same(verdict):
                 return replace(verdict, verdict=SAME)
         if suspect:
             return _because(replace(verdict, suspect=True), evidence.unfit or Reason(Cause.UNCONFIRMED))
-        own = math.expm1(abs(math.log(verdict.ratio.value)))
+        if not evidence.changes:  # one process shows no noise, so it can't be said what would have been noticed
+            return _because(verdict, Reason(Cause.ONE_PROCESS))
+        own, seen = math.expm1(abs(math.log(verdict.ratio.value))), max(verdict.seen or 0.0, math.expm1(least / 2))
         # The fastest rounds would show such a change, but the medians, which the ratio is of, don't.
-        if evidence.changes and own > seen:
+        if own > seen:
             seen = math.expm1(max(inference.detectable(change, level, POWER) for change, level in suspicions(evidence)))
             verdict = replace(verdict, seen=max(own, seen))
         if own > seen or seen >= HIDES:

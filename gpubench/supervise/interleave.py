@@ -206,6 +206,11 @@ class Interleave:
         """Raise SameCode if a side imports the other's code."""
         base, new = map(self._checkout, (self.base, self.new))
         folders = [side.interpreter.folder for side in (self.base, self.new)]
+        pythons = [side.interpreter.python for side in (self.base, self.new)]
+        alike = base.modules and base.modules == new.modules and len(set(map(os.path.realpath, pythons))) == 1
+        if folders == [None, None] and pythons[0] != pythons[1] and alike:
+            both = f"{pythons[0]} and {pythons[1]} are one environment"
+            raise SameCode(f"{both}: give one of them twice to see what this machine can detect in unchanged code")
         if None not in folders and base.folder != new.folder and (words := shared_code(base, new)):
             ours = os.path.relpath(base.folder)
             how = f"python3 -m venv {ours}/.venv && {ours}/.venv/bin/pip install pytest-gpubench {base.folder}"

@@ -409,3 +409,10 @@ def test_screening_suspects_what_only_the_fastest_rounds_show():
     found = {each.key: each for each in judge(base, new, IN_TURN)}
     assert [key for key, each in found.items() if each.suspect] == [CASES[0]]
     assert found[CASES[0]].spread < 0.1  # that of the fastest rounds: more screening wouldn't tell more
+
+
+def test_one_screening_pair_claims_nothing_about_what_it_would_have_seen():
+    """It was "no sign of a change: a change of 5 % would have been noticed", by one process a side."""
+    sides = [staged({CASES[0]: observed([time])}, SCREEN) for time in (1.0, 1.004)]
+    (only,) = judge(*sides, IN_TURN)
+    assert (only.verdict, only.cause, only.suspect) == (INCONCLUSIVE, Cause.ONE_PROCESS, False)

@@ -555,3 +555,17 @@ def test_a_fault_of_a_turn_loses_no_pair_and_proves_nothing(fault, at, tmp_path,
         document = json.loads(printed.out)
         assert {case["verdict"] for case in document["cases"]} <= {"same", "inconclusive", "no sign of a change"}
         assert all(max(case["processes"].values()) <= len(kept[0]) for case in document["cases"])
+
+
+def test_two_names_of_one_python_are_no_two_sides(turns: Interleave, monkeypatch, tmp_path: Path) -> None:
+    usual = records.session
+    monkeypatch.setattr(
+        records, "session", lambda *args, **more: usual(*args, **more) | {"modules": {"torch": "/t.py"}}
+    )
+    for side in ("base", "new"):
+        (tmp_path / side).symlink_to(sys.executable)
+        setattr(turns, side, replace(getattr(turns, side), interpreter=Interpreter(str(tmp_path / side))))
+    with pytest.raises(SameCode, match=r"/base and .*/new are one environment: give one of them twice"):
+        turns.collect()
+    turns.new = replace(turns.new, interpreter=turns.base.interpreter)
+    turns.collect()
