@@ -3,12 +3,15 @@ restored after it, and reported."""
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import functools
 import gc
+import json
 import os
 import re
 import sys
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -32,6 +35,8 @@ _SEPARATE = re.compile("tf32|float32|fp32|deterministic_algorithms|trac|thread_n
 
 _modules: dict[str, ModuleType] = {}
 """The imported modules, as of the latest :class:`State`."""
+_NAMESPACES = {module.__name__: vars(module) for module in (builtins, json, os, time)}
+"""Modules whose functions everything here calls: one that a test has replaced would fail all later tests."""
 _Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
 """The functions that read and write a setting."""
 
@@ -47,6 +52,8 @@ class State:
         self._before = self._read()
         self._changed: dict[str, Any] = {}
         self._lost: list[str] = []
+        names = _NAMESPACES.items()
+        self._functions = [(place, now, {name: f for name, f in now.items() if callable(f)}) for place, now in names]
 
     def compare(self) -> None:
         """Note the changes right after the body: a teardown may still restore settings, which is no fault.
@@ -62,18 +69,29 @@ class State:
     def restore(self) -> tuple[Flag | None, list[str]]:
         """Restore the settings that are still changed; return the flag that names them, and the names of the settings
         that can't be restored."""
+        replaced = self._restore_functions()
         now = self._read() if self._changed else {}
         left = {name: self._before.get(name) for name in sorted(self._changed) if now.get(name) == self._changed[name]}
-        if not left and not self._lost:
+        if not left and not self._lost and not replaced:
             return None, []
         for name, before in left.items():
             with contextlib.suppress(Exception):  # a setting that can't be written is noticed below
                 self._write(name, before)
         texts = [f"{name} ({was} → {now[name]})" if isinstance(was, bool | int) else name for name, was in left.items()]
         texts += [f"module {', '.join(self._lost[:3])} (taken away or replaced)"] if self._lost else []
+        texts += [f"functions {', '.join(replaced[:3])}"] if replaced else []
         again = self._read()
         stuck = [name for name, before in left.items() if again.get(name) != before]
         return Flag("altered", f"left changed: {', '.join(texts)}"), stuck
+
+    def _restore_functions(self) -> list[str]:
+        """Restore replaced functions, without a call of any function that may be one of them; return their names."""
+        replaced = []
+        for place, now, before in self._functions:
+            changed = [name for name, function in before.items() if now.get(name) is not function]
+            now.update({name: before[name] for name in changed})
+            replaced += [f"{place}.{name}" for name in changed]
+        return replaced
 
     def _read(self) -> dict[str, Any]:
         """Return all settings by name; the names of environment variables begin with a dollar sign."""

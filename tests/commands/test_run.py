@@ -297,6 +297,26 @@ def test_a_test_that_a_conftest_doubles_is_measured_once(folder):
     assert "collected several times, measured once: test_neg" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("leaves", "named"),
+    [
+        ("import builtins; builtins.open = None", "builtins.open"),
+        ("import builtins; builtins.sorted = lambda *_, **__: []", "builtins.sorted"),
+        ("import os; os.fsync = None", "os.fsync"),
+        ("import time; time.perf_counter = lambda: 0.0", "time.perf_counter"),
+    ],
+)
+def test_a_function_that_a_test_replaces_costs_no_other_test(folder, leaves, named):
+    """A replaced open made sixty later tests of 138 errors."""
+    source = f"def test_a(benchmark):\n    benchmark(len, [])\n    {leaves}\n"
+    (folder / "test_mine.py").write_text(source + LATER)
+    done = gpubench("run", "test_mine.py", *SMOKE, "--processes=1", "--seed=0", cwd=folder)  # with which a is first
+    ran = Ran(done.returncode, done.stdout, done.stderr, folder / "out/run.json")
+    assert {name: status for name, status in ran.statuses.items() if name != "a"} == dict.fromkeys("bcd", "ok")
+    assert named in (folder / "out/run.json").read_text()
+
+
+LATER = "".join(f"\ndef test_{name}(benchmark): benchmark(len, [])\n" for name in "bcd")
 RERUNS = """
 import pytest
 from _pytest.runner import runtestprotocol
