@@ -88,7 +88,7 @@ def test_what_people_try_gives_a_result_or_says_what_to_do(what):
     ("text", "options", "check"),
     [
         ("compiled(a)", "", "passed"),
-        ("closure(b)", "", "unchecked: the call can't be repeated in float64 (RuntimeError: "),
+        ("closure(b)", "", "passed"),
         ("(c * c).sum().backward()", "--setup 'c = a.clone().requires_grad_()'",
          "unchecked: the call returns no tensor and no number to compare"),
     ],
@@ -130,10 +130,9 @@ def test_a_function_with_arguments_and_sizes():
     made = timed(torch.mm, setup=lambda n: (torch.randn(n, n), torch.randn(n, n)), sizes={"n": [4, 8]})
     network, one = timed(torch.nn.Linear(3, 3), torch.ones(2, 3)), timed(lambda: 1)
     found = [(row["workload"], row.get("n"), row["check"]) for each in (made, network, one) for row in rows(each)]
-    unchecked = "unchecked: no tensor among the arguments to repeat the call with"
     assert found == [
         ("time.mm", 4, "passed"), ("time.mm", 8, "passed"), ("time.Linear", None, "passed"),
-        ("time.lambda", None, unchecked),
+        ("time.lambda", None, "passed"),
     ]  # fmt: skip
 
 
@@ -209,7 +208,8 @@ def test_numpy_gets_the_same_values():
     assert [(row["workload"], row["implementation"]) for row in rows(results)] == [
         ("time.a @ b", "torch"), ("time.np.matmul(a, b)", "numpy"),
     ]  # fmt: skip
-    assert results.speedup == pytest.approx(rows(results)[0]["time_s"] / rows(results)[1]["time_s"])
+    ratio = rows(results)[0]["time_s"] / rows(results)[1]["time_s"]
+    assert results.speedup.low <= ratio <= results.speedup.high  # on a busy machine there is a range alone
     (row,) = rows(measured("x @ x", x=np.ones((3, 3))))
     assert row["status"] == "ok"
 
