@@ -17,6 +17,7 @@ from .. import errors
 from ..errors import UsageError, clean
 from ..measure.expression import Timing, expressions, hints, is_python, parse_sizes
 from ..runfile import options
+from ..runfile.facts import plain_memory_note
 from ..runfile.flags import judge
 from ..runfile.ledger import RUN_FILE, Event, assemble
 from ..runfile.matching import shown_name
@@ -186,7 +187,8 @@ def _times_alone(results: Results) -> str:
     lines = ["  ".join(cells), *(f"{judge([flag.name]).star} {flag.name}: {flag.seen}".strip() for flag in flags[:1])]
     reasons = [process.unplaced for row in study.measured for process in row.times.processes if process.unplaced]
     lines += [f"~ is of data at one place in memory, so the next run may differ by more: {why}" for why in reasons[:1]]
-    return "\n".join(lines)
+    note = plain_memory_note(row.result for row in study.measured)
+    return "\n".join([*lines, *[f"Note: {note}"] * bool(note)])
 
 
 _OURS = re.compile(f"({'|'.join(kind for kind, value in vars(errors).items() if isinstance(value, type))}): ")

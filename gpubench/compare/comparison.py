@@ -146,6 +146,7 @@ def compare_sides(base: Side, new: Side, terms: Terms, moved: bool = False) -> C
     differ = {"another machine": machine, "other software": software, "the CPU was used otherwise": cpu}
     notes = [f"{what}: {text}" for what, texts in differ.items() for text in texts]
     notes += doubts(base, new)
+    notes += [f"{side.name}: {side.plain_memory}" for side in (base, new) if side.plain_memory]
     known = {run.digest for run in base.runs}
     copies = (clean(str(run.path)) for run in new.runs if run.digest in known)
     notes += [f"on both sides: {path}: a run compared with itself shows no noise" for path in copies]

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from ..errors import UsageError
 from ..report.words import benchmark
-from ..runfile.facts import is_unknown
+from ..runfile.facts import is_unknown, plain_memory_note
 from ..runfile.flags import CONTENDED, WAITING
 from ..runfile.naming import workload_of
 from ..runfile.quantities import moment_of
@@ -117,12 +117,15 @@ class Side:
     """What pytest calls the test of each case."""
     shown: dict[CaseKey, str] = field(default_factory=dict)
     """The names that reports show, of cases that gpubench measured."""
+    plain_memory: str = ""
+    """A note on calls that take another time in a process that returns freed memory."""
 
 
 def add_runs(side: Side, paths: Iterable[str | Path]) -> None:
     """Read runs into a side, one after the other. Raises UsageError or RunFileError."""
     for run in read_runs(paths):
         side.runs.append(structs.replace(run, results=()))
+        side.plain_memory = plain_memory_note(run.results) or side.plain_memory
         _add(side, run)
 
 

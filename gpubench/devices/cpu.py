@@ -207,6 +207,11 @@ def keep_memory(keep: bool = True) -> bool:
     return _keeps
 
 
+def can_keep_memory() -> bool:
+    """Return whether :func:`keep_memory` has an effect."""
+    return _glibc() is not None
+
+
 def keeps_memory() -> bool:
     """Return whether this process has been made to keep freed memory."""
     return _keeps

@@ -8,10 +8,12 @@ import gc
 import inspect
 import math
 import re
+import statistics
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
+from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,7 +29,7 @@ from ..runfile.options import DTYPES
 from ..runfile.schema import KEY, Case, Check, Transfer, Work
 from . import budget, calls, disturbance, environment
 from .budget import Preset
-from .clock import DeviceClock, Share, take_turns, until_clocks_stand, warm_up
+from .clock import DeviceClock, Share, repeat, take_turns, until_clocks_stand, warm_up
 from .copies import CallCopy, Uncopyable, copy_call
 from .data import Data, dtypes_of, is_lazy, pinned_copy, poison, tensors
 from .placements import COPYING_SHARE, PLACEMENTS, ROUNDS_EACH, USUAL_CACHE, Bound, Placements
@@ -49,6 +51,10 @@ from .work import Call, Counted, Declaration, Request, agree, count, count_real,
 LEFT_BEHIND = 1 << 28
 """Bytes allocated on an accelerator before a case above which garbage is collected: networks in reference cycles
 outlive their case, and their memory would count as used by none, or by a later one."""
+MMAP_THRESHOLD, PAGE, FAULT_S = 1 << 17, 4096, 1e-6
+"""Bytes of a block above which a plain glibc returns it to the kernel, of a page, and most seconds of a page fault."""
+PLAIN_CALLS_S, PLAIN_SHARE = 0.05, 0.1
+"""Seconds of the calls in a plain process, and the least share of a call that page faults could take there."""
 LONG_CALL = 0.01
 """A call that takes longer than this, in seconds, is a whole round: the median of the rounds is its latency."""
 
@@ -239,6 +245,8 @@ class Gpubench:
         request = Request(fn, args, kwargs, terms.work, terms.check, terms.setup, terms.devices)
         switches = nullcontext() if self.declared.own_switches else matmul_precision(self.case.dtype)
         with untraced(), switches:
+            if self._session.in_plain_process:
+                return self._time_plainly(request)
             call = self._prepare(request)
             self._verify(call, self._estimate(call))
             if self._session.settings.brief:
@@ -453,6 +461,7 @@ class Gpubench:
         if not (self.enabled and self.first):
             return record
         single = sum(used.accelerator for used in self.clock.devices) < 2
+        record["plain_s"] = self._plain_seconds(call)
         if len(self.clock.devices) == 1:  # with several devices copying is the work itself
             record["transfer"] = self._transfer(call)
         if self.home.accelerator:  # afterwards: calls of a compiled function write over its last result
@@ -461,6 +470,25 @@ class Gpubench:
         if call.again and single and self._flush is None and self.preset == "full":  # a second for each call
             record["energy_j"] = energy(call.again, self.home, self.clock, call.call_s, budget.ENERGY_S)
         return record
+
+    def _time_plainly(self, request: Request) -> Any:
+        """Time a few calls, and nothing else: no probe has raised the thresholds of glibc before."""
+        args, kwargs = request.arguments()
+        function = self.library.prepared(apply(self.case.variant, request.function, self.home), args, kwargs)
+        times = repeat(lambda: function(*args, **kwargs), perf_counter, least=5, most=1000, seconds=PLAIN_CALLS_S)
+        self._session.plain_s = statistics.median(times[len(times) // 5 :])
+        return function(*args, **kwargs)
+
+    def _plain_seconds(self, call: Call) -> float | None:
+        """Return the seconds of a call in a process that returns freed memory, if its page faults can matter."""
+        counted, plain = call.counted, self._session.plain_process
+        if plain is None or counted is None or call.again is None or self.home.accelerator or self._flush is not None:
+            return None
+        made = counted.memory_bytes - counted.input_bytes
+        faults_s = counted.moved_bytes / PAGE * FAULT_S
+        if made < MMAP_THRESHOLD or faults_s < PLAIN_SHARE * call.call_s or self.case.variant != "eager":
+            return None
+        return plain.seconds(self._benchmark.fullname, self._session.threads)  # type: ignore[no-any-return]
 
     def _device_time(self, call: Call, single: bool) -> dict[str, Any]:
         if modelled := self.home.modelled_s(call.function):

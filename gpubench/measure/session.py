@@ -114,6 +114,11 @@ class Session:
     """Libraries that tests name but that aren't installed, with how to install them."""
     plain: bool = False
     """Whether no measured test uses the fixture ``gpubench``: then threads stay as the suite has set them."""
+    plain_process: Any = None
+    """Times a benchmark's calls in a process that returns freed memory, where there is one."""
+    in_plain_process: bool = False
+    plain_s: float | None = None
+    """Seconds of a call, in that process."""
     agreed_threads: int | None = None
     """Threads that an earlier process of this run chose, and that this process uses too."""
     notices: list[str] = field(default_factory=list)
@@ -351,6 +356,11 @@ class Session:
                 yield
         finally:
             keep_memory(False)
+
+    def become_plain(self, threads: int) -> None:
+        """Only time the calls of tests from now on, with memory as any program has it."""
+        self.in_plain_process, self.times = True, False
+        vars(self)["threads"] = environment.set_threads(threads)
 
     @functools.cached_property
     def before(self) -> dict[str, Any]:

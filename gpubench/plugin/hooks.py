@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import random
+import sys
 from collections import Counter
 from collections.abc import Generator, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from msgspec import structs
 
 from ..devices import register
+from ..devices.cpu import can_keep_memory, keeps_memory
 from ..errors import Unmeasurable, UsageError
 from ..estimate.demo import Demo
 from ..measure.session import Mode, Session
@@ -30,6 +32,7 @@ from ..runfile.writer import fit, keep, write
 from . import outcomes, settings
 from .fixtures import RANKS, Attempt, Plain, lengthen_rounds
 from .parametrize import GLANCE, Markers, case_of, fixture_names, glances, parametrize, possible, tell_apart
+from .plain_process import PlainProcess
 from .recorder import Recorder, complete_run, require_room
 
 if TYPE_CHECKING:
@@ -168,11 +171,20 @@ class Plugin:
         off = off or workers or option("benchmark_skip", False)
         self.session.times = self.session.mode is not Mode.OFF and not off
         if self.session.times and self.session.mode is not Mode.PLAN:
+            self._fork_plain_process()
             uses_torch = self.session.collected or option("benchmark_json", None)
             with self.session.measuring() if uses_torch else contextlib.nullcontext():
                 self._begin_journal({item.nodeid: self.case_of(item) for item in tests})
             if self.session.mode is Mode.ALONE and self.session.collected and not self.session.settings.brief:
                 self._announce()
+
+    def _fork_plain_process(self) -> None:
+        """Start the process whose memory is any program's, before this one's freed memory is kept."""
+        wanted = self.session.mode is Mode.RUN and self.session.first and self.session.judges and "torch" in sys.modules
+        ours = [item for item in self.collected or () if "gpubench" in fixture_names(item)]
+        items = {item.nodeid: item for item in ours if self.case_of(item).device == "cpu"}
+        if items and wanted and hasattr(os, "fork") and can_keep_memory() and not keeps_memory():
+            self.session.plain_process = PlainProcess(self.session, items)
 
     def _announce(self) -> None:
         """Print a line on the benchmarks among a project's tests, with the reason for a single thread."""
@@ -335,6 +347,8 @@ class Plugin:
             failed = False
             return result
         finally:
+            if self.session.plain_process:
+                self.session.plain_process.close()
             if self.recorder:
                 self.recorder.finish(int(exitstatus))
             if self.recorder and self.session.mode is Mode.ALONE:

@@ -16,7 +16,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any, Generic
 
-from ..runfile.facts import threads_available
+from ..runfile.facts import plain_memory_note, threads_available
 from ..runfile.flags import ADVICE, CONTENDED, DIFFERENT, POWER_LIMITED
 from ..runfile.kinds import KINDS
 from ..runfile.matching import shown_name
@@ -300,6 +300,8 @@ class Answer:
             return found
         judged = [row for row in study.measured if row.kind is None or row.kind.summarised] or study.measured
         found += [*_warn_of_noise(study, judged), *_warn_of_calls(judged), *_warn_of_slow_library(study)]
+        if note := plain_memory_note(row.result for row in study.measured):
+            found.append(Warning(f"{note[:1].upper()}{note[1:]}", told=True))
         if study.measured and not any(row.interval for row in study.measured):
             where = "Timed in one process: ranges are not confidence intervals (use --processes 3)"
             found.append(Warning(where, told=True))

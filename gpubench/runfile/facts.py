@@ -6,9 +6,13 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from .quantities import SWITCH
-from .schema import CpuFacts, Run, Scalar
+from .flags import CONTENDED
+from .matching import shown_name
+from .quantities import SWITCH, counted, seconds_text
+from .schema import CpuFacts, Result, Run, Scalar
 
+PLAIN_FACTOR = 1.2
+"""Factor between a call's time and that in a plain process from which both are shown."""
 _SWITCHES = {
     "tf32": "TF32",
     "tf32_matmul": "TF32 in matrix products",
@@ -134,3 +138,24 @@ def _of_cpu(cpu: CpuFacts, variables: Collection[str], alike: bool) -> _Known:
         used = min(cpu.logical_cpus, cpu.cgroup_cores or cpu.logical_cpus)
         facts["CPUs in use"] = f"{used:g} of {cpu.machine_cpus}"
     return facts
+
+
+def plain_memory_note(results: Iterable[Result]) -> str:
+    """Return what calls cost in a process that returns freed memory, where that is another time; empty if it isn't."""
+    factors = [
+        (each.plain_s / each.times.median_s, each)
+        for each in results
+        if each.plain_s and each.times and all(flag.name != CONTENDED for flag in each.flags)
+    ]
+    other = sorted((max(factor, 1 / factor), each.id, factor, each) for factor, each in factors)
+    other = [entry for entry in other if entry[0] > PLAIN_FACTOR]
+    if not other:
+        return ""
+    _, _, factor, most = other[-1]
+    more = f", and {counted(len(other) - 1, 'other benchmark')} another time too" * (len(other) > 1)
+    plain_s, time_s = seconds_text(most.plain_s), seconds_text(most.plain_s and most.plain_s / factor)
+    return (
+        f"a plain program takes {plain_s} for {shown_name(most.workload)}, not {time_s}{more}: it returns freed memory"
+        " to the system and gets it back page by page, gpubench keeps it. MALLOC_MMAP_THRESHOLD_=1073741824 and"
+        " MALLOC_TRIM_THRESHOLD_=1073741824 in the environment, or writing into existing memory (out=), saves that"
+    )

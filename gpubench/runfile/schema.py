@@ -179,6 +179,9 @@ class Measurement(Case, frozen=True, gc=False):
     p99_s: Annotated[Positive | None, _is("99th percentile of single calls, from 100 samples on")] = None
     precision: Annotated[Scalars, _is("switches of torch and its libraries while it was timed")] = {}
     memory_bytes: Annotated[Amount | None, _is("peak memory on its device, inputs included")] = None
+    plain_s: Annotated[
+        Positive | None, _is("of a CPU: a call in a process that returns freed memory, where that may matter")
+    ] = None
     device_s: Annotated[Positive | None, _is("time per call that the device was busy, launch gaps excluded")] = None
     launch_s: Annotated[Positive | None, _is("host time per call to enqueue the work")] = None
     device_reason: Annotated[str | None, _is("why device_s and launch_s are unknown")] = None

@@ -5,6 +5,9 @@ import reading
 from reading import answered, ratios, rows, study_of
 from records import run
 
+from gpubench.compare.comparison import compare_sides
+from gpubench.compare.samples import Side, add_runs
+from gpubench.compare.verdict import Terms
 from gpubench.report import words
 from gpubench.report.answer import Answer
 from gpubench.report.charts.headline_chart import headline_figures
@@ -453,3 +456,15 @@ def test_the_machine_table_says_busy_where_a_result_was():
     one = run(cuda=0).bench("a.b", cpu=1.0, flags=("contended",)).bench("a.c", cpu=1.0)
     known = {what: told for what, *told in machine_table(study_of(one)).rows}
     assert known["machine busy"] == ["yes"]
+
+
+def test_what_a_plain_process_pays_is_said_where_it_is_another_time(tmp_path):
+    one = run().bench("own.conv", cpu=1.44e-3, plain_s=5.2e-3).bench("own.sum", cpu=1e-3, plain_s=1.1e-3)
+    one.bench("own.busy", cpu=1e-3, plain_s=9e-3, flags=("contended",)).bench("own.copy", cpu=1e-3, plain_s=1.3e-3)
+    (warning,) = (each for each in Answer(study_of(one)).warnings if "plain program" in each.where)
+    assert str(warning).startswith("A plain program takes 5.20 ms for own.conv, not 1.44 ms, and 1 other benchmark ano")
+    assert "MALLOC_TRIM_THRESHOLD_=1073741824" in str(warning)
+    side, path = Side("new"), one.save(tmp_path / "run.json")
+    add_runs(side, [path])
+    note = next(each for each in compare_sides(side, side, Terms()).notes if "plain" in each)
+    assert note.startswith("new: a plain program takes 5.20 ms for own.conv")

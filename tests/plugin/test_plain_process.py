@@ -1,0 +1,63 @@
+"""A process that was forked before memory is kept makes a benchmark's calls as any program does."""
+
+import os
+import time
+from types import SimpleNamespace as Made
+
+import pytest
+from inprocess import measure
+
+from gpubench.plugin import plain_process
+from gpubench.plugin.plain_process import PlainProcess
+
+BENCHMARKS = """
+from pathlib import Path
+import torch
+from gpubench.devices.cpu import keeps_memory
+
+def copied(x):
+    Path(f"copied-kept-{keeps_memory()}").touch()
+    return x + 1
+
+def small(x):
+    Path(f"small-kept-{keeps_memory()}").touch()
+    return x + 1
+
+def test_copied(gpubench): gpubench(copied, gpubench.randn(10**6))
+def test_small(gpubench): gpubench(small, gpubench.randn(10))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
+def test_a_call_that_makes_much_memory_is_timed_in_a_plain_process_too(tmp_path):
+    ran = measure(tmp_path, BENCHMARKS, "--preset=glance", "--processes=1", "--device=cpu", "--threads=1")
+    plain = {record["workload"]: record["plain_s"] for record in ran.records}
+    assert plain["mine.copied"] > 0
+    assert plain["mine.small"] is None
+    seen = {path.name for path in tmp_path.glob("*-kept-*")}
+    assert seen == {"copied-kept-True", "copied-kept-False", "small-kept-True"}
+
+
+def fails():
+    raise ValueError
+
+
+@pytest.mark.parametrize("call", [fails, lambda: os._exit(3), lambda: time.sleep(60)], ids=["raises", "dies", "hangs"])
+def test_a_call_that_fails_in_a_plain_process_has_no_time_and_the_next_isnt_tried(call, monkeypatch):
+    session = Made(plain_s=None, become_plain=lambda threads: None)
+
+    def item(act):
+        return Made(config=Made(pluginmanager=Made(getplugin=lambda _: Made(), unregister=lambda name: None)), act=act)
+
+    def run(chosen, **_):
+        session.plain_s = chosen.act()
+
+    monkeypatch.setattr(plain_process, "runtestprotocol", run)
+    monkeypatch.setattr(plain_process, "LONGEST_S", 1)
+    items = {"good": item(lambda: 2e-3), "bad": item(call)}
+    process = PlainProcess(session, items)
+    assert process.seconds("good", 1) == 2e-3
+    assert process.seconds("bad", 1) is None
+    assert process.seconds("good", 1) is None
+    with pytest.raises(ProcessLookupError):
+        os.kill(process._pid, 0)
