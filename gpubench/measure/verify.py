@@ -27,7 +27,17 @@ from ..errors import TooLarge, WrongAnswer
 from ..runfile.quantities import seconds_text
 from ..runfile.schema import Check, Work
 from .copies import CallCopy, Uncopyable, copy_call, restored_random_streams
-from .data import as_tensor, bare_tensors, dispatch_mode, is_array, leaves, require_memory, tensors, uncompiled
+from .data import (
+    as_tensor,
+    bare_tensors,
+    dispatch_mode,
+    is_array,
+    leaves,
+    require_memory,
+    tensor_leaves,
+    tensors,
+    uncompiled,
+)
 from .work import Call
 
 ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "tf32": 2.0**-11, "float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -341,7 +351,8 @@ def _round(values: Any, dtype: torch.dtype | None) -> None:
     for tensor in bare_tensors(values) if dtype else ():
         real = torch.view_as_real(tensor) if tensor.dtype == torch.complex128 and not tensor.is_conj() else tensor
         if real.dtype == torch.float64:
-            real.copy_(real.to(dtype))
+            with suppress(RuntimeError):  # within torch.func, where a result may not be written
+                real.copy_(real.to(dtype))
 
 
 def _move(call: CallCopy, unit: float) -> None:
@@ -442,6 +453,8 @@ class Reference:
             expected = self._expect(elements(result))
             if not got and not expected:
                 return unchecked("the call returns no tensor and no number to compare")
+            if not (self.inputs or self.call.shared or self.seen.dtypes["float64"] or self.seen.dtypes["complex128"]):
+                return unchecked("no tensor among the arguments to repeat the call with")
             self._require_dtypes(got)
             reason = self._explain(got)
         except WrongAnswer:  # a reference may also check what the call doesn't return
@@ -688,7 +701,7 @@ def prepare_reference(
         copied = copy_call(function, args, kwargs, device=cpu, limit_bytes=int(limit))
     except (TooLarge, Uncopyable) as error:
         return unchecked(str(error))
-    original, inputs = Original(copied, shared), elements(args, kwargs)
+    original, inputs = Original(copied, shared), max(elements(args, kwargs), len(tensor_leaves(args, kwargs)))
     return Reference(original, call.work.flops, inputs, precision, allowance, exact and shared is None)
 
 
