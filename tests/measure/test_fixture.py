@@ -370,3 +370,30 @@ def test_a_slow_setup_counts_against_the_budget(bench):
     ran = bench(SLOW_SETUP, usual=["--gpubench-preset=quick", "--benchmark-json=run.json"], passed=1, skipped=1)
     (row,) = ran.rows
     assert ", its setup 6.00 s" in row["reason"]
+
+
+UNCOUNTED = """
+def shy(x):
+    if torch._C._len_torch_dispatch_stack():
+        raise ValueError("somebody looks")
+    return -x
+
+def test_shy(gpubench):
+    gpubench.declare(check=False)(shy, gpubench.randn(8))
+
+def read(batches):
+    return next(batches) @ torch.ones(8, 8)
+
+def test_read(gpubench):
+    batches = (torch.ones(8, 8) for _ in range(10**9))
+    gpubench.declare(check=False)(read, batches)
+"""
+
+
+def test_a_call_that_can_not_be_counted_says_why_and_one_that_can_not_be_copied_is_counted_in_a_real_call(measure):
+    records = {
+        name: mark["extra_info"]["gpubench"] for name, mark in by_test(measure(UNCOUNTED, passed=2).marks).items()
+    }
+    assert records["shy"]["uncounted"] == "somebody looks"
+    assert records["read"]["work"]["flops"] == 2 * 8**3
+    assert not records["read"].get("uncounted")

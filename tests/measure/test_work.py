@@ -289,3 +289,94 @@ def test_counting_leaves_nothing_in_caches(function):
     assert count(function, (torch.ones(4),), {}) is not None
     assert not function(torch.ones(4)).is_meta
     CACHE.clear()
+
+
+# What a real call shows -----------------------------------------------------------------------------------------------
+
+
+def trained(optimizer, **terms):
+    network = torch.nn.Linear(8, 4, bias=False)
+    rule = optimizer(network.parameters(), **terms)
+
+    def step(x):
+        rule.zero_grad()
+        loss = network(x).square().mean()
+        loss.backward()
+        rule.step()
+        return loss
+
+    return step
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW])
+def test_a_training_step_is_counted_with_its_bytes_unknown(optimizer):
+    counted = count(trained(optimizer), (torch.ones(16, 8),), {})
+    assert counted.flops == 2 * (2 * 16 * 8 * 4)  # forward, and the gradient of the weights
+    assert agree(Work(), counted).bytes is None  # parameters and state are written beside the result
+
+
+def test_generation_of_tokens_is_counted():
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(vocab_size=64, n_positions=32, n_embd=16, n_layer=1, n_head=2)
+    network = transformers.GPT2LMHeadModel(config).eval()
+    prompt = torch.ones(1, 4, dtype=torch.int64)
+    terms = {"max_new_tokens": 3, "do_sample": False, "pad_token_id": 0}
+    counted = count(network.generate, (prompt,), terms)
+    weights = 12 * 16 * 16
+    linear = 2 * weights * (4 + 1 + 1) + 3 * 2 * 16 * 64
+    assert linear < counted.flops < 1.2 * linear  # and attention
+
+
+@pytest.mark.parametrize(("causal", "share"), [(False, 1), (True, 129 / 256)])
+def test_attention_counts_as_the_one_operator_that_runs(causal, share):
+    query = torch.randn(2, 4, 128, 16)
+    attend = torch.nn.functional.scaled_dot_product_attention
+    counted = count(lambda x: attend(x, x, x, is_causal=causal), (query,), {})
+    assert (counted.flops, counted.operations) == (share * 4 * 2 * 4 * 128**2 * 16, 1)
+    assert counted.memory_bytes < 2 * 2 * query.nbytes
+
+
+@pytest.mark.parametrize("grad", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize(
+    ("network", "flops"),
+    [
+        (torch.nn.LSTM(8, 16, 2, bidirectional=True), 2 * 15 * 2 * (64 * 8 + 64 * 16 + 64 * 32 + 64 * 16)),
+        (torch.nn.GRU(8, 16), 2 * 15 * (48 * 8 + 48 * 16)),
+        (torch.nn.TransformerEncoderLayer(8, 2, 32), 2 * 15 * (4 * 8 * 8 + 2 * 8 * 32) + 4 * 3 * 5 * 5 * 8),
+    ],
+    ids=["lstm", "gru", "encoder"],
+)
+def test_layers_that_a_cpu_fuses_are_counted(network, flops, grad):
+    with torch.set_grad_enabled(grad):
+        assert count(network.eval(), (torch.randn(5, 3, 8),), {}).flops == flops
+
+
+def test_a_backward_pass_through_a_fused_layer_counts_twice():
+    network, x = torch.nn.LSTM(8, 16), torch.randn(5, 3, 8, requires_grad=True)
+    once = count(network, (x,), {}).flops
+    assert count(lambda x: network(x)[0].sum().backward(), (x,), {}).flops == 3 * once
+
+
+def test_a_gradient_penalty_is_counted():
+    layer = torch.nn.Linear(4, 4, bias=False)
+
+    def penalty(x):
+        (gradient,) = torch.autograd.grad(layer(x).sum(), x, create_graph=True)
+        gradient.square().sum().backward()
+        return gradient
+
+    assert count(penalty, (torch.ones(2, 4, requires_grad=True),), {}).flops > 2 * 2 * 2 * 4 * 4
+
+
+def test_counting_compiles_nothing():
+    calls = []
+
+    def backend(graph, inputs):
+        calls.append(graph)
+        return graph
+
+    compiled = torch.compile(lambda x: x.sin() @ x, backend=backend)
+    compiled(torch.ones(4, 4))
+    assert count(compiled, (torch.ones(5, 5),), {}).flops == 2 * 5**3
+    compiled(torch.ones(4, 4))
+    assert len(calls) == 1
