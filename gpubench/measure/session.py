@@ -377,3 +377,7 @@ class Session:
             chosen = (choice.device for choice in self.choices)
             simulated = [device for device in chosen if device and device.simulated]
             return environment.machine(self.settings.machine, simulated)
+
+    def late_machine(self) -> dict[str, Any] | None:
+        """Return the machine's facts with torch if a test imported it after they had been taken without."""
+        return environment.machine(self.settings.machine) if self.light and "torch" in sys.modules else None

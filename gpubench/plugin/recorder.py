@@ -232,6 +232,8 @@ class Recorder:
         ceilings = msgspec.to_builtins(self.session.measured_ceilings)  # again where a result exceeded the first ones
         with contextlib.suppress(pytest.UsageError):  # the supervisor notices that this event is missing
             facts = {"ceilings": ceilings, "finished": _now(), "after": environment.moment()}
+            with contextlib.suppress(Exception):  # a test may have left torch unusable
+                facts |= {"machine": self.session.late_machine()}
             self._append("finish", code=code, modules=loaded_modules(), **facts)
         self.ledger.close()
 

@@ -122,6 +122,13 @@ def reached(events: Sequence[Event], processes: int) -> str:
 # From a ledger to a run file ------------------------------------------------------------------------------------------
 
 
+def _machine(first: Event, events: Sequence[Event]) -> Any:
+    """Return the facts of the machine, those of a process's end if a test's body imported torch."""
+    ends = (event.get("machine") for event in events if event["event"] == "finish")
+    late = next((machine for machine in ends if isinstance(machine, dict)), None)
+    return {**first["machine_info"], KEY: late} if late else first.get("machine_info")
+
+
 def assemble(events: Sequence[Event]) -> dict[str, Any]:
     """The run file made from these events. Raises RunFileError where there is no session among them.
 
@@ -156,6 +163,7 @@ def assemble(events: Sequence[Event]) -> dict[str, Any]:
         else:
             unmeasured.append(_row(first, fullname, "skipped", BEFORE))
     output: dict[str, Any] = {key: first.get(key) for key in ("machine_info", "commit_info", "datetime", "version")}
+    output["machine_info"] = _machine(first, events)
     cases = {"benchmarks": benchmarks, "unmeasured": unmeasured}
     if not (output["machine_info"] or {}).get("node"):  # otherwise the run was asked to name its machine
         cases = without_homes(cases)

@@ -17,6 +17,7 @@ from gpubench.measure import disturbance, environment
 from gpubench.plugin import outcomes, parametrize
 from gpubench.plugin.parametrize import case_of
 from gpubench.runfile.kinds import KINDS
+from gpubench.runfile.ledger import assemble
 from gpubench.runfile.naming import plain_case
 from gpubench.runfile.reader import read_ledger, read_runs
 from gpubench.testing import VirtualDevice
@@ -103,6 +104,19 @@ def test_a_measured_suite_that_does_without_torch_is_not_made_to_import_it(pytes
     assert (facts["torch"] is not None) == knows_torch  # nor is another process
     assert facts["devices"][0]["label"] == facts["cpu"]["model"]
     assert facts["threads"] >= 1
+
+
+def test_torch_that_a_test_imports_in_its_body_is_recorded_and_no_change(pytester):
+    pytester.makepyfile(
+        test_it="def test_plain(benchmark):\n    import torch\n    benchmark(torch.mm, *[torch.ones(9, 9)] * 2)"
+    )
+    pytester.runpytest_subprocess("--gpubench-ledger=journal.jsonl", "--gpubench-preset=smoke")
+    events = read_ledger(pytester.path / "journal.jsonl")
+    run = assemble(events)
+    assert events[0]["machine_info"]["gpubench"]["torch"] is None
+    assert run["machine_info"]["gpubench"]["torch"]["version"] == torch.__version__
+    ((process,),) = (each["extra_info"]["gpubench"]["processes"] for each in run["benchmarks"])
+    assert "altered" not in [flag["flag"] for flag in process["flags"]]
 
 
 @pytest.mark.parametrize(
