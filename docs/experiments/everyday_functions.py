@@ -9,6 +9,7 @@ isn't simply passed. Then the same for functions that are broken on purpose: non
 from __future__ import annotations
 
 import collections
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,7 @@ from torch import linalg, nn
 
 from gpubench.devices import CPU
 from gpubench.devices.implementations import find_implementation
-from gpubench.errors import WrongAnswer
+from gpubench.errors import Unmeasurable, WrongAnswer
 from gpubench.measure import work
 from gpubench.measure.budget import Rates
 from gpubench.measure.copies import copy_call
@@ -191,7 +192,9 @@ BROKEN: dict[str, tuple[Call, Callable[..., Any]]] = {
 
 def judge(function: Callable[..., Any], args: tuple[Any, ...], instead: Callable[..., Any] | None = None) -> Check:
     """Check a call's result, or that of another function ``instead``, as a benchmark does. Raises WrongAnswer."""
-    counted = count(copy_call(function, args, {}))
+    counted = None
+    with contextlib.suppress(Unmeasurable):  # a tensor that an operator refuses to count
+        counted = count(copy_call(function, args, {}))
     request = Request(function, args, {}, Work(), True, None, ())
     prepared = work.Call(request, args, {}, agree(Work(), counted), counted)
     library = find_implementation("torch")(CPU, "float32")
