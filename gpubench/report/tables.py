@@ -196,7 +196,7 @@ def beside_each_other(study: Study, head: str = "") -> Table:
     shared = [words.name(row.result) if of == "workload" else row.dtype for of in same for row in study.measured[:1]]
     things = [{row.source: row for row in reversed(rows)} for rows in in_order]
     note = f"{_spread(study.measured)} {_ways(study.pairs)}".strip()
-    starred = any(map(words.has_star, [*study.measured, *study.pairs]))
+    starred = any(map(words.has_star, study.measured)) or any(map(words.has_star, study.pairs))
     return table(" ".join(shared), columns, things, note, starred)
 
 
