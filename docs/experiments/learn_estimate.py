@@ -262,7 +262,7 @@ def traced(network: str, tokens: int, batch: int, mode: str) -> Work:
             result.sum().backward()
     parameters = sum(parameter.nbytes for parameter in model.parameters())
     least = parameters * (2 if mode == "train" else 1) + ids.nbytes + result.nbytes
-    return Work(float(seen.counter.get_total_flops()), float(least), operators=seen.operators())
+    return Work(seen.flops, float(least), operators=seen.operators())
 
 
 def print_networks(timings: Sequence[Timing], cards: Mapping[str, Gpu]) -> float:
