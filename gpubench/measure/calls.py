@@ -138,7 +138,7 @@ class Given:
             written += [*bound, *values][:1]
         hidden, known = set(map(id, written)), set[int]()
         found: dict[tuple[Any, ...], tuple[str, Any]] = {}
-        queue = deque(((place,), value, True) for place, value in enumerate(values))
+        queue: deque[tuple[tuple[Any, ...], Any, bool]] = deque(((n,), value, True) for n, value in enumerate(values))
         while queue and len(found) < _MOST_PLACES:
             place, value, named = queue.popleft()
             named = named and id(value) not in hidden
@@ -152,7 +152,7 @@ class Given:
 
 def _is_network(value: Any) -> bool:
     torch = sys.modules.get("torch")
-    return bool(torch) and isinstance(value, torch.nn.Module)
+    return torch is not None and isinstance(value, torch.nn.Module)
 
 
 def _held_by(value: Any) -> list[tuple[Any, Any]]:

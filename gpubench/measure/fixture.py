@@ -361,8 +361,8 @@ class Gpubench:
         _require_finished(call.request.function, result)
         if self.case.variant == "eager" and budget.FEWEST_ROUNDS * (estimated_s or 0.0) > self.allowance.budget:
             # It was tried since the estimate may be wrong; this call confirms the estimate.
-            terms = {"slack": budget.SLACK, "busy": self._is_busy()}
-            budget.require(call.first_s, "seen in its first call", self.allowance, **terms)
+            how, busy = "seen in its first call", self._is_busy()
+            budget.require(call.first_s, how, self.allowance, slack=budget.SLACK, busy=busy)
         if self.case.variant == "graph":  # its memory is allocated while it is captured, and replays allocate none
             self._peak_bytes = self.home.peak_memory()
         if modelled:
@@ -379,8 +379,7 @@ class Gpubench:
         # Not the peak of the rounds: some keep a call's result during the next one.
         self._peak_bytes = max(filter(None, (self._peak_bytes, self.home.peak_memory())), default=None)
         setup_s = 0.0 if call.request.setup is None else call.round_s - call.call_s
-        terms = {"setup_s": setup_s, "busy": self._is_busy()}
-        budget.require(call.call_s, "seen in warm-up", self.allowance, **terms)
+        budget.require(call.call_s, "seen in warm-up", self.allowance, setup_s=setup_s, busy=self._is_busy())
         if self._counts and call.counted is None:
             self._take_count(call, self._count(call) or self._count_real(call))
 

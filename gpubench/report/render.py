@@ -123,8 +123,9 @@ def terminal(table: Table, width: int, title: bool = True, footnote: bool = True
 @cache
 def _name_text() -> type[Any]:
     """A text of rich that is folded where names may be."""
+    from rich.containers import Lines
     from rich.measure import Measurement
-    from rich.text import Lines, Text
+    from rich.text import Text
 
     class Name(Text):
         def wrap(self, console: Any, width: int, **_how: Any) -> Lines:

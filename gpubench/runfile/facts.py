@@ -64,8 +64,8 @@ def differences(before: Sequence[Run], after: Sequence[Run], devices: Iterable[s
     runs = [*before, *after]
     machine, software, cpu, _ = zip(*facts(runs, devices), strict=True)
     libraries = ({name: str(version) for name, version in (run.machine.libraries or {}).items()} for run in runs)
-    software = [known | versions for known, versions in zip(software, libraries, strict=True)]
-    return [_differing(part[: len(before)], part[len(before) :]) for part in (machine, software, cpu)]
+    versions = [known | libraries_of for known, libraries_of in zip(software, libraries, strict=True)]
+    return [_differing(part[: len(before)], part[len(before) :]) for part in (machine, versions, cpu)]
 
 
 def _differing(before: Sequence[_Known], after: Sequence[_Known]) -> list[str]:

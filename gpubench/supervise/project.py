@@ -87,7 +87,7 @@ def project_options(paths: Sequence[str], folder: Path, given: Sequence[str] = (
             found = load_config_dict_from_file(folder / file) or {}
     except (pytest.UsageError, pytest.fail.Exception, OSError, ValueError, RecursionError) as error:
         raise UsageError(f"pytest can't read its settings: {error}") from None
-    addopts = found.get("addopts", [])
+    addopts: Any = found.get("addopts", [])
     addopts = getattr(addopts, "value", addopts)  # of pytest 9
     taken = _taken_over(shlex.split(addopts) if isinstance(addopts, str) else addopts, file=False) + of_user
     named = any(word.startswith(_NAMES_A_ROOT) for word in words)
