@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from _pytest.runner import runtestprotocol
 
+from .settings import STATE
+
 if TYPE_CHECKING:
     from ..measure.session import Session
 
@@ -83,7 +85,7 @@ def _answer(asked: socket.socket, session: Session, item: Any, threads: int) -> 
         for stream in (1, 2):
             os.dup2(sys.stdout.fileno(), stream)
         session.become_plain(threads)
-        plugins.getplugin("gpubench").recorder = None
+        plugins.getplugin(STATE).recorder = None
         runtestprotocol(item, log=False, nextitem=None)
         asked.sendall(f"{json.dumps(session.plain_s)}\n".encode())
         os._exit(0)
