@@ -26,6 +26,7 @@ from ..runfile.reader import LARGEST, check_case, convert, recorded
 from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case, Ceilings
 from ..runfile.version import __version__
 from ..runfile.writer import fit, without_homes
+from ..supervise.process import MODULES
 from ..supervise.sources import loaded_modules
 from .fixtures import Attempt
 from .outcomes import keep_reason, spoilt
@@ -178,7 +179,6 @@ class Recorder:
             "session",
             cases=list(cases),
             start_cpu_s=sum(os.times()[:2]),
-            modules=loaded_modules(),
             identities={name: structs.replace(case, **unknown).as_dict() for name, case in cases.items()},
             notices=session.notices,
             estimated_s=session.estimated_s(timed),
@@ -186,6 +186,7 @@ class Recorder:
             gpubench=_about(session),
             **began,
             **_began(session),
+            **_modules(),
         )
 
     def _fingerprint(self, machine: Mapping[str, Any], sources: Collection[Path]) -> dict[str, Any]:
@@ -234,8 +235,13 @@ class Recorder:
             facts = {"ceilings": ceilings, "finished": _now(), "after": environment.moment()}
             with contextlib.suppress(Exception):  # a test may have left torch unusable
                 facts |= {"machine": self.session.late_machine()}
-            self._append("finish", code=code, modules=loaded_modules(), **facts)
+            self._append("finish", code=code, **_modules(), **facts)
         self.ledger.close()
+
+
+def _modules() -> dict[str, Any]:
+    """Return the files of this process's modules if two sides are compared: their paths belong into no other run."""
+    return {"modules": loaded_modules()} if os.environ.get(MODULES) else {}
 
 
 def _sound(stats: Any) -> dict[str, Any]:

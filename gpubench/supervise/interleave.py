@@ -55,7 +55,7 @@ def find_environment(name: str, text: str, paths: Sequence[str]) -> Environment:
         folder = target.resolve()
         python = next((path for part in _PYTHONS if _can_measure(path := str(folder / part))), sys.executable)
         imports = tuple(str(path) for path in (folder, folder / "src") if path.is_dir())
-        interpreter = process.Interpreter(python, folder, imports)
+        interpreter = process.Interpreter(python, folder, imports, records_modules=True)
         if paths:
             return Environment(name, interpreter, tuple(_file(path, folder) for path in paths))
         project = read_project(folder)
@@ -69,7 +69,7 @@ def find_environment(name: str, text: str, paths: Sequence[str]) -> Environment:
     # not resolved: a virtual environment's Python is a link, whose location identifies the environment
     project = Project() if paths else read_project(Path.cwd(), upward=True)
     files = tuple(_file(path, Path.cwd()) for path in paths) or project.paths or suite
-    return Environment(name, process.Interpreter(os.path.abspath(found)), files, project.source)
+    return Environment(name, process.Interpreter(os.path.abspath(found), records_modules=True), files, project.source)
 
 
 def _holds_results(folder: Path) -> bool:

@@ -45,6 +45,8 @@ STACKS_ASKED: signal.Signals | None = getattr(signal, "SIGUSR2", None)
 STACKS_S = 1.0
 """Seconds that a child may take to do so."""
 SUPERVISOR = "GPUBENCH_SUPERVISOR"
+MODULES = "GPUBENCH_MODULES"
+"""Variable that makes a measuring process record the files of its modules."""
 """Environment variable with the supervisor's process number: a child with another parent has lost its supervisor."""
 
 
@@ -56,12 +58,13 @@ def suite() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """How a child is started: its Python, its working folder (``None``: the supervisor's), and what comes first on its
-    import path."""
+    """How a child is started: its Python, its working folder (``None``: the supervisor's), what comes first on its
+    import path, and whether its journal names the files of its modules."""
 
     python: str = sys.executable
     folder: Path | None = None
     imports: tuple[str, ...] = ()
+    records_modules: bool = False
 
 
 def pytest_command(paths: Sequence[str], options: Sequence[str], python: str = sys.executable) -> list[str]:
@@ -208,7 +211,8 @@ def _start(arguments: Sequence[str], log: Path, interpreter: Interpreter, owner:
     with open(log if _is_regular(log) or not os.path.lexists(log) else os.devnull, "ab") as output:
         return subprocess.Popen(
             _bound(arguments), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-            cwd=interpreter.folder, env=_environment(interpreter.imports) | {RANKS_OWNER: owner},
+            cwd=interpreter.folder,
+            env=_environment(interpreter.imports) | {RANKS_OWNER: owner, MODULES: "1" * interpreter.records_modules},
             process_group=0 if os.name == "posix" else None,
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )  # fmt: skip
