@@ -163,9 +163,12 @@ _LONG = 16
 
 
 def leaves(*values: Any) -> list[Any]:
-    """Return the leaves of nested containers; a long list, tuple or dictionary of numbers is one leaf."""
-    found: list[Any] = pytree.tree_leaves(values, is_leaf=_is_long)
-    return found
+    """Return the leaves of nested containers; a long list, tuple or dictionary of numbers is one leaf, and so is a
+    value that is nested more deeply than Python recurses."""
+    try:
+        return list(pytree.tree_leaves(values, is_leaf=_is_long))
+    except RecursionError:
+        return list(values) if len(values) == 1 else [leaf for value in values for leaf in leaves(value)]
 
 
 def _is_long(value: Any) -> bool:

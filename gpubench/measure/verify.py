@@ -122,11 +122,9 @@ def random_streams() -> tuple[Any, ...]:
 
 def set_random_streams(states: tuple[Any, ...]) -> None:
     """Restore what :func:`random_streams` returned."""
-    (
-        torch.set_rng_state(torch.tensor(list(states[0]), dtype=torch.uint8)),
-        random.setstate(states[1]),
-        np.random.set_state(states[2]),
-    )
+    torch.set_rng_state(torch.tensor(list(states[0]), dtype=torch.uint8))
+    random.setstate(states[1])
+    np.random.set_state(states[2])
 
 
 class Incomparable(Exception):
@@ -167,7 +165,10 @@ def _outputs_of(leaf: Any) -> Iterator[Output]:
     elif isinstance(leaf, bool | int | float | complex):
         yield Output(_numbers(np.asarray(leaf)), "")
     elif isinstance(leaf, list | tuple | dict):
-        yield Output(_numbers(np.asarray(list(leaf.values()) if isinstance(leaf, dict) else leaf)), "")
+        try:
+            yield Output(_numbers(np.asarray(list(leaf.values()) if isinstance(leaf, dict) else leaf)), "")
+        except ValueError as error:
+            raise Incomparable("the result is nested too deeply to compare") from error
 
 
 def kept_result(result: Any) -> Any:
@@ -178,10 +179,12 @@ def kept_result(result: Any) -> Any:
             return leaf.detach().clone() if isinstance(leaf, torch.Tensor) else np.copy(leaf)
         return leaf
 
-    return pytree.tree_map_only((torch.Tensor, np.ndarray), copy, result)
+    with suppress(RecursionError):  # nested too deeply to be compared
+        return pytree.tree_map_only((torch.Tensor, np.ndarray), copy, result)
+    return result
 
 
-def _dense(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+def _dense(tensor: Any) -> Iterator[torch.Tensor]:
     """Yield the numbers of a tensor in dtypes that torch computes with; formats of 8 bits and fewer as their codes."""
     tensor = tensor.to("cpu")
     if tensor.is_nested:
@@ -283,23 +286,23 @@ def poisoned(
     stands may never end with rounded results. The results of operators are ``rounded`` to a dtype. With ``vary`` an
     operator's free choices are made otherwise: random numbers, signs of vectors, the order of eigenvalues.
     """
-    aten, seen = torch.ops.aten, seen or Seen()
+    aten, noted = torch.ops.aten, seen or Seen()
     unfilled = {aten.empty, aten.empty_like, aten.new_empty, aten.empty_strided, aten.new_empty_strided}
 
     class Poisoned(dispatch_mode()):  # type: ignore[misc]
         def __torch_dispatch__(self, step: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            _require_repeatable(step, args, seen.dtypes.total() <= most)
+            _require_repeatable(step, args, noted.dtypes.total() <= most)
             result = step(*args, **(kwargs or {}))
             if step.overloadpacket in unfilled and result.is_floating_point():
                 return result.fill_(math.nan)
             if vary:
                 result = _choose_otherwise(step, args, kwargs or {}, result)
             if not (step.is_view or step.overloadpacket in unfilled):
-                seen.note(step, bare_tensors(result))
+                noted.note(step, bare_tensors(result))
                 _round(result, rounded)
             return result
 
-    with uncompiled(), _noting(seen), Poisoned():
+    with uncompiled(), _noting(noted), Poisoned():
         yield
 
 
@@ -441,7 +444,7 @@ class Reference:
     _spread: float = 0.0
     _spent_s: float = 0.0
     _alive: Any = None
-    _runs: list[dict[str, float]] = field(default_factory=list)
+    _runs: list[float] = field(default_factory=list)
     _streams: Any = field(default_factory=random_streams)
 
     def check(self, result: Any) -> Check:
@@ -488,10 +491,10 @@ class Reference:
             pairs = zip(_values(self._run(poison=False)), _values(found), strict=True)
             unwritten = [math.isinf(_error(*pair)) for pair in pairs]
         self._allowed = tolerance(self._precision, self.flops, self.inputs, elements)
-        self._runs = [{"steps": 1.0}, {"steps": -1.0}, {}]
+        self._runs = [1.0, -1.0, 0.0]
         if any(each.is_whole for each in found):
             units = max(4.0, min(_MOST_UNITS, _MOST_MOVED / roundoff(self._precision)))
-            self._runs[2:2] = [{"steps": units}, {"steps": -units}]
+            self._runs[2:2] = [units, -units]
         allowed = [self._allowed * each.values.is_floating_point() for each in found]
         wholes = [each.is_whole for each in found]
         self._expected = [*map(Expected, found, allowed, allowed, wholes, unwritten)]
@@ -530,14 +533,14 @@ class Reference:
             reason = (moved if math.isfinite(self._spread) else _UNBOUNDED) if run else self._freedom
         return reason
 
-    def _widen(self, got: list[Output], run: dict[str, float], resized: bool) -> None:
+    def _widen(self, got: list[Output], run: float, resized: bool) -> None:
         """Explain what one more run changes: with the inputs moved by ``steps`` units of roundoff, or with other free
         choices. A run with another number of elements says nothing about a result that kept it, unless one unit of
         roundoff is enough to change the number."""
         assert self._expected is not None
-        steps = abs(run.get("steps", 1.0))
+        steps = abs(run or 1.0)
         try:
-            found: list[Any] = _values(self._run(vary=not run, **run))
+            found: list[Any] = _values(self._run(vary=not run, steps=run))
         except Exception:  # a decomposition that no longer exists, a loop without an end
             found = []
         wanted = [each.output.values for each in self._expected]
