@@ -3,17 +3,16 @@ restored after it, and reported."""
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import functools
 import gc
-import json
 import os
 import re
+import signal
 import sys
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from operator import is_
 from types import ModuleType
 from typing import Any
 
@@ -35,8 +34,18 @@ _SEPARATE = re.compile("tf32|float32|fp32|deterministic_algorithms|trac|thread_n
 
 _modules: dict[str, ModuleType] = {}
 """The imported modules, as of the latest :class:`State`."""
-_NAMESPACES = {module.__name__: vars(module) for module in (builtins, json, os, time)}
-"""Modules whose functions everything here calls: one that a test has replaced would fail all later tests."""
+_WITH_CLASSES = frozenset({"gpubench", "json", "pathlib", "psutil"})
+_MODULES = frozenset(
+    {"builtins", "contextlib", "functools", "io", "math", "msgspec", "msgspec.json", "os", "pathlib", "psutil", "re"}
+    | {"scipy.special", "statistics", "subprocess", "threadpoolctl", "time", "torch.utils._pytree"}
+)
+"""Modules, beside the whole of gpubench and json, with functions that gpubench calls around every test: one that a test
+has replaced would fail all later tests. Of the first four packages the methods of classes count too."""
+_IMMUTABLE = 1 << 8
+"""Python's flag of a class in C with attributes that can't be set."""
+_TIMERS = [name for name in ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF") if hasattr(signal, name)]
+_namespaces: dict[str, tuple[Any, Any]] = {}
+"""The modules and classes with such functions, and their attributes, as of the latest :class:`State`."""
 _Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
 """The functions that read and write a setting."""
 
@@ -48,17 +57,20 @@ class State:
         if len(_modules) != len(sys.modules) or _lost_modules():  # copying them takes as long as half of the settings
             _modules.clear()
             _modules.update(sys.modules)
+            _namespaces.clear()
+            _namespaces.update(_find_namespaces())
         self._settings = _settings("torch" in sys.modules)
         self._before = self._read()
         self._changed: dict[str, Any] = {}
         self._lost: list[str] = []
-        names = _NAMESPACES.items()
-        self._functions = [(place, now, {name: f for name, f in now.items() if callable(f)}) for place, now in names]
+        self._functions = [(place, *found, found[1].copy()) for place, found in _namespaces.items()]
+        self._replaced: list[tuple[str, str, Any, Any, Any, Any]] = []
 
     def compare(self) -> None:
         """Note the changes right after the body: a teardown may still restore settings, which is no fault.
         Lost modules are restored here, because code that needs one from now on would import it a second time, which
         torch doesn't survive, or get a test's mock."""
+        self._replaced = self._replaced_functions()
         if lost := _lost_modules():
             self._lost = [name for name in lost if not name.startswith(_COMPILED)]
             sys.modules.update({name: _modules[name] for name in self._lost})
@@ -84,14 +96,31 @@ class State:
         stuck = [name for name, before in left.items() if again.get(name) != before]
         return Flag("altered", f"left changed: {', '.join(texts)}"), stuck
 
-    def _restore_functions(self) -> list[str]:
-        """Restore replaced functions, without a call of any function that may be one of them; return their names."""
-        replaced = []
-        for place, now, before in self._functions:
-            changed = [name for name, function in before.items() if now.get(name) is not function]
-            now.update({name: before[name] for name in changed})
-            replaced += [f"{place}.{name}" for name in changed]
-        return replaced
+    def _replaced_functions(
+        self, every: Any = all, pairs: Any = map, same: Any = is_, is_function: Any = callable
+    ) -> list[tuple[str, str, Any, Any, Any, Any]]:
+        """Return the replaced functions: place, name, owner, its attributes, the function before, and the one now. The
+        defaults are the real functions, because a test may have replaced any, in this module too."""
+        return [
+            (place, name, owner, attributes, function, attributes.get(name))
+            for place, owner, attributes, before in self._functions
+            if not every(pairs(same, before.values(), attributes.values()))  # 25 ns per name, for thousands of names
+            for name, function in before.items()
+            if attributes.get(name) is not function and is_function(function)
+        ]
+
+    def _restore_functions(self, set_attribute: Any = type.__setattr__) -> list[str]:
+        """Restore the functions that are still replaced, without a call of any that may be one of them; return their
+        names."""
+        left = []
+        for place, name, owner, attributes, before, after in self._replaced:
+            if attributes.get(name) is after:
+                left += [f"{place}.{name}"]
+                if owner is None:
+                    attributes[name] = before
+                else:
+                    set_attribute(owner, name, before)
+        return left
 
     def _read(self) -> dict[str, Any]:
         """Return all settings by name; the names of environment variables begin with a dollar sign."""
@@ -108,6 +137,20 @@ class State:
             del os.environ[name[1:]]
         else:
             os.environ[name[1:]] = value
+
+
+def _find_namespaces() -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """Yield the names and the attributes of the modules and classes with functions that gpubench calls. A class, which
+    alone can set its attributes, comes with them."""
+    for place, module in list(sys.modules.items()):
+        package = place.partition(".")[0]
+        if not (place in _MODULES or package in ("gpubench", "json")) or not isinstance(module, ModuleType):
+            continue
+        yield place, (None, vars(module))
+        for value in list(vars(module).values()) if package in _WITH_CLASSES else ():
+            own = isinstance(value, type) and value.__module__.partition(".")[0] == package
+            if own and not value.__flags__ & _IMMUTABLE:
+                yield f"{value.__module__}.{value.__qualname__}", (value, vars(value))
 
 
 def _lost_modules() -> list[str]:
@@ -137,9 +180,21 @@ def _settings(with_torch: bool) -> dict[str, _Setting]:
         "gc thresholds": (gc.get_threshold, lambda counts: gc.set_threshold(*counts)),
         "tracemalloc": (tracemalloc.is_tracing, lambda tracing: tracemalloc.start() if tracing else tracemalloc.stop()),
     }
+    for name in _TIMERS:  # its signal would end the process in a later test
+        timer = getattr(signal, name)
+        settings[f"signal.setitimer {name}"] = (functools.partial(_is_set, timer), functools.partial(_set_timer, timer))
     if hasattr(os, "sched_getaffinity"):
         settings["cores"] = (lambda: os.sched_getaffinity(0), lambda cores: os.sched_setaffinity(0, cores))
     return settings | dict(_of_torch()) | dict(_of_native()) | dict(_of_modules()) if with_torch else settings
+
+
+def _is_set(timer: int) -> bool:
+    return any(signal.getitimer(timer))
+
+
+def _set_timer(timer: int, running: bool) -> None:
+    if not running:
+        signal.setitimer(timer, 0)
 
 
 def _of_torch() -> Iterator[tuple[str, _Setting]]:

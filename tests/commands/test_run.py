@@ -297,6 +297,9 @@ def test_a_test_that_a_conftest_doubles_is_measured_once(folder):
     assert "collected several times, measured once: test_neg" in ran.err
 
 
+EMPTY = "; vars(m).update({name: None for name, f in vars(m).items() if callable(f)})"
+
+
 @pytest.mark.parametrize(
     ("leaves", "named"),
     [
@@ -304,6 +307,13 @@ def test_a_test_that_a_conftest_doubles_is_measured_once(folder):
         ("import builtins; builtins.sorted = lambda *_, **__: []", "builtins.sorted"),
         ("import os; os.fsync = None", "os.fsync"),
         ("import time; time.perf_counter = lambda: 0.0", "time.perf_counter"),
+        ("import torch.utils._pytree as p; p.tree_map = None", "torch.utils._pytree.tree_map"),
+        ("import json; json.encoder.JSONEncoder.encode = lambda *_: 'x'", "json.encoder.JSONEncoder.encode"),
+        ("import psutil; psutil.Process.__init__ = psutil.cpu_percent = None", "psutil.cpu_percent"),
+        ("import gpubench.measure.clock as m" + EMPTY, "gpubench.measure.clock"),
+        ("import gpubench.measure.state as m" + EMPTY, "gpubench.measure.state"),
+        ("import statistics; statistics.median = lambda _: 'x'", "statistics.median"),
+        ("import signal; signal.setitimer(signal.ITIMER_REAL, 0.3)", "signal.setitimer ITIMER_REAL"),
     ],
 )
 def test_a_function_that_a_test_replaces_costs_no_other_test(folder, leaves, named):
@@ -316,7 +326,20 @@ def test_a_function_that_a_test_replaces_costs_no_other_test(folder, leaves, nam
     assert named in (folder / "out/run.json").read_text()
 
 
-LATER = "".join(f"\ndef test_{name}(benchmark): benchmark(len, [])\n" for name in "bcd")
+def test_a_function_that_a_fixture_replaces_and_puts_back_is_no_fault(folder):
+    """It stayed replaced for all later tests, and the test was flagged."""
+    fixture = "import time\nimport pytest\nSLEEP = time.sleep\n\n@pytest.fixture\ndef quick(monkeypatch):\n"
+    fixture += "    monkeypatch.setattr(time, 'sleep', len)\n\ndef test_a(benchmark, quick): benchmark(len, [])\n"
+    later = "\ndef test_b(benchmark):\n    assert time.sleep is SLEEP\n    benchmark(len, [])\n"
+    ran = measure(folder, fixture + later, "--processes=1", "--seed=0")
+    assert set(ran.statuses.values()) == {"ok"}
+    assert "left changed" not in (folder / "out/run.json").read_text()
+
+
+LATER = "".join(
+    f"\ndef test_{name}({fixture}): {fixture}(len, [])\n"
+    for name, fixture in {"b": "benchmark", "c": "gpubench", "d": "benchmark"}.items()
+)
 RERUNS = """
 import pytest
 from _pytest.runner import runtestprotocol
