@@ -68,7 +68,9 @@ def absent_files(page: Path, text: str) -> list[str]:
     ]
 
 
-FOREIGN = re.compile(r"--(benchmark|gpubench)-[\w-]*|--(adapter|check|cov|exclusive|from|gpus-per-node|wheels)")
+FOREIGN = re.compile(
+    r"--(benchmark|gpubench)-[\w-]*|--(adapter|check|cov|exclusive|from|gpus-per-node|import-mode|wheels)"
+)
 """Options of pytest and of other programs."""
 
 
