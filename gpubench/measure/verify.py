@@ -14,7 +14,7 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -229,9 +229,8 @@ def _same(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 def _others(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Return where one whole number isn't the other."""
-    if not left.is_floating_point():
-        return ~_same(left, right)
-    return ~_same(left, right) & ~((left.double() - right.double()).abs_() <= 0.5)
+    near = left.is_floating_point() and (left.double() - right.double()).abs_() <= 0.5
+    return ~(_same(left, right) | near)
 
 
 def _error(left: torch.Tensor, right: torch.Tensor) -> float:
@@ -274,6 +273,14 @@ class Seen:
         self.decomposed |= step.overloadpacket.__name__ in _VECTORS
         self.dtypes.update(str(each.dtype).removeprefix("torch.") for each in results)
 
+    def note_function(self, function: Any, args: Iterable[Any]) -> None:
+        """Note autocast and a question about the dtype."""
+        name = getattr(function, "__name__", "")
+        self.format |= (getattr(function.__self__, "__name__", "") if name == "__get__" else name) in _FORMAT
+        for kind in {leaf.device.type for leaf in args if isinstance(leaf, torch.Tensor)}:
+            if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+                self.dtypes[str(torch.get_autocast_dtype(kind)).removeprefix("torch.")] += 1
+
 
 @contextmanager
 def poisoned(
@@ -286,54 +293,40 @@ def poisoned(
     stands may never end with rounded results. The results of operators are ``rounded`` to a dtype. With ``vary`` an
     operator's free choices are made otherwise: random numbers, signs of vectors, the order of eigenvalues.
     """
+    from torch.overrides import TorchFunctionMode
+
     aten, noted = torch.ops.aten, seen or Seen()
     unfilled = {aten.empty, aten.empty_like, aten.new_empty, aten.empty_strided, aten.new_empty_strided}
 
     class Poisoned(dispatch_mode()):  # type: ignore[misc]
         def __torch_dispatch__(self, step: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            _require_repeatable(step, args, noted.dtypes.total() <= most)
+            if noted.dtypes.total() > most:
+                raise NotImplementedError("its number of steps depends on rounding")
+            if str(step) == "aten.view.dtype" and (args[0].is_floating_point() or args[0].is_complex()):
+                raise NotImplementedError("it reads the bits of its input, and float64 has other ones")
             result = step(*args, **(kwargs or {}))
-            if step.overloadpacket in unfilled and result.is_floating_point():
-                return result.fill_(math.nan)
+            if step.overloadpacket in unfilled:
+                return result.fill_(math.nan) if result.is_floating_point() else result
             if vary:
                 result = _choose_otherwise(step, args, kwargs or {}, result)
-            if not (step.is_view or step.overloadpacket in unfilled):
-                noted.note(step, bare_tensors(result))
-                _round(result, rounded)
+            if not step.is_view:
+                noted.note(step, results := bare_tensors(result))
+                _round(results, rounded)
             return result
 
-    with uncompiled(), _noting(noted), Poisoned():
-        yield
-
-
-@contextmanager
-def _noting(seen: Seen) -> Iterator[None]:
-    """A context that notes what reaches no operator: autocast, which leaves float64 as it is, and questions about the
-    dtype."""
-    from torch.overrides import TorchFunctionMode
-
     class Noting(TorchFunctionMode):
+        """Notes what reaches no operator: autocast, which leaves float64 as it is, and questions about the dtype."""
+
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            name = getattr(function, "__name__", "")
-            seen.format |= (getattr(function.__self__, "__name__", "") if name == "__get__" else name) in _FORMAT
-            for kind in {leaf.device.type for leaf in args if isinstance(leaf, torch.Tensor)}:
-                if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-                    seen.dtypes[str(torch.get_autocast_dtype(kind)).removeprefix("torch.")] += 1
+            noted.note_function(function, args)
             return function(*args, **(kwargs or {}))
 
     def finfo(*args: Any, limits: Any = torch.finfo) -> Any:
-        seen.format = True
+        noted.format = True
         return limits(*args)
 
-    with mock.patch("torch.finfo", finfo), Noting():
+    with uncompiled(), mock.patch("torch.finfo", finfo), Noting(), Poisoned():
         yield
-
-
-def _require_repeatable(step: Any, args: Sequence[Any], ends: bool) -> None:
-    if not ends:
-        raise NotImplementedError("its number of steps depends on rounding")
-    if str(step) == "aten.view.dtype" and (args[0].is_floating_point() or args[0].is_complex()):
-        raise NotImplementedError("it reads the bits of its input, and float64 has other ones")
 
 
 def _choose_otherwise(step: Any, args: Any, kwargs: Any, result: Any) -> Any:
@@ -349,9 +342,9 @@ def _choose_otherwise(step: Any, args: Any, kwargs: Any, result: Any) -> Any:
     return result
 
 
-def _round(values: Any, dtype: torch.dtype | None) -> None:
+def _round(results: list[torch.Tensor], dtype: torch.dtype | None) -> None:
     """Round float64 numbers, also in complex ones, to another dtype, in place."""
-    for tensor in bare_tensors(values) if dtype else ():
+    for tensor in results if dtype else ():
         real = torch.view_as_real(tensor) if tensor.dtype == torch.complex128 and not tensor.is_conj() else tensor
         if real.dtype == torch.float64:
             with suppress(RuntimeError):  # within torch.func, where a result may not be written
@@ -439,7 +432,7 @@ class Reference:
     allowance: float = math.inf
     exact: bool = False
     seen: Seen = field(default_factory=Seen)
-    _expected: list[Expected] | None = None
+    _expected: list[Expected] = field(default_factory=list)
     _allowed: float = 0.0
     _spread: float = 0.0
     _spent_s: float = 0.0
@@ -503,19 +496,17 @@ class Reference:
     def _miss(self, got: list[Output]) -> tuple[str, bool]:
         """Say what isn't explained, and whether it is the number of outputs or a shape; empty where all is explained.
         Raises :class:`~gpubench.errors.WrongAnswer` for memory that nothing wrote."""
-        assert self._expected is not None
         if len(got) != len(self._expected):
             return f"{len(got)} outputs, the reference has {len(self._expected)}", True
-        for left, right in zip(_values(got), _values(each.output for each in self._expected), strict=True):
-            if left.shape != right.shape:
-                return f"shape {tuple(left.shape)}, the reference has {tuple(right.shape)}", True
-        misses = [each.miss(output.values) for each, output in zip(self._expected, got, strict=True)]
-        return next(filter(None, misses), ""), False
+        pairs = list(zip(self._expected, _values(got), strict=True))
+        for each, values in pairs:
+            if values.shape != each.output.values.shape:
+                return f"shape {tuple(values.shape)}, the reference has {tuple(each.output.values.shape)}", True
+        return next(filter(None, (each.miss(values) for each, values in pairs)), ""), False
 
     def _explain(self, got: list[Output], when: str = "") -> str:
         """Repeat the reference until that explains how a result differs, and return the reason. Raises
         :class:`~gpubench.errors.WrongAnswer` where nothing does, :class:`Incomparable` where float64 can't judge."""
-        assert self._expected is not None
         reason = ""
         while (miss := self._miss(got))[0]:
             unwritten = any(each.unwritten for each in self._expected)
@@ -537,7 +528,6 @@ class Reference:
         """Explain what one more run changes: with the inputs moved by ``steps`` units of roundoff, or with other free
         choices. A run with another number of elements says nothing about a result that kept it, unless one unit of
         roundoff is enough to change the number."""
-        assert self._expected is not None
         steps = abs(run or 1.0)
         try:
             found: list[Any] = _values(self._run(vary=not run, steps=run))
@@ -566,7 +556,6 @@ class Reference:
     def _require_values(self, got: list[Output]) -> None:
         """Raise :class:`Incomparable` for a result that isn't a function of its inputs' values: sizes of a dtype and
         addresses. Without arithmetic a Python number can only be one of these: ``len(pickle.dumps(x))``, ``id(x)``."""
-        assert self._expected is not None
         number = not self.seen.dtypes.total() and all(not each.dtype for each in got)
         if not (self.seen.format or number):
             return
@@ -578,7 +567,6 @@ class Reference:
 
     def _require_accuracy(self, got: list[Output]) -> None:
         """Raise :class:`Incomparable` where the call's own dtype on a CPU is as far from float64 as the result."""
-        assert self._expected is not None
         own, errors = self._run(own=True), []
         for each, left, right in zip(self._expected, got, own, strict=True):
             if each.miss(left.values):
@@ -590,14 +578,13 @@ class Reference:
 
     def _agree(self, left: list[Output], right: list[Output]) -> bool:
         """Whether two results are the same within one sum's rounding."""
-        if [each.values.shape for each in left] != [each.values.shape for each in right]:
-            return False
-        pairs = zip(left, right, strict=True)
-        return all(_error(*_values(pair)) <= self._allowed * pair[0].values.is_floating_point() for pair in pairs)
+        pairs = list(zip(_values(left), _values(right), strict=False))
+        return len(left) == len(right) and all(
+            a.shape == b.shape and _error(a, b) <= self._allowed * a.is_floating_point() for a, b in pairs
+        )
 
     def _require_dtypes(self, got: list[Output]) -> None:
         """Raise :class:`~gpubench.errors.WrongAnswer` for results of other dtypes than the same call on a copy has."""
-        assert self._expected is not None
         if not self.exact or len(got) != len(self._expected):
             return
         usual = {"float64": "float32" if self.precision == "tf32" else self.precision, "complex128": "complex64"}
@@ -617,13 +604,7 @@ class Reference:
         return coarsest({self.precision, *chosen}, self.precision)
 
     def _run(
-        self,
-        seen: Seen | None = None,
-        *,
-        own: bool = False,
-        vary: bool = False,
-        steps: float = 0.0,
-        poison: bool = True,
+        self, seen: Seen | None = None, own: bool = False, vary: bool = False, steps: float = 0.0, poison: bool = True
     ) -> list[Output]:
         """Return the outputs of a copy of the call: in float64 or in its ``own`` dtype, with other free choices
         (``vary``), or with inputs moved by so many ``steps`` of roundoff and rounded results."""
@@ -700,8 +681,7 @@ def prepare_reference(
         if library.name not in (TORCH, "numpy"):
             function, args, kwargs = (_in_numpy(value, library) for value in (function, args, kwargs))
         shared, function = (None, function) if check is True else (check, torch.neg)
-        cpu = torch.device("cpu")
-        copied = copy_call(function, args, kwargs, device=cpu, limit_bytes=int(limit))
+        copied = copy_call(function, args, kwargs, device=torch.device("cpu"), limit_bytes=int(limit))
     except (TooLarge, Uncopyable) as error:
         return unchecked(str(error))
     original, inputs = Original(copied, shared), max(elements(args, kwargs), len(tensor_leaves(args, kwargs)))
