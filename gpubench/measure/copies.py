@@ -8,6 +8,7 @@ large values never become bytes: the stream refers to them by number.
 
 from __future__ import annotations
 
+import array
 import bisect
 import contextlib
 import copyreg
@@ -89,6 +90,7 @@ def copy_call(
     pickler = _Pickler(stream, dtype, device, alive)
     try:
         pickler.dump((function, args, dict(kwargs)))
+        pickler.memory.refuse_shared(pickler.buffers)
         nbytes = pickler.memory.total_bytes() + stream.tell()
         if limit_bytes is not None and nbytes > limit_bytes:
             raise Uncopyable(f"a copy needs {text(nbytes, 'B')}")
@@ -199,6 +201,15 @@ class _Memory:
             block.convert, block.width = real, width
         if block.convert and len(block.views) > 1:
             raise Uncopyable("the call views the same memory in two dtypes")
+
+    def refuse_shared(self, buffers: list[Any]) -> None:
+        """Raise :class:`Uncopyable` if an array or a tensor lies over the memory of one of these buffers."""
+        for buffer in filter(len, buffers):
+            start, nbytes = np.frombuffer(buffer, np.uint8).__array_interface__["data"][0], memoryview(buffer).nbytes
+            for (key, low, *_), block in self._blocks.items():
+                if key == "cpu" and low < start + nbytes and start < low + block.nbytes:
+                    kind = type(buffer).__name__
+                    raise Uncopyable(f"the call uses an object of type {kind} and an array that share their memory")
 
     def total_bytes(self) -> int:
         """Return the bytes of all copies."""
@@ -412,6 +423,7 @@ class _Pickler(pickle.Pickler):
         self._alive = alive
         self._places: dict[int, int] = {}
         self._modules: dict[int, types.ModuleType] = {}
+        self.buffers: list[Any] = []
 
     # What is shared ---------------------------------------------------------------------------------------------------
 
@@ -422,6 +434,8 @@ class _Pickler(pickle.Pickler):
             return None
         if kind is _Number:
             return self._number(value.value)
+        if isinstance(value, bytearray | array.array):
+            self.buffers.append(value)
         if kind is _Block or isinstance(value, type) or self._is_shared(kind, value):
             return self._number(value)
         if isinstance(value, types.ModuleType):
@@ -517,6 +531,8 @@ class _Pickler(pickle.Pickler):
     def _cache(self, value: Any) -> Any:
         if value.cache_info().currsize:
             name = getattr(value, "__name__", "a function")
+            if is_library(getattr(value, "__module__", None) or "") and not _importable(value.__wrapped__):
+                return _same, (_Number(value),)
             raise Uncopyable(f"the call uses results that functools.lru_cache keeps ({name})")
         return _make_cache, (value.__wrapped__, value.cache_parameters())
 
@@ -565,6 +581,8 @@ class _Pickler(pickle.Pickler):
         real = tensor.dtype.to_real() if tensor.dtype.is_complex else tensor.dtype
         block = self.memory.of_storage(tensor.untyped_storage())
         converts = real.is_floating_point and real != torch.float64
+        if converts and self.memory.dtype is not None and "float4" in str(real):
+            raise Uncopyable("the call uses float4 numbers, and torch can't convert them")
         self.memory.view(block, str(real).removeprefix("torch."), real.itemsize, converts)
         graph = not tensor.is_leaf
         marks = tensor.requires_grad, graph and tensor.requires_grad, tensor.is_conj(), tensor.is_neg()

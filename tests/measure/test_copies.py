@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import contextlib
 import dataclasses
@@ -9,6 +10,7 @@ import functools
 import io
 import itertools
 import random
+import statistics
 import threading
 import types
 import weakref
@@ -610,8 +612,29 @@ REFUSED = {
     "cache": (lambda: _cached(2) is None or _cached, "the call uses results that functools.lru_cache keeps"),
     "layout": (lambda: torch.ones(3, 3).to_mkldnn(), "the call uses a tensor with the layout _mkldnn"),
     "scripted": (lambda: torch.jit.trace(lambda x: x + 1, torch.ones(2)), "the call uses a scripted function"),
+    "bytearray": (
+        lambda: (one := bytearray(8), np.frombuffer(one, np.float32)),
+        "the call uses an object of type bytearray and an array",
+    ),
+    "array.array": (
+        lambda: (one := array.array("f", [1, 2]), torch.frombuffer(one, dtype=torch.float32)),
+        "the call uses an object of type array and an array",
+    ),
+    "float4": (lambda: torch.zeros(2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2), "the call uses float4 numbers"),
     "two dtypes": (lambda: (one := x(4), one.view(torch.int32)), "the call views the same memory in two dtypes"),
 }
+
+
+def test_only_the_filled_caches_of_libraries_are_shared():
+    def inner(value: Any) -> Any:
+        return value
+
+    inner.__module__, inner.__qualname__ = "statistics", "hidden"
+    theirs, own = functools.lru_cache(inner), functools.lru_cache(statistics.mean)
+    theirs((1, 2)), own((1, 2))
+    assert copy_call(lambda f: f, (theirs,), {})() is theirs
+    with pytest.raises(Uncopyable, match="lru_cache keeps"):
+        copy_call(lambda f: f, (own,), {})
 
 
 @pytest.mark.filterwarnings("ignore")
