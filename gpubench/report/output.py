@@ -20,6 +20,8 @@ _WAIT_S = 60.0
 """Seconds that a report waits for another one that is being written into the same folder."""
 TABLES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md", "report.html")
 """What every report writes."""
+SCALING = "scaling.csv"
+"""A table that a report has only where several devices were used."""
 _PICTURES = "charts"
 """Folder for the pictures of a report."""
 
@@ -45,8 +47,8 @@ def require_ours(folder: Path) -> None:
 
 
 def write_folder(folder: Path, files: Mapping[str, str | bytes]) -> list[Path]:
-    """Write the files of a report by their relative paths, each in one step, and remove the pictures of an earlier
-    report. Raises UsageError before anything is written."""
+    """Write the files of a report by their relative paths, each in one step, and remove the pictures and tables of an
+    earlier report that this one lacks. Raises UsageError before anything is written."""
     prepare_folder(folder)
     inner = folder / _PICTURES
     if inner.is_symlink():
@@ -58,6 +60,8 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes]) -> list[Path]:
         for path in inner.iterdir():
             if f"{_PICTURES}/{path.name}" not in files and is_drawn(path):
                 path.unlink()
+    if SCALING not in files:
+        (folder / SCALING).unlink(missing_ok=True)
     replace(folder / MANIFEST, b"{}\n")
     for name, content in files.items():  # a file name in a text may hold bytes that are none
         replace(folder / name, content.encode(errors="replace") if isinstance(content, str) else content)

@@ -92,3 +92,9 @@ def test_a_report_waits_for_another_one_in_its_folder(tmp_path, monkeypatch):
         output.write_folder(tmp_path, FIRST)
     lock.release()
     output.write_folder(tmp_path, FIRST)
+
+
+def test_a_report_without_several_devices_leaves_no_scaling_of_an_earlier_one(tmp_path):
+    output.write_folder(tmp_path, FIRST | {"scaling.csv": "of another machine"})
+    output.write_folder(tmp_path, FIRST)
+    assert not (tmp_path / "scaling.csv").exists()
