@@ -29,6 +29,7 @@ from typing import Any
 
 from ..devices.lazy import np, torch
 from ..runfile.quantities import text
+from .shared import State, as_before
 
 _LIBRARIES = {"torch", "numpy", *sys.stdlib_module_names}
 """Packages that are shared wherever they lie."""
@@ -63,10 +64,13 @@ class CallCopy:
     kwargs: dict[str, Any]
     _alive: list[Any] = field(default_factory=list, repr=False)
     """Copies of objects that the call refers to weakly."""
+    shared: State | None = None
+    """Variables of classes and modules as they were when the copy was made."""
 
     def __call__(self) -> Any:
-        """Make the call, and return its result."""
-        return self.function(*self.args, **self.kwargs)
+        """Make the call with the shared variables of before, put them back, and return the result."""
+        with as_before(self.shared):
+            return self.function(*self.args, **self.kwargs)
 
 
 def copy_call(
@@ -103,7 +107,7 @@ def copy_call(
     except Exception as error:
         message = " ".join(str(error).split())[:150]
         raise Uncopyable(f"the call can't be copied ({type(error).__name__}: {message})") from error
-    return CallCopy(copied[0], copied[1], copied[2], alive)
+    return CallCopy(copied[0], copied[1], copied[2], alive, State(pickler.owners) if pickler.owners else None)
 
 
 @contextlib.contextmanager
@@ -407,6 +411,12 @@ def _importable(value: Any) -> bool:
     return found is value
 
 
+def _is_stateless(value: Any) -> bool:
+    """Whether a class or function is of the standard library, torch, NumPy or the fixtures."""
+    root = str(value.__module__).partition(".")[0]
+    return root in _LIBRARIES | _OURS and value.__module__ != "__main__" and _importable(value)
+
+
 class _Number:
     """A value that the copy shares, for a reducer's arguments."""
 
@@ -424,6 +434,7 @@ class _Pickler(pickle.Pickler):
         self._places: dict[int, int] = {}
         self._modules: dict[int, types.ModuleType] = {}
         self.buffers: list[Any] = []
+        self._owners: dict[int, Any] = {}
 
     # What is shared ---------------------------------------------------------------------------------------------------
 
@@ -437,10 +448,30 @@ class _Pickler(pickle.Pickler):
         if isinstance(value, bytearray | array.array):
             self.buffers.append(value)
         if kind is _Block or isinstance(value, type) or self._is_shared(kind, value):
+            self._own(value)
             return self._number(value)
         if isinstance(value, types.ModuleType):
+            self._own(value)
             return self._number(self._module(value) if self._is_users(value) else value)
         return None
+
+    @property
+    def owners(self) -> list[Any]:
+        """The shared classes, and the dictionaries of the shared modules, whose variables a call may change."""
+        return list(self._owners.values())
+
+    def _own(self, value: Any) -> None:
+        """Note a shared class with its bases and the modules of its methods, or the module of a shared function."""
+        if isinstance(value, type):
+            for kind in value.__mro__:
+                if id(kind) not in self._owners and not _is_stateless(kind):
+                    self._owners[id(kind)] = kind
+                    for method in vars(kind).values():
+                        self._own(getattr(method, "__func__", getattr(method, "fget", method)))
+        elif isinstance(value, types.FunctionType) and not _is_stateless(value):
+            self._owners.setdefault(id(value.__globals__), value.__globals__)
+        elif isinstance(value, types.ModuleType) and value.__name__.partition(".")[0] not in _LIBRARIES | _OURS:
+            self._owners.setdefault(id(vars(value)), vars(value))
 
     def _number(self, value: Any) -> int:
         place = self._places.get(id(value))

@@ -9,6 +9,7 @@ the dtype itself would repeat a fault of that dtype.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 import re
@@ -621,7 +622,7 @@ class Reference:
             else:
                 set_random_streams(self._streams)
             with poisoned(seen, rounded if steps else None, vary, most) if poison and not own else uncompiled():
-                result = call.function(*call.args, **call.kwargs)
+                result = call()
             if seen:
                 seen.random |= str(random_streams()) != str(self._streams)
             found = outputs(result)
@@ -654,7 +655,9 @@ class Original:
     def copy(self, dtype: torch.dtype | None) -> CallCopy:
         """Return a copy whose numbers are in this dtype."""
         call = copy_call(self.call.function, self.call.args, self.call.kwargs, dtype=dtype)
-        return CallCopy(self.shared, call.args, call.kwargs) if self.shared else call
+        if self.shared:
+            return CallCopy(self.shared, call.args, call.kwargs)
+        return dataclasses.replace(call, shared=self.call.shared)
 
 
 def prepare_reference(

@@ -212,7 +212,7 @@ def count(copied: CallCopy, devices: tuple[int, ...] = ()) -> Counted:
     """Count the work of a copied call, while it runs; ``devices`` are the indices of accelerators that it may draw
     random numbers on."""
     with restored_random_streams(devices), watched() as seen:
-        result = copied.function(*copied.args, **copied.kwargs)
+        result = copied()
     return counted(seen, copied.function, copied.args, copied.kwargs, result)
 
 
