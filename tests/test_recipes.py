@@ -28,7 +28,8 @@ def tree(tmp_path: Path) -> Path:
 
 
 def gpubench(tree: Path, *words: str | Path) -> str:
-    environment = os.environ | {"PYTHONPATH": str(tree)}
+    path = os.pathsep.join([str(tree), os.environ["PYTHONPATH"]])  # the copy is imported, and the plugins of the tests
+    environment = os.environ | {"PYTHONPATH": path}
     command = [sys.executable, "-m", "gpubench", *map(str, words)]
     done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
