@@ -109,10 +109,9 @@ class Given:
         self._read = [*args, *(value for name, value in kwargs.items() if name != "out")]
         self._seen, self._compared = self._look(), set[tuple[Any, ...]]()
 
-    def changed(self) -> tuple[list[str], bool]:
-        """Return the kinds of values that are different now, ``list`` or ``Tensor``, and whether another result may be
-        right: tensors, arrays or generators are different, or an argument. A cache is neither: what was empty may be
-        filled once, and what an object holds is compared from the second time on."""
+    def changed(self) -> list[str]:
+        """Return the kinds of values that are different now, ``list`` or ``Tensor``. A cache is no change: what was
+        empty may be filled once, and what an object holds is compared from the second time on."""
         now, found = self._look(), {}
         for place, (name, state) in now.items():
             before = self._seen.setdefault(place, (name, state))[1]
@@ -122,9 +121,7 @@ class Given:
             elif state != before:
                 found[place] = name
         self._compared |= now.keys()
-        inputs = len(self._read)
-        moved = any((len(place) < 3 and place[0] < inputs) or isinstance(now[place][1], int) for place in found)
-        return list(dict.fromkeys(filter(None, found.values()))), moved
+        return list(dict.fromkeys(filter(None, found.values())))
 
     def _look(self) -> dict[tuple[Any, ...], tuple[str, Any]]:
         """Return by place the name of a value's kind, empty within networks, and its state."""

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -39,6 +40,7 @@ from .data import (
     tensors,
     uncompiled,
 )
+from .shared import as_before
 from .work import Call
 
 ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "tf32": 2.0**-11, "float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -58,6 +60,9 @@ _AT_EDGES = 1e-2
 """Where rounding moves no larger share of the whole numbers, a comparison of the others is a check."""
 _MOST_OUTPUTS = 10_000
 """Outputs whose comparison takes seconds."""
+_REPEATS = 5
+"""Calls of a copy that show whether the call changes what it uses: schedules begin with a step of zero, and gradients
+are summed over a few calls."""
 _FORMAT = {"element_size", "untyped_storage", "data_ptr", "nbytes", "itemsize", "__repr__"}
 """Methods and properties of tensors whose values depend on the dtype or the place in memory."""
 _VECTORS: dict[str, tuple[tuple[int, bool], ...]] = {
@@ -438,6 +443,7 @@ class Reference:
     _spread: float = 0.0
     _spent_s: float = 0.0
     _alive: Any = None
+    _has_runs: bool = True
     _runs: list[float] = field(default_factory=list)
     _streams: Any = field(default_factory=random_streams)
 
@@ -465,8 +471,7 @@ class Reference:
         if reason and not all(each.is_checked(loosest) for each in expected):
             return unchecked(reason)
         if not any(each.whole for each in expected):
-            self._runs = []  # the last result needs no further run, nor the copy
-            self.call = self._alive = None  # type: ignore[assignment]
+            self._runs, self._alive, self._has_runs = [], None, False  # the last result needs no further run
         errors = (_error(left.values, right.output.values) for left, right in zip(got, expected, strict=True))
         return Check("passed", max(errors), max(each.error for each in expected))
 
@@ -475,6 +480,30 @@ class Reference:
         :class:`~gpubench.errors.WrongAnswer`."""
         with suppress(Incomparable, Uncopyable):
             self._explain(outputs(result), " after the rounds, while the first result was right")
+
+    def why_another(self, copy: Callable[[], CallCopy]) -> str:
+        """Return why a later call may give another result: the call changes what it uses, or can't be repeated to see
+        that; empty if repeated calls agree.
+
+        The copy from before the first call is repeated in float64, so that small steps are seen. A reference of the
+        test's has no copy of the function: then ``copy`` makes copies as the call is now, of which the first results
+        agree too unless the call is a race.
+        """
+        own = self.call.shared is None
+        copy, allowed = (partial(self.call.copy, torch.float64), LOOSEST["float64"]) if own else (copy, self._allowed)
+        try:
+            with restored_random_streams(), uncompiled():
+                call = copy()
+                again = partial(call.function, *call.args, **call.kwargs)
+                with as_before(call.shared):
+                    first = outputs(kept_result(again()))
+                    stands = all(_agree(first, outputs(again()), allowed) for _ in range(_REPEATS - 1))
+                races = not (stands or own) and not _agree(first, outputs(copy()()), allowed)
+        except Uncopyable as error:
+            return str(error)
+        except Exception as error:
+            return f"a copy of the call fails ({type(error).__name__})"
+        return "" if stands or races else "the call changes what it uses"
 
     def _expect(self, elements: int) -> list[Expected]:
         """Run the reference. Of NaN in its outputs only that of its own arithmetic is right, which is there without
@@ -511,9 +540,9 @@ class Reference:
         reason = ""
         while (miss := self._miss(got))[0]:
             unwritten = any(each.unwritten for each in self._expected)
-            if self.call and not (unwritten or reason):
+            if self._has_runs and not (unwritten or reason):
                 self._require_values(got)
-            if self.call and not (unwritten or miss[1] or self._runs):
+            if self._has_runs and not (unwritten or miss[1] or self._runs):
                 self._require_accuracy(got)
             if unwritten or not self._runs:
                 raise WrongAnswer(f"wrong result: {miss[0]}{when}")
@@ -561,9 +590,9 @@ class Reference:
         if not (self.seen.format or number):
             return
         own = self._run(own=True)
-        if self._agree(got, own):
+        if _agree(got, own, self._allowed):
             raise Incomparable("the result depends on the dtype, so float64 has another one")
-        if number and not self._agree(own, [each.output for each in self._expected]):
+        if number and not _agree(own, [each.output for each in self._expected], self._allowed):
             raise Incomparable("the result depends on where the data lie in memory")
 
     def _require_accuracy(self, got: list[Output]) -> None:
@@ -576,13 +605,6 @@ class Reference:
                 if each.whole or not errors[-1] <= min(LOOSEST[_real(self._precision)], explained):
                     return
         raise Incomparable(f"{self.precision} differs by {max(errors):.2g} from float64, on a CPU too")
-
-    def _agree(self, left: list[Output], right: list[Output]) -> bool:
-        """Whether two results are the same within one sum's rounding."""
-        pairs = list(zip(_values(left), _values(right), strict=False))
-        return len(left) == len(right) and all(
-            a.shape == b.shape and _error(a, b) <= self._allowed * a.is_floating_point() for a, b in pairs
-        )
 
     def _require_dtypes(self, got: list[Output]) -> None:
         """Raise :class:`~gpubench.errors.WrongAnswer` for results of other dtypes than the same call on a copy has."""
@@ -630,6 +652,14 @@ class Reference:
             self._alive = call  # so that no later copy lies at the same address
         self._spent_s += time.perf_counter() - start
         return found
+
+
+def _agree(left: list[Output], right: list[Output], allowed: float) -> bool:
+    """Whether two results are the same within a relative error."""
+    pairs = list(zip(_values(left), _values(right), strict=False))
+    return len(left) == len(right) and all(
+        a.shape == b.shape and _error(a, b) <= allowed * a.is_floating_point() for a, b in pairs
+    )
 
 
 def _values(found: Iterable[Output]) -> list[torch.Tensor]:

@@ -94,11 +94,10 @@ class Call:
 
     ``args`` and ``kwargs`` are those of one call, ``work`` is declared and counted, ``further`` are the devices that it
     names. ``function`` is that of the request in its variant. ``first_s``: seconds of the first call (compiling
-    included), before which ``given`` looked at what it was given, and that it ``moves``, so that a later result is
-    another; ``expected``: the reference that it passed. ``unplaced``: why no copies of it took rounds.
-    ``call_s``, ``round_s``: seconds of a warm call, and of a round of one call with its setup; ``before``: the
-    machine's state before them. ``latency_s`` is measured besides the rounds, of which ``result`` is the last one's.
-    ``uncounted`` is the reason why its work couldn't be counted.
+    included), before which ``given`` looked at what it was given; ``expected``: the reference that it passed.
+    ``unplaced``: why no copies of it took rounds. ``call_s``, ``round_s``: seconds of a warm call, and of a round of
+    one call with its setup; ``before``: the machine's state before them. ``latency_s`` is measured besides the rounds,
+    of which ``result`` is the last one's. ``uncounted`` is the reason why its work couldn't be counted.
     """
 
     request: Request
@@ -111,7 +110,6 @@ class Call:
     check: Any = None
     first_s: float = 0.0
     given: Any = None
-    moves: bool = False
     expected: Any = None
     call_s: float = 0.0
     round_s: float = 0.0
