@@ -376,9 +376,10 @@ function testOf(word) {
 function matcher(expression) {
   const tokens = (powers(expression.toLowerCase()).replace(/(?<=\w)\s+=\s+(?=\w)/g, "=").match(TOKEN) ?? []).map((token) => token.replace(/,+$/, "") || token);
   // What isn't finished yet, as while it is typed, chooses all.
+  while (["and", "or", "not", "("].includes(tokens.at(-1))) tokens.pop();
   function term() {
     const token = tokens.shift();
-    if (token === undefined || (token === "not" && !tokens.length)) return () => true;
+    if (token === undefined) return () => true;
     if (token === "not") { const inner = term(); return (row) => !inner(row); }
     if (token === "(") { const inner = either(); tokens.shift(); return inner; }
     return testOf(token);
