@@ -216,6 +216,9 @@ class Gpubench:
         threads, steps = plain_number("threads", threads, whole=True), plain_number("steps", steps, whole=True)
         if not (setup is None or callable(setup)):
             raise UsageError(f"setup must be a function, not {type(setup).__name__}")
+        if not (isinstance(check, bool | str) or callable(check)):
+            kind = type(check).__name__
+            raise UsageError(f"check must be a function, True, False or a text with the reason, not {kind}")
         names = (devices,) if isinstance(devices, str) else tuple(map(str, devices))
         self.declaration = Declaration(work, check, setup, names, threads, steps)
         return self

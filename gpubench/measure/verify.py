@@ -25,7 +25,7 @@ from unittest import mock
 from ..devices import CPU, Device
 from ..devices.implementations import TORCH, Implementation
 from ..devices.lazy import np, pytree, torch
-from ..errors import TooLarge, WrongAnswer
+from ..errors import TooLarge, UsageError, WrongAnswer
 from ..runfile.quantities import seconds_text
 from ..runfile.schema import Check, Work
 from .copies import CallCopy, Uncopyable, copy_call, restored_random_streams
@@ -460,12 +460,16 @@ class Reference:
                 return unchecked("no tensor among the arguments to repeat the call with")
             self._require_dtypes(got)
             reason = self._explain(got)
+            if reason and not _agree(self._run(), [each.output for each in expected], LOOSEST["float64"]):
+                reason = self._freedom
         except WrongAnswer:  # a reference may also check what the call doesn't return
             raise
         except (Incomparable, Uncopyable) as error:
             return unchecked(str(error))
         except Exception as error:
             message = re.split(r"[.:;] ", " ".join(str(error).split()))[0][:100]
+            if self.call.shared and isinstance(error, TypeError):  # a wrong signature, such as a missing argument
+                raise UsageError(f"the reference of declare(check=…) raises TypeError: {message}") from error
             return unchecked(f"the call can't be repeated in float64 ({type(error).__name__}: {message})")
         loosest = max(self._allowed, LOOSEST[_real(self._precision)])
         if reason and not all(each.is_checked(loosest) for each in expected):

@@ -136,6 +136,8 @@ REFUSED = {
     "empty": ("gpubench(torch.empty_like, x)", "error", "wrong result: an output is not finite or was never written"),
     "advice": ("gpubench(torch.empty_like, x)", "error", "; if it is right, gpubench.declare(check=…) takes a re"),
     "written": ("gpubench.declare(check=lambda x, out: x)(write, x, out=torch.zeros(64))", "error", "never written"),
+    "signature": ("gpubench.declare(check=lambda: x)(torch.neg, x)", "error", "the reference of declare(check=…)"),
+    "uncalled": ("gpubench.declare(check=x)(torch.neg, x)", "error", "check must be a function, True, False or a text"),
     "shape": ("gpubench.declare(check=lambda x: x)(lambda x: x[:3], x)", "error", "shape"),
     "pair": ("gpubench.declare(check=lambda x: x)(lambda x: (x, x), x)", "error", "outputs"),
     "half": ("gpubench.declare(flops=16**3)(torch.mm, a, a)", "error", "4096 FLOP declared, 8192 counted"),
