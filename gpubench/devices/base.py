@@ -148,6 +148,13 @@ class Device(ABC):
     def reset_peak_memory(self) -> None:  # noqa: B027
         """Reset the peak to the memory that is allocated now."""
 
+    def random_state(self) -> Any:
+        """Return the state of the device's own random stream; ``None`` where it has none."""
+        return None
+
+    def set_random_state(self, state: Any) -> None:  # noqa: B027
+        """Set the random stream to a state from :meth:`random_state`."""
+
     def settle(self) -> None:  # noqa: B027
         """Make libraries allocate memory that they never release, so that it doesn't count as memory of the first case
         that needs it."""

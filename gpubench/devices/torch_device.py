@@ -87,6 +87,18 @@ class TorchDevice(Device):
     def peak_memory(self) -> int | None:
         return self._count_bytes("max_memory_allocated")
 
+    def random_state(self) -> Any:
+        return self._ask("get_rng_state", *self._place)
+
+    def set_random_state(self, state: Any) -> None:
+        if state is not None:
+            self._ask("set_rng_state", state, *self._place)
+
+    @property
+    def _place(self) -> tuple[int, ...]:
+        """The arguments by which functions of torch's module are told this device."""
+        return (self.index,) if self.indexed else ()
+
     def reset_peak_memory(self) -> None:
         self._ask("reset_peak_memory_stats", self.index)
 

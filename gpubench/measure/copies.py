@@ -22,11 +22,12 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..devices import Device
 from ..devices.lazy import np, torch
 from ..runfile.quantities import text
 from .shared import State, as_before
@@ -111,14 +112,17 @@ def copy_call(
 
 
 @contextlib.contextmanager
-def restored_random_streams(devices: tuple[int, ...] = ()) -> Iterator[None]:
+def restored_random_streams(devices: Iterable[Device] = ()) -> Iterator[None]:
     """A context after which the global random streams of Python, NumPy and torch are as they were; of accelerators,
     those of the ``devices``."""
     python, numpy = random.getstate(), np.random.get_state() if "numpy" in sys.modules else None
+    of_devices = [(device, device.random_state()) for device in devices]
     try:
-        with torch.random.fork_rng(devices=devices):
+        with torch.random.fork_rng(devices=()):
             yield
     finally:
+        for device, state in of_devices:
+            device.set_random_state(state)
         random.setstate(python)
         if numpy is not None:
             np.random.set_state(numpy)

@@ -392,10 +392,6 @@ class Gpubench:
         """Whether the work of a call is counted: once, by the first process of a run."""
         return (self.first or self.home.simulated) and self.case.implementation == TORCH
 
-    def _generators(self) -> tuple[int, ...]:
-        """Return the indices of the accelerators that have random streams of their own."""
-        return tuple(device.index for device in self.clock.devices if device.accelerator and not device.simulated)
-
     def _copied_bytes(self) -> int | None:
         """Return the most bytes that a copy of a call may take, a quarter of the free memory; None if unknown."""
         memory = [device.memory() for device in {self.home, CPU}]
@@ -417,14 +413,14 @@ class Gpubench:
         """Return the work of a copy of the call; None, with the reason, where it can't be made."""
         copied = copied or (self._copy(call) if call.request.setup is None else None)
         try:
-            return count(copied, self._generators()) if copied else None
+            return count(copied, self.clock.devices) if copied else None
         except Exception as error:  # the copied call fails: it isn't a copy
             call.uncounted = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
             return None
 
     def _count_real(self, call: Call) -> Counted | None:
         try:  # not in the first call, which may prepare what the others need
-            return count_real(call.request, self._generators())
+            return count_real(call.request, self.clock.devices)
         except Unmeasurable as error:
             call.uncounted = str(error)
             return None

@@ -54,12 +54,12 @@ class State:
     """The settings of this process before a test's body, except changes by fixtures, which undo them."""
 
     def __init__(self) -> None:
+        self._settings = _settings("torch" in sys.modules)  # its imports are over before the modules are noted
         if len(_modules) != len(sys.modules) or _lost_modules():  # copying them takes as long as half of the settings
             _modules.clear()
             _modules.update(sys.modules)
             _namespaces.clear()
             _namespaces.update(_find_namespaces())
-        self._settings = _settings("torch" in sys.modules)
         self._before = self._read()
         self._changed: dict[str, Any] = {}
         self._lost: list[str] = []

@@ -206,9 +206,8 @@ _OWN: dict[re.Pattern[str], Callable[[Mapping[str, Any]], int]] = {
 # Counting -------------------------------------------------------------------------------------------------------------
 
 
-def count(copied: CallCopy, devices: tuple[int, ...] = ()) -> Counted:
-    """Count the work of a copied call, while it runs; ``devices`` are the indices of accelerators that it may draw
-    random numbers on."""
+def count(copied: CallCopy, devices: Iterable[Device] = ()) -> Counted:
+    """Count the work of a copied call, while it runs; it may draw random numbers on the ``devices``."""
     with restored_random_streams(devices), watched() as seen:
         result = copied()
     return counted(seen, copied.function, copied.args, copied.kwargs, result)
@@ -415,7 +414,7 @@ def watched() -> Iterator[Seen]:
         torch.backends.mha.set_fastpath_enabled(fused)
 
 
-def count_real(request: Request, devices: tuple[int, ...] = ()) -> Counted:
+def count_real(request: Request, devices: Iterable[Device] = ()) -> Counted:
     """Count the work of a call that can't be copied, in one more call. Raises :class:`Unmeasurable` with the reason
     where it can't be counted either."""
     args, kwargs = request.arguments()

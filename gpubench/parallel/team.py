@@ -283,7 +283,7 @@ class WorkerGroup:
         behind = [rank for rank, count in counts.items() if count == min(counts.values())]
         if len(behind) == 1:
             return RankFailure(behind[0], f"{late}: it is behind the others", status="timeout")
-        by_nccl = collective_backend(self._devices[0].partition(":")[0]) == "nccl"
+        by_nccl = dist.get_default_backend_for_device(self._devices[0].partition(":")[0]) == "nccl"
         remedy = "; NCCL_P2P_DISABLE=1 helps where GPUs can't reach one another, NCCL_DEBUG=INFO says more" * by_nccl
         return RankFailure(None, f"{late} on ranks {', '.join(map(str, behind))}{remedy}", status="timeout")
 

@@ -23,7 +23,9 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from gpubench.devices import CPU, kinds
 from gpubench.measure.copies import Uncopyable, copy_call, restored_random_streams
+from gpubench.testing import VirtualDevice
 
 KEPT: dict[str, Any] = {}
 COUNTER = 0
@@ -686,3 +688,16 @@ def test_random_streams_are_restored_after_an_error():
     with contextlib.suppress(ZeroDivisionError), restored_random_streams():
         raise ZeroDivisionError(random.random(), np.random.rand(), torch.rand(1), next(itertools.count()))
     assert streams() == before
+
+
+def test_random_streams_of_every_kind_of_device_are_as_before(monkeypatch):
+    streams = {"xpu": "before", "mps": "before"}
+    for kind, place in (("xpu", (1,)), ("mps", ())):
+        draw = types.SimpleNamespace(
+            get_rng_state=lambda *at, kind=kind, place=place: streams[kind] if at == place else None,
+            set_rng_state=lambda state, *at, kind=kind: streams.update({kind: state}),
+        )
+        monkeypatch.setattr(torch, kind, draw)
+    with restored_random_streams((CPU, kinds()["xpu"](1), kinds()["mps"](0), VirtualDevice(0))):
+        streams |= {"xpu": "drawn", "mps": "drawn"}
+    assert streams == {"xpu": "before", "mps": "before"}
