@@ -44,9 +44,7 @@ class Fake:
         if self.interpreter.python == "broken":
             raise Unable(4, "No module named gpubench")
         tests = {f"{path}::test_{name}": case for path in self.paths for name, case in CASES.items()}
-        first = self.interpreter.folder is None or self is Fake.made[0]
-        ignored = [] if first else ["-n", "--cov"]
-        session = records.session(0, tests, estimated_s=60.0, ignored=ignored, notices=Fake.notices)
+        session = records.session(0, tests, estimated_s=60.0, notices=Fake.notices)
         session["fingerprint"]["threads"] = 2 if self is Fake.made[0] else 1
         self.events = [session, *records.begun_and_ended(0, *next(iter(tests.items())), 1e-3)]
         for event in [{"event": "run"}, *self.events]:
@@ -196,7 +194,7 @@ def test_a_checkout_uses_its_own_code_files_and_python(tmp_path: Path, monkeypat
 
 def test_a_checkouts_code_comes_before_what_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
-    paths = process._environment(("/checkout", "/checkout/src"), "owner")["PYTHONPATH"].split(os.pathsep)
+    paths = process._environment(("/checkout", "/checkout/src"))["PYTHONPATH"].split(os.pathsep)
     assert paths[:2] == ["/checkout", "/checkout/src"]
     assert "/elsewhere" in paths
 
@@ -254,15 +252,17 @@ def test_a_folder_of_results_is_no_side_to_measure(tmp_path: Path) -> None:
     assert find_environment("base", str(tmp_path / "before"), []).paths == (str(suite()),)
 
 
-def test_each_side_has_its_own_root_and_a_line_on_the_options_it_leaves_out(turns: Interleave) -> None:
+def test_each_side_has_its_own_root_and_the_options_of_its_user(
+    turns: Interleave, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p mine -n 2")
     folders = {name: turns.folder / name / "bench" for name in ("base", "new")}
     for folder in folders.values():
         folder.mkdir(parents=True)
-    said: list[str] = []
     sides = [Environment(name, Interpreter(folder=each.parent), (str(each),)) for name, each in folders.items()]
-    Interleave(turns.folder, *sides, ["-q"], 1.0, said.append).collect()
-    assert [each.options for each in Fake.made] == [[f"--rootdir={turns.folder / name}", "-q"] for name in folders]
-    assert said == ["new: ignoring options of pytest that don't go with measuring: -n, --cov"]
+    Interleave(turns.folder, *sides, ["-q"], 1.0, lambda text: None).collect()
+    roots = [f"--rootdir={turns.folder / name}" for name in folders]
+    assert [each.options for each in Fake.made] == [[root, "-p", "mine", "-q"] for root in roots]
 
 
 def installed(site: Path, name: str, file: str, origin: Path | None = None) -> str:

@@ -153,7 +153,7 @@ def test_a_line_on_a_long_benchmark_comes_only_while_it_runs(said, monkeypatch):
     for event in ({"event": "start", "name": "a"}, {"event": "end"}, {"event": "start", "name": "b"}):
         shown.watch(event)
     assert [timer.cancel.called for timer in timers] == [True, False]
-    assert timers[1].args[2][0].startswith("gpubench time: b has taken 10 s so far")
+    assert timers[1].args[2][0].startswith("gpubench time: still working on b (10 s). It stops by itself after 60 s")
     shown.stop()
     assert timers[1].cancel.called
 

@@ -183,8 +183,9 @@ def test_a_session_whose_end_hangs_costs_seconds_and_is_said(tmp_path, monkeypat
 
 
 def test_a_process_whose_journal_cannot_be_read_is_ended_at_once(tmp_path):
-    source = "import json\ndef test_it(benchmark):\n    benchmark(len, [])\n"
-    source += "    json.JSONEncoder.encode = lambda self, value: 'x'\n"
+    source = "import json, pytest\n@pytest.fixture\ndef mocked():\n    yield\n"
+    source += "    json.JSONEncoder.encode = lambda self, value: 'x'\n"  # after the body, whose changes are taken back
+    source += "def test_it(benchmark, mocked): benchmark(len, [])\n"
     ran = measure(tmp_path, source + "def test_other(benchmark): benchmark(len, [])\n", "--processes=1", code=1)
     assert ran.statuses == {"it": "error", "other": "ok"}
     (row,) = ran.rows
@@ -379,7 +380,7 @@ def test_a_run_begun_elsewhere_runs_nothing_unless_somebody_agrees(tmp_path, who
     write()
     shutil.copytree(tmp_path / "out", tmp_path / "copy")
     (line,) = resume(tmp_path, name="copy", code=2).err.splitlines()
-    command = f"pytest --rootdir={tmp_path} --gpubench-preset=smoke"
+    command = f"pytest --rootdir={tmp_path} -p peakless --gpubench-preset=smoke"
     assert f"this run was started elsewhere; resuming executes: {command}" in line
     assert line.endswith("refused: confirmation needs a terminal")
     answers = io.StringIO("no\nyes\n")
