@@ -7,6 +7,7 @@ import functools
 import gc
 import math
 import operator
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,9 +16,12 @@ from ..devices import CPU, Device
 from ..devices.lazy import np, pytree, torch
 from ..errors import TooLarge, Unmeasurable, UsageError
 from ..runfile.quantities import text
+from ..runfile.writer import text_of
 
 MEMORY_SHARE = 0.8
 """Share of the free memory that a case may allocate; the rest is for outputs and workspaces."""
+_CPU_ALLOCATOR = re.compile(r"DefaultCPUAllocator: .*tried to allocate (\d+) bytes")
+_OUT_OF_MEMORY = re.compile("(can't|unable to) allocate|out of memory|ALLOC_FAILED", re.IGNORECASE)
 
 
 def require_memory(nbytes: float, device: Device) -> None:
@@ -29,6 +33,17 @@ def require_memory(nbytes: float, device: Device) -> None:
         memory = device.memory() or memory
     if memory is not None and nbytes > MEMORY_SHARE * memory.free:
         raise TooLarge(f"needs {text(nbytes, 'B')} more on {device}, {text(memory.free, 'B')} are free")
+
+
+def shortage(error: BaseException) -> str | None:
+    """Return an error about missing memory in plain words; None for other errors."""
+    kind, words = type(error).__name__, " ".join(text_of(error).split())
+    if asked := _CPU_ALLOCATOR.search(words):
+        return f"out of memory: one tensor would need {text(int(asked[1]), 'B')}"
+    if _OUT_OF_MEMORY.search(words):
+        return words
+    lacks = isinstance(error, MemoryError) or kind == "OutOfMemoryError"
+    return f"{kind}: {words}".removesuffix(": ") if lacks else None
 
 
 class Data:

@@ -73,6 +73,8 @@ _FALLBACK = re.compile("fall(ing)? ?back (to run on|from XPU to|to) (the )?CPU",
 """How torch says that it computes an operator of an accelerator on the CPU."""
 _INDICES = {"int64", "int32", "bool"}
 """Dtypes of places and masks beside the data."""
+_NARROW = "float8", "float4"
+"""How the names of dtypes begin whose numbers have scales beside them."""
 
 
 class Gpubench:
@@ -288,7 +290,8 @@ class Gpubench:
     def _name_dtype(self, found: set[str]) -> None:
         """Name the case by the dtype of its data. Raises UsageError where the test or the user has chosen another."""
         own = "float32" if self.case.dtype == "tf32" else self.case.dtype
-        numbers = {coarsest(found, own)} if coarsest(found, own) else found - _INDICES or found
+        narrow = {each for each in found if each.startswith(_NARROW)}  # their scales have more digits
+        numbers = narrow or {coarsest(found, own)} - {""} or found - _INDICES or found
         if own in (found if self.declared.dtype else numbers) or len(numbers) > 1:
             return
         if self.declared.dtype and not numbers.intersection(DTYPES):

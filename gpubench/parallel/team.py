@@ -31,6 +31,7 @@ from ..devices import find_device
 from ..devices.cpu import keep_memory, resolve_vector_math
 from ..devices.lazy import psutil
 from ..errors import GpubenchError, RankFailure, Unmeasurable
+from ..measure.data import shortage
 from ..measure.state import State
 from ..runfile.flags import Flag
 from ..runfile.writer import RANKS_OWNER, mark_scratch
@@ -402,5 +403,5 @@ def _sendable(error: BaseException, rank: int) -> GpubenchError:
     """Return an error that can be pickled: a GpubenchError unchanged, any other as its type and first words."""
     if isinstance(error, GpubenchError):
         return error
-    memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return RankFailure(rank, f"{type(error).__name__}: {one_line(error)}", status="oom" if memory else "error")
+    short = shortage(error)
+    return RankFailure(rank, short or f"{type(error).__name__}: {one_line(error)}", status="oom" if short else "error")

@@ -16,6 +16,7 @@ import pytest
 
 from ..devices import in_use
 from ..errors import RankFailure
+from ..measure.data import shortage
 from ..measure.session import Mode, Session, Unmeasured
 from ..runfile.quantities import counted
 from ..runfile.schema import KEY, OK
@@ -39,7 +40,6 @@ _NO_COMPILER = re.compile(
 _FAILED_BUILD = re.compile(r"CalledProcessError: Command '\[[^]]*\.c'")
 """How it says that a C compiler has failed, whose own words Triton leaves on the terminal."""
 _HEADER = Path(sysconfig.get_path("include"), "Python.h")
-_OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|ALLOC_FAILED", re.IGNORECASE)
 
 
 class Listed:
@@ -145,8 +145,8 @@ def _outcome(report: Any, call: pytest.CallInfo[None]) -> tuple[str, str]:
         return error.status, str(error)[:LONGEST_REASON]
     kind = type(error).__name__
     text = " ".join(text_of(error).split()) or kind
-    if isinstance(error, MemoryError) or kind == "OutOfMemoryError" or _OUT_OF_MEMORY.search(text):
-        return "oom", text[:LONGEST_REASON]
+    if short := shortage(error):
+        return "oom", short[:LONGEST_REASON]
     if isinstance(error, NotImplementedError) and (lacking := _LACKING.match(text)):
         return "skipped", lacking[0]
     if no_compiler := _NO_COMPILER.search(text):

@@ -146,7 +146,7 @@ REFUSED = {
     "estimated": ("gpubench.declare(flops=1e18)(never, x)", "skipped", "estimated: 1.00 EFLOP at"),
     "huge": ("gpubench(torch.neg, gpubench.randn(10**14))", "skipped", "needs 400 TB more on cpu"),
     "free": ("gpubench(torch.neg, gpubench.randn(10**14))", "skipped", "are free"),
-    "outer": ("v = gpubench.randn(10**6); gpubench(torch.outer, v, v)", "oom", "allocate memory"),
+    "outer": ("v = gpubench.randn(10**6); gpubench(torch.outer, v, v)", "oom", "memory: one tensor would need 4.00 TB"),
     "memory": ("gpubench.declare(check=False)(lambda x: torch.empty(2**50), x)", "oom", ""),
     "items": ("gpubench.declare(items=2.5)(uncalled, x)", "error", "UsageError: items must be a whole number"),
     "flops": ("gpubench.declare(flops='many')(uncalled, x)", "error", "UsageError: flops must be a number"),
@@ -466,6 +466,28 @@ def test_the_dtype_is_that_of_the_data_and_of_a_parameter_that_holds_one(measure
     ]
     assert "the data is float64, not float32" in by_test(ran.rows)["other"]["reason"]
     assert [mark["dtype"] for mark in measure(DTYPES, "--gpubench-dtype=bfloat16").records] == ["bfloat16"]
+
+
+SCALED = """
+def scaled(numbers, scale):
+    return numbers.to(torch.bfloat16) * scale
+
+def test_scaled(gpubench):
+    gpubench(scaled, torch.ones(9).to(torch.float8_e4m3fn), torch.full((1,), 0.5))
+
+@pytest.mark.gpubench(dtypes=["bfloat16"])
+def test_in_place_of_bfloat16(gpubench):
+    gpubench(scaled, torch.ones(9).to(torch.float8_e4m3fn), torch.full((1,), 0.5))
+"""
+
+
+def test_numbers_of_8_bits_name_the_dtype_and_not_their_scale(measure):
+    records = measure(SCALED, passed=2).records
+    assert {mark["workload"]: mark["dtype"] for mark in records} == {
+        "it.scaled": "float8_e4m3fn",
+        "it.in_place_of_bfloat16": "bfloat16",
+    }
+    assert {mark["check"]["status"] for mark in records} == {"passed"}
 
 
 def test_a_device_is_looked_at_before_its_result_is_checked(measure, monkeypatch):

@@ -72,7 +72,7 @@ BAD = {
     "leave": ("pytest.exit('enough')", "error", "ended the measuring process: Exit: enough"),
     "close": ("sys.stdout.close()", "error", ".*"),
     "terminate": ("signal.raise_signal(signal.SIGTERM)", "crashed", "killed by SIGTERM.*"),
-    "memory": ("fill(gpubench)", "oom", ".*can't allocate memory.*"),
+    "memory": ("fill(gpubench)", "oom", "out of memory: one tensor would need .*B"),
 }  # fmt: skip
 """What a case does, its status, and the reason."""
 
