@@ -174,7 +174,7 @@ def _watch_calls(benchmark: Any, flags: list[Flag]) -> None:
     from ..measure import calls
 
     def note(function: Any, given: calls.Given | None, result: Any) -> None:
-        flags.extend(calls.altered(given.changed()[0]) if given else ())
+        flags.extend(calls.altered(given.changed()) if given else ())
         if why := calls.unfinished(function, result):
             flags.append(Flag("unwaited", f"the call returns {why}"))
 
