@@ -166,6 +166,13 @@ class DeviceTensor(torch.Tensor):
     def __torch_dispatch__(cls, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         return _run(op, *args, **(kwargs or {}))
 
+    def __tensor_flatten__(self) -> tuple[list[str], Any]:
+        return ["_raw"], self.device
+
+    @staticmethod
+    def __tensor_unflatten__(parts: dict[str, Any], device: torch.device, *_: Any) -> Any:
+        return parts["_raw"] if device.type == "cpu" else DeviceTensor(parts["_raw"], device.index)
+
     def _set_data(self, new: DeviceTensor) -> None:
         torch.Tensor.data.__set__(self, new)
         self._raw, self._block = new._raw, new._block

@@ -691,13 +691,15 @@ def test_random_streams_are_restored_after_an_error():
 
 
 def test_random_streams_of_every_kind_of_device_are_as_before(monkeypatch):
-    streams = {"xpu": "before", "mps": "before"}
+    streams, modules = {"xpu": "before", "mps": "before"}, {}
     for kind, place in (("xpu", (1,)), ("mps", ())):
         draw = types.SimpleNamespace(
             get_rng_state=lambda *at, kind=kind, place=place: streams[kind] if at == place else None,
             set_rng_state=lambda state, *at, kind=kind: streams.update({kind: state}),
         )
-        monkeypatch.setattr(torch, kind, draw)
+        modules[kind] = draw
+    known = torch.get_device_module  # it keeps its answers
+    monkeypatch.setattr(torch, "get_device_module", lambda kind=None: modules.get(kind) or known(kind))
     with restored_random_streams((CPU, kinds()["xpu"](1), kinds()["mps"](0), VirtualDevice(0))):
         streams |= {"xpu": "drawn", "mps": "drawn"}
     assert streams == {"xpu": "before", "mps": "before"}

@@ -5,6 +5,7 @@ import os
 import sys
 import tomllib
 from collections import Counter
+from importlib import metadata
 from pathlib import Path
 
 import forked
@@ -70,8 +71,9 @@ def test_the_installed_plugin_is_called_gpubench_and_loaded_once(pytester):
     ((name, place),) = project["project"]["entry-points"]["pytest11"].items()
     assert name == "gpubench"  # so that -p no:gpubench switches it off
     pytester.makepyfile(CASE)
-    both = ["-p", place, "-p", "gpubench.plugin"], ["-p", "gpubench.plugin", "-p", place]
-    for names in both:
+    is_installed = any(entry.name == name for entry in metadata.entry_points(group="pytest11"))
+    entry = [] if is_installed else ["-p", place]  # pytest loads an installed one by itself
+    for names in (entry, [*entry, "-p", "gpubench.plugin"], ["-p", "gpubench.plugin", *entry]):
         result = pytester.runpytest_subprocess(*names, "--gpubench-preset=smoke", "--gpubench-no-ceilings")
         result.assert_outcomes(passed=1)
 
