@@ -21,9 +21,11 @@ _CGROUPS = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
 _MAPS = Path("/proc/self/maps")
 OTHER_ALLOCATORS = re.compile(r"/lib(tcmalloc|jemalloc|mimalloc)[^/\n]*$", re.MULTILINE)
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 _KEPT_BYTES = 32 << 20
-"""The largest threshold that glibc takes; larger blocks are new at each call."""
+"""The largest threshold that glibc takes; a larger block is new at each call unless the heap has room for it."""
+_RESERVED_BYTES = 1 << 30
+"""Addresses that the heap takes ahead, so that it has room for larger blocks: memory is used only where written to."""
 
 
 def _groups(controller: str, root: Path, membership: Path) -> Iterator[Path]:
@@ -201,9 +203,15 @@ def keep_memory(keep: bool = True) -> bool:
     a block of 32 MiB: the thresholds of a new process can't be had again.
     """
     global _keeps
-    libc, trim = _glibc(), 2**31 - 1 if keep else 2 * _KEPT_BYTES
-    changed = bool(libc and libc.mallopt(_MMAP_THRESHOLD, _KEPT_BYTES) and libc.mallopt(_TRIM_THRESHOLD, trim))
+    most = 2**31 - 1
+    trim, pad = (most, _RESERVED_BYTES) if keep else (2 * _KEPT_BYTES, 128 << 10)
+    settings = {_MMAP_THRESHOLD: _KEPT_BYTES, _TRIM_THRESHOLD: trim, _TOP_PAD: pad}
+    libc = _glibc()
+    changed = libc is not None and all(libc.mallopt(*each) for each in settings.items())
     _keeps = keep and changed
+    if _keeps:
+        libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, (ctypes.c_void_p,)
+        libc.free(libc.malloc(_KEPT_BYTES - (1 << 16)))
     return _keeps
 
 

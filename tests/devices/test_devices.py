@@ -317,11 +317,12 @@ CALLS_THAT_ALLOCATE = """
 import resource, torch
 from gpubench.devices.cpu import keep_memory, keeps_memory
 def faults(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-x, w = torch.randn(8, 64, 28, 28), torch.randn(64, 64, 3, 3)
+x, w, large = torch.randn(8, 64, 28, 28), torch.randn(64, 64, 3, 3), torch.randn(10**7)
 keep_memory()
 for call in range(25):
     before = faults() if call == 5 else before if call > 5 else 0
     torch.nn.functional.conv2d(x, w, padding=1)
+    large + large  # 40 MB, above glibc's largest threshold
 print(keeps_memory(), (faults() - before) // 20)
 """
 
