@@ -1,10 +1,8 @@
-"""What is published is true: versions that run, files that tests need, a page whose links lead somewhere."""
+"""Published files are true: versions that run, and the files that tests need."""
 
 from __future__ import annotations
 
 import ast
-import configparser
-import importlib.util
 import os
 import re
 import shutil
@@ -23,14 +21,6 @@ RUN_FROM_THE_ARCHIVE = (
     "tests/runfile/test_flags.py",
     "tests/report/test_tables.py",
 )
-
-
-def test_the_lowest_versions_that_are_tested_are_those_that_are_declared():
-    declared = dict(re.fullmatch(r"([\w-]+)(?:>=(.+))?", text).groups() for text in PROJECT["dependencies"])
-    tox = configparser.ConfigParser(interpolation=None)
-    tox.read_string((ROOT / "tox.ini").read_text(encoding="utf-8"))
-    tested = dict(re.findall(r"^([\w-]+)==(.+)$", tox["testenv:lowest"]["deps"], re.MULTILINE))
-    assert tested | {"torch": declared["torch"]} == declared  # of torch one version is large enough
 
 
 def test_each_python_that_is_named_is_tested():
@@ -54,20 +44,7 @@ def test_the_page_pins_the_matplotlib_that_draws_our_pictures():
     assert pin in (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
 
 
-# The README on a package index ----------------------------------------------------------------------------------------
-
-
-def links(text: str) -> list[str]:
-    return re.findall(r"\]\(([^)]+)\)", text)
-
-
-def test_where_the_project_lies_nowhere_the_readme_has_no_relative_link():
-    spec = importlib.util.spec_from_file_location("gpubench_setup", ROOT / "setup.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    published = module.absolute_links((ROOT / "README.md").read_text(encoding="utf-8"), "")
-    assert [target for target in links(published) if "://" not in target] == []
-    assert "| versions in CI |" in published
+# What is installed ---------------------------------------------------------------------------------------------------
 
 
 def test_the_installed_suite_finds_its_own_modules_in_workers_too(tmp_path):
@@ -88,10 +65,9 @@ def test_the_installed_suite_finds_its_own_modules_in_workers_too(tmp_path):
 
 def test_the_source_archive_holds_what_its_tests_need(tmp_path):
     build = "from setuptools import build_meta; build_meta.build_sdist({0!r}); build_meta.build_wheel({0!r})"
-    known = os.environ | {"GITHUB_SERVER_URL": "https://example.org", "GITHUB_REPOSITORY": "someone/gpubench"}
     tree = copied(tmp_path / "tree")
     command = [sys.executable, "-c", build.format(str(tmp_path))]
-    done = subprocess.run(command, cwd=tree, env=known, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=tree, check=True, capture_output=True, text=True)
     assert "is absent from the `packages` configuration" not in done.stdout + done.stderr
     (archive,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(archive) as file:
@@ -103,11 +79,7 @@ def test_the_source_archive_holds_what_its_tests_need(tmp_path):
     assert [name for name in kept if "__pycache__" in name] == []
     described = (folder / "PKG-INFO").read_text(encoding="utf-8")
     assert "Author: The gpubench developers" in described
-    assert "Project-URL: Issues, https://example.org/someone/gpubench/issues" in described
     assert "Description-Content-Type: text/markdown" in described
-    assert [target for target in links(described) if "://" not in target] == []
-    assert "(https://example.org/someone/gpubench/blob/main/docs/ci.md)" in described
-    assert "](https://example.org/someone/gpubench/raw/main/docs/site/" in described
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *RUN_FROM_THE_ARCHIVE]
     done = subprocess.run(
         command, cwd=folder, env=os.environ | {"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=False

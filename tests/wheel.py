@@ -1,8 +1,10 @@
 """Installs a folder's wheel and holds it against the checkout: every file of the package and of its benchmarks, and
-nothing else."""
+nothing else. Then reads committed results by each command that needs no torch."""
 
+import importlib.util
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 (WHEEL,) = Path(sys.argv[1]).glob("*.whl")
@@ -27,4 +29,15 @@ expected = files(ROOT / "gpubench") | files(ROOT / "benchmarks", "benchmarks/")
 missing, surplus = sorted(expected - files(INSTALLED)), sorted(files(INSTALLED) - expected)
 if missing or surplus:
     sys.exit(f"wheel: missing {missing}, surplus {surplus}")
+if importlib.util.find_spec("torch"):
+    sys.exit("wheel: torch is installed: whether the commands that read need it isn't tested")
+RUN = str(ROOT / "results/xeon-2-cores/run.json")
+with tempfile.TemporaryDirectory() as folder:
+    for words in (
+        ["show", RUN], ["chart", RUN, "-o", f"{folder}/chart.svg", "-k", "matmul.square"],
+        ["report", RUN, "-o", f"{folder}/report"], ["compare", RUN, RUN], ["estimate", RUN],
+    ):  # fmt: skip
+        done = subprocess.run([sys.executable, "-I", "-m", "gpubench", *words], capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"wheel: without torch, gpubench {' '.join(words)} ends with {done.returncode}: {done.stderr}")
 print(f"wheel: {gpubench.__version__}, {len(expected)} files")

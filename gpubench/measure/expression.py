@@ -136,7 +136,7 @@ class Timing:
             for text in (source, first) if source in others else ():
                 own = namespace if _on_numpy(text) == _on_numpy(source) else _converted(namespace, _on_numpy(text))
                 function, names, out = function_of(text, own)
-                limit = memory.free // 8 if memory else None
+                limit = memory.free // 8
                 copied.append(copy_call(function, *_arguments(own, names, out), limit_bytes=limit))
         return copied
 

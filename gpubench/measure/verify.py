@@ -713,8 +713,7 @@ def prepare_reference(
     ) + 8 * (call.counted.output_bytes if call.counted else 0)
     try:
         require_memory(size, CPU)
-        memory = CPU.memory()
-        limit = min(allowance * _COPIED_PER_S, memory.free if memory else math.inf) / 4
+        limit = min(allowance * _COPIED_PER_S, CPU.memory().free) / 4
         if library.name not in (TORCH, "numpy"):
             function, args, kwargs = (_in_numpy(value, library) for value in (function, args, kwargs))
         shared, function = (None, function) if check is True else (check, torch.neg)
