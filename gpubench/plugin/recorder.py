@@ -178,7 +178,6 @@ class Recorder:
         self._append(
             "session",
             cases=list(cases),
-            start_cpu_s=sum(os.times()[:2]),
             identities={name: structs.replace(case, **unknown).as_dict() for name, case in cases.items()},
             notices=session.notices,
             estimated_s=session.estimated_s(timed),
