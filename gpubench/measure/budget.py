@@ -14,7 +14,7 @@ from ..devices.lazy import torch
 from ..errors import OverBudget
 from ..runfile.quantities import seconds_text, text
 from ..runfile.schema import Case, Work
-from .clock import DeviceClock, repeat
+from .clock import MIN_ROUND, DeviceClock, repeat
 from .precision import computing, matmul_precision, torch_dtype
 
 
@@ -25,7 +25,8 @@ class Preset:
     ``max_time``: rounds are timed until this much time is spent. ``min_rounds``: the fewest rounds, however long they
     take. ``warmup``: time of the untimed calls before them (on an accelerator until its clocks stand).
     ``budget``: a case is skipped if its fewest rounds would take longer. ``check``: a result isn't checked if its
-    reference would take longer. ``case_s``: estimated time of a whole case whose calls are short.
+    reference would take longer. ``case_s``: estimated time of a whole case whose calls are short. ``min_time``: least
+    time of a round.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Preset:
     budget: float
     check: float
     case_s: float
+    min_time: float = MIN_ROUND
 
     def split(self, processes: int) -> Preset:
         """Return the preset of one of several processes: its share of the time, and of the rounds at least two."""
@@ -42,8 +44,10 @@ class Preset:
         return dataclasses.replace(self, max_time=self.max_time / processes, min_rounds=rounds)
 
     def adjusted(self, marker: Mapping[str, Any]) -> Preset:
-        """Return the preset with the values that a test's ``benchmark`` marker overrides."""
-        return dataclasses.replace(self, **{key: marker[key] for key in ("max_time", "min_rounds") if key in marker})
+        """Return the preset with the values that a test's ``benchmark`` marker overrides; rounds get no shorter."""
+        given = {key: marker[key] for key in ("max_time", "min_rounds") if key in marker}
+        min_time = max(self.min_time, float(marker.get("min_time", 0.0)))
+        return dataclasses.replace(self, **given, min_time=min_time)
 
 
 PRESET_SETTINGS = {
@@ -173,11 +177,26 @@ def require(
     raise OverBudget(f"too slow for --preset {preset.name}: one call takes {needed} ({why}); {allowed}: {remedy}")
 
 
-def rounds(seconds: float, preset: Preset) -> int | None:
-    """Return how many rounds of one call fit the budget; ``None`` where calls are so short that a round has several."""
-    if seconds * preset.min_rounds <= preset.max_time:
-        return None
-    return max(1, min(preset.min_rounds, int(preset.budget / seconds)))
+MOST_ROUNDS, LEAST_CALL_S = 1000, 1e-8
+"""Most rounds of a case, unless its preset has more at least; and seconds that no call of Python falls below."""
+
+
+def plan(call_s: float, preset: Preset, before_s: float | None = None) -> tuple[int, int]:
+    """Return the number of rounds, and of calls in each, for calls of ``call_s``.
+
+    Rounds fill the preset's time, each of them with as many calls as its least time takes. A round has one call if
+    ``before_s``, untimed seconds before each round, isn't None. Long calls have the preset's fewest rounds, or as many
+    as its budget allows.
+    """
+    round_s = max(call_s, LEAST_CALL_S) + (before_s or 0.0)
+    if round_s * preset.min_rounds > preset.max_time:
+        return max(1, min(preset.min_rounds, int(preset.budget / round_s))), 1
+    calls = 1
+    if before_s is None:
+        least_s = max(preset.min_time, preset.max_time / MOST_ROUNDS)
+        calls = math.ceil(least_s / round_s - 1e-3)  # a thousandth of a call is noise
+    rounds = round(preset.max_time / (calls * round_s))
+    return max(preset.min_rounds, min(MOST_ROUNDS, rounds)), calls
 
 
 COMPILE_S, RANKS_S = 15.0, 2.0

@@ -206,16 +206,13 @@ def until_clocks_stand(
 
 
 class DeviceClock:
-    """Waits for the devices of one case, then reads the time: the timer that pytest-benchmark is given.
+    """Waits for the devices of one case, then reads the time.
 
     It is read at both ends of a round, so all calls of the round share the wait at its end.
     """
 
-    __name__ = "device_clock"  # pytest-benchmark writes it into the run file
-
     def __init__(self, devices: Iterable[Device]) -> None:
         self._by_library: dict[Device, _Call] = {}
-        self._readings: list[float] = []
         self.use(devices)
 
     def use(self, devices: Iterable[Device]) -> None:
@@ -234,21 +231,9 @@ class DeviceClock:
 
     def __call__(self) -> float:
         """Return the time in seconds, read once the devices are done."""
-        if self._readings:
-            return self._readings.pop()
         for wait in (*_own_waits, *self._waits):
             wait()
         return self.now()
-
-    def replay(self, durations: Sequence[float]) -> None:
-        """Make the next readings 0, d0, 0, d1, … (seconds of rounds that were timed already), so that
-        ``benchmark.pedantic``, which reads the clock at both ends of a round, records these."""
-        self._readings = [reading for duration in reversed(durations) for reading in (duration, 0.0)]
-
-    @property
-    def replays(self) -> bool:
-        """Whether readings are left that :meth:`replay` has prepared."""
-        return bool(self._readings)
 
     def wait_s(self) -> float:
         """Median seconds that one wait takes when there is nothing to wait for."""

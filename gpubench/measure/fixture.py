@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import gc
 import inspect
-import math
 import re
 import statistics
 import warnings
@@ -14,8 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from time import perf_counter
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import structs, to_builtins
 
@@ -29,7 +27,7 @@ from ..runfile.options import DTYPES
 from ..runfile.schema import KEY, Case, Check, Transfer, Work
 from . import budget, calls, disturbance, environment
 from .budget import Preset
-from .clock import DeviceClock, Share, repeat, take_turns, until_clocks_stand, warm_up
+from .clock import MIN_WAITS, DeviceClock, Share, repeat, take_turns, until_clocks_stand, warm_up
 from .copies import CallCopy, Uncopyable, copy_call
 from .data import Data, dtypes_of, is_lazy, pinned_copy, poison, tensors
 from .placements import COPYING_SHARE, PLACEMENTS, ROUNDS_EACH, USUAL_CACHE, Bound, Placements
@@ -61,12 +59,26 @@ LONG_CALL = 0.01
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Declared:
-    """What the test says of itself: whether it names its dtypes, whether its call writes into what it is given, and
-    whether it is measured with the program's own switches of float32 products."""
+    """The test's declarations: whether it names its dtypes, whether its call writes into its arguments, whether it is
+    measured with the program's own switches of float32 products, and whether garbage is collected within a round."""
 
     dtype: bool = False
     writing: bool = False
     own_switches: bool = False
+    collects: bool = False
+
+
+class RoundKeeper(Protocol):
+    """Keeps a benchmark's rounds for the table and the results file; ``stats`` are their statistics."""
+
+    enabled: bool
+    """Whether anything is timed at all: false with ``--benchmark-disable``."""
+    fullname: str
+    extra_info: dict[str, Any]
+    stats: Any
+
+    def keep(self, durations: Sequence[float], calls: int, call: Callable[[], Any], group: str) -> Any:
+        """Keep the seconds of rounds of so many calls, and return the result of a further ``call``."""
 
 
 _FALLBACK = re.compile("fall(ing)? ?back (to run on|from XPU to|to) (the )?CPU", re.IGNORECASE)
@@ -95,7 +107,7 @@ class Gpubench:
         preset: Preset,
         case: Case,
         home: Device,
-        benchmark: Any,
+        benchmark: RoundKeeper,
         declared: Declared = Declared(),
         contends: bool = False,
     ) -> None:
@@ -117,13 +129,14 @@ class Gpubench:
         self.xp, self.writes, self.array = self.library.xp, self.library.writes, self.library.array
         self.dtype, self.empty, self.module = self.data.dtype, self.data.empty, self.data.module
         self.randn, self.rand, self.randint = self.data.randn, self.data.rand, self.data.randint
-        self.allowance, self.clock, self._benchmark = preset, DeviceClock([home]), benchmark
+        least_s = max(preset.min_time, MIN_WAITS * session.rates.wait_s(home))
+        self.allowance = dataclasses.replace(preset, min_time=least_s)
+        self.clock, self._benchmark = DeviceClock([home]), benchmark
         if self.library.asynchronous:
             self.clock.wait_by(home, self.library.wait)
         self._family = case.workload, case.device, case.dtype, case.implementation, case.variant
         """Equal for cases that differ only in size, of which checking one is nearly as good as checking all."""
-        self.enabled = bool(getattr(benchmark, "enabled", False))
-        """Whether anything is timed at all: false with ``--benchmark-disable``."""
+        self.enabled = benchmark.enabled
         self.called = False
         self.declaration: Declaration | None = None
         """What is declared of the next call."""
@@ -546,19 +559,8 @@ class Gpubench:
         ``record``: further fields of the :class:`Measurement`."""
         self.called = True
         self.case = structs.replace(self.case, devices=record.pop("devices"), threads=record.pop("threads"))
-        self._keep(durations if self.enabled else (), iterations, lambda: None)
+        self._benchmark.keep(durations if self.enabled else (), iterations, lambda: None, self.case.workload)
         self._record(work, None, flags, precision=self._precision(), **record)
-
-    def _keep(self, durations: Sequence[float], calls: int, call: Callable[[], Any]) -> Any:
-        """Give pytest-benchmark the seconds of rounds of so many calls, as if it had timed them, and return the result
-        of a further ``call``, which it profiles where that was asked for."""
-        self._benchmark.group = self._benchmark.group or self.case.workload
-        self.clock.replay(durations)
-
-        def replayed() -> Any:
-            return None if self.clock.replays else call()
-
-        return self._benchmark.pedantic(replayed, rounds=max(1, len(durations)), iterations=calls)
 
     def _devices_of(self, *values: Any, further: Iterable[Device]) -> list[Device]:
         """The devices of the tensors in these values. Raises UsageError for others than the case uses or names: by
@@ -647,27 +649,16 @@ class Gpubench:
         return until_clocks_stand(partial(warm, lambda: function(*args, **kwargs), before=before), self.clock, rising)
 
     def _share(self, call: Call) -> Share:
-        """Return the rounds: of one call if it is long or has to be prepared, else as pytest-benchmark calibrates."""
-        share = Share(self._next_call(call), self.clock, 1, collects=not self._benchmark._disable_gc)
-        if not self.enabled:
-            return share
-        self._choose_rounds(call, share)
-        if self._session.judges and self._session.settings.processes == 1:
+        """Return the rounds that the preset plans."""
+        rounds, calls = 1, 1
+        if self.enabled:
+            prepared = call.again is None or self._flush is not None
+            before_s = call.round_s - call.call_s if prepared else None
+            rounds, calls = budget.plan(call.call_s, self.allowance, before_s)
+        share = Share(self._next_call(call), self.clock, rounds, calls, collects=self.declared.collects)
+        if self.enabled and self._session.judges and self._session.settings.processes == 1:
             share.placements = self._placements(call, share)
         return share
-
-    def _choose_rounds(self, call: Call, share: Share) -> None:
-        benchmark, preset = self._benchmark, self.allowance
-        if few := budget.rounds(call.call_s if call.request.setup is None else call.round_s, preset):
-            share.rounds = few
-        elif call.again is None or self._flush is not None:
-            share.rounds = max(preset.min_rounds, min(1000, int(preset.max_time / max(call.round_s, 1e-6))))
-        else:
-            runner = partial(benchmark._make_runner(*share.next_call()), timer=self.clock)
-            round_s, share.calls, _ = benchmark._calibrate_timer(runner)
-            share.rounds = max(preset.min_rounds, math.ceil(preset.max_time / round_s))
-            if warmup := benchmark._warmup:  # calls
-                runner(range(min(share.rounds, max(1, warmup // share.calls)) * share.calls))
 
     def _placements(self, call: Call, share: Share) -> Placements | None:
         """Return the call with copies at other addresses; None, with the reason in the call, if there can't be any."""
@@ -706,15 +697,12 @@ class Gpubench:
     def _rounds(self, share: Share) -> Any:
         """Take the rounds, unless another test has, and return a result of after them."""
         if not self.enabled:
-            return self._keep((), 1, share.call_once)
+            return self._benchmark.keep((), 1, share.call_once, self.case.workload)
         if self._take:
             self._take(share)
-        elif self._benchmark._precision is not None:  # take fewer rounds, where these are precise enough
-            nowhere = SimpleNamespace(update=lambda seconds: None)
-            self._benchmark._run_until_precise(lambda _: share.take_round(), None, nowhere, share.rounds)
         else:
             take_turns([share])
-        last = self._keep(share.times, share.calls, share.call_once)
+        last = self._benchmark.keep(share.times, share.calls, share.call_once, self.case.workload)
         if share.placements:
             share.placements.release()
             return share.call_once()  # the last round's may be of a copy

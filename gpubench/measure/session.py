@@ -68,6 +68,7 @@ class Settings:
     ceilings: bool = True
     max_time: float | None = None
     min_rounds: int | None = None
+    min_time: float | None = None
     brief: bool = False
     process: int = 0
     processes: int = 1
@@ -142,7 +143,7 @@ class Session:
     @property
     def preset(self) -> Preset:
         """The preset, with the values that pytest-benchmark's own options override."""
-        given = {"max_time": self.settings.max_time, "min_rounds": self.settings.min_rounds}
+        given = {name: getattr(self.settings, name) for name in ("max_time", "min_rounds", "min_time")}
         preset = PRESET_SETTINGS[self.settings.preset].adjusted({k: v for k, v in given.items() if v is not None})
         return replace(preset, budget=max(preset.budget, BRIEF_BUDGET_S)) if self.settings.brief else preset
 

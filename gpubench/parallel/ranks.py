@@ -23,7 +23,7 @@ from ..devices.cpu import cores
 from ..errors import Unmeasurable, UsageError
 from ..measure import budget, disturbance
 from ..measure.budget import Preset
-from ..measure.clock import MIN_ROUND, DeviceClock, Share, take_turns, until_clocks_stand
+from ..measure.clock import DeviceClock, Share, take_turns, until_clocks_stand
 from ..measure.placements import Bound
 from ..measure.precision import matmul_precision
 from ..measure.work import Declaration
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from ..measure.fixture import Gpubench
 
 T = TypeVar("T")
-_MOST_ROUNDS = 1000
 _MOST_RANKS_ON_A_CPU = 8
 
 
@@ -251,20 +250,11 @@ def measure_rank(rank: Rank, job: RankJob, preset: Preset, timed: bool = True) -
 
         rising = used if preset.warmup else []
         until_clocks_stand(warm, DeviceClock(rising), rising, lambda stand: _decide_on_rank_0(rank, lambda: stand))
-        count, iterations = _decide_on_rank_0(rank, lambda: _rounds(min(seen), preset))
+        count, iterations = _decide_on_rank_0(rank, lambda: budget.plan(min(seen), preset))
         before = disturbance.look(used)  # the group's first process observes the machine
         durations = take(count, iterations)
         flags = tuple(disturbance.held_down(before, disturbance.look(used)))
         return RankTimes(durations, iterations, first_s, check, job.record(), flags)
-
-
-def _rounds(step_s: float, preset: Preset) -> tuple[int, int]:
-    """Return the number of rounds, which together last the preset's time, and of steps in each."""
-    if few := budget.rounds(step_s, preset):
-        return few, 1
-    step_s = max(step_s, 1e-7)
-    iterations = max(1, min(1000, round(MIN_ROUND / step_s)))
-    return max(preset.min_rounds, min(_MOST_ROUNDS, int(preset.max_time / (iterations * step_s)))), iterations
 
 
 def _take_rounds(rank: Rank, job: RankJob, clock: DeviceClock, rounds: int, calls: int = 1) -> list[float]:

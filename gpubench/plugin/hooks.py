@@ -30,7 +30,8 @@ from ..runfile.reader import read_ledger, recorded
 from ..runfile.schema import KEY, Case
 from ..runfile.writer import fit, keep, write
 from . import outcomes, settings
-from .fixtures import RANKS, Attempt, Plain, lengthen_rounds
+from .benchmark_fixture import is_pytest_benchmarks
+from .fixtures import RANKS, Attempt, Plain, calibrate_plain
 from .parametrize import GLANCE, Markers, case_of, fixture_names, glances, parametrize, possible, tell_apart
 from .plain_process import PlainProcess
 from .recorder import Recorder, complete_run, require_room
@@ -276,7 +277,7 @@ class Plugin:
     ) -> Generator[None, Any, Any]:
         """Set the options of a plain benchmark's fixture, which another fixture may use already."""
         benchmark = yield
-        if fixturedef.argname == "benchmark" and hasattr(benchmark, "_timer"):
+        if fixturedef.argname == "benchmark" and is_pytest_benchmarks(benchmark):
             attempt = self.attempts.get(request.node.nodeid)
             if attempt:
                 attempt.benchmark = benchmark
@@ -284,7 +285,7 @@ class Plugin:
                 if attempt and self.session.mode is Mode.RUN:
                     attempt.plain = Plain(request.node, self.session, benchmark)
                 else:
-                    lengthen_rounds(request.node, benchmark)
+                    calibrate_plain(request.node, benchmark)
         return benchmark
 
     @pytest.hookimpl(wrapper=True)

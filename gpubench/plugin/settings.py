@@ -50,8 +50,9 @@ def read_settings(config: pytest.Config) -> Settings:
     from ..measure.session import Settings
 
     values = {option.field: _value(config, option) for option in (*OPTIONS, *OF_PYTEST)}
-    max_time = benchmark_option(config, "--benchmark-max-time")
-    values["max_time"] = None if max_time is None else float(max_time)
+    for name in ("max_time", "min_time"):
+        seconds = benchmark_option(config, f"--benchmark-{name.replace('_', '-')}")
+        values[name] = None if seconds is None else float(seconds)
     values["min_rounds"] = benchmark_option(config, "--benchmark-min-rounds")
     values["process"], values["processes"] = config.getoption("--gpubench-process")
     return Settings(**values, brief=config.getoption("--gpubench-brief"))

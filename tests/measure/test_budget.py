@@ -12,7 +12,7 @@ import torch
 from gpubench.devices import CPU
 from gpubench.errors import OverBudget
 from gpubench.measure import budget
-from gpubench.measure.budget import MOST_DOUBTS, PRESET_SETTINGS, Rates, require
+from gpubench.measure.budget import MOST_DOUBTS, PRESET_SETTINGS, Rates, plan, require
 from gpubench.measure.session import Session, Settings
 from gpubench.runfile.schema import Case, Work
 from gpubench.supervise.progress import START_S, whole_s
@@ -55,6 +55,27 @@ def probes(monkeypatch):
         return seen
 
     return give
+
+
+@pytest.mark.parametrize(
+    ("call_s", "before_s", "given", "rounds", "calls"),
+    [
+        (1e-5, None, {}, 200, 100),  # rounds of a millisecond fill the preset's time
+        (0.0, None, {}, 200, 100_000),
+        (7e-4, None, {}, 143, 2),
+        (3e-3, None, {}, 67, 1),
+        (1e-5, None, {"min_time": 0.002}, 100, 200),
+        (1e-5, None, {"max_time": 5.0}, 1000, 500),  # no more rounds, but longer ones
+        (0.1, None, {}, 5, 1),  # the fewest rounds
+        (1.0, None, {}, 3, 1),  # as many as the budget allows
+        (9.0, None, {}, 1, 1),
+        (1e-5, 0.0, {}, 1000, 1),
+        (1e-5, 0.02, {}, 10, 1),
+        (1e-5, 1.0, {}, 2, 1),
+    ],
+)
+def test_one_rule_plans_the_rounds(call_s, before_s, given, rounds, calls):
+    assert plan(call_s, PRESET_SETTINGS["quick"].adjusted(given), before_s) == (rounds, calls)
 
 
 def planned(rates):

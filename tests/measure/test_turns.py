@@ -114,8 +114,8 @@ def test_it(gpubench, kind):
     ("options", "rounds"),
     [
         ([], {"several": 200, "single": 1000, "long": 3}),
-        (["--benchmark-precision=0.5", "--benchmark-min-rounds=9"], {"several": 9, "single": 9, "long": 3}),
-        (["--benchmark-max-time=0.05"], {"several": 50, "single": 499, "long": 3}),
+        (["--benchmark-min-rounds=300"], {"several": 300, "single": 1000, "long": 3}),
+        (["--benchmark-max-time=0.05"], {"several": 50, "single": 500, "long": 3}),
         (["--benchmark-min-time=0.002"], {"several": 100, "single": 1000, "long": 3}),
     ],
 )
@@ -126,12 +126,3 @@ def test_pytest_benchmarks_options_choose_the_rounds(virtual, options, rounds) -
     assert [stats[kind]["iterations"] for kind in rounds] == [20 if "min-time" in str(options) else 10, 1, 1]
     assert stats["several"]["median"] == pytest.approx(1e-4, rel=1e-3)
     assert {mark["options"]["timer"] for mark in run["benchmarks"]} == {"device_clock"}
-
-
-def test_a_warm_up_of_pytest_benchmarks_is_made_besides(virtual) -> None:
-    counts = []
-    for options in ([], ["--benchmark-warmup=on", "--benchmark-warmup-iterations=1000"]):
-        result, _ = virtual(ONE, "-k", "several", "-s", *options, passed=1)
-        (line,) = [each for each in result.outlines if each.endswith("calls")]
-        counts.append(int(line.split()[-2]))
-    assert counts[1] - counts[0] >= 2000  # before the rounds are calibrated, and before they are taken
