@@ -16,6 +16,7 @@ from .answer import MOST_ROWS, Answer, Warning
 from .render import escape, markdown, terminal
 from .study import Crossing, Measured, Pair, Study, grouped
 from .tables import answer_tables, beside_each_other, main_clause, results_table, unmeasured_by_reason
+from .why import reasons
 
 WIDTH, MOST_LINES, _LEAST_TABLE = 80, 36, 14
 _MOST_WARNING_LINES, _MOST_RUNS, _MOST_BESIDE, _FEW = 3, 4, 40, 20
@@ -150,7 +151,7 @@ def findings(study: Study) -> list[str]:
     swept = {id(pair) for found in crossings for pair in found.line.items}
     lines = [_crossing_sentence(study, found) for found in crossings]
     lines += [_pair_sentence(study, pair) for pair in study.pairs if id(pair) not in swept]
-    lines += [*_against_first(study), *_launch_bound(study), *_first_calls(study)]
+    lines += [*_against_first(study), *_reasons(study), *_first_calls(study)]
     if not any(row.on_accelerator for row in study.measured):
         lines.append("No GPU was measured; gpubench env says why.")
     checks = (row.result.check for row in study.measured)
@@ -215,16 +216,7 @@ def _first_calls(study: Study) -> Iterator[str]:
             yield f"{words.benchmark(row.result)} on {study.names.of(row)}: the first call took {took}."
 
 
-def _launch_bound(study: Study) -> Iterator[str]:
-    """``a + b, float32: launch-bound on H200 up to n=1024 (the GPU works 1.9 µs of a call's 6.3 µs).``
-
-    Launching takes longer than the work of these sizes: a larger one costs nothing, a faster GPU gains nothing.
-    """
-    for rows in grouped(study.measured, lambda row: (row.result.workload, row.setting, row.source)).values():
-        rows.sort(key=lambda row: row.time_s)
-        bound = [row for row in rows if row.launch_bound]
-        if bound:
-            end = " at every size" if bound == rows else f" up to {words.size(bound[-1])}"
-            busy, whole = seconds_text(bound[-1].result.device_s), seconds_text(bound[-1].time_s)
-            who = f"{_who(bound[-1])}: launch-bound on {study.names.of(bound[-1])}{end * (len(rows) > 1)}"
-            yield f"{who} (the GPU works {busy} of a call's {whole})."
+def _reasons(study: Study) -> Iterator[str]:
+    """``a + b, float32: H200 up to n=1024: launching takes longer than the work (…).``"""
+    for pair, sizes, cause in reasons(study.pairs):
+        yield f"{_who(pair.other)}: {study.names.subject(pair)}{sizes}: {cause}."
