@@ -174,6 +174,10 @@ class Gpubench:
         required = any(name.partition(":")[0] == self.home.kind for name in self._session.settings.required)
         return UsageError(f"required devices absent: {reason}") if required else Unmeasurable(reason)
 
+    def is_busy(self) -> bool:
+        """Return whether other programs used the cores when this process started, or have since the case began."""
+        return self._session.is_busy(self._begun)
+
     def measure_in_turn(
         self, name: str, others: Mapping[str, Callable[[Gpubench], Any]], shares: MutableMapping[str, Share]
     ) -> None:
@@ -332,11 +336,8 @@ class Gpubench:
 
     def _estimate(self, call: Call) -> float | None:
         """Return the estimated seconds of a call, if its work is declared. Raises Unmeasurable for too much time."""
-        terms = self.allowance, self._session.rates, self._is_busy()
+        terms = self.allowance, self._session.rates, self.is_busy()
         return budget.estimate(self.case, call.work, self.home, *terms)
-
-    def _is_busy(self) -> bool:
-        return self._session.is_busy(self._begun)
 
     def _verify(self, call: Call, estimated_s: float | None) -> None:
         """Make the first call and compare its result with the reference, which is made before it."""
@@ -381,7 +382,7 @@ class Gpubench:
         _require_finished(call.request.function, result)
         if self.case.variant == "eager" and budget.FEWEST_ROUNDS * (estimated_s or 0.0) > self.allowance.budget:
             # It was tried since the estimate may be wrong; this call confirms the estimate.
-            how, busy = "seen in its first call", self._is_busy()
+            how, busy = "seen in its first call", self.is_busy()
             budget.require(call.first_s, how, self.allowance, slack=budget.SLACK, busy=busy)
         if self.case.variant == "graph":  # its memory is allocated while it is captured, and replays allocate none
             self._peak_bytes = self.home.peak_memory()
@@ -399,7 +400,7 @@ class Gpubench:
         # Not the peak of the rounds: some keep a call's result during the next one.
         self._peak_bytes = max(filter(None, (self._peak_bytes, self.home.peak_memory())), default=None)
         setup_s = 0.0 if call.request.setup is None else call.round_s - call.call_s
-        budget.require(call.call_s, "seen in warm-up", self.allowance, setup_s=setup_s, busy=self._is_busy())
+        budget.require(call.call_s, "seen in warm-up", self.allowance, setup_s=setup_s, busy=self.is_busy())
         if self._counts and call.counted is None:
             self._take_count(call, self._count(call) or self._count_real(call))
 
@@ -722,7 +723,11 @@ class Gpubench:
             return {"memory_bytes": call.counted.memory_bytes} if call.counted else {}
         if self._peak_bytes is None or self._held_bytes is None or self.implementation != TORCH:
             return {}  # another library has its own allocator
-        return {"memory_bytes": max(0, self._peak_bytes - self._held_bytes)}
+        used, counted, workspace = self._peak_bytes - self._held_bytes, call.counted, self.home.workspace_bytes()
+        has_products = counted and (counted.flops or 0.0) > counted.convolution_flops
+        if counted and has_products and used >= counted.memory_bytes + workspace:
+            used -= workspace  # released after each product, and no memory of the call's tensors
+        return {"memory_bytes": max(0, used)}
 
 
 @contextmanager

@@ -437,7 +437,7 @@ def observe(
     """Make a call for a simulated device that computes in this dtype; return the load that it takes its time for, and
     the result, and give its work to ``keep``. The load is the work as declared, or else counted in this call. Raises
     :class:`Unmeasurable` if none is known."""
-    with watched() as seen:
+    with _wide_products()(), watched() as seen:
         result = function(*args, **kwargs)
     work, known = request.work, counted(seen, function, args, kwargs, result)
     keep(known)
@@ -450,6 +450,25 @@ def observe(
     total = agree(work, known)
     least = total.bytes or (_least_bytes(args, kwargs) if known.operators else known.moved_bytes)
     return Load(total.flops or 0.0, least, max(1, known.operations), dtype, known.operators), result
+
+
+@cache
+def _wide_products() -> Any:
+    """Return the class of modes that compute matrix products of 16-bit numbers in float32: many CPUs emulate them, a
+    hundred times slower."""
+    aten = torch.ops.aten
+    products = {aten.mm, aten.addmm, aten.bmm, aten.baddbmm}
+
+    class WideProducts(dispatch_mode()):  # type: ignore[misc]
+        def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            named = dict(kwargs or {})
+            if operator.overloadpacket not in products or (dtype := args[0].dtype).itemsize != 2:
+                return operator(*args, **named)
+            out, wide = named.pop("out", None), (each.float() if each.dtype == dtype else each for each in args)
+            result = operator.overloadpacket(*wide, **named)
+            return result.to(dtype) if out is None else out.copy_(result)
+
+    return WideProducts
 
 
 def _least_bytes(args: Any, kwargs: Any) -> int:

@@ -95,7 +95,7 @@ class Ranks:
             device.release_memory()
         group = self.group(gpubench, names, threads)
         before = disturbance.look((), family=True)
-        times: list[RankTimes] = group.run(measure_rank, job, gpubench.allowance, gpubench.enabled)
+        times: list[RankTimes] = group.run(measure_rank, job, gpubench.allowance, gpubench.enabled, gpubench.is_busy())
         # A launcher's ranks aren't children of this process: their CPU time would count as other programs'.
         children = isinstance(group, WorkerGroup)
         neighbours = sum(device.other_processes() or 0 for device in used if children and device.accelerator)
@@ -222,9 +222,9 @@ def _flags_of_ranks(times: Sequence[RankTimes]) -> list[Flag]:
     return [Flag(name, ", ".join(texts)) for name, texts in seen.items()]
 
 
-def measure_rank(rank: Rank, job: RankJob, preset: Preset, timed: bool = True) -> RankTimes:
+def measure_rank(rank: Rank, job: RankJob, preset: Preset, timed: bool = True, busy: bool = False) -> RankTimes:
     """Check and time a job on this rank; ``timed=False`` runs a single step. Raises OverBudget on every rank if a step
-    takes too long."""
+    takes too long, on a ``busy`` machine without blaming it."""
     job = copy.copy(job)  # the caller's lives on, and would hold the memory
     device = find_device(rank.device).device
     used = [device] if device and device.accelerator else []
@@ -239,7 +239,7 @@ def measure_rank(rank: Rank, job: RankJob, preset: Preset, timed: bool = True) -
             return RankTimes([first_s], 1, first_s, check, job.record())
         (warm_s,) = take(1)
         step_s = _decide_on_rank_0(rank, lambda: min(first_s, warm_s))
-        budget.require(step_s, "seen in warm-up", preset)
+        budget.require(step_s, "seen in warm-up", preset, busy=busy)
         seen = [step_s]
 
         def warm() -> tuple[float, float]:

@@ -155,6 +155,11 @@ class Pair:
         return self.base.fills and self.other.fills
 
     @property
+    def in_cache(self) -> bool:
+        """Whether the data of a side fit into its GPU's cache."""
+        return any(side.in_cache for side in self.sides)
+
+    @property
     def within_run(self) -> bool:
         """Whether both were measured in one run."""
         return self.base.run_name == self.other.run_name

@@ -13,7 +13,7 @@ from functools import cache
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
-from ..runfile.quantities import UNFILLED, UNFILLED_SIGN
+from ..runfile.quantities import IN_CACHE, IN_CACHE_SIGN, UNFILLED, UNFILLED_SIGN
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -67,6 +67,8 @@ class Table:
             parts.append(f"{LIMIT_SIGN}.")
         if any(UNFILLED in cell for cell in cells):
             parts.append(f"{UNFILLED_SIGN}.")
+        if any(IN_CACHE in cell for cell in cells):
+            parts.append(f"{IN_CACHE_SIGN}.")
         return " ".join(parts)
 
 

@@ -247,6 +247,14 @@ class Measured(Row):
         share = self.utilisation
         return not self.on_accelerator or not (self.launch_bound or (share is not None and share < FILLED))
 
+    @property
+    def in_cache(self) -> bool:
+        """Whether it is memory-bound on a GPU, and its data fit into the GPU's cache, which is faster than memory."""
+        nbytes, ceilings = self.result.work.bytes, self.run.ceilings.get(self.result.device)
+        if not (self.on_accelerator and nbytes and ceilings and self._use and self._use.footprint_bytes):
+            return False
+        return self.result.cache != "cold" and self.fills and nbytes <= ceilings.l2_bytes
+
     @cached_property
     def flags(self) -> tuple[str, ...]:
         """Names of what was wrong while it was measured."""

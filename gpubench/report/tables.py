@@ -15,7 +15,7 @@ from msgspec import structs
 from ..runfile.facts import facts
 from ..runfile.flags import ADVICE, IMPLAUSIBLE, Reason
 from ..runfile.matching import shown_name
-from ..runfile.quantities import UNFILLED, counted, listed, ratio_text, seconds_text, shorten, text
+from ..runfile.quantities import IN_CACHE, counted, listed, ratio_text, seconds_text, shorten, text
 from ..runfile.schema import TIMERS
 from . import words
 from .answer import Answer, AnswerRow, Speedups, at_largest, choose_rows, find_speedups
@@ -106,7 +106,7 @@ def _columns(study: Study, found: Speedups, brief: bool) -> list[Column[AnswerRo
     time = partial(words.side_time, brief=brief)
 
     def speedup(pair: Pair) -> str:
-        sign = UNFILLED * (not pair.fills)
+        sign = words.signs(pair)
         return words.ratio(pair) + sign if brief else words.speedup(pair, sign)
 
     if len(found.devices) > 1:
@@ -201,7 +201,7 @@ def beside_each_other(study: Study, head: str = "") -> Table:
 
 
 def _marked(pair: Pair) -> str:
-    return words.speedup(pair, words.OTHER_WAY * bool(pair.fastest_way))
+    return words.speedup(pair, words.OTHER_WAY * bool(pair.fastest_way) + IN_CACHE * pair.in_cache)
 
 
 def _ways(pairs: Sequence[Pair]) -> str:

@@ -20,7 +20,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from ..runfile.matching import shown_name
-from ..runfile.quantities import UNFILLED, UNFILLED_SIGN
+from ..runfile.quantities import IN_CACHE, IN_CACHE_SIGN, UNFILLED, UNFILLED_SIGN
 from . import words
 from .answer import Answer
 from .charts.theme import CPUS, MARK_SHAPES, css_colours, role_of
@@ -47,7 +47,7 @@ INTERNED = (
 """Columns of texts that repeat: their values are indices into the list of strings."""
 _SIGNS = {
     "*": NOISY_SIGN, words.OTHER_WAY: f"{words.OTHER_WAY} over the CPU's fastest way, which is another",
-    UNFILLED: UNFILLED_SIGN, "≥": LIMIT_SIGN, words.NO_VALUE: f"{DASH_SIGN}, or the baseline",
+    UNFILLED: UNFILLED_SIGN, IN_CACHE: IN_CACHE_SIGN, "≥": LIMIT_SIGN, words.NO_VALUE: f"{DASH_SIGN}, or the baseline",
 }  # fmt: skip
 _SIGN, _TOGETHER = re.compile(r"(?<=[≥≤≈]) (?=\d)|(?<=\d) (?=[nµm]?s\b)"), "&nbsp;"
 """Between a number and its sign or its unit, which stay in one line."""
@@ -244,7 +244,7 @@ def _cells(
         cells |= {"rate": rate.value, "rate_unit": row.rate.unit} if rate and row.rate else {}
     if pair:
         base = ": ".join(filter(None, [study.names.of(pair.base), words.way(pair)]))
-        signs = words.OTHER_WAY * bool(pair.fastest_way) + UNFILLED * (not pair.fills)
+        signs = words.OTHER_WAY * bool(pair.fastest_way) + words.signs(pair)
         cells |= {"baseline": base, "baseline_s": pair.base_s, "doubt": pair.quality.doubt}
         cells |= {"told": words.ratio(pair) + signs, "told_copies": words.with_copies(pair)}
         if values := pair.drawn:

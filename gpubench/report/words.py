@@ -18,7 +18,17 @@ from ..devices.implementations import implementation_label
 from ..runfile.facts import threads_available
 from ..runfile.flags import Reason
 from ..runfile.matching import shown_name
-from ..runfile.quantities import counted, listed, ratio_text, seconds_text, shorten, shorten_apart, text
+from ..runfile.quantities import (
+    IN_CACHE,
+    UNFILLED,
+    counted,
+    listed,
+    ratio_text,
+    seconds_text,
+    shorten,
+    shorten_apart,
+    text,
+)
 from ..runfile.schema import Case, DeviceFacts, Run, Scalar
 from ..runfile.ways import HOW, LAYOUT
 from .pairs import Pair
@@ -346,6 +356,11 @@ def side_time(pair: Pair, place: int, brief: bool = False) -> str:
     return time_text + other * (side is pair.fastest_way)
 
 
+def signs(pair: Pair) -> str:
+    """Return the signs beside a ratio: of work that is too small for the GPU, and of data in its cache."""
+    return UNFILLED * (not pair.fills) + IN_CACHE * pair.in_cache
+
+
 def has_star(item: Measured | Pair) -> bool:
     """Whether a number of a result, or of a comparison, has a star."""
     sides = item.sides if isinstance(item, Pair) else ()
@@ -375,15 +390,17 @@ def spread_of_rounds(row: Measured) -> str:
 
 def throughput(row: Measured) -> str:
     """``15.0 TFLOP/s``; to two digits where the result is flagged; a dash where it can't be; empty where no work is
-    declared."""
+    declared; with the sign of data in the GPU's cache."""
     if not row.rate or not row.throughput:
         return ""
-    return NO_VALUE if row.quality.doubt else text(row.throughput.value, row.rate.unit, 2 if row.quality.star else 3)
+    if row.quality.doubt:
+        return NO_VALUE
+    return text(row.throughput.value, row.rate.unit, 2 if row.quality.star else 3) + IN_CACHE * row.in_cache
 
 
 def starred_throughput(row: Measured) -> str:
     """The same where no time with its star stands beside it."""
-    return throughput(row) + row.quality.star
+    return throughput(row).removesuffix(IN_CACHE) + row.quality.star
 
 
 def share_of_peak(row: Measured) -> str:

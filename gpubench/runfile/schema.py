@@ -230,6 +230,11 @@ class Ceilings(Struct, frozen=True):
     ways: Annotated[_Ways, _is("FLOP/s of a CPU's products by dtype, then by the library that computed them")] = {}
     allowed: Annotated[_Rates, _is("FLOP/s that the instruction set allows, by dtype, where known")] = {}
 
+    @property
+    def l2_bytes(self) -> float:
+        """Bytes of an accelerator's L2, whose bandwidth is measured with half of them; 0 if unknown."""
+        return max((2 * entry.footprint_bytes for entry in self.bandwidth if entry.level == "l2"), default=0.0)
+
     def bandwidth_for(self, nbytes: float) -> Bandwidth | None:
         """The best pattern at the case's footprint, for which its compulsory traffic stands.
 

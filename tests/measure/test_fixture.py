@@ -212,6 +212,31 @@ def test_the_memory_of_a_recorded_graph_is_that_of_its_capture(virtual, monkeypa
     assert run["benchmarks"][0]["extra_info"]["gpubench"]["memory_bytes"] == 8000
 
 
+PRODUCT_AND_SUM = """
+import pytest, torch
+
+@pytest.mark.parametrize("operator", [torch.mm, torch.add])
+def test_it(gpubench, machine, operator):
+    def call(a, b):
+        machine.launch(1e-3)
+        return operator(a, b)
+
+    gpubench(call, torch.ones(32, 32), torch.ones(32, 32))
+"""
+
+
+def test_memory_is_without_the_workspace_of_a_product_and_other_work_has_none(virtual, monkeypatch):
+    """torch 2.15 allocates it for each product: the peak of 32 × 32 would be 32 MiB."""
+    workspace = 32 << 20
+    monkeypatch.setattr(VirtualDevice, "torch_name", "cpu")
+    monkeypatch.setattr(VirtualDevice, "allocated_memory", lambda self: 1000)
+    monkeypatch.setattr(VirtualDevice, "workspace_bytes", lambda self: workspace)
+    monkeypatch.setattr(VirtualDevice, "peak_memory", lambda self: 1000 + 3 * 4096 + workspace)
+    _, run = virtual(PRODUCT_AND_SUM, passed=2)
+    held = [mark["extra_info"]["gpubench"]["memory_bytes"] for mark in run["benchmarks"]]
+    assert held == [3 * 4096, 3 * 4096 + workspace]
+
+
 def test_another_librarys_work_is_on_a_stream_that_torch_can_not_time(virtual, monkeypatch):
     terms = {"name": "other", "label": "Other", "why_not_on": classmethod(lambda cls, device: None)}
     monkeypatch.setitem(implementations.LIBRARIES, "other", type("Other", (implementations.NumPy,), terms))

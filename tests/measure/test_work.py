@@ -10,7 +10,7 @@ import torch
 
 from gpubench.errors import UsageError
 from gpubench.measure.copies import copy_call
-from gpubench.measure.work import agree, count as count_copy, plain_number, watched
+from gpubench.measure.work import Request, agree, count as count_copy, observe, plain_number, watched
 from gpubench.runfile.schema import Work
 
 
@@ -366,6 +366,33 @@ def test_a_gradient_penalty_is_counted():
         return gradient
 
     assert count(penalty, (torch.ones(2, 4, requires_grad=True),), {}).flops > 2 * 2 * 2 * 4 * 4
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_simulated_gpu_computes_products_of_16_bits_in_float32(dtype):
+    """Many CPUs emulate them: a product of 2048 in float16 takes half a minute."""
+    computed = []
+
+    class Computed(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+            if operator._schema.name.endswith("mm"):
+                computed.append(args[1].dtype)
+            return operator(*args, **kwargs or {})
+
+    def call(a, out):
+        return torch.nn.functional.linear(a, a, a[0]), (a[None] @ a[None])[0], torch.mm(a, a, out=out)
+
+    a, kept = torch.randn(8, 8).to(dtype), []
+    with Computed():
+        out = torch.empty_like(a)
+        load, results = observe(
+            Request(call, (a, out), {}, Work(), True, None, ()), None, "", kept.append, call, a, out
+        )
+    assert computed == [torch.float32] * 3
+    assert [each.dtype for each in results] == [dtype] * 3
+    assert results[2] is out
+    assert torch.equal(out, (a.float() @ a.float()).to(dtype))
+    assert (load.flops, kept[0].memory_bytes) == (3 * 2 * 8**3, 4 * a.nbytes)
 
 
 def test_counting_compiles_nothing():

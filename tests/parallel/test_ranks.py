@@ -16,7 +16,7 @@ import duties
 
 from gpubench import devices
 from gpubench.devices.cpu import cores
-from gpubench.errors import Unmeasurable, UsageError
+from gpubench.errors import OverBudget, Unmeasurable, UsageError
 from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.clock import DeviceClock
 from gpubench.measure.work import Declaration
@@ -132,6 +132,14 @@ def test_a_rank_waits_for_its_device(kind):
     assert times.durations == [pytest.approx(2e-3 * times.iterations, rel=1e-6)] * len(times.durations)
 
 
+def test_a_rank_that_is_too_slow_on_a_busy_machine_blames_other_programs(kind):
+    job = types.SimpleNamespace(**{name: lambda *_: None for name in ("start", "reset", "check")}, dtype="float32")
+    job.step = lambda: kind.machine.launch(9.0)
+    for busy, said in ((True, "on a busy machine: a call takes 9.00 s"), (False, "make the call smaller")):
+        with pytest.raises(OverBudget, match=said):
+            measure_rank(Rank(0, 1, "virtual:0", 1), job, PRESET_SETTINGS["quick"], busy=busy)
+
+
 def test_what_this_process_keeps_for_later_is_released_before_ranks_start(kind, monkeypatch):
     """On one GPU a rank shares the memory with it."""
     order = []
@@ -231,21 +239,24 @@ def test_the_number_of_rounds_is_one_decision_and_a_step_costs_its_slowest_rank(
 
 
 def test_a_round_lasts_as_long_as_its_slowest_rank_and_what_ranks_saw_is_said(monkeypatch):
-    entered, slowed = [], (Flag("throttled", "heat"),)
+    entered, slowed, judged = [], (Flag("throttled", "heat"),), []
     times = [
         RankTimes([1.0, 5.0], 2, 0.1, Check("passed")),
         RankTimes([3.0, 2.0], 2, 0.2, Check("unchecked"), flags=slowed),
     ]
-    team = types.SimpleNamespace(altered=(Flag("altered", "threads"),), run=lambda *_: times)
+    team = types.SimpleNamespace(
+        altered=(Flag("altered", "threads"),), run=lambda *given: judged.append(given[-1]) or times
+    )
     case = types.SimpleNamespace(
         take_declaration=Declaration, home=devices.CPU,
-        case=types.SimpleNamespace(threads=2), allowance=None, enabled=True,
+        case=types.SimpleNamespace(threads=2), allowance=None, enabled=True, is_busy=lambda: True,
         replay=lambda *measured, **record: entered.append((*measured, record)),
     )  # fmt: skip
     ranks = Ranks(60.0)
     monkeypatch.setattr(ranks, "group", lambda *_: team)
     ranks.measure(case, None, 2, method="ddp")
     ((durations, iterations, _, flags, record),) = entered
+    assert judged == [True]
     assert [(flag.name, flag.seen) for flag in flags] == [("throttled", "rank 1: heat"), ("altered", "threads")]
     assert (durations, iterations, record["check"].status) == ([3.0, 5.0], 2, "passed")
     assert (record["devices"], record["threads"]) == (("cpu",), 2)

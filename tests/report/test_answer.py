@@ -15,7 +15,7 @@ from gpubench.report.charts.pictures import plan
 from gpubench.report.screen import findings
 from gpubench.report.tables import answer_tables, beside_each_other, machine_table, results_table
 from gpubench.runfile.kinds import KINDS
-from gpubench.runfile.quantities import UNFILLED_SIGN
+from gpubench.runfile.quantities import IN_CACHE_SIGN, UNFILLED_SIGN
 
 MATMUL = KINDS["matmul"]
 SMOKE, SIMULATED, BUSY, NOISY = "Smoke run", "come from a model", "was busy", "results are noisy"
@@ -166,6 +166,28 @@ def test_what_does_not_fill_the_gpu_is_marked():
     told = {row["benchmark"]: row["speedup"] for row in rows(table)}
     assert told == {"Large, n=64": "2.0×", "Small, n=64": "4.0× slower†", "Step, n=64": "2.0× slower†"}
     assert UNFILLED_SIGN in table.footnote
+
+
+def test_memory_bound_work_in_the_cache_of_a_gpu_is_marked():
+    """Of a cache of 50 MB: work on 33 MB, and none on 537 MB, no product, and none that is launch-bound."""
+    band = {"pattern": "read", "byte_per_s": 3e12}
+    bands = [band | {"footprint_bytes": n, "level": name} for n, name in ((25e6, "l2"), (1e8, "l2+"), (2e8, "memory"))]
+    one = run(ceilings={"cuda:0": {"bandwidth": bands, "throughput": {"float32": 1e13}}})
+    for name, how in {
+        "small": {"bytes": 33.5e6},
+        "large": {"bytes": 537e6},
+        "mm": {"bytes": 1e6, "flops": 1e9},
+    }.items():
+        seconds = how["bytes"] / 2e12 if name != "mm" else 2e-4
+        one.bench(f"reductions.{name}", cpu=20 * seconds, gpu=seconds, title=name, **how)
+    one.bench("reductions.tiny", cpu=1e-4, gpu=5e-6, title="tiny", bytes=1e4)
+    found = answered(one)
+    (table,), listed = answer_tables(found, 15), results_table(found.study)
+    told = {row["benchmark"]: row["speedup"] for row in rows(table)}
+    assert told == {"small, n=64": "20×§", "large, n=64": "20×", "mm, n=64": "20×", "tiny, n=64": "20×†"}
+    assert IN_CACHE_SIGN in table.footnote
+    assert IN_CACHE_SIGN in listed.footnote
+    assert [row["throughput"] for row in rows(listed) if "§" in row["throughput"]] == ["2.00 TB/s§"]
 
 
 def test_benchmarks_of_one_title_are_told_apart():

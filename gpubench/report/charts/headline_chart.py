@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ...runfile.flags import Reason
-from ...runfile.quantities import UNFILLED, UNFILLED_SIGN, counted, listed
+from ...runfile.quantities import IN_CACHE_SIGN, UNFILLED_SIGN, counted, listed
 from .. import words
 from ..answer import MOST_ROWS, Answer, AnswerRow, Speedups, at_largest, choose_rows
 from ..study import Item, Measured, Pair, Study
@@ -70,6 +70,7 @@ def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
     chart = NamedRows(drawn, "", legend, sides)
     figure = Figure("headline", "headline", title, subtitle, "", chart, rank * 20, rank == 0)
     unfilled = f"{UNFILLED_SIGN}. " * any(not pair.fills for pair in shown)
+    unfilled += f"{IN_CACHE_SIGN}. " * any(pair.in_cache for pair in shown)
     limits = "≥: only a limit is known. " * any(mark.words.startswith("≥") for mark in marks)
     told = f"Thick line: {words.uncertainty(pair.uncertainty for pair in shown)}. {limits}{unfilled}"
     return add_caption(figure, study, shown, told)
@@ -77,7 +78,7 @@ def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
 
 def _ratio(study: Study, row: AnswerRow[Pair], pair: Pair) -> RowMark:
     look = role_of(study.names, pair.other)
-    signs = words.OTHER_WAY * bool(pair.fastest_way) + UNFILLED * (not pair.fills)
+    signs = words.OTHER_WAY * bool(pair.fastest_way) + words.signs(pair)
     told = words.ratio(pair) + signs + row.differing(pair)
     shown, copied = pair.drawn, pair.copies and pair.copies.drawn
     if shown is None or shown.value != pair.speedup:
