@@ -18,18 +18,21 @@ if TYPE_CHECKING:
     from .report.results import Results
     from .runfile.reader import read
     from .runfile.schema import Run
+    from .thresholds import threshold
 
 
 __all__ = [
     "Device", "Gpubench", "Implementation", "Results", "Run", "__version__", "add_wait", "load",
-    "load_ipython_extension", "read", "register", "register_implementation", "time", "timer",
+    "load_ipython_extension", "read", "register", "register_implementation", "threshold", "time",
+    "timer",
 ]  # fmt: skip
 
 _HOMES = {
     "Device": "devices", "Gpubench": "measure.fixture", "Implementation": "devices.implementations",
     "Results": "report.results", "Run": "runfile.schema", "register_implementation": "devices.implementations",
     "add_wait": "measure.clock", "load": "commands.notebook", "load_ipython_extension": "commands.notebook",
-    "read": "runfile.reader", "register": "devices", "time": "commands.notebook", "timer": "measure.clock",
+    "read": "runfile.reader", "register": "devices", "threshold": "thresholds", "time": "commands.notebook",
+    "timer": "measure.clock",
 }  # fmt: skip
 
 

@@ -1,0 +1,88 @@
+"""The size from which a GPU is faster, read from a file that ``gpubench time --threshold`` wrote.
+
+This module needs the standard library alone, so that a library can copy it instead of depending on gpubench.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+MOST_BYTES = 1 << 20
+"""A larger file isn't read."""
+_HEAD = 4096
+"""Bytes of a file of the system that are read."""
+
+
+def threshold(name: str, default: float, file: str | os.PathLike[str] = "thresholds.json") -> float:
+    """Return the size from which a GPU is faster on this machine, as measured, else the ``default``.
+
+    ``file`` is relative to the folder of the calling module. The default holds where the CPU or the GPU is another one,
+    where the GPU is faster at every measured size or at none, or it isn't sure from which, and where the file is
+    absent, torn, or isn't one of thresholds; the log ``gpubench.thresholds`` has the reason. Nothing is raised.
+    """
+    caller = sys._getframe(1).f_globals.get("__file__") or ""
+    size, reason = _found(Path(caller).parent / file, name)
+    if reason:
+        logging.getLogger("gpubench.thresholds").info("%s: %s: the default holds", name, reason)
+    return default if size is None else size
+
+
+def _found(path: Path, name: str) -> tuple[float | None, str]:
+    try:
+        with path.open("rb") as opened:
+            text = opened.read(MOST_BYTES + 1)
+        entries = json.loads(text)["thresholds"][name] if len(text) <= MOST_BYTES else []
+        cpu, gpus = hardware()
+        for entry in entries:
+            if entry["cpu"] == cpu and entry["gpu"] in gpus:
+                size = entry["size"]
+                known = type(size) in (int, float) and 0 < size < float("inf")
+                return (size, "") if known else (None, f"measured: {size}")
+    except Exception as error:  # whatever a foreign file holds
+        return None, f"{path} can't be read: {type(error).__name__}"
+    return None, "nothing was measured on this CPU and GPU"
+
+
+@functools.cache
+def hardware() -> tuple[str, tuple[str, ...]]:
+    """Return the CPU's model and the names of the NVIDIA GPUs, as Linux and the driver tell them; empty elsewhere."""
+    cpu = _field(Path("/proc/cpuinfo"), "model name")
+    folders = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
+    return cpu, tuple(filter(None, (_field(path, "Model") for path in folders)))
+
+
+def _field(path: Path, name: str) -> str:
+    try:
+        with path.open("rb") as opened:
+            head = opened.read(_HEAD).decode(errors="replace")
+    except OSError:
+        return ""
+    found = re.search(rf"^{name}\s*:\s*(.+?)\s*$", head, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def keep_threshold(file: str | os.PathLike[str], name: str, size: float | str, **facts: Any) -> str:
+    """Write the size, or ``never``, ``always`` or ``unsure``, for this machine's CPU and first GPU into the file, in
+    place of an earlier one; return both names. Raises OSError, and ValueError where the hardware can't be recognised
+    without torch or the file holds something else."""
+    cpu, gpus = hardware()
+    if not cpu or not gpus:
+        raise ValueError("thresholds are for CPUs and NVIDIA GPUs that Linux names; elsewhere the default holds")
+    path, content = Path(file), {"thresholds": {}}
+    if path.exists():
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict) or not isinstance(content.get("thresholds"), dict):
+            raise ValueError(f"{path} isn't a file of thresholds")
+    others = [entry for entry in content["thresholds"].get(name, []) if (entry["cpu"], entry["gpu"]) != (cpu, gpus[0])]
+    content["thresholds"][name] = [*others, {"cpu": cpu, "gpu": gpus[0], "size": size, **facts}]
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    part.replace(path)
+    return f"{cpu} + {gpus[0]}"
