@@ -32,7 +32,7 @@ IMPORTED = [
 ]  # fmt: skip
 FORKS = sys.platform == "linux"
 """Elsewhere processes are started: Windows has no fork, and the system libraries of macOS don't survive one."""
-MEASURING = "gpubench.supervise.process"
+MEASURING = "gpubench.supervise.child"
 LAUNCHER = "torch.distributed.run"
 MODULES = {
     ("-P", "-m", MEASURING): MEASURING, ("-m", "pytest"): "pytest", ("-mpytest",): "pytest", ("-m", LAUNCHER): LAUNCHER,

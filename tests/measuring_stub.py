@@ -24,7 +24,7 @@ def main(words):
     from gpubench.runfile.matching import matcher
     from gpubench.runfile.reader import recorded
     from gpubench.runfile.schema import Case
-    from gpubench.supervise.process import die_with_supervisor
+    from gpubench.supervise.child import die_with_supervisor
 
     die_with_supervisor()
     given = dict(word.removeprefix("--gpubench-").split("=", 1) for word in words if "=" in word)

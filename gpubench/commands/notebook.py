@@ -21,7 +21,6 @@ from ..measure.expression import LIVE, Timing, expressions, parse_sizes, pausing
 from ..runfile import options
 from ..runfile.ledger import RUN_FILE
 from ..runfile.writer import scratch
-from ..supervise import process
 from .time import FILE_NAME, FOLDER, pytest_options, timing_of, write_benchmarks
 
 if TYPE_CHECKING:
@@ -177,6 +176,8 @@ def _measure(timing: Timing, asked: argparse.Namespace) -> Results:
 
     from ..measure.state import State
     from ..report.results import Results
+    from ..runfile.reader import recorded
+    from ..supervise.child import Failures
 
     found = dtypes_of((timing.calls, timing.values, timing.args, timing.kwargs)).intersection(options.DTYPES)
     if not timing.dtypes and len(found) == 1:  # the dtype of the caller's tensors
@@ -185,11 +186,12 @@ def _measure(timing: Timing, asked: argparse.Namespace) -> Results:
     other = sys.modules.pop(Path(FILE_NAME).stem, None)  # pytest would take it for the file of that name
     LIVE.append(timing)
     with scratch(FOLDER) as folder:
+        failures = folder / "failures.jsonl"
         file, run_file = write_benchmarks(folder, "LIVE[0]"), folder / RUN_FILE
         words = [f"--benchmark-json={run_file}", *pytest_options(folder), *options.passed_on(asked)]
         try:
             with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), pausing_loop():
-                code = pytest.main([*_PYTEST, *words, str(file)], plugins=[notices])
+                code = pytest.main([*_PYTEST, *words, str(file)], plugins=[notices, Failures(str(failures))])
         finally:
             LIVE.clear()
             before.compare()
@@ -200,10 +202,10 @@ def _measure(timing: Timing, asked: argparse.Namespace) -> Results:
             for notice in notices.found:  # for example that threads wait here, so one is used
                 print(notice, file=sys.stderr)
             return Results.load(run_file)
-    lines = process.log_lines(said.getvalue())
-    if code == pytest.ExitCode.INTERRUPTED and any("! KeyboardInterrupt !" in line for line in lines):
+        reason = "".join(event["reason"] for event in recorded(failures)[-1:])
+    if code == pytest.ExitCode.INTERRUPTED and reason == "KeyboardInterrupt":
         raise KeyboardInterrupt
-    raise UsageError(process.refusal(code, lines))
+    raise UsageError(reason)
 
 
 def _several(given: str | Sequence[str] | None) -> list[str]:

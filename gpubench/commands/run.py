@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import os
 import shlex
-import signal
 import stat
 import sys
 import tempfile
@@ -17,7 +16,7 @@ from shutil import get_terminal_size
 
 from ..errors import Unwritten, UsageError, clean
 from ..runfile import options
-from ..runfile.ledger import LEDGER, RUN_FILE, SKIPPED_FILES, assemble, missing, reached
+from ..runfile.ledger import LEDGER, RUN_FILE, assemble, missing, reached
 from ..runfile.quantities import counted, listed, shorten
 from ..runfile.schema import ACCEPTABLE, OK, Run
 from ..runfile.writer import Lock, keep, write
@@ -105,7 +104,7 @@ def _list(args: argparse.Namespace) -> int:
     try:
         plan = planned(paths, passed)
     except Unable as error:
-        return _explain(args, error.code, Progress(), error.args[0], False)  # its lines, which str(error) joins
+        return _explain(args, error, Progress(), "")
     cases = plan["cases"]
     names = [shorten(case["id"], LONGEST) + (f" ({case['library']})" if case["library"] else "") for case in cases]
     rows = [(name, case["device"], case["skip"] or "") for name, case in zip(names, cases, strict=True)]
@@ -141,11 +140,13 @@ def _finish(
 ) -> int:
     """Write the results file and the report, or print why there is nothing to write."""
     if unable and unable.code == process.USAGE:
-        raise UsageError(process.refusal(process.USAGE, process.log_lines(supervisor.log)))
+        raise UsageError(unable.failure or str(unable))
     if not _has_begun(supervisor):
+        if supervisor.interrupted:
+            return _say("stopped before anything was measured", _INCOMPLETE)
         if unable and unable.status != "crashed":
             return _say(str(unable), _INCOMPLETE)
-        return _explain(args, unable.code if unable else 0, progress, supervisor.log, supervisor.interrupted)
+        return _explain(args, unable or Unable(0, ""), progress, f": see {supervisor.log}")
     run_file = _write_run(supervisor)
     whole = not unable and not supervisor.interrupted
     if whole and not any(event["event"] == "complete" for event in supervisor.events):
@@ -300,9 +301,7 @@ def _is_own_log(log: Path) -> bool:
         return file.read(len(_LOG_HEAD)) == _LOG_HEAD
 
 
-def _why_none(args: argparse.Namespace, lines: list[str]) -> str:
-    if skipped := [line for line in lines if line.startswith(SKIPPED_FILES)]:
-        return skipped[-1]
+def _why_none(args: argparse.Namespace) -> str:
     if args.pytest:
         return f"no benchmark is measured with {' '.join(args.pytest)}"
     if chosen(args):
@@ -310,23 +309,17 @@ def _why_none(args: argparse.Namespace, lines: list[str]) -> str:
     return f"{' '.join(args.paths or ['the suite'])} has no test functions with the fixture gpubench or benchmark"
 
 
-def _explain(args: argparse.Namespace, code: int, progress: Progress, output: Path | str, interrupted: bool) -> int:
-    """Print in one line why nothing was measured, taken from pytest's output."""
-    lines = process.log_lines(output)
-    where = f": see {output}" if isinstance(output, Path) else ""
-    if interrupted:
-        return _say("stopped before anything was measured", _INCOMPLETE)
-    if code in (process.NO_TESTS, 0) and not progress.reasons:
-        return _say(_why_none(args, lines), _UNUSABLE)
-    if code in (process.USAGE, process.INTERRUPTED):
-        return _say(process.refusal(code, lines) + (where if code == process.INTERRUPTED else ""), _UNUSABLE)
+def _explain(args: argparse.Namespace, unable: Unable, progress: Progress, where: str) -> int:
+    """Print in one line why nothing was measured, and ``where`` the output of pytest is."""
+    if unable.code in (process.NO_TESTS, 0) and not progress.reasons:
+        return _say(unable.failure or _why_none(args), _UNUSABLE)
+    if unable.code in (process.USAGE, process.INTERRUPTED):
+        return _say(unable.failure + where * (unable.code == process.INTERRUPTED), _UNUSABLE)
     for line in progress.why_not():
         _say(line)
-    if not progress.reasons and code != -signal.SIGINT:
-        if why := process.error_line(lines):
-            return _say(f"pytest can't run: {why}{where}", _UNUSABLE)
-        print("\n".join(map(clean, lines[-15:])), file=sys.stderr)
-    return _say(f"nothing was measured (pytest {process.signal_or_code(code)}){where}", _INCOMPLETE)
+    if unable.failure and not progress.reasons:
+        return _say(f"pytest can't run: {unable.failure}{where}", _UNUSABLE)
+    return _say(f"nothing was measured (pytest {unable}){where}", _INCOMPLETE)
 
 
 def _report(args: argparse.Namespace, folder: Path, run_file: Path, elapsed_s: float) -> None:

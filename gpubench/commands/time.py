@@ -128,9 +128,8 @@ def _measured(args: argparse.Namespace, timing: Timing, brief: bool, folder: Pat
     try:
         supervisor.measure()
     except Unable as error:
-        lines = process.log_lines(supervisor.log)
         if error.code == process.USAGE or not any(event["event"] == "end" for event in supervisor.events):
-            raise UsageError(process.refusal(error.code, lines) if lines else str(error)) from None
+            raise UsageError(error.failure or str(error)) from None
         _say(str(error))
     finally:
         progress.stop()

@@ -153,7 +153,6 @@ class Plugin:
         """Begin the journal, or measure the peaks, unless nothing will be measured."""
         if self._skipped:
             self.session.notices.append(f"{SKIPPED_FILES}{listed(self._skipped, 3)}")
-            print(f"\n{self.session.notices[-1]}")  # in the log, from which the supervisor takes why there is nothing
         if session.testsfailed or self.collected is None:
             return  # a file that can't be imported, or a -k that pytest refused
         wanted = "gpubench" if self.session.mode is Mode.ALONE else "benchmark"

@@ -10,6 +10,7 @@ object with the key ``event``:
 ``start``     a case begins: ``process``, ``fullname``, ``name``, ``case``
 ``end``       it has ended: ``process``, ``fullname``, ``status``, and ``benchmark`` (as pytest-benchmark writes it) or
               ``reason``
+``failure``   a measuring process can't begin or go on: ``reason``
 ``finish``    a measuring process has ended by itself: ``process``, pytest's exit ``code``, ``finished``, ``after``
 ``complete``  by the supervisor, last: the run file was written
 

@@ -73,6 +73,7 @@ _FIELDS: dict[str, list[Any]] = {
                 ("gpubench", dict), ("estimated_s", float | None, None)],
     "start": [("process", _Number), ("fullname", str), ("name", str), ("case", dict)],
     "end": [("process", _Number), ("fullname", str), ("status", str), ("library", str | None, None)],
+    "failure": [("reason", str)],
     "finish": [("process", _Number)],
     "complete": [],
 }  # fmt: skip

@@ -1,9 +1,8 @@
-"""One measuring process: pytest on benchmark files, as a child that is watched and never outlives its supervisor."""
+"""One measuring process, as its supervisor sees it: a child that is started, watched and never outlives it."""
 
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import os
 import re
 import secrets
@@ -13,7 +12,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +20,6 @@ from typing import Any
 
 from ..errors import UsageError
 from ..runfile.ledger import Event
-from ..runfile.quantities import listed
 from ..runfile.reader import Follower
 from ..runfile.writer import RANKS_OWNER, is_scratch
 
@@ -44,10 +41,11 @@ STACKS_ASKED: signal.Signals | None = getattr(signal, "SIGUSR2", None)
 """The signal that makes a child write what it is doing; ``None`` on Windows."""
 STACKS_S = 1.0
 """Seconds that a child may take to do so."""
-SUPERVISOR = "GPUBENCH_SUPERVISOR"
+SUPERVISOR, JOURNAL = "GPUBENCH_SUPERVISOR", "GPUBENCH_JOURNAL"
+"""Environment variables with the supervisor's process number (a child with another parent has lost its supervisor), and
+with the path of the journal."""
 MODULES = "GPUBENCH_MODULES"
 """Variable that makes a measuring process record the files of its modules."""
-"""Environment variable with the supervisor's process number: a child with another parent has lost its supervisor."""
 
 
 def suite() -> Path:
@@ -72,7 +70,7 @@ def pytest_command(paths: Sequence[str], options: Sequence[str], python: str = s
     the options added here, for a project through ``options``, see :func:`.project.project_options`."""
     suite_folder = suite()
     # -P: a folder named gpubench in the working folder is another, and would be imported instead
-    arguments = [python, "-P", "-m", "gpubench.supervise.process", "-p", "gpubench.plugin"]
+    arguments = [python, "-P", "-m", "gpubench.supervise.child", "-p", "gpubench.plugin"]
     if all(Path(path.split("::")[0]).is_relative_to(suite_folder) for path in paths):
         # A configuration file found by walking up from site-packages would belong to another project.
         arguments += [f"--rootdir={suite_folder.parent}", "-c", os.devnull]
@@ -101,22 +99,7 @@ def _environment(imports: Sequence[str]) -> dict[str, str]:
     return kept | changes
 
 
-def import_from_here() -> None:
-    """Put the working folder on the import path as ``python -m pytest`` does, for modules next to the tests.
-
-    Called in the child once this package is imported. A folder that holds another gpubench comes last, after this
-    package's folder, since the processes that are started from here inherit this path.
-    """
-    here = os.getcwd()
-    if os.environ.get("PYTHONSAFEPATH") or here == str(PACKAGE.parent):
-        return
-    if any(os.path.exists(os.path.join(here, name)) for name in ("gpubench", "gpubench.py")):
-        sys.path += [str(PACKAGE.parent), here]
-    else:
-        sys.path.insert(0, here)
-
-
-_DIE_WITH = """
+DIE_WITH = """
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 if os.getppid() != {}:
@@ -129,34 +112,15 @@ def _bound(arguments: Sequence[str]) -> Sequence[str]:
     asks for it by itself."""
     if sys.platform != "linux" or arguments[0] == sys.executable:
         return arguments
-    code = _DIE_WITH.format(os.getpid()) + "os.execv(sys.argv[1], sys.argv[1:])"
+    code = DIE_WITH.format(os.getpid()) + "os.execv(sys.argv[1], sys.argv[1:])"
     return [sys.executable, "-ISc", code, *arguments]
-
-
-def die_with_supervisor() -> None:
-    """End this process when the supervisor is gone; on systems other than Linux a thread checks. Called first in the
-    child."""
-    expected = int(os.environ.pop(SUPERVISOR, 0))
-    if not expected:
-        return
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # the parent may have had it ignored
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            exec(_DIE_WITH.format(expected), {})
-            return
-
-    def watch() -> None:
-        while os.getppid() == expected:
-            time.sleep(1)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
     """How a measuring process ended, and why: ``finished`` if it wrote its last event, ``lingering`` if it was killed
-    although all its benchmarks had ended. ``case`` is the one that was being measured."""
+    although all its benchmarks had ended. ``case`` is the one that was being measured, ``failure`` the reason that
+    pytest gave in the journal."""
 
     code: int
     finished: bool = False
@@ -165,6 +129,7 @@ class ProcessEnd:
     case: str | None = None
     status: str = "crashed"
     reason: str = ""
+    failure: str = ""
 
 
 def run_process(
@@ -179,7 +144,7 @@ def run_process(
     a line of its journal that can't be read, and by an exception from ``on_event``, which is raised again.
     """
     follower, owner = Follower(ledger), secrets.token_hex(8)
-    child = _start(arguments, log, interpreter, owner)
+    child = _start(arguments, log, ledger, interpreter, owner)
     watch = _Watch(child, log, deadline_s)
     with contextlib.closing(follower), _on_signals(watch.interrupt):
         try:
@@ -207,12 +172,15 @@ def run_process(
     return watch.end()
 
 
-def _start(arguments: Sequence[str], log: Path, interpreter: Interpreter, owner: str) -> subprocess.Popen[bytes]:
+def _start(
+    arguments: Sequence[str], log: Path, ledger: Path, interpreter: Interpreter, owner: str
+) -> subprocess.Popen[bytes]:
     with open(log if _is_regular(log) or not os.path.lexists(log) else os.devnull, "ab") as output:
         return subprocess.Popen(
             _bound(arguments), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             cwd=interpreter.folder,
-            env=_environment(interpreter.imports) | {RANKS_OWNER: owner, MODULES: "1" * interpreter.records_modules},
+            env=_environment(interpreter.imports) | {JOURNAL: os.path.abspath(ledger), RANKS_OWNER: owner}
+            | {MODULES: "1" * interpreter.records_modules},
             process_group=0 if os.name == "posix" else None,
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )  # fmt: skip
@@ -228,6 +196,7 @@ class _Watch:
         self._log_start = _size(log)
         self._finished, self._code = False, None
         self._left: set[str] | None = None
+        self._failure = ""
         self.lingering = False
         self.unreadable = ""
         """Complaint about the first line of the journal that can't be read."""
@@ -251,11 +220,13 @@ class _Watch:
             (self._left or set()).discard(event["fullname"])
         elif event["event"] == "finish":
             self._finished, self._code = True, event.get("code")
+        elif event["event"] == "failure":
+            self._failure = event["reason"]
 
     def trim_log(self) -> None:
         """Cut off all of a log but its first line and its end, once it is too large."""
         if _size(self._log) > LOG_LIMIT and _is_regular(self._log):
-            end = tail(self._log, LOG_TAIL)
+            end = _tail(self._log, LOG_TAIL)
             with contextlib.suppress(OSError), self._log.open("r+b") as file:  # its writer appends
                 head = file.readline(1000)
                 file.seek(0)
@@ -285,10 +256,12 @@ class _Watch:
         code = self._child.returncode if self._code is None else self._code
         status = "timeout" if self.timeout else "error" if self._finished or self.unreadable else "crashed"
         why = "ended the measuring process" if self._finished else signal_or_code(code)
-        reason = self.timeout or ": ".join(filter(None, (why, _last_line(self._log, self._log_start))))
+        said = self._failure or _last_line(self._log, self._log_start)
+        reason = self.timeout or ": ".join(filter(None, (why, said)))
         if self.unreadable:
             reason = f"its journal can't be read, perhaps because json was changed: {self.unreadable}"
-        return ProcessEnd(code, self._finished, self.lingering, bool(self._interrupts), self._case, status, reason)
+        how = self._finished, self.lingering, bool(self._interrupts)
+        return ProcessEnd(code, *how, self._case, status, reason, self._failure)
 
 
 def _ask_for_stacks(child: subprocess.Popen[bytes], log: Path) -> None:
@@ -312,24 +285,18 @@ def signal_or_code(code: int) -> str:
     return f"exited with {code}"
 
 
-_SAYS_NOTHING = re.compile(r"[.sFExX]*|=*( ?\d+ [a-z]+,?)+ in [\d.]+s.*|[\s|+-]*|INTERNALERROR>.*\^|gpubench: .*")
-"""Lines of a log without information: pytest's marks and counts, the frame of a group of exceptions, gpubench's
-summary."""
-_CAUSE = re.compile(r"INTERNALERROR> (?:[ |]*\| )?([A-Za-z_][\w.]*(?:: .*|$))")
-"""Matches the exception that ended pytest, not a line of its traceback."""
+_MARKS = re.compile(r"[.sFExX]*")
+"""pytest's marks of tests that have ended, which it may have begun a line with."""
 
 
 def _last_line(log: Path, since: int) -> str:
-    """Return the last line after this position, or the line in which Python or pytest reports what ended it."""
+    """Return the last line of a log after this position, or the line in which Python reports a fatal error."""
     size = _size(log)
-    end = tail(log, min(100_000, size - since if since <= size else size))  # it may have been cut off meanwhile
+    end = _tail(log, min(100_000, size - since if since <= size else size))  # it may have been cut off meanwhile
     lines = [line.strip() for line in end.decode("utf-8", "replace").splitlines()]
-    lines = [line for line in lines if not _SAYS_NOTHING.fullmatch(line)]
-    if any(line.startswith("ERROR collecting") or "during collection" in line for line in lines):
-        return _uncollected(lines)[:300]
-    ending = [line.strip("! ") for line in lines if line.startswith(("Fatal Python error", "!!!!"))]
-    ending += reversed([cause[1] for line in lines if (cause := _CAUSE.search(line))])
-    return (ending[:1] or lines[-1:] or [""])[0].removeprefix("_pytest.outcomes.")[:300]
+    lines = [line for line in lines if not _MARKS.fullmatch(line)]
+    fatal = [line for line in lines if line.startswith("Fatal Python error")]
+    return (fatal[:1] or lines[-1:] or [""])[0][:300]
 
 
 def _size(log: Path) -> int:
@@ -345,50 +312,13 @@ def _is_regular(log: Path) -> bool:
     return False
 
 
-def tail(log: Path, most: int = LOG_TAIL) -> bytes:
+def _tail(log: Path, most: int = LOG_TAIL) -> bytes:
     """Return at most so many bytes of the end of a log; none where a test has removed or replaced it."""
     if _is_regular(log):
         with contextlib.suppress(OSError), log.open("rb") as file:
             file.seek(max(0, _size(log) - most))
             return file.read(most)
     return b""
-
-
-def log_lines(output: Path | str) -> list[str]:
-    """Return the lines of a log file, or of its text, that aren't empty; of a long log those of its end."""
-    text = output if isinstance(output, str) else tail(output).decode("utf-8", "replace")
-    return [line for line in text.splitlines() if line.strip()]
-
-
-def refusal(code: int, lines: list[str]) -> str:
-    """Return in one line why pytest, which ended with this code, has collected nothing."""
-    return _complaint(lines) if code == USAGE else _uncollected(lines)
-
-
-def _complaint(lines: list[str]) -> str:
-    errors = [line for line in lines if ": error: " in line]
-    errors += [line for line in lines if line.startswith("ERROR: ") and not line.startswith("ERROR: usage:")]
-    text = (errors or lines[-1:] or ["pytest refused its options"])[0]
-    return text.split(": error: ")[-1].removeprefix("ERROR: ").removeprefix("gpubench: ")
-
-
-def error_line(lines: list[str]) -> str:
-    """Return the exception, or pytest's own words, that ended pytest before it collected anything; empty if none is
-    found."""
-    stripped = [line.removeprefix("INTERNALERROR>").strip() for line in lines]
-    found = [line for line in stripped if re.match(r"(\w+\.)*\w*(Error|Exception|Exit)\b|Exit: ", line)]
-    return found[-1] if found else ""
-
-
-def _uncollected(lines: list[str]) -> str:
-    """Describe which files pytest can't collect, and the last error with its line if that is known."""
-    failed = [line.removeprefix("ERROR ").partition(" - ") for line in lines if line.startswith("ERROR ")]
-    files = [file for file, _, _ in failed]
-    errors = [line.removeprefix("E").strip() for line in lines if line.startswith("E  ")]
-    places = [text.rpartition(", ")[2] for text in errors if text.startswith('File "') and ", line " in text]
-    where = f", {places[-1]}" if places else ""
-    why = (errors or [why for _, _, why in failed if why] or lines[-1:] or ["pytest does not say why"])[-1]
-    return f"{listed(reversed(files), 3) or 'the files'} can't be collected: {why}{where}"
 
 
 def _signal(child: subprocess.Popen[bytes], *, kill: bool) -> None:
@@ -411,14 +341,3 @@ def _on_signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
     finally:
         for number, old in before.items():
             signal.signal(number, old)
-
-
-if __name__ == "__main__":  # pytest, with its arguments, bound to the life of the process that started it
-    die_with_supervisor()
-    import_from_here()
-    if STACKS_ASKED is not None:  # even while the process hangs outside of Python
-        faulthandler.register(STACKS_ASKED, file=sys.__stderr__ or 2, all_threads=True)
-
-    import pytest
-
-    raise SystemExit(pytest.main(sys.argv[1:]))

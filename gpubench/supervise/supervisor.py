@@ -25,12 +25,12 @@ _NOT_FOR_PUBLISHING = "a log of this machine, with paths: publish run.json inste
 
 
 class Unable(GpubenchError):
-    """Raised if the measuring process ended before any case began: ``code`` is its exit code, ``status`` timeout if it
-    hung."""
+    """Raised if the measuring process ended before any case began: ``code`` is its exit code, ``failure`` pytest's
+    reason, and ``status`` timeout if the process hung."""
 
-    def __init__(self, code: int, reason: str, status: str = "crashed") -> None:
+    def __init__(self, code: int, reason: str, status: str = "crashed", failure: str = "") -> None:
         super().__init__(reason)
-        self.code, self.status = code, status
+        self.code, self.status, self.failure = code, status, failure
 
 
 def read_run(ledger: Path) -> tuple[Event, list[Event]]:
@@ -66,16 +66,16 @@ def _place(ledger: Path) -> tuple[int, int]:
 
 
 def planned(paths: Sequence[str], options: Sequence[str]) -> dict[str, Any]:
-    """What a run would measure, its ``cases``, and the ``estimated_s`` of its first process. Raises :class:`Unable`,
-    with what pytest printed, where that is nothing."""
+    """What a run would measure, its ``cases``, and the ``estimated_s`` of its first process. Raises :class:`Unable`
+    if there are none."""
     with scratch("gpubench-list-") as folder:
         plan, log = folder / "plan.json", folder / "log"
         log.touch()
         arguments = process.pytest_command(paths, [*options, f"--gpubench-plan={plan}"])
-        ended = process.run_process(arguments, log, folder / "none", lambda event: None, 120.0)
+        ended = process.run_process(arguments, log, folder / LEDGER, lambda event: None, 120.0)
         found: dict[str, Any] = json.loads(plan.read_text(encoding="utf-8")) if plan.exists() else {}
         if not found.get("cases"):
-            raise Unable(ended.code, process.tail(log).decode("utf-8", "replace"))
+            raise Unable(ended.code, ended.reason, failure=ended.failure)
     return found
 
 
@@ -138,7 +138,7 @@ class Supervisor:
             if missing(self.events, index) == todo:  # it had no result, and another try wouldn't either
                 if ended.finished and todo is not None:
                     raise Unable(ended.code, f"{counted(len(todo), 'benchmark')} not measured: {todo[0]} …")
-                raise Unable(ended.code, ended.reason, ended.status)
+                raise Unable(ended.code, ended.reason, ended.status, ended.failure)
             if (ended.status == "timeout" or ended.lingering) and not ended.case:
                 within = (
                     f"the measuring process was killed: no end within {process.FAREWELL_S:g} s of its last benchmark"

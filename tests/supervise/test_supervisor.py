@@ -24,9 +24,10 @@ from waiting import survivors, wait_for
 
 from gpubench.commands import cli
 from gpubench.runfile.ledger import Ledger, merge, pooled
-from gpubench.runfile.reader import read_ledger, read_runs
+from gpubench.runfile.reader import read_ledger, read_runs, recorded
 from gpubench.runfile.schema import Case
 from gpubench.supervise import process as measuring
+from gpubench.supervise.child import Failures
 from gpubench.supervise.supervisor import Supervisor
 
 pytestmark = pytest.mark.usefixtures("no_ceilings")
@@ -212,7 +213,7 @@ run_process([{str(tmp_path / "python")!r}], folder / "log", folder / "ledger", p
 
 
 def test_a_case_that_ends_its_process_in_good_order_is_settled_with_the_reason(child):
-    ended = child(f"{START}; print('!!!! Exit: enough !!!!'); ledger.add_event('finish', process=0)")
+    ended = child(f"{START}; ledger.add_event('failure', reason='Exit: enough'); ledger.add_event('finish', process=0)")
     assert (ended.finished, ended.case, ended.status) == (True, "a", "error")
     assert ended.reason == "ended the measuring process: Exit: enough"
 
@@ -470,7 +471,7 @@ def test_the_reason_of_a_dead_process_names_no_folder(tmp_path):
 
 
 def test_a_child_whose_supervisor_is_gone_ends(tmp_path):
-    code = "import os,time; from gpubench.supervise.process import die_with_supervisor as d; d(); time.sleep(60)"
+    code = "import os,time; from gpubench.supervise.child import die_with_supervisor as d; d(); time.sleep(60)"
     parent = subprocess.Popen(
         [sys.executable, "-c", f"""
 import os, subprocess, sys, time
@@ -493,32 +494,35 @@ time.sleep(60)
 @pytest.mark.parametrize(
     ("log", "reason"),
     [
-        ("...\n5 passed, 226 deselected in 3.36s\n", ""),
-        ("====== 1 warning in 1.94s ======\n", ""),
-        ("last words\n3 passed, 1 warning in 28.49s\n", "last words"),
-        (
-            '..INTERNALERROR> Traceback (most recent call last):\nINTERNALERROR>   File "a.py", line 1, in f\n'
-            "INTERNALERROR>     f()\nINTERNALERROR>     ^^^\nINTERNALERROR> ValueError: min() arg is empty\n"
-            "INTERNALERROR> \n\ngpubench: contended: 2 benchmarks\n1 passed in 1.00s\n",
-            "ValueError: min() arg is empty",
-        ),
-        (
-            "INTERNALERROR>   raise X\nINTERNALERROR> SystemExit\nmainloop: caught unexpected SystemExit!\n",
-            "SystemExit",
-        ),
-        (
-            "INTERNALERROR>   | ExceptionGroup: errors (1 sub-exception)\nINTERNALERROR>   +-+---- 1 ----\n"
-            "INTERNALERROR>     | KeyError: 'a'\nINTERNALERROR>     +-----\n1 passed in 2.00s\n",
-            "KeyError: 'a'",
-        ),
-        ("!!!!! _pytest.outcomes.Exit: enough !!!!!\n2 passed in 1.00s\n", "Exit: enough"),
-        (
-            "E   ImportError: cannot import name 'x'\n=== short test summary info ===\nERROR test_a.py\n"
-            "!!!!! Interrupted: 1 error during collection !!!!!\n1 error in 0.10s\n",
-            "test_a.py can't be collected: ImportError: cannot import name 'x'",
-        ),
+        ("...F\n", ""), ("..\nlast words\n.\n", "last words"),
+        ("Fatal Python error: Aborted\nThread 1:\n  File x\n", "Fatal Python error: Aborted"),
     ],
-)
-def test_the_reason_is_what_ended_the_process_and_no_count_of_pytests(tmp_path, log, reason):
+)  # fmt: skip
+def test_the_reason_of_a_crash_is_the_last_line_or_pythons_fatal_error(tmp_path, log, reason):
     (tmp_path / "log").write_text(log)
     assert measuring._last_line(tmp_path / "log", 0) == reason
+
+
+@pytest.mark.parametrize(
+    ("conftest", "test", "words", "code", "reason"),
+    [
+        ("", "import no_such\n", [], 2, "test_a.py can't be collected: ModuleNotFoundError: No module named 'no_such'"),
+        ("", "f(\n", [], 2, "test_a.py can't be collected: SyntaxError: '(' was never closed, line 1"),
+        ("", "import pytest\ndef test_a(): pytest.exit('enough')\n", [], 2, "Exit: enough"),
+        ("", "def test_a(): raise KeyboardInterrupt\n", [], 2, "KeyboardInterrupt"),
+        ("", "def test_a(): pass\n", ["--nope"], 4, "unrecognized arguments: --nope"),
+        ("", "def test_a(): pass\n", ["nothing.py"], 4, "file or directory not found: nothing.py"),
+        ("", "def test_a(): pass\n", ["--gpubench-device=nope"], 4, "unknown device 'nope': choose from"),
+        ("", "import pytest\npytest.skip('no', allow_module_level=True)\n", [], 5, "skipped as a whole: test_a"),
+        ("1 / 0", "", [], 4, "ZeroDivisionError: division by zero"),
+        ("def pytest_runtest_protocol(): raise ExceptionGroup('two', [KeyError('a'), KeyError('b')])",
+         "def test_a(): pass\n", [], 3, "KeyError: 'a'"),
+    ],
+)  # fmt: skip
+def test_why_pytest_can_not_begin_or_go_on_is_in_the_journal(pytester, conftest, test, words, code, reason):
+    pytester.makepyfile(test_a=test)
+    pytester.makeconftest(conftest)
+    failures = Failures("journal")
+    assert pytester.inline_run("-p", "no:cacheprovider", *words, plugins=[failures], no_reraise_ctrlc=True).ret == code
+    (event,) = recorded("journal")
+    assert event["reason"].startswith(reason)

@@ -1,0 +1,144 @@
+"""One measuring process, as it sees itself: pytest, bound to the life of its supervisor, with its failures in the
+journal."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from ..errors import GpubenchError
+from ..runfile.ledger import SKIPPED_FILES, Ledger
+from ..runfile.quantities import listed
+from .process import DIE_WITH, JOURNAL, NO_TESTS, PACKAGE, STACKS_ASKED, SUPERVISOR
+
+_LONGEST = 300
+"""Most characters of a reason."""
+
+
+def die_with_supervisor() -> None:
+    """End this process when the supervisor is gone; on systems other than Linux a thread checks. Called first in the
+    child."""
+    expected = int(os.environ.pop(SUPERVISOR, 0))
+    if not expected:
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the parent may have had it ignored
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            exec(DIE_WITH.format(expected), {})
+            return
+
+    def watch() -> None:
+        while os.getppid() == expected:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def import_from_here() -> None:
+    """Put the working folder on the import path as ``python -m pytest`` does, for modules next to the tests.
+
+    Called in the child once this package is imported. A folder that holds another gpubench comes last, after this
+    package's folder, since the processes that are started from here inherit this path.
+    """
+    here = os.getcwd()
+    if os.environ.get("PYTHONSAFEPATH") or here == str(PACKAGE.parent):
+        return
+    if any(os.path.exists(os.path.join(here, name)) for name in ("gpubench", "gpubench.py")):
+        sys.path += [str(PACKAGE.parent), here]
+    else:
+        sys.path.insert(0, here)
+
+
+class Failures:
+    """Writes into the journal why pytest refuses to begin, or ends before its time."""
+
+    def __init__(self, journal: str) -> None:
+        self._ledger = Ledger(journal)
+        self._uncollected: dict[str, str] = {}  # reasons by file
+        self._skipped: list[str] = []  # files, each with its reason
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_cmdline_parse(self) -> Generator[None, Any, Any]:
+        """Note a refused option, and a plugin or a conftest.py that can't be imported."""
+        with self._noted():
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_cmdline_main(self) -> Generator[None, Any, Any]:
+        """Note what is refused later, by a hook."""
+        with self._noted():
+            return (yield)
+
+    @contextlib.contextmanager
+    def _noted(self) -> Generator[None, None, None]:
+        try:
+            yield
+        except pytest.UsageError as error:  # its second argument and the last lines say where the options come from
+            said = str(error.args[0] if error.args else error)
+            self._note(said.partition(": error: ")[2] or said)
+            raise
+        except Exception as error:
+            self._note(_text(getattr(error, "cause", error)))
+            raise
+
+    def pytest_exception_interact(self, node: pytest.Item | pytest.Collector, call: pytest.CallInfo[Any]) -> None:
+        """Keep why a file can't be collected."""
+        if isinstance(node, pytest.Collector) and call.excinfo:
+            self._uncollected[node.nodeid] = _text(call.excinfo.value)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Keep why a file is skipped as a whole."""
+        if report.skipped:
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+            self._skipped.append(f"{report.nodeid} ({reason.removeprefix('Skipped: ')})")
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Note what ended pytest: an interrupt, a test, or files that can't be collected."""
+        if self._uncollected:
+            files = listed(reversed(self._uncollected), 3)
+            self._note(f"{files} can't be collected: {[*self._uncollected.values()][-1]}")
+        else:
+            self._note(_text(excinfo.value))
+
+    def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Note an error of pytest or of a plugin."""
+        self._note(_text(excinfo.value))
+
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """Note that no file is left to measure."""
+        if exitstatus == NO_TESTS and self._skipped:
+            self._note(f"{SKIPPED_FILES}{listed(self._skipped, 3)}")
+
+    def _note(self, reason: str) -> None:
+        first = next(filter(None, map(str.strip, reason.splitlines())), "pytest does not say why")
+        with contextlib.suppress(GpubenchError):  # the supervisor knows that the process has ended
+            self._ledger.add_event("failure", reason=first.removeprefix("gpubench: ")[:_LONGEST])
+
+
+def _text(error: BaseException) -> str:
+    """Return the kind and the message of the error at the bottom: of a file that is imported, of a group."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, pytest.Collector.CollectError):
+        error = error.__cause__ or error
+    where = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+    message = error.msg if isinstance(error, SyntaxError) else str(error)
+    return f"{type(error).__name__}: {message}".removesuffix(": ") + where
+
+
+if __name__ == "__main__":
+    die_with_supervisor()
+    import_from_here()
+    if STACKS_ASKED is not None:  # even while the process hangs outside of Python
+        faulthandler.register(STACKS_ASKED, file=sys.__stderr__ or 2, all_threads=True)
+    raise SystemExit(pytest.main(sys.argv[1:], plugins=[Failures(os.environ.pop(JOURNAL))]))
