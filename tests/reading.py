@@ -5,7 +5,6 @@ from typing import Any
 
 from records import Made
 
-from gpubench.report import words
 from gpubench.report.answer import Answer
 from gpubench.report.columns import SCALING, crossover_columns, results_columns, speedup_columns
 from gpubench.report.render import Column, Table
@@ -52,7 +51,7 @@ def scaled(study: Study) -> list[dict[str, Any]]:
 def ratios(found: Answer) -> dict[str, dict[str, str]]:
     """The speedup of each row, by device and label."""
     return {
-        device: {row.label: words.ratio(pair) for row, pair in each.of(source)}
+        device: {row.label: pair.ratio.mark for row, pair in each.of(source)}
         for each in found.speedups
         for source, device in each.devices.items()
     }

@@ -179,8 +179,8 @@ def _times_alone(results: Results) -> str:
     several = len(study.measured) > 1
     cells = [words.name(study.measured[0].result)]
     for row in study.measured:
-        cells.append(f"{study.names.of(row)} " * several + words.time_and_spread(row))
-    cells += [words.speedup(pair) for pair in study.device_pairs[:1]]
+        cells.append(f"{study.names.of(row)} " * several + f"{row.time} {row.accuracy}")
+    cells += [str(pair.ratio) for pair in study.device_pairs[:1]]
     flags = [flag for row in study.measured for flag in row.result.flags]
     flags.sort(key=lambda flag: not any(reason.interval for reason in judge([flag.name]).why))
     lines = ["  ".join(cells), *(f"{judge([flag.name]).star} {flag.name}: {flag.seen}".strip() for flag in flags[:1])]

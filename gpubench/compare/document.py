@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import clean
+from ..report.number import Number, State, seconds
 from ..report.render import Column, Table, escape, markdown as markdown_table, table, terminal
 from ..report.rows import grouped
-from ..runfile.quantities import listed, shorten_apart, text
+from ..runfile.quantities import listed, shorten_apart
 from ..statistics.intervals import Interval
 from .comparison import ORDER, Comparison, change_text
 from .samples import CaseKey
@@ -168,11 +169,11 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison, lo
     columns: list[Column[Verdict]] = [
         Column("benchmark", lambda each: labels[each.key]),
         Column("verdict", lambda each: each.verdict),
-        Column("change", lambda each: "unknown" if each.held_up else change_text(each.ratio.value)),
-        Column("interval", lambda each: _interval_text(each.ratio) if each.bounded else "unknown"),
-        Column("base", lambda each: text(each.base_s, "s")),
-        Column("new", lambda each: text(each.new_s, "s")),
-        Column("processes", lambda each: ", ".join(dict.fromkeys(map(str, each.processes)))),
+        Column("change", lambda each: _worded(each.ratio, change_text(each.ratio.value), not each.held_up)),
+        Column("interval", lambda each: _worded(each.ratio, _interval_text(each.ratio), each.bounded)),
+        Column("base", lambda each: seconds(each.base_s)),
+        Column("new", lambda each: seconds(each.new_s)),
+        Column("processes", _processes),
         Column("reason", reason),
     ]
     if len({each.reason for each in verdicts}) == 1 and verdicts[0].reason and not comparison.unchanged:
@@ -184,6 +185,15 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison, lo
         left = len(comparison.verdicts) - len(verdicts)
         notes.append(f"{left} more are inconclusive and changed less: --format markdown has them.")
     return table(title, columns, verdicts[:TABLE_ROWS], " ".join(notes))
+
+
+def _worded(ratio: Interval, words: str, is_known: bool) -> Number:
+    return Number(ratio.value, state=State.KNOWN, words=words) if is_known else Number(words="unknown")
+
+
+def _processes(verdict: Verdict) -> Number:
+    counts = dict.fromkeys(map(str, verdict.processes))
+    return Number(verdict.processes[0], state=State.KNOWN, words=", ".join(counts))
 
 
 def _interval_text(ratio: Interval) -> str:

@@ -44,10 +44,10 @@ def estimate_figure(study: Study, estimates: Sequence[Outlook]) -> Figure | None
 def _small_print(drawn: Sequence[Mapping[str, Outlook]], left_out: Sequence[Mapping[str, Outlook]]) -> str:
     """What the signs in the cells mean, and which benchmarks aren't drawn."""
     shown = [each for of in drawn for each in of.values()]
-    told = " ".join(map(cell, shown))
+    cells = [cell(each) for each in shown]
     starred = any(each.job.star for each in shown)
     note = f"{STARRED}. " * starred
-    note += f"{LIMITS}. " * ("≤" in told or "≥" in told) + f"{BEYOND}. " * (">" in told)
+    note += f"{LIMITS}. " * any(each.limited for each in cells) + f"{BEYOND}. " * any(each.beyond for each in cells)
     unknown = listed(dict.fromkeys(name(next(iter(of.values())).job.case) for of in left_out), 2)
     return note + f"Unknown, and not drawn: {unknown} (gpubench estimate says why). " * bool(left_out)
 
@@ -55,4 +55,4 @@ def _small_print(drawn: Sequence[Mapping[str, Outlook]], left_out: Sequence[Mapp
 def _mark(each: Outlook, role: str) -> RowMark:
     """The range as a bar; a bound alone as words."""
     low, high = each.probably if each.probably and (each.at_most or 0) >= 1 else (None, None)
-    return RowMark(None, role, cell(each, star=each.job.star), low, high, modelled=True)
+    return RowMark(None, role, cell(each, star=each.job.star).words, low, high, modelled=True)

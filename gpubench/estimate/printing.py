@@ -10,6 +10,7 @@ from functools import partial
 
 from ..report import words
 from ..report.answer import AnswerRow, answer_rows, choose_rows
+from ..report.number import Number, Sign, State, seconds, times, times_range
 from ..report.render import Column, Table, table, terminal
 from ..report.rows import PEOPLE_COUNT, Measured, grouped
 from ..report.study import Study
@@ -45,7 +46,6 @@ NOTICE = "Modelled, not measured: from the GPU's datasheet and each benchmark's 
 GUESS, LIMITS = "A range is a guess", "≤ and ≥ are limits from the datasheet"
 BEYOND = f">{MOST_SHOWN:g}×: a range above that"
 STARRED = "* busy or noisy: the CPU's time may be too long, and the speedup too large"
-UNKNOWN = "unknown"
 _MOST_LINES, _BESIDE = 6, 2
 """Most lines of small print; most GPUs whose times stand beside the speedups, and not below them."""
 
@@ -84,22 +84,35 @@ def lines_of(study: Study, estimates: Iterable[Outlook], every: bool = False) ->
     return [Line(each.indented, each, found[key_of(each.items[0].result)][0].of) for each in answer]
 
 
-def cell(each: Outlook, bound: bool = False, star: str = "") -> str:
-    """``12–33×``, ``>200×``; ``12× to ≤ 33×`` where the range ends at the bound; ``≤ 2.6×`` where only a bound is known
-    that excludes something; or ``unknown``. With the ``bound`` behind it if that is wanted, and the CPU's ``star``."""
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """An estimated speedup in words; ``limited`` if a limit of the datasheet is in them, ``beyond`` if the range is
+    above :data:`MOST_SHOWN`."""
+
+    words: str
+    limited: bool = False
+    beyond: bool = False
+
+
+UNKNOWN = Cell("unknown")
+
+
+def cell(each: Outlook, bound: bool = False, star: str = "") -> Cell:
+    """``12–33×``, ``>200×``; ``12× to ≤ 33×`` if the range ends at the bound; ``≤ 2.6×`` if only a bound is known that
+    excludes something; or ``unknown``. With the ``bound`` behind it if that is wanted, and the CPU's ``star``."""
     if each.at_most is None:
         return UNKNOWN
     if each.at_most < 1:
-        return f"≥ {words.times(each.at_most)}{star}"
-    limit = f"≤ {words.times(each.at_most)}{star}"
+        return Cell(f"≥ {times(each.at_most)}{star}", limited=True)
+    limit = f"≤ {times(each.at_most)}{star}"
     if each.probably is None:
-        return limit if each.at_most <= MOST_SHOWN else UNKNOWN
+        return Cell(limit, limited=True) if each.at_most <= MOST_SHOWN else UNKNOWN
     low, high = each.probably
     if high >= each.at_most and low <= MOST_SHOWN:
-        return f"{words.times(low)} to {limit}"
-    beyond = low > MOST_SHOWN and not bound
-    likely = f">{MOST_SHOWN:g}×" if beyond else words.times_range(low, high).replace("× to ", "–")
-    return likely + star + f", {limit}" * (bound and each.at_most <= MOST_SHOWN)
+        return Cell(f"{times(low)} to {limit}", limited=True)
+    beyond, limited = low > MOST_SHOWN and not bound, bound and each.at_most <= MOST_SHOWN
+    likely = f">{MOST_SHOWN:g}×" if beyond else times_range(low, high, "–")
+    return Cell(likely + star + f", {limit}" * limited, limited, beyond)
 
 
 def _rates(each: Outlook) -> str:
@@ -128,17 +141,18 @@ def _cell(gpu: str, bound: bool, line: Line) -> str:
     if line.rates:
         return _rates(each)
     joint = "\n" if len(line.of) > _BESIDE else "  "
-    return joint.join(filter(None, (cell(each, bound, each.job.star), _milliseconds(each))))
+    return joint.join(filter(None, (cell(each, bound, each.job.star).words, _milliseconds(each))))
 
 
-def _cpu(line: Line) -> str:
-    """The CPU's time, or its items per second; empty for another way than it was timed in."""
+def _cpu(line: Line) -> Number | None:
+    """The CPU's time, or its items per second; None for another way than it was timed in."""
     job = line.first.job
     if job.how:
-        return ""
+        return None
     if line.rates:
-        return f"{_people_count((job.work.items or 0.0) / job.cpu_s)}{job.star}"
-    return words.starred_time(job.cpu_s, job.star) + words.OTHER_WAY * bool(job.way)
+        rate = (job.work.items or 0.0) / job.cpu_s
+        return Number(rate, state=State.KNOWN, words=f"{_people_count(rate)}{job.star}")
+    return seconds(job.cpu_s, bool(job.star)).signed(Sign.OTHER_WAY, bool(job.way))
 
 
 def base_of(lines: Sequence[Line], name: str) -> str:
@@ -160,10 +174,10 @@ def table_of(lines: Sequence[Line], bound: bool) -> Table:
     columns += [Column[Line](gpu, partial(_cell, gpu, bound)) for gpu in gpus]
     title = f"Estimated speedup over {base_of(lines, 'the CPU')}; GPU time ({MODELLED}, not measured)"
     shown = [each for line in lines for each in line.of.values()]
-    cells = " ".join(cell(each, bound) for each in shown)
+    cells = [cell(each, bound) for each in shown]
     parts = [STARRED] * any(each.job.star for each in shown)
     parts += [f"{GUESS}{_held(shown)}"] * any(each.probably for each in shown)
-    parts += [LIMITS] * ("≤" in cells or "≥" in cells) + [BEYOND] * (">" in cells)
+    parts += [LIMITS] * any(each.limited for each in cells) + [BEYOND] * any(each.beyond for each in cells)
     return table(title, columns, lines, "".join(f"{part}. " for part in parts).strip())
 
 
@@ -175,10 +189,10 @@ def foot(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
     reasons = grouped(lacking, lambda each: each.note).items()
     if reasons:
         unknown = [f"{_names(members, shown)} ({reason})" for reason, members in reasons]
-        parts.append(f"{UNKNOWN.capitalize()}: {listed(unknown, 9, joint='; ')}.")
+        parts.append(f"Unknown: {listed(unknown, 9, joint='; ')}.")
     ways = grouped((each for each in shown if each.job.way), lambda each: each.job.way)
     if used := [f"{way} ({_names(of, shown)})" for way, of in ways.items()]:
-        parts.append(f"{words.OTHER_WAY} the CPU's fastest way: {listed(used, joint='; ')}.")
+        parts.append(f"{Sign.OTHER_WAY} the CPU's fastest way: {listed(used, joint='; ')}.")
     if any(each.job.how for each in shown):
         parts.append("TF32 and autocast: on the GPU alone, over the CPU in float32.")
     if small := [each for each in shown if each.launches and each.probably]:

@@ -11,19 +11,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, Generic
+from typing import Generic
 
 from ..runfile.facts import plain_memory_note, threads_available
 from ..runfile.flags import ADVICE, CONTENDED, DIFFERENT, POWER_LIMITED
 from ..runfile.kinds import KINDS
-from ..runfile.matching import shown_name
 from ..runfile.quantities import counted, listed
 from ..runfile.utilisation import slow_products
 from . import words
-from .rows import number
+from .number import LIMITS, State
 from .study import Item, Measured, Pair, Source, Study, grouped, in_order, plainest_first, plainness
 
 MOST_ROWS = 15
@@ -133,25 +132,9 @@ def choose_rows(rows: Sequence[AnswerRow[Item]], most: int = MOST_ROWS) -> list[
     return [rows[at] for at in sorted(at for *_, at in sorted(turns)[:most])]
 
 
-def find_unsized(rows: Sequence[AnswerRow[Item]]) -> dict[str, str]:
-    """By the name of a benchmark of one's own that has a row for each setting, since two numbers vary and its marker
-    names neither as its size: the number that is the largest, as ``n``; empty of an expression, which has no marker."""
-    found = {}
-    for of_workload in grouped((row.items[0].subject for row in rows), lambda row: row.result.workload).values():
-        case = of_workload[0].result
-        cases = [row.result for row in of_workload]
-        values = {name: {value for each in cases if (value := number(each, name))} for name in case.params}
-        varying = {name: max(known) for name, known in values.items() if len(known) > 1}
-        if of_workload[0].size_name is None and len(varying) > 1:
-            marked = case.implementation and shown_name(case.workload) == case.workload
-            found[words.name(case)] = max(varying, key=varying.__getitem__) if marked else ""
-    return found
-
-
 def at_largest(rows: Sequence[AnswerRow[Item]]) -> str:
     """At which sizes a picture or a table shows these rows."""
-    told = "At its largest size" if len(rows) == 1 else "Each at its largest size"
-    return told + f"; {listed(found, 3)} in every setting" if (found := find_unsized(rows)) else told
+    return "At its largest size" if len(rows) == 1 else "Each at its largest size"
 
 
 # One device against another -------------------------------------------------------------------------------------------
@@ -177,17 +160,15 @@ class Speedups:
     def count(self, source: Source) -> str:
         """``faster in 24 of 26 benchmarks (1.3× to 132×)``."""
         pairs = [pair for _, pair in self.of(source)]
-        wins = sorted((pair.drawn.value, words.ratio(pair)) for pair in pairs if pair.faster and pair.drawn)
+        wins = sorted((pair.ratio for pair in pairs if pair.faster), key=lambda ratio: ratio.value or 0.0)
         many = counted(len(pairs), "benchmark")
-        if find_unsized(self.rows):
-            many = (
-                f"{len(pairs)} settings of {counted(len({pair.other.result.workload for pair in pairs}), 'benchmark')}"
-            )
-        least, most = (wins[at][1] if wins else "" for at in (0, -1))
-        ends = least if least == most else f"{least} to {most}"
-        if least.startswith("≥") and most.startswith("≥"):
-            ends = f"at least {least.removeprefix('≥ ')}"
-        return f"faster in {len(wins)} of {many} ({ends})" if wins else f"faster in none of {many}"
+        if not wins:
+            return f"faster in none of {many}"
+        if wins[0].state in LIMITS and wins[-1].state in LIMITS:
+            ends = [f"at least {replace(wins[0], state=State.KNOWN).mark}"]
+        else:
+            ends = list(dict.fromkeys((wins[0].mark, wins[-1].mark)))
+        return f"faster in {len(wins)} of {many} ({' to '.join(ends)})"
 
     @cached_property
     def alike(self) -> bool:
@@ -270,23 +251,14 @@ class Answer:
 
     @cached_property
     def left_out(self) -> str:
-        """What was not compared, and how to compare it anyway; and how to have fewer rows of a benchmark that has many
-        for want of a known size."""
+        """What was not compared, and how to compare it anyway."""
         pairs = self.study.left_out
         terms = Counter(term for _, differences in pairs for term in differences)
         found = ", ".join(f"{term} ({count})" for term, count in terms.most_common())
         options = " ".join(f"--allow {term}" for term in terms)
         subject = f"{counted(len(pairs), 'benchmark')} {'has' if len(pairs) == 1 else 'have'}"
         nearest = f"no comparable baseline, the nearest differs in {found}"
-        told = f"Not compared: {subject} {nearest}. Use {options} to compare anyway" if pairs else ""
-        return ". ".join(filter(None, [told, self._unsized]))
-
-    @property
-    def _unsized(self) -> str:
-        rows: list[AnswerRow[Any]] = [*(row for each in self.speedups for row in each.rows), *self.times]
-        name, size = next(((name, size) for name, size in find_unsized(rows).items() if size), ("", ""))
-        told = f'If {size} is the size of {name}, write size="{size}" in its marker, for rows of its largest size alone'
-        return told * bool(name)
+        return f"Not compared: {subject} {nearest}. Use {options} to compare anyway" if pairs else ""
 
     @cached_property
     def warnings(self) -> list[Warning]:
@@ -321,13 +293,14 @@ def _sentence(found: Speedups, source: Source) -> str:
     if len(rows) == 1:
         ((row, pair),) = rows
         over = f" over {words.way(pair)}" * bool(pair.fastest_way)
-        copied = f" With inputs and results copied for every call: {words.with_copies(pair)}." if pair.copies else ""
-        return f"{who}: {words.ratio(pair)} on {row.named}{over}.{copied}"
+        copied = f" With inputs and results copied for every call: {pair.copied_ratio}." * bool(pair.copies)
+        return f"{who}: {pair.ratio.mark} on {row.named}{over}.{copied}"
     wins = [pair for _, pair in rows if pair.faster]
     copied_wins = sum(pair.copies.faster for pair in wins if pair.copies)
     copies = f", in {copied_wins or 'none'} also when the data is copied for every call"
-    known = [f"{row.named} ({words.ratio(pair)})" for row, pair in rows if not pair.faster and not pair.unknown]
-    unknown = [row.named for row, pair in rows if pair.unknown]
+    others = [(row, pair.ratio) for row, pair in rows if not pair.faster]
+    known = [f"{row.named} ({ratio.mark})" for row, ratio in others if ratio.state is not State.UNKNOWN]
+    unknown = [row.named for row, ratio in others if ratio.state is State.UNKNOWN]
     parts = [f"{who}: {found.count(source)}{copies * any(pair.copies for pair in wins)}."]
     parts += [f"Not faster: {listed(known, _NAMED, '; ')}."] if known else []
     parts += [f"Unknown: {listed(unknown, _NAMED, '; ')}."] if unknown else []
@@ -348,16 +321,15 @@ def _cpu_sentence(study: Study, rows: Sequence[AnswerRow[Measured]], alone: Sequ
 
 def _reached(row: Measured) -> str:
     """``356 GFLOP/s in matrix products (n=2048, 93% of peak)``."""
-    share = words.share_of_peak(row)
-    peak = f"{share} of peak" * (share not in ("", words.NO_VALUE))
+    peak = f"{row.peak_share} of peak" if row.peak_share and row.peak_share.value is not None else ""
     details = ", ".join(filter(None, [words.size(row), peak]))
     what = row.kind.words if row.kind else words.name(row.result)
-    return f"{words.starred_throughput(row)} in {what}" + (f" ({details})" if details else "")
+    return f"{row.starred_speed} in {what}" + (f" ({details})" if details else "")
 
 
 def _range(rows: Sequence[Measured]) -> str:
     in_time = sorted(rows, key=lambda row: row.time_s)
-    (least, name), (most, other) = ((words.time(row), words.name(row.result)) for row in (in_time[0], in_time[-1]))
+    (least, name), (most, other) = ((row.time, words.name(row.result)) for row in (in_time[0], in_time[-1]))
     if len(rows) == 1:
         return f"{name} takes {least}"
     return f"{least}{f' ({name})' * (name != other)} to {most} ({other})"

@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import output, words
+from .number import LIMITS
 from .render import Column, csv_text
 from .study import PINNED, Crossing, Measured, Pair, Row, Scaled, Study, ends
 
@@ -202,8 +203,8 @@ _RATIO: list[Column[Pair]] = [
     Column("speedup", lambda pair: _drawn(pair)),
     Column("low", lambda pair: _known(pair.values.low)),
     Column("high", lambda pair: _known(pair.values.high)),
-    Column("shown", words.ratio),
-    Column("limit", lambda pair: pair.limit_kind),
+    Column("shown", attrgetter("ratio.mark")),
+    Column("limit", lambda pair: str(pair.ratio.state) if pair.ratio.state in LIMITS else None),
     Column("one_shot_speedup", lambda pair: _drawn(pair.copies)),
     Column("baseline_s", lambda pair: pair.base_s),
     Column("time_s", lambda pair: pair.time_s),
@@ -216,7 +217,7 @@ _RATIO: list[Column[Pair]] = [
 _BASIS: list[Column[Pair]] = [
     Column("baseline_way", lambda pair: words.way(pair) or None),
     Column("differs", lambda pair: pair.differs or None),
-    Column("uncertainty", lambda pair: pair.uncertainty),
+    Column("uncertainty", lambda pair: str(pair.uncertainty or "")),
 ]
 _COPIED: list[Column[Pair]] = [
     Column("one_shot_low", lambda pair: _proven(pair.copies, "low")),
@@ -230,7 +231,7 @@ _COPIED: list[Column[Pair]] = [
 
 def _drawn(pair: Pair | None) -> float | None:
     """Return the speedup that is shown, or the limit where only a limit is known; None where nothing is known."""
-    return pair.drawn.value if pair and pair.drawn else None
+    return pair.ratio.value if pair else None
 
 
 def _proven(pair: Pair | None, end: str) -> float | None:
@@ -296,7 +297,7 @@ SCALING: list[Column[Scaled]] = [
     Column("efficiency_low", lambda each: _efficiency_end(each, "low")),
     Column("efficiency_high", lambda each: _efficiency_end(each, "high")),
     _of_parallel("ideal_speedup"),
-    Column("uncertainty", lambda each: each.uncertainty or None),
+    Column("uncertainty", lambda each: str(each.uncertainty or "") or None),
     Column("algorithm_byte_per_s", lambda each: _link_rate(each, 1.0)),
     Column("bus_byte_per_s", lambda each: _link_rate(each, each.parallel.bus_share)),
     Column("rows", lambda each: "; ".join("+".join(map(str, batch)) for batch in each.parallel.rows) or None),

@@ -23,9 +23,10 @@ from ..runfile.facts import switches, threads_available
 from ..runfile.flags import Level, Quality, Reason
 from ..runfile.quantities import SWITCH, holds_words
 from ..runfile.schema import Process, Result
-from ..runfile.ways import fastest_way, job, times_and_ratio
+from ..runfile.ways import Basis, fastest_way, job, times_and_ratio
 from ..statistics import intervals
 from ..statistics.intervals import Interval
+from .number import MISSING, TIMES, Number, Sign, State, seconds
 from .rows import NEAR, Measured, Values, grouped, leaves_open, too_noisy
 
 RESIDENT, ONE_SHOT, PINNED = "resident", "one-shot", "one-shot, pinned"
@@ -105,7 +106,7 @@ class Pair:
         ]
 
     @cached_property
-    def _compared(self) -> tuple[float, float, Interval, str]:
+    def _compared(self) -> tuple[float, float, Interval, Basis | None]:
         """Both times, their ratio and what its range is; of a single process with copies no range is known."""
         if self.regime == RESIDENT:
             return times_and_ratio(*(side.times for side in self.sides))
@@ -113,8 +114,10 @@ class Pair:
         base_s, time_s = intervals.median(tops), intervals.median(bottoms)
         value = base_s / time_s
         several = min(len(tops), len(bottoms)) > 1
-        ratio = intervals.ratio_interval(tops, bottoms) if several else Interval(value, value, value, "")
-        return base_s, time_s, ratio, ratio.kind
+        if not several:
+            return base_s, time_s, Interval(value, value, value, ""), None
+        ratio = intervals.ratio_interval(tops, bottoms)
+        return base_s, time_s, ratio, Basis(ratio.kind)
 
     @property
     def base_s(self) -> float:
@@ -127,8 +130,8 @@ class Pair:
         return self._compared[1]
 
     @property
-    def uncertainty(self) -> str:
-        """The kind of the range; empty if there is none."""
+    def uncertainty(self) -> Basis | None:
+        """The basis of the range; None if there is no range."""
         return self._compared[3]
 
     @property
@@ -196,39 +199,52 @@ class Pair:
         return Quality(level, tuple(dict.fromkeys([*unusable, *why])))
 
     @property
-    def shown(self) -> bool:
-        """Whether the value is shown: else only a limit is, where one is known."""
-        return self.quality.doubt is None and not too_noisy(*self.values[1:])
-
-    @property
     def limit(self) -> float | None:
         """The end of the range that says which side is faster, and by more than rounding."""
         _, low, high = self.values
         return low if low >= NEAR else high if high <= 1 / NEAR else None
 
+    @cached_property
+    def ratio(self) -> Number:
+        """The speedup, or the limit if only one is known; with a star if a time is noisy.
+
+        It has no range if the machine was busy, because then no range says how far off the speedup is.
+        """
+        value, low, high = self.values
+        star = (Sign.NOISY,) * self.quality.noisy
+        if self.quality.doubt is None and not too_noisy(low, high):
+            ends = (None, None) if self.busy else (low, high)
+            return Number(value, TIMES, *ends, State.KNOWN, star)
+        if self.limit:
+            return Number(self.limit, state=State.AT_LEAST if self.limit > 1 else State.AT_MOST, signs=star)
+        if self.quality.doubt:
+            return Number(words=str(self.quality.doubt))
+        return Number(low=low, high=high, state=State.RANGE, signs=star)
+
     @property
-    def limit_kind(self) -> str | None:
-        """``at least`` or ``at most`` where only a limit of the speedup is known."""
-        if self.shown or self.limit is None:
-            return None
-        return "at least" if self.limit > 1 else "at most"
+    def full_ratio(self) -> Number:
+        """The speedup with the signs of another way of the CPU, of too little work for a GPU, and of its cache."""
+        signs = {Sign.OTHER_WAY: self.fastest_way, Sign.UNFILLED: not self.fills, Sign.IN_CACHE: self.in_cache}
+        return replace(self.ratio, signs=(*self.ratio.signs, *(sign for sign, holds in signs.items() if holds)))
+
+    @property
+    def copied_ratio(self) -> Number:
+        """The speedup with inputs and results copied for every call."""
+        return self.copies.ratio.brief if self.copies else MISSING
 
     @property
     def drawn(self) -> Values | None:
-        """The speedup in a picture; where only a limit is known, the limit. None where not even that is known."""
-        if self.shown:
-            return self.values
-        return Values(self.limit, *self.values[1:]) if self.limit else None
+        """The speedup in a picture, or the limit if only one is known; None if not even a limit is."""
+        return None if self.ratio.value is None else Values(self.ratio.value, *self.values[1:])
 
     @property
     def faster(self) -> bool:
         """Whether it is surely faster than its baseline, by more than rounding."""
-        return self.drawn is not None and self.values.low > 1 and self.drawn.value >= NEAR
+        return self.values.low > 1 and (self.ratio.value or 0.0) >= NEAR
 
-    @property
-    def unknown(self) -> bool:
-        """Whether its speedup isn't known well enough to say which side is faster."""
-        return self.quality.doubt is not None and self.limit is None
+    def side_time(self, place: int) -> Number:
+        """The time of the baseline (place 0) or of the other side."""
+        return seconds((self.base_s, self.time_s)[place], bool(self.sides[place].quality.star))
 
 
 def resolve(rows: Sequence[Measured], name: str | None) -> Baseline | None:

@@ -13,23 +13,19 @@ from functools import cache
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
-from ..runfile.quantities import IN_CACHE, IN_CACHE_SIGN, UNFILLED, UNFILLED_SIGN
+from .number import MISSING, Number, Sign, Start, signs_of
 
+Cell = str | int | Number | Start | None
 S = TypeVar("S")
 T = TypeVar("T")
 _FORMULA = re.compile(r"(^|[;\t])(?=[=+\-@＝＋－＠])")
 """A place where a text could act as a formula in a spreadsheet, also in one that separates cells by semicolons."""
-_NUMBER = re.compile(r"[-+±~<≥]? ?\d[\d.,]*( |%|×|$)|—|$")
-"""A cell that stands at the right of its column."""
 _SHORT_HEAD = 12
 """Characters of a head that isn't folded."""
 _NAME = 16
 """The fewest characters of a line of a benchmark's name."""
 _BREAK = re.compile(r"(?<=::)|(?<=[\s,/-])|(?<=[._])(?!\d)|(?=\[)")
 """Places where a name may go on in the next line: never within a word or a number."""
-_EMPTY = ("", "—")
-NOISY_SIGN, DASH_SIGN = "* noisy: may be far off", "— not known or not measured"
-LIMIT_SIGN = "≥ only a limit is known"
 
 
 @dataclass(frozen=True)
@@ -46,46 +42,51 @@ class Column(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells are plain text, which a page or Markdown escapes. ``starred``: a number in them has a star."""
+    """A table of numbers and plain texts, which a page or Markdown escapes; the note explains the ``explained``
+    signs."""
 
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    cells: tuple[tuple[Cell, ...], ...]
     note: str = ""
-    starred: bool = False
+    explained: frozenset[Sign] = frozenset()
+
+    @property
+    def rows(self) -> tuple[tuple[str, ...], ...]:
+        """The cells as texts."""
+        return tuple(tuple("" if cell is None else str(cell) for cell in row) for row in self.cells)
+
+    @property
+    def signs(self) -> set[Sign]:
+        """The signs beside numbers."""
+        return signs_of(cell for row in self.cells for cell in row)
 
     @property
     def footnote(self) -> str:
-        """The note, and the meaning of the signs in the cells where the note doesn't explain them."""
-        cells = [cell for row in self.rows for cell in row]
-        parts = [self.note] * bool(self.note)
-        if "—" in cells and "—" not in self.note:
-            parts.append(f"{DASH_SIGN}.")
-        if self.starred and "*" not in self.note:
-            parts.append(f"{NOISY_SIGN}.")
-        if any("≥" in cell for cell in cells):
-            parts.append(f"{LIMIT_SIGN}.")
-        if any(UNFILLED in cell for cell in cells):
-            parts.append(f"{UNFILLED_SIGN}.")
-        if any(IN_CACHE in cell for cell in cells):
-            parts.append(f"{IN_CACHE_SIGN}.")
-        return " ".join(parts)
+        """The note, and the meaning of the signs that it doesn't explain."""
+        signs = self.signs - self.explained
+        return " ".join([*[self.note] * bool(self.note), *(f"{sign.footnote}." for sign in Sign if sign in signs)])
 
 
 def table(
-    title: str, columns: Iterable[Column[T]], things: Iterable[T], note: str = "", starred: bool = False
+    title: str, columns: Iterable[Column[T]], things: Iterable[T], note: str = "", explained: Iterable[Sign] = ()
 ) -> Table:
     """Return a table with a row for each thing, without the columns that are empty in all rows."""
     things = list(things)
-    cells = {column: [str(column.cell(thing)) for thing in things] for column in columns}
-    kept = {column: texts for column, texts in cells.items() if any(text not in _EMPTY for text in texts)}
+    cells: dict[Column[T], list[Any]] = {column: [column.cell(thing) for thing in things] for column in columns}
+    kept = {column: of for column, of in cells.items() if any(cell not in (None, "", MISSING) for cell in of)}
     heads = tuple(column.head for column in kept)
-    return Table(title, heads, tuple(zip(*kept.values(), strict=True)) if kept else (), note, starred)
+    return Table(title, heads, tuple(zip(*kept.values(), strict=True)) if kept else (), note, frozenset(explained))
 
 
 def listing(title: str, heads: Iterable[str], rows: Iterable[Sequence[str]], note: str = "") -> Table:
     """Return a table of texts that belong to these heads."""
     return table(title, [Column(head, itemgetter(i)) for i, head in enumerate(heads)], rows, note)
+
+
+def _is_number(cell: Cell) -> bool:
+    """Whether a cell stands at the right of its column."""
+    return cell.is_number if isinstance(cell, Number) else cell in (None, "") or isinstance(cell, int)
 
 
 def terminal(table: Table, width: int, title: bool = True, footnote: bool = True) -> list[str]:
@@ -96,13 +97,14 @@ def terminal(table: Table, width: int, title: bool = True, footnote: bool = True
     from rich.table import Table as Grid
     from rich.text import Text
 
+    rows = table.rows
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
-    name = min(_NAME, max((len(row[0]) for row in table.rows), default=0))
+    name = min(_NAME, max((len(row[0]) for row in rows), default=0))
     for i, head in enumerate(table.columns):
-        right = i > 0 and all(_NUMBER.match(row[i]) for row in table.rows)
+        right = i > 0 and all(_is_number(row[i]) for row in table.cells)
         # A head is folded before a name is: names tell rows apart.
         heads = [head] if len(head) <= _SHORT_HEAD else head.split()
-        exact = max(map(len, [*(row[i] for row in table.rows), *heads]), default=0) if right else None
+        exact = max(map(len, [*(row[i] for row in rows), *heads]), default=0) if right else None
         grid.add_column(
             Text(head),
             justify="right" if right else "left",
@@ -110,7 +112,7 @@ def terminal(table: Table, width: int, title: bool = True, footnote: bool = True
             width=exact,
             min_width=name if i == 0 else None,
         )
-    for first, *rest in table.rows:
+    for first, *rest in rows:
         grid.add_row(_name_text()(first), *map(Text, rest))
     looks: dict[str, Any] = {"color_system": None, "force_terminal": False, "force_jupyter": False}
     wide = Console(width=10_000, **looks)  # else what doesn't fit would be cut off
@@ -157,23 +159,28 @@ def markdown(table: Table) -> list[str]:
 
 
 def webpage(table: Table, strong: Collection[str] = ()) -> str:
-    """A table element with a caption, every name escaped; ratios below the heads ``strong`` have a class."""
-
-    def line(cells: Sequence[str], tag: str) -> str:
-        looks = (
-            ' class="strong"' * ("×" in cell and head in strong)
-            for cell, head in zip(cells, table.columns, strict=True)
-        )
-        return (
-            "<tr>"
-            + "".join(f"<{tag}{look}>{html.escape(cell)}</{tag}>" for cell, look in zip(cells, looks, strict=True))
-            + "</tr>"
-        )
-
-    body = "".join(line(row, "td") for row in table.rows)
+    """A table element with a caption, every name escaped. A cell of a number has its ``data-value`` and
+    ``data-state``; a ratio below the heads ``strong`` is in a ``strong`` element, its range in a ``span.range``."""
+    heads = "".join(f"<th>{html.escape(head)}</th>" for head in table.columns)
+    body = ""
+    for row in table.cells:
+        both = zip(row, table.columns, strict=True)
+        body += f"<tr>{''.join(_webpage_cell(cell, head in strong) for cell, head in both)}</tr>"
     note = f"<p>{html.escape(table.footnote)}</p>" if table.footnote else ""
-    head = f"<caption>{html.escape(table.title)}</caption><thead>{line(table.columns, 'th')}</thead>"
-    return f"<table>{head}<tbody>{body}</tbody></table>{note}"
+    caption = f"<caption>{html.escape(table.title)}</caption>"
+    return f"<table>{caption}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>{note}"
+
+
+def _webpage_cell(cell: Cell, strong: bool) -> str:
+    text = html.escape("" if cell is None else str(cell))
+    if not isinstance(cell, Number):
+        return f"<td>{text}</td>"
+    look = f' data-state="{cell.state}"' + (f' data-value="{cell.value:.6g}"' if cell.value is not None else "")
+    if strong and cell.is_number:
+        look = f' class="strong"{look}'
+        span = f' <span class="range">({html.escape(cell.range)})</span>' if cell.range else ""
+        text = f"<strong>{html.escape(cell.mark)}</strong>{span}{html.escape(cell.note)}"
+    return f"<td{look}>{text}</td>"
 
 
 def escape(cell: str) -> str:

@@ -16,6 +16,7 @@ from ..runfile.reader import read_runs
 from ..runfile.schema import Run
 from . import words
 from .columns import frame, results_columns, speedup_columns
+from .number import Sign
 from .screen import beside
 from .study import Pair, Study, grouped
 
@@ -40,10 +41,10 @@ class Ratio(float):
 
     def __new__(cls, pair: Pair) -> Ratio:
         """Make the ratio that is shown of a pair."""
-        made = super().__new__(cls, pair.drawn.value if pair.drawn else math.nan)
-        made.low, made.high, made.star = *pair.values[1:], "*" * pair.quality.noisy
+        made = super().__new__(cls, math.nan if pair.ratio.value is None else pair.ratio.value)
+        made.low, made.high, made.star = *pair.values[1:], str(Sign.NOISY) * pair.quality.noisy
         made.simulated = bool(words.simulated(side.facts for side in pair.sides))
-        made._told = words.ratio(pair) + " (simulated)" * made.simulated
+        made._told = pair.ratio.mark + " (simulated)" * made.simulated
         return made
 
     def __str__(self) -> str:

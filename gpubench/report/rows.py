@@ -21,6 +21,7 @@ from ..runfile.quantities import shorten
 from ..runfile.schema import MOST_NAMES, DeviceFacts, Parallel, Result, Run, Scalar, Times
 from ..runfile.utilisation import Utilisation, most, utilisation
 from ..statistics.intervals import Interval, median_interval
+from .number import HALF_INTERVAL, HALF_SPREAD, MISSING, SECONDS, Number, Sign, State, seconds, share
 
 FILLED = 0.1
 """A GPU that reaches less than this share of its measured peak isn't filled."""
@@ -174,6 +175,26 @@ class Measured(Row):
         """Seconds per call."""
         return self.times.median_s
 
+    @property
+    def time(self) -> Number:
+        """``10.0 ms``; ``10 ms*``, to two digits, if the result is flagged."""
+        return seconds(self.time_s, bool(self.quality.star))
+
+    @property
+    def accuracy(self) -> Number:
+        """``±2%``: half the interval of several processes; ``~2%`` of one process: half the interquartile range; the
+        reason why neither says how far off the time is; ``7.70 ms of CPU time`` of an interrupted thread."""
+        if self.interrupted:
+            return Number(self.times.cpu_s, SECONDS, state=State.KNOWN, note=" of CPU time")
+        if self.vague is not None:
+            return Number(words=self.vague.interval)
+        return share(self.spread, HALF_INTERVAL if self.interval else HALF_SPREAD)
+
+    @property
+    def vague(self) -> Reason | None:
+        """The reason why no range says how far off the time is."""
+        return None if self.interrupted else next((reason for reason in self.quality.why if reason.interval), None)
+
     @cached_property
     def interval(self) -> Interval | None:
         """The interval of the processes' medians, or of a single process's placements; None without either."""
@@ -205,6 +226,28 @@ class Measured(Row):
     def throughput(self) -> Values | None:
         """Its rate, where work is declared."""
         return self.rate.of(self) if self.rate else None
+
+    @property
+    def speed(self) -> Number | None:
+        """``15.0 TFLOP/s``; to two digits if the result is flagged; with the sign of data in the GPU's cache; None if
+        no work is declared."""
+        if not self.rate or not self.throughput:
+            return None
+        digits = 2 if self.quality.star else 3
+        known = Number(self.throughput.value, self.rate.unit, state=State.KNOWN, digits=digits)
+        return MISSING if self.quality.doubt else known.signed(Sign.IN_CACHE, self.in_cache)
+
+    @property
+    def starred_speed(self) -> str:
+        """The same with its star, where the time with its star doesn't stand beside it."""
+        return f"{self.speed.without(Sign.IN_CACHE) if self.speed else ''}{self.quality.star}"
+
+    @property
+    def peak_share(self) -> Number | None:
+        """``73%`` of a measured peak; None if no peak is known."""
+        if self.utilisation is None:
+            return None
+        return MISSING if self.utilisation > 1 or self.quality.doubt else share(self.utilisation)
 
     @property
     def shown_interval(self) -> Ends:

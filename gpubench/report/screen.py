@@ -10,9 +10,10 @@ from msgspec import structs
 
 from ..errors import clean
 from ..runfile.flags import judge
-from ..runfile.quantities import counted, listed, seconds_text, shorten, text
+from ..runfile.quantities import counted, listed, ratio_text, seconds_text, shorten, text
 from . import words
 from .answer import MOST_ROWS, Answer, Warning
+from .number import StartKind, State, times, times_range
 from .render import escape, markdown, terminal
 from .study import Crossing, Measured, Pair, Study, grouped
 from .tables import answer_tables, beside_each_other, main_clause, results_table, unmeasured_by_reason
@@ -148,9 +149,9 @@ def page_table(study: Study, every: bool) -> list[str]:
 def findings(study: Study) -> list[str]:
     """What the numbers of a few benchmarks mean, one sentence each: for ``gpubench time`` and notebooks."""
     crossings = [each for each in study.crossings if each.resident]
-    swept = {id(pair) for found in crossings for pair in found.line.items}
+    swept = {pair for found in crossings for pair in found.line.items}
     lines = [_crossing_sentence(study, found) for found in crossings]
-    lines += [_pair_sentence(study, pair) for pair in study.pairs if id(pair) not in swept]
+    lines += [_pair_sentence(study, pair) for pair in study.pairs if pair not in swept]
     lines += [*_against_first(study), *_reasons(study), *_first_calls(study)]
     if not any(row.on_accelerator for row in study.measured):
         lines.append("No GPU was measured; gpubench env says why.")
@@ -173,16 +174,16 @@ def _crossing_sentence(study: Study, found: Crossing) -> str:
     if len(found.line.points) == 1:
         return _pair_sentence(study, pair)
     subject, base = study.names.subject(pair), study.names.of(pair.base)
-    if words.crossing(found) == words.UNSURE:
+    if found.start.kind is StartKind.UNSURE:
         return f"{_who(pair.other)}: {subject} or {base}: too noisy to say from which size on either is faster."
-    return f"{_who(pair.other)}: {subject} is {words.faster(found).replace('faster', f'faster than {base}', 1)}."
+    return f"{_who(pair.other)}: {subject} is {found.start.sentence(f'faster than {base}')}."
 
 
 def _pair_sentence(study: Study, pair: Pair) -> str:
     """``a @ b, float32: H200 is 12× (11× to 13×) as fast as the Xeon.``"""
     subject, base = study.names.subject(pair), study.names.of(pair.base)
-    if not pair.shown:
-        return f"{_who(pair.other)}: {subject} against {base}: {words.ratio(pair)}."
+    if pair.ratio.state is not State.KNOWN:
+        return f"{_who(pair.other)}: {subject} against {base}: {pair.ratio}."
     base += f" by {words.way(pair)}" * bool(pair.fastest_way)
     return f"{_who(pair.other)}: {subject} {_faster(pair)} {base}."
 
@@ -191,9 +192,10 @@ def _faster(pair: Pair) -> str:
     """``is 3.1× (2.9× to 3.3×) as fast as``, ``is 1.4× slower (…) than``."""
     _, low, high = pair.values
     if low <= 1 <= high:
-        return f"can't be told apart here ({words.times_range(low, high)}) from"
-    spread = "" if pair.busy else f" ({words.times_range(low, high).replace(' slower', '')})"
-    return f"is {words.ratio(pair)}{spread} {'than' if pair.speedup < 1 else 'as fast as'}"
+        return f"can't be told apart here ({times_range(low, high)}) from"
+    ends = dict.fromkeys(ratio_text(max(end, 1 / end)) for end in ((low, high) if pair.speedup >= 1 else (high, low)))
+    spread = "" if pair.busy else f" ({' to '.join(ends)})"
+    return f"is {pair.ratio.mark}{spread} {'than' if pair.speedup < 1 else 'as fast as'}"
 
 
 def _against_first(study: Study) -> Iterator[str]:
@@ -202,7 +204,7 @@ def _against_first(study: Study) -> Iterator[str]:
         base = pairs[-1].base
         at = ", ".join(filter(None, [study.names.of(base), words.setting(base.result)]))
         for pair in (pair for pair in pairs if pair.base is base):
-            said = _faster(pair) if pair.shown else "is too noisy to compare with"
+            said = _faster(pair) if pair.ratio.state is State.KNOWN else "is too noisy to compare with"
             yield f"{at}: {words.name(pair.other.result)} {said} {words.name(base.result)}."
 
 
@@ -212,7 +214,7 @@ def _first_calls(study: Study) -> Iterator[str]:
         row = max(members, key=lambda row: row.result.first_call_s or 0.0)
         first_s = row.result.first_call_s or 0.0
         if first_s >= max(_FIRST_CALL * row.time_s, _FIRST_CALL_S):
-            took = f"{seconds_text(first_s)}, {words.times(first_s / row.time_s)} as long as later calls"
+            took = f"{seconds_text(first_s)}, {times(first_s / row.time_s)} as long as later calls"
             yield f"{words.benchmark(row.result)} on {study.names.of(row)}: the first call took {took}."
 
 

@@ -14,7 +14,9 @@ from functools import cached_property
 
 from ..runfile.matching import shown_name
 from ..runfile.schema import Parallel, Run
+from ..runfile.ways import Basis
 from . import words
+from .number import Start
 from .pairs import IMPLEMENTATION, PINNED, Baseline, Pair, find_pairs, resolve
 from .rows import TIME, Measured, Rate, Row, Source, Values, grouped, matching_rows, rows_of, size_parameter, too_noisy
 from .sweeps import Crossing, Item, Line, Point, crossings, in_order, lines_of, plainest_first, plainness
@@ -119,10 +121,9 @@ class Study:
         return crossings(self._pairs, lambda pair: pair.other in self._shown)
 
     @cached_property
-    def starts(self) -> dict[int, str]:
-        """The sizes at which the device is faster with data that stays on it, in words, by the id of each pair."""
-        resident = [found for found in self.crossings if found.resident]
-        return {id(pair): start for found in resident for start in [words.wins(found)] for pair in found.line.items}
+    def starts(self) -> dict[Pair, Start]:
+        """The size from which the device is faster with data that stays on it, for each pair of a line."""
+        return {pair: line.start for line in self.crossings if line.resident for pair in line.line.items}
 
     @cached_property
     def scaled(self) -> list[Scaled]:
@@ -178,9 +179,9 @@ class Scaled:
         return Values(*(value / self.parallel.devices for value in (ratio, low, high)))
 
     @property
-    def uncertainty(self) -> str:
-        """What the ranges are."""
-        return next((pair.uncertainty for pair in (self.speedup, self.scaling) if pair and ends(pair)), "")
+    def uncertainty(self) -> Basis | None:
+        """The basis of the ranges."""
+        return next((pair.uncertainty for pair in (self.speedup, self.scaling) if pair and ends(pair)), None)
 
 
 def ends(pair: Pair) -> tuple[float, float] | None:

@@ -7,11 +7,13 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import takewhile
 from operator import attrgetter
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..runfile.flags import Reason
 from ..runfile.kinds import KINDS
+from .number import Start, StartKind
 from .pairs import RESIDENT, Pair
 from .rows import Measured, Values, grouped, number, size_parameter, too_noisy
 
@@ -135,10 +137,44 @@ class Crossing:
         unclear = (several or Reason.WAITED in doubts) and sides not in ({True}, {False})
         return unclear or len(self.whole.points) == 1
 
-    @property
-    def star(self) -> str:
-        """The sign beside the size: other programs, or fewer threads than the CPU has, make it too small."""
-        return "*" * any(pair.busy or pair.few_threads for pair in self.whole.items)
+    @cached_property
+    def start(self) -> Start:
+        """The size from which the device is faster, as far as the interval or the nearest measured sizes make it
+        certain, else the size from which it surely is. It is noisy if other programs, or fewer threads than the CPU
+        has, make it too small."""
+        items, known = self.whole.items, self.crossover
+        unclear = self.doubtful or (known.size is not None and not self.ends)
+        below = (p.x < (known.size or 0.0) and pair.faster for p, pair in zip(self.whole.points, items, strict=True))
+        return replace(
+            self._surely_from() if unclear else self._about(),
+            noisy=any(pair.busy or pair.few_threads for pair in items),
+            also_below=any(below),
+            doubt=str(items[-1].quality.doubt or Reason.TOO_NOISY) if len(items) > 1 else "unknown",
+        )
+
+    def _about(self) -> Start:
+        known, name, sizes = self.crossover, self.whole.size_name, [point.x for point in self.whole.points]
+        if known.always:
+            return Start(StartKind.EVERY, name)
+        if known.size is None or not self.ends:
+            ahead = [x for x, pair in zip(sizes, self.whole.items, strict=True) if pair.faster]
+            kind = StartKind.ONLY_UP_TO if ahead else StartKind.NOT_UP_TO
+            return Start(kind, name, max(ahead, default=sizes[-1]))
+        if known.low is None:
+            return Start(StartKind.BETWEEN, name, *self.ends)
+        return Start(StartKind.ABOUT, name, known.size)
+
+    def _surely_from(self) -> Start:
+        """Return the smallest of the largest sizes that are all faster, or the crossover with copies if that is known
+        and smaller."""
+        name, measured = self.whole.size_name, [*zip(self.whole.points, self.whole.items, strict=True)]
+        ahead = [point.x for point, _ in takewhile(lambda each: each[1].faster, reversed(measured))]
+        if len(ahead) == len(measured) > 1:
+            return Start(StartKind.EVERY, name)
+        copied = self.copies.start if self.copies else None
+        if copied and copied.kind is StartKind.ABOUT and copied.low <= min(ahead, default=math.inf):
+            return replace(copied, kind=StartKind.LATEST, estimated=True)
+        return Start(StartKind.LATEST, name, ahead[-1]) if ahead else Start(StartKind.UNSURE, name)
 
     @property
     def ends(self) -> tuple[float, float] | None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from msgspec import structs
@@ -15,11 +16,12 @@ from msgspec import structs
 from ..runfile.facts import facts
 from ..runfile.flags import ADVICE, IMPLAUSIBLE, Reason
 from ..runfile.matching import shown_name
-from ..runfile.quantities import IN_CACHE, counted, listed, ratio_text, seconds_text, shorten, text
+from ..runfile.quantities import counted, listed, shorten, text
 from ..runfile.schema import TIMERS
 from . import words
 from .answer import Answer, AnswerRow, Speedups, at_largest, choose_rows, find_speedups
-from .render import Column, Table, escape, listing, markdown, table
+from .number import MISSING, Number, Sign, Start, known_ratio, seconds, share
+from .render import Cell, Column, Table, escape, listing, markdown, table
 from .study import ONE_THREAD, SINGLE, Measured, Pair, Row, Scaled, Source, Study, ends, grouped
 
 _MOST_ROWS, _MOST_COLUMNS = 40, 6
@@ -40,20 +42,21 @@ def speedup_table(study: Study, found: Speedups, most: int | None = None) -> Tab
     """The devices against their baseline, a row for each of the answer's."""
     columns = _columns(study, found, bool(most))
     differ = listed(sorted({pair.differs for pair in found.pairs if pair.differs}), 3)
-    ranges = [pair.uncertainty for pair in found.pairs if re.search(r"\(\d", words.speedup(pair))]
+    ranges = [pair.uncertainty for pair in found.pairs if pair.ratio.range]
     small = f" In brackets: {words.uncertainty(ranges)}." * bool(ranges)
     small += f" Compared although they differ: {differ}." * bool(differ)
-    ways = f" {_ways(found.pairs)}"
-    told = _answer_table(f"Speedup over {found.baseline}", columns, found.rows, most, small)
-    cells = [cell for row in told.rows for cell in row]
-    unsure = f" {words.UNSURE}: from which size, if from any."
-    marked = any(words.OTHER_WAY in cell for cell in cells)
-    return replace(told, note=told.note + ways * marked + unsure * (words.UNSURE in cells))
+    made = _answer_table(f"Speedup over {found.baseline}", columns, found.rows, most, small)
+    if Sign.OTHER_WAY not in made.signs:
+        return made
+    return replace(made, note=f"{made.note} {_ways(found.pairs)}", explained=frozenset({Sign.OTHER_WAY}))
 
 
 def _times_table(answer: Answer, most: int | None) -> Table:
-    time = words.time if most else words.time_and_spread
-    cells = {"time": time, "throughput": words.throughput, "% of peak": words.share_of_peak}
+    cells = {
+        "time": attrgetter("time") if most else _time_and_accuracy,
+        "throughput": attrgetter("speed"),
+        "% of peak": attrgetter("peak_share"),
+    }
     devices = {row.source: row for each in answer.times for row in each.items}
     columns: list[Column[AnswerRow[Measured]]] = [_BENCHMARK]
     for source, row in devices.items():
@@ -61,6 +64,10 @@ def _times_table(answer: Answer, most: int | None) -> Table:
         columns += [Column(f"{name} {of}".strip(), partial(_of_device, source, cell)) for of, cell in cells.items()]
     spread = _spread([row for each in answer.times for row in each.items])
     return _answer_table("Times", columns, answer.times, most, f" {spread}")
+
+
+def _time_and_accuracy(row: Measured) -> Number:
+    return row.time.noted(f" {row.accuracy}")
 
 
 def _answer_table(
@@ -72,13 +79,12 @@ def _answer_table(
     note = at_largest(rows) + "; float32 where no dtype is named" * ("float32" in dtypes)
     note += f"; {len(rows) - len(shown)} more in the report" * (len(shown) < len(rows))
     note += "; gpubench show has every size" * bool(most)
-    starred = any(words.has_star(item) for row in shown for item in row.items)
-    return table(title, columns, shown, f"{note}.{'' if most else small}", starred)
+    return table(title, columns, shown, f"{note}.{'' if most else small}")
 
 
 def _spread(rows: Sequence[Measured]) -> str:
     interval = any(row.interval for row in rows)
-    busy = any(words.precision(row) == Reason.BUSY.interval for row in rows)
+    busy = any(row.vague is Reason.BUSY for row in rows)
     one = "~ is how much the timings of one process differ" + "; --processes 3 gives a 95% interval" * (not busy)
     note = "± is half the 95% confidence interval" if interval else one
     if interval and not all(row.interval for row in rows):
@@ -95,31 +101,35 @@ def _benchmark(row: AnswerRow[Any]) -> str:
 _BENCHMARK: Column[AnswerRow[Any]] = Column("benchmark", _benchmark)
 
 
-def _of_device(source: Source, cell: Callable[[Any], object], row: AnswerRow[Any]) -> object:
+def _of_device(source: Source, cell: Callable[[Any], Number | Start | None], row: AnswerRow[Any]) -> Cell:
     item = row.of(source)
-    return words.NO_VALUE if item is None else f"{cell(item)}{row.differing(item)}"
+    made = MISSING if item is None else cell(item)
+    return made if item is None or made is None else made.noted(row.differing(item))
 
 
 def _columns(study: Study, found: Speedups, brief: bool) -> list[Column[AnswerRow[Pair]]]:
     """The baseline's time and the speedup of each device; of one device its time too, the speedup with copies, and the
     size from which it is faster; unless ``brief`` their ranges."""
-    time = partial(words.side_time, brief=brief)
 
-    def speedup(pair: Pair) -> str:
-        sign = words.signs(pair)
-        return words.ratio(pair) + sign if brief else words.speedup(pair, sign)
+    def time(pair: Pair, place: int) -> Number:
+        made, other_way = pair.side_time(place), pair.sides[place] is pair.fastest_way
+        return made.signed(Sign.OTHER_WAY, other_way) if brief else made.noted(f" by {words.way(pair)}" * other_way)
+
+    def speedup(pair: Pair) -> Number:
+        made = pair.full_ratio.without(Sign.OTHER_WAY)
+        return made.brief if brief else made
 
     if len(found.devices) > 1:
         base = Column[AnswerRow[Pair]](found.baseline, lambda row: time(row.items[0], 0))
         devices = (Column(device, partial(_of_device, source, speedup)) for source, device in found.devices.items())
         return [_BENCHMARK, base, *devices]
     ((source, device),) = found.devices.items()
-    cells: dict[str, Callable[[Pair], str]] = {
+    cells: dict[str, Callable[[Pair], Number | Start]] = {
         words.without_threads(found.baseline): partial(time, place=0),
         words.without_threads(device): partial(time, place=1),
         "speedup": speedup,
-        "with copies": words.with_copies,
-        "wins" if found.alike else "GPU wins": lambda pair: study.starts.get(id(pair), words.NO_VALUE),
+        "with copies": attrgetter("copied_ratio"),
+        "wins" if found.alike else "GPU wins": lambda pair: study.starts.get(pair, MISSING),
     }
     return [_BENCHMARK, *(Column(head, partial(_of_device, source, cell)) for head, cell in cells.items())]
 
@@ -138,23 +148,20 @@ def results_table(study: Study) -> Table:
         Column("run", lambda row: row.run_name if study.several_runs else ""),
         Column("benchmark", lambda row: words.benchmark(row.result)),
         Column("device", study.names.of),
-        Column("time", words.time),
-        Column("spread", words.precision),
-        Column("throughput", words.throughput),
-        Column("% of peak", words.share_of_peak),
+        Column("time", attrgetter("time")),
+        Column("spread", attrgetter("accuracy")),
+        Column("throughput", attrgetter("speed")),
+        Column("% of peak", attrgetter("peak_share")),
     ]
-    above = "— above the measured peak (the peak was measured too low)." * any(
-        row.quality.doubt is Reason.ABOVE_PEAK for row in study.measured
-    )
-    in_order = sorted(study.measured, key=order)
-    starred = any(map(words.has_star, in_order))
-    return table("", columns, in_order, " ".join(filter(None, [_spread(in_order), above])), starred)
+    above = any(row.quality.doubt is Reason.ABOVE_PEAK for row in study.measured)
+    note = _spread(study.measured) + f" {Sign.UNKNOWN} above the measured peak (the peak was measured too low)." * above
+    return table("", columns, sorted(study.measured, key=order), note, [Sign.UNKNOWN] * above)
 
 
 def beside_each_other(study: Study, head: str = "") -> Table:
     """Return a row for each benchmark and size: its time on the CPU, in NumPy and on each GPU, and the speedups. What
     all have in common, name or dtype, is the title; ``head`` is that of the names."""
-    by_row = {id(pair.other): pair for pair in study.pairs}
+    by_row = {pair.other: pair for pair in study.pairs}
     same = [of for of in ("workload", "dtype") if len({getattr(row.result, of) for row in study.measured}) == 1]
 
     def name(at: Mapping[Source, Measured]) -> str:
@@ -163,11 +170,11 @@ def beside_each_other(study: Study, head: str = "") -> Table:
         told += words.settings(structs.replace(case, dtype="") if "dtype" in same else case)
         return "  ".join(filter(None, told)) or words.name(case)
 
-    def of(source: Source, cell: Callable[[Measured], str], at: Mapping[Source, Measured]) -> str:
-        return cell(at[source]) if source in at else ""
+    def of(source: Source, cell: Callable[[Measured], Cell], at: Mapping[Source, Measured]) -> Cell:
+        return cell(at[source]) if source in at else None
 
-    def compared(cell: Callable[[Pair], str], row: Measured) -> str:
-        return cell(by_row[id(row)]) if id(row) in by_row else ""
+    def compared(cell: Callable[[Pair], Cell], row: Measured) -> Cell:
+        return cell(by_row[row]) if row in by_row else None
 
     cells = grouped(study.measured, lambda row: (row.result.workload, row.setting, repr(row.size)))
     order = {workload: i for i, workload in enumerate(dict.fromkeys(row.result.workload for row in study.measured))}
@@ -185,29 +192,28 @@ def beside_each_other(study: Study, head: str = "") -> Table:
     for source, row in sources.items():
         on_cpu = source.device == "cpu" and not source.library
         suffix = f" {study.names.of(row)}" * (len(gpus) > 1 and source in gpus)
-        shown: dict[str, Callable[[Measured], str]] = {
-            "CPU" if on_cpu and not study.several_runs else study.names.of(row): words.time_and_spread,
-            f"speedup{suffix}": partial(compared, _marked),
-            f"with copies{suffix}": partial(compared, words.with_copies),
+        shown: dict[str, Callable[[Measured], Cell]] = {
+            "CPU" if on_cpu and not study.several_runs else study.names.of(row): _time_and_accuracy,
+            f"speedup{suffix}": partial(compared, _over_other_way),
+            f"with copies{suffix}": partial(compared, attrgetter("copied_ratio")),
         }
         if source in gpus or (not gpus and on_cpu):
-            shown |= {f"throughput{suffix}": words.throughput, f"% of peak{suffix}": words.share_of_peak}
+            shown |= {f"throughput{suffix}": attrgetter("speed"), f"% of peak{suffix}": attrgetter("peak_share")}
         columns += [Column(head, partial(of, source, cell)) for head, cell in shown.items()]
     shared = [words.name(row.result) if of == "workload" else row.dtype for of in same for row in study.measured[:1]]
     things = [{row.source: row for row in reversed(rows)} for rows in in_order]
     note = f"{_spread(study.measured)} {_ways(study.pairs)}".strip()
-    starred = any(map(words.has_star, study.measured)) or any(map(words.has_star, study.pairs))
-    return table(" ".join(shared), columns, things, note, starred)
+    return table(" ".join(shared), columns, things, note, [Sign.OTHER_WAY])
 
 
-def _marked(pair: Pair) -> str:
-    return words.speedup(pair, words.OTHER_WAY * bool(pair.fastest_way) + IN_CACHE * pair.in_cache)
+def _over_other_way(pair: Pair) -> Number:
+    return pair.full_ratio.without(Sign.UNFILLED)
 
 
 def _ways(pairs: Sequence[Pair]) -> str:
     """What the mark of another way means, and which they are; empty if there is none."""
     found = words.ways(pairs)
-    return f"{words.OTHER_WAY} the CPU's fastest way: {'; '.join(found)}." * bool(found)
+    return f"{Sign.OTHER_WAY} the CPU's fastest way: {'; '.join(found)}." * bool(found)
 
 
 # Machines side by side ------------------------------------------------------------------------------------------------
@@ -241,8 +247,8 @@ def jobs_table(study: Study) -> Table:
         Column("job", lambda row: words.benchmark(row.result)),
         Column("device", study.names.of),
         Column("steps", lambda row: f"{row.result.steps:,}"),
-        Column("one step", lambda row: text(row.time_s, "s")),
-        Column("all steps", lambda row: seconds_text((row.result.steps or 0) * row.time_s)),
+        Column("one step", lambda row: seconds(row.time_s)),
+        Column("all steps", lambda row: seconds((row.result.steps or 0) * row.time_s)),
     ]
     note = "Derived, not measured: the time of one step times the number of steps."
     return table("Whole jobs", columns, [row for row in study.measured if row.result.steps], note)
@@ -289,9 +295,8 @@ def flag_table(study: Study) -> Table:
     for name in (name for name in ADVICE if name in flagged):
         row = flagged[name][0][1]
         seen = [flag.seen for flag in row.result.flags if flag.name == name]
-        seen = seen or [
-            f"{row.utilisation:.3g} times the measured peak" if name == IMPLAUSIBLE else words.spread_of_rounds(row)
-        ]
+        spread = f"half of the rounds are spread over {row.times.iqr_s / row.time_s:.0%} of the median"
+        seen = seen or [f"{row.utilisation:.3g} times the measured peak" if name == IMPLAUSIBLE else spread]
         where = f" on {row.result.device}" if row.result.device else ""
         evidence = f"e.g. {words.benchmark(row.result)}{where}: {shorten(seen[0], 160)}"
         found.append((name, counted(len(flagged[name]), "benchmark"), evidence))
@@ -317,11 +322,14 @@ def peak_table(study: Study) -> Table:
                 for (size, level), alike in places.items()
             }
             peaks["matrix products"] = _rates(known.throughput.items(), "FLOP/s")
-            peaks["launch overhead"] = text(known.launch_floor_s, "s")
-            peaks["host to device"] = text(known.host_to_device_byte_per_s, "B/s")
-            peaks["device to host"] = text(known.device_to_host_byte_per_s, "B/s")
+            figures = {
+                "launch overhead": (known.launch_floor_s, "s"),
+                "host to device": (known.host_to_device_byte_per_s, "B/s"),
+                "device to host": (known.device_to_host_byte_per_s, "B/s"),
+            }
+            peaks |= {what: text(value, unit) for what, (value, unit) in figures.items() if value is not None}
             where = f"{device} · {name}" if study.several_runs else device
-            rows += [(where, what, told) for what, told in peaks.items() if told not in ("", words.NO_VALUE)]
+            rows += [(where, what, rates) for what, rates in peaks.items() if rates]
     note = "Measured at the start of the run; % of peak rests on them."
     note += " Those of small footprints are too low: a call costs more than its bytes."
     return listing("Measured peaks", ("device", "what", "peak"), rows, note)
@@ -359,27 +367,19 @@ def scaling_table(study: Study) -> Table:
             f", {counted(each.parallel.microbatches, 'microbatch')}" if each.parallel.microbatches else "")),
         Column("devices", lambda each: f"{each.parallel.devices}" + (
             f" × {counted(each.parallel.threads, 'thread')}" if each.parallel.threads else "")),
-        Column("scaling", lambda each: each.parallel.mode or words.NO_VALUE),
-        Column("time", lambda each: words.time(each.row)),
+        Column("scaling", lambda each: each.parallel.mode or MISSING),
+        Column("time", attrgetter("row.time")),
         Column("vs. one device", lambda each: _over(each.scaling)),
         Column("vs. single process", lambda each: _over(each.speedup)),
-        Column("efficiency", lambda each: f"{each.efficiency.value:.0%}" if each.efficiency else words.NO_VALUE),
-        Column("ideal", lambda each: ratio_text(each.parallel.ideal_speedup) if each.parallel.ideal_speedup else "—"),
+        Column("efficiency", lambda each: share(each.efficiency.value) if each.efficiency else MISSING),
+        Column("ideal", lambda each: known_ratio(each.parallel.ideal_speedup)),
     ]  # fmt: skip
-    return table(
-        "Multi-GPU and distributed",
-        columns,
-        rows,
-        f"{note}In brackets: {kinds}.",
-        any(words.has_star(each.row) for each in rows),
-    )
+    return table("Multi-GPU and distributed", columns, rows, f"{note}In brackets: {kinds}.")
 
 
-def _over(pair: Pair | None) -> str:
+def _over(pair: Pair | None) -> Number:
     """The speedup with its range; the baseline itself has none."""
-    if pair is None:
-        return words.NO_VALUE
-    return words.times(pair.speedup) if ends(pair) is None else words.speedup(pair)
+    return known_ratio(pair and pair.speedup) if pair is None or ends(pair) is None else pair.ratio
 
 
 def detail_tables(study: Study) -> list[Table]:

@@ -20,11 +20,11 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from ..runfile.matching import shown_name
-from ..runfile.quantities import IN_CACHE, IN_CACHE_SIGN, UNFILLED, UNFILLED_SIGN
 from . import words
 from .answer import Answer
 from .charts.theme import CPUS, MARK_SHAPES, css_colours, role_of
-from .render import DASH_SIGN, LIMIT_SIGN, NOISY_SIGN, Table, webpage as html_table
+from .number import Sign, StartKind, signs_of, size_label, size_text
+from .render import Table, webpage as html_table
 from .study import Crossing, Measured, Pair, Row, Study, grouped, plainest_first, size_parameter
 from .tables import answer_tables, detail_tables
 
@@ -45,14 +45,8 @@ INTERNED = (
     "doubt", "told", "told_copies", "told_time", "names", "kind", "notes",
 )  # fmt: skip
 """Columns of texts that repeat: their values are indices into the list of strings."""
-_SIGNS = {
-    "*": NOISY_SIGN, words.OTHER_WAY: f"{words.OTHER_WAY} over the CPU's fastest way, which is another",
-    UNFILLED: UNFILLED_SIGN, IN_CACHE: IN_CACHE_SIGN, "≥": LIMIT_SIGN, words.NO_VALUE: f"{DASH_SIGN}, or the baseline",
-}  # fmt: skip
 _SIGN, _TOGETHER = re.compile(r"(?<=[≥≤≈]) (?=\d)|(?<=\d) (?=[nµm]?s\b)"), "&nbsp;"
 """Between a number and its sign or its unit, which stay in one line."""
-_SPEEDUP = re.compile(r'<td class="strong">([^<(]+?)(?: (\([^)]*×[^)]*\)))?(?=<| \()')
-"""A speedup and its range, which a narrow page leaves out."""
 _FIRST, _PARTS = re.compile("<tr><td>[^<]*"), re.compile(r"(?<=\w)([._])(?=[^\W\d])")
 """A benchmark's name, and where it may be broken."""
 _FILES = " ".join(
@@ -146,12 +140,7 @@ def _figure(picture: Drawing) -> str:
 def _card(table: Table) -> str:
     heads = ("speedup",) if "speedup" in table.columns else table.columns[2:] * table.title.startswith("Speedup")
     rows = _FIRST.sub(lambda name: _PARTS.sub(r"\1<wbr>", name[0]), html_table(table, heads))
-    bold = _SPEEDUP.sub(lambda at: f"<td><strong>{at[1]}</strong>" + _range(at[2]), rows)
-    return f'<div class="card rows">{_SIGN.sub(_TOGETHER, bold)}</div>'
-
-
-def _range(told: str | None) -> str:
-    return f' <span class="range">{told}</span>' if told else ""
+    return f'<div class="card rows">{_SIGN.sub(_TOGETHER, rows)}</div>'
 
 
 def _folded(table: Table) -> str:
@@ -178,7 +167,9 @@ def page_data(study: Study) -> dict[str, Any]:
     rows = []
     for each in cells:
         values = ((name, each[name]) for name in COLUMNS)
-        rows.append([texts.setdefault(v or "", len(texts)) if name in INTERNED else _short(v) for name, v in values])
+        rows.append(
+            [texts.setdefault(str(v or ""), len(texts)) if name in INTERNED else _short(v) for name, v in values]
+        )
     findings, marks = _explained(study, places)
     base = study.names.baseline(list(pairs.values())) if pairs else ""
     counts = Counter(row.result.workload for row in ([pair.other for pair in pairs.values()] or study.rows))
@@ -239,14 +230,13 @@ def _cells(
     cells["notes"] = ", ".join(dict.fromkeys(flag.name for flag in case.flags))
     if isinstance(row, Measured):
         rate = None if row.quality.doubt else row.throughput
-        cells |= {"time_s": row.time_s, "told_time": words.time(row), "utilisation": row.utilisation}
+        cells |= {"time_s": row.time_s, "told_time": row.time, "utilisation": row.utilisation}
         cells |= {"low_s": row.interval.low, "high_s": row.interval.high} if row.interval else {}
         cells |= {"rate": rate.value, "rate_unit": row.rate.unit} if rate and row.rate else {}
     if pair:
         base = ": ".join(filter(None, [study.names.of(pair.base), words.way(pair)]))
-        signs = words.OTHER_WAY * bool(pair.fastest_way) + words.signs(pair)
         cells |= {"baseline": base, "baseline_s": pair.base_s, "doubt": pair.quality.doubt}
-        cells |= {"told": words.ratio(pair) + signs, "told_copies": words.with_copies(pair)}
+        cells |= {"told": pair.full_ratio.brief, "told_copies": pair.copied_ratio}
         if values := pair.drawn:
             cells |= {"speedup": values.value, "speedup_low": values.low, "speedup_high": values.high, "doubt": None}
         if copied := pair.copies and pair.copies.drawn:
@@ -263,11 +253,11 @@ def _plainest(rows: Sequence[Measured]) -> dict[str, str]:
 
 def _signs(cells: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The signs beside the numbers of these rows, and their meanings; a dash stands where a column has no number."""
-    told = {str(each[name]) for each in cells for name in ("told", "told_copies", "told_time") if each[name]}
+    found = signs_of(each[name] for each in cells for name in ("told", "told_copies", "told_time"))
     for name in ("speedup", "rate", "utilisation"):
         missing = {each[name] is None and not each["doubt"] for each in cells}
-        told |= {words.NO_VALUE} if len(missing) > 1 else set()
-    return {sign: meaning for sign, meaning in _SIGNS.items() if any(sign in each for each in told)}
+        found |= {Sign.UNKNOWN} if len(missing) > 1 else set()
+    return {str(sign): sign.footnote for sign in Sign if sign in found}
 
 
 def _short(value: Any) -> Any:
@@ -287,11 +277,10 @@ def _explained(study: Study, places: Mapping[Any, int]) -> tuple[dict[str, str],
         line, last = crossing.line, crossing.line.last
         setting = words.setting(last.result, ("dtype", "variant", line.size_name))
         key = "|".join((words.name(last.result), last.dtype, last.result.variant, setting))
-        start = words.crossing(crossing)
         sides = f"{study.names.of(last)} over {study.names.of(crossing.pair.base)}"
         found.setdefault(key, {}).setdefault(sides, []).append(_finding(crossing))
-        if "≈" in start and not start.endswith(words.LATEST) and crossing.crossover.size:
-            mark = {"device": places[last.source], "size": _short(crossing.crossover.size), "text": start}
+        if crossing.start.kind is StartKind.ABOUT:
+            mark = {"device": places[last.source], "size": _short(crossing.start.low), "text": crossing.start.size}
             marks.setdefault(key, []).append(mark)
     sentences = {
         key: " ".join(f"{name}: {'; '.join(told)}." for name, told in lines.items()) for key, lines in found.items()
@@ -303,5 +292,5 @@ def _finding(crossing: Crossing) -> str:
     line = crossing.line
     point, pair = line.points[-1], crossing.pair
     copies = "" if crossing.resident else "with copies "
-    at = f"{words.size_label(line.size_name)} = {words.size_text(point.x, line.size_name)}"
-    return f"{copies}{words.ratio(pair)} at {at}, {words.faster(crossing)}"
+    at = f"{size_label(line.size_name)} = {size_text(point.x, line.size_name)}"
+    return f"{copies}{pair.ratio.mark} at {at}, {crossing.start.sentence()}"

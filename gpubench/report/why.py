@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ..runfile.quantities import ratio_text, seconds_text
 from . import words
+from .number import times
 from .pairs import Pair
 from .rows import FILLED, Measured, grouped
 
@@ -34,7 +35,7 @@ def why(pair: Pair) -> Cause | None:
         return None
     copied = pair.copies
     if pair.speedup >= GAIN and copied and copied.speedup < 1:
-        text = f"slower only because of the copies: without them {words.times(pair.speedup)}"
+        text = f"slower only because of the copies: without them {times(pair.speedup)}"
         return Cause(copied.time_s - other.time_s, "copies", text)
     if pair.speedup >= GAIN and not other.launch_bound:
         return None

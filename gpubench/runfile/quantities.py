@@ -12,12 +12,6 @@ from itertools import takewhile
 from ..errors import UsageError
 
 SWITCH = {True: "on", False: "off", None: "unknown"}
-UNFILLED = "†"
-UNFILLED_SIGN = f"{UNFILLED} doesn't fill the GPU: launch-bound, or below a tenth of its peak"
-"""The sign beside a ratio that doesn't show what a GPU can do, and its meaning."""
-IN_CACHE = "§"
-IN_CACHE_SIGN = f"{IN_CACHE} in the GPU's cache: from memory it is slower"
-"""The sign beside a rate or a ratio of memory-bound work whose data fit into the GPU's cache, and its meaning."""
 _LARGE = ("", "k", "M", "G", "T", "P", "E")
 _SMALL = ("", "m", "µ", "n", "p")
 _DIVISIBLE = ("s", "J", "W")

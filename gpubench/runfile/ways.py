@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable
+from typing import NamedTuple
 
 from ..statistics import intervals
 from ..statistics.intervals import INTERVAL, Interval
@@ -57,8 +58,19 @@ def fastest_way(result: Result, others: Iterable[Result]) -> Result:
     return result
 
 
-def times_and_ratio(base: Times, other: Times) -> tuple[float, float, Interval, str]:
-    """Both times, their ratio and the words for its uncertainty.
+class Basis(NamedTuple):
+    """The kind of a ratio's range, and the number of processes on each side if they differ."""
+
+    kind: str
+    processes: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        """``95% interval, 2 and 3 processes``."""
+        return self.kind + f", {' and '.join(map(str, self.processes))} processes" * bool(self.processes)
+
+
+def times_and_ratio(base: Times, other: Times) -> tuple[float, float, Interval, Basis]:
+    """Both times, their ratio and the basis of its range.
 
     With two processes or more on both sides a process is one observation, and a side's time is the median of their
     medians; else there is nothing but the spread of the rounds, which is no interval.
@@ -66,11 +78,11 @@ def times_and_ratio(base: Times, other: Times) -> tuple[float, float, Interval, 
     tops, bottoms = ([process.median_s for process in side.processes] for side in (base, other))
     if min(len(tops), len(bottoms)) < 2:
         quartiles = [(side.q1_s, side.median_s, side.q3_s) for side in (base, other)]
-        return base.median_s, other.median_s, intervals.ratio_spread(*quartiles), _WITHIN
-    counts = f"{len(tops)}" if len(tops) == len(bottoms) else f"{len(tops)} and {len(bottoms)}"
+        return base.median_s, other.median_s, intervals.ratio_spread(*quartiles), Basis(_WITHIN)
+    counts = tuple(dict.fromkeys((len(tops), len(bottoms))))
     ratio = intervals.ratio_interval(tops, bottoms)
     times = intervals.median(tops), intervals.median(bottoms)
-    return *times, ratio, f"{INTERVAL}, {counts} processes"
+    return *times, ratio, Basis(INTERVAL, counts)
 
 
 def _stands_for(other: Result, result: Result) -> bool:

@@ -8,14 +8,13 @@ from records import run
 from gpubench.compare.comparison import compare_sides
 from gpubench.compare.samples import Side, add_runs
 from gpubench.compare.verdict import Terms
-from gpubench.report import words
 from gpubench.report.answer import Answer
 from gpubench.report.charts.headline_chart import headline_figures
 from gpubench.report.charts.pictures import plan
+from gpubench.report.number import MISSING, Sign
 from gpubench.report.screen import findings
 from gpubench.report.tables import answer_tables, beside_each_other, machine_table, results_table
 from gpubench.runfile.kinds import KINDS
-from gpubench.runfile.quantities import IN_CACHE_SIGN, UNFILLED_SIGN
 
 MATMUL = KINDS["matmul"]
 SMOKE, SIMULATED, BUSY, NOISY = "Smoke run", "come from a model", "was busy", "results are noisy"
@@ -96,38 +95,29 @@ def test_a_benchmark_has_one_row_although_a_file_lacks_its_kind_and_title():
             mark["extra_info"]["gpubench"] |= {"kind": "", "title": "", "size": None}
         for table in answer_tables(answered(*runs)):
             assert [row[0] for row in table.rows] == ["Product, n=64"]
-            assert words.NO_VALUE not in table.rows[0]
+            assert str(MISSING) not in table.rows[0]
 
 
 def test_the_range_of_the_speedups_is_that_of_the_shown_ones():
     """Of which one is a limit, whose middle nobody sees."""
     wide = (20.0, 40.0, 100.0)
     one = run().bench("a.a", cpu=wide, gpu=(1.0, 1.0, 1.0)).bench("a.b", cpu=50.0, gpu=1.0)
-    limit = words.ratio(answered(one).study.pairs[0])
+    limit = answered(one).study.pairs[0].ratio.mark
     assert limit.startswith("≥ ")
     assert f"faster in 2 of 2 benchmarks ({limit} to 50×)" in answered(one).sentence
     one.bench("a.b", cpu=wide, gpu=(1.0, 1.0, 1.0), n=128)
     assert f"faster in 2 of 2 benchmarks (at least {limit.removeprefix('≥ ')})" in answered(one).sentence
 
 
-def test_settings_without_a_known_size_are_counted_as_such_and_a_hint_says_how_to_name_it():
-    one, numbers = run(), [(n, p) for n in (64, 256, 1024) for p in (1, 2)]
-    for n, p in numbers:
-        one.bench("mine.cdist", cpu=1.0, gpu=0.1, p=p, n=n)
-    for mark in one.bench("mine.sum", cpu=1.0, gpu=0.1).bench("time.a + b", cpu=1.0, gpu=0.1).marks:
-        mark["extra_info"]["gpubench"]["size"] = None
-    found = answered(one)
-    assert "faster in 8 of 8 settings of 3 benchmarks (10×)" in found.sentence
-    assert answer_tables(found)[0].note.startswith("Each at its largest size; mine.cdist in every setting;")
-    assert 'write size="n" in its marker' in found.left_out
-    sized = run()
-    for n, p in numbers:
-        sized.bench("mine.cdist", cpu=1.0, gpu=0.1, p=p, n=n, size="n")
-    assert "faster in 2 of 2 benchmarks (10×)" in answered(sized).sentence
-    assert not answered(sized).left_out
-    for mark in one.marks:
-        mark["extra_info"]["gpubench"]["workload"] = "time.torch.cdist"  # an expression has no marker
-    assert not answered(one).left_out
+def test_a_benchmark_of_a_known_size_has_one_row_and_any_other_a_row_for_each_setting():
+    numbers = [(n, p) for n in (64, 256, 1024) for p in (1, 2)]
+    for size, count in ((None, 6), ("n", 2)):
+        one = run()
+        for n, p in numbers:
+            one.bench("mine.cdist", cpu=1.0, gpu=0.1, p=p, n=n, size="n")
+        for mark in one.marks:
+            mark["extra_info"]["gpubench"]["size"] = size
+        assert f"faster in {count} of {count} benchmarks (10×)" in answered(one).sentence
 
 
 def test_of_several_machines_the_busy_one_is_named_with_its_results():
@@ -165,7 +155,7 @@ def test_what_does_not_fill_the_gpu_is_marked():
     (table,) = answer_tables(answered(one), 15)
     told = {row["benchmark"]: row["speedup"] for row in rows(table)}
     assert told == {"Large, n=64": "2.0×", "Small, n=64": "4.0× slower†", "Step, n=64": "2.0× slower†"}
-    assert UNFILLED_SIGN in table.footnote
+    assert Sign.UNFILLED.footnote in table.footnote
 
 
 def test_memory_bound_work_in_the_cache_of_a_gpu_is_marked():
@@ -185,8 +175,8 @@ def test_memory_bound_work_in_the_cache_of_a_gpu_is_marked():
     (table,), listed = answer_tables(found, 15), results_table(found.study)
     told = {row["benchmark"]: row["speedup"] for row in rows(table)}
     assert told == {"small, n=64": "20×§", "large, n=64": "20×", "mm, n=64": "20×", "tiny, n=64": "20×†"}
-    assert IN_CACHE_SIGN in table.footnote
-    assert IN_CACHE_SIGN in listed.footnote
+    assert Sign.IN_CACHE.footnote in table.footnote
+    assert Sign.IN_CACHE.footnote in listed.footnote
     assert [row["throughput"] for row in rows(listed) if "§" in row["throughput"]] == ["2.00 TB/s§"]
 
 

@@ -13,8 +13,9 @@ from records import cpu_run, gpu_run, run
 
 from gpubench.commands.report import write_report
 from gpubench.errors import RunFileError
-from gpubench.report import rows, words
+from gpubench.report import rows
 from gpubench.report.columns import METRICS, csv_files
+from gpubench.report.number import MISSING
 from gpubench.report.tables import flag_table
 from gpubench.runfile import reader
 
@@ -191,7 +192,7 @@ def test_speedups_in_a_file_are_those_that_are_shown():
     limit = study.pairs[1].values.low
     assert found == [
         (8.0, "8.0×", None, True),
-        (limit, words.ratio(study.pairs[1]), "at least", True),
+        (limit, study.pairs[1].ratio.mark, "at least", True),
         (None, "unknown (too noisy)", None, True),
     ]
     assert limit < 700
@@ -218,8 +219,8 @@ def test_a_fast_convolution_above_its_direct_flops_is_plausible():
     for mark in one.marks:
         mark["extra_info"]["gpubench"]["convolution_share"] = 1.0
     row = study_of(one).measured[-1]
-    assert (round(row.utilisation, 2), row.flags, words.throughput(row)) == (1.6, (), "16.0 TFLOP/s")
-    assert words.share_of_peak(row) == words.NO_VALUE  # of more than there is no share is shown
+    assert (round(row.utilisation, 2), row.flags, str(row.speed)) == (1.6, (), "16.0 TFLOP/s")
+    assert row.peak_share == MISSING  # of more than there is no share is shown
     for mark in one.marks:
         mark["extra_info"]["gpubench"]["convolution_share"] = 0.0
     assert study_of(one).measured[-1].flags == ("implausible",)

@@ -9,6 +9,7 @@ from reading import study_of
 from records import run
 
 from gpubench.report import sweeps, words
+from gpubench.report.number import Sign, State, rounded_size, times, times_range
 from gpubench.report.pairs import ONE_SHOT, Pair
 from gpubench.report.rows import Measured, Values
 from gpubench.report.sweeps import Crossing, Line, Point
@@ -44,18 +45,18 @@ def pair(low, high, shot=None):
     ],
 )
 def test_what_is_faster_is_so_at_the_low_end(low, high, faster, unknown):
-    assert (pair(low, high).faster, pair(low, high).unknown) == (faster, unknown)
+    assert (pair(low, high).faster, pair(low, high).ratio.state is State.UNKNOWN) == (faster, unknown)
 
 
 def test_of_a_wide_interval_the_certain_end_is_shown_if_it_excludes_1():
-    assert words.speedup(pair(2.0, 8.0)) == "4.0× (2.0× to 8.0×)"
-    assert words.speedup(pair(2.0, 8.1)) == "≥ 2.0×"
-    assert words.speedup(pair(2.0, 2.01)) == "2.0×"
-    assert words.speedup(pair(1 / 120, 1 / 12)) == "≥ 12× slower"
-    assert words.speedup(pair(0.9, 8.1)) == Reason.TOO_NOISY
-    assert words.with_copies(pair(2.0, 3.0, (0.1, 1.5))) == Reason.TOO_NOISY
-    assert words.with_copies(pair(2.0, 3.0, (0.2, 0.2))) == "5.0× slower"
-    assert words.with_copies(pair(2.0, 3.0)) == "—"
+    assert str(pair(2.0, 8.0).ratio) == "4.0× (2.0× to 8.0×)"
+    assert str(pair(2.0, 8.1).ratio) == "≥ 2.0×"
+    assert str(pair(2.0, 2.01).ratio) == "2.0×"
+    assert str(pair(1 / 120, 1 / 12).ratio) == "≥ 12× slower"
+    assert str(pair(0.9, 8.1).ratio) == Reason.TOO_NOISY
+    assert str(pair(2.0, 3.0, (0.1, 1.5)).copied_ratio) == Reason.TOO_NOISY
+    assert str(pair(2.0, 3.0, (0.2, 0.2)).copied_ratio) == "5.0× slower"
+    assert str(pair(2.0, 3.0).copied_ratio) == "—"
 
 
 UP = (0.5, 2.0, 4.0)
@@ -67,14 +68,14 @@ FROM = "faster from which size is unknown"
     [
         (Crossover(72.4, CROSSES, 65.0, 79.0), UP, "n ≈ 72", "faster from n ≈ 72"),
         (Crossover(72.4, CROSSES, 0.0, 79.0), UP, "n = 128 at the latest", "faster from n = 128 at the latest"),
-        (Crossover(72.4, CROSSES, 0.0, 79.0), (0.5, 2.0, 1.0), words.UNSURE, f"{FROM} (too noisy)"),
-        (Crossover(72.4, CROSSES, 65.0, math.inf), (0.5, 2.0, 1.0), words.UNSURE, f"{FROM} (too noisy)"),
+        (Crossover(72.4, CROSSES, 0.0, 79.0), (0.5, 2.0, 1.0), str(Sign.UNSURE), f"{FROM} (too noisy)"),
+        (Crossover(72.4, CROSSES, 65.0, math.inf), (0.5, 2.0, 1.0), str(Sign.UNSURE), f"{FROM} (too noisy)"),
         (Crossover(72.4, CROSSES, 65.0, math.inf), UP, "n = 128 at the latest", "faster from n = 128 at the latest"),
         (Crossover(72.4, CROSSES), UP, "n between 64 and 128", "faster from n between 64 and 128"),
-        (Crossover(None, ALWAYS, 0.0, 0.0), UP, words.EVERY_SIZE, "faster at every size"),
-        (Crossover(None, ALWAYS), UP, words.EVERY_SIZE, "faster at every size"),
+        (Crossover(None, ALWAYS, 0.0, 0.0), UP, "every size", "faster at every size"),
+        (Crossover(None, ALWAYS), UP, "every size", "faster at every size"),
         (Crossover(None, ALWAYS, 0.0, 70.0), UP, "n = 128 at the latest", "faster from n = 128 at the latest"),
-        (Crossover(None, ALWAYS, 0.0, 70.0), (1.5, 2.0, 4.0), words.EVERY_SIZE, "faster at every size"),
+        (Crossover(None, ALWAYS, 0.0, 70.0), (1.5, 2.0, 4.0), "every size", "faster at every size"),
         (Crossover(None, NEVER), (0.5, 0.4, 0.3), "not up to n = 256", "not faster up to n = 256"),
         (Crossover(None, ABSENT), (0.5, 2.0, 0.5), "only up to n = 128", "faster only up to n = 128"),
         (Crossover(None, ABSENT), (1.01, 0.5, 0.4), "not up to n = 256", "not faster up to n = 256"),  # by rounding
@@ -92,7 +93,7 @@ def test_a_crossover_is_stated_only_as_far_as_it_is_known(known, ratios, said, s
     points = tuple(Point(x, y, y, y) for x, y in zip((64, 128, 256), ratios, strict=False))
     line = Line("n", tuple(pair(y, y) for y in ratios), points)
     found = Crossing(line, known, 3, line)
-    assert (words.crossing(found), words.faster(found)) == (said, sentence)
+    assert (found.start.place.removeprefix("from "), found.start.sentence()) == (said, sentence)
     assert found.doubtful or len(ratios) > 1  # crossover.csv: unsure
 
 
@@ -106,12 +107,12 @@ def test_a_crossover_is_stated_only_as_far_as_it_is_known(known, ratios, said, s
     ],
 )  # fmt: skip
 def test_ratios_and_ranges_for_people(value, said):
-    assert (words.times_range(*value) if isinstance(value, tuple) else words.times(value)) == said
+    assert (times_range(*value) if isinstance(value, tuple) else times(value)) == said
 
 
 @pytest.mark.parametrize(("size", "said"), [(72.4, "72"), (34_300, "34k"), (1.07, "1"), (0.4, "1"), (1e7, "10⁷")])
 def test_estimated_sizes_have_two_digits(size, said):
-    assert words.rounded_size(size) == said
+    assert rounded_size(size) == said
 
 
 def speeds(*of_size, moved=None):
@@ -142,7 +143,7 @@ def test_a_crossover_of_each_regime():
 @pytest.mark.parametrize(
     ("cpu", "kind", "told"),
     [
-        ((9.0, 1e3), "always", f"{words.EVERY_SIZE}*"),
+        ((9.0, 1e3), "always", "every size*"),
         ((0.1, 1e3), "crosses", "from n between 10 and 100*"),
         ((1e-2, 1e-3), "never", "not up to n = 100*"),
     ],
@@ -154,9 +155,9 @@ def test_beside_other_programs_table_and_file_know_the_same(cpu, kind, told):
         one.bench("a.b", cpu=of_size, n=n, flags=("contended",)).bench("a.b", gpu=1.0, n=n)
     study = study_of(one)
     (row,), (found,) = reading.crossovers(study), study.crossings
-    assert (row["kind"], row["crossover"] is None, words.wins(found)) == (kind, kind != "crosses", told)
-    if told == words.UNSURE:
-        assert words.faster(found) == "faster from which size is unknown (machine busy)"
+    assert (row["kind"], row["crossover"] is None, str(found.start)) == (kind, kind != "crosses", told)
+    if told == str(Sign.UNSURE):
+        assert found.start.sentence() == "faster from which size is unknown (machine busy)"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from reading import study_of
 
 from gpubench.errors import UsageError
 from gpubench.measure import environment
-from gpubench.report import words
 from gpubench.report.answer import Answer
 from gpubench.report.charts.headline_chart import headline_figures
 from gpubench.report.columns import csv_files
@@ -66,7 +65,7 @@ def test_processes_give_an_interval(count, told):
     moved = {"in_bytes": 4, "out_bytes": 0, "in_s": 2}
     study = study_of(run().bench("a.b", cpu=(3.6, 4.0, 4.4), gpu=(1.1, 0.9, 1.0)[:count], transfer=moved))
     (row,), (line,) = study.pairs, reading.speedups(study)
-    assert row.uncertainty == told
+    assert str(row.uncertainty) == told
     assert row.values.low < row.speedup < row.values.high
     if count == 3:
         assert row.copies.values.low < row.copies.speedup < row.copies.values.high
@@ -319,9 +318,9 @@ def test_the_quality_of_a_speedup(flags, cpu, level, why, range_, told):
     study = study_of(one)
     (pair,) = study.pairs
     assert pair.quality == Quality(level, why)
-    assert words.precision(study.measured[0]) == range_
-    assert words.speedup(pair).startswith(told)
-    assert words.with_copies(pair).startswith({"4": "2.9×", "u": told}[told[0]])
+    assert str(study.measured[0].accuracy) == range_
+    assert str(pair.ratio).startswith(told)
+    assert str(pair.copied_ratio).startswith({"4": "2.9×", "u": told}[told[0]])
     assert (pair.copies.drawn is None) == told.startswith("unknown")
 
 
@@ -334,8 +333,8 @@ def test_a_speedup_beside_other_programs_has_a_star_and_no_range(time, cpu_s, pr
     one = run(processes=processes).bench("a.b", cpu=time, flags=flags, spread=0.02, cpu_s=cpu_s)
     one.bench("a.b", gpu=time / 100, spread=0.02, transfer={"in_bytes": 4, "out_bytes": 0, "in_s": time / 50})
     (pair,) = study_of(one.bench("a.other", cpu=1.0, flags=("contended",))).pairs
-    assert (words.ratio(pair), words.speedup(pair)) == ("100×*", "100×*")
-    assert words.with_copies(pair).endswith("×*")  # its CPU is the same noisy one
+    assert (pair.ratio.mark, str(pair.ratio)) == ("100×*", "100×*")
+    assert str(pair.copied_ratio).endswith("×*")  # its CPU is the same noisy one
 
 
 @pytest.mark.parametrize(
@@ -351,7 +350,8 @@ def test_a_speedup_beside_other_programs_has_a_star_and_no_range(time, cpu_s, pr
 )
 def test_an_interrupted_thread_shows_its_cpu_time(threads, cpu_s, flags, told):
     one = run().bench("a.b", cpu="20 ms", threads=threads, cpu_s=cpu_s, flags=flags)
-    assert words.time_and_spread(study_of(one).measured[0]) == told
+    (row,) = study_of(one).measured
+    assert f"{row.time} {row.accuracy}" == told
 
 
 def on_threads(used, cores, **how):
@@ -375,7 +375,7 @@ def test_a_cpu_on_fewer_threads_than_it_has_is_named_wherever_its_ratio_is(used,
     study = study_of(on_threads(used, cores))
     answer, (pair,) = Answer(study), study.pairs
     name = f"Synthetic, {used} of {available} threads" if available else f"Synthetic, {used} thread"
-    assert (words.ratio(pair), words.ratio(pair).endswith("*")) == ("8.0×" + "*" * bool(available), bool(available))
+    assert (pair.ratio.mark, pair.ratio.mark.endswith("*")) == ("8.0×" + "*" * bool(available), bool(available))
     (table,) = answer_tables(answer)
     (figure,) = headline_figures(study)
     for told in (table.title, answer.sentence, figure.title, findings(study)[0]):
@@ -387,10 +387,10 @@ def test_a_cpu_on_fewer_threads_than_it_has_is_named_wherever_its_ratio_is(used,
 
 def test_a_limit_just_below_one_is_of_what_is_slower_and_none_that_rounds_to_one():
     (pair,) = study_of(run().bench("a.b", cpu=1.0, spread=1.4).bench("a.b", gpu=1.0, spread=0.0)).pairs
-    assert words.ratio(replace(pair, batches=0.94 / pair.values.high)) == "≥ 1.1× slower"
+    assert replace(pair, batches=0.94 / pair.values.high).ratio.mark == "≥ 1.1× slower"
     for nearly, told in ((0.97 / pair.values.high, "5.8× slower to 1.0×"), (1.04 / pair.values.low, "1.0× to 5.9×")):
         close = replace(pair, batches=nearly)
-        assert (words.ratio(close), close.faster, close.drawn) == (told, False, None)
+        assert (close.ratio.mark, close.faster, close.drawn) == (told, False, None)
 
 
 # -k is a view --------------------------------------------------------------------------------------------------------
@@ -431,7 +431,7 @@ def with_a_gpu(path, folder):
 def numbers(paths, expression=None):
     """The rows of speedup.csv and crossover.csv by their keys, and the speedup that a screen shows."""
     study = Study([*read_runs(paths, samples=False)], expression=expression)
-    keyed = {(pair.other.source, pair.other.result.id, pair.other.result.fullname): words.speedup(pair)
+    keyed = {(pair.other.source, pair.other.result.id, pair.other.result.fullname): str(pair.ratio)
              for pair in study.pairs}  # fmt: skip
     named = ("run", "device", "workload", "implementation", "variant", "cache", "dtype", "regime", "baseline_device")
     files = {}

@@ -4,11 +4,11 @@ import re
 
 import pytest
 
+from gpubench.report.number import MISSING, Number, Sign, State, seconds
 from gpubench.report.render import Column, Table, csv_text, escape, markdown, table, terminal, webpage
 
-WIDE = Table(
-    "A title", ("name", "time"), (("a long name of a benchmark " * 4, "1.00 ms"), ("b", "12.5 ms*")), starred=True
-)
+MS = seconds(1e-3)
+WIDE = Table("A title", ("name", "time"), (("a long name of a benchmark " * 4, MS), ("b", seconds(0.0125, star=True))))
 
 
 @pytest.mark.parametrize("width", [30, 60, 200])
@@ -20,7 +20,8 @@ def test_a_table_is_as_wide_as_the_terminal_at_most(width):
 
 def test_a_table_whose_numbers_need_more_than_the_terminal_has_is_not_cut_off():
     heads = ("benchmark", *(f"column {i}" for i in range(6)))
-    lines = terminal(Table("", heads, (("a long name of a benchmark", *["178 µs by PyTorch, float32"] * 6),)), 80)
+    time = seconds(178e-6).noted(" by PyTorch, float32")
+    lines = terminal(Table("", heads, (("a long name of a benchmark", *[time] * 6),)), 80)
     assert "\n".join(lines).count("178 µs by PyTorch, float32") == 6
     assert lines[1].startswith("a long name of a ")  # and a name has room for words
 
@@ -28,19 +29,19 @@ def test_a_table_whose_numbers_need_more_than_the_terminal_has_is_not_cut_off():
 @pytest.mark.parametrize("width", [30, 50, 70])
 def test_a_name_goes_on_in_the_next_line_at_its_joints_and_never_in_a_number(width):
     name = "test_images.py::TestOps::test_blur[kernel_size-1234567-0.25-bfloat16-n=1048576]"
-    lines = terminal(Table("", ("benchmark", "time"), ((name, "1.00 ms"),)), width)
+    lines = terminal(Table("", ("benchmark", "time"), ((name, MS),)), width)
     parts = [line.split("  ")[0] for line in lines[1:]]
     assert "".join(parts) == name
     assert all(any(part in line for line in lines) for part in ("1234567", "0.25", "n=1048576", "bfloat16", "TestOps"))
 
 
 def test_numbers_stand_at_the_right_and_texts_at_the_left():
-    head, first, second, *_ = terminal(Table("", ("name", "time"), (("a", "1.00 ms"), ("bc", "12 ms"))), 40)
-    assert (head, first, second) == ("name     time", "a     1.00 ms", "bc      12 ms")
+    head, first, second, *_ = terminal(Table("", ("name", "time"), (("a", MS), ("bc", seconds(0.0123, star=True)))), 40)
+    assert (head, first, second) == ("name     time", "a     1.00 ms", "bc     12 ms*")
 
 
 def test_empty_columns_are_no_columns():
-    columns = [Column("n", str), Column("none", lambda _: "—"), Column("x", lambda n: n * 2)]
+    columns = [Column("n", str), Column("none", lambda _: MISSING), Column("x", lambda n: n * 2)]
     made = table("T", columns, [1, 2])
     assert (made.columns, made.rows) == (("n", "x"), (("1", "2"), ("2", "4")))
     assert table("T", columns, []).rows == ()
@@ -57,10 +58,18 @@ def test_no_name_is_a_link_or_a_mention(name):
 
 def test_a_dash_and_a_star_are_explained_once():
     assert "noisy" in WIDE.footnote
-    assert Table("", ("a",), (("—",),)).footnote.startswith("— ")
-    assert Table("", ("a",), (("—",),), "— means never.").footnote == "— means never."
-    assert Table("", ("a",), (("a * b",),)).footnote == ""
-    assert Table("", ("a",), (("≥ 20×",),)).footnote == "≥ only a limit is known."
+    assert Table("", ("a",), ((MISSING,),)).footnote.startswith("— ")
+    assert Table("", ("a",), ((MISSING,),), "— means never.", frozenset({Sign.UNKNOWN})).footnote == "— means never."
+    assert Table("", ("a",), (("a * b", "≥ 20×", "—"),)).footnote == ""  # these are texts
+    assert Table("", ("a",), ((Number(20.0, state=State.AT_LEAST),),)).footnote == "≥ only a limit is known."
+
+
+def test_a_cell_of_a_number_holds_its_value_and_its_state_on_a_page():
+    ratio = Number(132.4, low=111.0, high=141.0, state=State.KNOWN, note=" (n=8)")
+    cell = '<strong>132×</strong> <span class="range">(111× to 141×)</span> (n=8)'
+    page = webpage(Table("", ("a", "b"), ((ratio, MISSING),)), ["a"])
+    assert f'<td class="strong" data-state="known" data-value="132.4">{cell}</td>' in page
+    assert '<td data-state="unknown">—</td>' in page
 
 
 def test_markdown_and_html_hold_the_same_cells_and_nothing_that_acts():

@@ -212,7 +212,7 @@ def test_a_sign_stays_in_the_line_of_its_number():
 def test_a_speedup_is_bold_with_or_without_its_range_and_nothing_else_is():
     one = run().bench("aa.two", cpu=1e-3, gpu=1e-4, n=None, copies=1e-4).bench("aa.too", cpu=1e-3, n=None)
     one.bench("aa.one", cpu=1e-3, gpu=1e-4, n=None, spread=0.0).bench("aa.too", gpu=(1e-8, 1e-3, 1.0), n=None)
-    cells = re.findall("<td>(.*?)</td>", webpage(answered(one)).partition('id="numbers"')[0])
+    cells = re.findall("<td[^>]*>(.*?)</td>", webpage(answered(one)).partition('id="numbers"')[0])
     assert [cell for cell in cells if "<strong>" in cell] == [
         "<strong>10×</strong>", '<strong>10×</strong> <span class="range">(9.8× to 10×)</span>'
     ]  # fmt: skip

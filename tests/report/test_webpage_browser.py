@@ -12,7 +12,7 @@ from records import SIZES, Made, gpu_run, run, sweep
 
 from gpubench.commands.cli import main
 from gpubench.errors import UsageError
-from gpubench.report import words
+from gpubench.report.number import times, times_range
 from gpubench.report.study import Study
 from gpubench.runfile import reader
 
@@ -462,7 +462,7 @@ def test_a_ratio_reads_as_in_the_tables(browser, page):
     opened(browser, page)
     values = (1234.5, 126.4, 99.6, 34.2, 9.96, 2.0, 1.04, 0.997, 0.5, 0.008)
     shown = browser.execute_script("return arguments[0].map((value) => times(value))", values)
-    assert shown == [words.times(value) for value in values]
+    assert shown == [times(value) for value in values]
     ranges = ((2.0, 3.1), (0.2, 0.5), (0.5, 2.0), (1.01, 1.04))
     shown = browser.execute_script("return arguments[0].map((ends) => timesRange(...ends))", ranges)
-    assert shown == [words.times_range(*ends) for ends in ranges]
+    assert shown == [times_range(*ends) for ends in ranges]

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ...runfile.flags import Reason
-from ...runfile.quantities import IN_CACHE_SIGN, UNFILLED_SIGN, counted, listed
+from ...runfile.quantities import counted, listed
 from .. import words
 from ..answer import MOST_ROWS, Answer, AnswerRow, Speedups, at_largest, choose_rows
+from ..number import LIMITS, Sign, State
 from ..study import Item, Measured, Pair, Study
 from .layouts import NamedRow, NamedRows, RowMark, rows_height
 from .page import Figure, Key
@@ -69,19 +70,18 @@ def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
     subtitle = f"{'; '.join(counts)}. {which}, log scale"
     chart = NamedRows(drawn, "", legend, sides)
     figure = Figure("headline", "headline", title, subtitle, "", chart, rank * 20, rank == 0)
-    unfilled = f"{UNFILLED_SIGN}. " * any(not pair.fills for pair in shown)
-    unfilled += f"{IN_CACHE_SIGN}. " * any(pair.in_cache for pair in shown)
-    limits = "≥: only a limit is known. " * any(mark.words.startswith("≥") for mark in marks)
+    unfilled = f"{Sign.UNFILLED.footnote}. " * any(not pair.fills for pair in shown)
+    unfilled += f"{Sign.IN_CACHE.footnote}. " * any(pair.in_cache for pair in shown)
+    limits = "≥: only a limit is known. " * any(pair.ratio.state in LIMITS for pair in shown)
     told = f"Thick line: {words.uncertainty(pair.uncertainty for pair in shown)}. {limits}{unfilled}"
     return add_caption(figure, study, shown, told)
 
 
 def _ratio(study: Study, row: AnswerRow[Pair], pair: Pair) -> RowMark:
     look = role_of(study.names, pair.other)
-    signs = words.OTHER_WAY * bool(pair.fastest_way) + words.signs(pair)
-    told = words.ratio(pair) + signs + row.differing(pair)
+    told = pair.full_ratio.mark + row.differing(pair)
     shown, copied = pair.drawn, pair.copies and pair.copies.drawn
-    if shown is None or shown.value != pair.speedup:
+    if shown is None or pair.ratio.state is not State.KNOWN:
         return RowMark(None, look, told, *(shown[1:] if shown else ()))
     return RowMark(shown.value, look, told, shown.low, shown.high, copied.value if copied else None)
 
@@ -95,12 +95,12 @@ def _alone(study: Study, rows: Sequence[AnswerRow[Measured]], share: bool) -> Fi
         title = f"Share of the measured peak: {listed([key.label for key in devices])}"
         known = [row for row in shown if _share(study, row).value]
         known.sort(key=lambda row: row.utilisation or 0.0)
-        ends = [f"{words.share_of_peak(row)} ({words.name(row.result)})" for row in [*known[:1], *known[-1:]]]
+        ends = [f"{row.peak_share} ({words.name(row.result)})" for row in [*known[:1], *known[-1:]]]
         subtitle = f"From {' to '.join(ends)}. " * bool(ends) + which
         note = "Peaks were measured at the start of the run. " + "No GPU used. " * (not study.names.accelerators)
     else:
         title = f"Time per call of {counted(len(drawn), 'benchmark')}"
-        ends = list(dict.fromkeys(words.time(pick(shown, key=lambda row: row.time_s)) for pick in (min, max)))
+        ends = list(dict.fromkeys(str(pick(shown, key=lambda row: row.time_s).time) for pick in (min, max)))
         subtitle = f"{' to '.join(ends)}. {which}, log scale; lower is better"
         note = "Thick line: 95% interval. " * any(row.interval for row in shown)
     chart = NamedRows(drawn, "%" if share else "s", devices if len(devices) > 1 else ())
@@ -108,13 +108,13 @@ def _alone(study: Study, rows: Sequence[AnswerRow[Measured]], share: bool) -> Fi
 
 
 def _share(study: Study, row: Measured, size: str = "") -> RowMark:
-    if row.utilisation is None or words.share_of_peak(row) == words.NO_VALUE:
+    if row.utilisation is None or not row.peak_share or row.peak_share.value is None:
         why = row.quality.doubt or Reason.ABOVE_PEAK
-        return RowMark(None, role_of(study.names, row), f"{words.NO_VALUE} {why}" if row.utilisation else "no peak")
-    told = words.share_of_peak(row) + "*" * row.quality.noisy + size
+        return RowMark(None, role_of(study.names, row), f"{Sign.UNKNOWN} {why}" if row.utilisation else "no peak")
+    told = row.peak_share.signed(Sign.NOISY, row.quality.noisy).mark + size
     return RowMark(100 * row.utilisation, role_of(study.names, row), told)
 
 
 def _time(study: Study, row: Measured, size: str = "") -> RowMark:
     low, high = (row.interval.low, row.interval.high) if row.interval else (None, None)
-    return RowMark(row.time_s, role_of(study.names, row), words.time(row) + size, low, high)
+    return RowMark(row.time_s, role_of(study.names, row), row.time.mark + size, low, high)

@@ -12,8 +12,8 @@ from matplotlib.markers import CARETDOWN, CARETLEFT, CARETRIGHT, CARETUP
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
+from ..number import size_label
 from ..study import Point
-from ..words import size_label
 from .page import (
     MARGIN,
     NORMAL,

@@ -24,7 +24,7 @@ from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from ...runfile.quantities import shorten, text
-from ..words import raised, size_text
+from ..number import raised, size_text
 from .theme import MARK_SHAPES, colour
 
 PX = 0.75

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from ...runfile.matching import shown_name
 from ...runfile.quantities import listed
 from ...runfile.schema import TIMERS
 from .. import words
+from ..number import Sign
 from ..study import TIME, Line, Measured, Rate, Study, grouped, in_order, lines_of, plainness
 from .layouts import LinePanels, Panel
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
@@ -58,8 +60,8 @@ def _figures(study: Study, rows: Sequence[Measured], rate: Rate, members: Sequen
     if len(workloads) == 1:
         subject = words.name(used[0].result)
     waited = "Synchronization included. " * all(row.times.timer in TIMERS for row in used)
-    ends = (_at_the_end(study, lines, words.time if timed else words.starred_throughput) for lines in turns)
-    subtitle = f"{next(filter(None, ends), words.NO_VALUE)}. {'Lower' if timed else 'Higher'} is better"
+    ends = (_at_the_end(study, lines, attrgetter("time.mark" if timed else "starred_speed")) for lines in turns)
+    subtitle = f"{next(filter(None, ends), Sign.UNKNOWN)}. {'Lower' if timed else 'Higher'} is better"
     name = f"{'time' if timed else rate.label.lower().replace(' ', '-')}-{first.result.kind or 'own'}"
     chart, title = LinePanels(tuple(panels), rate.unit, keys(study, used)), f"{subject}: {rate.label.lower()} by size"
     figure = Figure(name, "time" if timed else "rate", title, subtitle, "", chart)
@@ -118,8 +120,8 @@ def _expressions(study: Study, rows: Sequence[Measured]) -> list[Figure]:
     legend = {line.last.result.workload: line.last.result for line in lines}
     keys = tuple(Key(words.name(case), roles[workload]) for workload, case in legend.items())
     ends = _ends(study, by_device[0])
-    told = (f"{words.name(x.last.result)} {words.time(x.last)} {_library(study, x)}".rstrip() for x in ends)
-    where = f"{study.names.of(lines[0].last)}, {words.size(ends[0].last)}: " if ends else words.NO_VALUE
+    told = (f"{words.name(x.last.result)} {x.last.time} {_library(study, x)}".rstrip() for x in ends)
+    where = f"{study.names.of(lines[0].last)}, {words.size(ends[0].last)}: " if ends else Sign.UNKNOWN
     title = f"Time per call of {listed([key.label for key in keys])}"
     subtitle = f"{where}{', '.join(told)}. By size; lower is better"
     figure = Figure("time-expressions", "time", title, subtitle, "", LinePanels(tuple(panels), "s", keys))

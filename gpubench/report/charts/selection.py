@@ -10,6 +10,7 @@ from typing import Any
 from ...runfile.flags import Reason
 from ...runfile.quantities import SWITCH, counted, listed, shorten
 from .. import words
+from ..number import LIMITS, Sign, StartKind, size_label, size_text
 from ..study import Crossing, Item, Line, Measured, Pair, Point, Row, Study, grouped, plainest_first
 from .layouts import Curve, LinePanels, Mark, Panel
 from .page import Figure, Key
@@ -37,15 +38,15 @@ def curve(
     end, points, limits = line.items[-1], [point for point, _ in line.shown], []
     if isinstance(end, Pair):
         known = [(p, values) for p, item in zip(line.points, line.items, strict=True) if (values := item.drawn)]
-        limits = [point.x for point, values in known if values.value != point.y]
+        limits = [p.x for p, item in zip(line.points, line.items, strict=True) if item.ratio.state in LIMITS]
         points = [Point(point.x, values.value, values.low, values.high, point.flagged) for point, values in known]
     drawn, every = {point.x for point in points}, zip(line.points, line.items, strict=True)
     left_out = [(p.x, str(item.quality.doubt or Reason.TOO_NOISY)) for p, item in every if p.x not in drawn]
     cut = line.points[-1].x not in drawn
     if isinstance(end, Pair):
-        last = words.ratio(end)
+        last = end.ratio.mark
     else:
-        shown = words.time(end) if unit == "s" else words.starred_throughput(end)
+        shown = end.time.mark if unit == "s" else end.starred_speed
         last = str(
             end.quality.doubt or (Reason.TOO_NOISY if cut else shown)
         )  # a number would stand at another's height
@@ -70,14 +71,13 @@ def panel_title(line: Line[Any], name: bool, dtype: bool) -> str:
 
 def _mark(crossing: Crossing) -> Mark | None:
     """The crossover where it is known; without an interval the two sizes that it lies between."""
-    size, told = crossing.crossover.size, words.crossing(crossing)
-    copies = "" if crossing.resident else "with copies: "
-    if size is not None and "≈" in told and not told.endswith(words.LATEST):
-        return Mark(size, size, copies + told)
-    if crossing.ends is None or " between " not in told:
+    start, copies = crossing.start, "" if crossing.resident else "with copies: "
+    if start.kind is StartKind.ABOUT:
+        return Mark(start.low, start.low, copies + start.size)
+    if start.kind is not StartKind.BETWEEN:
         return None
-    ends = " to ".join(words.size_text(end, crossing.line.size_name) for end in crossing.ends)
-    return Mark(*crossing.ends, copies + ends)
+    ends = " to ".join(size_text(end, start.name) for end in (start.low, start.high))
+    return Mark(start.low, start.high, copies + ends)
 
 
 def by_size(study: Study, figure: Figure, items: Sequence[Measured | Pair], note: str) -> list[Figure]:
@@ -100,7 +100,7 @@ def _with_points(panel: Panel) -> Panel:
     """The panel without curves that have no points; where a line ends before another, its last value has its size."""
     curves = [curve for curve in panel.curves if curve.points]
     ends = [curve.points[-1].x for curve in curves]
-    told = [f" at {words.size_label(panel.size)} = {words.size_text(end, panel.size)}" for end in ends]
+    told = [f" at {size_label(panel.size)} = {size_text(end, panel.size)}" for end in ends]
     told = [each * (end < max(ends) and not curve.cut) for each, end, curve in zip(told, ends, curves, strict=True)]
     labelled = (replace(curve, label=curve.label + each) for curve, each in zip(curves, told, strict=True))
     return replace(panel, curves=tuple(labelled))
@@ -164,7 +164,7 @@ def caption(
     if flagged and any(item.quality.noisy for item in items):
         note += f"{flagged}: noisy measurement. "
     if found := words.ways(pairs):
-        sign = f"{words.OTHER_WAY}:" if flagged == "*" else "At some sizes"
+        sign = f"{Sign.OTHER_WAY}:" if flagged == "*" else "At some sizes"
         side = "of" if all(pair.base.on_accelerator for pair in pairs) else "over"
         note += f"{sign} {side} the CPU's fastest way, where that is another: {'; '.join(found)}. "
     note += "".join(f"{each}. " for each in words.cautions(rows))

@@ -146,5 +146,5 @@ def _regime(found: Crossing) -> str:
 def _finding(study: Study, found: Crossing, others: Sequence[Crossing]) -> str:
     """``H200 faster from n ≈ 72, with copies from n ≈ 280``."""
     same = [each for each in others if not each.resident and each.line.last.source == found.line.last.source]
-    told = f"{study.names.subject(found.pair)} {words.faster(found)}"
-    return told + "".join(f", with copies {words.faster(each).replace('faster ', '')}" for each in same)
+    told = f"{study.names.subject(found.pair)} {found.start.sentence()}"
+    return told + "".join(f", with copies {each.start.sentence('')}" for each in same)

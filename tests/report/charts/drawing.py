@@ -16,7 +16,7 @@ from gpubench.report.charts.layouts import LinePanels, NamedRows
 from gpubench.report.charts.page import MOST_CURVES, MOST_PANELS, PAGE_WIDTH, TINY, Figure, Page, rc_settings
 from gpubench.report.charts.pictures import plan as planned
 from gpubench.report.charts.theme import LIGHT
-from gpubench.report.words import size_label
+from gpubench.report.number import size_label
 
 MOST_HEIGHT = 700
 _NEAR = 1.0
