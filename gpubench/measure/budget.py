@@ -177,6 +177,8 @@ def require(
     raise OverBudget(f"too slow for --preset {preset.name}: one call takes {needed} ({why}); {allowed}: {remedy}")
 
 
+SPREAD_S = 2.0
+"""Seconds of the rounds of a single expression: the speed of a shared machine changes in phases of 0.3 to 5 s."""
 MOST_ROUNDS, LEAST_CALL_S = 1000, 1e-8
 """Most rounds of a case, unless its preset has more at least; and seconds that no call of Python falls below."""
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..devices import Device, in_use, kinds
 from ..runfile.flags import Flag
-from .placements import Bound, Placements
+from .placements import Bound, Placements, count_blocks, place_of
 
 _Call = Callable[[], Any]
 MIN_ROUND, MIN_WAITS = 1e-3, 100
@@ -49,10 +49,6 @@ def repeat(
     return times
 
 
-MOST_TURNS = 20
-"""Most turns; more would leave each call with caches that the others have filled."""
-
-
 @dataclass(slots=True)
 class Share:
     """A call's rounds: ``rounds`` rounds of ``calls`` calls each; ``times`` are the seconds of those that were taken.
@@ -74,13 +70,17 @@ class Share:
     cpu_s: float = math.inf
     placements: Placements | None = None
     """Copies of the call that take the rounds in turn with it."""
+    seconds: float | None = None
+    """Seconds that the blocks share evenly, however many rounds that makes."""
+    blocks: list[int] = field(default_factory=list)
+    """Numbers of rounds of each block."""
 
     def take_round(self) -> float:
         """Time one round, and return its seconds. The garbage collector is off only within it, so that garbage does not
         pile up over all rounds."""
         clock, result, enabled = self.clock, None, gc.isenabled()
         self.result = None  # so that the call can have its memory
-        placed = self.placements.enter(len(self.times), self.rounds, clock) if self.placements else None
+        placed = self.placements and self.placements.current
         function, args, kwargs = placed or self.next_call()
         several = range(self.calls) if self.calls > 1 else None
         if not self.collects:
@@ -102,6 +102,14 @@ class Share:
         self.result = result
         return seconds
 
+    def take_block(self, block: int, blocks: int) -> None:
+        """Take the rounds of a block: its part of them or, where they share :attr:`seconds`, of these."""
+        taken, rounds = len(self.times), self.rounds * (block + 1) // blocks
+        end_s = None if self.seconds is None else self.clock() + self.seconds / blocks
+        while len(self.times) < rounds if end_s is None else len(self.times) == taken or self.clock() < end_s:
+            self.take_round()
+        self.blocks.append(len(self.times) - taken)
+
     def call_once(self) -> Any:
         """Make an untimed call, and return its result."""
         function, args, kwargs = self.next_call()
@@ -110,7 +118,7 @@ class Share:
     def take(self, other: Share) -> None:
         """Take over the rounds that another share of the same call has taken."""
         self.calls, self.times, self.result, self.flags = other.calls, other.times, other.result, other.flags
-        self.cpu_s, self.placements, self.rounds = other.cpu_s, other.placements, other.rounds
+        self.cpu_s, self.placements, self.blocks = other.cpu_s, other.placements, other.blocks
 
     def note(self, flags: Iterable[Flag]) -> tuple[Flag, ...]:
         """Add what was noticed; return all that was noticed during the rounds, which another test may have timed."""
@@ -119,18 +127,25 @@ class Share:
         return tuple(self.flags)
 
 
-def take_turns(shares: Sequence[Share]) -> None:
-    """Time all rounds; of several calls a few of each in every turn: A B B A …. A short call is then made once before
-    each turn, untimed, to bring its data back into the caches."""
-    several = len(shares) > 1
-    turns, noticed = min([MOST_TURNS, *(each.rounds for each in shares)]) if several else 1, shares[0].flags
-    for turn in range(turns):
-        for each in shares if turn % 2 == 0 else reversed(shares):
+def take_turns(shares: Sequence[Share], halfway: _Call | None = None) -> None:
+    """Time all rounds in blocks; several calls take turns: A B B A …. Before a block at another placement, or one of
+    another call that is short, come untimed calls to bring its data back into the caches. ``halfway`` runs between two
+    blocks in the middle."""
+    alone, noticed, place = len(shares) == 1, shares[0].flags, None
+    fewest, placed = min(each.rounds for each in shares), any(each.placements for each in shares)
+    spread = alone and shares[0].seconds is not None
+    blocks = count_blocks(fewest, placed=placed, alone=alone, spread=spread)
+    for block in range(blocks):
+        if halfway and block == blocks // 2:
+            halfway()
+            place = None
+        for each in shares if block % 2 == 0 else reversed(shares):
             each.flags = noticed
-            if several and each.calls > 1:
+            if each.placements and not (alone and place == place_of(block)):
+                each.placements.enter(place := place_of(block), each.clock)
+            elif not (alone or each.placements) and each.calls > 1:
                 each.call_once()
-            while len(each.times) < each.rounds * (turn + 1) // turns:
-                each.take_round()
+            each.take_block(block, blocks)
 
 
 STALLED, MOST_STALLS = 2.0, 3

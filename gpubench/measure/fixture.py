@@ -271,8 +271,8 @@ class Gpubench:
                 return self._time_plainly(request)
             call = self._prepare(request)
             self._verify(call, self._estimate(call))
-            if self._session.settings.brief:
-                _ = self._session.ceilings  # not before: a first call that fails needs none
+            if self._session.settings.brief and not self._spreads:
+                self._measure_peaks()  # not before: a first call that fails needs none
             self._warm_up(call)
             share = self._share(call)
             if self._contends:
@@ -285,7 +285,8 @@ class Gpubench:
         self._flush = None  # pytest keeps the fixture, and the flush holds as many bytes as the cache
         measured: dict[str, Any] = {"first_call_s": call.first_s, "latency_s": call.latency_s, **self._memory(call)}
         measured |= {"cpu_s": share.cpu_s, "uncounted": call.uncounted or None, "unplaced": call.unplaced}
-        measured["placed_rounds"] = share.rounds if share.placements else 0
+        measured |= {"placed_blocks": share.blocks if share.placements else ()}
+        measured |= {"spread_blocks": share.blocks if share.seconds else ()}
         self._record(call.work, call.counted, call.flags, check=call.check, steps=terms.steps, **measured, **probed)
         return call.result
 
@@ -655,8 +656,10 @@ class Gpubench:
         if self.enabled:
             prepared = call.again is None or self._flush is not None
             before_s = call.round_s - call.call_s if prepared else None
-            rounds, calls = budget.plan(call.call_s, self.allowance, before_s)
+            longer = dataclasses.replace(self.allowance, max_time=budget.SPREAD_S)
+            rounds, calls = budget.plan(call.call_s, longer if self._spreads else self.allowance, before_s)
         share = Share(self._next_call(call), self.clock, rounds, calls, collects=self.declared.collects)
+        share.seconds = budget.SPREAD_S if self._spreads and rounds >= ROUNDS_EACH * PLACEMENTS else None
         if self.enabled and self._session.judges and self._session.settings.processes == 1:
             share.placements = self._placements(call, share)
         return share
@@ -695,6 +698,13 @@ class Gpubench:
             return "the call changes what it uses"
         return "" if rounds >= ROUNDS_EACH * PLACEMENTS else "it has few rounds"
 
+    @property
+    def _spreads(self) -> bool:
+        return self._session.spreads and self.home == CPU
+
+    def _measure_peaks(self) -> None:
+        _ = self._session.ceilings
+
     def _rounds(self, share: Share) -> Any:
         """Take the rounds, unless another test has, and return a result of after them."""
         if not self.enabled:
@@ -702,7 +712,7 @@ class Gpubench:
         if self._take:
             self._take(share)
         else:
-            take_turns([share])
+            take_turns([share], self._measure_peaks if self._spreads else None)
         last = self._benchmark.keep(share.times, share.calls, share.call_once, self.case.workload)
         if share.placements:
             share.placements.release()

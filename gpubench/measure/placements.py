@@ -11,16 +11,18 @@ import random
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 Bound = tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]]
 """A function, and the arguments that it is called with."""
 PLACEMENTS = 4
 """Placements of a call's data, its own included; Student's interval of fewer is several times as wide."""
-ROUNDS_EACH = 2
-"""Fewest rounds at each placement."""
-_VISITS, _ROUNDS_A_VISIT = 5, 4
-"""Most visits of each placement, so that a drift meets all of them alike, and the fewest rounds that earn one."""
+ROUNDS_EACH, ROUNDS_A_BLOCK = 2, 4
+"""Fewest rounds at each placement, and the fewest in a block of several that each placement has."""
+MOST_BLOCKS = 20
+"""Most blocks of a call's rounds, so that a drift meets all placements, and all calls that take turns, alike. More
+blocks would leave each call with caches that the others have filled."""
 _REVISIT_S = 0.002
 """Seconds of untimed calls that bring the data of a placement back into the caches."""
 _PAGE = 4096
@@ -35,6 +37,8 @@ class Placements:
     """A call and its copies, which take the rounds in turn."""
 
     calls: list[Bound]
+    current: Bound | None = None
+    """The call that rounds are taken of."""
     _kept: list[Any] = field(default_factory=list)
     """Memory between the copies, and results of untimed calls: no two placements write to the same address."""
 
@@ -42,39 +46,61 @@ class Placements:
         """Take memory, so that the data of the next copy begin elsewhere in their page and cache sets."""
         self._kept.append(bytearray(random.Random().randrange(64, 4 * _PAGE, 64)))
 
-    def enter(self, index: int, rounds: int, clock: Callable[[], float]) -> Bound:
-        """Return the call of a round, after untimed calls where the placement of the round before was another."""
-        place = placement_of(index, rounds)
-        function, args, kwargs = self.calls[place]
-        if index == 0 or placement_of(index - 1, rounds) != place:
-            start, result = clock(), None
-            while result is None or clock() - start < _REVISIT_S:
-                result = (function(*args, **kwargs),)
-            if index < rounds // 2 and len(self._kept) < 2 * len(self.calls) - 1:
-                self._kept.append(result)
-        return function, args, kwargs
+    def enter(self, place: int, clock: Callable[[], float]) -> None:
+        """Let rounds begin at a placement, after untimed calls there."""
+        self.current = function, args, kwargs = self.calls[place]
+        start, result = clock(), None
+        while result is None or clock() - start < _REVISIT_S:
+            result = (function(*args, **kwargs),)
+        if len(self._kept) < 2 * len(self.calls) - 1:
+            self._kept.append(result)
 
     def release(self) -> None:
         """Free the copies and the results."""
+        self.current = None
         del self.calls[1:], self._kept[:]
 
 
-def placement_of(index: int, rounds: int) -> int:
-    """Return the placement of a round: 0 1 2 3, 3 2 1 0, …, in as many visits as the rounds allow."""
-    visits = max(1, min(_VISITS, rounds // (PLACEMENTS * _ROUNDS_A_VISIT)))
-    visit, place = divmod(min(index, rounds - 1) * PLACEMENTS * visits // rounds, PLACEMENTS)
+def place_of(block: int) -> int:
+    """Return the placement of a block: 0 1 2 3, 3 2 1 0, …."""
+    visit, place = divmod(block, PLACEMENTS)
     return place if visit % 2 == 0 else PLACEMENTS - 1 - place
 
 
-def medians(times: Sequence[float], rounds: int) -> dict[int, float]:
-    """Return the median time at each placement that has rounds."""
+def count_blocks(rounds: int, *, placed: bool, alone: bool, spread: bool = False) -> int:
+    """Return the number of blocks of so many rounds. Each placement has as many; calls that aren't ``alone`` take turns
+    after each block; rounds that are ``spread`` over a longer time have blocks too."""
+    if placed:
+        most = min(MOST_BLOCKS, rounds // ROUNDS_A_BLOCK if alone else rounds)
+        return max(1, most // PLACEMENTS) * PLACEMENTS
+    return min(MOST_BLOCKS, rounds) if spread or not alone else 1
+
+
+Grouping = Callable[[int], int]
+"""Gives the group of a block: its placement, or itself."""
+
+
+def each_block(block: int) -> int:
+    """Return the block: each is a group of its own."""
+    return block
+
+
+def medians(times: Sequence[float], blocks: Sequence[int], group: Grouping = place_of) -> list[float]:
+    """Return the median time of each group that has rounds; ``blocks`` are the numbers of rounds of each block."""
+    return [statistics.median(part) for _, part in sorted(_groups(times, blocks, group).items()) if part]
+
+
+def levelled(times: Sequence[float], blocks: Sequence[int], group: Grouping = place_of) -> list[float]:
+    """Return the times without the differences between groups, which are neither noise nor drift."""
+    middle = statistics.median(times)
+    middles = {each: statistics.median(part) for each, part in _groups(times, blocks, group).items() if part}
+    groups = [group(block) for block, count in enumerate(blocks) for _ in range(count)]
+    return [seconds * middle / middles[each] for seconds, each in zip(times, groups, strict=True)]
+
+
+def _groups(times: Sequence[float], blocks: Sequence[int], group: Grouping) -> dict[int, list[float]]:
     at: dict[int, list[float]] = {}
-    for index, seconds in enumerate(times):
-        at.setdefault(placement_of(index, rounds), []).append(seconds)
-    return {place: statistics.median(each) for place, each in sorted(at.items())}
-
-
-def levelled(times: Sequence[float], rounds: int) -> list[float]:
-    """Return the times without the differences between placements, which are neither noise nor drift."""
-    at, middle = medians(times, rounds), statistics.median(times)
-    return [seconds * middle / at[placement_of(index, rounds)] for index, seconds in enumerate(times)]
+    left = iter(times)
+    for block, count in enumerate(blocks):
+        at.setdefault(group(block), []).extend(islice(left, count))
+    return at

@@ -24,7 +24,7 @@ from ..runfile.flags import CONTENDED, Flag
 from ..runfile.schema import KEY, SAMPLES_KEPT, CanaryTimes, Case, Ceilings, Measurement, Process, Work
 from . import ceilings, disturbance, environment
 from .budget import CEILINGS_S, COMPILE_S, ENERGY_S, PRESET_SETTINGS, RANKS_S, Preset, Rates
-from .placements import levelled, medians
+from .placements import each_block, levelled, medians, place_of
 from .precision import computed_dtype, computing, matmul_precision
 
 BRIEF_BUDGET_S = 8.0
@@ -160,6 +160,12 @@ class Session:
         return seconds + peaks_s * len({case.device for case in self.collected})
 
     @property
+    def spreads(self) -> bool:
+        """Whether the rounds of the only benchmark on a CPU are spread over a longer time: a single expression."""
+        alone = sum(case.device == "cpu" for case in self.collected) == 1
+        return self.settings.brief and self.judges and self.settings.max_time is None and alone
+
+    @property
     def _effort(self) -> str:
         return "brief" if self.settings.brief else self.settings.preset
 
@@ -234,7 +240,8 @@ class Session:
         besides them, ``cpu_s`` that of a :class:`~.clock.Share`. ``launches``: whether a call is known to launch
         anything."""
         raised, stats, cpu_s = list(flags), benchmark.stats, fields.pop("cpu_s", math.inf)
-        placed, unplaced = fields.pop("placed_rounds", 0), fields.pop("unplaced", "")
+        placed, spread = fields.pop("placed_blocks", ()), fields.pop("spread_blocks", ())
+        unplaced = fields.pop("unplaced", "")
         wait_s = sum(self.rates.wait_s(device) for device in devices)
         if stats is not None:
             times, calls = stats.stats, stats.iterations
@@ -243,15 +250,18 @@ class Session:
             if fields.get("latency_s") is None and calls == 1:
                 fields["latency_s"] = times.median
             if self.judges:
-                raised += disturbance.uneven(levelled(times.data, placed) if placed else times.data, light=self.light)
+                groups = (placed or spread), each_block if spread else place_of
+                level = levelled(times.data, *groups) if groups[0] else times.data
+                raised += disturbance.uneven(level, light=self.light)
                 raised += disturbance.short(times.median * calls, times.median, wait_s)
             if launches or work.flops or work.bytes:
                 raised += self.doubt(case, work, times.median, launches, fields.get("convolution_share") or 0.0)
             index, rounds, latency_s = self.settings.process, times.rounds, fields.get("latency_s")
             cpu_s = cpu_s if 0 < cpu_s < math.inf and not any(device.accelerator for device in devices) else None
             judged = min(rounds, SAMPLES_KEPT), calls, times.iqr, latency_s, tuple(raised), cpu_s
-            placements = tuple(medians(times.data, placed).values()) if placed else ()
-            fields["processes"] = (Process(index, rounds, times.median, *judged, placements, unplaced or None),)
+            placements = tuple(medians(times.data, placed)), unplaced or None
+            placements = *placements, tuple(medians(times.data, spread, each_block))
+            fields["processes"] = (Process(index, rounds, times.median, *judged, *placements),)
         self.raised.extend((case, flag) for flag in raised)
         measured = Measurement(**structs.asdict(case) | {"work": work, "wait_s": wait_s} | fields)
         benchmark.extra_info[KEY] = measured.as_dict()

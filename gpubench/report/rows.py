@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -18,7 +18,7 @@ from ..runfile.kinds import KINDS, Kind, names_of
 from ..runfile.matching import matcher, nothing_matches, shown_name
 from ..runfile.naming import shared_params
 from ..runfile.quantities import shorten
-from ..runfile.schema import MOST_NAMES, DeviceFacts, Parallel, Result, Run, Scalar, Times
+from ..runfile.schema import MOST_NAMES, DeviceFacts, Parallel, Process, Result, Run, Scalar, Times
 from ..runfile.utilisation import Utilisation, most, utilisation
 from ..statistics.intervals import Interval, median_interval
 from .number import HALF_INTERVAL, HALF_SPREAD, MISSING, SECONDS, Number, Sign, State, seconds, share
@@ -155,6 +155,18 @@ class Row:
         return case.dtype, case.variant, case.cache, params
 
 
+def interval_of(processes: Sequence[Process]) -> Interval | None:
+    """Return the interval of the processes' medians, or of a single process's placements, in which the medians of all
+    stretches of its time lie too; None without either."""
+    medians, blocks = [process.median_s for process in processes], tuple[float, ...]()
+    if len(processes) == 1:
+        medians, blocks = [*processes[0].placements], processes[0].blocks
+    if len(medians) < 2:
+        return None
+    interval = median_interval(medians)
+    return replace(interval, low=min(interval.low, *blocks), high=max(interval.high, *blocks)) if blocks else interval
+
+
 @dataclass(frozen=True, eq=False)
 class Measured(Row):
     """A benchmark that has times. Each number is computed once."""
@@ -197,12 +209,8 @@ class Measured(Row):
 
     @cached_property
     def interval(self) -> Interval | None:
-        """The interval of the processes' medians, or of a single process's placements; None without either."""
-        processes = self.times.processes
-        medians = [process.median_s for process in processes]
-        if len(processes) == 1:
-            medians = [*processes[0].placements]
-        return median_interval(medians) if len(medians) > 1 else None
+        """The interval that its processes give."""
+        return interval_of(self.times.processes)
 
     @property
     def rate(self) -> Rate | None:

@@ -145,6 +145,10 @@ class Process(Struct, frozen=True, gc=False):
         _is("medians of its rounds where copies of the data lay elsewhere", max_length=MOST_DEVICES),
     ] = ()
     unplaced: Annotated[str | None, _is("why the data lay at one place")] = None
+    blocks: Annotated[
+        tuple[Positive, ...],
+        _is("medians of its rounds in each stretch of time, of a single expression", max_length=MOST_DEVICES),
+    ] = ()
 
 
 class Parallel(Struct, frozen=True, gc=False):

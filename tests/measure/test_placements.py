@@ -1,14 +1,29 @@
 """Copies of a call at other addresses take a part of its rounds."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 
 from gpubench.commands.time import _times_alone
-from gpubench.measure.placements import PLACEMENTS, Placements, levelled, medians, placement_of
+from gpubench.measure import budget
+from gpubench.measure.clock import Share, take_turns
+from gpubench.measure.placements import (
+    MOST_BLOCKS,
+    PLACEMENTS,
+    Placements,
+    count_blocks,
+    each_block,
+    levelled,
+    medians,
+    place_of,
+)
 from gpubench.report.results import Results
+from gpubench.report.rows import interval_of
+from gpubench.runfile.schema import Process
 from gpubench.statistics.intervals import median_interval
+from gpubench.testing import VirtualMachine
 
 CALLS = """
 import itertools, pytest, torch
@@ -75,50 +90,112 @@ def test_the_time_is_that_of_all_placements_and_its_range_their_interval(bench):
     assert "one place in memory, so the next run may differ by more: the call changes" in _times_alone(results)
 
 
-@pytest.mark.parametrize("rounds", [8, 9, 30, 200, 1001])
-def test_each_placement_has_its_share_of_the_rounds_early_and_late(rounds):
-    places = [placement_of(index, rounds) for index in range(rounds)]
-    counts = [places.count(place) for place in range(PLACEMENTS)]
-    assert max(counts) - min(counts) <= 5
-    assert min(counts) >= 2
-    visits = len([*itertools.groupby(places)])
-    assert visits <= 16 if rounds >= 80 else visits == PLACEMENTS
+@pytest.mark.parametrize(
+    ("rounds", "terms", "blocks"),
+    [
+        (8, {}, 4),
+        (79, {}, 16),
+        (1001, {}, 20),
+        (5, {"alone": False}, 4),
+        (3, {"alone": False}, 4),
+        (30, {"alone": False}, 20),
+    ],
+)
+def test_each_placement_has_as_many_blocks_early_and_late(rounds, terms, blocks):
+    assert count_blocks(rounds, placed=True, **{"alone": True, **terms}) == blocks
+    places = [place_of(block) for block in range(blocks)]
+    assert {places.count(place) for place in range(PLACEMENTS)} == {blocks // PLACEMENTS}
+    assert places[:8] == [0, 1, 2, 3, 3, 2, 1, 0][:blocks]
 
 
 def test_a_placement_is_warmed_whenever_it_takes_over():
     now, made = itertools.count(0, 0.001), []
     calls = [(lambda place=place: made.append(place), (), {}) for place in range(PLACEMENTS)]
-    placed = Placements(calls)
-    entered = []
-    for index in range(8):
-        placed.enter(index, 8, lambda: next(now))
-        entered.append(tuple(made))
-        made.clear()
-    assert [set(each) for each in entered] == [{0}, set(), {1}, set(), {2}, set(), {3}, set()]
-    assert all(len(each) == 2 for each in entered[::2])
+    share = Share(lambda: (lambda: None, (), {}), lambda: next(now), 16, placements=Placements(calls))
+    take_turns([share])
+    assert share.blocks == [4] * PLACEMENTS
+    assert made == [place for place in range(PLACEMENTS) for _ in range(2 + 4)]
+
+
+def test_a_block_at_the_placement_of_the_one_before_needs_no_calls_between():
+    made, now = [], itertools.count(0, 0.001)
+    calls = [(lambda place=place: made.append(place), (), {}) for place in range(PLACEMENTS)]
+    take_turns([Share(lambda: (lambda: None, (), {}), lambda: next(now), 32, placements=Placements(calls))])
+    assert [(place, len([*run])) for place, run in itertools.groupby(made)] == [
+        (0, 6), (1, 6), (2, 6), (3, 10), (2, 6), (1, 6), (0, 6)
+    ]  # fmt: skip
+
+
+def test_spread_rounds_fill_their_time_whatever_a_call_takes():
+    """The calls get ten times as slow halfway, where other work comes between two blocks."""
+    machine, pauses = VirtualMachine(), []
+
+    def call():
+        machine.launch(0.001 if machine.time_s < 1.0 else 0.01)
+        machine.synchronize(0)
+
+    share = Share(lambda: (call, (), {}), machine.now, 2000, seconds=2.0)
+    take_turns([share], lambda: pauses.append(machine.time_s))
+    assert len(share.blocks) == MOST_BLOCKS
+    assert sum(share.blocks) == len(share.times) == pytest.approx(1100, rel=0.05)
+    assert pauses == [pytest.approx(1.0, rel=0.05)]
+    assert machine.time_s == pytest.approx(2.0, rel=0.1)
 
 
 def test_differences_between_placements_are_neither_noise_nor_drift():
-    times = [1.0 + placement_of(index, 200) + index / 1000 for index in range(200)]
-    assert np.ptp(levelled(times, 200)) < 0.8
-    assert list(medians(times, 200)) == [0, 1, 2, 3]
-    assert [*medians(times[:1], 200)] == [0]
+    blocks = [50, 50, 50, 50]
+    times = [1.0 + index // 50 + index / 1000 for index in range(200)]
+    assert np.ptp(levelled(times, blocks)) < 0.8
+    assert len(medians(times, blocks)) == 4
+    assert medians([1.0, 2.0, 6.0, 4.0, 5.0], [1, 0, 1, 1, 2], place_of) == [1.0, 2.0, 5.0]
+    assert medians([1.0, 2.0, 6.0, 4.0, 5.0], [1, 0, 1, 1, 2], each_block) == [1.0, 2.0, 6.0, 4.5]
 
 
-def test_the_range_over_placements_holds_the_median_of_other_runs():
-    """Placements differ by 15 %, rounds within one by 3 %, which depend on each other: at least 93.5 % of the intervals
-    hold the middle of all runs; half the interquartile range at one placement holds a fifth."""
+def printed(random, place_sd, phase_sd, phase_s):
+    """A run's time and range: places, and phases of the machine that end at random. Rounds last a hundredth second."""
+    places, blocks, times = random.normal(0, place_sd, PLACEMENTS), [10] * MOST_BLOCKS, []
+    phase, noise = random.normal(0, phase_sd), 0.0
+    share = math.exp(-0.01 / phase_s)
+    for block, count in enumerate(blocks):
+        for _ in range(count):
+            phase = share * phase + random.normal(0, phase_sd * math.sqrt(1 - share**2))
+            noise = 0.5 * noise + random.normal(0, 0.02)
+            times.append(float(np.exp(places[place_of(block)] + phase + noise)))
+    process = Process(
+        0, 200, 1.0, placements=tuple(medians(times, blocks)), blocks=tuple(medians(times, blocks, each_block))
+    )
+    return interval_of([process])
+
+
+@pytest.mark.parametrize(
+    ("place_sd", "phase_sd", "phase_s", "least"),
+    [
+        (0.15, 0.03, 0.3, 0.95),
+        (0.05, 0.1, 0.1, 0.97),
+        (0.05, 0.1, 0.3, 0.95),
+        (0.02, 0.25, 0.3, 0.95),
+        (0.1, 0.1, 0.5, 0.95),
+        (0.05, 0.1, 1.0, 0.85),
+    ],
+)
+def test_the_range_of_a_single_expression_holds_the_time_of_other_runs(place_sd, phase_sd, phase_s, least):
+    """The speed of a shared machine changes in phases, as an autoregressive process. Phases half as long as the rounds
+    and longer are seen too rarely."""
     random = np.random.default_rng(5)
-    held, held_by_quartiles, runs, rounds = 0, 0, 1000, 80
-    for _ in range(runs):
-        places, noise, times = random.normal(0, 0.15, PLACEMENTS), 0.0, []
-        for index in range(rounds):
-            noise = 0.5 * noise + random.normal(0, 0.03)
-            times.append(float(np.exp(places[placement_of(index, rounds)] + noise)))
-        interval = median_interval([*medians(times, rounds).values()])
-        held += interval.low <= 1.0 <= interval.high
-        alone = np.array([seconds for index, seconds in enumerate(times) if placement_of(index, rounds) == 0])
-        low, middle, high = np.quantile(alone, [0.25, 0.5, 0.75])
-        held_by_quartiles += abs(middle - 1.0) <= (high - low) / 2
-    assert held / runs > 0.935
-    assert held_by_quartiles / runs < 0.2
+    ranges = [printed(random, place_sd, phase_sd, phase_s) for _ in range(400)]
+    middle = float(np.median([each.value for each in ranges]))
+    assert middle == pytest.approx(1.0, rel=0.05)
+    assert np.mean([each.low <= middle <= each.high for each in ranges]) >= least
+
+
+def test_a_single_expression_is_spread_over_blocks_and_several_are_not(bench, monkeypatch):
+    monkeypatch.setattr(budget, "SPREAD_S", 0.1)
+    counts = {}
+    for names in ("product", "product or sum"):
+        ran = bench(CALLS, "-k", names, "--gpubench-brief", usual=OPTIONS[:3])
+        row = next(row for row in Results.load(ran.path).study.measured if row.result.workload == "it.product")
+        (process,) = row.times.processes
+        counts[names] = len(process.blocks)
+        assert [low for low in process.blocks if not row.interval.low <= low <= row.interval.high] == []
+        assert row.time_s == median_interval(process.placements).value
+    assert counts["product"] > 0 == counts["product or sum"]
