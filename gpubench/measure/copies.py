@@ -8,7 +8,6 @@ large values never become bytes: the stream refers to them by number.
 
 from __future__ import annotations
 
-import array
 import bisect
 import contextlib
 import copyreg
@@ -22,6 +21,7 @@ import sys
 import threading
 import types
 import weakref
+from array import array as Buffer
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,7 +95,6 @@ def copy_call(
     pickler = _Pickler(stream, dtype, device, alive)
     try:
         pickler.dump((function, args, dict(kwargs)))
-        pickler.memory.refuse_shared(pickler.buffers)
         nbytes = pickler.memory.total_bytes() + stream.tell()
         if limit_bytes is not None and nbytes > limit_bytes:
             raise Uncopyable(f"a copy needs {text(nbytes, 'B')}")
@@ -132,13 +131,15 @@ def restored_random_streams(devices: Iterable[Device] = ()) -> Iterator[None]:
 
 
 class _Block:
-    """Memory that tensors and arrays view: ``convert`` names the dtype of its numbers if these are converted, and
-    ``width`` is their size in bytes."""
+    """Memory that tensors, arrays and buffers view: ``convert`` names the dtype of its numbers if these are converted,
+    and ``width`` is their size in bytes. ``buffer`` is the ``bytearray`` or ``array.array`` that owns the memory."""
 
     def __init__(self, nbytes: int, source: Any, address: int, device: Any) -> None:
         self.nbytes, self.device = nbytes, device
         self.convert, self.width = "", 1
         self.views: set[str] = set()
+        self.buffer: Any = None
+        self.uses = 0
         self._source, self._address = source, address
         self._made: Any = None
 
@@ -146,6 +147,11 @@ class _Block:
         """Return the storage of the copy, made once."""
         if self._made is None:
             count = self.nbytes // self.width
+            if self.buffer is not None:
+                self.buffer = self.buffer[:]
+                viewed = count and self.uses > 1  # a buffer with views can't be resized
+                self._made = torch.frombuffer(self.buffer, dtype=torch.uint8).untyped_storage() if viewed else ()
+                return self._made
             if isinstance(self._source, torch.UntypedStorage):
                 flat = torch.empty(0, dtype=getattr(torch, self.convert or "uint8"), device=self._source.device)
                 flat.set_(self._source, 0, (count,), (1,))
@@ -158,6 +164,18 @@ class _Block:
         return self._made
 
 
+class _Buffer:
+    """The ``bytearray`` or ``array.array`` that owns a block."""
+
+    def __init__(self, block: _Block) -> None:
+        self._block = block
+
+    def copy(self, dtype: Any) -> Any:
+        """Return the copy, which owns the copied block."""
+        self._block.copy(dtype)
+        return self._block.buffer
+
+
 class _Memory:
     """The blocks of memory of a call, found by address."""
 
@@ -165,6 +183,7 @@ class _Memory:
         self.dtype, self.device = dtype, device
         self._blocks: dict[Any, _Block] = {}
         self._starts: dict[str, list[int]] = {}
+        self._buffers: dict[int, _Buffer] = {}
 
     def of_storage(self, storage: Any) -> _Block:
         """Return the block of a tensor's storage."""
@@ -181,12 +200,27 @@ class _Memory:
         if isinstance(root.base, torch.Tensor):
             storage = root.base.untyped_storage()
             return self.of_storage(storage), place - storage.data_ptr()
-        bounds = getattr(np.lib, "array_utils", np).byte_bounds
-        low, high = bounds(root)
+        owner = root.base.obj if isinstance(root.base, memoryview) else root.base
+        root = np.frombuffer(owner, np.uint8) if isinstance(owner, bytearray | Buffer) else root
+        low, high = getattr(np.lib, "array_utils", np).byte_bounds(root)
         high = low if not root.size else high
         return self._block("cpu", low, high - low, root, torch.device("cpu"), id(root)), place - low
 
+    def of_buffer(self, buffer: Any) -> _Buffer:
+        """Return a buffer of Python as the owner of its block."""
+        if id(buffer) not in self._buffers:
+            block, _ = self.of_array(np.frombuffer(buffer, np.uint8))
+            block.buffer = buffer
+            self.view(block, "uint8", 1, converts=False)
+            self._buffers[id(buffer)] = _Buffer(block)
+        return self._buffers[id(buffer)]
+
     def _block(self, key: str, start: int, nbytes: int, source: Any, device: Any, own: int) -> _Block:
+        block = self._place(key, start, nbytes, source, device, own)
+        block.uses += 1
+        return block
+
+    def _place(self, key: str, start: int, nbytes: int, source: Any, device: Any, own: int) -> _Block:
         if not nbytes:
             return self._blocks.setdefault((key, own, 0), _Block(0, source, start, device))
         starts = self._starts.setdefault(key, [])
@@ -210,15 +244,6 @@ class _Memory:
         if block.convert and len(block.views) > 1:
             raise Uncopyable("the call views the same memory in two dtypes")
 
-    def refuse_shared(self, buffers: list[Any]) -> None:
-        """Raise :class:`Uncopyable` if an array or a tensor lies over the memory of one of these buffers."""
-        for buffer in filter(len, buffers):
-            start, nbytes = np.frombuffer(buffer, np.uint8).__array_interface__["data"][0], memoryview(buffer).nbytes
-            for (key, low, *_), block in self._blocks.items():
-                if key == "cpu" and low < start + nbytes and start < low + block.nbytes:
-                    kind = type(buffer).__name__
-                    raise Uncopyable(f"the call uses an object of type {kind} and an array that share their memory")
-
     def total_bytes(self) -> int:
         """Return the bytes of all copies."""
         width = self.dtype.itemsize if self.dtype else 1
@@ -226,119 +251,39 @@ class _Memory:
         return sum(each.nbytes // each.width * width if each.convert else each.nbytes for each in blocks)
 
 
-# Tensors and arrays ---------------------------------------------------------------------------------------------------
+# What is made again --------------------------------------------------------------------------------------------------
 
 
-class _Severed:
-    """A maker of tensors with a graph that can't be followed."""
+class _Number:
+    """A value that the copy shares, in the stream of a pickler: also a reducer's function."""
 
-    @staticmethod
-    @functools.cache
-    def function() -> Any:
-        class Severed(torch.autograd.Function):
-            @staticmethod
-            def forward(context: Any, tensor: Any, _: Any) -> Any:
-                context.mark_dirty(tensor)
-                return tensor
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
-            @staticmethod
-            def backward(context: Any, *_: Any) -> Any:
-                raise Uncopyable("the call differentiates a graph that was made before it")
-
-        return Severed
+    def __call__(self) -> None:
+        """Pickle wants reducers to return a function."""
 
 
-def _make_tensor(storage: Any, dtype: Any, size: Any, stride: Any, offset: int, kind: Any, marks: Any) -> Any:
-    requires, graph, conjugate, negative = marks
-    tensor = torch.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, size, stride)
-    torch._C._set_conj(tensor, conjugate)
-    torch._C._set_neg(tensor, negative)
-    if graph:
-        with torch.enable_grad():
-            tensor = _Severed.function().apply(tensor, torch.zeros((), requires_grad=True))
-    elif requires and kind is torch.Tensor:
-        tensor.requires_grad_()
-    return tensor if kind is torch.Tensor else torch.Tensor._make_subclass(kind, tensor, requires and not graph)
+def _made(
+    make: Callable[..., Any], *parts: Any, fill: Callable[[Any, Any], Any] | None = None, state: Any = None
+) -> Any:
+    """Return how to make a value again: of the copies of ``parts``, and filled with the copied ``state``. The functions
+    aren't copied, and neither is what they hold."""
+    return (_Number(make), parts) if fill is None else (_Number(make), parts, state, None, None, _Number(fill))
 
 
-def _fill_tensor(tensor: Any, state: Any) -> None:
-    gradient, attributes, hooks, after = state
-    if gradient is not None:
-        tensor.grad = gradient
-    vars(tensor).update(attributes)
-    if hooks is not None:
-        tensor._backward_hooks = hooks
-    if after is not None:
-        tensor._post_accumulate_grad_hooks = after
+def _shared(value: Any) -> Any:
+    return _made(lambda: value)
 
 
-def _make_array(storage: Any, dtype: Any, shape: Any, strides: Any, offset: int, kind: Any, writeable: bool) -> Any:
-    memory = torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,)).numpy()
-    array = np.ndarray(shape, dtype, memory, offset, strides)
-    array = array if kind is np.ndarray else array.view(kind)
-    array.flags.writeable = writeable
-    return array
+def _fill_object(value: Any, state: Any) -> None:
+    vars(value).update(state)
 
 
-def _make_inner(kind: Any, names: list[str], parts: list[Any], context: Any, size: Any, stride: Any) -> Any:
-    return kind.__tensor_unflatten__(dict(zip(names, parts, strict=True)), context, size, stride)
-
-
-def _make_coo(indices: Any, values: Any, size: Any, coalesced: bool, requires: bool) -> Any:
-    made = torch.sparse_coo_tensor(indices, values, size, is_coalesced=coalesced, check_invariants=False)
-    return made.requires_grad_(requires)
-
-
-def _make_compressed(outer: Any, inner: Any, values: Any, size: Any, layout: Any, requires: bool) -> Any:
-    make = torch.sparse_compressed_tensor
-    return make(outer, inner, values, size, layout=layout, check_invariants=False).requires_grad_(requires)
-
-
-def _make_nested(values: Any, sizes: Any, strides: Any, offsets: Any, requires: bool) -> Any:
-    return torch._nested_view_from_buffer(values, sizes, strides, offsets).detach().requires_grad_(requires)
-
-
-def _make_empty(size: Any, stride: Any, dtype: Any, kind: Any, requires: bool) -> Any:
-    made = torch.empty_strided(size, stride, dtype=dtype, device="meta")
-    return torch.Tensor._make_subclass(kind, made, requires)
-
-
-def _scales(tensor: Any) -> tuple[Any, ...]:
-    if tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
-        return tensor.q_scale(), tensor.q_zero_point()
-    return (
-        tensor.q_per_channel_scales().tolist(),
-        tensor.q_per_channel_zero_points().tolist(),
-        tensor.q_per_channel_axis(),
-    )
-
-
-def _make_quantized(values: Any, scale: Any, zero: Any, *axis: int) -> Any:
-    if not axis:
-        return torch._make_per_tensor_quantized_tensor(values, scale, zero)
-    scales = torch.tensor(scale, dtype=torch.float64), torch.tensor(zero)
-    return torch._make_per_channel_quantized_tensor(values, *scales, *axis)
-
-
-def _make_masked(kind: Any, values: Any, mask: Any, requires: bool) -> Any:
-    return kind(values, mask, requires_grad=requires)
-
-
-def _make_lazy(kind: Any, dtype: Any, device: Any, requires: bool) -> Any:
-    own = {"requires_grad": requires} if issubclass(kind, torch.nn.Parameter) else {}
-    return kind(dtype=dtype, device=device, **own)
-
-
-def _make_generator(state: Any, seed: int, device: Any) -> Any:
-    made = torch.Generator(device)
-    return made.manual_seed(seed) if state is None else made.set_state(state)
-
-
-# Functions and objects ------------------------------------------------------------------------------------------------
-
-
-def _make_function(code: Any, variables: dict[str, Any], name: str, cells: Any) -> Any:
-    return types.FunctionType(code, variables, name, None, cells)
+def _made_object(value: Any) -> Any:
+    """Return how to make an object of its attributes, whatever methods its class has for pickle."""
+    kind = type(value)
+    return _made(lambda: object.__new__(kind), fill=_fill_object, state=dict(vars(value)))
 
 
 def _fill_function(function: Any, state: Any) -> None:
@@ -353,37 +298,44 @@ def _fill_function(function: Any, state: Any) -> None:
         variables.update(values)
 
 
-def _make_object(kind: Any) -> Any:
-    return object.__new__(kind)
-
-
-def _fill_object(value: Any, state: Any) -> None:
-    vars(value).update(state)
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _make_weak(value: Any, alive: list[Any]) -> Any:
-    alive.append(value)
-    return weakref.ref(value)
-
-
-def _make_cache(function: Any, parameters: Any) -> Any:
-    return functools.lru_cache(**parameters)(function)
+def _fill_tensor(tensor: Any, state: Any) -> None:
+    gradient, attributes, hooks, after = state
+    if gradient is not None:
+        tensor.grad = gradient
+    vars(tensor).update(attributes)
+    if hooks is not None:
+        tensor._backward_hooks = hooks
+    if after is not None:
+        tensor._post_accumulate_grad_hooks = after
 
 
 @functools.cache
-def _names(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the names of the globals that code uses, and of these and all attributes."""
-    own = {step.argval for step in dis.get_instructions(code) if step.opname in _GLOBAL_STEPS}
-    every = set(code.co_names)
-    for inner in (each for each in code.co_consts if isinstance(each, types.CodeType)):
-        known = _names(inner)
-        own |= known[0]
-        every |= known[1]
-    return frozenset(own), frozenset(every)
+def _severed() -> Any:
+    """Return a function of tensors with a graph that can't be followed."""
+
+    class Severed(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, tensor: Any, _: Any) -> Any:
+            context.mark_dirty(tensor)
+            return tensor
+
+        @staticmethod
+        def backward(context: Any, *_: Any) -> Any:
+            raise Uncopyable("the call differentiates a graph that was made before it")
+
+    return Severed.apply
+
+
+@functools.cache
+def _names(code: types.CodeType) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """Return the names of the globals that code uses, of these and all attributes, and of the modules that it
+    imports."""
+    steps = list(dis.get_instructions(code))
+    own = frozenset(step.argval for step in steps if step.opname in _GLOBAL_STEPS)
+    imported = frozenset(step.argval for step in steps if step.opname == "IMPORT_NAME")
+    inner = [_names(each) for each in code.co_consts if isinstance(each, types.CodeType)]
+    named = zip((own, frozenset(code.co_names), imported), *inner, strict=True)
+    return tuple(frozenset().union(*each) for each in named)  # type: ignore[return-value]
 
 
 @functools.cache
@@ -421,11 +373,14 @@ def _is_stateless(value: Any) -> bool:
     return root in _LIBRARIES | _OURS and value.__module__ != "__main__" and _importable(value)
 
 
-class _Number:
-    """A value that the copy shares, for a reducer's arguments."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
+def _quantized(tensor: Any) -> Any:
+    """Return a function of dtype and device that makes an empty tensor with the scales of another one."""
+    if tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        scale = {"scale": tensor.q_scale(), "zero_point": tensor.q_zero_point()}
+        return functools.partial(torch._empty_affine_quantized, (0,), **scale)
+    scales = {"scales": tensor.q_per_channel_scales(), "zero_points": tensor.q_per_channel_zero_points()}
+    axis = tensor.q_per_channel_axis()
+    return functools.partial(torch._empty_per_channel_affine_quantized, tensor.size(), **scales, axis=axis)
 
 
 class _Pickler(pickle.Pickler):
@@ -437,7 +392,6 @@ class _Pickler(pickle.Pickler):
         self._alive = alive
         self._places: dict[int, int] = {}
         self._modules: dict[int, types.ModuleType] = {}
-        self.buffers: list[Any] = []
         self._owners: dict[int, Any] = {}
 
     # What is shared ---------------------------------------------------------------------------------------------------
@@ -449,8 +403,8 @@ class _Pickler(pickle.Pickler):
             return None
         if kind is _Number:
             return self._number(value.value)
-        if isinstance(value, bytearray | array.array):
-            self.buffers.append(value)
+        if isinstance(value, bytearray | Buffer):
+            return self._number(self.memory.of_buffer(value))
         if kind is _Block or isinstance(value, type) or self._is_shared(kind, value):
             self._own(value)
             return self._number(value)
@@ -476,6 +430,12 @@ class _Pickler(pickle.Pickler):
             self._owners.setdefault(id(value.__globals__), value.__globals__)
         elif isinstance(value, types.ModuleType) and value.__name__.partition(".")[0] not in _LIBRARIES | _OURS:
             self._owners.setdefault(id(vars(value)), vars(value))
+
+    def _own_imports(self, names: Iterable[str], variables: dict[str, Any]) -> None:
+        """Note the modules that a function imports when it is called, so that the copy gets the originals."""
+        package = f"{variables.get('__package__')}."
+        for module in (sys.modules.get(each) for name in names for each in (name, package + name)):
+            self._own(module)
 
     def _number(self, value: Any) -> int:
         place = self._places.get(id(value))
@@ -509,7 +469,7 @@ class _Pickler(pickle.Pickler):
             if isinstance(value, types_):
                 return reduce(self, value)
         if callable(inner := getattr(value, "_torchdynamo_orig_callable", None)):
-            return _same, (inner,)
+            return _made(lambda copied: copied, inner)
         if isinstance(value, types.FunctionType):
             return self._function(value)
         return self._object(value)
@@ -522,19 +482,19 @@ class _Pickler(pickle.Pickler):
             raise
         except Exception:
             raise Uncopyable(f"the call uses a {type(value).__name__}, which can't be copied") from None
-        return (_same, (_Number(value),)) if isinstance(reduced, str) else reduced
+        return _shared(value) if isinstance(reduced, str) else reduced
 
     def _function(self, function: types.FunctionType) -> Any:
         code, variables, named = function.__code__, function.__globals__, []
         if not is_library(str(variables.get("__name__"))):
-            named = [(_Number(target), values) for target, values in self._named(code, variables)]
+            named = self._named(code, variables)
             variables = self._variables(variables)
         cells = function.__closure__ or ()
         contents = [(cell.cell_contents,) if is_filled(cell) else () for cell in cells]
         attributes = {name: getattr(function, name) for name in _ATTRIBUTES}
         state = contents, attributes, dict(vars(function)), named
-        made = _Number(function.__code__), _Number(variables), function.__name__, cells or None
-        return _make_function, made, state, None, None, _fill_function
+        make = functools.partial(types.FunctionType, code, variables, function.__name__, None)
+        return _made(make, cells or None, fill=_fill_function, state=state)
 
     def _variables(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the dictionary of the copied module, which begins with the values of the original."""
@@ -548,28 +508,27 @@ class _Pickler(pickle.Pickler):
         self._variables(vars(module))
         return self._modules[id(vars(module))]
 
-    def _named(self, code: types.CodeType, variables: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Any]]:
-        """Yield the copied dictionaries of modules with the values that code names."""
-        own, every = _names(code)
-        known = set()
-
-        def follow(variables: dict[str, Any], names: frozenset[str]) -> Iterator[tuple[dict[str, Any], Any]]:
+    def _named(self, code: types.CodeType, variables: dict[str, Any]) -> list[tuple[_Number, dict[str, Any]]]:
+        """Return the copied dictionaries of modules with the values that code names."""
+        own, every, imported = _names(code)
+        self._own_imports(imported, variables)
+        found, queue, known = [], [(variables, own)], set()
+        while queue:
+            variables, names = queue.pop()
             known.add(id(variables))
             values = {name: variables[name] for name in sorted(names) if name in variables and name != "__builtins__"}
-            yield self._variables(variables), values
-            for value in values.values():
-                if isinstance(value, types.ModuleType) and self._is_users(value) and id(vars(value)) not in known:
-                    yield from follow(vars(value), every)
-
-        return follow(variables, own)
+            found.append((_Number(self._variables(variables)), values))
+            modules = [value for value in values.values() if isinstance(value, types.ModuleType)]
+            queue += [(vars(each), every) for each in modules if self._is_users(each) and id(vars(each)) not in known]
+        return found
 
     def _cache(self, value: Any) -> Any:
         if value.cache_info().currsize:
             name = getattr(value, "__name__", "a function")
             if is_library(getattr(value, "__module__", None) or "") and not _importable(value.__wrapped__):
-                return _same, (_Number(value),)
+                return _shared(value)
             raise Uncopyable(f"the call uses results that functools.lru_cache keeps ({name})")
-        return _make_cache, (value.__wrapped__, value.cache_parameters())
+        return _made(functools.lru_cache(**value.cache_parameters()), value.__wrapped__)
 
     def _array(self, array: Any) -> Any:
         kind, dtype = type(array), array.dtype
@@ -588,29 +547,44 @@ class _Pickler(pickle.Pickler):
             place, strides = place // width * number, tuple(stride // width * number for stride in strides)
             dtype = np.dtype(np.float64 if number == 8 else np.complex128)
         own = getattr(array, "__dict__", {}) if kind is not np.ndarray else {}
-        made = _Number(block), dtype, array.shape, strides, place, kind, array.flags.writeable
-        return (_make_array, made, dict(own), None, None, _fill_object) if own else (_make_array, made)
+        shape, writeable = array.shape, array.flags.writeable
+
+        def make(storage: Any) -> Any:
+            memory = torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,)).numpy()
+            made = np.ndarray(shape, dtype, memory, place, strides)
+            made = made if kind is np.ndarray else made.view(kind)
+            made.flags.writeable = writeable
+            return made
+
+        return _made(make, _Number(block), fill=_fill_object if own else None, state=dict(own))
+
+    def _memoryview(self, value: Any) -> Any:
+        owner = value.obj
+        if not (isinstance(owner, bytearray | Buffer) and value.c_contiguous and value.nbytes):
+            raise Uncopyable("the call uses a memoryview")
+        start, whole = (np.frombuffer(each, np.uint8).__array_interface__["data"][0] for each in (value, owner))
+        part, form, shape = slice(start - whole, start - whole + value.nbytes), value.format, value.shape
+        return _made(lambda made: memoryview(made).cast("B")[part].cast(form, shape), owner)
 
     def _scalar(self, value: Any) -> Any:
         if self.memory.dtype is not None and isinstance(value, np.floating) and value.dtype.itemsize < 8:
             return np.float64, (float(value),)
         if self.memory.dtype is not None and isinstance(value, np.complexfloating) and value.dtype.itemsize < 16:
             return np.complex128, (complex(value),)
-        return _same, (_Number(value),)
+        return _shared(value)
 
     def _tensor(self, tensor: Any) -> Any:
         if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
             raise Uncopyable("the call is part of a function transform (torch.func)")
         kind = type(tensor)
         special = self._special(tensor, kind)
-        reduced = special or self._strided(tensor, kind)
+        make, parts = special or self._strided(tensor, kind)
         gradient = tensor.grad if tensor.is_leaf and tensor.requires_grad else None
         hooks = tensor._backward_hooks if tensor.is_leaf else None
         after = getattr(tensor, "_post_accumulate_grad_hooks", None) if tensor.is_leaf else None
         own = {} if special else dict(vars(tensor))
-        if gradient is not None or own or hooks or after:
-            return (*reduced, (gradient, own, hooks or None, after or None), None, None, _fill_tensor)
-        return reduced
+        filled = gradient is not None or own or hooks or after
+        return _made(make, *parts, fill=_fill_tensor if filled else None, state=(gradient, own, hooks, after))
 
     def _strided(self, tensor: Any, kind: Any) -> Any:
         real = tensor.dtype.to_real() if tensor.dtype.is_complex else tensor.dtype
@@ -619,12 +593,23 @@ class _Pickler(pickle.Pickler):
         if converts and self.memory.dtype is not None and "float4" in str(real):
             raise Uncopyable("the call uses float4 numbers, and torch can't convert them")
         self.memory.view(block, str(real).removeprefix("torch."), real.itemsize, converts)
-        graph = not tensor.is_leaf
-        marks = tensor.requires_grad, graph and tensor.requires_grad, tensor.is_conj(), tensor.is_neg()
-        dtype = self._converted(tensor.dtype)
-        size, stride = tuple(tensor.size()), tuple(tensor.stride())
-        made = _Number(block), _Number(dtype), size, stride, tensor.storage_offset(), kind, marks
-        return _make_tensor, made
+        requires, graph = tensor.requires_grad, tensor.requires_grad and not tensor.is_leaf
+        place = tensor.storage_offset(), tuple(tensor.size()), tuple(tensor.stride())
+        dtype, conjugate, negative = self._converted(tensor.dtype), tensor.is_conj(), tensor.is_neg()
+        empty = _quantized(tensor) if tensor.is_quantized else functools.partial(torch.empty, 0)
+
+        def make(storage: Any) -> Any:
+            made = empty(dtype=dtype, device=storage.device).set_(storage, *place)
+            torch._C._set_conj(made, conjugate)
+            torch._C._set_neg(made, negative)
+            if graph:
+                with torch.enable_grad():
+                    made = _severed()(made, torch.zeros((), requires_grad=True))
+            elif requires and kind is torch.Tensor:
+                made.requires_grad_()
+            return made if kind is torch.Tensor else torch.Tensor._make_subclass(kind, made, requires and not graph)
+
+        return make, (_Number(block),)
 
     def _converted(self, dtype: torch.dtype) -> torch.dtype:
         wanted = self.memory.dtype
@@ -633,65 +618,70 @@ class _Pickler(pickle.Pickler):
         return wanted.to_complex() if dtype.is_complex else wanted
 
     def _special(self, tensor: Any, kind: Any) -> Any:
-        """Return how to make a tensor without memory of its own; None if it has."""
+        """Return how to make a tensor without memory of its own, and of which parts; None if it has some."""
         layout, requires = str(tensor.layout), tensor.requires_grad
         if torch.nn.parameter.is_lazy(tensor):
+            terms = {"requires_grad": requires} if issubclass(kind, torch.nn.Parameter) else {}
             device = self.memory.device or tensor.device
-            return _make_lazy, (kind, _Number(self._converted(tensor.dtype)), _Number(device), requires)
+            return functools.partial(kind, dtype=self._converted(tensor.dtype), device=device, **terms), ()
         if torch._is_functional_tensor(tensor) or any(each.__name__ == "FakeTensor" for each in kind.__mro__):
             raise Uncopyable(f"the call uses a tensor without data ({kind.__name__})")
-        if not tensor.is_leaf and (layout != "torch.strided" or kind.__torch_dispatch__ is not _plain_dispatch()):
+        plain = kind.__torch_dispatch__ is _plain_dispatch()
+        if not tensor.is_leaf and not (layout == "torch.strided" and plain):
             raise Uncopyable("the call uses a tensor of a graph that was made before it")
         if hasattr(tensor, "__tensor_flatten__"):
             names, context = tensor.__tensor_flatten__()
-            parts = [getattr(tensor, name) for name in names]
-            return _make_inner, (kind, names, parts, context, tuple(tensor.size()), tuple(tensor.stride()))
+            size, stride, parts = tensor.size(), tensor.stride(), (context, *(getattr(tensor, name) for name in names))
+            inner = lambda context, *parts: dict(zip(names, parts, strict=True))  # noqa: E731
+            return lambda *parts: kind.__tensor_unflatten__(inner(*parts), parts[0], size, stride), parts
         if hasattr(tensor, "_masked_data"):
-            return _make_masked, (kind, tensor._masked_data, tensor._masked_mask, requires)
-        if kind.__torch_dispatch__ is not _plain_dispatch():
+            return functools.partial(kind, requires_grad=requires), (tensor._masked_data, tensor._masked_mask)
+        if not plain:
             raise Uncopyable(f"the call uses a {kind.__name__}, which can't be copied")
+        if layout == "torch.strided" and tensor.device.type == "meta":
+            make = functools.partial(torch.empty_strided, tensor.size(), tensor.stride(), device="meta")
+            dtype = self._converted(tensor.dtype)
+            return lambda: torch.Tensor._make_subclass(kind, make(dtype=dtype), requires), ()
+        if layout == "torch.strided" and not tensor.is_nested:
+            return None
         with torch.no_grad():
-            return self._laid_out(tensor.detach(), layout, kind, requires)
+            make, *parts = self._laid_out(tensor.detach(), layout)
+        return lambda *parts: make(*parts).detach().requires_grad_(requires), parts
 
-    def _laid_out(self, tensor: Any, layout: str, kind: Any, requires: bool) -> Any:
-        if tensor.is_quantized:
-            return _make_quantized, (tensor.int_repr(), *_scales(tensor))
+    def _laid_out(self, tensor: Any, layout: str) -> tuple[Any, ...]:
+        """Return how to make a nested or sparse tensor, and its parts: torch's own reducer keeps sparse ones alive."""
         if tensor.is_nested:
-            sizes, strides = tensor._nested_tensor_size(), tensor._nested_tensor_strides()
-            return _make_nested, (tensor.values(), sizes, strides, tensor._nested_tensor_storage_offsets(), requires)
+            places = tensor._nested_tensor_size(), tensor._nested_tensor_strides()
+            return torch._nested_view_from_buffer, tensor.values(), *places, tensor._nested_tensor_storage_offsets()
+        size, checks = tensor.size(), {"check_invariants": False}
         if layout == "torch.sparse_coo":
-            parts = tensor._indices(), tensor._values(), tuple(tensor.size())
-            return _make_coo, (*parts, tensor.is_coalesced(), requires)
+            make = functools.partial(torch.sparse_coo_tensor, size=size, is_coalesced=tensor.is_coalesced(), **checks)
+            return make, tensor._indices(), tensor._values()
         if layout.startswith("torch.sparse_"):
             rows = layout in ("torch.sparse_csr", "torch.sparse_bsr")
             outer = tensor.crow_indices() if rows else tensor.ccol_indices()
             inner = tensor.col_indices() if rows else tensor.row_indices()
-            made = outer, inner, tensor.values(), tuple(tensor.size()), _Number(tensor.layout), requires
-            return _make_compressed, made
-        if layout != "torch.strided":
-            raise Uncopyable(f"the call uses a tensor with the layout {layout.removeprefix('torch.')}")
-        if tensor.device.type == "meta":
-            dtype = _Number(self._converted(tensor.dtype))
-            return _make_empty, (tuple(tensor.size()), tuple(tensor.stride()), dtype, kind, requires)
-        return None
+            make = functools.partial(torch.sparse_compressed_tensor, size=size, layout=tensor.layout, **checks)
+            return make, outer, inner, tensor.values()
+        raise Uncopyable(f"the call uses a tensor with the layout {layout.removeprefix('torch.')}")
 
     def _module_of_torch(self, value: Any) -> Any:
         if isinstance(value, torch.jit.ScriptModule):
             raise Uncopyable("the call uses a scripted module")
         if inner := vars(value).get("_modules", {}).get("_orig_mod"):
-            return _same, (inner,)
-        return _make_object, (type(value),), dict(vars(value)), None, None, _fill_object
+            return _made(lambda copied: copied, inner)
+        return _made_object(value)
 
     def _generator(self, value: Any) -> Any:
         if value is torch.default_generator:
-            return _same, (_Number(value),)
+            return _shared(value)
         device = self.memory.device or value.device
-        state = value.get_state() if device.type == value.device.type else None
-        return _make_generator, (state, value.initial_seed(), _Number(device))
+        made = torch.Generator(device).manual_seed(value.initial_seed())
+        return _shared(made.set_state(value.get_state()) if device.type == value.device.type else made)
 
     def _device(self, value: Any) -> Any:
         moved = self.memory.device is not None and value.type not in ("cpu", "meta")
-        return _same, (_Number(self.memory.device if moved else value),)
+        return _shared(self.memory.device if moved else value)
 
 
 @functools.cache
@@ -740,8 +730,8 @@ def _reducers() -> tuple[tuple[Any, Callable[[_Pickler, Any], Any]], ...]:
     def weak(pickler: _Pickler, value: Any) -> Any:
         held = value()
         if held is None:
-            return _same, (_Number(value),)
-        return _make_weak, (held, _Number(pickler._alive))
+            return _shared(value)
+        return _made(lambda copied: pickler._alive.append(copied) or weakref.ref(copied), held)
 
     def members(_: _Pickler, value: Any) -> Any:
         return type(value), (list(value),)
@@ -750,9 +740,10 @@ def _reducers() -> tuple[tuple[Any, Callable[[_Pickler, Any], Any]], ...]:
         (torch.Tensor, _Pickler._tensor),
         (np.ndarray, _Pickler._array),
         (np.generic, _Pickler._scalar),
-        (np.dtype, lambda _, value: (_same, (_Number(value),))),
+        (np.dtype, lambda _, value: _shared(value)),
         (torch.nn.Module, _Pickler._module_of_torch),
-        (torch.optim.Optimizer, lambda _, value: (_make_object, (type(value),), vars(value), None, None, _fill_object)),
+        (torch.optim.Optimizer, lambda _, value: _made_object(value)),
+        (memoryview, _Pickler._memoryview),
         (torch.Generator, _Pickler._generator),
         (torch.device, _Pickler._device),
         (functools._lru_cache_wrapper, _Pickler._cache),
@@ -780,4 +771,4 @@ class _Unpickler(pickle.Unpickler):
     def persistent_load(self, number: int) -> Any:
         """Return the shared value, or the copied storage, of this number."""
         value = self._numbered[number]
-        return value.copy(self._numbered[0]) if isinstance(value, _Block) else value
+        return value.copy(self._numbered[0]) if isinstance(value, _Block | _Buffer) else value

@@ -290,11 +290,20 @@ def is_array(value: Any) -> bool:
 
 @functools.cache
 def dispatch_mode() -> Any:
-    """Return the base class of modes that see each of torch's operations. torch's own class makes torch import its
-    compiler, which takes two seconds, only to exclude the mode from compilation; nothing is compiled here."""
+    """Return the class of modes that hand each of torch's operations to a function of mode, operation, types, arguments
+    and keywords. A class for each function would be a reference cycle, with all memory that the function holds.
+    torch's own class makes torch import its compiler, which takes two seconds, only to exclude the mode from
+    compilation; nothing is compiled here."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Uncompiled(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __init__(self, handle: Any = None) -> None:
+            super().__init__()
+            self._handle = handle
+
+        def __torch_dispatch__(self, step: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return self._handle(self, step, types, args, kwargs or {})
+
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
             return False

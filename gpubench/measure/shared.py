@@ -50,6 +50,7 @@ class State:
             yield holder, values.detach().clone() if isinstance(values, torch.Tensor) else values
             if level < _LEVELS and not isinstance(values, torch.Tensor):
                 parts = values.values() if isinstance(values, dict) else values
+                parts = [getattr(part, "__func__", getattr(part, "fget", part)) for part in parts]  # methods of a class
                 queue.extend((part, level + 1) for part in parts if not isinstance(part, _CODE))
 
     def put_back(self) -> None:

@@ -387,28 +387,26 @@ def watched() -> Iterator[Seen]:
     training takes, since that has the operators which torch has formulas for."""
     seen, fused = Seen(), torch.backends.mha.get_fastpath_enabled()
 
-    class Watch(dispatch_mode()):  # type: ignore[misc]
-        def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            kwargs = kwargs or {}
-            if any(kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ for kind in types):
-                return NotImplemented  # its own operators follow
-            if not isinstance(operator, torch._ops.OpOverload):
-                seen.failure = seen.failure or f"it uses {operator}"
-                return operator(*args, **kwargs)
-            with self:  # in inference mode some operators come in one piece
-                whole = operator.decompose(*args, **kwargs)
-            if whole is not NotImplemented:
-                return whole
-            result = operator(*args, **kwargs)
-            try:
-                seen.note(operator, args, kwargs, result)
-            except Exception as error:
-                seen.failure = seen.failure or f"{operator}: {type(error).__name__}"
-            return result
+    def watch(mode: Any, operator: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if any(kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ for kind in types):
+            return NotImplemented  # its own operators follow
+        if not isinstance(operator, torch._ops.OpOverload):
+            seen.failure = seen.failure or f"it uses {operator}"
+            return operator(*args, **kwargs)
+        with mode:  # in inference mode some operators come in one piece
+            whole = operator.decompose(*args, **kwargs)
+        if whole is not NotImplemented:
+            return whole
+        result = operator(*args, **kwargs)
+        try:
+            seen.note(operator, args, kwargs, result)
+        except Exception as error:
+            seen.failure = seen.failure or f"{operator}: {type(error).__name__}"
+        return result
 
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with uncompiled(), Watch():
+        with uncompiled(), dispatch_mode()(watch):
             yield seen
     finally:
         torch.backends.mha.set_fastpath_enabled(fused)

@@ -246,6 +246,24 @@ def row_reversed_array() -> Call:
     return Call(lambda a, b: a[0] + b[:, 1].sum(), (value[::-1], value), state=lambda: value)
 
 
+def row_buffers() -> Call:
+    one, other = bytearray(8), array.array("i", [1, 2])
+    views = np.frombuffer(one, np.uint8, 4, 2), torch.frombuffer(other, dtype=torch.int32), memoryview(one)[4:]
+
+    def write(one: Any, other: Any, array: Any, tensor: torch.Tensor, part: Any) -> list[Any]:
+        array += 1
+        tensor += 2
+        part[0] = 9
+        return [*one, *other, *array.tolist()]
+
+    return Call(write, (one, other, *views), state=lambda: [one.hex(), other.tolist()])
+
+
+def row_growing_buffer() -> Call:
+    kept = bytearray(b"1"), array.array("d", [1.0]), bytearray()
+    return Call(lambda a, b, c: (a.append(2), b.append(3.0), c.append(4), sum(a) + sum(b) + sum(c))[3], kept)
+
+
 def row_masked_array() -> Call:
     value = np.ma.masked_less(np.arange(6, dtype=np.float32), 2)
     return Call(lambda a: (a * 2).sum(), (value,), state=lambda: value.data)
@@ -523,6 +541,16 @@ def row_quantized() -> Call:
     )
 
 
+def row_quantized_view() -> Call:
+    whole = torch.quantize_per_tensor(x(), 0.1, 0, torch.qint8)
+
+    def write(whole: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
+        whole.copy_(whole.dequantize() + 1)
+        return part.int_repr()
+
+    return Call(write, (whole, whole[1:3]), state=lambda: whole.dequantize())
+
+
 def row_subclass() -> Call:
     value = x().as_subclass(Kelvin)
     value.unit = "K"
@@ -616,12 +644,13 @@ REFUSED = {
     "scripted": (lambda: torch.jit.trace(lambda x: x + 1, torch.ones(2)), "the call uses a scripted function"),
     "bytearray": (
         lambda: (one := bytearray(8), np.frombuffer(one, np.float32)),
-        "the call uses an object of type bytearray and an array",
+        "the call views the same memory in two",
     ),
     "array.array": (
         lambda: (one := array.array("f", [1, 2]), torch.frombuffer(one, dtype=torch.float32)),
-        "the call uses an object of type array and an array",
+        "the call views the same memory in two dtypes",
     ),
+    "memoryview": (lambda: memoryview(b"12"), "the call uses a memoryview"),
     "float4": (lambda: torch.zeros(2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2), "the call uses float4 numbers"),
     "two dtypes": (lambda: (one := x(4), one.view(torch.int32)), "the call views the same memory in two dtypes"),
 }

@@ -45,6 +45,15 @@ class Average:
     def ones(count, dtype):
         return torch.ones(count, dtype=dtype)
 
+    @staticmethod
+    @functools.cache
+    def results(count):
+        return []
+
+    def cached_results(self, x):
+        self.results(4).append(x.sin())
+        return torch.stack(self.results(4)).sum(0)
+
     def cached(self, x):
         return x * self.ones(4, x.dtype)
 
@@ -81,7 +90,8 @@ def test_a_tensor_of_a_class_that_a_copied_call_writes_is_put_back():
     assert torch.equal(Holder.buffer, torch.zeros(4))
 
 
-def test_an_installed_module_is_as_before_and_keeps_what_it_imported(monkeypatch):
+@pytest.mark.parametrize("name", ["installed_package", "users_module"])
+def test_a_shared_module_is_as_before_and_keeps_what_it_imported(monkeypatch, name):
     source = """
 cache = {}
 def average(x):
@@ -91,11 +101,13 @@ def average(x):
     cache["m"] = x if "m" not in cache else cache["m"] * 0.9 + x * 0.1
     return cache["m"]
 """
-    module = types.ModuleType("installed_package")
-    module.__file__ = "/usr/lib/site-packages/installed_package.py"
+    module = types.ModuleType(name)
     exec(source, vars(module))
-    monkeypatch.setitem(sys.modules, "installed_package", module)
-    for call in (module.average, lambda x: module.average(x)):
+    monkeypatch.setitem(sys.modules, name, module)
+    module.__file__ = f"/usr/lib/site-packages/{name}.py" if name == "installed_package" else "/home/me/mine.py"
+    functions = {}
+    exec(f"def imports(x):\n    from {name} import average\n    return average(x)", functions)
+    for call in (module.average, lambda x: module.average(x), functions["imports"]):
         copied = copy_call(call, (X,), {}, dtype=torch.float64)
         assert copied().dtype == torch.float64
         assert module.cache == {}

@@ -1,8 +1,10 @@
 """What a case declares: numbers of any library, and nothing that a results file can't hold."""
 
+import gc
 import importlib
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -407,3 +409,16 @@ def test_counting_compiles_nothing():
     assert count(compiled, (torch.ones(5, 5),), {}).flops == 2 * 5**3
     compiled(torch.ones(4, 4))
     assert len(calls) == 1
+
+
+def test_a_counted_copy_is_freed_without_the_garbage_collector():
+    copied = copy_call(lambda x: x.neg(), (torch.ones(8),), {})
+    storage = weakref.ref(copied.args[0].untyped_storage())
+    gc.collect()
+    gc.disable()
+    try:
+        count_copy(copied)
+        del copied
+        assert storage() is None
+    finally:
+        gc.enable()
