@@ -107,3 +107,46 @@ def test_every_public_name_leads_to_its_home():
     assert sorted(gpubench._HOMES) == sorted(set(gpubench.__all__) - {"__version__"})
     with pytest.raises(AttributeError, match="no attribute 'tiemr'"):
         gpubench.tiemr  # noqa: B018
+
+
+SIGNS = {*"‡≥≤†§—≈×±…", "*", "~", "%", "can't tell", "every size"}
+"""Texts that the package itself writes beside and in place of numbers."""
+SEARCHING = ("startswith", "endswith", "removeprefix", "removesuffix", "replace", "partition", "split", "find", "count")
+READING = ("report", "compare", "estimate", "commands")
+OTHERS = {"report/charts/page.py", "report/charts/selection.py", "report/webpage.py"}
+
+
+def decides_by_a_sign(node: ast.AST) -> bool:
+    """Whether a comparison or a search looks for a sign in a text, or a pattern matches one."""
+    if isinstance(node, ast.Compare):
+        return any(isinstance(side, ast.Constant) and side.value in SIGNS for side in (node.left, *node.comparators))
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
+        return False
+    texts = [each.value for each in ast.walk(node.args[0]) if isinstance(each, ast.Constant)]
+    of_re = isinstance(node.func.value, ast.Name) and node.func.value.id == "re"
+    if of_re:
+        return any(isinstance(text, str) and {*"‡≥≤†§≈×±"} & {*text} for text in texts)
+    return node.func.attr in SEARCHING and any(isinstance(text, str) and text.strip() in SIGNS for text in texts)
+
+
+def test_no_code_that_reads_decides_by_a_sign_in_a_text():
+    """A number keeps its state until it is printed: who needs the state asks the number."""
+    found = {
+        f"{name_of(path)}:{node.lineno}"
+        for path in FILES
+        if name_of(path).split("/")[0] in READING and name_of(path) not in OTHERS
+        for node in ast.walk(tree(path))
+        if decides_by_a_sign(node) and not (isinstance(node, ast.Compare) and "unit" in ast.unparse(node))
+    }
+    assert found == set()
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ('"≥" in cell', True), ('cell == "—"', True), ('told.startswith("≥ ")', True), ('cell.endswith("%")', True),
+        ('re.compile(r"\\\\d×")', True), ('cell.state is State.AT_LEAST', False), ('name.split("::")', False),
+    ],
+)  # fmt: skip
+def test_a_search_for_a_sign_is_found(code, found):
+    assert any(map(decides_by_a_sign, ast.walk(ast.parse(code)))) is found

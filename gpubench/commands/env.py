@@ -18,6 +18,7 @@ from ..runfile.schema import Ceilings, CpuFacts
 from ..runfile.utilisation import LABELS, slow_products
 
 _Ways = Mapping[str, Mapping[str, float]]
+_ABSENT = "Absent devices"
 _DETAILS = "around it"
 """The row that most people don't need."""
 
@@ -53,7 +54,8 @@ def _products_and_warnings(here: dict[str, Any], load: list[float] | None) -> tu
     if not here["torch"]:
         return {}, []
     products = _products()
-    return products.ways, [f"{text}." for _, text in slow_products(products, convert(here["cpu"], CpuFacts))]
+    slow = slow_products(products, convert(here["cpu"], CpuFacts))
+    return products.ways, [f"{claim} ({reason})." for _, claim, reason in slow]
 
 
 def _products() -> Ceilings:
@@ -76,7 +78,7 @@ def _rows(here: dict[str, Any], load: list[float] | None, ways_of: _Ways) -> Ite
         more = [form.format(device[name]) for name, form in shown.items() if device.get(name) is not None]
         yield "Devices", device["name"], _line(device["label"] or "model unknown", _size(device["memory_bytes"]), *more)
     for name, reason in absent().items():
-        yield "Devices", f"no {name}", reason
+        yield _ABSENT, f"no {name}", reason
 
     quota, clocks = cpu["cgroup_cores"], CPU.clocks()
     allowed = f"{cpu['logical_cpus']} of {cpu['machine_cpus']} logical CPUs allowed"
@@ -127,8 +129,8 @@ def _render(rows: Iterator[tuple[str, str, str]], warnings: Sequence[str]) -> No
 
     console, before = Console(highlight=False), ""
     table = Table.grid(Column(min_width=8), Column(min_width=9), Column(), padding=(0, 1))
-    for heading, name, value in (row for row in rows if row[-1]):
-        quiet = "dim" if name.startswith("no ") else ""
+    for part, name, value in (row for row in rows if row[-1]):
+        quiet, heading = "dim" * (part is _ABSENT), "Devices" if part is _ABSENT else part
         styled = (("" if heading == before else heading, "bold"), (name, quiet or "cyan"), (value, quiet))
         table.add_row(*(Text(part, style) for part, style in styled))
         before = heading

@@ -141,10 +141,11 @@ def compare_sides(base: Side, new: Side, terms: Terms, moved: bool = False) -> C
     common = [key for key in new.cases if key in base.cases]
     machine, software, cpu = differences(base.runs, new.runs, (key.device for key in common))
     if common and machine and not moved:
-        same = "measure both with the same --threads N, or " * any(each.startswith("threads ") for each in machine)
-        raise UsageError(f"the machines differ: {'; '.join(machine)} ({same}compare them anyway with --allow machine)")
+        same = "measure both with the same --threads N, or " * ("threads" in machine)
+        facts = "; ".join(f"{fact} {words}" for fact, words in machine.items())
+        raise UsageError(f"the machines differ: {facts} ({same}compare them anyway with --allow machine)")
     differ = {"another machine": machine, "other software": software, "the CPU was used otherwise": cpu}
-    notes = [f"{what}: {text}" for what, texts in differ.items() for text in texts]
+    notes = [f"{what}: {fact} {words}" for what, facts in differ.items() for fact, words in facts.items()]
     notes += doubts(base, new)
     notes += [f"{side.name}: {side.plain_memory}" for side in (base, new) if side.plain_memory]
     known = {run.digest for run in base.runs}

@@ -8,7 +8,6 @@ either, so a GPU is compared with the CPU of its own machine, and other machines
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -265,18 +264,18 @@ class Answer:
         """What a reader has to know before the numbers, the most serious warning first."""
         study, found = self.study, []
         if any(run.preset == "smoke" for run in study.runs):
-            found.append(Warning("Smoke run: it checks that the benchmarks work; its times mean nothing"))
+            found.append(Warning("Smoke run", ": it checks that the benchmarks work; its times mean nothing"))
         if where := words.simulated(device for run in study.runs for device in run.machine.devices):
-            found.append(Warning(where, "Don't quote them."))
+            found.append(Warning(where, advice="Don't quote them."))
         if self.smoke:
             return found
         judged = [row for row in study.measured if row.kind is None or row.kind.summarised] or study.measured
         found += [*_warn_of_noise(study, judged), *_warn_of_calls(judged), *_warn_of_slow_library(study)]
         if note := plain_memory_note(row.result for row in study.measured):
-            found.append(Warning(f"{note[:1].upper()}{note[1:]}", told=True))
+            found.append(Warning(f"{note[:1].upper()}{note[1:]}", minor=True))
         if study.measured and not any(row.interval for row in study.measured):
-            where = "Timed in one process: ranges are not confidence intervals (use --processes 3)"
-            found.append(Warning(where, told=True))
+            evidence = ": ranges are not confidence intervals (use --processes 3)"
+            found.append(Warning("Timed in one process", evidence, minor=True))
         return [*found, *_warn_of_peaks(study, judged)]
 
 
@@ -340,19 +339,16 @@ def _range(rows: Sequence[Measured]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Warning:
-    """What is wrong and ``where`` it was seen, and what to ``try_``. A small one is ``told`` below the tables too."""
+    """A fault of the results: its ``summary``, for a line with several, the ``evidence``, and the ``advice``. A minor
+    warning stands below the tables too."""
 
-    where: str
-    try_: str = ""
-    told: bool = False
+    summary: str
+    evidence: str = ""
+    advice: str = ""
+    minor: bool = False
 
     def __str__(self) -> str:
-        return f"{self.where}. {self.try_}".rstrip()
-
-    @property
-    def summary(self) -> str:
-        """What is wrong, without the evidence: for a line with several."""
-        return re.split("[:;]", re.sub(r" \((?!modelled|simulated)[^)]*\)", "", self.where))[0]
+        return f"{self.summary}{self.evidence}. {self.advice}".rstrip()
 
 
 def _warn_of_noise(study: Study, judged: Sequence[Measured]) -> Iterator[Warning]:
@@ -364,18 +360,18 @@ def _warn_of_noise(study: Study, judged: Sequence[Measured]) -> Iterator[Warning
     many = noisy > _NOISY_SHARE * len(judged) and len(judged) > 1  # a single result has a star already
     if not judged or not (busy or many):
         return
-    count = f"{noisy} of {counted(len(judged), 'result')} {'is' if noisy == 1 else 'are'} noisy (*)"
+    count = f"{noisy} of {counted(len(judged), 'result')} {'is' if noisy == 1 else 'are'} noisy"
     if busy:
         threads = max((run.machine.threads or 1 for run in busy.values() if run.machine.torch), default=1)
         slower_s = max(row.time_s for row in judged) * threads / max(1, threads - 1)
         fewer = f", or leave them a core: --threads {threads - 1}" * (threads > 1 and slower_s < _LONGEST_CALL_S)
         where = f"The machine{f' of {listed(busy, 3)}' * study.several_runs} was busy"
-        extent = f"{count} and" if noisy else "no single result is noisy, but all times may be"
-        consequence = f"{where}: {extent} too long by an unknown amount"
-        yield Warning(consequence, f"Close other programs and run again before you quote them{fewer}.")
+        extent = f"{count} (*) and" if noisy else "no single result is noisy, but all times may be"
+        advice = f"Close other programs and run again before you quote them{fewer}."
+        yield Warning(where, f": {extent} too long by an unknown amount", advice)
     else:
         more = f"--processes {max(5, 2 * max(run.processes for run in study.runs))}"
-        yield Warning(f"{count} and may be far off", f"Repeat more: {more}, or --preset full.")
+        yield Warning(count, " (*) and may be far off", f"Repeat more: {more}, or --preset full.")
 
 
 def _warn_of_calls(judged: Sequence[Measured]) -> Iterator[Warning]:
@@ -383,23 +379,25 @@ def _warn_of_calls(judged: Sequence[Measured]) -> Iterator[Warning]:
         if rows := [row for row in judged if flag in row.flags]:
             names = listed(dict.fromkeys(words.name(row.result) for row in rows), 2)
             seen = [each.seen for each in rows[0].result.flags if each.name == flag and flag == DIFFERENT]
-            where = f"{counted(len(rows), 'result')} flagged {flag} ({names}): {next(iter(seen), ADVICE[flag].why)}"
-            yield Warning(where, f"To try: {ADVICE[flag].remedy}.")
+            where = f"{counted(len(rows), 'result')} flagged {flag}"
+            evidence = f" ({names}): {next(iter(seen), ADVICE[flag].why)}"
+            yield Warning(where, evidence, f"To try: {ADVICE[flag].remedy}.")
 
 
 def _warn_of_slow_library(study: Study) -> Iterator[Warning]:
     """Speedups over a CPU depend on PyTorch's matrix products there; of a busy machine they say nothing."""
-    found: list[str] = []
+    found: list[tuple[str, str]] = []
     several = len({run.machine.label for run in study.runs}) > 1
     for run in study.runs:
         peaks = run.ceilings.get("cpu")
         if peaks is not None and not run.flags and not run.slow_threads:
-            slow = [text for library, text in slow_products(peaks, run.machine.cpu) if library == "torch"]
-            whose = f"the CPU of {run.machine.label}" if several else "this CPU"
-            found += [each.replace("this CPU", whose, 1) for each in slow]
-    more = f"; and {counted(len(found) - 1, 'other dtype')}" if len(found) > 1 else ""
+            place = f"the CPU of {run.machine.label}" if several else "this CPU"
+            slow = slow_products(peaks, run.machine.cpu, place)
+            found += [(claim, reason) for library, claim, reason in slow if library == "torch"]
     if found:
-        yield Warning(f"{found[0]}{more}", "See docs/how-it-measures.md.")
+        (claim, reason), *others = found
+        more = f"; and {counted(len(others), 'other dtype')}" * bool(others)
+        yield Warning(claim, f" ({reason}){more}", "See docs/how-it-measures.md.")
 
 
 def _warn_of_peaks(study: Study, judged: Sequence[Measured]) -> Iterator[Warning]:
@@ -409,8 +407,9 @@ def _warn_of_peaks(study: Study, judged: Sequence[Measured]) -> Iterator[Warning
     firsts = [rows[0] for rows in grouped(rated, lambda row: (row.run_name, row.result.device)).values()]
     for row in firsts:
         if why := row.run.disproved.get(row.result.device):
-            yield Warning(f"The measured peaks of {study.names.of(row)} are wrong ({why}), so no % of peak is shown")
+            where = f"The measured peaks of {study.names.of(row)} are wrong"
+            yield Warning(where, f" ({why}), so no % of peak is shown")
     if above := [row for row in judged if (row.utilisation or 0) > 1 and not row.result.convolution_share]:
         names = listed(dict.fromkeys(words.name(row.result) for row in above), 2)
-        where = f"{counted(len(above), 'result')} above the measured peak ({names}): the peak was measured too low"
-        yield Warning(where, "Shares of it aren't shown.")
+        where = f"{counted(len(above), 'result')} above the measured peak"
+        yield Warning(where, f" ({names}): the peak was measured too low", "Shares of it aren't shown.")

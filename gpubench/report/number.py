@@ -245,12 +245,10 @@ def times_range(low: float, high: float, joint: str = "× to ") -> str:
     """``48× to 113×``, ``2.2× to 3.3× slower``; the ``joint`` is between numbers on one side of 1."""
     if times(low) == times(high):
         return times(low)
-    first, last = ratio_text(low), times(high)
-    if low < 1:
-        first, last = ratio_text(1 / high), times(low)
-        if high >= 1 or first == ratio_text(1.0):
-            return f"{times(low)} to {times(high)}"
-    return first.removesuffix("×") + joint + last
+    if low < 1 and (high >= 1 or ratio_text(1 / high) == ratio_text(1.0)):
+        return f"{times(low)} to {times(high)}"
+    first, last = (low, high) if low >= 1 else (1 / high, low)
+    return ratio_text(first, "") + joint + times(last)
 
 
 def size_text(size: float, name: str = "") -> str:

@@ -99,7 +99,7 @@ def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
 def beside(study: Study, width: int) -> list[str]:
     """Machines, times side by side, and what they mean; of many results the answer's sentence alone."""
     answer = Answer(study)
-    found = [each for each in answer.warnings if not each.told]
+    found = [each for each in answer.warnings if not each.minor]
     head, failed = [*_machines(study), *(f"WARNING: {each}" for each in found)], _failures(study)[:_MOST_BESIDE]
     if study.several_runs or len(study.measured) > _MOST_BESIDE:
         what = f"{counted(len(study.measured), 'benchmark')}: see .df, .speedups and .chart()"

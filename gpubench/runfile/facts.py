@@ -55,8 +55,8 @@ class Facts(NamedTuple):
     settings: _Known
 
 
-def differences(before: Sequence[Run], after: Sequence[Run], devices: Iterable[str]) -> list[list[str]]:
-    """How two sets of runs differ, as ``threads 2 → 1``: in machine, software and use of the CPU, see :class:`Facts`.
+def differences(before: Sequence[Run], after: Sequence[Run], devices: Iterable[str]) -> list[_Known]:
+    """How two sets of runs differ in machine, software and use of the CPU (:class:`Facts`): ``{"threads": "2 → 1"}``.
 
     What matters to benchmarks on ``devices`` counts; the CPU always does, since it launches a GPU's kernels. A fact
     that one side doesn't know is no difference. Facts that differ within a side are reported too.
@@ -68,15 +68,15 @@ def differences(before: Sequence[Run], after: Sequence[Run], devices: Iterable[s
     return [_differing(part[: len(before)], part[len(before) :]) for part in (machine, versions, cpu)]
 
 
-def _differing(before: Sequence[_Known], after: Sequence[_Known]) -> list[str]:
-    found = []
+def _differing(before: Sequence[_Known], after: Sequence[_Known]) -> _Known:
+    found = {}
     for fact in dict.fromkeys(name for each in (*before, *after) for name in each):
         old, new = (sorted({each[fact] for each in side if fact in each}) for side in (before, after))
         words = f"{' and '.join(old)} → {' and '.join(new)}"
         if old == new or not (old and new):
             words = f"{' and '.join(old or new)} on {'either' if old == new else 'one'} side"
         if len({*old, *new}) > 1:
-            found.append(f"{fact} {words}")
+            found[fact] = words
     return found
 
 

@@ -71,13 +71,13 @@ def share_of(words: str) -> float:
     return value
 
 
-def ratio_text(value: float) -> str:
+def ratio_text(value: float, sign: str = "×") -> str:
     """``132×``, ``8.6×``, ``0.24×``: two digits, three from a hundred on; no ratio is rounded in another way."""
     if value >= 1e6:
-        return f"{value:.1e}×"
+        return f"{value:.1e}{sign}"
     if value >= 99.5:
-        return f"{float(f'{value:.3g}'):,.0f}×"
-    return f"{value:.{0 if value >= 9.95 else 1}f}×" if value >= 0.995 else f"{value:.2g}×"
+        return f"{float(f'{value:.3g}'):,.0f}{sign}"
+    return f"{value:.{0 if value >= 9.95 else 1}f}{sign}" if value >= 0.995 else f"{value:.2g}{sign}"
 
 
 def counted(count: int, noun: str) -> str:

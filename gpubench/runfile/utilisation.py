@@ -162,10 +162,10 @@ _AVX2_KERNELS = ("Haswell", "Zen", "Excavator", *_AVX512_KERNELS)
 """OpenBLAS's kernels, by the processors that they were written for."""
 
 
-def slow_products(ceilings: Ceilings, cpu: CpuFacts) -> list[tuple[str, str]]:
+def slow_products(ceilings: Ceilings, cpu: CpuFacts, place: str = "this CPU") -> list[tuple[str, str, str]]:
     """The products below :data:`SLOW`, PyTorch's first, then by dtype: libraries relative to the fastest way of a
-    dtype, and short dtypes relative to float32. Each is its library and a sentence."""
-    found: list[tuple[str, str]] = []
+    dtype, and short dtypes relative to float32. Each is its library, a claim about the ``place``, and the reason."""
+    found: list[tuple[str, str, str]] = []
     for dtype, ways in ceilings.ways.items():
         fastest = max(ways, key=lambda way: ways[way], default="")
         rates: dict[str, float] = {}
@@ -173,19 +173,19 @@ def slow_products(ceilings: Ceilings, cpu: CpuFacts) -> list[tuple[str, str]]:
             rates[_library(way)] = max(rate, rates.get(_library(way), 0.0))
         for library, rate in rates.items():
             if rate < SLOW * ways[fastest]:
-                than = f"what {_label(_library(fastest))} reaches on this CPU"
+                than = f"what {_label(_library(fastest))} reaches on {place}"
                 found.append(_slow(library, dtype, rate / ways[fastest], than, _reasons(library, dtype, cpu)))
         full, short = ceilings.throughput.get("float32"), ceilings.throughput.get(dtype)
         if dtype in ("float16", "bfloat16") and full and short and short < SLOW * full:
             lacking = cpu.instructions is not None and not computes(dtype, cpu.instructions)
             reasons = [f"this CPU has no instructions for {dtype} and emulates it"] * lacking
-            found.append(_slow("torch", dtype, short / full, "those in float32 on this CPU", reasons))
+            found.append(_slow("torch", dtype, short / full, f"those in float32 on {place}", reasons))
     return sorted(found, key=lambda each: each[0] != "torch")
 
 
-def _slow(library: str, dtype: str, share: float, than: str, reasons: Iterable[str]) -> tuple[str, str]:
+def _slow(library: str, dtype: str, share: float, than: str, reasons: Iterable[str]) -> tuple[str, str, str]:
     why = "; ".join(reasons) or "the reason isn't known"
-    return library, f"{_label(library)}'s {dtype} products run at {share:.0%} of {than} ({why})"
+    return library, f"{_label(library)}'s {dtype} products run at {share:.0%} of {than}", why
 
 
 def computes(dtype: str, instructions: Iterable[str]) -> bool:

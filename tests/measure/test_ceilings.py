@@ -76,11 +76,11 @@ def test_a_library_that_a_variable_holds_back_is_named_and_has_its_true_share():
     printed = subprocess.run(command, capture_output=True, env=held, check=True).stdout
     cpu, products = msgspec.json.decode(printed, type=tuple[CpuFacts, Ceilings])
     assert products.throughput["float32"] == max(products.ways["float32"].values())
-    slow = [text for library, text in slow_products(products, cpu) if library == "torch"]
-    for dtype, text in zip(("float32", "float64"), slow, strict=True):
+    slow = [(claim, reason) for library, claim, reason in slow_products(products, cpu) if library == "torch"]
+    for dtype, (claim, reason) in zip(("float32", "float64"), slow, strict=True):
         share = products.ways[dtype]["torch"] / products.throughput[dtype]
-        assert text.startswith(f"PyTorch's {dtype} products run at {share:.0%} of ")
-        assert "MKL_CBWR=COMPATIBLE is set" in text
+        assert claim.startswith(f"PyTorch's {dtype} products run at {share:.0%} of ")
+        assert "MKL_CBWR=COMPATIBLE is set" in reason
     without = msgspec.convert(environment.machine()["cpu"], CpuFacts)
     before, after = facts([Run(Path(), Machine("", (), cpu=each), ()) for each in (without, cpu)], ())
     assert (before.cpu["MKL_CBWR"], after.cpu["MKL_CBWR"]) == ("not set", "COMPATIBLE")

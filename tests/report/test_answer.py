@@ -123,8 +123,10 @@ def test_a_benchmark_of_a_known_size_has_one_row_and_any_other_a_row_for_each_se
 def test_of_several_machines_the_busy_one_is_named_with_its_results():
     busy = run("b", processes=1, flags=("contended",)).bench("a.a", cpu=1.0, flags=("contended",))
     found = warnings(answered(run("a").bench("a.a", cpu=1.0), busy.bench("a.b", cpu=1.0)))[BUSY]
-    assert found.where == "The machine of b was busy: 1 of 2 results is noisy (*) and too long by an unknown amount"
-    assert found.summary == "The machine of b was busy"
+    assert (found.summary, found.evidence) == (
+        "The machine of b was busy",
+        ": 1 of 2 results is noisy (*) and too long by an unknown amount",
+    )
 
 
 def test_copies_count_as_a_win_only_where_that_is_known():
@@ -218,7 +220,7 @@ def test_of_a_device_whose_peaks_are_disproved_no_share_is_shown_anywhere():
         one.bench(f"mine.{name}", cpu="10 ms", flops=1e9, flags=("implausible",))
     found = answered(one)
     assert ABOVE_PEAK not in warnings(found)
-    assert "4 of 4 results exceed them" in warnings(found)[NO_PEAK].where
+    assert "4 of 4 results exceed them" in warnings(found)[NO_PEAK].evidence
     assert {row["utilisation"] for row in reading.results(found.study)} == {None}
     assert not any(row.quality.doubt or row.quality.noisy for row in found.study.measured)  # their rates are shown
     drawn, _ = plan(found.study, every=True)
@@ -264,25 +266,25 @@ def test_a_warning_says_where_and_what_to_try():
         return one
 
     found = warnings(answered(measured()))
-    assert "2 of 3" in found[BUSY].where  # a call that alters its process isn't noise
+    assert "2 of 3" in found[BUSY].evidence  # a call that alters its process isn't noise
     told = "2 results flagged altered (mine.work1, mine.work2): the benchmark left settings"
-    assert told in found[CALL].where
-    assert found[CALL].try_.startswith("To try: put settings back")
-    assert found[BUSY].try_.startswith("Close other programs and run again before you quote them")
-    assert "--threads 1" in found[BUSY].try_  # of two: other people's programs can't be closed
-    assert "--processes" not in found[BUSY].try_  # more of them are busy too
+    assert told in str(found[CALL])
+    assert found[CALL].advice.startswith("To try: put settings back")
+    assert found[BUSY].advice.startswith("Close other programs and run again before you quote them")
+    assert "--threads 1" in found[BUSY].advice  # of two: other people's programs can't be closed
+    assert "--processes" not in found[BUSY].advice  # more of them are busy too
     without = measured()
     without.data["machine_info"]["gpubench"]["torch"] = None  # whose threads no option sets
-    assert "--threads" not in warnings(answered(without))[BUSY].try_
+    assert "--threads" not in warnings(answered(without))[BUSY].advice
     slow = measured().bench("mine.long", cpu=0.6)  # on one thread of two too slow for the preset
-    assert "--threads" not in warnings(answered(slow))[BUSY].try_
+    assert "--threads" not in warnings(answered(slow))[BUSY].advice
 
 
 def test_a_slow_library_is_named_unless_the_machine_was_busy():
     """A GPU that is held against it would win by as much more."""
     peaks = {"cpu": {"throughput": {"float32": 1e11}, "ways": {"float32": {"torch": 4e10, "numpy": 1e11}}}}
     quiet, busy = (answered(run(ceilings=peaks, flags=each).bench("a.b", cpu=1.0)) for each in ((), ("contended",)))
-    assert "PyTorch's float32 products run at 40% of what NumPy reaches" in warnings(quiet)[SLOW_LIBRARY].where
+    assert "PyTorch's float32 products run at 40% of what NumPy reaches" in warnings(quiet)[SLOW_LIBRARY].summary
     assert SLOW_LIBRARY not in warnings(busy)
 
 
@@ -473,7 +475,7 @@ def test_the_machine_table_says_busy_where_a_result_was():
 def test_what_a_plain_process_pays_is_said_where_it_is_another_time(tmp_path):
     one = run().bench("own.conv", cpu=1.44e-3, plain_s=5.2e-3).bench("own.sum", cpu=1e-3, plain_s=1.1e-3)
     one.bench("own.busy", cpu=1e-3, plain_s=9e-3, flags=("contended",)).bench("own.copy", cpu=1e-3, plain_s=1.3e-3)
-    (warning,) = (each for each in Answer(study_of(one)).warnings if "plain program" in each.where)
+    (warning,) = (each for each in Answer(study_of(one)).warnings if "plain program" in each.summary)
     assert str(warning).startswith("A plain program takes 5.20 ms for own.conv, not 1.44 ms, and 1 other benchmark ano")
     assert "MALLOC_TRIM_THRESHOLD_=1073741824" in str(warning)
     side, path = Side("new"), one.save(tmp_path / "run.json")

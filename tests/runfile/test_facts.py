@@ -23,6 +23,11 @@ def run(cpu_label="", gpu=("", None), **facts):
     return Run(Path("run.json"), Machine("", devices, **facts), ())
 
 
+def said(before, after, devices):
+    """Each part's differences as texts."""
+    return [[f"{fact} {words}" for fact, words in part.items()] for part in differences(before, after, devices)]
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -46,7 +51,7 @@ def run(cpu_label="", gpu=("", None), **facts):
 )  # fmt: skip
 def test_how_the_cpu_was_used(changes, words):
     before, after = (run(cpu=cpu) for cpu in (KNOWN, structs.replace(KNOWN, **changes)))
-    assert differences([before], [after], ()) == [[], [], words]
+    assert said([before], [after], ()) == [[], [], words]
 
 
 @pytest.mark.parametrize(
@@ -68,17 +73,17 @@ def test_how_the_cpu_was_used(changes, words):
     ],
 )  # fmt: skip
 def test_what_matters_to_benchmarks_of_a_gpu(before, after, machine, software):
-    assert differences([run(**before)], [run(**after)], ["cuda:0"]) == [machine, software, []]
+    assert said([run(**before)], [run(**after)], ["cuda:0"]) == [machine, software, []]
 
 
 def test_what_changes_only_a_gpus_times_does_not_matter_to_a_cpus():
     one, two = (run(gpu=(name, name), precision={"tf32": on, "float32_matmul": name})
                 for name, on in (("high", True), ("highest", False)))  # fmt: skip
-    assert differences([one], [two], ["cpu"]) == [["float32 matmul precision high → highest"], [], []]
+    assert said([one], [two], ["cpu"]) == [["float32 matmul precision high → highest"], [], []]
 
 
 def test_facts_that_differ_within_a_side_are_named():
     one, two = run(threads=1), run(threads=2)
-    assert differences([one, two], [two], ())[0] == ["threads 1 and 2 → 2"]
-    assert differences([one, two], [two, one], ())[0] == ["threads 1 and 2 on either side"]
-    assert differences([one, two], [run()], ())[0] == ["threads 1 and 2 on one side"]
+    assert said([one, two], [two], ())[0] == ["threads 1 and 2 → 2"]
+    assert said([one, two], [two, one], ())[0] == ["threads 1 and 2 on either side"]
+    assert said([one, two], [run()], ())[0] == ["threads 1 and 2 on one side"]
