@@ -102,7 +102,8 @@ class Session:
     mode: Mode = Mode.ALONE
     unmeasured: dict[str, Unmeasured] = field(default_factory=dict)
     """Cases without a result, by full name."""
-    begun: dict[str, Case] = field(default_factory=dict)
+    begun: bool = False
+    """Whether a case with the fixture ``gpubench`` has begun."""
     planned: list[dict[str, Any]] = field(default_factory=list)
     """The benchmarks of a list, and why those that will be skipped are."""
     started: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat())

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Generator, Mapping
 from pathlib import Path
@@ -22,7 +23,7 @@ from ..errors import Unmeasurable, UsageError
 from ..estimate.demo import Demo
 from ..measure.session import Mode, Session
 from ..runfile.kinds import names_of
-from ..runfile.ledger import SKIPPED_FILES, assemble, missing
+from ..runfile.ledger import LEDGER, SKIPPED_FILES, assemble, missing
 from ..runfile.matching import matcher, nothing_matches
 from ..runfile.naming import numbered, told_apart, told_stems
 from ..runfile.quantities import counted, listed, seconds_text
@@ -34,7 +35,7 @@ from .benchmark_fixture import is_pytest_benchmarks
 from .fixtures import RANKS, Attempt, Plain, calibrate_plain
 from .parametrize import GLANCE, Markers, case_of, fixture_names, glances, parametrize, possible, tell_apart
 from .plain_process import PlainProcess
-from .recorder import Recorder, complete_run, require_room
+from .recorder import Recorder, require_room
 
 if TYPE_CHECKING:
     from ..parallel.ranks import Ranks
@@ -63,6 +64,7 @@ class Plugin:
         self._timed: list[tuple[Case, bool]] = []  # cases that aren't known to be skipped, and whether they use ranks
         self.recorder: Recorder | None = None
         self.unwritten = False  # whether a results file is asked for that pytest-benchmark hasn't written yet
+        self._folder: tempfile.TemporaryDirectory[str] | None = None  # of a journal that has no results file
         self.attempts: dict[str, Attempt] = {}
         self.collected: list[pytest.Item] | None = None  # in the order of the results file: measured ones are shuffled
         self._skipped: list[str] = []  # files, each with its reason
@@ -208,20 +210,36 @@ class Plugin:
             require_room(cases, self.session.settings.processes)
             journal = Path(self.config.getoption("--gpubench-ledger"))
         else:
-            path = Path(self.config.getoption("benchmark_json", None) or "none.json")
-            if path.is_dir() or not path.parent.is_dir():
-                raise UsageError(f"{path}: no results file can be written there")
-            self.unwritten = bool(self.config.getoption("benchmark_json", None))
-            if not self.unwritten or (path.exists() and not path.is_file()):  # not beside /dev/stdout
+            journal = self._own_journal()
+            if journal is None:
                 return
-            journal = path.with_suffix(".ledger.jsonl")
-            for earlier, name in keep([journal]) if os.path.lexists(journal) else ():
-                print(f"\ngpubench: {earlier.name}, of a session that was killed, is now {name.name}")
         recorder = Recorder(self.config, self.session, journal)
         # Files of all measured tests, so that it is the same for each process of a run.
         sources = {item.path for item in self.collected or () if "benchmark" in fixture_names(item)}
         recorder.begin(cases, self._timed, sources)
         self.recorder = recorder
+
+    def _own_journal(self) -> Path | None:
+        """Return the place of the journal of a session without a supervisor: beside the results file, or in a folder of
+        its own beside none. None if no results are to be written."""
+        option = self.config.getoption
+        asked, saved = (
+            option("benchmark_json", None),
+            option("benchmark_save", None) or option("benchmark_autosave", None),
+        )
+        path = Path(asked or "none.json")
+        if path.is_dir() or not path.parent.is_dir():
+            raise UsageError(f"{path}: no results file can be written there")
+        self.unwritten = bool(asked)
+        if asked and (path.is_file() or not path.exists()):
+            journal = path.with_suffix(".ledger.jsonl")
+            for earlier, name in keep([journal]) if os.path.lexists(journal) else ():
+                print(f"\ngpubench: {earlier.name}, of a session that was killed, is now {name.name}")
+            return journal
+        if not (asked or saved):
+            return None
+        self._folder = tempfile.TemporaryDirectory(prefix="gpubench-")
+        return Path(self._folder.name, LEDGER)
 
     def case_of(self, item: pytest.Item) -> Case:
         """Return the identity of a test, in which the number of threads is still unknown."""
@@ -253,7 +271,7 @@ class Plugin:
                 _ = self.session.before, self.session.self_check
             case = structs.replace(self.case_of(item), threads=self.session.threads)
             self._start(item, case)
-            self.session.begun[item.nodeid] = case
+            self.session.begun = True
             skipped = item.get_closest_marker("skip") is not None  # its device may not exist
             if self.ranks and RANKS not in names and not skipped:
                 self.ranks.close_idle(case.device)
@@ -340,23 +358,22 @@ class Plugin:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, exitstatus: int) -> Generator[None, Any, Any]:
-        """End the journal, or make sure that there is a results file, after pytest-benchmark may have written one."""
-        failed = True
+        """End the journal, from which pytest-benchmark's files are written; it stays if they can't be."""
         try:
-            result = yield
-            failed = False
-            return result
-        finally:
             if self.session.plain_process:
                 self.session.plain_process.close()
             if self.recorder:
                 self.recorder.finish(int(exitstatus))
+            result = yield
             if self.recorder and self.session.mode is Mode.ALONE:
-                journal, path = self.recorder.ledger.path, Path(self.config.getoption("benchmark_json"))
+                journal = self.recorder.ledger.path
                 if self.unwritten:  # pytest-benchmark writes no file without a number
-                    write(path.resolve(), assemble(read_ledger(journal)))
-                if not failed:  # on a full disk pytest-benchmark's file is lost, and the journal isn't
-                    journal.unlink(missing_ok=True)
+                    write(Path(self.config.getoption("benchmark_json")).resolve(), assemble(read_ledger(journal)))
+                journal.unlink(missing_ok=True)
+            return result
+        finally:
+            if self._folder:
+                self._folder.cleanup()
             if plan := self.config.getoption("--gpubench-plan"):
                 found = {"cases": self.session.planned, "estimated_s": self.session.estimated_s(self._timed)}
                 Path(plan).write_text(json.dumps(fit(found), indent=1, allow_nan=False), encoding="utf-8")
@@ -403,7 +420,8 @@ class Plugin:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:
-        """Add gpubench's keys to every file that pytest-benchmark writes in a session with gpubench tests."""
-        if self.measures:
+        """Let pytest-benchmark write the results file in a session with gpubench tests."""
+        if self.measures and self.recorder:
             self.unwritten = False
-            complete_run(output_json, self.session)
+            output_json.clear()
+            output_json.update(assemble(read_ledger(self.recorder.ledger.path)))

@@ -1,4 +1,4 @@
-"""The files that a measuring process writes: its journal, and gpubench's keys in pytest-benchmark's file."""
+"""The journal that a measuring process writes, from which the results file is assembled."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from msgspec import structs
 
 from ..errors import UsageError
 from ..measure import environment
-from ..measure.session import Session, Unmeasured
+from ..measure.session import Session
 from ..runfile.ledger import Ledger, percentiles
 from ..runfile.naming import LONGEST_TEXT
 from ..runfile.quantities import counted
 from ..runfile.reader import LARGEST, check_case, convert, recorded
 from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case, Ceilings
 from ..runfile.version import __version__
-from ..runfile.writer import fit, without_homes
+from ..runfile.writer import fit
 from ..supervise.process import MODULES
 from ..supervise.sources import loaded_modules
 from .fixtures import Attempt
@@ -94,29 +94,6 @@ def _began(session: Session) -> dict[str, Any]:
     """Return the state of the machine before this process's first case."""
     canary, flags = msgspec.to_builtins((session.canary, session.flags))
     return {"before": session.before, "canary": canary, "flags": flags}
-
-
-def complete_run(output: dict[str, Any], session: Session) -> None:
-    """Add gpubench's top-level keys, thin the raw samples, and remove cases that failed after they were timed: their
-    rows are in ``unmeasured``."""
-    done = {b["fullname"] for b in output["benchmarks"] if KEY in b["extra_info"]}
-    reason = "interrupted while it was measured"
-    for fullname, case in session.begun.items():
-        if fullname not in done:  # pytest-benchmark keeps some rounds of an interrupted case
-            row = Unmeasured(case, fullname.rpartition("::")[2], fullname, "error", reason)
-            session.unmeasured.setdefault(fullname, row)
-    # pytest-benchmark keeps all results of a test that was rerun.
-    latest = {b["fullname"]: b for b in output["benchmarks"]}
-    output["benchmarks"] = [b for b in latest.values() if b["fullname"] not in session.unmeasured]
-    output[KEY] = _about(session) | {
-        "finished": _now(),
-        "processes": [{"process": 0} | _began(session) | {"after": environment.moment()}],
-        "unmeasured": [case.as_dict() for case in session.unmeasured.values()],
-    }
-    output.update(fit(output))
-    for benchmark in output["benchmarks"]:
-        _thin(benchmark)
-    output.update(without_homes({name: output[name] for name in ("benchmarks", KEY)}))
 
 
 def _thin(benchmark: dict[str, Any]) -> None:

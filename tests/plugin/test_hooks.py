@@ -18,7 +18,7 @@ from gpubench.measure import disturbance, environment
 from gpubench.plugin import outcomes, parametrize
 from gpubench.plugin.parametrize import case_of
 from gpubench.runfile.kinds import KINDS
-from gpubench.runfile.ledger import assemble
+from gpubench.runfile.ledger import WITHIN, assemble
 from gpubench.runfile.naming import plain_case
 from gpubench.runfile.reader import read_ledger, read_runs
 from gpubench.testing import VirtualDevice
@@ -553,7 +553,7 @@ def test_stop(gpubench):
 def test_an_interrupted_case_is_no_number(bench):
     ran = bench(CASE + STOPPED, apart=True)
     assert [mark["name"] for mark in ran.marks] == ["test_neg[cpu-float32]"]
-    assert [row["reason"] for row in ran.rows] == ["interrupted while it was measured"]
+    assert [row["reason"] for row in ran.rows] == [WITHIN]
 
 
 def test_a_fixture_that_asks_for_too_much_is_a_skip_and_one_of_our_name_is_left_alone(bench):
