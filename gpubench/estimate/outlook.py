@@ -30,6 +30,7 @@ USABLE = 0.9
 SLOWEST = {"product": 10.0, "elementwise": 30.0, "normalisation": 30.0, "convolution": 100.0}
 """How many times its time at a CPU's measured peaks an operator may take there: ``torch.randn`` takes 20 times as long
 as an addition, a depthwise convolution 50 times its arithmetic. Nothing is known of sorts and other kinds."""
+PYTHON = "PyTorch does nothing in it: this is work of Python or of another library, which no GPU speeds up"
 NOT_TORCH = "at this CPU's peaks its operators take less than a tenth of its time: the rest is Python's, or one is slow"
 
 
@@ -168,7 +169,9 @@ def _job(run: Run, group: Sequence[Result], ways: Sequence[Result], flags: Seque
     star, memory = judge(raised).star, float(named.memory_bytes or 0)
     made = Job(named.case, _seconds(fastest), way, star, named.compute_dtype, least, copied, memory, obstacle)
     made = replace(made, uncounted=next((each.uncounted for each in group if each.uncounted), ""))
-    return replace(made, doubt=_unexplained(made, run.ceilings.get(fastest.device)))
+    was_counted = named.memory_bytes is not None and not made.uncounted
+    nothing = was_counted and not (least.flops or least.bytes or least.operators)
+    return replace(made, doubt=PYTHON if nothing else _unexplained(made, run.ceilings.get(fastest.device)))
 
 
 def outlook_of(job: Job, card: Gpu) -> Outlook:

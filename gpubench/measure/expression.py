@@ -91,6 +91,12 @@ class Timing:
         """Make the inputs of a call, and measure it. Raises :class:`UsageError` for a device that isn't there."""
         try:
             self._measure(name, sizes, bench, check and self.check)
+        except AttributeError as error:
+            if not (isinstance(error.obj, np.ndarray) and hasattr(torch.Tensor, error.name)):
+                raise
+            raise UsageError(
+                f"{error}: an expression with np gets NumPy arrays, so leave out .{error.name}(), or np"
+            ) from None
         except (AssertionError, RuntimeError) as error:
             if not _ELSEWHERE.search(str(error)) or isinstance(error, GpubenchError):
                 raise

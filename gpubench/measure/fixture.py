@@ -137,7 +137,7 @@ class Gpubench:
         self._family = case.workload, case.device, case.dtype, case.implementation, case.variant
         """Equal for cases that differ only in size, of which checking one is nearly as good as checking all."""
         self.enabled = benchmark.enabled
-        self.called = False
+        self.called = self._recorded = False
         self.declaration: Declaration | None = None
         """What is declared of the next call."""
         self._data_dtype = case.dtype if case.dtype != self.case.dtype else None
@@ -259,6 +259,11 @@ class Gpubench:
         test when it would exceed its budget or the memory.
         """
         terms = self.take_declaration()
+        if self._recorded:
+            how = "for a call of each size write @pytest.mark.parametrize('n', [64, 4096])"
+            raise UsageError(
+                f"a test measures one gpubench(…) call, and this is its second: {how}, or write another test"
+            )
         if not callable(fn):
             raise UsageError(f"expected a function: pass f and its arguments, not what f() returned ({fn!r:.40})")
         self.called = True
@@ -544,6 +549,7 @@ class Gpubench:
         if counted and counted.flops:
             fields["convolution_share"] = counted.convolution_flops / counted.flops
         launches = bool(counted and counted.operations)
+        self._recorded = True
         self._session.record(self._benchmark, self.case, self.clock.devices, flags, work, launches, **fields)
         if self.parallel:  # the test may still add to it: phases, losses
             self._benchmark.extra_info[KEY]["parallel"] = self.parallel

@@ -325,8 +325,18 @@ class Plugin:
         except Unmeasurable as error:
             pytest.skip(str(error))
         finally:
+            if attempt and attempt.fixture:
+                attempt.fixture.take_declaration()  # of a test that failed before its call
             if attempt and attempt.state:
                 attempt.state.compare()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Fail a test whose fixtures declare a call as they end."""
+        result = yield
+        if (attempt := self.attempts.get(item.nodeid)) and attempt.fixture:
+            attempt.fixture.require_no_declaration()
+        return result
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:

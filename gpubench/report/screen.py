@@ -157,7 +157,7 @@ def findings(study: Study) -> list[str]:
         lines.append("No GPU was measured; gpubench env says why.")
     checks = (row.result.check for row in study.measured)
     unchecked = {check.reason for check in checks if check and check.status != "passed" and check.reason}
-    lines += [f"Not verified: {reason}." for reason in sorted(unchecked)]
+    lines += [f"Result not checked: {reason}." for reason in sorted(unchecked)]
     flags = {flag.name: flag.seen for row in study.measured for flag in row.result.flags}
     return [*lines, *(f"{judge([name]).star} {name}: {seen}".strip() for name, seen in sorted(flags.items()))]
 

@@ -94,8 +94,8 @@ def _spread(rows: Sequence[Measured]) -> str:
 
 
 def _benchmark(row: AnswerRow[Any]) -> str:
-    unverified = next(filter(None, (words.unverified(item.subject) for item in row.items)), "")
-    return f"{row.indented} {unverified}".rstrip()
+    unchecked = next(filter(None, (words.unchecked(item.subject) for item in row.items)), "")
+    return f"{row.indented} {unchecked}".rstrip()
 
 
 _BENCHMARK: Column[AnswerRow[Any]] = Column("benchmark", _benchmark)
@@ -349,8 +349,8 @@ def method_table(study: Study) -> Table:
     body = [
         ("clock", ", ".join(sorted({row.times.timer for row in rows}))),
         ("time", "wall time of a call: median of the rounds, then of the processes" + waited),
-        ("results verified", passed),
-        ("not verified", unchecked),
+        ("results checked", passed),
+        ("not checked", unchecked),
     ]
     return listing("How it was measured", ("what", "how"), [each for each in body if each[1]])
 

@@ -103,10 +103,10 @@ def size(row: Row) -> str:
     return "" if row.size_name is None or row.size is None else parameter(row.size_name, row.size)
 
 
-def unverified(row: Row) -> str:
-    """``(not verified)`` for a user's benchmark whose result was not compared with a reference."""
+def unchecked(row: Row) -> str:
+    """``(not checked)`` for a user's benchmark whose result wasn't compared with a reference."""
     check = row.result.check
-    return "(not verified)" if row.own and check and check.status != "passed" else ""
+    return "(not checked)" if row.own and check and check.status != "passed" else ""
 
 
 # Devices --------------------------------------------------------------------------------------------------------------
@@ -221,8 +221,8 @@ def cautions(rows: Iterable[Row]) -> list[str]:
     """What must stand beside numbers of these results wherever they are shown: that a model made them, and that nothing
     verified them."""
     rows = list(rows)
-    names = listed(list(dict.fromkeys(name(row.result) for row in rows if unverified(row))))
-    return [*filter(None, [simulated(row.facts for row in rows)]), *[f"Not verified: {names}"] * bool(names)]
+    names = listed(list(dict.fromkeys(name(row.result) for row in rows if unchecked(row))))
+    return [*filter(None, [simulated(row.facts for row in rows)]), *[f"Results not checked: {names}"] * bool(names)]
 
 
 # Ranges, and ways of the CPU ------------------------------------------------------------------------------------------

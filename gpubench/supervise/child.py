@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Generator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -141,4 +143,7 @@ if __name__ == "__main__":
     import_from_here()
     if STACKS_ASKED is not None:  # even while the process hangs outside of Python
         faulthandler.register(STACKS_ASKED, file=sys.__stderr__ or 2, all_threads=True)
-    raise SystemExit(pytest.main(sys.argv[1:], plugins=[Failures(os.environ.pop(JOURNAL))]))
+    # pytest and Python collect garbage six times as they end, among all that torch holds: a second, or many seconds on
+    # a busy machine.
+    ending = SimpleNamespace(pytest_unconfigure=lambda: gc.freeze())
+    raise SystemExit(pytest.main(sys.argv[1:], plugins=[Failures(os.environ.pop(JOURNAL)), ending]))

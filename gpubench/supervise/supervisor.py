@@ -143,7 +143,7 @@ class Supervisor:
                 within = (
                     f"the measuring process was killed: no end within {process.FAREWELL_S:g} s of its last benchmark"
                 )
-                print(clean(f"gpubench run: {within if ended.lingering else ended.reason}"), file=sys.stderr)
+                print(clean(f"gpubench: {within if ended.lingering else ended.reason}"), file=sys.stderr)
 
     def _say_differing(self, index: int, names: Sequence[str]) -> None:
         """Print which benchmarks a process collects under other names than the first one did."""
@@ -151,7 +151,7 @@ class Supervisor:
             return  # it was said of the second process
         name = names[0].rpartition("::")[2] + f" and {len(names) - 1} more" * (len(names) > 1)
         why = "another id in each process (a random value, a set or an address in it)"
-        print(clean(f"gpubench run: {name}: {why}: not measured in every process"), file=sys.stderr)
+        print(clean(f"gpubench: {name}: {why}: not measured in every process"), file=sys.stderr)
 
     def _start(self, index: int) -> process.ProcessEnd:
         options = [*self.options, f"--gpubench-ledger={self.ledger}", f"--gpubench-process={index}/{self.processes}"]
@@ -167,7 +167,7 @@ class Supervisor:
     def _write_again(self) -> None:
         """Write the journal, which a test has removed, replaced or renamed with its folder, from the events that are
         here. Raises Unwritten where that can't be done."""
-        print(clean(f"gpubench run: {self.ledger} has gone while it was measured: written again"), file=sys.stderr)
+        print(clean(f"gpubench: {self.ledger} has gone while it was measured: written again"), file=sys.stderr)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             keep([self.ledger] if os.path.lexists(self.ledger) else [])

@@ -276,6 +276,8 @@ def test_expressions_with_different_results_are_told_apart(tmp_path):
 def test_an_error_of_the_call_names_the_expression_and_its_size(tmp_path):
     said = timed(tmp_path, "a @ a", "--setup=a = randn(n, 3)", "--size=n=8", code=2).stderr
     assert "gpubench time: a @ a, n=8: RuntimeError: mat1 and mat2" in said
+    said = timed(tmp_path, "np.add(x.numpy(), 1)", "--setup=x = randn(9)", code=2).stderr
+    assert "an expression with np gets NumPy arrays, so leave out .numpy(), or np" in said
 
 
 def test_own_modules_and_numpy_beside_torch(tmp_path):

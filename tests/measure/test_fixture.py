@@ -160,12 +160,15 @@ REFUSED = {
     "twice": ("gpubench.declare(items=1); gpubench.declare(unit='row')(uncalled, x)", "error", "said twice before a"),
     "forgotten": ("gpubench(torch.neg, x); gpubench.declare(items=1)", "error", "was said and no call followed"),
     "silent": ("gpubench.declare(items=1)", "error", "was said and no call followed"),
+    "loop": ("[gpubench(torch.neg, x) for x in (x, a)]", "error", "for a call of each size write @pytest.m"),
+    "ending": ("request.addfinalizer(gpubench.declare); gpubench(torch.neg, x)", "error", "no call followed"),
+    "failed": ("gpubench.declare(items=1); assert False, 'early'", "error", "early"),
 }  # fmt: skip
 
 
 def test_what_is_wrong_too_long_or_too_large_is_a_row_and_the_next_case_runs(measure, pytester):
     tests = "".join(
-        f"def test_{name}(gpubench):\n    x, a = gpubench.randn(64), gpubench.randn(16, 16)\n    {call}\n"
+        f"def test_{name}(gpubench, request):\n    x, a = gpubench.randn(64), gpubench.randn(16, 16)\n    {call}\n"
         for name, (call, _, _) in REFUSED.items()
     )
     helpers = """

@@ -179,8 +179,16 @@ def test_a_session_whose_end_hangs_costs_seconds_and_is_said(tmp_path, monkeypat
     (tmp_path / "conftest.py").write_text("import time\ndef pytest_sessionfinish(): time.sleep(1000)\n")
     ran = measure(tmp_path, "def test_it(benchmark): benchmark(len, [])\n", "--processes=2")
     assert ran.statuses == {"it": "ok"}
-    said = "gpubench run: the measuring process was killed: no end within 1 s of its last benchmark"
+    said = "gpubench: the measuring process was killed: no end within 1 s of its last benchmark"
     assert ran.err.splitlines().count(said) == 2
+
+
+def test_a_process_collects_no_garbage_as_it_ends(tmp_path):
+    """It would take seconds on a busy machine, and be killed."""
+    count = "import atexit, gc\natexit.register(lambda: open('frozen', 'w').write(str(gc.get_freeze_count())))\n"
+    (tmp_path / "conftest.py").write_text(count)
+    measure(tmp_path, "def test_it(benchmark): benchmark(len, [])\n", "--processes=1", start=True)
+    assert int((tmp_path / "frozen").read_text()) > 10_000
 
 
 def test_a_process_whose_journal_cannot_be_read_is_ended_at_once(tmp_path):
