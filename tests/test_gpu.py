@@ -4,7 +4,6 @@ import math
 import subprocess
 import sys
 import time
-from contextlib import closing
 
 import pytest
 import torch
@@ -17,7 +16,7 @@ from gpubench.measure.clock import DeviceClock
 from gpubench.measure.precision import apply, matmul_precision
 from gpubench.measure.probes import device_time, flush
 from gpubench.parallel.ranks import measure_rank
-from gpubench.parallel.team import WorkerGroup
+from gpubench.parallel.team import Rank, join_process_group
 from gpubench.runfile.schema import Work
 from gpubench.supervise.process import suite
 
@@ -224,7 +223,9 @@ def test_a_missing_wait_beats_every_ceiling(gpu):
 
 def test_ddp_over_nccl_with_one_rank():
     """The whole path with a communicator of one: set_device, device_id, NCCL's initialisation, a collective."""
-    with closing(WorkerGroup(["cuda:0"], 1, 120.0)) as group:
-        (found,) = group.run(measure_rank, Training("lenet", "ddp", 64), PRESET_SETTINGS["smoke"], True)
+    rank = Rank(0, 1, "cuda:0", torch.get_num_threads())
+    join_process_group(rank, 120.0, torch.distributed.HashStore())
+    found = measure_rank(rank, Training("lenet", "ddp", 64), PRESET_SETTINGS["smoke"])
+    torch.distributed.destroy_process_group()
     assert found.check.status == "passed"
     assert min(found.durations) > 0

@@ -75,6 +75,14 @@ def affinity() -> list[int]:
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
 
 
+def family() -> list[Any]:
+    """Return the processes that this one has started, and for a rank of torchrun also the other ranks of this
+    machine."""
+    own = psutil.Process()
+    first = own.parent() if "TORCHELASTIC_RUN_ID" in os.environ else None
+    return [each for each in (first or own).children(recursive=True) if each.pid != own.pid]
+
+
 def cores(topology: Path = Path("/sys/devices/system/cpu")) -> int:
     """Return the number of physical cores that affinity and control group allow: the default thread count of a CPU.
 

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, TypeVar
 
 from ..errors import Unmeasurable
 from .base import register
-from .lazy import psutil
+from .cpu import family
 from .torch_device import TorchDevice, torch
 
 _Answer = TypeVar("_Answer")
@@ -263,7 +263,7 @@ class Cuda(TorchDevice):
 
     def other_processes(self) -> int | None:
         """Return the number of processes that work on the GPU, or have a context where the library doesn't tell who
-        works, besides this one and those that it has started.
+        works, besides this one and its family.
 
         A container sees the host's process ids and can't recognise its own, so the number of those that have a GPU
         open is subtracted there.
@@ -275,7 +275,7 @@ class Cuda(TorchDevice):
             return 0
         at_work = self._nvml(_at_work)
         idle = set() if at_work is None else listed - at_work
-        children = [child.pid for child in psutil.Process().children(recursive=True)]
+        children = [each.pid for each in family()]
         if os.getpid() in listed:
             return len(listed - idle - {os.getpid(), *children})
         return max(0, len(listed) - 1 - sum(map(_holds_gpu, children)) - len(idle))

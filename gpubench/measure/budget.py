@@ -201,8 +201,8 @@ def plan(call_s: float, preset: Preset, before_s: float | None = None) -> tuple[
     return max(preset.min_rounds, min(MOST_ROUNDS, rounds)), calls
 
 
-COMPILE_S, RANKS_S = 15.0, 2.0
-"""Estimated seconds to compile a small network, and to measure a case of several processes."""
+COMPILE_S, RANKS_S, RANKS_START_S = 15.0, 2.0, 4.0
+"""Estimated seconds to compile a small network, to measure a case of several processes, and to start these."""
 ENERGY_S = 1.0
 """Seconds over which energy is counted."""
 CEILINGS_S = {"smoke": 1.0, "brief": 1.0, "glance": 7.0, "quick": 7.0, "full": 20.0}

@@ -13,7 +13,7 @@ from functools import cache, partial
 from statistics import median, quantiles
 
 from ..devices import Device
-from ..devices.cpu import affinity, cgroup_cores
+from ..devices.cpu import affinity, cgroup_cores, family
 from ..devices.lazy import psutil, torch
 from ..runfile.flags import CONTENDED, FEW, NOISY, POWER_LIMITED, TOO_SHORT, Flag
 from ..runfile.quantities import seconds_text, text
@@ -65,7 +65,7 @@ class Moment:
 
 def look(devices: Sequence[Device], *, family: bool = False) -> Moment:
     """Read everything that can reveal a disturbance; takes tens of microseconds, more where a GPU is read. ``family``:
-    the processes that this one started do the work, so their CPU time counts as its own."""
+    other ranks of this machine do the work too, so their CPU time counts as its own."""
     own_s = _family_s() if family else sum(os.times()[:2])
     busy, stolen = core_seconds()
     clocks: dict[str, float] = {}
@@ -94,9 +94,9 @@ def _power_limit_w(device: Device) -> float | None:
 
 
 def _family_s() -> float:
-    """CPU seconds of this process and of all processes that it started."""
-    total, parent = 0.0, psutil.Process()
-    for process in (parent, *parent.children(recursive=True)):
+    """CPU seconds of this process and of its family."""
+    total = 0.0
+    for process in (psutil.Process(), *family()):
         with contextlib.suppress(psutil.Error):
             total += sum(process.cpu_times()[:2])
     return total

@@ -15,7 +15,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Protocol
 
-from msgspec import structs, to_builtins
+from msgspec import convert, structs, to_builtins
 
 from ..devices import CPU, Device, find_device
 from ..devices.cpu import cache_sizes
@@ -569,6 +569,13 @@ class Gpubench:
         self.case = structs.replace(self.case, devices=record.pop("devices"), threads=record.pop("threads"))
         self._benchmark.keep(durations if self.enabled else (), iterations, lambda: None, self.case.workload)
         self._record(work, None, flags, precision=self._precision(), **record)
+
+    def take_over(self, durations: Sequence[float], calls: int, record: dict[str, Any]) -> None:
+        """Keep the seconds of rounds, of so many calls each, and the record that another session has written."""
+        self.called, self.parallel = True, record["parallel"]
+        self._benchmark.keep(durations if self.enabled else (), calls, lambda: None, self.case.workload)
+        self._benchmark.extra_info[KEY] = record
+        self._session.raised += [(self.case, flag) for flag in convert(record["processes"][0]["flags"], list[Flag])]
 
     def _devices_of(self, *values: Any, further: Iterable[Device]) -> list[Device]:
         """The devices of the tensors in these values. Raises UsageError for others than the case uses or names: by

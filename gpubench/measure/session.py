@@ -23,7 +23,7 @@ from ..errors import UsageError
 from ..runfile.flags import CONTENDED, Flag
 from ..runfile.schema import KEY, SAMPLES_KEPT, CanaryTimes, Case, Ceilings, Measurement, Process, Work
 from . import ceilings, disturbance, environment
-from .budget import CEILINGS_S, COMPILE_S, ENERGY_S, PRESET_SETTINGS, RANKS_S, Preset, Rates
+from .budget import CEILINGS_S, COMPILE_S, ENERGY_S, PRESET_SETTINGS, RANKS_S, RANKS_START_S, Preset, Rates
 from .placements import each_block, levelled, medians, place_of
 from .precision import computed_dtype, computing, matmul_precision
 
@@ -153,6 +153,7 @@ class Session:
         a run's first process on an idle machine, if no case is skipped or slow."""
         known = list(timed)
         seconds = sum(RANKS_S if several else self.preset.case_s for _, several in known)
+        seconds += RANKS_START_S * any(several for _, several in known)
         seconds += COMPILE_S * sum(case.variant == "compile" for case, _ in known)
         if self.first and self.settings.preset == "full":
             counters = {str(each.device) for each in self.choices if each.device and each.device.energy_j() is not None}
@@ -209,7 +210,7 @@ class Session:
         """Return ``implausible`` if the case exceeds its device's ceilings, even after they were measured once more.
         ``launches``: whether a call launches anything; ``convolutions``: their share of the FLOPs. A CPU isn't judged
         where the thread canary was slow, because its ceilings are then too low themselves."""
-        if not self.judges:
+        if not (self.judges and self.times):
             return []
         chosen = find_device(case.device).device
         used = [each for name in case.devices if (each := find_device(name).device)]

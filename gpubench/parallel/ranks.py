@@ -8,10 +8,9 @@ barriers.
 from __future__ import annotations
 
 import copy
-import gc
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -29,7 +28,7 @@ from ..measure.precision import matmul_precision
 from ..measure.work import Declaration
 from ..runfile.flags import Flag
 from ..runfile.schema import Check
-from .team import Rank, TorchrunGroup, WorkerGroup, collective_backend, launched_rank, report_progress
+from .team import Rank, RankTimes, Team, collective_backend, launched_rank
 
 if TYPE_CHECKING:
     from ..measure.fixture import Gpubench
@@ -49,28 +48,10 @@ def device_counts() -> list[int]:
 
 
 class Ranks:
-    """Groups of ranks, which stay alive for the next case that needs the same devices and threads."""
+    """The value of the fixture ``gpubench_ranks``: the ranks of this launch, for the benchmark ``name``."""
 
-    def __init__(self, deadline_s: float) -> None:
-        self._deadline_s = deadline_s
-        self._groups: dict[tuple[tuple[str, ...], int], WorkerGroup] = {}
-        self._launched = launched_rank()
-        self._torchrun_group: TorchrunGroup | None = None
-
-    def close(self) -> None:
-        """End all workers."""
-        for group in self._groups.values():
-            group.close()
-        if self._torchrun_group:
-            self._torchrun_group.close()
-
-    def close_idle(self, device: str) -> None:
-        """End the workers on accelerators before another case uses this device: each holds a context on its own."""
-        choice = find_device(device).device
-        for key, group in [*self._groups.items()]:
-            if choice and choice.accelerator and any(name.startswith(f"{choice.kind}:") for name in key[0]):
-                group.close()
-                del self._groups[key]
+    def __init__(self, team: Team, name: str) -> None:
+        self._team, self._name = team, name
 
     def measure(
         self, gpubench: Gpubench, job: RankJob, count: int, *, all_threads: bool = False, **record: Any
@@ -86,64 +67,48 @@ class Ranks:
             raise UsageError(
                 "ranks take flops, nbytes, items and unit from gpubench.declare(…), the rest from their job"
             )
-        world_size = 1 if all_threads else count
+        home, world_size = gpubench.home, 1 if all_threads else count
+        self._require(world_size, gpubench)
         names, threads = _devices_and_threads(gpubench, world_size, all_threads)
-        home = gpubench.home
-        used = [device for name in dict.fromkeys(names) if (device := find_device(name).device)]
-        gc.collect()
-        for device in used:  # what this process keeps for later, the workers may need
-            device.release_memory()
-        group = self.group(gpubench, names, threads)
+        here = _on_one_machine()
+        used = [device for name in dict.fromkeys(names) if here and (device := find_device(name).device)]
+        rank = Rank(self._team.number, world_size, [*names, ""][min(self._team.number, world_size)], threads)
         before = disturbance.look((), family=True)
-        times: list[RankTimes] = group.run(measure_rank, job, gpubench.allowance, gpubench.enabled, gpubench.is_busy())
-        # A launcher's ranks aren't children of this process: their CPU time would count as other programs'.
-        children = isinstance(group, WorkerGroup)
-        neighbours = sum(device.other_processes() or 0 for device in used if children and device.accelerator)
+        busy = rank.number == 0 and gpubench.is_busy()
+        work_of_rank = partial(
+            measure_rank, job=job, preset=gpubench.allowance, busy=busy, note_progress=self._team.note_progress
+        )
+        times = self._team.run(self._name, rank, names, work_of_rank)
+        neighbours = sum(device.other_processes() or 0 for device in used if device.accelerator)
         after = replace(disturbance.look((), family=True), neighbours=neighbours)
-        flags = list(disturbance.disturbed(before, after)) if children else []
+        flags = list(disturbance.disturbed(before, after)) if here else []  # elsewhere their CPU time isn't seen
         flags += _flags_of_ranks(times)
-        network = self._launched is not None and world_size > _local_world_size(world_size)
         indices = [each.index for each in circle(home, world_size)] if home.indexed else range(world_size)
-        interconnect = "network" if network else home.interconnect(indices) if world_size > 1 else None
+        interconnect = home.interconnect(indices) if world_size > 1 else None
+        if world_size > _local_world_size(world_size):
+            interconnect = "network"
         gpubench.parallel = {"devices": world_size, "threads": threads, "interconnect": interconnect}
         gpubench.parallel |= record | times[-1].record
         durations = [max(round_s) for round_s in zip(*(rank.durations for rank in times), strict=True)]
         terms = {"devices": tuple(dict.fromkeys(names)), "threads": threads * world_size}
         steps = len(times[-1].record.get("losses", ())) or None
         rest = {"check": times[0].check, "first_call_s": times[0].first_s, "steps": steps}
-        flags += group.altered
         gpubench.replay(durations, times[0].iterations, work, flags, **terms, **rest)
 
-    def group(self, gpubench: Gpubench, names: list[str], threads: int) -> WorkerGroup | TorchrunGroup:
-        """Return ranks on these devices: torchrun's, if it started this many, else processes of this machine. Raises
-        Unmeasurable if there are neither."""
-        home, world_size, launched = gpubench.home, len(names), self._launched
+    def _require(self, count: int, gpubench: Gpubench) -> None:
+        """Raise Unmeasurable unless there are devices and ranks for this many, by the same reason on every rank."""
+        home, most = gpubench.home, self._team.world_size
         collective_backend(home.kind)
-        if launched is not None:
-            if world_size == launched.world_size:
-                if home.index:
-                    raise Unmeasurable(f"torchrun's ranks begin with {home.kind}:0: measured there")
-                return self._group_of_torchrun(launched, names, threads)
-            if world_size > 1:
-                raise Unmeasurable(f"torchrun started {launched.world_size} ranks, this case wants {world_size}")
-            if launched.number:
-                raise Unmeasurable("measured by rank 0")
-        require_devices(world_size, home, gpubench)
-        key = (tuple(names), threads)
-        if key not in self._groups or self._groups[key].broken:
-            self._groups[key] = WorkerGroup(names, threads, self._deadline_s)
-        return self._groups[key]
+        if _on_one_machine():
+            require_devices(count, home, gpubench)
+        elif home.index:
+            raise Unmeasurable(f"torchrun's ranks begin with {home.kind}:0: measured there")
+        if count > most:
+            raise Unmeasurable(f"needs {count} ranks, {most} were started: torchrun --nproc-per-node {count} -m pytest")
 
-    def _group_of_torchrun(self, launched: Rank, names: list[str], threads: int) -> TorchrunGroup:
-        local_rank = int(os.environ.get("LOCAL_RANK", 0))
-        name = names[local_rank]
-        if find_device(name).device is None:
-            raise Unmeasurable(f"local rank {local_rank} has no {name}")
-        rank = replace(launched, device=name, threads=threads)
-        if self._torchrun_group is None:
-            self._torchrun_group = TorchrunGroup(rank, self._deadline_s)
-        self._torchrun_group.move(rank)
-        return self._torchrun_group
+
+def _on_one_machine() -> bool:
+    return _local_world_size(0) == int(os.environ.get("WORLD_SIZE", 0))
 
 
 def _local_world_size(world_size: int) -> int:
@@ -200,19 +165,6 @@ class RankJob(Protocol):
         return {}
 
 
-@dataclass(frozen=True, slots=True)
-class RankTimes:
-    """What one rank measured: ``durations`` are the seconds of each round of ``iterations`` steps. ``first_s``: seconds
-    of the first step. ``record``: further fields of the case's record. ``flags``: what disturbed this rank's device."""
-
-    durations: Sequence[float]
-    iterations: int
-    first_s: float
-    check: Check
-    record: dict[str, Any] = field(default_factory=dict)
-    flags: tuple[Flag, ...] = ()
-
-
 def _flags_of_ranks(times: Sequence[RankTimes]) -> list[Flag]:
     """Return one flag of each name, with what each rank saw on its device."""
     seen: dict[str, list[str]] = {}
@@ -222,23 +174,26 @@ def _flags_of_ranks(times: Sequence[RankTimes]) -> list[Flag]:
     return [Flag(name, ", ".join(texts)) for name, texts in seen.items()]
 
 
-def measure_rank(rank: Rank, job: RankJob, preset: Preset, timed: bool = True, busy: bool = False) -> RankTimes:
-    """Check and time a job on this rank; ``timed=False`` runs a single step. Raises OverBudget on every rank if a step
-    takes too long, on a ``busy`` machine without blaming it."""
+def measure_rank(
+    rank: Rank, job: RankJob, preset: Preset, *, busy: bool = False, note_progress: Callable[[], object] = int
+) -> RankTimes:
+    """Check and time a job on this rank. ``busy``: other programs use the cores, as rank 0 sees them. Raises
+    Unmeasurable if the rank's device isn't there, and OverBudget on every rank if a step takes too long for the
+    preset."""
     job = copy.copy(job)  # the caller's lives on, and would hold the memory
     device = find_device(rank.device).device
-    used = [device] if device and device.accelerator else []
+    if device is None:
+        raise Unmeasurable(f"rank {rank.number} has no {rank.device}")
+    used = [device] if device.accelerator else []
     with matmul_precision(job.dtype):
         job.start(rank)
-        report_progress()
+        note_progress()
         check = job.check()
-        report_progress()
-        take = partial(_take_rounds, rank, job, DeviceClock(used))
+        note_progress()
+        take = partial(_take_rounds, rank, job, DeviceClock(used), note_progress)
         (first_s,) = take(1)
-        if not timed:
-            return RankTimes([first_s], 1, first_s, check, job.record())
         (warm_s,) = take(1)
-        step_s = _decide_on_rank_0(rank, lambda: min(first_s, warm_s))
+        step_s, busy = _decide_on_rank_0(rank, lambda: (min(first_s, warm_s), busy))
         budget.require(step_s, "seen in warm-up", preset, busy=busy)
         seen = [step_s]
 
@@ -251,17 +206,19 @@ def measure_rank(rank: Rank, job: RankJob, preset: Preset, timed: bool = True, b
         rising = used if preset.warmup else []
         until_clocks_stand(warm, DeviceClock(rising), rising, lambda stand: _decide_on_rank_0(rank, lambda: stand))
         count, iterations = _decide_on_rank_0(rank, lambda: budget.plan(min(seen), preset))
-        before = disturbance.look(used)  # the group's first process observes the machine
+        before = disturbance.look(used)  # the fixture observes the machine
         durations = take(count, iterations)
         flags = tuple(disturbance.held_down(before, disturbance.look(used)))
         return RankTimes(durations, iterations, first_s, check, job.record(), flags)
 
 
-def _take_rounds(rank: Rank, job: RankJob, clock: DeviceClock, rounds: int, calls: int = 1) -> list[float]:
+def _take_rounds(
+    rank: Rank, job: RankJob, clock: DeviceClock, note_progress: Callable[[], object], rounds: int, calls: int = 1
+) -> list[float]:
     """Return the seconds of rounds of so many steps, each from when all ranks are ready until this device is done."""
 
     def next_call() -> Bound:
-        report_progress()
+        note_progress()
         job.reset()
         if rank.world_size > 1:
             dist.barrier()
@@ -269,7 +226,7 @@ def _take_rounds(rank: Rank, job: RankJob, clock: DeviceClock, rounds: int, call
 
     share = Share(next_call, clock, rounds, calls)
     take_turns([share])
-    report_progress()
+    note_progress()
     return share.times
 
 

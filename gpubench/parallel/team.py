@@ -1,56 +1,37 @@
-"""Groups of ranks that run a function together: how they connect, and which rank caused a failure.
-
-They are processes of this machine, or those that torchrun started. Both groups have ``run(function, *arguments)``,
-which returns what ``function(rank, *arguments)`` returns on each rank.
-"""
+"""The ranks that torchrun started: how they connect, measure together, and name the rank that failed."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
-import multiprocessing
 import os
 import re
-import shutil
-import signal
-import socket
-import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
-from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import torch
 import torch.distributed as dist
-from msgspec import structs
 
+from .. import errors
 from ..devices import find_device
 from ..devices.cpu import keep_memory, resolve_vector_math
-from ..devices.lazy import psutil
 from ..errors import GpubenchError, RankFailure, Unmeasurable
 from ..measure.data import shortage
-from ..measure.state import State
 from ..runfile.flags import Flag
-from ..runfile.writer import RANKS_OWNER, mark_scratch
+from ..runfile.schema import Check
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
 _PATIENCE = 10
-"""Number of deadlines for which a rank waits for others: a parent process watches them, or rank 0 measures alone."""
+"""Number of deadlines for which a rank that takes no part in a benchmark waits for the others."""
+_GRACE_S = 2.0
+"""Seconds to wait for the other ranks' answers after a collective has timed out."""
 _ADDRESS = re.compile(r"\[?(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f]*:[0-9a-f:]+:[0-9a-f.]*)\]?(?::\d+)?")
-_PRELOADED = ["gpubench.parallel.ranks", "torch.distributed.fsdp", "torch.distributed.pipelining", "pytest"]
-"""Modules that the fork server imports, so that a worker starts in milliseconds; pytest is the parent's main module."""
-_START_S = 180.0
-"""Seconds without progress that a group may take to start, if the deadline isn't longer: torch and NCCL may be loaded
-from a slow disk."""
-_GRACE_S = 1.0
-"""Seconds to wait for a process to end after another one's error, which its death may have caused."""
-
-_progress: tuple[Any, int] = [0], 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,263 +112,123 @@ def launched_rank() -> Rank | None:
     return Rank(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), "", 1)
 
 
-def share_progress(counts: Any, number: int) -> None:
-    """Count the progress of rank ``number`` in ``counts`` from now on: shared memory, one integer per rank."""
-    global _progress
-    _progress = counts, number
-
-
-def report_progress() -> None:
-    """Count one finished step: a rank that doesn't do so within the deadline counts as hanging."""
-    counts, number = _progress
-    counts[number] += 1
-
-
 @dataclass(frozen=True, slots=True)
-class _Answer:
-    """What a function returned or raised on a rank, what it left changed, and whether that can't be restored."""
+class RankTimes:
+    """The measurement of one rank: ``durations`` are the seconds of each round of ``iterations`` steps. ``first_s``:
+    seconds of the first step. ``record``: further fields of the case's record. ``flags``: disturbances of this rank's
+    device."""
 
-    value: Any
-    altered: Flag | None = None
-    stuck: bool = False
-
-
-def _watched(
-    rank: Rank, function: Callable[..., Any], arguments: Sequence[Any], caught: type[BaseException]
-) -> _Answer:
-    """Call a function on this rank; an error is returned as its value, and settings are restored."""
-    state = State()
-    try:
-        value = function(rank, *arguments)
-    except caught as error:
-        value = _sendable(error, rank.number)
-    state.compare()
-    altered, stuck = state.restore()
-    if altered is not None:
-        altered = structs.replace(altered, seen=f"rank {rank.number}: {altered.seen}")
-    return _Answer(value, altered, bool(stuck))
+    durations: Sequence[float]
+    iterations: int
+    first_s: float
+    check: Check
+    record: dict[str, Any] = field(default_factory=dict)
+    flags: tuple[Flag, ...] = ()
 
 
-class WorkerGroup:
-    """One worker process per device, joined in a process group that stays alive between cases. A group that failed is
-    ``broken``: its processes have ended and it must not be used again. ``deadline_s``: seconds without progress of any
-    rank after which a rank counts as hanging. ``altered`` flags the settings that the latest function left changed on
-    its ranks."""
+class _Answer(msgspec.Struct):
+    """The outcome of a benchmark on one rank: its times, or the class, text and status of its error. ``turn``: 1 for
+    the rank that raised first, 2 for the next."""
 
-    def __init__(self, devices: Sequence[str], threads: int, deadline_s: float) -> None:
-        self.broken = False
-        self.altered: list[Flag] = []
-        self._devices, self._deadline_s = devices, max(deadline_s, _START_S)
-        start, world_size = multiprocessing.get_context("forkserver"), len(devices)  # a fork would copy held locks
-        start.set_forkserver_preload(_PRELOADED)
-        self._counts = start.RawArray("q", world_size)
-        self._folder = tempfile.mkdtemp(prefix=f"gpubench-ranks-{os.environ.get(RANKS_OWNER, os.getpid())}-")
-        mark_scratch(self._folder)
-        self._connections: list[Connection] = []
-        self.processes: list[Any] = []
-        try:
-            for number, device in enumerate(devices):
-                connection, remote = start.Pipe()
-                rank = Rank(number, world_size, device, threads)
-                arguments = remote, rank, f"{self._folder}/store", deadline_s, self._counts
-                process = start.Process(target=_serve, args=arguments, daemon=True)
-                process.start()
-                remote.close()
-                self._connections.append(connection)
-                self.processes.append(process)
-            self._answers()
-            self._deadline_s = deadline_s
-        except BaseException:
-            self.close()
-            raise
-
-    def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """Return what ``function(rank, *arguments)`` returns on each rank. Raises a rank's :class:`GpubenchError`
-        unchanged, and otherwise :class:`RankFailure`, which names the rank that died, hung or raised. The group is
-        broken then, and all its processes have ended."""
-        try:
-            for connection in self._connections:
-                with contextlib.suppress(OSError):  # a worker has died: there will be no answer
-                    connection.send((function, arguments))
-            answers = self._answers()
-        except BaseException:
-            self.close()
-            raise
-        self.altered = [answer.altered for answer in answers if answer.altered]
-        if any(answer.stuck for answer in answers):
-            self.close()
-        return [answer.value for answer in answers]
-
-    def close(self) -> None:
-        """End all workers, including stopped ones, and wait for them."""
-        self.broken = True
-        for connection in self._connections:
-            connection.close()
-        for process in self.processes:
-            process.kill()  # idle workers have nothing to lose, busy ones don't listen
-        for process in self.processes:
-            process.join()
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _answers(self) -> list[_Answer]:
-        """Return one answer per rank; raises the failure of the rank that caused it."""
-        answers: dict[int, _Answer] = {}
-        world_size = len(self.processes)
-        counts, since = list(self._counts), time.monotonic()
-        while len(answers) < world_size:
-            waiting = [rank for rank in range(world_size) if rank not in answers]
-            ranks = {self._connections[rank]: rank for rank in waiting}
-            ready = wait([*ranks, *(self.processes[rank].sentinel for rank in waiting)], timeout=0.5)
-            for connection, rank in ranks.items():
-                if connection in ready:
-                    try:
-                        answers[rank] = connection.recv()
-                    except (EOFError, OSError):
-                        raise self._death(rank) from None
-                    if isinstance(error := answers[rank].value, GpubenchError):
-                        raise self._cause(rank, error)
-            if dead := [rank for rank in waiting if rank not in answers and not self.processes[rank].is_alive()]:
-                raise self._death(dead[0])
-            if ready or list(self._counts) != counts:
-                counts, since = list(self._counts), time.monotonic()
-            elif time.monotonic() - since > self._deadline_s:
-                raise self._hang(waiting)
-        return [answers[rank] for rank in range(world_size)]
-
-    def _death(self, rank: int) -> RankFailure:
-        process = self.processes[rank]
-        process.join(_GRACE_S)
-        code = process.exitcode
-        how = f"exited with {code}"
-        if code is not None and code < 0:
-            with contextlib.suppress(ValueError):
-                how = f"killed by {signal.Signals(-code).name}"
-        return RankFailure(rank, how, status="crashed")
-
-    def _cause(self, rank: int, error: GpubenchError) -> GpubenchError:
-        """Return the failure to report for a rank's error: a lost connection means that another rank died."""
-        if not isinstance(error, RankFailure):
-            return error
-        others = [process.sentinel for i, process in enumerate(self.processes) if i != rank]
-        if others and wait(others, timeout=_GRACE_S if "onnection" in error.reason else 0.0):
-            return self._death(next(i for i, p in enumerate(self.processes) if i != rank and not p.is_alive()))
-        return error
-
-    def _hang(self, waiting: Sequence[int]) -> RankFailure:
-        """Return a failure that names the rank for which the others wait: stopped, or with the least progress."""
-        late = f"no progress for {self._deadline_s:g} s"
-        for rank in waiting:
-            with contextlib.suppress(psutil.Error):
-                if psutil.Process(self.processes[rank].pid).status() == psutil.STATUS_STOPPED:
-                    return RankFailure(rank, f"{late}: it is stopped", status="timeout")
-        counts = {rank: self._counts[rank] for rank in waiting}
-        behind = [rank for rank, count in counts.items() if count == min(counts.values())]
-        if len(behind) == 1:
-            return RankFailure(behind[0], f"{late}: it is behind the others", status="timeout")
-        by_nccl = dist.get_default_backend_for_device(self._devices[0].partition(":")[0]) == "nccl"
-        remedy = "; NCCL_P2P_DISABLE=1 helps where GPUs can't reach one another, NCCL_DEBUG=INFO says more" * by_nccl
-        return RankFailure(None, f"{late} on ranks {', '.join(map(str, behind))}{remedy}", status="timeout")
+    times: RankTimes | None = None
+    error: tuple[str, str, str] | None = None
+    turn: int = 0
 
 
-class TorchrunGroup:
-    """The ranks that torchrun started, on one machine or several. Each rank must call :meth:`run` at the same point."""
+class Team:
+    """All ranks of a launch, on one machine or several. Each rank must call :meth:`run` for the same benchmarks in the
+    same order. ``deadline_s``: seconds without an answer after which a rank counts as hanging. ``on_hang`` is called
+    with the failure that names the rank; no benchmark can be measured afterwards."""
 
-    def __init__(self, rank: Rank, deadline_s: float) -> None:
-        self.broken: RankFailure | None = None
-        self.altered: list[Flag] = []
-        self._rank, self._deadline_s = rank, deadline_s
-        self._store = launcher_store(rank, deadline_s)
-        self._joins = 0
-        share_progress([0] * rank.world_size, rank.number)
-        self._join()
+    def __init__(self, deadline_s: float, on_hang: Callable[[RankFailure], object] = lambda failure: None) -> None:
+        launched = launched_rank()
+        assert launched, "torchrun started this process"
+        self.number, self.world_size = launched.number, launched.world_size
+        self._deadline_s, self._on_hang = deadline_s, on_hang
+        self._store = launcher_store(launched, deadline_s)
+        self._meetings = 0
+        self._joined: tuple[object, ...] = ()
+        self._latest = time.monotonic()
+        self._failure: RankFailure | None = None
 
-    def _join(self) -> None:
-        from torch._C._distributed_c10d import PrefixStore
+    def note_progress(self) -> None:
+        """Note that this rank isn't hanging."""
+        self._latest = time.monotonic()
 
-        self._joins += 1
+    def meet(self, message: str) -> None:
+        """Wait until all ranks are here. Raises RankFailure if a rank brings another message, or doesn't come."""
+        for number, brought in enumerate(self._exchange(message.encode(), _PATIENCE * self._deadline_s)):
+            if brought != message.encode():
+                self._end(RankFailure(number, f"is at {brought.decode()}, rank {self.number} at {message}", "error"))
+
+    def run(self, name: str, rank: Rank, others: Sequence[str], work: Callable[[Rank], RankTimes]) -> list[RankTimes]:
+        """Measure the benchmark ``name`` on the first ``rank.world_size`` ranks, on the devices ``others``; return, on
+        every rank, the times of each of them. Raises, on every rank, the error that came first: a
+        :class:`GpubenchError` of its class, otherwise :class:`RankFailure`."""
+        if self._failure:
+            raise self._failure
+        self.meet(name)
+        key, answer = (*others, rank.threads), _Answer()
+        if key != self._joined:
+            self._leave()
+        if takes_part := rank.number < rank.world_size:
+            try:
+                answer.times = self._measure(rank, key, work)
+            except Exception as error:
+                answer.error = _described(error, self.number)
+                answer.turn = self._store.add(f"errors of {self._meetings}", 1)
+                self._leave()  # the others' collectives then fail
+        self._joined = key
+        patience_s = self._deadline_s if takes_part else _PATIENCE * self._deadline_s
+        if answer.error:
+            patience_s = max(_GRACE_S, self._deadline_s - (time.monotonic() - self._latest))
+        answers = [_decoded(each) for each in self._exchange(msgspec.msgpack.encode(answer), patience_s)]
+        if failed := [each for each in answers if each.error]:
+            self._leave()
+            raise _error_of(min(failed, key=lambda each: each.turn))
+        return [each.times for each in answers if each.times]
+
+    def _measure(self, rank: Rank, key: tuple[object, ...], work: Callable[[Rank], RankTimes]) -> RankTimes:
         usual = torch.get_num_threads()
-        join_process_group(self._rank, self._deadline_s, PrefixStore(f"gpubench {self._joins}", self._store))
-        torch.set_num_threads(usual)
-        patience = timedelta(seconds=_PATIENCE * self._deadline_s)
-        self._control = dist.new_group(backend="gloo", timeout=patience)
-
-    def move(self, rank: Rank) -> None:
-        """Use this rank's device and threads from now on; every rank must move at the same point."""
-        if rank != self._rank and not self.broken:
-            self.close()
-            self._rank = rank
-            self._join()
-
-    def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """Return, on every rank, what ``function(rank, *arguments)`` returns on each rank. Raises, on every rank, the
-        first failure: a :class:`GpubenchError` unchanged, otherwise :class:`RankFailure`. Once a rank has ended, all
-        later calls fail too."""
-        if self.broken:
-            raise self.broken
-        gathered: list[Any] = [None] * self._rank.world_size
+        self.note_progress()
         try:
-            dist.barrier(group=self._control)
-            start = time.monotonic()
-            usual = torch.get_num_threads()
-            torch.set_num_threads(self._rank.threads)  # other tests of this pytest keep their number
-            try:
-                answer = _watched(self._rank, function, arguments, Exception)
-            finally:
-                _release_memory(self._rank)
-                torch.set_num_threads(usual)
-            dist.all_gather_object(gathered, (time.monotonic() - start, answer), group=self._control)
-        except Exception as error:
-            self.broken = RankFailure(None, f"{type(error).__name__}: {one_line(error)}", status="error")
-            raise self.broken from error
-        answers: list[tuple[float, _Answer]] = gathered
-        self.altered = [answer.altered for _, answer in answers if answer.altered]
-        failures = [(s, answer.value) for s, answer in answers if isinstance(answer.value, GpubenchError)]
-        if failures:
-            self.close()
-            try:
-                self._join()  # anew: a rank that timed out in a collective has closed its connections
-            except RankFailure as error:
-                self.broken = error
-            raise min(failures, key=lambda failure: failure[0])[1]  # the first failure causes the others
-        return [answer.value for _, answer in answers]
+            if key != self._joined:
+                from torch._C._distributed_c10d import PrefixStore
 
-    def close(self) -> None:
-        """Leave the process group."""
-        with contextlib.suppress(RuntimeError):  # others may be gone
-            dist.destroy_process_group()
-
-
-def _serve(connection: Connection, rank: Rank, store: str, deadline_s: float, counts: Any) -> None:
-    """Join the group, then run each received ``(function, arguments)`` until the other end closes."""
-    from torch._C._distributed_c10d import FileStore
-
-    parent: Any = multiprocessing.parent_process()
-
-    def end_with_parent() -> None:  # whatever this process is doing: the fork server lives as long as any worker
-        wait([parent.sentinel])
-        shutil.rmtree(os.path.dirname(store), ignore_errors=True)
-        os._exit(1)
-
-    threading.Thread(target=end_with_parent, daemon=True).start()
-    if loopback := {"lo", "lo0"} & {name for _, name in socket.if_nameindex()}:  # lo0: macOS; keeps others out
-        os.environ |= dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), min(loopback))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process
-    share_progress(counts, rank.number)
-    answer = _Answer(None)
-    try:
-        join_process_group(rank, _PATIENCE * deadline_s, FileStore(store, rank.world_size))
-        while True:
-            report_progress()
-            connection.send(answer)
-            function, arguments = connection.recv()
-            answer = _watched(rank, function, arguments, BaseException)
+                join_process_group(rank, self._deadline_s, PrefixStore(f"group {self._meetings}", self._store))
+            torch.set_num_threads(rank.threads)
+            return work(rank)
+        finally:
+            torch.set_num_threads(usual)  # other tests of this pytest keep their number
             _release_memory(rank)
-    except (EOFError, OSError):
-        pass  # the other end is gone
-    except BaseException as error:
-        connection.send(_Answer(_sendable(error, rank.number)))
-    finally:
-        os._exit(0)  # an orderly shutdown would wait for ranks that may be dead
+
+    def _exchange(self, message: bytes, patience_s: float) -> list[bytes]:
+        """Return every rank's message."""
+        self._meetings += 1
+        self._store.set(f"{self._meetings}/{self.number}", message)
+        until, messages = time.monotonic() + patience_s, []
+        for number in range(self.world_size):
+            key, left_s = f"{self._meetings}/{number}", max(0.1, until - time.monotonic())
+            try:
+                self._store.wait([key], timedelta(seconds=left_s))
+            except RuntimeError:  # of the store: the time is over, or the launcher has gone
+                self._end(RankFailure(number, f"no progress for {self._deadline_s:g} s", "timeout"))
+            messages.append(bytes(self._store.get(key)))
+        return messages
+
+    def _end(self, failure: RankFailure) -> None:
+        self._failure = failure
+        self._on_hang(failure)
+        raise failure
+
+    def _leave(self) -> None:
+        """Leave the process group, so that its connections close."""
+        self._joined = ()
+        if dist.is_initialized():
+            with contextlib.suppress(RuntimeError):  # others may be gone
+                dist.destroy_process_group()
+
+    close = _leave
 
 
 def _release_memory(rank: Rank) -> None:
@@ -399,9 +240,25 @@ def _release_memory(rank: Rank) -> None:
             device.release_memory()
 
 
-def _sendable(error: BaseException, rank: int) -> GpubenchError:
-    """Return an error that can be pickled: a GpubenchError unchanged, any other as its type and first words."""
+def _decoded(message: bytes) -> _Answer:
+    return msgspec.msgpack.decode(message, type=_Answer)
+
+
+def _described(error: Exception, rank: int) -> tuple[str, str, str]:
+    """Return the class, text and status of an error, without addresses of machines."""
+    if isinstance(error, RankFailure):
+        return "RankFailure", str(error), error.status
     if isinstance(error, GpubenchError):
-        return error
+        return type(error).__name__, str(error), "error"
     short = shortage(error)
-    return RankFailure(rank, short or f"{type(error).__name__}: {one_line(error)}", status="oom" if short else "error")
+    text = short or f"{type(error).__name__}: {one_line(error)}"
+    return "RankFailure", f"rank {rank}: {text}", "oom" if short else "error"
+
+
+def _error_of(answer: _Answer) -> GpubenchError:
+    assert answer.error
+    kind, text, status = answer.error
+    if kind == "RankFailure":
+        return RankFailure(None, text, status)
+    error: GpubenchError = getattr(errors, kind, GpubenchError)(text)
+    return error

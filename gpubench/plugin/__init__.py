@@ -17,7 +17,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers and the fixtures; the rest is loaded when an option or a test asks for it."""
     from . import requested
-    from .settings import equipped, is_asked_for
+    from .settings import equipped, is_asked_for, launched, write_no_files
 
     for line in (
         "gpubench(kind, title, dtypes, implementations, variants, devices, size): what it is, how it is timed",
@@ -25,6 +25,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "gpubench_parallel: uses several processes or devices; leave it out with -m 'not gpubench_parallel'",
     ):
         config.addinivalue_line("markers", line)
+    if launched() and config.getoption("--gpubench-ledger"):
+        write_no_files(config)
     config.pluginmanager.register(requested, requested.__name__)
     config.pluginmanager.register(requested.Measured() if equipped(config) else requested.Unequipped())
     if is_asked_for(config):

@@ -10,7 +10,7 @@ import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +19,11 @@ from msgspec import structs
 
 from ..devices import register
 from ..devices.cpu import can_keep_memory, keeps_memory
-from ..errors import Unmeasurable, UsageError
+from ..errors import RankFailure, Unmeasurable, UsageError
 from ..estimate.demo import Demo
 from ..measure.session import Mode, Session
 from ..runfile.kinds import names_of
-from ..runfile.ledger import LEDGER, SKIPPED_FILES, assemble, missing
+from ..runfile.ledger import LEDGER, SKIPPED_FILES, Event, Ledger, assemble, missing
 from ..runfile.matching import matcher, nothing_matches
 from ..runfile.naming import numbered, told_apart, told_stems
 from ..runfile.quantities import counted, listed, seconds_text
@@ -38,7 +38,7 @@ from .plain_process import PlainProcess
 from .recorder import Recorder, require_room
 
 if TYPE_CHECKING:
-    from ..parallel.ranks import Ranks
+    from ..parallel.team import Team
 
 register(Demo)
 _PARAMETRIZED = {"gpubench", "gpubench_device", "gpubench_variant"}
@@ -56,8 +56,10 @@ class Plugin:
     def __init__(self, config: pytest.Config) -> None:
         """Raises pytest.UsageError for an unknown value of an option."""
         self.config = config
-        if settings.launched() and os.environ.get("RANK", "0") != "0":
-            config.option.benchmark_json = None  # torchrun's rank 0 writes for all
+        self._follows = settings.launched() and os.environ.get("RANK", "0") != "0"
+        """Whether it is a rank of which rank 0 writes the results."""
+        if self._follows:
+            config.option.benchmark_json = None
         self.session = Session(settings.read_settings(config), settings.mode_of(config))
         self.measures = False  # whether a test that is measured was collected
         self.session.times = False  # whether they will be timed, plain ones too
@@ -68,7 +70,46 @@ class Plugin:
         self.attempts: dict[str, Attempt] = {}
         self.collected: list[pytest.Item] | None = None  # in the order of the results file: measured ones are shuffled
         self._skipped: list[str] = []  # files, each with its reason
-        self.ranks: Ranks | None = None
+        self._chosen: set[str] = set()  # full names of the benchmarks that are measured
+        self._elsewhere: dict[str, Event] | None = None  # results of the ranks that this session has started
+
+    @functools.cached_property
+    def team(self) -> Team:
+        """The ranks that torchrun started together with this one."""
+        from ..parallel.team import Team
+
+        return Team(self.session.settings.ranks_deadline, self._end_rank)
+
+    def _end_rank(self, failure: RankFailure) -> None:
+        """End all ranks of a supervised launch, since one of them hangs: another launch measures the rest."""
+        if self.session.mode is Mode.RUN:
+            journal = Ledger(self.config.getoption("--gpubench-ledger"))
+            journal.add_event("rank", status=failure.status, reason=str(failure))
+            os._exit(1)
+
+    def ranks_of(self, name: str) -> Any:
+        """Return the value of the fixture ``gpubench_ranks`` for the test of this full name."""
+        from ..parallel.ranks import Ranks
+        from .launch import Results
+
+        return Ranks(self.team, name) if settings.launched() else Results(name, self._measure_elsewhere)
+
+    def _measure_elsewhere(self) -> dict[str, Event]:
+        from .launch import measure_ranks
+
+        if self._elsewhere is None:
+            self._elsewhere = measure_ranks(self.config, self.session, self._ranks_to_start(self._chosen))
+        return self._elsewhere
+
+    def _ranks_to_start(self, names: Iterable[str]) -> Event:
+        """Return the benchmarks of ranks among these, and how many ranks they need; empty if there are none, or if
+        torchrun has started this session."""
+        cases = [item.nodeid for item in self.collected or () if RANKS in fixture_names(item)]
+        if settings.launched() or not (cases := [name for name in cases if name in set(names)]):
+            return {}
+        from ..parallel.ranks import device_counts
+
+        return {"cases": cases, "count": max(device_counts())}
 
     @settings.usage_errors()
     def pytest_sessionstart(self) -> None:
@@ -121,15 +162,15 @@ class Plugin:
             wanted = {item.nodeid for item in items} if names is None else set(names)
             self._keep(items, [item for item in items if item.nodeid in wanted])
             self._shuffle(items)
+            if settings.launched():
+                self.team.meet("the first benchmark")  # before a rank adds results to the journal
 
     def _shuffle(self, items: list[pytest.Item]) -> None:
+        items.sort(key=lambda item: item.nodeid if settings.launched() else "")  # each rank has the same order
         random.Random(f"{self.session.settings.seed}/{self.session.settings.process}").shuffle(items)
         if self.session.settings.brief:  # randomised blocks: expressions of one size directly after each other
             blocks: dict[str, int] = {}
             items.sort(key=lambda item: blocks.setdefault(_point(self.case_of(item)), len(blocks)))
-        if any(RANKS in fixture_names(item) for item in items) and self.session.accelerated:
-            # Workers keep contexts on devices, until a case of one process needs these.
-            items.sort(key=lambda item: RANKS in fixture_names(item))
 
     def _names(self, item: pytest.Item) -> list[str]:
         """Return all names by which a test can be selected: those that pytest knows, and those that tables show."""
@@ -162,8 +203,8 @@ class Plugin:
         if not self.measures or self.config.option.collectonly:
             return
         self._note_untimed(self.collected)
-        chosen = {item.nodeid for item in session.items if "benchmark" in fixture_names(item)}
-        tests = [item for item in self.collected if item.nodeid in chosen]
+        self._chosen = {item.nodeid for item in session.items if "benchmark" in fixture_names(item)}
+        tests = [item for item in self.collected if item.nodeid in self._chosen]
         timed = [item for item in tests if item.get_closest_marker("skip") is None]
         self._timed = [(self.case_of(item), RANKS in fixture_names(item)) for item in timed]
         self.session.collected = [self.case_of(item) for item in timed if "gpubench" in fixture_names(item)]
@@ -171,19 +212,22 @@ class Plugin:
         workers = option("dist", "no") != "no" or hasattr(self.config, "workerinput")
         off = option("benchmark_disable", False) and not option("benchmark_enable", False)
         off = off or workers or option("benchmark_skip", False)
-        self.session.times = self.session.mode is not Mode.OFF and not off
+        self.session.times = self.session.mode is not Mode.OFF and not off and not self._follows
         if self.session.times and self.session.mode is not Mode.PLAN:
             self._fork_plain_process()
             uses_torch = self.session.collected or option("benchmark_json", None)
             with self.session.measuring() if uses_torch else contextlib.nullcontext():
                 self._begin_journal({item.nodeid: self.case_of(item) for item in tests})
+            if self.session.mode is Mode.RUN and not settings.launched():  # the supervisor starts ranks for the others
+                session.items[:] = [item for item in session.items if RANKS not in fixture_names(item)]
             if self.session.mode is Mode.ALONE and self.session.collected and not self.session.settings.brief:
                 self._announce()
 
     def _fork_plain_process(self) -> None:
         """Start the process whose memory is any program's, before this one's freed memory is kept."""
         wanted = self.session.mode is Mode.RUN and self.session.first and self.session.judges and "torch" in sys.modules
-        ours = [item for item in self.collected or () if "gpubench" in fixture_names(item)]
+        names = {item: fixture_names(item) for item in self.collected or ()}
+        ours = [item for item in names if "gpubench" in names[item] and RANKS not in names[item]]
         items = {item.nodeid: item for item in ours if self.case_of(item).device == "cpu"}
         if items and wanted and hasattr(os, "fork") and can_keep_memory() and not keeps_memory():
             self.session.plain_process = PlainProcess(self.session, items)
@@ -216,7 +260,7 @@ class Plugin:
         recorder = Recorder(self.config, self.session, journal)
         # Files of all measured tests, so that it is the same for each process of a run.
         sources = {item.path for item in self.collected or () if "benchmark" in fixture_names(item)}
-        recorder.begin(cases, self._timed, sources)
+        recorder.begin(cases, self._timed, sources, self._ranks_to_start(cases))
         self.recorder = recorder
 
     def _own_journal(self) -> Path | None:
@@ -272,9 +316,6 @@ class Plugin:
             case = structs.replace(self.case_of(item), threads=self.session.threads)
             self._start(item, case)
             self.session.begun = True
-            skipped = item.get_closest_marker("skip") is not None  # its device may not exist
-            if self.ranks and RANKS not in names and not skipped:
-                self.ranks.close_idle(case.device)
         elif "benchmark" in names and self.session.times:
             self._start(item, self.case_of(item))
         try:
@@ -372,6 +413,8 @@ class Plugin:
         try:
             if self.session.plain_process:
                 self.session.plain_process.close()
+            if "team" in vars(self):
+                self.team.close()
             if self.recorder:
                 self.recorder.finish(int(exitstatus))
             result = yield

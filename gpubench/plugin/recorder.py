@@ -19,7 +19,7 @@ from msgspec import structs
 from ..errors import UsageError
 from ..measure import environment
 from ..measure.session import Session
-from ..runfile.ledger import Ledger, percentiles
+from ..runfile.ledger import Event, Ledger, percentiles
 from ..runfile.naming import LONGEST_TEXT
 from ..runfile.quantities import counted
 from ..runfile.reader import LARGEST, check_case, convert, recorded
@@ -132,13 +132,20 @@ class Recorder:
 
     def __init__(self, config: pytest.Config, session: Session, path: Path) -> None:
         self.config, self.session, self.ledger = config, session, Ledger(path)
+        self._whole = False  # whether the samples of a benchmark are all kept
 
-    def begin(self, cases: Mapping[str, Case], timed: list[tuple[Case, bool]], sources: Collection[Path]) -> None:
+    def begin(
+        self,
+        cases: Mapping[str, Case],
+        timed: list[tuple[Case, bool]],
+        sources: Collection[Path],
+        ranks: Event | None = None,
+    ) -> None:
         """Record what will be measured, on which machine, and with which code.
 
         ``cases`` are the tests by full name. ``timed`` are those that aren't known to be skipped, each with whether it
-        needs several processes. ``sources`` are the files that hold them. Raises UsageError if an earlier session of
-        this journal differs.
+        needs several processes. ``sources`` are the files that hold them. ``ranks`` names the cases that
+        another launch measures. Raises UsageError if an earlier session of this journal differs.
         """
         session, settings = self.session, self.session.settings
         earlier = next((event for event in recorded(self.ledger.path) if event["event"] == "session"), None)
@@ -151,6 +158,7 @@ class Recorder:
             require_same(earlier["fingerprint"], fingerprint)
             known = earlier["gpubench"].get("ceilings") or {}  # its peaks are those of the results file
             session.peaks = convert(known, dict[str, Ceilings], f"{self.ledger.path}: session") or None
+            self._whole = bool(earlier.get("whole"))
         unknown = {"dtype": ""} if settings.brief and not settings.dtypes else {}  # as its data isn't there yet
         self._append(
             "session",
@@ -160,6 +168,7 @@ class Recorder:
             estimated_s=session.estimated_s(timed),
             fingerprint=fingerprint,
             gpubench=_about(session),
+            **({"ranks": ranks} if ranks else {}),
             **began,
             **_began(session),
             **_modules(),
@@ -191,7 +200,7 @@ class Recorder:
         stats, result = getattr(attempt.benchmark, "stats", None), dict[str, Any]()
         if item.nodeid not in self.session.unmeasured:
             try:
-                result = {} if stats is None else _sound(stats)
+                result = {} if stats is None else _sound(stats, self._whole)
                 why = "skipped", "the test measured nothing"
                 if getattr(attempt.benchmark, "disabled", False):
                     why = "error", "not timed: a test has switched pytest-benchmark off for the whole session"
@@ -220,11 +229,12 @@ def _modules() -> dict[str, Any]:
     return {"modules": loaded_modules()} if os.environ.get(MODULES) else {}
 
 
-def _sound(stats: Any) -> dict[str, Any]:
+def _sound(stats: Any, whole: bool) -> dict[str, Any]:
     """Return a benchmark's result. Raises RunFileError if no reader would accept it, which would make the other results
     unreadable."""
     benchmark: dict[str, Any] = fit(stats.as_dict(include_data=True))
-    _thin(benchmark)
+    if not whole:
+        _thin(benchmark)
     check_case("its result", json.loads(json.dumps(benchmark)))
     return benchmark
 

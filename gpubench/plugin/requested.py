@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -37,16 +36,11 @@ def _gpubench_parameters(
     """Depends on all five parameters."""
 
 
-@pytest.fixture(scope="session")
-def gpubench_ranks(pytestconfig: pytest.Config) -> Generator[Ranks, None, None]:
-    """Worker processes, one per device, that stay alive between cases: see :class:`gpubench.parallel.ranks.Ranks`."""
-    from ..parallel.ranks import Ranks
-
-    plugin: Any = pytestconfig.pluginmanager.getplugin(STATE)
-    ranks = plugin.ranks = Ranks(plugin.session.settings.ranks_deadline)
-    yield ranks
-    plugin.ranks = None
-    ranks.close()
+@pytest.fixture
+def gpubench_ranks(request: pytest.FixtureRequest) -> Ranks:
+    """The processes, one per device, that measure a benchmark together: see :class:`gpubench.parallel.ranks.Ranks`."""
+    plugin: Any = request.config.pluginmanager.getplugin(STATE)
+    return plugin.ranks_of(request.node.nodeid)  # type: ignore[no-any-return]
 
 
 class Measured:

@@ -95,6 +95,15 @@ def launched() -> bool:
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
+def write_no_files(config: pytest.Config) -> None:
+    """Reset the options by which pytest and pytest-benchmark write or compare files: the session that started these
+    ranks does that."""
+    for name in ("json", "save", "autosave", "save_data", "compare", "compare_fail", "histogram"):
+        if hasattr(config.option, f"benchmark_{name}"):
+            setattr(config.option, f"benchmark_{name}", None)
+    config.option.basetemp = config.option.xmlpath = None
+
+
 @contextmanager
 def usage_errors() -> Iterator[None]:
     """A context that turns a :class:`UsageError` into pytest's, which ends the session with one line."""

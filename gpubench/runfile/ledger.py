@@ -6,11 +6,13 @@ object with the key ``event``:
 ``run``       by the supervisor, first: ``schema_version``, ``processes``, ``options`` and ``paths`` for pytest,
               ``deadline_s``, and the journal's own ``inode`` and ``device``, which a copy doesn't have
 ``session``   a measuring process begins: ``process``, ``cases`` (their full names), ``fingerprint``, and what a run
-              file says of machine, options and time
+              file says of machine, options and time; ``ranks``: the ``cases`` of several ranks, which another launch
+              measures, and the ``count`` of these ranks
 ``start``     a case begins: ``process``, ``fullname``, ``name``, ``case``
 ``end``       it has ended: ``process``, ``fullname``, ``status``, and ``benchmark`` (as pytest-benchmark writes it) or
               ``reason``
 ``failure``   a measuring process can't begin or go on: ``reason``
+``rank``      a rank has died or hangs: ``status`` and ``reason`` of the case that was being measured
 ``finish``    a measuring process has ended by itself: ``process``, pytest's exit ``code``, ``finished``, ``after``
 ``complete``  by the supervisor, last: the run file was written
 

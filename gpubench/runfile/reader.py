@@ -66,14 +66,16 @@ TOO_DEEP = "nested too deep to be a results file"
 _T = TypeVar("_T")
 _M = TypeVar("_M", bound=Measurement)
 _Number = Annotated[int, Meta(ge=0, le=9999)]
+_Ranks = defstruct("ranks", [("cases", list[str]), ("count", Annotated[int, Meta(ge=1, le=9999)])])
 _FIELDS: dict[str, list[Any]] = {
     "run": [("processes", Annotated[int, Meta(ge=1, le=9999)]), ("options", list[str]), ("paths", list[str]),
             ("deadline_s", Annotated[float, Meta(gt=0)] | None, None)],
     "session": [("process", _Number), ("cases", list[str]), ("fingerprint", dict), ("machine_info", dict),
-                ("gpubench", dict), ("estimated_s", float | None, None)],
+                ("gpubench", dict), ("estimated_s", float | None, None), ("ranks", _Ranks | None, None)],
     "start": [("process", _Number), ("fullname", str), ("name", str), ("case", dict)],
     "end": [("process", _Number), ("fullname", str), ("status", str), ("library", str | None, None)],
     "failure": [("reason", str)],
+    "rank": [("status", str), ("reason", str)],
     "finish": [("process", _Number)],
     "complete": [],
 }  # fmt: skip

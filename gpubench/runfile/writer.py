@@ -50,9 +50,6 @@ _DC = "{http://purl.org/dc/elements/1.1/}"
 """XML namespace of the words that name a picture's creator."""
 _SCRATCH = ".made-by-gpubench"
 """A file in each temporary folder of gpubench."""
-RANKS_OWNER = "GPUBENCH_RANKS_OWNER"
-"""Environment variable with the random part of the names of a measuring process's folders of ranks, which its
-supervisor removes: process numbers are equal in containers that share a temporary folder."""
 _UNLOCKED_S = 10.0
 """Age in seconds below which an unlocked folder may be one that its process is about to lock."""
 

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -138,12 +138,22 @@ def _text(error: BaseException) -> str:
     return f"{type(error).__name__}: {message}".removesuffix(": ") + where
 
 
-if __name__ == "__main__":
+def become_child() -> None:
+    """Bind this process to the life of the supervisor, which may ask for the stacks of its threads."""
     die_with_supervisor()
     import_from_here()
     if STACKS_ASKED is not None:  # even while the process hangs outside of Python
         faulthandler.register(STACKS_ASKED, file=sys.__stderr__ or 2, all_threads=True)
+
+
+def run_pytest(words: Sequence[str]) -> int:
+    """Run pytest with its failures in the journal; return its exit code."""
     # pytest and Python collect garbage six times as they end, among all that torch holds: a second, or many seconds on
     # a busy machine.
     ending = SimpleNamespace(pytest_unconfigure=lambda: gc.freeze())
-    raise SystemExit(pytest.main(sys.argv[1:], plugins=[Failures(os.environ.pop(JOURNAL)), ending]))
+    return int(pytest.main([*words], plugins=[Failures(os.environ.pop(JOURNAL)), ending]))
+
+
+if __name__ == "__main__":
+    become_child()
+    raise SystemExit(run_pytest(sys.argv[1:]))

@@ -5,13 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import secrets
-import shutil
 import signal
 import stat
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from ..runfile.ledger import Event
+from ..runfile.ledger import Event, inner
 from ..runfile.reader import Follower
-from ..runfile.writer import RANKS_OWNER, is_scratch
 
 INTERRUPTED, USAGE, NO_TESTS = 2, 4, 5
 """pytest's exit codes: interrupted, for options that it can't use, and where it has collected nothing."""
@@ -78,6 +74,14 @@ def pytest_command(paths: Sequence[str], options: Sequence[str], python: str = s
     # Nothing is captured: the last words of a crashing case must reach the log.
     arguments += ["-q", "-s", "--benchmark-only", "--benchmark-quiet", "-o", "addopts=", "-p", "no:cacheprovider"]
     return [*arguments, *options, *paths]
+
+
+def by_torchrun(command: Sequence[str], ranks: int) -> list[str]:
+    """Return the command that starts so many processes with the arguments of a measuring process, as ranks of one
+    group."""
+    launcher = [command[0], "-P", "-m", "gpubench.plugin.launcher"]
+    how = ["--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={ranks}", "--no-python"]
+    return [*launcher, *how, *launcher, *command[4:]]
 
 
 def _environment(imports: Sequence[str]) -> dict[str, str]:
@@ -141,10 +145,11 @@ def run_process(
     The child has its own process group, so Ctrl-C reaches only this process, which passes on the first one, so that
     pytest finishes; a second one kills. The process is ended by a case that takes longer than ``deadline_s``, by
     silence between cases for longer than that and SILENCE_S, by FAREWELL_S without an end after its last benchmark, by
-    a line of its journal that can't be read, and by an exception from ``on_event``, which is raised again.
+    the failure of a rank, by a line of its journal that can't be read, and by an exception from ``on_event``, which is
+    raised again.
     """
-    follower, owner = Follower(ledger), secrets.token_hex(8)
-    child = _start(arguments, log, ledger, interpreter, owner)
+    follower = Follower(ledger)
+    child = _start(arguments, log, ledger, interpreter)
     watch = _Watch(child, log, deadline_s)
     with contextlib.closing(follower), _on_signals(watch.interrupt):
         try:
@@ -166,21 +171,16 @@ def run_process(
         finally:
             _signal(child, kill=True)  # the child, and what it may have left behind
             child.wait()
-            for folder in Path(tempfile.gettempdir()).glob(f"gpubench-ranks-{owner}-*"):
-                if is_scratch(folder):
-                    shutil.rmtree(folder, ignore_errors=True)
     return watch.end()
 
 
-def _start(
-    arguments: Sequence[str], log: Path, ledger: Path, interpreter: Interpreter, owner: str
-) -> subprocess.Popen[bytes]:
+def _start(arguments: Sequence[str], log: Path, ledger: Path, interpreter: Interpreter) -> subprocess.Popen[bytes]:
     with open(log if _is_regular(log) or not os.path.lexists(log) else os.devnull, "ab") as output:
         return subprocess.Popen(
             _bound(arguments), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             cwd=interpreter.folder,
-            env=_environment(interpreter.imports) | {JOURNAL: os.path.abspath(ledger), RANKS_OWNER: owner}
-            | {MODULES: "1" * interpreter.records_modules},
+            env=_environment(interpreter.imports)
+            | {JOURNAL: os.path.abspath(ledger), MODULES: "1" * interpreter.records_modules},
             process_group=0 if os.name == "posix" else None,
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )  # fmt: skip
@@ -197,6 +197,7 @@ class _Watch:
         self._finished, self._code = False, None
         self._left: set[str] | None = None
         self._failure = ""
+        self._rank: Event | None = None
         self.lingering = False
         self.unreadable = ""
         """Complaint about the first line of the journal that can't be read."""
@@ -212,12 +213,14 @@ class _Watch:
         """Take an event of the child into account."""
         self._latest_event = time.monotonic()
         if event["event"] == "session":
-            self._left = set(event["cases"]) or None
+            self._left = set(event["cases"]).difference(inner(event, "ranks", "cases") or ()) or None
         elif event["event"] == "start":
             self._case, self._log_start = event["fullname"], event.get("said") or self._log_start
         elif event["event"] == "end":
             self._case = None
             (self._left or set()).discard(event["fullname"])
+        elif event["event"] == "rank":
+            self._rank = self._rank or event
         elif event["event"] == "finish":
             self._finished, self._code = True, event.get("code")
         elif event["event"] == "failure":
@@ -239,7 +242,7 @@ class _Watch:
         journal can't be read."""
         now = time.monotonic()
         limit_s = self._deadline_s if self._case else max(SILENCE_S, self._deadline_s)
-        if self.unreadable:
+        if self.unreadable or self._rank:
             return True
         if self._finished or (self._left == set() and not self._case):
             self.lingering = now - self._latest_event > FAREWELL_S
@@ -260,6 +263,8 @@ class _Watch:
         reason = self.timeout or ": ".join(filter(None, (why, said)))
         if self.unreadable:
             reason = f"its journal can't be read, perhaps because json was changed: {self.unreadable}"
+        if self._rank:
+            status, reason = self._rank["status"], self._rank["reason"]
         how = self._finished, self.lingering, bool(self._interrupts)
         return ProcessEnd(code, *how, self._case, status, reason, self._failure)
 

@@ -93,6 +93,7 @@ class Supervisor:
     interrupted: bool = False
     lock: Lock | None = None
     interpreter: process.Interpreter = field(default_factory=process.Interpreter)
+    command: Callable[[Sequence[str], Sequence[str], str], list[str]] = process.pytest_command
 
     def __post_init__(self) -> None:
         self.ledger = self.folder / LEDGER
@@ -123,8 +124,23 @@ class Supervisor:
                 return
 
     def _measure_share(self, index: int) -> None:
-        while (todo := missing(self.events, index)) is None or todo:
-            ended = self._start(index)
+        """Measure the missing benchmarks of one process first, then those of several ranks, in one launch."""
+        for ranks in (False, True):
+            if not self.interrupted:
+                self._measure_part(index, ranks)
+
+    def _missing(self, index: int, ranks: bool) -> list[str] | None:
+        names, of_ranks = missing(self.events, index), set(self._ranks.get("cases", ()))
+        return None if names is None else [name for name in names if (name in of_ranks) == ranks]
+
+    @property
+    def _ranks(self) -> Event:
+        """The benchmarks of several ranks, and how many ranks these need."""
+        return next((event["ranks"] for event in self.events if event.get("ranks")), {})
+
+    def _measure_part(self, index: int, ranks: bool) -> None:
+        while (todo := self._missing(index, ranks)) is None or todo:
+            ended = self._start(index, ranks)
             if self.lock and self.events and not self.has_journal():  # turns of a comparison have no folder of theirs
                 self._write_again()
             self.interrupted = ended.interrupted
@@ -135,7 +151,7 @@ class Supervisor:
             if ended.code == process.NO_TESTS and todo is not None and not ended.case:
                 self._say_differing(index, todo)
                 return
-            if missing(self.events, index) == todo:  # it had no result, and another try wouldn't either
+            if self._missing(index, ranks) == todo:  # it had no result, and another try wouldn't either
                 if ended.finished and todo is not None:
                     raise Unable(ended.code, f"{counted(len(todo), 'benchmark')} not measured: {todo[0]} …")
                 raise Unable(ended.code, ended.reason, ended.status, ended.failure)
@@ -153,9 +169,11 @@ class Supervisor:
         why = "another id in each process (a random value, a set or an address in it)"
         print(clean(f"gpubench: {name}: {why}: not measured in every process"), file=sys.stderr)
 
-    def _start(self, index: int) -> process.ProcessEnd:
+    def _start(self, index: int, ranks: bool) -> process.ProcessEnd:
         options = [*self.options, f"--gpubench-ledger={self.ledger}", f"--gpubench-process={index}/{self.processes}"]
-        command = process.pytest_command(self.paths, options, self.interpreter.python)
+        command = self.command(self.paths, options, self.interpreter.python)
+        if ranks:
+            command = process.by_torchrun(command, self._ranks["count"])
         return process.run_process(command, self.log, self.ledger, self._take, self.deadline_s, self.interpreter)
 
     def has_journal(self) -> bool:

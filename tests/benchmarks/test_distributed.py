@@ -21,50 +21,48 @@ from benchmarks import (
 from benchmarks.distributed import PipelineTraining, Training
 from gpubench.devices import CPU
 from gpubench.errors import GpubenchError, Unmeasurable, WrongAnswer
-from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.data import Data, reference_data
-from gpubench.parallel.ranks import measure_rank
-from gpubench.parallel.team import Rank, WorkerGroup
+from gpubench.parallel.team import Rank
 
-pytestmark = pytest.mark.xdist_group("distributed")  # most use the same two workers
-
-
-@pytest.fixture(scope="module")
-def kept():
-    groups = [WorkerGroup(["cpu"] * 2, 1, 60.0)]
-    yield groups
-    for group in groups:
-        group.close()
-
-
-@pytest.fixture
-def two(kept):
-    """Two workers, others where a test has broken them."""
-    if kept[-1].broken:
-        kept.append(WorkerGroup(["cpu"] * 2, 1, 60.0))
-    return kept[-1]
-
-
-@pytest.mark.parametrize("job", [
+pytestmark = pytest.mark.xdist_group("distributed")  # most look at what two ranks did
+EPOCHS = 20
+"""By then a gradient that isn't shared has left the curve, and the loss has fallen by half."""
+GRADIENTS = [
     Training("lenet", "ddp", 33, dtype="float64"),  # shares of 17 and 16 rows
     Training("lenet", "fsdp", 33, dtype="float64"),
     Training("deep_mlp", "fsdp", 64),
     PipelineTraining("deep_mlp", "naive", 64),
     PipelineTraining("deep_mlp", "gpipe", 64, microbatches=4),
     PipelineTraining("deep_mlp", "1f1b", 64, microbatches=4),
-])  # fmt: skip
-def test_the_gradient_is_that_of_a_single_process(two, job):
-    found = two.run(duties.gradient, job)
+]
+CURVES = [
+    Training("tabular", "ddp", 128, "adam", 0.01, rows=506, epochs=EPOCHS),
+    Training("tabular", "fsdp", 128, "adam", 0.01, rows=506, epochs=EPOCHS),
+    PipelineTraining("tabular", "gpipe", 128, "adam", 0.01, rows=506, epochs=EPOCHS, microbatches=2),
+]
+FORGOTTEN = Training("lenet", "unsynchronised", 64)
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    jobs = [*GRADIENTS, *CURVES, FORGOTTEN]
+    found = duties.on_two_ranks(tmp_path_factory.mktemp("ranks"), duties.trained, jobs)
+    return dict(zip(map(repr, jobs), found, strict=True))
+
+
+@pytest.mark.parametrize("job", GRADIENTS)
+def test_the_gradient_is_that_of_a_single_process(answers, job):
     single = training.trainer(job.task, Data(CPU, getattr(torch, job.dtype), 0), job.batch)
     single.backward()
+    found = answers[repr(job)]
     for gradient in found if isinstance(job, Training) else found[:1]:
         assert training.relative_error(gradient, single.gradient()) < 1e-5
 
 
-def test_a_gradient_that_was_not_shared_is_a_wrong_answer(two):
+def test_a_gradient_that_was_not_shared_is_a_wrong_answer(answers):
     """The same step without DDP has each rank's own gradient: as DDP's it must not pass."""
     with pytest.raises(WrongAnswer, match="the gradient differs from a single process's by"):
-        two.run(duties.forgotten, Training("lenet", "ddp", 64))
+        raise answers[repr(FORGOTTEN)][0]
 
 
 def wrong_in_float32(layer, inputs, right=torch.nn.Linear.forward):
@@ -83,19 +81,10 @@ def test_a_single_process_is_held_against_float64_not_against_itself(monkeypatch
         job.check()
 
 
-EPOCHS = 20
-"""By then a gradient that isn't shared has left the curve, and the loss has fallen by half."""
-
-
-@pytest.mark.parametrize("job", [
-    Training("tabular", "ddp", 128, "adam", 0.01, rows=506, epochs=EPOCHS),
-    Training("tabular", "fsdp", 128, "adam", 0.01, rows=506, epochs=EPOCHS),
-    PipelineTraining("tabular", "gpipe", 128, "adam", 0.01, rows=506, epochs=EPOCHS, microbatches=2),
-])  # fmt: skip
-def test_every_method_learns_along_the_same_curve(two, job):
-    losses = two.run(measure_rank, job, PRESET_SETTINGS["smoke"], False)[-1].record["losses"]
+@pytest.mark.parametrize("job", CURVES)
+def test_every_method_learns_along_the_same_curve(answers, job):
     exact = training.trainer("tabular", reference_data(0), 128, update="adam", rate=0.01, rows=506)
-    training.require_learning(losses, training.loss_curve(exact, EPOCHS))
+    training.require_learning(answers[repr(job)][-1], training.loss_curve(exact, EPOCHS))
 
 
 def test_more_stages_than_layers_or_an_uneven_microbatch_are_skips():

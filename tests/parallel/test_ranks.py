@@ -1,15 +1,16 @@
-"""Cases of several processes, as pytest runs them: what enters the run file, what a failing rank costs, and what a rank
-times: its device's work, not the queueing."""
+"""The times of ranks: their device's work, not the queueing; and a run, in which each rank misbehaves, by each of the
+three ways to start ranks."""
 
-import json
+import contextlib
 import sys
 import types
 from dataclasses import replace
 from pathlib import Path
 
-import forked
 import psutil
 import pytest
+from inprocess import measure
+from waiting import survivors
 
 sys.path.insert(0, str(Path(__file__).parent))
 import duties
@@ -22,86 +23,71 @@ from gpubench.measure.clock import DeviceClock
 from gpubench.measure.work import Declaration
 from gpubench.parallel import ranks, team
 from gpubench.parallel.ranks import Ranks, RankTimes, _flags_of_ranks, _take_rounds, circle, device_counts, measure_rank
-from gpubench.parallel.team import Rank, WorkerGroup
+from gpubench.parallel.team import Rank
 from gpubench.runfile.flags import Flag
 from gpubench.runfile.schema import Check
 from gpubench.testing import VirtualDevice, VirtualMachine
 
-HERE = Path(__file__).parent
-pytestmark = pytest.mark.xdist_group("ranks")  # two look at one run
+pytestmark = pytest.mark.xdist_group("ranks")  # they use all cores
 
-SOURCE = f"""
-import sys
-sys.path.insert(0, {str(HERE)!r})
-import pytest, duties
-from gpubench.measure import disturbance
-from gpubench.runfile.flags import Flag
+DUTIES = "", "die", "fail", "stop 0", "print_much", "mistake", "after"
+FAILED = {
+    "die": ("crashed", "rank 1: killed by SIGKILL, perhaps because memory ran out"),
+    "fail": ("error", "rank 1: ValueError: no such thing"),
+    "mistake": ("error", "WrongAnswer: its sum is wrong"),
+    "stop 0": ("timeout", "rank 0: no progress for 8 s"),
+}
+QUICKLY = "--gpubench-ranks-deadline=8", "--gpubench-no-ceilings"
 
-@pytest.fixture(autouse=True)
-def contended(monkeypatch):
-    flagged = lambda before, after: iter([Flag("contended", "cores")])
-    monkeypatch.setattr(disturbance, "disturbed", flagged)
 
-pytestmark = pytest.mark.gpubench_parallel
+def rows_of(ran):
+    return {row["params"]["duty"]: (row["status"], row["reason"]) for row in ran.rows}
 
-@pytest.mark.parametrize("duty", ["none", "die", "after"])
-def test_step(gpubench, gpubench_ranks, duty):
-    if duty not in ("none", "after"):
-        gpubench_ranks.group(gpubench, ["cpu", "cpu"], 1).run(duties.misbehave, duty)
-    gpubench.declare(items=8, unit="sample")
-    gpubench_ranks.measure(gpubench, duties.Meeting(), 2, method="ddp", mode="strong")
 
+def measured_in(ran):
+    return {mark["params"]["duty"]: mark["extra_info"]["gpubench"] for mark in ran.marks}
+
+
+def test_a_rank_that_dies_raises_or_hangs_ends_its_case_and_the_next_ones_run(tmp_path):
+    ran = measure(tmp_path, duties.source(*DUTIES), "--", *QUICKLY, code=1)
+    assert rows_of(ran) == FAILED
+    records = measured_in(ran)
+    assert set(records) == {"", "print_much", "after"}
+    for record in records.values():
+        assert record["parallel"] == {
+            "devices": 2, "threads": 1, "interconnect": "memory", "method": "ddp", "mode": "strong",
+        }  # fmt: skip
+        assert (record["threads"], record["check"]["status"]) == (2, "passed")
+    assert not survivors(tmp_path)
+
+
+def test_plain_pytest_starts_ranks_of_its_own_and_takes_over_their_results(bench, pytester):
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    source = duties.source("", "die", "mistake", "stop 0", "after") + MANY
+    ran = bench(source, "-rs", *QUICKLY, apart=True, passed=2, failed=3, skipped=1)
+    many = f"needs 5000 CPU cores, one a rank; {cores()} here"
+    assert [row["reason"] for row in ran.rows if "duty" not in row["params"]] == [many]
+    ran.data["gpubench"]["unmeasured"] = [row for row in ran.rows if "duty" in row["params"]]
+    assert rows_of(ran) == {duty: FAILED[duty] for duty in ("die", "mistake", "stop 0")}
+    assert [*measured_in(ran)] == ["", "after"]
+    case = ran.marks[0]
+    assert case["options"]["timer"] == "device_clock"
+    assert case["stats"]["rounds"] >= 3
+    assert all(0 < sample < 1 for sample in case["stats"]["data"])
+    left = [p for p in psutil.Process().children(recursive=True) if p.pid not in before]
+    assert not psutil.wait_procs(left, timeout=30)[1]
+    with contextlib.chdir("/"):
+        assert not survivors(pytester.path)
+
+
+MANY = """
 def test_many(gpubench, gpubench_ranks):
-    gpubench_ranks.measure(gpubench, duties.Meeting(), 5000, method="ddp")
+    gpubench_ranks.measure(gpubench, duties.Meeting(), 5000)
 """
 
 
-@pytest.fixture(scope="module")
-def steps(tmp_path_factory):
-    """The run file of these duties, each in a case of its own, of a pytest that has left no process behind."""
-    folder = tmp_path_factory.mktemp("steps")
-    (folder / "test_it.py").write_text(SOURCE)
-    forked.serve()
-    before = {child.pid for child in psutil.Process().children(recursive=True)}
-    options = "--gpubench-preset=smoke", "--gpubench-no-ceilings", "--gpubench-ranks-deadline=2", "-k", "step"
-    forked.pytest("-p", "gpubench.plugin", "--benchmark-json=run.json", *options, cwd=folder)
-    left = [p for p in psutil.Process().children(recursive=True) if p.pid not in before]
-    assert not psutil.wait_procs(left, timeout=30)[1]
-    return json.loads((folder / "run.json").read_text())
-
-
-def test_a_rank_that_dies_ends_its_case_and_the_next_one_runs(steps):
-    assert [b["params"]["duty"] for b in steps["benchmarks"]] == ["none", "after"]
-    (row,) = steps["gpubench"]["unmeasured"]
-    assert (row["params"]["duty"], row["status"], row["reason"]) == ("die", "crashed", "rank 1: killed by SIGKILL")
-
-
-def test_durations_come_from_the_ranks(steps):
-    case = steps["benchmarks"][0]
-    assert case["options"]["timer"] == "device_clock"
-    ours = case["extra_info"]["gpubench"]
-    assert [flag["flag"] for flag in ours["processes"][0]["flags"]] == ["contended"]  # what disturbed the ranks
-    assert ours["parallel"] == {
-        "devices": 2, "threads": 1, "interconnect": "memory", "method": "ddp", "mode": "strong",
-    }  # fmt: skip
-    assert ours["threads"] == 2
-    assert ours["check"]["status"] == "passed"
-    assert case["stats"]["rounds"] >= 3
-    assert all(0 < sample < 1 for sample in case["stats"]["data"])
-
-
-def test_more_devices_than_there_are_is_a_skip_with_the_numbers_or_an_error_where_they_are_required(bench):
-    numbers = f"needs 5000 CPU cores, one a rank; {cores()} here"
-    for options, status, reason, outcome in (
-        ([], "skipped", numbers, "skipped"),
-        (["--gpubench-require-device=cpu"], "error", f"UsageError: required devices absent: {numbers}", "failed"),
-    ):
-        (row,) = bench(SOURCE, "-k", "many", *options, **{outcome: 1}).rows
-        assert (row["status"], row["reason"]) == (status, reason)
-
-
-def test_with_nothing_to_time_each_case_runs_once(bench):
-    bench(SOURCE, "--benchmark-disable", "-k", "step and none", usual=(), apart=True, passed=1)
+def test_ranks_work_where_nothing_is_timed(bench):
+    bench(duties.source("after"), "--benchmark-disable", usual=(), apart=True, passed=1)
 
 
 @pytest.fixture
@@ -110,6 +96,17 @@ def kind(monkeypatch):
     kind = VirtualDevice.on(VirtualMachine())
     monkeypatch.setitem(devices.base.KINDS, "virtual", kind)
     return kind
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """As a rank of so many."""
+
+    def launched(ranks):
+        for name, value in {"TORCHELASTIC_RUN_ID": "x", "RANK": "0", "WORLD_SIZE": ranks}.items():
+            monkeypatch.setenv(name, str(value))
+
+    return launched
 
 
 class Queueing(duties.Job):
@@ -133,32 +130,16 @@ def test_a_rank_waits_for_its_device(kind):
 
 
 def test_a_rank_that_is_too_slow_on_a_busy_machine_blames_other_programs(kind):
-    job = types.SimpleNamespace(**{name: lambda *_: None for name in ("start", "reset", "check")}, dtype="float32")
+    job = Queueing(kind.machine)
     job.step = lambda: kind.machine.launch(9.0)
     for busy, said in ((True, "on a busy machine: a call takes 9.00 s"), (False, "make the call smaller")):
         with pytest.raises(OverBudget, match=said):
             measure_rank(Rank(0, 1, "virtual:0", 1), job, PRESET_SETTINGS["quick"], busy=busy)
 
 
-def test_what_this_process_keeps_for_later_is_released_before_ranks_start(kind, monkeypatch):
-    """On one GPU a rank shares the memory with it."""
-    order = []
-    kind.release_memory = classmethod(lambda cls: order.append("released"))
-    monkeypatch.setattr(ranks, "_devices_and_threads", lambda *_: (["virtual:0", "virtual:0"], 1))
-
-    def group(*_):
-        order.append("started")
-        raise Unmeasurable("enough")
-
-    fixture = types.SimpleNamespace(take_declaration=Declaration, home=kind(), allowance=None, enabled=True)
-    with pytest.raises(Unmeasurable, match="enough"):
-        Ranks.measure(types.SimpleNamespace(group=group), fixture, None, 2)
-    assert order == ["released", "started"]
-
-
 def test_ranks_meet_before_each_round_and_are_timed_from_there(kind, monkeypatch):
     monkeypatch.setattr("torch.distributed.barrier", lambda: kind.machine.launch(5.0))
-    times = _take_rounds(Rank(0, 2, "virtual:0", 1), Queueing(kind.machine), DeviceClock([kind()]), 2, 3)
+    times = _take_rounds(Rank(0, 2, "virtual:0", 1), Queueing(kind.machine), DeviceClock([kind()]), int, 2, 3)
     assert times == pytest.approx([6e-3] * 2, rel=1e-6)
     assert kind.machine.time_s == pytest.approx(2 * 5.006, rel=1e-6)
 
@@ -188,31 +169,10 @@ def test_ranks_warm_up_until_the_clocks_stand(kind, known):
 
 def test_all_ranks_warm_up_as_often_as_the_first(kind, monkeypatch):
     """Another number of steps, and they would wait for one another forever."""
-    job, decided = Queueing(kind.machine), iter([0.01, 5, False, 7, False, 9, True, (3, 1)])
+    job, decided = Queueing(kind.machine), iter([(0.01, False), 5, False, 7, False, 9, True, (3, 1)])
     monkeypatch.setattr(ranks, "_decide_on_rank_0", lambda rank, decide: next(decided))
     measure_rank(Rank(0, 1, "virtual:0", 1), job, PRESET_SETTINGS["quick"])
     assert len(job.steps) == 2 + (5 + 7 + 9) + 3
-
-
-@pytest.mark.usefixtures("kind")
-def test_idle_workers_end_before_another_case_has_their_kind_of_device():
-    kept, closed = Ranks(60.0), []
-    virtual, cpu = (types.SimpleNamespace(close=lambda name=name: closed.append(name)) for name in ("virtual", "cpu"))
-    kept._groups = {(("virtual:0", "virtual:1"), 1): virtual, (("cpu", "cpu"), 1): cpu}
-    kept.close_idle("cpu")
-    assert closed == []
-    kept.close_idle("virtual:0")
-    assert closed == ["virtual"]
-    assert list(kept._groups.values()) == [cpu]
-
-
-def test_a_worker_returns_the_memory_of_its_accelerator_after_each_job(kind):
-    returned = []
-    kind.release_memory = classmethod(lambda cls: returned.append(cls.kind))
-    team._release_memory(Rank(0, 2, "cpu", 1))
-    assert returned == []
-    team._release_memory(Rank(0, 2, "virtual:0", 1))
-    assert returned == ["virtual"]
 
 
 def test_a_group_begins_with_the_device_of_its_case():
@@ -221,55 +181,65 @@ def test_a_group_begins_with_the_device_of_its_case():
     ]  # fmt: skip
 
 
-def test_torchrun_s_ranks_are_filed_under_the_first_device_only(monkeypatch):
-    monkeypatch.setattr(ranks, "collective_backend", lambda kind: "gloo")
-    monkeypatch.setattr(ranks, "launched_rank", lambda: Rank(0, 2, "", 1))
-    second = types.SimpleNamespace(home=VirtualDevice(1))
-    with pytest.raises(Unmeasurable, match="torchrun's ranks begin with virtual:0: measured there"):
-        ranks.Ranks(1.0).group(second, ["virtual:1", "virtual:0"], 1)
+def test_a_rank_returns_the_memory_of_its_accelerator(kind):
+    returned = []
+    kind.release_memory = classmethod(lambda cls: returned.append(cls.kind))
+    team._release_memory(Rank(0, 2, "cpu", 1))
+    assert returned == []
+    team._release_memory(Rank(0, 2, "virtual:0", 1))
+    assert returned == ["virtual"]
 
 
-def test_the_number_of_rounds_is_one_decision_and_a_step_costs_its_slowest_rank():
-    two = WorkerGroup(["cpu"] * 2, 1, 60.0)
-    found = two.run(measure_rank, duties.Uneven(), PRESET_SETTINGS["smoke"], True)
-    two.close()
-    assert len(found[0].durations) == len(found[1].durations) >= 3
-    assert found[0].iterations == found[1].iterations
-    assert min(found[1].durations) > max(found[0].durations)
-
-
-def test_a_round_lasts_as_long_as_its_slowest_rank_and_what_ranks_saw_is_said(monkeypatch):
-    entered, slowed, judged = [], (Flag("throttled", "heat"),), []
-    times = [
-        RankTimes([1.0, 5.0], 2, 0.1, Check("passed")),
-        RankTimes([3.0, 2.0], 2, 0.2, Check("unchecked"), flags=slowed),
-    ]
-    team = types.SimpleNamespace(
-        altered=(Flag("altered", "threads"),), run=lambda *given: judged.append(given[-1]) or times
-    )
-    case = types.SimpleNamespace(
-        take_declaration=Declaration, home=devices.CPU,
-        case=types.SimpleNamespace(threads=2), allowance=None, enabled=True, is_busy=lambda: True,
+@pytest.fixture
+def fixture():
+    """The parts of a test's fixture that ranks use; ``entered`` is its record."""
+    entered = []
+    return types.SimpleNamespace(
+        take_declaration=Declaration, home=devices.CPU, case=types.SimpleNamespace(threads=2), allowance=None,
+        is_busy=lambda: False, too_few=Unmeasurable, entered=entered,
         replay=lambda *measured, **record: entered.append((*measured, record)),
     )  # fmt: skip
-    ranks = Ranks(60.0)
-    monkeypatch.setattr(ranks, "group", lambda *_: team)
-    ranks.measure(case, None, 2, method="ddp")
-    ((durations, iterations, _, flags, record),) = entered
-    assert judged == [True]
-    assert [(flag.name, flag.seen) for flag in flags] == [("throttled", "rank 1: heat"), ("altered", "threads")]
+
+
+def crew(world_size, times=()):
+    return types.SimpleNamespace(number=0, world_size=world_size, run=lambda *_: times, note_progress=int)
+
+
+def test_a_round_lasts_as_long_as_its_slowest_rank_and_its_flags_name_the_rank(fixture, launched):
+    launched(2)
+    slowed = (Flag("throttled", "heat"),)
+    first = RankTimes([1.0, 5.0], 2, 0.1, Check("passed"))
+    second = RankTimes([3.0, 2.0], 2, 0.2, Check("unchecked"), flags=slowed)
+    Ranks(crew(2, [first, second]), "a").measure(fixture, None, min(2, cores()), method="ddp")
+    ((durations, iterations, _, flags, record),) = fixture.entered
+    assert [(flag.name, flag.seen) for flag in flags] == [("throttled", "rank 1: heat")]
     assert (durations, iterations, record["check"].status) == ([3.0, 5.0], 2, "passed")
-    assert (record["devices"], record["threads"]) == (("cpu",), 2)
+    assert record["devices"] == ("cpu",)
 
 
-@pytest.mark.parametrize(("ranks", "counts"), [("2", [2]), ("6", [2, 4, 6]), ("16", [2, 4, 8, 16])])
-def test_under_torchrun_all_its_ranks_are_a_count_to_measure(monkeypatch, ranks, counts):
-    for name, value in {"TORCHELASTIC_RUN_ID": "x", "RANK": "0", "WORLD_SIZE": ranks}.items():
-        monkeypatch.setenv(name, value)
+def test_ranks_of_several_machines_begin_with_the_first_device(fixture, launched, monkeypatch):
+    launched(4)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setattr(ranks, "collective_backend", lambda kind: "gloo")
+    fixture.home = VirtualDevice(1)
+    with pytest.raises(Unmeasurable, match="torchrun's ranks begin with virtual:0: measured there"):
+        Ranks(crew(4), "a").measure(fixture, None, 4)
+
+
+def test_more_ranks_than_were_started_are_a_skip(fixture, launched, monkeypatch):
+    launched(2)
+    monkeypatch.setattr(ranks, "cores", lambda: 12)
+    with pytest.raises(Unmeasurable, match="needs 12 ranks, 2 were started: torchrun --nproc-per-node 12 -m pytest"):
+        Ranks(crew(2), "a").measure(fixture, None, 12)
+
+
+@pytest.mark.parametrize(("ranks", "counts"), [(2, [2]), (6, [2, 4, 6]), (16, [2, 4, 8, 16])])
+def test_under_torchrun_all_its_ranks_are_a_count_to_measure(launched, ranks, counts):
+    launched(ranks)
     assert device_counts() == counts
 
 
-def test_a_declaration_that_ranks_cannot_keep_is_refused():
-    fixture = types.SimpleNamespace(take_declaration=lambda: Declaration(check=False))
+def test_a_declaration_that_ranks_cannot_keep_is_refused(fixture):
+    fixture.take_declaration = lambda: Declaration(check=False)
     with pytest.raises(UsageError, match=r"ranks take flops, nbytes, items and unit from gpubench\.declare"):
-        Ranks(60.0).measure(fixture, None, 2)
+        Ranks(crew(2), "a").measure(fixture, None, 2)

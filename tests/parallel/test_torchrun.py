@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,15 +9,13 @@ from pathlib import Path
 import forked
 from waiting import survivors
 
+sys.path.insert(0, str(Path(__file__).parent))
+import duties
+from duties import free_port, start_rank
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 BENCHMARKS = ROOT / "benchmarks/test_distributed.py"
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def pytest_words(file, *options):
@@ -48,14 +45,6 @@ def agent(folder, port, *options):
     return start(folder, ["-m", "torch.distributed.run", *words, *pytest_words(BENCHMARKS, *options)])
 
 
-def rank(folder, port, number, file, *options):
-    """One of two ranks, with the environment that the launcher gives it."""
-    given = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": number, "WORLD_SIZE": 2, "LOCAL_RANK": 0}
-    given |= {"LOCAL_WORLD_SIZE": 1, "TORCHELASTIC_RUN_ID": "test", "OMP_NUM_THREADS": 1}
-    environment = {name: str(value) for name, value in given.items()}
-    return start(folder, pytest_words(file, *options), **environment)
-
-
 def both(folder, begin):
     """The exit codes of two that ``begin`` starts in folders of their own, what they said, the run files they wrote."""
     folders = [folder / "one", folder / "two"]
@@ -82,41 +71,19 @@ def test_two_agents_measure_one_case_together_and_rank_0_writes_the_run_file(tmp
     assert not survivors(tmp_path)
 
 
-FAILING = f"""
-import sys
-sys.path.insert(0, {str(HERE)!r})
-import pytest, torch, duties
-
-pytestmark = pytest.mark.gpubench_parallel
-
-@pytest.mark.parametrize("duty", ["none", "threads", "fail", "exhaust", "after"])
-def test_step(gpubench, gpubench_ranks, duty):
-    if duty == "threads":
-        usual = torch.get_num_threads()
-        for count in (usual + 2, usual + 1):
-            assert gpubench_ranks.group(gpubench, ["cpu", "cpu"], count).run(duties.threads) == [count, count]
-            assert torch.get_num_threads() == usual
-        group = gpubench_ranks.group(gpubench, ["cpu", "cpu"], usual + 1)
-        group.run(duties.keep_threads, usual + 5)
-        assert [flag.seen[:7] for flag in group.altered] == ["rank 0:", "rank 1:"]
-        assert group.run(duties.threads) == [usual + 1] * 2
-    if duty in ("fail", "exhaust"):
-        gpubench_ranks.group(gpubench, ["cpu", "cpu"], 1).run(duties.misbehave, duty)
-    gpubench_ranks.measure(gpubench, duties.Meeting(), 2, method="ddp", mode="strong")
-"""
-
-
 def test_a_rank_that_raises_ends_its_case_and_the_next_one_runs(tmp_path):
-    file = tmp_path / "test_it.py"
-    file.write_text(FAILING)
-    port = free_port()
-    codes, said, runs = both(tmp_path, lambda own, n: rank(own, port, n, file, "--gpubench-ranks-deadline=3"))
+    """Threads that a rank leaves changed are put back, and the first rank's are flagged."""
+    file, port = tmp_path / "test_it.py", free_port()
+    file.write_text(duties.source("", "fail", "exhaust", "threads 0", "mistake", "after"))
+    words = pytest_words(file, "--gpubench-ranks-deadline=10")[2:]
+    codes, said, runs = both(tmp_path, lambda own, n: start_rank(own, port, n, "pytest", words))
     assert all(codes), said
     (run,) = runs
-    assert [b["params"]["duty"] for b in run["benchmarks"]] == ["none", "threads", "after"]
+    assert [b["params"]["duty"] for b in run["benchmarks"]] == ["", "threads 0", "after"]
     rows = {row["params"]["duty"]: (row["status"], row["reason"]) for row in run["gpubench"]["unmeasured"]}
     assert rows == {
         "fail": ("error", "rank 1: ValueError: no such thing"),
         "exhaust": ("oom", "rank 1: MemoryError: no more"),
+        "mistake": ("error", "WrongAnswer: its sum is wrong"),
     }
     assert not survivors(tmp_path)

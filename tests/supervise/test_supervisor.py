@@ -146,7 +146,7 @@ def child(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def run(code, deadline_s=0.5, on_event=lambda event: None):
-        begin = "import os, signal, tempfile, time; from gpubench.runfile.ledger import Ledger"
+        begin = "import os, signal, time; from gpubench.runfile.ledger import Ledger"
         command = [sys.executable, "-c", f"{begin}; ledger = Ledger('ledger'); {code}"]
         return measuring.run_process(command, tmp_path / "log", tmp_path / "ledger", on_event, deadline_s)
 
@@ -226,19 +226,10 @@ def test_a_case_that_ends_its_process_in_good_order_is_settled_with_the_reason(c
     assert ended.reason == "ended the measuring process: Exit: enough"
 
 
-def test_ranks_that_are_ended_with_their_process_leave_no_folder(child, tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    """Process numbers are equal in containers that share a temporary folder, so the names don't have them."""
-    begin = "from gpubench.runfile.writer import RANKS_OWNER, mark_scratch; make = tempfile.mkdtemp"
-    ours = "make(prefix=f'gpubench-ranks-{os.environ[RANKS_OWNER]}-ours')"
-    theirs = "make(prefix=f'gpubench-ranks-{os.getpid()}-theirs')"
-    ended = child(
-        f"{begin}; mark_scratch({ours}); mark_scratch({theirs}); ledger.add_event('finish', process=0); os.abort()"
-    )
-    assert ended.code == -signal.SIGABRT
-    left = [path.name for path in tmp_path.iterdir() if path.name not in ("ledger", "log")]
-    assert ["theirs" in name for name in left] == [True]
+def test_the_failure_of_a_rank_ends_the_process_and_its_case(child):
+    failure = "ledger.add_event('rank', status='timeout', reason='rank 1: no progress for 2 s')"
+    ended = child(f"{START}; {failure}; time.sleep(1000)")
+    assert (ended.case, ended.status, ended.reason) == ("a", "timeout", "rank 1: no progress for 2 s")
 
 
 def test_a_hang_before_the_first_case_is_one_line(tmp_path, monkeypatch, capsys):
