@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import posixpath
 import shutil
 import sys
 from collections import Counter
@@ -15,6 +14,7 @@ from ..errors import clean
 from ..report.number import Number, State, seconds
 from ..report.render import Column, Table, escape, markdown as markdown_table, table, terminal
 from ..report.rows import grouped
+from ..runfile.naming import shared_place
 from ..runfile.quantities import listed, shorten_apart
 from ..statistics.intervals import Interval
 from .comparison import ORDER, Comparison, change_text
@@ -116,9 +116,7 @@ def _labels(comparison: Comparison, longest: int) -> dict[CaseKey, str]:
     folders, or the file, that all tests share."""
     keys = [*(verdict.key for verdict in comparison.verdicts), *(missing.key for missing in comparison.missing)]
     counts = Counter(comparison.shown.values())
-    files = {key.name.partition("::")[0] for key in keys if "::" in key.name}
-    folder = "" if len({posixpath.isabs(file) for file in files}) != 1 else posixpath.commonpath(files)
-    shared = f"{min(files)}::" if len(files) == 1 else f"{folder}/" * bool(folder)
+    shared = shared_place(key.name for key in keys if not key.implementation)
     names = {}
     for key in keys:
         shown = comparison.shown.get(key, "")

@@ -14,7 +14,6 @@ from ..errors import UsageError
 from ..report.words import benchmark
 from ..runfile.facts import is_unknown, plain_memory_note
 from ..runfile.flags import CONTENDED, WAITING
-from ..runfile.naming import workload_of
 from ..runfile.quantities import moment_of
 from ..runfile.reader import read_runs
 from ..runfile.schema import Process, Result, Run, Times
@@ -45,9 +44,8 @@ class CaseKey:
 
     @property
     def names(self) -> list[str]:
-        """All names by which the case can be chosen: for a test's id also the names that tables show."""
-        shown = [workload_of(self.name)] if "::" in self.name else []
-        return [self.name, *shown, self.device or "cpu", self.implementation]
+        """All names by which the case can be chosen."""
+        return [self.name, self.device or "cpu", self.implementation]
 
     @property
     def place(self) -> str:

@@ -25,7 +25,7 @@ from ..measure.session import Mode, Session
 from ..runfile.kinds import names_of
 from ..runfile.ledger import LEDGER, SKIPPED_FILES, Event, Ledger, assemble, missing
 from ..runfile.matching import matcher, nothing_matches
-from ..runfile.naming import numbered, told_apart, told_stems
+from ..runfile.naming import numbered, told_stems
 from ..runfile.quantities import counted, listed, seconds_text
 from ..runfile.reader import read_ledger, recorded
 from ..runfile.schema import KEY, Case
@@ -296,8 +296,6 @@ class Plugin:
         tests = [item for item in self.collected if {"benchmark", "gpubench"}.intersection(fixture_names(item))]
         stems = told_stems(item.nodeid for item in self.collected)
         cases = {item.nodeid: case_of(item, stems) for item in tests}
-        plain = [item.nodeid for item in tests if "gpubench" not in fixture_names(item)]
-        cases |= told_apart({nodeid: cases[nodeid] for nodeid in plain})
         return dict(zip(cases, numbered([*cases.values()]), strict=True))
 
     @pytest.hookimpl(wrapper=True)

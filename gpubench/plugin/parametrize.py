@@ -200,7 +200,7 @@ def tell_apart(items: Sequence[pytest.Item]) -> None:
 def case_of(item: pytest.Item, stems: Mapping[str, str]) -> Case:
     """Return the identity of a collected test. ``stems`` are those of files that would share theirs."""
     if "gpubench" not in fixture_names(item):
-        return _plain_case_of(item, stems)
+        return _plain_case_of(item)
     given, markers = _parameters_of(item), Markers.of(item)
     callspec = getattr(item, "callspec", None)
     indices = getattr(callspec, "indices", {})
@@ -229,13 +229,13 @@ def _of_suite(folder: Path) -> bool:
     return folder.name == "benchmarks" and any(package.joinpath(*room).is_file() for package in packages)
 
 
-def _plain_case_of(item: pytest.Item, stems: Mapping[str, str]) -> Case:
+def _plain_case_of(item: pytest.Item) -> Case:
     """Return the identity of a test with only the ``benchmark`` fixture."""
     values = {
         name: value if isinstance(value, str | float | int | bool | None) else f"UNSERIALIZABLE[{_repr(value)}]"
         for name, value in _parameters_of(item).items()
     }
-    case = plain_case(item.nodeid, values, stems)
+    case = plain_case(item.nodeid, values)
     device = case.device
     with contextlib.suppress(UsageError):  # the text names no torch device
         device = find_device(device).name if device else ""

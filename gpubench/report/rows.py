@@ -398,7 +398,7 @@ def _of_any(results: Sequence[Result]) -> dict[str, object]:
 def _shared(runs: Sequence[Run]) -> dict[str, frozenset[str]]:
     """By workload the parameters that the names of the user's own tests leave out. Sizes of expressions were asked
     for."""
-    every = (each for run in runs for each in run.results if each.implementation and not each.kind)
+    every = (each for run in runs for each in run.results if not each.kind)
     tests = (each for each in every if shown_name(each.workload) == each.workload)
     return shared_params({(each.id, each.device, each.implementation): each for each in tests}.values())
 

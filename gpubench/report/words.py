@@ -14,6 +14,7 @@ from msgspec import structs
 from ..devices.implementations import implementation_label
 from ..runfile.facts import threads_available
 from ..runfile.matching import shown_name
+from ..runfile.naming import shared_place
 from ..runfile.quantities import counted, listed, shorten, shorten_apart
 from ..runfile.schema import Case, DeviceFacts, Run, Scalar
 from ..runfile.ways import HOW, LAYOUT, Basis
@@ -51,6 +52,8 @@ def name_apart(rows: Iterable[Row]) -> list[Row]:
     full = {row.result.workload: row.result.title or shown_name(row.result.workload) for row in every}
     titles = Counter(full.values())
     full = {workload: title if titles[title] < 2 else shown_name(workload) for workload, title in full.items()}
+    place = shared_place({row.result.workload for row in every if not row.result.implementation})
+    full = {workload: title.removeprefix(place) for workload, title in full.items()}
     short = shorten_apart(full.values())
     labels = grouped(range(len(every)), lambda at: (every[at].result.workload, setting(every[at].result)))
     for (workload, _), alike in labels.items():

@@ -1,15 +1,14 @@
-"""Names of tests as benchmarks: the workload of a file and a function, and the identity of a test that doesn't use our
-fixture."""
+"""Names of tests as benchmarks: the workload of a test with our fixture, and the identity of any other test."""
 
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import PurePosixPath
-from types import MappingProxyType
 from typing import Any
 
 from msgspec import structs
@@ -21,8 +20,7 @@ from .schema import Case, Result
 LONGEST_TEXT = 2000
 """Characters kept of a text from a file: a reason may hold a whole traceback, which would be too long for a table."""
 LONGEST_VALUE = 40
-"""The longest text of a parameter's value that is shown as it is; a longer one is replaced by its part of pytest's
-id."""
+"""The longest text of a parameter's value that is shown; pytest's id stands for a longer one."""
 _OBJECT = re.compile(r"UNSERIALIZABLE\[(.*)\]", re.DOTALL)
 """The text that pytest-benchmark writes for a value that JSON can't represent."""
 _TORCH_DEVICE = re.compile(r"device\(type='(\w+)'(?:, index=(\d+))?\)")
@@ -33,14 +31,11 @@ _INDEXED = ("cuda", "xpu")
 """Types of devices for which no index means the first device."""
 
 
-def workload_of(fullname: str, stems: Mapping[str, str] = MappingProxyType({}), shipped: bool = False) -> str:
-    """``sorting.TestFast.sort`` of ``a/test_sorting.py::TestFast::test_sort[x]``, as of ``a/sorting_test.py::…``.
-
-    Used for files without further details: a name may itself hold brackets and colons, which only pytest can
-    distinguish.
-    """
+def workload_of(fullname: str, shipped: bool = False) -> str:
+    """``sorting.TestFast.sort`` of ``a/test_sorting.py::TestFast::test_sort[x]``, for names without further details: a
+    name may itself hold brackets and colons, which only pytest can distinguish."""
     file, _, rest = fullname.partition("::")
-    return workload_by_names(file, rest.partition("[")[0].split("::"), stems, shipped)
+    return workload_by_names(file, rest.partition("[")[0].split("::"), {}, shipped)
 
 
 def workload_by_names(file: str, names: Sequence[str], stems: Mapping[str, str], shipped: bool = False) -> str:
@@ -81,48 +76,41 @@ def told_stems(fullnames: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def plain_case(fullname: str, given: Mapping[str, Any], stems: Mapping[str, str] = MappingProxyType({})) -> Case:
-    """The identity of a test that doesn't use our fixture, from its name and parameters, as pytest-benchmark has them.
+def plain_case(fullname: str, given: Mapping[str, Any]) -> Case:
+    """The identity of a test that doesn't use our fixture: pytest's name, and its parameters as pytest-benchmark has
+    them.
 
     A parameter that holds a device, or the only one of several that is called so, gives the device, and one of a known
-    dtype the dtype; without them both are unknown. A value that is meaningless to a reader, such as an object's, is
-    replaced by its part of pytest's id, or, where the id can't be split into parts, all such values by the whole id.
+    dtype the dtype; without them both are unknown. Values that are meaningless to a reader, such as an object's, are
+    replaced by pytest's id.
     """
+    test, _, ident = fullname.partition("[")
     params = dict(given)
     devices = {name: found for name, value in given.items() if (found := _device_name(name, value))}
     device = params.pop(next(iter(devices)), "") and next(iter(devices.values())) if len(devices) == 1 else ""
-    texts = ((name, _text(value)) for name, value in params.items())
-    dtypes = {name: match[1] for name, text in texts if (match := _DTYPE.fullmatch(text or ""))}
+    dtypes = {name: match[1] for name, value in params.items() if (match := _DTYPE.fullmatch(_text(value)))}
     dtype = params.pop(next(iter(dtypes)), "") and next(iter(dtypes.values())) if len(dtypes) == 1 else ""
-    ident = _ident(fullname)
-    parts = dict(zip(given, ident.split("-"), strict=True)) if ident.count("-") == len(given) - 1 else {}
-    shown = {name: _readable(value, parts.get(name)) for name, value in params.items()}
-    if any(value is ... for value in shown.values()):
-        shown = {name: value for name, value in shown.items() if value is not ...} | {"id": clean(ident[:LONGEST_TEXT])}
-    workload = workload_of(fullname, stems)
-    return Case(workload, device, dtype, shown, implementation="", variant="", cache="")
+    shown = {name: _readable(value) for name, value in params.items()}
+    if ... in shown.values():
+        shown = {name: value for name, value in shown.items() if value is not ...}
+        shown["id"] = clean(ident.removesuffix("]")[:LONGEST_TEXT])
+    return Case(test.removeprefix("::"), device, dtype, shown, implementation="", variant="", cache="")
 
 
-def named(results: Sequence[Result]) -> list[Result]:
-    """All results of a run, those of other fixtures under names that tell them apart; where the file gives none, the
-    name is made from the test's full name and parameters. Where several have one full name, as pytest gives all tests
-    whose configuration lies elsewhere, the second is ``test_x#2``."""
+def named(results: Iterable[Result]) -> list[Result]:
+    """All results of a run under names that differ, those of other fixtures as pytest has them. Where several have one
+    full name, as pytest gives all tests whose configuration lies elsewhere, the second is ``test_x#2``."""
     counts: Counter[tuple[str, str]] = Counter()
-    for number, each in enumerate(results := list(results)):
+    found = []
+    for each in results:
         counts[key := (each.fullname, str(each.case) if each.implementation else "")] += 1
         if counts[key] > 1:
             test, bracket, rest = each.fullname.partition("[")
-            results[number] = structs.replace(each, fullname=f"{test}#{counts[key]}{bracket}{rest}")
-    stems = told_stems(each.fullname for each in results)
-    plain = told_apart(
-        {
-            each.fullname: each.case if each.workload else plain_case(each.fullname, each.params, stems)
-            for each in results
-            if not each.implementation
-        }
-    )
-    cases = numbered([each.case if each.implementation else plain[each.fullname] for each in results])
-    return [structs.replace(each, **structs.asdict(case)) for each, case in zip(results, cases, strict=True)]
+            each = structs.replace(each, fullname=f"{test}#{counts[key]}{bracket}{rest}")
+        case = each.case if each.implementation or each.workload else plain_case(each.fullname, each.params)
+        found.append((each, case))
+    cases = numbered([case for _, case in found])
+    return [structs.replace(each, **structs.asdict(case)) for (each, _), case in zip(found, cases, strict=True)]
 
 
 def numbered(cases: Sequence[Case]) -> list[Case]:
@@ -135,18 +123,13 @@ def numbered(cases: Sequence[Case]) -> list[Case]:
     return found
 
 
-def told_apart(cases: Mapping[str, Case]) -> dict[str, Case]:
-    """Plain cases by full name, without the parameters that are equal in all of a workload's on one device, and with
-    pytest's id where they would otherwise have the same name."""
-    shared, short = shared_params(cases.values()), {}
-    for fullname, case in cases.items():
-        params = {name: value for name, value in case.params.items() if name not in shared.get(case.workload, ())}
-        short[fullname] = structs.replace(case, params=params)
-    names = Counter((case.id, case.device) for case in short.values())
-    for fullname, case in short.items():
-        if names[case.id, case.device] > 1 and (ident := _ident(fullname)):
-            short[fullname] = structs.replace(case, params={**case.params, "id": ident})
-    return short
+def shared_place(tests: Iterable[str]) -> str:
+    """The folders, or the file, that all tests of these full names share, up to the names that differ."""
+    files = {test.partition("::")[0] for test in tests if "::" in test}
+    if len(files) == 1:
+        return f"{min(files)}::"
+    folder = posixpath.commonpath(files) if len({posixpath.isabs(file) for file in files}) == 1 else ""
+    return f"{folder}/" if folder else ""
 
 
 def shared_params(cases: Collection[Case]) -> dict[str, frozenset[str]]:
@@ -155,7 +138,7 @@ def shared_params(cases: Collection[Case]) -> dict[str, frozenset[str]]:
     for case in cases:
         for name, value in case.params.items():
             values[case.workload, case.device, name].add(repr(value))
-    varied = {(workload, name) for (workload, _, name), found in values.items() if len(found) > 1}
+    varied = {(workload, name) for (workload, _, name), of in values.items() if len(of) > 1}
     counts = Counter((case.workload, case.device) for case in cases)
     several = {workload for (workload, _), count in counts.items() if count > 1}
     found: defaultdict[str, set[str]] = defaultdict(set)
@@ -165,14 +148,9 @@ def shared_params(cases: Collection[Case]) -> dict[str, frozenset[str]]:
     return {workload: frozenset(names) for workload, names in found.items()}
 
 
-def _ident(fullname: str) -> str:
-    """pytest's id of a test's parameters: ``x-1`` for ``test_sort[x-1]``."""
-    return clean(fullname.partition("[")[2].removesuffix("]"))
-
-
 def _device_name(name: str, value: Any) -> str:
     """``cuda:0`` for a torch device, or for a text in a parameter named like ``device``; empty for anything else."""
-    text = _text(value) or ""
+    text = _text(value)
     found = _TORCH_DEVICE.fullmatch(text) or (name.lower() in _DEVICE_NAMES and _DEVICE.fullmatch(text.lower()))
     if not found:
         return ""
@@ -180,21 +158,17 @@ def _device_name(name: str, value: Any) -> str:
     return f"{found[1]}:{index}" if index else str(found[1])
 
 
-def _text(value: Any) -> str | None:
-    """The value if it is a text, the text within if it stands for an object, else None."""
-    if not isinstance(value, str):
-        return None
-    inner = _OBJECT.fullmatch(value)
-    return inner[1] if inner else value
+def _text(value: Any) -> str:
+    """The value if it is a text, the text within if it stands for an object, else an empty one."""
+    inner = _OBJECT.fullmatch(value) if isinstance(value, str) else None
+    return inner[1] if inner else value if isinstance(value, str) else ""
 
 
-def _readable(value: Any, part: str | None) -> Any:
-    """A value as a table shows it, else its part of pytest's id, else ``...``."""
+def _readable(value: Any) -> Any:
+    """A value as a table shows it; ``...`` if it is meaningless there."""
     if isinstance(value, float) and not -1e300 <= value <= 1e300:
         return str(value)
     if isinstance(value, bool | float | None) or (isinstance(value, int) and abs(value) < 2**63):
         return value
     text = value if isinstance(value, str) else json.dumps(value)
-    if len(text) <= LONGEST_VALUE and not _OBJECT.fullmatch(text):
-        return clean(text)
-    return ... if part is None else clean(part[:LONGEST_TEXT])
+    return clean(text) if len(text) <= LONGEST_VALUE and not _OBJECT.fullmatch(text) else ...

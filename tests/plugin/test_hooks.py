@@ -19,7 +19,6 @@ from gpubench.plugin import outcomes, parametrize
 from gpubench.plugin.parametrize import case_of
 from gpubench.runfile.kinds import KINDS
 from gpubench.runfile.ledger import WITHIN, assemble
-from gpubench.runfile.naming import plain_case
 from gpubench.runfile.reader import read_ledger, read_runs
 from gpubench.testing import VirtualDevice
 
@@ -594,12 +593,12 @@ ONE_ID = "def pytest_collection_modifyitems(items):\n    for item in items: item
 @pytest.mark.parametrize(
     ("sources", "options", "names"),
     [
-        ({"a/test_s.py": SUM, "b/test_s.py": OURS}, ["-c", os.devnull], {"a/s.f", "b/s.f"}),
-        ({"test_s.py": SUM, "test_t.py": SUM}, ["-c", os.devnull], {"s.f", "t.f"}),
-        ({"test_s.py": SUM, "test_t.py": SUM, "conftest.py": ONE_ID}, [], {"all.one", "all.one#2"}),
-        ({"a/x/test_s.py": SUM, "b/x/test_s.py": SUM, "x/test_s.py": SUM}, [], {"a/x/s.f", "b/x/s.f", "x/s.f"}),
+        ({"a/test_s.py": SUM, "b/test_s.py": OURS}, ["-c", os.devnull], {"a/test_s.py::test_f", "b/s.f"}),
+        ({"test_s.py": SUM, "test_t.py": SUM}, ["-c", os.devnull], {"test_s.py::test_f", "test_t.py::test_f"}),
+        ({"test_s.py": SUM, "test_t.py": SUM, "conftest.py": ONE_ID}, [], {"all::one", "all::one#2"}),
+        ({"a/x/test_s.py": OURS, "b/x/test_s.py": OURS, "x/test_s.py": OURS}, [], {"a/x/s.f", "b/x/s.f", "x/s.f"}),
         ({"s_test.py": OURS, "test_s.py": OURS}, [], {"s_test.f", "test_s.f"}),
-        ({"test_s.py": f"{SUM}\n{SUM.replace('test_', '')}"}, ["-opython_functions=f test_*"], {"s.f", "s.f#2"}),
+        ({"test_s.py": f"{OURS}\n{OURS.replace('test_', '')}"}, ["-opython_functions=f test_*"], {"s.f", "s.f#2"}),
     ],
     ids=["no file, two folders", "no file", "conftest", "folders of one name", "files of one stem", "functions"],
 )
@@ -631,7 +630,6 @@ def test_a_file_called_like_one_of_the_suite_is_somebodys_own(bench, pytester, m
     assert workloads("benchmarks", "test_time.py") == {"test_fft.neg", "test_time.neg"}
     assert workloads("checkout") == {"fft.neg"}
     assert workloads("checkout", "benchmarks") == {"fft.neg", "benchmarks/fft.neg"}
-    assert plain_case("a/test_models.py::test_it", {}).workload == "test_models.it"
 
 
 AMONG_OTHERS = """

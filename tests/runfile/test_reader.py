@@ -132,7 +132,7 @@ def test_plain_file(tmp_path: Path) -> None:
     assert (run.plain, run.machine.label, result.work) == (True, "Synthetic CPU", Work())
     nothing = dict.fromkeys(("implementation", "variant", "cache"), "")
     shown = {"n": 1, "shape": "[1, 2]", "odd": "nan"}
-    assert result.case == Case("sorting.TestFast.sort", "", "", shown, **nothing)
+    assert result.case == Case("a/b/test_sorting.py::TestFast::test_sort", "", "", shown, **nothing)
     assert result.times is not None
     assert len(result.times.processes) == 1
 
@@ -143,21 +143,18 @@ DEVICES = {name: f"UNSERIALIZABLE[device(type='{kind}')]" for name, kind in (("a
 @pytest.mark.parametrize(
     ("fullname", "params", "name", "device", "dtype"),
     [
-        ("a/h2d_test.py::test_f", {}, "h2d.f", "", ""),
-        ("test_a.py::test_f[cuda-1]", {"device": "cuda", "n": 1}, "a.f[n=1]", "cuda:0", ""),
-        ("test_a.py::test_f[x0]", {"x": "UNSERIALIZABLE[device(type='cuda', index=1)]"}, "a.f", "cuda:1", ""),
-        ("test_a.py::test_f[cpu-cuda]", {"src": "cpu", "dst": "cuda"}, "a.f[src=cpu-dst=cuda]", "", ""),
-        ("test_a.py::test_f[d0-d1]", DEVICES,
-         "a.f[a=d0-b=d1]", "", ""),
-        ("test_a.py::test_f[dtype0]", {"dtype": "UNSERIALIZABLE[torch.bfloat16]"}, "a.f[bfloat16]", "", "bfloat16"),
-        ("test_a.py::test_f[fn0-3]", {"fn": "UNSERIALIZABLE[<function f at 0x7f>]", "n": 3}, "a.f[fn=fn0-n=3]", "", ""),
-        ("test_a.py::test_f[a-b-3]", {"fn": "UNSERIALIZABLE[<a>]", "n": 3}, "a.f[n=3-id=a-b-3]", "", ""),
-        ("test_a.py::test_f[xs0]", {"xs": list(range(900))}, "a.f[xs=xs0]", "", ""),
+        ("test_f[cuda-1]", {"device": "cuda", "n": 1}, "test_f[n=1]", "cuda:0", ""),
+        ("test_f[x0]", {"x": "UNSERIALIZABLE[device(type='cuda', index=1)]"}, "test_f", "cuda:1", ""),
+        ("test_f[cpu-cuda]", {"src": "cpu", "dst": "cuda"}, "test_f[src=cpu-dst=cuda]", "", ""),
+        ("test_f[d0-d1]", DEVICES, "test_f[id=d0-d1]", "", ""),
+        ("test_f[dtype0]", {"dtype": "UNSERIALIZABLE[torch.bfloat16]"}, "test_f[bfloat16]", "", "bfloat16"),
+        ("test_f[a-b-3]", {"fn": "UNSERIALIZABLE[<a>]", "n": 3}, "test_f[n=3-id=a-b-3]", "", ""),
+        ("test_f[xs0]", {"xs": list(range(900))}, "test_f[id=xs0]", "", ""),
     ],
 )  # fmt: skip
 def test_a_plain_benchmarks_parameters_say_its_device_and_dtype_and_are_readable(fullname, params, name, device, dtype):
-    case = naming.plain_case(fullname, params)
-    assert (case.id, case.device, case.dtype) == (name, device, dtype)
+    case = naming.plain_case(f"a/h2d_test.py::{fullname}", params)
+    assert (case.id, case.device, case.dtype) == (f"a/h2d_test.py::{name}", device, dtype)
 
 
 def plain_run(*marks: dict[str, Any]) -> dict[str, Any]:
@@ -166,25 +163,12 @@ def plain_run(*marks: dict[str, Any]) -> dict[str, Any]:
     return data | {"benchmarks": [copy.deepcopy(data["benchmarks"][0]) | mark for mark in marks]}
 
 
-ALIKE = [
-    {"fullname": name, "params": {"n": n}}
-    for name, n in (("a/test_x.py::test_f[1]", 1), ("a/test_x.py::test_f[one]", "1"), ("b/test_x.py::test_f[1]", 1))
-]
-SHARED = [
-    {"fullname": f"test_a.py::test_f[{device}-{n}-9]", "params": {"device": device, "n": n, "rounds": 9}}
-    for device in ("cpu", "mps")
-    for n in (1, 2)
-]
-
-
 @pytest.mark.parametrize(
     ("marks", "names"),
     [
-        ([{"fullname": "::test_x"}] * 2 + [{"fullname": "::test_y[1]"}] * 2, ["x", "x#2", "y", "y#2"]),
-        (ALIKE, ["a/x.f[n=1-id=1]", "a/x.f[n=1-id=one]", "b/x.f[n=1]"]),
-        # parameters that all cases of a device share are left out
-        ([*SHARED, {"fullname": "test_a.py::test_g[3]", "params": {"n": 3}}],
-         ["a.f[n=1]", "a.f[n=2]", "a.f[n=1]", "a.f[n=2]", "a.g[n=3]"]),
+        ([{"fullname": "::test_x"}] * 2 + [{"fullname": "::test_y[1]", "params": {"n": 1}}] * 2,
+         ["test_x", "test_x#2", "test_y[n=1]", "test_y#2[n=1]"]),
+        ([{"fullname": f"{at}/test_x.py::test_f"} for at in "ab"], ["a/test_x.py::test_f", "b/test_x.py::test_f"]),
     ],
 )  # fmt: skip
 def test_names_of_plain_benchmarks(tmp_path: Path, marks: list[dict[str, Any]], names: list[str]) -> None:
@@ -231,7 +215,7 @@ def test_a_row_without_a_number_that_cant_be_used_costs_that_row_alone(tmp_path:
     data["gpubench"]["unmeasured"] = rows
     measured, skipped, *bad = reader.read(save(tmp_path, data)).results
     assert (measured.status, skipped.status, [row.status for row in bad]) == ("ok", "skipped", ["error"] * 2)
-    assert bad[0].workload == "b.c"
+    assert bad[0].workload == "test_b.py::test_c"
     assert [str(row.reason)[:33] for row in bad] == [f"no number: gpubench.unmeasured[{i}]" for i in (1, 2)]
 
 
@@ -272,7 +256,7 @@ def test_a_plain_benchmark_among_ours(tmp_path: Path) -> None:
     other = copy.deepcopy(data["benchmarks"][0]) | {"extra_info": {}, "fullname": "test_a.py::test_b", "params": None}
     data["benchmarks"].append(other)
     run = reader.read(save(tmp_path, data))
-    assert [result.case.workload for result in run.results] == ["matmul.square", "a.b"]
+    assert [result.case.workload for result in run.results] == ["matmul.square", "test_a.py::test_b"]
 
 
 def ours(data: dict[str, Any]) -> dict[str, Any]:
