@@ -32,11 +32,11 @@ IMPORTED = [
 ]  # fmt: skip
 FORKS = sys.platform == "linux"
 """Elsewhere processes are started: Windows has no fork, and the system libraries of macOS don't survive one."""
-MEASURING = "gpubench.supervise.child"
+MEASURING, EXPRESSIONS = "gpubench.supervise.child", "gpubench.plugin.expressions"
 LAUNCHER, OUR_LAUNCHER = "torch.distributed.run", "gpubench.plugin.launcher"
 MODULES = {
     ("-P", "-m", MEASURING): MEASURING, ("-P", "-m", OUR_LAUNCHER): OUR_LAUNCHER, ("-m", LAUNCHER): LAUNCHER,
-    ("-m", "pytest"): "pytest", ("-mpytest",): "pytest",
+    ("-m", "pytest"): "pytest", ("-mpytest",): "pytest", ("-P", "-m", EXPRESSIONS): EXPRESSIONS,
 }  # fmt: skip
 """What may be forked, by the first words after the name of this Python."""
 _started = subprocess.Popen
@@ -157,7 +157,7 @@ def _run(module: str, words: list[str], streams: tuple[str, str], folder: str, e
         faulthandler.enable()
     installed = [entry for entry in sys.path if entry.startswith((sys.prefix, sys.base_prefix))]
     sys.path[:] = [*filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)), *installed]
-    if module not in (MEASURING, OUR_LAUNCHER):  # which are started with -P
+    if module not in (MEASURING, EXPRESSIONS, OUR_LAUNCHER):  # which are started with -P
         sys.path.insert(0, folder)
     sys.argv = [module, *words]
     tempfile.tempdir = None

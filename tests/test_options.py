@@ -55,7 +55,7 @@ def test_every_field_that_an_option_sets_exists_with_the_same_default() -> None:
     defaults = Settings()
     for option in (*OPTIONS, *OF_PYTEST):
         assert getattr(defaults, option.field) == option.default, option.name
-    set_otherwise = {"brief", "max_time", "min_rounds", "process", "processes"}
+    set_otherwise = {"brief", "max_time", "min_rounds", "min_time", "process", "processes"}
     assert {field.name for field in fields(Settings)} == {
         option.field for option in (*OPTIONS, *OF_PYTEST)
     } | set_otherwise

@@ -12,16 +12,16 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import GpubenchError, UsageError
 from ..measure.data import dtypes_of
-from ..measure.expression import LIVE, Timing, expressions, parse_sizes, pausing_loop
+from ..measure.expression import Timing, expressions, parse_sizes, pausing_loop
 from ..runfile import options
-from ..runfile.ledger import RUN_FILE
-from ..runfile.writer import scratch
-from .time import FILE_NAME, FOLDER, pytest_options, timing_of, write_benchmarks
+from ..runfile.ledger import LEDGER, RUN_FILE, assemble
+from ..runfile.reader import recorded
+from ..runfile.writer import scratch, write
+from .time import FOLDER, timing_of
 
 if TYPE_CHECKING:
     from ..report.results import Results
@@ -33,10 +33,6 @@ _AS_IN_THE_SHELL = {
     "processes": "it measures in this process; the command gpubench time has --processes",
 }
 """Options that people spell as the command's, with what to write."""
-_PYTEST = [
-    *("-p", "gpubench.plugin", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--import-mode=importlib"),
-    *("-q", "-s", "--benchmark-only", "--benchmark-quiet"),
-]
 
 
 def load(*paths: str | os.PathLike[str], k: str | None = None) -> Results:
@@ -160,52 +156,28 @@ def _computes_with_text(line: str) -> bool:
     return line[:1] != "-" and tree.body not in texts and not any(left in texts for left in less)
 
 
-class _Notices:
-    """Keeps what the plugin noticed, when its session has ended."""
-
-    found: Sequence[str] = ()
-
-    def pytest_unconfigure(self, config: Any) -> None:
-        if plugin := config.pluginmanager.get_plugin("gpubench.session"):
-            self.found = plugin.session.notices
-
-
 def _measure(timing: Timing, asked: argparse.Namespace) -> Results:
-    """Run the benchmarks in this process, with its settings as before afterwards; ``asked`` are options of a run."""
-    import pytest
-
+    """Measure in this process, with its settings as before afterwards; ``asked`` are options of a run."""
+    from ..measure.session import Mode, Settings
     from ..measure.state import State
+    from ..plugin.expressions import measure
     from ..report.results import Results
-    from ..runfile.reader import recorded
-    from ..supervise.child import Failures
 
     found = dtypes_of((timing.calls, timing.values, timing.args, timing.kwargs)).intersection(options.DTYPES)
     if not timing.dtypes and len(found) == 1:  # the dtype of the caller's tensors
         asked.dtype = list(found)
-    before, said, notices = State(), io.StringIO(), _Notices()
-    other = sys.modules.pop(Path(FILE_NAME).stem, None)  # pytest would take it for the file of that name
-    LIVE.append(timing)
+    settings, before, said = Settings(**options.values(asked), brief=True), State(), io.StringIO()
     with scratch(FOLDER) as folder:
-        failures = folder / "failures.jsonl"
-        file, run_file = write_benchmarks(folder, "LIVE[0]"), folder / RUN_FILE
-        words = [f"--benchmark-json={run_file}", *pytest_options(folder), *options.passed_on(asked)]
         try:
             with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), pausing_loop():
-                code = pytest.main([*_PYTEST, *words, str(file)], plugins=[notices, Failures(str(failures))])
+                session = measure(timing, settings, Mode.ALONE, folder / LEDGER)
         finally:
-            LIVE.clear()
             before.compare()
             before.restore()
-            sys.modules.pop(file.stem, None)
-            sys.modules.update({file.stem: other} if other else {})
-        if run_file.exists() and code != pytest.ExitCode.INTERRUPTED:
-            for notice in notices.found:  # for example that threads wait here, so one is used
-                print(notice, file=sys.stderr)
-            return Results.load(run_file)
-        reason = "".join(event["reason"] for event in recorded(failures)[-1:])
-    if code == pytest.ExitCode.INTERRUPTED and reason == "KeyboardInterrupt":
-        raise KeyboardInterrupt
-    raise UsageError(reason)
+        for notice in session.notices:  # for example that threads wait here, so one is used
+            print(notice, file=sys.stderr)
+        write(folder / RUN_FILE, assemble(recorded(folder / LEDGER)))
+        return Results.load(folder / RUN_FILE)
 
 
 def _several(given: str | Sequence[str] | None) -> list[str]:

@@ -1,15 +1,16 @@
-"""``gpubench time``: an expression on CPU and GPU, as a benchmark file that is written, measured and removed."""
+"""``gpubench time``: an expression on CPU and GPU."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib
+import json
 import os
 import re
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,13 +33,10 @@ if TYPE_CHECKING:
     from ..report.results import Results
 
 _MEASURED, _INCOMPLETE = 0, 1
-FILE_NAME = "test_time.py"
-"""The file's name, chosen so that the names of benchmarks begin with ``time``."""
 FOLDER = "gpubench-time-"
 """Prefix of the names of temporary folders."""
 _NOT_HERE = ("implementation", "require-device")
 """Options of a run that don't apply to an expression: it names its library, and a device that is named is required."""
-_SOURCE = "from gpubench.measure.expression import LIVE, Timing, define\n\ndefine(globals(), {})\n"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -114,12 +112,13 @@ def _require_writable(args: argparse.Namespace) -> None:
 
 def _measured(args: argparse.Namespace, timing: Timing, brief: bool, folder: Path) -> Supervisor:
     """Measure in child processes. Raises UsageError where nothing can be measured."""
-    words = [*options.passed_on(args), *pytest_options(folder)]
     unseen = brief and not args.output and not args.gpus  # the brief output shows no peaks, an estimate does
-    words += ["--gpubench-no-ceilings"] * unseen
-    paths, progress = [str(write_benchmarks(folder, repr(timing)))], _Progress(brief)
+    asked = {"timing": dataclasses.asdict(timing), "settings": options.values(args) | {"ceilings": not unseen}}
+    file, progress = folder / "expressions.json", _Progress(brief)
+    file.write_text(json.dumps(asked), encoding="utf-8")
     deadline_s = float(args.deadline or (600.0 if args.preset == "full" else 120.0))
-    supervisor = Supervisor(folder, paths, words, args.processes, deadline_s, progress.note)
+    terms = [str(file)], (), args.processes, deadline_s, progress.note
+    supervisor = Supervisor(folder, *terms, command=_command)
     supervisor.log.touch()
     supervisor.begin()
     progress.expect(supervisor.processes, supervisor.events, deadline_s)
@@ -134,6 +133,10 @@ def _measured(args: argparse.Namespace, timing: Timing, brief: bool, folder: Pat
     finally:
         progress.stop()
     return supervisor
+
+
+def _command(paths: Sequence[str], options: Sequence[str], python: str) -> list[str]:
+    return [python, "-P", "-m", "gpubench.plugin.expressions", *options, *paths]
 
 
 class _Progress(Progress):
@@ -237,19 +240,3 @@ def _quoting(texts: Sequence[str]) -> str:
     if len(texts) > 2 and any(map(os.path.exists, texts)):
         return "put the expression in quotes: the shell replaces * by names of files"
     return ""
-
-
-def write_benchmarks(folder: Path, timing: str) -> Path:
-    """Write the benchmark file of what is timed, a :class:`.Timing` or its place as Python."""
-    path = folder / FILE_NAME
-    path.write_text(_SOURCE.format(timing), encoding="utf-8")
-    return path
-
-
-def pytest_options(folder: Path) -> list[str]:
-    """Options that ignore the user's configuration and plugins of pytest, leave no files behind and measure peaks
-    quickly."""
-    options = ["-c", os.devnull, f"--rootdir={folder}", f"--benchmark-storage=file://{folder}", "--gpubench-brief"]
-    if tuple(map(int, version("pytest").split(".")[:2])) >= (8, 4):  # others' plugins take half a second
-        options += ["--disable-plugin-autoload", "-p", "pytest_benchmark.plugin"]
-    return options

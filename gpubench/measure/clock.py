@@ -115,11 +115,6 @@ class Share:
         function, args, kwargs = self.next_call()
         return function(*args, **kwargs)
 
-    def take(self, other: Share) -> None:
-        """Take over the rounds that another share of the same call has taken."""
-        self.calls, self.times, self.result, self.flags = other.calls, other.times, other.result, other.flags
-        self.cpu_s, self.placements, self.blocks = other.cpu_s, other.placements, other.blocks
-
     def note(self, flags: Iterable[Flag]) -> tuple[Flag, ...]:
         """Add what was noticed; return all that was noticed during the rounds, which another test may have timed."""
         known = {flag.name for flag in self.flags}

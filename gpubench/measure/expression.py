@@ -33,7 +33,6 @@ from ..devices.implementations import TORCH
 from ..devices.lazy import np, psutil, pytree, torch
 from ..errors import GpubenchError, TooLarge, UsageError
 from ..runfile import quantities
-from ..runfile.flags import DIFFERENT, Flag
 from ..runfile.options import DTYPES
 from ..runfile.quantities import counted
 from .copies import CallCopy, copy_call, restored_random_streams
@@ -87,25 +86,8 @@ class Timing:
         """Whether one time is wanted on each device."""
         return not self.sizes and max(len(self.calls), len(self.dtypes), len(self.variants)) == 1
 
-    def measure(self, name: str, sizes: Mapping[str, Any], bench: Gpubench, *, check: bool = True) -> None:
-        """Make the inputs of a call, and measure it. Raises :class:`UsageError` for a device that isn't there."""
-        try:
-            self._measure(name, sizes, bench, check and self.check)
-        except AttributeError as error:
-            if not (isinstance(error.obj, np.ndarray) and hasattr(torch.Tensor, error.name)):
-                raise
-            raise UsageError(
-                f"{error}: an expression with np gets NumPy arrays, so leave out .{error.name}(), or np"
-            ) from None
-        except (AssertionError, RuntimeError) as error:
-            if not _ELSEWHERE.search(str(error)) or isinstance(error, GpubenchError):
-                raise
-            advice = (
-                "leave out device=, .cuda() and .to(…): inputs are made on each device, and gpubench env lists them"
-            )
-            raise UsageError(f"{' '.join(str(error).split())[:150]}: {advice}") from None
-
-    def _measure(self, name: str, sizes: Mapping[str, Any], bench: Gpubench, check: bool) -> None:
+    def call(self, name: str, sizes: Mapping[str, Any], bench: Gpubench) -> Prepared:
+        """Return a call with its inputs, which are made now, declared to the fixture."""
         compared: list[CallCopy] = []
         target, fresh = self.calls[name], None
         if isinstance(target, str):
@@ -119,7 +101,7 @@ class Timing:
 
             if _is_name(target) and callable(function(*arguments()[0])):
                 raise UsageError(f"{target} names a function and doesn't call it: write '{target}(…)'")
-            compared = self._copies(name, namespace) if check and bench.first and bench.home == CPU else []
+            compared = self._copies(name, namespace) if self.check and bench.first and bench.home == CPU else []
             args, kwargs = ((), {}) if self.each else arguments()
             fresh = arguments if self.each else None
         else:
@@ -129,9 +111,8 @@ class Timing:
                     made = self.setup(**sizes)
             args = (*self.args, *(made if isinstance(made, tuple) else (made,)))
             function, args, kwargs = _moved((target, args, dict(self.kwargs)), bench)
-        bench.declare(check=check, setup=fresh)(function, *args, **kwargs)
-        if difference := difference_of(compared, next(iter(self.calls))):
-            bench.add_flag(Flag(DIFFERENT, difference))
+        bench.declare(check=self.check, setup=fresh)
+        return Prepared(function, args, kwargs, compared)
 
     def _copies(self, name: str, namespace: dict[str, Any]) -> list[CallCopy]:
         """Return copies of the call and of the first expression's, with the same inputs; none for the first itself, and
@@ -140,7 +121,7 @@ class Timing:
         source, memory, copied = str(self.calls[name]), CPU.memory(), []
         with contextlib.suppress(Exception):  # a user's object can raise anything
             for text in (source, first) if source in others else ():
-                own = namespace if _on_numpy(text) == _on_numpy(source) else _converted(namespace, _on_numpy(text))
+                own = namespace if on_numpy(text) == on_numpy(source) else _converted(namespace, on_numpy(text))
                 function, names, out = function_of(text, own)
                 limit = memory.free // 8
                 copied.append(copy_call(function, *_arguments(own, names, out), limit_bytes=limit))
@@ -167,44 +148,32 @@ class Timing:
         return namespace
 
 
-LIVE: list[Timing] = []
-"""What :func:`gpubench.time` measures in this process, where its benchmark file finds it."""
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A function with its arguments, and copies of its call and of the first expression's, to compare their results."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    compared: Sequence[CallCopy] = ()
 
 
-def define(module: dict[str, Any], timing: Timing) -> None:
-    """Add a test of each call to a module. Those on one device with the same sizes, dtype and variant are timed in
-    turn."""
-    import pytest
-
-    names = [name for name, _ in timing.sizes]
-    libraries = {name: "numpy" if _on_numpy(target) else TORCH for name, target in timing.calls.items()}
-    shares: dict[Any, dict[str, Any]] = {}
-    kind = inspect.Parameter.KEYWORD_ONLY
-    signature = inspect.Signature([inspect.Parameter(name, kind) for name in ("gpubench", *names)])
-
-    def test_of(name: str) -> Callable[..., None]:
-        def test(**given: Any) -> None:
-            bench = given.pop("gpubench")
-            others = {
-                f"{each} in {library}": partial(timing.measure, each, given, check=False)
-                for each, library in libraries.items()
-                if each != name
-            }
-            if others:
-                case = bench.case
-                key = case.device, case.dtype, case.variant, case.cache, *given.values()
-                bench.measure_in_turn(f"{name} in {libraries[name]}", others, shares.setdefault(key, {}))
-            timing.measure(name, given, bench)
-
-        test.__signature__ = signature  # type: ignore[attr-defined]
-        marked: Callable[..., None] = pytest.mark.gpubench(implementations=[libraries[name]])(test)
-        return marked
-
-    terms = {"dtypes": timing.dtypes, "variants": timing.variants, "size": (names or [""])[0]}
-    module["pytestmark"] = [pytest.mark.gpubench(**{name: value for name, value in terms.items() if value})]
-    for name, values in reversed(timing.sizes):  # the last mark varies slowest
-        module["pytestmark"].append(pytest.mark.parametrize(name, list(values)))
-    module.update({f"test_{name}": test_of(name) for name in timing.calls})
+@contextlib.contextmanager
+def advising() -> Iterator[None]:
+    """A context that raises :class:`UsageError`, with advice, where torch has no such device, or finds a tensor on
+    another one, and where an array has no such method."""
+    try:
+        yield
+    except AttributeError as error:
+        if not (isinstance(error.obj, np.ndarray) and hasattr(torch.Tensor, error.name)):
+            raise
+        advice = f"an expression with np gets NumPy arrays, so leave out .{error.name}(), or np"
+        raise UsageError(f"{error}: {advice}") from None
+    except (AssertionError, RuntimeError) as error:
+        if not _ELSEWHERE.search(str(error)) or isinstance(error, GpubenchError):
+            raise
+        advice = "leave out device=, .cuda() and .to(…): inputs are made on each device, and gpubench env lists them"
+        raise UsageError(f"{' '.join(str(error).split())[:150]}: {advice}") from None
 
 
 # What is written is read ----------------------------------------------------------------------------------------------
@@ -308,7 +277,7 @@ def names_in(text: str) -> tuple[list[str], set[str]]:
     return [name for name in read if not name.startswith("__")], made
 
 
-def _on_numpy(target: str | Callable[..., Any]) -> bool:
+def on_numpy(target: str | Callable[..., Any]) -> bool:
     """Whether an expression uses NumPy by name, and so can run on the CPU alone."""
     return isinstance(target, str) and not {"np", "numpy"}.isdisjoint(names_in(target)[0])
 

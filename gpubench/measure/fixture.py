@@ -9,8 +9,8 @@ import inspect
 import re
 import statistics
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from time import perf_counter
 from typing import Any, Protocol
@@ -109,7 +109,6 @@ class Gpubench:
         home: Device,
         benchmark: RoundKeeper,
         declared: Declared = Declared(),
-        contends: bool = False,
     ) -> None:
         if home.accelerator and case.implementation != TORCH:
             home.release_memory()
@@ -143,10 +142,6 @@ class Gpubench:
         self._data_dtype = case.dtype if case.dtype != self.case.dtype else None
         self.declared = declared
         self.parallel: dict[str, Any] = {}
-        self._take: Callable[[Share], None] | None = None
-        self._contends = contends
-        self.share: Share | None = None
-        """The rounds of a call that only contends: another fixture takes them in turn with its own."""
 
     def _data(self, home: Device, stream: int = 0) -> Data:
         return Data(home, torch_dtype(self.case.dtype), self._session.settings.seed, stream=stream)
@@ -177,27 +172,6 @@ class Gpubench:
     def is_busy(self) -> bool:
         """Return whether other programs used the cores when this process started, or have since the case began."""
         return self._session.is_busy(self._begun)
-
-    def measure_in_turn(
-        self, name: str, others: Mapping[str, Callable[[Gpubench], Any]], shares: MutableMapping[str, Share]
-    ) -> None:
-        """Time this call's rounds in turn with those of ``others``, each of which measures its own call with the
-        fixture that it is given. The library of each is the last word of its name. ``shares``, by name, belong to all
-        of them: the first one measured takes the rounds of all."""
-        case = self.case
-
-        def take(own: Share) -> None:
-            if name not in shares:
-                wanted = {name: own}
-                for other, measure in others.items():
-                    with suppress(Exception):  # it can't be prepared: its own test reports why
-                        library = other.rpartition(" ")[2]
-                        wanted[other] = self._contender(structs.replace(case, implementation=library), measure)
-                take_turns([*wanted.values()])
-                shares.update(wanted)
-            own.take(shares.pop(name))
-
-        self._take = take
 
     def declare(  # noqa: PLR0913 - what users write
         self,
@@ -258,6 +232,52 @@ class Gpubench:
         Raises UsageError, :class:`~gpubench.errors.WrongAnswer` and :class:`~gpubench.errors.WorkMismatch`; skips the
         test when it would exceed its budget or the memory.
         """
+        with self.conditions():
+            if self._session.in_plain_process:
+                return self._time_plainly(self._request(fn, args, kwargs))
+            call, share = self.prepare(fn, *args, **kwargs)
+            if self.enabled:
+                take_turns([share], self.halfway)
+            return self.finish(call, share)
+
+    @contextmanager
+    def conditions(self) -> Iterator[None]:
+        """A context in which the case's calls compute in its precision, unseen by tracers."""
+        with untraced(), nullcontext() if self.declared.own_switches else matmul_precision(self.case.dtype):
+            yield
+
+    def prepare(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> tuple[Call, Share]:
+        """Return ``fn(*args, **kwargs)``, checked and warm, and its rounds, which the caller takes, perhaps in turn
+        with those of other calls."""
+        call = self._prepare(self._request(fn, args, kwargs))
+        self._verify(call, self._estimate(call))
+        if self._session.settings.brief and not self._spreads:
+            self._measure_peaks()  # not before: a first call that fails needs none
+        self._warm_up(call)
+        share = self._share(call)
+        if self.enabled and call.call_s < LONG_CALL and call.again and self._flush is None:
+            call.latency_s = latency(call.again, self.clock)
+        # The device's clocks have risen by now; from here on they must not fall.
+        call.before = dataclasses.replace(call.before, clocks=disturbance.look(self.clock.devices).clocks)
+        return call, share
+
+    def finish(self, call: Call, share: Share) -> Any:
+        """Check, probe and record a call whose rounds have been taken, and return its result."""
+        self._end_rounds(call, share)
+        probed = self._probe(call)
+        if probed.keys() & {"device_s", "device_reason"} and call.again:
+            call.result = call.again()  # a replayed graph has overwritten that of the rounds
+        self._flush = None  # pytest keeps the fixture, and the flush holds as many bytes as the cache
+        measured: dict[str, Any] = {"first_call_s": call.first_s, "latency_s": call.latency_s, **self._memory(call)}
+        measured |= {"cpu_s": share.cpu_s, "uncounted": call.uncounted or None, "unplaced": call.unplaced}
+        measured |= {"placed_blocks": share.blocks if share.placements else ()}
+        measured |= {"spread_blocks": share.blocks if share.seconds else ()}
+        self._record(
+            call.work, call.counted, call.flags, check=call.check, steps=call.request.steps, **measured, **probed
+        )
+        return call.result
+
+    def _request(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Request:
         terms = self.take_declaration()
         if self._recorded:
             how = "for a call of each size write @pytest.mark.parametrize('n', [64, 4096])"
@@ -269,31 +289,7 @@ class Gpubench:
         self.called = True
         if terms.threads is not None:
             self.case = structs.replace(self.case, threads=terms.threads)
-        request = Request(fn, args, kwargs, terms.work, terms.check, terms.setup, terms.devices)
-        switches = nullcontext() if self.declared.own_switches else matmul_precision(self.case.dtype)
-        with untraced(), switches:
-            if self._session.in_plain_process:
-                return self._time_plainly(request)
-            call = self._prepare(request)
-            self._verify(call, self._estimate(call))
-            if self._session.settings.brief and not self._spreads:
-                self._measure_peaks()  # not before: a first call that fails needs none
-            self._warm_up(call)
-            share = self._share(call)
-            if self._contends:
-                self.share = share
-                return None
-            self._run_rounds(call, share)
-            probed = self._probe(call)
-            if probed.keys() & {"device_s", "device_reason"} and call.again:
-                call.result = call.again()  # a replayed graph has overwritten that of the rounds
-        self._flush = None  # pytest keeps the fixture, and the flush holds as many bytes as the cache
-        measured: dict[str, Any] = {"first_call_s": call.first_s, "latency_s": call.latency_s, **self._memory(call)}
-        measured |= {"cpu_s": share.cpu_s, "uncounted": call.uncounted or None, "unplaced": call.unplaced}
-        measured |= {"placed_blocks": share.blocks if share.placements else ()}
-        measured |= {"spread_blocks": share.blocks if share.seconds else ()}
-        self._record(call.work, call.counted, call.flags, check=call.check, steps=terms.steps, **measured, **probed)
-        return call.result
+        return Request(fn, args, kwargs, terms.work, terms.check, terms.setup, terms.devices, terms.steps)
 
     # The seven steps ----------------------------------------------------------------------------------------------
 
@@ -455,19 +451,15 @@ class Gpubench:
         if self.declared.own_switches:
             self._follow_switches(counted)
 
-    def _run_rounds(self, call: Call, share: Share) -> None:
-        """Time the rounds, and the latency of one call where a round has several."""
-        if self.enabled and call.call_s < LONG_CALL and call.again and self._flush is None:
-            call.latency_s = latency(call.again, self.clock)
-        # The device's clocks have risen by now; from here on they must not fall.
-        before = dataclasses.replace(call.before, clocks=disturbance.look(self.clock.devices).clocks)
-        call.result = self._rounds(share)
+    def _end_rounds(self, call: Call, share: Share) -> None:
+        """Keep the rounds, and compare the machine before and after."""
+        call.result = self._keep(share)
         for device in self.clock.devices:
             device.synchronize()
         after = disturbance.look(self.clock.devices)  # before the check, during which an accelerator's clocks fall
         changed = call.given.changed() if call.given else []
         self._check_last(call)
-        flags = () if self.home.simulated else tuple(disturbance.disturbed(before, after))
+        flags = () if self.home.simulated else tuple(disturbance.disturbed(call.before, after))
         call.flags = (*share.note(flags), *calls.altered([] if self.declared.writing else changed))
 
     def _check_last(self, call: Call) -> None:
@@ -718,26 +710,20 @@ class Gpubench:
     def _measure_peaks(self) -> None:
         _ = self._session.ceilings
 
-    def _rounds(self, share: Share) -> Any:
-        """Take the rounds, unless another test has, and return a result of after them."""
+    @property
+    def halfway(self) -> Callable[[], None] | None:
+        """What is done in the middle of rounds that are spread over a longer time; None where they aren't."""
+        return self._measure_peaks if self._spreads else None
+
+    def _keep(self, share: Share) -> Any:
+        """Keep the rounds that were taken, and return a result of after them."""
         if not self.enabled:
             return self._benchmark.keep((), 1, share.call_once, self.case.workload)
-        if self._take:
-            self._take(share)
-        else:
-            take_turns([share], self._measure_peaks if self._spreads else None)
         last = self._benchmark.keep(share.times, share.calls, share.call_once, self.case.workload)
         if share.placements:
             share.placements.release()
             return share.call_once()  # the last round's may be of a copy
         return last if share.calls > 1 else share.result
-
-    def _contender(self, case: Case, measure: Callable[[Gpubench], Any]) -> Share:
-        """Return the rounds of another call on the same device, ready to be taken."""
-        other = Gpubench(self._session, self.allowance, case, self.home, self._benchmark, contends=True)
-        measure(other)
-        assert other.share is not None
-        return other.share
 
     def _memory(self, call: Call) -> dict[str, int]:
         """Return the most bytes that the case held at once, inputs included: from its device's allocator or, on a CPU,

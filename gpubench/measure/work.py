@@ -60,6 +60,7 @@ class Request:
     check: Callable[..., Any] | bool | str
     setup: Callable[[], Any] | None
     devices: Iterable[str]
+    steps: int | None = None
 
     def arguments(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """Return the arguments of the next call: what its ``setup`` returns, or else its own. Raises UsageError for

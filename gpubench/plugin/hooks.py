@@ -7,7 +7,6 @@ import functools
 import json
 import os
 import random
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping
@@ -15,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.runner import runtestprotocol
 from msgspec import structs
 
 from ..devices import register
-from ..devices.cpu import can_keep_memory, keeps_memory
 from ..errors import RankFailure, Unmeasurable, UsageError
 from ..estimate.demo import Demo
 from ..measure.session import Mode, Session
@@ -34,7 +33,7 @@ from . import outcomes, settings
 from .benchmark_fixture import is_pytest_benchmarks
 from .fixtures import RANKS, Attempt, Plain, calibrate_plain
 from .parametrize import GLANCE, Markers, case_of, fixture_names, glances, parametrize, possible, tell_apart
-from .plain_process import PlainProcess
+from .plain_process import begin_plain
 from .recorder import Recorder, require_room
 
 if TYPE_CHECKING:
@@ -42,11 +41,6 @@ if TYPE_CHECKING:
 
 register(Demo)
 _PARAMETRIZED = {"gpubench", "gpubench_device", "gpubench_variant"}
-
-
-def _point(case: Case) -> str:
-    """Return the size, device, dtype and variant that expressions which are compared with each other share."""
-    return f"{case.params} {case.device} {case.dtype} {case.variant}"
 
 
 class Plugin:
@@ -168,9 +162,6 @@ class Plugin:
     def _shuffle(self, items: list[pytest.Item]) -> None:
         items.sort(key=lambda item: item.nodeid if settings.launched() else "")  # each rank has the same order
         random.Random(f"{self.session.settings.seed}/{self.session.settings.process}").shuffle(items)
-        if self.session.settings.brief:  # randomised blocks: expressions of one size directly after each other
-            blocks: dict[str, int] = {}
-            items.sort(key=lambda item: blocks.setdefault(_point(self.case_of(item)), len(blocks)))
 
     def _names(self, item: pytest.Item) -> list[str]:
         """Return all names by which a test can be selected: those that pytest knows, and those that tables show."""
@@ -214,23 +205,23 @@ class Plugin:
         off = off or workers or option("benchmark_skip", False)
         self.session.times = self.session.mode is not Mode.OFF and not off and not self._follows
         if self.session.times and self.session.mode is not Mode.PLAN:
-            self._fork_plain_process()
+            names = {item: fixture_names(item) for item in tests}
+            ours = {item.nodeid: item for item in tests if "gpubench" in names[item] and RANKS not in names[item]}
+            cases = {name: self.case_of(item) for name, item in ours.items()}
+            self.session.plain_process = begin_plain(self.session, cases, lambda name: self._run_plainly(ours[name]))
             uses_torch = self.session.collected or option("benchmark_json", None)
             with self.session.measuring() if uses_torch else contextlib.nullcontext():
                 self._begin_journal({item.nodeid: self.case_of(item) for item in tests})
             if self.session.mode is Mode.RUN and not settings.launched():  # the supervisor starts ranks for the others
                 session.items[:] = [item for item in session.items if RANKS not in fixture_names(item)]
-            if self.session.mode is Mode.ALONE and self.session.collected and not self.session.settings.brief:
+            if self.session.mode is Mode.ALONE and self.session.collected:
                 self._announce()
 
-    def _fork_plain_process(self) -> None:
-        """Start the process whose memory is any program's, before this one's freed memory is kept."""
-        wanted = self.session.mode is Mode.RUN and self.session.first and self.session.judges and "torch" in sys.modules
-        names = {item: fixture_names(item) for item in self.collected or ()}
-        ours = [item for item in names if "gpubench" in names[item] and RANKS not in names[item]]
-        items = {item.nodeid: item for item in ours if self.case_of(item).device == "cpu"}
-        if items and wanted and hasattr(os, "fork") and can_keep_memory() and not keeps_memory():
-            self.session.plain_process = PlainProcess(self.session, items)
+    def _run_plainly(self, item: pytest.Item) -> None:
+        capture = "capturemanager"  # its files are the parent's, with the output of the test there
+        self.config.pluginmanager.unregister(name=capture)
+        self.recorder = None
+        runtestprotocol(item, log=False, nextitem=None)
 
     def _announce(self) -> None:
         """Print a line on the benchmarks among a project's tests, with the reason for a single thread."""

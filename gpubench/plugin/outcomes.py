@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from ..devices import in_use
-from ..errors import RankFailure
+from ..errors import RankFailure, Unmeasurable
 from ..measure.data import shortage
 from ..measure.session import Mode, Session, Unmeasured
 from ..runfile.quantities import counted
@@ -140,7 +140,13 @@ def _outcome(report: Any, call: pytest.CallInfo[None]) -> tuple[str, str]:
     if report.skipped:
         text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         return "skipped", text.removeprefix("Skipped: ")
-    error = call.excinfo.value
+    return outcome_of(call.excinfo.value)
+
+
+def outcome_of(error: BaseException) -> tuple[str, str]:
+    """Return the status and the reason of a benchmark that raised this error."""
+    if isinstance(error, Unmeasurable):
+        return "skipped", str(error)
     if isinstance(error, RankFailure):
         return error.status, str(error)[:LONGEST_REASON]
     kind = type(error).__name__

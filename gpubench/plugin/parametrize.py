@@ -102,9 +102,13 @@ def parametrize(metafunc: pytest.Metafunc, session: Session) -> None:
     """Parametrize a test that uses the ``gpubench`` fixture with its devices, dtypes, implementations, variants and
     sizes."""
     markers = Markers.of(metafunc.definition)
-    combinations = list(_combinations(markers, session))
-    anywhere = any(not values.marks for values in combinations)
-    metafunc.parametrize(_FIXTURES, combinations or [_nothing(markers, session)], indirect=True)
+    found = combinations(markers, session)
+    skips = [[pytest.mark.skip(reason=reason)] if reason else [] for reason, _ in found]
+    params = [
+        pytest.param(*values, id=ident(values), marks=marks) for (_, values), marks in zip(found, skips, strict=True)
+    ]
+    metafunc.parametrize(_FIXTURES, params, indirect=True)
+    anywhere = not all(skips)
     for marker in metafunc.definition.iter_markers("gpubench_sweep"):
         names, values = _sweep(marker, session.settings.preset)
         # A case that runs nowhere here is one row, not one for each size.
@@ -213,9 +217,8 @@ def case_of(item: pytest.Item, stems: Mapping[str, str]) -> Case:
         kit["dtype"] = own[1]
         del params[own[0]]
     names = [node.name for node in item.listchain() if isinstance(node, pytest.Class)]
-    names.append(getattr(item, "originalname", item.name))  # in full: an expression may hold brackets and colons
-    shipped = _of_suite(item.path.parent) or bool(item.config.getoption("--gpubench-brief"))  # or of gpubench time
-    workload = workload_by_names(item.nodeid.partition("::")[0], names, stems, shipped=shipped)
+    names.append(getattr(item, "originalname", item.name))
+    workload = workload_by_names(item.nodeid.partition("::")[0], names, stems, shipped=_of_suite(item.path.parent))
     told: dict[str, Any] = {"size": markers.size or None, "kind": markers.kind, "title": markers.title}
     return Case(workload, params=params, devices=(kit["device"],), **told, **kit)
 
@@ -249,7 +252,13 @@ def _repr(value: Any) -> str:
         return type(value).__name__
 
 
-def _combinations(markers: Markers, session: Session) -> Iterator[Any]:
+def combinations(markers: Markers, session: Session) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the values of :data:`PARAMETERS` with which a test is measured, each after the reason to skip it or an
+    empty text; a single one, which is skipped, if the test has nothing of what was asked for."""
+    return [*_combinations(markers, session)] or [_nothing(markers, session)]
+
+
+def _combinations(markers: Markers, session: Session) -> Iterator[tuple[str, tuple[str, ...]]]:
     caches = CACHES if session.settings.cache == "both" else (session.settings.cache,)
     for choice, dtype in itertools.product(_choices(markers, session), _dtypes(markers, session)):
         if choice.device and choice.device.lacks(dtype) and not session.settings.dtypes:
@@ -257,8 +266,8 @@ def _combinations(markers: Markers, session: Session) -> Iterator[Any]:
         variants = [each for each in markers.variants if _is_wanted(each, choice, dtype, markers, session)]
         for implementation, variant, cache in itertools.product(_implementations(markers, session), variants, caches):
             if _library_can(implementation, choice, dtype, variant):
-                reason = choice.reason or _lacking(choice, dtype, variant)
-                yield _parameters(reason, choice.name, dtype, implementation, variant, cache)
+                reason = choice.reason or _lacking(choice, dtype, variant) or ""
+                yield reason, (choice.name, dtype, implementation, variant, cache)
 
 
 def _choices(markers: Markers, session: Session) -> list[Choice]:
@@ -328,8 +337,7 @@ def _dtypes(markers: Markers, session: Session) -> list[str]:
     return [dtype for dtype in session.settings.dtypes if dtype in able]
 
 
-def _nothing(markers: Markers, session: Session) -> Any:
-    """Return the parameters of the single, skipped row for a test that has nothing of what was asked for."""
+def _nothing(markers: Markers, session: Session) -> tuple[str, tuple[str, ...]]:
     asked = [*session.settings.dtypes, *session.settings.variants, *session.settings.implementations]
     absent = [text for name in markers.implementations if (text := find_implementation(name).why_absent())]
     if asked:
@@ -344,11 +352,12 @@ def _nothing(markers: Markers, session: Session) -> Any:
     else:
         reason = "not for this workload: none of its dtypes exists on the chosen devices"
     first = (markers.dtypes or ("float32",))[0], markers.implementations[0], markers.variants[0]
-    return _parameters(reason, session.choices[0].name, *first, CACHES[0])
+    return reason, (session.choices[0].name, *first, CACHES[0])
 
 
-def _parameters(reason: str | None, *values: str) -> Any:
-    return pytest.param(*values, id="-".join(_shown(values)), marks=[pytest.mark.skip(reason=reason)] if reason else [])
+def ident(values: Iterable[object]) -> str:
+    """Return pytest's id of a test with these parameters."""
+    return "-".join(_shown(map(str, values)))
 
 
 def _shown(values: Iterable[str]) -> list[str]:

@@ -10,32 +10,38 @@ import signal
 import socket
 import sys
 import warnings
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from functools import partial
 
-import pytest
-from _pytest.runner import runtestprotocol
-
-from .settings import STATE
-
-if TYPE_CHECKING:
-    from ..measure.session import Session
+from ..devices.cpu import can_keep_memory, keeps_memory
+from ..measure.session import Mode, Session
+from ..runfile.schema import Case
 
 LONGEST_S = 10
 """Seconds after which a benchmark's calls are given up."""
 
 
+def begin_plain(session: Session, cases: Mapping[str, Case], run: Callable[[str], object]) -> PlainProcess | None:
+    """Start the process, before this one's freed memory is kept; None where it would tell nothing. ``run`` measures the
+    benchmark of a name, of which ``cases`` are those that are timed."""
+    wanted = session.mode is Mode.RUN and session.first and session.judges and "torch" in sys.modules
+    on_cpu = any(case.device == "cpu" for case in cases.values())
+    if on_cpu and wanted and hasattr(os, "fork") and can_keep_memory() and not keeps_memory():
+        return PlainProcess(session, run)
+    return None
+
+
 class PlainProcess:
     """A forked process that forks again for each benchmark, so that none meets what another has left."""
 
-    def __init__(self, session: Session, items: Mapping[str, pytest.Item]) -> None:
+    def __init__(self, session: Session, run: Callable[[str], object]) -> None:
         ours, theirs = socket.socketpair()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of BLAS threads, which are made anew after a fork
             self._pid = os.fork()
         if not self._pid:
             ours.close()
-            _serve(theirs, session, items)
+            _serve(theirs, session, run)
         theirs.close()
         ours.settimeout(2 * LONGEST_S)
         self._socket, self._lines, self._ended = ours, ours.makefile("r"), False
@@ -62,31 +68,28 @@ class PlainProcess:
             os.waitpid(self._pid, 0)
 
 
-def _serve(asked: socket.socket, session: Session, items: Mapping[str, pytest.Item]) -> None:
+def _serve(asked: socket.socket, session: Session, run: Callable[[str], object]) -> None:
     """Answer until the parent ends; never return."""
     try:
         for line in asked.makefile("r"):
             name, threads = json.loads(line)
             if not (child := os.fork()):
-                _answer(asked, session, items[name], threads)
+                _answer(asked, session, partial(run, name), threads)
             if os.waitpid(child, 0)[1]:
                 asked.sendall(b"null\n")
     finally:
         os._exit(0)
 
 
-def _answer(asked: socket.socket, session: Session, item: Any, threads: int) -> None:
+def _answer(asked: socket.socket, session: Session, run: Callable[[], object], threads: int) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(LONGEST_S)
     try:
-        plugins = item.config.pluginmanager
-        plugins.unregister(name="capturemanager")  # its files are the parent's, with the output of the test there
         sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - for the rest of this process
         for stream in (1, 2):
             os.dup2(sys.stdout.fileno(), stream)
         session.become_plain(threads)
-        plugins.getplugin(STATE).recorder = None
-        runtestprotocol(item, log=False, nextitem=None)
+        run()
         asked.sendall(f"{json.dumps(session.plain_s)}\n".encode())
         os._exit(0)
     finally:

@@ -116,21 +116,26 @@ def thin(samples: list[float]) -> list[float]:
     return [samples[round(i * (count - 1) / (SAMPLES_KEPT - 1))] for i in range(SAMPLES_KEPT)]
 
 
-def _of_pytest_benchmark(config: pytest.Config) -> dict[str, Any]:
-    import pytest_benchmark
+def _of_pytest_benchmark(session: Session, config: pytest.Config | None) -> dict[str, Any]:
+    """Return machine and commit as pytest-benchmark describes them; without ``config`` no conftest.py has a say."""
+    from pytest_benchmark import __version__, plugin
+    from pytest_benchmark.utils import get_commit_info
 
-    machine: dict[str, Any] = config.hook.pytest_benchmark_generate_machine_info(config=config)
-    config.hook.pytest_benchmark_update_machine_info(config=config, machine_info=machine)
-    commit = config.hook.pytest_benchmark_generate_commit_info(config=config)
-    config.hook.pytest_benchmark_update_commit_info(config=config, commit_info=commit)
-    facts = {"machine_info": machine, "commit_info": commit, "datetime": _now()}
-    return facts | {"version": pytest_benchmark.__version__}
+    if config is None:
+        machine = plugin.pytest_benchmark_generate_machine_info() | {KEY: session.machine, "node": ""}
+        commit = get_commit_info() | {"project": "", "branch": ""}
+    else:
+        machine = config.hook.pytest_benchmark_generate_machine_info(config=config)
+        config.hook.pytest_benchmark_update_machine_info(config=config, machine_info=machine)
+        commit = config.hook.pytest_benchmark_generate_commit_info(config=config)
+        config.hook.pytest_benchmark_update_commit_info(config=config, commit_info=commit)
+    return {"machine_info": machine, "commit_info": commit, "datetime": _now(), "version": __version__}
 
 
 class Recorder:
     """Writes one measuring process's events. Each event is on disk before anything else happens."""
 
-    def __init__(self, config: pytest.Config, session: Session, path: Path) -> None:
+    def __init__(self, config: pytest.Config | None, session: Session, path: Path) -> None:
         self.config, self.session, self.ledger = config, session, Ledger(path)
         self._whole = False  # whether the samples of a benchmark are all kept
 
@@ -151,7 +156,7 @@ class Recorder:
         earlier = next((event for event in recorded(self.ledger.path) if event["event"] == "session"), None)
         if earlier:
             session.agreed_threads = earlier["fingerprint"].get("threads")
-        began = _of_pytest_benchmark(self.config)
+        began = _of_pytest_benchmark(session, self.config)
         machine = began["machine_info"].setdefault(KEY, session.machine)  # a conftest may have emptied it
         fingerprint = self._fingerprint(machine, sources)
         if earlier:

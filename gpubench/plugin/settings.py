@@ -41,8 +41,6 @@ def declare_options(parser: pytest.Parser) -> None:
         group.addoption(f"--gpubench-{name}", metavar=metavar, help=text)
     share = "be process I of N: measure a share of the rounds"
     group.addoption("--gpubench-process", metavar="I/N", type=_share, default=_WHOLE, help=share)
-    shorter = "measure peaks of devices within a second or so, as gpubench time does"
-    group.addoption("--gpubench-brief", action="store_true", help=shorter)
 
 
 def read_settings(config: pytest.Config) -> Settings:
@@ -55,7 +53,7 @@ def read_settings(config: pytest.Config) -> Settings:
         values[name] = None if seconds is None else float(seconds)
     values["min_rounds"] = benchmark_option(config, "--benchmark-min-rounds")
     values["process"], values["processes"] = config.getoption("--gpubench-process")
-    return Settings(**values, brief=config.getoption("--gpubench-brief"))
+    return Settings(**values)
 
 
 def mode_of(config: pytest.Config) -> Mode:

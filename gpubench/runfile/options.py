@@ -152,15 +152,19 @@ def given(args: argparse.Namespace) -> list[Option]:
     return [option for option in OPTIONS if getattr(args, option.dest, None) is not None]
 
 
+def values(args: argparse.Namespace) -> dict[str, Any]:
+    """The settings that this command line sets, by their fields. A device that is named must be available."""
+    found = {option.field: value for option in given(args) if (value := getattr(args, option.dest)) != []}
+    if required := [*found.pop("required", ()), *(name for name in args.device or () if name not in OPTIONAL_DEVICES)]:
+        found["required"] = required
+    return found
+
+
 def passed_on(args: argparse.Namespace) -> list[str]:
-    """The options that this command line sets, as arguments of pytest for a measuring process. A device that is named
-    must be available."""
-    words = []
-    named = [name for name in args.device or () if name not in OPTIONAL_DEVICES]
-    named = [*(getattr(args, "require_device", None) or ()), *named]
-    args = argparse.Namespace(**vars(args) | {"require_device": named or None})
-    for option in given(args):
-        value = getattr(args, option.dest)
+    """These settings as arguments of pytest, for a measuring process."""
+    found, words = values(args), []
+    for option in (each for each in OPTIONS if each.field in found):
+        value = found[option.field]
         words += [f"{option.flag}={item}" for item in (value if option.repeatable else [value])]
     return words
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from ..errors import GpubenchError
+from ..errors import GpubenchError, UsageError
 from ..runfile.ledger import SKIPPED_FILES, Ledger
 from ..runfile.quantities import listed
 from .process import DIE_WITH, JOURNAL, NO_TESTS, PACKAGE, STACKS_ASKED, SUPERVISOR
@@ -72,24 +72,28 @@ class Failures:
     @pytest.hookimpl(wrapper=True)
     def pytest_cmdline_parse(self) -> Generator[None, Any, Any]:
         """Note a refused option, and a plugin or a conftest.py that can't be imported."""
-        with self._noted():
+        with self.noting():
             return (yield)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_cmdline_main(self) -> Generator[None, Any, Any]:
         """Note what is refused later, by a hook."""
-        with self._noted():
+        with self.noting():
             return (yield)
 
     @contextlib.contextmanager
-    def _noted(self) -> Generator[None, None, None]:
+    def noting(self) -> Generator[None, None, None]:
+        """A context of which an error is noted."""
         try:
             yield
-        except pytest.UsageError as error:  # its second argument and the last lines say where the options come from
+        except (
+            pytest.UsageError,
+            UsageError,
+        ) as error:  # its end says where options come from
             said = str(error.args[0] if error.args else error)
             self._note(said.partition(": error: ")[2] or said)
             raise
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
             self._note(_text(getattr(error, "cause", error)))
             raise
 

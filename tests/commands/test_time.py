@@ -1,7 +1,6 @@
 """``gpubench time``: what it understands, what it refuses in a line, and what it measures."""
 
 import re
-import runpy
 import shlex
 import sys
 from types import SimpleNamespace
@@ -12,7 +11,7 @@ from inprocess import gpubench
 
 from gpubench.commands import time
 from gpubench.commands.cli import parser
-from gpubench.commands.time import timing_of, write_benchmarks
+from gpubench.commands.time import timing_of
 from gpubench.errors import UsageError
 from gpubench.measure.expression import expressions, parse_sizes
 from gpubench.runfile.reader import read
@@ -34,7 +33,7 @@ def test_the_preset_full_and_deadline_give_an_expression_more_time(monkeypatch, 
     class Asked(Exception):
         pass
 
-    def supervisor(*terms):
+    def supervisor(*terms, **_):
         asked.append(terms[4])
         raise Asked
 
@@ -107,19 +106,6 @@ def test_what_can_not_be_timed_is_refused_with_how(line, message):
         timing(line)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_the_benchmark_file_makes_what_was_asked(tmp_path):
-    line = "'a[::2] @ \"b\"' 'np.sin(a)' --setup 'a = 1' --size n=1,2 --size k=4 --dtype tf32 --variant compile"
-    path = write_benchmarks(tmp_path, repr(timing(line)))
-    assert path.name == "test_time.py"
-    module = runpy.run_path(str(path))
-    libraries = {name: module[f"test_{name}"].pytestmark[0].kwargs["implementations"]
-                 for name in ('a[::2] @ "b"', "np.sin(a)")}  # fmt: skip
-    assert list(libraries.values()) == [["torch"], ["numpy"]]
-    terms, *sweeps = module["pytestmark"]
-    assert terms.kwargs == {"size": "n", "dtypes": ["tf32"], "variants": ["compile"]}
-    assert [sweep.args for sweep in sweeps] == [("k", [4]), ("n", [1, 2])]
 
 
 @pytest.mark.parametrize(
@@ -211,7 +197,7 @@ def test_one_number_is_one_line(tmp_path):
 def test_where_one_number_is_asked_for_the_choice_of_one_thread_is_printed(tmp_path, monkeypatch, capsys):
     made = SimpleNamespace(log=tmp_path / "log", processes=1, events=[], begin=lambda: None)
     made.measure = lambda: made.note({"event": "session", "notices": ["Measuring with 1 thread"]})
-    monkeypatch.setattr(time, "Supervisor", lambda *given: setattr(made, "note", given[-1]) or made)
+    monkeypatch.setattr(time, "Supervisor", lambda *given, **_: setattr(made, "note", given[-1]) or made)
     args = parser("time").parse_args(["1 + 1"])
     time._measured(args, timing_of(args), True, tmp_path)
     assert capsys.readouterr().err == "Measuring with 1 thread\n"

@@ -6,8 +6,9 @@ import math
 import numpy as np
 import pytest
 
+import gpubench
 from gpubench.commands.time import _times_alone
-from gpubench.measure import budget
+from gpubench.measure import budget, ceilings
 from gpubench.measure.clock import Share, take_turns
 from gpubench.measure.placements import (
     MOST_BLOCKS,
@@ -188,14 +189,14 @@ def test_the_range_of_a_single_expression_holds_the_time_of_other_runs(place_sd,
     assert np.mean([each.low <= middle <= each.high for each in ranges]) >= least
 
 
-def test_a_single_expression_is_spread_over_blocks_and_several_are_not(bench, monkeypatch):
+def test_a_single_expression_is_spread_over_blocks_and_several_are_not(monkeypatch):
     monkeypatch.setattr(budget, "SPREAD_S", 0.1)
-    counts = {}
-    for names in ("product", "product or sum"):
-        ran = bench(CALLS, "-k", names, "--gpubench-brief", usual=OPTIONS[:3])
-        row = next(row for row in Results.load(ran.path).study.measured if row.result.workload == "it.product")
+    monkeypatch.setitem(ceilings.EFFORTS, "brief", ceilings.EFFORTS["smoke"])
+    counts = []
+    for texts in (["a @ a"], ["a @ a", "a.sum()"]):
+        row = gpubench.time(texts, setup="a = randn(64, 64)", devices="cpu", threads=1).study.measured[0]
         (process,) = row.times.processes
-        counts[names] = len(process.blocks)
+        counts.append(len(process.blocks))
         assert [low for low in process.blocks if not row.interval.low <= low <= row.interval.high] == []
         assert row.time_s == median_interval(process.placements).value
-    assert counts["product"] > 0 == counts["product or sum"]
+    assert counts[0] > 0 == counts[1]

@@ -77,24 +77,6 @@ def test_the_installed_plugin_is_called_gpubench_and_loaded_once(pytester):
         result.assert_outcomes(passed=1)
 
 
-def test_expressions_of_one_size_are_measured_directly_after_each_other_in_either_order(bench, pytester):
-    source = """
-        import pytest
-        sizes = pytest.mark.parametrize("n", range(12))
-        @sizes
-        def test_a(benchmark, n): benchmark(len, [])
-        @sizes
-        def test_b(benchmark, n): benchmark(len, [])
-        """
-    options = ["--gpubench-process=0/1", "--gpubench-ledger=journal.jsonl", "--gpubench-preset=smoke"]
-    bench(source, usual=["--gpubench-brief", *options], passed=24)
-    begun = [event["name"] for event in read_ledger(pytester.path / "journal.jsonl") if event["event"] == "start"]
-    pairs = list(zip(begun[::2], begun[1::2], strict=True))
-    assert all(one.partition("[")[2] == other.partition("[")[2] for one, other in pairs)
-    assert {one[:6] for one, _ in pairs} == {"test_a", "test_b"}
-    assert [one.partition("[")[2] for one, _ in pairs] != [f"{n}]" for n in range(12)]
-
-
 @pytest.mark.parametrize(("imports", "knows_torch"), [("import json", False), ("import torch", True)])
 def test_a_measured_suite_that_does_without_torch_is_not_made_to_import_it(pytester, imports, knows_torch):
     pytester.makepyfile(test_it=f"{imports}\ndef test_plain(benchmark):\n    benchmark(len, [])")

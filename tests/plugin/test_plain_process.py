@@ -46,16 +46,11 @@ def fails():
 def test_a_call_that_fails_in_a_plain_process_has_no_time_and_the_next_isnt_tried(call, monkeypatch):
     session = Made(plain_s=None, become_plain=lambda threads: None)
 
-    def item(act):
-        return Made(config=Made(pluginmanager=Made(getplugin=lambda _: Made(), unregister=lambda name: None)), act=act)
+    def run(name):
+        session.plain_s = {"good": lambda: 2e-3, "bad": call}[name]()
 
-    def run(chosen, **_):
-        session.plain_s = chosen.act()
-
-    monkeypatch.setattr(plain_process, "runtestprotocol", run)
     monkeypatch.setattr(plain_process, "LONGEST_S", 1)
-    items = {"good": item(lambda: 2e-3), "bad": item(call)}
-    process = PlainProcess(session, items)
+    process = PlainProcess(session, run)
     assert process.seconds("good", 1) == 2e-3
     assert process.seconds("bad", 1) is None
     assert process.seconds("good", 1) is None
