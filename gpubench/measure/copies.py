@@ -114,17 +114,28 @@ def copy_call(
 def restored_random_streams(devices: Iterable[Device] = ()) -> Iterator[None]:
     """A context after which the global random streams of Python, NumPy and torch are as they were; of accelerators,
     those of the ``devices``."""
-    python, numpy = random.getstate(), np.random.get_state() if "numpy" in sys.modules else None
-    of_devices = [(device, device.random_state()) for device in devices]
+    states, of_devices = random_streams(), [(device, device.random_state()) for device in devices]
     try:
-        with torch.random.fork_rng(devices=()):
-            yield
+        yield
     finally:
         for device, state in of_devices:
             device.set_random_state(state)
-        random.setstate(python)
-        if numpy is not None:
-            np.random.set_state(numpy)
+        set_random_streams(states)
+
+
+def random_streams() -> tuple[Any, ...]:
+    """Return the states of the global random streams of Python, torch's CPU and NumPy."""
+    numpy = np.random.get_state(legacy=False) if "numpy" in sys.modules else None
+    return random.getstate(), bytes(torch.get_rng_state().tolist()), numpy
+
+
+def set_random_streams(states: tuple[Any, ...]) -> None:
+    """Restore the states that :func:`random_streams` returned."""
+    python, of_torch, numpy = states
+    random.setstate(python)
+    torch.set_rng_state(torch.frombuffer(bytearray(of_torch), dtype=torch.uint8))
+    if numpy is not None:
+        np.random.set_state(numpy)
 
 
 # Memory ---------------------------------------------------------------------------------------------------------------
@@ -707,13 +718,13 @@ def _reason(kind: type) -> str:
 
 @functools.cache
 def _shared_kinds() -> frozenset[type]:
-    """Return the types of immutable values that are shared."""
+    """Return the types of values without a state of their own, which are shared."""
     import re
 
     kinds = {types.CodeType, types.GenericAlias, types.UnionType, type(Ellipsis), type(NotImplemented), re.Pattern}
     kinds |= {torch.dtype, torch.layout, torch.memory_format, type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor)}
     kinds |= {np.ufunc, types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType}
-    kinds |= {types.MemberDescriptorType, types.ClassMethodDescriptorType}
+    kinds |= {types.MemberDescriptorType, types.ClassMethodDescriptorType, random.SystemRandom}
     return frozenset(kinds)
 
 

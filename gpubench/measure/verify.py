@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -28,7 +28,7 @@ from ..devices.lazy import np, pytree, torch
 from ..errors import TooLarge, UsageError, WrongAnswer
 from ..runfile.quantities import seconds_text
 from ..runfile.schema import Check, Work
-from .copies import CallCopy, Uncopyable, copy_call, restored_random_streams
+from .copies import CallCopy, Uncopyable, copy_call, random_streams, restored_random_streams, set_random_streams
 from .data import (
     as_tensor,
     bare_tensors,
@@ -65,6 +65,8 @@ _REPEATS = 5
 are summed over a few calls."""
 _FORMAT = {"element_size", "untyped_storage", "data_ptr", "nbytes", "itemsize", "__repr__"}
 """Methods and properties of tensors whose values depend on the dtype or the place in memory."""
+_RANKS = {"linalg_matrix_rank", "linalg_lstsq"}
+"""Functions that count the singular values above the dtype's epsilon."""
 _VECTORS: dict[str, tuple[tuple[int, bool], ...]] = {
     "_linalg_svd": ((0, False), (2, True)),
     "_linalg_eigh": ((1, False),),
@@ -121,18 +123,6 @@ def elements(*values: Any) -> int:
 # Outputs --------------------------------------------------------------------------------------------------------------
 
 
-def random_streams() -> tuple[Any, ...]:
-    """Return the states of the global random streams of torch's CPU, Python and NumPy."""
-    return bytes(torch.get_rng_state().tolist()), random.getstate(), np.random.get_state(legacy=False)
-
-
-def set_random_streams(states: tuple[Any, ...]) -> None:
-    """Restore what :func:`random_streams` returned."""
-    torch.set_rng_state(torch.tensor(list(states[0]), dtype=torch.uint8))
-    random.setstate(states[1])
-    np.random.set_state(states[2])
-
-
 class Incomparable(Exception):
     """A result that can't be compared; the text is the reason."""
 
@@ -158,23 +148,53 @@ def outputs(result: Any) -> list[Output]:
     return found
 
 
-def _outputs_of(leaf: Any) -> Iterator[Output]:
-    if isinstance(leaf, torch.Tensor):
+def _outputs_of(leaf: Any) -> list[Output]:
+    kind, dtype = type(leaf).__name__, str(getattr(leaf, "dtype", "")).removeprefix("torch.")
+    if isinstance(leaf, bool | int | float | complex | list | tuple | dict | np.ndarray | np.generic):
         try:
-            yield from ((Output(part, str(leaf.dtype).removeprefix("torch."))) for part in _dense(leaf.detach()))
-        except Exception as error:
-            raise Incomparable(f"a {type(leaf).__name__} of {leaf.dtype} can't be compared") from error
-    elif isinstance(leaf, np.ndarray | np.generic):
-        yield Output(_numbers(np.asarray(leaf)), str(leaf.dtype))
-    elif is_array(leaf):
-        yield from _outputs_of(torch.from_dlpack(leaf))
-    elif isinstance(leaf, bool | int | float | complex):
-        yield Output(_numbers(np.asarray(leaf)), "")
-    elif isinstance(leaf, list | tuple | dict):
-        try:
-            yield Output(_numbers(np.asarray(list(leaf.values()) if isinstance(leaf, dict) else leaf)), "")
+            array = np.asarray(list(leaf.values()) if isinstance(leaf, dict) else leaf)
         except ValueError as error:
             raise Incomparable("the result is nested too deeply to compare") from error
+        if array.dtype.kind not in "biufcmMSU":
+            raise Incomparable(f"an array of {'objects' if array.dtype.kind == 'O' else array.dtype} can't be compared")
+        leaf = _of_numpy(array)
+    elif is_array(leaf):
+        leaf = torch.from_dlpack(leaf)
+    elif not isinstance(leaf, torch.Tensor):
+        return []
+    try:
+        return [Output(part, dtype) for part in _dense(leaf.detach().cpu())]
+    except Exception as error:
+        raise Incomparable(f"a {kind} of torch.{dtype} can't be compared") from error
+
+
+def _of_numpy(array: Any) -> torch.Tensor:
+    """Return an array's numbers; dates as whole numbers, text as its bytes."""
+    kind, size = array.dtype.kind, array.itemsize
+    if kind in "SU":
+        return torch.from_numpy(np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8).copy())
+    usual = {"m": "i8", "M": "i8", "f": f"f{min(8, size)}", "c": f"c{min(16, size)}"}.get(kind)
+    return torch.from_numpy(np.array(array, usual or array.dtype.newbyteorder("=")))  # torch has no reversed views
+
+
+def _dense(tensor: Any) -> list[torch.Tensor]:
+    """Return the numbers of a tensor in dtypes that torch computes with, complex ones as pairs; formats of 8 bits and
+    fewer as their codes."""
+    if tensor.is_nested:
+        return [dense for part in tensor.unbind() for dense in _dense(part)]
+    if hasattr(tensor, "_masked_data"):
+        tensor = tensor.to_tensor(0)
+    if tensor.is_quantized:
+        tensor = tensor.int_repr()
+    if str(tensor.layout) != "torch.strided":
+        require_memory(8 * tensor.numel(), CPU)
+        tensor = tensor.to_dense()
+    tensor = tensor.as_subclass(torch.Tensor)
+    if tensor.is_complex():
+        tensor = tensor.to(torch.complex64) if tensor.dtype == torch.complex32 else tensor
+        return [torch.view_as_real(tensor.resolve_conj())]
+    codes = tensor.dtype.itemsize == 1 and tensor.dtype not in (torch.bool, torch.int8)
+    return [tensor.view(torch.uint8) if codes else tensor.resolve_neg()]
 
 
 def kept_result(result: Any) -> Any:
@@ -188,42 +208,6 @@ def kept_result(result: Any) -> Any:
     with suppress(RecursionError):  # nested too deeply to be compared
         return pytree.tree_map_only((torch.Tensor, np.ndarray), copy, result)
     return result
-
-
-def _dense(tensor: Any) -> Iterator[torch.Tensor]:
-    """Yield the numbers of a tensor in dtypes that torch computes with; formats of 8 bits and fewer as their codes."""
-    tensor = tensor.to("cpu")
-    if tensor.is_nested:
-        for part in tensor.unbind():
-            yield from _dense(part)
-        return
-    if hasattr(tensor, "_masked_data"):
-        tensor = tensor.to_tensor(0)
-    if tensor.is_quantized:
-        tensor = tensor.int_repr()
-    if str(tensor.layout) != "torch.strided":
-        require_memory(8 * tensor.numel(), CPU)
-        tensor = tensor.to_dense()
-    tensor = tensor.as_subclass(torch.Tensor)
-    if tensor.is_complex():
-        tensor = tensor.to(torch.complex64) if tensor.dtype == torch.complex32 else tensor
-        yield torch.view_as_real(tensor.resolve_conj())
-    elif tensor.dtype.itemsize == 1 and tensor.dtype not in (torch.bool, torch.int8):
-        yield tensor.view(torch.uint8)
-    else:
-        yield tensor.resolve_neg()
-
-
-def _numbers(array: np.ndarray[Any, Any]) -> torch.Tensor:
-    """Return an array's numbers; dates as whole numbers, text as its bytes."""
-    kind = array.dtype.kind
-    if kind in "SU":
-        return torch.from_numpy(np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8).copy())
-    if kind not in "biufcmM":
-        raise Incomparable(f"an array of {'objects' if kind == 'O' else array.dtype} can't be compared")
-    usual = {"m": "i8", "M": "i8", "f": f"f{min(8, array.itemsize)}", "c": f"c{min(16, array.itemsize)}"}.get(kind)
-    made = torch.from_numpy(np.array(array, usual or array.dtype.newbyteorder("=")))  # torch has no reversed views
-    return torch.view_as_real(made) if made.is_complex() else made
 
 
 def _same(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -272,6 +256,7 @@ class Seen:
     random: bool = False
     decomposed: bool = False
     format: bool = False
+    ranks: bool = False
 
     def note(self, step: Any, results: list[torch.Tensor]) -> None:
         """Note an operator and its results."""
@@ -282,6 +267,7 @@ class Seen:
     def note_function(self, function: Any, args: Iterable[Any]) -> None:
         """Note autocast and a question about the dtype."""
         name = getattr(function, "__name__", "")
+        self.ranks |= name in _RANKS
         self.format |= (getattr(function.__self__, "__name__", "") if name == "__get__" else name) in _FORMAT
         for kind in {leaf.device.type for leaf in args if isinstance(leaf, torch.Tensor)}:
             if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
@@ -299,40 +285,46 @@ def poisoned(
     stands may never end with rounded results. The results of operators are ``rounded`` to a dtype. With ``vary`` an
     operator's free choices are made otherwise: random numbers, signs of vectors, the order of eigenvalues.
     """
-    from torch.overrides import TorchFunctionMode
-
     aten, noted = torch.ops.aten, seen or Seen()
     unfilled = {aten.empty, aten.empty_like, aten.new_empty, aten.empty_strided, aten.new_empty_strided}
 
-    class Poisoned(dispatch_mode()):  # type: ignore[misc]
-        def __torch_dispatch__(self, step: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if noted.dtypes.total() > most:
-                raise NotImplementedError("its number of steps depends on rounding")
-            if str(step) == "aten.view.dtype" and (args[0].is_floating_point() or args[0].is_complex()):
-                raise NotImplementedError("it reads the bits of its input, and float64 has other ones")
-            result = step(*args, **(kwargs or {}))
-            if step.overloadpacket in unfilled:
-                return result.fill_(math.nan) if result.is_floating_point() else result
-            if vary:
-                result = _choose_otherwise(step, args, kwargs or {}, result)
-            if not step.is_view:
-                noted.note(step, results := bare_tensors(result))
-                _round(results, rounded)
-            return result
-
-    class Noting(TorchFunctionMode):
-        """Notes what reaches no operator: autocast, which leaves float64 as it is, and questions about the dtype."""
-
-        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            noted.note_function(function, args)
-            return function(*args, **(kwargs or {}))
+    def handle(_: Any, step: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if noted.dtypes.total() > most:
+            raise NotImplementedError("its number of steps depends on rounding")
+        if str(step) == "aten.view.dtype" and (args[0].is_floating_point() or args[0].is_complex()):
+            raise NotImplementedError("it reads the bits of its input, and float64 has other ones")
+        result = step(*args, **kwargs)
+        if step.overloadpacket in unfilled:
+            return result.fill_(math.nan) if result.is_floating_point() else result
+        if vary:
+            result = _choose_otherwise(step, args, kwargs, result)
+        if not step.is_view:
+            noted.note(step, results := bare_tensors(result))
+            _round(results, rounded)
+        return result
 
     def finfo(*args: Any, limits: Any = torch.finfo) -> Any:
         noted.format = True
         return limits(*args)
 
-    with uncompiled(), mock.patch("torch.finfo", finfo), Noting(), Poisoned():
+    with uncompiled(), mock.patch("torch.finfo", finfo), _noting()(noted), dispatch_mode()(handle):
         yield
+
+
+@cache
+def _noting() -> Any:
+    """Return the class of modes that note what reaches no operator."""
+    from torch.overrides import TorchFunctionMode
+
+    class Noting(TorchFunctionMode):
+        def __init__(self, seen: Seen) -> None:
+            self._seen = seen
+
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self._seen.note_function(function, args)
+            return function(*args, **(kwargs or {}))
+
+    return Noting
 
 
 def _choose_otherwise(step: Any, args: Any, kwargs: Any, result: Any) -> Any:
@@ -375,43 +367,40 @@ def _move(call: CallCopy, unit: float) -> None:
 
 @dataclass(slots=True)
 class Expected:
-    """An output of the reference, with the relative error that the first tolerance allows, and the differences that
-    further runs explain: a relative ``error``, and of whole numbers the elements that ``moved``, at most ``most_moved``
-    in one run. ``unwritten``: whether it is NaN because nothing wrote it."""
+    """An output of the reference, with the differences that tolerance and further runs explain: a relative ``error``,
+    and of whole numbers the elements that ``moved``, at most ``most_moved`` in one run. ``unwritten``: whether it is
+    NaN because nothing wrote it."""
 
     output: Output
     allowed: float
-    error: float
-    whole: bool
     unwritten: bool
-    moved: torch.Tensor | None = None
+    error: float = 0.0
+    moved: Any = None
     most_moved: int = 0
 
     def miss(self, got: torch.Tensor) -> str:
-        """Say how a result differs by more than is explained; empty where it doesn't."""
-        error = _error(got, self.output.values)
-        if self.unwritten:
-            return f"an output is not finite or was never written (tolerance {self.allowed:.3g})"
-        if error <= self.allowed or (error <= self.error and not self.whole):
+        """Return how a result differs by more than is explained; empty if it doesn't."""
+        wanted, whole = self.output.values, self.output.is_whole
+        error = math.inf if self.unwritten else _error(got, wanted)
+        if error <= self.allowed or (error <= self.error and not whole):
             return ""
-        if not self.whole or (error > self.error and self.output.values.is_floating_point()):
-            kind = "an output is not finite or was never written"
-            return f"{kind if math.isinf(error) else f'relative error {error:.3g}'} (tolerance {self.error:.3g})"
-        other = _others(got, self.output.values)
-        count, moved = int(other.sum()), 0 if self.moved is None else int((other & self.moved).sum())
-        moved = min(moved, self.most_moved)
-        if error <= self.error and 2 * moved >= count:
-            return ""
-        return f"{count} of {other.numel()} whole numbers are others, rounding moves {moved}"
+        if not whole or (error > self.error and wanted.is_floating_point()):
+            kind = f"relative error {error:.3g}" if math.isfinite(error) else _UNWRITTEN
+            return f"{kind} (tolerance {max(self.error, self.allowed):.3g})"
+        other = _others(got, wanted)
+        count = int(other.sum())
+        moved = 0 if self.moved is None else min(int((other & self.moved).sum()), self.most_moved)
+        explained = error <= self.error and 2 * moved >= count
+        return "" if explained else f"{count} of {other.numel()} whole numbers are others, rounding moves {moved}"
 
     def widen(self, values: torch.Tensor | None, dtype: torch.dtype, factor: float) -> float:
         """Explain what another run changed in results of this dtype, and return its error; without its values, explain
         everything."""
-        wanted = self.output.values
+        wanted, whole = self.output.values, self.output.is_whole
         values = values.to(dtype) if values is not None and wanted.is_floating_point() else values
         error = math.inf if values is None else _error(values, wanted)
-        self.error = max(self.error, (2 if self.whole else factor) * error)
-        if self.whole:
+        self.error = max(self.error, (2 if whole else factor) * error)
+        if whole:
             moved = torch.ones_like(wanted, dtype=torch.bool) if values is None else _others(values, wanted)
             self.moved = moved if self.moved is None else self.moved | moved
             self.most_moved = max(self.most_moved, int(moved.sum()))
@@ -419,31 +408,32 @@ class Expected:
 
     def is_checked(self, loosest: float) -> bool:
         """Whether so little is explained that the comparison was a check."""
-        few = self.whole and 2 * self.most_moved <= _AT_EDGES * self.output.values.numel()
-        return few or self.error <= loosest
+        few = 2 * self.most_moved <= _AT_EDGES * self.output.values.numel()
+        return (few and self.output.is_whole) or self.error <= loosest
 
 
 @dataclass(slots=True)
 class Reference:
-    """A copy of a call, made before the first call, which may change what it is given.
+    """A copy of a call, made before the first call, which may change what it is given; it is copied again for each run.
 
     ``precision``: the dtype whose rounding to expect. ``allowance``: seconds for all runs of the copy. ``exact``:
-    whether results must have the dtype that the call gives on a CPU.
+    whether results must have the dtype that the call gives on a CPU. ``given``: a function that the test gave as the
+    reference, which may look at what the first call left.
     """
 
-    call: Original
+    call: CallCopy
     flops: float | None
     inputs: int
     precision: str
     allowance: float = math.inf
     exact: bool = False
+    given: Callable[..., Any] | None = None
     seen: Seen = field(default_factory=Seen)
     _expected: list[Expected] = field(default_factory=list)
     _allowed: float = 0.0
     _spread: float = 0.0
     _spent_s: float = 0.0
     _alive: Any = None
-    _has_runs: bool = True
     _runs: list[float] = field(default_factory=list)
     _streams: Any = field(default_factory=random_streams)
 
@@ -453,14 +443,10 @@ class Reference:
         moves the result by more than :data:`LOOSEST`."""
         try:
             got = outputs(result)
-            expected = self._expect(elements(result))
-            if not got and not expected:
-                return unchecked("the call returns no tensor and no number to compare")
-            if not (self.inputs or self.call.shared or self.seen.dtypes["float64"] or self.seen.dtypes["complex128"]):
-                return unchecked("no tensor among the arguments to repeat the call with")
-            self._require_dtypes(got)
+            self._expect(elements(result))
+            self._require_use(got)
             reason = self._explain(got)
-            if reason and not _agree(self._run(), [each.output for each in expected], LOOSEST["float64"]):
+            if reason and not _agree(self._run(), self._wanted, LOOSEST["float64"]):
                 reason = self._freedom
         except WrongAnswer:  # a reference may also check what the call doesn't return
             raise
@@ -468,16 +454,16 @@ class Reference:
             return unchecked(str(error))
         except Exception as error:
             message = re.split(r"[.:;] ", " ".join(str(error).split()))[0][:100]
-            if self.call.shared and isinstance(error, TypeError):  # a wrong signature, such as a missing argument
+            if self.given and isinstance(error, TypeError):  # a wrong signature, such as a missing argument
                 raise UsageError(f"the reference of declare(check=…) raises TypeError: {message}") from error
             return unchecked(f"the call can't be repeated in float64 ({type(error).__name__}: {message})")
         loosest = max(self._allowed, LOOSEST[_real(self._precision)])
-        if reason and not all(each.is_checked(loosest) for each in expected):
+        if reason and not all(each.is_checked(loosest) for each in self._expected):
             return unchecked(reason)
-        if not any(each.whole for each in expected):
-            self._runs, self._alive, self._has_runs = [], None, False  # the last result needs no further run
-        errors = (_error(left.values, right.output.values) for left, right in zip(got, expected, strict=True))
-        return Check("passed", max(errors), max(each.error for each in expected))
+        if not any(each.is_whole for each in self._wanted):
+            self._runs, self._alive = [], None  # the last result needs no further run
+        errors = [_error(*pair) for pair in _pairs(got, self._wanted)]
+        return Check("passed", max(errors), max(each.error for each in self._expected))
 
     def check_last(self, result: Any) -> None:
         """Compare a result of after the rounds with the reference's too. Raises
@@ -493,8 +479,8 @@ class Reference:
         test's has no copy of the function: then ``copy`` makes copies as the call is now, of which the first results
         agree too unless the call is a race.
         """
-        own = self.call.shared is None
-        copy, allowed = (partial(self.call.copy, torch.float64), LOOSEST["float64"]) if own else (copy, self._allowed)
+        own = self.given is None
+        copy, allowed = (partial(self._copy, torch.float64), LOOSEST["float64"]) if own else (copy, self._allowed)
         try:
             with restored_random_streams(), uncompiled():
                 call = copy()
@@ -509,44 +495,59 @@ class Reference:
             return f"a copy of the call fails ({type(error).__name__})"
         return "" if stands or races else "the call changes what it uses"
 
-    def _expect(self, elements: int) -> list[Expected]:
+    @property
+    def _wanted(self) -> list[Output]:
+        return [each.output for each in self._expected]
+
+    def _expect(self, count: int) -> None:
         """Run the reference. Of NaN in its outputs only that of its own arithmetic is right, which is there without
         poison too."""
         found = self._run(seen=self.seen)
         unwritten = [False] * len(found)
         if any(bool(each.values.isnan().any()) for each in found):
-            pairs = zip(_values(self._run(poison=False)), _values(found), strict=True)
-            unwritten = [math.isinf(_error(*pair)) for pair in pairs]
-        self._allowed = tolerance(self._precision, self.flops, self.inputs, elements)
-        self._runs = [1.0, -1.0, 0.0]
-        if any(each.is_whole for each in found):
-            units = max(4.0, min(_MOST_UNITS, _MOST_MOVED / roundoff(self._precision)))
-            self._runs[2:2] = [units, -units]
+            unwritten = [math.isinf(_error(*pair)) for pair in _pairs(self._run(poison=False), found)]
+        self._allowed = tolerance(self._precision, self.flops, self.inputs, count)
         allowed = [self._allowed * each.values.is_floating_point() for each in found]
-        wholes = [each.is_whole for each in found]
-        self._expected = [*map(Expected, found, allowed, allowed, wholes, unwritten)]
-        return self._expected
+        self._expected = [*map(Expected, found, allowed, unwritten, allowed)]
+        units = max(4.0, min(_MOST_UNITS, _MOST_MOVED / roundoff(self._precision)))
+        self._runs = [1.0, -1.0, *[units, -units] * any(each.is_whole for each in found), 0.0]
+
+    def _require_use(self, got: list[Output]) -> None:
+        """Raise :class:`Incomparable` where there is nothing to compare or to compute with, and
+        :class:`~gpubench.errors.WrongAnswer` for results of other dtypes than the same call on a copy has."""
+        if not (got or self._expected):
+            raise Incomparable("the call returns no tensor and no number to compare")
+        if not (self.inputs or self.given or self.seen.dtypes["float64"] or self.seen.dtypes["complex128"]):
+            raise Incomparable("no tensor among the arguments to repeat the call with")
+        usual = {"float64": "float32" if self.precision == "tf32" else self.precision, "complex128": "complex64"}
+        pairs = list(zip(got, self._wanted, strict=False))
+        same = all(left.dtype in (usual.get(right.dtype, right.dtype), "") for left, right in pairs)
+        if same or not self.exact or len(got) != len(self._expected):
+            return
+        with suppress(Exception):
+            own = self._run(own=True)
+        for left, right in zip(got, own, strict=True):
+            if left.dtype and right.dtype and left.dtype != right.dtype:
+                raise WrongAnswer(f"wrong result: dtype {left.dtype}, a copy of the call gives {right.dtype}")
 
     def _miss(self, got: list[Output]) -> tuple[str, bool]:
-        """Say what isn't explained, and whether it is the number of outputs or a shape; empty where all is explained.
-        Raises :class:`~gpubench.errors.WrongAnswer` for memory that nothing wrote."""
+        """Return the unexplained difference, empty if there is none, and whether it is a number or shape of outputs."""
         if len(got) != len(self._expected):
             return f"{len(got)} outputs, the reference has {len(self._expected)}", True
-        pairs = list(zip(self._expected, _values(got), strict=True))
-        for each, values in pairs:
-            if values.shape != each.output.values.shape:
-                return f"shape {tuple(values.shape)}, the reference has {tuple(each.output.values.shape)}", True
-        return next(filter(None, (each.miss(values) for each, values in pairs)), ""), False
+        for left, right in _pairs(got, self._wanted):
+            if left.shape != right.shape:
+                return f"shape {tuple(left.shape)}, the reference has {tuple(right.shape)}", True
+        misses = (each.miss(output.values) for each, output in zip(self._expected, got, strict=True))
+        return next(filter(None, misses), ""), False
 
     def _explain(self, got: list[Output], when: str = "") -> str:
         """Repeat the reference until that explains how a result differs, and return the reason. Raises
         :class:`~gpubench.errors.WrongAnswer` where nothing does, :class:`Incomparable` where float64 can't judge."""
-        reason = ""
+        reason, unwritten = "", any(each.unwritten for each in self._expected)
         while (miss := self._miss(got))[0]:
-            unwritten = any(each.unwritten for each in self._expected)
-            if self._has_runs and not (unwritten or reason):
+            if not (when or unwritten or reason):
                 self._require_values(got)
-            if self._has_runs and not (unwritten or miss[1] or self._runs):
+            if not (when or unwritten or miss[1] or self._runs):
                 self._require_accuracy(got)
             if unwritten or not self._runs:
                 raise WrongAnswer(f"wrong result: {miss[0]}{when}")
@@ -559,22 +560,19 @@ class Reference:
         return reason
 
     def _widen(self, got: list[Output], run: float, resized: bool) -> None:
-        """Explain what one more run changes: with the inputs moved by ``steps`` units of roundoff, or with other free
+        """Explain what one more run changes: with the inputs moved by so many units of roundoff, or with other free
         choices. A run with another number of elements says nothing about a result that kept it, unless one unit of
         roundoff is enough to change the number."""
-        steps = abs(run or 1.0)
-        try:
-            found: list[Any] = _values(self._run(vary=not run, steps=run))
-        except Exception:  # a decomposition that no longer exists, a loop without an end
-            found = []
-        wanted = [each.output.values for each in self._expected]
-        if [each.shape for each in found] != [each.shape for each in wanted]:
-            if resized:
-                raise Incomparable("rounding or a free choice decides how many elements the result has")
-            found = [None] * len(wanted)
-        if resized or (steps > 1 and None in found):
+        steps, found, wanted = abs(run or 1.0), None, self._wanted
+        with suppress(Exception):  # a decomposition that no longer exists, a loop without an end
+            found = self._run(vary=not run, steps=run)
+        same = found is not None and [each.values.shape for each in found] == [each.values.shape for each in wanted]
+        if resized and not same:
+            raise Incomparable("rounding or a free choice decides how many elements the result has")
+        if resized or (steps > 1 and not same):
             return
-        for each, output, values in zip(self._expected, got, found, strict=True):
+        others = [each.values for each in found] if found and same else [None] * len(wanted)
+        for each, output, values in zip(self._expected, got, others, strict=True):
             if each.miss(output.values):
                 self._spread = max(self._spread, each.widen(values, output.values.dtype, _STEPS / steps))
 
@@ -588,41 +586,34 @@ class Reference:
         return "the same call gives another result each time"
 
     def _require_values(self, got: list[Output]) -> None:
-        """Raise :class:`Incomparable` for a result that isn't a function of its inputs' values: sizes of a dtype and
-        addresses. Without arithmetic a Python number can only be one of these: ``len(pickle.dumps(x))``, ``id(x)``."""
-        number = not self.seen.dtypes.total() and all(not each.dtype for each in got)
-        if not (self.seen.format or number):
+        """Raise :class:`Incomparable` for a result that isn't a function of its inputs' values: sizes of a dtype,
+        addresses, and random numbers of the system. Without an operator of torch, a number can only be one of these:
+        ``len(pickle.dumps(x))``, ``id(x)``, ``secrets.randbelow(9)``, NumPy's ``matrix_rank``."""
+        plain = all(not each.dtype or (each.is_whole and each.values.numel() == 1) for each in got)
+        number = plain and not self.seen.dtypes.total()
+        ranks = self.seen.ranks and any(
+            each.output.is_whole and each.miss(output.values) for each, output in zip(self._expected, got, strict=False)
+        )
+        if not (self.seen.format or number or ranks):
             return
         own = self._run(own=True)
         if _agree(got, own, self._allowed):
             raise Incomparable("the result depends on the dtype, so float64 has another one")
-        if number and not _agree(own, [each.output for each in self._expected], self._allowed):
-            raise Incomparable("the result depends on where the data lie in memory")
+        if number and not _agree(own, self._wanted, self._allowed):
+            call = self._copy(None)
+            same = _agree(outputs(call()), outputs(call()), 0.0)
+            raise Incomparable("the result depends on where the data lie in memory" if same else self._freedom)
 
     def _require_accuracy(self, got: list[Output]) -> None:
         """Raise :class:`Incomparable` where the call's own dtype on a CPU is as far from float64 as the result."""
-        own, errors = self._run(own=True), []
-        for each, left, right in zip(self._expected, got, own, strict=True):
+        errors = []
+        for each, left, right in zip(self._expected, got, self._run(own=True), strict=True):
             if each.miss(left.values):
                 errors.append(_error(left.values, each.output.values))
                 explained = 3 * _error(right.values, each.output.values) + each.error
-                if each.whole or not errors[-1] <= min(LOOSEST[_real(self._precision)], explained):
+                if each.output.is_whole or not errors[-1] <= min(LOOSEST[_real(self._precision)], explained):
                     return
         raise Incomparable(f"{self.precision} differs by {max(errors):.2g} from float64, on a CPU too")
-
-    def _require_dtypes(self, got: list[Output]) -> None:
-        """Raise :class:`~gpubench.errors.WrongAnswer` for results of other dtypes than the same call on a copy has."""
-        if not self.exact or len(got) != len(self._expected):
-            return
-        usual = {"float64": "float32" if self.precision == "tf32" else self.precision, "complex128": "complex64"}
-        wanted = [each.output.dtype for each in self._expected]
-        if all(output.dtype in (usual.get(dtype, dtype), "") for output, dtype in zip(got, wanted, strict=True)):
-            return
-        with suppress(Exception):
-            own = [each.dtype for each in self._run(own=True)]
-            others = [pair for pair in zip([each.dtype for each in got], own, strict=True) if all(pair)]
-        if other := next((pair for pair in others if pair[0] != pair[1]), None):
-            raise WrongAnswer(f"wrong result: dtype {other[0]}, a copy of the call gives {other[1]}")
 
     @property
     def _precision(self) -> str:
@@ -630,23 +621,27 @@ class Reference:
         chosen = {each for each in self.seen.dtypes if "64" not in each and each != "float32"}
         return coarsest({self.precision, *chosen}, self.precision)
 
+    def _copy(self, dtype: torch.dtype | None) -> CallCopy:
+        """Return a copy of the call with numbers in this dtype."""
+        call = copy_call(self.call.function, self.call.args, self.call.kwargs, dtype=dtype)
+        return dataclasses.replace(call, function=self.given or call.function, shared=self.call.shared)
+
     def _run(
         self, seen: Seen | None = None, own: bool = False, vary: bool = False, steps: float = 0.0, poison: bool = True
     ) -> list[Output]:
         """Return the outputs of a copy of the call: in float64 or in its ``own`` dtype, with other free choices
         (``vary``), or with inputs moved by so many ``steps`` of roundoff and rounded results."""
         start = time.perf_counter()
-        call = self.call.copy(None if own else torch.float64)
+        call = self._copy(None if own else torch.float64)
         most = 10 * self.seen.dtypes.total() + 100 if steps else math.inf
         rounded = {"float64": None, "tf32": torch.float32}.get(self._precision, getattr(torch, self._precision, None))
         with restored_random_streams():
             if steps:
                 torch.manual_seed(1)
                 _move(call, steps * roundoff(self._precision))
+            set_random_streams(self._streams)
             if vary:
                 torch.manual_seed(2), random.seed(2), np.random.seed(2)
-            else:
-                set_random_streams(self._streams)
             with poisoned(seen, rounded if steps else None, vary, most) if poison and not own else uncompiled():
                 result = call()
             if seen:
@@ -658,40 +653,24 @@ class Reference:
         return found
 
 
+def _pairs(left: list[Output], right: list[Output]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    return ((a.values, b.values) for a, b in zip(left, right, strict=True))
+
+
 def _agree(left: list[Output], right: list[Output], allowed: float) -> bool:
     """Whether two results are the same within a relative error."""
-    pairs = list(zip(_values(left), _values(right), strict=False))
     return len(left) == len(right) and all(
-        a.shape == b.shape and _error(a, b) <= allowed * a.is_floating_point() for a, b in pairs
+        a.shape == b.shape and _error(a, b) <= allowed * a.is_floating_point() for a, b in _pairs(left, right)
     )
 
 
-def _values(found: Iterable[Output]) -> list[torch.Tensor]:
-    return [each.values for each in found]
-
-
+_UNWRITTEN = "an output is not finite or was never written"
 _UNBOUNDED = "rounding makes NaN or an infinity of what is finite in float64, or changes what the call does"
 
 Estimate = Callable[[Work, Device, str], tuple[float | None, str]]
 """A function of work, device and dtype that returns the seconds of a call, and why, as :meth:`.Rates.estimate`."""
 _COPIED_PER_S = 2e9
 """Bytes that a core copies in a second."""
-
-
-@dataclass(frozen=True, slots=True)
-class Original:
-    """A copy of a call from before its first run, which is copied again for each run; ``shared`` is a function that
-    the test gave as the reference, which may look at what the first call left."""
-
-    call: CallCopy
-    shared: Callable[..., Any] | None = None
-
-    def copy(self, dtype: torch.dtype | None) -> CallCopy:
-        """Return a copy whose numbers are in this dtype."""
-        call = copy_call(self.call.function, self.call.args, self.call.kwargs, dtype=dtype)
-        if self.shared:
-            return CallCopy(self.shared, call.args, call.kwargs)
-        return dataclasses.replace(call, shared=self.call.shared)
 
 
 def prepare_reference(
@@ -708,20 +687,20 @@ def prepare_reference(
         return too_long(seconds)
     # In float64 8 bytes an element, complex ones 16, and room for intermediate results of the outputs' size.
     given = tensors(args, kwargs, function)
-    size = sum(
-        (8 + 8 * t.is_complex()) * t.numel() if t.dtype.is_floating_point or t.is_complex() else t.nbytes for t in given
-    ) + 8 * (call.counted.output_bytes if call.counted else 0)
+    widths = (8 << t.is_complex() if t.dtype.is_floating_point or t.is_complex() else t.itemsize for t in given)
+    size = sum(t.numel() * width for t, width in zip(given, widths, strict=True))
     try:
-        require_memory(size, CPU)
-        limit = min(allowance * _COPIED_PER_S, CPU.memory().free) / 4
+        require_memory(size + 8 * (call.counted.output_bytes if call.counted else 0), CPU)
+        memory = CPU.memory()
+        limit = min(allowance * _COPIED_PER_S, memory.free if memory else math.inf) / 4
         if library.name not in (TORCH, "numpy"):
             function, args, kwargs = (_in_numpy(value, library) for value in (function, args, kwargs))
-        shared, function = (None, function) if check is True else (check, torch.neg)
+        own, function = (None, function) if check is True else (check, torch.neg)
         copied = copy_call(function, args, kwargs, device=torch.device("cpu"), limit_bytes=int(limit))
     except (TooLarge, Uncopyable) as error:
         return unchecked(str(error))
-    original, inputs = Original(copied, shared), max(elements(args, kwargs), len(tensor_leaves(args, kwargs)))
-    return Reference(original, call.work.flops, inputs, precision, allowance, exact and shared is None)
+    inputs = max(elements(args, kwargs), len(tensor_leaves(args, kwargs)))
+    return Reference(copied, call.work.flops, inputs, precision, allowance, exact and own is None, own)
 
 
 def in_float64(function: Callable[..., Any]) -> Callable[..., Any]:

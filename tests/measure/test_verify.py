@@ -14,7 +14,7 @@ from gpubench.errors import WrongAnswer
 from gpubench.measure import verify
 from gpubench.measure.copies import copy_call
 from gpubench.measure.data import poison
-from gpubench.measure.verify import Original, Reference, coarsest, poisoned, prepare_reference, tolerance
+from gpubench.measure.verify import Reference, coarsest, poisoned, prepare_reference, tolerance
 from gpubench.runfile.schema import Work
 
 
@@ -25,7 +25,7 @@ def test_tolerance_grows_with_the_root_of_the_reduction():
 
 
 def reference(function, *args):
-    return Reference(Original(copy_call(function, args, {})), None, 1, "float32")
+    return Reference(copy_call(function, args, {}), None, 1, "float32")
 
 
 def check(result, expected):
@@ -217,7 +217,7 @@ def test_what_is_compiled_stays_compiled(make):
 
 
 USERS = """
-import functools, pathlib, pickle, time
+import functools, pathlib, pickle, random, secrets, time, uuid
 import numpy as np
 from torch import nn
 
@@ -294,6 +294,39 @@ def test_tiny(gpubench):
 def test_address(gpubench):
     gpubench(id, gpubench.randn(8))
 
+def flat(gpubench):
+    return gpubench.randn(64, 4) @ gpubench.randn(4, 64)
+
+def test_rank(gpubench):
+    gpubench(torch.linalg.matrix_rank, flat(gpubench))
+
+def test_rank_of_numpy(gpubench):
+    gpubench(np.linalg.matrix_rank, flat(gpubench).numpy())
+
+def test_rank_of_solution(gpubench):
+    a = flat(gpubench)
+    gpubench(lambda a: torch.linalg.lstsq(a, a, driver="gelsy").rank, a)
+
+def test_secret(gpubench):
+    gpubench(lambda x: secrets.randbelow(10**9), gpubench.randn(8))
+
+def test_identifier(gpubench):
+    gpubench(lambda x: x + uuid.uuid4().int % 10**5, gpubench.randn(8))
+
+def test_system(gpubench):
+    draws = random.SystemRandom()
+    gpubench(lambda x: x * draws.random(), gpubench.randn(8))
+
+class Counter:
+    calls = 0
+
+    def scaled(self, x):
+        Counter.calls += 1
+        return x * Counter.calls
+
+def test_class_counter(gpubench):
+    gpubench(Counter().scaled, gpubench.randn(8))
+
 def test_float8(gpubench):
     gpubench(lambda x: x.to(torch.float8_e4m3fn), gpubench.randn(64))
 
@@ -350,7 +383,7 @@ def chosen(x, wrong):
     if not (compiled := pathlib.Path(f"compiled{wrong}")).exists():
         compiled.touch()
         time.sleep(0.6)
-    return x[x > 0].sum() * (1 + wrong * (x.dtype == torch.float32))
+    return x[:32].sum() * (1 + wrong * (x.dtype == torch.float32))
 
 def test_slow_first(gpubench, monkeypatch):
     monkeypatch.setattr(type(gpubench), "_reference_limit_s", 1.0)
@@ -360,6 +393,17 @@ def test_wrong_slow_first(gpubench, monkeypatch):
     monkeypatch.setattr(type(gpubench), "_reference_limit_s", 1.0)
     gpubench(chosen, gpubench.randn(64), 0.01)
 
+def test_slow_step(gpubench, monkeypatch):
+    monkeypatch.setattr(type(gpubench), "_reference_limit_s", 1.0)
+    steps = []
+
+    def step(x):
+        time.sleep(0 if steps else 0.6)
+        steps.append(x)
+        return x[:32].sum()
+
+    gpubench.declare(check=lambda x: x[:32].sum() * len(steps))(step, gpubench.randn(64))
+
 def test_plain(benchmark):
     benchmark(torch.neg, torch.nested.nested_tensor([torch.randn(3), torch.randn(2)]))
 
@@ -368,16 +412,23 @@ def test_plain_bits(benchmark):
 """
 LATER = "the first result alone: the call changes what it uses"
 OUTCOMES = {
-    **dict.fromkeys(("global", "buffer"), ("passed", LATER)),
+    **dict.fromkeys(("global", "buffer", "class_counter"), ("passed", LATER)),
     **dict.fromkeys(("average", "cache", "view", "parameters"), ("passed", None)),
     **dict.fromkeys(
         ("method", "float8", "float8_e5m2", "half_complex", "lazy", "lazy_module", "nested"), ("passed", None)
     ),
-    **dict.fromkeys(("masked", "quantised", "list", "text", "returned", "weights", "slow_first"), ("passed", None)),
-    **dict.fromkeys(("message", "tiny"), ("unchecked", "the result depends on the dtype, so float64 has another one")),
+    **dict.fromkeys(
+        ("masked", "quantised", "list", "text", "returned", "weights", "slow_first", "slow_step"), ("passed", None)
+    ),
+    **dict.fromkeys(
+        ("message", "tiny", "rank", "rank_of_numpy", "rank_of_solution"),
+        ("unchecked", "the result depends on the dtype, so float64 has another one"),
+    ),
     "address": ("unchecked", "the result depends on where the data lie in memory"),
     "objects": ("unchecked", "an array of objects can't be compared"),
-    "clock": ("unchecked", "the same call gives another result each time"),
+    **dict.fromkeys(
+        ("clock", "secret", "identifier", "system"), ("unchecked", "the same call gives another result each time")
+    ),
     "deep": ("unchecked", "the result is nested too deeply to compare"),
     "random": ("passed", "the first result alone: the call draws random numbers"),
 }
