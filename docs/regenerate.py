@@ -25,7 +25,7 @@ from gpubench.report.charts.theme import THEMES
 from gpubench.report.columns import METRICS
 from gpubench.report.study import Study
 from gpubench.runfile.options import OPTIONS
-from gpubench.runfile.reader import read
+from gpubench.runfile.runs import read
 from gpubench.runfile.schema import RunFile
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .measure.clock import add_wait, timer
     from .measure.fixture import Gpubench
     from .report.results import Results
-    from .runfile.reader import read
+    from .runfile.runs import read
     from .runfile.schema import Run
     from .thresholds import threshold
 
@@ -31,7 +31,7 @@ _HOMES = {
     "Device": "devices", "Gpubench": "measure.fixture", "Implementation": "devices.implementations",
     "Results": "report.results", "Run": "runfile.schema", "register_implementation": "devices.implementations",
     "add_wait": "measure.clock", "load": "commands.notebook", "load_ipython_extension": "commands.notebook",
-    "read": "runfile.reader", "register": "devices", "threshold": "thresholds", "time": "commands.notebook",
+    "read": "runfile.runs", "register": "devices", "threshold": "thresholds", "time": "commands.notebook",
     "timer": "measure.clock",
 }  # fmt: skip
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import forked
 
 from gpubench.commands.cli import main
-from gpubench.runfile.reader import read
+from gpubench.runfile.runs import read
 
 
 def gpubench(*arguments, cwd, start=False):

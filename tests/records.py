@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import convert
 from msgspec.structs import replace
 
-from gpubench.runfile import reader
+from gpubench.runfile import quality, reader
 from gpubench.runfile.schema import Case, Run
 
 # Read-only, since every test shares them: a test that changed one in place would rename the GPU of those after it.
@@ -202,9 +202,8 @@ class Made:
 
     def read(self, name: str = "") -> Run:
         """As from a file of this name."""
-        return reader.check_run(
-            Path(f"{name or self.name or 'run'}.json"), reader.cleaned(json.loads(json.dumps(self.data)))
-        )
+        path, data = Path(f"{name or self.name or 'run'}.json"), json.loads(json.dumps(self.data))
+        return quality.judged(reader.check_run(path, reader.cleaned(data)))
 
 
 SIZES = (1, 10, 100)

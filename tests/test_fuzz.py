@@ -27,8 +27,8 @@ from suites import plain
 from gpubench.commands.report import write_report
 from gpubench.errors import GpubenchError, RunFileError
 from gpubench.report.output import MANIFEST
-from gpubench.runfile import ledger, reader, writer
-from gpubench.runfile.reader import read_runs
+from gpubench.runfile import journal, ledger, runs, writer
+from gpubench.runfile.runs import read_runs
 from gpubench.runfile.schema import Case, Run
 
 BY_HAND = int(os.environ.get("GPUBENCH_FUZZ", 0))
@@ -185,7 +185,7 @@ def folder(tmp_path_factory):
 def read_run(content: bytes, folder: Path) -> None:
     path = folder / "mutated run.json"
     path.write_bytes(content)
-    require_sound(refused_or_read(path.name, reader.read, path))
+    require_sound(refused_or_read(path.name, runs.read, path))
 
 
 def require_sound(run: Run | None) -> None:
@@ -265,20 +265,20 @@ def test_followers(folder):
     path = folder / "followed"
     for number, content in enumerate(damaged(lines(LEDGER).encode(), 60)):
         path.unlink(missing_ok=True)
-        follower, cut = reader.Follower(path), 20 * number
+        follower, cut = journal.Follower(path), 20 * number
         path.write_bytes(content[:cut])
         seen = refused_or_read(path.name, lambda follower=follower: list(follower.events()))
         with path.open("ab") as file:
             file.write(content[cut:])
         seen += refused_or_read(path.name, lambda follower=follower: list(follower.events()))
-        assert all(event["event"] in reader.EVENTS for event in seen)
+        assert all(event["event"] in journal.EVENTS for event in seen)
         assert list(follower.events()) == []
 
 
 def test_what_is_mutated_is_sound(folder):
     for data in RUNS:
         writer.write(folder / "sound.json", data)
-        assert {result.status for result in reader.read(folder / "sound.json").results} <= {"ok", "skipped"}
+        assert {result.status for result in runs.read(folder / "sound.json").results} <= {"ok", "skipped"}
     (folder / "sound.ledger.jsonl").write_text(lines(LEDGER))
     statuses = [result.status for run in read_runs([folder / "sound.ledger.jsonl"]) for result in run.results]
     assert statuses == ["ok"] * 4 + ["error", "skipped", "skipped"]
@@ -296,11 +296,11 @@ EXTREME: dict[str, Callable[[], Iterator[bytes]]] = {
 }
 READING = """
 import os, sys
-from gpubench.runfile import ledger, reader, writer
+from gpubench.runfile import journal, ledger, runs
 from gpubench.errors import GpubenchError
-for read in (reader.read, lambda path: ledger.assemble(reader.read_ledger(path)), reader.recorded):
+for read in (runs.read, lambda path: ledger.assemble(journal.read_ledger(path)), journal.recorded):
     path = sys.argv[1]
-    if not os.path.isfile(path) and read is not reader.read:
+    if not os.path.isfile(path) and read is not runs.read:
         continue
     try:
         read(path)
@@ -329,7 +329,7 @@ def test_memory(kind, tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="its devices")
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/proc/self/mem", "/"])
 def test_devices_and_folders_are_no_files(device):
-    for read in (reader.read, reader.read_ledger):
+    for read in (runs.read, journal.read_ledger):
         with pytest.raises(RunFileError, match="expected"):
             read(device)
 
@@ -340,7 +340,7 @@ def test_a_broken_case_with_a_broken_name(tmp_path, capsys):
     events[1]["cases"] = [name]
     events.append({"event": "end", "process": 0, "fullname": name, "status": "ok", "benchmark": {}})
     (tmp_path / "ledger").write_text("".join(json.dumps(event) + "\n" for event in events))
-    ledger.assemble(reader.read_ledger(tmp_path / "ledger"))
+    ledger.assemble(journal.read_ledger(tmp_path / "ledger"))
     (said,) = capsys.readouterr().err.splitlines()
     assert said.isprintable()
     assert len(said) < 1000
@@ -351,7 +351,7 @@ def test_a_file_whose_name_is_no_text(tmp_path):
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/r\xff\n.json"))
     path.write_text("{")
     with pytest.raises(RunFileError) as caught:
-        reader.read(path)
+        runs.read(path)
     assert str(caught.value).isprintable()
     path.write_text(json.dumps(whole_run()))
     write_report([path], tmp_path / "out", charts="none")

@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from gpubench.runfile.reader import read
+from gpubench.runfile.runs import read
 
 FILES = ("elementwise", "matmul", "transfer", "models", "classic")
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from repeatability import measure, times
 
-from gpubench.runfile.reader import read
+from gpubench.runfile.runs import read
 from gpubench.statistics.intervals import INTERVAL, Interval, median, median_interval, quantile
 
 

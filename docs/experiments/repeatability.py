@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gpubench.runfile.reader import read
+from gpubench.runfile.runs import read
 from gpubench.runfile.schema import Times
 
 CASES = (

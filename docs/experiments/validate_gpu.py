@@ -156,7 +156,7 @@ def main() -> None:
     parser.add_argument("--timers", nargs="?", const="cuda", metavar="DEVICE")
     options = parser.parse_args()
     sys.path.insert(0, str(ROOT))
-    from gpubench.runfile.reader import read
+    from gpubench.runfile.runs import read
 
     lines = [f"# {title}\n{text}\n" for title, text in COMMANDS.items()] if options.commands else []
     rows = [row for path in options.runs for row in compared(read(path))]

@@ -18,8 +18,8 @@ from ..errors import GpubenchError, UsageError
 from ..measure.data import dtypes_of
 from ..measure.expression import Timing, expressions, parse_sizes, pausing_loop
 from ..runfile import options
+from ..runfile.journal import recorded
 from ..runfile.ledger import LEDGER, RUN_FILE, assemble
-from ..runfile.reader import recorded
 from ..runfile.writer import scratch, write
 from .time import FOLDER, timing_of
 

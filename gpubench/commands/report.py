@@ -137,6 +137,6 @@ def read_study(args: argparse.Namespace) -> Study:
 
 def read_all(paths: Iterable[str | Path]) -> list[Run]:
     """Read runs without their samples, which no table or chart shows. Raises UsageError or RunFileError."""
-    from ..runfile.reader import read_runs
+    from ..runfile.runs import read_runs
 
     return list(read_runs(paths, samples=False))

@@ -15,7 +15,7 @@ from ..report.words import benchmark
 from ..runfile.facts import is_unknown, plain_memory_note
 from ..runfile.flags import CONTENDED, WAITING
 from ..runfile.quantities import moment_of
-from ..runfile.reader import read_runs
+from ..runfile.runs import read_runs
 from ..runfile.schema import Process, Result, Run, Times
 
 SMOKE = "smoke"

@@ -30,10 +30,10 @@ from ..measure.fixture import Declared, Gpubench
 from ..measure.session import Mode, Session, Settings
 from ..measure.state import State
 from ..runfile.flags import DIFFERENT, Flag
+from ..runfile.journal import recorded
 from ..runfile.ledger import missing
 from ..runfile.naming import LONGEST_TEXT
 from ..runfile.quantities import shorten
-from ..runfile.reader import recorded
 from ..runfile.schema import Case
 from ..runfile.writer import without_paths
 from ..supervise.child import Failures, become_child

@@ -21,12 +21,12 @@ from ..devices import register
 from ..errors import RankFailure, Unmeasurable, UsageError
 from ..estimate.demo import Demo
 from ..measure.session import Mode, Session
+from ..runfile.journal import read_ledger, recorded
 from ..runfile.kinds import names_of
 from ..runfile.ledger import LEDGER, SKIPPED_FILES, Event, Ledger, assemble, missing
 from ..runfile.matching import matcher, nothing_matches
 from ..runfile.naming import numbered, told_stems
 from ..runfile.quantities import counted, listed, seconds_text
-from ..runfile.reader import read_ledger, recorded
 from ..runfile.schema import KEY, Case
 from ..runfile.writer import fit, keep, write
 from . import outcomes, settings

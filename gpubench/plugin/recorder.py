@@ -19,10 +19,11 @@ from msgspec import structs
 from ..errors import UsageError
 from ..measure import environment
 from ..measure.session import Session
+from ..runfile.journal import recorded
 from ..runfile.ledger import Event, Ledger, percentiles
 from ..runfile.naming import LONGEST_TEXT
 from ..runfile.quantities import counted
-from ..runfile.reader import LARGEST, check_case, convert, recorded
+from ..runfile.reader import LARGEST, check_case, convert
 from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case, Ceilings
 from ..runfile.version import __version__
 from ..runfile.writer import fit

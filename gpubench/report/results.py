@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from ..runfile.quantities import listed
-from ..runfile.reader import read_runs
+from ..runfile.runs import read_runs
 from ..runfile.schema import Run
 from . import words
 from .columns import frame, results_columns, speedup_columns

@@ -6,25 +6,16 @@ The model is the roofline (S. Williams, A. Waterman, D. Patterson, Communication
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from msgspec.structs import replace
-
-from .flags import IMPLAUSIBLE
-from .quantities import text
-from .schema import Bandwidth, Ceilings, CpuFacts, Result, Work
+from .schema import Ceilings, CpuFacts, Work
 
 PLAUSIBLE = 1.3
 """Ceilings are measured and noisy: only a result that exceeds them by more than this factor can't be true."""
 WINOGRAD = 2.25
 """Convolutions may do this many times fewer multiplications than the direct algorithm whose FLOPs are counted (A.
 Lavin, S. Gray, *Fast Algorithms for Convolutional Neural Networks*, 2016: F(2x2, 3x3))."""
-FEWEST_ABOVE, MANY_ABOVE = 3, 0.1
-"""The peaks of a device are disproved if at least this many results, and this share of all, exceed them."""
-CONTRADICTED, FIXED_COST_S = 2.0, 1e-4
-"""A small footprint can reach what a large one does: peaks are disproved if that of a smaller footprint is this factor
-below that of a larger one. Passes so short that the fixed cost of a call matters are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,78 +63,6 @@ def most(use: Utilisation, dtype: str, ceilings: Ceilings, convolutions: float =
         return PLAUSIBLE
     allowed, peak = ceilings.allowed.get(dtype), ceilings.throughput.get(dtype)
     return (1 + (WINOGRAD - 1) * convolutions) * max(PLAUSIBLE, allowed / peak if allowed and peak else 0.0)
-
-
-def _achieved(
-    results: Iterable[Result], peaks: Mapping[str, Ceilings]
-) -> Iterator[tuple[Result, Ceilings, Utilisation]]:
-    """The results with a time on a single device whose peaks are known, each with the present peaks."""
-    for result in results:
-        known = peaks.get(result.device)
-        if known and result.times and not result.parallel:
-            use = utilisation(result.work, result.times.median_s, result.compute_dtype, known)
-            if use:
-                yield result, known, use
-
-
-def disproved(results: Iterable[Result], peaks: Mapping[str, Ceilings]) -> dict[str, str]:
-    """Why measured peaks can't be those of a device, by its name: many results exceed them, or its bandwidths
-    contradict each other."""
-    found: dict[str, str] = {}
-    above: dict[str, list[bool]] = {}
-    for result, known, use in _achieved(results, peaks):
-        if len(set(result.devices)) < 2:
-            limit = most(use, result.compute_dtype, known, result.convolution_share or 0.0)
-            above.setdefault(result.device, []).append(use.fraction > limit)
-    for name, known in peaks.items():
-        judged = above.get(name, [])
-        if sum(judged) >= max(FEWEST_ABOVE, MANY_ABOVE * len(judged)):
-            found[name] = f"{sum(judged)} of {len(judged)} results exceed them"
-        elif contradiction := _contradiction(known):
-            slow, fast = (f"{text(e.byte_per_s, 'B/s')} with {text(e.footprint_bytes, 'B')}" for e in contradiction)
-            found[name] = f"they contradict each other: {slow}, {fast}"
-    return found
-
-
-def _contradiction(peaks: Ceilings) -> tuple[Bandwidth, Bandwidth] | None:
-    """A smaller and a larger footprint that contradict each other, each with its best pattern, or None."""
-    best: dict[float, Bandwidth] = {}
-    for entry in sorted(peaks.bandwidth, key=lambda entry: entry.byte_per_s):
-        if entry.footprint_bytes >= FIXED_COST_S * entry.byte_per_s:
-            best[entry.footprint_bytes] = entry
-    in_order = [best[size] for size in sorted(best)]
-    for i, small in enumerate(in_order):
-        fastest = max(in_order[i:], key=lambda entry: entry.byte_per_s)
-        if fastest.byte_per_s > CONTRADICTED * small.byte_per_s:
-            return small, fastest
-    return None
-
-
-def raise_peaks(results: Iterable[Result], measured: Mapping[str, Ceilings]) -> dict[str, Ceilings]:
-    """The peaks, with those of CPUs raised to what verified results reached: such a result shows that a peak was
-    measured too low.
-
-    Convolutions raise none, as fast algorithms do fewer operations than are counted; nor do results that can't be true.
-    """
-    peaks = dict(measured)
-    for result, known, use in _achieved(results, peaks):
-        passed = result.check is not None and result.check.status == "passed"
-        doubted = any(flag.name == IMPLAUSIBLE for flag in result.flags) or bool(result.convolution_share)
-        if known.ways and passed and not doubted and 1 < use.fraction <= most(use, result.compute_dtype, known):
-            peaks[result.device] = _raised(known, result, use)
-    return peaks
-
-
-def _raised(known: Ceilings, result: Result, use: Utilisation) -> Ceilings:
-    work, dtype, seconds = result.work, result.compute_dtype, result.times.median_s if result.times else 0.0
-    if use.bound == "throughput" and work.flops:
-        rate = work.flops / seconds
-        ways = {**known.ways.get(dtype, {}), f"{result.implementation}: {result.id}": rate}
-        return replace(known, throughput={**known.throughput, dtype: rate}, ways={**known.ways, dtype: ways})
-    nbytes = work.bytes or 0.0
-    smaller = [entry for entry in known.bandwidth if entry.footprint_bytes <= nbytes]
-    level = max(smaller or known.bandwidth, key=lambda entry: entry.footprint_bytes).level
-    return replace(known, bandwidth=(*known.bandwidth, Bandwidth(result.id, nbytes, nbytes / seconds, level)))
 
 
 # Slow libraries -------------------------------------------------------------------------------------------------------

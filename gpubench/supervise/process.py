@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
+from ..runfile.journal import Follower
 from ..runfile.ledger import Event, inner
-from ..runfile.reader import Follower
 
 INTERRUPTED, USAGE, NO_TESTS = 2, 4, 5
 """pytest's exit codes: interrupted, for options that it can't use, and where it has collected nothing."""

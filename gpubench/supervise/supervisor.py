@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import GpubenchError, RunFileError, Unwritten, UsageError, clean
+from ..runfile.journal import read_ledger
 from ..runfile.ledger import LEDGER, Event, Ledger, assemble, missing
 from ..runfile.quantities import counted
-from ..runfile.reader import check_run, read_ledger
+from ..runfile.reader import check_run
 from ..runfile.schema import SCHEMA_VERSION
 from ..runfile.writer import Lock, is_own, keep, scratch, without_paths
 from . import process

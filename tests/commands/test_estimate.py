@@ -19,7 +19,7 @@ from gpubench.estimate.outlook import Outlook
 from gpubench.estimate.printing import cell
 from gpubench.estimate.roofline import learned_values
 from gpubench.runfile.quantities import text
-from gpubench.runfile.reader import read
+from gpubench.runfile.runs import read
 
 measured = partial(records.run, cuda=0, processes=1)
 

@@ -16,7 +16,7 @@ from waiting import survivors, wait_for
 from gpubench.commands import run
 from gpubench.commands.run import FIRST_WORDS
 from gpubench.runfile.ledger import COMPLETE
-from gpubench.runfile.reader import read
+from gpubench.runfile.runs import read
 
 pytestmark = pytest.mark.usefixtures("no_ceilings")
 

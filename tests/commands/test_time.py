@@ -14,7 +14,7 @@ from gpubench.commands.cli import parser
 from gpubench.commands.time import timing_of
 from gpubench.errors import UsageError
 from gpubench.measure.expression import expressions, parse_sizes
-from gpubench.runfile.reader import read
+from gpubench.runfile.runs import read
 from gpubench.supervise import progress
 
 pytestmark = pytest.mark.usefixtures("no_ceilings")

@@ -20,7 +20,7 @@ from gpubench.compare.interleaved import LEAST_FRESH, SCREENING_PAIRS, planned_p
 from gpubench.compare.samples import CaseKey
 from gpubench.compare.verdict import INCONCLUSIVE, Verdict, percent
 from gpubench.errors import UsageError
-from gpubench.runfile.reader import read
+from gpubench.runfile.runs import read
 from gpubench.statistics.intervals import Interval
 from gpubench.supervise.interleave import OutOfTime
 

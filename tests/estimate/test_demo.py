@@ -18,7 +18,7 @@ from gpubench.estimate.demo import COPY_S, LINK_SHARE, PAGEABLE, WAIT_S, Demo
 from gpubench.estimate.model import Likely, likely, shortest
 from gpubench.estimate.roofline import DISPATCH_S, LEAST_KERNEL_S, middle_s
 from gpubench.report.results import Results
-from gpubench.runfile.reader import read
+from gpubench.runfile.runs import read
 from gpubench.runfile.schema import Case, Operators, Work
 from gpubench.supervise.process import suite
 from gpubench.testing import VirtualMachine

@@ -9,7 +9,7 @@ from gpubench.estimate.datasheets import Figures, Gpu, Sourced, find_card, read_
 from gpubench.estimate.model import LEAST_CALL_S, SAFETY, Likely, likely, shortest
 from gpubench.estimate.outlook import jobs_of
 from gpubench.estimate.roofline import DISPATCH_S, Factor, Shares, learned_values, memory_s, reached
-from gpubench.runfile.reader import read
+from gpubench.runfile.runs import read
 from gpubench.runfile.schema import Operators, Work
 
 CARD = {"float32": 1e13, "half": 1e14, "float64": 5e11, "memory": 1e12, "cache": 1e7, "watt": 100.0, "link": 1e10}

@@ -17,8 +17,9 @@ from gpubench.devices import CPU, implementations
 from gpubench.measure import ceilings, environment
 from gpubench.measure.session import MOST_REMEASURED
 from gpubench.runfile.facts import facts
+from gpubench.runfile.journal import read_ledger
 from gpubench.runfile.ledger import assemble
-from gpubench.runfile.reader import read, read_ledger
+from gpubench.runfile.runs import read
 from gpubench.runfile.schema import Ceilings, CpuFacts, Machine, Run
 from gpubench.runfile.utilisation import slow_products
 from gpubench.testing import VirtualDevice

@@ -8,7 +8,7 @@ from gpubench.measure.session import Session
 from gpubench.measure.verify import Reference
 from gpubench.plugin.recorder import thin
 from gpubench.runfile.flags import Flag
-from gpubench.runfile.reader import read
+from gpubench.runfile.runs import read
 from gpubench.testing import VirtualDevice, VirtualMachine
 
 HEADER = "import torch, pytest, numpy as np\n"

@@ -13,8 +13,8 @@ from gpubench.measure import ceilings
 from gpubench.measure.expression import Timing, expressions
 from gpubench.measure.session import Mode, Session, Settings
 from gpubench.plugin.expressions import Expressions, measure
+from gpubench.runfile.journal import recorded
 from gpubench.runfile.ledger import assemble
-from gpubench.runfile.reader import recorded
 from gpubench.testing import VirtualDevice, VirtualMachine
 
 

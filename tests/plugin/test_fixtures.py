@@ -12,7 +12,7 @@ import forked
 import pytest
 from inprocess import gpubench, measure
 
-from gpubench.runfile.reader import read
+from gpubench.runfile.runs import read
 
 pytestmark = [
     pytest.mark.usefixtures("no_ceilings"),

@@ -17,9 +17,10 @@ from gpubench.devices import Choice
 from gpubench.measure import disturbance, environment
 from gpubench.plugin import outcomes, parametrize
 from gpubench.plugin.parametrize import case_of
+from gpubench.runfile.journal import read_ledger
 from gpubench.runfile.kinds import KINDS
 from gpubench.runfile.ledger import WITHIN, assemble
-from gpubench.runfile.reader import read_ledger, read_runs
+from gpubench.runfile.runs import read_runs
 from gpubench.testing import VirtualDevice
 
 CASE = """

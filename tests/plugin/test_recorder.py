@@ -12,8 +12,9 @@ from gpubench.errors import UsageError
 from gpubench.measure import disturbance, environment
 from gpubench.plugin import recorder
 from gpubench.plugin.recorder import MEASURING_ROOMS, PACKAGE_FOLDER, code_hash, require_room, require_same
+from gpubench.runfile.journal import read_ledger
 from gpubench.runfile.ledger import Ledger, assemble
-from gpubench.runfile.reader import read_ledger, read_runs
+from gpubench.runfile.runs import read_runs
 from gpubench.runfile.schema import MOST_NAMES, MOST_PARAMS, CanaryTimes, Case
 
 FILES = sorted(

@@ -18,6 +18,7 @@ from gpubench.report.columns import METRICS, csv_files
 from gpubench.report.number import MISSING
 from gpubench.report.tables import flag_table
 from gpubench.runfile import reader
+from gpubench.runfile.quality import judged
 
 
 def rows_of(one):
@@ -133,7 +134,7 @@ def percentiles(*samples, iterations=1):
     mark["stats"]["iterations"] = iterations
     for process, of_process in zip(mark["extra_info"]["gpubench"]["processes"], samples, strict=True):
         process |= {"kept": len(of_process), "iterations": iterations}
-    run_of_file = reader.check_run(Path("run.json"), one.data, samples=False)
+    run_of_file = judged(reader.check_run(Path("run.json"), one.data, samples=False))
     (row,) = study_of(run_of_file).measured
     assert row.times.samples == ((),) * len(samples) or not row.times.samples
     return tuple(METRICS[name].of(row) for name in ("p95_s", "p99_s"))

@@ -21,7 +21,7 @@ from gpubench.report.screen import answer_screen, findings
 from gpubench.report.study import Study
 from gpubench.report.tables import answer_tables
 from gpubench.runfile.flags import Level, Quality, Reason
-from gpubench.runfile.reader import read_runs
+from gpubench.runfile.runs import read_runs
 
 run = partial(records.run, processes=1, cuda=2)
 

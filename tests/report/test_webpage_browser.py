@@ -14,7 +14,7 @@ from gpubench.commands.cli import main
 from gpubench.errors import UsageError
 from gpubench.report.number import times, times_range
 from gpubench.report.study import Study
-from gpubench.runfile import reader
+from gpubench.runfile import runs
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
 from selenium.webdriver.common.by import By  # noqa: E402
@@ -324,7 +324,7 @@ def test_search_takes_what_k_takes(browser, suite_page, words):
     page, run = suite_page
     opened(browser, f"{page}#{urlencode({'search': words})}")
     try:
-        count = len(Study([reader.read(run)], expression=words).rows)
+        count = len(Study([runs.read(run)], expression=words).rows)
     except UsageError:
         count = 0
     assert len(browser.find_elements(By.CSS_SELECTOR, "#table tbody tr")) == count

@@ -3,7 +3,7 @@
 import pytest
 
 from gpubench.runfile.flags import ADVICE, Level, Quality, Reason, judge
-from gpubench.runfile.reader import apart
+from gpubench.runfile.quality import apart
 from gpubench.runfile.schema import Process, Times
 
 

@@ -8,7 +8,8 @@ import pytest
 import records
 
 from gpubench.errors import UsageError
-from gpubench.runfile import ledger, reader, writer
+from gpubench.runfile import journal, ledger, reader, runs, writer
+from gpubench.runfile.journal import recorded
 from gpubench.runfile.schema import Case
 
 
@@ -38,13 +39,13 @@ def test_any_value_is_written(tmp_path, value, written):
     journal.add_event("finish", process=0, after=value)
     assert json.loads((tmp_path / "ledger").read_text())["after"] == written
     journal.add_event("finish", process=0, after=LOOP)
-    *_, event = reader.recorded(journal.path)
+    *_, event = recorded(journal.path)
     assert "[[...]]" in json.dumps(event["after"])
 
 
 def test_a_follower_waits_for_whole_lines(tmp_path):
     path = tmp_path / "ledger"
-    follower = reader.Follower(path)
+    follower = journal.Follower(path)
     assert list(follower.events()) == []
     ledger.Ledger(path).add_event("finish", process=0)
     with path.open("a") as file:
@@ -73,12 +74,12 @@ def test_the_largest_run_is_read_again(tmp_path):
                 events += [start, end]
             events.append({"event": "finish", "process": process})
             file.writelines(json.dumps(event).replace('"samples"', samples) + "\n" for event in events)
-    events = reader.read_ledger(tmp_path / "ledger")
+    events = journal.read_ledger(tmp_path / "ledger")
     assert sum(event["event"] == "end" for event in events) == 9000
     run = ledger.assemble(events)
     writer.write(tmp_path / "run.json", run)
     assert reader.check_run(tmp_path, run).results
-    results = reader.read(tmp_path / "run.json").results
+    results = runs.read(tmp_path / "run.json").results
     assert len(results) == 3000
     assert {len(samples) for result in results for samples in result.times.samples} == {200}
 

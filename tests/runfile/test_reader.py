@@ -15,8 +15,8 @@ from suites import plain
 from gpubench.errors import RunFileError
 from gpubench.report.study import Study
 from gpubench.report.words import device_label
-from gpubench.runfile import naming, reader, writer
-from gpubench.runfile.reader import read_runs
+from gpubench.runfile import naming, runs, schema, writer
+from gpubench.runfile.runs import read_runs
 from gpubench.runfile.schema import Bandwidth, Case, Ceilings, Transfer, Work
 
 
@@ -44,7 +44,7 @@ def test_a_time_of_several_processes_is_the_median_of_their_medians(tmp_path: Pa
     """A process is one observation: a slow one counts once, however few rounds it made."""
     case = Case("a.b", "cpu", "float32")
     data = [records.run_file([records.benchmark(case, 2.0, medians=each)], processes=3) for each in (APART, EVEN)]
-    result, even = (reader.read(save(tmp_path, each)).results[0] for each in data)
+    result, even = (runs.read(save(tmp_path, each)).results[0] for each in data)
     assert result.times.median_s == pytest.approx(2.0)
     assert result.times.q1_s <= result.times.median_s <= result.times.q3_s
     (flag,) = result.flags
@@ -88,13 +88,13 @@ def test_everything_is_read(tmp_path: Path) -> None:
     data = measured_case()
     left = Case("matmul.square", "cpu", "float16", {"n": 8192}, size="n")
     data["gpubench"]["unmeasured"] = [records.unmeasured(left, "skipped", "too slow")]
-    run = reader.read(save(tmp_path, data))
+    run = runs.read(save(tmp_path, data))
     assert (run.plain, run.processes, run.date, run.preset, run.seed) == (False, 2, "2026-01-31", "quick", 0)
     assert run.machine.device("cuda:0").label == "Synthetic H-GPU"
-    assert run.machine.device("npu:3") == reader.DeviceFacts("npu:3", "npu", "")
+    assert run.machine.device("npu:3") == schema.DeviceFacts("npu:3", "npu", "")
     assert (run.machine.torch, run.machine.tf32, run.machine.threads) == ("2.13.0+cpu", False, 2)
     assert "not-to-be-shown" not in repr(run)  # the host name
-    assert run.flags == (reader.Raised("contended", "load 3.1 on 2 cores", (0, 1)),)
+    assert run.flags == (schema.Raised("contended", "load 3.1 on 2 cores", (0, 1)),)
     assert run.slow_threads == (1,)
     bandwidth = (Bandwidth("copy", 1e9, 4e12, "memory"),)
     assert run.ceilings == {"cuda:0": Ceilings(bandwidth, {"float32": 5e13}, 2e-6, 5e10, None)}
@@ -107,7 +107,7 @@ def test_everything_is_read(tmp_path: Path) -> None:
     assert (result.device_s, result.launch_s, result.memory_bytes, result.energy_j) == (1.5e-5, 2e-6, 98304, 0.004)
     assert result.transfer == Transfer(32768, 16384, 1e-5, 2e-5, 5e-6, None)
     assert (result.precision, result.case.cache) == ({"tf32": True, "float32_matmul": "high"}, "cold")
-    assert result.flags == (reader.Raised("noisy", "IQR 40 % of the median", (1,)),)
+    assert result.flags == (schema.Raised("noisy", "IQR 40 % of the median", (1,)),)
 
 
 def test_what_was_not_measured_is_none_an_unknown_key_is_passed_over_and_an_unknown_flag_is_noise(
@@ -117,7 +117,7 @@ def test_what_was_not_measured_is_none_an_unknown_key_is_passed_over_and_an_unkn
     ours(data)["tomorrow"] = 1
     ours(data)["processes"][0]["flags"] = [{"flag": "haunted", "seen": "a ghost"}]
     data["machine_info"]["gpubench"]["precision"] = {}
-    run = reader.read(save(tmp_path, data))
+    run = runs.read(save(tmp_path, data))
     (result,) = run.results
     assert (result.device_s, result.launch_s, result.transfer, result.energy_j) == (None,) * 4
     assert [(flag.name, flag.seen) for flag in result.flags] == [("noisy", "haunted: a ghost")]
@@ -127,7 +127,7 @@ def test_what_was_not_measured_is_none_an_unknown_key_is_passed_over_and_an_unkn
 def test_plain_file(tmp_path: Path) -> None:
     params = {"n": 1, "shape": [1, 2], "odd": float("nan")}
     name = "a/b/test_sorting.py::TestFast::test_sort[x-1]"
-    run = reader.read(save(tmp_path, plain_run({"fullname": name, "params": params})))
+    run = runs.read(save(tmp_path, plain_run({"fullname": name, "params": params})))
     (result,) = run.results
     assert (run.plain, run.machine.label, result.work) == (True, "Synthetic CPU", Work())
     nothing = dict.fromkeys(("implementation", "variant", "cache"), "")
@@ -172,19 +172,19 @@ def plain_run(*marks: dict[str, Any]) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_names_of_plain_benchmarks(tmp_path: Path, marks: list[dict[str, Any]], names: list[str]) -> None:
-    assert [result.case.id for result in reader.read(save(tmp_path, plain_run(*marks))).results] == names
+    assert [result.case.id for result in runs.read(save(tmp_path, plain_run(*marks))).results] == names
 
 
 def test_tests_of_one_name_are_several_benchmarks(tmp_path: Path) -> None:
     twice = measured_case()
     twice["benchmarks"].append(copy.deepcopy(twice["benchmarks"][0]))
-    workloads = [each.case.workload for each in reader.read(save(tmp_path, twice)).results]
+    workloads = [each.case.workload for each in runs.read(save(tmp_path, twice)).results]
     assert workloads == ["matmul.square", "matmul.square#2"]
 
 
 @pytest.mark.parametrize(("given", "device"), [("CPU", "cpu"), ("GPU", "gpu"), ("CUDA:1", "cuda:1"), (None, "")])
 def test_a_plain_file_says_which_device_or_it_is_the_cpu(tmp_path: Path, given: str | None, device: str) -> None:
-    (row,) = Study([reader.read(save(tmp_path, plain_run({"params": {"Device": given} if given else {}})))]).rows
+    (row,) = Study([runs.read(save(tmp_path, plain_run({"params": {"Device": given} if given else {}})))]).rows
     assert row.result.device == device
     assert given or device_label(row.run, device) == "Synthetic CPU"
 
@@ -199,7 +199,7 @@ def test_a_plain_file_says_which_device_or_it_is_the_cpu(tmp_path: Path, given: 
     ],
 )
 def test_an_entry_that_cant_be_used_costs_its_row_alone(tmp_path: Path, bad: dict[str, Any], reason: str) -> None:
-    run = reader.read(save(tmp_path, plain_run({"fullname": "test_a.py::test_b"}, {"fullname": "c.py::test_d"} | bad)))
+    run = runs.read(save(tmp_path, plain_run({"fullname": "test_a.py::test_b"}, {"fullname": "c.py::test_d"} | bad)))
     assert [result.status for result in run.results] == ["ok", "error"]
     assert (run.results[1].reason or "").startswith(reason)
     assert run.results[1].times is None
@@ -213,7 +213,7 @@ def test_a_row_without_a_number_that_cant_be_used_costs_that_row_alone(tmp_path:
         7,
     ]
     data["gpubench"]["unmeasured"] = rows
-    measured, skipped, *bad = reader.read(save(tmp_path, data)).results
+    measured, skipped, *bad = runs.read(save(tmp_path, data)).results
     assert (measured.status, skipped.status, [row.status for row in bad]) == ("ok", "skipped", ["error"] * 2)
     assert bad[0].workload == "test_b.py::test_c"
     assert [str(row.reason)[:33] for row in bad] == [f"no number: gpubench.unmeasured[{i}]" for i in (1, 2)]
@@ -241,7 +241,7 @@ def test_another_tools_file_is_named_and_passed_over(
     assert (f"other.json: {said}" if said else "") in (err := capsys.readouterr().err)
     assert bool(err) == bool(said)
     with pytest.raises(RunFileError, match=said or "expected a pytest-benchmark file"):
-        reader.read(tmp_path / "other.json")
+        runs.read(tmp_path / "other.json")
 
 
 def test_a_results_file_that_was_cut_off_is_not_passed_over(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_a_plain_benchmark_among_ours(tmp_path: Path) -> None:
     data = one_case()
     other = copy.deepcopy(data["benchmarks"][0]) | {"extra_info": {}, "fullname": "test_a.py::test_b", "params": None}
     data["benchmarks"].append(other)
-    run = reader.read(save(tmp_path, data))
+    run = runs.read(save(tmp_path, data))
     assert [result.case.workload for result in run.results] == ["matmul.square", "test_a.py::test_b"]
 
 
@@ -301,7 +301,7 @@ def test_a_bad_value_is_refused_with_its_place(tmp_path: Path, place: str) -> No
         group[last] = value
         path = save(tmp_path, data)
         with pytest.raises(RunFileError) as caught:
-            reader.read(path)
+            runs.read(path)
         message = str(caught.value)
         shown = place.replace(".cuda:0", "[...]").removesuffix(".started")  # which the message itself names
         assert message.startswith(f"{path}: {shown}: ")
@@ -316,7 +316,7 @@ def test_what_must_hold_between_values(tmp_path: Path) -> None:
     several["benchmarks"][0]["options"].clear()
     for data, words in ((twice, "each process once"), (several, "waits for cuda:0")):
         with pytest.raises(RunFileError, match=words):
-            reader.read(save(tmp_path, data))
+            runs.read(save(tmp_path, data))
 
 
 REFUSED: dict[bytes, str] = {
@@ -339,7 +339,7 @@ def test_refused_as_a_whole(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "run.json"
     path.write_bytes(content)
     with pytest.raises(RunFileError) as caught:
-        reader.read(path)
+        runs.read(path)
     assert str(caught.value).startswith(f"{path}: {REFUSED[content]}")
     assert str(caught.value).isprintable()
 
@@ -356,8 +356,8 @@ def test_a_file_is_replaced_and_not_written_over(tmp_path: Path) -> None:
 def test_texts_are_one_printable_line_whatever_parses_them(tmp_path: Path) -> None:
     case = Case("a:\n\x1b[31m" + "x" * 5000, "cpu", "float32", {"n\u2028": "\ud800"})
     path = save(tmp_path, records.run_file([records.benchmark(case, 1e-6)]))
-    quick = reader.read(path)
+    quick = runs.read(path)
     assert quick.results[0].workload == "a: \N{REPLACEMENT CHARACTER}[31m" + "x" * 1992
     assert quick.results[0].params == {"n ": "\N{REPLACEMENT CHARACTER}"}
     path.write_bytes(path.read_bytes().replace(b"\\ud800", b"\\u0000"))
-    assert reader.read(path).results == quick.results
+    assert runs.read(path).results == quick.results

@@ -7,7 +7,7 @@ import pytest
 import records
 
 from gpubench.runfile import ways
-from gpubench.runfile.reader import read
+from gpubench.runfile.runs import read
 from gpubench.runfile.schema import Case
 from gpubench.runfile.ways import fastest_way
 

@@ -18,9 +18,9 @@ from sources import negating
 
 from gpubench.errors import UsageError
 from gpubench.report import output
-from gpubench.runfile import reader, writer
+from gpubench.runfile import runs, writer
+from gpubench.runfile.journal import read_ledger
 from gpubench.runfile.ledger import Ledger
-from gpubench.runfile.reader import read_ledger
 from gpubench.runfile.writer import Lock
 from gpubench.supervise import process
 
@@ -49,7 +49,7 @@ def assert_whole(folder, done, out="out"):
     """Both cases were measured, and all that a run writes is there."""
     assert done.returncode == 0, done.stderr.decode(errors="replace")
     assert {entry.name for entry in (folder / out).iterdir()} == WHOLE
-    run = reader.read(folder / out / "run.json")
+    run = runs.read(folder / out / "run.json")
     assert [result.status for result in run.results] == ["ok", "ok"]
     with (folder / out / "results.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -243,8 +243,8 @@ def test_a_results_folder_that_a_test_replaces_by_a_file_leaves_the_results_else
     assert done.returncode == 2
     last = done.stderr.splitlines()[-1]
     path = Path(last.partition("what was measured is in ")[2])
-    assert {each.status for each in reader.read(path).results} == {"ok"}
-    assert len(reader.read(path).results) == 2
+    assert {each.status for each in runs.read(path).results} == {"ok"}
+    assert len(runs.read(path).results) == 2
 
 
 def test_a_log_that_a_test_replaces_by_a_pipe_isn_t_waited_for(tmp_path):

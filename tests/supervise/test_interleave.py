@@ -18,7 +18,7 @@ from sources import lay
 
 from gpubench.commands.cli import main
 from gpubench.errors import UsageError
-from gpubench.runfile.reader import read
+from gpubench.runfile.runs import read
 from gpubench.runfile.schema import Case
 from gpubench.supervise import interleave, process
 from gpubench.supervise.interleave import Environment, Interleave, OutOfTime, SameCode, find_environment
