@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .devices.implementations import Implementation, register_implementation
     from .measure.clock import add_wait, timer
     from .measure.fixture import Gpubench
+    from .profiling.call import profile
     from .report.results import Results
     from .runfile.runs import read
     from .runfile.schema import Run
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Device", "Gpubench", "Implementation", "Results", "Run", "__version__", "add_wait", "load",
-    "load_ipython_extension", "read", "register", "register_implementation", "threshold", "time",
+    "load_ipython_extension", "profile", "read", "register", "register_implementation", "threshold", "time",
     "timer",
 ]  # fmt: skip
 
@@ -31,7 +32,8 @@ _HOMES = {
     "Device": "devices", "Gpubench": "measure.fixture", "Implementation": "devices.implementations",
     "Results": "report.results", "Run": "runfile.schema", "register_implementation": "devices.implementations",
     "add_wait": "measure.clock", "load": "commands.notebook", "load_ipython_extension": "commands.notebook",
-    "read": "runfile.runs", "register": "devices", "threshold": "thresholds", "time": "commands.notebook",
+    "profile": "profiling.call", "read": "runfile.runs", "register": "devices", "threshold": "thresholds",
+    "time": "commands.notebook",
     "timer": "measure.clock",
 }  # fmt: skip
 

@@ -23,6 +23,7 @@ COMMANDS = {
     "Measure": {
         "run": "benchmark this machine (about 10 minutes, with a GPU 20; results in out/)",
         "time": "time one expression on CPU and GPU",
+        "profile": "run a script for some steps; show what a GPU can speed up in it, and what not",
         "env": "list the available devices; explain why a GPU is missing",
     },
     "Look at results": {
@@ -39,6 +40,7 @@ EXAMPLES = {
     "gpubench run -k resnet50 --device cuda": "one benchmark, GPU only",
     "gpubench run bench/": "your own benchmarks",
     "gpubench time 'a @ b' --setup … --size …": "one expression",
+    "gpubench profile train.py": "your own script",
     "gpubench report a/run.json b/run.json -o both": "two machines",
     "gpubench compare before/ after/": "two versions",
     "gpubench estimate out/run.json": "without a GPU",

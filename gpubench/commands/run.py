@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import os
 import shlex
@@ -275,10 +276,28 @@ def _wanted(args: argparse.Namespace) -> tuple[list[str], list[str], int]:
         name, separator, test = text.partition("::")
         if not Path(name).exists():
             raise UsageError(f"{text}: no such file or folder")
+        if not _has_tests(Path(name)):
+            raise UsageError(f"{name} has no benchmarks: gpubench profile {name} shows what a GPU can speed up in it")
         paths.append(f"{Path(name).resolve()}{separator}{test}")
     given = [*options.passed_on(args), *chosen(args), *args.pytest]
     root = project_options(paths, Path.cwd(), given)
     return paths, [*root, *given], args.processes or (1 if args.preset in options.IN_ONE_PROCESS else 3)
+
+
+def _has_tests(path: Path) -> bool:
+    """Return whether a script could hold tests, by its code, which isn't executed: names that pytest looks for, or a
+    fixture that measures. Folders, other files and files with errors are pytest's."""
+    try:
+        tree = ast.parse(path.read_bytes()) if path.suffix == ".py" and path.is_file() else None
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return True
+    names = {node.name for node in ast.walk(tree) if isinstance(node, _NAMED)} if tree else {"test"}
+    names |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)} & _FIXTURES if tree else set()
+    return any(name in _FIXTURES or name.startswith(("test", "Test")) for name in names)
+
+
+_NAMED = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.alias
+_FIXTURES = {"benchmark", "gpubench", "*"}  # a star imports tests from elsewhere
 
 
 def _require_writable(folder: Path) -> None:

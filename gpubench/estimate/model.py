@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -47,6 +47,9 @@ GUESS = 0.5, 2.0
 EAGER_S, EAGER_LEAST = (23e-6, 40e-6), 20
 """Seconds per operator of a network that PyTorch runs eagerly, with ``nn.Module`` and Python: ResNet-50 at batch 1 has
 about 175 kernels and takes 4 to 7 ms on fast GPUs of any size. So many operators make a network."""
+LAYERS = 0.02
+"""Least share of convolutions and normalisations among a network's operators: the loss at the end of a loop over cells
+is one softmax among thousands of operators."""
 _NETWORKS = "whole networks"
 BASES = {"product": "products", "elementwise": "elementwise work", "normalisation": "softmax and layer norm"}
 OPERATORS_UNKNOWN = "its operators are unknown"
@@ -99,35 +102,52 @@ def likely(
 ) -> Likely | str:
     """The likely time, or the reason why there is none. Where the operators are unknown the sums stand for one
     operator."""
+    work = replace(work, operators=work.operators or _one_operator(work))
+    spans = work_on(work.operators, dtype, card, factors, shares)
+    if isinstance(spans, str):
+        return spans
+    operators, middle_s = work.operators, sum(span.middle_s for span in spans)
+    count = sum(each.count for each in operators)
+    layers = sum(each.count for each in operators if each.kind in ("convolution", "normalisation"))
+    network = count >= EAGER_LEAST and layers >= LAYERS * count
+    least_s, most_s = EAGER_S if network else (LEAST_KERNEL_S, DISPATCH_S)
+    bound_s = shortest(work, dtype, card).seconds * (1.0 if card.beats_datasheet else SAFETY)  # likely, not possible
+    low_s = max(sum(span.low_s for span in spans), least_s * count, bound_s)
+    high_s = sum(span.high_s for span in spans) + most_s * count
+    longest = max(spans, key=lambda span: span.middle_s).basis
+    known = all(span.basis for each, span in zip(operators, spans, strict=True) if each.kind != "other")
+    basis = (_NETWORKS if network else longest) if known else ""
+    return Likely(low_s, min(max(middle_s, low_s), high_s), high_s, basis, most_s * count > high_s / 2)
+
+
+def work_on(
+    operators: Sequence[Operators],
+    dtype: str,
+    card: Gpu,
+    factors: Mapping[str, Factor] | None = None,
+    shares: Shares | None = None,
+) -> list[Likely] | str:
+    """Return the likely time of each group of operators, without their launches, or the reason why there is none."""
     factors = learned_values().kinds if factors is None else factors
     if dtype in card.emulates or dtype not in PEAKS:
         return (
             f"the {card.name} emulates {dtype}" if dtype in card.emulates else f"GPUs' figures in {dtype} are unknown"
         )
-    operators = [  # of a kind that only a newer version knows, nothing was learned either
-        each if each.kind in factors or each.kind == "convolution" else replace(each, kind="other")
-        for each in work.operators or _one_operator(work)
-    ]
     if not operators:
         return OPERATORS_UNKNOWN
-    rate = reached(dtype, card, shares)
-    parts = [(each, _likely_of(each, dtype, card, rate, factors)) for each in operators]
-    spans = [(each, span) for each, span in parts if span is not None]
-    if len(spans) < len(parts):
+    rate, spans = reached(dtype, card, shares), []
+    for each in operators:  # of a kind that only a newer version knows, nothing was learned either
+        known = each if each.kind in factors or each.kind == "convolution" else replace(each, kind="other")
+        spans.append(_likely_of(known, dtype, card, rate, factors))
+    whole = [span for span in spans if span is not None]
+    if len(whole) < len(spans):
         return "a figure of the GPU is unknown"
-    middle_s = sum(span.middle_s for _, span in spans)
-    if sum(span.middle_s for each, span in spans if each.kind == "other") > OTHER_SHARE * middle_s:
-        return NOTHING_LEARNED
-    count = sum(each.count for each in operators)
-    network = count >= EAGER_LEAST and any(each.kind in ("convolution", "normalisation") for each in operators)
-    least_s, most_s = EAGER_S if network else (LEAST_KERNEL_S, DISPATCH_S)
-    bound_s = shortest(work, dtype, card).seconds * (1.0 if card.beats_datasheet else SAFETY)  # likely, not possible
-    low_s = max(sum(span.low_s for _, span in spans), least_s * count, bound_s)
-    high_s = sum(span.high_s for _, span in spans) + most_s * count
-    longest = max(spans, key=lambda part: part[1].middle_s)[1].basis
-    known = all(span.basis for each, span in spans if each.kind != "other")
-    basis = (_NETWORKS if network else longest) if known else ""
-    return Likely(low_s, min(max(middle_s, low_s), high_s), high_s, basis, most_s * count > high_s / 2)
+    others_s = sum(span.middle_s for each, span in zip(operators, whole, strict=True) if _is_other(each, factors))
+    return NOTHING_LEARNED if others_s > OTHER_SHARE * sum(span.middle_s for span in whole) else whole
+
+
+def _is_other(each: Operators, factors: Mapping[str, Factor]) -> bool:
+    return each.kind == "other" or not (each.kind in factors or each.kind == "convolution")
 
 
 def _likely_of(

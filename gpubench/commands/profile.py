@@ -1,0 +1,168 @@
+"""``gpubench profile``: the parts of a script's step, and the parts that a GPU speeds up."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import glob
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError, clean
+from ..profiling.profile import Profile, decoded, encoded
+from ..statistics.intervals import median_interval
+
+FAREWELL_S = 3.0
+"""Seconds that processes which a script has started have after its end."""
+LAUNCHERS = ("torchrun", "accelerate", "torch.distributed.run", "torch.distributed.launch", "deepspeed")
+HIDDEN = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
+_MOST_STEPS, _MOST_RUNS, _REFUSED = 100_000, 20, 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what :func:`main` reads."""
+    add = parser.add_argument
+    add("--steps", type=_count(4, _MOST_STEPS), metavar="N", help="steps to time (default: 24 or more, 2 s or more)")
+    add("--runs", type=_count(1, _MOST_RUNS), default=1, metavar="N", help="runs of the script (default: 1)")
+    card = "a GPU, or a results file of a GPU, which makes its estimate sharper; repeatable"
+    add("--gpu", dest="gpus", action="append", default=[], metavar="CARD", help=card)
+    add("--device", choices=("cpu",), help="measure the CPU alone, although a GPU is here")
+    add("--json", metavar="FILE", help="write all values")
+    add("-o", "--output", metavar="PICTURE", help="draw the parts of a step, .svg or .png")
+    add("--step", type=_count(1, 10**7), metavar="LINE", help="a step is a turn of the loop at this line of the script")
+    add("--to-the-end", action="store_true", help="let the script run to its end, instead of ending it when measured")
+    add("-m", dest="module", action="store_true", help="run a module, as python -m does")
+    add("words", nargs=argparse.REMAINDER, metavar="SCRIPT ...", help="the script, and its own words")
+
+
+def _count(least: int, most: int) -> Any:
+    def number(text: str) -> int:
+        if not (text.isdecimal() and least <= int(text) <= most):
+            raise UsageError(f"a whole number from {least} to {most}, not {text!r}")
+        return int(text)
+
+    return number
+
+
+def main(args: argparse.Namespace) -> int:
+    """Returns 0 if a step was measured, the script's own exit code if it failed before or ran to its end, and 2 for a
+    refusal. Raises UsageError for a script or an option that can't be used."""
+    from ..profiling.gpus import cards_of, complete
+    from ..profiling.profile_text import screen
+    from ..runfile.writer import picture_format, replace
+
+    _check(args)
+    cards, kind = cards_of(args.gpus), args.output and picture_format(args.output)
+    name = os.path.basename(args.words[0])
+    how = "to its end" if args.to_the_end else "until its steps are measured, then ends it as if switched off"
+    _say(f"runs {name} in {os.getcwd()} {how}; what it writes until then stays")
+    code, profile = _measured(args, HIDDEN if args.device == "cpu" else {})
+    if profile.refusal:
+        _say(f"{name}: {profile.refusal}")
+        return code if code and (args.to_the_end or profile.ended == "failed") else _REFUSED
+    profile = _beside_gpu(args, _of_runs(args, profile))
+    complete(profile, cards)
+    print("\n".join(["", *map(clean, screen(profile))]), flush=True)
+    if args.json:
+        replace(Path(args.json), encoded(profile))
+    if kind:
+        from ..profiling.stacked import figure_of
+        from ..report.charts.pictures import render
+
+        replace(Path(args.output), render(figure_of(profile), kind))
+    return code if args.to_the_end else 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    if not args.words:
+        raise UsageError("name a script: gpubench profile train.py, with its own words behind it")
+    if os.path.basename(args.words[0]) in LAUNCHERS:
+        raise UsageError("torchrun and accelerate launch start other processes: give the script itself")
+    if not args.module and not os.path.isfile(args.words[0]):
+        raise UsageError(f"{args.words[0]}: no such file")
+
+
+def _say(text: str) -> None:
+    print(clean(f"gpubench profile: {text}"), file=sys.stderr, flush=True)
+
+
+def _measured(args: argparse.Namespace, environment: Mapping[str, str]) -> tuple[int, Profile]:
+    """Run the script once; return its exit code and the result."""
+    with tempfile.TemporaryDirectory(prefix="gpubench-profile-") as folder:
+        result = Path(folder) / "profile.json"
+        plan = {"steps": args.steps, "steps_s": 0.0} if args.steps else {}
+        session = {"result": str(result), "words": args.words, "module": args.module, "plan": plan}
+        session |= {"to_the_end": args.to_the_end, "line": args.step}
+        code = _run([sys.executable, "-P", "-m", "gpubench.profiling.script", json.dumps(session)], environment)
+        if result.exists():
+            return code, decoded(result.read_bytes())
+        how = f"ended by signal {-code}" if code < 0 else f"ended with code {code}"
+        return abs(code), Profile(args.words[0], refusal=f"{how} before it was measured", ended="failed")
+
+
+def _run(words: list[str], environment: Mapping[str, str]) -> int:
+    """Run a process in a session of its own, and end the rest of the session."""
+    child = subprocess.Popen(words, env={**os.environ, **environment}, start_new_session=True)
+    seen = {child.pid}
+    try:
+        while child.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(0.5)
+            seen |= set(_session(child.pid))
+    finally:
+        _end(child.pid, seen)
+        child.wait()
+    return child.returncode
+
+
+def _session(leader: int) -> Iterator[int]:
+    """Yield the processes of a session; none where the system has no /proc."""
+    for path in glob.iglob("/proc/[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.getsid(int(path[6:])) == leader and "\nState:\tZ" not in Path(path, "status").read_text():
+                yield int(path[6:])
+
+
+def _end(leader: int, seen: set[int]) -> None:
+    """End the processes of a session, and remove their shared memory, whose names hold their numbers."""
+    began_s = time.monotonic()
+    for number, until_s in ((0, 0.2 * FAREWELL_S), (signal.SIGTERM, FAREWELL_S), (signal.SIGKILL, 2 * FAREWELL_S)):
+        while (left := set(_session(leader))) and time.monotonic() - began_s < until_s:
+            seen |= left
+            for process in left:
+                with contextlib.suppress(OSError):
+                    os.kill(process, number)
+            time.sleep(0.05)
+    for path in (path for process in seen for path in glob.iglob(f"/dev/shm/torch_{process}_*")):
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def _of_runs(args: argparse.Namespace, profile: Profile) -> Profile:
+    """Run the script again, and take mean and interval from the means of all runs."""
+    others = [_measured(args, HIDDEN if args.device == "cpu" else {})[1] for _ in range(args.runs - 1)]
+    means = [each.step.mean_s for each in (profile, *others) if each.step]
+    if len(means) > 1 and profile.step:
+        interval = median_interval(means)
+        profile.step.low_s, profile.step.high_s, profile.runs = interval.low, interval.high, len(means)
+    return profile
+
+
+def _beside_gpu(args: argparse.Namespace, profile: Profile) -> Profile:
+    """Run a script that used a GPU once more on the CPU, and keep the GPU's time beside it."""
+    if profile.device == "cpu" or profile.step is None:
+        return profile
+    on_cpu, step = _measured(args, HIDDEN)[1], profile.step
+    if on_cpu.refusal:
+        _say(f"on the CPU: {on_cpu.refusal}; only the GPU is shown")
+        return profile
+    on_cpu.measured[profile.gpu or profile.device] = step.low_s, step.mean_s, step.high_s or step.mean_s
+    return on_cpu

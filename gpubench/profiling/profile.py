@@ -1,0 +1,140 @@
+"""The result of ``gpubench profile``, as its JSON holds it: SI units, null if unknown."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct, field
+
+from ..runfile.schema import Operators
+from .notes import CORRELATED
+
+
+class Step(Struct):
+    """A step: the event that ends it, its batches and rows (``items``), and its mean over ``n`` steps with the interval
+    within this run, after ``warm`` others; ``rho`` is the correlation of neighbours."""
+
+    mark: str
+    rank: str
+    n: int
+    mean_s: float
+    low_s: float
+    high_s: float | None
+    batches: float = 0.0
+    items: int | None = None
+    shape: str = ""
+    warm: int = 0
+    first_s: float | None = None
+    rho: float = 0.0
+
+
+class LoaderFacts(Struct):
+    """A loader of the steps: the line that makes it, and the seconds of a batch while nothing else runs."""
+
+    line: str
+    workers: int
+    pinned: bool
+    alone_s: float | None = None
+
+
+class Place(Struct):
+    """A call in the counted step: its name, its line, how often and how many bytes."""
+
+    call: str
+    line: str
+    n: int = 1
+    bytes: int = 0
+
+
+class Cause(Struct):
+    """A cause with the seconds of a step at stake, and the next thing to do."""
+
+    name: str
+    seconds: float
+    says: str
+    next: str = ""
+
+
+class OnGpu(Struct):
+    """A step on a GPU: ranges of seconds, and of the speedup over the CPU. ``gpu_s`` holds the optimizer too."""
+
+    gpu: str
+    step_s: tuple[float, float]
+    host_s: tuple[float, float]
+    gpu_s: tuple[float, float]
+    optimizer_s: tuple[float, float]
+    copies_s: tuple[float, float]
+    speedup: tuple[float, float]
+    without_waiting: tuple[float, float]
+    capacity: float | None = None
+
+
+class Profile(Struct, omit_defaults=False):
+    """The whole answer. ``regions`` are seconds of a mean step by the notes alone, ``steps`` those of each step in the
+    same order; ``parts`` have the host's time apart. ``refusal`` is the reason why there is none; ``lost`` has the
+    missing parts, and why."""
+
+    script: str
+    version: int = 1
+    refusal: str = ""
+    ended: str = "stopped"
+    machine: str = ""
+    torch: str = ""
+    device: str = "cpu"
+    gpu: str = ""
+    runs: int = 1
+    threads: int = 0
+    dtype: str = "float32"
+    busy: str = ""
+    step: Step | None = None
+    parts: dict[str, float] = field(default_factory=dict)
+    regions: dict[str, float] = field(default_factory=dict)
+    steps: list[list[float]] = field(default_factory=list)
+    evaluation_s: float = 0.0
+    loaders: list[LoaderFacts] = field(default_factory=list)
+    lines: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    waits: list[Place] = field(default_factory=list)
+    copies: list[Place] = field(default_factory=list)
+    copied_bytes: int = 0
+    operators: list[Operators] = field(default_factory=list)
+    optimizer: list[Operators] = field(default_factory=list)
+    launches: int | None = None
+    optimizer_launches: int | None = None
+    memory_bytes: int | None = None
+    compiled: bool = False
+    bound: float | None = None
+    causes: list[Cause] = field(default_factory=list)
+    gpus: list[OnGpu] = field(default_factory=list)
+    unmodelled: str = ""
+    measured: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def workers(self) -> int:
+        """Workers of the loader of the steps."""
+        return max((loader.workers for loader in self.loaders), default=0)
+
+    @property
+    def alone_s(self) -> float | None:
+        """Seconds in which the loaders alone make a step's batches; None if unknown."""
+        known = [loader.alone_s for loader in self.loaders if loader.alone_s is not None]
+        return self.step.batches * sum(known) / len(known) if known and self.step else None
+
+    @property
+    def star(self) -> str:
+        """The sign of a step whose time or interval isn't to be relied on."""
+        return "*" * bool(self.busy or (self.step and self.step.rho > CORRELATED))
+
+
+def article(gpu: str) -> str:
+    """``an L4``, ``a V100``."""
+    return f"{'an' if gpu[0] in 'AHLR' else 'a'} {gpu}"
+
+
+def decoded(content: bytes) -> Profile:
+    """Return a profile from its JSON."""
+    return msgspec.json.decode(content, type=Profile)
+
+
+def encoded(profile: Profile) -> bytes:
+    """Return the JSON of a profile."""
+    return msgspec.json.format(msgspec.json.encode(profile), indent=1) + b"\n"

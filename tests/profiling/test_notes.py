@@ -1,0 +1,129 @@
+"""Parts of steps, marks, intervals and bounds, by scripted clocks and simulated times."""
+
+from __future__ import annotations
+
+import math
+import random
+from itertools import pairwise
+
+import pytest
+
+from gpubench.profiling.notes import (
+    DATA,
+    FORWARD,
+    PARTS,
+    PYTHON,
+    least_s,
+    mark_of,
+    mean_interval,
+    parts_of,
+    segments,
+    train_keys,
+    uncovered,
+)
+
+TRAIN = frozenset({"train"})
+
+
+def notes(*each):
+    """``1 + data`` opens a region at second 1; the key of data is train unless a fourth word names another one."""
+    words = [note.split() for note in each]
+    return [(float(w[0]), w[1], w[2], w[3] if len(w) > 3 else "train" if w[2] == "data" else None) for w in words]
+
+
+def test_each_instant_belongs_to_the_innermost_region():
+    step = notes("1 + data", "3 - data", "4 + optimizer", "5 + backward", "5.5 + forward", "6 - forward",
+                 "7 - backward", "9 - optimizer")  # fmt: skip
+    parts = parts_of(step, 0.0, 10.0, TRAIN)
+    assert parts == {
+        "data": 2,
+        "python": 3,
+        "host": 0,
+        "forward": 0.5,
+        "backward": 1.5,
+        "optimizer": 3,
+        "evaluation": 0,
+    }
+
+
+def test_parts_sum_to_the_step_of_torn_notes_too():
+    chance = random.Random(1)
+    for _ in range(2000):
+        moments = sorted(chance.uniform(-1, 11) for _ in range(chance.randint(0, 20)))
+        regions = [DATA, FORWARD, "backward", "optimizer"]
+        torn = [(at, chance.choice("+-"), chance.choice(regions), chance.choice(["train", "other"])) for at in moments]
+        by_rule = chance.random() < 0.5
+        parts = parts_of(torn, 0.0, 10.0, TRAIN, by_rule)
+        assert math.isclose(sum(parts.values()), 10.0, rel_tol=1e-12)
+        assert min(parts.values()) >= 0
+        stretches = list(segments(torn, 0.0, 10.0, TRAIN, by_rule))
+        assert all(a[1] == b[0] for a, b in pairwise(stretches))
+
+
+def test_another_dataset_is_an_evaluation_until_the_next_batch_or_backward_pass():
+    step = notes("1 + data held", "2 - data held", "3 + forward", "5 - forward", "6 + data", "7 - data")
+    parts = parts_of(step, 0.0, 10.0, TRAIN)
+    assert (parts["evaluation"], parts["data"], parts["python"]) == (5, 1, 4)
+    assert train_keys([step, notes("1 + data")]) == {"train", "held"}
+    assert train_keys([step, notes("1 + data"), notes("1 + data")]) == {"train"}
+
+
+def test_forward_of_a_compiled_network_lasts_from_the_batch_to_the_backward_pass():
+    step = notes("1 + data", "2 - data", "5 + backward", "6 - backward", "7 + optimizer", "8 - optimizer")
+    parts = parts_of(step, 0.0, 10.0, TRAIN, by_rule=True)
+    assert (parts["forward"], parts["python"]) == (3, 4)
+
+
+@pytest.mark.parametrize("critics", range(1, 8))
+def test_rarest_regular_optimizer_marks_a_step(critics):
+    cycle = ["critic"] * critics + ["net"]
+    assert mark_of(cycle * 5) == "net"
+    assert mark_of([*(cycle * 5), "critic"]) == "net"
+    assert mark_of(["rare", *["net"] * 20]) == "net"
+    assert mark_of(["train"] * 5 + ["held"] * 3, rarest=False) == "train"
+
+
+def coverage(make, mean, cycle, times=600):
+    """Return the share of intervals that hold the mean, and their mean half width relative to it."""
+    intervals = [mean_interval(make(), cycle) for _ in range(times)]
+    held = sum(each.low <= mean <= each.high for each in intervals) / times
+    return held, sum(each.high - each.low for each in intervals) / times / 2 / mean
+
+
+def test_interval_holds_the_mean_of_dependent_steps():
+    chance = random.Random(2)
+
+    def dependent(count=24, share=0.5):
+        now, steps = chance.gauss(0, 1), []
+        for _ in range(count):
+            steps.append(1 + 0.1 * now)
+            now = share * now + math.sqrt(1 - share**2) * chance.gauss(0, 1)
+        return steps
+
+    def workers(count=40, workers=4):
+        return [(3.0 if i % workers == 0 else 1.0) * (1 + chance.gauss(0, 0.02)) for i in range(count)]
+
+    assert coverage(dependent, 1.0, 1)[0] >= 0.88
+    held, half = coverage(workers, 1.5, 4)
+    assert held >= 0.92
+    assert half <= 0.03
+
+
+def test_bound_isnt_exceeded_by_any_gpu():
+    chance = random.Random(3)
+    for _ in range(10_000):
+        data_s, own_s, host_s, gpu_s, alone_s = (chance.expovariate(1) for _ in range(5))
+        workers = chance.randint(0, 8)
+        parts = dict.fromkeys(PARTS, 0.0) | {DATA: data_s, PYTHON: own_s, "host": host_s}
+        if workers:
+            step_s = max(alone_s, own_s + max(0.6 * host_s, gpu_s))
+        else:
+            alone_s = data_s
+            step_s = data_s + own_s + max(0.6 * host_s, gpu_s)
+        assert least_s(parts, alone_s, workers) <= step_s * (1 + 1e-12)
+    assert least_s(parts | {DATA: 1.0, PYTHON: 0.0, "host": 0.0}, None, 0) == 1.0
+
+
+def test_uncovered_time_is_that_between_operators():
+    stretches = [(0.0, 4.0, FORWARD), (4.0, 10.0, "backward")]
+    assert list(uncovered([(1.0, 2.0), (3.0, 5.0), (6.0, 7.0)], stretches)) == [(FORWARD, 2.0, 2), ("backward", 4.0, 1)]

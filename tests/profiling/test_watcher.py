@@ -1,0 +1,144 @@
+"""Steps and phases of the watcher, by a scripted clock; hooks that fail."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import pytest
+import torch
+
+from gpubench.profiling import places
+from gpubench.profiling.watcher import BATCH, CALLED, STEPPED, WENT_BACK, Plan, Watcher
+
+PLAN = Plan(steps=6, steps_s=0.0, warm=3, warm_s=0.0, most_warm=4, most_s=1e9, patient_s=1000.0)
+
+
+def watched(*loop, plan=PLAN, phases=lambda: False, **state):
+    """Run a loop of events ``(region, rank, key)`` until the watcher has enough, with a second between two notes."""
+    clock = itertools.count()
+    watcher = Watcher(plan, phases, lambda: float(next(clock)))
+    vars(watcher).update(state)
+    for region, rank, key in itertools.islice(itertools.cycle(loop), 400):
+        if watcher.phase == "over":
+            break
+        watcher.enter(region, key)
+        watcher.leave(region, rank, key)
+    return watcher
+
+
+DATA, FORWARD = ("data", BATCH, "train"), ("forward", CALLED, "net")
+BACKWARD, OPTIMIZER = ("backward", WENT_BACK, None), ("optimizer", STEPPED, "adam")
+
+
+@pytest.mark.parametrize(
+    ("loop", "mark", "notes"),
+    [
+        ([DATA, FORWARD, BACKWARD, OPTIMIZER], "adam", 8),
+        ([DATA, FORWARD, BACKWARD] * 4 + [OPTIMIZER], "adam", 26),
+        ([DATA, FORWARD, BACKWARD], None, 6),
+        ([DATA, FORWARD], "train", 4),
+        ([FORWARD], "net", 2),
+        ([BACKWARD, ("optimizer", STEPPED, "first"), BACKWARD, OPTIMIZER], "adam", 8),
+    ],
+)
+def test_best_event_ends_a_step(loop, mark, notes):
+    watcher = watched(*loop)
+    assert watcher.mark == mark
+    assert [len(step) for _, _, step in watcher.steps()] == [notes] * 6
+
+
+def test_an_optimizer_that_exists_is_waited_for():
+    evaluation = watched(DATA, FORWARD, optimizers=1)
+    assert not evaluation.timed
+    assert watched(DATA, FORWARD, optimizers=1, plan=Plan(6, 0.0, 3, 0.0, 4, patient_s=20.0)).timed
+
+
+def test_a_better_event_starts_again():
+    watcher = Watcher(PLAN, lambda: False, itertools.count().__next__)
+    for _ in range(6):
+        watcher.event(BATCH, "held", float(watcher._clock()))
+    assert watcher.phase == "timed"
+    watcher.event(STEPPED, "adam", float(watcher._clock()))
+    assert (watcher.phase, watcher.timed) == ("warm", [])
+
+
+def test_nothing_inside_a_loader_counts_and_other_threads_note_apart():
+    watcher = Watcher(PLAN, lambda: False)
+    assert watcher.enter("data", "train")
+    assert not watcher.enter("forward", "normalize")
+    watcher.leave("data")
+    other = threading.Thread(target=watcher.enter, args=("forward", "net"))
+    other.start()
+    other.join()
+    assert watcher.stacks[threading.get_ident()] == []
+
+
+def test_a_clock_that_fails_costs_its_part_and_nothing_else():
+    def broken():
+        raise ValueError("no clock")
+
+    watcher = Watcher(PLAN, lambda: False, broken)
+    assert not watcher.enter("forward")
+    assert watcher.lost == {"forward": "ValueError: no clock"}
+
+
+@pytest.fixture
+def installed():
+    watcher = Watcher(PLAN, lambda: False)
+    watcher.install()
+    yield watcher
+    watcher.restore()
+
+
+NAMES = [
+    (torch.nn.Module, "__call__"), (torch.autograd, "backward"), (torch.autograd, "grad"), (torch, "compile"),
+    (torch.nn.Module, "compile"), (torch.optim.Optimizer, "__init__"), (torch.utils.data.DataLoader, "__init__"),
+]  # fmt: skip
+
+
+def test_attributes_of_torch_are_put_back():
+    before = [getattr(owner, name) for owner, name in NAMES]
+    watcher = Watcher(PLAN, lambda: False)
+    watcher.install()
+    assert all(getattr(owner, name) is not old for (owner, name), old in zip(NAMES, before, strict=True))
+    watcher.restore()
+    assert [getattr(owner, name) for owner, name in NAMES] == before
+
+
+def test_a_network_that_is_compiled_has_no_hook(installed):
+    own = installed._undo[0][2]
+    torch.compile(torch.nn.Linear(2, 2), backend="eager")
+    assert torch.nn.Module.__call__ is own
+    assert installed.compiled
+
+
+@pytest.mark.parametrize("method", ["event", "_note_iterator", "_note_loader", "_note_optimizer", "_is_warm"])
+def test_a_hook_that_fails_costs_its_part_and_never_the_script(monkeypatch, method):
+    def broken(*_):
+        raise RuntimeError("broken")
+
+    broken.__name__ = method
+    monkeypatch.setattr(Watcher, method, broken)
+    watcher = Watcher(PLAN, lambda: False)
+    watcher.install()
+    net = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    for x in torch.utils.data.DataLoader(torch.ones(4, 2)):
+        net(x).sum().backward()
+        optimizer.step()
+    watcher.restore()
+    assert any("broken" in why for why in watcher.lost.values())
+
+
+def test_lines_are_those_of_the_user_and_loops_are_found():
+    assert places.user_line().startswith("test_watcher.py:")
+    assert not places.is_user_code(torch.__file__.replace("__init__", "nn/modules/module"))
+    source = "for i in range(9):\n    a = i\n    for j in range(9):\n        a += j\nb = 1\n"
+    assert places.busiest_loop(source, {4: 19, 5: 1}) == (3, 0.95)
+    assert places.busiest_loop(source, {2: 10, 4: 10}) == (1, 1.0)
+    assert places.busiest_loop(source, {5: 3}) is None
+    turns = []
+    exec(compile(places.marked(source, 4), "loop", "exec"), {places.MARK: lambda: turns.append(1)})
+    assert len(turns) == 81
+    assert places.marked(source, 5) is None
