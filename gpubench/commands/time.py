@@ -104,6 +104,8 @@ def _require_writable(args: argparse.Namespace) -> None:
     """Raise UsageError before minutes of measuring, for what could not be done or written after them."""
     if args.processes < 1:
         raise UsageError(f"processes must be 1 or more, not {args.processes}")
+    if args.gpus and args.device and not {*options.OPTIONAL_DEVICES}.intersection(args.device):
+        raise UsageError("--gpu is estimated from the CPU's time: add --device cpu")
     for path in filter(None, (args.output, args.chart)):
         require_new(path)
     if args.chart:

@@ -316,7 +316,7 @@ def _require_known(text: str, setup: str, sizes: Sequence[str], values: Iterable
             if name in DTYPES:
                 raise UsageError(f"unknown name {name!r}: write torch.{name}, or ask for {typing.format(name)}")
             if re.search(rf"\b{name}\s*\(", code):
-                near = difflib.get_close_matches(name, known, 1, 0.8)
+                near = difflib.get_close_matches(name, known, 1, 0.7)
                 own = f"torch.{name} or F.{name}"
                 how = f"did you mean {near[0]}, {own}?" if near else f"write {own}, or import it"
                 raise UsageError(f"unknown function {name!r}: {how}")

@@ -233,6 +233,8 @@ def test_what_time_measured_is_estimated_and_a_wrong_gpu_is_refused_before(run, 
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("gpubench time: unknown GPU 'L5'")
+    assert main(["time", "1 + 1", "--gpu=L4", "--device=demo"]) == 2
+    assert "--gpu is estimated from the CPU's time: add --device cpu" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("form", ["table", "csv", "json"])

@@ -86,6 +86,7 @@ def test_sizes_that_are_none(texts, message):
         ("a --setup 'a = torch.randn(9, dtype=float64)'",
          "unknown name 'float64': write torch.float64, or ask for --dtype float64"),
         ("'radn(9)'", "unknown function 'radn': did you mean randn, torch.radn or F.radn?"),
+        ("'rnad(9)'", "unknown function 'rnad': did you mean rand, torch.rnad or F.rnad?"),
         ("'sort(x)' --setup 'x = 1'", "unknown function 'sort': did you mean sorted, torch.sort or F.sort?"),
         ("a @ b", "put the expression in quotes: 'a @ b'"),
         ("x if y else z --setup 'x = y = z = 1'", "put the expression in quotes: 'x if y else z'"),
