@@ -121,10 +121,11 @@ class Given:
             elif state != before:
                 found[place] = name
         self._compared |= now.keys()
-        return list(dict.fromkeys(filter(None, found.values())))
+        return list(dict.fromkeys(found.values()))
 
     def _look(self) -> dict[tuple[Any, ...], tuple[str, Any]]:
-        """Return by place the name of a value's kind, empty within networks, and its state."""
+        """Return by place the name of a value's kind, and its state: within networks, whose values change as they
+        learn, their sizes alone, as of a cache that grows with each call."""
         inner = self._function
         while isinstance(inner, functools.partial):
             inner = inner.func
@@ -139,7 +140,7 @@ class Given:
         while queue and len(found) < _MOST_PLACES:
             place, value, named = queue.popleft()
             named = named and id(value) not in hidden
-            found[place] = type(value).__name__ if named else "", _state(value)
+            found[place] = type(value).__name__, _state(value) if named else _size(value)
             if len(place) <= _LEVELS and id(value) not in known:
                 known.add(id(value))
                 named = named and not _is_network(value)
@@ -184,7 +185,11 @@ def _held(function: Any) -> list[Any]:
     closure and module that it names."""
     if isinstance(function, functools.partial):
         return [*function.args, *function.keywords.values(), *_held(function.func)]
-    held = [getattr(function, "__self__", None), function if _parts(function) else None]
+    bound = getattr(function, "__self__", None)
+    held = [bound, function if _parts(function) else None]
+    for owner in (function, bound):  # what a function or a class of the user's holds
+        if inspect.isfunction(owner) or isinstance(owner, type):
+            held += [value for value in vars(owner).values() if not callable(value)]
     code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None) or ()
     names, known = getattr(code, "co_names", ()), getattr(function, "__globals__", {})
     held += [known[name] for name in names if name in known and not callable(known[name])]
@@ -210,6 +215,13 @@ def _state(value: Any) -> Any:
     with contextlib.suppress(Exception):  # quantised, nested and masked tensors; what changes meanwhile
         return _visible_state(value)
     return None
+
+
+def _size(value: Any) -> Any:
+    """Return the shape of a tensor or the length of a container; None for others, and where it is empty."""
+    with contextlib.suppress(Exception):  # an object of the user's may raise anything
+        return tuple(value.shape) if value.numel() else None
+    return (len(value),) if isinstance(value, Mapping | list | deque | set) and value else None
 
 
 def _visible_state(value: Any) -> Any:

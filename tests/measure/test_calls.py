@@ -72,6 +72,30 @@ X, NUMBERS = torch.ones(8), [random.random() for _ in range(1000)]
 NETWORK = torch.nn.BatchNorm1d(3)
 
 
+CACHING = torch.nn.Identity()
+CACHING.keys, CACHING.history, CACHING.seen = torch.ones(4), [1], 0
+
+
+def remember(network, x):
+    network.keys, network.seen = torch.cat([network.keys, x]), network.seen + 1
+    network.history.append(1)
+
+
+def marked(x):
+    marked.last = marked.last + x
+
+
+marked.last = torch.ones(3)
+
+
+class Total:
+    value = torch.ones(3)
+
+    @classmethod
+    def add(cls, x):
+        cls.value = cls.value + x
+
+
 def step(x):
     (x * 2).sum().backward()
 
@@ -98,6 +122,9 @@ def step(x):
         (torch.ones(3).mul_, (3,), {}, []),
         (torch.add, (X, X), {"out": torch.empty(8)}, []),
         (NETWORK.train(), (torch.randn(4, 3),), {}, []),
+        (remember, (CACHING, torch.ones(4)), {}, ["Tensor", "list"]),
+        (marked, (torch.ones(3),), {}, ["Tensor"]),
+        (Total.add, (torch.ones(3),), {}, ["Tensor"]),
         (step, (torch.ones(3, requires_grad=True),), {}, ["Tensor"]),
         (torch.add, (X, X), {}, []),
         (sorted, (NUMBERS,), {}, []),
