@@ -87,13 +87,6 @@ def _inner(value: Any, levels: int = 4) -> Iterator[Any]:
         yield from _inner(each, levels - 1)
 
 
-def _leaves(value: Any) -> list[Any]:
-    """The value, or the values of a list, tuple or dict of at most a hundred."""
-    if isinstance(value, Mapping) and len(value) <= 100:
-        return list(value.values())
-    return list(value) if isinstance(value, list | tuple) and len(value) <= 100 else [value]
-
-
 # Does it change what it is given? -------------------------------------------------------------------------------------
 
 
@@ -131,7 +124,8 @@ class Given:
             inner = inner.func
         bound = [each for each in [getattr(inner, "__self__", None)] if not isinstance(each, type | ModuleType | None)]
         values = [*self._read, *_held(self._function)]
-        written = _leaves(self._kwargs.get("out"))
+        out = self._kwargs.get("out")
+        written = list(out) if isinstance(out, list | tuple) else [out]
         if re.fullmatch(r".*[^_]_", getattr(inner, "__name__", "")):
             written += [*bound, *values][:1]
         hidden, known = set(map(id, written)), set[int]()
@@ -186,7 +180,7 @@ def _held(function: Any) -> list[Any]:
     if isinstance(function, functools.partial):
         return [*function.args, *function.keywords.values(), *_held(function.func)]
     bound = getattr(function, "__self__", None)
-    held = [bound, function if _parts(function) else None]
+    held = [bound, function]
     for owner in (function, bound):  # what a function or a class of the user's holds
         if inspect.isfunction(owner) or isinstance(owner, type):
             held += [value for value in vars(owner).values() if not callable(value)]
@@ -197,17 +191,6 @@ def _held(function: Any) -> list[Any]:
         with contextlib.suppress(ValueError):  # not assigned yet
             held.append(cell.cell_contents)
     return [each for each in held if each is not None and not inspect.ismodule(each)]
-
-
-def _parts(value: Any) -> list[Any]:
-    """The state of a network, or the values that an object holds."""
-    torch = sys.modules.get("torch")
-    if torch and isinstance(value, torch.nn.Module):
-        return [*value.parameters(), *value.buffers()]
-    if isinstance(value, type) or inspect.isroutine(value) or not hasattr(value, "__dict__"):
-        return []
-    held = [leaf for each in list(vars(value).values()) for leaf in _leaves(each)]  # a thread may add to it meanwhile
-    return [*held, *(part for each in held if torch and isinstance(each, torch.nn.Module) for part in _parts(each))]
 
 
 def _state(value: Any) -> Any:

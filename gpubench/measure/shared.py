@@ -8,6 +8,7 @@ import types
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from ..devices.lazy import torch
@@ -17,6 +18,11 @@ _MOST_HOLDERS, _MOST_ELEMENTS, _LEVELS = 5_000, 1 << 22, 3
 within containers."""
 _CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, property, staticmethod, classmethod)
 """Kinds of values that a program binds once, such as an import: they are no state."""
+
+LIBRARIES = {"torch", "numpy", *sys.stdlib_module_names}
+"""Packages that are shared wherever they lie."""
+OURS = {"gpubench", "_pytest", "pytest_benchmark"}
+"""Packages whose objects, such as fixtures, are shared."""
 
 
 class State:
@@ -122,3 +128,41 @@ def _restore_names(holder: Any, values: dict[Any, Any]) -> None:
                 mapping[name] = value
             else:
                 setattr(holder, name, value)
+
+
+# Which objects a copy shares ------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def is_library(name: str) -> bool:
+    """Whether a module isn't the user's."""
+    root = name.partition(".")[0]
+    module = sys.modules.get(name)
+    if root in LIBRARIES or root in OURS:
+        return name != "__main__" and not name.startswith("gpubench.benchmarks")
+    place = getattr(module, "__file__", None)
+    if module is None or name == "__main__":
+        return False
+    return place is None or bool({"site-packages", "dist-packages"} & set(Path(place).parts))
+
+
+def is_ours(kind: type) -> bool:
+    """Whether a type is of the fixtures, whose objects are the same for all calls."""
+    root = str(kind.__module__).partition(".")[0]
+    return root in OURS and not kind.__module__.startswith("gpubench.benchmarks")
+
+
+def is_importable(value: Any) -> bool:
+    """Whether a function is an attribute of a library module, or of a class there."""
+    found: Any = sys.modules.get(getattr(value, "__module__", None) or "")
+    if found is None or not is_library(found.__name__):
+        return False
+    for name in str(getattr(value, "__qualname__", "")).split("."):
+        found = getattr(found, name, None)
+    return found is value
+
+
+def is_stateless(value: Any) -> bool:
+    """Whether a class or function is of the standard library, torch, NumPy or the fixtures."""
+    root = str(value.__module__).partition(".")[0]
+    return root in LIBRARIES | OURS and value.__module__ != "__main__" and is_importable(value)

@@ -14,13 +14,11 @@ import math
 import random
 import re
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, partial
-from typing import Any, NamedTuple
-from unittest import mock
+from functools import partial
+from typing import Any
 
 from ..devices import CPU, Device
 from ..devices.implementations import TORCH, Implementation
@@ -31,15 +29,14 @@ from ..runfile.schema import Check, Work
 from .copies import CallCopy, Uncopyable, copy_call, random_streams, restored_random_streams, set_random_streams
 from .data import (
     as_tensor,
-    bare_tensors,
-    dispatch_mode,
     is_array,
-    leaves,
     require_memory,
     tensor_leaves,
     tensors,
     uncompiled,
 )
+from .outputs import Incomparable, Output, agree, elements, error_of, others, outputs, pairs
+from .rounding import Seen, move, poisoned
 from .shared import as_before
 from .work import Call
 
@@ -58,25 +55,9 @@ _MOST_UNITS, _MOST_MOVED = 32.0, 6e-5
 units, but by no larger relative amount, and by 4 units in any case."""
 _AT_EDGES = 1e-2
 """Where rounding moves no larger share of the whole numbers, a comparison of the others is a check."""
-_MOST_OUTPUTS = 10_000
-"""Outputs whose comparison takes seconds."""
 _REPEATS = 5
 """Calls of a copy that show whether the call changes what it uses: schedules begin with a step of zero, and gradients
 are summed over a few calls."""
-_FORMAT = {"element_size", "untyped_storage", "data_ptr", "nbytes", "itemsize", "__repr__"}
-"""Methods and properties of tensors whose values depend on the dtype or the place in memory."""
-_RANKS = {"linalg_matrix_rank", "linalg_lstsq"}
-"""Functions that count the singular values above the dtype's epsilon."""
-_VECTORS: dict[str, tuple[tuple[int, bool], ...]] = {
-    "_linalg_svd": ((0, False), (2, True)),
-    "_linalg_eigh": ((1, False),),
-    "linalg_qr": ((0, False), (1, True)),
-    "linalg_eig": ((1, False),),
-    "_linalg_eigvals": (),
-}
-"""Decompositions, with the positions of the results that hold vectors, whose signs are free, and whether these are
-rows."""
-
 FIRST = 10.0
 """The first reference of a workload on a device may take this many times its allowance, so that each workload is
 checked once."""
@@ -114,254 +95,6 @@ def tolerance(dtype: str, flops: float | None, inputs: int, outputs: int) -> flo
     return min(roundoff(dtype) * (8 + 4 * math.sqrt(length)), LOOSEST[_real(dtype)])
 
 
-def elements(*values: Any) -> int:
-    """Return the number of elements of all tensors and arrays in these values, without the parameters of modules."""
-    arrays = [leaf for leaf in leaves(values) if is_array(leaf) or isinstance(leaf, np.generic)]
-    return sum(t.numel() for t in bare_tensors(values)) + sum(int(math.prod(array.shape)) for array in arrays)
-
-
-# Outputs --------------------------------------------------------------------------------------------------------------
-
-
-class Incomparable(Exception):
-    """A result that can't be compared; the text is the reason."""
-
-
-class Output(NamedTuple):
-    """Numbers of a result: dense, real, on the CPU, with the ``dtype`` that they had; a Python number has none."""
-
-    values: torch.Tensor
-    dtype: str
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all are whole numbers."""
-        return not self.values.is_floating_point() or bool((self.values == self.values.round()).all())
-
-
-def outputs(result: Any) -> list[Output]:
-    """Return the outputs in a result: each tensor, array and number, and each long list of numbers. Raises
-    :class:`Incomparable`."""
-    found = [output for leaf in leaves(result) for output in _outputs_of(leaf)]
-    if len(found) > _MOST_OUTPUTS:
-        raise Incomparable(f"the result has {len(found)} parts: too many to compare")
-    return found
-
-
-def _outputs_of(leaf: Any) -> list[Output]:
-    kind, dtype = type(leaf).__name__, str(getattr(leaf, "dtype", "")).removeprefix("torch.")
-    if isinstance(leaf, bool | int | float | complex | list | tuple | dict | np.ndarray | np.generic):
-        try:
-            array = np.asarray(list(leaf.values()) if isinstance(leaf, dict) else leaf)
-        except ValueError as error:
-            raise Incomparable("the result is nested too deeply to compare") from error
-        if array.dtype.kind not in "biufcmMSU":
-            raise Incomparable(f"an array of {'objects' if array.dtype.kind == 'O' else array.dtype} can't be compared")
-        leaf = _of_numpy(array)
-    elif is_array(leaf):
-        leaf = torch.from_dlpack(leaf)
-    elif not isinstance(leaf, torch.Tensor):
-        return []
-    try:
-        return [Output(part, dtype) for part in _dense(leaf.detach().cpu())]
-    except Exception as error:
-        raise Incomparable(f"a {kind} of torch.{dtype} can't be compared") from error
-
-
-def _of_numpy(array: Any) -> torch.Tensor:
-    """Return an array's numbers; dates as whole numbers, text as its bytes."""
-    kind, size = array.dtype.kind, array.itemsize
-    if kind in "SU":
-        return torch.from_numpy(np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8).copy())
-    usual = {"m": "i8", "M": "i8", "f": f"f{min(8, size)}", "c": f"c{min(16, size)}"}.get(kind)
-    return torch.from_numpy(np.array(array, usual or array.dtype.newbyteorder("=")))  # torch has no reversed views
-
-
-def _dense(tensor: Any) -> list[torch.Tensor]:
-    """Return the numbers of a tensor in dtypes that torch computes with, complex ones as pairs; formats of 8 bits and
-    fewer as their codes."""
-    if tensor.is_nested:
-        return [dense for part in tensor.unbind() for dense in _dense(part)]
-    if hasattr(tensor, "_masked_data"):
-        tensor = tensor.to_tensor(0)
-    if tensor.is_quantized:
-        tensor = tensor.int_repr()
-    if str(tensor.layout) != "torch.strided":
-        require_memory(8 * tensor.numel(), CPU)
-        tensor = tensor.to_dense()
-    tensor = tensor.as_subclass(torch.Tensor)
-    if tensor.is_complex():
-        tensor = tensor.to(torch.complex64) if tensor.dtype == torch.complex32 else tensor
-        return [torch.view_as_real(tensor.resolve_conj())]
-    codes = tensor.dtype.itemsize == 1 and tensor.dtype not in (torch.bool, torch.int8)
-    return [tensor.view(torch.uint8) if codes else tensor.resolve_neg()]
-
-
-def kept_result(result: Any) -> Any:
-    """Return a result that later calls don't write over."""
-
-    def copy(leaf: Any) -> Any:
-        with suppress(Exception):
-            return leaf.detach().clone() if isinstance(leaf, torch.Tensor) else np.copy(leaf)
-        return leaf
-
-    with suppress(RecursionError):  # nested too deeply to be compared
-        return pytree.tree_map_only((torch.Tensor, np.ndarray), copy, result)
-    return result
-
-
-def _same(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Return where both hold the same number or NaN; integers are compared as such, since float64 lacks some int64."""
-    if left.dtype != right.dtype:
-        left, right = left.double(), right.double()
-    return (left == right) | ((left != left) & (right != right))
-
-
-def _others(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Return where one whole number isn't the other."""
-    near = left.is_floating_point() and (left.double() - right.double()).abs_() <= 0.5
-    return ~(_same(left, right) | near)
-
-
-def _error(left: torch.Tensor, right: torch.Tensor) -> float:
-    """Return the largest difference / largest finite value expected; infinite where only one of them is NaN or
-    infinite. Numbers that are subnormal in the result's dtype have fewer digits: for these it is difference / least
-    normal number."""
-    if not right.numel():
-        return 0.0
-    least = 0.0
-    if left.is_floating_point() and right.is_floating_point():
-        least = torch.finfo(left.dtype).smallest_normal
-        right = right.to(left.dtype)  # what overflows or vanishes in the result's dtype does so in the expected value
-    same, step = _same(left, right), float(not left.is_floating_point() and not right.is_floating_point())
-    left, right = left.double(), right.double()
-    difference = (left - right).abs_().clamp_(min=step)  # integers of which float64 makes one
-    difference[same] = 0  # equal infinities too
-    worst = difference.max().item()
-    scale = right.abs().nan_to_num_(0.0, 0.0).max().item()  # of the finite values
-    if math.isnan(worst):
-        return math.inf
-    return worst / max(scale, least) if scale else worst
-
-
-# Runs of the reference ------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Seen:
-    """Observations of a run: ``dtypes`` counts the results of operators; the others say whether it drew random numbers,
-    decomposed a matrix, and read a dtype's format, such as the size of its elements."""
-
-    dtypes: Counter[str] = field(default_factory=Counter)
-    random: bool = False
-    decomposed: bool = False
-    format: bool = False
-    ranks: bool = False
-
-    def note(self, step: Any, results: list[torch.Tensor]) -> None:
-        """Note an operator and its results."""
-        self.random |= torch.Tag.nondeterministic_seeded in step.tags
-        self.decomposed |= step.overloadpacket.__name__ in _VECTORS
-        self.dtypes.update(str(each.dtype).removeprefix("torch.") for each in results)
-
-    def note_function(self, function: Any, args: Iterable[Any]) -> None:
-        """Note autocast and a question about the dtype."""
-        name = getattr(function, "__name__", "")
-        self.ranks |= name in _RANKS
-        self.format |= (getattr(function.__self__, "__name__", "") if name == "__get__" else name) in _FORMAT
-        for kind in {leaf.device.type for leaf in args if isinstance(leaf, torch.Tensor)}:
-            if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-                self.dtypes[str(torch.get_autocast_dtype(kind)).removeprefix("torch.")] += 1
-
-
-@contextmanager
-def poisoned(
-    seen: Seen | None = None, rounded: torch.dtype | None = None, vary: bool = False, most: float = math.inf
-) -> Iterator[None]:
-    """A context in which memory that the program asks torch for and doesn't fill holds NaN, not an earlier call's
-    answer.
-
-    ``seen`` notes the operators; more than ``most`` raise NotImplementedError, since a loop that ends when a result
-    stands may never end with rounded results. The results of operators are ``rounded`` to a dtype. With ``vary`` an
-    operator's free choices are made otherwise: random numbers, signs of vectors, the order of eigenvalues.
-    """
-    aten, noted = torch.ops.aten, seen or Seen()
-    unfilled = {aten.empty, aten.empty_like, aten.new_empty, aten.empty_strided, aten.new_empty_strided}
-
-    def handle(_: Any, step: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if noted.dtypes.total() > most:
-            raise NotImplementedError("its number of steps depends on rounding")
-        if str(step) == "aten.view.dtype" and (args[0].is_floating_point() or args[0].is_complex()):
-            raise NotImplementedError("it reads the bits of its input, and float64 has other ones")
-        result = step(*args, **kwargs)
-        if step.overloadpacket in unfilled:
-            return result.fill_(math.nan) if result.is_floating_point() else result
-        if vary:
-            result = _choose_otherwise(step, args, kwargs, result)
-        if not step.is_view:
-            noted.note(step, results := bare_tensors(result))
-            _round(results, rounded)
-        return result
-
-    def finfo(*args: Any, limits: Any = torch.finfo) -> Any:
-        noted.format = True
-        return limits(*args)
-
-    with uncompiled(), mock.patch("torch.finfo", finfo), _noting()(noted), dispatch_mode()(handle):
-        yield
-
-
-@cache
-def _noting() -> Any:
-    """Return the class of modes that note what reaches no operator."""
-    from torch.overrides import TorchFunctionMode
-
-    class Noting(TorchFunctionMode):
-        def __init__(self, seen: Seen) -> None:
-            self._seen = seen
-
-        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            self._seen.note_function(function, args)
-            return function(*args, **(kwargs or {}))
-
-    return Noting
-
-
-def _choose_otherwise(step: Any, args: Any, kwargs: Any, result: Any) -> Any:
-    """Change what an operator leaves to its algorithm: random numbers, the sign of each second vector of a
-    decomposition, the order of eigenvalues."""
-    if torch.Tag.nondeterministic_seeded in step.tags:
-        return step(*args, **kwargs)
-    name = step.overloadpacket.__name__
-    for place, across in _VECTORS.get(name, ()):
-        (result[place].mT if across else result[place])[..., ::2].neg_()
-    for unordered in {"linalg_eig": result, "_linalg_eigvals": [result]}.get(name, ()):
-        unordered.copy_(unordered.flip(-1))
-    return result
-
-
-def _round(results: list[torch.Tensor], dtype: torch.dtype | None) -> None:
-    """Round float64 numbers, also in complex ones, to another dtype, in place."""
-    for tensor in results if dtype else ():
-        real = torch.view_as_real(tensor) if tensor.dtype == torch.complex128 and not tensor.is_conj() else tensor
-        if real.dtype == torch.float64:
-            with suppress(RuntimeError):  # within torch.func, where a result may not be written
-                real.copy_(real.to(dtype))
-
-
-def _move(call: CallCopy, unit: float) -> None:
-    """Change each number that a call is given by this relative amount, up or down at random. Whole numbers aren't made
-    smaller, since what cuts digits off would take them for the one before."""
-    arrays = [leaf for leaf in leaves((call.args, call.kwargs)) if isinstance(leaf, np.ndarray)]
-    held = [torch.from_numpy(each) for each in arrays if each.dtype == np.float64 and each.flags.writeable]
-    for part in [*tensors(call.args, call.kwargs, call.function), *held]:
-        part = torch.view_as_real(part.detach()) if part.is_complex() and not part.is_conj() else part.detach()
-        if part.dtype == torch.float64 and part.numel():
-            signs = 2 * torch.randint(0, 2, part.shape, dtype=torch.float64) - 1
-            signs = signs if unit > 0 else -signs
-            part.mul_(1 + abs(unit) * torch.where(part == part.round(), signs.clamp(min=0), signs))
-
-
 # The check ------------------------------------------------------------------------------------------------------------
 
 
@@ -381,13 +114,13 @@ class Expected:
     def miss(self, got: torch.Tensor) -> str:
         """Return how a result differs by more than is explained; empty if it doesn't."""
         wanted, whole = self.output.values, self.output.is_whole
-        error = math.inf if self.unwritten else _error(got, wanted)
+        error = math.inf if self.unwritten else error_of(got, wanted)
         if error <= self.allowed or (error <= self.error and not whole):
             return ""
         if not whole or (error > self.error and wanted.is_floating_point()):
             kind = f"relative error {error:.3g}" if math.isfinite(error) else _UNWRITTEN
             return f"{kind} (tolerance {max(self.error, self.allowed):.3g})"
-        other = _others(got, wanted)
+        other = others(got, wanted)
         count = int(other.sum())
         moved = 0 if self.moved is None else min(int((other & self.moved).sum()), self.most_moved)
         explained = error <= self.error and 2 * moved >= count
@@ -398,10 +131,10 @@ class Expected:
         everything."""
         wanted, whole = self.output.values, self.output.is_whole
         values = values.to(dtype) if values is not None and wanted.is_floating_point() else values
-        error = math.inf if values is None else _error(values, wanted)
+        error = math.inf if values is None else error_of(values, wanted)
         self.error = max(self.error, (2 if whole else factor) * error)
         if whole:
-            moved = torch.ones_like(wanted, dtype=torch.bool) if values is None else _others(values, wanted)
+            moved = torch.ones_like(wanted, dtype=torch.bool) if values is None else others(values, wanted)
             self.moved = moved if self.moved is None else self.moved | moved
             self.most_moved = max(self.most_moved, int(moved.sum()))
         return error
@@ -446,7 +179,7 @@ class Reference:
             self._expect(elements(result))
             self._require_use(got)
             reason = self._explain(got)
-            if reason and not _agree(self._run(), self._wanted, LOOSEST["float64"]):
+            if reason and not agree(self._run(), self._wanted, LOOSEST["float64"]):
                 reason = self._freedom
         except WrongAnswer:  # a reference may also check what the call doesn't return
             raise
@@ -462,7 +195,7 @@ class Reference:
             return unchecked(reason)
         if not any(each.is_whole for each in self._wanted):
             self._runs, self._alive = [], None  # the last result needs no further run
-        errors = [_error(*pair) for pair in _pairs(got, self._wanted)]
+        errors = [error_of(*pair) for pair in pairs(got, self._wanted)]
         return Check("passed", max(errors), max(each.error for each in self._expected))
 
     def check_last(self, result: Any) -> None:
@@ -486,9 +219,9 @@ class Reference:
                 call = copy()
                 again = partial(call.function, *call.args, **call.kwargs)
                 with as_before(call.shared):
-                    first = outputs(kept_result(again()))
-                    stands = all(_agree(first, outputs(again()), allowed) for _ in range(_REPEATS - 1))
-                races = not (stands or own) and not _agree(first, outputs(copy()()), allowed)
+                    first = [Output(each.values.clone(), each.dtype) for each in outputs(again())]
+                    stands = all(agree(first, outputs(again()), allowed) for _ in range(_REPEATS - 1))
+                races = not (stands or own) and not agree(first, outputs(copy()()), allowed)
         except Uncopyable as error:
             return str(error)
         except Exception as error:
@@ -505,7 +238,7 @@ class Reference:
         found = self._run(seen=self.seen)
         unwritten = [False] * len(found)
         if any(bool(each.values.isnan().any()) for each in found):
-            unwritten = [math.isinf(_error(*pair)) for pair in _pairs(self._run(poison=False), found)]
+            unwritten = [math.isinf(error_of(*pair)) for pair in pairs(self._run(poison=False), found)]
         self._allowed = tolerance(self._precision, self.flops, self.inputs, count)
         allowed = [self._allowed * each.values.is_floating_point() for each in found]
         self._expected = [*map(Expected, found, allowed, unwritten, allowed)]
@@ -534,7 +267,7 @@ class Reference:
         """Return the unexplained difference, empty if there is none, and whether it is a number or shape of outputs."""
         if len(got) != len(self._expected):
             return f"{len(got)} outputs, the reference has {len(self._expected)}", True
-        for left, right in _pairs(got, self._wanted):
+        for left, right in pairs(got, self._wanted):
             if left.shape != right.shape:
                 return f"shape {tuple(left.shape)}, the reference has {tuple(right.shape)}", True
         misses = (each.miss(output.values) for each, output in zip(self._expected, got, strict=True))
@@ -597,11 +330,11 @@ class Reference:
         if not (self.seen.format or number or ranks):
             return
         own = self._run(own=True)
-        if _agree(got, own, self._allowed):
+        if agree(got, own, self._allowed):
             raise Incomparable("the result depends on the dtype, so float64 has another one")
-        if number and not _agree(own, self._wanted, self._allowed):
+        if number and not agree(own, self._wanted, self._allowed):
             call = self._copy(None)
-            same = _agree(outputs(call()), outputs(call()), 0.0)
+            same = agree(outputs(call()), outputs(call()), 0.0)
             raise Incomparable("the result depends on where the data lie in memory" if same else self._freedom)
 
     def _require_accuracy(self, got: list[Output]) -> None:
@@ -609,8 +342,8 @@ class Reference:
         errors = []
         for each, left, right in zip(self._expected, got, self._run(own=True), strict=True):
             if each.miss(left.values):
-                errors.append(_error(left.values, each.output.values))
-                explained = 3 * _error(right.values, each.output.values) + each.error
+                errors.append(error_of(left.values, each.output.values))
+                explained = 3 * error_of(right.values, each.output.values) + each.error
                 if each.output.is_whole or not errors[-1] <= min(LOOSEST[_real(self._precision)], explained):
                     return
         raise Incomparable(f"{self.precision} differs by {max(errors):.2g} from float64, on a CPU too")
@@ -638,7 +371,7 @@ class Reference:
         with restored_random_streams():
             if steps:
                 torch.manual_seed(1)
-                _move(call, steps * roundoff(self._precision))
+                move(call, steps * roundoff(self._precision))
             set_random_streams(self._streams)
             if vary:
                 torch.manual_seed(2), random.seed(2), np.random.seed(2)
@@ -651,17 +384,6 @@ class Reference:
             self._alive = call  # so that no later copy lies at the same address
         self._spent_s += time.perf_counter() - start
         return found
-
-
-def _pairs(left: list[Output], right: list[Output]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    return ((a.values, b.values) for a, b in zip(left, right, strict=True))
-
-
-def _agree(left: list[Output], right: list[Output], allowed: float) -> bool:
-    """Whether two results are the same within a relative error."""
-    return len(left) == len(right) and all(
-        a.shape == b.shape and _error(a, b) <= allowed * a.is_floating_point() for a, b in _pairs(left, right)
-    )
 
 
 _UNWRITTEN = "an output is not finite or was never written"
