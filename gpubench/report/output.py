@@ -18,8 +18,6 @@ _MARKS = (MANIFEST, RUN_FILE, LEDGER, "run.log")
 """Files of which one is in each folder that gpubench has written."""
 _WAIT_S = 60.0
 """Seconds that a report waits for another one that is being written into the same folder."""
-TABLES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md", "report.html")
-"""What every report writes."""
 SCALING = "scaling.csv"
 """A table that a report has only where several devices were used."""
 _PICTURES = "charts"

@@ -379,7 +379,9 @@ def scaling_table(study: Study) -> Table:
 
 def _over(pair: Pair | None) -> Number:
     """The speedup with its range; the baseline itself has none."""
-    return known_ratio(pair and pair.speedup) if pair is None or ends(pair) is None else pair.ratio
+    if pair is None:
+        return MISSING
+    return known_ratio(pair.speedup) if ends(pair) is None else pair.ratio
 
 
 def detail_tables(study: Study) -> list[Table]:

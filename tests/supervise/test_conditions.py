@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("no_ceilings")
 
 CASES = negating(8, 16)
 RUN = {"run.json", "run.ledger.jsonl", "run.log"}
-WHOLE = RUN | {*output.TABLES, output.MANIFEST}
+WHOLE = RUN | {"results.csv", "speedup.csv", "crossover.csv", "summary.md", "report.html", output.MANIFEST}
 HOMES = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME")
 
 
