@@ -158,19 +158,20 @@ def _computes_with_text(line: str) -> bool:
 
 def _measure(timing: Timing, asked: argparse.Namespace) -> Results:
     """Measure in this process, with its settings as before afterwards; ``asked`` are options of a run."""
-    from ..measure.session import Mode, Settings
+    from ..measure.session import Mode, Session, Settings
     from ..measure.state import State
-    from ..plugin.expressions import measure
+    from ..plugin.expressions import Expressions
     from ..report.results import Results
 
     found = dtypes_of((timing.calls, timing.values, timing.args, timing.kwargs)).intersection(options.DTYPES)
     if not timing.dtypes and len(found) == 1:  # the dtype of the caller's tensors
         asked.dtype = list(found)
-    settings, before, said = Settings(**options.values(asked), brief=True), State(), io.StringIO()
+    session = Session(Settings(**options.values(asked), brief=True), Mode.ALONE)
+    before, said = State(), io.StringIO()
     with scratch(FOLDER) as folder:
         try:
             with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), pausing_loop():
-                session = measure(timing, settings, Mode.ALONE, folder / LEDGER)
+                Expressions(timing, session).run(folder / LEDGER)
         finally:
             before.compare()
             before.restore()

@@ -100,11 +100,21 @@ def cores(topology: Path = Path("/sys/devices/system/cpu")) -> int:
     return max(1, min(count, int(limit))) if limit else count
 
 
-@functools.cache
-def _cpuid() -> dict[str, Any]:
-    import cpuinfo
+_facts: dict[str, Any] = {}
 
-    return dict(cpuinfo.get_cpu_info())
+
+def learn(facts: Any) -> None:
+    """Take py-cpuinfo's facts from a program that has asked for them: the answer takes a quarter of a second."""
+    if isinstance(facts, dict) and facts.get("brand_raw"):
+        _facts.update(facts)
+
+
+def _cpuid() -> dict[str, Any]:
+    if not _facts:
+        import cpuinfo
+
+        _facts.update(cpuinfo.get_cpu_info())
+    return _facts
 
 
 @functools.cache

@@ -79,13 +79,13 @@ def spoilt(error: Exception) -> tuple[str, str]:
     return "error", f"the result can't be kept: {type(error).__name__}: {text_of(error)}"
 
 
-def keep_reason(session: Session, attempt: Attempt, item: pytest.Item, status: str, reason: str) -> None:
+def keep_reason(session: Session, attempt: Attempt, item: Any, status: str, reason: str) -> None:
     """Record why a test has no result; of several reasons the first one counts."""
     case = attempt.fixture.case if attempt.fixture else attempt.case
     session.unmeasured.setdefault(item.nodeid, Unmeasured(case, item.name, item.nodeid, status, reason))
 
 
-def restore(session: Session, attempt: Attempt, item: pytest.Item) -> list[str]:
+def restore(session: Session, attempt: Attempt, item: Any) -> list[str]:
     """Restore the settings that a finished test left changed, and flag its result; return the names of those that can't
     be restored."""
     flag, stuck = attempt.state.restore() if attempt.state else (None, [])

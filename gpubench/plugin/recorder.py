@@ -16,6 +16,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from ..devices.cpu import learn
 from ..errors import UsageError
 from ..measure import environment
 from ..measure.session import Session
@@ -123,10 +124,13 @@ def _of_pytest_benchmark(session: Session, config: pytest.Config | None) -> dict
     from pytest_benchmark.utils import get_commit_info
 
     if config is None:
-        machine = plugin.pytest_benchmark_generate_machine_info() | {KEY: session.machine, "node": ""}
-        commit = get_commit_info() | {"project": "", "branch": ""}
+        machine = plugin.pytest_benchmark_generate_machine_info()  # type: ignore[no-untyped-call]
+        learn(machine["cpu"])
+        machine |= {KEY: session.machine, "node": ""}
+        commit = get_commit_info() | {"project": "", "branch": ""}  # type: ignore[no-untyped-call]
     else:
         machine = config.hook.pytest_benchmark_generate_machine_info(config=config)
+        learn(machine.get("cpu"))
         config.hook.pytest_benchmark_update_machine_info(config=config, machine_info=machine)
         commit = config.hook.pytest_benchmark_generate_commit_info(config=config)
         config.hook.pytest_benchmark_update_commit_info(config=config, commit_info=commit)
@@ -197,11 +201,11 @@ class Recorder:
         with usage_errors():
             self.ledger.add_event(event, process=self.session.settings.process, **facts)
 
-    def start(self, item: pytest.Item, case: Case) -> None:
+    def start(self, item: Any, case: Case) -> None:
         """Record that a test begins."""
         self._append("start", fullname=item.nodeid, name=item.name, case=case.as_dict(), said=_stderr_size())
 
-    def end(self, item: pytest.Item, attempt: Attempt) -> None:
+    def end(self, item: Any, attempt: Attempt) -> None:
         """Record the result of a test that has ended, or why it has none."""
         stats, result = getattr(attempt.benchmark, "stats", None), dict[str, Any]()
         if item.nodeid not in self.session.unmeasured:

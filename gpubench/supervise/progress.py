@@ -132,9 +132,10 @@ class Progress:
         console = Console(stderr=True)
         plain = not sys.stderr.isatty() or console.is_dumb_terminal or bool(os.environ.get("NO_COLOR"))
         columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), "·", TimeRemainingColumn(), "left"
-        whole_run_s = 1e9  # the pace is that of the whole run
-        how = {"auto_refresh": False, "transient": True, "disable": plain, "speed_estimate_period": whole_run_s}
-        bar = Progress(*columns, console=console, **how)
+        # The pace is that of the whole run, and no thread draws.
+        bar = Progress(
+            *columns, console=console, auto_refresh=False, transient=True, disable=plain, speed_estimate_period=1e9
+        )
         bar.add_task("")
         return bar
 

@@ -12,7 +12,7 @@ from gpubench.devices import base
 from gpubench.measure import ceilings
 from gpubench.measure.expression import Timing, expressions
 from gpubench.measure.session import Mode, Session, Settings
-from gpubench.plugin.expressions import Expressions, measure
+from gpubench.plugin.expressions import Expressions
 from gpubench.runfile.journal import recorded
 from gpubench.runfile.ledger import assemble
 from gpubench.testing import VirtualDevice, VirtualMachine
@@ -34,7 +34,7 @@ def events(tmp_path):
 
     def events(timing, device="virtual", preset="smoke", **settings):
         settings = Settings(devices=(device,), preset=preset, brief=True, **{"ceilings": False} | settings)
-        measure(timing, settings, Mode.ALONE, tmp_path / "journal")
+        Expressions(timing, Session(settings, Mode.ALONE)).run(tmp_path / "journal")
         return recorded(tmp_path / "journal")
 
     return events
@@ -42,6 +42,10 @@ def events(tmp_path):
 
 def stats(events):
     return {mark["name"][5:8]: mark["stats"] for mark in assemble(events)["benchmarks"]}
+
+
+def ends(events):
+    return [event for event in events if event["event"] == "end"]
 
 
 def drifting(machine, work):
@@ -90,7 +94,7 @@ def test_expressions_of_one_size_follow_each_other_in_either_order(machine, even
 def test_an_expression_that_fails_is_not_kept_waiting_for_measured_peaks(events, monkeypatch, text, status):
     monkeypatch.setitem(ceilings.EFFORTS, "brief", ceilings.EFFORTS["smoke"])
     found = events(expressions([text], "x = randn(2, 3)"), "cpu", ceilings=True)
-    assert [event["status"] for event in found if event["event"] == "end"] == [status]
+    assert [event["status"] for event in ends(found)] == [status]
     assert bool(assemble(found)["gpubench"]["ceilings"]) == (status == "ok")
 
 
@@ -107,18 +111,29 @@ def test_a_setting_that_an_expression_leaves_changed_is_named_and_restored(event
     assert torch.get_default_dtype() == before
 
 
+def test_a_first_expression_that_ends_the_process_costs_the_others_nothing(events):
+    """Its call isn't made again to compare the results."""
+    found = events(expressions(["exit(made.append(1))", "len(made)"], "made = []"), "cpu")
+    assert [
+        (event["status"], event.get("reason")) for event in sorted(ends(found), key=lambda event: event["fullname"])
+    ] == [
+        ("error", "SystemExit: None"),
+        ("ok", None),
+    ]
+
+
 def test_what_is_asked_for_gives_the_items_and_their_names():
     sizes = [("n", (1, 2)), ("k", (4,))]
     timing = expressions(['a[::2] @ "b"', "np.sin(a)"], "a = 1", sizes=sizes, dtypes=["bfloat16"], variants=["compile"])
     session = Session(Settings(devices=("cpu",), dtypes=("bfloat16",), variants=("compile",), brief=True))
-    one, other = ([*Expressions(timing, session)._items(name)] for name in timing.calls)
+    one, other = ([*Expressions(timing, session).of(name)] for name in timing.calls)
     assert [item.nodeid for item in one] == [
         f'test_time.py::test_a[::2] @ "b"[cpu-bfloat16-compile-{n}-4]' for n in (1, 2)
     ]
-    assert [(item.case.params, item.case.size, item.skip) for item in one] == [
+    assert [(item.attempt.case.params, item.attempt.case.size, item.skip) for item in one] == [
         ({"n": n, "k": 4}, "n", "") for n in (1, 2)
     ]
-    assert [(item.case.implementation, item.skip) for item in other] == [
+    assert [(item.attempt.case.implementation, item.skip) for item in other] == [
         ("numpy", "not for this workload: bfloat16, compile")
     ]
 
