@@ -201,8 +201,8 @@ _ROW: dict[str, Column[Row]] = {
 }
 _RATIO: list[Column[Pair]] = [
     Column("speedup", lambda pair: _drawn(pair)),
-    Column("low", lambda pair: _known(pair.values.low)),
-    Column("high", lambda pair: _known(pair.values.high)),
+    Column("low", lambda pair: _bound(pair, "low")),
+    Column("high", lambda pair: _bound(pair, "high")),
     Column("shown", attrgetter("ratio.mark")),
     Column("limit", lambda pair: str(pair.ratio.state) if pair.ratio.state in LIMITS else None),
     Column("one_shot_speedup", lambda pair: _drawn(pair.copies)),
@@ -234,8 +234,13 @@ def _drawn(pair: Pair | None) -> float | None:
     return pair.ratio.value if pair else None
 
 
+def _bound(pair: Pair, end: str) -> float | None:
+    """Return an end of the speedup's range; None where the range is too wide for a number."""
+    return None if _drawn(pair) is None else _known(getattr(pair.values, end))
+
+
 def _proven(pair: Pair | None, end: str) -> float | None:
-    return _known(getattr(pair.values, end)) if pair and pair.uncertainty else None
+    return _bound(pair, end) if pair and pair.uncertainty else None
 
 
 def _known(value: float | None) -> float | None:

@@ -197,6 +197,8 @@ def test_speedups_in_a_file_are_those_that_are_shown():
         (None, "unknown (too noisy)", None, True),
     ]
     assert limit < 700
+    *_, unknown = reading.speedups(study)
+    assert (unknown["low"], unknown["high"]) == (None, None)
 
 
 def test_a_noisy_time_of_a_plain_file_has_its_star():
