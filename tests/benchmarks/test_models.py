@@ -1,6 +1,7 @@
 """The decoder remembers what it was given: with a cache it answers as without one. It is made where it is used, from
 the seed, and one that doesn't fit says so first."""
 
+import sys
 import types
 from functools import partial
 
@@ -84,6 +85,28 @@ def test_sizes_are_what_they_are_called(size, parameters):
     with torch.device("meta"):
         network = models.Decoder(size, 1, 1)
     assert sum(each.numel() for each in network.parameters()) == pytest.approx(parameters, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("raise ImportError('no module named httpx\\nmore')", "transformers can't be imported: no module named httpx"),
+        (
+            "import transformers_is_not_here",
+            "transformers can't be imported: No module named 'transformers_is_not_here'",
+        ),
+        ("raise ImportError(name='transformers')", "transformers is not installed: pip install"),
+    ],
+)
+def test_networks_of_a_library_that_fails_to_import_have_its_reason(source, reason, tmp_path, monkeypatch):
+    (tmp_path / "transformers.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "transformers"]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(Unmeasurable) as error:
+        models.bert()
+    assert str(error.value).startswith(reason)
+    assert "more" not in str(error.value)
 
 
 def test_one_that_does_not_fit_says_by_how_much_before_it_takes_memory(monkeypatch):
