@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +15,7 @@ from ..runfile.version import __version__
 from .choice import add_expression
 
 if TYPE_CHECKING:
+    from ..report.answer import Answer
     from ..report.charts.pictures import Drawing
     from ..report.study import Study
     from ..runfile.schema import Run
@@ -102,14 +103,15 @@ def write_report(
     prepare_folder(folder)
     files: dict[str, str | bytes] = {}
     failed: list[str] = []
-    pictures: Sequence[Drawing] = ()
-    if charts != "none":
-        pictures, failed = _pictures(study, every=charts == "all")
-        files |= {f"charts/{name}-light.svg": light for name, _, light, _ in pictures}
+    pictures: list[Drawing] = []
+    by_size: list[Drawing] = []
     answer = Answer(study)
+    if charts != "none":
+        pictures, by_size, failed = _pictures(answer, every=charts == "all")
+        files |= {f"charts/{each.figure.name}-light.svg": each.svg for each in pictures}
     files |= csv_files(study)
-    files["summary.md"] = summary(answer, [(title, name) for name, title, *_ in pictures])
-    files["report.html"] = webpage(answer, pictures, __version__)
+    files["summary.md"] = summary(answer, [(each.figure.title, each.figure.name) for each in pictures])
+    files["report.html"] = webpage(answer, pictures, by_size, __version__)
     replaced = [name for name in files if (folder / name).exists() and not name.startswith("charts/")]
     written = write_folder(folder, files)
     if replaced:
@@ -117,15 +119,13 @@ def write_report(
     return Report(tuple(written), study, failed)
 
 
-def _pictures(study: Study, every: bool) -> tuple[Sequence[Drawing], list[str]]:
+def _pictures(answer: Answer, every: bool) -> tuple[list[Drawing], list[Drawing], list[str]]:
     """Return the pictures, and a line for each that can't be drawn: the library itself may be broken here."""
     try:
-        from ..report.charts import pictures
+        from ..report.charts.pictures import of_report
     except Exception as error:
-        return (), [f"pictures left out: {type(error).__name__}: {shorten(' '.join(str(error).split()), 120)}"]
-    planned, failed = pictures.plan(study, every=every)
-    drawn, undrawn = pictures.drawn(planned)
-    return drawn, [*failed, *undrawn]
+        return [], [], [f"pictures left out: {type(error).__name__}: {shorten(' '.join(str(error).split()), 120)}"]
+    return of_report(answer, every)
 
 
 def read_study(args: argparse.Namespace) -> Study:

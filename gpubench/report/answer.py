@@ -28,7 +28,7 @@ MOST_ROWS = 15
 """Rows on a screen and in the first picture; files show all."""
 _NAMED, _MOST_DEVICES = 3, 3
 """Benchmarks and devices in a sentence."""
-_NOISY_SHARE = 1 / 3
+_NOISY_SHARE, _FEW_SHARE = 1 / 3, 0.05
 _LONGEST_CALL_S = 1.0
 """Seconds of a call that preset quick allows: fewer threads, which leave other programs a core, may exceed it."""
 _OF_THE_CALL = (DIFFERENT, "altered", "unwaited", "switched")
@@ -412,4 +412,6 @@ def _warn_of_peaks(study: Study, judged: Sequence[Measured]) -> Iterator[Warning
     if above := [row for row in judged if (row.utilisation or 0) > 1 and not row.result.convolution_share]:
         names = listed(dict.fromkeys(words.name(row.result) for row in above), 2)
         where = f"{counted(len(above), 'result')} above the measured peak"
-        yield Warning(where, f" ({names}): the peak was measured too low", "Shares of it aren't shown.")
+        few = len(above) < _FEW_SHARE * len(judged)
+        evidence = f" ({names}): the peak was measured too low, so % of peak is left out"
+        yield Warning(where, evidence, minor=few)

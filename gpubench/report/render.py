@@ -1,4 +1,4 @@
-"""A table as a list of columns, drawn for a terminal, Markdown, HTML or CSV."""
+"""A table as a list of columns, drawn for a terminal, Markdown or CSV."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import html
 import io
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from operator import itemgetter
@@ -57,6 +57,11 @@ class Table:
         return tuple(tuple("" if cell is None else str(cell) for cell in row) for row in self.cells)
 
     @property
+    def numeric(self) -> list[bool]:
+        """Whether a column holds numbers alone, which stand at its right."""
+        return [all(map(_is_number, column)) for column in zip(*self.cells, strict=True)]
+
+    @property
     def signs(self) -> set[Sign]:
         """The signs beside numbers."""
         return signs_of(cell for row in self.cells for cell in row)
@@ -97,11 +102,11 @@ def terminal(table: Table, width: int, title: bool = True, footnote: bool = True
     from rich.table import Table as Grid
     from rich.text import Text
 
-    rows = table.rows
+    rows, numeric = table.rows, table.numeric
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
     name = min(_NAME, max((len(row[0]) for row in rows), default=0))
     for i, head in enumerate(table.columns):
-        right = i > 0 and all(_is_number(row[i]) for row in table.cells)
+        right = i > 0 and numeric[i]
         # A head is folded before a name is: names tell rows apart.
         heads = [head] if len(head) <= _SHORT_HEAD else head.split()
         exact = max(map(len, [*(row[i] for row in rows), *heads]), default=0) if right else None
@@ -156,31 +161,6 @@ def markdown(table: Table) -> list[str]:
     head, *body = (f"| {' | '.join(map(escape, cells))} |" for cells in (table.columns, *table.rows))
     lines = [head, "|" + " --- |" * len(table.columns), *body]
     return [*lines, "", escape(table.footnote)] if table.footnote else lines
-
-
-def webpage(table: Table, strong: Collection[str] = ()) -> str:
-    """A table element with a caption, every name escaped. A cell of a number has its ``data-value`` and
-    ``data-state``; a ratio below the heads ``strong`` is in a ``strong`` element, its range in a ``span.range``."""
-    heads = "".join(f"<th>{html.escape(head)}</th>" for head in table.columns)
-    body = ""
-    for row in table.cells:
-        both = zip(row, table.columns, strict=True)
-        body += f"<tr>{''.join(_webpage_cell(cell, head in strong) for cell, head in both)}</tr>"
-    note = f"<p>{html.escape(table.footnote)}</p>" if table.footnote else ""
-    caption = f"<caption>{html.escape(table.title)}</caption>"
-    return f"<table>{caption}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>{note}"
-
-
-def _webpage_cell(cell: Cell, strong: bool) -> str:
-    text = html.escape("" if cell is None else str(cell))
-    if not isinstance(cell, Number):
-        return f"<td>{text}</td>"
-    look = f' data-state="{cell.state}"' + (f' data-value="{cell.value:.6g}"' if cell.value is not None else "")
-    if strong and cell.is_number:
-        look = f' class="strong"{look}'
-        span = f' <span class="range">({html.escape(cell.range)})</span>' if cell.range else ""
-        text = f"<strong>{html.escape(cell.mark)}</strong>{span}{html.escape(cell.note)}"
-    return f"<td{look}>{text}</td>"
 
 
 def escape(cell: str) -> str:

@@ -277,6 +277,11 @@ class Measured(Row):
         return self._use.fraction if self._use else None
 
     @property
+    def peak_unit(self) -> str:
+        """The unit of the peak that limits it; empty if no peak is known."""
+        return {"throughput": "FLOP/s", "bandwidth": "B/s"}[self._use.bound] if self._use else ""
+
+    @property
     def above_peak(self) -> bool:
         """Whether its rate is above the measured peak by more than noise, the instruction set, or a fast algorithm of
         convolutions explains."""

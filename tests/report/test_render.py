@@ -5,7 +5,7 @@ import re
 import pytest
 
 from gpubench.report.number import MISSING, Number, Sign, State, seconds
-from gpubench.report.render import Column, Table, csv_text, escape, markdown, table, terminal, webpage
+from gpubench.report.render import Column, Table, csv_text, escape, markdown, table, terminal
 
 MS = seconds(1e-3)
 WIDE = Table("A title", ("name", "time"), (("a long name of a benchmark " * 4, MS), ("b", seconds(0.0125, star=True))))
@@ -64,20 +64,11 @@ def test_a_dash_and_a_star_are_explained_once():
     assert Table("", ("a",), ((Number(20.0, state=State.AT_LEAST),),)).footnote == "≥ only a limit is known."
 
 
-def test_a_cell_of_a_number_holds_its_value_and_its_state_on_a_page():
-    ratio = Number(132.4, low=111.0, high=141.0, state=State.KNOWN, note=" (n=8)")
-    cell = '<strong>132×</strong> <span class="range">(111× to 141×)</span> (n=8)'
-    page = webpage(Table("", ("a", "b"), ((ratio, MISSING),)), ["a"])
-    assert f'<td class="strong" data-state="known" data-value="132.4">{cell}</td>' in page
-    assert '<td data-state="unknown">—</td>' in page
-
-
-def test_markdown_and_html_hold_the_same_cells_and_nothing_that_acts():
+def test_markdown_holds_the_cells_and_nothing_that_acts():
     hostile = Table("<b>", ("a",), (("<script>x</script>|",),), "A note.")
     assert markdown(hostile)[0] == "| a |"
     assert "A note." in markdown(hostile)
-    assert "<script>" not in webpage(hostile) + "".join(markdown(hostile))
-    assert "&lt;script&gt;" in webpage(hostile)
+    assert "<script>" not in "".join(markdown(hostile))
 
 
 def test_csv_is_exact():

@@ -11,12 +11,12 @@ from .. import words
 from ..answer import MOST_ROWS, Answer, AnswerRow, Speedups, at_largest, choose_rows
 from ..number import LIMITS, Sign, State
 from ..study import Item, Measured, Pair, Study
-from .layouts import NamedRow, NamedRows, RowMark, rows_height
+from .layouts import NamedRow, NamedRows, RowMark
 from .page import Figure, Key
 from .selection import LEAST_VALUES, add_caption, keys
 from .theme import role_of
 
-_ROOM = 550
+_ROOM = 560
 """Pixels that the rows have with their headings."""
 
 
@@ -26,7 +26,7 @@ def headline_figures(study: Study) -> list[Figure]:
     found = [_speedups(study, each, rank) for rank, each in enumerate(answer.speedups)]
     times = answer.times if study.measured else []
     shares = [row for row in times if any(item.utilisation for item in row.items)]
-    if found or not times:
+    if found or not times or (len(times) < LEAST_VALUES and any(each.efficiency for each in study.scaled)):
         return found
     share = len(shares) >= LEAST_VALUES
     return [_alone(study, shares if share else times, share)]
@@ -35,20 +35,24 @@ def headline_figures(study: Study) -> list[Figure]:
 def named_rows(
     rows: Sequence[AnswerRow[Item]], marks: Callable[[AnswerRow[Item]], Iterable[RowMark]], headings: bool = True
 ) -> tuple[list[AnswerRow[Item]], tuple[NamedRow, ...], str]:
-    """The rows that a picture has room for, as they are drawn, and a sentence on which they are. Of one's own
-    benchmarks alone the heading is left out: to whom they belong is known where they stand."""
+    """The rows that a picture has room for, as they are drawn, and a sentence on which they are. Headings are left out
+    of one's own benchmarks alone, and if most would stand above a single row."""
     headings = headings and any(each.heading != words.OWN for each in rows)
     for most in range(MOST_ROWS, 0, -1):
         shown = choose_rows(rows, most)
-        names = [each.name if each.leads else f"\u2003{each.name}" for each in shown]
-        drawn = tuple(
-            NamedRow(each.heading * headings, name, each.detail, tuple(marks(each)))
-            for each, name in zip(shown, names, strict=True)
-        )
-        if rows_height(drawn) <= _ROOM:
+        headings = headings and 2 * len({each.heading for each in shown}) <= len(shown)
+        drawn = tuple(_named(each, headings, tuple(marks(each))) for each in shown)
+        if NamedRows(drawn).height <= _ROOM:
             break
     which = f"{len(drawn)} of {len(rows)} rows are shown. " * (len(drawn) < len(rows))
     return shown, drawn, f"{which}{at_largest(rows)}"
+
+
+def _named(row: AnswerRow[Item], headings: bool, marks: tuple[RowMark, ...]) -> NamedRow:
+    """The row under its heading, whose words its name doesn't repeat."""
+    name = row.indented
+    short = name.removeprefix(f"{row.heading} ") if headings else name
+    return NamedRow(row.heading * headings, short[:1].upper() + short[1:] if short != name else name, marks)
 
 
 def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
@@ -78,12 +82,12 @@ def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
 
 
 def _ratio(study: Study, row: AnswerRow[Pair], pair: Pair) -> RowMark:
-    look = role_of(study.names, pair.other)
-    told = pair.full_ratio.mark + row.differing(pair)
-    shown, copied = pair.drawn, pair.copies and pair.copies.drawn
-    if shown is None or pair.ratio.state is not State.KNOWN:
-        return RowMark(None, look, told, *(shown[1:] if shown else ()))
-    return RowMark(shown.value, look, told, shown.low, shown.high, copied.value if copied else None)
+    told, copied = pair.full_ratio.noted(row.differing(pair)), pair.copies and pair.copies.drawn
+    title = f"{row.named}, {study.names.of(pair.other)}: {told}" + f"; with copies {pair.copied_ratio}" * bool(copied)
+    value = pair.ratio.value if pair.ratio.state is State.KNOWN else None
+    ends = pair.drawn[1:] if pair.drawn else (None, None)
+    second = copied.value if copied and value else None
+    return RowMark(value, role_of(study.names, pair.other), f"{told.mark}{told.note}", *ends, second, title=title)
 
 
 def _alone(study: Study, rows: Sequence[AnswerRow[Measured]], share: bool) -> Figure:
@@ -111,10 +115,12 @@ def _share(study: Study, row: Measured, size: str = "") -> RowMark:
     if row.utilisation is None or not row.peak_share or row.peak_share.value is None:
         why = row.quality.doubt or Reason.ABOVE_PEAK
         return RowMark(None, role_of(study.names, row), f"{Sign.UNKNOWN} {why}" if row.utilisation else "no peak")
-    told = row.peak_share.signed(Sign.NOISY, row.quality.noisy).mark + size
-    return RowMark(100 * row.utilisation, role_of(study.names, row), told)
+    told = f"{row.peak_share.signed(Sign.NOISY, row.quality.noisy).mark} of {row.peak_unit}{size}"
+    title = f"{words.benchmark(row.result)}: {told}, {row.time}"
+    return RowMark(100 * row.utilisation, role_of(study.names, row), told, title=title)
 
 
 def _time(study: Study, row: Measured, size: str = "") -> RowMark:
     low, high = (row.interval.low, row.interval.high) if row.interval else (None, None)
-    return RowMark(row.time_s, role_of(study.names, row), row.time.mark + size, low, high)
+    title = f"{words.benchmark(row.result)}: {row.time} {row.accuracy}"
+    return RowMark(row.time_s, role_of(study.names, row), row.time.mark + size, low, high, title=title)

@@ -1,29 +1,28 @@
-"""The page of a chart: title, finding and legend above its panels, the small print below, all in pixels."""
+"""The page of a picture: title, finding and legend above its panels, the small print below; and the ticks of axes."""
 
 from __future__ import annotations
 
 import math
-import re
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise, takewhile
+from itertools import count
 from statistics import fmean
+from textwrap import wrap
 from typing import Any, Protocol
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure as Canvas
 from matplotlib.font_manager import FontProperties
-from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.layout_engine import TightLayoutEngine
 from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Patch
 from matplotlib.textpath import text_to_path
-from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedFormatter, FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from ...runfile.quantities import shorten, text
+from ...runfile.quantities import text
 from ..number import raised, size_text
 from .theme import MARK_SHAPES, colour
 
@@ -33,14 +32,12 @@ PAGE_WIDTH, MARGIN = 800.0, 20.0
 TITLE, NORMAL, SMALL, TINY = 18.0, 13.0, 12.0, 11.0
 """Type sizes in pixels; none is smaller than TINY."""
 _MOST_HEIGHT = 700.0
+_LETTER = 0.58
+"""Mean width of a letter over the type size, in the widest font of the stack."""
+AROUND = "around"
+"""The group of the words around the panels, which a web page shows as text of its own."""
 MOST_PANELS, MOST_CURVES = 6, 4
-"""A panel holds MOST_CURVES lines, a picture MOST_PANELS panels: what goes beyond is in the tables."""
-
-
-_WORD, _DOT, _PIECE = 13.0, 8.0, 6.0
-"""Pixels between names, of a mark that a name may lie on, and of a line's piece that counts like one."""
-Place = tuple[float, float, float]
-"""Left end, middle and width of words in axes, in pixels from the lower left corner."""
+"""A panel holds MOST_CURVES lines, a picture MOST_PANELS panels: the tables have the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +51,25 @@ class Key:
 
 
 class Chart(Protocol):
-    """What a figure holds: plain data that knows how to draw itself."""
+    """The content of a figure: plain data that draws itself."""
 
-    def draw(self, figure: Figure, theme: str) -> Page:
-        """The page with all its ink."""
+    keys: tuple[Key, ...]
+
+    def draw(self, page: Page) -> None:
+        """Draw the panels."""
+
+    @property
+    def height(self) -> float:
+        """Pixels of the panels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One picture and the words around it: the title says what is drawn, the subtitle what is found.
+    """One picture and the words around it: the title names the subject, the subtitle the finding.
 
     ``kind`` is a kind of picture, as a person chooses it, ``notice`` a warning above the panels. A report shows
-    pictures of the lowest ``rank`` first, and those that aren't ``default`` only when it is asked for all.
+    pictures of the lowest ``rank`` first, and those that aren't ``default`` only when it is asked for all. ``workload``
+    is the benchmark of a picture of its own, ``facts`` name its devices, settings and date.
     """
 
     name: str
@@ -77,230 +81,132 @@ class Figure:
     rank: float = 0
     default: bool = True
     notice: str = ""
+    workload: str = ""
+    facts: str = ""
+
+    @property
+    def small_print(self) -> str:
+        """All that stands below the panels in a file."""
+        return f"{self.facts}. {self.caption}" if self.facts else self.caption
 
 
 class Page:
-    """``top`` and ``bottom`` are the ends of the room for panels, in pixels from the upper edge."""
+    """A picture with all its ink. ``titles`` has the values of the marks, by the ids of their groups in an SVG, and
+    ``box`` is the room of the panels in points: left, top, width and height."""
 
-    def __init__(self, figure: Figure, theme: str, body: float, keys: Sequence[Key] = ()) -> None:
+    def __init__(self, figure: Figure, theme: str) -> None:
         self.theme, self.width = theme, PAGE_WIDTH
-        room = self.width - 2 * MARGIN
-        lines = [(line, TITLE, "text", "bold") for line in _even(figure.title, room, TITLE * 1.12, 3)]
-        lines += [(line, NORMAL, "muted", "normal") for line in _even(figure.subtitle, room, NORMAL)]
-        lines += [(f"⚠ {line}", SMALL, "text", "bold") for line in wrap_text(figure.notice, room - 20, SMALL * 1.12)]
-        rows = _pack(keys, self.width)
-        foot_lines = wrap_text(figure.caption, room, TINY, 8)
-        self.top = 14.0 + sum(1.42 * size for _, size, _, _ in lines) + 23.0 * len(rows) + 8.0 * bool(rows)
-        foot = 14.0 + 1.4 * TINY * len(foot_lines)
-        body = min(body, _MOST_HEIGHT - self.top - foot)
-        self.bottom = self.top + max(120.0, body)
-        self.height = self.bottom + foot
+        self.titles: dict[str, str] = {}
+        self._ids = count()
+        title, told = _lines(figure.title, TITLE * 1.1), _lines(figure.subtitle, NORMAL)
+        notice = _lines(f"⚠ {figure.notice}" * bool(figure.notice), SMALL * 1.1)
+        small = wrap(figure.small_print, int((PAGE_WIDTH - 2 * MARGIN) / (TINY * _LETTER)))
+        head = 16 + 1.4 * (TITLE * len(title) + NORMAL * len(told) + SMALL * len(notice))
+        foot = 12 + 1.4 * TINY * len(small)
+        keys = figure.chart.keys
+        columns = max(1, int(PAGE_WIDTH / (50 + NORMAL * _LETTER * max((len(key.label) for key in keys), default=9))))
+        top = head + 24 * math.ceil(len(keys) / columns)
+        body = max(120.0, min(figure.chart.height, _MOST_HEIGHT - top - foot))
+        self.height = top + body + foot
         self.canvas = Canvas(figsize=(self.width * PX / 72, self.height * PX / 72))
+        rect = MARGIN / self.width, foot / self.height, 1 - MARGIN / self.width, 1 - top / self.height
+        self.canvas.set_layout_engine(TightLayoutEngine(pad=0.2, h_pad=0.8, w_pad=1.5, rect=rect))
+        self.box = 0.0, top * PX, self.width * PX, body * PX
         y = 14.0
-        for words, size, role, weight in lines:
-            y += 1.42 * size
-            self.text(MARGIN, y - 0.36 * size, words, size, role, weight=weight)
-        for row in rows:
-            y += 23.0
-            for x, key in row:
-                self._legend(key, x, y)
-        for i, words in enumerate(foot_lines):
-            self.text(MARGIN, self.bottom + 4 + 1.4 * TINY * (i + 1), words, TINY, "muted")
+        for lines, size, role, weight in ((title, TITLE, "text", "bold"), (told, NORMAL, "muted", "normal"),
+                                          (notice, SMALL, "text", "bold")):  # fmt: skip
+            y = self._write(lines, y, size, role, fontweight=weight)
+        self._draw_legend(keys, columns, head)
+        self._write(small, self.height - foot + 4, TINY, "muted")
 
     def ink(self, role: str) -> str:
         """A role's colour in this page's theme."""
         return colour(self.theme, role)
 
-    def shape(self, role: str) -> str:
-        """matplotlib's marker of a role: those without a shape of their own are round."""
-        return MARK_SHAPES.get(role, "o")
+    def _write(self, lines: Sequence[str], top: float, size: float, role: str, **how: Any) -> float:
+        """Write lines from the left margin and return the lower end."""
+        for line in lines:
+            top += 1.4 * size
+            at = MARGIN / self.width, 1 - (top - 0.36 * size) / self.height
+            how |= {"gid": f"{AROUND}-{next(self._ids)}", "fontsize": size * PX, "color": self.ink(role)}
+            self.canvas.text(*at, line, va="baseline", **how)
+        return top
 
-    def text(self, x: float, y: float, words: str, size: float, role: str = "text", **how: Any) -> None:
-        """``y`` is the baseline, from the upper edge."""
-        how = {"va": "baseline", "fontsize": size * PX, "color": self.ink(role), **how}
-        self.canvas.text(x / self.width, 1 - y / self.height, words, **how)
+    def panels(self, count: int, **how: Any) -> list[Axes]:
+        """Axes in up to two columns, which matplotlib's layout keeps apart."""
+        axes = list(self.canvas.subplots(math.ceil(count / 2), min(count, 2), squeeze=False, **how).flat)
+        for unused in axes[count:]:
+            unused.set_visible(False)
+        return axes[:count]
+
+    def add(self, artist: Artist, role: str, title: str = "") -> None:
+        """Give an artist the colour group of a role, and the value that hovering shows."""
+        artist.set_gid(gid := f"{role}-{next(self._ids)}")
+        if title:
+            self.titles[gid] = title
+
+    def mark(
+        self, axes: Axes, at: tuple[float, float], role: str, title: str, *, hollow: bool = False, **looks: Any
+    ) -> None:
+        """One marker of the role's shape, whose value is the title, with further ``looks`` of a line of matplotlib."""
+        ink = looks.pop("color", self.ink(role))
+        face, edge = (self.ink("page"), ink) if hollow else (ink, self.ink("page"))
+        usual = {"marker": shape_of(role), "markersize": 7.0, "zorder": 6, "linestyle": "", "clip_on": False}
+        usual |= {"markerfacecolor": face, "markeredgecolor": edge, "markeredgewidth": 1.4 if hollow else 0.8}
+        self.add(axes.add_artist(Line2D([at[0]], [at[1]], **{**usual, **looks})), role, title)
 
     def note(self, axes: Axes, words: str, at: tuple[float, float], offset: tuple[float, float], **how: Any) -> None:
         """Words beside a place in the axes, ``offset`` in points; muted and TINY unless ``how`` says otherwise."""
         how = {"fontsize": TINY * PX, "color": self.ink("muted"), **how}
         axes.annotate(words, at, offset, textcoords="offset points", **how)
 
-    def axes(self, x: float, width: float, top: float, bottom: float) -> Axes:
-        """Bare axes between ``top`` and ``bottom``."""
-        return self.canvas.add_axes(self._box(x, width, top, bottom))
-
-    def panels(self, count: int, share: bool = False) -> list[Axes]:
-        """Axes in the room for panels, in up to two columns kept apart by constrained layout; ``share`` one axis of
-        values."""
-        box = self._box(MARGIN, self.width - 2 * MARGIN, self.top, self.bottom)
-        self.canvas.set_layout_engine(ConstrainedLayoutEngine(rect=box, wspace=0.05, hspace=0.03))
-        axes = list(self.canvas.subplots(math.ceil(count / 2), min(count, 2), squeeze=False, sharey=share).flat)
-        for unused in axes[count:]:
-            unused.set_visible(False)
-        return axes[:count]
-
-    def _box(self, x: float, width: float, top: float, bottom: float) -> tuple[float, float, float, float]:
-        return x / self.width, 1 - bottom / self.height, width / self.width, (bottom - top) / self.height
-
-    def lay_out(self) -> None:
-        """Fix the panels' positions: what is placed among them later doesn't move them.
-
-        Rounded to a millionth of the page: constrained layout isn't reproducible in the last digits, and redrawing must
-        give the same file.
-        """
-        engine = self.canvas.get_layout_engine()
-        assert engine is not None
-        engine.execute(self.canvas)
-        self.canvas.set_layout_engine("none")
-        for axes in self.canvas.axes:
-            left, bottom, width, height = (round(float(each), 6) for each in axes.get_position().bounds)
-            axes.set_position((left, bottom, width, height))
-
     def halo(self) -> dict[str, Any]:
         """A box behind words that lie on lines; a stroke around the letters would turn them into paths."""
         return {"boxstyle": "square,pad=0.1", "facecolor": self.ink("page"), "edgecolor": "none", "alpha": 0.7}
 
-    def size(self, axes: Axes) -> tuple[float, float]:
-        """Width and height of axes."""
-        box = axes.get_position()
-        return box.width * self.width, box.height * self.height
-
-    def most_ticks(self, axes: Axes, low: float, high: float, unit: str) -> int:
-        """How many ticks have room for their words along a logarithmic axis of values."""
-        decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        room = max(52.0, *(text_width(tick_text(10.0**power, unit), TINY) + 12 for power in decades))
-        return max(2, min(7, int(self.size(axes)[0] / room)))
-
-    def mark(self, axes: Axes, x: float, y: float, role: str, *, hollow: bool = False, **how: Any) -> None:
-        """One marker of that role's shape."""
-        face, edge, width = ("page", role, 1.4) if hollow else (role, "page", 0.8)
-        inks = {"markerfacecolor": self.ink(face), "markeredgecolor": self.ink(edge), "markeredgewidth": width}
-        how = {"markersize": 7.0, "zorder": 6, "clip_on": False, **inks, **how}
-        axes.plot([x], [y], marker=self.shape(role), linestyle="", **how)
-
-    def spot(self, axes: Axes, at: tuple[float, float]) -> tuple[float, float]:
-        """A place of the data in pixels from the lower left corner of the axes."""
-        x, y = (axes.transData + axes.transAxes.inverted()).transform(at) * self.size(axes)
-        return float(x), float(y)
-
-    def covered(self, axes: Axes) -> list[tuple[float, float]]:
-        """Such pixels that marks, lines and bars lie on, of those every few."""
-        paths = [(line.get_xydata(), line.get_transform()) for line in axes.lines]
-        bars = [each for each in axes.collections if isinstance(each, LineCollection)]
-        paths += [(segment, axes.transData) for each in bars for segment in each.get_segments()]
-        found: list[tuple[float, float]] = []
-        for points, transform in paths:
-            ends = (transform + axes.transAxes.inverted()).transform(points) * self.size(axes)
-            found += [(float(x), float(y)) for x, y in ends]
-            for start, end in pairwise(ends):
-                length = math.dist(start, end)
-                shares = [i * _PIECE / length for i in range(1, math.ceil(length / _PIECE))] if length < 1e4 else []
-                found += [(float(x), float(y)) for x, y in (start + (end - start) * share for share in shares)]
-        return found
-
-    def name(
-        self, axes: Axes, words: str, at: tuple[float, float], taken: list[Place],
-        covered: Sequence[tuple[float, float]], **how: Any,
-    ) -> None:  # fmt: skip
-        """Write words near a mark, with a leader to it, on few ``covered`` pixels, unless they would lie on words whose
-        places are ``taken``."""
-        bold = how.get("fontweight") == "bold"
-        wide, spot = text_width(words, TINY * (1.1 if bold else 1.0)), self.spot(axes, at)
-        place = _free(spot, wide, self.size(axes), taken, covered)
-        if place:
-            taken.append((*place, wide))
-            offset = (place[0] - spot[0]) * PX, (place[1] - spot[1] - 4) * PX
-            leader = {"arrowstyle": "-", "linewidth": 0.6, "color": self.ink("muted"), "shrinkA": 0, "shrinkB": 4}
-            how = {"color": self.ink("text"), "arrowprops": leader, "zorder": 9, "bbox": self.halo(), **how}
-            self.note(axes, words, at, offset, **how)
-
     def hatched(self, role: str) -> dict[str, Any]:
-        """How a bar looks whose value comes from a model."""
+        """The look of a bar that is an estimate."""
         return {"facecolor": self.ink("page"), "edgecolor": self.ink(role), "hatch": "//////", "linewidth": 1.0}
 
-    def _legend(self, key: Key, x: float, y: float) -> None:
-        self.text(x + 30, y, key.label, NORMAL)
+    def _draw_legend(self, keys: Sequence[Key], columns: int, top: float) -> None:
+        if keys:
+            made = self.canvas.legend(
+                [self._handle(key) for key in keys], [key.label for key in keys], loc="upper left", ncols=columns,
+                bbox_to_anchor=((MARGIN - 4) / self.width, 1 - top / self.height), borderaxespad=0, frameon=False,
+                fontsize=NORMAL * PX, handlelength=1.8, columnspacing=1.6,
+            )  # fmt: skip
+            made.set(gid=f"{AROUND}-{next(self._ids)}", in_layout=False)
+
+    def _handle(self, key: Key) -> Artist:
         if key.look == "hatched":
-            left, bottom, width, height = self._box(x, 24, y - 9.5, y - 0.5)
-            place = self.canvas.transFigure
-            self.canvas.add_artist(Rectangle((left, bottom), width, height, transform=place, **self.hatched(key.role)))
-            return
-        x_at, y_at = [(x + at) / self.width for at in (0, 12, 24)], [1 - (y - 5) / self.height] * 3
-        line = Line2D(
-            x_at, y_at, color=self.ink(key.role), transform=self.canvas.transFigure, solid_capstyle="butt",
-            linewidth={"line": 1.7, "dashed": 1.4, "bar": 8.0}.get(key.look, 0.0),
-            linestyle=(0, (4, 2)) if key.look == "dashed" else "-", markevery=[1],
-            marker={"bar": "", "tick": "|"}.get(key.look, self.shape(key.role)),
+            return Patch(**self.hatched(key.role))
+        hollow = key.look in ("hollow", "dashed")
+        return Line2D(
+            [], [], color=self.ink(key.role), linewidth={"line": 1.7, "dashed": 1.4, "bar": 8.0}.get(key.look, 0.0),
+            linestyle=(0, (4, 2)) if key.look == "dashed" else "-", solid_capstyle="butt",
+            marker={"bar": "", "tick": "|"}.get(key.look, shape_of(key.role)),
             markersize={"dashed": 4.0, "tick": 11.0}.get(key.look, 6.5),
-            markerfacecolor=self.ink("page" if key.look == "hollow" else key.role),
-            markeredgewidth={"hollow": 1.4, "tick": 2.4}.get(key.look, 0.0),
+            markerfacecolor=self.ink("page" if hollow else key.role),
+            markeredgewidth=1.4 if hollow else 2.4 if key.look == "tick" else 0.0,
         )  # fmt: skip
-        self.canvas.add_artist(line)
 
 
-def _pack(keys: Sequence[Key], width: float) -> list[list[tuple[float, Key]]]:
-    """Entries in rows from left to right; matplotlib's legend doesn't wrap."""
-    rows: list[list[tuple[float, Key]]] = []
-    x = MARGIN
-    for key in keys:
-        room = 30 + text_width(key.label, NORMAL) + 22
-        if not rows or x + room > width:
-            rows.append([])
-            x = MARGIN
-        rows[-1].append((x, key))
-        x += room
-    return rows
+def shape_of(role: str) -> str:
+    """Return matplotlib's marker of a role: round unless the role has a shape of its own."""
+    return MARK_SHAPES.get(role, "o")
+
+
+def _lines(words: str, size: float) -> list[str]:
+    """Lines of about one length, as few as the page needs."""
+    most = int((PAGE_WIDTH - 2 * MARGIN) / (size * _LETTER))
+    lines = wrap(words, most)
+    return wrap(words, min(most, len(words) // len(lines) + 12)) if lines else []
 
 
 @lru_cache(maxsize=4096)
 def text_width(words: str, size: float) -> float:
     """Return the width of a text in pixels, in the widest font of the stack."""
     return float(text_to_path.get_text_width_height_descent(words, FontProperties(size=size), ismath=False)[0])
-
-
-def shorten_to(words: str, room: float, size: float) -> str:
-    """Return the text, cut in the middle if it is wider than ``room`` pixels."""
-    fits = bisect_right(range(2, len(words) + 1), room, key=lambda length: text_width(shorten(words, length), size))
-    return shorten(words, max(2, fits + 1))
-
-
-def wrap_text(words: str, room: float, size: float, most: int = 5) -> list[str]:
-    """Lines of at most ``room`` pixels; a word longer than that is cut."""
-    room *= 0.97  # renderers round the widths of letters
-    lines: list[str] = []
-    for word in re.findall(r"\S+ [≈=×] \S+|\d[\d.]*\*? [^\W\d]\S*|[≥≤] \S+|\S+", words):
-        joined = f"{lines[-1]} {word}" if lines else word
-        if lines and text_width(joined, size) <= room:
-            lines[-1] = joined
-        else:
-            lines.append(shorten_to(word, room, size))
-    return [*lines[: most - 1], shorten_to(" ".join(lines[most - 1 :]), room, size)] if len(lines) > most else lines
-
-
-def _free(
-    spot: tuple[float, float], wide: float, size: tuple[float, float], taken: Sequence[Place],
-    covered: Iterable[tuple[float, float]],
-) -> tuple[float, float] | None:  # fmt: skip
-    """Return the left end and the middle of the words, near and on few ``covered`` pixels; None if they would lie on
-    other words everywhere."""
-    places: list[tuple[float, tuple[float, float]]] = []
-    for reach in (0, 5, 12, 20):
-        for x, y in ((8, 0), (-wide - 8, 0), (-wide / 2, 13), (-wide / 2, -13), (8, 10), (8, -10), (-wide - 8, 10)):
-            left, middle = spot[0] + x + math.copysign(reach, x), spot[1] + y + (math.copysign(reach, y) if y else 0)
-            right = left + wide
-            inside = 0 <= left <= size[0] - wide and 6 <= middle <= size[1] - 6
-            if inside and all(right < x0 or x0 + other < left or abs(middle - y0) >= _WORD for x0, y0, other in taken):
-                hits = sum(left - _DOT / 2 < x0 < right + _DOT / 2 and abs(y0 - middle) < _DOT for x0, y0 in covered)
-                places.append((hits + reach / 8, (left, middle)))
-    return min(places)[1] if places else None
-
-
-def _even(words: str, room: float, size: float, most: int = 5) -> list[str]:
-    """As few lines as :func:`wrap_text` makes, of about one length: none is left with a single word."""
-    lines = wrap_text(words, room, size, most)
-    narrower = (wrap_text(words, room * share / 100, size, most) for share in range(95, 45, -5))
-    same = takewhile(lambda each: len(each) == len(lines) and " ".join(each) == " ".join(lines), narrower)
-    return [lines, *same][-1] if len(lines) > 1 else lines
 
 
 def tick_text(value: float, unit: str) -> str:
@@ -320,18 +226,16 @@ def tick_text(value: float, unit: str) -> str:
 def log_axis(axis: Axis, low: float, high: float, unit: str, most: int = 6) -> None:
     """Ticks at 1, 2, 5, 10 … of a logarithmic axis, or at powers of ten: below 1× they are round too, read as times
     slower. EngFormatter would write millisamples, :func:`tick_text` doesn't."""
-    values: list[float] = []
-    for steps in ((1, 2, 5), (1,)):
-        places = LogLocator(subs=steps, numticks=99).tick_values(low, high)
-        values = [float(value) for value in places if low <= value <= high]
-        if 2 <= len(values) <= most:
-            break
-    else:
-        if len(values) > most:
-            step = math.ceil(len(values) / most)
-            values = values[(values.index(1.0) if 1.0 in values else 0) % step :: step]  # 1× is one of them
-        elif len(values) < 2:
-            values = [value for value in MaxNLocator(4).tick_values(low, high) if low <= value <= high]
+    fine, coarse = (
+        [float(value) for value in LogLocator(subs=subs, numticks=99).tick_values(low, high) if low <= value <= high]
+        for subs in ((1, 2, 5), (1,))
+    )
+    values = fine if 2 <= len(fine) <= most or len(coarse) < 2 else coarse
+    if len(values) < 2:
+        values = [value for value in MaxNLocator(4).tick_values(low, high) if low <= value <= high]
+    if len(values) > most:
+        step = math.ceil(len(values) / most)
+        values = values[(values.index(1.0) if 1.0 in values else 0) % step :: step]  # 1× is one of them
     _ticks(axis, values, [tick_text(value, unit) for value in values])
 
 
@@ -352,7 +256,7 @@ def _ticks(axis: Axis, places: Sequence[float], labels: Sequence[str]) -> None:
     axis.set_major_locator(FixedLocator(list(places)))
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())
-    axis.set_ticklabels(list(labels))
+    axis.set_major_formatter(FixedFormatter(list(labels)))
 
 
 def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
@@ -394,11 +298,11 @@ def rc_settings(theme: str) -> dict[Any, Any]:
         "axes.titlesize": NORMAL * PX,
         "axes.titleweight": "bold",
         "axes.titlelocation": "left",
+        "axes.titley": 1.0,  # not sought anew in each layout
         **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
         "axes.axisbelow": True,
         "grid.linewidth": 0.7,
-        "xtick.major.size": 3,
-        **dict.fromkeys(("ytick.major.size", "xtick.minor.size", "ytick.minor.size"), 0),
+        **dict.fromkeys(("xtick.bottom", "ytick.left"), False),  # labels alone
         "lines.linewidth": 1.7,
         "lines.markersize": 5.0,
     }

@@ -6,36 +6,51 @@ the same bytes: matplotlib's objects alone, no pyplot, nothing global is touched
 
 from __future__ import annotations
 
+import contextlib
 import io
 import pkgutil
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import UsageError
+from ...runfile.matching import shown_name
 from ...runfile.quantities import counted, shorten
+from ..answer import Answer, AnswerRow, choose_rows
 from ..study import Study, grouped
 from . import library  # noqa: F401 (first, as it loads matplotlib)
-from .page import Figure, rc_settings
+from .inline import panels_of, swatch
+from .page import Figure, Key, Page, rc_settings
+from .rate_chart import time_by_size
 from .selection import LEAST_VALUES
-from .theme import DARK, LIGHT, recolour
+from .theme import LIGHT, recolour
 
-Drawing = tuple[str, str, bytes, bytes]
-"""Name, title, and the SVG on a light and on a dark page."""
+
+class Drawing(NamedTuple):
+    """A picture as a file, an SVG for a light page; and for a web page its panels alone and its legend: labels, the
+    roles of devices, swatches."""
+
+    figure: Figure
+    svg: bytes
+    panels: str
+    legend: list[tuple[str, str, str]]
+
+
+_MOST_FOLDED = 10
+"""Benchmarks that a page has pictures by size of; each takes a fifth of a second."""
+_SECTIONS = ("answer", "pictures", "by-size", "numbers", "details", "search", "count", "theme")
+"""Addresses that the page itself has."""
 _DPI = 192
 """Two dots a pixel."""
 
 
 def plan(study: Study, *, every: bool = False) -> tuple[list[Figure], list[str]]:
-    """The figures of a report, those that matter most first, no two of one name even where case doesn't count; and a
-    warning for each chart that raised, as a picture must never cost the numbers.
-
-    Without ``every`` the ten or so that answer its questions.
-    """
+    """The figures of a report, those that matter most first, no two of one name; and a warning for each chart that
+    raised, as a picture must never cost the numbers. Without ``every`` those that answer its questions."""
     made: list[Figure] = []
     failed: list[str] = []
     for name in sorted(each.name for each in pkgutil.iter_modules(import_module(__package__).__path__)):
@@ -46,26 +61,54 @@ def plan(study: Study, *, every: bool = False) -> tuple[list[Figure], list[str]]
             except Exception as error:
                 failed.append(_failure(f"{chart} pictures", error))
     figures = sorted((figure for figure in made if every or figure.default), key=lambda figure: figure.rank)
-    named: dict[str, Figure] = {}
-    for figure in figures:
-        stem = re.sub(r"[^A-Za-z0-9._]+", "-", figure.name).strip("-.")[:80] or "chart"
-        name = next(each for i in count(1) if (each := f"{stem}-{i}" if i > 1 else stem).lower() not in named)
-        named[name.lower()] = replace(figure, name=name)
-    return list(named.values()), failed
+    names = _stems(figure.name for figure in figures)
+    return [replace(figure, name=name) for figure, name in zip(figures, names, strict=True)], failed
 
 
-def drawn(figures: Iterable[Figure]) -> tuple[list[Drawing], list[str]]:
-    """Return what a report shows of the figures that can be drawn, and a warning for each other one."""
+def _stems(names: Iterable[str]) -> list[str]:
+    """Names of files and addresses, no two alike even if case doesn't count."""
+    made: dict[str, str] = {}
+    for name in names:
+        stem = re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.")[:80] or "chart"
+        stem = next(each for i in count(1) if (each := f"{stem}-{i}" if i > 1 else stem).lower() not in made)
+        made[stem.lower()] = stem
+    return list(made.values())
+
+
+def of_report(answer: Answer, every: bool) -> tuple[list[Drawing], list[Drawing], list[str]]:
+    """The pictures of a report; the pictures by size of the answer's first benchmarks, as ``gpubench chart -k NAME``
+    draws them, each named by its address on the page; and a warning for each picture that can't be drawn."""
+    figures, failed = plan(answer.study, every=True)
+    shown = [figure for figure in figures if every or figure.default]
+    rows: Sequence[AnswerRow[Any]] = answer.speedups[0].rows if answer.speedups else answer.times
+    workloads = dict.fromkeys(row.items[0].subject.result.workload for row in choose_rows(rows))
+    own = {figure.workload: figure for figure in reversed(figures)}
+    found = ([own[each]] if each in own else time_by_size(answer.study, each) for each in [*workloads][:_MOST_FOLDED])
+    folded = [figure for by_size in found for figure in by_size if figure not in shown]
+    names = _stems([*_SECTIONS, *(shown_name(figure.workload) for figure in folded)])[len(_SECTIONS) :]
+    pictures, undrawn = drawn(shown)
+    drawings, unfolded = drawn((replace(f, name=name) for name, f in zip(names, folded, strict=True)), "s")
+    return pictures, drawings, [*failed, *undrawn, *unfolded]
+
+
+def drawn(figures: Iterable[Figure], prefix: str = "p") -> tuple[list[Drawing], list[str]]:
+    """Draw the figures, and return a warning for each that can't be drawn. Ids on a page begin with the ``prefix``."""
     made: list[Drawing] = []
     failed: list[str] = []
     for figure in figures:
         try:
-            light = render(figure)
+            svg, page = _svg_of(figure)
+            panels = panels_of(svg, page.box, figure.title, page.titles, f"{prefix}{len(made)}-")
+            made.append(Drawing(figure, svg, panels, _legend(figure.chart.keys)))
         except Exception as error:
             failed.append(_failure(f"picture {figure.name}", error))
-        else:
-            made.append((figure.name, figure.title, light, recolour(light, DARK)))
     return made, failed
+
+
+def _legend(keys: Sequence[Key]) -> list[tuple[str, str, str]]:
+    """The entries of a legend; roles are left out unless there are several to tell apart."""
+    roles = {key.role for key in keys if key.look in ("line", "mark", "bar")} - {"muted"}
+    return [(key.label, key.role * (key.role in roles and len(roles) > 1), swatch(key)) for key in keys]
 
 
 def _failure(what: str, error: Exception) -> str:
@@ -131,26 +174,36 @@ def _lacking(study: Study, kind: str | None) -> str:
 
 
 def render(figure: Figure, suffix: str = "svg", theme: str = LIGHT) -> bytes:
-    """The content of a file, svg or png."""
-    if suffix == "svg" and theme != LIGHT:
-        return recolour(render(figure), theme)
-    import matplotlib
+    """Return the content of a file, svg or png."""
+    if suffix == "svg":
+        return recolour(_svg_of(figure)[0], theme)
     from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    with drawing(figure, theme) as page:
+        page.canvas.set_dpi(_DPI)
+        facts = {"Software": "gpubench", "Title": figure.title}
+        FigureCanvasAgg(page.canvas).print_png(buffer := io.BytesIO(), metadata=facts)
+    return buffer.getvalue()
+
+
+def _svg_of(figure: Figure) -> tuple[bytes, Page]:
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-    buffer = io.BytesIO()
+    facts = {"Date": None, "Title": figure.title, "Description": figure.small_print, "Creator": "gpubench"}
+    with drawing(figure, LIGHT) as page:
+        FigureCanvasSVG(page.canvas).print_svg(buffer := io.BytesIO(), metadata=facts)
+    return buffer.getvalue(), page
+
+
+@contextlib.contextmanager
+def drawing(figure: Figure, theme: str) -> Iterator[Page]:
+    """The page with all its ink. A person's own matplotlibrc must not change a published picture."""
+    import matplotlib
+
     with matplotlib.rc_context(), warnings.catch_warnings():
-        matplotlib.rcdefaults()  # a person's own matplotlibrc must not change a published chart
+        matplotlib.rcdefaults()
         matplotlib.rcParams.update(rc_settings(theme))
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # names in other scripts still read in the CSV
-        page = figure.chart.draw(figure, theme)
-        canvas: Any
-        if suffix == "svg":
-            facts = {"Date": None, "Title": figure.title, "Description": figure.caption, "Creator": "gpubench"}
-            canvas = FigureCanvasSVG(page.canvas)
-            canvas.print_svg(buffer, metadata=facts)
-        else:
-            canvas = FigureCanvasAgg(page.canvas)
-            page.canvas.set_dpi(_DPI)
-            canvas.print_png(buffer, metadata={"Software": "gpubench", "Title": figure.title})
-    return buffer.getvalue()
+        page = Page(figure, theme)
+        figure.chart.draw(page)
+        yield page

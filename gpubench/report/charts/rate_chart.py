@@ -17,7 +17,7 @@ from .page import MOST_CURVES, MOST_PANELS, Figure, Key
 from .selection import by_size, curve, keys, not_drawn, panel_title, plainest_line
 from .theme import DTYPE_ROLES
 
-_MOST_DEFAULT = 4
+_MOST_DEFAULT = 2
 _BARS = "Bar at a point: interquartile range of the rounds. "
 
 
@@ -41,6 +41,12 @@ def rate_figures(study: Study) -> list[Figure]:
     return [
         replace(figure, default=id(figure) in first, rank=2.0 + 0.1 * first.get(id(figure), 80)) for figure in figures
     ]
+
+
+def time_by_size(study: Study, workload: str) -> list[Figure]:
+    """Return the picture of a benchmark's time; none of fewer values than make a picture."""
+    made = _figures(study, [row for row in study.measured if row.result.workload == workload], TIME)
+    return [replace(figure, workload=workload) for figure in made]
 
 
 def _figures(study: Study, rows: Sequence[Measured], rate: Rate, members: Sequence[Measured] = ()) -> list[Figure]:

@@ -38,22 +38,26 @@ def _efficiency(study: Study, scaled: Sequence[Scaled], what: str) -> list[Figur
     for job, members in grouped(scaled, lambda each: _job(study, each)).items():
         for each in sorted(members, key=_ORDER):
             how, known = each.parallel, each.efficiency or ()
-            detail = counted(how.devices, "device")
-            detail += f", {counted(how.microbatches, 'microbatch')}" if how.microbatches else ""
+            name = f"{how.method} on {counted(how.devices, 'device')}"
+            name += f", {counted(how.microbatches, 'microbatch')}" if how.microbatches else ""
             ideal = (how.ideal_speedup or how.devices) / how.devices
             value, low, high = (100 * share for share in known)
-            mark = RowMark(value, "accelerator0", f"{value:.0f}%{'*' * each.row.quality.noisy}", low, high, 100 * ideal)
-            bars.append(NamedRow(job, how.method or "", detail, (mark,)))
+            told = f"{value:.0f}%{'*' * each.row.quality.noisy}"
+            mark = RowMark(value, "accelerator0", told, low, high, 100 * ideal, title=f"{job}, {name}: {told}")
+            bars.append(NamedRow(job, name, (mark,)))
             used.append(each)
     if len(bars) < LEAST_VALUES:
         return []
-    best = max(bars[:_MOST_ROWS], key=lambda bar: (bar.name != _CONTROL, bar.marks[0].value or 0.0))
-    reached = f"Most: {best.name} on {best.detail}, {best.marks[0].words}"
+    shown = [(bar, each) for bar, each in zip(bars[:_MOST_ROWS], used, strict=False)]
+    best, _ = max(shown, key=lambda both: (both[1].parallel.method != _CONTROL, both[0].marks[0].value or 0.0))
+    reached = f"Best: {best.name} reaches {best.marks[0].words}"
+    control = f" ({_CONTROL}: without communication, for reference)"
+    reached += control * any(each.parallel.method == _CONTROL for _, each in shown)
     kinds = words.uncertainty(each.uncertainty for each in used)
     left = len(bars[_MOST_ROWS:])
     note = f"On a CPU one device is one process with one thread. Thin line: {kinds}. "
     note += f"{left} more not shown. " * bool(left)
-    subtitle = f"{reached}. Speedup over one device / number of devices"
+    subtitle = f"{reached}. Efficiency is the speedup over one device / number of devices"
     name = "scaling-efficiency" if what == "Several devices" else "scaling-pipeline"
     looks = Key("measured", "accelerator0", "bar"), Key("ideal for this split", "text", "tick")
     chart = NamedRows(tuple(bars[:_MOST_ROWS]), "%", looks)

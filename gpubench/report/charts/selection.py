@@ -35,25 +35,28 @@ def curve(
     """The line in its device's looks, dashed with copies, without what isn't shown; its last value in that unit (empty
     for a ratio), as it stands in a table, and then the ``label`` at its end. Where only a limit of a speedup is known,
     the line goes through the limit."""
-    end, points, limits = line.items[-1], [point for point, _ in line.shown], []
-    if isinstance(end, Pair):
-        known = [(p, values) for p, item in zip(line.points, line.items, strict=True) if (values := item.drawn)]
-        limits = [p.x for p, item in zip(line.points, line.items, strict=True) if item.ratio.state in LIMITS]
-        points = [Point(point.x, values.value, values.low, values.high, point.flagged) for point, values in known]
-    drawn, every = {point.x for point in points}, zip(line.points, line.items, strict=True)
-    left_out = [(p.x, str(item.quality.doubt or Reason.TOO_NOISY)) for p, item in every if p.x not in drawn]
+    both, shown = [*zip(line.points, line.items, strict=True)], [*line.shown]
+    limits: list[float] = []
+    if isinstance(line.items[-1], Pair):
+        limits = [point.x for point, item in both if item.ratio.state in LIMITS]
+        shown = [(Point(p.x, *item.drawn, p.flagged), item) for p, item in both if item.drawn]
+    drawn = {point.x for point, _ in shown}
+    left_out = [(p.x, str(item.quality.doubt or Reason.TOO_NOISY)) for p, item in both if p.x not in drawn]
     cut = line.points[-1].x not in drawn
-    if isinstance(end, Pair):
-        last = end.ratio.mark
-    else:
-        shown = end.time.mark if unit == "s" else end.starred_speed
-        last = str(
-            end.quality.doubt or (Reason.TOO_NOISY if cut else shown)
-        )  # a number would stand at another's height
+    last = str(left_out[-1][1] if cut else _value(line.items[-1], unit))
     label = f"{label}, then {last}".removeprefix(", ") if cut else f"{last} {label}".strip()
     dashed, mark = crossing is not None and not crossing.resident, _mark(crossing) if crossing else None
-    role = role or role_of(study.names, line.last)
-    return Curve(tuple(points), role, label, dashed, tuple(left_out), cut, mark, tuple(limits))
+    name = study.names.of(line.last)
+    return Curve(
+        tuple(point for point, _ in shown), role or role_of(study.names, line.last), label, dashed, tuple(left_out),
+        cut, mark, tuple(limits), tuple(f"{name}{' with copies' * dashed}: {_value(item, unit)}" for _, item in shown),
+    )  # fmt: skip
+
+
+def _value(item: Measured | Pair, unit: str) -> str:
+    if isinstance(item, Pair):
+        return item.ratio.mark
+    return item.time.mark if unit == "s" else item.starred_speed
 
 
 def plainest_line(lines: Sequence[Line[Item]]) -> Line[Item]:
@@ -128,22 +131,16 @@ def add_caption(
     title, simulated = figure.title, any(item.subject.facts.simulated for item in items)
     if simulated and "simulated" not in title.casefold():
         title += " (simulated)"
-    small = caption(study, items, note, flagged, left_out)
+    facts, small = facts_of(study, items), caption(items, note, flagged, left_out)
     count = sum(item.quality.noisy for item in items)
     many = f"{count} of {counted(len(items), 'result')} {'is' if count == 1 else 'are'} noisy and may be off"
     many *= count > _SHARE_FLAGGED * len(items)
-    return replace(figure, title=title, caption=small, notice=many)
+    return replace(figure, title=title, caption=small, facts=facts, notice=many)
 
 
-def caption(
-    study: Study, items: Sequence[Measured | Pair], note: str = "", flagged: str = "*", left_out: Iterable[str] = ()
-) -> str:
-    """Devices, dtypes, threads, TF32, torch, date and processes of the results, baselines included, and the note.
-
-    ``flagged`` is how noisy results are marked, if any is drawn, ``left_out`` why others aren't drawn.
-    """
-    pairs = [item for item in items if isinstance(item, Pair)]
-    rows = [*(item.subject for item in items), *(side for pair in pairs for side in pair.sides)]
+def facts_of(study: Study, items: Sequence[Measured | Pair]) -> str:
+    """Devices, dtypes, threads, TF32, torch, date and processes of the results, baselines included."""
+    rows = _rows_of(items)
     runs = list({row.run_name: row.run for row in rows}.values())
     dtypes = sorted({row.dtype for row in rows})
     variants = sorted({row.result.variant for row in rows if row.result.variant}, reverse=True)
@@ -161,18 +158,30 @@ def caption(
         listed(sorted({run.date for run in runs if run.date})),
         counted(counts[0], "process") if len(counts) == 1 else f"{joint.join(map(str, ends))} processes",
     )
+    return " · ".join(filter(None, facts))
+
+
+def _rows_of(items: Sequence[Measured | Pair]) -> list[Measured]:
+    pairs = [item for item in items if isinstance(item, Pair)]
+    return [*(item.subject for item in items), *(side for pair in pairs for side in pair.sides)]
+
+
+def caption(items: Sequence[Measured | Pair], note: str = "", flagged: str = "*", left_out: Iterable[str] = ()) -> str:
+    """The note, and the terms on which the numbers hold. ``flagged`` is the sign of noisy results, if any is drawn,
+    ``left_out`` the reasons why others aren't drawn."""
+    pairs = [item for item in items if isinstance(item, Pair)]
     if flagged and any(item.quality.noisy for item in items):
         note += f"{flagged}: noisy measurement. "
     if found := words.ways(pairs):
         sign = f"{Sign.OTHER_WAY}:" if flagged == "*" else "At some sizes"
         side = "of" if all(pair.base.on_accelerator for pair in pairs) else "over"
         note += f"{sign} {side} the CPU's fastest way, where that is another: {'; '.join(found)}. "
-    note += "".join(f"{each}. " for each in words.cautions(rows))
+    note += "".join(f"{each}. " for each in words.cautions(_rows_of(items)))
     for why, count in Counter(left_out).items():
         note += f"{counted(count, 'result')} not drawn: {why}. "
     if differing := sorted({pair.differs for pair in pairs if pair.differs}):
         note += f"Compared although they differ: {listed(differing)}. "
-    return f"{' · '.join(filter(None, facts))}. {note}".strip()
+    return note.strip()
 
 
 def _devices(study: Study, rows: Sequence[Measured]) -> str:

@@ -87,7 +87,9 @@ def _of_one(study: Study, members: Sequence[Crossing]) -> list[Figure]:
     findings = "; ".join(_finding(study, found, forms[0]) for found in forms[0] if found.resident)
     findings += f" ({titles[0]})" * (len(shown) > 1)
     name = panel_title(plain, True, False) if len(dtypes) > 1 else words.name(plain.last.result)
-    return _figure(study, f"speedup-{plain.last.result.workload}", f"{name}: speedup", shown, findings, rest)
+    workload = plain.last.result.workload
+    made = _figure(study, f"speedup-{workload}", f"{name}: speedup", shown, findings, rest)
+    return [replace(figure, workload=workload) for figure in made]
 
 
 def _figure(

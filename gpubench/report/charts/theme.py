@@ -62,9 +62,13 @@ def _role_at(roles: tuple[str, ...], place: int) -> str:
 
 
 def css_colours() -> str:
-    """Return the colours of all devices as rules of a style sheet."""
+    """Return the colours of all devices as rules of a style sheet, and every colour of a picture as a variable: the
+    light one names it."""
     roles = [role for role in _COLOURS[LIGHT] if role.startswith(("accelerator", "cpu"))]
-    return "".join(f".{role} {{ --ink: light-dark({colour(LIGHT, role)}, {colour(DARK, role)}); }}\n" for role in roles)
+    both = {role: (colour(LIGHT, role), colour(DARK, role)) for role in _COLOURS[LIGHT]}
+    variables = dict.fromkeys(f"--{light[1:]}: light-dark({light}, {dark});" for light, dark in both.values())
+    rules = "".join(f".{role} {{ --ink: var(--{both[role][0][1:]}); }}\n" for role in roles)
+    return f":root {{ {' '.join(variables)} }}\n{rules}"
 
 
 def colour(theme: str, role: str) -> str:

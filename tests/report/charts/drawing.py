@@ -2,19 +2,17 @@
 
 import math
 import re
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 from reading import study_of
 from records import Made
 
 from gpubench.report.charts.layouts import LinePanels, NamedRows
-from gpubench.report.charts.page import MOST_CURVES, MOST_PANELS, PAGE_WIDTH, TINY, Figure, Page, rc_settings
-from gpubench.report.charts.pictures import plan as planned
+from gpubench.report.charts.page import MOST_CURVES, MOST_PANELS, PAGE_WIDTH, TINY, Figure, Page
+from gpubench.report.charts.pictures import drawing, plan as planned
 from gpubench.report.charts.theme import LIGHT
 from gpubench.report.number import size_label
 
@@ -31,11 +29,7 @@ def plan(*runs: Made | dict[str, Any], every: bool = True, kinds: tuple[str, ...
 
 
 def drawn(figure: Figure, theme: str = LIGHT) -> Page:
-    with mpl.rc_context(), warnings.catch_warnings():
-        mpl.rcdefaults()
-        mpl.rcParams.update(rc_settings(theme))
-        warnings.filterwarnings("ignore", message="Glyph .* missing")
-        page = figure.chart.draw(figure, theme)
+    with drawing(figure, theme) as page:
         FigureCanvasAgg(page.canvas)
         page.canvas.set_dpi(96)
         page.canvas.draw_without_rendering()

@@ -109,26 +109,6 @@ def test_the_bar_of_a_limit_that_goes_on_beyond_the_axis_ends_in_an_arrow():
     assert [line.get_xdata()[0] for line in axes.lines if line.get_marker() == CARETUP] == cut
 
 
-def test_a_crossover_s_size_lies_on_no_line():
-    """Of one that falls below 1× and rises again, beside one that falls."""
-    rises, falls = ({10**3: 2.0, 10**5: 3.0, 10**6: 0.5, 10**7: 8.0}, {10**3: 20.0, 10**5: 3.0, 10**6: 0.2, 10**7: 0.5})
-    one = run(cuda=2)
-    for form in "xyz":  # small panels
-        one.bench("a.b", cpu=1e-3, n=(*rises,), form=form)
-        one.bench("a.b", gpu=lambda n: 1e-3 / rises[n], gpu1=lambda n: 1e-3 / falls[n], n=(*rises,), form=form)
-    axes = axes_of(speedup(one))
-    (told,) = (text for text in axes.texts if "≈" in text.get_text())
-    box = Text.get_window_extent(told)
-    lines = [line for line in axes.lines if len(line.get_xdata()) == 4]
-    assert len(lines) == 2
-    for line in lines:
-        ends = axes.transData.transform(line.get_xydata())
-        for (x0, y0), (x1, y1) in itertools.pairwise(ends):
-            along = [i / 200 for i in range(201)]
-            places = [(x0 + (x1 - x0) * share, y0 + (y1 - y0) * share) for share in along]
-            assert not [place for place in places if box.contains(*place)]
-
-
 @pytest.mark.parametrize("flagged", [1, 4])
 def test_flagged_results_are_hollow_and_many_have_a_warning(flagged):
     one = crossing()
