@@ -51,7 +51,7 @@ def add_runs(parser: argparse.ArgumentParser) -> None:
 def add_charts(parser: argparse._ActionsContainer) -> None:
     """Add the option that ``run`` has too."""
     which = ("default", "all", "none")
-    parser.add_argument("--charts", choices=which, default="default", help="about ten charts (default), all, or none")
+    parser.add_argument("--charts", choices=which, default="default", help="the first charts (default), all, or none")
 
 
 class Report(NamedTuple):

@@ -21,7 +21,6 @@ from . import words
 from .answer import Answer
 from .charts.theme import css_colours
 from .number import MISSING
-from .output import TABLES
 from .render import Column, Table, table
 from .study import Measured, Row, Study
 from .tables import answer_tables, detail_tables
@@ -29,10 +28,12 @@ from .tables import answer_tables, detail_tables
 if TYPE_CHECKING:
     from .charts.pictures import Drawing
 
-_SIGN = re.compile(r"(?<=[≥≤≈=]) (?=\S)|(?<=\d) (?=[nµm]?s\b)")
-"""Between a number and its sign or its unit, which stay in one line."""
+_SIGN = re.compile(r"(?<=[≥≤≈=]) (?=\S)|(?<=\w) (?=[≈=] )|(?<=\d) (?=[^\W\d])")
+"""Between a number and its name, its sign or its unit, which stay in one line."""
 _PART = re.compile(r"(?<=\w)([._])(?=[^\W\d])")
 """Where a long name may be broken."""
+_FILES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md")
+"""What lies beside the page."""
 _MOST_WARNINGS, _MOST_RUNS, _MOST_NAMES = 3, 6, 4
 
 
@@ -61,9 +62,9 @@ def webpage(
         pictures=pictures,
         by_size=[(names[drawing.figure.workload], drawing) for drawing in by_size],
         more=len(names) > len(by_size),
-        numbers=_numbers(study),
+        numbers=numbers_table(study),
         details=detail_tables(study),
-        files=[name for name in TABLES if name != "report.html"],
+        files=_FILES,
     )
 
 
@@ -100,7 +101,7 @@ def _run_words(name: str, study: Study) -> str:
     return " · ".join(filter(None, parts))
 
 
-def _numbers(study: Study) -> Table:
+def numbers_table(study: Study) -> Table:
     """Every benchmark, measured or not."""
     pairs = {pair.other: pair for pair in study.pairs}
     base = study.names.baseline([*pairs.values()]) if pairs else ""

@@ -116,7 +116,7 @@ def test_titles_findings_legends_and_small_print_are_text_of_the_page():
     (headline, *_), _ = pictures.drawn(pictures.plan(study)[0])
     text, figure = page(sweep(one=sweep("other.work"))), headline.figure
     for told in (figure.title, "in 2 of 2 benchmarks", "Thick line: 95% interval, 3 processes"):
-        assert told in Tags(text).text
+        assert told in Tags(text).text.replace("\u00a0", " ")
         assert told not in headline.panels.replace(f'aria-label="{figure.title}"', "")
         assert told in " ".join(re.findall(r"<text[^>]*>(.*?)</text>", headline.svg.decode()))
 

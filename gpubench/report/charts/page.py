@@ -32,7 +32,7 @@ PAGE_WIDTH, MARGIN = 800.0, 20.0
 TITLE, NORMAL, SMALL, TINY = 18.0, 13.0, 12.0, 11.0
 """Type sizes in pixels; none is smaller than TINY."""
 _MOST_HEIGHT = 700.0
-_LETTER = 0.58
+_LETTER = 0.62
 """Mean width of a letter over the type size, in the widest font of the stack."""
 AROUND = "around"
 """The group of the words around the panels, which a web page shows as text of its own."""
@@ -87,7 +87,7 @@ class Figure:
     @property
     def small_print(self) -> str:
         """All that stands below the panels in a file."""
-        return f"{self.facts}. {self.caption}" if self.facts else self.caption
+        return f"{self.facts}. {self.caption}".removeprefix(". ").strip()
 
 
 class Page:
@@ -100,7 +100,7 @@ class Page:
         self._ids = count()
         title, told = _lines(figure.title, TITLE * 1.1), _lines(figure.subtitle, NORMAL)
         notice = _lines(f"⚠ {figure.notice}" * bool(figure.notice), SMALL * 1.1)
-        small = wrap(figure.small_print, int((PAGE_WIDTH - 2 * MARGIN) / (TINY * _LETTER)))
+        small = _lines(figure.small_print, TINY, even=False)
         head = 16 + 1.4 * (TITLE * len(title) + NORMAL * len(told) + SMALL * len(notice))
         foot = 12 + 1.4 * TINY * len(small)
         keys = figure.chart.keys
@@ -196,11 +196,12 @@ def shape_of(role: str) -> str:
     return MARK_SHAPES.get(role, "o")
 
 
-def _lines(words: str, size: float) -> list[str]:
-    """Lines of about one length, as few as the page needs."""
+def _lines(words: str, size: float, even: bool = True) -> list[str]:
+    """As few lines as the page needs, if ``even`` of about one length."""
     most = int((PAGE_WIDTH - 2 * MARGIN) / (size * _LETTER))
-    lines = wrap(words, most)
-    return wrap(words, min(most, len(words) // len(lines) + 12)) if lines else []
+    lines = wrap(words, most, break_on_hyphens=False)
+    least = min(most, len(words) // len(lines) + 12) if lines and even else most
+    return wrap(words, least, break_on_hyphens=False)
 
 
 @lru_cache(maxsize=4096)

@@ -59,9 +59,9 @@ def _of_words(figure: Figure, page: Page) -> Iterator[str]:
     """A title or small print that is cut; a file or a command, as a picture is published without them."""
     if figure.title not in " ".join(text.get_text() for text in page.canvas.texts) or "…" in figure.title:
         yield f"title cut: {figure.title}"
-    if figure.caption not in " ".join(text.get_text() for text in page.canvas.texts):
-        yield f"small print cut: {figure.caption}"
-    for told in (figure.title, figure.subtitle, figure.caption, figure.notice):
+    if figure.small_print not in " ".join(text.get_text() for text in page.canvas.texts):
+        yield f"small print cut: {figure.small_print}"
+    for told in (figure.title, figure.subtitle, figure.small_print, figure.notice):
         if re.search(r"\.(csv|md|html|json)\b|\bgpubench\b|\bthere\b|\bthe other\b", told):
             yield f"points elsewhere: {told}"
 

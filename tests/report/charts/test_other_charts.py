@@ -9,7 +9,7 @@ from drawing import drawn, faults, plan, study_of
 
 from gpubench.report.charts.layouts import NamedRow, NamedRows, RowMark
 from gpubench.report.charts.page import Figure
-from gpubench.report.charts.selection import caption
+from gpubench.report.charts.selection import facts_of
 from gpubench.report.charts.theme import role_of
 
 run = partial(records.run, processes=1)
@@ -131,7 +131,7 @@ def test_without_a_gpu_the_headline_shows_shares_of_the_peak():
     marks = {entry.name: entry.marks[0] for entry in figure.chart.entries}
     assert (marks["mine.job, n=8"].value, marks["mine.job, n=8"].words) == (None, "— above the measured peak")
     assert (marks["mine.wait, n=8"].value, marks["mine.wait, n=8"].words) == (None, "— unknown (threads waited)")
-    assert marks["mine.sort, n=8"].words == "<1%"  # not nothing
+    assert marks["mine.sort, n=8"].words == "<1% of B/s"  # not nothing
 
 
 def test_cpu_and_gpu_are_in_every_panel_of_a_rate_that_both_have():
@@ -191,7 +191,7 @@ def test_devices_and_libraries_have_looks_of_their_own():
     roles = {(row.result.device, row.library): role_of(study.names, row) for row in study.measured}
     assert [study.names.of(row) for row in study.measured[:2]] == ["Synthetic H #0", "Synthetic H #1"]
     assert [*roles.values()] == ["accelerator0", "accelerator1", "cpu0", "accelerator2", "cpu1", "accelerator3"]
-    assert caption(study, study.measured[:2]).startswith("2 × Synthetic H-GPU")
+    assert facts_of(study, study.measured[:2]).startswith("2 × Synthetic H-GPU")
 
 
 def test_each_expression_has_a_line_whatever_computes_it():
@@ -207,14 +207,14 @@ def test_each_expression_has_a_line_whatever_computes_it():
 
 
 @pytest.mark.parametrize(
-    ("counts", "says"), [((1,), " 1 process."), ((2, 3), " 2 and 3 processes."), ((1, 2, 3), " 1 to 3 processes.")]
+    ("counts", "says"), [((1,), " 1 process"), ((2, 3), " 2 and 3 processes"), ((1, 2, 3), " 1 to 3 processes")]
 )
 def test_a_caption_counts_processes(counts, says):
     one = run()
     for count in counts:
         one.bench(f"a.b{count}", cpu=(1e-3, 1.1e-3, 1.2e-3)[:count])
     study = study_of(one)
-    assert says in caption(study, study.measured)
+    assert facts_of(study, study.measured).endswith(says)
 
 
 # Several devices ------------------------------------------------------------------------------------------------------
