@@ -17,7 +17,7 @@ from ..runfile.flags import Flag
 from .placements import Bound, Placements, count_blocks, place_of
 
 _Call = Callable[[], Any]
-MIN_ROUND, MIN_WAITS = 1e-3, 100
+MIN_ROUND, MIN_WAITS = 2e-3, 100
 """Shortest round: in seconds, and in multiples of the time that one wait for the device takes."""
 
 
@@ -74,6 +74,14 @@ class Share:
     """Seconds that the blocks share evenly, however many rounds that makes."""
     blocks: list[int] = field(default_factory=list)
     """Numbers of rounds of each block."""
+    halfway: _Call | None = None
+    """Other work, which is done between two blocks in the middle."""
+    unplaced: str = ""
+    """Why no copies of the call take rounds."""
+    latency_s: float | None = None
+    """Seconds of one call that waits for its own end."""
+    clocks: dict[str, float] = field(default_factory=dict)
+    """The devices' clocks before the rounds."""
 
     def take_round(self) -> float:
         """Time one round, and return its seconds. The garbage collector is off only within it, so that garbage does not
@@ -122,16 +130,15 @@ class Share:
         return tuple(self.flags)
 
 
-def take_turns(shares: Sequence[Share], halfway: _Call | None = None) -> None:
+def take_turns(shares: Sequence[Share]) -> None:
     """Time all rounds in blocks; several calls take turns: A B B A …. Before a block at another placement, or one of
-    another call that is short, come untimed calls to bring its data back into the caches. ``halfway`` runs between two
-    blocks in the middle."""
+    another call that is short, come untimed calls to bring its data back into the caches."""
     alone, noticed, place = len(shares) == 1, shares[0].flags, None
     fewest, placed = min(each.rounds for each in shares), any(each.placements for each in shares)
     spread = alone and shares[0].seconds is not None
     blocks = count_blocks(fewest, placed=placed, alone=alone, spread=spread)
     for block in range(blocks):
-        if halfway and block == blocks // 2:
+        if alone and (halfway := shares[0].halfway) and block == blocks // 2:
             halfway()
             place = None
         for each in shares if block % 2 == 0 else reversed(shares):

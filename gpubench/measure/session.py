@@ -198,6 +198,10 @@ class Session:
         _ = self.threads
         return ceilings.measure_ceilings(wanted, self._effort)
 
+    def measure_ceilings(self) -> None:
+        """Measure the peaks, if they aren't known yet."""
+        _ = self.ceilings
+
     @property
     def measured_ceilings(self) -> dict[str, Ceilings]:
         """The peaks that are measured already."""
@@ -261,8 +265,8 @@ class Session:
             index, rounds, latency_s = self.settings.process, times.rounds, fields.get("latency_s")
             cpu_s = cpu_s if 0 < cpu_s < math.inf and not any(device.accelerator for device in devices) else None
             judged = min(rounds, SAMPLES_KEPT), calls, times.iqr, latency_s, tuple(raised), cpu_s
-            placements = tuple(medians(times.data, placed)), unplaced or None
-            placements = *placements, tuple(medians(times.data, spread, each_block))
+            stretches = tuple(medians(times.data, spread, each_block))
+            placements = tuple(medians(times.data, placed)), unplaced or None, stretches
             fields["processes"] = (Process(index, rounds, times.median, *judged, *placements),)
         self.raised.extend((case, flag) for flag in raised)
         measured = Measurement(**structs.asdict(case) | {"work": work, "wait_s": wait_s} | fields)

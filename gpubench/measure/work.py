@@ -14,7 +14,6 @@ from typing import Any
 from ..devices import EIGHT_BITS, Device, Load
 from ..devices.lazy import torch
 from ..errors import Unmeasurable, UsageError, WorkMismatch
-from ..runfile.flags import Flag
 from ..runfile.schema import MOST_OPERATORS, Operators, Work
 from .copies import CallCopy, restored_random_streams
 from .data import bare_tensors, dispatch_mode, memory_key, tensor_leaves, tensors, uncompiled
@@ -89,37 +88,17 @@ class Declaration:
     steps: int | None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Call:
-    """A call and what the fixture's steps find out about it, in their order.
-
-    ``args`` and ``kwargs`` are those of one call, ``work`` is declared and counted, ``further`` are the devices that it
-    names. ``function`` is that of the request in its variant. ``first_s``: seconds of the first call (compiling
-    included), before which ``given`` looked at what it was given; ``expected``: the reference that it passed.
-    ``unplaced``: why no copies of it took rounds. ``call_s``, ``round_s``: seconds of a warm call, and of a round of
-    one call with its setup; ``before``: the machine's state before them. ``latency_s`` is measured besides the rounds,
-    of which ``result`` is the last one's. ``uncounted`` is the reason why its work couldn't be counted.
-    """
+    """A call with the arguments of one call; ``function`` is that of the request in its variant, ``work`` is
+    declared."""
 
     request: Request
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     work: Work
-    counted: Counted | None = None
-    further: tuple[Device, ...] = ()
     function: Any = None
-    check: Any = None
-    first_s: float = 0.0
-    given: Any = None
-    expected: Any = None
-    call_s: float = 0.0
-    round_s: float = 0.0
-    before: Any = None
-    unplaced: str = ""
-    result: Any = None
-    latency_s: float | None = None
-    uncounted: str = ""
-    flags: tuple[Flag, ...] = ()
+    counted: Counted | None = None
 
     @property
     def again(self) -> Callable[[], Any] | None:

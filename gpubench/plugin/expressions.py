@@ -26,7 +26,8 @@ from ..estimate.demo import Demo
 from ..measure.clock import Share, take_turns
 from ..measure.copies import CallCopy
 from ..measure.expression import Prepared, Timing, advising, difference_of, on_numpy
-from ..measure.fixture import Declared, Gpubench
+from ..measure.fixture import Gpubench
+from ..measure.plan import Declared
 from ..measure.session import Mode, Session, Settings
 from ..measure.state import State
 from ..runfile.flags import DIFFERENT, Flag
@@ -218,7 +219,7 @@ class Expressions:
         shares = [each.share for each in turn if each.share]
         try:
             with turn[0].fixture.conditions():
-                take_turns(shares, turn[0].fixture.halfway)
+                take_turns(shares)
         except Exception:
             for each, share in zip(turn, shares, strict=True):
                 share.times, share.blocks = [], []

@@ -60,11 +60,11 @@ def probes(monkeypatch):
 @pytest.mark.parametrize(
     ("call_s", "before_s", "given", "rounds", "calls"),
     [
-        (1e-5, None, {}, 200, 100),  # rounds of a millisecond fill the preset's time
-        (0.0, None, {}, 200, 100_000),
-        (7e-4, None, {}, 143, 2),
+        (1e-5, None, {}, 100, 200),  # rounds of two milliseconds fill the preset's time
+        (0.0, None, {}, 100, 200_000),
+        (7e-4, None, {}, 95, 3),
         (3e-3, None, {}, 67, 1),
-        (1e-5, None, {"min_time": 0.002}, 100, 200),
+        (1e-5, None, {"min_time": 0.004}, 50, 400),
         (1e-5, None, {"max_time": 5.0}, 1000, 500),  # no more rounds, but longer ones
         (0.1, None, {}, 5, 1),  # the fewest rounds
         (1.0, None, {}, 3, 1),  # as many as the budget allows

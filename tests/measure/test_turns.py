@@ -86,16 +86,16 @@ def test_it(gpubench, kind):
 @pytest.mark.parametrize(
     ("options", "rounds"),
     [
-        ([], {"several": 200, "single": 1000, "long": 3}),
+        ([], {"several": 100, "single": 1000, "long": 3}),
         (["--benchmark-min-rounds=300"], {"several": 300, "single": 1000, "long": 3}),
-        (["--benchmark-max-time=0.05"], {"several": 50, "single": 500, "long": 3}),
-        (["--benchmark-min-time=0.002"], {"several": 100, "single": 1000, "long": 3}),
+        (["--benchmark-max-time=0.05"], {"several": 25, "single": 500, "long": 3}),
+        (["--benchmark-min-time=0.004"], {"several": 50, "single": 1000, "long": 3}),
     ],
 )
 def test_pytest_benchmarks_options_choose_the_rounds(virtual, options, rounds) -> None:
     _, run = virtual(ONE, *options, passed=3)
     stats = {mark["params"]["kind"]: mark["stats"] for mark in run["benchmarks"]}
     assert {kind: each["rounds"] for kind, each in stats.items()} == rounds
-    assert [stats[kind]["iterations"] for kind in rounds] == [20 if "min-time" in str(options) else 10, 1, 1]
+    assert [stats[kind]["iterations"] for kind in rounds] == [40 if "min-time" in str(options) else 20, 1, 1]
     assert stats["several"]["median"] == pytest.approx(1e-4, rel=1e-3)
     assert {mark["options"]["timer"] for mark in run["benchmarks"]} == {"device_clock"}

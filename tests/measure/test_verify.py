@@ -387,11 +387,11 @@ def chosen(x, wrong):
     return x[:32].sum() * (1 + wrong * (x.dtype == torch.float32))
 
 def test_slow_first(gpubench, monkeypatch):
-    monkeypatch.setattr(type(gpubench), "_reference_limit_s", 1.0)
+    monkeypatch.setattr("gpubench.measure.prepare.Preparation._reference_limit_s", 1.0)
     gpubench(chosen, gpubench.randn(64), 0.0)
 
 def test_wrong_slow_first(gpubench, monkeypatch):
-    monkeypatch.setattr(type(gpubench), "_reference_limit_s", 1.0)
+    monkeypatch.setattr("gpubench.measure.prepare.Preparation._reference_limit_s", 1.0)
     gpubench(chosen, gpubench.randn(64), 0.01)
 
 def test_slow_step(gpubench, monkeypatch):

@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from benchmarks import distributed, training
 from gpubench.measure import verify
-from gpubench.measure.fixture import Gpubench
+from gpubench.measure.prepare import Preparation
 from gpubench.parallel import ranks
 
 torch.backends.cudnn.enabled = False
@@ -98,7 +98,7 @@ def _gather_object(each, gathered=None, dst=0, group=None):
         gathered[rank] = part[0]
 
 
-Gpubench._reference = _unchecked
+Preparation._reference = _unchecked
 distributed.TrainingJob.check = lambda job: _unchecked(job.gradient())
 training.require_learning = lambda *_: None
 training.loss_curve = _numbers(training.loss_curve)
