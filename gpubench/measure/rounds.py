@@ -30,18 +30,19 @@ def plan_rounds(prepared: Prepared) -> Share:
     share = Share(next_call(plan, call), plan.clock, 1, collects=plan.declared.collects)
     if not plan.times:
         return share
-    repeats = call.again is not None and plan.flush is None
+    repeats, call_s = call.again is not None and plan.flush is None, prepared.call_s
+    if call.again and repeats and call_s < LONG_CALL:
+        share.latency_s = latency(call.again, plan.clock)
+        call_s = min(call_s, share.latency_s)  # the last calls of a short warm-up may have been interrupted
     longer = dataclasses.replace(plan.preset, max_time=budget.SPREAD_S)
     before_s = None if repeats else prepared.round_s - prepared.call_s
     preset = longer if plan.spreads else plan.preset
-    share.rounds, share.calls = budget.plan(prepared.call_s, preset, before_s)
+    share.rounds, share.calls = budget.plan(call_s, preset, before_s)
     if plan.spreads:
         share.halfway = plan.session.measure_ceilings
         share.seconds = budget.SPREAD_S if share.rounds >= ROUNDS_EACH * PLACEMENTS else None
     if plan.session.judges and plan.session.settings.processes == 1:
         share.placements = _placements(prepared, share)
-    if call.again and repeats and prepared.call_s < LONG_CALL:
-        share.latency_s = latency(call.again, plan.clock)
     # The device's clocks have risen by now; from here on they must not fall.
     share.clocks = disturbance.look(plan.clock.devices).clocks
     return share

@@ -165,7 +165,8 @@ class Session:
     def spreads(self) -> bool:
         """Whether the rounds of the only benchmark on a CPU are spread over a longer time: a single expression."""
         alone = sum(case.device == "cpu" for case in self.collected) == 1
-        return self.settings.brief and self.judges and self.settings.max_time is None and alone
+        settings = self.settings
+        return settings.brief and settings.processes == 1 and settings.max_time is None and self.judges and alone
 
     @property
     def _effort(self) -> str:
