@@ -45,7 +45,10 @@ class RoundKeeper(Protocol):
     """Whether anything is timed at all: false with ``--benchmark-disable``."""
     fullname: str
     extra_info: dict[str, Any]
-    stats: Any
+
+    @property
+    def stats(self) -> Any:
+        """The statistics of the rounds that are kept; None before."""
 
     def keep(self, durations: Sequence[float], calls: int, call: Callable[[], Any], group: str) -> Any:
         """Keep the seconds of rounds of so many calls, and return the result of a further ``call``."""

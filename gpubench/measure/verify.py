@@ -412,7 +412,7 @@ def prepare_reference(
     widths = (8 << t.is_complex() if t.dtype.is_floating_point or t.is_complex() else t.itemsize for t in given)
     size = sum(t.numel() * width for t, width in zip(given, widths, strict=True))
     try:
-        require_memory(size + 8 * (call.counted.output_bytes if call.counted else 0), CPU)
+        require_memory(size, CPU)
         memory = CPU.memory()
         limit = min(allowance * _COPIED_PER_S, memory.free if memory else math.inf) / 4
         if library.name not in (TORCH, "numpy"):

@@ -98,7 +98,6 @@ class Call:
     kwargs: Mapping[str, Any]
     work: Work
     function: Any = None
-    counted: Counted | None = None
 
     @property
     def again(self) -> Callable[[], Any] | None:

@@ -53,7 +53,8 @@ def equip(item: pytest.Item, case: Case, session: Session, benchmark: Any) -> Gp
     """Return the fixture, which times by the clock of the case's device. Raises :class:`Unmeasurable` if the device has
     disappeared since collection."""
     from ..devices import find_device
-    from ..measure.fixture import Declared, Gpubench
+    from ..measure.fixture import Gpubench
+    from ..measure.plan import Declared
 
     choice = find_device(case.device)
     if (device := choice.device) is None:  # it was present at collection

@@ -243,11 +243,11 @@ class Plugin:
         """Raises UsageError where results can't be kept: pytest-benchmark would notice when all is measured."""
         if self.session.mode is Mode.RUN:
             require_room(cases, self.session.settings.processes)
-            journal = Path(self.config.getoption("--gpubench-ledger"))
+            journal: Path | None = Path(self.config.getoption("--gpubench-ledger"))
         else:
             journal = self._own_journal()
-            if journal is None:
-                return
+        if journal is None:
+            return
         recorder = Recorder(self.config, self.session, journal)
         # Files of all measured tests, so that it is the same for each process of a run.
         sources = {item.path for item in self.collected or () if "benchmark" in fixture_names(item)}

@@ -395,7 +395,7 @@ def test_wrong_slow_first(gpubench, monkeypatch):
     gpubench(chosen, gpubench.randn(64), 0.01)
 
 def test_slow_step(gpubench, monkeypatch):
-    monkeypatch.setattr(type(gpubench), "_reference_limit_s", 1.0)
+    monkeypatch.setattr("gpubench.measure.prepare.Preparation._reference_limit_s", 1.0)
     steps = []
 
     def step(x):
