@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -107,6 +108,24 @@ def test_every_public_name_leads_to_its_home():
     assert sorted(gpubench._HOMES) == sorted(set(gpubench.__all__) - {"__version__"})
     with pytest.raises(AttributeError, match="no attribute 'tiemr'"):
         gpubench.tiemr  # noqa: B018
+
+
+WORDS = {"what": 1.0, "those|whose|of which|that of": 1.0}
+"""Words that stand for a noun, and how many of 1,000 words of a room's docstrings they may be."""
+NOUNS_SAID = ("compare", "runfile", "statistics")
+
+
+def docstrings(path: Path) -> str:
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return " ".join(ast.get_docstring(node) or "" for node in ast.walk(tree(path)) if isinstance(node, kinds))
+
+
+@pytest.mark.parametrize("room", NOUNS_SAID)
+@pytest.mark.parametrize("words", WORDS)
+def test_docstrings_say_the_noun(room, words):
+    texts = " ".join(docstrings(path) for path in FILES if name_of(path).startswith(f"{room}/"))
+    count = len(re.findall(rf"\b({words})\b", texts, re.IGNORECASE))
+    assert 1000 * count <= WORDS[words] * len(texts.split())
 
 
 SIGNS = {*"‡≥≤†§—≈×±…", "*", "~", "%", "can't tell", "every size"}

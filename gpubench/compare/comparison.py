@@ -1,4 +1,4 @@
-"""What comparing two sides found: a verdict for each case, what is missing, and the exit code."""
+"""The result of comparing two sides: a verdict for each case, missing cases, and the exit code."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Missing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``notes`` are lines to read before believing the verdicts; ``pairs`` counts those measured in turn, ``contents``
-    lists what each side has, ``shown`` has the names that reports show. ``ended`` says why a side couldn't be measured
-    to the end, ``interrupted`` that a signal ended it. With ``fail_missing`` a case that base measured and new didn't
-    is as bad as a slowdown, with ``fail_inconclusive`` one without a conclusive verdict. ``unchanged`` means that both
-    sides are the same code."""
+    """``notes`` are lines to read before believing the verdicts; ``pairs`` counts the pairs measured in turn,
+    ``contents`` describes each side, ``shown`` has the names that reports show. ``ended`` says why a side couldn't be
+    measured to the end, ``interrupted`` that a signal ended it. With ``fail_missing`` a case that base measured and
+    new didn't is as bad as a slowdown, with ``fail_inconclusive`` one without a conclusive verdict. ``unchanged``
+    means that both sides are the same code."""
 
     verdicts: tuple[Verdict, ...]
     missing: tuple[Missing, ...]
@@ -124,7 +124,7 @@ def content_text(side: str, workloads: Sequence[str]) -> str:
 
 
 def missing_cases(base: Side, new: Side) -> tuple[Missing, ...]:
-    """Cases of just one side, each with the reason that the other's file gives, and those that both sides failed."""
+    """Cases of just one side, each with the reason in the other's file, and cases that both sides failed."""
     one = [
         Missing(key, side.name, side.unmeasured.get(key, ABSENT))
         for side, other in ((base, new), (new, base))
@@ -168,7 +168,7 @@ def compare_sides(base: Side, new: Side, terms: Terms, moved: bool = False) -> C
 
 
 def noise_of_runner(comparison: Comparison) -> Comparison:
-    """A comparison of unchanged code with what this machine can detect: for each benchmark the smallest change that
+    """A comparison of unchanged code with the sensitivity of this machine: for each benchmark the smallest change that
     would be detected four times out of five, and how many were called changed."""
     least = sorted(each.sees(comparison.threshold) for each in comparison.verdicts if each.seen is not None)
     changed = sum(each.verdict in (SLOWER, FASTER) for each in comparison.verdicts)
@@ -180,7 +180,7 @@ def noise_of_runner(comparison: Comparison) -> Comparison:
 
 
 def narrowed(comparison: Comparison, expression: str) -> Comparison:
-    """The comparison of only those cases that ``-k`` chooses. Each case is judged as among all, so that looking again
+    """The comparison of the cases that ``-k`` chooses. Each case is judged as among all, so that looking again
     doesn't change a verdict. Raises UsageError for a wrong expression, and where nothing matches."""
     matches = matcher(expression)
     keys = [*(verdict.key for verdict in comparison.verdicts), *(missing.key for missing in comparison.missing)]

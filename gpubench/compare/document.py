@@ -95,7 +95,7 @@ def _table_lines(comparison: Comparison) -> list[str]:
 
 
 def lead_lines(comparison: Comparison, longest: int = _LONGEST) -> list[str]:
-    """What changed; what is inconclusive, why, and what would settle it; how the machine disturbed it."""
+    """Changes; inconclusive benchmarks with reason and remedy; how the machine disturbed them."""
     labels, lines = _labels(comparison, longest), []
     for word in (SLOWER, FASTER):
         changed = [each for each in _sorted(comparison) if each.verdict == word]
@@ -203,7 +203,7 @@ def _interval_text(ratio: Interval) -> str:
 
 
 def _toward_conclusive(advised: Sequence[Verdict], labels: Mapping[CaseKey, str]) -> str:
-    """What a conclusive result takes, for the case that needs least."""
+    """The need of a conclusive result, for the easiest case."""
     solvable = [each for each in advised if each.more is not None]
     easiest = min(solvable or advised, key=lambda each: each.more or 0)
     words = easiest.advice[:1].upper() + easiest.advice[1:]

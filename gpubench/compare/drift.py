@@ -1,4 +1,4 @@
-"""What the machine did to all benchmarks of a run alike: clocks, memory, other guests of the host."""
+"""The machine's effect on all benchmarks of a run alike: clocks, memory, other guests of the host."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Which processes are evidence for a benchmark, or the reason why they prove nothing.
 
-A process is one observation, of which the logarithms of two summaries are taken: the median and the lower quartile of
-its rounds. docs/ci.md has what was recorded to set the exclusions and their constants.
+A process is one observation, with the logarithms of two summaries: the median and the lower quartile of
+its rounds. docs/ci.md has the recordings behind the exclusions and their constants.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ a scheduler lets another program run for longer than that."""
 FAR = 2.0
 """A median so many times its fastest round shows that rounds waited, if it is longer by SLICE_S too."""
 MANY = 6
-"""With so many processes a side, it isn't by chance that all those of one side waited, and processes whose median took
+"""With so many processes a side, it isn't by chance that all of one side waited, and processes with a median of
 STUCK times as long as another's are left out if most remain; fewer would show too little of the noise."""
 
 ProcessKey = tuple[int, int]
@@ -32,7 +32,7 @@ Sides = tuple[Sequence[Observation], Sequence[Observation]]
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """What the machine did to some benchmarks. ``speed`` is subtracted: logarithms by side and process, empty where
+    """The machine's effect on some benchmarks. ``speed`` is subtracted: logarithms by side and process, empty where
     there is nothing to subtract. ``hidden`` is the standard deviation from run to run of a drift that can't be
     distinguished from a change."""
 
@@ -43,7 +43,7 @@ class Drift:
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """The processes of base and of new that count for a benchmark; ``unfit`` is the reason why they prove nothing.
-    ``changes`` are those of the median and of the lower quartile, without the drift, of the median as measured, and of
+    ``changes`` are of the median and of the lower quartile, without the drift, of the median as measured, and of
     the fastest round, without the drift."""
 
     sides: Sides
@@ -61,9 +61,9 @@ class Evidence:
 
     @property
     def times(self) -> tuple[float, float]:
-        """Seconds of base and of new: the geometric means of their processes' medians, whose ratio is tested. Where
-        nothing is tested, the times are the medians, which a process really measured: the mean of 1.64, 0.28 and 1.68
-        ms would be 0.92."""
+        """Seconds of base and of new: the geometric means of their processes' medians, for the test of their ratio.
+        Where nothing is tested, the times are the medians, which a process really measured: the mean of 1.64, 0.28 and
+        1.68 ms would be 0.92."""
         middle = intervals.median if self.unfit else geometric_mean
         base, new = (middle([process.median_s for process in side]) for side in self.sides)
         return base, new
@@ -103,8 +103,8 @@ def _held_up(one: Observation, least_s: float, quickest_s: float, many: bool) ->
 
 
 def _without_late_medians(sides: Sides) -> Sides:
-    """Drop processes whose median waited, if there are at least MANY per side and most didn't wait. The fastest always
-    stays."""
+    """Drop processes if their median waited, if there are at least MANY per side and most didn't wait. The fastest
+    always stays."""
     least = [min(one.median_s for one in side) for side in sides]
     quick = [[one for one in side if one.median_s < STUCK * s] for side, s in zip(sides, least, strict=True)]
     most = all(2 * len(own) > len(side) - 1 for own, side in zip(quick, sides, strict=True))
@@ -137,7 +137,7 @@ def _counting(
 
 def _may_wait(evidence: Evidence) -> Reason | None:
     """Why a benchmark proves nothing where another waited by its rounds: each process of one side took STUCK times as
-    long as one of the other, and longer by what a scheduler gives another program."""
+    long as one of the other, and longer by a scheduler's slice for another program."""
     least, counts = [min(one.least_s for one in side) for side in evidence.sides], [*map(len, evidence.sides)]
     slow = least.index(max(least))
     longer_s = min(one.median_s for one in evidence.sides[slow]) - min(least)

@@ -1,9 +1,9 @@
-"""``gpubench compare --interleave``: screen all benchmarks in a few pairs, then confirm what these made suspect.
+"""``gpubench compare --interleave``: screen all benchmarks in a few pairs, then confirm the suspects.
 
 How many fresh pairs a suspect gets follows from the spread that screening showed, and it is judged once, when it has
 them, on these alone (two-stage sampling: C. Stein, Ann. Math. Statist. 16 (1945) 243-258). So results aren't tested
 repeatedly, and no benchmark is judged by the data that made it suspect (docs/ci.md has how often that was wrong). The
-verdicts are those of :func:`~.comparison.compare_sides` on the run files, which record the stage: comparing the files
+verdicts are from :func:`~.comparison.compare_sides` on the run files, which record the stage: comparing the files
 again gives the same verdicts.
 """
 
@@ -38,7 +38,7 @@ TURN_DEADLINE_S = 600.0
 times."""
 BUDGET_S = 900.0
 SCREENING_PAIRS, MOST_SCREENING = 3, 10
-"""Screening pairs of every benchmark, and the most for benchmarks whose noise needs more. Two would do, but on a busy
+"""Screening pairs of every benchmark, and the most for benchmarks with more noise. Two would do, but on a busy
 machine one process in eight is held up."""
 LARGE = 2.0
 """Screening should detect a change of this many thresholds."""
@@ -90,8 +90,8 @@ def screening_pairs(verdicts: Sequence[Verdict], threshold: float) -> dict[CaseK
 
 
 def compare_in_turn(args: argparse.Namespace, terms: Terms, pytest_options: Sequence[str]) -> Comparison:
-    """Measure both environments until the verdicts are conclusive or the budget is spent. Raises UsageError for what
-    can't be measured or written, KeyboardInterrupt if a signal ends it before the first pair is complete."""
+    """Measure both environments until the verdicts are conclusive or the budget is spent. Raises UsageError for a side
+    that can't be measured or written, KeyboardInterrupt if a signal ends it before the first pair is complete."""
     if args.pairs < LEAST_FRESH:
         raise UsageError(f"--pairs must be {LEAST_FRESH} or more: fewer can't prove anything")
     before, after = (find_environment(side, getattr(args, side), args.paths) for side in ("base", "new"))
@@ -296,7 +296,7 @@ class _Session:
 
     def _affordable(self, suspects: Sequence[Verdict], todo: Mapping[CaseKey, int]) -> list[CaseKey]:
         """Suspects for which the time left suffices for all pairs that they lack, so that some are decided where there
-        is no time for all. Slowdowns come first, since a gate waits for those, then suspects that lack the fewest
+        is no time for all. Slowdowns come first, since a gate waits for slowdowns, then suspects that lack the fewest
         pairs. At least one suspect is returned where there is time for a pair of it."""
         left_s = self._budget_s - self._spent_s()
         chosen: list[CaseKey] = []

@@ -13,8 +13,8 @@ FEWER_THREADS = ", or fewer --threads"
 
 
 class Cause(Enum):
-    """What people read first, what follows a colon with figures in the gaps, advice that doesn't depend on them, and
-    what a benchmark with this cause needs."""
+    """The head, the text after a colon with gaps for figures, advice that doesn't depend on figures, and the need of a
+    benchmark with this cause."""
 
     SMOKE = (
         "smoke run", "too few rounds", "smoke runs take too few rounds to prove anything: use --preset quick",
@@ -41,17 +41,17 @@ class Cause(Enum):
 
     @property
     def head(self) -> str:
-        """What several benchmarks without a verdict are listed under."""
+        """The heading of several benchmarks without a verdict."""
         return str(self.value[0])
 
     @property
     def advice(self) -> str:
-        """What to do, whatever the figures."""
+        """The advice that holds for all figures."""
         return str(self.value[2])
 
     @property
     def need(self) -> str:
-        """What would decide the benchmark, in few words."""
+        """The need of a decision, in few words."""
         return str(self.value[3])
 
 

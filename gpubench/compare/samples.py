@@ -1,4 +1,4 @@
-"""The two sides of a comparison: what each process measured of a case, and the facts of its machine."""
+"""The two sides of a comparison: the observations of each process, and the facts of its machine."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from ..runfile.schema import Process, Result, Run, Times
 SMOKE = "smoke"
 """The preset that only tries each case's code."""
 SCREEN, CONFIRM = "screen", "confirm"
-"""The stages of ``compare --interleave``: all benchmarks, then fresh runs of those that screening made suspect."""
+"""The stages of ``compare --interleave``: all benchmarks, then fresh runs of the suspects."""
 UNEVEN = 1.15
-"""Median over fastest round above which rounds beside other programs may have waited. Recorded: of 49 processes whose
-threads waited in all rounds, 43; the others lasted whole ticks."""
+"""Median over fastest round above which rounds beside other programs may have waited. Recorded: of 49 processes with
+threads that waited in all rounds, 43; the others lasted whole ticks."""
 TICK_S, ON_TICK, STEADY, MOST_TICKS_S = 1e-3, 0.04, 0.002, 0.1
 """A tick of a scheduler's clock, or a part of it; rounds that waited for ticks end within this fraction of one, have an
 interquartile range of at most this share of their median, and last at most so long."""
@@ -36,7 +36,7 @@ MOSTLY = 0.5
 
 @dataclass(frozen=True, slots=True, order=True)
 class CaseKey:
-    """What identifies a case on both sides; ``name`` is its id, or the full name of a benchmark without gpubench."""
+    """The identity of a case on both sides; ``name`` is its id, or the full name of a benchmark without gpubench."""
 
     name: str
     device: str
@@ -82,7 +82,7 @@ Cases = Mapping[CaseKey, Sequence[Observation]]
 
 
 class Unmeasured(NamedTuple):
-    """Why a case has no number: the ``status`` that its run recorded, or what was seen here, and the run's reason."""
+    """Why a case has no number: the ``status`` that its run recorded, or this comparison's, and the run's reason."""
 
     status: str
     detail: str = ""
@@ -112,7 +112,7 @@ class Side:
     cases: dict[CaseKey, list[Observation]] = field(default_factory=dict)
     unmeasured: dict[CaseKey, Unmeasured] = field(default_factory=dict)
     fullnames: dict[CaseKey, str] = field(default_factory=dict)
-    """What pytest calls the test of each case."""
+    """pytest's name of the test of each case."""
     shown: dict[CaseKey, str] = field(default_factory=dict)
     """The names that reports show, of cases that gpubench measured."""
     plain_memory: str = ""

@@ -23,13 +23,13 @@ SUSPICION, SUSPICION_OF_LEAST = 0.1, 0.05
 changed by half the threshold. On a busy machine the fastest rounds alone may show a change; only fresh runs decide."""
 POWER = 0.8
 SINGLE_SPREAD = 0.25
-"""Spread assumed for a single process a side: that of the noisiest of 11 benchmarks over 24 processes, idle machine."""
+"""Spread assumed for a single process a side: the noisiest of 11 benchmarks over 24 processes, idle machine."""
 _SUMMARIES = ("median_s", True), ("quartile_s", True), ("median_s", False), ("least_s", True)
 """Each summary of the changes of an evidence, and whether the drift is subtracted."""
 
 
 def tested(evidence: Mapping[CaseKey, Evidence]) -> dict[CaseKey, Evidence]:
-    """The same evidence, with ``changes`` filled in for benchmarks whose processes show how they vary."""
+    """The same evidence, with the ``changes`` of benchmarks if their processes show how they vary."""
     cases = {key: item for key, item in evidence.items() if not item.unfit and sum(map(len, item.sides)) > 3}
     columns = [_moderated(list(cases.values()), *summary) for summary in _SUMMARIES]
     rows = zip(cases.items(), zip(*columns, strict=True), strict=True)

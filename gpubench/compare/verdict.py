@@ -1,10 +1,10 @@
 """Faster, slower, same or inconclusive: a verdict for each benchmark, with false alarms controlled over all of them.
 
-``evidence`` says which processes count, ``drift`` what the machine did meanwhile, ``tests`` how clear a change is;
+``evidence`` says which processes count, ``drift`` the effect of the machine, ``tests`` how clear a change is;
 here it gets its word. ``slower`` takes two things: p, adjusted by the method of Benjamini and Hochberg over all
 benchmarks, reaches 2.5 %, and the estimate reaches the threshold.
 
-A set of runs may hold a screening and fresh runs of what it made suspect. If a benchmark has fresh runs on both sides,
+A set of runs may hold a screening and fresh runs of its suspects. If a benchmark has fresh runs on both sides,
 these alone count; a benchmark without them is never called slower, so none is judged by the data that made it suspect.
 docs/ci.md has how often verdicts are wrong.
 """
@@ -49,10 +49,10 @@ class Terms:
 class Verdict:
     """``ratio`` is new time / base time; ``p`` one-sided, for slower, adjusted over all cases, None without evidence.
 
-    The interval of ``same`` and of ``no sign of a change`` is that of the benchmark alone, at 95 %; any other accounts
+    The interval of ``same`` and of ``no sign of a change`` is of the benchmark alone, at 95 %; any other accounts
     for all benchmarks of the comparison and for drift, and so it excludes 1 where the change is proven. ``base_s`` and
-    ``new_s`` come from the same evidence as the ratio, ``processes`` are those of base and new. ``why`` a benchmark is
-    inconclusive or shows no sign of a change; ``advice`` is what would make it conclusive, ``need`` the same in few
+    ``new_s`` come from the same evidence as the ratio, ``processes`` are of base and new. ``why`` a benchmark is
+    inconclusive or shows no sign of a change; ``advice`` says how to decide it, ``need`` the same in few
     words; ``more`` is the number of further runs a
     side, if not too many. ``spread`` is the standard deviation between processes, NaN if unknown. A ``suspect`` has no
     fresh runs yet; a change by the share ``seen`` would make a benchmark suspect four times out of five, with as many
@@ -90,7 +90,7 @@ class Verdict:
 
     @property
     def cause(self) -> Cause | None:
-        """That of ``why``."""
+        """The cause in ``why``."""
         return self.why.cause if self.why else None
 
     @property
@@ -111,7 +111,7 @@ class _Judge:
         self._terms, self._least = terms, math.log(1 + terms.threshold) - 1e-9
 
     def verdicts(self, base: Cases, new: Cases) -> list[Verdict]:
-        """Those on the benchmarks of both sides, in the order of the new."""
+        """The verdicts on the benchmarks of both sides, in the order of the new."""
         first, fresh = (self._gathered((base, new), stage) for stage in (False, True))
         fresh = {key: item for key, item in fresh.items() if min(map(len, item.sides)) > 1}
         # What has no fresh runs stays as screening saw it: else fresh runs of others might make it suspect, too late.

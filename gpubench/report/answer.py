@@ -37,8 +37,8 @@ _OF_THE_CALL = (DIFFERENT, "altered", "unwaited", "switched")
 
 @dataclass(frozen=True, eq=False)
 class AnswerRow(Generic[Item]):
-    """A workload in one dtype: a pair or a result for each device. ``leads`` is true for the first dtype of a workload,
-    whose ``name`` is the workload's; the others are named by their dtype. ``detail`` has the other settings."""
+    """A workload in one dtype: a pair or a result for each device. ``leads`` is true for the first dtype of a workload:
+    its ``name`` is the workload's; the others are named by their dtype. ``detail`` has the other settings."""
 
     heading: str
     name: str
@@ -62,7 +62,7 @@ class AnswerRow(Generic[Item]):
         return self.label if self.leads else f"\u2003{self.label}"
 
     def of(self, source: Source) -> Item | None:
-        """Return what was measured on this device."""
+        """Return the pair or the result of this device."""
         return next((item for item in self.items if item.subject.source == source), None)
 
     def differing(self, item: Item) -> str:
@@ -194,7 +194,7 @@ def find_speedups(study: Study, pairs: Sequence[Pair]) -> list[Speedups]:
 
 
 class Answer:
-    """What a study answers: speedups where there is a device to compare, times where there is only a CPU."""
+    """The answer of a study: speedups if there is a device to compare, times if there is only a CPU."""
 
     def __init__(self, study: Study) -> None:
         self.study = study
@@ -203,7 +203,7 @@ class Answer:
 
     @cached_property
     def speedups(self) -> list[Speedups]:
-        """Devices against a baseline; none of a smoke run, whose times mean nothing."""
+        """Devices against a baseline; none of a smoke run, because its times mean nothing."""
         return [] if self.smoke else find_speedups(self.study, self.study.answered)
 
     @cached_property
@@ -213,7 +213,7 @@ class Answer:
 
     @cached_property
     def sentence(self) -> str:
-        """How much faster each device is, or what the CPU reaches if there is no device to compare."""
+        """How much faster each device is, or the rates of the CPU if there is no device to compare."""
         if self.smoke:
             return "Smoke runs are too short to compare devices. Use --preset quick."
         found = [(each, source) for each in self.speedups for source in each.devices]
@@ -250,7 +250,7 @@ class Answer:
 
     @cached_property
     def left_out(self) -> str:
-        """What was not compared, and how to compare it anyway."""
+        """The benchmarks that weren't compared, and how to compare them anyway."""
         pairs = self.study.left_out
         terms = Counter(term for _, differences in pairs for term in differences)
         found = ", ".join(f"{term} ({count})" for term, count in terms.most_common())
@@ -261,7 +261,7 @@ class Answer:
 
     @cached_property
     def warnings(self) -> list[Warning]:
-        """What a reader has to know before the numbers, the most serious warning first."""
+        """Warnings to read before the numbers, the most serious first."""
         study, found = self.study, []
         if any(run.preset == "smoke" for run in study.runs):
             found.append(Warning("Smoke run", ": it checks that the benchmarks work; its times mean nothing"))
@@ -280,7 +280,7 @@ class Answer:
 
 
 def _more_devices(names: Sequence[str]) -> list[str]:
-    """``And 3 more: A100, H100, H200.``: the devices beyond those that a sentence describes."""
+    """``And 3 more: A100, H100, H200.``: the devices beyond the sentences."""
     return [f"And {len(names)} more: {listed(names)}."] if names else []
 
 
@@ -401,8 +401,8 @@ def _warn_of_slow_library(study: Study) -> Iterator[Warning]:
 
 
 def _warn_of_peaks(study: Study, judged: Sequence[Measured]) -> Iterator[Warning]:
-    """Of each device whose measured peaks can't be right, if its results would have had a % of peak; and of results
-    above their peak."""
+    """Warn of measured peaks that can't be right, if results would have had a % of them, and of results above a
+    peak."""
     rated = sorted((row for row in study.measured if row.rate), key=lambda row: bool(row.library))  # NumPy is no device
     firsts = [rows[0] for rows in grouped(rated, lambda row: (row.run_name, row.result.device)).values()]
     for row in firsts:

@@ -169,7 +169,7 @@ _RESULTS = (
     " rate rate_unit utilisation status flags reason"
 )
 _SETUP, _SIDE = "implementation cache threads", "run machine device implementation threads"
-"""Heads of columns: the first of results.csv, and those that name a side of a speedup."""
+"""Heads of columns: the first of results.csv, and the names of a side of a speedup."""
 _ROW: dict[str, Column[Row]] = {
     column.head: column
     for column in (

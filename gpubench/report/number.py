@@ -20,13 +20,13 @@ other unit is a rate's."""
 
 
 class State(StrEnum):
-    """What is known of a number; ``limit`` in speedup.csv has the values of the two limits."""
+    """The knowledge of a number; ``limit`` in speedup.csv has the values of the two limits."""
 
     KNOWN, AT_LEAST, AT_MOST, RANGE, UNKNOWN = "known", "at least", "at most", "range", "unknown"
 
 
 LIMITS = (State.AT_LEAST, State.AT_MOST)
-"""The states of which a number is only a limit."""
+"""The states of a limit."""
 
 
 class Sign(Enum):

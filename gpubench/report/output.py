@@ -1,5 +1,5 @@
-"""The folder of a report: checked early, written at the end. It is new, empty, or gpubench's, whose own files are
-replaced."""
+"""The folder of a report: checked early, written at the end. It is new, empty, or gpubench's own, and then files
+are replaced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..runfile.writer import Lock, is_drawn, replace
 MANIFEST = ".written-by-gpubench.json"
 """A file that marks a folder as gpubench's."""
 _MARKS = (MANIFEST, RUN_FILE, LEDGER, "run.log")
-"""Files of which one is in each folder that gpubench has written."""
+"""Each folder that gpubench has written has one of these files."""
 _WAIT_S = 60.0
 """Seconds that a report waits for another one that is being written into the same folder."""
 SCALING = "scaling.csv"
@@ -36,7 +36,7 @@ def prepare_folder(folder: Path) -> None:
 
 
 def require_ours(folder: Path) -> None:
-    """Raise UsageError for a folder with files of which none shows that gpubench has written there."""
+    """Raise UsageError for a folder with files, if none shows that gpubench has written there."""
     names = {name for name in os.listdir(folder) if not name.startswith(".")}
     if names and not any(os.path.lexists(folder / mark) for mark in _MARKS):
         raise UsageError(

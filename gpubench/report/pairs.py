@@ -33,7 +33,7 @@ RESIDENT, ONE_SHOT, PINNED = "resident", "one-shot", "one-shot, pinned"
 """resident: the data is on the device. one-shot: copy inputs, one call, copy outputs; from and to pageable memory, or
 pinned (page-locked) memory."""
 DEVICE, IMPLEMENTATION, MACHINE, RUN = "result.device", "result.implementation", "run.machine.label", "run_name"
-"""What a baseline may be: attributes of a row."""
+"""Roles of a baseline: attributes of a row."""
 _HALVES = {"float16": ("fp16_",), "bfloat16": ("bf16_",)}
 """How the switches of products in that dtype begin."""
 _OF_ACCELERATORS = ("cudnn_benchmark", "cudnn_deterministic", "variables")
@@ -47,7 +47,7 @@ _Partners = Iterator[tuple[Measured, list[list[Measured]]]]
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What a name given as ``--baseline`` stands for: rows whose attribute ``role`` has that name."""
+    """A ``--baseline``: the rows with this ``name`` as their attribute ``role``."""
 
     role: str
     name: str
@@ -61,7 +61,7 @@ class Baseline:
 class Pair:
     """A benchmark against its baseline, in a ``regime``. ``differs`` names allowed differences of the two.
 
-    ``fastest_way`` is the CPU's row whose times are compared, if the CPU has a faster way to do the job.
+    ``fastest_way`` is the CPU's row to compare, if the CPU has a faster way to do the job.
     ``batches`` is how many of the baseline's calls do the work of one call of several devices.
     """
 
@@ -74,7 +74,7 @@ class Pair:
 
     @property
     def sides(self) -> tuple[Measured, Measured]:
-        """The two rows whose times are compared."""
+        """The two rows to compare."""
         if self.fastest_way is None:
             return self.base, self.other
         return (self.base, self.fastest_way) if self.base.on_accelerator else (self.fastest_way, self.other)
@@ -107,7 +107,7 @@ class Pair:
 
     @cached_property
     def _compared(self) -> tuple[float, float, Interval, Basis | None]:
-        """Both times, their ratio and what its range is; of a single process with copies no range is known."""
+        """Both times, their ratio and the basis of its range; a single process with copies has no range."""
         if self.regime == RESIDENT:
             return times_and_ratio(*(side.times for side in self.sides))
         tops, bottoms = (list(side.values()) for side in self.observed)
@@ -126,7 +126,7 @@ class Pair:
 
     @property
     def time_s(self) -> float:
-        """Seconds of what is compared with it."""
+        """Seconds of the other side."""
         return self._compared[1]
 
     @property
@@ -136,7 +136,7 @@ class Pair:
 
     @property
     def subject(self) -> Measured:
-        """What is compared with the baseline."""
+        """The row that is compared with the baseline."""
         return self.other
 
     @cached_property
@@ -347,11 +347,11 @@ def _find_closest(
 def _find_partners(rows: list[Measured], baseline: Baseline | None, first: str) -> _Partners:
     """Yield each benchmark that needs a baseline, and the rows to look for it in, best first.
 
-    The rows of a baseline device or library are those of the same run; a run without it takes them from the first run
+    The rows of a baseline device or library are of the same run; a run without it takes them from the first run
     that has it. Without such a baseline the reference is the ``first`` run, or the run that was asked for: its
     accelerators are compared with its CPU, and the rows of other runs with its rows on the same device, the same kind
-    of device, another accelerator, or the CPU. An accelerator whose benchmark the reference lacks is compared with the
-    CPU of its own run.
+    of device, another accelerator, or the CPU. If the reference lacks the benchmark of an accelerator, the baseline
+    is the CPU of its own run.
     """
     runs = grouped(rows, lambda row: row.run_name)
     others = runs.get(first, [])
@@ -433,7 +433,7 @@ def _switched(base: Measured, other: Measured) -> str:
 
 def _switches(row: Measured) -> dict[str, str]:
     """Return the known switches that change the times: deterministic algorithms, the switches of accelerators if it ran
-    on one, and those of products in its half precision."""
+    on one, and the switches of products in its half precision."""
     of_accelerators = _OF_ACCELERATORS if row.on_accelerator else ()
     names = ("deterministic", *of_accelerators, *_HALVES.get(row.result.compute_dtype, ()))
     known = row.result.precision or row.run.machine.precision or {}

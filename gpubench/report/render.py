@@ -30,7 +30,7 @@ _BREAK = re.compile(r"(?<=::)|(?<=[\s,/-])|(?<=[._])(?!\d)|(?=\[)")
 
 @dataclass(frozen=True)
 class Column(Generic[T]):
-    """``cell`` is what a row has under this ``head``."""
+    """``cell`` returns the cell of a row under this ``head``."""
 
     head: str
     cell: Callable[[T], object]

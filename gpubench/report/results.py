@@ -1,4 +1,4 @@
-"""What was measured, for scripts and notebooks: tables, speedups and charts of runs, and one screen of text."""
+"""Results for scripts and notebooks: tables, speedups and charts of runs, and one screen of text."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Picture:
         self._figure = figure
 
     def save(self, path: str | os.PathLike[str], theme: str = "light") -> None:
-        """Write a file, whose name ends in .svg or .png, for a light or a dark page. An earlier one is replaced. Raises
+        """Write a file, by its name .svg or .png, for a light or a dark page. An earlier one is replaced. Raises
         UsageError for another theme or name."""
         from ..runfile.writer import picture_format, replace
 
@@ -73,7 +73,7 @@ class Picture:
         return render(self._figure, suffix, theme)
 
     def _repr_svg_(self) -> str:
-        """What a notebook shows: without the head of a file."""
+        """The picture in a notebook: without the head of a file."""
         return self._content("svg").decode().partition("<svg")[2].join(("<svg", ""))
 
     def __repr__(self) -> str:
@@ -83,7 +83,7 @@ class Picture:
 class Results:
     """Results of one or more runs. Printing it shows them on a screen.
 
-    Frames have SI base units, and ``None`` or NaN for what is unknown. ``k`` chooses benchmarks as ``-k`` does.
+    Frames have SI base units, and ``None`` or NaN for unknown values. ``k`` chooses benchmarks as ``-k`` does.
     """
 
     def __init__(self, runs: Sequence[Run], k: str | None = None) -> None:
@@ -134,7 +134,7 @@ class Results:
 
         ``kind`` is one of its ``--kind``, except estimate. By default it is of one benchmark the speedup, or else the
         time, by size; of several expressions their times side by side; else the first of a report. Raises UsageError
-        where none can be made, and says what is missing.
+        where none can be made, with the reason.
         """
         from .charts.pictures import figures_of
 
@@ -146,5 +146,5 @@ class Results:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The results in a notebook."""
         return f"<pre>{escape(str(self))}</pre>"

@@ -1,4 +1,4 @@
-"""One benchmark of one run: what it is, where it ran, its numbers, and what was wrong meanwhile."""
+"""One benchmark of one run: its identity, its device, its numbers, and the flags of its time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .number import HALF_INTERVAL, HALF_SPREAD, MISSING, SECONDS, Number, Sign, 
 FILLED = 0.1
 """A GPU that reaches less than this share of its measured peak isn't filled."""
 NOISY_FACTOR = 4.0
-"""An interval whose ends differ by more than this factor counts as too noisy."""
+"""An interval counts as too noisy if its ends differ by more than this factor."""
 NEAR = 1.05
 """A ratio below prints as 1.0×, which says of neither side that it is faster."""
 PEOPLE_COUNT = ("sample", "token", "image", "sequence", "frame")
@@ -36,7 +36,7 @@ _T = TypeVar("_T")
 
 
 class Source(NamedTuple):
-    """What did the work: a line of a picture. ``library`` is empty for PyTorch, and where it is unknown."""
+    """The run, device and library of a result: a line of a picture. ``library`` is empty for PyTorch, or unknown."""
 
     run: str
     device: str
@@ -105,7 +105,7 @@ class Row:
 
     @property
     def library(self) -> str:
-        """``numpy``: what does the work where it isn't PyTorch."""
+        """``numpy``: the library that does the work, if it isn't PyTorch."""
         return "" if self.result.implementation in ("", TORCH) else self.result.implementation
 
     @property
@@ -145,7 +145,7 @@ class Row:
 
     @property
     def setting(self) -> Hashable:
-        """What distinguishes it from other benchmarks of its workload, except its size."""
+        """The difference from other benchmarks of its workload, except its size."""
         return self.setting_without(self.size_name if number(self.result, self.size_name) is not None else None)
 
     def setting_without(self, size_name: str | None) -> tuple[Hashable, ...]:
@@ -313,7 +313,7 @@ class Measured(Row):
 
     @cached_property
     def flags(self) -> tuple[str, ...]:
-        """Names of what was wrong while it was measured."""
+        """Names of the flags of its time."""
         of_a_peak = self.result.device not in self.run.disproved
         names = [flag.name for flag in self.result.flags if flag.name != IMPLAUSIBLE or of_a_peak]
         names += [NOISY_FLAG] * (self.noisy_rounds and NOISY_FLAG not in names)
@@ -321,7 +321,7 @@ class Measured(Row):
 
     @property
     def noisy_rounds(self) -> bool:
-        """Whether the rounds of a file of pytest-benchmark alone vary as much as those that gpubench calls noisy."""
+        """Whether the rounds of a file of pytest-benchmark alone vary too much (:data:`NOISY`)."""
         return self.run.plain and self.times.rounds >= FEW and self.times.iqr_s > NOISY * self.time_s
 
     @property
@@ -344,7 +344,7 @@ class Measured(Row):
 
     @property
     def interrupted(self) -> bool:
-        """Whether other programs took the core of its only thread, whose CPU time is known."""
+        """Whether other programs took the core of its only thread, and its CPU time is recorded."""
         alone, cpu_s = self.result.threads == 1 and not self.on_accelerator, self.times.cpu_s
         return self.busy and alone and cpu_s is not None and self.time_s > NEAR * cpu_s
 

@@ -1,4 +1,4 @@
-"""What a person reads at the end of ``run``, ``report``, ``time`` and ``show``, and where a notebook shows results."""
+"""The texts at the end of ``run``, ``report``, ``time`` and ``show``, and in a notebook."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FIRST_CALL, _FIRST_CALL_S = 10.0, 1e-3
 def answer_screen(
     study: Study, width: int = WIDTH, *, files: Sequence[Path] = (), elapsed_s: float | None = None
 ) -> list[str]:
-    """Return about 36 lines, the most important first; ``files`` are those that were written."""
+    """Return about 36 lines, the most important first; ``files`` are the written ones."""
     answer = Answer(study)
     seconds = max(1.0, elapsed_s or 0.0)
     took = f" in {seconds_text(seconds) if seconds >= 60 else text(seconds, 's', 2)}" if elapsed_s else ""
@@ -59,7 +59,7 @@ def _machines(study: Study) -> list[str]:
 def list_warnings(
     warnings: Sequence[Warning], width: int, most: int = _MOST_WARNING_LINES, where: str = "see summary.md"
 ) -> list[str]:
-    """Return whole warnings in a limited number of lines: all lines of the first; for the others, what is wrong."""
+    """Return whole warnings in a limited number of lines: all lines of the first, and the summaries of the others."""
     lines: list[str] = []
     for shown, warning in enumerate(warnings):
         wrapped = _wrapped(f"WARNING: {warning}", width, "  ")
@@ -97,7 +97,7 @@ def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
 
 
 def beside(study: Study, width: int) -> list[str]:
-    """Machines, times side by side, and what they mean; of many results the answer's sentence alone."""
+    """Machines, times side by side, and findings; of many results the answer's sentence alone."""
     answer = Answer(study)
     found = [each for each in answer.warnings if not each.minor]
     head, failed = [*_machines(study), *(f"WARNING: {each}" for each in found)], _failures(study)[:_MOST_BESIDE]
@@ -125,7 +125,7 @@ def _failures(study: Study) -> list[str]:
 
 
 def everything(study: Study, width: int) -> list[str]:
-    """The machines, of many results what they come to, and each result."""
+    """The machines, the answer's sentence if there are many results, and each result."""
     answer = Answer(study)
     lines = _wrapped("; ".join(dict.fromkeys(_machines(study))), width)
     if len(study.measured) > _FEW:
@@ -147,7 +147,7 @@ def page_table(study: Study, every: bool) -> list[str]:
 
 
 def findings(study: Study) -> list[str]:
-    """What the numbers of a few benchmarks mean, one sentence each: for ``gpubench time`` and notebooks."""
+    """Findings of a few benchmarks, one sentence each: for ``gpubench time`` and notebooks."""
     crossings = [each for each in study.crossings if each.resident]
     swept = {pair for found in crossings for pair in found.line.items}
     lines = [_crossing_sentence(study, found) for found in crossings]
@@ -209,7 +209,7 @@ def _against_first(study: Study) -> Iterator[str]:
 
 
 def _first_calls(study: Study) -> Iterator[str]:
-    """Yield the devices whose first call took much longer than later ones, on the benchmark where it took longest."""
+    """Yield the devices with a first call much longer than later ones, on the benchmark where it took longest."""
     for members in grouped(study.measured, lambda row: row.source).values():
         row = max(members, key=lambda row: row.result.first_call_s or 0.0)
         first_s = row.result.first_call_s or 0.0

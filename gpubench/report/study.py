@@ -1,7 +1,7 @@
-"""What a report, a table, a picture or a comparison is made of: runs, read as rows, pairs, lines and crossovers.
+"""The model of reports, tables, pictures and comparisons: runs, read as rows, pairs, lines and crossovers.
 
-Everything that reads results takes a :class:`Study`; each thing is computed once, when it is first asked for. What a
-study is made of has modules of its own, and is imported from here.
+Everything that reads results takes a :class:`Study`; each thing is computed once, when it is first asked for. Its
+parts have modules of their own, and are imported from here.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Study:
 
     @cached_property
     def scaled(self) -> list[Scaled]:
-        """Benchmarks of several devices, and what they are compared with."""
+        """Benchmarks of several devices, and their baselines."""
         groups = grouped((row for row in self._measured if row.parallel.method), _scaled_job).values()
         return [_scaled(row, members) for members in groups for row in members if row in self._shown]
 
@@ -202,14 +202,14 @@ def _scaled(row: Measured, members: Sequence[Measured]) -> Scaled:
 
 
 def _scaled_job(row: Measured) -> Hashable:
-    """Return what benchmarks have in common that differ only in method and number of devices."""
+    """Return the key of benchmarks that differ only in method and number of devices."""
     case = row.result
     name = case.workload.partition(".")[2] or case.workload
     return row.run_name, row.facts.kind, name, case.dtype, case.variant, row.parallel.mode or "strong"
 
 
 def _fastest(row: Measured, members: Sequence[Measured], method: str) -> Measured | None:
-    """Return the benchmark with the least time per item among those that use one device by this method.
+    """Return the benchmark with the least time per item on one device by this method.
 
     Of the row's own workload where it has any: the least of several measurements of the same step is biased.
     """

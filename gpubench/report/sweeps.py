@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..statistics.inference import Crossover
 
 Item = TypeVar("Item", Measured, Pair)
-"""What a line is made of: results, or comparisons of them."""
+"""The items of a line: results, or comparisons of results."""
 Measure = Callable[[Item], Values | None]
 """A quantity of an item, None where it has none."""
 _DTYPES = ("float32", "bfloat16", "float64", "tf32", "float16")
@@ -52,12 +52,12 @@ class Line(Generic[Item]):
 
     @property
     def last(self) -> Measured:
-        """The benchmark of the largest size, for what all have in common."""
+        """The benchmark of the largest size, for facts that all share."""
         return self.items[-1].subject
 
     @property
     def setting(self) -> tuple[Hashable, ...]:
-        """What distinguishes it from lines of other settings."""
+        """The difference from lines of other settings."""
         return self.last.setting_without(self.size_name)
 
     @property
@@ -128,8 +128,7 @@ class Crossing:
 
     @cached_property
     def doubtful(self) -> bool:
-        """Whether the size is left open by times of which little is known, or as only one was measured; not where all
-        show the same to be faster."""
+        """Whether vague times, or a single size, leave it open; not if all show the same side to be faster."""
         known, doubts = self.crossover, {pair.quality.doubt for pair in self.whole.items} - {None}
         # the latter: in some resamples of the processes it crosses where it doesn't in the mean
         several = known.size is None and (bool(doubts) or known.low != known.high)
@@ -229,7 +228,7 @@ def crossings(pairs: Iterable[Pair], is_shown: Callable[[Pair], bool]) -> list[C
 
 
 def plainness(item: Measured | Pair) -> tuple[object, ...]:
-    """What sorts a workload's plainest setting first: eager, float32, warm caches, without allocating its result."""
+    """Return a sort key, the plainest setting first: eager, float32, warm caches, without allocating its result."""
     case = item.subject.result
     dtype = _DTYPES.index(case.dtype) if case.dtype in _DTYPES else len(_DTYPES)
     usual = any(value in _USUAL for value in case.params.values())

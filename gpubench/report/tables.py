@@ -73,7 +73,7 @@ def _time_and_accuracy(row: Measured) -> Number:
 def _answer_table(
     title: str, columns: Sequence[Column[AnswerRow[Any]]], rows: Sequence[AnswerRow[Any]], most: int | None, small: str
 ) -> Table:
-    """Rows of the answer with what holds for all: the sizes, the dtype where none is named, and how many there are."""
+    """Rows of the answer with common facts: the sizes, the dtype if none is named, and how many there are."""
     shown = choose_rows(rows, most) if most else rows
     dtypes = {item.subject.dtype for row in rows if row.leads for item in row.items}
     note = at_largest(rows) + "; float32 where no dtype is named" * ("float32" in dtypes)
@@ -138,7 +138,7 @@ def _columns(study: Study, found: Speedups, brief: bool) -> list[Column[AnswerRo
 
 
 def results_table(study: Study) -> Table:
-    """Every measured benchmark, by dtype and size: what ``gpubench show`` prints."""
+    """Every measured benchmark, by dtype and size: the table of ``gpubench show``."""
 
     def order(row: Measured) -> tuple[object, ...]:
         case = row.result
@@ -159,8 +159,8 @@ def results_table(study: Study) -> Table:
 
 
 def beside_each_other(study: Study, head: str = "") -> Table:
-    """Return a row for each benchmark and size: its time on the CPU, in NumPy and on each GPU, and the speedups. What
-    all have in common, name or dtype, is the title; ``head`` is that of the names."""
+    """Return a row for each benchmark and size: its time on the CPU, in NumPy and on each GPU, and the speedups. A
+    common name or dtype is the title; ``head`` is the head of the names."""
     by_row = {pair.other: pair for pair in study.pairs}
     same = [of for of in ("workload", "dtype") if len({getattr(row.result, of) for row in study.measured}) == 1]
 
@@ -211,7 +211,7 @@ def _over_other_way(pair: Pair) -> Number:
 
 
 def _ways(pairs: Sequence[Pair]) -> str:
-    """What the mark of another way means, and which they are; empty if there is none."""
+    """The meaning of the sign of another way, with the ways; empty if there is none."""
     found = words.ways(pairs)
     return f"{Sign.OTHER_WAY} the CPU's fastest way: {'; '.join(found)}." * bool(found)
 
@@ -220,7 +220,7 @@ def _ways(pairs: Sequence[Pair]) -> str:
 
 
 def machine_table(study: Study) -> Table:
-    """What is known of the runs, a column each; what differs comes first."""
+    """The facts of the runs, a column each; facts that differ come first."""
     runs = study.named_runs
     devices = {device.name for run in runs.values() for device in run.machine.devices if device.accelerator}
     known: dict[str, dict[str, str]] = {}
@@ -242,7 +242,7 @@ def machine_table(study: Study) -> Table:
 
 
 def jobs_table(study: Study) -> Table:
-    """Jobs of many equal steps, of which one was measured."""
+    """Jobs of many equal steps, with one measured."""
     columns: list[Column[Measured]] = [
         Column("job", lambda row: words.benchmark(row.result)),
         Column("device", study.names.of),
@@ -255,7 +255,7 @@ def jobs_table(study: Study) -> Table:
 
 
 def main_clause(reason: str | None) -> str:
-    """Return a reason without its details: what stands before a colon, if there are words on either side."""
+    """Return a reason without its details: the text before a colon, if there are words on either side."""
     clause, _, details = (reason or "").partition(": ")
     return clause if " " in clause and " " in details else reason or "no reason given"
 
@@ -288,8 +288,8 @@ def unmeasured_table(study: Study) -> Table:
 
 
 def flag_table(study: Study) -> Table:
-    """Every flag of a benchmark, and of whole processes, which may raise the same one more than once; with what to
-    try."""
+    """Every flag of a benchmark, and of whole processes, which may raise the same one more than once; with
+    advice."""
     flagged = grouped(((name, row) for row in study.measured for name in row.flags), lambda each: each[0])
     found = []
     for name in (name for name in ADVICE if name in flagged):
@@ -340,7 +340,7 @@ def _rates(rates: Iterable[tuple[str, float]], unit: str) -> str:
 
 
 def method_table(study: Study) -> Table:
-    """Return how the numbers were measured; what isn't in any file is left out."""
+    """Return how the numbers were measured, as far as a file has it."""
     rows = study.measured
     waited = ", synchronization included" if all(row.times.timer in TIMERS for row in rows) else ""
     checks = Counter(check.reason or check.status for row in rows if (check := row.result.check))

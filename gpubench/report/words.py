@@ -23,7 +23,7 @@ from .pairs import Pair
 from .rows import Measured, Row, Source, grouped
 
 _MODELLED = re.compile(r"\b(modelled|simulated)\b", re.IGNORECASE)
-"""Words in the name of a device or a machine whose times come from a model."""
+"""Words in the name of a device or a machine with times from a model."""
 MODELLED = "Times of the {} come from a model, not from hardware"
 OWN = "Own benchmarks"
 """The heading of the user's benchmarks."""
@@ -33,7 +33,7 @@ _NOISE = re.compile(
     r"|@.*$|\b\d+-Core\b|[- ](SXM\d?|PCIe|HBM\d\w*|\d+ ?GB)\b",
     re.IGNORECASE,
 )
-"""What a maker's name of a device has beyond the name that people use."""
+"""The parts of a maker's name of a device that people leave out."""
 _LONGEST_VALUE, _LONGEST_DEVICE, _LONGEST_RUN = 24, 28, 24
 
 
@@ -47,7 +47,7 @@ def name(case: Case) -> str:
 
 def name_apart(rows: Iterable[Row]) -> list[Row]:
     """The rows, with titles that differ: by the names that -k takes where workloads have one title, where names are too
-    long to show by what is shown, and by a number for benchmarks of a workload that would still have one label."""
+    long to show by the shortened name, and by a number for benchmarks of a workload that would still have one label."""
     every = list(rows)
     full = {row.result.workload: row.result.title or shown_name(row.result.workload) for row in every}
     titles = Counter(full.values())
@@ -69,7 +69,7 @@ def name_apart(rows: Iterable[Row]) -> list[Row]:
 
 def setting(case: Case, without: Collection[str | None] = ()) -> str:
     """``float32, out, n=4096``: all that tells it from others of its workload; each word can be typed after ``-k``.
-    ``without`` names what to leave out because it stands elsewhere: parameters, ``dtype``, ``variant``."""
+    ``without`` names the parts that stand elsewhere: parameters, ``dtype``, ``variant``."""
     return ", ".join(settings(case, without))
 
 
@@ -107,7 +107,7 @@ def size(row: Row) -> str:
 
 
 def unchecked(row: Row) -> str:
-    """``(not checked)`` for a user's benchmark whose result wasn't compared with a reference."""
+    """``(not checked)`` for a user's benchmark if its result wasn't compared with a reference."""
     check = row.result.check
     return "(not checked)" if row.own and check and check.status != "passed" else ""
 
@@ -179,7 +179,7 @@ def _name_of(rows: Sequence[Row]) -> str:
 
 
 def device_label(run: Run, name: str) -> str:
-    """What its maker calls the device: ``NVIDIA H200``, of two equal ones ``NVIDIA H200 #0``; its name where the file
+    """The maker's name of the device: ``NVIDIA H200``, of two equal ones ``NVIDIA H200 #0``; its name where the file
     knows no other. One that isn't recorded is the machine if it has no accelerator, else ``unknown device``."""
     if not name and any(each.accelerator for each in run.machine.devices):
         return "unknown device"
@@ -201,7 +201,7 @@ def usual_name(label: str) -> str:
 
 
 def machine(run: Run) -> str:
-    """What a run was measured on: devices, threads, the version of PyTorch."""
+    """The machine of a run: devices, threads, the version of PyTorch."""
     threads = f", {counted(run.machine.threads, 'thread')}" if run.machine.threads else ""
     if available := threads_available(run):
         threads = f", {run.machine.threads} of {available} threads (no fair CPU)"
@@ -210,18 +210,18 @@ def machine(run: Run) -> str:
 
 
 def simulated(devices: Iterable[DeviceFacts]) -> str:
-    """That times of devices come from a model: simulated ones, and those whose name says so; empty if none do."""
+    """A warning of times from a model: of simulated devices, and of devices with such a name; else empty."""
     names = sorted({model for device in devices if (model := modelled(device))})
     return MODELLED.format(listed(names)) * bool(names)
 
 
 def modelled(device: DeviceFacts) -> str:
-    """The name of a device whose times come from a model; empty of hardware."""
+    """The name of a device with times from a model; empty of hardware."""
     return (device.label or device.name) * bool(device.simulated or _MODELLED.search(device.label))
 
 
 def cautions(rows: Iterable[Row]) -> list[str]:
-    """What must stand beside numbers of these results wherever they are shown: that a model made them, and that nothing
+    """Warnings that stand beside all numbers of these results: that a model made them, and that nothing
     verified them."""
     rows = list(rows)
     names = listed(list(dict.fromkeys(name(row.result) for row in rows if unchecked(row))))
@@ -232,7 +232,7 @@ def cautions(rows: Iterable[Row]) -> list[str]:
 
 
 def uncertainty(ranges: Iterable[Basis | None]) -> str:
-    """What the ranges of several speedups are: ``95% interval, 2 or 3 processes``."""
+    """The kinds of the ranges of several speedups: ``95% interval, 2 or 3 processes``."""
     known = sorted(filter(None, ranges), key=lambda basis: basis.kind)
     told = []
     for kind, alike in grouped(known, lambda basis: basis.kind).items():
@@ -242,8 +242,8 @@ def uncertainty(ranges: Iterable[Basis | None]) -> str:
 
 
 def way(pair: Pair) -> str:
-    """``NumPy``: the fastest way of the CPU, where it isn't the way of the other side; by its library and what
-    distinguishes the two."""
+    """``NumPy``: the fastest way of the CPU, where it isn't the way of the other side; by its library and the
+    differences of the two."""
     if pair.fastest_way is None:
         return ""
     best, same = (_way(row) for row in (pair.fastest_way, pair.other if pair.base.on_accelerator else pair.base))

@@ -1,1 +1,1 @@
-"""What is read and written between measuring, supervising and reporting; standard library only."""
+"""The files between measuring, supervising and reporting; standard library only."""

@@ -1,4 +1,4 @@
-"""Facts of a run that may explain its times, in words, and how those of several runs differ."""
+"""Facts of a run that may explain its times, in words, and their differences between runs."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ _Known = dict[str, str]
 
 
 class Facts(NamedTuple):
-    """What a run's file knows, by names for people: hardware, threads and precision; torch and drivers, which are often
-    the change itself; how the CPU was used; what was asked for."""
+    """The facts in a run's file, by names for people: hardware, threads and precision; torch and drivers, which are
+    often the change itself; how the CPU was used; the settings."""
 
     machine: _Known
     software: _Known
@@ -58,7 +58,7 @@ class Facts(NamedTuple):
 def differences(before: Sequence[Run], after: Sequence[Run], devices: Iterable[str]) -> list[_Known]:
     """How two sets of runs differ in machine, software and use of the CPU (:class:`Facts`): ``{"threads": "2 → 1"}``.
 
-    What matters to benchmarks on ``devices`` counts; the CPU always does, since it launches a GPU's kernels. A fact
+    Facts that matter to benchmarks on ``devices`` count; the CPU always does, since it launches a GPU's kernels. A fact
     that one side doesn't know is no difference. Facts that differ within a side are reported too.
     """
     runs = [*before, *after]
@@ -127,7 +127,8 @@ def is_unknown(label: str) -> bool:
 
 
 def _of_cpu(cpu: CpuFacts, variables: Collection[str], alike: bool) -> _Known:
-    """What decides a CPU's times beside its model: variables, kernels of libraries, governor, allocator, its share."""
+    """The facts that decide a CPU's times beside its model: variables, kernels of libraries, governor, allocator, its
+    share."""
     facts = {} if cpu.variables is None else {name: cpu.variables.get(name, "not set") for name in variables}
     facts |= {f"products of {library} by": kernel for library, kernel in (cpu.kernels or {}).items()}
     for name, words in _OF_THE_CPU.items():
@@ -141,7 +142,7 @@ def _of_cpu(cpu: CpuFacts, variables: Collection[str], alike: bool) -> _Known:
 
 
 def plain_memory_note(results: Iterable[Result]) -> str:
-    """Return what calls cost in a process that returns freed memory, where that is another time; empty if it isn't."""
+    """Return the cost of calls in a process that returns freed memory, if that is another time; else empty."""
     factors = [
         (each.plain_s / each.times.median_s, each)
         for each in results

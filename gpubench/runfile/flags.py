@@ -1,4 +1,4 @@
-"""What each flag in a results file means: what may be wrong with the time, and what to try.
+"""The meaning of each flag in a results file: its cause, and advice.
 
 Measuring raises the flags, with the evidence; every reader takes their meaning from here.
 """
@@ -22,7 +22,7 @@ class Flag(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What causes a flag, and what to try."""
+    """The cause of a flag, and the remedy."""
 
     why: str
     remedy: str
@@ -34,10 +34,10 @@ IMPLAUSIBLE = "implausible"
 """A flag that a report raises too, where the peaks were measured too low to do it while measuring."""
 CONTENDED, TOO_SHORT = "contended", "too-short"
 DIFFERENT = "different-result"
-"""The flag of an expression that doesn't compute what the first one does: its time is right."""
+"""The flag of an expression with another result than the first one: its time is right."""
 NOISY_FLAG = "noisy"
 POWER_LIMITED = "power-limited"
-"""The flag of a device at its power limit: the usual state of a busy GPU, whose time is right and is no noise."""
+"""The flag of a device at its power limit: the usual state of a busy GPU; the time is right and is no noise."""
 NOISY = 0.15
 """Spread (IQR over median) above which the median of a few rounds is unreliable."""
 FEW = 5
@@ -123,7 +123,7 @@ class Reason(StrEnum):
 
 
 class Level(IntEnum):
-    """What a number is good for: to be quoted; with a star; or only for bounds, where any are known."""
+    """The use of a number: to be quoted; with a star; or only for bounds, where any are known."""
 
     SOUND, NOISY, UNUSABLE = 0, 1, 2
 
@@ -157,7 +157,8 @@ _REASONS = {
     CONTENDED: Reason.BUSY,
     TOO_SHORT: Reason.TOO_SHORT,
 }
-"""What a flag says of the time; any other, except the power limit and another result, says that it is noisy."""
+"""The reason that a flag gives for a time; any other, except the power limit and another result, says that it is
+noisy."""
 
 
 def judge(flags: Iterable[str], spread: float = 0.0) -> Quality:

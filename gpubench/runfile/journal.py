@@ -39,7 +39,7 @@ EVENTS = frozenset(_KINDS)
 
 def read_ledger(path: str | os.PathLike[str]) -> list[Event]:
     """All usable events of a ledger; lines that can't be used are named on stderr and passed over, so that ``--resume``
-    measures again what they held. Raises RunFileError, which names the file, the line and what was expected."""
+    measures their cases again. Raises RunFileError, which names the file, the line and the expectation."""
     path = Path(path)
     events: list[Event] = []
     unusable, size, values = [], 0, 0

@@ -16,7 +16,7 @@ object with the key ``event``:
 ``finish``    a measuring process has ended by itself: ``process``, pytest's exit ``code``, ``finished``, ``after``
 ``complete``  by the supervisor, last: the run file was written
 
-A crash can leave a last line unfinished. Such a line is ignored, as is any that can't be used; what follows it starts
+A crash can leave a last line unfinished. Such a line is ignored, as is any that can't be used; the next event starts
 on a line of its own.
 """
 
@@ -37,7 +37,7 @@ from .schema import KEY, OK
 from .writer import fit, without_homes
 
 RUN_FILE, LEDGER = "run.json", "run.ledger.jsonl"
-"""What a run writes into its folder."""
+"""Files of a run in its folder."""
 LONGEST_LINE = 64 * 1024**2  # a session of 20,000 cases writes 20 MiB
 _UNMERGED = "no number: its entries in the journal don't belong together"
 BEFORE, WITHIN = "the run was ended before this case", "the run was ended while this case was measured"
@@ -82,7 +82,7 @@ class Ledger:
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Close the file; what was written is on disk already."""
+        """Close the file; its events are on disk already."""
         with suppress(OSError):
             self._file.close()
 
@@ -97,7 +97,7 @@ def inner(value: Any, *keys: str) -> Any:
 def missing(events: Iterable[Event], process: int) -> list[str] | None:
     """Full names of the cases that this process has still to end; ``None`` before they are known.
 
-    The first process runs all cases; the others skip those that it couldn't measure.
+    The first process runs all cases; the others skip its failures.
     """
     cases: list[str] | None = None
     ends: dict[int, dict[str, str]] = {0: {}, process: {}}
@@ -126,7 +126,7 @@ def reached(events: Sequence[Event], processes: int) -> str:
 
 
 def _machine(first: Event, events: Sequence[Event]) -> Any:
-    """Return the facts of the machine, those of a process's end if a test's body imported torch."""
+    """Return the facts of the machine, at a process's end if a test's body imported torch."""
     ends = (event.get("machine") for event in events if event["event"] == "finish")
     late = next((machine for machine in ends if isinstance(machine, dict)), None)
     return {**first["machine_info"], KEY: late} if late else first.get("machine_info")
@@ -205,7 +205,7 @@ def _run(events: Iterable[Event]) -> dict[str, Any]:
 def merge(ends: Sequence[Event]) -> dict[str, Any]:
     """Merge several processes' results for the same case into one benchmark.
 
-    Values measured only once (check, work) are the first process's. Statistics are those of the pooled samples, each
+    Values measured only once (check, work) are the first process's. Statistics are of the pooled samples, each
     process weighing as much as it has rounds; least, greatest and total are exact.
     """
     ends = sorted(ends, key=lambda event: int(event["process"]))

@@ -91,7 +91,7 @@ def unmatched_words(expression: str, benchmarks: Iterable[Iterable[str]]) -> lis
 
 
 def nothing_matches(expression: str, names: Iterable[str], presets: Collection[str | None] = ()) -> UsageError:
-    """An error that lists the available names, those nearest to the expression first, and says how to measure more than
+    """An error that lists the available names, the nearest to the expression first, and says how to measure more than
     the smallest of the ``presets`` does."""
     known = sorted(set(names))
     words = [word.lower() for word in _TOKEN.findall(" ".join(expression.split())) if word not in _OPERATORS]

@@ -41,7 +41,7 @@ def workload_of(fullname: str, shipped: bool = False) -> str:
 def workload_by_names(file: str, names: Sequence[str], stems: Mapping[str, str], shipped: bool = False) -> str:
     """The workload of a test; ``names`` are the names of its classes and of its function.
 
-    ``stems`` are those of files that need more than their own, see :func:`told_stems`. ``shipped`` files come with
+    ``stems`` belong to files that need more than their own, see :func:`told_stems`. ``shipped`` files come with
     gpubench; another file of the same name keeps its prefix, as ``test_fft``.
     """
     stem = _stem(file)
@@ -98,8 +98,8 @@ def plain_case(fullname: str, given: Mapping[str, Any]) -> Case:
 
 
 def named(results: Iterable[Result]) -> list[Result]:
-    """All results of a run under names that differ, those of other fixtures as pytest has them. Where several have one
-    full name, as pytest gives all tests whose configuration lies elsewhere, the second is ``test_x#2``."""
+    """All results of a run under names that differ; tests of other fixtures have pytest's. Where several have one
+    full name, as pytest gives all tests with a configuration elsewhere, the second is ``test_x#2``."""
     counts: Counter[tuple[str, str]] = Counter()
     found = []
     for each in results:

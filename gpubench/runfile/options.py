@@ -24,7 +24,7 @@ VARIANTS = ("eager", "autocast", "compile", "graph")
 CACHES = ("hot", "cold")
 
 OPTIONAL_DEVICES = ("auto", "all", "cpu")
-"""Names of devices that stand for those that are available."""
+"""Names of devices that stand for the available ones."""
 
 WHAT, CARE, OUTPUT, ADVANCED = GROUPS = ("what to measure", "how carefully", "output", "advanced")
 """Headings of ``--help``."""
@@ -35,7 +35,7 @@ class Option:
     """``--NAME`` on the command line; ``--gpubench-NAME`` and the ini key ``gpubench_NAME`` in pytest.
 
     ``field`` is the attribute of :class:`gpubench.measure.session.Settings` that holds the value. An option whose
-    ``default`` is a ``bool`` is a switch that inverts it; one whose ``default`` is a tuple can be repeated.
+    ``default`` is a ``bool`` is a switch that inverts it; one with a tuple as its ``default`` can be repeated.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Option:
         return isinstance(self.default, tuple)
 
     def parse(self, text: str) -> Any:
-        """The value of this text. Raises :class:`UsageError`, which names what was expected."""
+        """The value of this text. Raises :class:`UsageError`, which names the expectation."""
         if self.choices and text not in self.choices:
             raise UsageError(f"unknown {self.name} {text!r}: choose from {', '.join(self.choices)}")
         try:
@@ -140,7 +140,8 @@ def reader(name: str) -> Callable[[str], Any]:
 
 
 def declare(groups: Mapping[str, argparse._ArgumentGroup], without: Collection[str] = ()) -> None:
-    """Add the options to a command line, each in the group of its heading; those not given are ``None`` there."""
+    """Add the options to a command line, each in the group of its heading; options that aren't given are ``None``
+    there."""
     for option in (each for each in OPTIONS if each.name not in without):
         how: dict[str, Any] = {"help": option.help, "metavar": option.metavar, "type": option.parse}
         action = "append" if option.repeatable else "store"

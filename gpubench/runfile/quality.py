@@ -17,12 +17,12 @@ APART = 1.25
 FEWEST_ABOVE, MANY_ABOVE = 3, 0.1
 """The peaks of a device are disproved if at least this many results, and this share of all, exceed them."""
 CONTRADICTED, FIXED_COST_S = 2.0, 1e-4
-"""A small footprint can reach what a large one does: peaks are disproved if that of a smaller footprint is this factor
-below that of a larger one. Passes so short that the fixed cost of a call matters are left out."""
+"""A small footprint can reach the rate of a large one: peaks are disproved if a smaller footprint's is this factor
+below. Passes so short that the fixed cost of a call matters are left out."""
 
 
 def judged(run: Run) -> Run:
-    """The run with what its results say together: flags of processes that lie apart, peaks that results raise or
+    """The run with conclusions from all results: flags of processes that lie apart, peaks that results raise or
     disprove, and whether other programs were seen at any time."""
     if run.plain:
         return run
@@ -57,7 +57,7 @@ def apart(times: Times) -> str | None:
 def _achieved(
     results: Iterable[Result], peaks: Mapping[str, Ceilings]
 ) -> Iterator[tuple[Result, Ceilings, Utilisation]]:
-    """The results with a time on a single device whose peaks are known, each with the present peaks."""
+    """The results with a time on a single device with known peaks, each with the present peaks."""
     for result in results:
         known = peaks.get(result.device)
         if known and result.times and not result.parallel:
@@ -67,7 +67,7 @@ def _achieved(
 
 
 def disproved(results: Iterable[Result], peaks: Mapping[str, Ceilings]) -> dict[str, str]:
-    """Why measured peaks can't be those of a device, by its name: many results exceed them, or its bandwidths
+    """Why measured peaks can't be the peaks of a device, by its name: many results exceed them, or its bandwidths
     contradict each other."""
     found: dict[str, str] = {}
     above: dict[str, list[bool]] = {}
@@ -100,7 +100,7 @@ def _contradiction(peaks: Ceilings) -> tuple[Bandwidth, Bandwidth] | None:
 
 
 def raise_peaks(results: Iterable[Result], measured: Mapping[str, Ceilings]) -> dict[str, Ceilings]:
-    """The peaks, with those of CPUs raised to what verified results reached: such a result shows that a peak was
+    """The peaks, of CPUs raised to the rates of verified results: such a result shows that a peak was
     measured too low.
 
     Convolutions raise none, as fast algorithms do fewer operations than are counted; nor do results that can't be true.

@@ -1,9 +1,9 @@
 """Decode results files: the bytes of one file become a run. All times are positive and finite afterwards, so later code
 doesn't check them.
 
-msgspec checks the types and ranges that :mod:`gpubench.runfile.schema` declares; sizes and what must hold between
+msgspec checks the types and ranges that :mod:`gpubench.runfile.schema` declares; sizes and relations between
 values are checked here. A file that can't be trusted raises :class:`~gpubench.errors.RunFileError` with one line,
-``path: place: what was expected``. Unknown keys are ignored, and a file of pytest-benchmark alone is read as it is:
+``path: place: expectation``. Unknown keys are ignored, and a file of pytest-benchmark alone is read as it is:
 times of one process, without declared work, on a device that is unknown unless a parameter names it.
 """
 
@@ -45,7 +45,7 @@ from .schema import (
 )
 
 LARGEST = 256 * 1024**2
-"""The most bytes of a file: those of a run of 11,900 cases in three processes."""
+"""The most bytes of a file: a run of 11,900 cases in three processes."""
 MOST_NAMED = 4
 _COMPRESSED = b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"
 """How files of gzip, zip, bzip2, xz and zstd begin."""
@@ -68,7 +68,7 @@ def read_file(path: Path, samples: bool = True) -> Run:
 
 
 def check_run(path: Path, root: Any, samples: bool = True) -> Run:
-    """The run in the content of a results file; errors, those that :func:`read_file` describes, begin with ``path``.
+    """The run in the content of a results file; errors, see :func:`read_file`, begin with ``path``.
 
     An entry that can't be used is a row without a number."""
     with beginning(path):
@@ -127,7 +127,7 @@ def _is_entry(mark: Any) -> bool:
 
 
 def _unusable(mark: Any, reason: str) -> Result:
-    """The row of a benchmark whose entry can't be used, without a number."""
+    """The row of a benchmark with an entry that can't be used, without a number."""
     given = mark if isinstance(mark, dict) else {}
     name = given.get("fullname") or given.get("name") or reason.partition(":")[0]
     params, stats = given.get("params"), given.get("stats")
@@ -190,7 +190,7 @@ def _result(place: str, mark: Any, kinds: Mapping[str, str], samples: bool) -> R
 
 
 def _plain(place: str, benchmark: Benchmark) -> Measurement:
-    """What is known of a test that doesn't use our fixture."""
+    """The measurement of a test that doesn't use our fixture."""
     if benchmark.fullname is None:
         _refuse(f"{place}.fullname", "a text", None)
     given = {} if benchmark.params is None else benchmark.params
@@ -235,7 +235,7 @@ def _times(place: str, benchmark: Benchmark, measured: Measurement, with_samples
 
 
 def _flags(processes: Iterable[Process | schema.ProcessFacts]) -> tuple[Raised, ...]:
-    """Flags of all processes, each name once; what this version doesn't know is some noise."""
+    """Flags of all processes, each name once; a flag that this version doesn't know is some noise."""
     found: dict[str, tuple[str, list[int]]] = {}
     for process in processes:
         for flag in process.flags or ():
@@ -249,7 +249,7 @@ def _flags(processes: Iterable[Process | schema.ProcessFacts]) -> tuple[Raised, 
 
 
 def _content_of(path: Path) -> bytes:
-    """What a file holds. Raises RunFileError for what can't be read, or would take too much memory."""
+    """The content of a file. Raises RunFileError if it can't be read, or would take too much memory."""
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST + 1)  # a device or a pipe has no known size
@@ -286,7 +286,7 @@ _WORDS = {"str": "a text", "int": "a whole number", "float": "a number", "bool":
 
 
 def convert(value: Any, kind: type[_T], place: str = "") -> _T:
-    """The value as that type. Raises RunFileError, which names the place and what msgspec expected there."""
+    """The value as that type. Raises RunFileError, which names the place and the type that msgspec expected there."""
     try:
         return msgspec.convert(value, kind)
     except RecursionError:
@@ -300,7 +300,7 @@ def convert(value: Any, kind: type[_T], place: str = "") -> _T:
 
 
 def excess(size: int, values: int) -> str:
-    """What was expected instead of ``size`` bytes with ``values`` commas, if they would take too much memory."""
+    """The expectation instead of ``size`` bytes with ``values`` commas, if they would take too much memory."""
     most = 800_000 + size // 20  # an object takes 230 bytes of memory; a measured time has 20 characters
     few = size <= LARGEST and values <= most
     return "" if few else f"at most {LARGEST // 1024**2} MiB, and {most} values up to here"

@@ -36,7 +36,7 @@ def read_runs(paths: Iterable[str | Path], samples: bool = True) -> Iterator[Run
 
     Where a run was interrupted, or has no results file, its journal is read, and how far it got is printed on stderr. A
     copy of a file counts once: otherwise it would pass for another machine or process. Without ``samples`` runs have
-    none: those of a thousand don't fit in memory. Raises UsageError for a path without a run, RunFileError for a file
+    none: a thousand runs' don't fit in memory. Raises UsageError for a path without a run, RunFileError for a file
     that can't be trusted, and where no benchmark is in any.
     """
     known: dict[bytes, Path] = {}
@@ -97,8 +97,8 @@ def _runs_in(folder: Path, samples: bool) -> Iterator[Run]:
 
 
 def _stands(path: Path) -> bool:
-    """Whether a journal stands for a run: that of a ``gpubench run`` which never ended, by its first and last line, or
-    whose results file isn't beside it."""
+    """Whether a journal stands for a run: by its first and last line a ``gpubench run`` that never ended, or one
+    without a results file beside it."""
     if not path.is_file() or not os.access(path, os.R_OK):
         return False
     with path.open("rb") as file:

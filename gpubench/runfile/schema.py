@@ -1,6 +1,6 @@
 """The contract between measuring, supervising and reporting: the keys that we add to a file of pytest-benchmark.
 
-All values are in SI base units; what is unknown is ``None``, never 0 and never NaN. Structs that occur thousands of
+All values are in SI base units; an unknown value is ``None``, never 0 and never NaN. Structs that occur thousands of
 times in a file opt out of garbage collection (``gc=False``): they have no reference cycles.
 """
 
@@ -19,7 +19,7 @@ from .quantities import moment_of
 KEY = "gpubench"
 SCHEMA_VERSION = 2
 VERSIONS = (1, SCHEMA_VERSION)
-"""Those that are read: of the first, fields that are gone now are passed over."""
+"""Versions that are read: of the first, fields that are gone now are passed over."""
 SAMPLES_KEPT = 200
 
 OK, UNMEASURED = "ok", ("skipped", "oom", "error", "timeout", "crashed")
@@ -39,7 +39,7 @@ MOST_NAMES = 500
 
 Amount = Annotated[float, Meta(ge=0, le=1e300)]
 Positive = Annotated[float, Meta(ge=1e-15, le=1e30)]
-"""A time, or an amount of work: above 0, and of a size whose ratios stay finite."""
+"""A time, or an amount of work: above 0, and of a size with finite ratios."""
 Count = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Whole = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
@@ -67,7 +67,7 @@ class Operators(Struct, frozen=True, gc=False):
 
 
 class Work(Struct, frozen=True, gc=False):
-    """What one call has to do, whatever the device."""
+    """The work of one call, on any device."""
 
     flops: Annotated[Positive | None, _is("floating-point operations; a multiply-add counts as two")] = None
     bytes: Annotated[Positive | None, _is("minimum traffic: inputs read once, outputs written once")] = None
@@ -108,7 +108,7 @@ class Case(Struct, frozen=True, gc=False):
 
 
 class Check(Struct, frozen=True, gc=False):
-    """What came of comparing a result with its float64 reference."""
+    """The comparison of a result with its float64 reference."""
 
     status: Annotated[str, _is("passed or unchecked; a wrong result fails the benchmark")]
     error: Annotated[Amount | None, _is("max|result - reference| / max|reference|, the worst of all outputs")] = None
@@ -129,7 +129,7 @@ class Transfer(Struct, frozen=True, gc=False):
 
 
 class Process(Struct, frozen=True, gc=False):
-    """What one process measured of a benchmark."""
+    """The measurement of a benchmark in one process."""
 
     index: Annotated[Whole, _is("the number of the process")] = field(name="process")
     rounds: Annotated[Count, _is("timed stretches")]
@@ -168,9 +168,9 @@ class Parallel(Struct, frozen=True, gc=False):
 
 
 class Measurement(Case, frozen=True, gc=False):
-    """What was measured of one benchmark: its identity, and its numbers, except the statistics, which are in ``stats``.
+    """The measurement of one benchmark: its identity, and its numbers, except the statistics, which are in ``stats``.
 
-    What is done once (``work``, ``check``, the probes of the device) is done by the first process alone.
+    The first process alone does everything that is done once (``work``, ``check``, the probes of the device).
     """
 
     work: Annotated[Work, _is("what one call has to do")] = Work()
@@ -236,14 +236,14 @@ class Ceilings(Struct, frozen=True):
 
     @property
     def l2_bytes(self) -> float:
-        """Bytes of an accelerator's L2, whose bandwidth is measured with half of them; 0 if unknown."""
+        """Bytes of an accelerator's L2 (its bandwidth is measured with half of them); 0 if unknown."""
         return max((2 * entry.footprint_bytes for entry in self.bandwidth if entry.level == "l2"), default=0.0)
 
     def bandwidth_for(self, nbytes: float) -> Bandwidth | None:
         """The best pattern at the case's footprint, for which its compulsory traffic stands.
 
         The largest measured footprint that isn't above ``nbytes`` counts, and every larger one: a small footprint can
-        reach what a large one does. Small footprints read too low, since a call has a fixed cost.
+        reach the rate of a large one. Small footprints read too low, since a call has a fixed cost.
         """
         sizes = sorted({entry.footprint_bytes for entry in self.bandwidth})
         smallest = max((size for size in sizes if size <= nbytes), default=sizes[0] if sizes else 0.0)
@@ -276,7 +276,7 @@ class CanaryTimes(Struct, frozen=True):
 
 
 class ProcessFacts(Struct, frozen=True):
-    """What one process saw of its surroundings."""
+    """The surroundings of one process."""
 
     index: Annotated[Whole, _is("the number of the process")] = field(name="process")
     flags: Annotated[Flags | None, _is("what was wrong with all it measured")] = None
@@ -299,7 +299,7 @@ _Unmeasured = Annotated[tuple[UnmeasuredCase, ...], Meta(max_length=MOST_CASES)]
 
 
 class RunFacts(Struct, frozen=True):
-    """One run: what was asked for, and what its processes saw."""
+    """One run: its settings, and the surroundings of its processes."""
 
     schema_version: Annotated[int, Meta(ge=VERSIONS[0], le=SCHEMA_VERSION, description="of this format")]
     version: Annotated[str | None, _is("the version of gpubench")] = None
@@ -341,7 +341,7 @@ _Names = Annotated[tuple[str, ...], Meta(max_length=MOST_NAMES)]
 
 
 class CpuFacts(Struct, frozen=True):
-    """The CPU, and what decides how fast the same code runs on it."""
+    """The CPU, and the facts that decide how fast the same code runs on it."""
 
     model: Annotated[str | None, _is("what its maker calls it")] = None
     cores: Annotated[Count | None, _is("physical cores that this process may use")] = None
@@ -439,7 +439,7 @@ class Options(Struct, frozen=True, gc=False):
 
 
 class ExtraInfo(Struct, frozen=True, gc=False):
-    """Where pytest-benchmark keeps what plugins add."""
+    """pytest-benchmark's place for the data of plugins."""
 
     gpubench: Annotated[Measurement | None, _is("absent in a test of pytest-benchmark alone")] = None
 
@@ -491,7 +491,7 @@ class Times(Struct, frozen=True, gc=False):
 
 
 class Raised(Struct, frozen=True, gc=False):
-    """A flag, what was seen where it first came up, and in which of the processes it did."""
+    """A flag, the evidence where it first came up, and its processes."""
 
     name: str
     seen: str
@@ -499,9 +499,9 @@ class Raised(Struct, frozen=True, gc=False):
 
 
 class Result(Measurement, frozen=True, gc=False):
-    """A benchmark and what came of it: ``times`` exactly when ``status`` is ``ok``, otherwise the ``reason`` why not.
+    """A benchmark and its outcome: ``times`` exactly when ``status`` is ``ok``, otherwise the ``reason`` why not.
 
-    ``flags`` are those of all its processes, each name once.
+    ``flags`` are of all its processes, each name once.
     """
 
     status: str = OK
@@ -521,9 +521,9 @@ class Result(Measurement, frozen=True, gc=False):
 class Run(Struct, frozen=True):
     """One run file. ``plain`` files come from pytest-benchmark alone and hold none of our keys.
 
-    ``flags`` are those of whole processes: what was seen applies to all they measured. ``slow_threads`` are the
-    processes whose thread canary took longer on all threads than on one. ``contended``: whether other programs were
-    seen at any time. ``disproved`` is the reason why a device has no ``ceilings`` although they were measured.
+    ``flags`` are of whole processes: they apply to all results. ``slow_threads`` are the
+    processes with a thread canary that took longer on all threads than on one. ``contended``: whether other programs
+    were seen at any time. ``disproved`` is the reason why a device has no ``ceilings`` although they were measured.
     ``digest`` is equal for copies of a file.
     """
 

@@ -2,7 +2,8 @@
 baseline for a GPU.
 
 The same job is the same workload and parameters in arithmetic that is no less exact, whatever library, variant, form or
-layout does it. A result is what a benchmark returns; a library that computes more on its way has done the same job.
+layout does it. A result is the value that a benchmark returns; a library that computes more on its way has done the
+same job.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .schema import Result, Times
 
 HOW = ("form", "tuning")
 """Parameters of the suite's own benchmarks that describe how a job is done rather than which job: where the result is
-written, and what was tuned."""
+written, and how it was tuned."""
 LAYOUT, TUNED = "_channels_last", "_tuned"
 """Suffixes of benchmarks that do the same job as the benchmark without the suffix: in another order in memory, or
 tuned."""
@@ -31,7 +32,7 @@ _WITHIN = "spread within one process"
 
 
 def job(result: Result) -> Hashable:
-    """What two results on one device must share to have done the same."""
+    """The key of a job: two results on one device that have it did the same."""
     own = not result.kind  # the parameters of a user's own benchmark have unknown meanings
     params = {n: v for n, v in result.params.items() if v is not None and (own or n not in HOW)}
     in_place = not own and result.params.get(HOW[0]) == IN_PLACE
@@ -96,7 +97,7 @@ def _stands_for(other: Result, result: Result) -> bool:
 
 def _surely_faster(other: Result, result: Result) -> bool:
     """Whether the interval proves the other faster, or the slowest of its three processes or more is faster than all of
-    the result's, whose times may be so far apart that their interval is endless (H. B. Mann, D. R. Whitney, Ann. Math.
+    the result's: their times may be so far apart that their interval is endless (H. B. Mann, D. R. Whitney, Ann. Math.
     Statist. 18 (1947): a chance of 1 in 20)."""
     if other.times is None or result.times is None:
         return False

@@ -65,7 +65,7 @@ def write(path: str | os.PathLike[str], data: Mapping[str, Any]) -> None:
 
 
 def _parts(data: Mapping[str, Any]) -> Iterator[bytes]:
-    """JSON indented by 1, benchmark by benchmark: as a whole, that of a large run takes a gigabyte."""
+    """JSON indented by 1, benchmark by benchmark: as a whole, a large run takes a gigabyte."""
     opening = b"{\n "
     for key, value in data.items():
         yield opening + _indented(key) + b": "
@@ -91,7 +91,7 @@ def _indented(value: Any, levels: int = 0) -> bytes:
 
 def fit(value: Any, levels: int = 40) -> Any:
     """The value as JSON can hold it: ``None`` for a number that isn't finite, a text for values that JSON can't
-    represent and for those nested deeper than ``levels``."""
+    represent and for values nested deeper than ``levels``."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, str | bool | None) or (isinstance(value, int) and abs(value) < 2**63):
@@ -148,7 +148,7 @@ def picture_format(path: str | os.PathLike[str]) -> str:
 
 
 def is_drawn(path: Path) -> bool:
-    """Whether a file is a picture that gpubench drew: its own metadata say so, not those of a picture within."""
+    """Whether a file is a picture that gpubench drew: its own metadata say so, not a picture's within."""
     if path.suffix.lower() not in (".svg", ".png") or not path.is_file():
         return False
     with path.open("rb") as file:
@@ -186,7 +186,8 @@ def keep(paths: list[Path]) -> list[tuple[Path, Path]]:
 
 @contextmanager
 def scratch(prefix: str) -> Iterator[Path]:
-    """A temporary folder. Folders left by killed processes are removed first; that of a running process is locked."""
+    """A temporary folder. Folders left by killed processes are removed first; the folder of a running process is
+    locked."""
     for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         with suppress(OSError, UsageError):
             if is_scratch(left) and time.time() - left.stat().st_mtime > _UNLOCKED_S:

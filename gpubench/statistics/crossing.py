@@ -1,6 +1,6 @@
 """The search for the size from which one side is faster, with few measurements.
 
-A grid of a few sizes is measured first, since there may be several crossings; then the size that halves what is known
+A grid of a few sizes is measured first, since there may be several crossings; then the size that halves the interval
 (R. Waeber, P. I. Frazier, S. G. Henderson, *Bisection search with noisy responses*, SIAM J. Control Optim. 51(3),
 2013).
 """

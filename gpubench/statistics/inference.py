@@ -19,7 +19,7 @@ from scipy.special import digamma, ndtr, ndtri, polygamma, stdtr, stdtrit
 from .intervals import CONFIDENCE, INTERVAL, WIDEST, Interval, quantile
 
 _LEAST_SHARED, _CERTAIN = 5, 1e6
-"""Fewest variances that show what they have in common, and degrees of freedom of a variance that is as good as
+"""Fewest variances that show their common part, and degrees of freedom of a variance that is as good as
 known."""
 CROSSES, ALWAYS, NEVER, ABSENT = "crosses", "always", "never", "not in this range"
 _ENUMERATED, _DRAWS = 4096, 4000
@@ -174,8 +174,8 @@ def pooled_variance(one: Sequence[float], other: Sequence[float]) -> tuple[float
 
 
 def moderated(variances: Sequence[float], freedoms: Sequence[int]) -> tuple[list[float], float]:
-    """Return variances, each from few values, moved towards what all have in common; and how many degrees of freedom
-    that adds to each. Fewer than five stay unchanged: they don't show what they have in common.
+    """Return variances, each from few values, moved towards their common value; and how many degrees of freedom
+    that adds to each. Fewer than five stay unchanged: they don't show a common value.
 
     The prior is fitted by the moments of the logarithms of the variances, as in the R package limma. Source: G. K.
     Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004) 3, section 6.2.
@@ -212,13 +212,13 @@ def detectable(change: Change, level: float, power: float) -> float:
 
 
 def larger_p_of_one(ratio: float, spread: float) -> float:
-    """Return the one-sided p value of a ratio of two single values, whose logarithms each scatter by a known
+    """Return the one-sided p value of a ratio of two single values with logarithms that scatter by a known
     ``spread``."""
     return float(ndtr(-math.log(ratio) / (spread * math.sqrt(2))))
 
 
 def benjamini_hochberg(values: Sequence[float]) -> list[float]:
-    """Return adjusted p values: those at or below a level are discoveries, of which at most that share is false.
+    """Return adjusted p values: values at or below a level are discoveries, and at most that share of them is false.
 
     Source: Y. Benjamini, Y. Hochberg, J. R. Statist. Soc. B 57 (1995) 289-300.
     """

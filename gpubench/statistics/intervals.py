@@ -22,7 +22,7 @@ _WIDER = {2: 1.0, 3: 1.026, 4: 1.03, 5: 1.09}
 """Factor by which Student's interval must be wider around the median of this many normal values to cover 95 %, from
 4,000,000 samples each, to within 0.003. The median of two values is their mean."""
 _QUANTILES = (12.706204736174694, 4.302652729749462, 3.1824463052837078, 2.7764451051977934)
-"""Two-sided quantiles of Student's t at CONFIDENCE for 1 to 4 degrees of freedom, those of :func:`median_interval`; a
+"""Two-sided quantiles of Student's t at CONFIDENCE for 1 to 4 degrees of freedom, for :func:`median_interval`; a
 test compares them with SciPy's."""
 
 
@@ -47,7 +47,7 @@ def median(values: Sequence[float]) -> float:
 def median_interval(values: Sequence[float]) -> Interval:
     """Return the median of two or more independent values with a 95 % interval, which a single outlier can't distort.
 
-    From six values on, the interval is that of the sign test, between two of the values themselves, which assumes
+    From six values on, the interval is the sign test's, between two of the values themselves, which assumes
     nothing about their distribution (W. R. Thompson, Ann. Math. Statist. 7 (1936) 122-128). Fewer values don't reach 95
     % that way: three cover 75 % from the least to the greatest. Their interval is Student's t interval on the
     logarithms around the median, as wide as the median requires (:data:`_WIDER`). Raises ValueError for fewer than two

@@ -9,8 +9,9 @@ from reading import study_of
 from records import run
 
 from gpubench.report import sweeps, words
-from gpubench.report.number import Sign, State, rounded_size, times, times_range
+from gpubench.report.number import Sign, Start, StartKind, State, rounded_size, times, times_range
 from gpubench.report.pairs import ONE_SHOT, Pair
+from gpubench.report.render import Table
 from gpubench.report.rows import Measured, Values
 from gpubench.report.sweeps import Crossing, Line, Point
 from gpubench.runfile.flags import Reason
@@ -258,3 +259,19 @@ def test_kinds_come_in_one_order_and_ones_own_work_first():
     found = [[each.result.kind for each in members] for members in sweeps.in_order(rows)]
     assert found == [[""], ["matmul"], ["networks"] * 2, ["elementwise"]]
     assert len(sweeps.in_order([row("transfer.create", kind="copies")])) == 1  # there is nothing else
+
+
+@pytest.mark.parametrize(("copied", "said"), [(100.0, "n ≈ 100 at the latest"), (200.0, "n = 128 at the latest")])
+def test_the_latest_size_is_the_crossover_with_copies_only_if_that_is_smaller(copied, said):
+    line = Line(
+        "n", tuple(pair(y, y) for y in UP), tuple(Point(x, y, y, y) for x, y in zip((64, 128, 256), UP, strict=True))
+    )
+    found = Crossing(line, Crossover(72.4, CROSSES, 0.0, 79.0), 3, line)
+    vars(found)["copies"] = Crossing(line, Crossover(copied, CROSSES, copied - 9, copied + 9), 3, line)
+    assert found.start.place == f"from {said}"
+
+
+def test_the_star_of_a_size_is_explained_below_a_table():
+    start = Start(StartKind.ABOUT, "n", 72.4, noisy=True)
+    assert Table("", ("wins",), ((start,),)).footnote == "* noisy: may be far off."
+    assert Table("", ("wins",), ((Start(StartKind.UNSURE, "n"),),)).footnote.startswith("can't tell: ")

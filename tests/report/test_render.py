@@ -76,3 +76,8 @@ def test_csv_is_exact():
     assert csv_text(columns, [1.2345678901234568e-05, True, "=1+1", None]) == (
         "'=x,kind\n1.2345678901234568e-05,\ntrue,\n'=1+1,\n,\n"
     )
+
+
+def test_a_range_without_a_value_is_shown_in_brief_tables_too():
+    assert str(Number(low=1.02, high=5.0, state=State.RANGE).brief) == "1.0× to 5.0×"
+    assert str(Number(2.0, low=1.9, high=2.2, state=State.KNOWN).brief) == "2.0×"
