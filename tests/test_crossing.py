@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 
@@ -18,8 +19,8 @@ FIXED = math.log(LAST / FIRST) / math.log(WIDTH**2)
 
 def searched(gain, noise, seed=0):
     """The answer, and how many sizes were measured; ``gain`` is the logarithm of the speedup at a size."""
-    draws, points = random.Random(seed), []
-    while size := next_size(points, FIRST, LAST):
+    draws, points, sizes = random.Random(seed), [], grid(FIRST, LAST)
+    for size in itertools.chain(sizes, iter(lambda: next_size(points), None)):
         rounds = [gain(size) + draws.gauss(0, noise) for _ in range(ROUNDS)]
         error = float(np.std(rounds, ddof=1) / math.sqrt(ROUNDS) * stdtrit(ROUNDS - 1, 0.975) / 1.96)
         points.append(Point(size, float(np.mean(rounds)), error))
@@ -73,9 +74,7 @@ def test_what_cant_be_told_ends_unsure_and_soon(gain):
 
 def test_the_sizes_begin_with_the_smallest_and_lie_in_the_range():
     assert grid(1, 3) == [1, 2, 3]
-    assert grid(FIRST, LAST)[0] == FIRST
-    points = []
-    for size in grid(FIRST, LAST):
-        assert next_size(points, FIRST, LAST) == size
-        points.append(Point(size, math.log(size / 3e4), 0.01))
-    assert next_size(points, FIRST, LAST) == pytest.approx(3e4, rel=0.2)
+    assert grid(FIRST, LAST) == [1000, 10**4, 10**5, 10**6, LAST]
+    points = [Point(size, math.log(size / 3e4), 0.01) for size in grid(FIRST, LAST)]
+    assert next_size(points) == pytest.approx(3e4, rel=0.2)
+    assert next_size([*points, Point(next_size(points), 0.0, 1.0)]) not in {point.size for point in points}

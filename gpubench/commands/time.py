@@ -9,6 +9,7 @@ import json
 import os
 import re
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ from ..supervise import process
 from ..supervise.progress import Progress
 from ..supervise.supervisor import Supervisor, Unable
 from .estimate import cards_named, show_estimates
+from .sizes import Span, further_size, keep, said, span_of
 
 if TYPE_CHECKING:
     from ..report.results import Results
@@ -50,7 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--setup", default="", metavar="PYTHON", help=made)
     each = "runs before each call, untimed, for example 'b = a.clone()' where the call changes b"
     what.add_argument("--each", default="", metavar="PYTHON", help=each)
-    sizes = "n=256,1024,4096; repeat it for a second name: all combinations are timed"
+    sizes = "n=256,1024,4096; repeat it for a second name: all combinations are timed. n=1e3..1e7 chooses sizes until"
+    sizes += " it is known from which one on the GPU is faster"
     what.add_argument("--size", dest="sizes", action="append", default=[], metavar="NAME=…", help=sizes)
     estimated = "estimate a GPU that isn't here from the CPU's time: L4, 'H100 SXM' …; repeatable"
     how_many = "processes to time in (default: 1); 2 or more give a 95%% confidence interval"
@@ -58,6 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     all_of_it = "also without --size: progress, machine, throughput, measured peaks, and all that was noticed"
     output.add_argument("-v", "--verbose", action="store_true", help=all_of_it)
     output.add_argument("-o", "--output", metavar="FILE", help="keep the results file, for report and compare")
+    kept = "keep that size for gpubench.threshold(…), by CPU and GPU"
+    output.add_argument("--threshold", metavar="FILE", help=kept)
     drawn = "draw the expressions, the speedup or else the time by size, .svg or .png"
     output.add_argument("--chart", metavar="FILE", help=drawn)
     what.add_argument("--gpu", dest="gpus", action="append", default=[], metavar="CARD", help=estimated)
@@ -70,7 +75,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Returns 0 when a benchmark was measured and none failed, 1 when one failed or was interrupted. Raises UsageError
     where nothing can be measured, which writes no file, and for a file that can't be written."""
-    timing, cards = timing_of(args), cards_named(args.gpus)
+    span = span_of(args.sizes, args.processes)
+    if span:
+        args.sizes = [span.text]
+    elif args.threshold:
+        raise UsageError("--threshold keeps the size that a range finds: --size n=1e3..1e7")
+    timing = dataclasses.replace(timing_of(args), ascending=bool(span))
+    cards_named(args.gpus)  # an unknown card is refused before anything is measured
     for hint in hints(args.expressions):
         _say(hint)
     brief = timing.single and not args.verbose
@@ -81,23 +92,51 @@ def main(args: argparse.Namespace) -> int:
         if not statuses:
             _say("stopped before anything was measured")
             return _INCOMPLETE
-        run = assemble(supervisor.events)
-        write(folder / RUN_FILE, run)
-        from ..report.results import Results
-
-        results = Results.load(folder / RUN_FILE)
+        run, results = _searched(args, timing, span, supervisor, folder)
     if OK not in statuses and not supervisor.interrupted:
         longer = f"; --deadline {supervisor.deadline_s * 5:g} waits longer" if "timeout" in statuses else ""
         raise UsageError(_why_nothing(results.runs[0].results) + longer)
     whole = all(result.times for result in results.runs[0].results)
     print(_times_alone(results) if brief and whole else results, flush=True)
-    if cards and OK in statuses:
+    if OK in statuses:
+        _keep(args, run, results, span)
+    return _INCOMPLETE if supervisor.interrupted or not statuses <= set(ACCEPTABLE) else _MEASURED
+
+
+def _searched(
+    args: argparse.Namespace, timing: Timing, span: Span | None, supervisor: Supervisor, folder: Path
+) -> tuple[dict[str, Any], Results]:
+    """Return the results file and its results, after the sizes that a range needs further."""
+    events = supervisor.events
+    run, results = _results(events, folder)
+    while span and not supervisor.interrupted and (size := further_size(results)):
+        supervisor = _measured(args, dataclasses.replace(timing, sizes=[(span.name, (size,))]), True, folder)
+        events = [*events, *supervisor.events]
+        run, results = _results(events, folder)
+    return run, results
+
+
+def _keep(args: argparse.Namespace, run: Mapping[str, Any], results: Results, span: Span | None) -> None:
+    """Print and write what was asked for beside the times."""
+    if span and (line := said(results, span)):
+        print(line)
+    if args.threshold:
+        print(keep(results, args.threshold))
+    if cards := cards_named(args.gpus):
         show_estimates(results.runs[0], cards)
-    if args.output and OK in statuses:
-        write(Path(args.output), run)
+    if args.output:
+        write(Path(args.output), dict(run))
     if args.chart:
         _draw(results, Path(args.chart))
-    return _INCOMPLETE if supervisor.interrupted or not statuses <= set(ACCEPTABLE) else _MEASURED
+
+
+def _results(events: Sequence[Event], folder: Path) -> tuple[dict[str, Any], Results]:
+    """Return the results file of these events, and its results."""
+    from ..report.results import Results
+
+    run = assemble(events)
+    write(folder / RUN_FILE, run)
+    return run, Results.load(folder / RUN_FILE)
 
 
 def _require_writable(args: argparse.Namespace) -> None:
@@ -116,6 +155,7 @@ def _measured(args: argparse.Namespace, timing: Timing, brief: bool, folder: Pat
     """Measure in child processes. Raises UsageError where nothing can be measured."""
     unseen = brief and not args.output and not args.gpus  # the brief output shows no peaks, an estimate does
     asked = {"timing": dataclasses.asdict(timing), "settings": options.values(args) | {"ceilings": not unseen}}
+    folder = Path(tempfile.mkdtemp(dir=folder))
     file, progress = folder / "expressions.json", _Progress(brief)
     file.write_text(json.dumps(asked), encoding="utf-8")
     deadline_s = float(args.deadline or (600.0 if args.preset == "full" else 120.0))

@@ -80,6 +80,8 @@ class Timing:
     values: Mapping[str, Any] = field(default_factory=dict)
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    ascending: bool = False
+    """Whether sizes are measured from small to large, as far as time and memory suffice."""
 
     @property
     def single(self) -> bool:

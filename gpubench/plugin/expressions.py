@@ -39,6 +39,7 @@ from ..supervise.child import Failures, become_child
 from ..supervise.process import JOURNAL, USAGE
 from . import outcomes
 from .fixtures import Attempt
+from .growth import Growth
 from .parametrize import Markers, combinations, ident
 from .plain_process import begin_plain
 from .recorder import Recorder
@@ -102,6 +103,7 @@ class Expressions:
     def __init__(self, timing: Timing, session: Session) -> None:
         self.timing, self.session = timing, session
         self._unusable = ""  # why this process can't measure any more
+        self._growths: dict[tuple[str, ...], Growth] = {}
 
     def run(self, journal: Path) -> None:
         """Measure what the journal lacks. Raises UsageError where nothing can be measured."""
@@ -145,7 +147,10 @@ class Expressions:
     def _turns(self, every: Sequence[Expression]) -> list[list[Expression]]:
         """Return randomised blocks of expressions that are timed in turn: at one size, on one device, in one form."""
         settings, turns = self.session.settings, dict[str, list[Expression]]()
-        for each in random.Random(f"{settings.seed}/{settings.process}").sample(every, len(every)):
+        shuffled = random.Random(f"{settings.seed}/{settings.process}").sample(every, len(every))
+        if self.timing.ascending:
+            shuffled.sort(key=lambda each: [*each.sizes.values()])
+        for each in shuffled:
             case = each.attempt.case
             turns.setdefault(f"{each.sizes} {case.device} {case.dtype} {case.variant} {case.cache}", []).append(each)
         return [*turns.values()]
@@ -171,10 +176,16 @@ class Expressions:
             if each.attempt.fixture:
                 each.fixture.library.close()
             recorder.end(each, each.attempt)
+            if self.timing.ascending and each.nodeid not in self.session.unmeasured:
+                self._growth_of(each).note(*each.sizes.values(), each)
             each.attempt.fixture, each.compared, each.call, each.share = None, (), None, None  # their data
         if any(each.nodeid in self.session.unmeasured for each in turn):
             self._unusable = self._unusable or outcomes.ruined() or ""
             outcomes.free_memory()
+
+    def _growth_of(self, each: Expression) -> Growth:
+        case = each.attempt.case
+        return self._growths.setdefault((each.text, case.device, case.dtype, case.variant, case.cache), Growth())
 
     @contextlib.contextmanager
     def _outcome(self, each: Expression) -> Iterator[None]:
@@ -188,6 +199,8 @@ class Expressions:
     def _prepare(self, each: Expression) -> None:
         if each.skip:
             raise Unmeasurable(each.skip)
+        if self.timing.ascending:
+            self._growth_of(each).require(*each.sizes.values())
         each.attempt.state = State()
         try:
             with advising():

@@ -15,7 +15,7 @@ from ..runfile.quantities import listed
 from ..runfile.runs import read_runs
 from ..runfile.schema import Run
 from . import words
-from .columns import frame, results_columns, speedup_columns
+from .columns import crossover_columns, frame, results_columns, speedup_columns
 from .number import Sign
 from .screen import beside
 from .study import Pair, Study, grouped
@@ -110,6 +110,11 @@ class Results:
     def speedups(self) -> pd.DataFrame:
         """One row per benchmark and other device: the columns of speedup.csv. PyTorch against NumPy without a GPU."""
         return frame(speedup_columns(self.study), self.study.pairs)
+
+    @property
+    def crossovers(self) -> pd.DataFrame:
+        """One row per line of speedups, with the size from which the device is faster: the columns of crossover.csv."""
+        return frame(crossover_columns(self.study), self.study.crossings)
 
     @property
     def speedup(self) -> Ratio | None:

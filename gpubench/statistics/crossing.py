@@ -54,17 +54,14 @@ class Crossing(NamedTuple):
     high: float
 
 
-def next_size(points: Sequence[Point], first: int, last: int, width: float = WIDTH) -> int | None:
-    """Return the size to measure next, between ``first`` and ``last``; None once the crossing is known well enough,
-    there is none, or :data:`MOST` sizes didn't tell."""
-    measured = {point.size for point in points}
-    for size in grid(first, last):
-        if size not in measured:
-            return size
+def next_size(points: Sequence[Point], width: float = WIDTH) -> int | None:
+    """Return the size to measure after those of the grid; None once the crossing is known well enough, there is none,
+    or :data:`MOST` sizes didn't tell."""
     found = crossing(points, width)
     if found.answer != "unsure" or not found.size or len(points) >= MOST:
         return None
-    return min(max(round(found.size), first), last)
+    measured, size = {point.size for point in points}, round(found.size)
+    return next((each for each in range(size, round(max(measured))) if each not in measured), None)
 
 
 def grid(first: int, last: int) -> list[int]:
