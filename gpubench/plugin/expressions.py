@@ -25,10 +25,11 @@ from ..errors import Unmeasurable, UsageError
 from ..estimate.demo import Demo
 from ..measure.clock import Share, take_turns
 from ..measure.copies import CallCopy
-from ..measure.expression import Prepared, Timing, advising, difference_of, on_numpy
+from ..measure.expression import BoundCall, advising, bound_call, difference_of
 from ..measure.fixture import Gpubench
 from ..measure.plan import Declared
 from ..measure.session import Mode, Session, Settings
+from ..measure.source import Timing, on_numpy
 from ..measure.state import State
 from ..runfile.flags import DIFFERENT, Flag
 from ..runfile.journal import recorded
@@ -204,14 +205,14 @@ class Expressions:
         each.attempt.state = State()
         try:
             with advising():
-                prepared = self._begin(each)
+                bound = self._begin(each)
                 with each.fixture.conditions():
-                    each.call, share = each.fixture.prepare(prepared.function, *prepared.args, **prepared.kwargs)
+                    each.call, share = each.fixture.prepare(bound.function, *bound.args, **bound.kwargs)
         finally:
             each.attempt.state.compare()
-        each.compared, each.share = prepared.compared, share
+        each.compared, each.share = bound.compared, share
 
-    def _begin(self, each: Expression) -> Prepared:
+    def _begin(self, each: Expression) -> BoundCall:
         """Make the fixture; return the call with its inputs."""
         session, case, named = self.session, each.attempt.case, bool(self.session.settings.dtypes or self.timing.dtypes)
         if (device := find_device(case.device).device) is None:  # it was present when the process began
@@ -221,11 +222,11 @@ class Expressions:
         each.options |= {"precision": None, "confidence": None, "warmup": False}
         declared = Declared(dtype=named, own_switches=not named)
         each.attempt.fixture = Gpubench(session, preset, case, device, each, declared)
-        return self.timing.call(each.text, each.sizes, each.fixture)
+        return bound_call(self.timing, each.text, each.sizes, each.fixture)
 
     def _time_plainly(self, each: Expression) -> None:
-        prepared = self._begin(each)
-        each.fixture(prepared.function, *prepared.args, **prepared.kwargs)
+        bound = self._begin(each)
+        each.fixture(bound.function, *bound.args, **bound.kwargs)
 
     def _take_rounds(self, turn: Sequence[Expression]) -> None:
         """Time all rounds in turn or, where a call fails, those of each call alone: the others have a time."""

@@ -10,8 +10,9 @@ import torch
 from gpubench.errors import UsageError
 from gpubench.measure import ceilings
 from gpubench.measure.data import dtypes_of
-from gpubench.measure.expression import difference_of, expressions, function_of, hints, names_in, parse
+from gpubench.measure.expression import difference_of, function_of
 from gpubench.measure.session import Session, Settings
+from gpubench.measure.source import expressions, hints, names_in, parse
 from gpubench.runfile.schema import Case, Ceilings, Work
 
 

@@ -254,7 +254,7 @@ def test_slower(benchmark):
     calls = []
     benchmark(lambda: calls.append(1) or time.sleep(0.05 if len(calls) > 300 else 1e-4))
 """
-    results = {each.workload.rpartition("test_")[2]: each for each in measure(tmp_path, tests).run.results}
+    results = {each.workload.partition(".")[2]: each for each in measure(tmp_path, tests).run.results}
     seen = {name: {flag.name for flag in each.flags} & {"unwaited", "altered"} for name, each in results.items()}
     altered = {name: {"altered"} for name in ("emptied", "sorted", "slower", "cliff")}
     assert seen == {"lazy": {"unwaited"}, **altered, "fresh": set(), "sound": set()}
