@@ -96,7 +96,8 @@ def copy_call(
     except Exception as error:
         message = " ".join(str(error).split())[:150]
         raise Uncopyable(f"the call can't be copied ({type(error).__name__}: {message})") from error
-    return CallCopy(*copied, pickler.memory.alive, State(pickler.owners) if pickler.owners else None)
+    function, args, named = copied
+    return CallCopy(function, args, named, pickler.memory.alive, State(pickler.owners) if pickler.owners else None)
 
 
 @contextlib.contextmanager
@@ -293,7 +294,6 @@ class _Pickler(pickle.Pickler):
         return found
 
 
-@functools.cache
 def _reason(kind: type) -> str:
     known = (_REASONS.get(f"{each.__module__}.{each.__name__}") for each in kind.__mro__)
     if reason := next(filter(None, known), ""):

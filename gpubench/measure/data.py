@@ -298,7 +298,7 @@ def dispatch_mode() -> Any:
 
     class Uncompiled(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __init__(self, handle: Any = None) -> None:
-            super().__init__()
+            super().__init__()  # type: ignore[no-untyped-call]
             self._handle = handle
 
         def __torch_dispatch__(self, step: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

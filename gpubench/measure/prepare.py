@@ -18,8 +18,9 @@ from ..errors import Unmeasurable, UsageError, WrongAnswer
 from ..runfile.options import DTYPES
 from ..runfile.schema import Check
 from . import budget, calls, disturbance, environment
+from .blocks import Uncopyable
 from .clock import until_clocks_stand, warm_up
-from .copies import CallCopy, Uncopyable, copy_call, restored_random_streams
+from .copies import CallCopy, copy_call, restored_random_streams
 from .data import dtypes_of, is_lazy, poison, tensors, uncompiled
 from .placements import Bound
 from .plan import Plan, Prepared

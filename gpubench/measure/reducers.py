@@ -198,8 +198,11 @@ def _special(memory: Memory, tensor: Any, kind: Any) -> Any:
     if hasattr(tensor, "__tensor_flatten__"):
         names, context = tensor.__tensor_flatten__()
         size, stride, parts = tensor.size(), tensor.stride(), (context, *(getattr(tensor, name) for name in names))
-        inner = lambda context, *parts: dict(zip(names, parts, strict=True))  # noqa: E731
-        return lambda *parts: kind.__tensor_unflatten__(inner(*parts), parts[0], size, stride), parts
+
+        def unflatten(context: Any, *parts: Any) -> Any:
+            return kind.__tensor_unflatten__(dict(zip(names, parts, strict=True)), context, size, stride)
+
+        return unflatten, parts
     if hasattr(tensor, "_masked_data"):
         return functools.partial(kind, requires_grad=requires), (tensor._masked_data, tensor._masked_mask)
     if not plain:
@@ -211,24 +214,24 @@ def _special(memory: Memory, tensor: Any, kind: Any) -> Any:
     if layout == "torch.strided" and not tensor.is_nested:
         return None
     with torch.no_grad():
-        make, *parts = _laid_out(memory, tensor.detach(), layout)
-    return lambda *parts: make(*parts).detach().requires_grad_(requires), parts
+        lay_out, *dense = _laid_out(tensor.detach(), layout)
+    return lambda *parts: lay_out(*parts).detach().requires_grad_(requires), dense
 
 
-def _laid_out(memory: Memory, tensor: Any, layout: str) -> tuple[Any, ...]:
+def _laid_out(tensor: Any, layout: str) -> tuple[Any, ...]:
     """Return how to make a nested or sparse tensor, and its parts: torch's own reducer keeps sparse ones alive."""
     if tensor.is_nested:
         places = tensor._nested_tensor_size(), tensor._nested_tensor_strides()
         return torch._nested_view_from_buffer, tensor.values(), *places, tensor._nested_tensor_storage_offsets()
-    size, checks = tensor.size(), {"check_invariants": False}
+    terms: dict[str, Any] = {"size": tensor.size(), "check_invariants": False}
     if layout == "torch.sparse_coo":
-        make = functools.partial(torch.sparse_coo_tensor, size=size, is_coalesced=tensor.is_coalesced(), **checks)
+        make = functools.partial(torch.sparse_coo_tensor, is_coalesced=tensor.is_coalesced(), **terms)
         return make, tensor._indices(), tensor._values()
     if layout.startswith("torch.sparse_"):
         rows = layout in ("torch.sparse_csr", "torch.sparse_bsr")
         outer = tensor.crow_indices() if rows else tensor.ccol_indices()
         inner = tensor.col_indices() if rows else tensor.row_indices()
-        make = functools.partial(torch.sparse_compressed_tensor, size=size, layout=tensor.layout, **checks)
+        make = functools.partial(torch.sparse_compressed_tensor, layout=tensor.layout, **terms)
         return make, outer, inner, tensor.values()
     raise Uncopyable(f"the call uses a tensor with the layout {layout.removeprefix('torch.')}")
 
@@ -277,7 +280,12 @@ def reducers() -> tuple[tuple[Any, Callable[[Memory, Any], Any]], ...]:
         held = value()
         if held is None:
             return shared_value(value)
-        return remade(lambda copied: memory.alive.append(copied) or weakref.ref(copied), held)
+
+        def make(copied: Any) -> Any:
+            memory.alive.append(copied)
+            return weakref.ref(copied)
+
+        return remade(make, held)
 
     def members(_: Memory, value: Any) -> Any:
         return type(value), (list(value),)

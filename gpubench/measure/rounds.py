@@ -12,8 +12,9 @@ from ..devices.cpu import cache_sizes
 from ..errors import WrongAnswer
 from ..runfile.schema import Check
 from . import budget, calls, disturbance
+from .blocks import Uncopyable
 from .clock import Share
-from .copies import Uncopyable, copy_call
+from .copies import copy_call
 from .placements import COPYING_SHARE, PLACEMENTS, ROUNDS_EACH, USUAL_CACHE, Placements
 from .plan import Prepared, Rounds
 from .precision import apply

@@ -26,7 +26,8 @@ from ..devices.lazy import np, pytree, torch
 from ..errors import TooLarge, UsageError, WrongAnswer
 from ..runfile.quantities import seconds_text
 from ..runfile.schema import Check, Work
-from .copies import CallCopy, Uncopyable, copy_call, random_streams, restored_random_streams, set_random_streams
+from .blocks import Uncopyable
+from .copies import CallCopy, copy_call, random_streams, restored_random_streams, set_random_streams
 from .data import (
     as_tensor,
     is_array,
@@ -413,8 +414,7 @@ def prepare_reference(
     size = sum(t.numel() * width for t, width in zip(given, widths, strict=True))
     try:
         require_memory(size, CPU)
-        memory = CPU.memory()
-        limit = min(allowance * _COPIED_PER_S, memory.free if memory else math.inf) / 4
+        limit = min(allowance * _COPIED_PER_S, CPU.memory().free) / 4
         if library.name not in (TORCH, "numpy"):
             function, args, kwargs = (_in_numpy(value, library) for value in (function, args, kwargs))
         own, function = (None, function) if check is True else (check, torch.neg)
