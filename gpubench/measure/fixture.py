@@ -87,7 +87,7 @@ class Gpubench:
         self.implementation, self.variant = case.implementation, case.variant
         self.preset, self.first = session.settings.preset, session.first
         self.library = find_implementation(case.implementation)(home, self.case.dtype)
-        self.library.open(session.threads)
+        self.library.open(session.use_threads())
         self.data, self.host = self._data(home), self._data(CPU, stream=1)
         self.xp, self.writes, self.array = self.library.xp, self.library.writes, self.library.array
         self.dtype, self.empty, self.module = self.data.dtype, self.data.empty, self.data.module

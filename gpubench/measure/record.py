@@ -81,7 +81,7 @@ def _plain_seconds(prepared: Prepared) -> float | None:
     faults_s = counted.moved_bytes / PAGE * FAULT_S
     if made < MMAP_THRESHOLD or faults_s < PLAIN_SHARE * prepared.call_s or prepared.case.variant != "eager":
         return None
-    return process.seconds(plan.name, plan.session.threads)  # type: ignore[no-any-return]
+    return process.seconds(plan.name, plan.session.use_threads())  # type: ignore[no-any-return]
 
 
 def _device_time(prepared: Prepared, single: bool) -> dict[str, Any]:

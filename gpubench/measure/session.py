@@ -8,7 +8,7 @@ import functools
 import math
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any
@@ -21,7 +21,7 @@ from ..devices.implementations import LIBRARIES, TORCH, find_implementation
 from ..devices.lazy import torch
 from ..errors import UsageError
 from ..runfile.flags import CONTENDED, Flag
-from ..runfile.schema import KEY, SAMPLES_KEPT, CanaryTimes, Case, Ceilings, Measurement, Process, Work
+from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Ceilings, Measurement, Process, Work
 from . import ceilings, disturbance, environment
 from .budget import CEILINGS_S, COMPILE_S, ENERGY_S, PRESET_SETTINGS, RANKS_S, RANKS_START_S, Preset, Rates
 from .placements import each_block, levelled, medians, place_of
@@ -125,13 +125,20 @@ class Session:
     """Threads that an earlier process of this run chose, and that this process uses too."""
     notices: list[str] = field(default_factory=list)
     """Notices that are shown before anything is measured."""
-    peaks: Mapping[str, Ceilings] | None = None
-    """Peaks by device name that an earlier process of this run has measured."""
+    peaks: dict[str, Ceilings] | None = None
+    """Peaks by device name that this process or an earlier one of this run has measured."""
     times: bool = True
     """Whether anything is timed: without rounds the machine isn't checked."""
     remeasured: int = 0
     """How often peaks were measured again because a result exceeded them."""
-    _self_check: disturbance.SelfCheck | None = None
+    self_check: disturbance.SelfCheck | None = None
+    """The state of the machine before the first case, once it was checked."""
+    threads: int | None = None
+    """CPU threads in use, once they are set."""
+    before: dict[str, Any] = field(default_factory=dict)
+    """Time and load when the first case began."""
+    machine: dict[str, Any] = field(default_factory=dict)
+    """Static facts of the machine, once they were read."""
 
     @functools.cached_property
     def light(self) -> bool:
@@ -182,13 +189,10 @@ class Session:
         """Whether rounds are judged: those of ``smoke`` are too few and too short."""
         return self.settings.preset != "smoke"
 
-    @functools.cached_property
-    def ceilings(self) -> dict[str, Ceilings]:
-        """Peaks of the collected cases' devices, by device name; measured once, by a run's first process."""
-        if not self.settings.ceilings or not self.first:
-            return {}
-        if self.peaks is not None:
-            return dict(self.peaks)
+    def measure_ceilings(self) -> None:
+        """Measure the peaks of the collected cases' devices, unless they are known or another process measures them."""
+        if not self.settings.ceilings or not self.first or self.peaks is not None:
+            return
         wanted: dict[Device, set[str]] = {}
         for case in self.collected:
             if device := find_device(case.device).device:
@@ -196,18 +200,13 @@ class Session:
         for device, dtypes in wanted.items():  # a program's own float32 may be that
             if "float32" in dtypes and device.accelerator and not device.lacks("tf32"):
                 dtypes.add("tf32")
-        _ = self.threads
-        return ceilings.measure_ceilings(wanted, self._effort)
-
-    def measure_ceilings(self) -> None:
-        """Measure the peaks, if they aren't known yet."""
-        _ = self.ceilings
+        self.use_threads()
+        self.peaks = ceilings.measure_ceilings(wanted, self._effort)
 
     @property
-    def measured_ceilings(self) -> dict[str, Ceilings]:
-        """The peaks that are measured already."""
-        measured: dict[str, Ceilings] = vars(self).get("ceilings", {})
-        return measured
+    def ceilings(self) -> dict[str, Ceilings]:
+        """The peaks that are known in a run's first process, by device name."""
+        return self.peaks or {} if self.settings.ceilings and self.first else {}
 
     def doubt(
         self, case: Case, work: Work, seconds: float, launches: bool = False, convolutions: float = 0.0
@@ -221,10 +220,11 @@ class Session:
         used = [each for name in case.devices if (each := find_device(name).device)]
         if sum(each.accelerator for each in used) > 1:
             return []  # ceilings are those of one device
-        if not any(each.accelerator for each in used) and any(disturbance.slow_threads(self.canary)):
+        if not any(each.accelerator for each in used) and any(disturbance.slow_threads(self.check_machine().canary)):
             return []
         floor, link = launches and case.implementation == TORCH, len({each.accelerator for each in used}) > 1
         dtype = computed_dtype(case, chosen) if chosen else case.dtype
+        self.measure_ceilings()
         flags: list[Flag] = []
         for _ in range(2):
             known = self.ceilings.get(case.device)
@@ -273,28 +273,28 @@ class Session:
         measured = Measurement(**structs.asdict(case) | {"work": work, "wait_s": wait_s} | fields)
         benchmark.extra_info[KEY] = measured.as_dict()
 
-    @functools.cached_property
-    def self_check(self) -> disturbance.SelfCheck:
-        """The state of the machine before the first case; unknown without torch."""
+    def begin(self) -> None:
+        """Check the machine, and note time and load, before the first case."""
+        self.before = self.before or environment.moment()
+        self.check_machine()
+
+    def check_machine(self) -> disturbance.SelfCheck:
+        """Return the state of the machine before the first case; unknown without torch."""
         if self.light:
             return disturbance.SelfCheck()
-        threads = self.threads
-        return self._self_check or disturbance.SelfCheck.of(threads, "")
-
-    @property
-    def canary(self) -> CanaryTimes | None:
-        """Times of the thread canary on one and on all threads."""
-        return self.self_check.canary
+        if self.self_check is None:
+            threads = self.use_threads()  # whose choice may check the machine
+            self.self_check = self.self_check or disturbance.SelfCheck.of(threads, "")
+        return self.self_check
 
     def is_busy(self, since: disturbance.Moment) -> bool:
         """Whether other programs used the cores when this process started, or have since that moment."""
-        flags = (*self.self_check.flags, *disturbance.disturbed(since, disturbance.look(())))
+        flags = (*self.check_machine().flags, *disturbance.disturbed(since, disturbance.look(())))
         return any(flag.name == CONTENDED for flag in flags)
 
-    @property
-    def flags(self) -> list[Flag]:
-        """The flags of this process: disturbances at its start apply to all that it measures."""
-        flags = list(self.self_check.flags)
+    def process_flags(self) -> list[Flag]:
+        """Return the flags of this process: disturbances at its start apply to all that it measures."""
+        flags = list(self.check_machine().flags)
         if self.accelerated and (texts := environment.unusual()):
             flags.append(Flag("switched", "; ".join(texts)))
         return flags
@@ -342,10 +342,13 @@ class Session:
         """Whether anything but a CPU is measured."""
         return not self.light and any(choice.device.accelerator for choice in self.choices if choice.device)
 
-    @functools.cached_property
-    def threads(self) -> int:
-        """CPU threads in use, set for torch and NumPy alike when first asked for. A plain suite keeps its own number
-        unless ``threads`` was given. A run without that option uses one thread where several are slower."""
+    def use_threads(self) -> int:
+        """Set the CPU threads of torch and NumPy alike, once, and return their number. A plain suite keeps its own
+        number unless ``threads`` was given. A run without that option uses one thread where several are slower."""
+        self.threads = self.threads or self._choose_threads()
+        return self.threads
+
+    def _choose_threads(self) -> int:
         keep_memory()
         if self.light:
             return self.settings.threads or cores()
@@ -355,8 +358,8 @@ class Session:
         threads = environment.set_threads(asked)
         if asked is None and self.mode in (Mode.RUN, Mode.ALONE) and self.judges and self.times:
             option = "--gpubench-threads" if self.mode is Mode.ALONE and not self.settings.brief else "--threads"
-            self._self_check = disturbance.SelfCheck.of(threads, option)
-            if notice := self._self_check.notice:
+            self.self_check = disturbance.SelfCheck.of(threads, option)
+            if notice := self.self_check.notice:
                 self.notices.append(notice)
                 return environment.set_threads(1)
         return threads
@@ -369,7 +372,7 @@ class Session:
             return
         try:
             with environment.restoring_threads():
-                environment.set_threads(self.threads)
+                environment.set_threads(self.use_threads())
                 keep_memory()
                 yield
         finally:
@@ -378,23 +381,19 @@ class Session:
     def become_plain(self, threads: int) -> None:
         """Only time the calls of tests from now on, with memory as any program has it."""
         self.in_plain_process, self.times = True, False
-        vars(self)["threads"] = environment.set_threads(threads)
+        self.threads = environment.set_threads(threads)
 
-    @functools.cached_property
-    def before(self) -> dict[str, Any]:
-        """Time and load when the first case began."""
-        return environment.moment()
-
-    @functools.cached_property
-    def machine(self) -> dict[str, Any]:
-        """Static facts of the machine, taken once, in the precision in which float32 cases are measured."""
-        if self.light:
-            return environment.machine(self.settings.machine, light=True) | {"threads": self.threads}
-        _ = self.threads  # threads are set before the facts are read
-        with matmul_precision("float32"):
-            chosen = (choice.device for choice in self.choices)
-            simulated = [device for device in chosen if device and device.simulated]
-            return environment.machine(self.settings.machine, simulated)
+    def describe_machine(self) -> dict[str, Any]:
+        """Return static facts of the machine, read once, in the precision in which float32 cases are measured."""
+        threads = self.use_threads()  # they are set before the facts are read
+        if not self.machine and self.light:
+            self.machine = environment.machine(self.settings.machine, light=True) | {"threads": threads}
+        elif not self.machine:
+            with matmul_precision("float32"):
+                chosen = (choice.device for choice in self.choices)
+                simulated = [device for device in chosen if device and device.simulated]
+                self.machine = environment.machine(self.settings.machine, simulated)
+        return self.machine
 
     def late_machine(self) -> dict[str, Any] | None:
         """Return the machine's facts with torch if a test imported it after they had been taken without."""

@@ -119,7 +119,7 @@ class Expressions:
         try:
             with session.measuring():
                 recorder.begin(cases, [(case, False) for case in session.collected], [])
-                _ = session.before, session.self_check
+                session.begin()
                 for turn in self._turns([every[name] for name in (every if names is None else names)]):
                     if not self._unusable or session.mode is not Mode.RUN:  # else another process measures it
                         self._measure(turn, recorder)
@@ -159,7 +159,7 @@ class Expressions:
     def _measure(self, turn: Sequence[Expression], recorder: Recorder) -> None:
         """Prepare these calls, time their rounds in turn, and record each."""
         for each in turn:
-            each.attempt.case = structs.replace(each.attempt.case, threads=self.session.threads)
+            each.attempt.case = structs.replace(each.attempt.case, threads=self.session.use_threads())
             recorder.start(each, each.attempt.case)
             with self._outcome(each):
                 self._prepare(each)

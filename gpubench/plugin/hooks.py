@@ -227,7 +227,7 @@ class Plugin:
         """Print a line on the benchmarks among a project's tests, with the reason for a single thread."""
         session, terminal = self.session, self.config.pluginmanager.getplugin("terminalreporter")
         seconds = seconds_text(session.estimated_s(self._timed))
-        threads = f"the CPU on {counted(session.threads, 'thread')}"
+        threads = f"the CPU on {counted(session.use_threads(), 'thread')}"
         line = f"{counted(len(session.collected), 'benchmark')}, {threads}, about {seconds} on idle cores"
         for text in (line, *session.notices) if terminal else ():
             terminal.write_line(f"gpubench: {text}")
@@ -301,8 +301,8 @@ class Plugin:
         names = fixture_names(item)
         if "gpubench" in names:
             if self.session.times and self.session.mode is not Mode.PLAN:
-                _ = self.session.before, self.session.self_check
-            case = structs.replace(self.case_of(item), threads=self.session.threads)
+                self.session.begin()
+            case = structs.replace(self.case_of(item), threads=self.session.use_threads())
             self._start(item, case)
             self.session.begun = True
         elif "benchmark" in names and self.session.times:
@@ -435,7 +435,7 @@ class Plugin:
         """Add this machine's facts if a gpubench test was collected, since they need torch. The host's name is left
         out: it reveals nothing about speed, but something about the owner."""
         if self.measures:
-            machine_info[KEY] = self.session.machine
+            machine_info[KEY] = self.session.describe_machine()
             machine_info["node"] = ""
 
     @pytest.hookimpl(optionalhook=True)

@@ -65,10 +65,12 @@ def _command(_paths: Sequence[str], options: Sequence[str], python: str) -> list
 
 def _session(session: Session, ranks: Event) -> Event:
     """Return the event that makes the ranks measure these tests, with the threads and the peaks of this session."""
-    peaks = msgspec.to_builtins(session.ceilings) if session.times else {}
+    if session.times:
+        session.measure_ceilings()
+    peaks = msgspec.to_builtins(session.ceilings)
     return {
         "event": "session", "process": 0, "cases": ranks["cases"], "ranks": ranks, "whole": True,
-        "machine_info": {}, "gpubench": {"ceilings": peaks}, "fingerprint": {"threads": session.threads},
+        "machine_info": {}, "gpubench": {"ceilings": peaks}, "fingerprint": {"threads": session.use_threads()},
     }  # fmt: skip
 
 

@@ -122,7 +122,8 @@ def summary_lines(session: Session) -> list[str]:
         counts = Counter(row.status for row in session.unmeasured.values())
         lines.append(f"{', '.join(f'{count} {status}' for status, count in counts.items())} (reasons: pytest -rs)")
     raised = Counter(flag.name for _, flag in session.raised)
-    lines += [f"{flag.name}, all of it: {flag.seen}" for flag in (session.flags if raised or session.begun else ())]
+    whole = session.process_flags() if raised or session.begun else ()
+    lines += [f"{flag.name}, all of it: {flag.seen}" for flag in whole]
     for name, count in raised.most_common():
         case, first = next((case, flag) for case, flag in session.raised if flag.name == name)
         where = f" on {case.device}" if case.device else ""

@@ -80,7 +80,8 @@ def _about(session: Session) -> dict[str, Any]:
     """Return the top-level facts of a run that are known when it begins."""
     settings = session.settings
     asked = {name: list(getattr(settings, name)) for name in ("devices", "dtypes", "variants", "implementations")}
-    peaks = session.measured_ceilings if settings.brief else session.ceilings  # brief: after the first call
+    if not settings.brief:  # whose peaks are measured after a first call
+        session.measure_ceilings()
     return {
         "schema_version": SCHEMA_VERSION,
         "version": __version__,
@@ -88,13 +89,14 @@ def _about(session: Session) -> dict[str, Any]:
         "seed": settings.seed,
         "asked": asked | {"cache": settings.cache},
         "started": session.started,
-        "ceilings": msgspec.to_builtins(peaks),
+        "ceilings": msgspec.to_builtins(session.ceilings),
     }
 
 
 def _began(session: Session) -> dict[str, Any]:
     """Return the state of the machine before this process's first case."""
-    canary, flags = msgspec.to_builtins((session.canary, session.flags))
+    session.begin()
+    canary, flags = msgspec.to_builtins((session.check_machine().canary, session.process_flags()))
     return {"before": session.before, "canary": canary, "flags": flags}
 
 
@@ -126,7 +128,7 @@ def _of_pytest_benchmark(session: Session, config: pytest.Config | None) -> dict
     if config is None:
         machine = plugin.pytest_benchmark_generate_machine_info()  # type: ignore[no-untyped-call]
         learn(machine["cpu"])
-        machine |= {KEY: session.machine, "node": ""}
+        machine |= {KEY: session.describe_machine(), "node": ""}
         commit = get_commit_info() | {"project": "", "branch": ""}  # type: ignore[no-untyped-call]
     else:
         machine = config.hook.pytest_benchmark_generate_machine_info(config=config)
@@ -162,7 +164,7 @@ class Recorder:
         if earlier:
             session.agreed_threads = earlier["fingerprint"].get("threads")
         began = _of_pytest_benchmark(session, self.config)
-        machine = began["machine_info"].setdefault(KEY, session.machine)  # a conftest may have emptied it
+        machine = began["machine_info"].setdefault(KEY, session.describe_machine())  # a conftest may have emptied it
         fingerprint = self._fingerprint(machine, sources)
         if earlier:
             require_same(earlier["fingerprint"], fingerprint)
@@ -191,7 +193,7 @@ class Recorder:
             "devices": [device["label"] for device in machine["devices"]],
             "torch": (machine["torch"] or {}).get("version"),
             "python": machine["python"],
-            "threads": self.session.threads,
+            "threads": self.session.use_threads(),
             "gpubench": __version__,
             "code": code_hash(sources),
         }
@@ -225,7 +227,7 @@ class Recorder:
 
     def finish(self, code: int) -> None:
         """Record that the process ends by itself, with pytest's exit code."""
-        ceilings = msgspec.to_builtins(self.session.measured_ceilings)  # again where a result exceeded the first ones
+        ceilings = msgspec.to_builtins(self.session.ceilings)  # again where a result exceeded the first ones
         with contextlib.suppress(pytest.UsageError):  # the supervisor notices that this event is missing
             facts = {"ceilings": ceilings, "finished": _now(), "after": environment.moment()}
             with contextlib.suppress(Exception):  # a test may have left torch unusable

@@ -283,9 +283,9 @@ class TestSwitches:
         unusual = [known["variables"], "cudnn.benchmark is on", "deterministic algorithms are on"]
         assert environment.unusual() == unusual
         session = Session(Settings(devices=("cpu",)))
-        assert "switched" not in {flag.name for flag in session.flags}
+        assert "switched" not in {flag.name for flag in session.process_flags()}
         session.choices = [devices.Choice("virtual:0", VirtualDevice())]
-        (flag,) = (flag for flag in session.flags if flag.name == "switched")
+        (flag,) = (flag for flag in session.process_flags() if flag.name == "switched")
         assert flag.seen == "; ".join(unusual)
 
     @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def test_dtypes_are_those_of_tensors_arrays_and_networks():
 
 def test_what_launches_nothing_is_not_implausible(monkeypatch):
     session = Session(Settings())
-    vars(session).update(ceilings={"cpu": Ceilings(launch_floor_s=1e-3)}, self_check=SimpleNamespace(canary=None))
+    vars(session).update(peaks={"cpu": Ceilings(launch_floor_s=1e-3)}, self_check=SimpleNamespace(canary=None))
     monkeypatch.setattr(ceilings, "measure_ceilings", lambda *_: {})
     case = Case("time.1 + 1", "cpu", "float32", devices=("cpu",))
     for launches, names in ((False, []), (True, ["implausible"])):
