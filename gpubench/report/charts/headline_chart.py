@@ -85,9 +85,9 @@ def _ratio(study: Study, row: AnswerRow[Pair], pair: Pair) -> RowMark:
     told, copied = pair.full_ratio.noted(row.differing(pair)), pair.copies and pair.copies.drawn
     title = f"{row.named}, {study.names.of(pair.other)}: {told}" + f"; with copies {pair.copied_ratio}" * bool(copied)
     value = pair.ratio.value if pair.ratio.state is State.KNOWN else None
-    ends = pair.drawn[1:] if pair.drawn else (None, None)
+    low, high = pair.drawn[1:] if pair.drawn else (None, None)
     second = copied.value if copied and value else None
-    return RowMark(value, role_of(study.names, pair.other), f"{told.mark}{told.note}", *ends, second, title=title)
+    return RowMark(value, role_of(study.names, pair.other), f"{told.mark}{told.note}", low, high, second, title=title)
 
 
 def _alone(study: Study, rows: Sequence[AnswerRow[Measured]], share: bool) -> Figure:

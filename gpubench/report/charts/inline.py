@@ -10,6 +10,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 
+import numpy as np
 from matplotlib.markers import MarkerStyle
 from matplotlib.transforms import Affine2D
 
@@ -86,7 +87,7 @@ def swatch(key: Key) -> str:
     ink = f"var(--{colour(LIGHT, key.role)[1:]})"
     style = MarkerStyle("|" if key.look == "tick" else shape_of(key.role))
     shape = style.get_path().transformed(style.get_transform() + Affine2D().scale(11, -11))
-    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in shape.to_polygons(closed_only=False)[0])
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in np.asarray(shape.to_polygons(closed_only=False)[0]))
     dash = ' stroke-dasharray="4 2"' * (key.look == "dashed")
     line = f'<path d="M-14 0H14" stroke="{ink}" stroke-width="2"{dash}/>' * (key.look in ("line", "dashed"))
     face = "var(--paper)" if key.look in ("hollow", "dashed") else ink

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from matplotlib.markers import CARETDOWN, CARETLEFT, CARETRIGHT, CARETUP
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import ScaledTranslation
@@ -119,7 +118,7 @@ class LinePanels:
         log_axis(axes.yaxis, *limits, self.unit, 6 if rows < 3 else 4)
         axes.grid(True, axis="y")
         axes.set_xlabel(size_label(panel.size))
-        below = ScaledTranslation(0, -22 * PX / 72, axes.figure.dpi_scale_trans)
+        below = ScaledTranslation(0, -22 * PX / 72, page.canvas.dpi_scale_trans)
         axes.xaxis.set_label_coords(0.5, 0, axes.transAxes + below)  # not sought anew in each layout
         axes.set_title(panel.title, pad=5)
         if self.slower:
@@ -156,21 +155,17 @@ def _draw_curve(
     # a limit on the line would look like a fall, and a line through what isn't drawn like a value
     joined = [(point.x, math.nan if point.x in curve.limits else point.y) for point in curve.points]
     joined += [(size, math.nan) for size, _ in curve.left_out if curve.points[0].x < size < curve.points[-1].x]
-    x, y = zip(*sorted(joined), strict=True)
     style, width = ((0, (4, 2.2)), 1.3) if curve.dashed else ("-", 1.9)
-    looks: dict[str, Any] = {"color": page.ink(curve.role), "zorder": order, "clip_on": False}
-    line = Line2D(x, y, linestyle=style, linewidth=width, **looks)
-    page.add(axes.add_artist(line), curve.role)
-    titles = curve.titles or (curve.label,) * len(curve.points)
-    for point, title in zip(curve.points, titles, strict=True):
+    page.line(axes, sorted(joined), curve.role, linestyle=style, linewidth=width, zorder=order)
+    for point, title in zip(curve.points, curve.titles, strict=True):
         told = f"{size_label(size_name)} = {size_text(point.x, size_name)}: {title}"
         limit = point.x in curve.limits
-        more: dict[str, Any] = {"markersize": 3.6 if curve.dashed else 6.0, "zorder": order + 0.5}
+        looks: dict[str, Any] = {"markersize": 3.6 if curve.dashed else 6.0, "zorder": order + 0.5}
         if limit:
-            more |= {"marker": "^" if point.y > 1 else "v", "markersize": 5.0 if curve.dashed else 8.0}
-            more |= {"color": page.ink("muted")} if curve.dashed else {}
-        hollow = limit or (point.flagged and not curve.dashed)
-        page.mark(axes, (point.x, point.y), curve.role, told, hollow=hollow, **more)
+            looks |= {"marker": "^" if point.y > 1 else "v", "markersize": 5.0 if curve.dashed else 8.0}
+            looks |= {"color": page.ink("muted")} if curve.dashed else {}
+        looks["hollow"] = limit or (point.flagged and not curve.dashed)
+        page.mark(axes, (point.x, point.y), curve.role, told, **looks)
         if not curve.dashed:
             _draw_interval(page, axes, point.x, (point.low, point.high), limits, curve.role)
 
@@ -180,16 +175,13 @@ def _draw_interval(
     upright: bool = True,
 ) -> None:  # fmt: skip
     """A bar between the ends, cut at the limits of the axis, with an arrow where it goes on."""
-    turn = 1 if upright else -1
     cut = [min(max(end, limits[0]), limits[1]) for end in ends]
-    looks: dict[str, Any] = {"color": page.ink(role), "zorder": 3, "solid_capstyle": "butt", "clip_on": False}
-    line = Line2D(*([at] * 2, cut)[::turn], linewidth=4, alpha=0.35, **looks)
-    page.add(axes.add_artist(line), role)
+    places = [(at, end) if upright else (end, at) for end in cut]
+    page.line(axes, places, role, linewidth=4, alpha=0.35, zorder=3)
     markers = (CARETDOWN, CARETUP) if upright else (CARETLEFT, CARETRIGHT)
-    for end, place, marker in zip(ends, cut, markers, strict=True):
-        if end != place:
-            arrow = Line2D(*([at], [place])[::turn], marker=marker, markersize=9, markeredgewidth=0, alpha=0.6, **looks)
-            page.add(axes.add_artist(arrow), role)
+    for end, within, place, marker in zip(ends, cut, places, markers, strict=True):
+        if end != within:
+            page.line(axes, [place], role, marker=marker, markersize=9, markeredgewidth=0, alpha=0.6, zorder=3)
 
 
 def _draw_crossing(page: Page, axes: Axes, curve: Curve, width: float, worded: bool) -> None:
@@ -345,8 +337,7 @@ class NamedRows:
         if self.sides:
             axes.axvspan(low, 1.0, zorder=0, linewidth=0, facecolor=page.ink("shade"))
             axes.axvline(1.0, linewidth=1.4, zorder=2, color=page.ink("muted"), solid_capstyle="butt")
-            for words, ha, x in ((f"◂ {self.sides[0]}", "right", -5), (f"{self.sides[1]} ▸", "left", 5)):
-                page.note(axes, words, (1.0, 1.0), (x, 3), xycoords=("data", "axes fraction"), ha=ha, va="bottom")
+            axes.set_xlabel(f"◂ {self.sides[0]} \u2003 {self.sides[1]} ▸", fontsize=TINY * PX)
         return low, high
 
     def _draw_share(self, page: Page, axes: Axes, mark: RowMark, y: float, limits: tuple[float, float]) -> None:
@@ -355,12 +346,12 @@ class NamedRows:
             return
         (bar,) = axes.barh([y], [mark.value], height=12, color=page.ink(mark.role), zorder=3)
         page.add(bar, mark.role, mark.title or mark.words)
-        ends = [(min(end, limits[1]), y) for end in mark.ends]
-        if ends:
-            axes.add_artist(Line2D(*zip(*ends, strict=True), color=page.ink("text"), linewidth=1.2, zorder=4))
+        if mark.ends:
+            ends = [(min(end, limits[1]), y) for end in mark.ends]
+            page.line(axes, ends, mark.role, color=page.ink("text"), linewidth=1.2, zorder=4)
         if mark.second is not None:
-            ink = page.ink("text")
-            axes.add_artist(Line2D([mark.second] * 2, [y - 9, y + 9], linewidth=2.4, color=ink, zorder=5))
+            ideal = [(mark.second, y - 9), (mark.second, y + 9)]
+            page.line(axes, ideal, mark.role, color=page.ink("text"), linewidth=2.4, zorder=5)
 
     def _draw_ratio(self, page: Page, axes: Axes, mark: RowMark, y: float, limits: tuple[float, float]) -> None:
         """A mark with its interval, and the second value as a tick; a triangle for a limit."""
@@ -375,9 +366,6 @@ class NamedRows:
         if mark.value is None:
             return
         if mark.second is not None:
-            ink = page.ink(mark.role)
-            link = Line2D([mark.second, mark.value], [y] * 2, linewidth=1.4, alpha=0.6, color=ink, zorder=3)
-            tick = Line2D([mark.second] * 2, [y - 6, y + 6], linewidth=2.4, color=ink, zorder=5)
-            page.add(axes.add_artist(link), mark.role)
-            page.add(axes.add_artist(tick), mark.role)
+            page.line(axes, [(mark.second, y), (mark.value, y)], mark.role, linewidth=1.4, alpha=0.6, zorder=3)
+            page.line(axes, [(mark.second, y - 6), (mark.second, y + 6)], mark.role, linewidth=2.4, zorder=5)
         page.mark(axes, (mark.value, y), mark.role, title)

@@ -53,7 +53,9 @@ class Key:
 class Chart(Protocol):
     """The content of a figure: plain data that draws itself."""
 
-    keys: tuple[Key, ...]
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The entries of the legend."""
 
     def draw(self, page: Page) -> None:
         """Draw the panels."""
@@ -145,15 +147,24 @@ class Page:
         if title:
             self.titles[gid] = title
 
-    def mark(
-        self, axes: Axes, at: tuple[float, float], role: str, title: str, *, hollow: bool = False, **looks: Any
-    ) -> None:
-        """One marker of the role's shape, whose value is the title, with further ``looks`` of a line of matplotlib."""
-        ink = looks.pop("color", self.ink(role))
+    def line(self, axes: Axes, xy: Iterable[Sequence[float]], role: str, title: str = "", **looks: Any) -> None:
+        """A line through places in the role's colour, whose value is the title, with matplotlib's ``looks``."""
+        x, y = zip(*xy, strict=True)
+        usual = {"color": self.ink(role), "clip_on": False, "solid_capstyle": "butt"}
+        self.add(axes.add_artist(Line2D(x, y, **{**usual, **looks})), role, title)
+
+    def mark(self, axes: Axes, at: Sequence[float], role: str, title: str, **looks: Any) -> None:
+        """One marker of the role's shape, or a ``hollow`` one."""
+        hollow, ink = looks.pop("hollow", False), looks.pop("color", self.ink(role))
         face, edge = (self.ink("page"), ink) if hollow else (ink, self.ink("page"))
-        usual = {"marker": shape_of(role), "markersize": 7.0, "zorder": 6, "linestyle": "", "clip_on": False}
-        usual |= {"markerfacecolor": face, "markeredgecolor": edge, "markeredgewidth": 1.4 if hollow else 0.8}
-        self.add(axes.add_artist(Line2D([at[0]], [at[1]], **{**usual, **looks})), role, title)
+        usual = {
+            "marker": shape_of(role),
+            "markersize": 7.0,
+            "linestyle": "",
+            "zorder": 6,
+            "markeredgewidth": 1.4 if hollow else 0.8,
+        }
+        self.line(axes, [at], role, title, markerfacecolor=face, markeredgecolor=edge, **{**usual, **looks})
 
     def note(self, axes: Axes, words: str, at: tuple[float, float], offset: tuple[float, float], **how: Any) -> None:
         """Words beside a place in the axes, ``offset`` in points; muted and TINY unless ``how`` says otherwise."""

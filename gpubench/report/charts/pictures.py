@@ -182,7 +182,8 @@ def render(figure: Figure, suffix: str = "svg", theme: str = LIGHT) -> bytes:
     with drawing(figure, theme) as page:
         page.canvas.set_dpi(_DPI)
         facts = {"Software": "gpubench", "Title": figure.title}
-        FigureCanvasAgg(page.canvas).print_png(buffer := io.BytesIO(), metadata=facts)
+        canvas: Any = FigureCanvasAgg(page.canvas)
+        canvas.print_png(buffer := io.BytesIO(), metadata=facts)
     return buffer.getvalue()
 
 
@@ -191,7 +192,8 @@ def _svg_of(figure: Figure) -> tuple[bytes, Page]:
 
     facts = {"Date": None, "Title": figure.title, "Description": figure.small_print, "Creator": "gpubench"}
     with drawing(figure, LIGHT) as page:
-        FigureCanvasSVG(page.canvas).print_svg(buffer := io.BytesIO(), metadata=facts)
+        canvas: Any = FigureCanvasSVG(page.canvas)
+        canvas.print_svg(buffer := io.BytesIO(), metadata=facts)
     return buffer.getvalue(), page
 
 

@@ -39,7 +39,7 @@ def curve(
     limits: list[float] = []
     if isinstance(line.items[-1], Pair):
         limits = [point.x for point, item in both if item.ratio.state in LIMITS]
-        shown = [(Point(p.x, *item.drawn, p.flagged), item) for p, item in both if item.drawn]
+        shown = [(Point(p.x, v.value, v.low, v.high, p.flagged), item) for p, item in both if (v := item.drawn)]
     drawn = {point.x for point, _ in shown}
     left_out = [(p.x, str(item.quality.doubt or Reason.TOO_NOISY)) for p, item in both if p.x not in drawn]
     cut = line.points[-1].x not in drawn

@@ -14,7 +14,7 @@ from .layouts import LinePanels, Panel
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
 from .selection import by_size, curve, keys, panel_title, plainest_line
 
-_LIMIT = "Triangle: only a limit is known; its bar holds the speedup. "
+_LIMIT = "▲ at least, ▼ at most this; the speedup lies within its bar. "
 _DIAMOND = "Diamond: faster from this size on{}. "
 _BETWEEN = "Bar at 1×: faster from a size within it on{}. "
 _SMALL = " (small: with copies)"

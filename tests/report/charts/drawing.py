@@ -85,7 +85,7 @@ def _of_signs(figure: Figure) -> Iterator[str]:
         marks = [curve.mark for curve in curves if curve.mark]
         signs["Diamond: "] = any(mark.low == mark.high for mark in marks)
         signs["Bar at 1×: "] = any(mark.low < mark.high for mark in marks)
-        signs["Triangle: only a limit is known"] = any(curve.limits for curve in curves)
+        signs["▲ at least, ▼ at most this"] = any(curve.limits for curve in curves)
         signs["With copies: "] = any(curve.dashed for curve in curves)
         signs[" not drawn: "] = any(curve.left_out for curve in curves)
     yield from (f"{sign!r} in the small print alone" for sign, there in signs.items() if sign in caption and not there)
