@@ -26,7 +26,7 @@ from ..runfile.schema import Process, Result
 from ..runfile.ways import Basis, fastest_way, job, times_and_ratio
 from ..statistics import intervals
 from ..statistics.intervals import Interval
-from .number import MISSING, TIMES, Number, Sign, State, seconds
+from .number import MISSING, Number, Sign, State, seconds
 from .rows import NEAR, Measured, Values, grouped, leaves_open, too_noisy
 
 RESIDENT, ONE_SHOT, PINNED = "resident", "one-shot", "one-shot, pinned"
@@ -213,8 +213,8 @@ class Pair:
         value, low, high = self.values
         star = (Sign.NOISY,) * self.quality.noisy
         if self.quality.doubt is None and not too_noisy(low, high):
-            ends = (None, None) if self.busy else (low, high)
-            return Number(value, TIMES, *ends, State.KNOWN, star)
+            known = Number(value, low=low, high=high, state=State.KNOWN, signs=star)
+            return known.brief if self.busy else known
         if self.limit:
             return Number(self.limit, state=State.AT_LEAST if self.limit > 1 else State.AT_MOST, signs=star)
         if self.quality.doubt:

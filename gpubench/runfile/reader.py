@@ -31,6 +31,7 @@ from .ledger import percentiles
 from .naming import LONGEST_TEXT, named
 from .schema import (
     KEY,
+    OK,
     Benchmark,
     Case,
     DeviceFacts,
@@ -133,13 +134,13 @@ def _unusable(mark: Any, reason: str) -> Result:
     params, stats = given.get("params"), given.get("stats")
     if isinstance(stats, dict) and 0 in (stats.get("median"), stats.get("mean")):
         reason = "0 s by its clock"
-    case = _unnamed(params if isinstance(params, dict) else {})
-    return Result(*case, status="error", reason=f"no number: {reason}", fullname=str(name))
+    row = Result(**_unnamed(params if isinstance(params, dict) else {}))
+    return structs.replace(row, status="error", reason=f"no number: {reason}", fullname=str(name))
 
 
-def _unnamed(params: Mapping[str, Any]) -> tuple[Any, ...]:
+def _unnamed(params: Mapping[str, Any]) -> dict[str, Any]:
     """The identity of a test that doesn't use our fixture; the tests of a run are named together."""
-    return structs.astuple(Case("", "", params=params, implementation="", variant="", cache=""))
+    return structs.asdict(Case("", "", params=params, implementation="", variant="", cache=""))
 
 
 def _row(place: str, entry: Any) -> Result:
@@ -172,9 +173,7 @@ def check_case(name: str, mark: Any) -> None:
 
 def _result(place: str, mark: Any, kinds: Mapping[str, str], samples: bool) -> Result:
     benchmark = convert(mark, Benchmark, place)
-    measured = benchmark.extra_info and benchmark.extra_info.gpubench
-    if measured is None:
-        measured = _plain(place, benchmark)
+    measured = (benchmark.extra_info and benchmark.extra_info.gpubench) or _plain(place, benchmark)
     timer = benchmark.options and benchmark.options.timer
     used = (measured.device, *measured.devices)
     accelerators = [name for name in used if kinds.get(name, name.partition(":")[0]) not in ("", "cpu")]
@@ -185,8 +184,9 @@ def _result(place: str, mark: Any, kinds: Mapping[str, str], samples: bool) -> R
     if measured.p95_s is None and benchmark.stats.iterations == 1 and benchmark.stats.data:  # a file of samples alone
         processes = [{"iterations": process.iterations} for process in measured.processes]
         measured = structs.replace(measured, **percentiles(filter(None, benchmark.stats.data), processes))
-    flags = _flags(measured.processes)
-    return Result(*structs.astuple(measured), times=times, flags=flags, fullname=benchmark.fullname or "")
+    flags, name = _flags(measured.processes), benchmark.fullname or ""
+    values: tuple[Any, ...] = (*structs.astuple(measured), OK, None, times, flags, name)
+    return Result(*values)
 
 
 def _plain(place: str, benchmark: Benchmark) -> Measurement:
@@ -198,7 +198,7 @@ def _plain(place: str, benchmark: Benchmark) -> Measurement:
         _refuse(f"{place}.params", "an object", given)
     if len(given) > schema.MOST_PARAMS:
         _refuse(f"{place}.params", f"at most {schema.MOST_PARAMS} parameters", len(given))
-    return Measurement(*_unnamed(given))
+    return Measurement(**_unnamed(given))
 
 
 def _times(place: str, benchmark: Benchmark, measured: Measurement, with_samples: bool) -> Times:

@@ -275,3 +275,11 @@ def test_the_star_of_a_size_is_explained_below_a_table():
     start = Start(StartKind.ABOUT, "n", 72.4, noisy=True)
     assert Table("", ("wins",), ((start,),)).footnote == "* noisy: may be far off."
     assert Table("", ("wins",), ((Start(StartKind.UNSURE, "n"),),)).footnote.startswith("can't tell: ")
+
+
+@pytest.mark.parametrize(("cores", "star"), [(16, "*"), (1, "")])
+def test_a_size_over_a_cpu_on_few_of_its_threads_has_a_star(cores, star):
+    one = run(threads=1).bench("a.b", cpu=lambda n: 1e-6 * n, gpu=1e-4, n=(10, 10**4), threads=1)
+    one.data["machine_info"]["gpubench"]["cpu"]["cores"] = cores
+    (found,) = study_of(one).crossings
+    assert str(found.start) == f"from n ≈ 100{star}"
