@@ -94,9 +94,8 @@ def keep(results: Results, path: str) -> str:
 def _pairs(results: Results) -> list[Pair]:
     """Return the pairs of the first expression on the first GPU, by size."""
     pairs = sorted(results.study.device_pairs, key=lambda pair: pair.other.numbers)
-    first = pairs and min(pairs, key=lambda pair: (pair.other.result.device, pair.other.result.workload))
-    return [pair for pair in pairs if (pair.other.source, pair.other.result.workload)
-            == (first.other.source, first.other.result.workload)]  # fmt: skip
+    sides = [(pair.other.result.device, pair.other.result.workload) for pair in pairs]
+    return [pair for pair, side in zip(pairs, sides, strict=True) if side == min(sides)]
 
 
 def _crossing(pairs: Sequence[Pair]) -> Crossing:

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import itertools
 import json
+import math
 import os
 import random
 import sys
@@ -178,7 +179,7 @@ class Expressions:
                 each.fixture.library.close()
             recorder.end(each, each.attempt)
             if self.timing.ascending and each.nodeid not in self.session.unmeasured:
-                self._growth_of(each).note(*each.sizes.values(), each)
+                self._growth_of(each).note(math.prod(each.sizes.values()), each)
             each.attempt.fixture, each.compared, each.call, each.share = None, (), None, None  # their data
         if any(each.nodeid in self.session.unmeasured for each in turn):
             self._unusable = self._unusable or outcomes.ruined() or ""
@@ -201,7 +202,7 @@ class Expressions:
         if each.skip:
             raise Unmeasurable(each.skip)
         if self.timing.ascending:
-            self._growth_of(each).require(*each.sizes.values())
+            self._growth_of(each).require(math.prod(each.sizes.values()))
         each.attempt.state = State()
         try:
             with advising():
