@@ -20,11 +20,10 @@ from types import ModuleType
 from typing import Any
 
 from ..runfile.flags import Flag
+from .shared import LIBRARIES
 
 _MOST_LOOKED_AT = 100_000
 """Elements of a container, and bytes / 1,000 of an array, that are compared; of larger ones an even sample."""
-_LIBRARIES = {"torch", "numpy", *sys.stdlib_module_names}
-"""Modules whose variables aren't the user's."""
 _LEVELS, _MOST_PLACES = 5, 20_000
 """How deep, and at how many places, a call's inputs are looked at."""
 _ENDLESS = (itertools.count, itertools.cycle, itertools.repeat)
@@ -161,7 +160,7 @@ def _held_by(value: Any) -> list[tuple[Any, Any]]:
         items = value.items() if isinstance(value, Mapping) else enumerate(value)
         return list(items) if len(value) <= 100 else []
     root = type(value).__module__.partition(".")[0]
-    if isinstance(value, type | ModuleType) or inspect.isroutine(value) or root in _LIBRARIES - {"types", "argparse"}:
+    if isinstance(value, type | ModuleType) or inspect.isroutine(value) or root in LIBRARIES - {"types", "argparse"}:
         return []
     slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ()) if hasattr(value, name)]
     return [*list(getattr(value, "__dict__", {}).items()), *((name, getattr(value, name)) for name in slots)]

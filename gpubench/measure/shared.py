@@ -133,15 +133,17 @@ def _restore_names(holder: Any, values: dict[Any, Any]) -> None:
 # Which objects a copy shares ------------------------------------------------------------------------------------------
 
 
-@functools.cache
 def is_library(name: str) -> bool:
     """Whether a module isn't the user's."""
-    root = name.partition(".")[0]
     module = sys.modules.get(name)
-    if root in LIBRARIES or root in OURS:
+    return _is_library(name, "" if module is None else getattr(module, "__file__", None))
+
+
+@functools.cache
+def _is_library(name: str, place: str | None) -> bool:
+    if name.partition(".")[0] in LIBRARIES | OURS:
         return name != "__main__" and not name.startswith("gpubench.benchmarks")
-    place = getattr(module, "__file__", None)
-    if module is None or name == "__main__":
+    if name == "__main__":
         return False
     return place is None or bool({"site-packages", "dist-packages"} & set(Path(place).parts))
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from gpubench.measure.copies import copy_call
+from gpubench.measure.shared import is_library
 
 X = torch.randn(4, generator=torch.Generator().manual_seed(0))
 total = None
@@ -90,8 +91,9 @@ def test_a_tensor_of_a_class_that_a_copied_call_writes_is_put_back():
     assert torch.equal(Holder.buffer, torch.zeros(4))
 
 
-@pytest.mark.parametrize("name", ["installed_package", "users_module"])
-def test_a_shared_module_is_as_before_and_keeps_what_it_imported(monkeypatch, name):
+@pytest.mark.parametrize("place", ["/usr/lib/site-packages", "/home/me"])
+def test_a_shared_module_is_as_before_and_keeps_what_it_imported(monkeypatch, place):
+    name = "some_package"
     source = """
 cache = {}
 def average(x):
@@ -104,7 +106,7 @@ def average(x):
     module = types.ModuleType(name)
     exec(source, vars(module))
     monkeypatch.setitem(sys.modules, name, module)
-    module.__file__ = f"/usr/lib/site-packages/{name}.py" if name == "installed_package" else "/home/me/mine.py"
+    module.__file__ = f"{place}/package.py"
     functions = {}
     exec(f"def imports(x):\n    from {name} import average\n    return average(x)", functions)
     for call in (module.average, lambda x: module.average(x), functions["imports"]):
@@ -112,3 +114,11 @@ def average(x):
         assert copied().dtype == torch.float64
         assert module.cache == {}
     assert module.wrap.__name__ == "textwrap"
+
+
+def test_a_module_that_is_loaded_later_is_a_library_then(monkeypatch):
+    assert not is_library("late_package")
+    module = types.ModuleType("late_package")
+    module.__file__ = "/usr/lib/site-packages/late_package.py"
+    monkeypatch.setitem(sys.modules, "late_package", module)
+    assert is_library("late_package")
