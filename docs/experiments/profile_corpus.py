@@ -117,7 +117,7 @@ how = TrainingArguments("out", per_device_train_batch_size=8, max_steps=30, repo
                         logging_steps=5, disable_tqdm=True)
 loss = Trainer(net, how, train_dataset=Texts()).train().training_loss
 """,
-    "accelerate": """
+    "with_accelerate": """
 from accelerate import Accelerator
 accelerator = Accelerator(gradient_accumulation_steps=2, cpu=True); net = network()
 net, opt, data = accelerator.prepare(net, torch.optim.SGD(net.parameters(), 0.1), batches())

@@ -16,8 +16,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ..errors import UsageError, clean
-from ..profiling.profile import Profile, decoded, encoded
+from ..profiling.profile import Profile
 from ..statistics.intervals import median_interval
 
 FAREWELL_S = 3.0
@@ -72,7 +74,7 @@ def main(args: argparse.Namespace) -> int:
     complete(profile, cards)
     print("\n".join(["", *map(clean, screen(profile))]), flush=True)
     if args.json:
-        replace(Path(args.json), encoded(profile))
+        replace(Path(args.json), msgspec.json.format(msgspec.json.encode(profile), indent=1))
     if kind:
         from ..profiling.stacked import figure_of
         from ..report.charts.pictures import render
@@ -103,7 +105,7 @@ def _measured(args: argparse.Namespace, environment: Mapping[str, str]) -> tuple
         session |= {"to_the_end": args.to_the_end, "line": args.step}
         code = _run([sys.executable, "-P", "-m", "gpubench.profiling.script", json.dumps(session)], environment)
         if result.exists():
-            return code, decoded(result.read_bytes())
+            return code, msgspec.json.decode(result.read_bytes(), type=Profile)
         how = f"ended by signal {-code}" if code < 0 else f"ended with code {code}"
         return abs(code), Profile(args.words[0], refusal=f"{how} before it was measured", ended="failed")
 

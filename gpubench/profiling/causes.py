@@ -14,9 +14,9 @@ LARGE, FULL, MOST = 0.2, 0.9, 3
 
 def causes_of(profile: Profile) -> list[Cause]:
     """Return the causes of a profile's time, the largest first."""
-    gpu, step_s = (profile.gpus or [None])[0], profile.step.mean_s if profile.step else 0.0
+    gpu, step_s = next(iter(profile.gpus), None), profile.step.mean_s if profile.step else 0.0
     found = [*_data(profile, step_s, gpu), *_python(profile, step_s, gpu)]
-    if gpu:
+    if gpu is not None:
         found += [*_launches(profile, gpu), *_copies(profile, gpu), *_memory(profile, gpu)]
     if profile.waits:
         says = f".{profile.waits[0].call}() at {profile.waits[0].line} waits for the GPU in each step"

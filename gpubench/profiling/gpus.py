@@ -17,7 +17,7 @@ from ..runfile.runs import read
 from ..runfile.schema import OK, Operators
 from .causes import causes_of
 from .notes import DATA, HOST, PYTHON, least_s
-from .profile import OnGpu, Profile
+from .profile import OnGpu, Profile, Span
 
 CARDS = ("L4", "RTX 4090", "A100", "H100")
 HOST_FACTORS, LAUNCH_S = (0.6, 1.6), (3e-6, 7e-6)
@@ -28,7 +28,6 @@ UNPINNED = 4.0
 """How many times longer a copy from memory that isn't page-locked may take."""
 MEASURED = 0.75, 1.25
 """The range around a middle that benchmarks on this card have corrected: 33 of 34 published networks lay in it."""
-Span = tuple[float, float]
 
 
 def cards_of(names: Sequence[str]) -> list[tuple[Gpu, float | None]]:

@@ -14,9 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-_OTHERS = tuple(
-    {*map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")), str(Path(__file__).parents[1])}
-)
+_OTHERS = (*map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib")), str(Path(__file__).parents[1]))
 BRIEF_S, LONG_S = 0.005, 0.05
 """Seconds between two samples of a step, and of a script that is looked for."""
 
@@ -66,7 +64,7 @@ class Sampler:
             frame = None if self._ended else sys._current_frames().get(self.thread)
             if not self._ended and self._watch(time.monotonic() - began_s, frame):
                 own = [each for each in frames(frame) if each.f_code.co_filename == self.script]
-                self.turns.update(own[-1:] and [own[-1].f_lineno])
+                self.turns.update(each.f_lineno for each in own[-1:])
                 self.lines.setdefault(self.region(), Counter()).update([line_of(frame)])
 
     def stop(self) -> None:
@@ -76,29 +74,12 @@ class Sampler:
 
 def busiest_loop(source: str, turns: Counter[int]) -> tuple[int, float] | None:
     """Return the line of the innermost loop of a script that holds nearly all samples, and its share of them."""
-    total = sum(turns.values())
-    best = None
+    total, best = sum(turns.values()) or 1, None
     for node in ast.walk(ast.parse(source)):  # outer loops come first
         if isinstance(node, ast.For | ast.While):
-            share = sum(n for line, n in turns.items() if node.lineno <= line <= (node.end_lineno or 0)) / (total or 1)
+            share = sum(n for line, n in turns.items() if node.lineno <= line <= (node.end_lineno or 0)) / total
             best = (node.lineno, share) if share > 0.8 else best
     return best
-
-
-class _Marked(ast.NodeTransformer):
-    def __init__(self, line: int) -> None:
-        self.line, self.done = line, False
-
-    def _visit_loop(self, node: Any) -> Any:
-        self.generic_visit(node)  # the innermost loop first
-        if not self.done and node.lineno <= self.line <= (node.end_lineno or 0):
-            self.done = True
-            call = ast.parse(f"{MARK}()").body[0]
-            node.body.insert(0, ast.copy_location(call, node.body[0]))
-            ast.fix_missing_locations(node)
-        return node
-
-    visit_For = visit_While = visit_AsyncFor = _visit_loop
 
 
 MARK = "__gpubench_step__"
@@ -107,6 +88,11 @@ MARK = "__gpubench_step__"
 
 def marked(source: str, line: int) -> ast.Module | None:
     """Return the script with a mark in the innermost loop at a line; None if no loop is there."""
-    transformer = _Marked(line)
-    tree = transformer.visit(ast.parse(source))
-    return tree if transformer.done else None
+    tree, body = ast.parse(source), None
+    for node in ast.walk(tree):  # outer loops come first
+        if isinstance(node, ast.For | ast.While | ast.AsyncFor) and node.lineno <= line <= (node.end_lineno or 0):
+            body = node.body
+    if body is None:
+        return None
+    body.insert(0, ast.copy_location(ast.parse(f"{MARK}()").body[0], body[0]))
+    return ast.fix_missing_locations(tree)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from ..runfile.schema import Operators
-from .notes import CORRELATED
+
+Span = tuple[float, float]
+CORRELATED = 0.6
+"""Correlation of neighbouring steps above which the interval is too narrow."""
 
 
 class Step(Struct):
@@ -55,20 +57,20 @@ class Cause(Struct):
 
 
 class OnGpu(Struct):
-    """A step on a GPU: ranges of seconds, and of the speedup over the CPU. ``gpu_s`` holds the optimizer too."""
+    """A step on a GPU: ranges of seconds, and of the speedup over the CPU."""
 
     gpu: str
-    step_s: tuple[float, float]
-    host_s: tuple[float, float]
-    gpu_s: tuple[float, float]
-    optimizer_s: tuple[float, float]
-    copies_s: tuple[float, float]
-    speedup: tuple[float, float]
-    without_waiting: tuple[float, float]
+    step_s: Span
+    host_s: Span
+    gpu_s: Span
+    optimizer_s: Span
+    copies_s: Span
+    speedup: Span
+    without_waiting: Span
     capacity: float | None = None
 
 
-class Profile(Struct, omit_defaults=False):
+class Profile(Struct):
     """The whole answer. ``regions`` are seconds of a mean step by the notes alone, ``steps`` those of each step in the
     same order; ``parts`` have the host's time apart. ``refusal`` is the reason why there is none; ``lost`` has the
     missing parts, and why."""
@@ -86,27 +88,27 @@ class Profile(Struct, omit_defaults=False):
     dtype: str = "float32"
     busy: str = ""
     step: Step | None = None
-    parts: dict[str, float] = field(default_factory=dict)
-    regions: dict[str, float] = field(default_factory=dict)
-    steps: list[list[float]] = field(default_factory=list)
+    parts: dict[str, float] = {}
+    regions: dict[str, float] = {}
+    steps: list[list[float]] = []
     evaluation_s: float = 0.0
-    loaders: list[LoaderFacts] = field(default_factory=list)
-    lines: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
-    waits: list[Place] = field(default_factory=list)
-    copies: list[Place] = field(default_factory=list)
+    loaders: list[LoaderFacts] = []
+    lines: dict[str, list[tuple[str, int]]] = {}
+    waits: list[Place] = []
+    copies: list[Place] = []
     copied_bytes: int = 0
-    operators: list[Operators] = field(default_factory=list)
-    optimizer: list[Operators] = field(default_factory=list)
+    operators: list[Operators] = []
+    optimizer: list[Operators] = []
     launches: int | None = None
     optimizer_launches: int | None = None
     memory_bytes: int | None = None
     compiled: bool = False
     bound: float | None = None
-    causes: list[Cause] = field(default_factory=list)
-    gpus: list[OnGpu] = field(default_factory=list)
+    causes: list[Cause] = []
+    gpus: list[OnGpu] = []
     unmodelled: str = ""
-    measured: dict[str, tuple[float, float, float]] = field(default_factory=dict)
-    lost: dict[str, str] = field(default_factory=dict)
+    measured: dict[str, tuple[float, float, float]] = {}
+    lost: dict[str, str] = {}
 
     @property
     def workers(self) -> int:
@@ -128,13 +130,3 @@ class Profile(Struct, omit_defaults=False):
 def article(gpu: str) -> str:
     """``an L4``, ``a V100``."""
     return f"{'an' if gpu[0] in 'AHLR' else 'a'} {gpu}"
-
-
-def decoded(content: bytes) -> Profile:
-    """Return a profile from its JSON."""
-    return msgspec.json.decode(content, type=Profile)
-
-
-def encoded(profile: Profile) -> bytes:
-    """Return the JSON of a profile."""
-    return msgspec.json.format(msgspec.json.encode(profile), indent=1) + b"\n"

@@ -94,8 +94,8 @@ def _table(profile: Profile) -> Iterator[str]:
     if gpus:
         yield _row("faster", "", [f"{spread(gpu.speedup)}×{star}" for gpu in gpus])
     if gpus and parts[DATA] >= LARGE * step.mean_s:
-        cells = [f"{spread(gpu.without_waiting)}×{star}" for gpu in gpus]
-        yield _row("if data never waits", span_text(step.mean_s - parts[DATA]), cells)
+        bare = [f"{spread(gpu.without_waiting)}×{star}" for gpu in gpus]
+        yield _row("if data never waits", span_text(step.mean_s - parts[DATA]), bare)
 
 
 def _left(gpu: OnGpu, profile: Profile) -> tuple[float, float]:

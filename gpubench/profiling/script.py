@@ -57,8 +57,7 @@ class Script:
         self.session, self.path, self.profile = session, os.path.abspath(session.words[0]), Profile(session.words[0])
         self._tasks, self._samples, self._before = self._later(), False, None
         self.watcher = Watcher(session.plan, self._next_step)
-        self._tracer: Any = None
-        self._counting: Any = None
+        self._tracer = self._counting = self.main = None  # type: Any
         self._began_s, self._said_s = time.monotonic(), 0.0
         self.sampler = Sampler(get_ident(), self.path, self._look)
         self.sampler.region = lambda: next(iter(self.watcher.stacks[self.sampler.thread]), PYTHON)
@@ -343,8 +342,7 @@ def run(session: Session) -> int:
     code, names = _code_of(script)
     main = types.ModuleType("__main__")
     vars(main).update(names)
-    _KEPT.append(sys.modules["__main__"])
-    sys.modules["__main__"] = main
+    script.main, sys.modules["__main__"] = sys.modules["__main__"], main  # the old one stays alive
     try:
         exec(code, vars(main))
     except BaseException as error:
@@ -353,23 +351,9 @@ def run(session: Session) -> int:
     if isinstance(failure, SystemExit):
         raise failure
     if failure is not None:
-        _show(failure)
+        failure.__traceback__ = failure.__traceback__ and failure.__traceback__.tb_next  # without this frame
+        sys.excepthook(type(failure), failure, failure.__traceback__)
     return int(failure is not None)
-
-
-_KEPT: list[types.ModuleType] = []
-
-
-def _show(error: BaseException) -> None:
-    """Print the traceback of the script, without frames of gpubench."""
-    own, entries, entry = str(Path(__file__).parent), list[Any](), error.__traceback__
-    while entry is not None:
-        entries += [entry] * (not entry.tb_frame.f_code.co_filename.startswith(own))
-        entry = entry.tb_next
-    for this, following in zip(entries, [*entries[1:], None], strict=False):
-        this.tb_next = following
-    error.__traceback__ = entries[0] if entries else None
-    sys.excepthook(type(error), error, error.__traceback__)
 
 
 def main(words: Sequence[str]) -> int:

@@ -6,15 +6,11 @@ from dataclasses import dataclass
 
 from ..report.charts.page import MARGIN, Figure, Key, Page
 from .notes import BACKWARD, DATA, FORWARD, HOST, OPTIMIZER, PYTHON
-from .profile import OnGpu, Profile
+from .profile import Profile
 from .profile_text import answer, span_text
 
-ROLES = {
-    "waiting for data": "accelerator1",
-    "own Python": "cpu1",
-    "Python, launches": "cpu0",
-    "operators": "accelerator0",
-}
+NAMES = "waiting for data", "own Python", "Python, launches", "operators"
+ROLES = "accelerator1", "cpu1", "cpu0", "accelerator0"
 _ROW = 34.0
 
 
@@ -26,15 +22,15 @@ class Bars:
 
     def draw(self, figure: Figure, theme: str) -> Page:
         """Draw one bar a row, the range as a pale end."""
-        page = Page(figure, theme, _ROW * len(self.rows) + 40, [Key(name, role, "bar") for name, role in ROLES.items()])
+        page = Page(figure, theme, _ROW * len(self.rows) + 40, [*map(Key, NAMES, ROLES, ["bar"] * 4)])
         axes = page.axes(MARGIN + 110, page.width - 2 * MARGIN - 110, page.top, page.bottom - 30)
         most = max(max(sum(parts), high) for _, parts, high, _ in self.rows)
         for i, (_, parts, high, words) in enumerate(self.rows):
             left = 0.0
-            for seconds, role in zip(parts, ROLES.values(), strict=True):
+            for seconds, role in zip(parts, ROLES, strict=True):
                 axes.barh(-i, seconds, left=left, height=0.6, color=page.ink(role))
                 left += seconds
-            axes.barh(-i, max(0.0, high - left), left=left, height=0.6, color=page.ink("accelerator0"), alpha=0.3)
+            axes.barh(-i, max(0.0, high - left), left=left, height=0.6, color=page.ink(ROLES[-1]), alpha=0.3)
             page.note(axes, words, (max(high, left), -i), (4, 0), va="center")
         axes.set_yticks([-i for i in range(len(self.rows))], [row[0] for row in self.rows])
         axes.set_xlim(0, 1.25 * most)
@@ -45,20 +41,14 @@ class Bars:
 
 def figure_of(profile: Profile) -> Figure:
     """Return the picture of a completed profile."""
-    parts, step = profile.parts, profile.step
-    assert step is not None
-    operators = parts[FORWARD] + parts[BACKWARD] + parts[OPTIMIZER]
-    own = parts[DATA], parts[PYTHON], parts[HOST], operators
-    rows = [(f"CPU, {profile.threads} threads", own, step.mean_s, span_text(step.mean_s))]
-    rows += [(gpu.gpu, _parts(gpu, profile), gpu.step_s[1], span_text(*gpu.step_s)) for gpu in profile.gpus]
-    note = "CPU: measured. GPUs: modelled; the pale end is the range." if profile.gpus else "CPU: measured."
+    parts, mean_s = profile.parts, profile.step.mean_s if profile.step else 0.0
+    own = parts[DATA], parts[PYTHON], parts[HOST], parts[FORWARD] + parts[BACKWARD] + parts[OPTIMIZER]
+    rows = [(f"CPU, {profile.threads} threads", own, mean_s, span_text(mean_s))]
+    for gpu in profile.gpus:  # at the low end, without work that is done beside other work
+        left_s, each = gpu.step_s[0], []
+        for seconds in (parts[DATA], parts[PYTHON], gpu.host_s[0], left_s):
+            each.append(min(seconds, left_s))
+            left_s -= each[-1]
+        rows.append((gpu.gpu, tuple(each), gpu.step_s[1], span_text(*gpu.step_s)))
+    note = "CPU: measured." + " GPUs: modelled; the pale end is the range." * bool(profile.gpus)
     return Figure("profile", "profile", answer(profile), "Parts of a mean step", note, Bars(tuple(rows)))
-
-
-def _parts(gpu: OnGpu, profile: Profile) -> tuple[float, ...]:
-    """Return the parts of a step at the low end of its range: work beside the host's doesn't count."""
-    data_s, own_s = profile.parts[DATA], profile.parts[PYTHON]
-    data_s = min(data_s, gpu.step_s[0])
-    own_s = min(own_s, gpu.step_s[0] - data_s)
-    host_s = min(gpu.host_s[0], gpu.step_s[0] - data_s - own_s)
-    return data_s, own_s, host_s, max(0.0, gpu.step_s[0] - data_s - own_s - host_s)

@@ -60,9 +60,8 @@ def split_host(
     every = []
     for begin, end, notes in steps:
         traced, gaps, counts = (dict.fromkeys(PARTS, 0.0) for _ in range(3))
-        stretches = list(segments(notes, begin, end, train))
-        for (first, last, _), (region, gap_s, count) in zip(stretches, uncovered(spans, stretches), strict=True):
-            traced[region] += last - first
+        for region, seconds, gap_s, count in uncovered(spans, list(segments(notes, begin, end, train))):
+            traced[region] += seconds
             gaps[region] += gap_s
             counts[region] += count
         every.append((traced, gaps, counts))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from itertools import pairwise
 from threading import get_ident
+from traceback import walk_stack
 from typing import Any
 
 from .notes import BACKWARD, DATA, FORWARD, OPTIMIZER, Note, is_steady, mark_of, seconds_of
@@ -69,7 +70,9 @@ class Watcher:
         self.stacks: defaultdict[int, list[str]] = defaultdict(list)
         self._notes: defaultdict[int, list[Note]] = defaultdict(list)
         self._events: defaultdict[int, list[tuple[float, Hashable]]] = defaultdict(list)
-        self._began_s, self._lines = 0.0, dict[int, str]()
+        self._began_s = 0.0
+        self._made: dict[int, tuple[str, Hashable]] = {}  # by loader: its line, and the lines of the whole stack
+        self._keys: dict[int, Hashable] = {}  # by iterator
         self._undo: list[tuple[Any, str, Any]] = []
         self._handles: list[Any] = []
 
@@ -97,10 +100,11 @@ class Watcher:
             stack = self.stacks[ident := get_ident()]
             if self.phase == "over" or region not in stack:
                 return
-            del stack[len(stack) - 1 - stack[::-1].index(region) :]
+            while stack.pop() != region:
+                pass
             now_s = self._clock()
             self._notes[ident].append((now_s, "-", region, key))
-            if rank is not None:
+            if rank is not None and rank <= self.rank:
                 self.event(rank, key, now_s)
         except Exception as error:
             self.lose(region, error)
@@ -241,7 +245,7 @@ class Watcher:
         return noted
 
     def _note_loader(self, loader: Any) -> None:
-        self._lines[id(loader)] = user_line()
+        self._made[id(loader)] = user_line(), tuple((frame.f_code, number) for frame, number in walk_stack(None))
 
     def _note_optimizer(self, _: Any) -> None:
         self.optimizers += 1
@@ -267,6 +271,8 @@ class Watcher:
         return call
 
     def _leave_module(self, module: Any) -> None:
+        if self.rank < CALLED and self.counting is None:  # the event wouldn't count
+            return self.leave(FORWARD)
         has_parameters = self._guarded(lambda: next(module.parameters(), None) is not None)
         if self.counting is not None and has_parameters:
             self._guarded(self.counting.note_dtype, module)
@@ -297,18 +303,26 @@ class Watcher:
     def _iterator(self, original: Any) -> Any:
         def init(iterator: Any, loader: Any) -> None:
             original(iterator, loader)
-            self._guarded(self._note_iterator, loader)
+            self._guarded(self._note_iterator, iterator, loader)
 
         return init
 
-    def _note_iterator(self, loader: Any) -> None:
-        self.loaders[id(loader.dataset)] = loader, self._lines.get(id(loader)) or user_line()
+    def _note_iterator(self, iterator: Any, loader: Any) -> None:
+        """Note the loader of an iterator. Its key is where it was made and how long it is: a script may make loader and
+        dataset again for each epoch, and both of training and of evaluation in one function."""
+        line, stack = self._made.get(id(loader)) or (user_line(), id(loader.dataset))
+        try:
+            key = stack, len(loader.dataset)
+        except TypeError:  # a stream
+            key = stack, 0
+        self._keys[id(iterator)] = key
+        self.loaders[key] = loader, line
         for old in list(self.loaders)[:-MOST_LOADERS]:
             del self.loaders[old]
 
     def _next_batch(self, original: Any) -> Any:
         def __next__(iterator: Any) -> Any:
-            if not self.enter(DATA, key := id(iterator._dataset)):
+            if not self.enter(DATA, key := self._keys.get(id(iterator))):
                 return original(iterator)
             rank = None
             try:

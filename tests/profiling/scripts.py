@@ -41,6 +41,11 @@ for x, y in batches(): loss = step(net, opt, x, y)
 net = network(); opt = torch.optim.Adam(net.parameters())
 for x, y in batches(num_workers=2): loss = step(net, opt, x, y)
 """,
+    "loader_for_each_epoch": """
+net = network(); opt = torch.optim.SGD(net.parameters(), 0.1)
+for _ in range(9):
+    for _, (x, y) in zip(range(4), batches(num_workers=0)): loss = step(net, opt, x, y)
+""",
     "iterable": """
 class Stream(IterableDataset):
     def __iter__(self):
@@ -175,7 +180,8 @@ for x, y in batches(): loss = step(net, opt, x[:, :7], y)
 }
 SCRIPTS = {name: PRELUDE + body + "\nprint(loss, torch.rand(2))\n" for name, body in SCRIPTS.items()}
 MARKS = {
-    "sgd": "SGD", "two_workers": "Adam", "iterable": "AdamW", "accumulation": "SGD", "copies_of_the_network": "AdamW",
+    "sgd": "SGD", "two_workers": "Adam", "loader_for_each_epoch": "SGD",
+    "iterable": "AdamW", "accumulation": "SGD", "copies_of_the_network": "AdamW",
     "critic": "Adam", "no_optimizer": "backward", "inference": "batch", "encoder": "call", "compiled": "SGD",
     "everyday": "SGD", "swallows": "SGD", "thread": "SGD", "evaluation_between": "SGD", "evaluation_before": "SGD",
     "closure": "LBFGS",

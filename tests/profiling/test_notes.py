@@ -70,7 +70,7 @@ def test_another_dataset_is_an_evaluation_until_the_next_batch_or_backward_pass(
 
 def test_forward_of_a_compiled_network_lasts_from_the_batch_to_the_backward_pass():
     step = notes("1 + data", "2 - data", "5 + backward", "6 - backward", "7 + optimizer", "8 - optimizer")
-    parts = parts_of(step, 0.0, 10.0, TRAIN, by_rule=True)
+    parts = parts_of(step, 0.0, 10.0, TRAIN, True)
     assert (parts["forward"], parts["python"]) == (3, 4)
 
 
@@ -126,4 +126,7 @@ def test_bound_isnt_exceeded_by_any_gpu():
 
 def test_uncovered_time_is_that_between_operators():
     stretches = [(0.0, 4.0, FORWARD), (4.0, 10.0, "backward")]
-    assert list(uncovered([(1.0, 2.0), (3.0, 5.0), (6.0, 7.0)], stretches)) == [(FORWARD, 2.0, 2), ("backward", 4.0, 1)]
+    assert list(uncovered([(1.0, 2.0), (3.0, 5.0), (6.0, 7.0)], stretches)) == [
+        (FORWARD, 4.0, 2.0, 2),
+        ("backward", 6.0, 4.0, 1),
+    ]

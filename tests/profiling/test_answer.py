@@ -1,0 +1,147 @@
+"""The step on GPUs, the causes, the text and the picture of made-up profiles."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from gpubench.errors import UsageError
+from gpubench.profiling.gpus import CARDS, cards_of, complete
+from gpubench.profiling.notes import PARTS
+from gpubench.profiling.profile import LoaderFacts, Place, Profile, Step
+from gpubench.profiling.profile_text import screen, span_text, spread
+from gpubench.profiling.stacked import figure_of
+from gpubench.report.charts.pictures import render
+from gpubench.runfile.schema import Operators
+
+MS = 1e-3
+ONE_CNN = Operators("convolution", 40, 1.1e11, 3.1e8)
+OPTIMIZER = Operators("elementwise", 12, 0.0, 4e8)
+
+
+def made(operators=(ONE_CNN,), launches=165, step=None, **parts):
+    """A completed profile with these parts in milliseconds, and the GPUs of CARDS."""
+    seconds = dict.fromkeys(PARTS[:-1], 0.0) | {name: value * MS for name, value in parts.items()}
+    mean = sum(seconds.values())
+    step = step or Step("AdamW", "optimizer", 24, mean, 0.97 * mean, 1.03 * mean, 1.0, 64, "64", 5)
+    profile = Profile("train.py", threads=2, step=step, parts=seconds, operators=list(operators), optimizer=[OPTIMIZER])
+    profile.launches, profile.optimizer_launches, profile.memory_bytes = launches, 12, 9 * 10**8
+    return profile
+
+
+def done(profile, *names):
+    complete(profile, cards_of(names))
+    return profile
+
+
+def slow_loader():
+    profile = made(data=640, python=0.2, host=4.5, forward=300, backward=337, optimizer=28)
+    profile.loaders = [LoaderFacts("train.py:31", 0, False, 0.64)]
+    profile.waits, profile.copied_bytes = [Place("item", "train.py:44")], 7_077_888
+    profile.lines = {"data": [("data.py:7", 40)]}
+    return done(profile)
+
+
+def test_waiting_for_data_bounds_the_speedup():
+    profile = slow_loader()
+    assert profile.bound == pytest.approx(1309.7 / (640 + 0.6 * 4.7))
+    assert all(gpu.speedup[1] <= profile.bound * (1 + 1e-9) for gpu in profile.gpus)
+    lines = screen(profile)
+    assert lines[0].startswith("train.py: no GPU makes it more than about 2.0× faster on a host like this one")
+    text = " ".join(lines)
+    assert "49% of a step waits for data: num_workers=0 at train.py:31" in text
+    assert "The loader alone makes 100 rows/s in 1 process; an L4 could take" in text
+    assert "It loads mostly at data.py:7." in text
+    assert ".item() at train.py:44 waits for the GPU in each step" in text
+    assert "if data never waits" in text
+    assert profile.gpus[0].without_waiting[0] > 10
+
+
+def test_workers_load_beside_the_step():
+    profile = slow_loader()
+    other = copy.deepcopy(profile)
+    other.gpus, other.loaders[0].workers, other.loaders[0].alone_s = [], 4, 0.16
+    done(other)
+    assert other.bound == pytest.approx(1309.7 / 160)
+    assert other.gpus[0].step_s == pytest.approx((0.16, 0.16))
+
+
+def test_host_is_the_limit_of_a_small_network():
+    small = Operators("product", 6, 1e6, 1e6)
+    profile = made((small,), 22, python=0.1, host=0.5, forward=1, backward=1.2, optimizer=0.9)
+    profile.optimizer = [small]
+    done(profile)
+    assert "on any of these GPUs: the host is the limit, not the GPU" in " ".join(screen(profile))
+    assert profile.causes[0].name == "launches"
+    assert profile.gpus[0].step_s == profile.gpus[-1].step_s
+    assert profile.gpus[0].host_s == pytest.approx((0.6 * 0.5 * MS + 34 * 3e-6, 1.6 * 0.5 * MS + 34 * 7e-6))
+
+
+def test_a_step_that_computes_says_so():
+    work = [Operators("product", 600, 1e12, 4e9), Operators("elementwise", 200, 0.0, 6e9)]
+    profile = done(made(work, 850, python=0.2, host=14, forward=4000, backward=7100, optimizer=690))
+    assert screen(profile)[0].endswith(": it computes") or "it computes" in screen(profile)[1]
+    assert "products are 100% of 1e+03 GFLOP" in " ".join(screen(profile))
+    for gpu in profile.gpus:
+        assert gpu.step_s[0] < gpu.step_s[1]
+
+
+def test_own_python_and_copies_and_memory_are_causes():
+    profile = made(python=90, host=1, forward=50, backward=50, optimizer=1)
+    profile.lines, profile.memory_bytes, profile.copied_bytes = {"python": [("serve.py:18", 9)]}, 4 * 10**10, 2 * 10**9
+    done(profile, "L4")
+    assert [cause.name for cause in profile.causes] == ["memory", "copies", "python"]
+    assert "is own Python, without torch, mostly at serve.py:18" in profile.causes[2].says
+
+
+def test_unknown_operators_leave_the_bound():
+    profile = done(made((Operators("other", 40, 0.0, 4e9),), data=10, forward=50))
+    assert not profile.gpus
+    lines = " ".join(screen(profile))
+    assert lines.startswith("train.py: no GPU makes it more than about 6.0× faster")
+    assert "No times on GPUs: nothing was learned of its operators." in lines
+
+
+@pytest.mark.parametrize("make", [slow_loader, lambda: done(made(host=1, forward=3, backward=5))])
+@pytest.mark.parametrize("busy", ["", "other processes used 91% of the 2 cores"])
+def test_text_fits_and_a_busy_machine_has_stars(make, busy):
+    profile = make()
+    profile.busy = busy
+    lines = screen(profile)
+    assert len(lines) <= 25
+    assert max(map(len, lines)) <= 80
+    assert ("*" in "".join(lines)) == bool(busy)
+
+
+def test_a_measured_gpu_is_compared_with_its_range():
+    profile = slow_loader()
+    low, high = profile.gpus[0].step_s
+    profile.measured = {"L4": (low, (low + high) / 2, high)}
+    assert ": inside." in " ".join(screen(profile))
+    profile.measured = {"L4": (high, 2 * high, 3 * high)}
+    assert ": outside." in " ".join(screen(profile))
+
+
+def test_picture_has_a_bar_for_each_device():
+    svg = render(figure_of(slow_loader())).decode()
+    assert all(name in svg for name in ("CPU, 2 threads", "H100 SXM", "waiting for data"))
+
+
+def test_spans_are_short():
+    assert span_text(0.007, 0.036) == "7.0–36 ms"
+    assert span_text(5e-5, 9e-5) == "≤ 0.1 ms"
+    assert span_text(1e-5, 3e-4) == "≤ 0.3 ms"
+    assert span_text(1.31) == "1.31 s"
+    assert spread((2.01, 2.04)) == "2.0"
+
+
+def test_cards_are_named_or_taken_from_a_results_file(tmp_path, monkeypatch):
+    from gpubench.profiling import gpus
+
+    assert [card.name for card, _ in cards_of([])] == ["L4", "RTX 4090", "A100 80GB SXM", "H100 SXM"]
+    assert len(CARDS) == 4
+    (tmp_path / "run.json").write_text("")
+    monkeypatch.setattr(gpus, "read", lambda _: type("Run", (), {"results": []}))
+    with pytest.raises(UsageError, match="no benchmark of a GPU is there"):
+        cards_of([str(tmp_path / "run.json")])
