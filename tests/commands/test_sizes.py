@@ -11,7 +11,7 @@ from records import run
 from gpubench import thresholds
 from gpubench.commands.sizes import Span, further_size, keep, said, span_of
 from gpubench.errors import Unmeasurable, UsageError
-from gpubench.measure.expression import Timing
+from gpubench.measure.source import Timing
 from gpubench.plugin.expressions import Expressions
 from gpubench.plugin.growth import Growth
 from gpubench.report.results import Results
