@@ -85,7 +85,7 @@ class Gpubench:
         self._held_bytes, self._begun = home.allocated_memory(), disturbance.look(())
         self._session, self.home, self.case = session, home, structs.replace(case, dtype=computing(case.dtype))
         self.implementation, self.variant = case.implementation, case.variant
-        self.preset, self.first = session.settings.preset, session.first
+        self.preset, self.first = session.settings.preset, session.settings.first
         self.library = find_implementation(case.implementation)(home, self.case.dtype)
         self.library.open(session.use_threads())
         self.data, self.host = self._data(home), self._data(CPU, stream=1)

@@ -65,7 +65,7 @@ class Plan:
     @property
     def counts(self) -> bool:
         """Whether the work of a call is counted: once, by the first process of a run."""
-        return (self.session.first or self.home.simulated) and self.case.implementation == TORCH
+        return (self.session.settings.first or self.home.simulated) and self.case.implementation == TORCH
 
     @property
     def spreads(self) -> bool:

@@ -153,7 +153,7 @@ class Preparation:
 
     def _reference(self, call: Call) -> Reference | Check:
         plan = self.plan
-        if not plan.session.first:
+        if not plan.session.settings.first:
             return unchecked("checked by the run's first process")
         precision, estimate = computed_dtype(self.case, plan.home), plan.session.rates.estimate
         found = dtypes_of((call.request.function, call.args, dict(call.kwargs)))

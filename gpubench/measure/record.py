@@ -47,7 +47,7 @@ def _probe(prepared: Prepared, rounds: Rounds) -> dict[str, Any]:
     """Measure the precision in force and, once in a run, what needs a probe."""
     plan, call = prepared.plan, prepared.call
     record: dict[str, Any] = {"precision": precision_of(plan.home, prepared.case, plan.declared)}
-    if not (plan.times and plan.session.first):
+    if not (plan.times and plan.session.settings.first):
         return record
     single = sum(used.accelerator for used in plan.clock.devices) < 2
     record["plain_s"] = _plain_seconds(prepared)

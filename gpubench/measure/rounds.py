@@ -42,7 +42,7 @@ def plan_rounds(prepared: Prepared) -> Share:
     if plan.spreads:
         share.halfway = plan.session.measure_ceilings
         share.seconds = budget.SPREAD_S if share.rounds >= ROUNDS_EACH * PLACEMENTS else None
-    if plan.session.judges and plan.session.settings.processes == 1:
+    if plan.session.settings.judges and plan.session.settings.processes == 1:
         share.placements = _placements(prepared, share)
     # The device's clocks have risen by now; from here on they must not fall.
     share.clocks = disturbance.look(plan.clock.devices).clocks

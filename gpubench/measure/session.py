@@ -6,11 +6,9 @@ import contextlib
 import datetime
 import functools
 import math
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
 from typing import Any
 
 from msgspec import structs
@@ -26,6 +24,7 @@ from . import ceilings, disturbance, environment
 from .budget import CEILINGS_S, COMPILE_S, ENERGY_S, PRESET_SETTINGS, RANKS_S, RANKS_START_S, Preset, Rates
 from .placements import each_block, levelled, medians, place_of
 from .precision import computed_dtype, computing, matmul_precision
+from .run_settings import Mode, Settings
 
 BRIEF_BUDGET_S = 8.0
 """Seconds of budget for a single expression: its user wants that one time, and waits."""
@@ -34,49 +33,6 @@ MOST_REMEASURED = 3
 _UNKNOWN = Work()
 _USING_ACCELERATORS = {"torch", "jax", "cupy", "numba.cuda"}
 """Modules whose import shows that a suite may compute on a GPU; torch then describes the GPUs."""
-
-
-class Mode(Enum):
-    """What a session of pytest does with benchmarks."""
-
-    PLAN = auto()
-    """Lists them, and measures none."""
-    RUN = auto()
-    """Measures them for ``gpubench run`` or ``time``, plain ones too. It may choose its threads, and another process
-    measures what it can't."""
-    ALONE = auto()
-    """Measures those with the fixture ``gpubench`` among a project's tests."""
-    OFF = auto()
-    """Skips them, as pytest-benchmark is missing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The options of a run; more threads than this machine may have raise :class:`UsageError`."""
-
-    devices: tuple[str, ...] = ("auto",)
-    required: tuple[str, ...] = ()
-    dtypes: tuple[str, ...] = ()
-    variants: tuple[str, ...] = ()
-    implementations: tuple[str, ...] = ()
-    preset: str = "quick"
-    seed: int = 0
-    threads: int | None = None
-    ranks_deadline: float = 60.0
-    machine: str | None = None
-    cache: str = "hot"
-    ceilings: bool = True
-    max_time: float | None = None
-    min_rounds: int | None = None
-    min_time: float | None = None
-    brief: bool = False
-    process: int = 0
-    processes: int = 1
-
-    def __post_init__(self) -> None:
-        most = 8 * (os.cpu_count() or 1) + 64
-        if self.threads is not None and self.threads > most:
-            raise UsageError(f"threads must be at most {most} on this machine, not {self.threads}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +118,10 @@ class Session:
         seconds = sum(RANKS_S if several else self.preset.case_s for _, several in known)
         seconds += RANKS_START_S * any(several for _, several in known)
         seconds += COMPILE_S * sum(case.variant == "compile" for case, _ in known)
-        if self.first and self.settings.preset == "full":
+        if self.settings.first and self.settings.preset == "full":
             counters = {str(each.device) for each in self.choices if each.device and each.device.energy_j() is not None}
             seconds += ENERGY_S * sum(case.device in counters for case, several in known if not several)
-        peaks_s = CEILINGS_S[self._effort] if self.settings.ceilings and self.peaks is None else 0.0
+        peaks_s = CEILINGS_S[self.settings.effort] if self.settings.ceilings and self.peaks is None else 0.0
         return seconds + peaks_s * len({case.device for case in self.collected})
 
     @property
@@ -173,25 +129,11 @@ class Session:
         """Whether the rounds of the only benchmark on a CPU are spread over a longer time: a single expression."""
         alone = sum(case.device == "cpu" for case in self.collected) == 1
         settings = self.settings
-        return settings.brief and settings.processes == 1 and settings.max_time is None and self.judges and alone
-
-    @property
-    def _effort(self) -> str:
-        return "brief" if self.settings.brief else self.settings.preset
-
-    @property
-    def first(self) -> bool:
-        """Whether this process does what is done once per run: count the work and check the results."""
-        return self.settings.process == 0
-
-    @property
-    def judges(self) -> bool:
-        """Whether rounds are judged: those of ``smoke`` are too few and too short."""
-        return self.settings.preset != "smoke"
+        return settings.brief and settings.processes == 1 and settings.max_time is None and settings.judges and alone
 
     def measure_ceilings(self) -> None:
         """Measure the peaks of the collected cases' devices, unless they are known or another process measures them."""
-        if not self.settings.ceilings or not self.first or self.peaks is not None:
+        if not self.settings.ceilings or not self.settings.first or self.peaks is not None:
             return
         wanted: dict[Device, set[str]] = {}
         for case in self.collected:
@@ -201,12 +143,12 @@ class Session:
             if "float32" in dtypes and device.accelerator and not device.lacks("tf32"):
                 dtypes.add("tf32")
         self.use_threads()
-        self.peaks = ceilings.measure_ceilings(wanted, self._effort)
+        self.peaks = ceilings.measure_ceilings(wanted, self.settings.effort)
 
     @property
     def ceilings(self) -> dict[str, Ceilings]:
         """The peaks that are known in a run's first process, by device name."""
-        return self.peaks or {} if self.settings.ceilings and self.first else {}
+        return self.peaks or {} if self.settings.ceilings and self.settings.first else {}
 
     def doubt(
         self, case: Case, work: Work, seconds: float, launches: bool = False, convolutions: float = 0.0
@@ -214,7 +156,7 @@ class Session:
         """Return ``implausible`` if the case exceeds its device's ceilings, even after they were measured once more.
         ``launches``: whether a call launches anything; ``convolutions``: their share of the FLOPs. A CPU isn't judged
         where the thread canary was slow, because its ceilings are then too low themselves."""
-        if not (self.judges and self.times):
+        if not (self.settings.judges and self.times):
             return []
         chosen = find_device(case.device).device
         used = [each for name in case.devices if (each := find_device(name).device)]
@@ -234,7 +176,7 @@ class Session:
                 break
             self.remeasured += 1
             # Products of this dtype alone: others take half a dozen seconds each where a CPU emulates them.
-            again = ceilings.measure_ceilings({chosen: known.throughput.keys() & {dtype}}, self._effort)
+            again = ceilings.measure_ceilings({chosen: known.throughput.keys() & {dtype}}, self.settings.effort)
             self.ceilings[case.device] = known.raised(again.get(case.device, known))
         return flags
 
@@ -256,7 +198,7 @@ class Session:
                 raise UsageError("its median is none of its times: a test has replaced what computes it")
             if fields.get("latency_s") is None and calls == 1:
                 fields["latency_s"] = times.median
-            if self.judges:
+            if self.settings.judges:
                 groups = (placed or spread), each_block if spread else place_of
                 level = levelled(times.data, *groups) if groups[0] else times.data
                 raised += disturbance.uneven(level, light=self.light)
@@ -356,7 +298,7 @@ class Session:
             return torch.get_num_threads()
         asked = self.settings.threads or self.agreed_threads
         threads = environment.set_threads(asked)
-        if asked is None and self.mode in (Mode.RUN, Mode.ALONE) and self.judges and self.times:
+        if asked is None and self.mode in (Mode.RUN, Mode.ALONE) and self.settings.judges and self.times:
             option = "--gpubench-threads" if self.mode is Mode.ALONE and not self.settings.brief else "--threads"
             self.self_check = disturbance.SelfCheck.of(threads, option)
             if notice := self.self_check.notice:

@@ -37,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def load(config: pytest.Config) -> Any:
     """Register the plugin's state with its hooks, and return it."""
-    from ..measure.session import Mode
+    from ..measure.run_settings import Mode
     from . import outcomes
     from .hooks import Plugin
     from .settings import STATE, equipped

@@ -29,7 +29,8 @@ from ..measure.copies import CallCopy
 from ..measure.expression import BoundCall, advising, bound_call, difference_of
 from ..measure.fixture import Gpubench
 from ..measure.plan import Declared
-from ..measure.session import Mode, Session, Settings
+from ..measure.run_settings import Mode, Settings
+from ..measure.session import Session
 from ..measure.source import Timing, on_numpy
 from ..measure.state import State
 from ..runfile.flags import DIFFERENT, Flag

@@ -20,7 +20,8 @@ from msgspec import structs
 from ..devices import register
 from ..errors import RankFailure, Unmeasurable, UsageError
 from ..estimate.demo import Demo
-from ..measure.session import Mode, Session
+from ..measure.run_settings import Mode
+from ..measure.session import Session
 from ..runfile.journal import read_ledger, recorded
 from ..runfile.kinds import names_of
 from ..runfile.ledger import LEDGER, SKIPPED_FILES, Event, Ledger, assemble, missing

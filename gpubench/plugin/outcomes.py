@@ -17,7 +17,8 @@ import pytest
 from ..devices import in_use
 from ..errors import RankFailure, Unmeasurable
 from ..measure.data import shortage
-from ..measure.session import Mode, Session, Unmeasured
+from ..measure.run_settings import Mode
+from ..measure.session import Session, Unmeasured
 from ..runfile.quantities import counted
 from ..runfile.schema import KEY, OK
 from ..runfile.writer import text_of, without_paths

@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from ..devices.cpu import can_keep_memory, keeps_memory
-from ..measure.session import Mode, Session
+from ..measure.run_settings import Mode
+from ..measure.session import Session
 from ..runfile.schema import Case
 
 LONGEST_S = 10
@@ -24,7 +25,7 @@ LONGEST_S = 10
 def begin_plain(session: Session, cases: Mapping[str, Case], run: Callable[[str], object]) -> PlainProcess | None:
     """Start the process, before this one's freed memory is kept; None where it would tell nothing. ``run`` measures the
     benchmark of a name, of which ``cases`` are those that are timed."""
-    wanted = session.mode is Mode.RUN and session.first and session.judges and "torch" in sys.modules
+    wanted = session.mode is Mode.RUN and session.settings.first and session.settings.judges and "torch" in sys.modules
     on_cpu = any(case.device == "cpu" for case in cases.values())
     if on_cpu and wanted and hasattr(os, "fork") and can_keep_memory() and not keeps_memory():
         return PlainProcess(session, run)

@@ -20,7 +20,7 @@ _WHOLE = (0, 1)
 """The share of a process that measures all: process 0 of 1."""
 
 if TYPE_CHECKING:
-    from ..measure.session import Mode, Settings
+    from ..measure.run_settings import Mode, Settings
 
 
 def declare_options(parser: pytest.Parser) -> None:
@@ -45,7 +45,7 @@ def declare_options(parser: pytest.Parser) -> None:
 
 def read_settings(config: pytest.Config) -> Settings:
     """Return all options, checked. Raises :class:`UsageError` for an unknown value, with a list of the known ones."""
-    from ..measure.session import Settings
+    from ..measure.run_settings import Settings
 
     values = {option.field: _value(config, option) for option in (*OPTIONS, *OF_PYTEST)}
     for name in ("max_time", "min_time"):
@@ -58,7 +58,7 @@ def read_settings(config: pytest.Config) -> Settings:
 
 def mode_of(config: pytest.Config) -> Mode:
     """Return what this session does with benchmarks."""
-    from ..measure.session import Mode
+    from ..measure.run_settings import Mode
 
     if config.getoption("--gpubench-plan"):
         return Mode.PLAN

@@ -13,7 +13,8 @@ from gpubench.errors import TooLarge, Unmeasurable, UsageError
 from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.data import Data, factory_defaults, pinned_copy, require_memory
 from gpubench.measure.fixture import Gpubench
-from gpubench.measure.session import Session, Settings
+from gpubench.measure.run_settings import Settings
+from gpubench.measure.session import Session
 from gpubench.runfile.schema import Case
 from gpubench.testing import VirtualDevice
 

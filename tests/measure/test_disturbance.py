@@ -12,7 +12,8 @@ import torch
 
 from gpubench.measure import ceilings, disturbance
 from gpubench.measure.disturbance import canary, slow_threads
-from gpubench.measure.session import MOST_REMEASURED, Session, Settings
+from gpubench.measure.run_settings import Settings
+from gpubench.measure.session import MOST_REMEASURED, Session
 from gpubench.runfile.flags import ADVICE
 from gpubench.runfile.schema import Bandwidth, CanaryTimes, Case, Ceilings, Work
 from gpubench.testing import VirtualDevice

@@ -22,7 +22,8 @@ from gpubench import devices
 from gpubench.devices import cpu
 from gpubench.errors import UsageError
 from gpubench.measure import environment
-from gpubench.measure.session import Session, Settings
+from gpubench.measure.run_settings import Settings
+from gpubench.measure.session import Session
 from gpubench.runfile.reader import convert
 from gpubench.runfile.schema import DeviceFacts
 from gpubench.testing import VirtualDevice
