@@ -45,9 +45,6 @@ class RankFailure(GpubenchError):
         super().__init__(reason if rank is None else f"rank {rank}: {reason}")
         self.rank, self.reason, self.status = rank, reason, status
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.rank, self.reason, self.status)
-
 
 class Unmeasurable(GpubenchError):
     """The case can't be measured on this machine; it is skipped, with the numbers as the reason."""

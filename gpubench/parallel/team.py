@@ -10,16 +10,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import torch
 import torch.distributed as dist
 
-from .. import errors
 from ..devices import find_device
 from ..devices.cpu import keep_memory, resolve_vector_math
-from ..errors import GpubenchError, RankFailure, Unmeasurable
+from ..errors import RankFailure, Unmeasurable
 from ..measure.data import shortage
 from ..runfile.flags import Flag
 from ..runfile.schema import Check
@@ -27,6 +26,7 @@ from ..runfile.schema import Check
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
+T = TypeVar("T")
 _PATIENCE = 10
 """Number of deadlines for which a rank that takes no part in a benchmark waits for the others."""
 _GRACE_S = 2.0
@@ -56,14 +56,14 @@ def collective_backend(kind: str) -> str:
 
 
 def launcher_store(rank: Rank, deadline_s: float) -> Store:
-    """Return the rendezvous store of torchrun's ranks. Raises :class:`RankFailure`, in one line, if it can't be
-    reached."""
+    """Return the rendezvous store of torchrun's ranks. Raises RankFailure if it can't be reached."""
+    from torch._C._distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 
-    with _in_one_line(rank, deadline_s):
-        store: Store
-        store, _, _ = next(rendezvous("env://", rank.number, rank.world_size, timeout=timedelta(seconds=deadline_s)))
-    return store
+    with _in_one_line(rank.number):
+        found = next(rendezvous("env://", rank.number, rank.world_size, timeout=timedelta(seconds=deadline_s)))
+    # Ranks that torchrun has restarted don't read the messages of those before them.
+    return PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), found[0])
 
 
 def join_process_group(rank: Rank, deadline_s: float, store: Store) -> None:
@@ -77,27 +77,20 @@ def join_process_group(rank: Rank, deadline_s: float, store: Store) -> None:
     if device.index is not None:
         torch.get_device_module(device.type).set_device(device.index)
         options["device_id"] = device
-    with _in_one_line(rank, deadline_s):
+    with _in_one_line(rank.number):
         store.set_timeout(timeout)
         dist.init_process_group(collective_backend(device.type), store=store, **options)
 
 
 @contextlib.contextmanager
-def _in_one_line(rank: Rank, deadline_s: float) -> Iterator[None]:
+def _in_one_line(rank: int) -> Iterator[None]:
     """A context that turns torch's errors of ranks that don't connect into a :class:`RankFailure` of one line."""
     try:
         yield
     except (RuntimeError, ValueError) as error:  # dist.DistError is a RuntimeError
         text = one_line(error)
-        port = os.environ.get("MASTER_PORT")
-        where = f"port {port}" if port else "on this machine"
         remedy = "; in a container try --shm-size=8g, or NCCL_NVLS_ENABLE=0" if "NCCL" in text else ""
-        reason = f"the ranks could not meet: {text[:200]}{remedy}"
-        if "EADDRINUSE" in text or "address already in use" in text.lower():
-            reason = f"the rendezvous port is taken ({where}): choose another by --rdzv-endpoint or --master-port"
-        elif "timed out" in text.lower() or "timeout" in text.lower():
-            reason = f"the rendezvous of {rank.world_size} ranks was not complete within {deadline_s:g} s ({where})"
-        raise RankFailure(rank.number, reason, status="error") from error
+        raise RankFailure(rank, f"the ranks could not meet: {text}{remedy}", status="error") from error
 
 
 def one_line(error: BaseException) -> str:
@@ -127,12 +120,21 @@ class RankTimes:
 
 
 class _Answer(msgspec.Struct):
-    """The outcome of a benchmark on one rank: its times, or the class, text and status of its error. ``turn``: 1 for
-    the rank that raised first, 2 for the next."""
+    """The outcome of a benchmark on one rank: its times, or the text and the status of its error. ``turn``: 1 for the
+    rank that raised first, 2 for the next."""
 
     times: RankTimes | None = None
-    error: tuple[str, str, str] | None = None
+    error: str = ""
+    status: str = ""
     turn: int = 0
+
+    def note(self, error: Exception, rank: int) -> None:
+        """Describe an error, without addresses of machines."""
+        short = shortage(error)
+        text = short or f"{type(error).__name__}: {one_line(error)}"
+        self.error, self.status = f"rank {rank}: {text}", "oom" if short else "error"
+        if isinstance(error, Unmeasurable | RankFailure):
+            self.error, self.status = str(error), getattr(error, "status", "skipped")
 
 
 class Team:
@@ -155,19 +157,21 @@ class Team:
         """Note that this rank isn't hanging."""
         self._latest = time.monotonic()
 
-    def meet(self, message: str) -> None:
-        """Wait until all ranks are here. Raises RankFailure if a rank brings another message, or doesn't come."""
-        for number, brought in enumerate(self._exchange(message.encode(), _PATIENCE * self._deadline_s)):
-            if brought != message.encode():
-                self._end(RankFailure(number, f"is at {brought.decode()}, rank {self.number} at {message}", "error"))
+    def agree(self, value: T) -> T:
+        """Return the value that rank 0 gives. Raises RankFailure if a rank doesn't come."""
+        agreed: T = msgspec.msgpack.decode(
+            self._exchange(msgspec.msgpack.encode(value), _PATIENCE * self._deadline_s)[0]
+        )
+        return agreed
 
     def run(self, name: str, rank: Rank, others: Sequence[str], work: Callable[[Rank], RankTimes]) -> list[RankTimes]:
         """Measure the benchmark ``name`` on the first ``rank.world_size`` ranks, on the devices ``others``; return, on
-        every rank, the times of each of them. Raises, on every rank, the error that came first: a
-        :class:`GpubenchError` of its class, otherwise :class:`RankFailure`."""
+        every rank, the times of each of them. Raises, on every rank, RankFailure for the error that came first, or
+        Unmeasurable if it was one."""
         if self._failure:
             raise self._failure
-        self.meet(name)
+        if (asked := self.agree(name)) != name:
+            self._end(RankFailure(self.number, f"is at {name}, rank 0 at {asked}", "error"))
         key, answer = (*others, rank.threads), _Answer()
         if key != self._joined:
             self._leave()
@@ -175,17 +179,21 @@ class Team:
             try:
                 answer.times = self._measure(rank, key, work)
             except Exception as error:
-                answer.error = _described(error, self.number)
+                answer.note(error, self.number)
                 answer.turn = self._store.add(f"errors of {self._meetings}", 1)
                 self._leave()  # the others' collectives then fail
         self._joined = key
         patience_s = self._deadline_s if takes_part else _PATIENCE * self._deadline_s
         if answer.error:
             patience_s = max(_GRACE_S, self._deadline_s - (time.monotonic() - self._latest))
-        answers = [_decoded(each) for each in self._exchange(msgspec.msgpack.encode(answer), patience_s)]
+        messages = self._exchange(msgspec.msgpack.encode(answer), patience_s)
+        answers = [msgspec.msgpack.decode(message, type=_Answer) for message in messages]
         if failed := [each for each in answers if each.error]:
             self._leave()
-            raise _error_of(min(failed, key=lambda each: each.turn))
+            first = min(failed, key=lambda each: each.turn)
+            raise (
+                Unmeasurable(first.error) if first.status == "skipped" else RankFailure(None, first.error, first.status)
+            )
         return [each.times for each in answers if each.times]
 
     def _measure(self, rank: Rank, key: tuple[object, ...], work: Callable[[Rank], RankTimes]) -> RankTimes:
@@ -199,13 +207,14 @@ class Team:
             torch.set_num_threads(rank.threads)
             return work(rank)
         finally:
-            torch.set_num_threads(usual)  # other tests of this pytest keep their number
+            if torch.get_num_threads() == rank.threads:  # else the job has changed them, which is flagged
+                torch.set_num_threads(usual)
             _release_memory(rank)
 
     def _exchange(self, message: bytes, patience_s: float) -> list[bytes]:
         """Return every rank's message."""
         self._meetings += 1
-        self._store.set(f"{self._meetings}/{self.number}", message)
+        self._store.set(f"{self._meetings}/{self.number}", message)  # type: ignore[arg-type]  # bytes too
         until, messages = time.monotonic() + patience_s, []
         for number in range(self.world_size):
             key, left_s = f"{self._meetings}/{number}", max(0.1, until - time.monotonic())
@@ -238,27 +247,3 @@ def _release_memory(rank: Rank) -> None:
         gc.collect()
         with contextlib.suppress(RuntimeError):  # a device in a bad state; its case has failed already
             device.release_memory()
-
-
-def _decoded(message: bytes) -> _Answer:
-    return msgspec.msgpack.decode(message, type=_Answer)
-
-
-def _described(error: Exception, rank: int) -> tuple[str, str, str]:
-    """Return the class, text and status of an error, without addresses of machines."""
-    if isinstance(error, RankFailure):
-        return "RankFailure", str(error), error.status
-    if isinstance(error, GpubenchError):
-        return type(error).__name__, str(error), "error"
-    short = shortage(error)
-    text = short or f"{type(error).__name__}: {one_line(error)}"
-    return "RankFailure", f"rank {rank}: {text}", "oom" if short else "error"
-
-
-def _error_of(answer: _Answer) -> GpubenchError:
-    assert answer.error
-    kind, text, status = answer.error
-    if kind == "RankFailure":
-        return RankFailure(None, text, status)
-    error: GpubenchError = getattr(errors, kind, GpubenchError)(text)
-    return error

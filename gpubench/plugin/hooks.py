@@ -24,12 +24,13 @@ from ..measure.run_settings import Mode
 from ..measure.session import Session
 from ..runfile.journal import read_ledger, recorded
 from ..runfile.kinds import names_of
-from ..runfile.ledger import LEDGER, SKIPPED_FILES, Event, Ledger, assemble, missing
+from ..runfile.ledger import LEDGER, SKIPPED_FILES, Event, Ledger, assemble, cut_off, missing
 from ..runfile.matching import matcher, nothing_matches
 from ..runfile.naming import numbered, told_stems
 from ..runfile.quantities import counted, listed, seconds_text
 from ..runfile.schema import KEY, Case
 from ..runfile.writer import fit, keep, write
+from ..supervise.process import NO_TESTS
 from . import outcomes, settings
 from .benchmark_fixture import is_pytest_benchmarks
 from .fixtures import RANKS, Attempt, Plain, calibrate_plain
@@ -153,12 +154,20 @@ class Plugin:
         # By all, so alike in each process.
         self.session.plain = not any("gpubench" in fixture_names(item) for item in items)
         if self.session.mode is Mode.RUN:
-            names = missing(recorded(config.getoption("--gpubench-ledger")), self.session.settings.process)
+            names = self._missing(Path(config.getoption("--gpubench-ledger")))
             wanted = {item.nodeid for item in items} if names is None else set(names)
             self._keep(items, [item for item in items if item.nodeid in wanted])
             self._shuffle(items)
-            if settings.launched():
-                self.team.meet("the first benchmark")  # before a rank adds results to the journal
+
+    def _missing(self, journal: Path) -> list[str] | None:
+        """Return the full names of the cases that this process has still to measure, on all ranks those of rank 0."""
+        events = recorded(journal)
+        restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"  # after a rank has died or hung
+        if restarted and not self._follows and (end := cut_off(events)):
+            Ledger(journal).add_event(**end)
+            events.append(end)
+        names = missing(events, self.session.settings.process)
+        return self.team.agree(names) if settings.launched() else names
 
     def _shuffle(self, items: list[pytest.Item]) -> None:
         items.sort(key=lambda item: item.nodeid if settings.launched() else "")  # each rank has the same order
@@ -398,13 +407,15 @@ class Plugin:
             outcomes.free_memory()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_sessionfinish(self, exitstatus: int) -> Generator[None, Any, Any]:
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None, Any, Any]:
         """End the journal, from which pytest-benchmark's files are written; it stays if they can't be."""
         try:
             if self.session.plain_process:
                 self.session.plain_process.close()
             if "team" in vars(self):
                 self.team.close()
+                if self.session.mode is Mode.RUN and exitstatus in (pytest.ExitCode.TESTS_FAILED, NO_TESTS):
+                    session.exitstatus = 0  # the journal has it, and torchrun would restart the ranks
             if self.recorder:
                 self.recorder.finish(int(exitstatus))
             result = yield

@@ -111,6 +111,16 @@ def missing(events: Iterable[Event], process: int) -> list[str] | None:
     return [name for name in cases if name not in ends[process] and (process == 0 or ends[0].get(name) == OK)]
 
 
+def cut_off(events: Sequence[Event]) -> Event | None:
+    """Return the end of the latest case, whose ranks were ended within it; ``None`` if it has ended."""
+    start = next((event for event in reversed(events) if event["event"] in ("start", "end")), None)
+    if start is None or start["event"] == "end":
+        return None
+    unknown = {"status": "crashed", "reason": "a rank has died: torchrun's output names it"}
+    why = next((event for event in events[events.index(start) :] if event["event"] == "rank"), unknown)
+    return start | {"event": "end", "status": why["status"], "reason": why["reason"]}
+
+
 def reached(events: Sequence[Event], processes: int) -> str:
     """How far a run of so many processes got: `` in process 2 of 3: 4 of 10 measured``; empty where it is complete."""
     latest = max(event["process"] for event in events if event["event"] == "session")

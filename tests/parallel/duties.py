@@ -21,6 +21,8 @@ from gpubench.parallel.team import Rank, join_process_group
 from gpubench.runfile.schema import Check
 
 HERE = Path(__file__).parent
+IMPORTED = HERE.parents[1], HERE.parent, HERE
+"""Folders of modules that ranks import."""
 
 
 def free_port():
@@ -34,8 +36,7 @@ def start_rank(folder, port, number, module, words):
     given = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": number, "WORLD_SIZE": 2, "LOCAL_RANK": 0}
     given |= {"LOCAL_WORLD_SIZE": 1, "TORCHELASTIC_RUN_ID": "test", "OMP_NUM_THREADS": 1}
     environment = os.environ | {name: str(value) for name, value in given.items()}
-    paths = [str(HERE.parents[1]), str(HERE.parent), str(HERE), environment.get("PYTHONPATH", "")]
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    environment["PYTHONPATH"] = os.pathsep.join(map(str, IMPORTED))
     return forked.Forked(module, words, (f"{folder}/said",) * 2, str(folder), environment)
 
 
@@ -146,7 +147,7 @@ class Meeting(Job):
 
 SOURCE = f"""
 import sys
-sys.path[:0] = [{str(HERE)!r}, {str(HERE.parent)!r}]
+sys.path[:0] = {list(map(str, IMPORTED))}
 import pytest, duties
 
 pytestmark = pytest.mark.gpubench_parallel

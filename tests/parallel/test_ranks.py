@@ -2,13 +2,15 @@
 three ways to start ranks."""
 
 import contextlib
+import os
 import sys
 import types
 from dataclasses import replace
 from pathlib import Path
 
+import forked
 import pytest
-from inprocess import measure
+from inprocess import Ran, measure
 from waiting import survivors
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -24,6 +26,8 @@ from gpubench.parallel import ranks, team
 from gpubench.parallel.ranks import Ranks, RankTimes, _flags_of_ranks, _take_rounds, circle, device_counts, measure_rank
 from gpubench.parallel.team import Rank
 from gpubench.runfile.flags import Flag
+from gpubench.runfile.ledger import LEDGER, assemble
+from gpubench.runfile.reader import read_ledger
 from gpubench.runfile.schema import Check
 from gpubench.testing import VirtualDevice, VirtualMachine
 
@@ -33,7 +37,7 @@ DUTIES = "", "die", "fail", "stop 0", "print_much", "mistake", "after"
 FAILED = {
     "die": ("crashed", "rank 1: killed by SIGKILL, perhaps because memory ran out"),
     "fail": ("error", "rank 1: ValueError: no such thing"),
-    "mistake": ("error", "WrongAnswer: its sum is wrong"),
+    "mistake": ("error", "rank 1: WrongAnswer: its sum is wrong"),
     "stop 0": ("timeout", "rank 0: no progress for 8 s"),
 }
 QUICKLY = "--gpubench-ranks-deadline=8", "--gpubench-no-ceilings"
@@ -80,6 +84,38 @@ MANY = """
 def test_many(gpubench, gpubench_ranks):
     gpubench_ranks.measure(gpubench, duties.Meeting(), 5000)
 """
+
+
+def test_under_torchrun_a_rank_that_raises_ends_its_case_and_the_next_ones_run(tmp_path):
+    """Two machines with a rank each. Threads that the first rank leaves changed are put back, and flagged."""
+    file, port = tmp_path / "test_it.py", duties.free_port()
+    file.write_text(duties.source("", "fail", "exhaust", "threads 0", "mistake", "after"))
+    words = [file.name, "-p", "gpubench.plugin", "-p", "no:cacheprovider", "--gpubench-preset=smoke", *QUICKLY]
+    words += ["--gpubench-device=cpu", "--benchmark-json=run.json"]
+    started = [duties.start_rank(tmp_path, port, number, "pytest", words) for number in range(2)]
+    assert all(rank.wait(120) for rank in started)
+    ran = Ran(1, "", "", tmp_path / "run.json")
+    records = measured_in(ran)
+    assert list(records) == ["", "threads 0", "after"]
+    assert {record["parallel"]["interconnect"] for record in records.values()} == {"network"}
+    assert [flag["flag"] for flag in records["threads 0"]["processes"][0]["flags"]] == ["altered"]
+    failed = {duty: FAILED[duty] for duty in ("fail", "mistake")}
+    assert rows_of(ran) == failed | {"exhaust": ("oom", "rank 1: MemoryError: no more")}
+    assert not survivors(tmp_path)
+
+
+def test_ranks_that_torchrun_restarts_continue_after_a_death(tmp_path):
+    (tmp_path / "test_it.py").write_text(duties.source("", "die", "after"))
+    words = ["--standalone", "--nproc-per-node=2", "--max-restarts=2", "-m", "pytest", "test_it.py", *QUICKLY]
+    words += ["-p", "gpubench.plugin", "--gpubench-preset=smoke", f"--gpubench-ledger={LEDGER}"]
+    streams, paths = (f"{tmp_path}/said",) * 2, os.pathsep.join(map(str, duties.IMPORTED))
+    launched = forked.Forked("torch.distributed.run", words, streams, str(tmp_path), os.environ | {"PYTHONPATH": paths})
+    assert launched.wait(300) == 0, (tmp_path / "said").read_text()
+    run = assemble(read_ledger(tmp_path / LEDGER))
+    assert {mark["params"]["duty"] for mark in run["benchmarks"]} == {"", "after"}
+    (row,) = run["gpubench"]["unmeasured"]
+    assert (row["params"]["duty"], row["status"]) == ("die", "crashed")
+    assert row["reason"] == "a rank has died: torchrun's output names it"
 
 
 def test_ranks_work_where_nothing_is_timed(bench):

@@ -1,6 +1,5 @@
 """A team whose ranks are threads: whatever one of them does, all agree which error came first, or who hangs."""
 
-import socket
 import sys
 import threading
 from pathlib import Path
@@ -71,32 +70,28 @@ def test_the_first_ranks_measure_and_all_have_their_times(run):
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "status", "text"),
+    ("error", "status", "text"),
     [
-        (WrongAnswer("wrong"), WrongAnswer, None, "wrong"),
-        (OverBudget("slow"), OverBudget, None, "slow"),
-        (
-            ValueError("no such\nthing at [10.1.2.3]:4567"),
-            RankFailure,
-            "error",
-            "rank 1: ValueError: no such thing at …",
-        ),
-        (MemoryError("no more"), RankFailure, "oom", "rank 1: MemoryError: no more"),
+        (WrongAnswer("wrong"), "error", "rank 1: WrongAnswer: wrong"),
+        (OverBudget("slow"), None, "slow"),
+        (ValueError("no such\nthing at [10.1.2.3]:4567"), "error", "rank 1: ValueError: no such thing at …"),
+        (MemoryError("no more"), "oom", "rank 1: MemoryError: no more"),
     ],
 )
-def test_the_error_that_came_first_is_raised_on_every_rank(run, monkeypatch, error, kind, status, text):
+def test_the_error_that_came_first_is_raised_on_every_rank(run, monkeypatch, error, status, text):
     left = threading.Event()
     monkeypatch.setattr(
         Team, "_leave", lambda self: sys.exc_info()[0] and left.set()
     )  # then the collective of the other rank fails
     innocent = raising(RuntimeError("Connection closed by peer"), left)
     for answer in run(measuring(2, innocent), measuring(2, raising(error)), measuring(2)):
-        assert (type(answer), getattr(answer, "status", None), str(answer)) == (kind, status, text)
+        assert (getattr(answer, "status", None), str(answer)) == (status, text)
+        assert isinstance(answer, Unmeasurable) == (status is None)
 
 
 def test_the_next_benchmark_runs_after_an_error(run):
     def both(own):
-        with pytest.raises(WrongAnswer):
+        with pytest.raises(RankFailure, match="WrongAnswer: wrong"):
             measuring(2, raising(WrongAnswer("wrong")))(own)
         return measuring(2, name="b")(own)
 
@@ -127,8 +122,8 @@ def test_a_rank_that_does_not_answer_hangs_and_nothing_runs_after_it(run, monkey
 
 
 def test_a_rank_that_is_at_another_benchmark_is_named(run):
-    answers = run(measuring(2), measuring(2, name="b"))
-    assert [str(answer) for answer in answers] == ["rank 1: is at b, rank 0 at a", "rank 0: is at a, rank 1 at b"]
+    answers = run(measuring(2), measuring(2, name="b"), deadline_s=0.2)
+    assert [str(answer) for answer in answers] == ["rank 1: no progress for 0.2 s", "rank 1: is at b, rank 0 at a"]
 
 
 def test_ranks_join_anew_for_other_devices_or_threads_only(run, monkeypatch):
@@ -154,18 +149,8 @@ def test_a_rank_meets_the_vector_math_library_before_its_threads_do(monkeypatch)
 
 def test_a_rendezvous_that_never_completes_is_one_reason_within_the_deadline(tmp_path):
     store = torch.distributed.FileStore(str(tmp_path / "store"), 2)
-    with pytest.raises(RankFailure, match=r"rank 0: the rendezvous of 2 ranks was not complete within 1 s"):
+    with pytest.raises(RankFailure, match="rank 0: the ranks could not meet: "):
         team.join_process_group(Rank(0, 2, "cpu", 1), 1.0, store)
-
-
-def test_a_port_that_is_taken_is_one_reason(monkeypatch):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-        monkeypatch.setenv("MASTER_PORT", str(taken.getsockname()[1]))
-        with pytest.raises(RankFailure, match=r"the rendezvous port is taken \(port \d+\): choose another"):
-            team.launcher_store(Rank(0, 2, "cpu", 1), 5.0)
 
 
 def test_a_missing_backend_is_a_skip(monkeypatch):
