@@ -26,8 +26,8 @@ from gpubench.parallel import ranks, team
 from gpubench.parallel.ranks import Ranks, RankTimes, _flags_of_ranks, _take_rounds, circle, device_counts, measure_rank
 from gpubench.parallel.team import Rank
 from gpubench.runfile.flags import Flag
+from gpubench.runfile.journal import read_ledger
 from gpubench.runfile.ledger import LEDGER, assemble
-from gpubench.runfile.reader import read_ledger
 from gpubench.runfile.schema import Check
 from gpubench.testing import VirtualDevice, VirtualMachine
 
