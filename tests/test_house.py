@@ -132,7 +132,7 @@ SIGNS = {*"‡≥≤†§—≈×±…", "*", "~", "%", "can't tell", "every siz
 """Texts that the package itself writes beside and in place of numbers."""
 SEARCHING = ("startswith", "endswith", "removeprefix", "removesuffix", "replace", "partition", "split", "find", "count")
 READING = ("report", "compare", "estimate", "commands")
-OTHERS = {"report/charts/page.py", "report/charts/selection.py", "report/webpage.py"}
+OTHERS = {"report/charts/selection.py", "report/webpage.py"}
 
 
 def decides_by_a_sign(node: ast.AST) -> bool:

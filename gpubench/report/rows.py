@@ -51,13 +51,6 @@ class Values(NamedTuple):
     high: float
 
 
-class Ends(NamedTuple):
-    """The ends of a range; None where they aren't known."""
-
-    low: float | None = None
-    high: float | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Rate:
     """A rate by which a benchmark is judged: the amount of work that it counts, and its unit; or TIME."""
@@ -258,11 +251,9 @@ class Measured(Row):
         return MISSING if self.utilisation > 1 or self.quality.doubt else share(self.utilisation)
 
     @property
-    def shown_interval(self) -> Ends:
-        """The ends of the interval, as far as it is shown: not of one process, nor if it is too noisy."""
-        if self.interval is None or Reason.TOO_NOISY in self.quality.why:
-            return Ends()
-        return Ends(self.interval.low, self.interval.high)
+    def shown_interval(self) -> Interval | None:
+        """The interval, unless it is too noisy to show."""
+        return None if Reason.TOO_NOISY in self.quality.why else self.interval
 
     @cached_property
     def _use(self) -> Utilisation | None:
