@@ -121,7 +121,7 @@ def advising() -> Iterator[None]:
     try:
         yield
     except AttributeError as error:
-        if not (isinstance(error.obj, np.ndarray) and hasattr(torch.Tensor, error.name)):
+        if not (isinstance(error.obj, np.ndarray) and hasattr(torch.Tensor, str(error.name))):
             raise
         advice = f"an expression with np gets NumPy arrays, so leave out .{error.name}(), or np"
         raise UsageError(f"{error}: {advice}") from None
