@@ -118,3 +118,15 @@ def test_percentiles_are_fields_of_the_results_file(processes):
         ends.append({"process": process, "benchmark": mark})
     ours = ledger.merge(ends)["extra_info"]["gpubench"]
     assert (ours["p95_s"], ours["p99_s"]) == (1.094, 1.098)
+
+
+def test_an_interrupted_run_is_judged_as_a_whole_one_is(tmp_path):
+    case = Case("a.b", "cpu", "float32", {"n": 8})
+    start, end = records.begun_and_ended(0, "test_a.py::test_b", case, 1e-3)
+    ours = end["benchmark"]["extra_info"]["gpubench"]
+    ours["processes"][0]["flags"] = [{"flag": "contended", "seen": "load 3"}]
+    path = tmp_path / "run.ledger.jsonl"
+    events = records.session(0, {"test_a.py::test_b": case}), start, end
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    (run,) = runs.read_runs([path])
+    assert (run.contended, [result.status for result in run.results]) == (True, ["ok"])
