@@ -75,7 +75,8 @@ def keep_threshold(file: str | os.PathLike[str], name: str, size: float | str, *
     cpu, gpus = hardware()
     if not cpu or not gpus:
         raise ValueError("thresholds are for CPUs and NVIDIA GPUs that Linux names; elsewhere the default holds")
-    path, content = Path(file), {"thresholds": {}}
+    path = Path(file)
+    content: dict[str, Any] = {"thresholds": {}}
     if path.exists():
         content = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(content, dict) or not isinstance(content.get("thresholds"), dict):
