@@ -17,6 +17,7 @@ from ..statistics.intervals import INTERVAL, Interval, quantile
 
 Note = tuple[float, str, str, Hashable]
 Stretch = tuple[float, float, str]
+StepNotes = tuple[float, float, list[Note]]
 DATA, PYTHON, HOST, FORWARD, BACKWARD, OPTIMIZER, EVALUATION = PARTS = (
     "data", "python", "host", "forward", "backward", "optimizer", "evaluation",
 )  # fmt: skip

@@ -24,7 +24,18 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from .notes import DATA, EVALUATION, PARTS, PYTHON, correlation, mean_interval, parts_of, seconds_of, train_keys
+from .notes import (
+    DATA,
+    EVALUATION,
+    PARTS,
+    PYTHON,
+    StepNotes,
+    correlation,
+    mean_interval,
+    parts_of,
+    seconds_of,
+    train_keys,
+)
 from .places import BRIEF_S, MARK, Sampler, busiest_loop, frames, line_of, marked
 from .profile import LoaderFacts, Profile, Step
 from .watcher import BATCH, LINE, RANKS, SALVAGED, STEPPED, Plan, Watcher
@@ -109,13 +120,13 @@ class Script:
             why = "the network is compiled" if self.watcher.compiled else "the script uses torch.profiler itself"
             self.watcher.lose("launches", why if in_main else "the script trains in another thread")
             return
-        self._tracer, steps = Tracer(), []
+        self._tracer, steps = Tracer(), list[StepNotes]()
         while len(steps) < self.session.plan.traced and (not steps or steps[0][1] - steps[0][0] < 2.0):
             yield True
             begin, end = self.watcher.later
             steps.append((begin, end, self.watcher.between(begin, end)))
         tracer, self._tracer = self._tracer, None
-        self.profile.parts = split_host(self.profile.regions, steps, *tracer.stop(), self._train)
+        self.profile.parts = split_host(self.profile.regions, steps, tracer.stop(), self._train)
 
     def _counted(self) -> Tasks:
         from .tracing import Counting
@@ -305,7 +316,7 @@ class _AfterTorch(importlib.abc.MetaPathFinder):
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
-            spec.loader.exec_module = lambda module: (execute(module), self._then())  # type: ignore
+            spec.loader.exec_module = lambda module: (execute(module), self._then())  # type: ignore[assignment,method-assign]
         return spec
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..report.charts.page import MARGIN, Figure, Key, Page
+from ..report.charts.page import Figure, Key, Page
 from .notes import BACKWARD, DATA, FORWARD, HOST, OPTIMIZER, PYTHON
 from .profile import Profile
 from .profile_text import answer, span_text
@@ -12,19 +12,28 @@ from .profile_text import answer, span_text
 NAMES = "waiting for data", "own Python", "Python, launches", "operators"
 ROLES = "accelerator1", "cpu1", "cpu0", "accelerator0"
 _ROW = 34.0
+Row = tuple[str, tuple[float, ...], float, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Bars:
     """Rows of parts in seconds, by name, each with the end of its range and the words beside it."""
 
-    rows: tuple[tuple[str, tuple[float, ...], float, str], ...]
+    rows: tuple[Row, ...]
 
-    def draw(self, figure: Figure, theme: str) -> Page:
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The parts."""
+        return tuple(map(Key, NAMES, ROLES, ["bar"] * 4))
+
+    @property
+    def height(self) -> float:
+        """Pixels of the rows and of the axis."""
+        return _ROW * len(self.rows) + 40
+
+    def draw(self, page: Page) -> None:
         """Draw one bar a row, the range as a pale end."""
-        page = Page(figure, theme, _ROW * len(self.rows) + 40, [*map(Key, NAMES, ROLES, ["bar"] * 4)])
-        axes = page.axes(MARGIN + 110, page.width - 2 * MARGIN - 110, page.top, page.bottom - 30)
-        most = max(max(sum(parts), high) for _, parts, high, _ in self.rows)
+        (axes,) = page.panels(1)
         for i, (_, parts, high, words) in enumerate(self.rows):
             left = 0.0
             for seconds, role in zip(parts, ROLES, strict=True):
@@ -33,17 +42,16 @@ class Bars:
             axes.barh(-i, max(0.0, high - left), left=left, height=0.6, color=page.ink(ROLES[-1]), alpha=0.3)
             page.note(axes, words, (max(high, left), -i), (4, 0), va="center")
         axes.set_yticks([-i for i in range(len(self.rows))], [row[0] for row in self.rows])
-        axes.set_xlim(0, 1.25 * most)
+        axes.set_xlim(0, 1.25 * max(max(sum(parts), high) for _, parts, high, _ in self.rows))
         axes.set_xlabel("seconds of a step")
         axes.grid(True, axis="x")
-        return page
 
 
 def figure_of(profile: Profile) -> Figure:
     """Return the picture of a completed profile."""
     parts, mean_s = profile.parts, profile.step.mean_s if profile.step else 0.0
     own = parts[DATA], parts[PYTHON], parts[HOST], parts[FORWARD] + parts[BACKWARD] + parts[OPTIMIZER]
-    rows = [(f"CPU, {profile.threads} threads", own, mean_s, span_text(mean_s))]
+    rows: list[Row] = [(f"CPU, {profile.threads} threads", own, mean_s, span_text(mean_s))]
     for gpu in profile.gpus:  # at the low end, without work that is done beside other work
         left_s, each = gpu.step_s[0], []
         for seconds in (parts[DATA], parts[PYTHON], gpu.host_s[0], left_s):

@@ -15,7 +15,7 @@ from ..devices.lazy import torch
 from ..measure.data import tensor_leaves
 from ..measure.work import watched
 from ..runfile.schema import Operators
-from .notes import BACKWARD, DATA, FORWARD, HOST, OPTIMIZER, PARTS, PYTHON, Note, segments, uncovered
+from .notes import BACKWARD, DATA, FORWARD, HOST, OPTIMIZER, PARTS, PYTHON, StepNotes, segments, uncovered
 from .places import user_line
 from .profile import Place, Profile
 from .watcher import Watcher
@@ -26,7 +26,7 @@ MOST_COST_S = 2e-6
 """Seconds that the profiler takes for an event, at most."""
 WAITING = ("item", "tolist", "numpy", "cpu", "__bool__", "__float__", "__int__", "nonzero")
 """Methods of a tensor that wait for the device."""
-Step = tuple[float, float, list[Note]]
+Spans = list[tuple[float, float]]
 
 
 class Tracer:
@@ -37,13 +37,13 @@ class Tracer:
         self._profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
         self._profiler.start()
 
-    def stop(self) -> tuple[list[tuple[float, float]], int]:
+    def stop(self) -> tuple[Spans, int]:
         """Return begin and end of the outermost operators by the clock of the notes, and the number of all events."""
         self._profiler.stop()
-        events = self._profiler.profiler.kineto_results.events()
+        events = self._profiler.profiler.kineto_results.events()  # type: ignore[union-attr]
         named = [each for each in events if "::" in each.name() and "autograd::" not in each.name()]
         thread = Counter(each.start_thread_id() for each in named).most_common(1)[0][0]
-        spans: list[tuple[float, float]] = []
+        spans: Spans = []
         for each in sorted(named, key=lambda each: each.start_ns()):
             begin = (each.start_ns() - self._offset_ns) / 1e9
             if each.start_thread_id() == thread and (not spans or begin >= spans[-1][1]):
@@ -52,12 +52,12 @@ class Tracer:
 
 
 def split_host(
-    plain: Mapping[str, float], steps: Sequence[Step], spans: Any, events: int, train: frozenset[Hashable]
+    plain: Mapping[str, float], steps: Sequence[StepNotes], traced_spans: tuple[Spans, int], train: frozenset[Hashable]
 ) -> dict[str, float]:
     """Return the parts of a mean step with the host's time apart: in torch's regions the time between outermost
     operators, less the profiler's cost, and in own Python the operators moved to FORWARD. The sum stays. Of several
     steps the least counts, since other programs only add."""
-    every = []
+    (spans, events), every = traced_spans, []
     for begin, end, notes in steps:
         traced, gaps, counts = (dict.fromkeys(PARTS, 0.0) for _ in range(3))
         for region, seconds, gap_s, count in uncovered(spans, list(segments(notes, begin, end, train))):
