@@ -44,9 +44,9 @@ def _per(amount: float | None, unit: float | None) -> float | None:
 _METRICS = (
     Metric("time_s", "s", "wall time, wait included: rounds' median, processes' median", attrgetter("times.median_s")),
     Metric("low_s", "s", "low end of the 95 % interval of the processes' medians; not of one process, nor if too noisy",
-           lambda row: row.shown_interval and row.shown_interval.low),
+           lambda row: row.shown_interval.low if row.shown_interval else None),
     Metric("high_s", "s", "high end of the same interval",
-           lambda row: row.shown_interval and row.shown_interval.high),
+           lambda row: row.shown_interval.high if row.shown_interval else None),
     Metric("latency_s", "s", "median seconds for one call and its own wait", attrgetter("times.latency_s")),
     Metric("p95_s", "s", "95th percentile of the wall time of single calls, from 20 of them on",
            attrgetter("result.p95_s")),
