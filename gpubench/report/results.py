@@ -41,8 +41,9 @@ class Ratio(float):
 
     def __new__(cls, pair: Pair) -> Ratio:
         """Make the ratio that is shown of a pair."""
-        made = super().__new__(cls, math.nan if pair.ratio.value is None else pair.ratio.value)
-        made.low, made.high, made.star = *pair.values[1:], str(Sign.NOISY) * pair.quality.noisy
+        value, low, high = pair.drawn or (math.nan,) * 3
+        made = super().__new__(cls, value)
+        made.low, made.high, made.star = low, high, str(Sign.NOISY) * pair.quality.noisy
         made.simulated = bool(words.simulated(side.facts for side in pair.sides))
         made._told = pair.ratio.mark + " (simulated)" * made.simulated
         return made

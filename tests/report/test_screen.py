@@ -90,8 +90,8 @@ def test_what_failed_is_told_apart_by_size_dtype_and_device():
 
 
 def test_warnings_that_have_no_room_say_what_is_wrong():
-    warnings = [Warning("word " * 12, "Try this.")]
-    warnings += [Warning("3 results above the peak of X (modelled) (a, b): too low", "No shares.")] * 2
+    warnings = [Warning("word " * 12, advice="Try this.")]
+    warnings += [Warning("3 results above the peak of X (modelled)", " (a, b): too low", "No shares.")] * 2
     lines = list_warnings(warnings, 60)
     assert lines[0].startswith("WARNING: word")
     assert lines[-2:] == [
