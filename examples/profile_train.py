@@ -1,6 +1,24 @@
 """A training script as many are: small pictures from a slow dataset, in the process that trains.
 
-gpubench profile profile_train.py
+Profile it so:
+
+    gpubench profile profile_train.py
+
+Two busy cores answer (small print follows; * as others used the cores):
+
+    profile_train.py: no GPU makes it more than about 12×* faster on a host like
+    this one: 9% of a step waits for data
+    First: 9% of a step waits for data: num_workers=0 at profile_train.py:53.
+
+    a step, 32 rows        CPU 2 threads         L4   RTX 4090  A100 80GB       H100
+    waiting for data         49 ms   9 %      49 ms      49 ms      49 ms      49 ms
+    own Python               11 ms   2 %      11 ms      11 ms      11 ms      11 ms
+    Python, launches        2.2 ms   0 % 1.5–3.9 ms 1.5–3.9 ms 1.5–3.9 ms 1.5–3.9 ms
+    forward, backward       410 ms  71 % 0.1–0.8 ms   ≤ 0.3 ms 0.1–0.3 ms   ≤ 0.2 ms
+    optimizer               101 ms  18 %   ≤ 0.1 ms   ≤ 0.1 ms   ≤ 0.1 ms   ≤ 0.1 ms
+    copies in                          –   ≤ 0.1 ms   ≤ 0.1 ms   ≤ 0.1 ms   ≤ 0.1 ms
+    a step                  574 ms ±51%*   62–64 ms   62–64 ms   62–64 ms   62–64 ms
+    faster                                9.0–9.3×*  9.0–9.3×*  9.0–9.3×*  9.0–9.3×*
 """
 
 import time

@@ -134,6 +134,12 @@ def test_many_small_operators_take_their_launches_and_in_a_network_python_too(ki
     assert (guess.low_s, guess.high_s) == (pytest.approx(low, rel=0.01), pytest.approx(high, rel=0.01))
 
 
+def test_a_loss_at_the_end_of_a_loop_of_cells_makes_no_network():
+    cells = (Operators("product", 1850, 1e6, 1e6), Operators("elementwise", 1850, 0.0, 1e5))
+    guess = guessed(Work(operators=(*cells, Operators("normalisation", 1, 0.0, 1e3))), "float32", card())
+    assert guess.low_s == pytest.approx(3701 * 3e-6)
+
+
 def test_operators_that_nothing_was_learned_of_are_admitted():
     some = Work(operators=(Operators("other", 1, 0.0, 1e9), Operators("elementwise", 1, 0.0, 1e12)))
     most = Work(operators=(Operators("other", 1, 0.0, 1e12), Operators("elementwise", 1, 0.0, 1e9)))
