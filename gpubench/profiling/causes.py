@@ -54,7 +54,7 @@ def _data(profile: Profile, step_s: float, gpu: OnGpu | None) -> Iterator[Cause]
 
 
 def _python(profile: Profile, step_s: float, gpu: OnGpu | None) -> Iterator[Cause]:
-    own_s = profile.parts[PYTHON]
+    own_s = profile.own_s
     if own_s >= LARGE * step_s or (gpu is not None and own_s > 0.5 * gpu.step_s[1]):
         says = f"{own_s / step_s:.0%} of a step is own Python, without torch{_mostly(profile, PYTHON)}"
         yield Cause("python", own_s, says, "Move it out of the loop, batch it, or do it in another process.")
@@ -93,5 +93,11 @@ def _memory(profile: Profile, gpu: OnGpu) -> Iterator[Cause]:
 def _computes(profile: Profile, step_s: float) -> Cause:
     flops = sum(each.flops for each in profile.operators)
     share = sum(each.flops for each in profile.operators if each.kind in ("product", "convolution")) / (flops or 1.0)
-    says = f"it computes: products are {share:.0%} of {flops / 1e9:,.3g} GFLOP" if flops else "it computes"
-    return Cause("computes", step_s, says, "TF32 or autocast is likely faster still." * (profile.dtype == "float32"))
+    if not profile.operators:
+        return Cause("computes", step_s, "it computes")
+    if not flops:
+        moved = sum(each.bytes for each in profile.operators)
+        return Cause("computes", step_s, f"it waits for memory: its operators move {moved / 1e9:,.3g} GB")
+    says = f"it computes: products are {share:.0%} of {flops / 1e9:,.3g} GFLOP"
+    faster = profile.dtype == "float32" and profile.gpus
+    return Cause("computes", step_s, says, "TF32 or autocast is likely faster still." * bool(faster))

@@ -52,7 +52,7 @@ def _measured(path: str) -> tuple[Gpu, float]:
 def complete(profile: Profile, cards: Sequence[tuple[Gpu, float | None]]) -> None:
     """Fill in the bound of a measured profile, its step on each card, and the causes."""
     assert profile.step is not None
-    floor_s = least_s(profile.parts, profile.alone_s, profile.workers)
+    floor_s = least_s(profile.parts | {PYTHON: profile.own_s}, profile.alone_s, profile.workers)
     profile.bound = profile.step.mean_s / floor_s if floor_s > 0 else None
     for card, factor in cards:
         found = on_gpu(profile, card, factor)
@@ -77,7 +77,7 @@ def on_gpu(profile: Profile, card: Gpu, factor: float | None = None) -> OnGpu | 
     copies = _copies(profile, card)
     gpu = rest[0] + optimizer[0] + copies[0], rest[1] + optimizer[1] + copies[1]
     mean_s, rest_s = profile.step.mean_s, profile.step.mean_s - parts[DATA]
-    least = least_s(parts, profile.alone_s, profile.workers)
+    least = least_s(parts | {PYTHON: profile.own_s}, profile.alone_s, profile.workers)
     step = _joined(profile, (low, high), gpu, 1.0)
     step, bare = (max(step[0], least), max(step[1], least)), _joined(profile, (low, high), gpu, 0.0)
     speedups = (mean_s / step[1], mean_s / step[0]), (rest_s / bare[1], rest_s / bare[0])
@@ -87,7 +87,7 @@ def on_gpu(profile: Profile, card: Gpu, factor: float | None = None) -> OnGpu | 
 def _joined(profile: Profile, host: Span, gpu: Span, loading: float) -> Span:
     """Return the seconds of a step: the larger of the host's and the GPU's time. Loading in the same process comes
     before, and beside the GPU's work if no call waits for that; workers load beside the step."""
-    own_s, data_s = profile.parts[PYTHON], profile.parts[DATA] * loading
+    own_s, data_s = profile.own_s, profile.parts[DATA] * loading
     if profile.workers:
         alone_s = (profile.alone_s or profile.parts[DATA]) * loading
         return max(alone_s, own_s + host[0], gpu[0]), max(alone_s, own_s + max(host[1], gpu[1]))

@@ -72,7 +72,8 @@ class OnGpu(Struct):
 
 class Profile(Struct):
     """The whole answer. ``regions`` are seconds of a mean step by the notes alone, ``steps`` those of each step in the
-    same order; ``parts`` have the host's time apart. ``refusal`` is the reason why there is none; ``lost`` has the
+    same order; ``parts`` have the host's time apart if a step was ``traced``: before, PYTHON also
+    holds operators outside of modules. ``refusal`` is the reason why there is none; ``lost`` has the
     missing parts, and why."""
 
     script: str
@@ -103,6 +104,7 @@ class Profile(Struct):
     optimizer_launches: int | None = None
     memory_bytes: int | None = None
     compiled: bool = False
+    traced: bool = False
     bound: float | None = None
     causes: list[Cause] = []
     gpus: list[OnGpu] = []
@@ -120,6 +122,11 @@ class Profile(Struct):
         """Seconds in which the loaders alone make a step's batches; None if unknown."""
         known = [loader.alone_s for loader in self.loaders if loader.alone_s is not None]
         return self.step.batches * sum(known) / len(known) if known and self.step else None
+
+    @property
+    def own_s(self) -> float:
+        """Seconds of own Python; 0 if they are unknown."""
+        return self.parts["python"] if self.traced else 0.0
 
     @property
     def star(self) -> str:

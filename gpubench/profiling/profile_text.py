@@ -23,12 +23,13 @@ def answer(profile: Profile) -> str:
     limited = not gpus or causes[0].name in (DATA, PYTHON)
     if profile.bound is not None and limited:
         shares = {DATA: "waits for data", PYTHON: "is own Python", HOST: "is Python and launches"}
-        part = max(shares, key=lambda part: profile.parts[part])
-        share = profile.parts[part] / (profile.step.mean_s if profile.step else 1.0)
+        known = profile.parts | {PYTHON: profile.own_s}
+        part = max(shares, key=lambda part: known[part])
+        share = known[part] / (profile.step.mean_s if profile.step else 1.0)
         limit = f"no GPU makes it more than about {ratio_text(profile.bound)}{star} faster on a host like this one"
         return f"{name}: {limit}: {share:.0%} of a step {shares[part]}"
     if not gpus:
-        return f"{name}: {profile.unmodelled}"
+        return f"{name}: no limit was found, and its time on GPUs is unknown: {profile.unmodelled}"
     if all(gpu.host_s[0] > gpu.gpu_s[1] + gpu.optimizer_s[1] for gpu in gpus):
         return (
             f"{name}: {spread(gpus[0].speedup)}×{star} faster on any of these GPUs: the host is the limit, not the GPU"
@@ -78,7 +79,7 @@ def _table(profile: Profile) -> Iterator[str]:
     )
     rows: list[tuple[str, float, Callable[[OnGpu], tuple[float, ...]]]] = [
         ("waiting for data", parts[DATA], lambda gpu: (parts[DATA],) if not profile.workers else _left(gpu, profile)),
-        ("own Python", parts[PYTHON], lambda gpu: (parts[PYTHON],)),
+        ("own Python" if profile.traced else "rest of the loop", parts[PYTHON], lambda gpu: (profile.own_s,)),
         ("Python, launches", parts[HOST], lambda gpu: gpu.host_s),
         ("forward, backward", parts[FORWARD] + parts[BACKWARD], lambda gpu: gpu.gpu_s),
         ("optimizer", parts[OPTIMIZER], lambda gpu: gpu.optimizer_s),
@@ -100,7 +101,7 @@ def _table(profile: Profile) -> Iterator[str]:
 
 def _left(gpu: OnGpu, profile: Profile) -> tuple[float, float]:
     """Return the seconds that a GPU's step waits for workers, which load beside it."""
-    rest = [profile.parts[PYTHON] + max(gpu.host_s[i], gpu.gpu_s[i] + gpu.optimizer_s[i]) for i in (1, 0)]
+    rest = [profile.own_s + max(gpu.host_s[i], gpu.gpu_s[i] + gpu.optimizer_s[i]) for i in (1, 0)]
     return max(0.0, gpu.step_s[1] - rest[0]), max(0.0, gpu.step_s[0] - rest[1])
 
 

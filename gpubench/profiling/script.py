@@ -126,6 +126,7 @@ class Script:
             begin, end = self.watcher.later
             steps.append((begin, end, self.watcher.between(begin, end)))
         tracer, self._tracer = self._tracer, None
+        self.profile.traced = True
         self.profile.parts = split_host(self.profile.regions, steps, tracer.stop(), self._train)
 
     def _counted(self) -> Tasks:

@@ -27,6 +27,7 @@ def made(operators=(ONE_CNN,), launches=165, step=None, **parts):
     step = step or Step("AdamW", "optimizer", 24, mean, 0.97 * mean, 1.03 * mean, 1.0, 64, "64", 5)
     profile = Profile("train.py", threads=2, step=step, parts=seconds, operators=list(operators), optimizer=[OPTIMIZER])
     profile.launches, profile.optimizer_launches, profile.memory_bytes = launches, 12, 9 * 10**8
+    profile.traced = True
     return profile
 
 
@@ -87,6 +88,14 @@ def test_a_step_that_computes_says_so():
         assert gpu.step_s[0] < gpu.step_s[1]
 
 
+def test_elementwise_work_waits_for_memory():
+    profile = done(made([Operators("elementwise", 2, 0.0, 2.4e9)], 2, host=0.01, forward=178))
+    text = " ".join(screen(profile))
+    assert ": it waits for memory" in text
+    assert "It waits for memory: its operators move 2.4 GB." in text
+    assert "TF32" not in text
+
+
 def test_own_python_and_copies_and_memory_are_causes():
     profile = made(python=90, host=1, forward=50, backward=50, optimizer=1)
     profile.lines, profile.memory_bytes, profile.copied_bytes = {"python": [("serve.py:18", 9)]}, 4 * 10**10, 2 * 10**9
@@ -101,6 +110,19 @@ def test_unknown_operators_leave_the_bound():
     lines = " ".join(screen(profile))
     assert lines.startswith("train.py: no GPU makes it more than about 6.0× faster")
     assert "No times on GPUs: nothing was learned of its operators." in lines
+
+
+def test_time_outside_of_regions_is_no_own_python_before_it_was_traced():
+    profile = made(python=50, data=0.1)
+    profile.traced, profile.launches = False, None
+    done(profile)
+    assert profile.bound == pytest.approx(501)
+    assert "own Python" not in " ".join(screen(profile))
+    profile = made(python=50)
+    profile.traced, profile.launches = False, None
+    done(profile)
+    assert profile.bound is None
+    assert screen(profile)[0].startswith("train.py: no limit was found")
 
 
 @pytest.mark.parametrize("make", [slow_loader, lambda: done(made(host=1, forward=3, backward=5))])
