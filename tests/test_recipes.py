@@ -76,7 +76,7 @@ from .page import Figure
 
 
 def new_figures(study):
-    marks = [NamedRow("", row.result.id, "", (RowMark(row.time_s, "cpu0", "x"),)) for row in study.measured[:5]]
+    marks = [NamedRow("", row.result.id, (RowMark(row.time_s, "cpu0", "x"),)) for row in study.measured[:5]]
     return [Figure("new", "new", "Five times", "A finding", "Small print.", NamedRows(tuple(marks), "s"), rank=99)]
 '''
 
