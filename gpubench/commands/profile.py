@@ -22,6 +22,8 @@ from ..errors import UsageError, clean
 from ..profiling.profile import Profile
 from ..statistics.intervals import median_interval
 
+ENDING = signal.SIGTERM, signal.SIGHUP
+"""Signals that end this command, and the script with it."""
 FAREWELL_S = 3.0
 """Seconds that processes which a script has started have after its end."""
 LAUNCHERS = ("torchrun", "accelerate", "torch.distributed.run", "torch.distributed.launch", "deepspeed")
@@ -112,6 +114,7 @@ def _measured(args: argparse.Namespace, environment: Mapping[str, str]) -> tuple
 
 def _run(words: list[str], environment: Mapping[str, str]) -> int:
     """Run a process in a session of its own, and end the rest of the session."""
+    before = {number: signal.signal(number, _leave) for number in ENDING}
     child = subprocess.Popen(words, env={**os.environ, **environment}, start_new_session=True)
     seen = {child.pid}
     try:
@@ -122,7 +125,13 @@ def _run(words: list[str], environment: Mapping[str, str]) -> int:
     finally:
         _end(child.pid, seen)
         child.wait()
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return child.returncode
+
+
+def _leave(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)
 
 
 def _session(leader: int) -> Iterator[int]:

@@ -138,6 +138,19 @@ def test_a_process_that_ignores_signals_is_killed(tmp_path, monkeypatch):
     assert deaf not in left
 
 
+def test_a_command_that_is_ended_ends_its_script(tmp_path):
+    code = "import os, subprocess, sys, time; subprocess.Popen(['sleep', '301']); open('ready', 'w'); time.sleep(300)"
+    (tmp_path / "train.py").write_text(code)
+    line = [sys.executable, "-m", "gpubench", "profile", "train.py"]
+    with subprocess.Popen(line, cwd=tmp_path, stderr=subprocess.DEVNULL) as command:
+        while not (tmp_path / "ready").exists():
+            assert command.poll() is None
+        command.terminate()
+        assert command.wait(60) == 128 + 15
+    left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=False).stdout
+    assert "sleep 301" not in left
+
+
 def test_run_names_profile_for_a_file_without_tests(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     Path("train.py").write_text("raise SystemExit('executed')\n")
