@@ -21,6 +21,7 @@ import msgspec
 from ..errors import UsageError, clean
 from ..profiling.profile import Profile
 from ..statistics.intervals import median_interval
+from ..supervise.process import bound
 
 ENDING = signal.SIGTERM, signal.SIGHUP
 """Signals that end this command, and the script with it."""
@@ -115,7 +116,7 @@ def _measured(args: argparse.Namespace, environment: Mapping[str, str]) -> tuple
 def _run(words: list[str], environment: Mapping[str, str]) -> int:
     """Run a process in a session of its own, and end the rest of the session."""
     before = {number: signal.signal(number, _leave) for number in ENDING}
-    child = subprocess.Popen(words, env={**os.environ, **environment}, start_new_session=True)
+    child = subprocess.Popen(bound(words), env={**os.environ, **environment}, start_new_session=True)
     seen = {child.pid}
     try:
         while child.poll() is None:

@@ -111,10 +111,9 @@ if os.getppid() != {}:
 """
 
 
-def _bound(arguments: Sequence[str]) -> Sequence[str]:
-    """Return a command that ends with this process, also where it is another Python than gpubench's, or none: our own
-    asks for it by itself."""
-    if sys.platform != "linux" or arguments[0] == sys.executable:
+def bound(arguments: Sequence[str]) -> Sequence[str]:
+    """Return a command that ends with this process, on Linux, whichever Python runs it, or none."""
+    if sys.platform != "linux":
         return arguments
     code = DIE_WITH.format(os.getpid()) + "os.execv(sys.argv[1], sys.argv[1:])"
     return [sys.executable, "-ISc", code, *arguments]
@@ -176,8 +175,9 @@ def run_process(
 
 def _start(arguments: Sequence[str], log: Path, ledger: Path, interpreter: Interpreter) -> subprocess.Popen[bytes]:
     with open(log if _is_regular(log) or not os.path.lexists(log) else os.devnull, "ab") as output:
+        own = arguments[0] == sys.executable  # it asks by itself to end with this process
         return subprocess.Popen(
-            _bound(arguments), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            arguments if own else bound(arguments), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             cwd=interpreter.folder,
             env=_environment(interpreter.imports)
             | {JOURNAL: os.path.abspath(ledger), MODULES: "1" * interpreter.records_modules},

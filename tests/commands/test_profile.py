@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gpubench.commands import profile as command
@@ -157,3 +159,17 @@ def test_run_names_profile_for_a_file_without_tests(tmp_path, monkeypatch, capfd
     assert main(["run", "train.py"]) == 2
     assert "train.py has no benchmarks: gpubench profile train.py" in capfd.readouterr().err
     assert not os.path.exists("out")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
+def test_script_ends_with_a_command_that_is_killed(tmp_path):
+    (tmp_path / "train.py").write_text(
+        "import os, time\nopen('pid', 'w').write(str(os.getpid()))\nopen('begun', 'w').close()\ntime.sleep(60)\n"
+    )
+    started = subprocess.Popen([sys.executable, "-m", "gpubench", "profile", "train.py"], cwd=tmp_path)
+    while not (tmp_path / "begun").exists() and started.poll() is None:
+        time.sleep(0.05)
+    script = psutil.Process(int((tmp_path / "pid").read_text()))
+    started.kill()
+    started.wait()
+    script.wait(30)
