@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..runfile.quantities import counted, seconds_text
-from .notes import DATA, HOST, PYTHON
+from .notes import DATA, PYTHON
 from .profile import Cause, OnGpu, Profile, article
 
 LARGE, FULL, MOST = 0.2, 0.9, 3
@@ -20,9 +20,9 @@ def causes_of(profile: Profile) -> list[Cause]:
         found += [*_launches(profile, gpu), *_copies(profile, gpu), *_memory(profile, gpu)]
     if profile.waits:
         says = f".{profile.waits[0].call}() at {profile.waits[0].line} waits for the GPU in each step"
-        found.append(Cause("waits", profile.parts[HOST], says, "Read it each 50 steps."))
+        found.append(Cause("waits", 0.0, says, "Read it each 50 steps."))
     found.sort(key=lambda cause: -cause.seconds)
-    if not found or found[0].name == "waits":
+    if all(cause.name == "waits" for cause in found):
         found.insert(0, _computes(profile, step_s))
     return found[:MOST]
 
@@ -34,7 +34,8 @@ def _mostly(profile: Profile, region: str) -> str:
 
 def _data(profile: Profile, step_s: float, gpu: OnGpu | None) -> Iterator[Cause]:
     waiting_s, alone_s, workers = profile.parts[DATA], profile.alone_s, profile.workers
-    short = gpu is not None and alone_s is not None and alone_s > step_s / gpu.without_waiting[0]
+    short = gpu is not None and (alone_s or 0.0) > step_s / gpu.without_waiting[0]
+    short |= gpu is not None and waiting_s > 0.5 * gpu.step_s[1]
     if not profile.loaders or (waiting_s < LARGE * step_s and not short):
         return
     says = f"{waiting_s / step_s:.0%} of a step waits for data: num_workers={workers} at {profile.loaders[0].line}"

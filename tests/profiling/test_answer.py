@@ -88,6 +88,14 @@ def test_a_step_that_computes_says_so():
         assert gpu.step_s[0] < gpu.step_s[1]
 
 
+def test_a_loader_that_most_of_a_gpus_step_waits_for_is_the_cause():
+    profile = made((Operators("product", 20, 4.2e8, 1e7),), 78, data=9.6, python=4, host=1.2, forward=20, backward=17)
+    profile.loaders, profile.waits = [LoaderFacts("main.py:38", 0, False, 0.0096)], [Place("item", "main.py:101")]
+    done(profile)
+    assert [cause.name for cause in profile.causes] == ["data", "waits"]
+    assert screen(profile)[0].startswith("train.py: no GPU makes it more than")
+
+
 def test_elementwise_work_waits_for_memory():
     profile = done(made([Operators("elementwise", 2, 0.0, 2.4e9)], 2, host=0.01, forward=178))
     text = " ".join(screen(profile))
