@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .report.results import Results
     from .runfile.runs import read
     from .runfile.schema import Run
-    from .thresholds import threshold
+    from .runfile.thresholds import threshold
 
 
 __all__ = [
@@ -32,7 +32,7 @@ _HOMES = {
     "Device": "devices", "Gpubench": "measure.fixture", "Implementation": "devices.implementations",
     "Results": "report.results", "Run": "runfile.schema", "register_implementation": "devices.implementations",
     "add_wait": "measure.clock", "load": "commands.notebook", "load_ipython_extension": "commands.notebook",
-    "profile": "profiling.call", "read": "runfile.runs", "register": "devices", "threshold": "thresholds",
+    "profile": "profiling.call", "read": "runfile.runs", "register": "devices", "threshold": "runfile.thresholds",
     "time": "commands.notebook",
     "timer": "measure.clock",
 }  # fmt: skip

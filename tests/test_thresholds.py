@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gpubench import thresholds
-from gpubench.thresholds import keep_threshold, threshold
+from gpubench.runfile import thresholds
+from gpubench.runfile.thresholds import keep_threshold, threshold
 
 CPU, GPU = "AMD EPYC 9354 32-Core Processor", "NVIDIA L4"
 
@@ -91,7 +91,7 @@ print(ours, module.threshold("rank", 7, file="none.json"))
 """
 
 
-@pytest.mark.parametrize("module", ["gpubench", "gpubench.thresholds", "copied"])
+@pytest.mark.parametrize("module", ["gpubench", "gpubench.runfile.thresholds", "copied"])
 def test_it_needs_the_standard_library_alone_and_can_be_copied(tmp_path, module):
     (tmp_path / "copied.py").write_text(Path(thresholds.__file__).read_text())
     script = tmp_path / "script.py"
@@ -103,7 +103,7 @@ def test_it_needs_the_standard_library_alone_and_can_be_copied(tmp_path, module)
 def test_a_file_beside_the_calling_module_is_found(tmp_path):
     (tmp_path / "thresholds.json").write_text(WHOLE)
     (tmp_path / "library.py").write_text(
-        "from gpubench import thresholds\n"
+        "from gpubench.runfile import thresholds\n"
         f"thresholds.hardware = lambda: ({CPU!r}, ({GPU!r},))\n"
         "MIN_NODES = thresholds.threshold('rank', default=7)\n"
     )

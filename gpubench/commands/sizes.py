@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..runfile.thresholds import keep_threshold
 from ..runfile.version import __version__
-from ..thresholds import keep_threshold
 
 if TYPE_CHECKING:
     from ..report.results import Results

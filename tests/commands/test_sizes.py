@@ -8,13 +8,13 @@ import pytest
 from inprocess import gpubench
 from records import run
 
-from gpubench import thresholds
 from gpubench.commands.sizes import Span, further_size, keep, said, span_of
 from gpubench.errors import Unmeasurable, UsageError
 from gpubench.measure.source import Timing
 from gpubench.plugin.expressions import Expressions
 from gpubench.plugin.growth import Growth
 from gpubench.report.results import Results
+from gpubench.runfile import thresholds
 from gpubench.runfile.schema import Case
 
 CPU, GPU = "AMD EPYC 9354 32-Core Processor", "NVIDIA L4"
