@@ -1,4 +1,4 @@
-"""By how much do the gradients of each method differ from those of one process? Prints relative L2 errors.
+"""By how much do the gradients of each method differ from those of one process? Prints relative L2 errors::
 
 PYTHONPATH=. torchrun --standalone --nproc-per-node 2 docs/experiments/gradients.py
 """
