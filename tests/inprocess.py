@@ -25,6 +25,12 @@ def gpubench(*arguments, cwd, start=False):
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
+def _short(workload: str) -> str:
+    """``a`` of ``test_mine.py::test_a``, and ``square`` of ``matmul.square``."""
+    _, tests, name = workload.rpartition("::")
+    return name.removeprefix("test_") if tests else workload.partition(".")[2]
+
+
 class Ran:
     """What pytest or ``gpubench run`` printed, and what it wrote: ``data`` of the results file, None if there is none,
     and ``run`` as it is read."""
@@ -39,7 +45,7 @@ class Ran:
     names = property(lambda self: [mark["name"].split("[")[0] for mark in self.marks])
     records = property(lambda self: [mark["extra_info"]["gpubench"] for mark in self.marks])
     rows = property(lambda self: self.data["gpubench"]["unmeasured"])
-    statuses = property(lambda self: {each.workload.partition(".")[2]: each.status for each in self.run.results})
+    statuses = property(lambda self: {_short(each.workload): each.status for each in self.run.results})
     collected = property(lambda self: [line.partition("::")[2] for line in self.lines if "::" in line])
 
 

@@ -286,7 +286,9 @@ def _wanted(args: argparse.Namespace) -> tuple[list[str], list[str], int]:
 
 def _has_tests(path: Path) -> bool:
     """Return whether a script could hold tests, by its code, which isn't executed: names that pytest looks for, or a
-    fixture that measures. Folders, other files and files with errors are pytest's."""
+    fixture that measures. Folders, files that pytest collects by their names, and files with errors are pytest's."""
+    if path.name.startswith("test_") or path.stem.endswith("_test"):
+        return True
     try:
         tree = ast.parse(path.read_bytes()) if path.suffix == ".py" and path.is_file() else None
     except (OSError, SyntaxError, ValueError, RecursionError):

@@ -94,7 +94,9 @@ class Supervisor:
     interrupted: bool = False
     lock: Lock | None = None
     interpreter: process.Interpreter = field(default_factory=process.Interpreter)
-    command: Callable[[Sequence[str], Sequence[str], str], list[str]] = process.pytest_command
+    command: Callable[[Sequence[str], Sequence[str], str], list[str]] = field(
+        default_factory=lambda: process.pytest_command
+    )
 
     def __post_init__(self) -> None:
         self.ledger = self.folder / LEDGER

@@ -241,8 +241,8 @@ def test_follows(gpubench, n):
     gpubench(torch.neg, gpubench.randn(8))
 """
 LEFT = {
-    "it.threads": "left changed: torch threads (2 → 1)",
-    "it.attention": "left changed: sdp_use_flash (True → False)",
+    "bench/test_it.py::test_threads": "left changed: torch threads (2 → 1)",
+    "bench/test_it.py::test_attention": "left changed: sdp_use_flash (True → False)",
     "it.profiles": "left changed: torch's profiler (False → True)",
     "it.inference": "left changed: fwd_grad_enabled (True → False), grad mode (True → False),"
     " inference mode (False → True), multithreading_enabled (True → False)",

@@ -157,7 +157,7 @@ def test_a_first_call_that_compiles_takes_no_rounds_from_the_others(results):
 
 
 def test_a_run_that_wants_no_warm_up_has_none(tmp_path):
-    read_run = run(tmp_path, "-k", "mine.compiled", "--processes=1", "--", "--benchmark-warmup=off")
+    read_run = run(tmp_path, "-k", "test_compiled", "--processes=1", "--", "--benchmark-warmup=off")
     assert [result.times.rounds for result in read_run.results] == [3, 3]
 
 
@@ -167,10 +167,10 @@ def test_a_device_is_that_of_a_parameter_or_of_memory_or_unknown(results):
 
 
 def test_rows_that_differ_in_their_device_are_a_speedup(measured, results):
-    assert results["test_neg[cpu-8]"].case.id == results["test_neg[fake-8]"].case.id == "mine.neg[n=8]"
+    assert results["test_neg[cpu-8]"].case.id == results["test_neg[fake-8]"].case.id == "test_mine.py::test_neg[n=8]"
     lines = (measured / "speedup.csv").read_text().splitlines()
     assert len(lines) == 3
-    assert all("mine.neg" in line for line in lines[1:])
+    assert all("test_mine.py::test_neg" in line for line in lines[1:])
     assert "param_device" not in (measured / "results.csv").read_text()
 
 
@@ -178,9 +178,9 @@ def test_every_parameter_has_a_readable_name_of_its_own(results):
     odd = [result for name, result in results.items() if name.startswith("test_odd")]
     names = [result.case.id for result in odd]
     assert len(set(names)) == len(odd) == 8
-    assert names[:5] == [f"mine.odd[limit={word}]" for word in ("inf", "nan", "None", "", "größer")]
-    assert odd[5].params == {"limit": "limit5"}
-    assert odd[6].params == {"limit": "limit6"}
+    assert names[:5] == [f"test_mine.py::test_odd[limit={word}]" for word in ("inf", "nan", "None", "", "größer")]
+    assert odd[5].params == {"id": "limit5"}
+    assert odd[6].params == {"id": "limit6"}
     assert (odd[7].params, odd[7].dtype) == ({}, "float32")
 
 
@@ -254,7 +254,7 @@ def test_slower(benchmark):
     calls = []
     benchmark(lambda: calls.append(1) or time.sleep(0.05 if len(calls) > 300 else 1e-4))
 """
-    results = {each.workload.partition(".")[2]: each for each in measure(tmp_path, tests).run.results}
+    results = {each.workload.rpartition("::test_")[2]: each for each in measure(tmp_path, tests).run.results}
     seen = {name: {flag.name for flag in each.flags} & {"unwaited", "altered"} for name, each in results.items()}
     altered = {name: {"altered"} for name in ("emptied", "sorted", "slower", "cliff")}
     assert seen == {"lazy": {"unwaited"}, **altered, "fresh": set(), "sound": set()}
