@@ -8,6 +8,7 @@ In the template ``{{mylib.attention}}`` stands for the speedup of that benchmark
 """
 
 import argparse
+import math
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -68,13 +69,13 @@ def filled(template: str, results: str) -> str:
             raise SystemExit(f"{placeholder[0]}: that is several numbers: write {choices}")
         if of and rows:
             stars.add(rows[0].quality.star)
-            return words.time(rows[0]) + " (simulated)" * bool(words.simulated([rows[0].facts]))
+            return f"{rows[0].time}" + " (simulated)" * bool(words.simulated([rows[0].facts]))
         ratio = found.speedup
         if ratio is None:
             raise SystemExit(f"{placeholder[0]}: nothing is compared; a time is {{{{time of {name}}}}}")
         stars.add(ratio.star)
-        if ratio.high > 4 * ratio.low:  # a busy machine leaves a limit, or nothing
-            if ratio.low <= 1:
+        if math.isnan(ratio) or ratio.high > 4 * ratio.low:  # a busy machine leaves a limit, or nothing
+            if not ratio.low > 1:
                 raise SystemExit(f"{placeholder[0]}: too noisy to tell, measure again")
             return f"at least {times(ratio.low)}{ratio.star}{' (simulated)' * ratio.simulated}"
         ends = f"{times(ratio.low)} to {times(ratio.high)}{', simulated' * ratio.simulated}"
