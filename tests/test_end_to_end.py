@@ -68,7 +68,9 @@ def test_report_has_speedups_and_charts_of_both(run_file, tmp_path):
     assert {row["device"] for row in rows if row["status"] == "ok"} == {"cpu", "fake:0", "fake:1"}
     speedups = list(csv.DictReader((tmp_path / "out/speedup.csv").open(encoding="utf-8")))
     assert len(speedups) >= 40
-    for row in speedups:
+    known = [row for row in speedups if row["speedup"] and not row["limit"]]  # others are limits of a busy machine's
+    assert len(known) >= 20
+    for row in known:
         assert float(row["speedup"]) == pytest.approx(float(row["baseline_s"]) / float(row["time_s"]))
     charts = list((tmp_path / "out/charts").glob("*-light.svg"))
     assert len(charts) >= 4
