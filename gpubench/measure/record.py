@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -17,8 +18,10 @@ from .probes import device_time, energy, transfer
 
 MMAP_THRESHOLD, PAGE, FAULT_S = 1 << 17, 4096, 1e-6
 """Bytes of a block above which a plain glibc returns it to the kernel, of a page, and most seconds of a page fault."""
-PLAIN_CALLS_S, PLAIN_SHARE = 0.05, 0.1
-"""Seconds of the calls in a plain process, and the least share of a call that page faults could take there."""
+PLAIN_WARM_S, PLAIN_CALLS_S, PLAIN_SHARE = 0.2, 0.1, 0.1
+"""Seconds of the first calls in a plain process, which aren't timed: its new threads may share a core at first, and
+calls then take a hundred times as long. Seconds of the timed calls, and the least share of a call that page faults
+could take there."""
 
 
 def fields_of(prepared: Prepared, rounds: Rounds) -> dict[str, Any]:
@@ -66,8 +69,9 @@ def time_plainly(plan: Plan) -> Any:
     """Time a few calls, and nothing else: no probe has raised the thresholds of glibc before. Return a result."""
     args, kwargs = plan.request.arguments()
     function = plan.library.prepared(apply(plan.case.variant, plan.request.function, plan.home), args, kwargs)
-    times = repeat(lambda: function(*args, **kwargs), perf_counter, least=5, most=1000, seconds=PLAIN_CALLS_S)
-    plan.session.plain_s = statistics.median(times[len(times) // 5 :])
+    time_for = partial(repeat, lambda: function(*args, **kwargs), perf_counter, most=100_000)
+    time_for(least=1, seconds=PLAIN_WARM_S)
+    plan.session.plain_s = statistics.median(time_for(least=5, seconds=PLAIN_CALLS_S))
     return function(*args, **kwargs)
 
 
