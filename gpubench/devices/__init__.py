@@ -1,12 +1,10 @@
-"""Devices: the only package that knows their kinds. A kind is one file here, or one class that a plugin registers.
+"""Devices: the only package that knows their kinds. A kind is one class, here or registered by a plugin.
 
 torch is imported only when a function needs it.
 """
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,18 +12,15 @@ from dataclasses import dataclass
 from ..errors import UsageError
 from .base import EIGHT_BITS, KINDS, Device, Load, Memory, register
 from .cpu import Cpu
+from .cuda import Cuda
 from .lazy import torch
 from .torch_device import Mps, TorchDevice, Xpu, torch_kind
 
-__all__ = [
-    "CPU", "EIGHT_BITS", "Choice", "Device", "Load", "Memory", "TorchDevice", "find_device", "in_use", "kinds",
-    "present", "register", "select",
-]  # fmt: skip
+__all__ = ["CPU", "EIGHT_BITS", "Choice", "Device", "Load", "Memory", "TorchDevice", "current", "find_device"]
+__all__ += ["in_use", "kinds", "present", "register", "select"]
 
-for _module in pkgutil.iter_modules(__path__):  # importing the file of a kind registers it
-    importlib.import_module(f"{__name__}.{_module.name}")
-register(Mps)
-register(Xpu)
+for _kind in (Cpu, Cuda, Mps, Xpu):
+    register(_kind)
 
 CPU = Cpu()
 
@@ -39,8 +34,7 @@ def kinds() -> dict[str, type[Device]]:
 
 def present() -> list[Device]:
     """Return every device of this machine that ``CUDA_VISIBLE_DEVICES`` and similar variables allow, the CPU first."""
-    real = (kind for kind in kinds().values() if not kind.simulated)
-    return [kind(index) for kind in real for index in range(kind.count())]
+    return [kind(index) for kind in kinds().values() if not kind.simulated for index in range(kind.count())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +49,20 @@ class Choice:
 def find_device(name: str) -> Choice:
     """Return one device by name: a kind (``cuda``: its first device) or a kind and index (``cuda:1``).
 
-    Raises :class:`UsageError` for an unknown kind, with a list of the known ones.
+    Raises :class:`UsageError` for an unknown kind, with a list of the kinds.
     """
-    known = kinds()
+    registered = kinds()
     match = re.fullmatch(r"([a-z][a-z0-9_]*)(?::(\d+))?", name)
-    if not match or match[1] not in known:
-        names = ", ".join(["auto", "all", *known])
+    if not match or match[1] not in registered:
+        names = ", ".join(["auto", "all", *registered])
         raise UsageError(f"unknown device {name!r}: choose from {names}, with an index if need be (cuda:1)")
-    kind, index = known[match[1]], int(match[2] or 0)
+    kind, index = registered[match[1]], int(match[2] or 0)
     device, count = kind(index), kind.count()
     if index < count:
         return Choice(str(device), device)
     full_name = str(device) if index == 0 else f"{kind.kind}:{index}"
-    present_names = f"only {kind()} is" if count == 1 else f"only {kind()} to {kind(count - 1)} are"
-    return Choice(full_name, None, f"{full_name} is not available: {present_names if count else kind.why_absent()}")
+    only = f"only {kind()} is" if count == 1 else f"only {kind()} to {kind(count - 1)} are"
+    return Choice(full_name, None, f"{full_name} is not available: {only if count else kind.why_absent()}")
 
 
 def select(requests: Iterable[str]) -> list[Choice]:
@@ -88,5 +82,11 @@ def select(requests: Iterable[str]) -> list[Choice]:
 
 def in_use(among: Iterable[type[Device]] | None = None) -> list[Device]:
     """Return the accelerators that this process has used so far, of all kinds or only of those in ``among``."""
-    known = kinds().values() if among is None else among
-    return [kind(index) for kind in known if kind.accelerator for index in kind.indices_in_use()]
+    searched = kinds().values() if among is None else among
+    return [kind(index) for kind in searched if kind.accelerator for index in kind.indices_in_use()]
+
+
+def current(name: str) -> Device | None:
+    """Return the accelerator of a kind that torch uses unless a program names another; ``None`` for the CPU."""
+    kind = kinds().get(name)
+    return kind(int(kind._ask("current_device") or 0)) if kind and issubclass(kind, TorchDevice) else None

@@ -1,4 +1,5 @@
 """The interface through which the rest of the package uses a device."""
+# ruff: noqa: B027  # a method without a body returns None, which means "unknown"
 
 from __future__ import annotations
 
@@ -12,6 +13,8 @@ from ..errors import Unmeasurable
 from .lazy import torch
 
 _Call = Callable[..., Any]
+EIGHT_BITS = "8 bits"
+"""The dtype of products of 8-bit numbers, which run at twice the rate of 16-bit ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +25,10 @@ class Memory:
     total: int
 
 
-EIGHT_BITS = "8 bits"
-"""The dtype of products of 8-bit numbers, which run at twice the rate of 16-bit ones."""
-
-
 @dataclass(frozen=True, slots=True)
 class Load:
     """The work of one call: FLOPs in a dtype, or operations on 8-bit numbers; the least bytes read and written; the
-    number of its operators, and these by kind and size, as run files hold them, where they are known."""
+    number of its operators, and the operators by kind and size, as run files hold them, if they were counted."""
 
     flops: float
     nbytes: float
@@ -40,8 +39,8 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """FLOP/s in one dtype, bytes per second of the memory and of the link to the host, and seconds of a launch;
-    ``None`` where unknown."""
+    """FLOP/s in one dtype, bytes per second of memory and of the link to the host, and seconds of a launch; ``None``
+    means unknown."""
 
     flop_per_s: float | None
     byte_per_s: float | None
@@ -99,19 +98,18 @@ class Device(ABC):
         """Return the indices of the devices on which this process has work or memory."""
         return tuple(range(cls.count()))
 
-    @classmethod  # noqa: B027
+    @classmethod
     def release_memory(cls) -> None:
         """Release memory that is cached but unused to the devices of this kind."""
 
-    @classmethod  # noqa: B027
+    @classmethod
     def release_pinned_memory(cls) -> None:
         """Release page-locked host memory that is cached but unused to the system."""
 
     def ruined(self) -> str | None:
         """Return why nothing more can be measured on the device in this process, or ``None``.
 
-        This waits for the device: what a failed case left in its queue may fail only now, and again at every later
-        call.
+        The method waits for the device, because a failed case's work may fail only now, and again at every later call.
         """
         try:
             self.synchronize()
@@ -121,8 +119,7 @@ class Device(ABC):
 
     @classmethod
     def interconnect(cls, indices: Sequence[int]) -> str | None:
-        """Return what connects the devices of these indices: ``NVLink``, ``PCIe``, ``memory``; ``None`` if unknown."""
-        return None
+        """Return the connection of the devices with these indices: ``NVLink``, ``PCIe``, ``memory``."""
 
     def lacks(self, dtype: str) -> str | None:
         """Return why a dtype can't be used on the device, or ``None`` if it can."""
@@ -130,7 +127,6 @@ class Device(ABC):
 
     def memory(self) -> Memory | None:
         """Return the free and the total bytes; may initialize the device."""
-        return None
 
     def total_memory(self) -> int | None:
         """Return the total bytes; unlike :meth:`memory`, must not initialize the device."""
@@ -139,42 +135,35 @@ class Device(ABC):
 
     def allocated_memory(self) -> int | None:
         """Return the bytes that this process has allocated now, as :meth:`peak_memory` counts them."""
-        return None
 
     def peak_memory(self) -> int | None:
         """Return the most bytes allocated at once since :meth:`reset_peak_memory`."""
-        return None
 
-    def reset_peak_memory(self) -> None:  # noqa: B027
+    def reset_peak_memory(self) -> None:
         """Reset the peak to the memory that is allocated now."""
 
     def random_state(self) -> Any:
-        """Return the state of the device's own random stream; ``None`` where it has none."""
-        return None
+        """Return the state of the device's own random stream; ``None`` without one."""
 
-    def set_random_state(self, state: Any) -> None:  # noqa: B027
+    def set_random_state(self, state: Any) -> None:
         """Set the random stream to a state from :meth:`random_state`."""
 
-    def settle(self) -> None:  # noqa: B027
-        """Make libraries allocate memory that they never release, so that it doesn't count as memory of the first case
-        that needs it."""
+    def settle(self) -> None:
+        """Make libraries allocate memory that they never release, so that the first case that needs it isn't charged
+        for it."""
 
     def workspace_bytes(self) -> int:
-        """Return the bytes that a library takes for the duration of a product and releases afterwards; they aren't
-        memory of the call's tensors."""
+        """Return the bytes that a library takes during a product and then releases; no tensor of the call has them."""
         return 0
 
     def cache_bytes(self) -> int | None:
         """Return the bytes of the device's last-level cache, which a cold measurement flushes."""
-        return None
 
     def clocks(self) -> Mapping[str, float] | None:
         """Return the current clocks in Hz, by domain."""
-        return None
 
     def throttle_reasons(self) -> tuple[str, ...]:
-        """Return why the device's clocks are held down at this moment, such as heat or power limit; empty if
-        unknown."""
+        """Return why the device's clocks are held down at this moment, such as heat or power limit."""
         return ()
 
     def throttled_s(self) -> Mapping[str, float]:
@@ -183,15 +172,12 @@ class Device(ABC):
 
     def power_share(self) -> float | None:
         """Return the power that the device draws now as a share of its limit."""
-        return None
 
     def other_processes(self) -> int | None:
         """Return the number of other processes that use the device now."""
-        return None
 
     def energy_j(self) -> float | None:
         """Return the reading of the device's energy counter, in joules since an unspecified moment."""
-        return None
 
     @property
     def shares_memory(self) -> bool:
@@ -199,39 +185,35 @@ class Device(ABC):
         return False
 
     def queue_wait(self, seconds: float) -> bool:
-        """Queue a wait of at least this many seconds on the device itself; return ``False`` where the kind can't.
+        """Queue a wait of at least this many seconds on the device itself; return ``False`` if the kind can't.
 
         Work that is launched during the wait runs after it without a gap.
         """
         return False
 
     def record_event(self) -> torch.Event:
-        """Queue a timestamp of the device's own clock; required where :meth:`queue_wait` works."""
+        """Queue a timestamp of the device's own clock; required with :meth:`queue_wait`."""
         raise NotImplementedError
 
     def declared_peaks(self, dtype: str) -> Peaks | None:
-        """Return the peaks of a simulated device; those of hardware are measured."""
-        return None
+        """Return the peaks of a simulated device; the peaks of hardware are measured."""
 
     def stand_in(self, call: _Call, observe: Callable[..., tuple[Load, Any]]) -> _Call:
-        """Return what is timed in place of a call. A simulated device makes the call once, by
+        """Return the function that is timed in place of a call. A simulated device makes the call once, by
         ``observe(call, *args, **kwargs)``, which also returns its load, and then lets the load's time pass."""
         return call
 
     def modelled_s(self, call: _Call) -> tuple[float, float] | None:
-        """Return the seconds that a call from :meth:`stand_in` takes on the device, and those of its launches on the
-        host; ``None`` where they have to be measured."""
-        return None
+        """Return the seconds of a call from :meth:`stand_in` on a simulated device, and of its launches on the host."""
 
     def copy_s(self, nbytes: int, pinned: bool) -> float | None:
-        """Return the seconds of a copy between host and device; ``None`` where they have to be measured."""
-        return None
+        """Return the seconds of a copy between host and simulated device."""
 
     def capture_graph(self, call: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         """Capture a call's launches; return the function that replays them, and the call's result, which a replay
         fills.
 
-        Raises :class:`~gpubench.errors.Unmeasurable` where the kind has no graphs or the call can't be captured.
+        Raises :class:`~gpubench.errors.Unmeasurable` if the kind has no graphs or the call can't be captured.
         """
         raise Unmeasurable(f"{self.kind} has no graphs of launches")
 
@@ -241,7 +223,7 @@ class Device(ABC):
 
     @property
     def torch_name(self) -> str:
-        """The torch device on which its tensors lie."""
+        """The torch device that holds its tensors."""
         return str(self)
 
     def facts(self) -> dict[str, Any]:
@@ -255,7 +237,6 @@ class Device(ABC):
 
 KINDS: dict[str, type[Device]] = {}
 """Registered kinds by name, in the order of registration."""
-
 _DeviceType = TypeVar("_DeviceType", bound=type[Device])
 
 

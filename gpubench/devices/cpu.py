@@ -14,28 +14,33 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .base import Device, Memory, register
+from .base import Device, Memory
 from .lazy import psutil, torch
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
-_MAPS = Path("/proc/self/maps")
+_SYSTEM = Path("/sys/devices/system")
 OTHER_ALLOCATORS = re.compile(r"/lib(tcmalloc|jemalloc|mimalloc)[^/\n]*$", re.MULTILINE)
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
-_KEPT_BYTES = 32 << 20
-"""The largest threshold that glibc takes; a larger block is new at each call unless the heap has room for it."""
-_RESERVED_BYTES = 1 << 30
-"""Addresses that the heap takes ahead, so that it has room for larger blocks: memory is used only where written to."""
+_KEPT_BYTES, _RESERVED_BYTES = 32 << 20, 1 << 30
+"""The largest threshold that glibc takes: a larger block is new at each call unless the heap has room for it. And the
+addresses that the heap takes ahead to have that room: memory is used only where written to."""
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None
 
 
 def _groups(controller: str, root: Path, membership: Path) -> Iterator[Path]:
     """Yield the folders of this process's control groups (versions 2 and 1), innermost first; the limits of all
     apply."""
     paths = {"": "", controller: ""}
-    with contextlib.suppress(OSError):
-        for line in membership.read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            paths.update((name, path.strip("/")) for name in controllers.split(",") if name in paths)
+    for line in (_text(membership) or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        paths.update((name, path.strip("/")) for name in controllers.split(",") if name in paths)
     for base, path in ((root, paths[""]), (root / controller, paths[controller])):
         group = base / path
         yield from (group, *group.parents[: len(group.parts) - len(base.parts)])
@@ -46,10 +51,9 @@ def cgroup_cores(root: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> float
     limits = []
     versions = ("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")
     for group, files in itertools.product(_groups("cpu", root, membership), versions):
-        with contextlib.suppress(OSError, ValueError):
-            quota, period = " ".join((group / file).read_text() for file in files).split()
-            if quota.isdigit() and period.isdigit() and int(period):  # not "max" and not -1: those mean no limit
-                limits.append(int(quota) / int(period))
+        with contextlib.suppress(OSError, ValueError, ZeroDivisionError):  # "max" means no limit
+            quota, period = map(int, " ".join((group / file).read_text() for file in files).split())
+            limits += [quota / period] if quota >= 0 else []  # as does -1
     return min(limits, default=None)
 
 
@@ -80,24 +84,20 @@ def family() -> list[Any]:
     machine."""
     own = psutil.Process()
     first = own.parent() if "TORCHELASTIC_RUN_ID" in os.environ else None
-    return [each for each in (first or own).children(recursive=True) if each.pid != own.pid]
+    return [process for process in (first or own).children(recursive=True) if process.pid != own.pid]
 
 
-def cores(topology: Path = Path("/sys/devices/system/cpu")) -> int:
+def cores(topology: Path = _SYSTEM / "cpu") -> int:
     """Return the number of physical cores that affinity and control group allow: the default thread count of a CPU.
 
     Two hardware threads of one core share its arithmetic units, so they count as one. loky's ``cpu_count`` isn't used:
     it reads only the outermost control group, rounds its quota up and imports a pool of workers.
     """
     allowed = affinity()
-    try:
-        siblings = {(topology / f"cpu{i}/topology/thread_siblings_list").read_text().strip() for i in allowed}
-        count = len(siblings)
-    except OSError:
-        count = min(len(allowed), psutil.cpu_count(logical=False) or len(allowed))
-    limit = cgroup_cores()
+    siblings = {_text(topology / f"cpu{index}/topology/thread_siblings_list") for index in allowed}
+    by_psutil = None in siblings and min(len(allowed), psutil.cpu_count(logical=False) or len(allowed))
     # Rounded down: with one thread more than the quota allows, all are stopped part of the time.
-    return max(1, min(count, int(limit))) if limit else count
+    return max(1, min(by_psutil or len(siblings), int(cgroup_cores() or len(allowed))))
 
 
 _facts: dict[str, Any] = {}
@@ -120,8 +120,7 @@ def _cpuid() -> dict[str, Any]:
 @functools.cache
 def model() -> str:
     """Return the CPU's name, for example ``AMD EPYC 9654 96-Core Processor``."""
-    brand = _cpuid().get("brand_raw") or platform.processor() or platform.machine()
-    return " ".join(str(brand).split())
+    return " ".join(str(_cpuid().get("brand_raw") or platform.processor() or platform.machine()).split())
 
 
 FOR_PRODUCTS = (
@@ -130,42 +129,39 @@ FOR_PRODUCTS = (
 )  # fmt: skip
 """Instruction sets of x86 and ARM that decide how fast products are, by Linux's names."""
 VIRTUAL = "hypervisor"
-
-
-def instructions() -> tuple[str, ...]:
-    """Return those of :data:`FOR_PRODUCTS` that the CPU has, and :data:`VIRTUAL` in a virtual machine."""
-    known = _cpuid().get("flags") or ()
-    return tuple(name for name in (*FOR_PRODUCTS, VIRTUAL) if name in known)
-
-
 UNITS, AMX = 2, 1024
 """Fused multiply-add units of a core (no x86 core has more, some have one of 512 bits), and FLOP per cycle of AMX tiles
 (Intel 64 and IA-32 Architectures Optimization Reference Manual, chapter "Intel AMX": TDPBF16PS takes 16 cycles)."""
 
 
-def flops_allowed(known: Collection[str], count: int, clock_hz: float | None) -> dict[str, float]:
-    """Return the most FLOP/s of ``count`` cores by dtype, from their ``known`` instructions and clock; none where they
-    aren't known.
+def instructions() -> tuple[str, ...]:
+    """Return the CPU's instruction sets among :data:`FOR_PRODUCTS`, and :data:`VIRTUAL` in a virtual machine."""
+    flags = _cpuid().get("flags") or ()
+    return tuple(name for name in (*FOR_PRODUCTS, VIRTUAL) if name in flags)
+
+
+def flops_allowed(sets: Collection[str], count: int, clock_hz: float | None) -> dict[str, float]:
+    """Return the most FLOP/s of ``count`` cores by dtype, from their instruction ``sets`` and clock; empty if these
+    aren't enough.
 
     A core does cycles × units × lanes × 2: a fused multiply-add is two operations. bfloat16 and float16 count as
-    float32 where the CPU has no instructions for them.
+    float32 on a CPU without instructions for them.
     """
-    width = 512 if "avx512f" in known else 256 if {"avx2", "fma"} <= {*known} else None
+    width = 512 if "avx512f" in sets else 256 if {"avx2", "fma"} <= {*sets} else None
     if width is None or clock_hz is None:
         return {}
     cycle = {"float64": UNITS * width // 64 * 2, "float32": UNITS * width // 32 * 2}
     for dtype, short in (("bfloat16", "bf16"), ("float16", "fp16")):
-        own = 2 * cycle["float32"] if f"avx512_{short}" in known else cycle["float32"]
-        cycle[dtype] = AMX if f"amx_{short}" in known else own
-    return {dtype: count * clock_hz * each for dtype, each in cycle.items()}
+        own = 2 * cycle["float32"] if f"avx512_{short}" in sets else cycle["float32"]
+        cycle[dtype] = AMX if f"amx_{short}" in sets else own
+    return {dtype: count * clock_hz * flops for dtype, flops in cycle.items()}
 
 
 def _clocks() -> list[float]:
-    """Return the clock of each core at this moment, in Hz, where it is known."""
-    try:
-        return [each.current * 1e6 for each in psutil.cpu_freq(percpu=True) if each.current]
-    except (OSError, NotImplementedError, AttributeError, TypeError):
-        return []
+    """Return the clock of each core at this moment, in Hz; empty if unknown."""
+    with contextlib.suppress(OSError, NotImplementedError, AttributeError, TypeError):
+        return [core.current * 1e6 for core in psutil.cpu_freq(percpu=True) if core.current]
+    return []
 
 
 def highest_clock() -> float | None:
@@ -174,18 +170,15 @@ def highest_clock() -> float | None:
     return None if VIRTUAL in instructions() else max(_clocks(), default=None)
 
 
-def layout(root: Path = Path("/sys/devices/system")) -> dict[str, Any]:
-    """Return how many sockets and NUMA nodes hold this process's CPUs, and the governor of their clocks; ``None`` where
-    Linux doesn't show it."""
+def layout(root: Path = _SYSTEM) -> dict[str, Any]:
+    """Return how many sockets and NUMA nodes hold this process's CPUs, and the governor of their clocks; ``None``
+    unless Linux shows it."""
     folders = [root / f"cpu/cpu{index}" for index in affinity()]
     sockets = {_text(folder / "topology/physical_package_id") for folder in folders} - {None}
     nodes = {node.name for folder in folders for node in folder.glob("node[0-9]*")}
     governors = {_text(folder / "cpufreq/scaling_governor") for folder in folders} - {None}
-    return {
-        "sockets": len(sockets) or None,
-        "numa_nodes": len(nodes) or None,
-        "governor": " and ".join(sorted(map(str, governors))) or None,
-    }
+    together = " and ".join(sorted(map(str, governors)))
+    return {"sockets": len(sockets) or None, "numa_nodes": len(nodes) or None, "governor": together or None}
 
 
 def resolve_vector_math() -> None:
@@ -205,7 +198,7 @@ def resolve_vector_math() -> None:
 def _glibc() -> Any:
     """Return glibc if its allocator is the process's and has its own thresholds, else ``None``."""
     chosen = any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ)
-    other = chosen or platform.libc_ver()[0] != "glibc" or OTHER_ALLOCATORS.search(_text(_MAPS) or "")
+    other = chosen or platform.libc_ver()[0] != "glibc" or OTHER_ALLOCATORS.search(_text(Path("/proc/self/maps")) or "")
     return None if other else ctypes.CDLL(None)
 
 
@@ -221,12 +214,10 @@ def keep_memory(keep: bool = True) -> bool:
     a block of 32 MiB: the thresholds of a new process can't be had again.
     """
     global _keeps
-    most = 2**31 - 1
-    trim, pad = (most, _RESERVED_BYTES) if keep else (2 * _KEPT_BYTES, 128 << 10)
+    trim, pad = (2**31 - 1, _RESERVED_BYTES) if keep else (2 * _KEPT_BYTES, 128 << 10)
     settings = {_MMAP_THRESHOLD: _KEPT_BYTES, _TRIM_THRESHOLD: trim, _TOP_PAD: pad}
     libc = _glibc()
-    changed = libc is not None and all(libc.mallopt(*each) for each in settings.items())
-    _keeps = keep and changed
+    _keeps = libc is not None and all(libc.mallopt(*setting) for setting in settings.items()) and keep
     if _keeps:
         libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, (ctypes.c_void_p,)
         libc.free(libc.malloc(_KEPT_BYTES - (1 << 16)))
@@ -243,20 +234,18 @@ def keeps_memory() -> bool:
     return _keeps
 
 
-def cache_sizes(root: Path = Path("/sys/devices/system/cpu")) -> dict[str, int] | None:
+def cache_sizes(root: Path = _SYSTEM / "cpu") -> dict[str, int] | None:
     """Return the bytes of each level of cache: ``l1d`` and ``l2`` of one core, shared ones in full; the last level of
     all dies that hold this process's CPUs, because the threads of one call use them together."""
     levels: dict[str, dict[str, int]] = {}
     for cpu in affinity():
         for folder in sorted((root / f"cpu{cpu}").glob("cache/index*")):
-            try:
+            with contextlib.suppress(OSError, ValueError, LookupError):
                 level, holds, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
                 amount = int(size[:-1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[size[-1]]
-            except (OSError, ValueError, LookupError):
-                continue
-            if holds != "Instruction":
-                name = f"l{level}d" if holds == "Data" else f"l{level}"
-                levels.setdefault(name, {})[_text(folder / "shared_cpu_list") or str(cpu)] = amount
+                if holds != "Instruction":
+                    caches = levels.setdefault(f"l{level}d" if holds == "Data" else f"l{level}", {})
+                    caches[_text(folder / "shared_cpu_list") or str(cpu)] = amount
     sizes = {name: next(iter(levels[name].values())) for name in sorted(levels, key=lambda name: name[1:])}
     if sizes:
         last = [*sizes][-1]
@@ -271,36 +260,23 @@ class EnergyCounter:
     """
 
     def __init__(self, root: Path = Path("/sys/class/powercap")) -> None:
-        names = sorted(root.glob("intel-rapl:*/name"))  # AMD's too; a second colon names a part of a socket
-        names = [name for name in names if name.parent.name.count(":") == 1]
-        sockets = [name.parent for name in names if (_text(name) or "").startswith("package")]
-        self._sockets = [folder for folder in sockets if _number(folder / "energy_uj") is not None]
+        # AMD's too; a second colon names a part of a socket
+        folders = [folder for folder in root.glob("intel-rapl:*") if folder.name.count(":") == 1]
+        self._sockets = [folder for folder in folders if (_text(folder / "name") or "").startswith("package")]
         self._last: dict[Path, int] = {}
         self._total = 0
 
     def joules(self) -> float | None:
         """Return the joules since an unspecified moment; ``None`` without a readable counter."""
-        for socket in self._sockets:
-            reading = _number(socket / "energy_uj")
-            if reading is None:
-                return None
+        try:
+            readings = {socket: int((socket / "energy_uj").read_text()) for socket in self._sockets}
+        except (OSError, ValueError):
+            return None
+        for socket, reading in readings.items():
             last = self._last.get(socket, reading)
-            wrapped = (_number(socket / "max_energy_range_uj") or 0) if reading < last else 0
-            self._total += reading - last + wrapped
-            self._last[socket] = reading
-        return self._total / 1e6 if self._sockets else None
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return None
-
-
-def _number(path: Path) -> int | None:
-    text = _text(path) or ""
-    return int(text) if text.lstrip("-").isdigit() else None
+            self._total += reading - last + (int(_text(socket / "max_energy_range_uj") or 0) if reading < last else 0)
+        self._last = readings
+        return self._total / 1e6 if readings else None
 
 
 @functools.cache
@@ -308,7 +284,6 @@ def _energy_counter() -> EnergyCounter:
     return EnergyCounter()
 
 
-@register
 class Cpu(Device):
     """The CPU with all cores that this process may use."""
 
@@ -329,20 +304,17 @@ class Cpu(Device):
 
     def memory(self) -> Memory:
         system = psutil.virtual_memory()
-        free, total = system.available, system.total
-        limit = cgroup_memory()
-        if limit and limit[1] < total:
-            free, total = min(free, limit[1] - limit[0]), limit[1]
-        return Memory(max(0, free), total)
+        used, total = cgroup_memory() or (0, system.total)
+        free = min(system.available, total - used) if total < system.total else system.available
+        return Memory(max(0, free), min(total, system.total))
 
     @classmethod
     def interconnect(cls, indices: Sequence[int]) -> str:
-        """Return ``memory``: ranks on one CPU exchange data through it."""
-        return "memory"
+        return "memory"  # through which ranks on one CPU exchange data
 
     def clocks(self) -> Mapping[str, float] | None:
-        known = _clocks()
-        return {"core": statistics.fmean(known)} if known else None
+        clocks = _clocks()
+        return {"core": statistics.fmean(clocks)} if clocks else None
 
     def energy_j(self) -> float | None:
         """Return the energy of all sockets in joules, whatever runs on them."""

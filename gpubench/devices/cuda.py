@@ -1,7 +1,7 @@
 """NVIDIA GPUs through CUDA, and AMD GPUs through ROCm, which torch also calls ``cuda``.
 
-What torch doesn't know comes from NVIDIA's management library (NVML), which a machine may lack: each of its answers may
-be missing, and of an AMD GPU all are.
+NVIDIA's management library (NVML) says more than torch. A machine may lack the library, each of its answers may be
+missing, and for an AMD GPU all are.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from ..errors import Unmeasurable
-from .base import register
 from .cpu import family
 from .torch_device import TorchDevice, torch
 
 _Answer = TypeVar("_Answer")
 _HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-_FASTEST_CLOCK = 3.5e9
+_FASTEST_CLOCK, _HEADROOM = 3.5e9, 1.5
 """Cycles per second that no GPU exceeds, so that a wait of this many cycles per second is at least as long as
-requested."""
+requested; and the factor by which a clock may rise after its calibration."""
 _SOURCE = re.compile(r"\(Triggered internally at [^)]*\)")
 _REASONS = {0x4: "power limit", 0x8: "hardware slowdown", 0x40: "heat (hardware)", 0x20: "heat", 0x80: "power brake"}
 """NVML's bits of the clock event reasons (nvml.h)."""
@@ -45,15 +44,15 @@ def _cause(error: BaseException) -> str:
 
 def _runs_on(architecture: str, capability: tuple[int, int]) -> bool:
     """Whether code built for ``sm_86``, ``sm_90a`` or ``compute_90`` runs on a GPU of this compute capability: machine
-    code on later ones of the same generation, PTX on all later ones, and what ends in a letter on one (CUDA C++
+    code on later ones of the same generation, PTX on all later ones, and code with a letter at its end on one (CUDA C++
     Programming Guide, "Application Compatibility")."""
-    known = re.fullmatch(r"(sm|compute)_(\d+)(\d)(\w?)", architecture)
-    if known is None:
+    match = re.fullmatch(r"(sm|compute)_(\d+)(\d)(\w?)", architecture)
+    if match is None:
         return True
-    built = int(known[2]), int(known[3])
-    if known[4] == "a":
+    built = int(match[2]), int(match[3])
+    if match[4] == "a":
         return built == capability
-    return built <= capability and (known[1] == "compute" or built[0] == capability[0])
+    return built <= capability and (match[1] == "compute" or built[0] == capability[0])
 
 
 def _at_work(nvml: Any, gpu: Any) -> set[int]:
@@ -62,17 +61,15 @@ def _at_work(nvml: Any, gpu: Any) -> set[int]:
     Without any, NVML answers "not found", or pynvml raises its success as an error. A buffer that has become too small
     between pynvml's two calls names nobody, after a second try.
     """
-    nobody = nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND
     for _ in range(2):
         try:
             samples = nvml.nvmlDeviceGetProcessUtilization(gpu, int((time.time() - _BUSY_S) * 1e6))
+            return {sample.pid for sample in samples if sample.smUtil}
         except nvml.NVMLError as error:
-            if error.value not in (*nobody, nvml.NVML_ERROR_INSUFFICIENT_SIZE):
-                raise
-            if error.value in nobody:
+            if error.value in (nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND):
                 break
-        else:
-            return {each.pid for each in samples if each.smUtil}
+            if error.value != nvml.NVML_ERROR_INSUFFICIENT_SIZE:
+                raise
     return set()
 
 
@@ -86,29 +83,21 @@ def _holds_gpu(pid: int) -> bool:
 
 @functools.cache
 def _library() -> Any:
-    """Return the initialised ``pynvml`` module, or ``None`` if library or driver is missing."""
-    try:
+    """Return the initialised ``pynvml`` module, or ``None`` without the module or a driver."""
+    with contextlib.suppress(Exception):  # ImportError, or any of NVML's own errors: then nothing is known
         import pynvml
 
         pynvml.nvmlInit()
-    except Exception:  # ImportError, or any of NVML's own errors: then nothing is known
-        return None
-    return pynvml
+        return pynvml
 
 
 @functools.cache
 def _handle(uuid: str) -> Any:
     """Return NVML's handle of a GPU or of a part of one, which has its own key, or ``None``; torch gives both keys
     without the kind."""
-    library = _library()
     for kind in ("GPU", "MIG"):
-        with contextlib.suppress(library.NVMLError):
-            return library.nvmlDeviceGetHandleByUUID(f"{kind}-{uuid}")
-    return None
-
-
-_HEADROOM = 1.5
-"""Factor by which a clock may rise after its calibration."""
+        with contextlib.suppress(_library().NVMLError):
+            return _library().nvmlDeviceGetHandleByUUID(f"{kind}-{uuid}")
 
 
 @functools.cache
@@ -127,14 +116,14 @@ def _ticks_per_s(device: Cuda) -> float:
     return _HEADROOM * ticks / max(waited_ms, 1e-3) * 1e3
 
 
-@register
 class Cuda(TorchDevice):
-    """CUDA devices, which differ from other torch devices in how they are found and in what the driver's library
-    reports."""
+    """CUDA devices, which differ from other torch devices in how they are found and in the reports of the driver's
+    library."""
 
     kind = "cuda"
     supports_graphs = True
     caches_pinned_memory = True
+    record_event = TorchDevice._event
     _failed_capture: ClassVar[str | None] = None
     _sides: ClassVar[dict[int, Any]] = {}
     """Additional streams by device index: torch doesn't capture on the default stream."""
@@ -156,10 +145,9 @@ class Cuda(TorchDevice):
             try:
                 torch.cuda.is_available()
                 torch.cuda.init()  # torch warns once per process, but here repeats the warning as an error
+                failure = "torch sees no CUDA device"
             except (RuntimeError, AssertionError) as error:
                 failure = str(error)
-            else:
-                failure = "torch sees no CUDA device"
         texts = [*(str(item.message) for item in warned), failure]
         texts = list(dict.fromkeys(" ".join(_SOURCE.sub("", text).split()) for text in texts))
         # A warning often is the error with a prefix: only the longer text is kept.
@@ -169,9 +157,6 @@ class Cuda(TorchDevice):
 
     @classmethod
     def indices_in_use(cls) -> tuple[int, ...]:
-        if not torch.cuda.is_initialized():
-            return ()
-
         def has_context(index: int) -> bool:
             try:
                 return bool(torch._C._cuda_hasPrimaryContext(index))
@@ -179,23 +164,20 @@ class Cuda(TorchDevice):
                 return True
 
         # Waiting for a GPU that has no context would create one: seconds, and hundreds of megabytes.
-        return tuple(filter(has_context, range(torch.cuda.device_count())))
+        initialized = torch.cuda.is_initialized()
+        return tuple(filter(has_context, range(torch.cuda.device_count()))) if initialized else ()
 
     @classmethod
     def interconnect(cls, indices: Sequence[int]) -> str | None:
         """Return NVLink if it connects every pair of GPUs, else PCIe; ``None`` without the driver's library."""
-        handles = [cls(index)._nvml(lambda nvml, gpu: gpu) for index in indices]
-        library = _library()
+        handles, library = [cls(index)._nvml(lambda nvml, gpu: gpu) for index in indices], _library()
         if library is None or None in handles:
             return None
-        try:
-            states = {
-                library.nvmlDeviceGetP2PStatus(*pair, library.NVML_P2P_CAPS_INDEX_NVLINK)
-                for pair in itertools.permutations(handles, 2)
-            }
-        except library.NVMLError:
-            return None
-        return "NVLink" if states <= {library.NVML_P2P_STATUS_OK} else "PCIe"
+        with contextlib.suppress(library.NVMLError):
+            status, link = library.nvmlDeviceGetP2PStatus, library.NVML_P2P_CAPS_INDEX_NVLINK
+            states = {status(*pair, link) for pair in itertools.permutations(handles, 2)}
+            return "NVLink" if states <= {library.NVML_P2P_STATUS_OK} else "PCIe"
+        return None
 
     def lacks(self, dtype: str) -> str | None:
         capability, amd = torch.cuda.get_device_capability(self.index), self._is_amd
@@ -212,23 +194,22 @@ class Cuda(TorchDevice):
         return int(self._properties().total_memory)  # mem_get_info would create a context
 
     def cache_bytes(self) -> int | None:
-        properties = self._properties()
         # AMD's last cache isn't the L2, and torch reports no other.
-        return None if self._is_amd else getattr(properties, "L2_cache_size", None) or None
+        return None if self._is_amd else getattr(self._properties(), "L2_cache_size", None) or None
 
     def clocks(self) -> dict[str, float] | None:
-        return self._nvml(
-            lambda nvml, gpu: {
-                "sm": nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM) * 1e6,
-                "memory": nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_MEM) * 1e6,
-            }
-        )
+        def read(nvml: Any, gpu: Any) -> dict[str, float]:
+            domains = {"sm": nvml.NVML_CLOCK_SM, "memory": nvml.NVML_CLOCK_MEM}
+            return {name: nvml.nvmlDeviceGetClockInfo(gpu, domain) * 1e6 for name, domain in domains.items()}
+
+        return self._nvml(read)
 
     def throttle_reasons(self) -> tuple[str, ...]:
         # Drivers call them clock event reasons since CUDA 12.2, throttle reasons before.
-        mask = self._nvml(lambda nvml, gpu: int(nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu)))
-        if mask is None:
-            mask = self._nvml(lambda nvml, gpu: int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)))
+        mask = self._nvml(
+            lambda nvml, gpu: int(nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu)),
+            lambda nvml, gpu: int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)),
+        )
         return tuple(reason for bit, reason in _REASONS.items() if (mask or 0) & bit)
 
     def throttled_s(self) -> dict[str, float]:
@@ -236,19 +217,18 @@ class Cuda(TorchDevice):
         :meth:`throttle_reasons`. The function that NVML marks as deprecated in CUDA 13 is asked first, since its unit
         is documented for all drivers."""
 
-        def counted(nvml: Any, gpu: Any, policy: str) -> float:
+        def counter(nvml: Any, gpu: Any) -> float:
             return float(nvml.nvmlDeviceGetViolationStatus(gpu, getattr(nvml, f"NVML_{policy}")).violationTime)
 
-        def field(nvml: Any, gpu: Any, policy: str) -> float | None:
+        def field(nvml: Any, gpu: Any) -> float | None:
             (answer,) = nvml.nvmlDeviceGetFieldValues(gpu, [getattr(nvml, f"NVML_FI_DEV_{policy}")])
             return None if answer.nvmlReturn else float(answer.value.ullVal)
 
-        answers = {}
-        for cause, policy in _POLICIES.items():
-            asked = (self._nvml(functools.partial(ask, policy=policy)) for ask in (counted, field))
-            if (nanoseconds := next((each for each in asked if each is not None), None)) is not None:
-                answers[cause] = nanoseconds / 1e9
-        return answers
+        seconds = {}
+        for cause, policy in _POLICIES.items():  # noqa: B007  # both functions use it at once
+            if (nanoseconds := self._nvml(counter, field)) is not None:
+                seconds[cause] = nanoseconds / 1e9
+        return seconds
 
     def power_share(self) -> float | None:
         """Return the share by the driver's reading of this moment; older drivers have only an average over a second,
@@ -262,11 +242,11 @@ class Cuda(TorchDevice):
         return self._nvml(share)
 
     def other_processes(self) -> int | None:
-        """Return the number of processes that work on the GPU, or have a context where the library doesn't tell who
+        """Return the number of processes that work on the GPU, or have a context if the library doesn't tell who
         works, besides this one and its family.
 
-        A container sees the host's process ids and can't recognise its own, so the number of those that have a GPU
-        open is subtracted there.
+        A container sees the host's process ids and can't recognise its own, so the number of its processes that have a
+        GPU open is subtracted there.
         """
         listed = self._nvml(lambda nvml, gpu: {p.pid for p in nvml.nvmlDeviceGetComputeRunningProcesses(gpu)})
         if listed is None:
@@ -275,7 +255,7 @@ class Cuda(TorchDevice):
             return 0
         at_work = self._nvml(_at_work)
         idle = set() if at_work is None else listed - at_work
-        children = [each.pid for each in family()]
+        children = [process.pid for process in family()]
         if os.getpid() in listed:
             return len(listed - idle - {os.getpid(), *children})
         return max(0, len(listed) - 1 - sum(map(_holds_gpu, children)) - len(idle))
@@ -290,18 +270,13 @@ class Cuda(TorchDevice):
             torch.cuda._sleep(int(seconds * rate))
         return True
 
-    def record_event(self) -> Any:
-        event = torch.cuda.Event(enable_timing=True)
-        event.record(torch.cuda.current_stream(self.index))
-        return event
-
     def capture_graph(self, call: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         cuda, side = torch.cuda, self._side()
         # Only launches on the current device's streams are captured. The inner context restores the current stream,
         # which a capture that fails leaves on its own.
         with cuda.device(self.index), cuda.stream(cuda.current_stream(self.index)):
             side.wait_stream(cuda.current_stream())
-            with cuda.stream(side):  # what a first call allocates must exist before the capture
+            with cuda.stream(side):  # memory of a first call must exist before the capture
                 for _ in range(3):
                     call()
             cuda.current_stream().wait_stream(side)
@@ -329,10 +304,9 @@ class Cuda(TorchDevice):
         return bool(getattr(self._properties(), "is_integrated", False))
 
     def settle(self) -> None:
-        """Make cuBLAS allocate its workspaces (32 MiB on Hopper), of which each handle, one per thread, has one per
-        stream.
+        """Make cuBLAS allocate its workspaces (32 MiB on Hopper): each handle, one per thread, has one per stream.
 
-        To that end a product and its backward pass, which has its own thread, run once on both streams. Not where torch
+        To that end a product and its backward pass, which has its own thread, run once on both streams, unless torch
         refuses products because they may differ from call to call: a test needs none.
         """
         cuda = torch.cuda
@@ -353,34 +327,34 @@ class Cuda(TorchDevice):
         return self._workspaces.get(self.index, 0)
 
     def _side(self) -> Any:
-        if self.index not in self._sides:
-            self._sides[self.index] = torch.cuda.Stream(self.index)
-        return self._sides[self.index]
+        return self._sides.get(self.index) or self._sides.setdefault(self.index, torch.cuda.Stream(self.index))
 
     def details(self) -> dict[str, Any]:
         properties = self._properties()
-        unknown = {} if self._is_amd or _library() else {"unknown": "the driver's library (NVML) doesn't answer"}
-        return {
+        details = {
             "capability": f"{properties.major}.{properties.minor}",
             "multiprocessors": properties.multi_processor_count,
             "driver": self._nvml(lambda nvml, gpu: str(nvml.nvmlSystemGetDriverVersion())),
             "power_limit_w": self._nvml(lambda nvml, gpu: nvml.nvmlDeviceGetPowerManagementLimit(gpu) / 1e3),
-            **unknown,
-            **({"mig": True} if self._nvml(lambda nvml, gpu: bool(nvml.nvmlDeviceIsMigDeviceHandle(gpu))) else {}),
         }
+        if not self._is_amd and not _library():
+            details["unknown"] = "the driver's library (NVML) doesn't answer"
+        is_part = self._nvml(lambda nvml, gpu: bool(nvml.nvmlDeviceIsMigDeviceHandle(gpu)))
+        return details | ({"mig": True} if is_part else {})
 
     @property
     def _is_amd(self) -> bool:
         return bool(torch.version.hip)
 
-    def _nvml(self, question: Callable[[Any, Any], _Answer]) -> _Answer | None:
-        """Return ``question(library, handle)`` for this GPU, or ``None`` where library, GPU or answer is missing."""
+    def _nvml(self, *questions: Callable[[Any, Any], _Answer | None]) -> _Answer | None:
+        """Return the first answer to ``question(library, handle)`` for this GPU; ``None`` without library, GPU or
+        answer."""
         library, uuid = _library(), self._uuid()
-        if library is None or uuid is None:
-            return None
-        handle = _handle(uuid)
-        with contextlib.suppress(library.NVMLError, AttributeError):  # older libraries lack some functions
-            return None if handle is None else question(library, handle)
+        handle = _handle(uuid) if library and uuid else None
+        for question in questions if handle is not None else ():
+            with contextlib.suppress(library.NVMLError, AttributeError):  # older libraries lack some functions
+                if (answer := question(library, handle)) is not None:
+                    return answer
         return None
 
     def _uuid(self) -> str | None:

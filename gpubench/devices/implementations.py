@@ -1,6 +1,6 @@
 """Implementations: the libraries that can do a benchmark's work.
 
-Each is one file here, or one class that a plugin registers. A library is imported only when a benchmark needs it.
+Each is one class, here or registered by a plugin. A library is imported only when a benchmark needs it.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Implementation(ABC):
         """Return why the library can't be imported, in words that a user can act on; ``None`` if it is installed.
         Imports nothing."""
         package = cls.module.partition(".")[0]
-        known = sys.modules[package] if package in sys.modules else importlib.util.find_spec(package)
-        return None if known else f"{cls.label} is not installed"
+        installed = sys.modules[package] if package in sys.modules else importlib.util.find_spec(package)
+        return None if installed else f"{cls.label} is not installed"
 
     @classmethod
     @abstractmethod
@@ -66,29 +66,25 @@ class Implementation(ABC):
     def open(self, threads: int) -> None:
         """Import the library, and set its number of CPU threads, if possible, and the precision of the case's dtype.
 
-        Raises :class:`~gpubench.errors.Unmeasurable` where the library is broken or doesn't see the device.
+        Raises :class:`~gpubench.errors.Unmeasurable` if the library is broken or doesn't see the device.
         """
-        self._import()
+        _ = self.xp
 
     def close(self) -> None:  # noqa: B027
-        """Undo what :meth:`open` has set."""
-
-    @classmethod
-    def _import(cls) -> Any:
-        try:
-            return importlib.import_module(cls.module)
-        except (ImportError, OSError) as error:  # OSError: a shared library of it is missing
-            text = " ".join(str(error).split()) or type(error).__name__
-            raise Unmeasurable(cls.why_absent() or f"{cls.label} can't be imported: {text}") from error
+        """Undo the settings of :meth:`open`."""
 
     @property
     def xp(self) -> Any:
-        """The library's functions on arrays, called like those of NumPy or the array API standard."""
-        return self._import()
+        """The library's functions on arrays, called like NumPy's or the array API standard's."""
+        try:
+            return importlib.import_module(self.module)
+        except (ImportError, OSError) as error:  # OSError: a shared library of it is missing
+            text = " ".join(str(error).split()) or type(error).__name__
+            raise Unmeasurable(self.why_absent() or f"{self.label} can't be imported: {text}") from error
 
     @abstractmethod
     def array(self, tensor: torch.Tensor) -> Any:
-        """Return a tensor's values as an array of this library on the case's device, in the same memory where
+        """Return a tensor's values as an array of this library on the case's device, in the same memory if
         possible."""
 
     def prepared(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -97,7 +93,7 @@ class Implementation(ABC):
         return function
 
     def wait(self) -> None:  # noqa: B027
-        """Return once the work of all calls is done, where the library is :attr:`asynchronous`."""
+        """Return once the work of all calls is done, if the library is :attr:`asynchronous`."""
 
     def twin(self, value: Any) -> Any:
         """Return NumPy's counterpart of the library's namespace, of its parts and functions, to check results with.
@@ -106,10 +102,10 @@ class Implementation(ABC):
             import numpy
 
             for part in ("", "linalg", "fft"):
-                space, counterpart = (getattr(each, part, each) if part else each for each in (self.xp, numpy))
+                space, counterpart = (getattr(root, part, root) if part else root for root in (self.xp, numpy))
                 if value is space:
                     return counterpart
-                name = next((name for name, each in list(vars(space).items()) if each is value), None)
+                name = next((name for name, member in list(vars(space).items()) if member is value), None)
                 if name is not None:
                     return getattr(counterpart, name, value)
         return value
@@ -117,7 +113,6 @@ class Implementation(ABC):
 
 LIBRARIES: dict[str, type[Implementation]] = {}
 """Registered libraries by name."""
-
 _Library = TypeVar("_Library", bound=type[Implementation])
 
 
@@ -128,7 +123,7 @@ def register_implementation(library: _Library) -> _Library:
 
 
 def find_implementation(name: str) -> type[Implementation]:
-    """Return the library of this name. Raises :class:`UsageError` with a list of the known ones."""
+    """Return the library of this name. Raises :class:`UsageError` with a list of the libraries."""
     if name not in LIBRARIES:
         raise UsageError(f"unknown implementation {name!r}: choose from {', '.join(LIBRARIES)}")
     return LIBRARIES[name]
@@ -141,11 +136,11 @@ def implementation_label(name: str) -> str:
 
 def library_versions() -> dict[str, str]:
     """Return the versions of all installed libraries except torch, by the name of their package."""
-    found = {}
+    versions = {}
     for name in [name for library in LIBRARIES.values() for name in library.distributions]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+            versions[name] = importlib.metadata.version(name)
+    return versions
 
 
 @register_implementation
@@ -156,30 +151,26 @@ class PyTorch(Implementation):
 
     @classmethod
     def why_not_on(cls, device: Device) -> None:
-        """Return ``None``: devices are torch's."""
+        return None  # devices are torch's
 
     def array(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return the tensor itself."""
         return tensor
 
     def twin(self, value: Any) -> Any:
-        """Return the value itself: torch's functions compute in float64 on the CPU."""
-        return value
+        return value  # torch's functions compute in float64 on the CPU
 
 
 @register_implementation
 class NumPy(Implementation):
-    """NumPy, whose calls are done when they return."""
+    """NumPy: its calls are done when they return, and its arrays lie in the tensors' own memory."""
 
     name, label, module, distributions = "numpy", "NumPy", "numpy", ("numpy",)
 
     @classmethod
     def why_not_on(cls, device: Device) -> str | None:
-        """Return why NumPy can't compute on an accelerator."""
         return "NumPy computes on the CPU only" if device.accelerator else None
 
     def array(self, tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-        """Return the tensor's own memory as an array. Raises :class:`Unmeasurable` where NumPy has no such dtype."""
         try:
             array: np.ndarray[Any, Any] = tensor.numpy()
         except TypeError as error:

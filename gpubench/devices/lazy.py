@@ -24,5 +24,5 @@ if TYPE_CHECKING:
     import torch
     from torch.utils import _pytree as pytree
 else:
-    np, pytree, torch = map(_Lazy, ("numpy", "torch.utils._pytree", "torch"))
-    psutil, threadpoolctl = map(_Lazy, ("psutil", "threadpoolctl"))
+    names = "numpy", "torch.utils._pytree", "torch", "psutil", "threadpoolctl"
+    np, pytree, torch, psutil, threadpoolctl = map(_Lazy, names)

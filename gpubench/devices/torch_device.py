@@ -22,19 +22,15 @@ class TorchDevice(Device):
 
     @classmethod
     def _module(cls) -> Any:
-        """Return torch's module of this kind; ``None`` where torch was built without it."""
-        try:
+        """Return torch's module of this kind; ``None`` if torch was built without it."""
+        with contextlib.suppress(RuntimeError, AttributeError):
             return torch.get_device_module(cls.kind)
-        except (RuntimeError, AttributeError):
-            return None
 
     @classmethod
     def _ask(cls, function: str, *args: Any) -> Any:
         """Return the module's answer, or ``None`` if it doesn't have that function or doesn't know."""
-        try:
+        with contextlib.suppress(RuntimeError, AttributeError, TypeError):
             return getattr(cls._module(), function)(*args)
-        except (RuntimeError, AttributeError, TypeError):
-            return None
 
     def _count_bytes(self, function: str) -> int | None:
         answer = self._ask(function, self.index)
@@ -61,11 +57,9 @@ class TorchDevice(Device):
 
     @classmethod
     def release_pinned_memory(cls) -> None:
-        if not cls.caches_pinned_memory:
-            return
         public = getattr(getattr(torch, "accelerator", None), "empty_host_cache", None)  # since torch 2.13
         with contextlib.suppress(RuntimeError, AttributeError):
-            (public or torch._C._host_emptyCache)()
+            _ = cls.caches_pinned_memory and (public or torch._C._host_emptyCache)()
 
     @property
     def label(self) -> str:
@@ -87,20 +81,22 @@ class TorchDevice(Device):
     def peak_memory(self) -> int | None:
         return self._count_bytes("max_memory_allocated")
 
+    def reset_peak_memory(self) -> None:
+        self._ask("reset_peak_memory_stats", self.index)
+
     def random_state(self) -> Any:
-        return self._ask("get_rng_state", *self._place)
+        return self._ask("get_rng_state", *[self.index] * self.indexed)
 
     def set_random_state(self, state: Any) -> None:
         if state is not None:
-            self._ask("set_rng_state", state, *self._place)
+            self._ask("set_rng_state", state, *[self.index] * self.indexed)
 
-    @property
-    def _place(self) -> tuple[int, ...]:
-        """The arguments by which functions of torch's module are told this device."""
-        return (self.index,) if self.indexed else ()
-
-    def reset_peak_memory(self) -> None:
-        self._ask("reset_peak_memory_stats", self.index)
+    def _event(self) -> Any:
+        """Queue a timestamp, by a kind of events that know the time."""
+        module = self._module()
+        event = module.Event(enable_timing=True)
+        event.record(*([module.current_stream(self.index)] if self.indexed else []))
+        return event
 
 
 class Mps(TorchDevice):
@@ -112,6 +108,8 @@ class Mps(TorchDevice):
 
     kind = "mps"
     indexed = False
+    record_event = TorchDevice._event
+    shares_memory = True  # of Apple's own GPUs, the only ones that torch 2.6 and later know
 
     @classmethod
     def why_absent(cls) -> str:
@@ -130,17 +128,8 @@ class Mps(TorchDevice):
     def synchronize(self) -> None:
         torch.mps.synchronize()
 
-    def record_event(self) -> Any:
-        event = torch.mps.Event(enable_timing=True)
-        event.record()
-        return event
-
     def lacks(self, dtype: str) -> str | None:
         return f"{dtype} does not exist on mps" if dtype in ("tf32", "float64") else None
-
-    @property
-    def shares_memory(self) -> bool:
-        return True  # of Apple's own GPUs, the only ones that torch 2.6 and later know
 
     def memory(self) -> Memory:
         total = torch.mps.recommended_max_memory()
@@ -155,6 +144,7 @@ class Xpu(TorchDevice):
 
     kind = "xpu"
     caches_pinned_memory = True
+    record_event = TorchDevice._event
 
     def lacks(self, dtype: str) -> str | None:
         if dtype == "float64" and not getattr(self._ask("get_device_properties", self.index), "has_fp64", True):
@@ -164,11 +154,6 @@ class Xpu(TorchDevice):
     @property
     def shares_memory(self) -> bool:
         return bool(getattr(self._ask("get_device_properties", self.index), "is_integrated_gpu", False))
-
-    def record_event(self) -> Any:
-        event = torch.xpu.Event(enable_timing=True)
-        event.record(torch.xpu.current_stream(self.index))
-        return event
 
 
 @functools.cache

@@ -22,9 +22,7 @@ class VirtualMachine:
     wait_cost_s: float = 0.0
     jitter: float = 0.0
     busy_until_s: dict[int, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._random = random.Random(0)
+    _random: random.Random = field(default_factory=lambda: random.Random(0))
 
     def now(self) -> float:
         """Read the clock."""
@@ -43,30 +41,27 @@ class VirtualMachine:
 
 
 class VirtualDevice(Device):
-    """The kind ``virtual``, with two devices on one :class:`VirtualMachine`."""
+    """The kind ``virtual``, with two devices on one :class:`VirtualMachine`, each with a gigabyte of free memory."""
 
     kind = "virtual"
     machine = VirtualMachine()
     now = staticmethod(machine.now)
-
-    @classmethod
-    def on(cls, machine: VirtualMachine) -> type[VirtualDevice]:
-        """Return the same kind on another machine."""
-        return type("VirtualDevice", (cls,), {"machine": machine, "now": staticmethod(machine.now)})
 
     @property
     def label(self) -> str:
         return "Virtual Accelerator"
 
     @classmethod
+    def on(cls, machine: VirtualMachine) -> type[VirtualDevice]:
+        """Return the same kind on another machine."""
+        return type("VirtualDevice", (cls,), {"machine": machine, "now": staticmethod(machine.now)})
+
+    @classmethod
     def count(cls) -> int:
-        """Return 2."""
         return 2
 
     def synchronize(self) -> None:
-        """Let the machine's time pass until this device is idle."""
         self.machine.synchronize(self.index)
 
     def memory(self) -> Memory | None:
-        """Return a gigabyte, all of it free."""
         return Memory(free=10**9, total=10**9)

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from threading import get_ident
 from typing import Any
 
+from ..devices import current
 from ..devices.lazy import torch
 from ..measure.data import tensor_leaves
 from ..measure.work import watched
@@ -169,8 +170,8 @@ class Counting:
         profile.copies = [place for (name, _), place in self._places.items() if name not in WAITING]
         profile.copied_bytes = self._batch_bytes or sum(each.bytes for each in profile.copies)
         profile.dtype, profile.device = self._dtype or profile.dtype, self._device or profile.device
-        if profile.device == "cuda":
-            profile.gpu = torch.cuda.get_device_name().removeprefix("NVIDIA ")
+        if used := current(profile.device):
+            profile.gpu = used.label.removeprefix("NVIDIA ")
         if profile.step and self._shape:
             profile.step.items = max(1, round(profile.step.batches)) * self._shape[0]
             profile.step.shape = "×".join(map(str, self._shape if len(self._shape) == 2 else self._shape[:1]))

@@ -229,6 +229,9 @@ class TestGenericKind:
         assert (str(first), second.label, second.facts()["memory_bytes"]) == ("npu:0", "Ascend 1", 8 * GIB)
         assert first.memory() == devices.Memory(1 * GIB, 8 * GIB)
         assert first.peak_memory() is None  # not a false 0
+        assert (devices.current("npu"), devices.current("cpu")) == (first, None)
+        module.current_device = lambda: 1
+        assert devices.current("npu") == second
         # What its allocator keeps for later is free.
         assert devices.present() == devices.present() != devices.present()[::-1]
         module.memory_reserved, module.memory_allocated = (lambda index: 5 * GIB), (lambda index: 2 * GIB)
