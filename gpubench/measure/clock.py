@@ -1,36 +1,33 @@
-"""Clocks that wait for the device before they are read, and the loops that use them: work on an accelerator is queued,
-not done, when a call returns, and a clock that doesn't wait times the queueing."""
+"""Clocks that wait for the device before they are read, and loops that use them: a call returns when its work is
+queued, and a clock that doesn't wait times the queueing."""
 
 from __future__ import annotations
 
-import gc
 import math
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from time import perf_counter, thread_time  # imported by name: a benchmark may patch time.perf_counter
+from time import perf_counter  # imported by name: a benchmark may patch time.perf_counter
 from typing import Any
 
 from ..devices import Device, in_use, kinds
-from ..runfile.flags import Flag
-from .placements import Bound, Placements, count_blocks, place_of
 
 _Call = Callable[[], Any]
 MIN_ROUND, MIN_WAITS = 2e-3, 100
 """Shortest round: in seconds, and in multiples of the time that one wait for the device takes."""
+STALLED, MOST_STALLS = 2.0, 3
+"""A block whose calls take more than 2 times as long as the shortest was interrupted; at most 3 are judged so."""
+LONGEST_WARMUP, RISING = 1.5, 1.03
+"""Seconds after which an accelerator's warm-up ends, and the factor above which its clocks or calls still change."""
+HEAVY_WARMUP, HEAVY = 0.5, 0.9
+"""Least seconds of warm-up under heavy load, as nvbench's least time of a measurement, because the power controller
+needs tenths of a second to lower the clocks; and the share of the power limit above which a load is heavy."""
 
 
 def repeat(
-    call: _Call,
-    clock: Callable[[], float],
-    *,
-    least: int,
-    most: int,
-    seconds: float = math.inf,
-    calls: int = 1,
+    call: _Call, clock: Callable[[], float], *, least: int, most: int, seconds: float = math.inf, calls: int = 1,
     before: _Call | None = None,
-) -> list[float]:
+) -> list[float]:  # fmt: skip
     """Time ``call`` repeatedly and return the seconds of each timing, of which callers take the minimum or the median.
 
     There are at least ``least`` and at most ``most`` timings; none begins after ``seconds`` were spent in earlier ones.
@@ -47,112 +44,6 @@ def repeat(
         times.append(clock() - start)
         spent += times[-1]
     return times
-
-
-@dataclass(slots=True)
-class Share:
-    """A call's rounds: ``rounds`` rounds of ``calls`` calls each; ``times`` are the seconds of those that were taken.
-
-    ``next_call`` returns the function of a round with its arguments; it runs untimed before each. ``result`` is that of
-    the last round, where a round has one call. ``collects`` leaves Python's garbage collector on. ``flags`` are what
-    was noticed meanwhile, one list for all shares that were measured in turn. ``cpu_s`` is the least time that this
-    thread had a core for a call: without other programs a call doesn't take less.
-    """
-
-    next_call: Callable[[], Bound]
-    clock: Callable[[], float]
-    rounds: int
-    calls: int = 1
-    collects: bool = False
-    times: list[float] = field(default_factory=list)
-    result: Any = None
-    flags: list[Flag] = field(default_factory=list)
-    cpu_s: float = math.inf
-    placements: Placements | None = None
-    """Copies of the call that take the rounds in turn with it."""
-    seconds: float | None = None
-    """Seconds that the blocks share evenly, however many rounds that makes."""
-    blocks: list[int] = field(default_factory=list)
-    """Numbers of rounds of each block."""
-    halfway: _Call | None = None
-    """Other work, which is done between two blocks in the middle."""
-    unplaced: str = ""
-    """Why no copies of the call take rounds."""
-    latency_s: float | None = None
-    """Seconds of one call that waits for its own end."""
-    clocks: dict[str, float] = field(default_factory=dict)
-    """The devices' clocks before the rounds."""
-
-    def take_round(self) -> float:
-        """Time one round, and return its seconds. The garbage collector is off only within it, so that garbage does not
-        pile up over all rounds."""
-        clock, result, enabled = self.clock, None, gc.isenabled()
-        self.result = None  # so that the call can have its memory
-        placed = self.placements and self.placements.current
-        function, args, kwargs = placed or self.next_call()
-        several = range(self.calls) if self.calls > 1 else None
-        if not self.collects:
-            gc.disable()
-        try:
-            begun_s = thread_time()
-            start = clock()
-            if several:  # no result is kept, so that the next call can have its memory
-                for _ in several:
-                    function(*args, **kwargs)
-            else:
-                result = function(*args, **kwargs)
-            seconds = clock() - start
-            self.cpu_s = min(self.cpu_s, (thread_time() - begun_s) / self.calls)
-        finally:
-            if enabled:
-                gc.enable()
-        self.times.append(seconds)
-        self.result = result
-        return seconds
-
-    def take_block(self, block: int, blocks: int) -> None:
-        """Take the rounds of a block: its part of them or, where they share :attr:`seconds`, of these."""
-        taken, rounds = len(self.times), self.rounds * (block + 1) // blocks
-        end_s = None if self.seconds is None else self.clock() + self.seconds / blocks
-        while len(self.times) < rounds if end_s is None else len(self.times) == taken or self.clock() < end_s:
-            self.take_round()
-        self.blocks.append(len(self.times) - taken)
-
-    def call_once(self) -> Any:
-        """Make an untimed call, and return its result."""
-        function, args, kwargs = self.next_call()
-        return function(*args, **kwargs)
-
-    def note(self, flags: Iterable[Flag]) -> tuple[Flag, ...]:
-        """Add what was noticed; return all that was noticed during the rounds, which another test may have timed."""
-        known = {flag.name for flag in self.flags}
-        self.flags += [flag for flag in flags if flag.name not in known]
-        return tuple(self.flags)
-
-
-def take_turns(shares: Sequence[Share]) -> None:
-    """Time all rounds in blocks; several calls take turns: A B B A …. Before a block at another placement, or one of
-    another call that is short, come untimed calls to bring its data back into the caches."""
-    alone, noticed, place = len(shares) == 1, shares[0].flags, None
-    fewest, placed = min(each.rounds for each in shares), any(each.placements for each in shares)
-    spread = alone and shares[0].seconds is not None
-    blocks = count_blocks(fewest, placed=placed, alone=alone, spread=spread)
-    for block in range(blocks):
-        if alone and (halfway := shares[0].halfway) and block == blocks // 2:
-            halfway()
-            place = None
-        for each in shares if block % 2 == 0 else reversed(shares):
-            each.flags = noticed
-            if each.placements and not (alone and place == place_of(block)):
-                each.placements.enter(place := place_of(block), each.clock)
-            elif not (alone or each.placements) and each.calls > 1:
-                each.call_once()
-            each.take_block(block, blocks)
-
-
-STALLED, MOST_STALLS = 2.0, 3
-"""A block whose calls take more than 2 times as long as the shortest was interrupted; at most 3 blocks are judged
-so."""
 
 
 def warm_up(
@@ -185,14 +76,6 @@ def warm_up(
         calls = 1 if before is not None else min(2 * calls, 1000)
 
 
-LONGEST_WARMUP, RISING = 1.5, 1.03
-"""Seconds after which an accelerator's warm-up ends, and the factor from one part of it to the next above which its
-clocks or calls still change."""
-HEAVY_WARMUP, HEAVY = 0.5, 0.9
-"""Least seconds of warm-up under heavy load, as nvbench's least time of a measurement, because the power controller
-needs tenths of a second to lower the clocks; and the share of the power limit above which a load is heavy."""
-
-
 def until_clocks_stand(
     warm: Callable[[], tuple[float, float]],
     clock: Callable[[], float],
@@ -223,10 +106,7 @@ def until_clocks_stand(
 
 
 class DeviceClock:
-    """Waits for the devices of one case, then reads the time.
-
-    It is read at both ends of a round, so all calls of the round share the wait at its end.
-    """
+    """Waits for the devices of one case, then reads the time, at both ends of a round: its calls share one wait."""
 
     def __init__(self, devices: Iterable[Device]) -> None:
         self._by_library: dict[Device, _Call] = {}
@@ -238,8 +118,7 @@ class DeviceClock:
         accelerators = [device for device in self.devices if device.accelerator]
         plain = [device.synchronize for device in accelerators if device not in self._by_library]
         self._waits = [*self._by_library.values(), *plain]
-        self.now = accelerators[0].now if accelerators else perf_counter
-        """Reads the time without waiting, to time what the host does meanwhile."""
+        self.now = accelerators[0].now if accelerators else perf_counter  # doesn't wait: times what the host does
 
     def wait_by(self, device: Device, wait: _Call) -> None:
         """Wait for work that a library other than torch has queued on the device, by that library's own function."""
@@ -261,6 +140,7 @@ class DeviceClock:
 _own_waits: list[_Call] = []
 UNAWARE = {"cupy": "CuPy", "jax": "JAX", "numba.cuda": "Numba", "tensorflow": "TensorFlow"}
 """Libraries, by module, that queue work which torch can't wait for."""
+_watched: list[type[Device]] | None = None
 
 
 def add_wait(wait: _Call) -> _Call:
@@ -273,11 +153,8 @@ def add_wait(wait: _Call) -> _Call:
 
 
 def unwaited() -> list[str]:
-    """Names of the libraries that this process has loaded and for whose work no clock waits."""
+    """Return the names of the libraries that this process has loaded and for whose work no clock waits."""
     return [] if _own_waits else [name for module, name in UNAWARE.items() if module in sys.modules]
-
-
-_watched: list[type[Device]] | None = None
 
 
 def watch_present_kinds() -> None:

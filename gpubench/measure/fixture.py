@@ -18,14 +18,15 @@ from ..runfile.flags import Flag
 from ..runfile.schema import KEY, Case, Work
 from . import disturbance
 from .budget import Preset
-from .clock import MIN_WAITS, DeviceClock, Share, take_turns
+from .clock import MIN_WAITS, DeviceClock
 from .data import Data, pinned_copy
+from .finish import end_rounds, fields_of, precision_of, time_plainly
 from .plan import Declared, Plan, Prepared
 from .precision import computing, matmul_precision, torch_dtype
-from .prepare import Preparation
+from .prepare import Preparation, plan_rounds
 from .probes import flush
-from .record import fields_of, precision_of, time_plainly
-from .rounds import end_rounds, plan_rounds
+from .record import record
+from .rounds import Share, take_turns
 from .session import Session
 from .state import untraced
 from .work import Declaration, Request, declared, plain_number
@@ -33,16 +34,14 @@ from .work import Declaration, Request, declared, plain_number
 LEFT_BEHIND = 1 << 28
 """Bytes allocated on an accelerator before a case above which garbage is collected: networks in reference cycles
 outlive their case, and their memory would count as used by none, or by a later one."""
-
-
 UNDECLARED = Declared()
 
 
 class RoundKeeper(Protocol):
-    """Keeps a benchmark's rounds for the table and the results file; ``stats`` are their statistics."""
+    """Keeps a benchmark's rounds for the table and the results file; ``stats`` are their statistics, None before.
+    ``enabled``: whether anything is timed at all, unlike with ``--benchmark-disable``."""
 
     enabled: bool
-    """Whether anything is timed at all: false with ``--benchmark-disable``."""
     fullname: str
     extra_info: dict[str, Any]
 
@@ -67,22 +66,17 @@ class Gpubench:
     """
 
     def __init__(
-        self,
-        session: Session,
-        preset: Preset,
-        case: Case,
-        home: Device,
-        benchmark: RoundKeeper,
+        self, session: Session, preset: Preset, case: Case, home: Device, benchmark: RoundKeeper,
         declared: Declared = UNDECLARED,
-    ) -> None:
+    ) -> None:  # fmt: skip
         if home.accelerator and case.implementation != TORCH:
             home.release_memory()
         # Before any data is made: memory in use by now isn't the case's.
-        self._flush = flush(home) if case.cache == "cold" else None
+        empty_cache = flush(home) if case.cache == "cold" else None
         home.settle()
         if (home.allocated_memory() or 0) > LEFT_BEHIND:
             gc.collect()
-        self._held_bytes, self._begun = home.allocated_memory(), disturbance.look(())
+        held_bytes, self._begun = home.allocated_memory(), disturbance.look(())
         self._session, self.home, self.case = session, home, structs.replace(case, dtype=computing(case.dtype))
         self.implementation, self.variant = case.implementation, case.variant
         self.preset, self.first = session.settings.preset, session.settings.first
@@ -94,17 +88,14 @@ class Gpubench:
         self.randn, self.rand, self.randint = self.data.randn, self.data.rand, self.data.randint
         least_s = max(preset.min_time, MIN_WAITS * session.rates.wait_s(home))
         self.allowance = dataclasses.replace(preset, min_time=least_s)
-        self.clock, self._benchmark = DeviceClock([home]), benchmark
+        self.clock, self._benchmark, self.enabled = DeviceClock([home]), benchmark, benchmark.enabled
         if self.library.asynchronous:
             self.clock.wait_by(home, self.library.wait)
-        self.enabled = benchmark.enabled
-        self.called = self._recorded = False
-        self.declaration: Declaration | None = None
-        """What is declared of the next call."""
-        self._data_dtype = case.dtype if case.dtype != self.case.dtype else None
-        """The dtype of the data if the call computes in another one."""
-        self.declared = declared
-        self.parallel: dict[str, Any] = {}
+        self.called, self.declared, self.parallel = False, declared, dict[str, Any]()
+        self.declaration: Declaration | None = None  # of the next call
+        rest = self.library, self.clock, self._begun, benchmark.fullname, declared, empty_cache, held_bytes
+        data_dtype = None if case.dtype == self.case.dtype else case.dtype
+        self._conditions: tuple[Any, ...] | None = (home, self.allowance, session, *rest, data_dtype, self.enabled)
 
     def _data(self, home: Device, stream: int = 0) -> Data:
         return Data(home, torch_dtype(self.case.dtype), self._session.settings.seed, stream=stream)
@@ -226,15 +217,14 @@ class Gpubench:
         fields, result, again = fields_of(prepared, rounds), rounds.result, prepared.call.again
         if again and fields.keys() & {"device_s", "device_reason"}:
             result = again()  # a replayed graph has overwritten that of the rounds
-        self._flush = None  # pytest keeps the fixture, and the flush holds as many bytes as the cache
-        launches = bool(prepared.counted and prepared.counted.operations)
-        self._record(prepared.work, rounds.flags, launches, **fields)
+        fields["launches"] = bool(prepared.counted and prepared.counted.operations)
+        self._record(prepared.work, rounds.flags, **fields)
         return result
 
     def _plan(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Plan:
         """Return the call in the conditions that the test has declared."""
         terms = self.take_declaration()
-        if self._recorded:
+        if self._conditions is None:
             how = "for a call of each size write @pytest.mark.parametrize('n', [64, 4096])"
             raise UsageError(
                 f"a test measures one gpubench(…) call, and this is its second: {how}, or write another test"
@@ -245,23 +235,20 @@ class Gpubench:
         if terms.threads is not None:
             self.case = structs.replace(self.case, threads=terms.threads)
         request = Request(fn, args, kwargs, terms.work, terms.check, terms.setup, terms.devices, terms.steps)
-        where = self.case, self.home, self.allowance, self._session, self.library, self.clock, self._begun
-        rest = self._flush, self._held_bytes, self._data_dtype, self.enabled
-        return Plan(request, *where, self._benchmark.fullname, self.declared, *rest)
+        return Plan(request, self.case, *self._conditions)
 
     def _keep(self, share: Share) -> Any:
         """Keep the rounds that were taken, and return a result of after them."""
-        if not self.enabled:
-            return self._benchmark.keep((), 1, share.call_once, self.case.workload)
-        last = self._benchmark.keep(share.times, share.calls, share.call_once, self.case.workload)
-        if share.placements:
-            share.placements.release()
+        times, calls = (share.times, share.calls) if self.enabled else ((), 1)
+        last = self._benchmark.keep(times, calls, share.call_once, self.case.workload)
+        if share.places:
+            share.release()
             return share.call_once()  # the last round's may be of a copy
-        return last if share.calls > 1 else share.result
+        return last if calls > 1 or not self.enabled else share.result
 
-    def _record(self, work: Work, flags: Iterable[Flag], launches: bool = False, **fields: Any) -> None:
-        self._recorded = True
-        self._session.record(self._benchmark, self.case, self.clock.devices, flags, work, launches, **fields)
+    def _record(self, work: Work, flags: Iterable[Flag], **fields: Any) -> None:
+        self._conditions = None  # pytest keeps the fixture, and the flush holds as many bytes as the cache
+        record(self._session, self._benchmark, self.case, self.clock.devices, flags, work, **fields)
         if self.parallel:  # the test may still add to it: phases, losses
             self._benchmark.extra_info[KEY]["parallel"] = self.parallel
 

@@ -4,7 +4,7 @@ results file's :class:`~gpubench.runfile.schema.Measurement`."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..devices import CPU, Device
@@ -14,7 +14,9 @@ from ..runfile.schema import Case, Check, Work
 from .budget import Preset
 from .calls import Given
 from .clock import DeviceClock
+from .copies import CallCopy, copy_call
 from .disturbance import Moment
+from .rounds import Bound
 from .session import Session
 from .verify import Reference
 from .work import Call, Counted, Request
@@ -34,12 +36,9 @@ class Declared:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A call before anything is done: ``request`` in the conditions of ``case`` on ``home``, for as long as ``preset``
-    allows.
-
-    ``begun`` and ``held_bytes`` are the machine's counters and the device's allocated bytes before the data were made.
-    ``flush`` empties the caches before a round. ``times``: whether anything is timed. ``data_dtype``: the dtype of the
-    data if the call computes in another one. ``name`` is the benchmark's full name.
-    """
+    allows. ``begun`` and ``held_bytes`` are the machine's counters and the device's allocated bytes before the data
+    were made. ``flush`` empties the caches before a round. ``times``: whether anything is timed. ``data_dtype``: the
+    dtype of the data if the call computes in another one. ``name`` is the benchmark's full name."""
 
     request: Request
     case: Case
@@ -49,12 +48,12 @@ class Plan:
     library: Implementation
     clock: DeviceClock
     begun: Moment
-    name: str = ""
-    declared: Declared = Declared()
-    flush: Callable[[], Any] | None = None
-    held_bytes: int | None = None
-    data_dtype: str | None = None
-    times: bool = True
+    name: str
+    declared: Declared
+    flush: Callable[[], Any] | None
+    held_bytes: int | None
+    data_dtype: str | None
+    times: bool
 
     @property
     def family(self) -> tuple[str, ...]:
@@ -68,6 +67,11 @@ class Plan:
         return (self.session.settings.first or self.home.simulated) and self.case.implementation == TORCH
 
     @property
+    def repeats(self) -> bool:
+        """Whether calls follow one another with nothing between them: no setup, and no flush of a cold cache."""
+        return self.request.setup is None and self.flush is None
+
+    @property
     def spreads(self) -> bool:
         """Whether the rounds are spread over a longer time."""
         return self.session.spreads and self.home == CPU
@@ -76,11 +80,18 @@ class Plan:
         """Return whether other programs used the cores when this process started, or have since the case began."""
         return self.session.is_busy(self.begun)
 
-    def copied_bytes(self) -> int | None:
-        """Return the most bytes that a copy of a call may take, a quarter of the free memory; None if unknown."""
-        memory = [device.memory() for device in {self.home, CPU}]
-        limit = min((each.free for each in memory if each is not None), default=None)
-        return limit and limit // 4
+    def copy(self, call: Call) -> CallCopy:
+        """Return a copy of the call, of at most a quarter of the free memory. Raises :class:`.Uncopyable`."""
+        free = [memory.free for device in {self.home, CPU} if (memory := device.memory())]
+        limit = min(free) // 4 if free else None
+        return copy_call(call.request.function, call.args, call.kwargs, limit_bytes=limit)
+
+    def next_call(self, call: Call) -> Bound:
+        """Prepare a round, untimed, by the test's setup and the flush; return its call."""
+        args, kwargs = (call.args, call.kwargs) if self.request.setup is None else self.request.arguments()
+        if self.flush is not None:
+            self.flush()
+        return call.function, args, kwargs
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +116,9 @@ class Prepared:
     given: Given | None
     before: Moment
     first_s: float
-    call_s: float = 0.0
-    round_s: float = 0.0
-    peak_bytes: int | None = None
+    call_s: float
+    round_s: float
+    peak_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +129,9 @@ class Rounds:
 
     result: Any
     check: Check
+    flags: tuple[Flag, ...]
     cpu_s: float
-    latency_s: float | None = None
-    placed: tuple[int, ...] = ()
-    spread: tuple[int, ...] = ()
-    unplaced: str = ""
-    flags: tuple[Flag, ...] = field(default=())
+    latency_s: float | None
+    placed: tuple[int, ...]
+    spread: tuple[int, ...]
+    unplaced: str

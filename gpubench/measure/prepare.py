@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 import warnings
@@ -13,6 +14,7 @@ from typing import Any
 from msgspec import structs
 
 from ..devices import CPU, Device, find_device
+from ..devices.cpu import cache_sizes
 from ..devices.lazy import torch
 from ..errors import Unmeasurable, UsageError, WrongAnswer
 from ..runfile.options import DTYPES
@@ -22,9 +24,10 @@ from .blocks import Uncopyable
 from .clock import until_clocks_stand, warm_up
 from .copies import CallCopy, copy_call, restored_random_streams
 from .data import dtypes_of, is_lazy, poison, tensors, uncompiled
-from .placements import Bound
 from .plan import Plan, Prepared
 from .precision import apply, computed_dtype, computing, pass_on_broad_switch
+from .probes import latency
+from .rounds import PLACEMENTS, ROUNDS_EACH, Bound, Share
 from .verify import FIRST, Reference, coarsest, prepare_reference, too_long, unchecked
 from .work import Call, Counted, agree, count, count_real, observe
 
@@ -34,21 +37,11 @@ _INDICES = {"int64", "int32", "bool"}
 """Dtypes of places and masks beside the data."""
 _NARROW = "float8", "float4"
 """How the names of dtypes begin whose numbers have scales beside them."""
-
-
-def next_call(plan: Plan, call: Call) -> Callable[[], Bound]:
-    """Return the function that prepares a round, untimed: the test's setup, and the flush of a cold cache."""
-    request, flush = plan.request, plan.flush
-
-    def prepared() -> Bound:
-        args, kwargs = call.args, call.kwargs
-        if request.setup is not None:
-            args, kwargs = request.arguments()
-        if flush is not None:
-            flush()
-        return call.function, args, kwargs
-
-    return prepared
+LONG_CALL = 0.01
+"""A call that takes longer than this, in seconds, is a whole round: the median of the rounds is its latency."""
+_USUAL_CACHE, _COPYING_SHARE = 32 << 20, 0.25
+"""Bytes of the last cache where the system doesn't tell them, as in some containers; and most time of making copies, as
+a share of the time of the rounds and the warm-up."""
 
 
 class Preparation:
@@ -64,10 +57,9 @@ class Preparation:
     def run(self) -> Prepared:
         """Return the call, checked and warm. Raises :class:`UsageError`, :class:`WrongAnswer`,
         :class:`~gpubench.errors.WorkMismatch`, and :class:`Unmeasurable` if it would take too long."""
-        plan, clock = self.plan, self.plan.clock
+        plan = self.plan
         args, kwargs, further = self._arguments()
-        terms = plan.preset, plan.session.rates, plan.is_busy()
-        estimated_s = budget.estimate(self.case, self._work, plan.home, *terms)
+        estimated_s = budget.estimate(self.case, self._work, plan.home, plan.preset, plan.session.rates, plan.is_busy())
         call = self._call(args, kwargs)
         reference = self._reference(call)
         if isinstance(reference, Reference):
@@ -82,12 +74,12 @@ class Preparation:
         del result, reference  # the warm-up can have their memory
         if plan.session.settings.brief and not plan.spreads:
             plan.session.measure_ceilings()  # not before: a first call that fails needs none
-        before = disturbance.look(clock.devices)  # few short rounds may be too short to judge the machine by
+        before = disturbance.look(plan.clock.devices)  # few short rounds may be too short to judge the machine by
         call_s, round_s = self._warm_up(call, first_s)
-        if plan.counts and self._counted is None:
-            self._take_count(self._count(call) or self._count_real())
-        found = self._work, self._counted, self._uncounted, check, expected, given, before
-        return Prepared(plan, call, self.case, self._data_dtype, *found, first_s, call_s, round_s, self._peak_bytes)
+        if self._counted is None:
+            self._count(call, real=True)  # not the first call, which may prepare what the others need
+        seen = self._work, self._counted, self._uncounted, check, expected, given, before
+        return Prepared(plan, call, self.case, self._data_dtype, *seen, first_s, call_s, round_s, self._peak_bytes)
 
     # The call, its devices and its dtype --------------------------------------------------------------------------
 
@@ -134,10 +126,8 @@ class Preparation:
         """Return the devices of the tensors in these values. Raises UsageError for others than the case uses or names:
         by mistake, or a transfer timed by accident. Single numbers may be on the CPU, as torch allows."""
         home = self.plan.home
-        allowed = {str(home), *map(str, further)}
-        used = {str(_present(str(t.device))) for t in tensors(values) if t.dim() and not t.is_meta}
-        used.discard(home.torch_name)
-        if others := sorted(used - allowed):
+        used = {str(_present(str(t.device))) for t in tensors(values) if t.dim() and not t.is_meta} - {home.torch_name}
+        if others := sorted(used - {str(home), *map(str, further)}):
             how = f"move it, or say gpubench.declare(devices={others!r}) if that is what you measure"
             if self.plan.session.settings.brief:
                 how = "make all tensors in the setup, or with device=device"
@@ -179,14 +169,13 @@ class Preparation:
         _require_finished(plan.request.function, result)
         if self.case.variant == "eager" and budget.FEWEST_ROUNDS * (estimated_s or 0.0) > plan.preset.budget:
             # It was tried since the estimate may be wrong; this call confirms the estimate.
-            how, busy = "seen in its first call", plan.is_busy()
-            budget.require(first_s, how, plan.preset, slack=budget.SLACK, busy=busy)
+            budget.require(first_s, "seen in its first call", plan.preset, slack=budget.SLACK, busy=plan.is_busy())
         if self.case.variant == "graph":  # its memory is allocated while it is captured, and replays allocate none
             self._peak_bytes = home.peak_memory()
         if self._modelled:
-            self._take_count(self._modelled[0])
+            self._take(self._modelled[0])
         elif budget.FEWEST_ROUNDS * first_s <= budget.SLACK * plan.preset.budget:
-            self._take_count(self._count(call, copied))
+            self._count(call, copied)
         return result, first_s
 
     def _affordable(self, call: Call, first_s: float, expected: Reference) -> Reference | Check:
@@ -199,9 +188,9 @@ class Preparation:
             return expected if 2 * least <= limit_s else too_long(first_s)
         factor, seconds = 50 if self.plan.home.accelerator else 2, first_s  # a CPU is slower than most accelerators
         if factor * seconds > limit_s:
-            clock, limit = self.plan.clock, self.plan.copied_bytes()
+            clock = self.plan.clock
             with suppress(Exception), uncompiled(), restored_random_streams(clock.devices):
-                copied = copy_call(call.request.function, call.args, call.kwargs, limit_bytes=limit)
+                copied = self.plan.copy(call)
                 start = clock()
                 copied()
                 seconds = clock() - start
@@ -216,9 +205,8 @@ class Preparation:
         except WrongAnswer as error:
             if self.plan.request.check is not True:
                 raise
-            how = "gpubench.declare(check=…) takes a reference or False"
-            if self.plan.session.settings.brief:
-                how = "gpubench.time(…, check=False) in Python times it"
+            brief, of_tests = self.plan.session.settings.brief, "gpubench.declare(check=…) takes a reference or False"
+            how = "gpubench.time(…, check=False) in Python times it" if brief else of_tests
             raise WrongAnswer(f"{error}; if it is right, {how}") from None
         if check.status == "passed":
             self.plan.session.checked.add(self.plan.family)
@@ -228,77 +216,126 @@ class Preparation:
 
     def _copy(self, call: Call) -> CallCopy | None:
         """Return a copy of a call to count its work by; None, with the reason, where there is none."""
-        if not self.plan.counts or self.plan.home.simulated:
-            return None
         try:
-            limit = self.plan.copied_bytes()
-            return copy_call(call.request.function, call.args, call.kwargs, limit_bytes=limit)
+            return self.plan.copy(call) if self.plan.counts and not self.plan.home.simulated else None
         except Uncopyable as error:
             self._uncounted = str(error)
             return None
 
-    def _count(self, call: Call, copied: CallCopy | None = None) -> Counted | None:
-        """Return the work of a copy of the call; None, with the reason, where it can't be made."""
+    def _count(self, call: Call, copied: CallCopy | None = None, *, real: bool = False) -> None:
+        """Count the work of a copy of the call or, where that can't be made or fails, of a ``real`` one."""
         copied = copied or (self._copy(call) if call.request.setup is None else None)
-        try:
-            return count(copied, self.plan.clock.devices) if copied else None
-        except Exception as error:  # the copied call fails: it isn't a copy
-            self._uncounted = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
-            return None
+        ways: list[Callable[..., Counted]] = [partial(count, copied)] if copied else []
+        ways += [partial(count_real, self.plan.request)] if real and self.plan.counts else []
+        for way in ways:
+            try:
+                counted = way(self.plan.clock.devices)
+            except Exception as error:  # the copied call fails: it isn't a copy
+                text = " ".join(str(error).split())[:150]
+                self._uncounted = text if isinstance(error, Unmeasurable) else f"{type(error).__name__}: {text}"
+            else:
+                self._take(counted)
+                break
 
-    def _count_real(self) -> Counted | None:
-        try:  # not in the first call, which may prepare what the others need
-            return count_real(self.plan.request, self.plan.clock.devices)
-        except Unmeasurable as error:
-            self._uncounted = str(error)
-            return None
-
-    def _take_count(self, counted: Counted | None) -> None:
-        if counted is None:
-            return
-        self._counted, self._work, self._uncounted = counted, agree(self.plan.request.work, counted), ""
-        if self.plan.declared.own_switches:
-            self._follow_switches(counted)
-
-    def _follow_switches(self, counted: Counted) -> None:
-        """Compute as in TF32, but name the case float32, where the program's switches shorten the call's products on
-        its device. PyTorch's own default shortens convolutions and recurrent layers only."""
+    def _take(self, counted: Counted) -> None:
+        """Take the counted work. Where the program's switches shorten the products on its device, compute as in TF32,
+        but name the case float32. PyTorch's own default shortens convolutions and recurrent layers only."""
         home = self.plan.home
-        if self.case.dtype != "float32" or not home.accelerator or home.lacks("tf32"):
+        self._counted, self._work, self._uncounted = counted, agree(self.plan.request.work, counted), ""
+        if not self.plan.declared.own_switches or self.case.dtype != "float32":
             return
-        pass_on_broad_switch()
-        switches = environment.switches()
-        if switches["tf32_matmul"] or (switches["tf32_cudnn"] and not counted.products_alone):
-            self._data_dtype = self._data_dtype or "float32"
-            self.case = structs.replace(self.case, dtype="tf32")
-
-    # The warm-up --------------------------------------------------------------------------------------------------
+        if home.accelerator and not home.lacks("tf32"):
+            pass_on_broad_switch()
+            switches = environment.switches()
+            if switches["tf32_matmul"] or (switches["tf32_cudnn"] and not counted.products_alone):
+                self._data_dtype = self._data_dtype or "float32"
+                self.case = structs.replace(self.case, dtype="tf32")
 
     def _warm_up(self, call: Call, first_s: float) -> tuple[float, float]:
         """Call until warm; return the seconds of a call, and of a round of one call with its setup."""
-        plan = self.plan
+        plan, call_s, round_s = self.plan, 0.0, 0.0
         plan.home.reset_peak_memory()  # forget what was only needed to prepare the calls
-        call_s, round_s = self._warm_seconds(call, first_s) if plan.times else (0.0, 0.0)
+        if plan.times:
+            following: list[Bound] = [(call.function, call.args, call.kwargs)]
+
+            def before() -> None:
+                following[0] = plan.next_call(call)
+
+            def again() -> None:
+                function, args, kwargs = following[0]
+                function(*args, **kwargs)
+
+            call_again, between = (call.again or again, None) if plan.repeats else (again, before)
+            seconds = plan.preset.warmup
+            warm = partial(warm_up, call_again, plan.clock, seconds=seconds, first_s=first_s, before=between)
+            rising = [plan.home] if plan.home.accelerator and plan.preset.warmup else []
+            call_s, round_s = until_clocks_stand(warm, plan.clock, rising)
         # Not the peak of the rounds: some keep a call's result during the next one.
         self._peak_bytes = max(filter(None, (self._peak_bytes, plan.home.peak_memory())), default=None)
         setup_s = 0.0 if plan.request.setup is None else round_s - call_s
         budget.require(call_s, "seen in warm-up", plan.preset, setup_s=setup_s, busy=plan.is_busy())
         return call_s, round_s
 
-    def _warm_seconds(self, call: Call, first_s: float) -> tuple[float, float]:
-        plan = self.plan
-        warm = partial(warm_up, clock=plan.clock, seconds=plan.preset.warmup, first_s=first_s)
-        rising = [plan.home] if plan.home.accelerator and plan.preset.warmup else []
-        if call.again and plan.flush is None:
-            return until_clocks_stand(partial(warm, call.again), plan.clock, rising)
-        following = next_call(plan, call)
-        function, args, kwargs = call.function, call.args, call.kwargs
 
-        def before() -> None:
-            nonlocal function, args, kwargs
-            function, args, kwargs = following()
+def plan_rounds(prepared: Prepared) -> Share:
+    """Return the rounds of a call, to be taken, perhaps in turn with those of others."""
+    plan, call, call_s = prepared.plan, prepared.call, prepared.call_s
+    share = Share(partial(plan.next_call, call), plan.clock, 1, collects=plan.declared.collects)
+    if not plan.times:
+        return share
+    if call.again and plan.repeats and call_s < LONG_CALL:
+        share.latency_s = latency(call.again, plan.clock)
+        call_s = min(call_s, share.latency_s)  # the last calls of a short warm-up may have been interrupted
+    preset = dataclasses.replace(plan.preset, max_time=budget.SPREAD_S) if plan.spreads else plan.preset
+    before_s = None if plan.repeats else prepared.round_s - prepared.call_s
+    share.rounds, share.calls = budget.plan(call_s, preset, before_s)
+    if plan.spreads:
+        share.halfway = plan.session.measure_ceilings
+        share.seconds = budget.SPREAD_S if share.rounds >= ROUNDS_EACH * PLACEMENTS else None
+    if plan.session.settings.judges and plan.session.settings.processes == 1:
+        _place(prepared, share)
+    # The device's clocks have risen by now; from here on they must not fall.
+    share.clocks = disturbance.look(plan.clock.devices).clocks
+    return share
 
-        return until_clocks_stand(partial(warm, lambda: function(*args, **kwargs), before=before), plan.clock, rising)
+
+def _place(prepared: Prepared, share: Share) -> None:
+    """Let copies of the call at other addresses take a part of the rounds, or give the reason why there are none."""
+    plan, call = prepared.plan, prepared.call
+    if plan.home.accelerator or plan.home.simulated or len(plan.clock.devices) > 1:
+        return
+    share.unplaced = _why_unplaced(prepared, share.rounds)
+    memory, limit = plan.home.memory(), 2 * ([*(cache_sizes() or {}).values()] or [_USUAL_CACHE])[-1]
+    limit = min(limit, memory.free // 16) if memory else limit
+    end_s = plan.clock.now() + _COPYING_SHARE * (plan.preset.max_time + plan.preset.warmup)
+    share.places.append((call.function, call.args, call.kwargs))
+    while not share.unplaced and len(share.places) < PLACEMENTS:
+        share.add_spacer()
+        try:
+            copied = copy_call(call.request.function, call.args, call.kwargs, limit_bytes=limit)
+        except Uncopyable as error:
+            share.unplaced = str(error)
+            break
+        function = apply(prepared.case.variant, copied.function, plan.home)
+        function = plan.library.prepared(function, copied.args, copied.kwargs)
+        share.places.append((function, copied.args, copied.kwargs))
+        if plan.clock.now() > end_s and len(share.places) < PLACEMENTS:
+            share.unplaced = "copying it takes too long"
+    if share.unplaced:
+        share.release()
+        share.places.clear()
+
+
+def _why_unplaced(prepared: Prepared, rounds: int) -> str:
+    """Return why no copies of the call take rounds; empty if they may."""
+    plan, call = prepared.plan, prepared.call
+    if prepared.case.variant not in ("eager", "autocast"):
+        return f"it is run as {prepared.case.variant}"
+    if call.again is None or plan.flush is not None or plan.declared.writing:
+        return "its data are prepared for each round, or overwritten"
+    if prepared.given and prepared.given.changed():
+        return "the call changes what it uses"
+    return "" if rounds >= ROUNDS_EACH * PLACEMENTS else "it has few rounds"
 
 
 @contextmanager

@@ -1,36 +1,29 @@
-"""The state of one measuring process: its settings, what it measured with, and what it could not measure."""
+"""The state of one measuring process: its settings, the tools of its measurements, and the cases without a result."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
 import functools
-import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from msgspec import structs
-
 from ..devices import Choice, Device, find_device, select
 from ..devices.cpu import cores, keep_memory
-from ..devices.implementations import LIBRARIES, TORCH, find_implementation
+from ..devices.implementations import LIBRARIES, find_implementation
 from ..devices.lazy import torch
 from ..errors import UsageError
 from ..runfile.flags import CONTENDED, Flag
-from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Ceilings, Measurement, Process, Work
+from ..runfile.schema import Case, Ceilings
 from . import ceilings, disturbance, environment
 from .budget import CEILINGS_S, COMPILE_S, ENERGY_S, PRESET_SETTINGS, RANKS_S, RANKS_START_S, Preset, Rates
-from .placements import each_block, levelled, medians, place_of
 from .precision import computed_dtype, computing, matmul_precision
 from .run_settings import Mode, Settings
 
 BRIEF_BUDGET_S = 8.0
 """Seconds of budget for a single expression: its user wants that one time, and waits."""
-MOST_REMEASURED = 3
-"""Most repetitions of the ceilings' measurement in a run."""
-_UNKNOWN = Work()
 _USING_ACCELERATORS = {"torch", "jax", "cupy", "numba.cuda"}
 """Modules whose import shows that a suite may compute on a GPU; torch then describes the GPUs."""
 
@@ -52,49 +45,48 @@ class Unmeasured:
 
 @dataclass
 class Session:
-    """State of one measuring process. torch is imported only by the first property that needs it."""
+    """The settings of one measuring process, and its state.
+
+    ``unmeasured`` are the cases without a result, by full name; ``planned`` the benchmarks of a list, with the reasons
+    of those that will be skipped; ``collected`` the cases to measure, ``raised`` their flags, ``checked`` the families
+    of cases whose check passed. ``begun``: whether a case with the fixture ``gpubench`` has begun; ``times``: whether
+    anything is timed, since without rounds the machine isn't checked. ``absent`` are libraries that tests name but that
+    aren't installed, with how to install them; ``notices`` are shown before anything is measured.
+
+    ``plain``: no measured test uses the fixture, so that threads stay as the suite has set them. ``plain_process``
+    times a benchmark's calls in a process that returns freed memory; ``in_plain_process`` and ``plain_s``, the seconds
+    of a call, are that process's own.
+
+    ``agreed_threads`` are the CPU threads that an earlier process of the run chose, ``threads`` those in use, once they
+    are set. ``peaks`` are those that this process or an earlier one has measured, by device name; ``remeasured`` counts
+    how often, because a result exceeded them. ``self_check``, ``before`` (time and load) and ``machine`` (its static
+    facts) are read once.
+    """
 
     settings: Settings
     mode: Mode = Mode.ALONE
     unmeasured: dict[str, Unmeasured] = field(default_factory=dict)
-    """Cases without a result, by full name."""
-    begun: bool = False
-    """Whether a case with the fixture ``gpubench`` has begun."""
     planned: list[dict[str, Any]] = field(default_factory=list)
-    """The benchmarks of a list, and why those that will be skipped are."""
-    started: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat())
-    rates: Rates = field(default_factory=Rates)
     collected: list[Case] = field(default_factory=list)
     raised: list[tuple[Case, Flag]] = field(default_factory=list)
     checked: set[tuple[str, ...]] = field(default_factory=set)
-    """Keys of the cases whose check passed."""
+    begun: bool = False
+    times: bool = True
     absent: dict[str, str] = field(default_factory=dict)
-    """Libraries that tests name but that aren't installed, with how to install them."""
+    notices: list[str] = field(default_factory=list)
     plain: bool = False
-    """Whether no measured test uses the fixture ``gpubench``: then threads stay as the suite has set them."""
     plain_process: Any = None
-    """Times a benchmark's calls in a process that returns freed memory, where there is one."""
     in_plain_process: bool = False
     plain_s: float | None = None
-    """Seconds of a call, in that process."""
     agreed_threads: int | None = None
-    """Threads that an earlier process of this run chose, and that this process uses too."""
-    notices: list[str] = field(default_factory=list)
-    """Notices that are shown before anything is measured."""
-    peaks: dict[str, Ceilings] | None = None
-    """Peaks by device name that this process or an earlier one of this run has measured."""
-    times: bool = True
-    """Whether anything is timed: without rounds the machine isn't checked."""
-    remeasured: int = 0
-    """How often peaks were measured again because a result exceeded them."""
-    self_check: disturbance.SelfCheck | None = None
-    """The state of the machine before the first case, once it was checked."""
     threads: int | None = None
-    """CPU threads in use, once they are set."""
+    rates: Rates = field(default_factory=Rates)
+    peaks: dict[str, Ceilings] | None = None
+    remeasured: int = 0
+    self_check: disturbance.SelfCheck | None = None
+    started: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat())
     before: dict[str, Any] = field(default_factory=dict)
-    """Time and load when the first case began."""
     machine: dict[str, Any] = field(default_factory=dict)
-    """Static facts of the machine, once they were read."""
 
     @functools.cached_property
     def light(self) -> bool:
@@ -150,71 +142,6 @@ class Session:
         """The peaks that are known in a run's first process, by device name."""
         return self.peaks or {} if self.settings.ceilings and self.settings.first else {}
 
-    def doubt(
-        self, case: Case, work: Work, seconds: float, launches: bool = False, convolutions: float = 0.0
-    ) -> list[Flag]:
-        """Return ``implausible`` if the case exceeds its device's ceilings, even after they were measured once more.
-        ``launches``: whether a call launches anything; ``convolutions``: their share of the FLOPs. A CPU isn't judged
-        where the thread canary was slow, because its ceilings are then too low themselves."""
-        if not (self.settings.judges and self.times):
-            return []
-        chosen = find_device(case.device).device
-        used = [each for name in case.devices if (each := find_device(name).device)]
-        if sum(each.accelerator for each in used) > 1:
-            return []  # ceilings are those of one device
-        if not any(each.accelerator for each in used) and any(disturbance.slow_threads(self.check_machine().canary)):
-            return []
-        floor, link = launches and case.implementation == TORCH, len({each.accelerator for each in used}) > 1
-        dtype = computed_dtype(case, chosen) if chosen else case.dtype
-        self.measure_ceilings()
-        flags: list[Flag] = []
-        for _ in range(2):
-            known = self.ceilings.get(case.device)
-            terms = floor, convolutions, link
-            flags = list(disturbance.impossible(work, seconds, dtype, known, *terms)) if known else []
-            if not flags or known is None or chosen is None or self.remeasured >= MOST_REMEASURED:
-                break
-            self.remeasured += 1
-            # Products of this dtype alone: others take half a dozen seconds each where a CPU emulates them.
-            again = ceilings.measure_ceilings({chosen: known.throughput.keys() & {dtype}}, self.settings.effort)
-            self.ceilings[case.device] = known.raised(again.get(case.device, known))
-        return flags
-
-    def record(
-        self, benchmark: Any, case: Case, devices: Sequence[Device], flags: Iterable[Flag], work: Work = _UNKNOWN,
-        launches: bool = False, **fields: Any,
-    ) -> None:  # fmt: skip
-        """Judge the rounds that pytest-benchmark keeps, and write the case's :class:`Measurement` beside them.
-        ``devices`` were waited for; ``flags`` are what was noticed during the rounds, and ``fields`` what was measured
-        besides them, ``cpu_s`` that of a :class:`~.clock.Share`. ``launches``: whether a call is known to launch
-        anything."""
-        raised, stats, cpu_s = list(flags), benchmark.stats, fields.pop("cpu_s", math.inf)
-        placed, spread = fields.pop("placed_blocks", ()), fields.pop("spread_blocks", ())
-        unplaced = fields.pop("unplaced", "")
-        wait_s = sum(self.rates.wait_s(device) for device in devices)
-        if stats is not None:
-            times, calls = stats.stats, stats.iterations
-            if not times.min <= times.median <= times.max:
-                raise UsageError("its median is none of its times: a test has replaced what computes it")
-            if fields.get("latency_s") is None and calls == 1:
-                fields["latency_s"] = times.median
-            if self.settings.judges:
-                groups = (placed or spread), each_block if spread else place_of
-                level = levelled(times.data, *groups) if groups[0] else times.data
-                raised += disturbance.uneven(level, light=self.light)
-                raised += disturbance.short(times.median * calls, times.median, wait_s)
-            if launches or work.flops or work.bytes:
-                raised += self.doubt(case, work, times.median, launches, fields.get("convolution_share") or 0.0)
-            index, rounds, latency_s = self.settings.process, times.rounds, fields.get("latency_s")
-            cpu_s = cpu_s if 0 < cpu_s < math.inf and not any(device.accelerator for device in devices) else None
-            judged = min(rounds, SAMPLES_KEPT), calls, times.iqr, latency_s, tuple(raised), cpu_s
-            stretches = tuple(medians(times.data, spread, each_block))
-            placements = tuple(medians(times.data, placed)), unplaced or None, stretches
-            fields["processes"] = (Process(index, rounds, times.median, *judged, *placements),)
-        self.raised.extend((case, flag) for flag in raised)
-        measured = Measurement(**structs.asdict(case) | {"work": work, "wait_s": wait_s} | fields)
-        benchmark.extra_info[KEY] = measured.as_dict()
-
     def begin(self) -> None:
         """Check the machine, and note time and load, before the first case."""
         self.before = self.before or environment.moment()
@@ -236,20 +163,20 @@ class Session:
 
     def process_flags(self) -> list[Flag]:
         """Return the flags of this process: disturbances at its start apply to all that it measures."""
-        flags = list(self.check_machine().flags)
-        if self.accelerated and (texts := environment.unusual()):
-            flags.append(Flag("switched", "; ".join(texts)))
-        return flags
+        accelerated = not self.light and any(each.device.accelerator for each in self.choices if each.device)
+        texts = environment.unusual() if accelerated else []
+        return [*self.check_machine().flags, *([Flag("switched", "; ".join(texts))] if texts else [])]
 
     @functools.cached_property
     def choices(self) -> list[Choice]:
         """The chosen devices. Raises :class:`UsageError` for an unknown kind, and for accelerators that an environment
         variable makes wait at each launch or that this torch has no kernels for: left out, they would seem absent."""
         chosen = select(self.settings.devices)
-        for choice in chosen:
-            if choice.device and choice.device.accelerator and (reason := choice.device.lacks("float32")):
+        accelerators = [choice for choice in chosen if choice.device and choice.device.accelerator]
+        for choice in accelerators:
+            if choice.device and (reason := choice.device.lacks("float32")):
                 raise UsageError(f"{choice.name}: {reason}; --device cpu measures without it")
-        if any(choice.device.accelerator for choice in chosen if choice.device):
+        if accelerators:
             environment.require_free_launches()
         return chosen
 
@@ -273,21 +200,16 @@ class Session:
                 continue
             library = find_implementation(name)
             reasons = [library.why_not_on(choice.device) for choice in self.choices if choice.device]
-            reason = library.why_absent() or (reasons[0] if reasons and all(reasons) else None)
-            if reason:
+            if reason := library.why_absent() or (reasons[0] if reasons and all(reasons) else None):
                 raise UsageError(f"implementation {name}: {reason}")
             names[name] = None
         return tuple(names)
 
-    @property
-    def accelerated(self) -> bool:
-        """Whether anything but a CPU is measured."""
-        return not self.light and any(choice.device.accelerator for choice in self.choices if choice.device)
-
     def use_threads(self) -> int:
         """Set the CPU threads of torch and NumPy alike, once, and return their number. A plain suite keeps its own
         number unless ``threads`` was given. A run without that option uses one thread where several are slower."""
-        self.threads = self.threads or self._choose_threads()
+        if self.threads is None:
+            self.threads = self._choose_threads()
         return self.threads
 
     def _choose_threads(self) -> int:

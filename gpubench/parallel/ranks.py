@@ -22,9 +22,9 @@ from ..devices.cpu import cores
 from ..errors import Unmeasurable, UsageError
 from ..measure import budget, disturbance
 from ..measure.budget import Preset
-from ..measure.clock import DeviceClock, Share, take_turns, until_clocks_stand
-from ..measure.placements import Bound
+from ..measure.clock import DeviceClock, until_clocks_stand
 from ..measure.precision import matmul_precision
+from ..measure.rounds import Bound, Share, take_turns
 from ..measure.work import Declaration
 from ..runfile.flags import Flag
 from ..runfile.schema import Check

@@ -24,11 +24,11 @@ from ..devices import find_device, register
 from ..devices.implementations import TORCH
 from ..errors import Unmeasurable, UsageError
 from ..estimate.demo import Demo
-from ..measure.clock import Share, take_turns
 from ..measure.copies import CallCopy
 from ..measure.expression import BoundCall, advising, bound_call, difference_of
 from ..measure.fixture import Gpubench
 from ..measure.plan import Declared
+from ..measure.rounds import Share, take_turns
 from ..measure.run_settings import Mode, Settings
 from ..measure.session import Session
 from ..measure.source import Timing, on_numpy

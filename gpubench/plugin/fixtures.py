@@ -117,6 +117,7 @@ class Plain:
         from ..devices import find_device, in_use
         from ..measure.clock import unwaited
         from ..measure.disturbance import disturbed, look
+        from ..measure.record import record
 
         if self._benchmark.stats is None:
             return case
@@ -130,7 +131,7 @@ class Plain:
             case = structs.replace(case, device=next(iter(names), ""), devices=tuple(dict.fromkeys(names)))
         flags = [*self._flags, *disturbed(self._before, look(devices))]
         flags += [Flag("unwaited", f"{', '.join(names)} was loaded")] if (names := unwaited()) else []
-        self._session.record(self._benchmark, case, devices, flags)
+        record(self._session, self._benchmark, case, devices, flags)
         return case
 
 

@@ -15,7 +15,7 @@ from vendors import raising
 
 from gpubench.devices import CPU, implementations
 from gpubench.measure import ceilings, environment
-from gpubench.measure.session import MOST_REMEASURED
+from gpubench.measure.record import MOST_REMEASURED
 from gpubench.runfile.facts import facts
 from gpubench.runfile.journal import read_ledger
 from gpubench.runfile.ledger import assemble

@@ -12,8 +12,9 @@ import torch
 
 from gpubench.measure import ceilings, disturbance
 from gpubench.measure.disturbance import canary, slow_threads
+from gpubench.measure.record import MOST_REMEASURED, implausible_flags
 from gpubench.measure.run_settings import Settings
-from gpubench.measure.session import MOST_REMEASURED, Session
+from gpubench.measure.session import Session
 from gpubench.runfile.flags import ADVICE
 from gpubench.runfile.schema import Bandwidth, CanaryTimes, Case, Ceilings, Work
 from gpubench.testing import VirtualDevice
@@ -149,7 +150,7 @@ def test_a_result_is_judged_by_the_peak_of_the_dtype_that_computed_it(variant, d
         {"cpu": Ceilings(throughput={"float32": 1e9, "bfloat16": 1e10})},
     )
     case = Case("a.b", "cpu", "float32", variant=variant, devices=("cpu",))
-    assert names(session.doubt(case, Work(flops=5e9), 1.0)) == doubted
+    assert names(implausible_flags(session, case, Work(flops=5e9), 1.0)) == doubted
 
 
 def test_more_threads_that_are_slower_are_contended():

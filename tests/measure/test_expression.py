@@ -11,6 +11,7 @@ from gpubench.errors import UsageError
 from gpubench.measure import ceilings
 from gpubench.measure.data import dtypes_of
 from gpubench.measure.expression import difference_of, function_of
+from gpubench.measure.record import implausible_flags
 from gpubench.measure.run_settings import Settings
 from gpubench.measure.session import Session
 from gpubench.measure.source import expressions, hints, names_in, parse
@@ -177,4 +178,4 @@ def test_what_launches_nothing_is_not_implausible(monkeypatch):
     monkeypatch.setattr(ceilings, "measure_ceilings", lambda *_: {})
     case = Case("time.1 + 1", "cpu", "float32", devices=("cpu",))
     for launches, names in ((False, []), (True, ["implausible"])):
-        assert [flag.name for flag in session.doubt(case, Work(), 1e-6, launches)] == names
+        assert [flag.name for flag in implausible_flags(session, case, Work(), 1e-6, launches)] == names

@@ -9,16 +9,15 @@ import pytest
 import gpubench
 from gpubench.commands.time import _times_alone
 from gpubench.measure import budget, ceilings
-from gpubench.measure.clock import Share, take_turns
-from gpubench.measure.placements import (
+from gpubench.measure.rounds import (
     MOST_BLOCKS,
     PLACEMENTS,
-    Placements,
+    Share,
     count_blocks,
-    each_block,
     levelled,
     medians,
     place_of,
+    take_turns,
 )
 from gpubench.report.results import Results
 from gpubench.report.rows import interval_of
@@ -52,7 +51,7 @@ def test_setup(gpubench):
     gpubench.declare(check=False, setup=lambda: ((torch.ones(3),), {}))(torch.neg)
 
 def test_large(gpubench, monkeypatch):
-    monkeypatch.setattr("gpubench.measure.rounds.cache_sizes", lambda: {"l3": 1000})
+    monkeypatch.setattr("gpubench.measure.prepare.cache_sizes", lambda: {"l3": 1000})
     gpubench(torch.neg, gpubench.randn(1000))
 """
 OPTIONS = (
@@ -112,7 +111,7 @@ def test_each_placement_has_as_many_blocks_early_and_late(rounds, terms, blocks)
 def test_a_placement_is_warmed_whenever_it_takes_over():
     now, made = itertools.count(0, 0.001), []
     calls = [(lambda place=place: made.append(place), (), {}) for place in range(PLACEMENTS)]
-    share = Share(lambda: (lambda: None, (), {}), lambda: next(now), 16, placements=Placements(calls))
+    share = Share(lambda: (lambda: None, (), {}), lambda: next(now), 16, places=calls)
     take_turns([share])
     assert share.blocks == [4] * PLACEMENTS
     assert made == [place for place in range(PLACEMENTS) for _ in range(2 + 4)]
@@ -121,7 +120,7 @@ def test_a_placement_is_warmed_whenever_it_takes_over():
 def test_a_block_at_the_placement_of_the_one_before_needs_no_calls_between():
     made, now = [], itertools.count(0, 0.001)
     calls = [(lambda place=place: made.append(place), (), {}) for place in range(PLACEMENTS)]
-    take_turns([Share(lambda: (lambda: None, (), {}), lambda: next(now), 32, placements=Placements(calls))])
+    take_turns([Share(lambda: (lambda: None, (), {}), lambda: next(now), 32, places=calls)])
     assert [(place, len([*run])) for place, run in itertools.groupby(made)] == [
         (0, 6), (1, 6), (2, 6), (3, 10), (2, 6), (1, 6), (0, 6)
     ]  # fmt: skip
@@ -150,7 +149,7 @@ def test_differences_between_placements_are_neither_noise_nor_drift():
     assert np.ptp(levelled(times, blocks)) < 0.8
     assert len(medians(times, blocks)) == 4
     assert medians([1.0, 2.0, 6.0, 4.0, 5.0], [1, 0, 1, 1, 2], place_of) == [1.0, 2.0, 5.0]
-    assert medians([1.0, 2.0, 6.0, 4.0, 5.0], [1, 0, 1, 1, 2], each_block) == [1.0, 2.0, 6.0, 4.5]
+    assert medians([1.0, 2.0, 6.0, 4.0, 5.0], [1, 0, 1, 1, 2], int) == [1.0, 2.0, 6.0, 4.5]
 
 
 def printed(random, place_sd, phase_sd, phase_s):
@@ -163,9 +162,7 @@ def printed(random, place_sd, phase_sd, phase_s):
             phase = share * phase + random.normal(0, phase_sd * math.sqrt(1 - share**2))
             noise = 0.5 * noise + random.normal(0, 0.02)
             times.append(float(np.exp(places[place_of(block)] + phase + noise)))
-    process = Process(
-        0, 200, 1.0, placements=tuple(medians(times, blocks)), blocks=tuple(medians(times, blocks, each_block))
-    )
+    process = Process(0, 200, 1.0, placements=tuple(medians(times, blocks)), blocks=tuple(medians(times, blocks, int)))
     return interval_of([process])
 
 

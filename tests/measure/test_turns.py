@@ -8,9 +8,8 @@ import weakref
 
 import pytest
 
-from gpubench.measure import clock
-from gpubench.measure.clock import Share, take_turns
-from gpubench.measure.placements import MOST_BLOCKS
+from gpubench.measure import rounds as measured_rounds
+from gpubench.measure.rounds import MOST_BLOCKS, Share, take_turns
 from gpubench.testing import VirtualMachine
 
 
@@ -47,7 +46,7 @@ def test_a_call_can_have_the_memory_of_the_last_ones_result() -> None:
 
 def test_the_least_time_on_a_core_is_that_of_a_call_in_any_round(monkeypatch) -> None:
     on_core = iter([0.0, 12.0, 20.0, 24.0, 30.0, 40.0])
-    monkeypatch.setattr(clock, "thread_time", lambda: next(on_core))
+    monkeypatch.setattr(measured_rounds, "thread_time", lambda: next(on_core))
     share = share_of([], "a", 3, calls=2)
     take_turns([share])
     assert share.cpu_s == 2.0
