@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +29,14 @@ FAREWELL_S = 3.0
 """Seconds that processes which a script has started have after its end."""
 LAUNCHERS = ("torchrun", "accelerate", "torch.distributed.run", "torch.distributed.launch", "deepspeed")
 HIDDEN = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
-_MOST_STEPS, _MOST_RUNS, _REFUSED = 100_000, 20, 2
+_REFUSED = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
     add = parser.add_argument
-    add("--steps", type=_count(4, _MOST_STEPS), metavar="N", help="steps to time (default: 24 or more, 2 s or more)")
-    add("--runs", type=_count(1, _MOST_RUNS), default=1, metavar="N", help="runs of the script (default: 1)")
+    add("--steps", type=_count(4, 100_000), metavar="N", help="steps to time (default: 24 or more, 2 s or more)")
+    add("--runs", type=_count(1, 20), default=1, metavar="N", help="runs of the script (default: 1)")
     card = "a GPU, or a results file of a GPU, which makes its estimate sharper; repeatable"
     add("--gpu", dest="gpus", action="append", default=[], metavar="CARD", help=card)
     add("--device", choices=("cpu",), help="measure the CPU alone, although a GPU is here")
@@ -64,12 +64,17 @@ def main(args: argparse.Namespace) -> int:
     from ..profiling.profile_text import screen
     from ..runfile.writer import picture_format, replace
 
-    _check(args)
-    cards, kind = cards_of(args.gpus), args.output and picture_format(args.output)
+    if not args.words:
+        raise UsageError("name a script: gpubench profile train.py, with its own words behind it")
     name = os.path.basename(args.words[0])
+    if name in LAUNCHERS:
+        raise UsageError("torchrun and accelerate launch start other processes: give the script itself")
+    if not args.module and not os.path.isfile(args.words[0]):
+        raise UsageError(f"{args.words[0]}: no such file")
+    cards, kind = cards_of(args.gpus), args.output and picture_format(args.output)
     how = "to its end" if args.to_the_end else "until its steps are measured, then ends it as if switched off"
     _say(f"runs {name} in {os.getcwd()} {how}; what it writes until then stays")
-    code, profile = _measured(args, HIDDEN if args.device == "cpu" else {})
+    code, profile = _measured(args)
     if profile.refusal:
         _say(f"{name}: {profile.refusal}")
         return code if code and (args.to_the_end or profile.ended == "failed") else _REFUSED
@@ -86,37 +91,28 @@ def main(args: argparse.Namespace) -> int:
     return code if args.to_the_end else 0
 
 
-def _check(args: argparse.Namespace) -> None:
-    if not args.words:
-        raise UsageError("name a script: gpubench profile train.py, with its own words behind it")
-    if os.path.basename(args.words[0]) in LAUNCHERS:
-        raise UsageError("torchrun and accelerate launch start other processes: give the script itself")
-    if not args.module and not os.path.isfile(args.words[0]):
-        raise UsageError(f"{args.words[0]}: no such file")
-
-
 def _say(text: str) -> None:
     print(clean(f"gpubench profile: {text}"), file=sys.stderr, flush=True)
 
 
-def _measured(args: argparse.Namespace, environment: Mapping[str, str]) -> tuple[int, Profile]:
-    """Run the script once; return its exit code and the result."""
+def _measured(args: argparse.Namespace, hidden: bool = False) -> tuple[int, Profile]:
+    """Run the script once, with GPUs ``hidden`` or not; return its exit code and the result."""
     with tempfile.TemporaryDirectory(prefix="gpubench-profile-") as folder:
         result = Path(folder) / "profile.json"
-        plan = {"steps": args.steps, "steps_s": 0.0} if args.steps else {}
-        session = {"result": str(result), "words": args.words, "module": args.module, "plan": plan}
-        session |= {"to_the_end": args.to_the_end, "line": args.step}
-        code = _run([sys.executable, "-P", "-m", "gpubench.profiling.script", json.dumps(session)], environment)
+        session = {"result": str(result), "words": args.words, "module": args.module, "line": args.step}
+        session |= {"to_the_end": args.to_the_end, "plan": {"steps": args.steps, "steps_s": 0.0} if args.steps else {}}
+        words = [sys.executable, "-P", "-m", "gpubench.profiling.script", json.dumps(session)]
+        code = _run(words, HIDDEN if hidden or args.device == "cpu" else {})
         if result.exists():
             return code, msgspec.json.decode(result.read_bytes(), type=Profile)
         how = f"ended by signal {-code}" if code < 0 else f"ended with code {code}"
         return abs(code), Profile(args.words[0], refusal=f"{how} before it was measured", ended="failed")
 
 
-def _run(words: list[str], environment: Mapping[str, str]) -> int:
+def _run(words: list[str], environment: dict[str, str]) -> int:
     """Run a process in a session of its own, and end the rest of the session."""
     before = {number: signal.signal(number, _leave) for number in ENDING}
-    child = subprocess.Popen(bound(words), env={**os.environ, **environment}, start_new_session=True)
+    child = subprocess.Popen(bound(words), env=os.environ | environment, start_new_session=True)
     seen = {child.pid}
     try:
         while child.poll() is None:
@@ -144,7 +140,7 @@ def _session(leader: int) -> Iterator[int]:
 
 
 def _end(leader: int, seen: set[int]) -> None:
-    """End the processes of a session, and remove their shared memory, whose names hold their numbers."""
+    """End the processes of a session, and remove their shared memory: its names hold their numbers."""
     began_s = time.monotonic()
     for number, until_s in ((0, 0.2 * FAREWELL_S), (signal.SIGTERM, FAREWELL_S), (signal.SIGKILL, 2 * FAREWELL_S)):
         while (left := set(_session(leader))) and time.monotonic() - began_s < until_s:
@@ -153,14 +149,15 @@ def _end(leader: int, seen: set[int]) -> None:
                 with contextlib.suppress(OSError):
                     os.kill(process, number)
             time.sleep(0.05)
-    for path in (path for process in seen for path in glob.iglob(f"/dev/shm/torch_{process}_*")):
-        with contextlib.suppress(OSError):
-            os.unlink(path)
+    for process in seen:
+        for path in glob.iglob(f"/dev/shm/torch_{process}_*"):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
 
 
 def _of_runs(args: argparse.Namespace, profile: Profile) -> Profile:
     """Run the script again, and take mean and interval from the means of all runs."""
-    others = [_measured(args, HIDDEN if args.device == "cpu" else {})[1] for _ in range(args.runs - 1)]
+    others = [_measured(args)[1] for _ in range(args.runs - 1)]
     means = [each.step.mean_s for each in (profile, *others) if each.step]
     if len(means) > 1 and profile.step:
         interval = median_interval(means)
@@ -172,7 +169,7 @@ def _beside_gpu(args: argparse.Namespace, profile: Profile) -> Profile:
     """Run a script that used a GPU once more on the CPU, and keep the GPU's time beside it."""
     if profile.device == "cpu" or profile.step is None:
         return profile
-    on_cpu, step = _measured(args, HIDDEN)[1], profile.step
+    on_cpu, step = _measured(args, hidden=True)[1], profile.step
     if on_cpu.refusal:
         _say(f"on the CPU: {on_cpu.refusal}; only the GPU is shown")
         return profile

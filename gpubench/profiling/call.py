@@ -32,7 +32,7 @@ def profile(step: Callable[[], Any], /, *, steps: int = 30, gpus: Sequence[str] 
             script.watcher.turn()
             step()
     finally:
-        script.sampler.stop()
+        script.stop()
         script.watcher.restore()
     complete(script.profile, cards)
     print("\n".join(screen(script.profile)))

@@ -51,35 +51,41 @@ def _measured(path: str) -> tuple[Gpu, float]:
 
 def complete(profile: Profile, cards: Sequence[tuple[Gpu, float | None]]) -> None:
     """Fill in the bound of a measured profile, its step on each card, and the causes."""
-    assert profile.step is not None
-    floor_s = least_s(profile.parts | {PYTHON: profile.own_s}, profile.alone_s, profile.workers)
-    profile.bound = profile.step.mean_s / floor_s if floor_s > 0 else None
+    floor_s = _least_s(profile)
+    profile.bound = profile.mean_s / floor_s if floor_s > 0 else None
     for card, factor in cards:
-        found = on_gpu(profile, card, factor)
-        if isinstance(found, str):
-            profile.unmodelled = found
+        modelled = on_gpu(profile, card, factor)
+        if isinstance(modelled, str):
+            profile.unmodelled = modelled
         else:
-            profile.gpus.append(found)
+            profile.gpus.append(modelled)
     profile.causes = causes_of(profile)
+
+
+def _least_s(profile: Profile) -> float:
+    return least_s(profile.parts | {PYTHON: profile.own_s}, profile.alone_s, profile.workers)
 
 
 def on_gpu(profile: Profile, card: Gpu, factor: float | None = None) -> OnGpu | str:
     """Return a profile's step on a card, or the reason why that is unknown."""
     if profile.step is None or profile.launches is None:
         return "its operators weren't counted"
-    own_launches, parts = profile.optimizer_launches or 0, profile.parts
     rest = _gpu_s(profile, profile.operators, profile.launches, card, factor)
+    own_launches = profile.optimizer_launches or 0
     optimizer = _gpu_s(profile, profile.optimizer, own_launches, card, factor) if profile.optimizer else (0.0, 0.0)
     if isinstance(rest, str) or isinstance(optimizer, str):
         return str(rest if isinstance(rest, str) else optimizer)
-    launches = profile.launches + own_launches
-    low, high = (HOST_FACTORS[i] * parts[HOST] + LAUNCH_S[i] * launches for i in (0, 1))
-    copies = _copies(profile, card)
+    low, high = (HOST_FACTORS[i] * profile.parts[HOST] + LAUNCH_S[i] * profile.all_launches for i in (0, 1))
+    copy_s = profile.copied_bytes / (card.value("link") or float("inf"))
+    copies = copy_s, copy_s * (1.0 if any(loader.pinned for loader in profile.loaders) else UNPINNED)
     gpu = rest[0] + optimizer[0] + copies[0], rest[1] + optimizer[1] + copies[1]
-    mean_s, rest_s = profile.step.mean_s, profile.step.mean_s - parts[DATA]
-    least = least_s(parts | {PYTHON: profile.own_s}, profile.alone_s, profile.workers)
-    step = _joined(profile, (low, high), gpu, 1.0)
-    step, bare = (max(step[0], least), max(step[1], least)), _joined(profile, (low, high), gpu, 0.0)
+    mean_s, rest_s = profile.mean_s, profile.mean_s - profile.parts[DATA]
+    joined, bare, least = (
+        _joined(profile, (low, high), gpu, 1.0),
+        _joined(profile, (low, high), gpu, 0.0),
+        _least_s(profile),
+    )
+    step = max(joined[0], least), max(joined[1], least)
     speedups = (mean_s / step[1], mean_s / step[0]), (rest_s / bare[1], rest_s / bare[0])
     return OnGpu(card.name, step, (low, high), rest, optimizer, copies, *speedups, card.value("capacity"))
 
@@ -91,8 +97,8 @@ def _joined(profile: Profile, host: Span, gpu: Span, loading: float) -> Span:
     if profile.workers:
         alone_s = (profile.alone_s or profile.parts[DATA]) * loading
         return max(alone_s, own_s + host[0], gpu[0]), max(alone_s, own_s + max(host[1], gpu[1]))
-    least_s = max(own_s + host[0], gpu[0] - data_s * (not profile.waits))
-    return data_s + least_s, data_s + own_s + max(host[1], gpu[1])
+    beside_s = max(own_s + host[0], gpu[0] - data_s * (not profile.waits))
+    return data_s + beside_s, data_s + own_s + max(host[1], gpu[1])
 
 
 def _gpu_s(
@@ -105,8 +111,3 @@ def _gpu_s(
         middle_s = factor * sum(span.middle_s for span in spans)
         return MEASURED[0] * middle_s, MEASURED[1] * middle_s + QUEUED_S * launches
     return sum(span.low_s for span in spans), sum(span.high_s for span in spans) + QUEUED_S * launches
-
-
-def _copies(profile: Profile, card: Gpu) -> Span:
-    least_s = profile.copied_bytes / (card.value("link") or float("inf"))
-    return least_s, least_s * (1.0 if any(loader.pinned for loader in profile.loaders) else UNPINNED)

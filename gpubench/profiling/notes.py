@@ -27,6 +27,8 @@ REGULAR = 12
 """An optimizer that steps less often than once in so many steps of another one doesn't mark a step."""
 LEAST_BLOCK, LEAST_BLOCKS, MOST_BLOCKS = 4, 4, 8
 """Steps of a block at least, and blocks of an interval."""
+CORRELATED = 0.5
+"""Correlation of neighbouring steps above which fewer independent steps would say as much as these."""
 HOST_SHARE = 0.6
 """Share of the host's measured time that a host needs which only launches: on a CPU the network evicts the host's
 caches, so that the time reads 1.1 to 1.65 times too high."""
@@ -84,11 +86,6 @@ def mark_of(keys: Sequence[Hashable], rarest: bool = True) -> Hashable:
     return [key for key in regular if counts[key] <= least + 1][-1] if rarest else first
 
 
-def seconds_of(ends: Sequence[float]) -> list[float]:
-    """Return the seconds between neighbouring moments."""
-    return [end - begin for begin, end in pairwise(ends)]
-
-
 def is_steady(steps_s: Sequence[float]) -> bool:
     """Return whether the mean of the last five steps is within a quarter of the mean of the five before."""
     last, before = sum(steps_s[-5:]), sum(steps_s[-10:-5])
@@ -97,7 +94,8 @@ def is_steady(steps_s: Sequence[float]) -> bool:
 
 def mean_interval(steps_s: Sequence[float], cycle: int = 1) -> Interval:
     """Return the mean of two or more steps with a 95 % interval, from the means of at most 8 blocks of whole cycles:
-    with k workers of a loader each k-th step waits."""
+    with k workers of a loader each k-th step waits. If neighbouring steps depend on each other, the interval is at
+    least that of an AR(1) series with their correlation."""
     cycles = math.ceil(LEAST_BLOCK / cycle) * cycle
     count = min(MOST_BLOCKS, len(steps_s) // cycles)
     if count < LEAST_BLOCKS:  # too few for blocks of several steps
@@ -106,6 +104,9 @@ def mean_interval(steps_s: Sequence[float], cycle: int = 1) -> Interval:
     last = steps_s[len(steps_s) - count * size :]
     means = [fmean(last[i * size : (i + 1) * size]) for i in range(count)]
     mean, half = fmean(means), quantile(count - 1) * stdev(means) / math.sqrt(count)
+    if (rho := correlation(steps_s)) > CORRELATED:
+        independent = len(steps_s) * (1 - rho) / (1 + rho)
+        half = max(half, quantile(max(1, int(independent) - 1)) * stdev(steps_s) / math.sqrt(independent))
     return Interval(mean, max(0.0, mean - half), mean + half, INTERVAL)
 
 
@@ -122,20 +123,3 @@ def least_s(parts: Mapping[str, float], alone_s: float | None, workers: int) -> 
     if workers:
         return max(waiting_s if alone_s is None else alone_s, host_s)
     return min(waiting_s, math.inf if alone_s is None else alone_s) + host_s
-
-
-def uncovered(
-    spans: Sequence[tuple[float, float]], stretches: Sequence[Stretch]
-) -> Iterator[tuple[str, float, float, int]]:
-    """Yield for each stretch its region, its seconds, those that no span covers, and the number of spans that begin
-    there. Both are in order, and spans don't overlap."""
-    at = 0
-    for begin, end, region in stretches:
-        while at < len(spans) and spans[at][1] <= begin:
-            at += 1
-        within, last = list[tuple[float, float]](), at
-        while last < len(spans) and spans[last][0] < end:
-            within.append(spans[last])
-            last += 1
-        covered = sum(min(end, b) - max(begin, a) for a, b in within)
-        yield region, end - begin, end - begin - covered, sum(a >= begin for a, _ in within)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from ..runfile.schema import Operators
+from .notes import CORRELATED
 
 Span = tuple[float, float]
-CORRELATED = 0.6
-"""Correlation of neighbouring steps above which the interval is too narrow."""
 
 
 class Step(Struct):
@@ -69,12 +68,16 @@ class OnGpu(Struct):
     without_waiting: Span
     capacity: float | None = None
 
+    @property
+    def busy_s(self) -> Span:
+        """Seconds of the GPU's work in a step, without copies."""
+        return self.gpu_s[0] + self.optimizer_s[0], self.gpu_s[1] + self.optimizer_s[1]
+
 
 class Profile(Struct):
     """The whole answer. ``regions`` are seconds of a mean step by the notes alone, ``steps`` those of each step in the
-    same order; ``parts`` have the host's time apart if a step was ``traced``: before, PYTHON also
-    holds operators outside of modules. ``refusal`` is the reason why there is none; ``lost`` has the
-    missing parts, and why."""
+    same order; ``parts`` have the host's time apart if a step was ``traced``: before, PYTHON also holds operators
+    outside of modules. ``refusal`` is the reason why there is none; ``lost`` has the missing parts, and why."""
 
     script: str
     version: int = 1
@@ -113,6 +116,16 @@ class Profile(Struct):
     lost: dict[str, str] = {}
 
     @property
+    def mean_s(self) -> float:
+        """Seconds of a mean step; 0 without one."""
+        return self.step.mean_s if self.step else 0.0
+
+    @property
+    def all_launches(self) -> int:
+        """Launches of a step with its optimizer; 0 if they are unknown."""
+        return (self.launches or 0) + (self.optimizer_launches or 0)
+
+    @property
     def workers(self) -> int:
         """Workers of the loader of the steps."""
         return max((loader.workers for loader in self.loaders), default=0)
@@ -120,8 +133,8 @@ class Profile(Struct):
     @property
     def alone_s(self) -> float | None:
         """Seconds in which the loaders alone make a step's batches; None if unknown."""
-        known = [loader.alone_s for loader in self.loaders if loader.alone_s is not None]
-        return self.step.batches * sum(known) / len(known) if known and self.step else None
+        timed = [loader.alone_s for loader in self.loaders if loader.alone_s is not None]
+        return self.step.batches * sum(timed) / len(timed) if timed and self.step else None
 
     @property
     def own_s(self) -> float:
@@ -132,8 +145,3 @@ class Profile(Struct):
     def star(self) -> str:
         """The sign of a step whose time or interval isn't to be relied on."""
         return "*" * bool(self.busy or (self.step and self.step.rho > CORRELATED))
-
-
-def article(gpu: str) -> str:
-    """``an L4``, ``a V100``."""
-    return f"{'an' if gpu[0] in 'AHLR' else 'a'} {gpu}"

@@ -6,6 +6,7 @@ flushed: an exception would be caught by its ``except``, and would run its ``fin
 
 from __future__ import annotations
 
+import _thread
 import builtins
 import contextlib
 import importlib.abc
@@ -16,38 +17,30 @@ import sys
 import time
 import traceback
 import types
-from collections.abc import Callable, Generator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import SourceFileLoader
+from itertools import pairwise
 from pathlib import Path
 from threading import get_ident, main_thread
 from typing import Any, NoReturn
 
 import msgspec
 
-from .notes import (
-    DATA,
-    EVALUATION,
-    PARTS,
-    PYTHON,
-    StepNotes,
-    correlation,
-    mean_interval,
-    parts_of,
-    seconds_of,
-    train_keys,
-)
-from .places import BRIEF_S, MARK, Sampler, busiest_loop, frames, line_of, marked
+from ..runfile.quantities import counted
+from .notes import DATA, EVALUATION, PARTS, PYTHON, StepNotes, correlation, mean_interval, parts_of, train_keys
+from .places import MARK, busiest_loop, frames, line_of, marked
 from .profile import LoaderFacts, Profile, Step
 from .watcher import BATCH, LINE, RANKS, SALVAGED, STEPPED, Plan, Watcher
 
 ALONE_BATCHES, ALONE_S = 25, 3.0
 """Batches and seconds for which a loader runs alone."""
-SAMPLES, SAMPLED_STEPS = 60, 5
-"""Samples of lines that are enough, and steps to take them in."""
+SAMPLES, SAMPLED_STEPS, BRIEF_S, LONG_S = 60, 5, 0.005, 0.05
+"""Samples of lines that are enough, and steps to take them in; seconds between two samples of a step, and of a script
+that has no step yet."""
 NO_STEP_S, SAID_S = 600.0, 30.0
 """Seconds without a step after which a script is given up, and between two lines that say where it is."""
 NEEDS_CUDA = ("not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver", "CUDA is not available")
-Tasks = Generator[bool, None, None]
 
 
 class Session(msgspec.Struct):
@@ -62,74 +55,73 @@ class Session(msgspec.Struct):
 
 
 class Script:
-    """A script that runs, its watcher, and the result so far."""
+    """A script that runs, its watcher, and the result so far.
+
+    A thread samples the lines of the script: it names a line, and gives no shares, since it prefers calls that release
+    the interpreter's lock.
+    """
 
     def __init__(self, session: Session) -> None:
         self.session, self.path, self.profile = session, os.path.abspath(session.words[0]), Profile(session.words[0])
-        self._tasks, self._samples, self._before = self._later(), False, None
-        self.watcher = Watcher(session.plan, self._next_step)
+        self._tasks, self._before = self._later(), None
+        self.watcher = Watcher(session.plan, lambda: next(self._tasks, False))
         self._tracer = self._counting = self.main = None  # type: Any
         self._began_s, self._said_s = time.monotonic(), 0.0
-        self.sampler = Sampler(get_ident(), self.path, self._look)
-        self.sampler.region = lambda: next(iter(self.watcher.stacks[self.sampler.thread]), PYTHON)
+        self._thread, self._samples, self._is_sampled = get_ident(), list[tuple[str, str]](), True
+        self._turns: Counter[int] = Counter()
+        _thread.start_new_thread(self._sample, ())
 
     def hook(self) -> None:
         """Set the hooks; torch has been imported."""
-        try:
+        with self.watcher.losing("hooks"):
             importlib.import_module("..measure.disturbance", __package__)
             self.watcher.install()
-        except Exception as error:
-            self.watcher.lose("hooks", error)
 
     # The phases after the timed steps ---------------------------------------------------------------------------------
 
-    def _next_step(self) -> bool:
-        try:
-            return next(self._tasks, False)
-        except Exception as error:
-            self.watcher.lose("phases", error)
-            self._finish()
-            return False
-
-    def _later(self) -> Tasks:
-        self._fill_steps()
-        self._write()
-        for task in (self._sampled, self._traced, self._counted):
-            try:
-                yield from task()
-            except Exception as error:
-                self.watcher.lose(task.__name__.strip("_"), error)
+    def _later(self) -> Iterator[bool]:
+        """Go through the phases, each over some steps; yield true for each step that is needed."""
+        with self.watcher.losing("phases"):
+            self._fill_steps()
+            self._write()
+            for task in (self._sampled, self._traced, self._counted):
+                with self.watcher.losing(task.__name__.strip("_")):
+                    yield from task()
         self._finish()
 
-    def _sampled(self) -> Tasks:
-        sampler, began_s, count = self.sampler, time.perf_counter(), 0
-        sampler.lines, sampler.thread, sampler.interval_s, self._samples = {}, self.watcher.thread, BRIEF_S, True
-        yield True
-        while (count := count + 1) < SAMPLED_STEPS and time.perf_counter() - began_s < self.session.plan.sampled_s:
-            if sum(lines.total() for lines in sampler.lines.values()) >= SAMPLES:
+    def _sampled(self) -> Iterator[bool]:
+        began_s, count = time.perf_counter(), 0
+        self._samples, self._thread, self._is_sampled = [], self.watcher.thread, True
+        while count < SAMPLED_STEPS and time.perf_counter() - began_s < self.session.plan.sampled_s:
+            if len(self._samples) >= SAMPLES:
                 break
+            count += 1
             yield True
-        sampler.stop()
-        self.profile.lines = {region: lines.most_common(5) for region, lines in sampler.lines.items()}
+        self._is_sampled, lines = False, defaultdict[str, Counter[str]](Counter)
+        for region, line in self._samples:
+            lines[region][line] += 1
+        self.profile.lines = {region: counts.most_common(5) for region, counts in lines.items()}
 
-    def _traced(self) -> Tasks:
+    def _traced(self) -> Iterator[bool]:
         from .tracing import Tracer, split_host
 
-        in_main = get_ident() == main_thread().ident
-        if self.watcher.compiled or sys.modules["torch"]._C._autograd._profiler_enabled() or not in_main:
-            why = "the network is compiled" if self.watcher.compiled else "the script uses torch.profiler itself"
-            self.watcher.lose("launches", why if in_main else "the script trains in another thread")
+        obstacles = {
+            "the script trains in another thread": get_ident() != main_thread().ident,
+            "the network is compiled": self.watcher.compiled,
+            "the script uses torch.profiler itself": sys.modules["torch"]._C._autograd._profiler_enabled(),
+        }
+        if why := next((why for why, holds in obstacles.items() if holds), ""):
+            self.watcher.lose("launches", why)
             return
         self._tracer, steps = Tracer(), list[StepNotes]()
         while len(steps) < self.session.plan.traced and (not steps or steps[0][1] - steps[0][0] < 2.0):
             yield True
-            begin, end = self.watcher.later
-            steps.append((begin, end, self.watcher.between(begin, end)))
+            steps.append(self.watcher.between(*self.watcher.later))
         tracer, self._tracer = self._tracer, None
         self.profile.traced = True
         self.profile.parts = split_host(self.profile.regions, steps, tracer.stop(), self._train)
 
-    def _counted(self) -> Tasks:
+    def _counted(self) -> Iterator[bool]:
         from .tracing import Counting
 
         self._counting = Counting(self.watcher)
@@ -143,62 +135,50 @@ class Script:
     # The answer -------------------------------------------------------------------------------------------------------
 
     def _fill_steps(self) -> None:
-        watcher, profile, steps = self.watcher, self.profile, self.watcher.steps()
+        watcher, profile, steps, torch = self.watcher, self.profile, self.watcher.steps(), sys.modules["torch"]
         self._train = train = train_keys([notes for _, _, notes in steps])
         split = [parts_of(notes, begin, end, train, watcher.compiled) for begin, end, notes in steps]
         means = {name: sum(parts[name] for parts in split) / len(split) for name in PARTS}
         profile.evaluation_s = means.pop(EVALUATION)
         profile.parts = profile.regions = means
         profile.steps = [[parts[name] for name in means] for parts in split]
-        profile.loaders = [
-            LoaderFacts(line, loader.num_workers, bool(loader.pin_memory))
-            for key, (loader, line) in watcher.loaders.items()
-            if key in train
-        ]
+        loaders = [(loader, line) for key, (loader, line) in watcher.loaders.items() if key in train]
+        profile.loaders = [LoaderFacts(line, each.num_workers, bool(each.pin_memory)) for each, line in loaders]
         seconds = [sum(each) for each in profile.steps]
         mean = mean_interval(seconds, profile.workers or 1)
         batches = sum(n[1:3] == ("-", DATA) and n[3] in train for _, _, notes in steps for n in notes) / len(steps)
-        mark = {
-            LINE: f"one turn of line {self.session.line}" if self.session.line else "one call",
-            STEPPED: type(watcher.optimizer).__name__,
-            BATCH: "a batch",
-        }
+        turn = f"one turn of line {self.session.line}" if self.session.line else "one call"
+        mark = {LINE: turn, STEPPED: type(watcher.optimizer).__name__, BATCH: "a batch"}.get(watcher.rank, "")
+        first_s = next((end - begin for begin, end in pairwise(watcher.warm)), None)
         profile.step = Step(
-            mark.get(watcher.rank, ""), RANKS[watcher.rank], len(steps), sum(means.values()), mean.low, mean.high,
-            batches, None, "", len(watcher.warm) - 1, next(iter(seconds_of(watcher.warm)), None), correlation(seconds),
+            mark, RANKS[watcher.rank], len(steps), sum(means.values()), mean.low, mean.high, batches,
+            warm=len(watcher.warm) - 1, first_s=first_s, rho=correlation(seconds),
         )  # fmt: skip
         profile.compiled = watcher.compiled
-        try:
-            self._describe()
-        except Exception as error:
-            watcher.lose("machine", error)
+        with self.watcher.losing("machine"):
+            from ..devices import CPU
+            from ..measure.disturbance import disturbed, look
 
-    def _describe(self) -> None:
-        from ..devices import CPU
-        from ..measure.disturbance import disturbed, look
-
-        torch, profile = sys.modules["torch"], self.profile
-        profile.machine, profile.torch, profile.threads = CPU.label, str(torch.__version__), torch.get_num_threads()
-        if self._before is not None:
-            profile.busy = "; ".join(flag.seen for flag in disturbed(self._before, look((), family=True)))
+            profile.machine, profile.torch, profile.threads = CPU.label, str(torch.__version__), torch.get_num_threads()
+            flags = disturbed(self._before, look((), family=True)) if self._before is not None else ()
+            profile.busy = "; ".join(flag.seen for flag in flags)
 
     def _finish(self) -> None:
         """Write the result; end the process, unless the script is to run to its end."""
-        self.sampler.stop()
+        self._is_sampled = False
         self.profile.ended = "ended" if self.session.to_the_end else "stopped"
         self._write()
         if self.session.to_the_end:
             return self.watcher.restore()
         self.watcher.phase = "over"
-        for task in (self._alone, self._foreach):
-            try:
-                task()
-            except Exception as error:
-                self.watcher.lose(task.__name__.strip("_"), error)
+        with self.watcher.losing("alone"):
+            self._time_loaders()
+        with self.watcher.losing("foreach"):
+            self._count_foreach()
         self._write()
         switch_off(0)
 
-    def _alone(self) -> None:
+    def _time_loaders(self) -> None:
         """Time the loaders of the steps, with nobody computing, without the batches that they made in advance."""
         loaders = [loader for key, (loader, _) in self.watcher.loaders.items() if key in self._train]
         for loader, facts in zip(loaders, self.profile.loaders, strict=True):
@@ -210,7 +190,7 @@ class Script:
             ends = ends[min(first, len(ends) // 2) :]
             facts.alone_s = (ends[-1] - ends[0]) / (len(ends) - 1) if len(ends) > 1 else None
 
-    def _foreach(self) -> None:
+    def _count_foreach(self) -> None:
         """Count the launches of the optimizer as a GPU has it by default: one for many tensors."""
         from ..measure.work import watched
 
@@ -229,35 +209,44 @@ class Script:
 
     # The look from outside --------------------------------------------------------------------------------------------
 
+    def _sample(self) -> None:
+        while self._is_sampled:
+            time.sleep(BRIEF_S if self.watcher.phase == "later" else LONG_S)
+            frame = sys._current_frames().get(self._thread) if self._is_sampled else None
+            if self._is_sampled and self._look(time.monotonic() - self._began_s, frame):
+                own = [each for each in frames(frame) if each.f_code.co_filename == self.path]
+                self._turns.update(each.f_lineno for each in own[-1:])
+                region = next(iter(self.watcher.stacks[self._thread]), PYTHON)
+                self._samples.append((region, line_of(frame)))
+
     def _look(self, seconds: float, frame: Any) -> bool:
         """Say where a script is that has no step yet; return whether to sample its lines."""
         phase = self.watcher.phase
         if phase == "timed" and self._before is None:
             self._before = sys.modules["gpubench.measure.disturbance"].look((), family=True)
         if phase != "warm" or self.watcher.rank < len(RANKS):
-            return phase == "warm" or self._samples
-        found = next(frames(frame), None)
-        place = f"{found.f_code.co_name}(), {line_of(frame)}" if found else "an import"
+            return phase != "timed"
+        own = next(frames(frame), None)
+        place = f"{own.f_code.co_name}(), {line_of(frame)}" if own else "an import"
         if seconds >= NO_STEP_S:
-            self.refuse(f"no step within 10 minutes; it last was in {place}")
+            self._refuse(f"no step within 10 minutes; it last was in {place}")
             switch_off(2)
         if seconds >= self._said_s + SAID_S:
             self._said_s = seconds
             print(f"gpubench profile: no step yet after {seconds:.0f} s: in {place}", file=sys.stderr, flush=True)
         return True
 
-    def refuse(self, why: str, ended: str = "ended") -> None:
-        """Write the reason why there is no answer."""
-        self.profile.refusal, self.profile.ended = why, ended
-        self._write()
-
-    def close(self, failure: BaseException | None) -> None:
-        """Take the answer from a script that has ended by itself, or refuse one."""
-        self.sampler.stop()
+    def stop(self) -> None:
+        """End the sampling, and a phase that has begun."""
+        self._is_sampled = False
         if self._tracer is not None:
             self._tracer.stop()
         if self.watcher.counting is not None:
             self._counting.stop()
+
+    def close(self, failure: BaseException | None) -> None:
+        """Take the answer from a script that has ended by itself, or refuse one."""
+        self.stop()
         if self.watcher.phase == "over" and self.profile.step:
             return
         seen, children = self.watcher.salvage(), self.watcher.children
@@ -265,34 +254,54 @@ class Script:
             *_, (frame, _) = traceback.walk_tb(failure.__traceback__)
             why = f"needs CUDA at {line_of(frame)}, and there is none here: .to(device) instead of .cuda()"
             cuda = any(words in str(failure) for words in NEEDS_CUDA)
-            self.refuse(why if cuda else "the script failed before it was measured", "ended" if cuda else "failed")
+            self._refuse(why if cuda else "the script failed before it was measured", "ended" if cuda else "failed")
         elif "torch" not in sys.modules:
-            self.refuse("never imports torch")
+            self._refuse("never imports torch")
         elif children and self.watcher.rank > RANKS.index("backward"):
-            one = len(children) == 1
-            who = f"{len(children)} process{'' if one else 'es'} that it starts do{'es' if one else ''} the training"
-            self.refuse(f"{who} (at {children[0]}). Give one of them alone, for example --nproc 1")
+            who = f"{counted(len(children), 'process')} that it starts {'does' if len(children) == 1 else 'do'}"
+            self._refuse(f"{who} the training (at {children[0]}). Give one of them alone, for example --nproc 1")
         elif len(self.watcher.timed) > 2 and seen >= SALVAGED:
             self._fill_steps()
             self.watcher.lose("operators", "the script ended before they were counted")
             self.profile.ended = "ended"
             self._write()
         elif seen:
-            self.refuse(f"ended after {seen} step{'s' * (seen > 1)}; at least {SALVAGED} are needed")
+            self._refuse(f"ended after {counted(seen, 'step')}; at least {SALVAGED} are needed")
         else:
-            self._refuse_without_step()
+            why = f"It ran to its end in {time.monotonic() - self._began_s:.0f} s, without an optimizer, backward, a"
+            why = f"no step was found, so nothing was measured. {why} DataLoader or a module."
+            with contextlib.suppress(Exception):
+                if loop := busiest_loop(Path(self.path).read_text(encoding="utf-8"), self._turns):
+                    place = f"{os.path.basename(self.path)}:{loop[0]}"
+                    why += f" {loop[1]:.0%} of its time is in the loop at {place}: --step {loop[0]}"
+            self._refuse(why)
 
-    def _refuse_without_step(self) -> None:
-        seconds, loop, name = time.monotonic() - self._began_s, None, os.path.basename(self.path)
-        why = (
-            f"no step was found, so nothing was measured. It ran to its end in {seconds:.0f} s, without an optimizer, "
-        )
-        why += "backward, a DataLoader or a module."
-        with contextlib.suppress(Exception):
-            loop = busiest_loop(Path(self.path).read_text(encoding="utf-8"), self.sampler.turns)
-        if loop:
-            why += f" {loop[1]:.0%} of its time is in the loop at {name}:{loop[0]}: --step {loop[0]}"
-        self.refuse(why)
+    def _refuse(self, why: str, ended: str = "ended") -> None:
+        self.profile.refusal, self.profile.ended = why, ended
+        self._write()
+
+    def code(self) -> tuple[Any, dict[str, Any]]:
+        """Return the code to run, and the names that Python gives to its module. Raises SystemExit if it has no loop at
+        the line that marks a step."""
+        session, names = self.session, dict[str, Any](__spec__=None, __package__=None)
+        sys.argv = list(session.words)
+        if session.module:
+            sys.path.insert(0, os.getcwd())
+            _, spec, code = runpy._get_module_details(session.words[0])  # type: ignore[attr-defined]
+            self.path = sys.argv[0] = spec.origin
+            names = {"__spec__": spec, "__package__": spec.parent, "__loader__": spec.loader}
+        else:
+            sys.path.insert(0, os.path.dirname(os.path.realpath(self.path)))
+            names["__loader__"] = loader = SourceFileLoader("__main__", self.path)
+            code = compile(loader.get_data(self.path), self.path, "exec", dont_inherit=True)
+        if session.line is not None:
+            tree = marked(Path(self.path).read_text(encoding="utf-8"), session.line)
+            if tree is None:
+                self._refuse(f"--step {session.line}: no loop is there")
+                raise SystemExit(2)
+            setattr(builtins, MARK, self.watcher.turn)
+            code = compile(tree, self.path, "exec", dont_inherit=True)
+        return code, names | {"__file__": self.path, "__cached__": None, "__builtins__": builtins}
 
 
 def switch_off(code: int) -> NoReturn:
@@ -321,42 +330,19 @@ class _AfterTorch(importlib.abc.MetaPathFinder):
         return spec
 
 
-def _code_of(script: Script) -> tuple[Any, dict[str, Any]]:
-    """Return the code to run, and the names that Python gives to its module."""
-    session, names = script.session, dict[str, Any](__spec__=None, __package__=None)
-    sys.argv = list(session.words)
-    if session.module:
-        sys.path.insert(0, os.getcwd())
-        _, spec, code = runpy._get_module_details(session.words[0])  # type: ignore[attr-defined]
-        script.path = script.sampler.script = sys.argv[0] = spec.origin
-        names = {"__spec__": spec, "__package__": spec.parent, "__loader__": spec.loader}
-    else:
-        sys.path.insert(0, os.path.dirname(os.path.realpath(script.path)))
-        names["__loader__"] = loader = SourceFileLoader("__main__", script.path)
-        code = compile(loader.get_data(script.path), script.path, "exec", dont_inherit=True)
-    if session.line is not None:
-        tree = marked(Path(script.path).read_text(encoding="utf-8"), session.line)
-        if tree is None:
-            script.refuse(f"--step {session.line}: no loop is there")
-            raise SystemExit(2)
-        setattr(builtins, MARK, script.watcher.turn)
-        code = compile(tree, script.path, "exec", dont_inherit=True)
-    return code, names | {"__file__": script.path, "__cached__": None, "__builtins__": builtins}
-
-
-def run(session: Session) -> int:
-    """Run the script, and return its exit code. Raises its SystemExit."""
-    script, failure = Script(session), None
+def main(words: Sequence[str]) -> int:
+    """Run the session of a JSON text, and return the script's exit code. Raises its SystemExit."""
+    script, failure = Script(msgspec.json.decode(words[0], type=Session)), None
     if "torch" in sys.modules:
         script.hook()
     else:
         sys.meta_path.insert(0, _AfterTorch(script.hook))
-    code, names = _code_of(script)
-    main = types.ModuleType("__main__")
-    vars(main).update(names)
-    script.main, sys.modules["__main__"] = sys.modules["__main__"], main  # the old one stays alive
+    code, names = script.code()
+    module = types.ModuleType("__main__")
+    vars(module).update(names)
+    script.main, sys.modules["__main__"] = sys.modules["__main__"], module  # the old one stays alive
     try:
-        exec(code, vars(main))
+        exec(code, vars(module))
     except BaseException as error:
         failure = error
     script.close(failure)
@@ -366,11 +352,6 @@ def run(session: Session) -> int:
         failure.__traceback__ = failure.__traceback__ and failure.__traceback__.tb_next  # without this frame
         sys.excepthook(type(failure), failure, failure.__traceback__)
     return int(failure is not None)
-
-
-def main(words: Sequence[str]) -> int:
-    """Run the session of a JSON text."""
-    return run(msgspec.json.decode(words[0], type=Session))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,9 @@ from .notes import BACKWARD, DATA, FORWARD, HOST, OPTIMIZER, PYTHON
 from .profile import Profile
 from .profile_text import answer, span_text
 
-NAMES = "waiting for data", "own Python", "Python, launches", "operators"
-ROLES = "accelerator1", "cpu1", "cpu0", "accelerator0"
+ROLES = {
+    "waiting for data": "accelerator1", "own Python": "cpu1", "Python, launches": "cpu0", "operators": "accelerator0",
+}  # fmt: skip
 _ROW = 34.0
 Row = tuple[str, tuple[float, ...], float, str]
 
@@ -20,11 +21,7 @@ class Bars:
     """Rows of parts in seconds, by name, each with the end of its range and the words beside it."""
 
     rows: tuple[Row, ...]
-
-    @property
-    def keys(self) -> tuple[Key, ...]:
-        """The parts."""
-        return tuple(map(Key, NAMES, ROLES, ["bar"] * 4))
+    keys: tuple[Key, ...] = tuple(Key(name, role, "bar") for name, role in ROLES.items())
 
     @property
     def height(self) -> float:
@@ -35,12 +32,13 @@ class Bars:
         """Draw one bar a row, the range as a pale end."""
         (axes,) = page.panels(1)
         for i, (_, parts, high, words) in enumerate(self.rows):
-            left = 0.0
-            for seconds, role in zip(parts, ROLES, strict=True):
-                axes.barh(-i, seconds, left=left, height=0.6, color=page.ink(role))
+            rest, left = max(0.0, high - sum(parts)), 0.0
+            for seconds, role, alpha in zip(
+                (*parts, rest), (*ROLES.values(), "accelerator0"), (1, 1, 1, 1, 0.3), strict=True
+            ):
+                axes.barh(-i, seconds, left=left, height=0.6, color=page.ink(role), alpha=alpha)
                 left += seconds
-            axes.barh(-i, max(0.0, high - left), left=left, height=0.6, color=page.ink(ROLES[-1]), alpha=0.3)
-            page.note(axes, words, (max(high, left), -i), (4, 0), va="center")
+            page.note(axes, words, (left, -i), (4, 0), va="center")
         axes.set_yticks([-i for i in range(len(self.rows))], [row[0] for row in self.rows])
         axes.set_xlim(0, 1.25 * max(max(sum(parts), high) for _, parts, high, _ in self.rows))
         axes.set_xlabel("seconds of a step")
@@ -49,9 +47,9 @@ class Bars:
 
 def figure_of(profile: Profile) -> Figure:
     """Return the picture of a completed profile."""
-    parts, mean_s = profile.parts, profile.step.mean_s if profile.step else 0.0
+    parts = profile.parts
     own = parts[DATA], parts[PYTHON], parts[HOST], parts[FORWARD] + parts[BACKWARD] + parts[OPTIMIZER]
-    rows: list[Row] = [(f"CPU, {profile.threads} threads", own, mean_s, span_text(mean_s))]
+    rows: list[Row] = [(f"CPU, {profile.threads} threads", own, profile.mean_s, span_text(profile.mean_s))]
     for gpu in profile.gpus:  # at the low end, without work that is done beside other work
         left_s, each = gpu.step_s[0], []
         for seconds in (parts[DATA], parts[PYTHON], gpu.host_s[0], left_s):

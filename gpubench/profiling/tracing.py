@@ -16,15 +16,14 @@ from ..devices.lazy import torch
 from ..measure.data import tensor_leaves
 from ..measure.work import watched
 from ..runfile.schema import Operators
-from .notes import BACKWARD, DATA, FORWARD, HOST, OPTIMIZER, PARTS, PYTHON, StepNotes, segments, uncovered
+from .notes import BACKWARD, DATA, FORWARD, HOST, OPTIMIZER, PARTS, PYTHON, StepNotes, segments
 from .places import user_line
 from .profile import Place, Profile
-from .watcher import Watcher
+from .watcher import Watcher, replacing
 
-DISPATCH_S = 1e-6
-"""Seconds of the host within an operator, before the operator computes."""
-MOST_COST_S = 2e-6
-"""Seconds that the profiler takes for an event, at most."""
+DISPATCH_S, MOST_COST_S = 1e-6, 2e-6
+"""Seconds of the host within an operator, before the operator computes, and those that the profiler takes for an event,
+at most."""
 WAITING = ("item", "tolist", "numpy", "cpu", "__bool__", "__float__", "__int__", "nonzero")
 """Methods of a tensor that wait for the device."""
 Spans = list[tuple[float, float]]
@@ -60,21 +59,22 @@ def split_host(
     steps the least counts, since other programs only add."""
     (spans, events), every = traced_spans, []
     for begin, end, notes in steps:
-        traced, gaps, counts = (dict.fromkeys(PARTS, 0.0) for _ in range(3))
-        for region, seconds, gap_s, count in uncovered(spans, list(segments(notes, begin, end, train))):
-            traced[region] += seconds
-            gaps[region] += gap_s
-            counts[region] += count
-        every.append((traced, gaps, counts))
-    traced, gaps, counts = ({name: min(each[i][name] for each in every) for name in PARTS} for i in range(3))
-    excess_s = max(0.0, sum(traced.values()) - sum(plain.values()))
+        totals = dict.fromkeys(PARTS, (0.0, 0.0, 0))  # seconds, seconds between operators, operators
+        for first, last, region in segments(notes, begin, end, train):
+            within = [span for span in spans if span[0] < last and span[1] > first]
+            gap_s = last - first - sum(min(last, b) - max(first, a) for a, b in within)
+            added = last - first, gap_s, sum(a >= first for a, _ in within)
+            totals[region] = tuple(map(sum, zip(totals[region], added, strict=True)))  # type: ignore[assignment]
+        every.append(totals)
+    least = {name: tuple(map(min, zip(*(totals[name] for totals in every), strict=True))) for name in PARTS}
+    excess_s = max(0.0, sum(seconds for seconds, *_ in least.values()) - sum(plain.values()))
     cost_s, parts = min(MOST_COST_S, excess_s * len(steps) / max(1, events)), dict(plain)
     for region in (FORWARD, BACKWARD, OPTIMIZER):
-        host_s = max(0.0, gaps[region] - cost_s * counts[region]) + DISPATCH_S * counts[region]
-        host_s = min(plain[region], host_s)
+        _, gap_s, count = least[region]
+        host_s = min(plain[region], max(0.0, gap_s - cost_s * count) + DISPATCH_S * count)
         parts[region] -= host_s
         parts[HOST] += host_s
-    moved_s = min(plain[PYTHON], max(0.0, traced[PYTHON] - gaps[PYTHON]))
+    moved_s = min(plain[PYTHON], max(0.0, least[PYTHON][0] - least[PYTHON][1]))
     parts[PYTHON] -= moved_s
     parts[FORWARD] += moved_s
     return parts
@@ -88,14 +88,16 @@ class Counting:
         self._places: dict[tuple[str, str], Place] = {}
         self._batch_bytes, self._shape = 0, tuple[int, ...]()
         self._dtype = self._device = ""
-        self._optimizer: dict[int, Operators] = {}
-        self._launches, self._before = 0, ((), 0)  # type: tuple[int, tuple[Sequence[Operators], int]]
+        self._optimizer: Counter[tuple[int, str]] = Counter()
+        self._launches, self._before = 0, (Counter[tuple[int, str]](), 0)
 
     def start(self) -> None:
         """Begin to count in this thread."""
         self._seen = self._stack.enter_context(watched())
         for name in (*WAITING, "to", "cuda"):
-            self._stack.enter_context(self._noting(name))
+            self._stack.enter_context(
+                replacing(torch.Tensor, name, lambda original, name=name: self._noting(original, name))
+            )
         self._watcher.counting = self
 
     def stop(self) -> None:
@@ -103,32 +105,25 @@ class Counting:
         self._watcher.counting = None
         self._stack.close()
 
-    @contextlib.contextmanager
-    def _noting(self, name: str) -> Any:
-        original, own = getattr(torch.Tensor, name), name in vars(torch.Tensor)
-
+    def _noting(self, original: Any, name: str) -> Any:
         def noted(tensor: Any, /, *args: Any, **kwargs: Any) -> Any:
             with contextlib.suppress(Exception):
-                self._note(name, tensor, (*args[:1], kwargs.get("device")))
+                target, by_torch = (
+                    (*args[:1], kwargs.get("device")),
+                    "torch/optim" in sys._getframe(1).f_code.co_filename,
+                )
+                moved = name != "to" or any(isinstance(each, str | torch.device) for each in target)
+                here = get_ident() == self._thread and DATA not in self._watcher.stacks[self._thread]
+                if moved and here and not by_torch:  # an optimizer of torch waits on a CPU alone
+                    line = user_line()
+                    place = self._places.setdefault((name, line), Place(name.strip("_"), line, 0))
+                    place.n, place.bytes = place.n + 1, place.bytes + tensor.nbytes
             return original(tensor, *args, **kwargs)
 
-        setattr(torch.Tensor, name, noted)
-        try:
-            yield
-        finally:
-            setattr(torch.Tensor, name, original) if own else delattr(torch.Tensor, name)
+        return noted
 
-    def _note(self, name: str, tensor: Any, target: Any) -> None:
-        by_torch = "torch/optim" in sys._getframe(2).f_code.co_filename  # waits on a CPU alone
-        if get_ident() != self._thread or DATA in self._watcher.stacks[self._thread] or by_torch:
-            return
-        if name != "to" or any(isinstance(each, str | torch.device) for each in target):
-            line = user_line()
-            place = self._places.setdefault((name, line), Place(name.strip("_"), line, 0))
-            place.n, place.bytes = place.n + 1, place.bytes + tensor.nbytes
-
-    def batch(self, original: Any, iterator: Any) -> Any:
-        """Return the next batch of a loader, whose operators aren't counted."""
+    def load(self, original: Any, iterator: Any) -> Any:
+        """Return the next batch of a loader. The operators of the loader aren't counted."""
         from torch.utils._python_dispatch import _disable_current_modes
 
         with _disable_current_modes():
@@ -146,24 +141,26 @@ class Counting:
         automatic = torch.is_autocast_enabled(self._device)
         self._dtype = str(torch.get_autocast_dtype(self._device) if automatic else parameter.dtype)[len("torch.") :]
 
-    def before_optimizer(self) -> None:
-        """Remember the operators before an optimizer's step."""
-        self._before = self._seen.operators(), self._seen.operations
+    def _amounts(self) -> Counter[tuple[int, str]]:
+        every = enumerate(self._seen.operators())
+        return Counter({(i, name): getattr(each, name) for i, each in every for name in ("count", "flops", "bytes")})
 
-    def after_optimizer(self) -> None:
+    def before_step(self) -> None:
+        """Note the operators before an optimizer's step."""
+        self._before = self._amounts(), self._seen.operations
+
+    def after_step(self) -> None:
         """Take the operators of an optimizer's step apart."""
-        before, count = self._before
-        self._launches += self._seen.operations - count
-        for i, now in enumerate(self._seen.operators()):
-            added = _less(now, before[i]) if i < len(before) else now
-            self._optimizer[i] = _less(added, self._optimizer[i], -1) if i in self._optimizer else added
+        now = self._amounts()
+        now.subtract(self._before[0])
+        self._optimizer.update(now)
+        self._launches += self._seen.operations - self._before[1]
 
     def fill(self, profile: Profile) -> None:
         """Fill in the counted step."""
-        seen, every = self._seen, self._seen.operators()
-        rest = [_less(each, self._optimizer[i]) if i in self._optimizer else each for i, each in enumerate(every)]
-        profile.operators = [each for each in rest if each.count]
-        profile.optimizer = [each for each in self._optimizer.values() if each.count]
+        seen, rest = self._seen, self._amounts()
+        rest.subtract(self._optimizer)
+        profile.operators, profile.optimizer = map(self._operators, (rest, self._optimizer))
         profile.launches, profile.optimizer_launches = seen.operations - self._launches, self._launches
         profile.memory_bytes = seen.given_bytes([]) + seen.peak
         profile.waits = [place for (name, _), place in self._places.items() if name in WAITING]
@@ -178,7 +175,7 @@ class Counting:
         if seen.failure:
             self._watcher.lose("operators", seen.failure)
 
-
-def _less(now: Operators, then: Operators, sign: int = 1) -> Operators:
-    amounts = now.count - sign * then.count, now.flops - sign * then.flops, now.bytes - sign * then.bytes
-    return Operators(now.kind, *amounts)
+    def _operators(self, amounts: Counter[tuple[int, str]]) -> list[Operators]:
+        kinds = enumerate(each.kind for each in self._seen.operators())
+        every = [Operators(kind, *(amounts[i, name] for name in ("count", "flops", "bytes"))) for i, kind in kinds]
+        return [each for each in every if each.count]

@@ -5,19 +5,20 @@ Nothing inside a loader counts, a compiled network has no hook, and a hook that 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import time
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from threading import get_ident
 from traceback import walk_stack
 from typing import Any
 
-from .notes import BACKWARD, DATA, FORWARD, OPTIMIZER, Note, is_steady, mark_of, seconds_of
+from .notes import BACKWARD, DATA, FORWARD, OPTIMIZER, Note, StepNotes, is_steady, mark_of
 from .places import user_line
 
 RANKS = ("line", "optimizer", "backward", "batch", "call")
@@ -47,6 +48,17 @@ class Plan:
     traced: int = 3
 
 
+@contextlib.contextmanager
+def replacing(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
+    """Replace an attribute by ``make(original)`` for a while."""
+    original, own = getattr(owner, name), name in vars(owner)
+    setattr(owner, name, functools.wraps(original)(make(original)))
+    try:
+        yield
+    finally:
+        setattr(owner, name, original) if own else delattr(owner, name)
+
+
 class Watcher:
     """Follows a script from its first event to the end of the last phase.
 
@@ -58,29 +70,34 @@ class Watcher:
         self.plan, self._phases, self._clock = plan, phases, clock
         self.phase, self.rank, self.thread, self.optimizers = "warm", len(RANKS), get_ident(), 0
         self.mark: Hashable = None
-        self.warm: list[float] = []
-        self.timed: list[float] = []
-        self.later: list[float] = []
+        self.warm, self.timed, self.later = list[float](), list[float](), list[float]()
         self.lost: dict[str, str] = {}
         self.compiled = False
         self.optimizer: Any = None
-        self.loaders: dict[Hashable, tuple[Any, str]] = {}  # by dataset, each with the line that made it
+        self.loaders: dict[Hashable, tuple[Any, str]] = {}  # by key, each with the line that made it
         self.children: list[str] = []
-        self.counting: Any = None  # looks at batches and optimizers in the counted step
+        self.counting: Any = None  # the counted step
         self.stacks: defaultdict[int, list[str]] = defaultdict(list)
         self._notes: defaultdict[int, list[Note]] = defaultdict(list)
         self._events: defaultdict[int, list[tuple[float, Hashable]]] = defaultdict(list)
         self._began_s = 0.0
         self._made: dict[int, tuple[str, Hashable]] = {}  # by loader: its line, and the lines of the whole stack
         self._keys: dict[int, Hashable] = {}  # by iterator
-        self._undo: list[tuple[Any, str, Any]] = []
-        self._handles: list[Any] = []
+        self._hooks, self._module_hooks = contextlib.ExitStack(), contextlib.ExitStack()
 
     def lose(self, part: str, error: BaseException | str) -> bool:
         """Note why a part of the answer is missing; return False."""
         text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
         self.lost.setdefault(part, " ".join(text.split())[:200])
         return False
+
+    @contextlib.contextmanager
+    def losing(self, part: str) -> Iterator[None]:
+        """Let an exception cost its part of the answer alone."""
+        try:
+            yield
+        except Exception as error:
+            self.lose(part, error)
 
     def enter(self, region: str, key: Hashable = None) -> bool:
         """Open a region of this thread; return whether it is noted: nothing within a loader is."""
@@ -111,7 +128,8 @@ class Watcher:
 
     def turn(self) -> None:
         """Take the begin of a turn of the loop that the user named."""
-        self._guarded(self.event, LINE, None, self._clock())
+        with self.losing(RANKS[LINE]):
+            self.event(LINE, None, self._clock())
 
     # Steps ------------------------------------------------------------------------------------------------------------
 
@@ -137,7 +155,7 @@ class Watcher:
         waits = self.rank > STEPPED and self.optimizers and passed_s < plan.patient_s
         if waits or passed_s < plan.warm_s or not self._choose(ident):
             return False
-        steps_s = seconds_of(self.warm)
+        steps_s = [end - begin for begin, end in pairwise(self.warm)]
         enough = len(steps_s) >= plan.warm and (is_steady(steps_s) or len(steps_s) >= plan.most_warm)
         return events[-1][1] == self.mark and (enough or (passed_s >= plan.most_s and len(steps_s) > 0))
 
@@ -174,37 +192,17 @@ class Watcher:
             self.timed = [*self.warm[1:], *self.timed[1:]]
         return seen
 
-    def steps(self) -> list[tuple[float, float, list[Note]]]:
+    def steps(self) -> list[StepNotes]:
         """Return the timed steps: begin, end, and the notes between them."""
-        return [(begin, end, self.between(begin, end)) for begin, end in pairwise(self.timed)]
+        return [self.between(begin, end) for begin, end in pairwise(self.timed)]
 
-    def between(self, begin_s: float, end_s: float) -> list[Note]:
-        """Return the notes of the training thread after one moment, up to another one."""
+    def between(self, begin_s: float, end_s: float) -> StepNotes:
+        """Return two moments, with the notes of the training thread after the first, up to the second."""
         notes = self._notes[self.thread]
         first, last = (bisect_right(notes, moment, key=lambda note: note[0]) for moment in (begin_s, end_s))
-        return notes[first:last]
+        return begin_s, end_s, notes[first:last]
 
     # Hooks ------------------------------------------------------------------------------------------------------------
-
-    def replace(self, owner: Any, name: str, make: Callable[[Any], Any], part: str) -> None:
-        """Replace an attribute by ``make(original)``; a missing one costs its part of the answer."""
-        try:
-            original, own = getattr(owner, name), name in vars(owner)
-            setattr(owner, name, functools.wraps(original)(make(original)))
-            self._undo.append((owner, name, original if own else None))
-        except Exception as error:
-            self.lose(part, error)
-
-    def restore(self, *names: str) -> None:
-        """Put original attributes back; without names all, and end the watching."""
-        for owner, name, original in [each for each in self._undo if not names or each[1] in names]:
-            setattr(owner, name, original) if original is not None else delattr(owner, name)
-        self._undo = [each for each in self._undo if names and each[1] not in names]
-        if not names:
-            self.phase = "over"
-            self.loaders.clear()
-            for handle in self._handles:
-                handle.remove()
 
     def install(self) -> None:
         """Set all hooks; torch has been imported."""
@@ -214,100 +212,71 @@ class Watcher:
         import torch.utils.data.dataloader as loading
         from torch.optim import optimizer
 
-        self.replace(torch.nn.Module, "__call__", self._module_call, FORWARD)
-        self.replace(torch.autograd, "backward", self._backward, BACKWARD)
-        self.replace(torch.autograd, "grad", self._backward, BACKWARD)
-        self.replace(loading._BaseDataLoaderIter, "__next__", self._next_batch, DATA)
-        self.replace(loading._BaseDataLoaderIter, "__init__", self._iterator, DATA)
-        self.replace(loading.DataLoader, "__init__", lambda init: self._before(init, self._note_loader), DATA)
-        self.replace(optimizer.Optimizer, "__init__", lambda init: self._before(init, self._note_optimizer), OPTIMIZER)
-        self.replace(torch, "compile", lambda compile: self._before(compile, self._note_compile), FORWARD)
-        self.replace(torch.nn.Module, "compile", lambda compile: self._before(compile, self._note_compile), FORWARD)
-        self.replace(BaseProcess, "start", lambda start: self._before(start, self._note_child), "children")
-        self._handles = [
-            optimizer.register_optimizer_step_pre_hook(self._before_step),
-            optimizer.register_optimizer_step_post_hook(self._after_step),
-        ]
+        self._hook(torch.nn.Module, "__call__", FORWARD, self._enter_module, self._leave_module, self._module_hooks)
+        self._hook(torch.autograd, "grad", BACKWARD, self._enter_backward, self._leave_backward, self._module_hooks)
+        self._hook(torch.autograd, "backward", BACKWARD, self._enter_backward, self._leave_backward)
+        with self.losing(DATA):
+            self._hooks.enter_context(replacing(loading._BaseDataLoaderIter, "__next__", self._load))
+        self._hook(loading._BaseDataLoaderIter, "__next__", DATA, self._enter_batch, self._leave_batch)
+        self._hook(loading._BaseDataLoaderIter, "__init__", DATA, lambda *_: True, self._note_iterator)
+        self._hook(loading.DataLoader, "__init__", DATA, self._note_loader)
+        self._hook(optimizer.Optimizer, "__init__", OPTIMIZER, self._note_optimizer)
+        self._hook(torch, "compile", FORWARD, self._note_compile)
+        self._hook(torch.nn.Module, "compile", FORWARD, self._note_compile)
+        self._hook(BaseProcess, "start", "children", self._note_child)
+        self._hooks.callback(optimizer.register_optimizer_step_pre_hook(self._before_step).remove)
+        self._hooks.callback(optimizer.register_optimizer_step_post_hook(self._after_step).remove)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=lambda: setattr(self, "phase", "over"))
 
-    def _guarded(self, note: Callable[..., Any], *args: Any) -> Any:
-        try:
-            return note(*args)
-        except Exception as error:
-            return self.lose(note.__name__.strip("_"), error)
+    def _hook(self, owner: Any, name: str, part: str, before: Any, after: Any = None, stack: Any = None) -> None:
+        """Call ``before(*args)`` before a function, and if that was true ``after(returned, *args)`` after it. A missing
+        function, and an exception of ``before`` or ``after``, cost their part of the answer."""
 
-    def _before(self, original: Any, note: Callable[[Any], None]) -> Any:
-        def noted(*args: Any, **kwargs: Any) -> Any:
-            self._guarded(note, args[0] if args else None)
-            return original(*args, **kwargs)
+        def make(original: Any) -> Any:
+            def hooked(*args: Any, **kwargs: Any) -> Any:
+                try:
+                    noted = before(*args)
+                except Exception as error:
+                    noted = self.lose(part, error)
+                if not noted:
+                    return original(*args, **kwargs)
+                returned = False
+                try:
+                    result = original(*args, **kwargs)
+                    returned = True
+                    return result
+                finally:
+                    with self.losing(part):
+                        after(returned, *args)
 
-        return noted
+            return hooked
 
-    def _note_loader(self, loader: Any) -> None:
+        with self.losing(part):
+            (stack or self._hooks).enter_context(replacing(owner, name, make))
+
+    def restore(self) -> None:
+        """Put all attributes back, and end the watching."""
+        self.phase = "over"
+        self.loaders.clear()
+        self._module_hooks.close()
+        self._hooks.close()
+
+    def _note_loader(self, loader: Any, *_: Any) -> None:
         self._made[id(loader)] = user_line(), tuple((frame.f_code, number) for frame, number in walk_stack(None))
 
-    def _note_optimizer(self, _: Any) -> None:
+    def _note_optimizer(self, *_: Any) -> None:
         self.optimizers += 1
 
-    def _note_compile(self, _: Any) -> None:
+    def _note_compile(self, *_: Any) -> None:
         self.compiled = True
-        self.restore("__call__", "grad")
+        self._module_hooks.close()
 
     def _note_child(self, process: Any) -> None:
         if not (getattr(getattr(process, "_target", None), "__module__", "") or "").startswith("torch.utils.data"):
             self.children.append(user_line())
 
-    def _module_call(self, original: Any) -> Any:
-        def call(module: Any, /, *args: Any, **kwargs: Any) -> Any:
-            stack = self.stacks[get_ident()]
-            if (stack and stack[-1] in (FORWARD, DATA)) or not self.enter(FORWARD):
-                return original(module, *args, **kwargs)
-            try:
-                return original(module, *args, **kwargs)
-            finally:
-                self._leave_module(module)
-
-        return call
-
-    def _leave_module(self, module: Any) -> None:
-        if self.rank < CALLED and self.counting is None:  # the event wouldn't count
-            return self.leave(FORWARD)
-        has_parameters = self._guarded(lambda: next(module.parameters(), None) is not None)
-        if self.counting is not None and has_parameters:
-            self._guarded(self.counting.note_dtype, module)
-        self.leave(FORWARD, CALLED if has_parameters else None, id(module))
-
-    def _backward(self, original: Any) -> Any:
-        def backward(*args: Any, **kwargs: Any) -> Any:
-            noted = self.enter(BACKWARD)
-            try:
-                return original(*args, **kwargs)
-            finally:
-                if noted:
-                    self.leave(BACKWARD, WENT_BACK)
-
-        return backward
-
-    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self.enter(OPTIMIZER, id(optimizer)) and self.counting is not None:
-            self._guarded(self.counting.before_optimizer)
-
-    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self.counting is not None:
-            self._guarded(self.counting.after_optimizer)
-        if self.optimizer is None or self.mark == id(optimizer):
-            self.optimizer = optimizer
-        self.leave(OPTIMIZER, STEPPED, id(optimizer))
-
-    def _iterator(self, original: Any) -> Any:
-        def init(iterator: Any, loader: Any) -> None:
-            original(iterator, loader)
-            self._guarded(self._note_iterator, iterator, loader)
-
-        return init
-
-    def _note_iterator(self, iterator: Any, loader: Any) -> None:
+    def _note_iterator(self, _: bool, iterator: Any, loader: Any) -> None:
         """Note the loader of an iterator. Its key is where it was made and how long it is: a script may make loader and
         dataset again for each epoch, and both of training and of evaluation in one function."""
         line, stack = self._made.get(id(loader)) or (user_line(), id(loader.dataset))
@@ -320,16 +289,44 @@ class Watcher:
         for old in list(self.loaders)[:-MOST_LOADERS]:
             del self.loaders[old]
 
-    def _next_batch(self, original: Any) -> Any:
-        def __next__(iterator: Any) -> Any:
-            if not self.enter(DATA, key := self._keys.get(id(iterator))):
-                return original(iterator)
-            rank = None
-            try:
-                batch = original(iterator) if self.counting is None else self.counting.batch(original, iterator)
-                rank = BATCH
-            finally:
-                self.leave(DATA, rank, key)
-            return batch
+    def _load(self, original: Any) -> Any:
+        return lambda each: original(each) if self.counting is None else self.counting.load(original, each)
 
-        return __next__
+    def _enter_batch(self, iterator: Any) -> bool:
+        return self.enter(DATA, self._keys.get(id(iterator)))
+
+    def _leave_batch(self, returned: bool, iterator: Any) -> None:
+        self.leave(DATA, BATCH if returned else None, self._keys.get(id(iterator)))
+
+    def _enter_module(self, *_: Any) -> bool:
+        stack = self.stacks[get_ident()]
+        return not (stack and stack[-1] in (FORWARD, DATA)) and self.enter(FORWARD)
+
+    def _leave_module(self, _: bool, module: Any, *__: Any) -> None:
+        rank = None
+        try:
+            if self.rank >= CALLED or self.counting is not None:  # else the event wouldn't count
+                rank = CALLED if next(module.parameters(), None) is not None else None
+                if self.counting is not None and rank is not None:
+                    self.counting.note_dtype(module)
+        finally:
+            self.leave(FORWARD, rank, id(module))
+
+    def _enter_backward(self, *_: Any) -> bool:
+        return self.enter(BACKWARD)
+
+    def _leave_backward(self, *_: Any) -> None:
+        self.leave(BACKWARD, WENT_BACK)
+
+    def _before_step(self, optimizer: Any, *_: Any) -> None:
+        if self.enter(OPTIMIZER, id(optimizer)) and self.counting is not None:
+            with self.losing(OPTIMIZER):
+                self.counting.before_step()
+
+    def _after_step(self, optimizer: Any, *_: Any) -> None:
+        if self.counting is not None:
+            with self.losing(OPTIMIZER):
+                self.counting.after_step()
+        if self.optimizer is None or self.mark == id(optimizer):
+            self.optimizer = optimizer
+        self.leave(OPTIMIZER, STEPPED, id(optimizer))

@@ -114,7 +114,7 @@ def test_numbers_of_options_are_checked(option, capfd):
 
 
 def test_several_runs_give_the_interval_of_their_means(monkeypatch):
-    def measured(_args, _environment, means=iter((1.1, 0.9))):  # noqa: B008
+    def measured(_args, means=iter((1.1, 0.9))):  # noqa: B008
         return 0, one(next(means))
 
     def one(mean_s):
