@@ -20,11 +20,10 @@ from torch import linalg, nn
 from gpubench.devices import CPU
 from gpubench.devices.implementations import find_implementation
 from gpubench.errors import Unmeasurable, WrongAnswer
-from gpubench.measure import work
 from gpubench.measure.budget import Rates
 from gpubench.measure.copies import copy_call
 from gpubench.measure.verify import Reference, prepare_reference
-from gpubench.measure.work import Request, Work, agree, count
+from gpubench.measure.work import Call as Prepared, Request, Work, agree, count
 from gpubench.runfile.schema import Check
 
 _draws = torch.Generator().manual_seed(1)
@@ -195,8 +194,7 @@ def judge(function: Callable[..., Any], args: tuple[Any, ...], instead: Callable
     counted = None
     with contextlib.suppress(Unmeasurable):  # a tensor that an operator refuses to count
         counted = count(copy_call(function, args, {}))
-    request = Request(function, args, {}, Work(), True, None, ())
-    prepared = work.Call(request, args, {}, agree(Work(), counted), counted)
+    prepared = Prepared(Request(function, args, work=agree(Work(), counted)), args, {})
     library = find_implementation("torch")(CPU, "float32")
     reference = prepare_reference(prepared, "float32", 60.0, Rates().estimate, library, exact=True)
     result = (instead or function)(*args)

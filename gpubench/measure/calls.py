@@ -20,13 +20,12 @@ from types import ModuleType
 from typing import Any
 
 from ..runfile.flags import Flag
-from .shared import LIBRARIES
+from .shared import LIBRARIES, Place, walk
 
 _MOST_LOOKED_AT = 100_000
 """Elements of a container, and bytes / 1,000 of an array, that are compared; of larger ones an even sample."""
 _LEVELS, _MOST_PLACES = 5, 20_000
 """How deep, and at how many places, a call's inputs are looked at."""
-_ENDLESS = (itertools.count, itertools.cycle, itertools.repeat)
 _WORKERS = {
     ("concurrent.futures", "Future"): "result()",
     ("multiprocessing.pool", "ApplyResult"): "get()",
@@ -38,20 +37,19 @@ _WORKERS = {
     ("torch.futures", "Future"): "wait()",
 }
 """Classes, by module and name, of work that goes on or begins elsewhere, with the method that returns its result."""
-
-
-# Is the work done? ----------------------------------------------------------------------------------------------------
+_AWAITED = "a coroutine, which does its work when it is awaited: time asyncio.run(f(x)), or gpubench time 'await f(x)'"
+_READ = "which does its work when it is read: time list(f(x))"
 
 
 def unfinished(function: Any, result: Any = None) -> str:
     """Return why a call that returned this has not done its work yet, with the way to time it; empty if it has, as far
-    as can be seen. Seen are coroutines, generators and other iterators, futures, processes, threads, and what Dask and
-    Polars put off, also in containers."""
+    as can be seen. Seen are coroutines, generators and other iterators, futures, processes, threads, and the graphs of
+    Dask and Polars, also in containers and dataclasses."""
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         return _AWAITED
     if inspect.isgeneratorfunction(function):
         return f"a generator, {_READ}"
-    for leaf in itertools.islice(_inner(result), 10_000):
+    for _, leaf in itertools.islice(walk([result], _inner, 4), 10_000):
         if inspect.isawaitable(leaf) or isinstance(leaf, AsyncIterator):
             return _AWAITED
         kind = type(leaf).__name__
@@ -60,6 +58,13 @@ def unfinished(function: Any, result: Any = None) -> str:
         if method := _waiting_method(leaf):
             return f"a {kind}, which may still be working, or not have begun: time f(x).{method}"
     return ""
+
+
+def _inner(value: Any) -> list[tuple[Any, Any]]:
+    """Return the first values in a container or a dataclass."""
+    held: Any = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple | set) else ()
+    held = vars(value).values() if dataclasses.is_dataclass(value) and hasattr(value, "__dict__") else held
+    return list(enumerate(itertools.islice(held, 100)))
 
 
 def _waiting_method(value: Any) -> str:
@@ -73,22 +78,6 @@ def _waiting_method(value: Any) -> str:
     return "compute()" if graph and value.__dask_graph__() is not None else ""
 
 
-_AWAITED = "a coroutine, which does its work when it is awaited: time asyncio.run(f(x)), or gpubench time 'await f(x)'"
-_READ = "which does its work when it is read: time list(f(x))"
-
-
-def _inner(value: Any, levels: int = 4) -> Iterator[Any]:
-    """The value, and the first values in it where it is a container or a dataclass, also of nested ones."""
-    yield value
-    held: Any = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple | set) else ()
-    held = vars(value).values() if dataclasses.is_dataclass(value) and hasattr(value, "__dict__") else held
-    for each in list(itertools.islice(held, 100)) if levels else ():
-        yield from _inner(each, levels - 1)
-
-
-# Does it change what it is given? -------------------------------------------------------------------------------------
-
-
 class Given:
     """What a call is given, as it was when this was made: the arguments, what the function is bound to, the variables
     that it uses, and what these hold, several levels deep. Values are known by their place: argument, attribute, key,
@@ -97,13 +86,20 @@ class Given:
     argument of a function whose name ends with an underscore, as torch's do."""
 
     def __init__(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        self._function, self._kwargs = function, kwargs
-        self._read = [*args, *(value for name, value in kwargs.items() if name != "out")]
-        self._seen, self._compared = self._look(), set[tuple[Any, ...]]()
+        self._values = [*args, *(value for name, value in kwargs.items() if name != "out")]
+        out, inner = kwargs.get("out"), function
+        while isinstance(inner, functools.partial):
+            inner = inner.func
+        bound, self._function = getattr(inner, "__self__", None), function
+        self._written = list(out) if isinstance(out, list | tuple) else [out]
+        if re.fullmatch(r".*[^_]_", getattr(inner, "__name__", "")):
+            bound = None if isinstance(bound, ModuleType | type) else bound
+            self._written += [each for each in (bound, *self._values, *_held(function)) if each is not None][:1]
+        self._seen, self._compared = self._look(), set[Place]()
 
     def changed(self) -> list[str]:
-        """Return the kinds of values that are different now, ``list`` or ``Tensor``. A cache is no change: what was
-        empty may be filled once, and what an object holds is compared from the second time on."""
+        """Return the kinds of values that are different now, ``list`` or ``Tensor``. A cache is no change: an empty
+        value may be filled once, and the values in an object are compared from the second time on."""
         now, found = self._look(), {}
         for place, (name, state) in now.items():
             before = self._seen.setdefault(place, (name, state))[1]
@@ -115,30 +111,23 @@ class Given:
         self._compared |= now.keys()
         return list(dict.fromkeys(found.values()))
 
-    def _look(self) -> dict[tuple[Any, ...], tuple[str, Any]]:
+    def _look(self) -> dict[Place, tuple[str, Any]]:
         """Return by place the name of a value's kind, and its state: within networks, whose values change as they
         learn, their sizes alone, as of a cache that grows with each call."""
-        inner = self._function
-        while isinstance(inner, functools.partial):
-            inner = inner.func
-        bound = [each for each in [getattr(inner, "__self__", None)] if not isinstance(each, type | ModuleType | None)]
-        values = [*self._read, *_held(self._function)]
-        out = self._kwargs.get("out")
-        written = list(out) if isinstance(out, list | tuple) else [out]
-        if re.fullmatch(r".*[^_]_", getattr(inner, "__name__", "")):
-            written += [*bound, *values][:1]
-        hidden, known = set(map(id, written)), set[int]()
-        found: dict[tuple[Any, ...], tuple[str, Any]] = {}
-        queue: deque[tuple[tuple[Any, ...], Any, bool]] = deque(((n,), value, True) for n, value in enumerate(values))
-        while queue and len(found) < _MOST_PLACES:
-            place, value, named = queue.popleft()
-            named = named and id(value) not in hidden
-            found[place] = type(value).__name__, _state(value) if named else _size(value)
-            if len(place) <= _LEVELS and id(value) not in known:
-                known.add(id(value))
-                named = named and not _is_network(value)
-                queue.extend(((*place, name), part, named) for name, part in _held_by(value))
+        hidden, found, sized = set(map(id, self._written)), dict[Place, tuple[str, Any]](), set[Place]()
+        roots = [*self._values, *_held(self._function)]
+        for place, value in itertools.islice(walk(roots, _parts, _LEVELS), _MOST_PLACES):
+            is_sized = id(value) in hidden or place[:-1] in sized
+            if is_sized or _is_network(value):
+                sized.add(place)
+            found[place] = type(value).__name__, _size(value) if is_sized else _state(value)
         return found
+
+
+def altered(changed: Collection[str]) -> list[Flag]:
+    """Return the flag of a call that changes its inputs."""
+    text = f"the call changes its input ({', '.join(changed)}); later calls get what it left"
+    return [Flag("altered", text)] if changed else []
 
 
 def _is_network(value: Any) -> bool:
@@ -146,15 +135,11 @@ def _is_network(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.nn.Module)
 
 
-def _held_by(value: Any) -> list[tuple[Any, Any]]:
+def _parts(value: Any) -> list[tuple[Any, Any]]:
     """Return the names and values of a network, a container or an object of the user's class."""
     if _is_network(value):
-        own = [
-            (f"{name}.{key}", held)
-            for name, part in value.named_modules()
-            for key, held in list(vars(part).items())
-            if not key.startswith("_")
-        ]
+        held = ((name, key, each) for name, part in value.named_modules() for key, each in list(vars(part).items()))
+        own = [(f"{name}.{key}", each) for name, key, each in held if not key.startswith("_")]
         return [*value.named_parameters(), *value.named_buffers(), *own]
     if isinstance(value, Mapping | list | tuple | deque):
         items = value.items() if isinstance(value, Mapping) else enumerate(value)
@@ -166,37 +151,23 @@ def _held_by(value: Any) -> list[tuple[Any, Any]]:
     return [*list(getattr(value, "__dict__", {}).items()), *((name, getattr(value, name)) for name in slots)]
 
 
-def altered(changed: Collection[str]) -> list[Flag]:
-    """Return the flag of a call that changes what it is given."""
-    if not changed:
-        return []
-    return [Flag("altered", f"the call changes its input ({', '.join(changed)}); later calls get what it left")]
-
-
 def _held(function: Any) -> list[Any]:
-    """What a function uses besides its arguments: what it is bound to, what a partial has, and the variables of its
-    closure and module that it names."""
+    """Return the values that a function uses besides its arguments: the object that it is bound to, the arguments of a
+    partial, and the variables of its closure and module that it names."""
     if isinstance(function, functools.partial):
         return [*function.args, *function.keywords.values(), *_held(function.func)]
     bound = getattr(function, "__self__", None)
     held = [bound, function]
-    for owner in (function, bound):  # what a function or a class of the user's holds
+    for owner in (function, bound):  # a function, or a class, of the user's
         if inspect.isfunction(owner) or isinstance(owner, type):
             held += [value for value in vars(owner).values() if not callable(value)]
-    code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None) or ()
-    names, known = getattr(code, "co_names", ()), getattr(function, "__globals__", {})
-    held += [known[name] for name in names if name in known and not callable(known[name])]
-    for cell in cells:
+    known = getattr(function, "__globals__", {})
+    named = [known.get(name) for name in getattr(getattr(function, "__code__", None), "co_names", ())]
+    held += [value for value in named if not callable(value)]
+    for cell in getattr(function, "__closure__", None) or ():
         with contextlib.suppress(ValueError):  # not assigned yet
             held.append(cell.cell_contents)
     return [each for each in held if each is not None and not inspect.ismodule(each)]
-
-
-def _state(value: Any) -> Any:
-    """Return what is equal before and after a call that doesn't change the value; None for what can't be seen."""
-    with contextlib.suppress(Exception):  # quantised, nested and masked tensors; what changes meanwhile
-        return _visible_state(value)
-    return None
 
 
 def _size(value: Any) -> Any:
@@ -204,6 +175,14 @@ def _size(value: Any) -> Any:
     with contextlib.suppress(Exception):  # an object of the user's may raise anything
         return tuple(value.shape) if value.numel() else None
     return (len(value),) if isinstance(value, Mapping | list | deque | set) and value else None
+
+
+def _state(value: Any) -> Any:
+    """Return a value that is equal before and after a call that changes nothing; None for a value that can't be
+    seen."""
+    with contextlib.suppress(Exception):  # quantised, nested and masked tensors; what changes meanwhile
+        return _visible_state(value)
+    return None
 
 
 def _visible_state(value: Any) -> Any:
@@ -235,15 +214,16 @@ def _visible_state(value: Any) -> Any:
         step = max(1, len(value) // _MOST_LOOKED_AT)
         held = (*value, *value.values()) if isinstance(value, dict) else value
         return len(value), zlib.crc32(array("Q", map(id, itertools.islice(held, 0, None, step))))
-    return _left(value) if isinstance(value, Iterator) and not isinstance(value, _ENDLESS) else None
+    return _left(value) if isinstance(value, Iterator) else None
 
 
 def _left(value: Iterator[Any]) -> Any:
-    """What shows how much of an iterator is left. Where nothing does, each look differs from the others, as a call that
-    is given one reads it."""
+    """Return how much of an iterator is left. Where nothing shows it, each look differs from the others, because a call
+    reads the iterator that it is given."""
     if isinstance(value, io.IOBase):
         with contextlib.suppress(OSError, ValueError):  # closed, a pipe, a text file that is being read
             return value.tell()
+    if isinstance(value, io.IOBase | itertools.count | itertools.cycle | itertools.repeat):
         return None
     if inspect.isgenerator(value):
         return value.gi_frame is None

@@ -15,6 +15,7 @@ import functools
 import io
 import pickle
 import random
+import re
 import sys
 import types
 from array import array as Buffer
@@ -27,36 +28,37 @@ from ..devices.lazy import np, torch
 from ..runfile.quantities import text
 from .blocks import Block, Memory, OwnedBuffer, Uncopyable
 from .reducers import Number, reducers, remade, shared_value
-from .shared import LIBRARIES, OURS, State, as_before, is_importable, is_library, is_ours, is_stateless
+from .shared import LIBRARIES, OURS, State, as_before, is_importable, is_library, is_stateless
 
 _ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes, list, dict, tuple, set, frozenset})
 _ATTRIBUTES = ("__defaults__", "__kwdefaults__", "__qualname__", "__module__", "__doc__")
 _GLOBAL_STEPS = {"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_NAME"}
 _REASONS = {
-    **dict.fromkeys(("builtins.generator", "builtins.async_generator"), "the call reads a generator"),
-    "builtins.coroutine": "the call awaits a coroutine",
-    **dict.fromkeys(("_thread.lock", "_thread.RLock"), "the call uses a lock"),
-    **dict.fromkeys(("threading.Condition", "threading.Semaphore", "threading.Event"), "the call uses a lock"),
-    "threading.Thread": "the call uses a thread",
-    "torch._C._distributed_c10d.ProcessGroup": "the call uses a process group",
-    "torch.distributed.device_mesh.DeviceMesh": "the call uses a process group",
-    **dict.fromkeys(("torch._C.ScriptFunction", "torch.jit.ScriptFunction"), "the call uses a scripted function"),
-    **dict.fromkeys(("torch.cuda.graphs.CUDAGraph", "torch._C._CUDAGraph"), "the call uses a CUDA graph"),
+    name: reason
+    for reason, names in {
+        "reads a generator": "builtins.generator builtins.async_generator",
+        "awaits a coroutine": "builtins.coroutine",
+        "uses a lock": "_thread.lock _thread.RLock threading.Condition threading.Semaphore threading.Event",
+        "uses a thread": "threading.Thread",
+        "uses a process group": "torch._C._distributed_c10d.ProcessGroup torch.distributed.device_mesh.DeviceMesh",
+        "uses a scripted function": "torch._C.ScriptFunction torch.jit.ScriptFunction",
+        "uses a CUDA graph": "torch.cuda.graphs.CUDAGraph torch._C._CUDAGraph",
+    }.items()
+    for name in names.split()
 }
 """Why objects of these classes, and of classes derived from them, can't be copied."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallCopy:
-    """A copied call: ``function(*args, **kwargs)`` makes it."""
+    """A copied call: ``function(*args, **kwargs)`` makes it. ``shared`` are the variables of classes and modules as
+    they were when the copy was made; ``alive`` are copies of objects that the call refers to weakly."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    _alive: list[Any] = field(default_factory=list, repr=False)
-    """Copies of objects that the call refers to weakly."""
+    alive: list[Any] = field(default_factory=list, repr=False)
     shared: State | None = None
-    """Variables of classes and modules as they were when the copy was made."""
 
     def __call__(self) -> Any:
         """Make the call with the shared variables of before, put them back, and return the result."""
@@ -96,14 +98,13 @@ def copy_call(
     except Exception as error:
         message = " ".join(str(error).split())[:150]
         raise Uncopyable(f"the call can't be copied ({type(error).__name__}: {message})") from error
-    function, args, named = copied
-    return CallCopy(function, args, named, pickler.memory.alive, State(pickler.owners) if pickler.owners else None)
+    return CallCopy(*copied, pickler.memory.alive, State(pickler.owners.values()) if pickler.owners else None)
 
 
 @contextlib.contextmanager
 def restored_random_streams(devices: Iterable[Device] = ()) -> Iterator[None]:
     """A context after which the global random streams of Python, NumPy and torch are as they were; of accelerators,
-    those of the ``devices``."""
+    the streams of the ``devices``."""
     states, of_devices = random_streams(), [(device, device.random_state()) for device in devices]
     try:
         yield
@@ -121,26 +122,10 @@ def random_streams() -> tuple[Any, ...]:
 
 def set_random_streams(states: tuple[Any, ...]) -> None:
     """Restore the states that :func:`random_streams` returned."""
-    python, of_torch, numpy = states
-    random.setstate(python)
-    torch.set_rng_state(torch.frombuffer(bytearray(of_torch), dtype=torch.uint8))
-    if numpy is not None:
-        np.random.set_state(numpy)
-
-
-# What is made again --------------------------------------------------------------------------------------------------
-
-
-def _fill_function(function: Any, state: Any) -> None:
-    contents, attributes, own, named = state
-    for cell, content in zip(function.__closure__ or (), contents, strict=True):
-        if content:
-            cell.cell_contents = content[0]
-    for name, value in attributes.items():
-        setattr(function, name, value)
-    vars(function).update(own)
-    for variables, values in named:
-        variables.update(values)
+    random.setstate(states[0])
+    torch.set_rng_state(torch.frombuffer(bytearray(states[1]), dtype=torch.uint8))
+    if states[2] is not None:
+        np.random.set_state(states[2])
 
 
 @functools.cache
@@ -156,16 +141,13 @@ def _names(code: types.CodeType) -> tuple[frozenset[str], frozenset[str], frozen
 
 
 class _Pickler(pickle.Pickler):
-    """Writes a call: ``numbered`` are the shared values and the blocks that the stream refers to."""
+    """Writes a call: ``numbered`` are the shared values and the blocks that the stream refers to; ``owners``, by id,
+    the shared classes and the dictionaries of the shared modules, which a call may change."""
 
     def __init__(self, stream: Any, dtype: Any, device: Any) -> None:
         super().__init__(stream, pickle.HIGHEST_PROTOCOL)
-        self.memory, self.numbered = Memory(dtype, device), [dtype]
-        self._places: dict[int, int] = {}
-        self._modules: dict[int, types.ModuleType] = {}
-        self._owners: dict[int, Any] = {}
-
-    # What is shared ---------------------------------------------------------------------------------------------------
+        self.memory, self.numbered, self.owners = Memory(dtype, device), [dtype], dict[int, Any]()
+        self._places, self._modules = dict[int, int](), dict[int, types.ModuleType]()
 
     def persistent_id(self, value: Any) -> int | None:
         """Return the number of a value that doesn't become bytes."""
@@ -173,152 +155,137 @@ class _Pickler(pickle.Pickler):
         if kind in _ATOMS:
             return None
         if kind is Number:
-            return self._number(value.value)
-        if isinstance(value, bytearray | Buffer):
-            return self._number(self.memory.of_buffer(value))
-        if kind is Block or isinstance(value, type) or self._is_shared(kind, value):
+            value = value.value
+        elif isinstance(value, bytearray | Buffer):
+            value = self.memory.of_buffer(value)
+        elif isinstance(value, types.ModuleType):
             self._own(value)
-            return self._number(value)
-        if isinstance(value, types.ModuleType):
+            value = self._module(vars(value)) if _is_users(value) else value
+        elif kind is Block or isinstance(value, type) or _is_shared(kind, value):
             self._own(value)
-            return self._number(self._module(value) if self._is_users(value) else value)
-        return None
-
-    @property
-    def owners(self) -> list[Any]:
-        """The shared classes, and the dictionaries of the shared modules, whose variables a call may change."""
-        return list(self._owners.values())
-
-    def _own(self, value: Any) -> None:
-        """Note a shared class with its bases and the modules of its methods, or the module of a shared function."""
-        if isinstance(value, type):
-            for kind in value.__mro__:
-                if id(kind) not in self._owners and not is_stateless(kind):
-                    self._owners[id(kind)] = kind
-                    for method in vars(kind).values():
-                        self._own(getattr(method, "__func__", getattr(method, "fget", method)))
-        elif isinstance(value, types.FunctionType) and not is_stateless(value):
-            self._owners.setdefault(id(value.__globals__), value.__globals__)
-        elif isinstance(value, types.ModuleType) and value.__name__.partition(".")[0] not in LIBRARIES | OURS:
-            self._owners.setdefault(id(vars(value)), vars(value))
-
-    def _own_imports(self, names: Iterable[str], variables: dict[str, Any]) -> None:
-        """Note the modules that a function imports when it is called, so that the copy gets the originals."""
-        package = f"{variables.get('__package__')}."
-        for module in (sys.modules.get(each) for name in names for each in (name, package + name)):
-            self._own(module)
-
-    def _number(self, value: Any) -> int:
-        place = self._places.get(id(value))
-        if place is None:
-            place = self._places[id(value)] = len(self.numbered)
-            self.numbered.append(value)
+        else:
+            return None
+        place = self._places.setdefault(id(value), len(self.numbered))
+        self.numbered += [value] if place == len(self.numbered) else []
         return place
-
-    def _is_shared(self, kind: type, value: Any) -> bool:
-        if isinstance(value, types.BuiltinFunctionType):
-            owner = value.__self__
-            return owner is None or isinstance(owner, types.ModuleType | type)
-        if isinstance(value, types.FunctionType | functools._lru_cache_wrapper):
-            return is_importable(value)
-        if kind in _shared_kinds() or kind is object:
-            return True
-        return kind.__module__ == "typing" or is_ours(kind)
-
-    @staticmethod
-    def _is_users(module: types.ModuleType) -> bool:
-        return sys.modules.get(module.__name__) is not module or not is_library(module.__name__)
-
-    # What is copied ---------------------------------------------------------------------------------------------------
 
     def reducer_override(self, value: Any) -> Any:
         """Return how to make a value again."""
-        kind = type(value)
-        if reason := _reason(kind):
+        if reason := _reason(type(value)):
             raise Uncopyable(reason)
-        for types_, reduce in reducers():
-            if isinstance(value, types_):
+        for kinds, reduce in reducers():
+            if isinstance(value, kinds):
                 return reduce(self.memory, value)
         if callable(inner := getattr(value, "_torchdynamo_orig_callable", None)):
             return remade(lambda copied: copied, inner)
         if isinstance(value, types.FunctionType):
             return self._function(value)
-        return self._object(value)
-
-    def _object(self, value: Any) -> Any:
-        reduce = copyreg.dispatch_table.get(type(value))
+        own = copyreg.dispatch_table.get(type(value))
         try:
-            reduced = reduce(value) if reduce else value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+            reduced = own(value) if own else value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
         except RecursionError:
             raise
         except Exception:
             raise Uncopyable(f"the call uses a {type(value).__name__}, which can't be copied") from None
         return shared_value(value) if isinstance(reduced, str) else reduced
 
+    def _own(self, value: Any) -> None:
+        """Note a shared class with its bases and the modules of its methods, or the module of a shared function."""
+        if isinstance(value, type):
+            for kind in value.__mro__:
+                if id(kind) not in self.owners and not is_stateless(kind):
+                    self.owners[id(kind)] = kind
+                    for method in vars(kind).values():
+                        self._own(getattr(method, "__func__", getattr(method, "fget", method)))
+        elif isinstance(value, types.FunctionType) and not is_stateless(value):
+            self.owners.setdefault(id(value.__globals__), value.__globals__)
+        elif isinstance(value, types.ModuleType) and value.__name__.partition(".")[0] not in LIBRARIES | OURS:
+            self.owners.setdefault(id(vars(value)), vars(value))
+
     def _function(self, function: types.FunctionType) -> Any:
+        """Return how to make a function again, with its closure and, of a user's, the globals that it names."""
         code, variables, named = function.__code__, function.__globals__, []
         if not is_library(str(variables.get("__name__"))):
             named = self._named(code, variables)
-            variables = self._variables(variables)
+            variables = vars(self._module(variables))
         cells = function.__closure__ or ()
-        contents = [(cell.cell_contents,) if is_filled(cell) else () for cell in cells]
-        attributes = {name: getattr(function, name) for name in _ATTRIBUTES}
-        state = contents, attributes, dict(vars(function)), named
+        contents = [(cell.cell_contents,) if _is_filled(cell) else () for cell in cells]
+        state = contents, {name: getattr(function, name) for name in _ATTRIBUTES}, dict(vars(function)), named
         make = functools.partial(types.FunctionType, code, variables, function.__name__, None)
         return remade(make, cells or None, fill=_fill_function, state=state)
 
-    def _variables(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """Return the dictionary of the copied module, which begins with the values of the original."""
+    def _module(self, variables: dict[str, Any]) -> types.ModuleType:
+        """Return the copied module, which begins with the values of the original's ``variables``."""
         if id(variables) not in self._modules:
-            copied = types.ModuleType(str(variables.get("__name__")))
+            copied = self._modules[id(variables)] = types.ModuleType(str(variables.get("__name__")))
             vars(copied).update(variables)
-            self._modules[id(variables)] = copied
-        return vars(self._modules[id(variables)])
-
-    def _module(self, module: types.ModuleType) -> types.ModuleType:
-        self._variables(vars(module))
-        return self._modules[id(vars(module))]
+        return self._modules[id(variables)]
 
     def _named(self, code: types.CodeType, variables: dict[str, Any]) -> list[tuple[Number, dict[str, Any]]]:
-        """Return the copied dictionaries of modules with the values that code names."""
+        """Return the copied dictionaries of modules with the values that code names. A copied function that imports
+        a module when it is called gets the original."""
         own, every, imported = _names(code)
-        self._own_imports(imported, variables)
+        for name in imported:
+            self._own(sys.modules.get(name))
+            self._own(sys.modules.get(f"{variables.get('__package__')}.{name}"))
         found, queue, known = [], [(variables, own)], set()
         while queue:
             variables, names = queue.pop()
             known.add(id(variables))
             values = {name: variables[name] for name in sorted(names) if name in variables and name != "__builtins__"}
-            found.append((Number(self._variables(variables)), values))
+            found.append((Number(vars(self._module(variables))), values))
             modules = [value for value in values.values() if isinstance(value, types.ModuleType)]
-            queue += [(vars(each), every) for each in modules if self._is_users(each) and id(vars(each)) not in known]
+            queue += [(vars(each), every) for each in modules if _is_users(each) and id(vars(each)) not in known]
         return found
 
 
-def _reason(kind: type) -> str:
-    known = (_REASONS.get(f"{each.__module__}.{each.__name__}") for each in kind.__mro__)
-    if reason := next(filter(None, known), ""):
-        return reason
-    is_file = issubclass(kind, io.IOBase) and not issubclass(kind, io.BytesIO | io.StringIO)
-    return "the call uses an open file" if is_file else ""
+def _fill_function(function: Any, state: Any) -> None:
+    contents, attributes, own, named = state
+    for cell, content in zip(function.__closure__ or (), contents, strict=True):
+        if content:
+            cell.cell_contents = content[0]
+    for name, value in attributes.items():
+        setattr(function, name, value)
+    vars(function).update(own)
+    for variables, values in named:
+        variables.update(values)
+
+
+def _is_filled(cell: Any) -> bool:
+    with contextlib.suppress(ValueError):  # the variable of the closure isn't assigned yet
+        return cell.cell_contents is not cell
+    return False
+
+
+def _is_users(module: types.ModuleType) -> bool:
+    return sys.modules.get(module.__name__) is not module or not is_library(module.__name__)
+
+
+def _is_shared(kind: type, value: Any) -> bool:
+    """Whether a value has no state of its own, or is of the fixtures, whose objects are the same for all calls."""
+    if isinstance(value, types.BuiltinFunctionType):
+        return value.__self__ is None or isinstance(value.__self__, types.ModuleType | type)
+    if isinstance(value, types.FunctionType | functools._lru_cache_wrapper):
+        return is_importable(value)
+    root, of_suite = str(kind.__module__).partition(".")[0], kind.__module__.startswith("gpubench.benchmarks")
+    return kind in _shared_kinds() or root == "typing" or (root in OURS and not of_suite)
 
 
 @functools.cache
 def _shared_kinds() -> frozenset[type]:
-    """Return the types of values without a state of their own, which are shared."""
-    import re
-
+    """Return the types of values without a state of their own."""
     kinds = {types.CodeType, types.GenericAlias, types.UnionType, type(Ellipsis), type(NotImplemented), re.Pattern}
     kinds |= {torch.dtype, torch.layout, torch.memory_format, type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor)}
-    kinds |= {np.ufunc, types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType}
-    kinds |= {types.MemberDescriptorType, types.ClassMethodDescriptorType, random.SystemRandom}
-    return frozenset(kinds)
+    kinds |= {np.ufunc, types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, object}
+    return frozenset(kinds | {types.MemberDescriptorType, types.ClassMethodDescriptorType, random.SystemRandom})
 
 
-def is_filled(cell: Any) -> bool:
-    """Whether a variable of a closure has been assigned."""
-    with contextlib.suppress(ValueError):
-        return cell.cell_contents is not cell
-    return False
+def _reason(kind: type) -> str:
+    """Return why objects of this class can't be copied; empty if they can."""
+    reason = next(filter(None, (_REASONS.get(f"{each.__module__}.{each.__name__}") for each in kind.__mro__)), "")
+    if issubclass(kind, io.IOBase) and not issubclass(kind, io.BytesIO | io.StringIO):
+        reason = "uses an open file"
+    return reason and f"the call {reason}"
 
 
 class _Unpickler(pickle.Unpickler):

@@ -20,19 +20,25 @@ from ..runfile.writer import text_of
 
 MEMORY_SHARE = 0.8
 """Share of the free memory that a case may allocate; the rest is for outputs and workspaces."""
+COMPRESSED = {"torch.sparse_csr": "crow col", "torch.sparse_bsr": "crow col"}
+COMPRESSED |= {"torch.sparse_csc": "ccol row", "torch.sparse_bsc": "ccol row"}
+"""Compressed layouts, with the names of a tensor's two tensors of indices."""
+_LONG = 16
+"""Numbers in a list that is one leaf: a million leaves would take seconds."""
 _CPU_ALLOCATOR = re.compile(r"DefaultCPUAllocator: .*tried to allocate (\d+) bytes")
 _OUT_OF_MEMORY = re.compile("(can't|unable to) allocate|out of memory|ALLOC_FAILED", re.IGNORECASE)
 
 
 def require_memory(nbytes: float, device: Device) -> None:
-    """Raise :class:`TooLarge` unless ``nbytes`` more fit into the device's free memory, once what earlier cases left
-    for the garbage collector is freed."""
-    memory = device.memory()
-    if memory is not None and nbytes > MEMORY_SHARE * memory.free:
-        gc.collect()
-        memory = device.memory() or memory
-    if memory is not None and nbytes > MEMORY_SHARE * memory.free:
-        raise TooLarge(f"needs {text(nbytes, 'B')} more on {device}, {text(memory.free, 'B')} are free")
+    """Raise :class:`TooLarge` unless ``nbytes`` more fit into the device's free memory, once garbage of earlier cases
+    is freed."""
+    for collect in (gc.collect, None):
+        memory = device.memory()
+        if memory is None or nbytes <= MEMORY_SHARE * memory.free:
+            return
+        if collect:
+            collect()
+    raise TooLarge(f"needs {text(nbytes, 'B')} more on {device}, {text(memory.free, 'B')} are free")
 
 
 def shortage(error: BaseException) -> str | None:
@@ -47,10 +53,8 @@ def shortage(error: BaseException) -> str | None:
 
 
 class Data:
-    """Makes a case's tensors. The n-th tensor of a case has the same values on every device and in every run.
-
-    Different ``stream``s of one seed are different data.
-    """
+    """Makes a case's tensors. The n-th tensor of a case has the same values on every device and in every run. Different
+    ``stream``s of one seed are different data."""
 
     def __init__(self, device: Device, dtype: torch.dtype, seed: int, *, stream: int = 0) -> None:
         self.home, self.dtype = device, dtype
@@ -67,11 +71,11 @@ class Data:
         The arguments are those of ``torch.randn``: ``requires_grad=``, ``generator=``, and a ``device=`` that must be
         the benchmark's. Raises :class:`~gpubench.errors.UsageError` for others.
         """
-        return self._drawn_values("randn", size, dtype or self.dtype, words)
+        return self._draw("randn", size, dtype or self.dtype, words)
 
     def rand(self, *size: Any, dtype: torch.dtype | None = None, **words: Any) -> torch.Tensor:
         """Return uniform values from 0 to below 1; arguments as for :meth:`randn`."""
-        return self._drawn_values("rand", size, dtype or self.dtype, words)
+        return self._draw("rand", size, dtype or self.dtype, words)
 
     def randint(self, *bounds_and_size: Any, dtype: torch.dtype | None = None, **words: Any) -> torch.Tensor:
         """Return random integers, such as token ids or labels: ``randint(high, size)``, from 0 to below ``high``, or
@@ -79,19 +83,18 @@ class Data:
         given = list(bounds_and_size)
         named = next((words.pop(name) for name in ("size", "shape") if name in words), None)
         size = given.pop() if named is None and given else named
-        bounds = [words.pop("low", None), *given, words.pop("high", None)]
-        bounds = [bound for bound in bounds if bound is not None]
+        bounds = [each for each in (words.pop("low", None), *given, words.pop("high", None)) if each is not None]
         if not isinstance(size, list | tuple) or not 1 <= len(bounds) <= 2:
             example = f"({', '.join(map(str, bounds or [10]))}, ({size or 'n'},))"
             raise UsageError(f"randint needs its shape in brackets: write randint{example}")
-        return self._drawn_values("randint", (size,), dtype or torch.int64, words, *(0, *bounds)[-2:])
+        return self._draw("randint", (size,), dtype or torch.int64, words, *(0, *bounds)[-2:])
 
     def empty(self, *size: Any, dtype: torch.dtype | None = None, **words: Any) -> torch.Tensor:
         """Return memory for an output, filled with NaN (integers: -1), so that an element which is never written fails
         the check; arguments as for :meth:`randn`."""
         dtype = dtype or self.dtype
         shape, gradient, _ = self._terms("empty", size, words)
-        self._reserve(shape, dtype)
+        require_memory(math.prod(shape) * dtype.itemsize, self.home)
         filling = math.nan if dtype.is_floating_point else -1
         return torch.full(shape, filling, dtype=dtype, device=self.device, requires_grad=gradient)
 
@@ -107,27 +110,31 @@ class Data:
             network = build()
         if not isinstance(network, torch.nn.Module):
             raise UsageError(f"the function that module calls returns no network, but {type(network).__name__}")
-        size = sum(t.numel() for t in tensors(network)) * self.dtype.itemsize
         if self.home != CPU:
-            require_memory(size, self.home)
+            require_memory(sum(t.numel() for t in tensors(network)) * self.dtype.itemsize, self.home)
         return network.eval().to(device=self.device, dtype=self.dtype)
 
-    def _drawn_values(
+    def _draw(
         self, name: str, size: Sequence[Any], dtype: torch.dtype, words: dict[str, Any], *bounds: int
     ) -> torch.Tensor:
         """Return the values of torch's function ``name``, drawn on the CPU, on the device."""
         shape, gradient, generator = self._terms(name, size, words)
-        drawn_in = torch.int64 if bounds else torch.float32
-        self._reserve(shape, dtype, drawn_bytes=drawn_in.itemsize)
-        terms = {"generator": generator or self._generator(), "device": "cpu", "dtype": drawn_in}
-        drawn: torch.Tensor = getattr(torch, name)(*bounds, shape, **terms)
+        drawn_in, count = torch.int64 if bounds else torch.float32, math.prod(shape)
+        require_memory(count * dtype.itemsize, self.home)
+        if self.home != CPU:
+            require_memory(count * drawn_in.itemsize, CPU)
+        if generator is None:
+            self._drawn += 1
+            seed = self.seed * 1_000_003 + self._stream * 100_003 + self._drawn
+            generator = torch.Generator("cpu").manual_seed(seed)
+        drawn: torch.Tensor = getattr(torch, name)(*bounds, shape, generator=generator, device="cpu", dtype=drawn_in)
         return drawn.to(device=self.device, dtype=dtype).requires_grad_(gradient)
 
     def _terms(
         self, name: str, size: Sequence[Any], words: dict[str, Any]
     ) -> tuple[tuple[int, ...], bool, torch.Generator | None]:
-        """Return the shape, ``requires_grad`` and the generator of arguments in torch's spelling, without ``words``
-        that change nothing here. Raises UsageError."""
+        """Return the shape, ``requires_grad`` and the generator of arguments in torch's spelling. Raises UsageError for
+        other ``words``."""
         device, generator = words.pop("device", None), words.pop("generator", None)
         gradient = words.pop("requires_grad", False)
         shape = size or words.pop("size", words.pop("shape", ()))
@@ -136,29 +143,21 @@ class Data:
         if words:
             more = "dtype=, requires_grad= and generator="
             raise UsageError(f"{name} takes a shape, {more}, not {next(iter(words))}=: use torch.{name}")
-        home = torch.device(self.home.torch_name)
-        if device is not None and torch.device(device) not in (home, torch.device(home.type)):
-            raise UsageError(
-                f"leave out device={str(device)!r}: {name} makes its values on each device that is measured"
-            )
+        if device is not None and torch.device(device) not in (self.device, torch.device(self.device.type)):
+            where = "makes its values on each device that is measured"
+            raise UsageError(f"leave out device={str(device)!r}: {name} {where}")
         if generator is not None and generator.device.type != "cpu":
             raise UsageError("leave out generator=, or make it on the CPU: values are the same on each device")
         try:
             return tuple(map(operator.index, shape)), bool(gradient), generator
         except TypeError:
-            raise UsageError(
-                f"{name} needs a shape of whole numbers, not {shape!r:.60}: round with // or int()"
-            ) from None
+            wrong = f"{name} needs a shape of whole numbers, not {shape!r:.60}"
+            raise UsageError(f"{wrong}: round with // or int()") from None
 
-    def _generator(self) -> torch.Generator:
-        self._drawn += 1
-        return torch.Generator("cpu").manual_seed(self.seed * 1_000_003 + self._stream * 100_003 + self._drawn)
 
-    def _reserve(self, shape: tuple[int, ...], dtype: torch.dtype, drawn_bytes: int = 0) -> None:
-        count = math.prod(shape)
-        require_memory(count * dtype.itemsize, self.home)
-        if drawn_bytes and self.home != CPU:
-            require_memory(count * drawn_bytes, CPU)
+def reference_data(seed: int) -> Data:
+    """Return a source of the same values in float64 on the CPU, to compare results with."""
+    return Data(CPU, torch.float64, seed)
 
 
 @contextlib.contextmanager
@@ -173,8 +172,20 @@ def factory_defaults(device: torch.device | str, dtype: torch.dtype) -> Iterator
         torch.set_default_dtype(before)
 
 
-_LONG = 16
-"""Numbers in a list that is one leaf: a million leaves would take seconds."""
+def pinned_copy(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy in page-locked host memory. Raises :class:`~gpubench.errors.Unmeasurable` where there is none, also
+    where torch silently returns ordinary memory."""
+    try:
+        pinned = tensor.pin_memory()
+        locked = pinned.is_pinned() and pinned.device.type == "cpu"  # not so on a Mac (pytorch#181374)
+    except (RuntimeError, NotImplementedError) as error:
+        raise Unmeasurable(f"no pinned memory: {' '.join(str(error).split())}") from error
+    if not locked:
+        raise Unmeasurable("no pinned memory: torch returned ordinary memory")
+    return pinned
+
+
+# Values in containers -------------------------------------------------------------------------------------------------
 
 
 def leaves(*values: Any) -> list[Any]:
@@ -193,11 +204,9 @@ def _is_long(value: Any) -> bool:
     count, inner = len(value), list(value.values()) if isinstance(value, dict) else value
     kinds = set(map(type, inner))
     if kinds and kinds <= {list, tuple}:
-        lengths, inner = set(map(len, inner)), inner[0]
-        count, kinds = (
-            count * len(inner),
-            set().union(*(map(type, each) for each in value)) if len(lengths) == 1 else {str},
-        )
+        if len(set(map(len, inner))) > 1:
+            return False
+        count, kinds = count * len(inner[0]), set().union(*(map(type, each) for each in inner))
     return count >= _LONG and kinds <= {bool, int, float, complex}
 
 
@@ -209,44 +218,45 @@ def tensor_leaves(*values: Any) -> list[torch.Tensor]:
 def bare_tensors(*values: Any) -> list[torch.Tensor]:
     """Return the dense tensors that hold the data of all tensors in nested containers, except those of modules.
     Tensors that don't tell their size and memory, such as those of lazy layers, are left out."""
-    return [part for leaf in tensor_leaves(values) for part in _readable_parts(leaf)]
+    return [part for leaf in tensor_leaves(values) for part in _dense_parts(leaf)]
 
 
-def _readable_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
-    try:
-        parts = _parts(tensor)
+def _dense_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """Return the tensor, or the indices and values of a sparse one, whose ``nbytes`` and storage torch refuses."""
+    layout, parts = str(tensor.layout), [tensor]
+    with contextlib.suppress(Exception):
+        if layout == "torch.sparse_coo":
+            parts = [tensor._indices(), tensor._values()]
+        elif layout in COMPRESSED:
+            names = COMPRESSED[layout].split()
+            parts = [tensor.values(), *(getattr(tensor, f"{name}_indices")() for name in names)]
+        elif layout == "torch.jagged":
+            parts = [tensor.values()]
         for part in parts:
             part.dim(), part.nbytes, part.is_meta or memory_key(part)
-    except Exception:
-        return []
-    return parts
+        return parts
+    return []
 
 
-_COMPRESSED = {"torch.sparse_csr": "crow col", "torch.sparse_bsr": "crow col"}
-_COMPRESSED |= {"torch.sparse_csc": "ccol row", "torch.sparse_bsc": "ccol row"}
-
-
-def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """The tensor itself, or the indices and values of a sparse one, whose ``nbytes`` and storage torch refuses."""
-    layout = str(tensor.layout)
-    if layout == "torch.sparse_coo":
-        return [tensor._indices(), tensor._values()]
-    if layout in _COMPRESSED:
-        return [tensor.values(), *(getattr(tensor, f"{name}_indices")() for name in _COMPRESSED[layout].split())]
-    return [tensor.values()] if layout == "torch.jagged" else [tensor]
+def _held_tensors(found: Sequence[Any]) -> list[torch.Tensor]:
+    """Return the parameters and buffers of the networks among leaves."""
+    networks = [leaf for leaf in found if isinstance(leaf, torch.nn.Module)]
+    return [tensor for network in networks for tensor in (*network.parameters(), *network.buffers())]
 
 
 def tensors(*values: Any) -> list[torch.Tensor]:
-    """The dense tensors of :func:`bare_tensors`, and the parameters and buffers of modules."""
-    modules = [leaf for leaf in leaves(values) if isinstance(leaf, torch.nn.Module)]
-    return bare_tensors(values, [[*module.parameters(), *module.buffers()] for module in modules])
+    """Return the dense tensors of :func:`bare_tensors`, and the parameters and buffers of modules."""
+    return bare_tensors(values, _held_tensors(leaves(values)))
 
 
 def is_lazy(*values: Any) -> bool:
     """Whether a network in these values makes its parameters when it is first called, as ``nn.LazyLinear`` does."""
-    networks = [leaf for leaf in leaves(values) if isinstance(leaf, torch.nn.Module)]
-    held = (tensor for network in networks for tensor in (*network.parameters(), *network.buffers()))
-    return any(map(torch.nn.parameter.is_lazy, held))
+    return any(map(torch.nn.parameter.is_lazy, _held_tensors(leaves(values))))
+
+
+def is_array(value: Any) -> bool:
+    """Whether the value is an array of a library other than torch."""
+    return hasattr(type(value), "__dlpack__") and not isinstance(value, torch.Tensor)
 
 
 def as_tensor(value: Any) -> torch.Tensor:
@@ -268,9 +278,8 @@ def all_as_tensors(*values: Any) -> list[torch.Tensor]:
 
 def total_bytes(*values: Any) -> int:
     """Return the bytes of all distinct tensors and arrays in nested containers, counted without copying."""
-    distinct = {id(leaf): leaf for leaf in leaves(values)}
-    held = [leaf if is_array(leaf) else bare_tensors(leaf) for leaf in distinct.values()]
-    return sum(int(part.nbytes) for parts in held for part in (parts if isinstance(parts, list) else [parts]))
+    distinct = {id(leaf): leaf for leaf in leaves(values)}.values()
+    return sum(int(part.nbytes) for leaf in distinct for part in ([leaf] if is_array(leaf) else bare_tensors(leaf)))
 
 
 def dtypes_of(values: Any) -> set[str]:
@@ -279,13 +288,26 @@ def dtypes_of(values: Any) -> set[str]:
         return set()
     found = leaves(values)
     found += [tensor for leaf in found if isinstance(leaf, torch.nn.Module) for tensor in leaf.parameters()]
-    held = [leaf for leaf in found if isinstance(leaf, torch.Tensor | torch.nn.Parameter) or is_array(leaf)]
-    return {str(leaf.dtype).rpartition(".")[2] for leaf in held}
+    return {str(leaf.dtype).rpartition(".")[2] for leaf in found if isinstance(leaf, torch.Tensor) or is_array(leaf)}
 
 
-def is_array(value: Any) -> bool:
-    """Whether the value is an array of a library other than torch."""
-    return hasattr(type(value), "__dlpack__") and not isinstance(value, torch.Tensor)
+def memory_key(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Return a key that is equal for tensors of the same memory and shape."""
+    return tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape
+
+
+def poison(written: Any, args: Any, kwargs: Mapping[str, Any], *used: Any) -> None:
+    """Fill with NaN the tensors that a call writes, unless it reads them too: its arguments, and what else it uses."""
+    read = {name: value for name, value in kwargs.items() if name != "out"}
+    held = {tensor.untyped_storage()._cdata for tensor in tensors(args, read, used)}
+    for tensor in tensors(written):
+        apart = tensor.untyped_storage()._cdata not in held
+        if apart and (tensor.is_floating_point() or tensor.is_complex()):
+            with contextlib.suppress(RuntimeError):  # NotImplementedError too: formats of 8 bits and fewer
+                tensor.detach().fill_(math.nan)
+
+
+# Modes ----------------------------------------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -324,37 +346,3 @@ def uncompiled() -> Iterator[None]:
     finally:
         if dynamo := sys.modules.get("torch._dynamo"):  # the call itself compiles, for the first time in this process
             dynamo.reset()
-
-
-def poison(written: Any, args: Any, kwargs: Mapping[str, Any], *used: Any) -> None:
-    """Fill with NaN the tensors that a call writes, unless it reads them too: its arguments, and what else it uses."""
-    read = {name: value for name, value in kwargs.items() if name != "out"}
-    held = {tensor.untyped_storage()._cdata for tensor in tensors(args, read, used)}
-    for tensor in tensors(written):
-        apart = tensor.untyped_storage()._cdata not in held
-        if apart and (tensor.is_floating_point() or tensor.is_complex()):
-            with contextlib.suppress(RuntimeError):  # NotImplementedError too: formats of 8 bits and fewer
-                tensor.detach().fill_(math.nan)
-
-
-def pinned_copy(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a copy in page-locked host memory. Raises :class:`~gpubench.errors.Unmeasurable` where there is none, also
-    where torch silently returns ordinary memory."""
-    try:
-        pinned = tensor.pin_memory()
-        locked = pinned.is_pinned() and pinned.device.type == "cpu"  # not so on a Mac (pytorch#181374)
-    except (RuntimeError, NotImplementedError) as error:
-        raise Unmeasurable(f"no pinned memory: {' '.join(str(error).split())}") from error
-    if not locked:
-        raise Unmeasurable("no pinned memory: torch returned ordinary memory")
-    return pinned
-
-
-def memory_key(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Return a key that is equal for tensors of the same memory and shape."""
-    return tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape
-
-
-def reference_data(seed: int) -> Data:
-    """Return a source of the same values in float64 on the CPU, to compare results with."""
-    return Data(CPU, torch.float64, seed)

@@ -29,7 +29,7 @@ from .record import record
 from .rounds import Share, take_turns
 from .session import Session
 from .state import untraced
-from .work import Declaration, Request, declared, plain_number
+from .work import Request, declared, plain_number
 
 LEFT_BEHIND = 1 << 28
 """Bytes allocated on an accelerator before a case above which garbage is collected: networks in reference cycles
@@ -92,7 +92,7 @@ class Gpubench:
         if self.library.asynchronous:
             self.clock.wait_by(home, self.library.wait)
         self.called, self.declared, self.parallel = False, declared, dict[str, Any]()
-        self.declaration: Declaration | None = None  # of the next call
+        self.declaration: Request | None = None  # of the next call
         rest = self.library, self.clock, self._begun, benchmark.fullname, declared, empty_cache, held_bytes
         data_dtype = None if case.dtype == self.case.dtype else case.dtype
         self._conditions: tuple[Any, ...] | None = (home, self.allowance, session, *rest, data_dtype, self.enabled)
@@ -167,12 +167,12 @@ class Gpubench:
             kind = type(check).__name__
             raise UsageError(f"check must be a function, True, False or a text with the reason, not {kind}")
         names = (devices,) if isinstance(devices, str) else tuple(map(str, devices))
-        self.declaration = Declaration(work, check, setup, names, threads, steps)
+        self.declaration = Request(None, (), {}, work, check, setup, names, threads, steps)
         return self
 
-    def take_declaration(self) -> Declaration:
+    def take_declaration(self) -> Request:
         """Return the declaration of the call that begins now, which holds for no other."""
-        declaration, self.declaration = self.declaration or Declaration(), None
+        declaration, self.declaration = self.declaration or Request(), None
         return declaration
 
     def require_no_declaration(self) -> None:
@@ -234,7 +234,7 @@ class Gpubench:
         self.called = True
         if terms.threads is not None:
             self.case = structs.replace(self.case, threads=terms.threads)
-        request = Request(fn, args, kwargs, terms.work, terms.check, terms.setup, terms.devices, terms.steps)
+        request = dataclasses.replace(terms, function=fn, args=args, kwargs=kwargs)
         return Plan(request, self.case, *self._conditions)
 
     def _keep(self, share: Share) -> Any:

@@ -10,14 +10,7 @@ from ..devices import CPU
 from ..devices.lazy import np, torch
 from .data import bare_tensors, is_array, leaves, require_memory
 
-_MOST_OUTPUTS = 10_000
-"""Outputs whose comparison takes seconds."""
-
-
-def elements(*values: Any) -> int:
-    """Return the number of elements of all tensors and arrays in these values, without the parameters of modules."""
-    arrays = [leaf for leaf in leaves(values) if is_array(leaf) or isinstance(leaf, np.generic)]
-    return sum(t.numel() for t in bare_tensors(values)) + sum(int(math.prod(array.shape)) for array in arrays)
+_MOST_OUTPUTS = 10_000  # their comparison takes seconds
 
 
 class Incomparable(Exception):
@@ -34,6 +27,12 @@ class Output(NamedTuple):
     def is_whole(self) -> bool:
         """Whether all are whole numbers."""
         return not self.values.is_floating_point() or bool((self.values == self.values.round()).all())
+
+
+def elements(*values: Any) -> int:
+    """Return the number of elements of all tensors and arrays in these values, without the parameters of modules."""
+    arrays = [leaf for leaf in leaves(values) if is_array(leaf) or isinstance(leaf, np.generic)]
+    return sum(t.numel() for t in bare_tensors(values)) + sum(int(math.prod(array.shape)) for array in arrays)
 
 
 def outputs(result: Any) -> list[Output]:
@@ -113,19 +112,16 @@ def error_of(left: torch.Tensor, right: torch.Tensor) -> float:
     normal number."""
     if not right.numel():
         return 0.0
-    least = 0.0
+    least, step = 0.0, float(not left.is_floating_point() and not right.is_floating_point())
     if left.is_floating_point() and right.is_floating_point():
         least = torch.finfo(left.dtype).smallest_normal
         right = right.to(left.dtype)  # what overflows or vanishes in the result's dtype does so in the expected value
-    same, step = _same(left, right), float(not left.is_floating_point() and not right.is_floating_point())
-    left, right = left.double(), right.double()
+    same, left, right = _same(left, right), left.double(), right.double()
     difference = (left - right).abs_().clamp_(min=step)  # integers of which float64 makes one
     difference[same] = 0  # equal infinities too
     worst = difference.max().item()
     scale = right.abs().nan_to_num_(0.0, 0.0).max().item()  # of the finite values
-    if math.isnan(worst):
-        return math.inf
-    return worst / max(scale, least) if scale else worst
+    return math.inf if math.isnan(worst) else worst / max(scale, least) if scale else worst
 
 
 def pairs(left: list[Output], right: list[Output]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:

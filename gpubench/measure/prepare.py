@@ -103,7 +103,7 @@ class Preparation:
         plan, request = self.plan, self.plan.request
         function = plan.library.prepared(apply(self.case.variant, request.function, plan.home), args, kwargs)
         watch = partial(observe, request, plan.home, computed_dtype(self.case, plan.home), self._modelled.append)
-        return Call(request, args, kwargs, request.work, plan.home.stand_in(function, watch))
+        return Call(request, args, kwargs, plan.home.stand_in(function, watch))
 
     def _name_dtype(self, found: set[str]) -> None:
         """Name the case by the dtype of its data. Raises UsageError where the test or the user has chosen another."""

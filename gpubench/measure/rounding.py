@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,12 +19,12 @@ _FORMAT = {"element_size", "untyped_storage", "data_ptr", "nbytes", "itemsize", 
 """Methods and properties of tensors whose values depend on the dtype or the place in memory."""
 _RANKS = {"linalg_matrix_rank", "linalg_lstsq"}
 """Functions that count the singular values above the dtype's epsilon."""
-_VECTORS: dict[str, tuple[tuple[int, bool], ...]] = {
-    "_linalg_svd": ((0, False), (2, True)),
-    "_linalg_eigh": ((1, False),),
-    "linalg_qr": ((0, False), (1, True)),
-    "linalg_eig": ((1, False),),
-    "_linalg_eigvals": (),
+_VECTORS: dict[str, dict[int, bool]] = {
+    "_linalg_svd": {0: False, 2: True},
+    "_linalg_eigh": {1: False},
+    "linalg_qr": {0: False, 1: True},
+    "linalg_eig": {1: False},
+    "_linalg_eigvals": {},
 }
 """Decompositions, with the positions of the results that hold vectors, whose signs are free, and whether these are
 rows."""
@@ -33,28 +33,13 @@ rows."""
 @dataclass(slots=True)
 class Seen:
     """Observations of a run: ``dtypes`` counts the results of operators; the others say whether it drew random numbers,
-    decomposed a matrix, and read a dtype's format, such as the size of its elements."""
+    decomposed a matrix, read a dtype's format, such as the size of its elements, and counted singular values."""
 
     dtypes: Counter[str] = field(default_factory=Counter)
     random: bool = False
     decomposed: bool = False
     format: bool = False
     ranks: bool = False
-
-    def note(self, step: Any, results: list[torch.Tensor]) -> None:
-        """Note an operator and its results."""
-        self.random |= torch.Tag.nondeterministic_seeded in step.tags
-        self.decomposed |= step.overloadpacket.__name__ in _VECTORS
-        self.dtypes.update(str(each.dtype).removeprefix("torch.") for each in results)
-
-    def note_function(self, function: Any, args: Iterable[Any]) -> None:
-        """Note autocast and a question about the dtype."""
-        name = getattr(function, "__name__", "")
-        self.ranks |= name in _RANKS
-        self.format |= (getattr(function.__self__, "__name__", "") if name == "__get__" else name) in _FORMAT
-        for kind in {leaf.device.type for leaf in args if isinstance(leaf, torch.Tensor)}:
-            if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-                self.dtypes[str(torch.get_autocast_dtype(kind)).removeprefix("torch.")] += 1
 
 
 @contextmanager
@@ -76,13 +61,15 @@ def poisoned(
             raise NotImplementedError("its number of steps depends on rounding")
         if str(step) == "aten.view.dtype" and (args[0].is_floating_point() or args[0].is_complex()):
             raise NotImplementedError("it reads the bits of its input, and float64 has other ones")
-        result = step(*args, **kwargs)
+        result = _drawing(noted, step, args, kwargs)
         if step.overloadpacket in unfilled:
             return result.fill_(math.nan) if result.is_floating_point() else result
         if vary:
             result = _choose_otherwise(step, args, kwargs, result)
         if not step.is_view:
-            noted.note(step, results := bare_tensors(result))
+            results = bare_tensors(result)
+            noted.decomposed |= step.overloadpacket.__name__ in _VECTORS
+            noted.dtypes.update(str(each.dtype).removeprefix("torch.") for each in results)
             _round(results, rounded)
         return result
 
@@ -96,7 +83,7 @@ def poisoned(
 
 @cache
 def _noting() -> Any:
-    """Return the class of modes that note what reaches no operator."""
+    """Return the class of modes that note autocast and questions about the dtype, which reach no operator."""
     from torch.overrides import TorchFunctionMode
 
     class Noting(TorchFunctionMode):
@@ -104,10 +91,27 @@ def _noting() -> Any:
             self._seen = seen
 
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            self._seen.note_function(function, args)
+            name = getattr(function, "__name__", "")
+            self._seen.ranks |= name in _RANKS
+            name = getattr(function.__self__, "__name__", "") if name == "__get__" else name
+            self._seen.format |= name in _FORMAT
+            for kind in {leaf.device.type for leaf in args if isinstance(leaf, torch.Tensor)}:
+                if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+                    self._seen.dtypes[str(torch.get_autocast_dtype(kind)).removeprefix("torch.")] += 1
             return function(*args, **(kwargs or {}))
 
     return Noting
+
+
+def _drawing(seen: Seen, step: Any, args: Any, kwargs: Any) -> Any:
+    """Return the result of an operator, and note whether it moved a random stream: dropout with p=0 draws nothing."""
+    if torch.Tag.nondeterministic_seeded not in step.tags:
+        return step(*args, **kwargs)
+    given = (each for each in (*args, *kwargs.values()) if isinstance(each, torch.Generator))
+    stream = next(given, torch.default_generator)
+    before, result = stream.get_state(), step(*args, **kwargs)
+    seen.random |= not torch.equal(before, stream.get_state())
+    return result
 
 
 def _choose_otherwise(step: Any, args: Any, kwargs: Any, result: Any) -> Any:
@@ -116,7 +120,7 @@ def _choose_otherwise(step: Any, args: Any, kwargs: Any, result: Any) -> Any:
     if torch.Tag.nondeterministic_seeded in step.tags:
         return step(*args, **kwargs)
     name = step.overloadpacket.__name__
-    for place, across in _VECTORS.get(name, ()):
+    for place, across in _VECTORS.get(name, {}).items():
         (result[place].mT if across else result[place])[..., ::2].neg_()
     for unordered in {"linalg_eig": result, "_linalg_eigvals": [result]}.get(name, ()):
         unordered.copy_(unordered.flip(-1))

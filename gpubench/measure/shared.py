@@ -1,28 +1,46 @@
-"""The state that a copied call shares with the original: variables of classes and modules, which aren't copied."""
+"""The values that a call reaches: a walk over them, the libraries among them, and the variables of classes and modules,
+which a copied call shares with the original."""
 
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 import sys
 import types
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ..devices.lazy import torch
 
-_MOST_HOLDERS, _MOST_ELEMENTS, _LEVELS = 5_000, 1 << 22, 3
-"""Most containers that are looked at, most elements of tensors and containers that are kept, and levels of containers
-within containers."""
+_MOST_VALUES, _MOST_ELEMENTS, _LEVELS = 10_000, 1 << 22, 4
+"""Most values that are looked at, most elements of tensors and containers that are kept, and levels of containers."""
 _CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, property, staticmethod, classmethod)
 """Kinds of values that a program binds once, such as an import: they are no state."""
-
 LIBRARIES = {"torch", "numpy", *sys.stdlib_module_names}
 """Packages that are shared wherever they lie."""
 OURS = {"gpubench", "_pytest", "pytest_benchmark"}
 """Packages whose objects, such as fixtures, are shared."""
+
+Place = tuple[Any, ...]
+"""The way to a value: the number of its root, and the names, keys and indices from there."""
+
+
+def walk(
+    roots: Iterable[Any], parts: Callable[[Any], Iterable[tuple[Any, Any]]], levels: int
+) -> Iterator[tuple[Place, Any]]:
+    """Yield values with their places, breadth first: the roots and their named parts. A value that occurs again is
+    yielded without its parts."""
+    queue, known = deque[tuple[Place, Any]](((number,), root) for number, root in enumerate(roots)), set[int]()
+    while queue:
+        place, value = queue.popleft()
+        yield place, value
+        if len(place) <= levels and id(value) not in known:
+            known.add(id(value))
+            queue.extend(((*place, name), part) for name, part in parts(value))
 
 
 class State:
@@ -30,34 +48,28 @@ class State:
     containers, objects and tensors in them."""
 
     def __init__(self, owners: Iterable[Any]) -> None:
-        self._owners = list(owners)
-        self._room = _MOST_ELEMENTS
-        self._kept = list(self._look())
+        self.owners, self._room, self._kept = list(owners), _MOST_ELEMENTS, list[tuple[Any, Any]]()
+        deque(itertools.islice(walk(self.owners, self._keep, _LEVELS), _MOST_VALUES), maxlen=0)
 
-    def _look(self) -> Iterator[tuple[Any, Any]]:
-        queue = deque((owner, 0) for owner in self._owners)
-        known: set[int] = set()
-        while queue and len(known) < _MOST_HOLDERS:
-            holder, level = queue.popleft()
-            if id(holder) in known:
-                continue
-            known.add(id(holder))
-            if isinstance(holder, functools._lru_cache_wrapper):
-                if not _is_installed(holder):
-                    yield holder, None
-                continue
-            values = _contents(holder)
-            if values is None:
-                continue
-            size = values.numel() if isinstance(values, torch.Tensor) else len(values)
-            if size > self._room:
-                continue
-            self._room -= size
-            yield holder, values.detach().clone() if isinstance(values, torch.Tensor) else values
-            if level < _LEVELS and not isinstance(values, torch.Tensor):
-                parts = values.values() if isinstance(values, dict) else values
-                parts = [getattr(part, "__func__", getattr(part, "fget", part)) for part in parts]  # methods of a class
-                queue.extend((part, level + 1) for part in parts if not isinstance(part, _CODE))
+    def _keep(self, holder: Any) -> list[tuple[Any, Any]]:
+        """Keep the contents of a holder, and return the named values in it that aren't code."""
+        if isinstance(holder, functools._lru_cache_wrapper):
+            module = sys.modules.get(str(getattr(holder, "__module__", "")))
+            is_installed = "site-packages" in str(getattr(module, "__file__", None) or "site-packages")
+            self._kept += [] if is_installed else [(holder, None)]
+            return []
+        contents = _contents(holder)
+        is_tensor = isinstance(contents, torch.Tensor)
+        size = math.inf if contents is None else contents.numel() if is_tensor else len(contents)
+        if size > self._room:
+            return []
+        self._room -= int(size)
+        self._kept.append((holder, contents.detach().clone() if is_tensor else contents))
+        if is_tensor:
+            return []
+        named = contents.items() if isinstance(contents, dict) else enumerate(contents)
+        named = [(name, getattr(part, "__func__", getattr(part, "fget", part))) for name, part in named]  # methods
+        return [(name, part) for name, part in named if not isinstance(part, _CODE)]
 
     def put_back(self) -> None:
         """Restore the values that have changed."""
@@ -70,7 +82,7 @@ class State:
                         holder.copy_(values)
             elif isinstance(values, dict):
                 _restore_names(holder, values)
-            elif len(holder) != len(values) or any(map(_differ, holder, values)):
+            elif len(holder) != len(values) or any(left is not right for left, right in zip(holder, values)):  # noqa: B905
                 holder.clear()
                 (holder.update if isinstance(holder, set) else holder.extend)(values)
 
@@ -78,24 +90,14 @@ class State:
 @contextmanager
 def as_before(state: State | None) -> Iterator[None]:
     """A context in which shared variables have the values of an earlier state; afterwards they are as they were."""
-    if state is None:
-        yield
-        return
-    now = State(state._owners)
-    state.put_back()
+    now = state and State(state.owners)
+    if state:
+        state.put_back()
     try:
         yield
     finally:
-        now.put_back()
-
-
-def _is_installed(function: Any) -> bool:
-    module = sys.modules.get(str(getattr(function, "__module__", "")))
-    return "site-packages" in str(getattr(module, "__file__", None) or "site-packages")
-
-
-def _differ(left: Any, right: Any) -> bool:
-    return left is not right
+        if now:
+            now.put_back()
 
 
 def _contents(holder: Any) -> Any:
@@ -108,29 +110,24 @@ def _contents(holder: Any) -> Any:
     if isinstance(holder, list | set | deque):
         return type(holder)(holder)
     if isinstance(holder, type) or (hasattr(holder, "__dict__") and not isinstance(holder, _CODE)):
-        return {name: value for name, value in vars(holder).items() if not _is_special(name)}
+        return {name: value for name, value in vars(holder).items() if not str(name).startswith("__")}
     return None
 
 
-def _is_special(name: Any) -> bool:
-    return isinstance(name, str) and name.startswith("__")
-
-
 def _restore_names(holder: Any, values: dict[Any, Any]) -> None:
-    mapping = holder if isinstance(holder, dict) else None
-    now = dict(dict.items(holder)) if mapping is not None else vars(holder)
-    for name in [name for name in now if name not in values and not _is_special(name)]:
-        if not isinstance(now[name], _CODE):
-            mapping.pop(name, None) if mapping is not None else delattr(holder, name)
+    is_mapping = isinstance(holder, dict)
+    now = dict(dict.items(holder)) if is_mapping else dict(vars(holder))
+    put, drop = (
+        (holder.__setitem__, holder.pop)
+        if is_mapping
+        else (functools.partial(setattr, holder), functools.partial(delattr, holder))
+    )
+    for name in now.keys() - values.keys():
+        if not (isinstance(name, str) and name.startswith("__")) and not isinstance(now[name], _CODE):
+            drop(name)
     for name, value in values.items():
         if not isinstance(value, _CODE) and (name not in now or now[name] is not value):
-            if mapping is not None:
-                mapping[name] = value
-            else:
-                setattr(holder, name, value)
-
-
-# Which objects a copy shares ------------------------------------------------------------------------------------------
+            put(name, value)
 
 
 def is_library(name: str) -> bool:
@@ -141,17 +138,9 @@ def is_library(name: str) -> bool:
 
 @functools.cache
 def _is_library(name: str, place: str | None) -> bool:
-    if name.partition(".")[0] in LIBRARIES | OURS:
+    if name == "__main__" or name.partition(".")[0] in LIBRARIES | OURS:
         return name != "__main__" and not name.startswith("gpubench.benchmarks")
-    if name == "__main__":
-        return False
     return place is None or bool({"site-packages", "dist-packages"} & set(Path(place).parts))
-
-
-def is_ours(kind: type) -> bool:
-    """Whether a type is of the fixtures, whose objects are the same for all calls."""
-    root = str(kind.__module__).partition(".")[0]
-    return root in OURS and not kind.__module__.startswith("gpubench.benchmarks")
 
 
 def is_importable(value: Any) -> bool:

@@ -28,26 +28,21 @@ from ..runfile.quantities import seconds_text
 from ..runfile.schema import Check, Work
 from .blocks import Uncopyable
 from .copies import CallCopy, copy_call, random_streams, restored_random_streams, set_random_streams
-from .data import (
-    as_tensor,
-    is_array,
-    require_memory,
-    tensor_leaves,
-    tensors,
-    uncompiled,
-)
+from .data import as_tensor, is_array, require_memory, tensor_leaves, tensors, uncompiled
 from .outputs import Incomparable, Output, agree, elements, error_of, others, outputs, pairs
 from .rounding import Seen, move, poisoned
 from .shared import as_before
 from .work import Call
 
 ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "tf32": 2.0**-11, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-"""Unit roundoff of each dtype's products: 2**-(significand bits + 1)."""
+"""Unit roundoff of each dtype's products: 2**-(significand bits + 1); of complex dtypes that of the parts."""
 LOOSEST = {"float64": 1e-10, "float32": 1e-3, "tf32": 2e-2, "float16": 2e-2, "bfloat16": 5e-2}
 """However long the reduction, a larger relative error than this is a wrong result, not rounding."""
-
-_PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
-"""Dtypes of the parts of complex dtypes."""
+for _table in (ROUNDOFF, LOOSEST):
+    _table |= {f"complex{2 * bits}": _table[f"float{bits}"] for bits in (16, 32, 64)}
+FIRST = 10.0
+"""The first reference of a workload on a device may take this many times its allowance, so that each workload is
+checked once."""
 _STEPS = 30
 """A result's error may be this many times the error of a run whose inputs are moved by one unit of roundoff: that run
 rounds once an operator, a sum of many terms rounds at each term."""
@@ -59,9 +54,12 @@ _AT_EDGES = 1e-2
 _REPEATS = 5
 """Calls of a copy that show whether the call changes what it uses: schedules begin with a step of zero, and gradients
 are summed over a few calls."""
-FIRST = 10.0
-"""The first reference of a workload on a device may take this many times its allowance, so that each workload is
-checked once."""
+_COPIED_PER_S = 2e9  # bytes that a core copies
+_UNWRITTEN = "an output is not finite or was never written"
+_UNBOUNDED = "rounding makes NaN or an infinity of what is finite in float64, or changes what the call does"
+
+Estimate = Callable[[Work, Device, str], tuple[float | None, str]]
+"""A function of work, device and dtype that returns the seconds of a call, and why, as :meth:`.Rates.estimate`."""
 
 
 def unchecked(reason: str) -> Check:
@@ -69,19 +67,15 @@ def unchecked(reason: str) -> Check:
     return Check("unchecked", reason=reason)
 
 
-def roundoff(dtype: str) -> float:
-    """Return the unit roundoff of a dtype, for complex ones of its parts."""
-    return ROUNDOFF[_real(dtype)]
-
-
-def _real(dtype: str) -> str:
-    return _PARTS.get(dtype, dtype)
+def too_long(seconds: float) -> Check:
+    """Return the outcome of a case whose reference may take too long, with the seconds of one call."""
+    return unchecked(f"the check would take too long (one call took {seconds_text(seconds)})")
 
 
 def coarsest(dtypes: Collection[str], preferred: str = "") -> str:
     """Return the floating dtype with the fewest digits, of several the ``preferred`` one; empty without any."""
-    known = [each for each in sorted(dtypes) if _real(each) in ROUNDOFF]
-    return max(known, key=lambda each: (roundoff(each), each == preferred), default="")
+    known = [each for each in sorted(dtypes) if each in ROUNDOFF]
+    return max(known, key=lambda each: (ROUNDOFF[each], each == preferred), default="")
 
 
 def tolerance(dtype: str, flops: float | None, inputs: int, outputs: int) -> float:
@@ -93,7 +87,7 @@ def tolerance(dtype: str, flops: float | None, inputs: int, outputs: int) -> flo
     elements of all inputs, per element of the output.
     """
     length = max(1.0, (flops or 0) / (2 * max(1, outputs)), inputs / max(1, outputs))
-    return min(roundoff(dtype) * (8 + 4 * math.sqrt(length)), LOOSEST[_real(dtype)])
+    return min(ROUNDOFF[dtype] * (8 + 4 * math.sqrt(length)), LOOSEST[dtype])
 
 
 # The check ------------------------------------------------------------------------------------------------------------
@@ -191,7 +185,7 @@ class Reference:
             if self.given and isinstance(error, TypeError):  # a wrong signature, such as a missing argument
                 raise UsageError(f"the reference of declare(check=…) raises TypeError: {message}") from error
             return unchecked(f"the call can't be repeated in float64 ({type(error).__name__}: {message})")
-        loosest = max(self._allowed, LOOSEST[_real(self._precision)])
+        loosest = max(self._allowed, LOOSEST[self._precision])
         if reason and not all(each.is_checked(loosest) for each in self._expected):
             return unchecked(reason)
         if not any(each.is_whole for each in self._wanted):
@@ -243,7 +237,7 @@ class Reference:
         self._allowed = tolerance(self._precision, self.flops, self.inputs, count)
         allowed = [self._allowed * each.values.is_floating_point() for each in found]
         self._expected = [*map(Expected, found, allowed, unwritten, allowed)]
-        units = max(4.0, min(_MOST_UNITS, _MOST_MOVED / roundoff(self._precision)))
+        units = max(4.0, min(_MOST_UNITS, _MOST_MOVED / ROUNDOFF[self._precision]))
         self._runs = [1.0, -1.0, *[units, -units] * any(each.is_whole for each in found), 0.0]
 
     def _require_use(self, got: list[Output]) -> None:
@@ -345,7 +339,7 @@ class Reference:
             if each.miss(left.values):
                 errors.append(error_of(left.values, each.output.values))
                 explained = 3 * error_of(right.values, each.output.values) + each.error
-                if each.output.is_whole or not errors[-1] <= min(LOOSEST[_real(self._precision)], explained):
+                if each.output.is_whole or not errors[-1] <= min(LOOSEST[self._precision], explained):
                     return
         raise Incomparable(f"{self.precision} differs by {max(errors):.2g} from float64, on a CPU too")
 
@@ -372,7 +366,7 @@ class Reference:
         with restored_random_streams():
             if steps:
                 torch.manual_seed(1)
-                move(call, steps * roundoff(self._precision))
+                move(call, steps * ROUNDOFF[self._precision])
             set_random_streams(self._streams)
             if vary:
                 torch.manual_seed(2), random.seed(2), np.random.seed(2)
@@ -387,15 +381,6 @@ class Reference:
         return found
 
 
-_UNWRITTEN = "an output is not finite or was never written"
-_UNBOUNDED = "rounding makes NaN or an infinity of what is finite in float64, or changes what the call does"
-
-Estimate = Callable[[Work, Device, str], tuple[float | None, str]]
-"""A function of work, device and dtype that returns the seconds of a call, and why, as :meth:`.Rates.estimate`."""
-_COPIED_PER_S = 2e9
-"""Bytes that a core copies in a second."""
-
-
 def prepare_reference(
     call: Call, precision: str, allowance: float, estimate: Estimate, library: Implementation, *, exact: bool = False
 ) -> Reference | Check:
@@ -405,7 +390,7 @@ def prepare_reference(
     check, function, args, kwargs = call.request.check, call.request.function, call.args, dict(call.kwargs)
     if check is False or isinstance(check, str):
         return unchecked(check or "check=False")
-    seconds, _ = estimate(call.work, CPU, "float64")
+    seconds, _ = estimate(call.request.work, CPU, "float64")
     if seconds is not None and 2 * seconds > allowance:
         return too_long(seconds)
     # In float64 8 bytes an element, complex ones 16, and room for intermediate results of the outputs' size.
@@ -416,25 +401,16 @@ def prepare_reference(
         require_memory(size, CPU)
         limit = min(allowance * _COPIED_PER_S, CPU.memory().free) / 4
         if library.name not in (TORCH, "numpy"):
-            function, args, kwargs = (_in_numpy(value, library) for value in (function, args, kwargs))
+            twin = lambda leaf: as_tensor(leaf).cpu().numpy() if is_array(leaf) else library.twin(leaf)  # noqa: E731
+            function, args, kwargs = pytree.tree_map(twin, (function, args, kwargs))
         own, function = (None, function) if check is True else (check, torch.neg)
         copied = copy_call(function, args, kwargs, device=torch.device("cpu"), limit_bytes=int(limit))
     except (TooLarge, Uncopyable) as error:
         return unchecked(str(error))
     inputs = max(elements(args, kwargs), len(tensor_leaves(args, kwargs)))
-    return Reference(copied, call.work.flops, inputs, precision, allowance, exact and own is None, own)
+    return Reference(copied, call.request.work.flops, inputs, precision, allowance, exact and own is None, own)
 
 
 def in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a copy of a function or network that computes in float64 on the CPU."""
     return copy_call(function, (), {}, dtype=torch.float64, device=torch.device("cpu")).function
-
-
-def too_long(seconds: float) -> Check:
-    """Return the outcome of a case whose reference may take too long, with the seconds of one call."""
-    return unchecked(f"the check would take too long (one call took {seconds_text(seconds)})")
-
-
-def _in_numpy(value: Any, library: Implementation) -> Any:
-    """Return a value with arrays and functions of another library replaced by NumPy's."""
-    return pytree.tree_map(lambda leaf: as_tensor(leaf).cpu().numpy() if is_array(leaf) else library.twin(leaf), value)

@@ -22,6 +22,10 @@ CHOOSING = frozenset({"index", "index_select", "gather", "take", "embedding", "m
 """torch's operations that read only those elements of their first argument that another argument selects."""
 WHOLE = 0.9
 """Smallest share of a tensor that its views must read to count as the whole: a stencil leaves out the edges."""
+NORMALISATIONS = ("softmax", "layer_norm", "batch_norm", "group_norm", "rms_norm")
+MOVES = re.compile(r"(?<![a-z])(?<!index_)(copy|clone|cat|stack|fill|zero|pad_nd|foreach|fused|dropout|bernoulli)")
+"""Words in the names of operators that read and write each element once and in order (``cat``, not ``scatter``),
+besides the operators that torch tags as pointwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +54,17 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the test passed to the fixture's call. ``work`` is the declared work."""
+    """What a test declares of its next call, see :meth:`.Gpubench.declare`, with plain numbers in ``work``, and what it
+    passes to the call."""
 
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    work: Work
-    check: Callable[..., Any] | bool | str
-    setup: Callable[[], Any] | None
-    devices: Iterable[str]
+    function: Any = None
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    work: Work = field(default_factory=Work)
+    check: Callable[..., Any] | bool | str = True
+    setup: Callable[[], Any] | None = None
+    devices: Iterable[str] = ()
+    threads: int | None = None
     steps: int | None = None
 
     def arguments(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
@@ -77,26 +83,12 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Declaration:
-    """What a test declares of its next call, see :meth:`.Gpubench.declare`; ``work`` has plain numbers."""
-
-    work: Work = field(default_factory=Work)
-    check: Callable[..., Any] | bool | str = True
-    setup: Callable[[], Any] | None = None
-    devices: Iterable[str] = ()
-    threads: int | None = None
-    steps: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Call:
-    """A call with the arguments of one call; ``function`` is that of the request in its variant, ``work`` is
-    declared."""
+    """A request with the arguments of one call; ``function`` is that of the request in its variant."""
 
     request: Request
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    work: Work
     function: Any = None
 
     @property
@@ -109,25 +101,29 @@ class Call:
 
 
 @cache
-def formulas() -> dict[Any, Callable[..., int]]:
+def _formulas() -> dict[Any, Callable[..., int]]:
     """Return torch's formulas of FLOPs by operator, with corrections."""
     from torch.utils.flop_counter import flop_registry
 
     return {**flop_registry, torch.ops.aten.mm: _product}
 
 
-def flops_of(operator: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> float:
+def _flops_of(operator: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> float:
     """Return the FLOPs of an operator's call; 0 for one without a formula."""
     name = operator._schema.name.partition("::")[2]
-    if own := next((formula for pattern, formula in _OWN.items() if pattern.fullmatch(name)), None):
-        named = dict(zip((argument.name for argument in operator._schema.arguments), args, strict=False))
-        return float(own({**named, **kwargs}))
-    known = formulas().get(operator.overloadpacket)
+    forward = name.removesuffix("_backward")
+    if own := next((formula for pattern, formula in _OWN.items() if re.fullmatch(pattern, forward)), None):
+        return float(own(_named(operator, args, kwargs)) * (1 if forward == name else 2))
+    known = _formulas().get(operator.overloadpacket)
     return float(known(*args, **kwargs, out_val=result)) if known else 0.0
 
 
+def _named(operator: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    return {**dict(zip((each.name for each in operator._schema.arguments), args, strict=False)), **kwargs}
+
+
 def _product(left: Any, right: Any, **_: Any) -> int:
-    """FLOPs of the elements that are stored: torch counts a sparse matrix as if it were full."""
+    """Return the FLOPs of the elements that are stored: torch counts a sparse matrix as if it were full."""
     full = str(left.layout) == "torch.strided"
     return int(2 * (left.shape[0] * left.shape[1] if full else left._nnz()) * right.shape[1])
 
@@ -136,23 +132,13 @@ _product._get_raw = True  # type: ignore[attr-defined]  # it gets tensors, not t
 
 
 def _attention(call: Mapping[str, Any]) -> int:
-    """FLOPs of fused attention: two products, or for causal attention only the scores up to the diagonal, while torch
-    adds the masked half."""
+    """Return the FLOPs of fused attention: two products, or for causal attention only the scores up to the diagonal,
+    while torch adds the masked half."""
     query, key, value = (call[name].shape for name in ("query", "key", "value"))
     scores = query[-2] * key[-2]
     if call.get("is_causal") and query[-2] == key[-2]:
         scores = query[-2] * (query[-2] + 1) // 2
     return int(2 * query[:-2].numel() * scores * (query[-1] + value[-1]))
-
-
-def _attention_backward(call: Mapping[str, Any]) -> int:
-    """FLOPs of four products, without the fifth that torch adds: it recomputes the scores instead of keeping them."""
-    return 2 * _attention(call)
-
-
-def _product_of_bytes(call: Mapping[str, Any]) -> int:
-    """FLOPs of a product with 8-bit weights: (rows, inputs) times (outputs, inputs)."""
-    return int(2 * call["self"].numel() * call["mat2"].shape[0])
 
 
 def _recurrent_weights(call: Mapping[str, Any]) -> list[Any]:
@@ -161,72 +147,23 @@ def _recurrent_weights(call: Mapping[str, Any]) -> list[Any]:
 
 
 def _recurrent(call: Mapping[str, Any]) -> int:
-    """FLOPs of recurrent layers: each step multiplies with all weights."""
+    """Return the FLOPs of recurrent layers: each step multiplies with all weights."""
     rows = call["input"].numel() // call["input"].shape[-1]
     return int(2 * rows * sum(weight.numel() for weight in _recurrent_weights(call)))
 
 
-def _recurrent_backward(call: Mapping[str, Any]) -> int:
-    """FLOPs of the gradients of inputs and weights."""
-    return 2 * _recurrent(call)
-
-
-_RECURRENT = re.compile("(mkldnn|_cudnn|miopen)_rnn(_layer)?(_backward)?")
-_OWN: dict[re.Pattern[str], Callable[[Mapping[str, Any]], int]] = {
-    re.compile(r"_scaled_dot_product_\w+_backward"): _attention_backward,
-    re.compile(r"_scaled_dot_product_\w+"): _attention,
-    re.compile("_weight_int8pack_mm"): _product_of_bytes,
-    re.compile("(mkldnn|_cudnn|miopen)_rnn(_layer)?"): _recurrent,
-    re.compile("(mkldnn|_cudnn|miopen)_rnn(_layer)?_backward"): _recurrent_backward,
+_RECURRENT = "(mkldnn|_cudnn|miopen)_rnn(_layer)?"
+_OWN: dict[str, Callable[[Mapping[str, Any]], int]] = {
+    r"_scaled_dot_product_\w+": _attention,
+    "_weight_int8pack_mm": lambda call: 2 * call["self"].numel() * call["mat2"].shape[0],
+    _RECURRENT: _recurrent,
 }
-"""Formulas of operators by torch's names, with the arguments by name, that torch lacks or that count other work."""
+"""Formulas of operators by torch's names, with the arguments by name, that torch lacks or that count other work. A
+backward pass has twice the work: of attention four products, without torch's fifth, which makes the scores again; of
+recurrent layers the gradients of inputs and weights."""
 
 
-# Counting -------------------------------------------------------------------------------------------------------------
-
-
-def count(copied: CallCopy, devices: Iterable[Device] = ()) -> Counted:
-    """Count the work of a copied call, while it runs; it may draw random numbers on the ``devices``."""
-    with restored_random_streams(devices), watched() as seen:
-        result = copied()
-    return counted(seen, copied.function, copied.args, copied.kwargs, result)
-
-
-def counted(seen: Seen, function: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> Counted:
-    """Return the work of a call that was seen. Raises :class:`Unmeasurable` if it wasn't seen as a whole."""
-    if seen.failure:
-        raise Unmeasurable(seen.failure)
-    given, out = tensors(args, kwargs, function), tensor_leaves(kwargs.get("out"))
-    named = {name: value for name, value in kwargs.items() if name != "out"}
-    read, made = tensors(args, named, function), tensors(result)
-    besides, is_whole = seen.others(given)
-    whole = is_whole and seen.reads_whole(tensor_leaves(args, named))
-    return Counted(
-        seen.flops or None,
-        sum(tensor.nbytes for tensor in made),
-        _bytes(read) + besides,
-        seen.given_bytes([*given, *bare_tensors(out)]) + seen.peak,
-        seen.convolution_flops,
-        seen.operations,
-        seen.moved,
-        whole,
-        not seen.has_own_switch,
-        seen.operators(),
-    )
-
-
-def _bytes(counted: list[Any]) -> int:
-    """Bytes of the distinct tensors; memory that occurs twice counts once."""
-    return sum({memory_key(tensor): tensor.nbytes for tensor in counted}.values())
-
-
-NORMALISATIONS = ("softmax", "layer_norm", "batch_norm", "group_norm", "rms_norm")
-MOVES = re.compile(r"(?<![a-z])(?<!index_)(copy|clone|cat|stack|fill|zero|pad_nd|foreach|fused|dropout|bernoulli)")
-"""What is in the names of operators that read and write each element once and in order (``cat``, not ``scatter``),
-besides those that torch tags as pointwise."""
-
-
-def kind_of_operator(operator: Any, args: tuple[Any, ...], flops: float) -> str:
+def _kind_of(operator: Any, args: tuple[Any, ...], flops: float) -> str:
     """Return the kind of an operator, as in :class:`~gpubench.runfile.schema.Operators`: operators whose GPU times
     follow the same rule. A convolution whose kernel is a single point is a product: no algorithm saves
     multiplications."""
@@ -243,15 +180,36 @@ def kind_of_operator(operator: Any, args: tuple[Any, ...], flops: float) -> str:
     return "sort" if name == "sort" else "other"
 
 
+# Counting -------------------------------------------------------------------------------------------------------------
+
+
+def count(copied: CallCopy, devices: Iterable[Device] = ()) -> Counted:
+    """Count the work of a copied call, while it runs; it may draw random numbers on the ``devices``. Raises
+    :class:`Unmeasurable` if it wasn't seen as a whole."""
+    with restored_random_streams(devices), watched() as seen:
+        result = copied()
+    return seen.counted(copied.function, copied.args, copied.kwargs, result)
+
+
+def count_real(request: Request, devices: Iterable[Device] = ()) -> Counted:
+    """Count the work of a call that can't be copied, in one more call. Raises :class:`Unmeasurable` with the reason
+    where it can't be counted either."""
+    args, kwargs = request.arguments()
+    try:
+        return count(CallCopy(request.function, args, dict(kwargs)), devices)
+    except Exception as error:
+        raise Unmeasurable(" ".join(str(error).split())[:150] or type(error).__name__) from error
+
+
 class Seen:
-    """What was seen of the operators of a call: ``peak`` is the most bytes that tensors made by it held at once,
-    ``operations`` the number of launches, ``moved`` the bytes that these read and wrote, ``flops`` their FLOPs and
-    ``convolution_flops`` those in convolutions. ``failure`` is the reason why some weren't seen."""
+    """The operators of a call: ``peak`` is the most bytes that tensors made by it held at once, ``operations`` the
+    number of launches, ``moved`` the bytes that these read and wrote, ``flops`` their FLOPs. ``failure`` is the reason
+    why some weren't seen."""
 
     def __init__(self) -> None:
-        self.flops = self.convolution_flops = 0.0
+        self.flops = self._convolution_flops = 0.0
         self.peak = self.operations = self.moved = self._now = 0
-        self.has_own_switch, self.failure = False, ""
+        self._has_own_switch, self.failure = False, ""
         self._opaque = False  # whether the layout of a tensor hides how many bytes it has
         self._groups: dict[tuple[str, int, int], list[float]] = {}
         self._made: set[int] = set()
@@ -262,8 +220,7 @@ class Seen:
     def note(self, operator: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
         """Note an operator that was called."""
         name = operator.overloadpacket.__name__
-        for tensor in self._full(args, kwargs):
-            storage = tensor.untyped_storage()
+        for storage in (tensor.untyped_storage() for tensor in self._full(args, kwargs)):
             if storage._cdata not in self._made:
                 self._given.setdefault(storage._cdata, storage)
         # A view launches nothing, and neither does what only allocates.
@@ -287,25 +244,24 @@ class Seen:
             self._written.add(0)  # gradients are written beside the result
         for tensor in self._full(args[1:] if name in CHOOSING else args, read):
             self._views.setdefault(tensor.untyped_storage()._cdata, {})[memory_key(tensor)] = tensor.nbytes
-        flops = flops_of(operator, args, kwargs, result)
+        flops = _flops_of(operator, args, kwargs, result)
         self.flops += flops
-        self.convolution_flops += flops if "convolution" in name else 0.0
-        self.has_own_switch |= "convolution" in name or _RECURRENT.fullmatch(name) is not None
-        if _RECURRENT.fullmatch(name):
-            return self._note_recurrent(operator, args, kwargs, flops, result)
+        self._convolution_flops += flops if "convolution" in name else 0.0
+        is_recurrent = re.fullmatch(f"{_RECURRENT}(_backward)?", name) is not None
+        self._has_own_switch |= "convolution" in name or is_recurrent
+        if is_recurrent:
+            return self._note_recurrent(_named(operator, args, kwargs), flops, result)
         nbytes = sum(tensor.nbytes for tensor in tensors(args, read, result))
         if name == "sort":
             nbytes *= args[0].element_size()  # a radix sort passes over everything once per byte of a key
-        self._add(kind_of_operator(operator, args, flops), 1, flops, nbytes)
+        self._add(_kind_of(operator, args, flops), 1, flops, nbytes)
 
-    def _note_recurrent(self, operator: Any, args: Any, kwargs: Any, flops: float, result: Any) -> None:
+    def _note_recurrent(self, named: Mapping[str, Any], flops: float, result: Any) -> None:
         """Note a layer that runs as one operator by the launches that it has on a GPU: a product of all inputs, and for
         each step a product and the gates."""
-        named = dict(zip((argument.name for argument in operator._schema.arguments), args, strict=False)) | kwargs
         inputs, weights = named["input"], _recurrent_weights(named)
         steps = max(1, len(named.get("batch_sizes") or ()) or inputs.shape[1 if named.get("batch_first") else 0])
-        layers = max(1, len(weights) // 2)
-        inner = sum(weight.nbytes for weight in weights[1::2])
+        layers, inner = max(1, len(weights) // 2), sum(weight.nbytes for weight in weights[1::2])
         share = sum(weight.numel() for weight in weights[1::2]) / max(1, sum(weight.numel() for weight in weights))
         gates = sum(tensor.nbytes for tensor in tensors(result))
         outer = inputs.nbytes + sum(weight.nbytes for weight in weights[::2]) + gates
@@ -331,33 +287,37 @@ class Seen:
         self._made.discard(key)
         self._now -= nbytes
 
-    def given_bytes(self, given: list[Any]) -> int:
-        """Return the bytes of the memory that a call used and didn't make, with that of ``given`` tensors."""
-        dense = (tensor.untyped_storage() for tensor in given if str(tensor.layout) == "torch.strided")
-        storages = {storage._cdata: storage for storage in dense} | self._given
-        return sum(storage.nbytes() for storage in storages.values())
-
-    def others(self, given: list[Any]) -> tuple[int, bool]:
-        """Return the bytes of what was read besides ``given`` tensors, and whether all of it was read and none of it
-        written."""
-        own = {tensor.untyped_storage()._cdata for tensor in given if str(tensor.layout) == "torch.strided"}
-        others = [storage for key, storage in self._given.items() if key not in own]
-        read = [sum(self._views.get(storage._cdata, {}).values()) for storage in others]
-        whole = all(seen >= WHOLE * storage.nbytes() for seen, storage in zip(read, others, strict=True))
-        written = self._written & {0, *(storage._cdata for storage in others)}
-        return sum(storage.nbytes() for storage in others), whole and not written
-
-    def reads_whole(self, given: list[Any]) -> bool:
-        """Return whether nearly all of each tensor was read; false for sparse tensors, which aren't seen."""
-        if any(str(each.layout) != "torch.strided" for each in given):
-            return False
-        views = (self._views.get(each.untyped_storage()._cdata, {}) for each in given)
-        return all(sum(read.values()) >= WHOLE * each.nbytes for read, each in zip(views, given, strict=True))
-
     def operators(self) -> tuple[Operators, ...]:
         """Return the operators by kind and size; none if they are unreliable or too many for a results file."""
         groups = tuple(Operators(size[0], int(group[0]), *group[1:]) for size, group in self._groups.items())
         return groups if len(groups) <= MOST_OPERATORS and not self._opaque else ()
+
+    def counted(self, function: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> Counted:
+        """Return the work of the call that was seen, with its arguments and result. Raises :class:`Unmeasurable` if it
+        wasn't seen as a whole."""
+        if self.failure:
+            raise Unmeasurable(self.failure)
+        inputs = [*args, *(value for name, value in kwargs.items() if name != "out")]
+        dense = [each for each in tensors(args, kwargs, function) if str(each.layout) == "torch.strided"]
+        own = {storage._cdata: storage for storage in (each.untyped_storage() for each in dense)}
+        others = {key: storage.nbytes() for key, storage in self._given.items() if key not in own}
+        given = tensor_leaves(inputs)
+        whole = all(str(each.layout) == "torch.strided" for each in given)  # sparse ones aren't seen
+        parts = [*((each.untyped_storage()._cdata, each.nbytes) for each in given if whole), *others.items()]
+        whole &= all(sum(self._views.get(key, {}).values()) >= WHOLE * nbytes for key, nbytes in parts)
+        return Counted(
+            flops=self.flops or None,
+            output_bytes=sum(tensor.nbytes for tensor in tensors(result)),
+            input_bytes=sum({memory_key(each): each.nbytes for each in tensors(inputs, function)}.values())
+            + sum(others.values()),
+            memory_bytes=sum(storage.nbytes() for storage in (own | self._given).values()) + self.peak,
+            convolution_flops=self._convolution_flops,
+            operations=self.operations,
+            moved_bytes=self.moved,
+            whole=whole and not self._written & {0, *others},
+            products_alone=not self._has_own_switch,
+            operators=self.operators(),
+        )
 
 
 @contextmanager
@@ -391,42 +351,25 @@ def watched() -> Iterator[Seen]:
         torch.backends.mha.set_fastpath_enabled(fused)
 
 
-def count_real(request: Request, devices: Iterable[Device] = ()) -> Counted:
-    """Count the work of a call that can't be copied, in one more call. Raises :class:`Unmeasurable` with the reason
-    where it can't be counted either."""
-    args, kwargs = request.arguments()
-    try:
-        return count(CallCopy(request.function, args, dict(kwargs)), devices)
-    except Exception as error:
-        raise Unmeasurable(" ".join(str(error).split())[:150] or type(error).__name__) from error
-
-
 def observe(
-    request: Request,
-    device: Device,
-    dtype: str,
-    keep: Callable[[Counted], Any],
-    function: Any,
-    /,
-    *args: Any,
-    **kwargs: Any,
+    request: Request, device: Device, dtype: str, keep: Any, function: Any, /, *args: Any, **kwargs: Any
 ) -> tuple[Load, Any]:
     """Make a call for a simulated device that computes in this dtype; return the load that it takes its time for, and
     the result, and give its work to ``keep``. The load is the work as declared, or else counted in this call. Raises
     :class:`Unmeasurable` if none is known."""
     with _wide_products()(), watched() as seen:
         result = function(*args, **kwargs)
-    work, known = request.work, counted(seen, function, args, kwargs, result)
+    work, known = request.work, seen.counted(function, args, kwargs, result)
     keep(known)
     operations = (work.items or 0.0) if work.unit == "operation" else 0.0  # of 8-bit integers, for example
+    least = sum(tensor.nbytes for tensor in bare_tensors(args, kwargs))
     if not (known.operations or work.flops or work.bytes or operations):
         needs = "its model needs work that PyTorch can count, or gpubench.declare(flops=…)"
         raise Unmeasurable(f"{device.label}: {needs}")
     if operations:
-        return Load(operations, work.bytes or _least_bytes(args, kwargs), 1, EIGHT_BITS), result
-    total = agree(work, known)
-    least = total.bytes or (_least_bytes(args, kwargs) if known.operators else known.moved_bytes)
-    return Load(total.flops or 0.0, least, max(1, known.operations), dtype, known.operators), result
+        return Load(operations, work.bytes or least, 1, EIGHT_BITS), result
+    total, least = agree(work, known), least if known.operators else known.moved_bytes
+    return Load(total.flops or 0.0, total.bytes or least, max(1, known.operations), dtype, known.operators), result
 
 
 @cache
@@ -448,8 +391,7 @@ def _wide_products() -> Any:
     return WideProducts
 
 
-def _least_bytes(args: Any, kwargs: Any) -> int:
-    return sum(tensor.nbytes for tensor in bare_tensors(args, kwargs))
+# Declared work --------------------------------------------------------------------------------------------------------
 
 
 def plain_number(name: str, value: Any, *, whole: bool = False) -> Any:

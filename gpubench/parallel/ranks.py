@@ -25,7 +25,7 @@ from ..measure.budget import Preset
 from ..measure.clock import DeviceClock, until_clocks_stand
 from ..measure.precision import matmul_precision
 from ..measure.rounds import Bound, Share, take_turns
-from ..measure.work import Declaration
+from ..measure.work import Request
 from ..runfile.flags import Flag
 from ..runfile.schema import Check
 from .team import Rank, RankTimes, Team, collective_backend, launched_rank
@@ -63,7 +63,7 @@ class Ranks:
         ``record`` is what the report needs to know of the case: ``method``, ``mode``, ``ideal_speedup``.
         """
         declaration = gpubench.take_declaration()
-        if declaration != Declaration(work := declaration.work):
+        if declaration != Request(work=(work := declaration.work)):
             raise UsageError(
                 "ranks take flops, nbytes, items and unit from gpubench.declare(…), the rest from their job"
             )

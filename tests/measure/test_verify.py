@@ -72,9 +72,9 @@ def test_a_reference_needs_eight_bytes_for_each_number(monkeypatch, dtype, each)
     """Of a network in bfloat16 four times what the network takes: two would end the process for lack of memory."""
     asked = []
     monkeypatch.setattr(verify, "require_memory", lambda nbytes, device: asked.append(nbytes))
-    request = types.SimpleNamespace(check=True, function=torch.neg)
+    request = types.SimpleNamespace(check=True, function=torch.neg, work=Work())
     tensor = torch.ones(100, dtype=getattr(torch, dtype))
-    prepared = types.SimpleNamespace(request=request, work=Work(), args=(tensor,), kwargs={}, counted=None)
+    prepared = types.SimpleNamespace(request=request, args=(tensor,), kwargs={}, counted=None)
     prepare_reference(prepared, dtype, 1.0, lambda *_: (None, ""), find_implementation("torch")(CPU, "float32"))
     assert asked == [100 * each]
 
@@ -370,6 +370,10 @@ def test_returned(gpubench):
 def test_random(gpubench):
     gpubench(lambda x: x * np.random.rand(), gpubench.randn(8))
 
+def test_attention(gpubench):
+    x = gpubench.randn(1, 2, 16, 8)
+    gpubench(nn.functional.scaled_dot_product_attention, x, x, x)
+
 def test_clock(gpubench):
     gpubench(lambda x: x * (time.perf_counter() * 1e3 % 1), gpubench.randn(8))
 
@@ -419,7 +423,8 @@ OUTCOMES = {
         ("method", "float8", "float8_e5m2", "half_complex", "lazy", "lazy_module", "nested"), ("passed", None)
     ),
     **dict.fromkeys(
-        ("masked", "quantised", "list", "text", "returned", "weights", "slow_first", "slow_step"), ("passed", None)
+        ("masked", "quantised", "list", "text", "returned", "weights", "slow_first", "slow_step", "attention"),
+        ("passed", None),
     ),
     **dict.fromkeys(
         ("message", "tiny", "rank", "rank_of_numpy", "rank_of_solution"),

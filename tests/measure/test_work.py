@@ -387,9 +387,7 @@ def test_a_simulated_gpu_computes_products_of_16_bits_in_float32(dtype):
     a, kept = torch.randn(8, 8).to(dtype), []
     with Computed():
         out = torch.empty_like(a)
-        load, results = observe(
-            Request(call, (a, out), {}, Work(), True, None, ()), None, "", kept.append, call, a, out
-        )
+        load, results = observe(Request(call, (a, out)), None, "", kept.append, call, a, out)
     assert computed == [torch.float32] * 3
     assert [each.dtype for each in results] == [dtype] * 3
     assert results[2] is out

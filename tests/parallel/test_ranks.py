@@ -21,7 +21,7 @@ from gpubench.devices.cpu import cores
 from gpubench.errors import OverBudget, Unmeasurable, UsageError
 from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.clock import DeviceClock
-from gpubench.measure.work import Declaration
+from gpubench.measure.work import Request
 from gpubench.parallel import ranks, team
 from gpubench.parallel.ranks import Ranks, RankTimes, _flags_of_ranks, _take_rounds, circle, device_counts, measure_rank
 from gpubench.parallel.team import Rank
@@ -227,7 +227,7 @@ def fixture():
     """The parts of a test's fixture that ranks use; ``entered`` is its record."""
     entered = []
     return types.SimpleNamespace(
-        take_declaration=Declaration, home=devices.CPU, case=types.SimpleNamespace(threads=2), allowance=None,
+        take_declaration=Request, home=devices.CPU, case=types.SimpleNamespace(threads=2), allowance=None,
         is_busy=lambda: False, too_few=Unmeasurable, entered=entered,
         replay=lambda *measured, **record: entered.append((*measured, record)),
     )  # fmt: skip
@@ -272,6 +272,6 @@ def test_under_torchrun_all_its_ranks_are_a_count_to_measure(launched, ranks, co
 
 
 def test_a_declaration_that_ranks_cannot_keep_is_refused(fixture):
-    fixture.take_declaration = lambda: Declaration(check=False)
+    fixture.take_declaration = lambda: Request(check=False)
     with pytest.raises(UsageError, match=r"ranks take flops, nbytes, items and unit from gpubench\.declare"):
         Ranks(crew(2), "a").measure(fixture, None, 2)
