@@ -24,11 +24,8 @@ _SWITCHES = {
     "cudnn_deterministic": "cuDNN deterministic",
     "deterministic": "deterministic algorithms",
 }
-_OF_TF32 = ("tf32_matmul", "tf32_cudnn")
-"""Switches that say more than ``tf32``, which is on if either is."""
 _OF_CPUS = ("float32_matmul",)
 """Switches that change a CPU's times."""
-_INSTRUCTIONS = "CPU instructions"
 _OF_THE_CPU = {
     "sockets": "sockets in use",
     "numa_nodes": "NUMA nodes in use",
@@ -36,26 +33,26 @@ _OF_THE_CPU = {
     "governor": "governor of the CPU's clocks",
     "huge_pages": "transparent huge pages",
     "allocator": "memory allocator",
-    "instructions": _INSTRUCTIONS,
+    "instructions": "CPU instructions",
     "preloaded": "preloaded libraries",
 }
 _ARCHITECTURES = re.compile(
     "unknown machine|x86_64|amd64|i[3-6]86|aarch64|arm64|arm(v[5-9].*)?|ppc64(le)?|s390x|riscv64", re.IGNORECASE
 )
-_Known = dict[str, str]
+_Texts = dict[str, str]
 
 
 class Facts(NamedTuple):
     """The facts in a run's file, by names for people: hardware, threads and precision; torch and drivers, which are
     often the change itself; how the CPU was used; the settings."""
 
-    machine: _Known
-    software: _Known
-    cpu: _Known
-    settings: _Known
+    machine: _Texts
+    software: _Texts
+    cpu: _Texts
+    settings: _Texts
 
 
-def differences(before: Sequence[Run], after: Sequence[Run], devices: Iterable[str]) -> list[_Known]:
+def differences(before: Sequence[Run], after: Sequence[Run], devices: Iterable[str]) -> list[_Texts]:
     """How two sets of runs differ in machine, software and use of the CPU (:class:`Facts`): ``{"threads": "2 → 1"}``.
 
     Facts that matter to benchmarks on ``devices`` count; the CPU always does, since it launches a GPU's kernels. A fact
@@ -63,21 +60,22 @@ def differences(before: Sequence[Run], after: Sequence[Run], devices: Iterable[s
     """
     runs = [*before, *after]
     machine, software, cpu, _ = zip(*facts(runs, devices), strict=True)
-    libraries = ({name: str(version) for name, version in (run.machine.libraries or {}).items()} for run in runs)
-    versions = [known | libraries_of for known, libraries_of in zip(software, libraries, strict=True)]
+    versions = tuple(
+        torch | {name: str(version) for name, version in (run.machine.libraries or {}).items()}
+        for torch, run in zip(software, runs, strict=True)
+    )
     return [_differing(part[: len(before)], part[len(before) :]) for part in (machine, versions, cpu)]
 
 
-def _differing(before: Sequence[_Known], after: Sequence[_Known]) -> _Known:
-    found = {}
-    for fact in dict.fromkeys(name for each in (*before, *after) for name in each):
-        old, new = (sorted({each[fact] for each in side if fact in each}) for side in (before, after))
-        words = f"{' and '.join(old)} → {' and '.join(new)}"
-        if old == new or not (old and new):
-            words = f"{' and '.join(old or new)} on {'either' if old == new else 'one'} side"
+def _differing(before: Sequence[_Texts], after: Sequence[_Texts]) -> _Texts:
+    changes = {}
+    for fact in dict.fromkeys(name for texts in (*before, *after) for name in texts):
+        old, new = (sorted({texts[fact] for texts in side if fact in texts}) for side in (before, after))
         if len({*old, *new}) > 1:
-            found[fact] = words
-    return found
+            changes[fact] = f"{' and '.join(old)} → {' and '.join(new)}"
+            if old == new or not (old and new):
+                changes[fact] = f"{' and '.join(old or new)} on {'either' if old == new else 'one'} side"
+    return changes
 
 
 def facts(runs: Sequence[Run], devices: Iterable[str]) -> list[Facts]:
@@ -90,18 +88,30 @@ def facts(runs: Sequence[Run], devices: Iterable[str]) -> list[Facts]:
 
 
 def _facts_of(run: Run, names: Sequence[str], variables: Collection[str], alike: bool) -> Facts:
-    machine, software = {}, {"torch": run.machine.torch}
-    for device in map(run.machine.device, names):
-        if not is_unknown(device.label):
-            machine["CPU" if device.name == "cpu" else device.name] = device.label
-        software[f"{device.name} driver"] = device.driver
+    devices = [run.machine.device(name) for name in names]
+    machine = {"CPU" if each.name == "cpu" else each.name: each.label for each in devices if not is_unknown(each.label)}
     machine |= {"threads": str(run.machine.threads)} if run.machine.threads else {}
-    accelerated = any(run.machine.device(name).accelerator for name in names)
+    accelerated = any(device.accelerator for device in devices)
     machine |= switches(run.machine.precision or {}, () if accelerated else _OF_CPUS)
+    software = {"torch": run.machine.torch} | {f"{device.name} driver": device.driver for device in devices}
     settings = {"preset": run.preset, "processes": str(run.processes), "gpubench": run.version}
     settings["seed"] = None if run.seed is None else str(run.seed)
-    known = [{name: value for name, value in part.items() if value} for part in (software, settings)]
-    return Facts(machine, known[0], _of_cpu(run.machine.cpu, variables, alike), known[1])
+    texts = [{name: value for name, value in part.items() if value} for part in (software, settings)]
+    return Facts(machine, texts[0], _of_cpu(run.machine.cpu, variables, alike), texts[1])
+
+
+def _of_cpu(cpu: CpuFacts, variables: Collection[str], alike: bool) -> _Texts:
+    """The facts that decide a CPU's times beside its model."""
+    texts = {} if cpu.variables is None else {name: cpu.variables.get(name, "not set") for name in variables}
+    texts |= {f"products of {library} by": kernel for library, kernel in (cpu.kernels or {}).items()}
+    for name, words in _OF_THE_CPU.items():
+        value = getattr(cpu, name)
+        if value is not None and (alike or name != "instructions"):
+            texts[words] = " ".join(map(str, value)) or "none" if isinstance(value, tuple) else str(value)
+    if cpu.logical_cpus and cpu.machine_cpus:  # of those of the machine, what affinity and the control group allow
+        used = min(cpu.logical_cpus, cpu.cgroup_cores or cpu.logical_cpus)
+        texts["CPUs in use"] = f"{used:g} of {cpu.machine_cpus}"
+    return texts
 
 
 def threads_available(run: Run) -> int | None:
@@ -112,12 +122,12 @@ def threads_available(run: Run) -> int | None:
     return available if used and used < available else None
 
 
-def switches(known: Mapping[str, Scalar], only: Collection[str] = ()) -> _Known:
+def switches(values: Mapping[str, Scalar], only: Collection[str] = ()) -> _Texts:
     """The known switches of torch and its libraries, or ``only`` some: ``on``, ``off``, ``highest``, ``none``."""
-    found = {name: value for name, value in known.items() if value is not None and name in (only or known)}
-    if found.keys() >= set(_OF_TF32):
-        found.pop("tf32", None)
-    texts = {name: SWITCH[value] if isinstance(value, bool) else str(value) or "none" for name, value in found.items()}
+    chosen = {name: value for name, value in values.items() if value is not None and name in (only or values)}
+    if chosen.keys() >= {"tf32_matmul", "tf32_cudnn"}:
+        chosen.pop("tf32", None)  # on if either is
+    texts = {name: SWITCH[value] if isinstance(value, bool) else str(value) or "none" for name, value in chosen.items()}
     return {_SWITCHES.get(name, name.replace("_", " ")): words for name, words in texts.items()}
 
 
@@ -126,31 +136,15 @@ def is_unknown(label: str) -> bool:
     return not label or _ARCHITECTURES.fullmatch(label) is not None
 
 
-def _of_cpu(cpu: CpuFacts, variables: Collection[str], alike: bool) -> _Known:
-    """The facts that decide a CPU's times beside its model: variables, kernels of libraries, governor, allocator, its
-    share."""
-    facts = {} if cpu.variables is None else {name: cpu.variables.get(name, "not set") for name in variables}
-    facts |= {f"products of {library} by": kernel for library, kernel in (cpu.kernels or {}).items()}
-    for name, words in _OF_THE_CPU.items():
-        value = getattr(cpu, name)
-        if value is not None and (alike or words != _INSTRUCTIONS):
-            facts[words] = " ".join(map(str, value)) or "none" if isinstance(value, tuple) else str(value)
-    if cpu.logical_cpus and cpu.machine_cpus:  # of those of the machine, what affinity and the control group allow
-        used = min(cpu.logical_cpus, cpu.cgroup_cores or cpu.logical_cpus)
-        facts["CPUs in use"] = f"{used:g} of {cpu.machine_cpus}"
-    return facts
-
-
 def plain_memory_note(results: Iterable[Result]) -> str:
     """Return the cost of calls in a process that returns freed memory, if that is another time; else empty."""
     factors = [
-        (each.plain_s / each.times.median_s, each)
-        for each in results
-        if each.plain_s and each.times and all(flag.name != CONTENDED for flag in each.flags)
+        (result.plain_s / result.times.median_s, result)
+        for result in results
+        if result.plain_s and result.times and all(flag.name != CONTENDED for flag in result.flags)
     ]
-    other = sorted((max(factor, 1 / factor), each.id, factor, each) for factor, each in factors)
-    other = [entry for entry in other if entry[0] > PLAIN_FACTOR]
-    if not other:
+    other = [(max(factor, 1 / factor), result.id, factor, result) for factor, result in factors]
+    if not (other := sorted(entry for entry in other if entry[0] > PLAIN_FACTOR)):
         return ""
     _, _, factor, most = other[-1]
     more = f", and {counted(len(other) - 1, 'other benchmark')} another time too" * (len(other) > 1)

@@ -6,9 +6,8 @@ Measuring raises the flags, with the evidence; every reader takes their meaning 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct, field
 
@@ -20,8 +19,7 @@ class Flag(Struct, frozen=True):
     seen: Annotated[str, Meta(description="what was seen, with its numbers")] = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(NamedTuple):
     """The cause of a flag, and the remedy."""
 
     why: str
@@ -32,10 +30,9 @@ WAITING = "waiting"
 """The flag of a time that measures the scheduler: it is compared with nothing."""
 IMPLAUSIBLE = "implausible"
 """A flag that a report raises too, where the peaks were measured too low to do it while measuring."""
-CONTENDED, TOO_SHORT = "contended", "too-short"
+CONTENDED, TOO_SHORT, NOISY_FLAG = "contended", "too-short", "noisy"
 DIFFERENT = "different-result"
 """The flag of an expression with another result than the first one: its time is right."""
-NOISY_FLAG = "noisy"
 POWER_LIMITED = "power-limited"
 """The flag of a device at its power limit: the usual state of a busy GPU; the time is right and is no noise."""
 NOISY = 0.15
@@ -98,28 +95,23 @@ ADVICE = {
 }
 
 
-# How good a time is ---------------------------------------------------------------------------------------------------
-
-
 class Reason(StrEnum):
-    """Why a number isn't sound, the most serious reason first: the text in place of the number, and in place of its
-    interval."""
+    """Why a number isn't sound, the most serious reason first: the text in place of the number."""
 
-    WAITED = "unknown (threads waited)", "waited"
-    ABOVE_PEAK = "above the measured peak", ""
-    BUSY = "machine busy", "busy"
-    TOO_SHORT = "too short", "too short"
-    TOO_NOISY = "unknown (too noisy)", "too noisy"
-    NOISY = "noisy", ""
-    FEW_THREADS = "fewer threads than the CPU has", ""
+    WAITED = "unknown (threads waited)"
+    ABOVE_PEAK = "above the measured peak"
+    BUSY = "machine busy"
+    TOO_SHORT = "too short"
+    TOO_NOISY = "unknown (too noisy)"
+    NOISY = "noisy"
+    FEW_THREADS = "fewer threads than the CPU has"
 
-    interval: str
-
-    def __new__(cls, number: str, interval: str) -> Reason:
-        """Make a member that is the text in place of the number."""
-        made = str.__new__(cls, number)
-        made._value_, made.interval = number, interval
-        return made
+    @property
+    def interval(self) -> str:
+        """The text in place of the number's interval; empty where the interval is shown."""
+        return {"WAITED": "waited", "BUSY": "busy", "TOO_SHORT": "too short", "TOO_NOISY": "too noisy"}.get(
+            self.name, ""
+        )
 
 
 class Level(IntEnum):
@@ -128,8 +120,7 @@ class Level(IntEnum):
     SOUND, NOISY, UNUSABLE = 0, 1, 2
 
 
-@dataclass(frozen=True, slots=True)
-class Quality:
+class Quality(NamedTuple):
     """How good a time, or a ratio of two times, is; the reason for the level is the first."""
 
     level: Level
@@ -152,11 +143,8 @@ class Quality:
 
 
 _REASONS = {
-    WAITING: Reason.WAITED,
-    IMPLAUSIBLE: Reason.ABOVE_PEAK,
-    CONTENDED: Reason.BUSY,
-    TOO_SHORT: Reason.TOO_SHORT,
-}
+    WAITING: Reason.WAITED, IMPLAUSIBLE: Reason.ABOVE_PEAK, CONTENDED: Reason.BUSY, TOO_SHORT: Reason.TOO_SHORT
+}  # fmt: skip
 """The reason that a flag gives for a time; any other, except the power limit and another result, says that it is
 noisy."""
 
@@ -164,9 +152,7 @@ noisy."""
 def judge(flags: Iterable[str], spread: float = 0.0) -> Quality:
     """The quality of a time with these flags and this spread, half its range over the time. A rate above the measured
     peak can't be true."""
-    found = {_REASONS.get(name, Reason.NOISY) for name in flags if name not in (POWER_LIMITED, DIFFERENT)}
-    found |= {Reason.TOO_NOISY} if spread > 1 else set()
-    why = tuple(reason for reason in Reason if reason in found)
-    if not why:
-        return Quality(Level.SOUND)
-    return Quality(Level.UNUSABLE if why[0] in (Reason.WAITED, Reason.ABOVE_PEAK) else Level.NOISY, why)
+    reasons = {_REASONS.get(name, Reason.NOISY) for name in flags if name not in (POWER_LIMITED, DIFFERENT)}
+    why = tuple(reason for reason in Reason if reason in reasons or (reason is Reason.TOO_NOISY and spread > 1))
+    unusable = why[:1] in ((Reason.WAITED,), (Reason.ABOVE_PEAK,))
+    return Quality(Level.UNUSABLE if unusable else Level.NOISY if why else Level.SOUND, why)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 from msgspec import Meta, defstruct
 
@@ -18,10 +18,10 @@ from .quantities import listed
 from .reader import MOST_NAMED, beginning, convert, decoded, excess
 from .schema import OK, Benchmark
 
-_Number = Annotated[int, Meta(ge=0, le=9999)]
-_Ranks = defstruct("ranks", [("cases", list[str]), ("count", Annotated[int, Meta(ge=1, le=9999)])])
+_Number, _Count = Annotated[int, Meta(ge=0, le=9999)], Annotated[int, Meta(ge=1, le=9999)]
+_Ranks = defstruct("ranks", [("cases", list[str]), ("count", _Count)])
 _FIELDS: dict[str, list[Any]] = {
-    "run": [("processes", Annotated[int, Meta(ge=1, le=9999)]), ("options", list[str]), ("paths", list[str]),
+    "run": [("processes", _Count), ("options", list[str]), ("paths", list[str]),
             ("deadline_s", Annotated[float, Meta(gt=0)] | None, None)],
     "session": [("process", _Number), ("cases", list[str]), ("fingerprint", dict), ("machine_info", dict),
                 ("gpubench", dict), ("estimated_s", float | None, None), ("ranks", _Ranks | None, None)],
@@ -47,9 +47,9 @@ def read_ledger(path: str | os.PathLike[str]) -> list[Event]:
         with path.open("rb") as file:
             for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1):
                 size, values = size + len(line), values + line.count(b",")
-                if too_large := excess(size, values):
-                    raise RunFileError(f"{path}: line {number}: expected {too_large}")
                 with beginning(f"{path}: line {number}"):
+                    if too_large := excess(size, values):
+                        raise RunFileError(f"expected {too_large}")
                     try:
                         event = event_of(line)
                     except RunFileError as error:
@@ -58,36 +58,36 @@ def read_ledger(path: str | os.PathLike[str]) -> list[Event]:
                         unusable.append(f"line {number} is passed over: {error}")
                         continue
                     if event and event.get("schema_version", schema.SCHEMA_VERSION) not in schema.VERSIONS:
-                        versions = " or ".join(map(str, schema.VERSIONS))
-                        raise RunFileError(f"schema_version: expected {versions}")
+                        raise RunFileError(f"schema_version: expected {' or '.join(map(str, schema.VERSIONS))}")
                 events += [event] if event else []
     except OSError as error:
         raise RunFileError(f"{path}: file: expected a readable ledger ({error.strerror or error})") from None
     if not any(event["event"] == "session" for event in events) and (unusable or not events):
-        found = unusable[0] if unusable else "file: expected a ledger, found neither a run nor a session in it"
-        raise RunFileError(f"{path}: {found}")
+        why = unusable[0] if unusable else "file: expected a ledger, found neither a run nor a session in it"
+        raise RunFileError(f"{path}: {why}")
     if unusable:
         print(clean(f"gpubench: {path}: {listed(unusable, MOST_NAMED, '; ')}"), file=sys.stderr)
     return events
 
 
 class Follower:
-    """Reads a journal that another process is still writing, from its present end. It stays open, since a benchmark may
-    remove it."""
+    """Reads a journal that another process is still writing, from its present end or as a ``whole``. It stays open,
+    since a benchmark may remove it. ``unreadable`` is the complaint about the first line that can't be read."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path, self._file = Path(path), None
-        self.unreadable = ""
-        """Complaint about the first line that can't be read."""
+    def __init__(self, path: str | os.PathLike[str], whole: bool = False) -> None:
+        self._path, self._file, self.unreadable = Path(path), None, ""
         if self._path.exists():
             self._file = self._path.open("rb")
-            self._file.seek(0, os.SEEK_END)
+            self._file.seek(0, os.SEEK_SET if whole else os.SEEK_END)
 
     def events(self) -> Iterator[Event]:
         """The events added since the last call; a line not yet complete is left for the next."""
         if self._file is None and self._path.exists():
             self._file = self._path.open("rb")
-        for line in _lines_of(self._file) if self._file else ():
+        for line in iter(lambda: self._file.readline(LONGEST_LINE) if self._file else b"", b""):
+            if self._file and not line.endswith(b"\n") and len(line) < LONGEST_LINE:
+                self._file.seek(-len(line), os.SEEK_CUR)
+                return
             try:
                 if line.strip() and (event := event_of(line)):  # a line that is empty follows one that was cut off
                     yield event
@@ -102,24 +102,8 @@ class Follower:
 
 def recorded(path: str | os.PathLike[str]) -> list[Event]:
     """The events that a journal holds now; none where it isn't there."""
-    with suppress(FileNotFoundError), open(path, "rb") as file:
-        return [event for line in _lines_of(file) if (event := _usable_event(line))]
-    return []
-
-
-def _lines_of(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the complete lines from here; one that is still being written is left for the next call."""
-    for line in iter(lambda: file.readline(LONGEST_LINE), b""):
-        if not line.endswith(b"\n") and len(line) < LONGEST_LINE:
-            file.seek(-len(line), os.SEEK_CUR)
-            return
-        yield line
-
-
-def _usable_event(line: bytes) -> Event | None:
-    with suppress(RunFileError):
-        return event_of(line)
-    return None
+    with closing(Follower(path, whole=True)) as follower:
+        return list(follower.events())
 
 
 def event_of(line: bytes) -> Event | None:

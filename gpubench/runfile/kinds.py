@@ -1,25 +1,18 @@
 """Kinds of work: the values that a benchmark's marker may have, in the order of a report, and their names for people.
-
-Standard library only.
-"""
+Standard library only."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from .schema import Case
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of work; ``words`` is its name in a sentence.
-
-    ``summarised`` is false where no summary counts its benchmarks, because they explain other benchmarks or have their
-    own tables.
-    """
+class Kind(NamedTuple):
+    """A kind of work; ``words`` is its name in a sentence. It isn't ``summarised`` where no summary counts its
+    benchmarks, because they explain other benchmarks or have their own tables."""
 
     words: str
     summarised: bool = True
@@ -44,12 +37,10 @@ KINDS: Mapping[str, Kind] = {
     "distributed": Kind("multi-GPU work", summarised=False),
     "details": Kind("details of other benchmarks", summarised=False),
 }
-"""Kinds by the marker's ``kind``. ``details`` are parts of a step, and settings that aren't used for the work
-itself."""
+"""Kinds by the marker's ``kind``. ``details`` are parts of a step, and settings that the work itself doesn't use."""
 
 
 def names_of(case: Case) -> tuple[str, ...]:
-    """The names of the benchmark, its kind of work and its variant in a report; ``-k`` accepts them like any other
-    name."""
-    kind = KINDS.get(case.kind)
-    return tuple(filter(None, (case.title, kind.heading if kind else "", case.variant)))
+    """The names of the benchmark, its kind of work and its variant in a report, which ``-k`` accepts."""
+    heading = KINDS[case.kind].heading if case.kind in KINDS else ""
+    return tuple(filter(None, (case.title, heading, case.variant)))

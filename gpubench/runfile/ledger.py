@@ -41,7 +41,6 @@ RUN_FILE, LEDGER = "run.json", "run.ledger.jsonl"
 LONGEST_LINE = 64 * 1024**2  # a session of 20,000 cases writes 20 MiB
 _UNMERGED = "no number: its entries in the journal don't belong together"
 BEFORE, WITHIN = "the run was ended before this case", "the run was ended while this case was measured"
-
 SKIPPED_FILES = "skipped as a whole: "
 """How the line begins, in a session's notices and in the log, that names files with their reasons."""
 BEGINS, COMPLETE = b'{"event": "run"', b'{"event": "complete"}\n'
@@ -56,8 +55,7 @@ class Ledger:
         self.path, self._writer = Path(path), os.getpid()
         try:
             self._file = self.path.open("a+b", buffering=0)
-            self._file.seek(0, os.SEEK_END)
-            if self._file.tell():
+            if self._file.seek(0, os.SEEK_END):
                 self._file.seek(-1, os.SEEK_END)
                 if self._file.read(1) != b"\n":  # a writer before us was killed in the middle of a line
                     self._write(b"\n")
@@ -135,13 +133,6 @@ def reached(events: Sequence[Event], processes: int) -> str:
 # From a ledger to a run file ------------------------------------------------------------------------------------------
 
 
-def _machine(first: Event, events: Sequence[Event]) -> Any:
-    """Return the facts of the machine, at a process's end if a test's body imported torch."""
-    ends = (event.get("machine") for event in events if event["event"] == "finish")
-    late = next((machine for machine in ends if isinstance(machine, dict)), None)
-    return {**first["machine_info"], KEY: late} if late else first.get("machine_info")
-
-
 def assemble(events: Sequence[Event]) -> dict[str, Any]:
     """The run file made from these events. Raises RunFileError where there is no session among them.
 
@@ -159,24 +150,23 @@ def assemble(events: Sequence[Event]) -> dict[str, Any]:
         elif event["event"] == "start":
             started.setdefault(event["fullname"], event)
     benchmarks, unmeasured = [], []
-    for fullname in dict.fromkeys(name for session in sessions for name in session["cases"]):
-        ended = list(ends.get(fullname, {}).values())
-        measured = [event for event in ended if event["status"] == OK]
-        if measured:
-            try:
+    for name in dict.fromkeys(name for session in sessions for name in session["cases"]):
+        ended = list(ends.get(name, {}).values())
+        try:
+            if measured := [event for event in ended if event["status"] == OK]:
                 benchmarks.append(merge(measured))
-            except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
-                case = started.get(fullname, {}).get("case")
-                unmeasured.append(_row(first, fullname, "error", _UNMERGED, case))
-        elif fullname in started or ended:
-            stopped = {"status": "skipped", "reason": WITHIN}
-            end = min(ended, key=lambda event: event["status"] == "skipped", default=stopped)  # a failure says more
-            case = end.get("case") or started.get(fullname, {}).get("case")
-            unmeasured.append(_row(first, fullname, end["status"], end.get("reason"), case))
-        else:
-            unmeasured.append(_row(first, fullname, "skipped", BEFORE))
+                continue
+            reason = {"status": "skipped", "reason": WITHIN if name in started else BEFORE}
+            end = min(ended, key=lambda event: event["status"] == "skipped", default=reason)  # a failure says more
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+            end = {"status": "error", "reason": _UNMERGED}
+        unmeasured.append(_row(first, name, end, started.get(name, {}).get("case")))
     output: dict[str, Any] = {key: first.get(key) for key in ("machine_info", "commit_info", "datetime", "version")}
-    output["machine_info"] = _machine(first, events)
+    late = [
+        event["machine"] for event in events if event["event"] == "finish" and isinstance(event.get("machine"), dict)
+    ]
+    if late:  # a test's body imported torch
+        output["machine_info"] = {**first["machine_info"], KEY: late[0]}
     cases = {"benchmarks": benchmarks, "unmeasured": unmeasured}
     if not (output["machine_info"] or {}).get("node"):  # otherwise the run was asked to name its machine
         cases = without_homes(cases)
@@ -185,13 +175,12 @@ def assemble(events: Sequence[Event]) -> dict[str, Any]:
     return output
 
 
-def _row(session: Event, fullname: str, status: str, reason: Any, case: Any = None) -> dict[str, Any]:
+def _row(session: Event, fullname: str, end: Event, begun: Any) -> dict[str, Any]:
     """The entry of a case without a time. For a case that never began, the session has its identity from collecting."""
-    identities = session.get("identities")
-    case = case or (identities.get(fullname) if isinstance(identities, dict) else None)
+    case = end.get("case") or begun or inner(session, "identities", fullname)
     identity = case if isinstance(case, dict) else {"workload": fullname, "device": "cpu", "dtype": ""}
-    name = fullname.rpartition("::")[2]
-    return identity | {"name": name, "fullname": fullname, "status": status, "reason": str(reason or "")}
+    outcome = {"status": end["status"], "reason": str(end.get("reason") or "")}
+    return identity | {"name": fullname.rpartition("::")[2], "fullname": fullname} | outcome
 
 
 def _run(events: Iterable[Event]) -> dict[str, Any]:
@@ -221,36 +210,27 @@ def merge(ends: Sequence[Event]) -> dict[str, Any]:
     ends = sorted(ends, key=lambda event: int(event["process"]))
     first = ends[0]["benchmark"]
     merged: dict[str, Any] = first | {"extra_info": dict(first["extra_info"]), "stats": dict(first["stats"])}
+    data = merged["stats"].get("data") or ()
+    if len(ends) > 1:
+        stats = [event["benchmark"]["stats"] for event in ends]
+        data = [float(sample) for each in stats for sample in each["data"]]
+        rounds, total = sum(int(each["rounds"]) for each in stats), sum(float(each["total"]) for each in stats)
+        merged["stats"] |= pooled(data) | {
+            "min": min(each["min"] for each in stats),
+            "max": max(each["max"] for each in stats),
+            "rounds": rounds,
+            "total": total,
+            "mean": total / rounds,
+            "ops": rounds / total,
+            "iterations": round(statistics.median(each["iterations"] for each in stats)),
+            "data": data,
+        }
     if ours := merged["extra_info"].get(KEY):
-        ours = merged["extra_info"][KEY] = dict(ours)
-    if len(ends) == 1:
-        if ours:
-            ours["processes"] = [ours["processes"][0] | {"process": ends[0]["process"]}, *ours["processes"][1:]]
-            ours |= percentiles(merged["stats"].get("data") or (), ours["processes"])
-        return merged
-    stats = [event["benchmark"]["stats"] for event in ends]
-    data = [float(sample) for each in stats for sample in each["data"]]
-    rounds = sum(int(each["rounds"]) for each in stats)
-    total = sum(float(each["total"]) for each in stats)
-    merged["stats"] |= pooled(data) | {
-        "min": min(each["min"] for each in stats),
-        "max": max(each["max"] for each in stats),
-        "rounds": rounds,
-        "total": total,
-        "mean": total / rounds,
-        "ops": rounds / total,
-        "iterations": round(statistics.median(each["iterations"] for each in stats)),
-        "data": data,
-    }
-    if ours:
-        ours["processes"] = [
-            each | {"process": event["process"]}
-            for event in ends
-            for each in event["benchmark"]["extra_info"][KEY]["processes"]
-        ]
-        latencies = [each["latency_s"] for each in ours["processes"] if each.get("latency_s") is not None]
-        ours["latency_s"] = statistics.median(latencies) if latencies else None
-        ours |= percentiles(data, ours["processes"])
+        each_has = [(event["process"], event["benchmark"]["extra_info"][KEY]["processes"]) for event in ends]
+        processes = [one | {"process": number} for number, parts in each_has for one in parts]
+        latencies = [one["latency_s"] for one in processes if one.get("latency_s") is not None]
+        latency = {"latency_s": statistics.median(latencies) if latencies else None} if len(ends) > 1 else {}
+        merged["extra_info"][KEY] = ours | latency | {"processes": processes} | percentiles(data, processes)
     return merged
 
 
@@ -272,5 +252,4 @@ def pooled(data: list[float]) -> dict[str, Any]:
     mean = stats.mean = math.fsum(data) / len(data)
     squares = math.fsum((sample - mean) ** 2 for sample in data)
     stats.stddev = math.sqrt(squares / max(1, len(data) - 1))
-    summary: dict[str, Any] = stats.as_dict()
-    return summary
+    return stats.as_dict()  # type: ignore[no-any-return]

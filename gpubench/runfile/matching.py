@@ -17,7 +17,6 @@ from ..errors import UsageError
 from .kinds import KINDS
 from .quantities import listed, shorten
 
-Matcher = Callable[[str], bool]
 _EXPRESSIONS = "time."
 """Prefix of the names of expressions: the file that they are measured in."""
 SHIPPED = frozenset({
@@ -30,12 +29,9 @@ SHIPPED = frozenset({
 _TOKEN = re.compile(
     r"\s*((?:and|or|not)(?=[\s(])|[()]|(?:[^\s()]|(?<=[\w\])])\((?:[^()]|\([^()]*\))*\))+)"  # torch.add(a, b) is a word
 )
-_EQUALS = re.compile(r"(?<=\w)\s+=\s+(?=\w)")
 _POWER = re.compile("10([⁰¹²³⁴⁵⁶⁷⁸⁹]{1,2})")
 _DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 _HEADINGS = frozenset(kind.heading for kind in KINDS.values())
-_KINDS = re.compile("^<.*>$", re.MULTILINE)
-"""Kinds of work among a benchmark's names, as :func:`matcher` writes them."""
 _OPERATORS = ("and", "or", "not", "(", ")")
 
 
@@ -44,24 +40,24 @@ def shown_name(workload: str) -> str:
     return workload.removeprefix(_EXPRESSIONS)
 
 
+def _tokens(expression: str) -> list[str]:
+    return _TOKEN.findall(" ".join(expression.split()))  # the patterns would take the square of the number of spaces
+
+
 def matcher(expression: str, source: str = "-k") -> Callable[[Iterable[str]], bool]:
     """A function that returns whether one of a benchmark's names matches. Raises :class:`UsageError`, which names the
-    ``source`` of the expression.
-
-    Python reads the expression, with a name in the place of each word and ``and`` between words side by side.
-    """
-    spaced = " ".join(expression.split())  # the patterns would take the square of the number of spaces
-    typed = _POWER.sub(lambda power: str(10 ** int(power[1].translate(_DIGITS))), _EQUALS.sub("=", spaced))
-    tests: dict[str, Matcher] = {}
+    ``source`` of the expression. Python reads it, with a name in the place of each word and ``and`` between words side
+    by side."""
+    typed = re.sub(r"(?<=\w)\s+=\s+(?=\w)", "=", " ".join(expression.split()))
+    tests: dict[str, Callable[[str], bool]] = {}
     terms = [""]
-    for token in (token.rstrip(",") or token for token in _TOKEN.findall(typed)):
+    for token in _tokens(_POWER.sub(lambda power: str(10 ** int(power[1].translate(_DIGITS))), typed)):
+        token = token.rstrip(",") or token
         if token not in ("and", "or", ")") and terms[-1] not in ("", *_OPERATORS[:4]):
             terms.append("and")
-        if token in _OPERATORS:
-            terms.append(token)
-        else:
-            tests[f"word_{len(tests)}"] = _test_of(token.lower())
-            terms.append(f"word_{len(tests) - 1}")
+        terms.append(token if token in _OPERATORS else f"word_{len(tests)}")
+        if token not in _OPERATORS:
+            tests[terms[-1]] = _test_of(token.lower())
     try:
         code = compile(" ".join(terms).replace("( )", "(and)").strip(), "-k", "eval")  # else an empty tuple
     except (SyntaxError, RecursionError, MemoryError):
@@ -74,29 +70,27 @@ def matcher(expression: str, source: str = "-k") -> Callable[[Iterable[str]], bo
     return matches
 
 
-def _test_of(word: str) -> Matcher:
-    """A function that returns whether the names, one a line, match the word."""
+def _test_of(word: str) -> Callable[[str], bool]:
+    """A function that returns whether the names, one a line, match the word; kinds of work stand in angle brackets."""
     if "=" in word:  # a parameter and its whole value: n=64 isn't n=640
-        pattern = re.compile(rf"(?<!\w){re.escape(word)}(?![\w.])")
-        return lambda names: bool(pattern.search(names))
-    of_kind = re.compile(rf"<(?:.*\W)?{re.escape(word)}(?:\W.*)?>$", re.MULTILINE)
-    return lambda names: word in _KINDS.sub("", names) or bool(of_kind.search(names))
+        pattern = rf"(?<!\w){re.escape(word)}(?![\w.])"
+    else:
+        pattern = rf"^<(?:.*\W)?{re.escape(word)}(?:\W.*)?>$|^(?!<.*>$).*{re.escape(word)}"
+    return lambda names: re.search(pattern, names, re.MULTILINE) is not None
 
 
 def unmatched_words(expression: str, benchmarks: Iterable[Iterable[str]]) -> list[str]:
     """Return the words of an expression that match no name of any benchmark."""
-    words = [word for word in _TOKEN.findall(" ".join(expression.split())) if word not in _OPERATORS]
     shown = [list(names) for names in benchmarks]
-    return [word for word in words if not any(map(matcher(word), shown))]
+    return [word for word in _tokens(expression) if word not in _OPERATORS and not any(map(matcher(word), shown))]
 
 
 def nothing_matches(expression: str, names: Iterable[str], presets: Collection[str | None] = ()) -> UsageError:
     """An error that lists the available names, the nearest to the expression first, and says how to measure more than
     the smallest of the ``presets`` does."""
-    known = sorted(set(names))
-    words = [word.lower() for word in _TOKEN.findall(" ".join(expression.split())) if word not in _OPERATORS]
-    likeness = {name: max(SequenceMatcher(None, word, name.lower()).ratio() for word in words) for name in known}
-    nearest = sorted(known, key=lambda name: -likeness[name] if likeness[name] >= 0.5 else 0)
+    words = [word.lower() for word in _tokens(expression) if word not in _OPERATORS]
+    likeness = {name: max(SequenceMatcher(None, word, name.lower()).ratio() for word in words) for name in set(names)}
+    nearest = sorted(sorted(likeness), key=lambda name: -likeness[name] if likeness[name] >= 0.5 else 0)
     more = f"; preset glance leaves many out, which preset quick has: gpubench run --list -k {shlex.quote(expression)}"
-    told = f"no benchmark matches {shorten(expression, 200)!r}: choose from {listed(nearest)}"
-    return UsageError(told + more * ("glance" in presets))
+    complaint = f"no benchmark matches {shorten(expression, 200)!r}: choose from {listed(nearest)}"
+    return UsageError(complaint + more * ("glance" in presets))

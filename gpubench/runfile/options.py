@@ -22,10 +22,8 @@ IN_ONE_PROCESS = ("smoke", "glance")
 DTYPES = ("float32", "tf32", "bfloat16", "float16", "float64")
 VARIANTS = ("eager", "autocast", "compile", "graph")
 CACHES = ("hot", "cold")
-
 OPTIONAL_DEVICES = ("auto", "all", "cpu")
 """Names of devices that stand for the available ones."""
-
 WHAT, CARE, OUTPUT, ADVANCED = GROUPS = ("what to measure", "how carefully", "output", "advanced")
 """Headings of ``--help``."""
 
@@ -52,11 +50,6 @@ class Option:
     def dest(self) -> str:
         """The attribute of parsed arguments."""
         return self.name.replace("-", "_")
-
-    @property
-    def key(self) -> str:
-        """The key in ``[tool.gpubench]``."""
-        return f"{self.name}s" if self.repeatable else self.name
 
     @property
     def flag(self) -> str:
@@ -123,7 +116,6 @@ OF_PYTEST = (
 _OF_COMMANDS = (
     Option("processes", "processes", CARE, "", type=int, least=1),
     Option("deadline", "deadline", ADVANCED, "", type=float),
-    Option("output", "output", OUTPUT, ""),
     Option("baseline", "baseline", OUTPUT, ""),
     Option("threshold", "threshold", CARE, "", type=share_of),
     Option("budget", "budget", CARE, "", type=float),
@@ -131,7 +123,7 @@ _OF_COMMANDS = (
 )
 """Options that single commands declare and parse with :func:`reader`."""
 _KEYS = ("devices", "preset", "threads", "processes", "deadline", "baseline", "threshold", "budget")
-"""Options that ``[tool.gpubench]`` may set."""
+"""Options that ``[tool.gpubench]`` may set, by their fields."""
 
 
 def reader(name: str) -> Callable[[str], Any]:
@@ -142,7 +134,7 @@ def reader(name: str) -> Callable[[str], Any]:
 def declare(groups: Mapping[str, argparse._ArgumentGroup], without: Collection[str] = ()) -> None:
     """Add the options to a command line, each in the group of its heading; options that aren't given are ``None``
     there."""
-    for option in (each for each in OPTIONS if each.name not in without):
+    for option in (option for option in OPTIONS if option.name not in without):
         how: dict[str, Any] = {"help": option.help, "metavar": option.metavar, "type": option.parse}
         action = "append" if option.repeatable else "store"
         groups[option.group].add_argument(f"--{option.name}", action=action, **how)
@@ -155,25 +147,22 @@ def given(args: argparse.Namespace) -> list[Option]:
 
 def values(args: argparse.Namespace) -> dict[str, Any]:
     """The settings that this command line sets, by their fields. A device that is named must be available."""
-    found = {option.field: value for option in given(args) if (value := getattr(args, option.dest)) != []}
-    if required := [*found.pop("required", ()), *(name for name in args.device or () if name not in OPTIONAL_DEVICES)]:
-        found["required"] = required
-    return found
+    settings = {option.field: value for option in given(args) if (value := getattr(args, option.dest)) != []}
+    named = [name for name in args.device or () if name not in OPTIONAL_DEVICES]
+    required = [*settings.pop("required", ()), *named]
+    return settings | ({"required": required} if required else {})
 
 
 def passed_on(args: argparse.Namespace) -> list[str]:
     """These settings as arguments of pytest, for a measuring process."""
-    found, words = values(args), []
-    for option in (each for each in OPTIONS if each.field in found):
-        value = found[option.field]
-        words += [f"{option.flag}={item}" for item in (value if option.repeatable else [value])]
-    return words
+    every = [(option, value) for option in OPTIONS if (value := values(args).get(option.field)) is not None]
+    return [f"{option.flag}={v}" for option, value in every for v in (value if option.repeatable else [value])]
 
 
 def fill(args: argparse.Namespace, values: Mapping[str, Any], file: str, only: str = "") -> None:
     """Give options that no command line sets the ``values`` of ``[tool.gpubench]``: all that this command has, or
     ``only`` one. Raises :class:`UsageError` for a key or a value that doesn't exist."""
-    known = {option.key: option for option in (*OPTIONS, *_OF_COMMANDS) if option.key in _KEYS}
+    known = {option.field: option for option in (*OPTIONS, *_OF_COMMANDS) if option.field in _KEYS}
     for key, value in values.items():
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1, cutoff=0.7)
@@ -181,15 +170,11 @@ def fill(args: argparse.Namespace, values: Mapping[str, Any], file: str, only: s
             raise UsageError(f"{file}: [tool.gpubench]: unknown key {key!r}: {choices}")
         option = known[key]
         if only in ("", key) and getattr(args, option.dest, "no such option") is None:
+            items = value if isinstance(value, list) and option.repeatable else [value]
             try:
-                setattr(args, option.dest, _from_toml(option, value))
+                if wrong := [v for v in items if isinstance(v, bool) or not isinstance(v, str | int | float)]:
+                    raise UsageError(f"{key} can't be {wrong[0]!r}")
+                parsed = [option.parse(str(item)) for item in items]
             except UsageError as error:
                 raise UsageError(f"{file}: [tool.gpubench]: {error}") from None
-
-
-def _from_toml(option: Option, value: Any) -> Any:
-    values = value if isinstance(value, list) and option.repeatable else [value]
-    if wrong := [item for item in values if isinstance(item, bool) or not isinstance(item, str | int | float)]:
-        raise UsageError(f"{option.key} can't be {wrong[0]!r}")
-    parsed = [option.parse(str(item)) for item in values]
-    return parsed if option.repeatable else parsed[0]
+            setattr(args, option.dest, parsed if option.repeatable else parsed[0])

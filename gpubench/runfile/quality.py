@@ -29,9 +29,9 @@ def judged(run: Run) -> Run:
     results = tuple(map(_with_noise, run.results))
     peaks = raise_peaks(results, run.ceilings)
     why = disproved(results, peaks)
-    known = {name: ceilings for name, ceilings in peaks.items() if name not in why}
+    ceilings = {name: known for name, known in peaks.items() if name not in why}
     contended = any(flag.name == CONTENDED for flag in chain(run.flags, *(result.flags for result in results)))
-    return replace(run, results=results, ceilings=known, disproved=why, contended=contended)
+    return replace(run, results=results, ceilings=ceilings, disproved=why, contended=contended)
 
 
 def _with_noise(result: Result) -> Result:
@@ -54,59 +54,52 @@ def apart(times: Times) -> str | None:
     return None
 
 
-def _achieved(
-    results: Iterable[Result], peaks: Mapping[str, Ceilings]
-) -> Iterator[tuple[Result, Ceilings, Utilisation]]:
+def _uses(results: Iterable[Result], peaks: Mapping[str, Ceilings]) -> Iterator[tuple[Result, Ceilings, Utilisation]]:
     """The results with a time on a single device with known peaks, each with the present peaks."""
     for result in results:
         known = peaks.get(result.device)
         if known and result.times and not result.parallel:
             use = utilisation(result.work, result.times.median_s, result.compute_dtype, known)
-            if use:
-                yield result, known, use
+            yield from [(result, known, use)] if use else []
 
 
 def disproved(results: Iterable[Result], peaks: Mapping[str, Ceilings]) -> dict[str, str]:
     """Why measured peaks can't be the peaks of a device, by its name: many results exceed them, or its bandwidths
     contradict each other."""
-    found: dict[str, str] = {}
-    above: dict[str, list[bool]] = {}
-    for result, known, use in _achieved(results, peaks):
+    why: dict[str, str] = {}
+    above: dict[str, list[bool]] = {name: [] for name in peaks}
+    for result, known, use in _uses(results, peaks):
         if len(set(result.devices)) < 2:
             limit = most(use, result.compute_dtype, known, result.convolution_share or 0.0)
-            above.setdefault(result.device, []).append(use.fraction > limit)
-    for name, known in peaks.items():
-        judged = above.get(name, [])
-        if sum(judged) >= max(FEWEST_ABOVE, MANY_ABOVE * len(judged)):
-            found[name] = f"{sum(judged)} of {len(judged)} results exceed them"
-        elif contradiction := _contradiction(known):
+            above[result.device].append(use.fraction > limit)
+    for name, exceed in above.items():
+        if sum(exceed) >= max(FEWEST_ABOVE, MANY_ABOVE * len(exceed)):
+            why[name] = f"{sum(exceed)} of {len(exceed)} results exceed them"
+        elif contradiction := _contradiction(peaks[name]):
             slow, fast = (f"{text(e.byte_per_s, 'B/s')} with {text(e.footprint_bytes, 'B')}" for e in contradiction)
-            found[name] = f"they contradict each other: {slow}, {fast}"
-    return found
+            why[name] = f"they contradict each other: {slow}, {fast}"
+    return why
 
 
 def _contradiction(peaks: Ceilings) -> tuple[Bandwidth, Bandwidth] | None:
     """A smaller and a larger footprint that contradict each other, each with its best pattern, or None."""
-    best: dict[float, Bandwidth] = {}
-    for entry in sorted(peaks.bandwidth, key=lambda entry: entry.byte_per_s):
-        if entry.footprint_bytes >= FIXED_COST_S * entry.byte_per_s:
-            best[entry.footprint_bytes] = entry
-    in_order = [best[size] for size in sorted(best)]
-    for i, small in enumerate(in_order):
-        fastest = max(in_order[i:], key=lambda entry: entry.byte_per_s)
+    entries = sorted(peaks.bandwidth, key=lambda entry: entry.byte_per_s)
+    usable = (entry for entry in entries if entry.footprint_bytes >= FIXED_COST_S * entry.byte_per_s)
+    best = {entry.footprint_bytes: entry for entry in usable}
+    for small in map(best.__getitem__, sorted(best)):
+        larger = (entry for size, entry in sorted(best.items()) if size >= small.footprint_bytes)
+        fastest = max(larger, key=lambda entry: entry.byte_per_s)
         if fastest.byte_per_s > CONTRADICTED * small.byte_per_s:
             return small, fastest
     return None
 
 
 def raise_peaks(results: Iterable[Result], measured: Mapping[str, Ceilings]) -> dict[str, Ceilings]:
-    """The peaks, of CPUs raised to the rates of verified results: such a result shows that a peak was
-    measured too low.
-
-    Convolutions raise none, as fast algorithms do fewer operations than are counted; nor do results that can't be true.
-    """
+    """The peaks, of CPUs raised to the rates of verified results: such a result shows that a peak was measured too low.
+    Convolutions raise none, as fast algorithms do fewer operations than are counted; nor do results that can't be
+    true."""
     peaks = dict(measured)
-    for result, known, use in _achieved(results, peaks):
+    for result, known, use in _uses(results, peaks):
         passed = result.check is not None and result.check.status == "passed"
         doubted = any(flag.name == IMPLAUSIBLE for flag in result.flags) or bool(result.convolution_share)
         if known.ways and passed and not doubted and 1 < use.fraction <= most(use, result.compute_dtype, known):

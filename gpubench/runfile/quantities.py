@@ -12,8 +12,7 @@ from itertools import takewhile
 from ..errors import UsageError
 
 SWITCH = {True: "on", False: "off", None: "unknown"}
-_LARGE = ("", "k", "M", "G", "T", "P", "E")
-_SMALL = ("", "m", "µ", "n", "p")
+_PREFIXES = {-4: "p", -3: "n", -2: "µ", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T", 5: "P", 6: "E"}
 _DIVISIBLE = ("s", "J", "W")
 """Units that may have a prefix below one: there is no millisample, and msamples next to Msamples would be misread."""
 _PLAIN = str.maketrans(
@@ -32,13 +31,12 @@ def text(value: float | None, unit: str, digits: int = 3) -> str:
         return f"0 {unit}"
     rounded = float(f"{value:.{digits - 1}e}")  # first, so that 999.9 becomes 1.00 k and not 1000
     exponent = math.floor(math.log10(abs(rounded)) + 1e-12)
-    least = 1 - len(_SMALL) if unit in _DIVISIBLE else 0
+    least = min(_PREFIXES) if unit in _DIVISIBLE else 0
     if exponent < -4 and not least:
         return f"{rounded:.{digits - 1}e} {unit}".rstrip()
-    step = max(least, min(len(_LARGE) - 1, exponent // 3))
-    prefix = _LARGE[step] if step >= 0 else _SMALL[-step]
+    step = max(least, min(max(_PREFIXES), exponent // 3))
     decimals = max(0, digits - 1 - (exponent - 3 * step))
-    return f"{rounded / 1000.0**step:.{decimals}f} {prefix}{unit}".rstrip()
+    return f"{rounded / 1000.0**step:.{decimals}f} {_PREFIXES[step]}{unit}".rstrip()
 
 
 def seconds_text(value: float | None) -> str:
@@ -88,8 +86,7 @@ def counted(count: int, noun: str) -> str:
 def listed(names: Iterable[str], most: int = 6, joint: str = ", ") -> str:
     """``a, b, c and 2 more``: at most ``most`` of the names, and how many others there are."""
     shown = list(names)
-    more = f" and {len(shown) - most} more" if len(shown) > most else ""
-    return joint.join(shown[:most]) + more
+    return joint.join(shown[:most]) + (f" and {len(shown) - most} more" if len(shown) > most else "")
 
 
 def shorten(name: str, longest: int = 40) -> str:
@@ -102,11 +99,9 @@ def shorten_apart(names: Iterable[str], longest: int = 40) -> dict[str, str]:
     """Shorten names so that they still differ: without the words that all long ones begin with, then in the middle, and
     where that leaves two alike, numbered."""
     every = dict.fromkeys(names)
-    long = [name for name in every if len(name) > longest]
-    # Two of the sorted names share no more at their beginning than all of them do.
-    first, last = (re.split(r"(?<=[\s._/:-])", name) for name in (min(long, default=""), max(long, default="")))
-    same = takewhile(lambda each: each[0] == each[1], zip(first, last, strict=False))
-    begin = sum(len(part) for part, _ in same) if len(long) > 1 else 0
+    long = [re.split(r"(?<=[\s._/:-])", name) for name in every if len(name) > longest]
+    same = takewhile(lambda parts: len({*parts}) == 1, zip(*long, strict=False)) if len(long) > 1 else ()
+    begin = sum(len(parts[0]) for parts in same)
     short = {
         name: shorten(f"…{name[begin:]}" if begin > 1 and len(name) > longest else name, longest) for name in every
     }
@@ -123,10 +118,9 @@ def holds_words(label: str, name: str) -> bool:
 def plain_signs(error: UnicodeError) -> tuple[str, int]:
     """A handler for :func:`codecs.register_error` that replaces signs that a terminal can't show by ASCII."""
     assert isinstance(error, UnicodeEncodeError)
-    end = error.end
-    if _POWER.fullmatch(error.object[end - 1]):  # the rest of a power, of which the terminal has some digits
-        rest = _POWER.match(error.object, end)
-        end = rest.end() if rest else end
-    signs, begun = error.object[error.start : end], error.start and _POWER.fullmatch(error.object[error.start - 1])
-    plain = _POWER.sub(lambda power: f"^{power[0].translate(_DIGITS)}", signs).translate(_PLAIN)
-    return plain.removeprefix("^" if begun else "").encode("ascii", "replace").decode(), end
+    whole, start, end = error.object, error.start, error.end
+    if _POWER.fullmatch(whole[end - 1]) and (rest := _POWER.match(whole, end)):
+        end = rest.end()  # the rest of a power, of which the terminal has some digits
+    plain = _POWER.sub(lambda power: f"^{power[0].translate(_DIGITS)}", whole[start:end]).translate(_PLAIN)
+    within = start and _POWER.fullmatch(whole[start - 1])
+    return plain.removeprefix("^" if within else "").encode("ascii", "replace").decode(), end

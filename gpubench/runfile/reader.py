@@ -29,29 +29,17 @@ from . import schema
 from .flags import ADVICE, NOISY_FLAG
 from .ledger import percentiles
 from .naming import LONGEST_TEXT, named
-from .schema import (
-    KEY,
-    OK,
-    Benchmark,
-    Case,
-    DeviceFacts,
-    Machine,
-    Measurement,
-    Process,
-    Raised,
-    Result,
-    Run,
-    RunFile,
-    Times,
-)
+from .schema import KEY, Benchmark, Case, Machine, Measurement, Process, Raised, Result, Run, Times
 
 LARGEST = 256 * 1024**2
 """The most bytes of a file: a run of 11,900 cases in three processes."""
 MOST_NAMED = 4
 _COMPRESSED = b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"
 """How files of gzip, zip, bzip2, xz and zstd begin."""
-TOO_DEEP = "nested too deep to be a results file"
-
+_UNNAMED = {"workload": "", "device": "", "implementation": "", "variant": "", "cache": ""}
+"""The identity of a test that doesn't use our fixture; the tests of a run are named together."""
+_WORDS = {"str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",
+          "object": "an object"}  # fmt: skip
 _T = TypeVar("_T")
 
 
@@ -64,7 +52,11 @@ def read_file(path: Path, samples: bool = True) -> Run:
     foreign or inconsistent."""
     with beginning(path):
         content = _content_of(path)
-        root = _parsed(content)
+        try:
+            root = cleaned(decoded(content))
+        except (ValueError, MemoryError) as error:
+            kind = RunFileError if b"benchmarks" in content else Foreign  # a damaged results file isn't passed over
+            raise kind(f"file: expected JSON ({error})") from None
     return structs.replace(check_run(path, root, samples), digest=hashlib.sha256(content).digest())
 
 
@@ -76,8 +68,8 @@ def check_run(path: Path, root: Any, samples: bool = True) -> Run:
         marks, plain = _entries(root)
         ours = root.get(KEY)
         gone = ours.get("unmeasured") if isinstance(ours, dict) else None
-        listed = isinstance(gone, list) and len(gone) <= schema.MOST_CASES
-        file = convert(root | {"benchmarks": [], KEY: ours | {"unmeasured": []} if listed else ours}, RunFile)
+        is_list = isinstance(gone, list) and len(gone) <= schema.MOST_CASES
+        file = convert(root | {"benchmarks": [], KEY: ours | {"unmeasured": []} if is_list else ours}, schema.RunFile)
         machine = _machine(file.machine_info or schema.MachineInfo())
         kinds = {device.name: device.kind for device in reversed(machine.devices)}
         results: list[Result] = []
@@ -90,41 +82,37 @@ def check_run(path: Path, root: Any, samples: bool = True) -> Run:
                 results.append(_unusable(mark, str(error)))
         if errors and len(errors) == len(marks):
             raise errors[0]
-        facts = None if plain else file.gpubench
-        if facts is None:
+        facts = file.gpubench
+        if plain or facts is None:
             return Run(path, machine, tuple(named(results)), file.datetime, plain=True)
         results += [_row(f"{KEY}.unmeasured[{number}]", row) for number, row in enumerate(gone or ())]
         processes = facts.processes or ()
         slow = tuple(each.index for each in processes if each.canary and each.canary.all_s > each.canary.one_s)
-        known = {name: getattr(facts, name) for name in ("started", "preset", "stage", "version", "seed")}
-        known |= {"processes": len(processes) or 1, "flags": _flags(processes), "slow_threads": slow}
-        return Run(path, machine, tuple(named(results)), ceilings=facts.ceilings or {}, **known)
+        settings = {name: getattr(facts, name) for name in ("started", "preset", "stage", "version", "seed")}
+        settings |= {"processes": len(processes) or 1, "flags": _flags(processes), "slow_threads": slow}
+        return Run(path, machine, tuple(named(results)), ceilings=facts.ceilings or {}, **settings)
 
 
 def _entries(root: Any) -> tuple[list[Any], bool]:
     """The entries of ``benchmarks``, and whether the file is one of pytest-benchmark alone."""
     if not isinstance(root, dict) or "benchmarks" not in root:
         raise Foreign("file: expected a pytest-benchmark file, an object with a key 'benchmarks'")
-    marks = root["benchmarks"]
-    if KEY not in root and marks != [] and not (isinstance(marks, list) and any(map(_is_entry, marks))):
+    marks, ours = root["benchmarks"], root.get(KEY)
+    objects = [mark for mark in marks if isinstance(mark, dict)] if isinstance(marks, list) else []
+    stats = [mark["stats"] for mark in objects if isinstance(mark.get("stats"), dict)]
+    ends = all({"median", "mean", "min"}.isdisjoint(each) for each in stats)  # pytest-codspeed's end in _ns
+    if KEY not in root and marks != [] and ends:
         raise Foreign("benchmarks: another tool's results: no entry has pytest-benchmark's stats")
     if not isinstance(marks, list):
         _refuse("benchmarks", "a list", marks)
     if len(marks) > schema.MOST_CASES:
         _refuse("benchmarks", f"at most {schema.MOST_CASES} cases", len(marks))
-    ours = root.get(KEY)
-    extras = (mark.get("extra_info") for mark in marks if isinstance(mark, dict))
-    plain = ours is None and not any(isinstance(extra, dict) and KEY in extra for extra in extras)
+    plain = ours is None and not any(KEY in mark["extra_info"] for mark in objects
+                                     if isinstance(mark.get("extra_info"), dict))  # fmt: skip
     version = ours.get("schema_version") if isinstance(ours, dict) else None
     if not plain and (version not in schema.VERSIONS or isinstance(version, bool)):
         _refuse(f"{KEY}.schema_version", " or ".join(map(str, schema.VERSIONS)), version)
     return marks, plain
-
-
-def _is_entry(mark: Any) -> bool:
-    """Whether it has times as pytest-benchmark writes them; pytest-codspeed's end in ``_ns``."""
-    stats = mark.get("stats", ()) if isinstance(mark, dict) else ()
-    return isinstance(stats, dict) and not {"median", "mean", "min"}.isdisjoint(stats)
 
 
 def _unusable(mark: Any, reason: str) -> Result:
@@ -134,13 +122,8 @@ def _unusable(mark: Any, reason: str) -> Result:
     params, stats = given.get("params"), given.get("stats")
     if isinstance(stats, dict) and 0 in (stats.get("median"), stats.get("mean")):
         reason = "0 s by its clock"
-    row = Result(**_unnamed(params if isinstance(params, dict) else {}))
-    return structs.replace(row, status="error", reason=f"no number: {reason}", fullname=str(name))
-
-
-def _unnamed(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The identity of a test that doesn't use our fixture; the tests of a run are named together."""
-    return structs.asdict(Case("", "", params=params, implementation="", variant="", cache=""))
+    values: dict[str, Any] = _UNNAMED | {"params": params if isinstance(params, dict) else {}}
+    return Result(**values, status="error", reason=f"no number: {reason}", fullname=str(name))
 
 
 def _row(place: str, entry: Any) -> Result:
@@ -155,12 +138,12 @@ def _row(place: str, entry: Any) -> Result:
 
 def _machine(info: schema.MachineInfo) -> Machine:
     """The machine, with the CPU's model as the default of its name; the host name is private."""
-    label = (info.cpu and (info.cpu.brand_raw or info.cpu.brand)) or info.machine or "unknown machine"
+    label = (info.cpu and info.cpu.brand_raw) or info.machine or "unknown machine"
     facts = info.gpubench or Machine()
     tf32 = (facts.precision or {}).get("tf32")
-    if tf32 is not None and not isinstance(tf32, bool):
+    if not isinstance(tf32, bool | None):
         _refuse(f"machine_info.{KEY}.precision.tf32", "true, false or null", tf32)
-    devices = facts.devices or (DeviceFacts("cpu", "cpu", label),)
+    devices = facts.devices or (schema.DeviceFacts("cpu", "cpu", label),)
     return structs.replace(facts, label=facts.label or label, devices=devices)
 
 
@@ -175,30 +158,27 @@ def _result(place: str, mark: Any, kinds: Mapping[str, str], samples: bool) -> R
     benchmark = convert(mark, Benchmark, place)
     measured = (benchmark.extra_info and benchmark.extra_info.gpubench) or _plain(place, benchmark)
     timer = benchmark.options and benchmark.options.timer
-    used = (measured.device, *measured.devices)
-    accelerators = [name for name in used if kinds.get(name, name.partition(":")[0]) not in ("", "cpu")]
-    if accelerators and timer not in schema.TIMERS:
-        expected = f"a timer that waits for {accelerators[0]} ({', '.join(schema.TIMERS)})"
-        _refuse(f"{place}.options.timer", expected, timer)
+    for name in (measured.device, *measured.devices):
+        if timer not in schema.TIMERS and kinds.get(name, name.partition(":")[0]) not in ("", "cpu"):
+            _refuse(f"{place}.options.timer", f"a timer that waits for {name} ({', '.join(schema.TIMERS)})", timer)
     times = _times(place, benchmark, measured, samples)
     if measured.p95_s is None and benchmark.stats.iterations == 1 and benchmark.stats.data:  # a file of samples alone
         processes = [{"iterations": process.iterations} for process in measured.processes]
         measured = structs.replace(measured, **percentiles(filter(None, benchmark.stats.data), processes))
-    flags, name = _flags(measured.processes), benchmark.fullname or ""
-    values: tuple[Any, ...] = (*structs.astuple(measured), OK, None, times, flags, name)
-    return Result(*values)
+    known: dict[str, Any] = structs.asdict(measured)
+    return Result(**known, times=times, flags=_flags(measured.processes), fullname=benchmark.fullname or "")
 
 
 def _plain(place: str, benchmark: Benchmark) -> Measurement:
     """The measurement of a test that doesn't use our fixture."""
     if benchmark.fullname is None:
         _refuse(f"{place}.fullname", "a text", None)
-    given = {} if benchmark.params is None else benchmark.params
-    if not isinstance(given, dict):
-        _refuse(f"{place}.params", "an object", given)
-    if len(given) > schema.MOST_PARAMS:
-        _refuse(f"{place}.params", f"at most {schema.MOST_PARAMS} parameters", len(given))
-    return Measurement(**_unnamed(given))
+    params: Any = {} if benchmark.params is None else benchmark.params
+    if not isinstance(params, dict):
+        _refuse(f"{place}.params", "an object", params)
+    if len(params) > schema.MOST_PARAMS:
+        _refuse(f"{place}.params", f"at most {schema.MOST_PARAMS} parameters", len(params))
+    return Measurement(**_UNNAMED, params=params)
 
 
 def _times(place: str, benchmark: Benchmark, measured: Measurement, with_samples: bool) -> Times:
@@ -208,15 +188,13 @@ def _times(place: str, benchmark: Benchmark, measured: Measurement, with_samples
     data = stats.data or ()
     kept = [process.kept for process in processes] or [len(data)]
     if data and sum(kept) != len(data):  # or a sample would count for the wrong process
-        expected = f"{sum(kept)} samples, as many as its processes kept,"
-        _refuse(f"{place}.stats.data", expected, len(data))
+        _refuse(f"{place}.stats.data", f"{sum(kept)} samples, as many as its processes kept,", len(data))
     shares: tuple[Sequence[float], ...] = ()
     if with_samples:
         samples, ends = array("d", data), accumulate(kept)
         shares = tuple(samples[end - count : end] for end, count in zip(ends, kept, strict=True))
-    medians = [process.median_s for process in processes]
-    placements = processes[0].placements if len(processes) == 1 else ()
-    median = median_of(placements or medians) if len(placements or medians) > 1 else stats.median
+    medians = (len(processes) == 1 and processes[0].placements) or [process.median_s for process in processes]
+    median = median_of(medians) if len(medians) > 1 else stats.median
     alone = Process(0, stats.rounds, stats.median, len(data), stats.iterations, latency_s=measured.latency_s)
     return Times(
         median_s=median,
@@ -236,13 +214,13 @@ def _times(place: str, benchmark: Benchmark, measured: Measurement, with_samples
 
 def _flags(processes: Iterable[Process | schema.ProcessFacts]) -> tuple[Raised, ...]:
     """Flags of all processes, each name once; a flag that this version doesn't know is some noise."""
-    found: dict[str, tuple[str, list[int]]] = {}
+    flags: dict[str, Raised] = {}
     for process in processes:
         for flag in process.flags or ():
             name, seen = (flag.name, flag.seen) if flag.name in ADVICE else (NOISY_FLAG, f"{flag.name}: {flag.seen}")
-            indices = found.setdefault(name, (seen, []))[1]
-            indices += [process.index] * (process.index not in indices)
-    return tuple(Raised(name, seen, tuple(indices)) for name, (seen, indices) in found.items())
+            first = flags.get(name) or Raised(name, seen, ())
+            flags[name] = structs.replace(first, processes=tuple(dict.fromkeys((*first.processes, process.index))))
+    return tuple(flags.values())
 
 
 # Parsing --------------------------------------------------------------------------------------------------------------
@@ -264,15 +242,6 @@ def _content_of(path: Path) -> bytes:
     return content
 
 
-def _parsed(content: bytes) -> Any:
-    """The value of some JSON, its texts in one printable line each. Raises RunFileError."""
-    try:
-        return cleaned(decoded(content))
-    except (ValueError, MemoryError) as error:
-        kind = RunFileError if b"benchmarks" in content else Foreign  # a damaged results file isn't passed over
-        raise kind(f"file: expected JSON ({error})") from None
-
-
 def decoded(content: bytes) -> Any:
     """The value of some JSON. Raises ValueError, RecursionError or MemoryError."""
     try:
@@ -281,16 +250,12 @@ def decoded(content: bytes) -> Any:
         return json.loads(content.decode("utf-8-sig"), parse_constant=lambda name: str(float(name)))
 
 
-_WORDS = {"str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",
-          "object": "an object"}  # fmt: skip
-
-
 def convert(value: Any, kind: type[_T], place: str = "") -> _T:
     """The value as that type. Raises RunFileError, which names the place and the type that msgspec expected there."""
     try:
         return msgspec.convert(value, kind)
     except RecursionError:
-        raise RunFileError(TOO_DEEP) from None
+        raise RunFileError("nested too deep to be a results file") from None
     except (msgspec.ValidationError, ValueError) as error:  # a UnicodeError too: half a character
         words, _, inner = str(error).partition(" - at `")
     words = words.replace("Object missing required field", "Expected a value for")
@@ -307,7 +272,7 @@ def excess(size: int, values: int) -> str:
 
 
 def cleaned(value: Any) -> Any:
-    """The value with its texts cleaned, changed in place."""
+    """The value with its texts in one printable line each, changed in place."""
     if isinstance(value, str):
         return clean(value[:LONGEST_TEXT])
     if isinstance(value, dict) and not all(len(key) <= LONGEST_TEXT and key.isprintable() for key in value):
@@ -319,11 +284,8 @@ def cleaned(value: Any) -> Any:
     return value
 
 
-# Complaints -----------------------------------------------------------------------------------------------------------
-
-
-def _refuse(place: str, expected: str, *found: Any) -> NoReturn:
-    shown = f", found {reprlib.repr(*found)[:60]}" if found else ""
+def _refuse(place: str, expected: str, *values: Any) -> NoReturn:
+    shown = f", found {reprlib.repr(*values)[:60]}" if values else ""
     raise RunFileError(f"{place}: expected {expected}{shown}")
 
 
@@ -332,6 +294,7 @@ def beginning(place: object) -> Iterator[None]:
     """Let errors begin with the name of the file."""
     try:
         yield
-    except (RunFileError, RecursionError) as error:
-        known = isinstance(error, RunFileError)
-        raise (type(error) if known else RunFileError)(f"{place}: {error if known else TOO_DEEP}") from None
+    except RecursionError:
+        raise RunFileError(f"{place}: nested too deep to be a results file") from None
+    except RunFileError as error:
+        raise type(error)(f"{place}: {error}") from None

@@ -66,12 +66,12 @@ def _runs_at(path: Path, samples: bool) -> Iterator[Run]:
 
 
 def _runs_in(folder: Path, samples: bool) -> Iterator[Run]:
-    """The runs in a folder; other JSON files are left out.
+    """The runs in a folder; other JSON files are left out, and unreadable files are named on stderr.
 
     Hidden folders hold environments and repositories, thousands of files, and no runs. Earlier runs that a folder keeps
-    must be named: they would count as more machines or processes. Unreadable files are named on stderr and skipped.
+    must be named: they would count as more machines or processes.
     """
-    found, other = False, None
+    is_empty, other = True, None
     files = {path: path for path in folder.rglob("*.json")}
     files |= {path.with_name(RUN_FILE): path for path in folder.rglob(LEDGER) if _stands(path)}
     for place, path in sorted(files.items()):
@@ -85,12 +85,12 @@ def _runs_in(folder: Path, samples: bool) -> Iterator[Run]:
             run = read(path, samples) if path == place else read_journal(path, samples)
         except Foreign as error:
             if "a key 'benchmarks'" not in str(error):
-                print(f"gpubench: passed over: {error}", file=sys.stderr)
+                print(clean(f"gpubench: passed over: {error}"), file=sys.stderr)
             other = other or path
             continue
-        found = True
+        is_empty = False
         yield run
-    if not found:
+    if is_empty:
         only = f"; only other JSON such as {other.relative_to(folder)}" if other else ""
         expected = "*.json written by gpubench run or pytest --benchmark-json"
         raise UsageError(f"{folder}: no run file in this folder or those in it ({expected}){only}")
@@ -111,7 +111,7 @@ def read_journal(path: Path, samples: bool = True) -> Run:
     """The run of a journal, under the name of the results file that it would become."""
     events = read_ledger(path)
     if not any(event["event"] == "session" for event in events):
-        kept = [each.name for each in sorted(path.parent.glob("run.*.json")) if _KEPT.fullmatch(each.name)]
+        kept = [file.name for file in sorted(path.parent.glob("run.*.json")) if _KEPT.fullmatch(file.name)]
         beside = f"; results of earlier runs beside it: {listed(kept, MOST_NAMED)}" if kept else ""
         raise Foreign(f"{path}: its run was ended before any benchmark began{beside}")
     with beginning(path):
@@ -124,6 +124,6 @@ def read_journal(path: Path, samples: bool = True) -> Run:
         except UsageError:
             state, resume = "under way", ""
         print(clean(f"gpubench: {path}: {state}{progress}{resume}"), file=sys.stderr)
-    run = check_run(path, root, samples)
     name = path.with_name(path.name.removesuffix(_JOURNAL) + ".json")
-    return structs.replace(judged(run), path=name, digest=hashlib.sha256(path.read_bytes()).digest())
+    run = judged(check_run(path, root, samples))
+    return structs.replace(run, path=name, digest=hashlib.sha256(path.read_bytes()).digest())

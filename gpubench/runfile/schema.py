@@ -51,6 +51,7 @@ _Amounts = Annotated[Mapping[str, Amount], Meta(max_length=MOST_PARAMS)]
 _Rates = Annotated[Mapping[str, Positive], Meta(max_length=MOST_PARAMS)]
 _Ways = Annotated[Mapping[str, _Rates], Meta(max_length=MOST_PARAMS)]
 _Rows = tuple[tuple[Whole, ...], ...]
+_Medians = tuple[Positive, ...]
 
 
 def _is(text: str, **limits: Any) -> Meta:
@@ -77,8 +78,7 @@ class Work(Struct, frozen=True, gc=False):
 
 
 class Case(Struct, frozen=True, gc=False):
-    """One parametrised point of a workload on one device: its identity, the conditions for comparing it, and its
-    display names."""
+    """One parametrised point of a workload on one device: its identity, its conditions, and its display names."""
 
     workload: Annotated[str, _is("the test's file and function without their test_, joined by a dot: matmul.square")]
     device: Annotated[str, _is("the device it is named for: cpu, cuda:0; empty where nothing says which it uses")]
@@ -117,8 +117,7 @@ class Check(Struct, frozen=True, gc=False):
 
 
 class Transfer(Struct, frozen=True, gc=False):
-    """Seconds to copy a benchmark's inputs to its device and its outputs back; ``None`` where there is nothing to copy
-    that way, or no pinned memory."""
+    """Seconds to copy a benchmark's inputs to its device and its outputs back; ``None`` where nothing is copied."""
 
     in_bytes: Annotated[Whole, _is("bytes of all inputs")]
     out_bytes: Annotated[Whole, _is("bytes of all outputs")]
@@ -141,14 +140,10 @@ class Process(Struct, frozen=True, gc=False):
     flags: Annotated[Flags, _is("what was wrong meanwhile")] = ()
     cpu_s: Annotated[Positive | None, _is("of a CPU: least CPU time of the calling thread, seconds per call")] = None
     placements: Annotated[
-        tuple[Positive, ...],
-        _is("medians of its rounds where copies of the data lay elsewhere", max_length=MOST_DEVICES),
+        _Medians, _is("medians of its rounds where copies lay elsewhere", max_length=MOST_DEVICES)
     ] = ()
     unplaced: Annotated[str | None, _is("why the data lay at one place")] = None
-    blocks: Annotated[
-        tuple[Positive, ...],
-        _is("medians of its rounds in each stretch of time, of a single expression", max_length=MOST_DEVICES),
-    ] = ()
+    blocks: Annotated[_Medians, _is("of an expression: medians of stretches of time", max_length=MOST_DEVICES)] = ()
 
 
 class Parallel(Struct, frozen=True, gc=False):
@@ -183,21 +178,15 @@ class Measurement(Case, frozen=True, gc=False):
     p99_s: Annotated[Positive | None, _is("99th percentile of single calls, from 100 samples on")] = None
     precision: Annotated[Scalars, _is("switches of torch and its libraries while it was timed")] = {}
     memory_bytes: Annotated[Amount | None, _is("peak memory on its device, inputs included")] = None
-    plain_s: Annotated[
-        Positive | None, _is("of a CPU: a call in a process that returns freed memory, where that may matter")
-    ] = None
+    plain_s: Annotated[Positive | None, _is("of a CPU: a call in a process that returns freed memory")] = None
     device_s: Annotated[Positive | None, _is("time per call that the device was busy, launch gaps excluded")] = None
     launch_s: Annotated[Positive | None, _is("host time per call to enqueue the work")] = None
     device_reason: Annotated[str | None, _is("why device_s and launch_s are unknown")] = None
     device_method: Annotated[str | None, _is("held: timed behind a wait; marked: without one")] = None
     energy_j: Annotated[Positive | None, _is("energy per call from the device's counter, idle power included")] = None
-    transfer: Annotated[Transfer | None, _is("copying the inputs in and the outputs out; on a CPU the bytes alone")] = (
-        None
-    )
+    transfer: Annotated[Transfer | None, _is("copies of inputs and outputs; on a CPU their bytes alone")] = None
     check: Annotated[Check | None, _is("whether the result is right")] = None
-    convolution_share: Annotated[
-        Amount | None, _is("of the FLOPs: fast algorithms do fewer operations in convolutions than are counted")
-    ] = None
+    convolution_share: Annotated[Amount | None, _is("of the FLOPs: fast algorithms do fewer than are counted")] = None
     processes: Annotated[tuple[Process, ...], _is("what each process measured, in the order of their samples")] = ()
     parallel: Annotated[Parallel | None, _is("how it used several devices, if it did")] = None
 
@@ -240,11 +229,8 @@ class Ceilings(Struct, frozen=True):
         return max((2 * entry.footprint_bytes for entry in self.bandwidth if entry.level == "l2"), default=0.0)
 
     def bandwidth_for(self, nbytes: float) -> Bandwidth | None:
-        """The best pattern at the case's footprint, for which its compulsory traffic stands.
-
-        The largest measured footprint that isn't above ``nbytes`` counts, and every larger one: a small footprint can
-        reach the rate of a large one. Small footprints read too low, since a call has a fixed cost.
-        """
+        """The best pattern at the largest measured footprint that isn't above ``nbytes``, or at a larger one: a small
+        footprint can reach the rate of a large one, and reads too low, since a call has a fixed cost."""
         sizes = sorted({entry.footprint_bytes for entry in self.bandwidth})
         smallest = max((size for size in sizes if size <= nbytes), default=sizes[0] if sizes else 0.0)
         usable = [entry for entry in self.bandwidth if entry.footprint_bytes >= smallest]
@@ -252,15 +238,14 @@ class Ceilings(Struct, frozen=True):
 
     def raised(self, other: Ceilings) -> Ceilings:
         """These peaks, each replaced by the other measurement's on the same device where that is better."""
-        entries = {(entry.pattern, entry.footprint_bytes): entry for entry in self.bandwidth}
-        for entry in other.bandwidth:
+        entries: dict[tuple[str, float], Bandwidth] = {}
+        for entry in (*self.bandwidth, *other.bandwidth):
             key = entry.pattern, entry.footprint_bytes
             entries[key] = max(entries.get(key, entry), entry, key=lambda each: each.byte_per_s)
-        throughput = _higher(self.throughput, other.throughput)
         ways = {d: _higher(self.ways.get(d, {}), other.ways.get(d, {})) for d in {**self.ways, **other.ways}}
         floor_s = min(filter(None, (self.launch_floor_s, other.launch_floor_s)), default=None)
-        highest = {"bandwidth": tuple(entries.values()), "throughput": throughput, "ways": ways}
-        return replace(self, **highest, launch_floor_s=floor_s)
+        highest = {"throughput": _higher(self.throughput, other.throughput), "ways": ways, "launch_floor_s": floor_s}
+        return replace(self, bandwidth=tuple(entries.values()), **highest)
 
 
 def _higher(rates: Mapping[str, float], others: Mapping[str, float]) -> dict[str, float]:
@@ -334,8 +319,6 @@ class DeviceFacts(Struct, frozen=True):
 
 
 _Devices = Annotated[tuple[DeviceFacts, ...], Meta(max_length=MOST_DEVICES)]
-
-
 _Texts = Annotated[Mapping[str, str], Meta(max_length=MOST_NAMES)]
 _Names = Annotated[tuple[str, ...], Meta(max_length=MOST_NAMES)]
 
@@ -349,9 +332,7 @@ class CpuFacts(Struct, frozen=True):
     machine_cpus: Annotated[Count | None, _is("logical CPUs of the machine")] = None
     cgroup_cores: Annotated[Positive | None, _is("CPUs' worth of time that the control group allows")] = None
     memory_bytes: Annotated[Whole | None, _is("memory")] = None
-    cache_bytes: Annotated[
-        _Amounts | None, _is("caches of one core; the last level of all dies that this process may use")
-    ] = None
+    cache_bytes: Annotated[_Amounts | None, _is("caches of a core; the last level of all dies in use")] = None
     instructions: Annotated[_Names | None, _is("those of its instructions that decide the speed of products")] = None
     sockets: Annotated[Count | None, _is("processors that hold the CPUs in use")] = None
     numa_nodes: Annotated[Count | None, _is("NUMA nodes that hold the CPUs in use")] = None
@@ -389,22 +370,19 @@ class Machine(Struct, frozen=True):
     @property
     def tf32(self) -> bool | None:
         """Whether products in float32 were made in TF32; None if unknown."""
-        found = (self.precision or {}).get("tf32")
-        return found if isinstance(found, bool) else None
+        on = (self.precision or {}).get("tf32")
+        return on if isinstance(on, bool) else None
 
     def device(self, name: str) -> DeviceFacts:
         """The device of that name; a device that the file doesn't describe has its name alone."""
-        for device in self.devices:
-            if device.name == name:
-                return device
-        return DeviceFacts(name, name.partition(":")[0])
+        alone = DeviceFacts(name, name.partition(":")[0])
+        return next((device for device in self.devices if device.name == name), alone)
 
 
 class Processor(Struct, frozen=True):
     """pytest-benchmark's own description of the CPU."""
 
     brand_raw: str | None = None
-    brand: Annotated[str | None, _is("the same in files of py-cpuinfo before 6")] = None
 
 
 class MachineInfo(Struct, frozen=True):
@@ -413,9 +391,6 @@ class MachineInfo(Struct, frozen=True):
     cpu: Processor | None = None
     machine: str | None = None
     gpubench: Annotated[Machine | None, _is("facts of the machine")] = None
-
-
-_KEPT = f"at most {SAMPLES_KEPT} samples of each process, process after process"
 
 
 class Stats(Struct, frozen=True, gc=False):
@@ -429,7 +404,9 @@ class Stats(Struct, frozen=True, gc=False):
     iterations: Count
     q1: Positive | None = None
     q3: Positive | None = None
-    data: Annotated[list[Amount] | None, _is(_KEPT)] = None
+    data: Annotated[
+        list[Amount] | None, _is(f"at most {SAMPLES_KEPT} samples of each process, process after process")
+    ] = None
 
 
 class Options(Struct, frozen=True, gc=False):

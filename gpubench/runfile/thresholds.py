@@ -11,13 +11,12 @@ import logging
 import os
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 MOST_BYTES = 1 << 20
 """A larger file isn't read."""
-_HEAD = 4096
-"""Bytes of a file of the system that are read."""
 
 
 def threshold(name: str, default: float, file: str | os.PathLike[str] = "thresholds.json") -> float:
@@ -27,27 +26,21 @@ def threshold(name: str, default: float, file: str | os.PathLike[str] = "thresho
     where the GPU is faster at every measured size or at none, or it isn't sure from which, and where the file is
     absent, torn, or isn't one of thresholds; the log ``gpubench.thresholds`` has the reason. Nothing is raised.
     """
-    caller = sys._getframe(1).f_globals.get("__file__") or ""
-    size, reason = _found(Path(caller).parent / file, name)
-    if reason:
-        logging.getLogger("gpubench.thresholds").info("%s: %s: the default holds", name, reason)
-    return default if size is None else size
-
-
-def _found(path: Path, name: str) -> tuple[float | None, str]:
+    path = Path(sys._getframe(1).f_globals.get("__file__") or "").parent / file
     try:
         with path.open("rb") as opened:
             text = opened.read(MOST_BYTES + 1)
         entries = json.loads(text)["thresholds"][name] if len(text) <= MOST_BYTES else []
         cpu, gpus = hardware()
-        for entry in entries:
-            if entry["cpu"] == cpu and entry["gpu"] in gpus:
-                size = entry["size"]
-                known = type(size) in (int, float) and 0 < size < float("inf")
-                return (size, "") if known else (None, f"measured: {size}")
+        sizes = (entry["size"] for entry in entries if entry["cpu"] == cpu and entry["gpu"] in gpus)
+        size: Any = next(sizes, ...)
+        if type(size) in (int, float) and 0 < size < float("inf"):
+            return size  # type: ignore[no-any-return]
+        reason = "nothing was measured on this CPU and GPU" if size is ... else f"measured: {size}"
     except Exception as error:  # whatever a foreign file holds
-        return None, f"{path} can't be read: {type(error).__name__}"
-    return None, "nothing was measured on this CPU and GPU"
+        reason = f"{path} can't be read: {type(error).__name__}"
+    logging.getLogger("gpubench.thresholds").info("%s: %s: the default holds", name, reason)
+    return default
 
 
 @functools.cache
@@ -59,13 +52,11 @@ def hardware() -> tuple[str, tuple[str, ...]]:
 
 
 def _field(path: Path, name: str) -> str:
-    try:
-        with path.open("rb") as opened:
-            head = opened.read(_HEAD).decode(errors="replace")
-    except OSError:
-        return ""
-    found = re.search(rf"^{name}\s*:\s*(.+?)\s*$", head, re.MULTILINE)
-    return found[1] if found else ""
+    with suppress(OSError), path.open("rb") as opened:
+        head = opened.read(4096).decode(errors="replace")
+        if match := re.search(rf"^{name}\s*:\s*(.+?)\s*$", head, re.MULTILINE):
+            return match[1]
+    return ""
 
 
 def keep_threshold(file: str | os.PathLike[str], name: str, size: float | str, **facts: Any) -> str:
@@ -76,11 +67,9 @@ def keep_threshold(file: str | os.PathLike[str], name: str, size: float | str, *
     if not cpu or not gpus:
         raise ValueError("thresholds are for CPUs and NVIDIA GPUs that Linux names; elsewhere the default holds")
     path = Path(file)
-    content: dict[str, Any] = {"thresholds": {}}
-    if path.exists():
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(content, dict) or not isinstance(content.get("thresholds"), dict):
-            raise ValueError(f"{path} isn't a file of thresholds")
+    content: Any = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"thresholds": {}}
+    if not isinstance(content, dict) or not isinstance(content.get("thresholds"), dict):
+        raise ValueError(f"{path} isn't a file of thresholds")
     others = [entry for entry in content["thresholds"].get(name, []) if (entry["cpu"], entry["gpu"]) != (cpu, gpus[0])]
     content["thresholds"][name] = [*others, {"cpu": cpu, "gpu": gpus[0], "size": size, **facts}]
     part = path.with_name(f".{path.name}.{os.getpid()}")

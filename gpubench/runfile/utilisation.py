@@ -6,8 +6,8 @@ The model is the roofline (S. Williams, A. Waterman, D. Patterson, Communication
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from .schema import Ceilings, CpuFacts, Work
 
@@ -16,10 +16,23 @@ PLAUSIBLE = 1.3
 WINOGRAD = 2.25
 """Convolutions may do this many times fewer multiplications than the direct algorithm whose FLOPs are counted (A.
 Lavin, S. Gray, *Fast Algorithms for Convolutional Neural Networks*, 2016: F(2x2, 3x3))."""
+SLOW = 0.8
+"""A library is reported if its products run below this share of the fastest way."""
+LABELS = {"torch": "PyTorch", "onednn": "oneDNN", "numpy": "NumPy"}
+_HOLD_BACK = {
+    "torch": ("MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE"),
+    "onednn": ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"),
+    "numpy": ("OPENBLAS_CORETYPE", "BLIS_ARCH_TYPE", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS"),
+}
+"""Variables that make a library use older instructions than the CPU has."""
+_AVX512_KERNELS = ("SkylakeX", "Cooperlake", "Sapphirerapids")
+_AVX2_KERNELS = ("Haswell", "Zen", "Excavator", *_AVX512_KERNELS)
+"""OpenBLAS's kernels, by the processors that they were written for."""
+_COMPUTE = {"bfloat16": {"avx512_bf16", "amx_bf16", "bf16"}, "float16": {"avx512_fp16", "amx_fp16", "asimdhp"}}
+"""Instructions that multiply in a short dtype."""
 
 
-@dataclass(frozen=True, slots=True)
-class Utilisation:
+class Utilisation(NamedTuple):
     """``fraction`` of the speed that the ceiling ``of`` allows; ``bound`` is ``bandwidth`` or ``throughput``.
 
     ``footprint_bytes`` is the footprint that this ceiling was measured with, where the ceiling depends on it.
@@ -42,18 +55,16 @@ def utilisation(
     if ceilings is None:
         return None
     if link:
-        rates = [rate for rate in (ceilings.host_to_device_byte_per_s, ceilings.device_to_host_byte_per_s) if rate]
-        if not rates or not work.bytes:
-            return None
-        return Utilisation(work.bytes / max(rates) / seconds, "bandwidth", "copies between host and device")
-    found = []
-    band = ceilings.bandwidth_for(work.bytes) if work.bytes else None
-    if work.bytes and band:
+        rate = max(ceilings.host_to_device_byte_per_s or 0.0, ceilings.device_to_host_byte_per_s or 0.0)
+        use = Utilisation((work.bytes or 0.0) / (rate or 1.0) / seconds, "bandwidth", "copies between host and device")
+        return use if rate and work.bytes else None
+    uses = []
+    if work.bytes and (band := ceilings.bandwidth_for(work.bytes)):
         share = work.bytes / band.byte_per_s / seconds
-        found.append(Utilisation(share, "bandwidth", band.pattern, band.footprint_bytes))
-    if work.flops and (rate := ceilings.throughput.get(dtype)):
-        found.append(Utilisation(work.flops / rate / seconds, "throughput", f"{dtype} matmul"))
-    return max(found, key=lambda use: use.fraction, default=None)
+        uses.append(Utilisation(share, "bandwidth", band.pattern, band.footprint_bytes))
+    if work.flops and (rate := ceilings.throughput.get(dtype, 0.0)):
+        uses.append(Utilisation(work.flops / rate / seconds, "throughput", f"{dtype} matmul"))
+    return max(uses, key=lambda use: use.fraction, default=None)
 
 
 def most(use: Utilisation, dtype: str, ceilings: Ceilings, convolutions: float = 0.0) -> float:
@@ -65,65 +76,34 @@ def most(use: Utilisation, dtype: str, ceilings: Ceilings, convolutions: float =
     return (1 + (WINOGRAD - 1) * convolutions) * max(PLAUSIBLE, allowed / peak if allowed and peak else 0.0)
 
 
-# Slow libraries -------------------------------------------------------------------------------------------------------
-
-SLOW = 0.8
-"""A library is reported if its products run below this share of the fastest way."""
-LABELS = {"torch": "PyTorch", "onednn": "oneDNN", "numpy": "NumPy"}
-_HOLD_BACK = {
-    "torch": ("MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE"),
-    "onednn": ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"),
-    "numpy": ("OPENBLAS_CORETYPE", "BLIS_ARCH_TYPE", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS"),
-}
-"""Variables that make a library use older instructions than the CPU has."""
-_AVX512_KERNELS = ("SkylakeX", "Cooperlake", "Sapphirerapids")
-_AVX2_KERNELS = ("Haswell", "Zen", "Excavator", *_AVX512_KERNELS)
-"""OpenBLAS's kernels, by the processors that they were written for."""
-
-
 def slow_products(ceilings: Ceilings, cpu: CpuFacts, place: str = "this CPU") -> list[tuple[str, str, str]]:
     """The products below :data:`SLOW`, PyTorch's first, then by dtype: libraries relative to the fastest way of a
     dtype, and short dtypes relative to float32. Each is its library, a claim about the ``place``, and the reason."""
-    found: list[tuple[str, str, str]] = []
+    products: list[tuple[str, str, float, str, list[str]]] = []
     for dtype, ways in ceilings.ways.items():
-        fastest = max(ways, key=lambda way: ways[way], default="")
         rates: dict[str, float] = {}
         for way, rate in ways.items():
-            rates[_library(way)] = max(rate, rates.get(_library(way), 0.0))
+            library = way.partition(":")[0]  # a result that raised a peak stands there with its id
+            rates[library] = max(rate, rates.get(library, 0.0))
+        best = max(rates, key=lambda library: rates[library], default="")
         for library, rate in rates.items():
-            if rate < SLOW * ways[fastest]:
-                than = f"what {_label(_library(fastest))} reaches on {place}"
-                found.append(_slow(library, dtype, rate / ways[fastest], than, _reasons(library, dtype, cpu)))
+            than = f"what {LABELS.get(best, best)} reaches on {place}"
+            products.append((library, dtype, rate / rates[best], than, list(_reasons(library, dtype, cpu))))
         full, short = ceilings.throughput.get("float32"), ceilings.throughput.get(dtype)
-        if dtype in ("float16", "bfloat16") and full and short and short < SLOW * full:
-            lacking = cpu.instructions is not None and not computes(dtype, cpu.instructions)
+        if dtype in _COMPUTE and full and short:
+            lacking = cpu.instructions is not None and _COMPUTE[dtype].isdisjoint(cpu.instructions)
             reasons = [f"this CPU has no instructions for {dtype} and emulates it"] * lacking
-            found.append(_slow("torch", dtype, short / full, f"those in float32 on {place}", reasons))
-    return sorted(found, key=lambda each: each[0] != "torch")
-
-
-def _slow(library: str, dtype: str, share: float, than: str, reasons: Iterable[str]) -> tuple[str, str, str]:
-    why = "; ".join(reasons) or "the reason isn't known"
-    return library, f"{_label(library)}'s {dtype} products run at {share:.0%} of {than}", why
-
-
-def computes(dtype: str, instructions: Iterable[str]) -> bool:
-    """Whether a CPU with these instructions multiplies in bfloat16, or in float16, itself."""
-    names = {"bfloat16": ("avx512_bf16", "amx_bf16", "bf16"), "float16": ("avx512_fp16", "amx_fp16", "asimdhp")}
-    return bool({*names[dtype]}.intersection(instructions))
-
-
-def _library(way: str) -> str:
-    """The library of a way; where a result has raised a peak, the way is the library and the result's id."""
-    return way.partition(":")[0]
-
-
-def _label(library: str) -> str:
-    return LABELS.get(library, library)
+            products.append(("torch", dtype, short / full, f"those in float32 on {place}", reasons))
+    claims = [
+        (library, f"{LABELS.get(library, library)}'s {dtype} products run at {share:.0%} of {than}",
+         "; ".join(reasons) or "the reason isn't known")
+        for library, dtype, share, than, reasons in products if share < SLOW
+    ]  # fmt: skip
+    return sorted(claims, key=lambda claim: claim[0] != "torch")
 
 
 def _reasons(library: str, dtype: str, cpu: CpuFacts) -> Iterator[str]:
-    if library == "torch" and dtype in ("float16", "bfloat16"):
+    if library == "torch" and dtype in _COMPUTE:
         library = "onednn"  # which torch calls for these, as BLAS has none
     for name in _HOLD_BACK.get(library, ()):
         if value := (cpu.variables or {}).get(name):

@@ -8,7 +8,6 @@ same job.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
@@ -19,27 +18,20 @@ from .schema import Result, Times
 
 HOW = ("form", "tuning")
 """Parameters of the suite's own benchmarks that describe how a job is done rather than which job: where the result is
-written, and how it was tuned."""
+written (``inplace`` overwrites an input, and so does another job), and how it was tuned."""
 LAYOUT, TUNED = "_channels_last", "_tuned"
 """Suffixes of benchmarks that do the same job as the benchmark without the suffix: in another order in memory, or
 tuned."""
-IN_PLACE = "inplace"
-"""The form that overwrites an input, and so does a different job from the other forms."""
 FASTER = 1.03
 """Ways that differ by less are equally fast."""
-_HALVES = ("bfloat16", "float16")
-_WITHIN = "spread within one process"
 
 
 def job(result: Result) -> Hashable:
     """The key of a job: two results on one device that have it did the same."""
     own = not result.kind  # the parameters of a user's own benchmark have unknown meanings
     params = {n: v for n, v in result.params.items() if v is not None and (own or n not in HOW)}
-    in_place = not own and result.params.get(HOW[0]) == IN_PLACE
-    workload = result.workload
-    for end in () if own else (LAYOUT, TUNED):
-        workload = workload.removesuffix(end)
-    terms = workload, result.device, result.cache, in_place
+    workload = result.workload if own else result.workload.removesuffix(LAYOUT).removesuffix(TUNED)
+    terms = workload, result.device, result.cache, not own and result.params.get("form") == "inplace"
     return *terms, frozenset((name, type(value), value) for name, value in params.items())
 
 
@@ -52,8 +44,8 @@ def fastest_way(result: Result, others: Iterable[Result]) -> Result:
     if result.times is None:
         return result
     limit = 1.001 * result.times.median_s / FASTER  # beyond doubt too slow: a job may have thousands of ways
-    shorter = [each for each in others if each.times and each.times.median_s <= limit]
-    for other in sorted(shorter, key=lambda each: each.times.median_s if each.times else math.inf):
+    shorter = [(s, other) for other in others if other.times and (s := other.times.median_s) <= limit]
+    for _, other in sorted(shorter, key=lambda entry: entry[0]):
         if _stands_for(other, result) and _surely_faster(other, result):
             return other
     return result
@@ -79,15 +71,13 @@ def times_and_ratio(base: Times, other: Times) -> tuple[float, float, Interval, 
     tops, bottoms = ([process.median_s for process in side.processes] for side in (base, other))
     if min(len(tops), len(bottoms)) < 2:
         quartiles = [(side.q1_s, side.median_s, side.q3_s) for side in (base, other)]
-        return base.median_s, other.median_s, intervals.ratio_spread(*quartiles), Basis(_WITHIN)
-    counts = tuple(dict.fromkeys((len(tops), len(bottoms))))
-    ratio = intervals.ratio_interval(tops, bottoms)
-    times = intervals.median(tops), intervals.median(bottoms)
-    return *times, ratio, Basis(INTERVAL, counts)
+        return base.median_s, other.median_s, intervals.ratio_spread(*quartiles), Basis("spread within one process")
+    basis = Basis(INTERVAL, tuple(dict.fromkeys((len(tops), len(bottoms)))))
+    return intervals.median(tops), intervals.median(bottoms), intervals.ratio_interval(tops, bottoms), basis
 
 
 def _stands_for(other: Result, result: Result) -> bool:
-    exact = {result.compute_dtype} | ({"float32"} if result.compute_dtype in _HALVES else set())
+    exact = {result.compute_dtype} | ({"float32"} if result.compute_dtype in ("bfloat16", "float16") else set())
     passed = [each.check is not None and each.check.status == "passed" for each in (result, other)]
     if other.compute_dtype not in exact or passed[0] > passed[1] or job(other) != job(result):
         return False

@@ -34,13 +34,13 @@ _PLACE = re.compile(
 _PUBLIC = re.compile(r"https?://([a-z]+\.)?(pytorch\.org|nvidia\.com|python\.org)(/[^?@]*)?$")
 _ADDRESS = re.compile(
     r"[\w.+-]+@(?:[\w-]+(?:\.[\w-]+)+|[\w-]+(?=:))"  # of somebody: jane@corp.example, jane@host:file
-    r"|(?<![\w.])(?!127\.|0\.0\.0\.0)(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"
-    r"|(?<![\w:])(?=[\da-f:]*\d)[\da-f]{1,4}(?::[\da-f]{0,4}){3,7}(?![\w:])",
+    r"|(?<![\w.])(?!127\.|0\.0\.0\.0)(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"  # IPv4, but no loopback, which identifies none
+    r"|(?<![\w:])(?=[\da-f:]*\d)[\da-f]{1,4}(?::[\da-f]{0,4}){3,7}(?![\w:])",  # IPv6
     re.IGNORECASE,
 )
-"""E-mail addresses, and addresses of machines in a network, IPv4 and IPv6; the loopback address identifies no
-machine."""
-
+_HOME = re.compile(
+    r"(?<!\w)(?:(?:/(?:var/)?home|/Users|[A-Za-z]:[/\\]+Users)[/\\]+[^/\\\s:'\"\]]+|/root(?![\w.-]))(?=[/\\\s:'\"\]]|$)"
+)
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_HEADER = len(_PNG) + 25
 """Bytes of a PNG before its first text."""
@@ -55,9 +55,8 @@ def write(path: str | os.PathLike[str], data: Mapping[str, Any]) -> None:
 
     Raises RunFileError for NaN or infinity, UsageError where nothing can be written.
     """
-    path = Path(path)
     try:
-        replace(path, _parts(data))
+        replace(Path(path), _parts(data))
     except ValueError as error:
         raise RunFileError(f"{path}: run: expected finite numbers only ({error})") from None
     except RecursionError:
@@ -70,13 +69,12 @@ def _parts(data: Mapping[str, Any]) -> Iterator[bytes]:
     for key, value in data.items():
         yield opening + _indented(key) + b": "
         opening = b",\n "
-        if not isinstance(value, list) or not value:
+        if isinstance(value, list) and value:
+            for place, entry in enumerate(value):
+                yield (b",\n  " if place else b"[\n  ") + _indented(entry, 2)
+            yield b"\n ]"
+        else:
             yield _indented(value, 1)
-            continue
-        yield b"[\n  "
-        for place, entry in enumerate(value):
-            yield b",\n  " * bool(place) + _indented(entry, 2)
-        yield b"\n ]"
     yield b"\n}\n" if data else b"{}\n"
 
 
@@ -134,17 +132,15 @@ def replace(path: Path, content: bytes | Iterable[bytes]) -> None:
     except OSError as error:
         raise Unwritten(f"{path}: can't be written: {error.strerror or error}") from None
     finally:
-        if temporary:
-            with suppress(OSError):
-                os.unlink(temporary)  # there is nothing left to remove after a success
+        with suppress(OSError):
+            os.unlink(temporary or "")  # there is nothing left to remove after a success
 
 
 def picture_format(path: str | os.PathLike[str]) -> str:
     """``svg`` or ``png``, by the name of a picture's file. Raises UsageError for any other."""
-    suffix = Path(path).suffix.lower().removeprefix(".")
-    if suffix not in ("svg", "png"):
+    if (suffix := Path(path).suffix.lower()) not in (".svg", ".png"):
         raise UsageError(f"{path}: a picture's name ends in .svg or .png")
-    return suffix
+    return suffix[1:]
 
 
 def is_drawn(path: Path) -> bool:
@@ -186,28 +182,19 @@ def keep(paths: list[Path]) -> list[tuple[Path, Path]]:
 
 @contextmanager
 def scratch(prefix: str) -> Iterator[Path]:
-    """A temporary folder. Folders left by killed processes are removed first; the folder of a running process is
-    locked."""
+    """A temporary folder. Folders left by killed processes are removed first: a file in them marks them as gpubench's,
+    as a name proves nothing, and the folder of a running process is locked."""
     for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         with suppress(OSError, UsageError):
-            if is_scratch(left) and time.time() - left.stat().st_mtime > _UNLOCKED_S:
+            ours = not left.is_symlink() and (left / _SCRATCH).is_file() and is_own(left)
+            if ours and time.time() - left.stat().st_mtime > _UNLOCKED_S:
                 Lock(left)
                 shutil.rmtree(left)
     with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
-        mark_scratch(name)
+        Path(name, _SCRATCH).touch()
         lock = Lock(name)
         yield Path(name)
         lock.release()
-
-
-def mark_scratch(folder: str | os.PathLike[str]) -> None:
-    """Mark a new folder as one that gpubench may remove."""
-    Path(folder, _SCRATCH).touch()
-
-
-def is_scratch(folder: Path) -> bool:
-    """Whether gpubench made this folder for itself, as this user: its name alone proves nothing."""
-    return not folder.is_symlink() and Path(folder, _SCRATCH).is_file() and is_own(folder)
 
 
 def is_own(path: Path) -> bool:
@@ -217,10 +204,7 @@ def is_own(path: Path) -> bool:
 
 class Lock:
     """A lock on a folder while a run is under way there; it ends with the process that holds it. Raises UsageError if
-    it is still taken after ``wait_s``.
-
-    Not the package filelock: its file would stay behind when a run is killed.
-    """
+    it is still taken after ``wait_s``. Not the package filelock: its file would stay behind when a run is killed."""
 
     def __init__(self, folder: str | os.PathLike[str], wait_s: float = 0.0) -> None:
         self._descriptor: int | None = None
@@ -229,17 +213,15 @@ class Lock:
 
             self._descriptor = os.open(folder, os.O_RDONLY)
             latest = time.monotonic() + wait_s
-            while True:
-                try:
-                    fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    if time.monotonic() > latest:
-                        raise UsageError(f"{folder}: a run is under way there") from None
-                    time.sleep(0.1)
-                    continue
-                except OSError:  # nor on this file system
-                    pass
-                break
+            with suppress(OSError):  # nor on this file system
+                while True:
+                    try:
+                        fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        return
+                    except BlockingIOError:
+                        if time.monotonic() > latest:
+                            raise UsageError(f"{folder}: a run is under way there") from None
+                        time.sleep(0.1)
 
     def release(self) -> None:
         """Release the folder's lock."""
@@ -252,43 +234,36 @@ class Lock:
 
 def without_paths(text: str) -> str:
     """The text with absolute paths cut down to their last part, without addresses and the names of host and user."""
-    text = re.sub(r"(?<![\w.])~[A-Za-z_][\w.-]*", "~", text)
-    text = _ADDRESS.sub("(address)", _PLACE.sub(_shown, text))
+
+    def last(place: re.Match[str]) -> str:
+        url, names = place["url"], place["quoted"] or place["last"]
+        return str(names) if url is None else url if _PUBLIC.match(url) else "(url)"
+
+    text = _ADDRESS.sub("(address)", _PLACE.sub(last, re.sub(r"(?<![\w.])~[A-Za-z_][\w.-]*", "~", text)))
     names = {"host": socket.gethostname()}
     with suppress(KeyError, OSError, ImportError):
         names["user"] = getpass.getuser()
-    for what, name in names.items():
+    for kind, name in names.items():
         if len(name) > 2 and name not in COMMON:
-            text = re.sub(rf"\b{re.escape(name)}\b", f"({what})", text)
+            text = re.sub(rf"\b{re.escape(name)}\b", f"({kind})", text)
     return text
-
-
-_HOME = re.compile(
-    r"(?<!\w)(?:(?:/(?:var/)?home|/Users|[A-Za-z]:[/\\]+Users)[/\\]+[^/\\\s:'\"\]]+|/root(?![\w.-]))(?=[/\\\s:'\"\]]|$)"
-)
 
 
 def without_homes(value: Any) -> Any:
     """The arguments of a benchmark, fit to be published: the user's home folder becomes ``~``, further ones ``~1`` and
     so on, so that different names stay different."""
     home = os.path.expanduser("~")
-    known = {home: "~"}
+    names = {home: "~"}
     own = re.compile(rf"(?<!\w){re.escape(home)}(?![\w.-])") if len(home) > 1 else _HOME
 
     def short(place: re.Match[str]) -> str:
-        return known.setdefault(place[0], f"~{len(known)}")
+        return names.setdefault(place[0], f"~{len(names)}")
 
     def walk(value: Any) -> Any:
         if isinstance(value, str):
             return _HOME.sub(short, own.sub(short, value)) if "/" in value or "\\" in value else value
         if isinstance(value, dict):
-            return {walk(key): each if key == "stats" else walk(each) for key, each in value.items()}
-        return [walk(each) for each in value] if isinstance(value, list) else value
+            return {walk(key): entry if key == "stats" else walk(entry) for key, entry in value.items()}
+        return [walk(entry) for entry in value] if isinstance(value, list) else value
 
     return walk(value)
-
-
-def _shown(place: re.Match[str]) -> str:
-    if place["url"] is None:
-        return place["quoted"] or place["last"]
-    return place["url"] if _PUBLIC.match(place["url"]) else "(url)"

@@ -58,7 +58,7 @@ def test_names_of_host_and_user_are_left_out(monkeypatch):
 def test_scratch_that_a_killed_process_left_goes_and_a_living_ones_stays(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (killed := tmp_path / "gpubench-list-killed").mkdir()
-    writer.mark_scratch(killed)
+    (killed / ".made-by-gpubench").touch()
     with writer.scratch("gpubench-list-"):
         assert killed.exists()  # so young that its process may be about to lock it
     monkeypatch.setattr(writer, "_UNLOCKED_S", -1.0)
