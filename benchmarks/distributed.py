@@ -1,4 +1,4 @@
-"""Training on several ranks by DistributedDataParallel, FSDP2 or a pipeline of stages, and all_reduce."""
+"""Training on several ranks by DistributedDataParallel or in stages, and all_reduce."""
 
 from __future__ import annotations
 
@@ -79,8 +79,7 @@ class TrainingJob(RankJob):
             return unchecked("checked by rank 0")
         exact = reference_data(self.seed)
         reference = training.trainer(self.task, exact, self.batch, rows=self.rows, **self.options)
-        reference.backward()
-        error = training.relative_error(gradient, reference.gradient())
+        error = training.relative_error(gradient, reference.first_gradient())
         allowed = _TOLERANCES.get(self.dtype, _OTHER_TOLERANCE)
         if not error <= allowed:
             raise WrongAnswer(
@@ -105,13 +104,15 @@ class Training(TrainingJob):
     """
 
     def share(self, network: nn.Module, batches: list[training.Batch]) -> None:
-        """Keep a replica or a shard of the network, and this rank's rows."""
+        """Keep a replica of the network, and this rank's rows."""
         count, number, shares = self.rank.world_size, self.rank.number, None
         if count > 1:
             whole = [len(inputs) for inputs, _ in batches]
             batches = [tuple(part.tensor_split(count)[number] for part in batch) for batch in batches]  # type: ignore[misc]
             shares = [len(part) * count / rows for (part, _), rows in zip(batches, whole, strict=True)]
-        network = _wrapped(network, self.method, self.rank)
+        if self.method == "ddp":
+            index = torch.device(self.rank.device).index
+            network = nn.parallel.DistributedDataParallel(network, device_ids=None if index is None else [index])
         loss = training.TASKS[self.task].loss
         self.trainer = training.Trainer(network, loss, batches, self.update_rule(network), shares=shares)
 
@@ -121,10 +122,7 @@ class Training(TrainingJob):
 
     def gradient(self) -> torch.Tensor:
         """Return the gradient averaged over the ranks, on every rank."""
-        self.trainer.forward().backward()  # type: ignore[no-untyped-call]
-        gradient = self.trainer.gradient()  # collective where it is sharded
-        self.trainer.update_rule.zero_grad(set_to_none=True)
-        return gradient
+        return self.trainer.first_gradient()
 
     def check(self) -> Check:
         """Compare it where the method shares gradients and no other statistics."""
@@ -142,63 +140,38 @@ class Training(TrainingJob):
         return mean.item() / self.rank.world_size
 
 
-def _wrapped(network: nn.Module, method: str, rank: Rank) -> nn.Module:
-    """Return the network under DDP or FSDP2, which average gradients over the ranks; for other methods the network
-    itself."""
-    if method == "ddp":
-        index = torch.device(rank.device).index
-        return nn.parallel.DistributedDataParallel(network, device_ids=None if index is None else [index])
-    if method == "fsdp":
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import fully_shard
-
-        mesh = init_device_mesh(torch.device(rank.device).type, (rank.world_size,))
-        for child in network.children():
-            if any(True for _ in child.parameters()):  # one unit, gathered when needed; the root holds the rest
-                fully_shard(child, mesh=mesh)
-        fully_shard(network, mesh=mesh)  # in place
-    return network
-
-
 @dataclass
-class PipelineTraining(TrainingJob):
-    """A training step of a network that is cut into one stage per rank; the schedule ``naive`` has one microbatch."""
-
-    microbatches: int = 1
+class StagedTraining(TrainingJob):
+    """A training step of a network that is cut into one stage per rank, of which one works at a time."""
 
     def share(self, network: nn.Module, batches: list[training.Batch]) -> None:
-        """Keep this rank's stage, of about equally many layers. Raises Unmeasurable if there are too few, or if a batch
-        can't be split evenly."""
-        from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+        """Keep this rank's stage, of about equally many layers. Raises Unmeasurable if there are too few."""
+        from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 
-        if any(len(inputs) % self.microbatches for inputs, _ in batches):
-            raise Unmeasurable(f"batches can't be split into {self.microbatches} equal microbatches")
         rank, layers, self.batches = self.rank, list(network.children()), batches
         if rank.world_size > len(layers):
             raise Unmeasurable(f"{len(layers)} layers can't be cut into {rank.world_size} stages")
         first, end = (len(layers) * number // rank.world_size for number in (rank.number, rank.number + 1))
         stage = self.stage = nn.Sequential(*layers[first:end])
         self.update = self.update_rule(stage)
-        schedule = Schedule1F1B if self.method == "1f1b" else ScheduleGPipe
         loss, place = training.TASKS[self.task].loss, (rank.number, rank.world_size, torch.device(rank.device))
-        # A stage keeps the shapes of its first batch: one schedule for each batch size.
+        # A stage keeps the shapes of its first batch: one schedule, of one microbatch, for each batch size.
         self.schedules = {
-            rows: schedule(PipelineStage(stage, *place), self.microbatches, loss_fn=loss)
+            rows: ScheduleGPipe(PipelineStage(stage, *place), 1, loss_fn=loss)
             for rows in {len(inputs) for inputs, _ in batches}
         }
 
-    def _pass(self, index: int) -> list[torch.Tensor]:
-        """Run forward and backward passes of one batch; return the losses of its microbatches on the last rank, else
-        none."""
+    def _pass(self, index: int) -> torch.Tensor:
+        """Run forward and backward passes of one batch; return its loss on the last rank, 0 elsewhere."""
         inputs, targets = self.batches[index]
-        first, last = self.rank.number == 0, self.rank.number == self.rank.world_size - 1
         losses: list[torch.Tensor] = []
+        last = self.rank.number == self.rank.world_size - 1
         options: dict[str, Any] = {"target": targets, "losses": losses} if last else {}
-        self.schedules[len(inputs)].step(*((inputs,) if first else ()), **options)
-        return losses
+        self.schedules[len(inputs)].step(*(() if self.rank.number else (inputs,)), **options)
+        return losses[0] if losses else torch.zeros(())
 
-    def step(self) -> list[list[torch.Tensor]]:
-        """Train on every batch; return the losses of its microbatches, as :meth:`_pass` does."""
+    def step(self) -> list[torch.Tensor]:
+        """Train on every batch; return their losses, as :meth:`_pass` does."""
         losses = []
         for index in range(len(self.batches)):
             self.update.zero_grad(set_to_none=True)
@@ -218,8 +191,7 @@ class PipelineTraining(TrainingJob):
     def epoch(self) -> float:
         """Train once on every batch; return the mean loss over all rows on the last rank, 0 elsewhere."""
         rows = [len(inputs) for inputs, _ in self.batches]
-        batches = zip(rows, self.step(), strict=True)
-        return sum(n * sum(loss.item() for loss in losses) / self.microbatches for n, losses in batches) / sum(rows)
+        return sum(n * loss.item() for n, loss in zip(rows, self.step(), strict=True)) / sum(rows)
 
 
 @dataclass

@@ -302,8 +302,7 @@ def require_int8(device: torch.device, dtype: torch.dtype, variant: str, rows: i
 
 
 VALUES_DRAWN = 4_194_301
-"""Number of random values that are drawn for a large network's weights, which repeat them: a prime below 2**22, so that
-no two rows are equal."""
+"""Number of random values that all weights of a decoder repeat: a prime, so that no two rows are equal."""
 INITIAL_STD = 0.02
 """Standard deviation of the weights, the initial one in the networks of ``transformers``."""
 CHOICE_TOLERANCE = 1e-2
@@ -311,30 +310,6 @@ CHOICE_TOLERANCE = 1e-2
 so close."""
 BYTE_STD = 73.3
 """Standard deviation of signed bytes that are all equally likely."""
-
-
-class _Values:
-    """Fills tensors with values that are the same on every device."""
-
-    def __init__(self, data: Data) -> None:
-        self._device, self._dtype, self._used = data.device, data.dtype, 0
-        generator = torch.Generator().manual_seed(data.seed)
-        self._normal = torch.randn(VALUES_DRAWN, generator=generator).to(self._device, self._dtype)
-        self._bytes = torch.randint(-127, 128, (VALUES_DRAWN,), dtype=torch.int8, generator=generator).to(self._device)
-
-    def like(self, tensor: torch.Tensor, std: float) -> torch.Tensor:
-        """Return a tensor of this shape on the device; a vector is all ones, the initial value of a norm's weights."""
-        real = tensor.is_floating_point()
-        made = torch.empty(tensor.shape, dtype=self._dtype if real else tensor.dtype, device=self._device)
-        if made.dim() < 2:
-            return made.fill_(1)
-        flat, pool, start = made.view(-1), self._normal if real else self._bytes, 0
-        while start < len(flat):
-            at = self._used % VALUES_DRAWN
-            part = flat[start : start + VALUES_DRAWN - at]
-            part.copy_(pool[at : at + len(part)])
-            start, self._used = start + len(part), self._used + len(part)
-        return made.mul_(std) if real and std != 1 else made
 
 
 def _deviations(network: Any) -> dict[int, float]:
@@ -354,28 +329,41 @@ def _deviations(network: Any) -> dict[int, float]:
 def on_device(build: Callable[[], Decoder], data: Data) -> Decoder:
     """Return the decoder that ``build`` makes, created on its device: no other memory ever holds it.
 
-    Its weights are random, from the seed, and so is the content of its cache. Raises :class:`~gpubench.errors.TooLarge`
-    before any memory is allocated if it doesn't fit.
+    Its weights and its cache repeat :data:`VALUES_DRAWN` random values from the seed, but vectors are all ones, the
+    initial value of a norm's weights. Raises :class:`~gpubench.errors.TooLarge` before any memory is allocated if it
+    doesn't fit.
     """
     with torch.device("meta"):
         decoder = build().eval().to(data.dtype)
-    size = sum(tensor.nbytes for tensor in (*decoder.parameters(), *decoder.buffers()))
-    require_memory(size, data.home)
-    values, made = _Values(data), dict[int, tuple[torch.Tensor, nn.Parameter]]()
-    deviations = _deviations(decoder.network)
-    for module in decoder.modules():
-        std = deviations.get(id(module), INITIAL_STD)
-        for name, weight in module._parameters.items():
-            if weight is not None and id(weight) not in made:  # a tied weight is made once
-                made[id(weight)] = weight, nn.Parameter(values.like(weight, std), requires_grad=False)
-            module._parameters[name] = made[id(weight)][1] if weight is not None else None
-        for name, buffer in module._buffers.items():
-            module._buffers[name] = None if buffer is None else values.like(buffer, 1.0)
+    require_memory(sum(tensor.nbytes for tensor in (*decoder.parameters(), *decoder.buffers())), data.home)
+    network: Any = decoder.network
+    stds = _deviations(network)
+    head, table = network.get_output_embeddings(), network.get_input_embeddings()
+    tied = head.weight is table.weight
+    decoder.to_empty(device=data.device).requires_grad_(False)
+    if tied:
+        head.weight = table.weight
+    normal, whole = data.randn(VALUES_DRAWN), data.randint(-127, 128, (VALUES_DRAWN,), dtype=torch.int8)
+    for turn, module in enumerate(decoder.modules()):
+        std = stds.get(id(module), INITIAL_STD)
+        for weight in module.parameters(recurse=False):
+            _fill(weight, normal.roll(turn * 99_991), std)
+        for buffer in module.buffers(recurse=False):
+            _fill(buffer, (normal if buffer.is_floating_point() else whole).roll(turn * 99_991), 1)
         if isinstance(module, Int8Linear):
             module.scale.fill_(std / BYTE_STD)
-    body = decoder.network.model
-    body.rotary_emb = type(body.rotary_emb)(config=decoder.network.config).to(data.device)  # computed in float32
+    body = network.model
+    body.rotary_emb = type(body.rotary_emb)(config=network.config).to(data.device)  # computed in float32
     return decoder
+
+
+def _fill(tensor: torch.Tensor, values: torch.Tensor, std: float) -> None:
+    """Fill a matrix with the values, repeated and times ``std``; a vector with ones."""
+    if tensor.dim() < 2:
+        tensor.fill_(1)
+    else:
+        whole = values.repeat(-(-tensor.numel() // len(values)))[: tensor.numel()]
+        tensor.copy_(whole.mul_(std).view(tensor.shape) if std != 1 else whole.view(tensor.shape))
 
 
 class Served(nn.Module):

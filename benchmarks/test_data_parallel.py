@@ -79,7 +79,7 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
     def reference():
         exact = reference_data(gpubench.data.seed)
         single = training.trainer(task, exact, batch, update=optimizer, rate=rate, rows=rows, **options)
-        return training.verify_part(learner, single, "step")
+        return training.verify_step(learner, single)
 
     gpubench.declare(check=reference, items=rows, unit="sample", devices=names, steps=epochs or None)
     gpubench(learner.step)

@@ -1,14 +1,15 @@
-"""One process per device: training steps under DDP and FSDP2 compared with the plain step, and all_reduce alone.
+"""One process per device: training steps under DDP compared with the plain step, and all_reduce alone.
 
 A CPU's device is a core, with one thread. The baseline is one process with all threads.
 """
 
 import pytest
 
+from gpubench.devices import present
 from gpubench.parallel.ranks import device_counts
 
 from . import training
-from .distributed import AllReduce, Training
+from .distributed import AllReduce, StagedTraining, Training
 
 pytestmark = [pytest.mark.gpubench_parallel, pytest.mark.gpubench(kind="distributed")]
 
@@ -16,20 +17,27 @@ COUNTS = device_counts()
 STEPS = [
     ("single", 1),
     ("one thread", 1),
-    *((method, count) for method in ("ddp", "unsynchronised", "fsdp") for count in COUNTS),
+    *((method, count) for method in ("ddp", "unsynchronised") for count in COUNTS),
 ]
 MODES = pytest.mark.gpubench_sweep("mode", smoke=["strong"], quick=["strong"], full=["strong", "weak"])
 SMALL = [("single", 1), ("one thread", 1), ("ddp", 2)]
+
+
+def not_beside_a_gpu(gpubench, devices):
+    several = devices > 1 and not gpubench.home.accelerator
+    if gpubench.preset == "quick" and several and any(device.accelerator for device in present()):
+        pytest.skip("several processes on a CPU beside a GPU: in preset full only")
 
 
 def step(gpubench, ranks, task, method, devices, mode, batch, optimizer="sgd", **options):
     """Measure a step of ``batch`` rows in all (strong scaling), or on each device (weak)."""
     if method == "one thread" and gpubench.home.accelerator:
         pytest.skip("one thread is for CPUs: an accelerator's single device is the case 'single'")
+    not_beside_a_gpu(gpubench, devices)
     rows = batch * devices if mode == "weak" else batch
-    job = Training(task, method, rows, optimizer, dtype=gpubench.case.dtype, seed=gpubench.data.seed, **options)
-    parallel = method not in ("single", "one thread")
-    ideal = rows / -(-rows // devices) if parallel else 1
+    kind = StagedTraining if method == "stages" else Training
+    job = kind(task, method, rows, optimizer, dtype=gpubench.case.dtype, seed=gpubench.data.seed, **options)
+    ideal = rows / -(-rows // devices) if method in ("ddp", "unsynchronised") else 1
     gpubench.declare(items=options.get("rows", rows), unit="sample")
     record = {"method": method, "mode": mode, "ideal_speedup": ideal}
     ranks.measure(gpubench, job, devices, all_threads=method == "single", **record)
@@ -59,7 +67,7 @@ def test_resnet50(gpubench, gpubench_ranks, method, devices, mode):
 
 
 @pytest.mark.gpubench(title="Tabular MLP, distributed")
-@pytest.mark.gpubench_sweep("method, devices", smoke=SMALL, quick=[*SMALL, ("fsdp", 2)], full=STEPS)
+@pytest.mark.gpubench_sweep("method, devices", smoke=SMALL, quick=SMALL, full=STEPS)
 def test_tabular(gpubench, gpubench_ranks, method, devices):
     """An epoch of the tabular example; the loss curve of the whole job must be the single process's."""
     if method == "unsynchronised":
@@ -88,6 +96,7 @@ def bus_share(devices):
 )
 def test_all_reduce(gpubench, gpubench_ranks, devices, nbytes):
     """The sum of a message over all ranks: its bytes per time are the algorithm bandwidth of nccl-tests."""
+    not_beside_a_gpu(gpubench, devices)
     gpubench.declare(nbytes=nbytes)
     job = AllReduce(nbytes, seed=gpubench.data.seed)
     gpubench_ranks.measure(gpubench, job, devices, method="all_reduce", bus_share=bus_share(devices))

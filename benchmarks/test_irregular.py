@@ -14,6 +14,8 @@ import torch.nn.functional as F
 
 from gpubench.errors import WrongAnswer
 
+from .libraries import measure
+
 WIDTH, TABLE = 128, 100_000
 """Columns and rows of the embedding table: 51 MB in float32, more than most caches hold."""
 BINS = 1 << 16
@@ -34,20 +36,6 @@ BEYOND_CACHES = pytest.mark.gpubench_sweep("n", smoke=[1000], quick=[10**6, LARG
 def expected_distinct(draws, values):
     """Return the expected number of different values among this many random draws from ``values``."""
     return values * -math.expm1(draws * math.log1p(-1 / values))
-
-
-def own_threads(gpubench):
-    """Return the threads that the work uses: NumPy's here has one; ``None`` means all."""
-    return 1 if gpubench.implementation == "numpy" else None
-
-
-def measure(gpubench, function, numpy_function, *tensors, **work):
-    """Time the function of the case's library on the same values."""
-    gpubench.declare(threads=own_threads(gpubench), **work)
-    if gpubench.implementation == "numpy":
-        gpubench(numpy_function, *map(gpubench.numpy, tensors))
-    else:
-        gpubench(function, *tensors)
 
 
 def numpy_rows(tokens, table):
@@ -177,6 +165,10 @@ def test_unique(gpubench, n):
     measure(gpubench, torch.unique, np.unique, values, **work)
 
 
+def running_sum(steps):
+    return torch.cumsum(steps, 0)
+
+
 @pytest.mark.gpubench(title="Running sum")
 @WITH_NUMPY
 @BEYOND_CACHES
@@ -185,11 +177,7 @@ def test_cumsum(gpubench, n):
     in bfloat16, in any order of summation."""
     levels = gpubench.randint(LEVELS, (n + 1,))
     steps = (levels[1:] - levels[:-1]).to(gpubench.dtype)
-    gpubench.declare(items=n, flops=n, nbytes=2 * steps.nbytes, threads=own_threads(gpubench))
-    if gpubench.implementation == "numpy":
-        gpubench(np.cumsum, gpubench.numpy(steps))
-    else:
-        gpubench(torch.cumsum, steps, 0)
+    measure(gpubench, running_sum, np.cumsum, steps, items=n, flops=n, nbytes=2 * steps.nbytes)
 
 
 def require_normal(values):
@@ -212,5 +200,6 @@ def test_random_numbers(gpubench, n):
     if gpubench.first:
         require_normal(torch.as_tensor(draw(n, **how)).cpu().double().numpy())
     why = "random values: their mean and variance are checked"
-    gpubench.declare(check=why, nbytes=n * gpubench.dtype.itemsize, items=n, threads=own_threads(gpubench))
+    threads = 1 if gpubench.implementation == "numpy" else None
+    gpubench.declare(check=why, nbytes=n * gpubench.dtype.itemsize, items=n, threads=threads)
     gpubench(draw, n, **how)

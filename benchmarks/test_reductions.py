@@ -10,6 +10,8 @@ import scipy.special
 import torch
 import torch.nn.functional as F
 
+from .libraries import measure
+
 COLUMNS = 1024
 VOCABULARY = 32_000
 """Classes of the cross-entropy: the number of tokens of Llama 2."""
@@ -18,15 +20,6 @@ ROWS = {"smoke": [8], "quick": [4096, 65536], "full": FULL}
 """65,536 rows of float32 are 268 MB: beyond the cache of any GPU, from which 4096 rows are read."""
 
 pytestmark = pytest.mark.gpubench(kind="operators", implementations=["torch", "numpy"], size="rows")
-
-
-def measure(gpubench, function, numpy_function, *tensors, **work):
-    """Time the function of the case's library on the same values; NumPy's here use one thread."""
-    gpubench.declare(threads=1 if gpubench.implementation == "numpy" else None, **work)
-    if gpubench.implementation == "numpy":
-        gpubench(numpy_function, *map(gpubench.numpy, tensors))
-    else:
-        gpubench(function, *tensors)
 
 
 def softmax(x):

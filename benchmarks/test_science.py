@@ -15,16 +15,9 @@ import torch.nn.functional as F
 
 from gpubench.errors import WrongAnswer
 
+from .libraries import measure
+
 pytestmark = pytest.mark.gpubench(kind="science", implementations=["torch", "numpy"], size="n")
-
-
-def measure(gpubench, function, numpy_function, *tensors, **work):
-    """Time the function of the case's library on the same values."""
-    gpubench.declare(**work)
-    if gpubench.implementation == "numpy":
-        gpubench(numpy_function, *map(gpubench.numpy, tensors))
-    else:
-        gpubench(function, *tensors)
 
 
 # Clustering -----------------------------------------------------------------------------------------------------------
@@ -57,7 +50,9 @@ def test_kmeans(gpubench, n):
     centres, labels = gpubench.randn(CLUSTERS, DIMENSIONS), gpubench.randint(CLUSTERS, (n,))
     points = centres[labels] + gpubench.randn(n, DIMENSIONS) / 10
     work = {"flops": 2 * n * CLUSTERS * DIMENSIONS, "nbytes": points.nbytes + 2 * centres.nbytes}
-    measure(gpubench, kmeans_step, numpy_kmeans_step, points, centres, items=n, unit="point", **work)
+    measure(
+        gpubench, kmeans_step, numpy_kmeans_step, points, centres, numpy_threads=None, items=n, unit="point", **work
+    )
 
 
 QUERIES, NEIGHBOURS = 100, 10
@@ -82,7 +77,7 @@ def test_nearest_neighbours(gpubench, n):
     """The ten nearest of n points, for each of 100 queries. FLOPs are those of the product."""
     base, queries = gpubench.randn(n, 2 * DIMENSIONS), gpubench.randn(QUERIES, 2 * DIMENSIONS)
     work = {"flops": 4 * n * QUERIES * DIMENSIONS, "nbytes": base.nbytes + queries.nbytes}
-    measure(gpubench, nearest, numpy_nearest, base, queries, items=QUERIES, unit="query", **work)
+    measure(gpubench, nearest, numpy_nearest, base, queries, numpy_threads=None, items=QUERIES, unit="query", **work)
 
 
 # Simulation -----------------------------------------------------------------------------------------------------------
@@ -149,8 +144,6 @@ def test_stencil(gpubench, n):
     """A step of the heat equation on n x n points: seven operations per point, each a pass over memory."""
     u, inner = gpubench.randn(n, n), (n - 2) ** 2
     work = {"flops": 7 * inner, "nbytes": u.nbytes + inner * u.element_size(), "items": inner, "unit": "point"}
-    if gpubench.implementation == "numpy":
-        work["threads"] = 1
     measure(gpubench, heat_step, heat_step, u, **work)
 
 
@@ -181,8 +174,7 @@ def test_resize(gpubench, batch):
     """Colour images from 448 x 448 to 256 x 256, bilinear."""
     images = gpubench.randn(batch, CHANNELS, LARGE, LARGE)
     nbytes = images.nbytes + batch * CHANNELS * SMALL**2 * images.element_size()
-    threads = {"threads": 1} if gpubench.implementation == "numpy" else {}
-    measure(gpubench, resize, numpy_resize, images, nbytes=nbytes, items=batch, unit="image", **threads)
+    measure(gpubench, resize, numpy_resize, images, nbytes=nbytes, items=batch, unit="image")
 
 
 def blur(images, taps):
@@ -206,6 +198,4 @@ def test_blur(gpubench, batch):
     images = gpubench.randn(batch, CHANNELS, LARGE, LARGE)
     taps = torch.tensor(TAPS, dtype=gpubench.dtype, device=gpubench.device)
     work = {"flops": 2 * 2 * len(TAPS) * images.numel(), "nbytes": 2 * images.nbytes, "items": batch, "unit": "image"}
-    if gpubench.implementation == "numpy":
-        work["threads"] = 1
     measure(gpubench, blur, scipy_blur, images, taps / taps.sum(), **work)

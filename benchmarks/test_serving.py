@@ -3,22 +3,15 @@ copies.
 
 Every round is one call with another request, so the percentiles of results.csv (p95_s, p99_s) are those of single
 requests. FLOPs are the network's. Bytes are those of the request and the answer, which cross to an accelerator; on a
-CPU they are those of its memory. A cold start is a separate benchmark: a new process up to its first answer.
+CPU they are those of its memory.
 """
 
 import dataclasses
 import itertools
-import json
-import os
-import statistics
-import subprocess
-import sys
 from functools import partial
 
 import pytest
 import torch
-
-from gpubench.errors import Unmeasurable
 
 from . import models
 
@@ -79,54 +72,3 @@ def test_decoder(gpubench, model, prompt, answer, batch):
         nbytes += decoder.least_bytes(batch, 1)
     work = {"items": batch * answer, "unit": "token", "nbytes": nbytes, "check": check}
     serve(gpubench, network, request, answers=2 * batch * answer, **work)  # tokens and their scores
-
-
-START = f"""
-import json, sys, time
-marks = [time.perf_counter()]
-def mark(tensor):
-    tensor.cpu()  # waits for the device
-    marks.append(time.perf_counter())
-import torch
-mark(torch.ones(1))
-device, mode = sys.argv[1:]
-mark(torch.ones(1, device=device))
-mark(torch.ones(1, device=device) * 2)
-from {models.__name__} import LeNet
-network = LeNet().eval().to(device)
-images = torch.ones(1, 1, 32, 32, device=device)
-mark(images)
-with torch.inference_mode():
-    mark((torch.compile(network) if mode == "compile" else network)(images))
-print(json.dumps([end - start for start, end in zip(marks, marks[1:])]))
-"""
-PHASES = ("import torch", "context", "first kernel", "build", "first answer")
-
-
-@pytest.mark.gpubench(title="Cold start", kind="details")
-@pytest.mark.gpubench_sweep("mode", smoke=[], quick=[], full=["eager", "compile"])
-def test_cold_start(gpubench, mode):
-    """A new process: it imports torch, creates the device's context, runs a kernel, builds LeNet, and has its first
-    answer on the host. With ``compile`` the answer waits for the compiler."""
-    spent = []
-
-    def start(device):
-        spent.append(phases_of_a_start(device, mode))
-
-    reason = "each call is a process of its own, whose answer isn't looked at"
-    gpubench.parallel = {"phases": {}}
-    gpubench.declare(check=reason, items=1, unit="start")
-    gpubench(start, gpubench.home.torch_name)
-    gpubench.parallel["phases"] = {name: statistics.median(each[name] for each in spent) for name in PHASES}
-
-
-def phases_of_a_start(device, mode):
-    """Return the seconds of each phase, which the process itself measured."""
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    variables["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"  # else another process's code is reused
-    done = subprocess.run(
-        [sys.executable, "-c", START, device, mode], capture_output=True, text=True, env=variables, check=False
-    )
-    if done.returncode:
-        raise Unmeasurable(f"a new process can't: {' '.join(done.stderr.split())[-120:]}")
-    return dict(zip(PHASES, json.loads(done.stdout.splitlines()[-1]), strict=True))

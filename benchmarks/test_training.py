@@ -1,4 +1,4 @@
-"""Training: whole steps, their parts, wider networks, and a small table."""
+"""Training: steps of small and large networks, wider networks, and a small table."""
 
 import math
 
@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from gpubench.measure.data import Data, reference_data
-from gpubench.measure.precision import matmul_precision
 
 from . import training
 
@@ -20,38 +19,27 @@ OPTIMIZERS = pytest.mark.gpubench_sweep("optimizer", quick=["sgd"], full=["sgd",
 LOOSE = 0.2  # gradients under autocast carry bfloat16's eight bits
 
 
-def train(gpubench, name, batch, part="step", optimizer="sgd", pieces=1, scaled=False, **options):
-    """Time a part of the training step; its loss and gradients are compared with float64 on the CPU.
+def train(gpubench, name, batch, optimizer="sgd", pieces=1, scaled=False, **options):
+    """Time a training step; its loss and gradients are compared with float64 on the CPU.
 
     ``scaled`` is mixed precision: products in float16, weights in float32, gradients scaled.
     """
-    data, variant = gpubench.data, gpubench.variant
+    data, variant, task = gpubench.data, gpubench.variant, training.TASKS[name]
     if scaled:
         data, variant = Data(gpubench.home, torch.float32, data.seed), "autocast float16"
     learner = training.trainer(name, data, batch // pieces, rows=batch, update=optimizer, variant=variant, **options)
     learner.accumulates = pieces > 1
-    if part == "update":
-        with matmul_precision(gpubench.case.dtype):
-            learner.backward()
-    count = {}
-    if part == "update":
-        elements = sum(parameter.numel() for parameter in learner.parameters)
-        passes = {"sgd": 5, "adam": 7}[optimizer.partition(" ")[0]]  # parameter, gradient, state read; two written
-        count = {"nbytes": passes * elements * gpubench.dtype.itemsize}
 
     def reference():
-        rule = optimizer.partition(" ")[0]
-        exact = training.trainer(name, reference_data(gpubench.data.seed), batch, update=rule, **options)
-        return training.verify_part(learner, exact, part, tolerance)
+        exact = training.trainer(name, reference_data(gpubench.data.seed), batch, update=optimizer, **options)
+        return training.verify_step(learner, exact, tolerance)
 
     exactly = gpubench.variant != "autocast" and gpubench.case.dtype in ("float32", "float64")
     tolerance = training.GRADIENT_TOLERANCE if exactly else LOOSE
-    if training.TASKS[name].batch_norm:
+    if task.batch_norm:
         tolerance = math.inf  # the statistics of a small batch amplify rounding to percents
-    tokens = training.TASKS[name].tokens
-    unit = "token" if tokens else "sample"
-    gpubench.declare(check=reference, items=batch * (tokens or 1), unit=unit, **count)
-    gpubench(getattr(learner, part))
+    gpubench.declare(check=reference, items=batch * (task.tokens or 1), unit="token" if task.tokens else "sample")
+    gpubench(learner.step)
 
 
 def not_for_a_quick_run(gpubench):
@@ -131,34 +119,7 @@ def test_accumulation(gpubench, network, pieces):
     train(gpubench, network, 16 if network == "gpt2" else 128, pieces=pieces)
 
 
-@pytest.mark.gpubench(title="Optimizer step", kind="details")
-@pytest.mark.parametrize("optimizer", ["adam foreach", "adam fused"])
-@pytest.mark.gpubench_sweep("network", smoke=["lenet"], quick=["cifar"], full=["cifar", "resnet50", "gpt2"])
-def test_optimizer(gpubench, optimizer, network):
-    """Adam's update of all parameters by one kernel per operation, and by a single kernel; ``training.part`` has
-    torch's own choice."""
-    train(gpubench, network, 2, "update", optimizer)
-
-
-@pytest.mark.gpubench(kind="details", title="Part of a training step", size="batch")
-@pytest.mark.parametrize("part", ["forward", "backward", "update sgd", "update adam"])
-@pytest.mark.gpubench_sweep("network", smoke=["lenet"], quick=["cifar"], full=["lenet", "cifar"])
-@pytest.mark.gpubench_sweep("batch", smoke=[2], quick=[128], full=[4, 32, 128, 512])
-def test_part(gpubench, network, part, batch):
-    part, _, optimizer = part.partition(" ")
-    train(gpubench, network, batch, part, optimizer or "sgd")
-
-
-@pytest.mark.gpubench(kind="details", title="Part of a large training step", size="batch")
-@pytest.mark.parametrize("part", ["forward", "backward", "update sgd", "update adam"])
-@pytest.mark.gpubench_sweep("network", smoke=[], quick=[], full=["resnet50", "gpt2"])
-@LARGE_BATCHES
-def test_large_part(gpubench, network, part, batch):
-    part, _, optimizer = part.partition(" ")
-    train(gpubench, network, batch, part, optimizer or "sgd")
-
-
-@pytest.mark.gpubench(kind="details", title="Training a CNN by width", size="width")
+@pytest.mark.gpubench(title="Training a CNN by width", size="width")
 @pytest.mark.parametrize("widened", ["first layer", "all layers"])
 @pytest.mark.gpubench_sweep("width", smoke=[1], quick=[1, 16], full=[1, 2, 4, 8, 16])
 @pytest.mark.gpubench_sweep("batch", smoke=[2], quick=[4], full=[4, 128])
@@ -185,7 +146,7 @@ def test_tabular(gpubench):
     learner = fresh(gpubench.data)
 
     def reference():
-        return training.verify_part(learner, fresh(reference_data(gpubench.data.seed)), "step")
+        return training.verify_step(learner, fresh(reference_data(gpubench.data.seed)))
 
     rows, epochs = training.TABULAR_ROWS, training.TABULAR_EPOCHS
     gpubench.declare(check=reference, items=rows, unit="sample", steps=epochs)

@@ -118,17 +118,12 @@ def network(name: str, data: Data, **options: Any) -> nn.Module:
 
 
 def optimizer(name: str, parameters: Sequence[nn.Parameter], rate: float = 1e-3) -> torch.optim.Optimizer:
-    """Return an optimiser by name. ``sgd`` has momentum 0.9. ``adam fused`` is one kernel for all parameters,
-    ``adam foreach`` one for each of its operations; with the plain name torch chooses."""
-    if name == "sgd":
-        return torch.optim.SGD(parameters, rate, momentum=0.9)
-    _, _, how = name.partition(" ")
-    kind: dict[str, Any] = {how: True} if how else {}
-    return torch.optim.Adam(parameters, rate, **kind)
+    """Return the optimiser ``sgd``, with momentum 0.9, or ``adam``."""
+    return torch.optim.SGD(parameters, rate, momentum=0.9) if name == "sgd" else torch.optim.Adam(parameters, rate)
 
 
 class Trainer:
-    """A network with its loss, data and optimiser; each method is a part of the step that can be timed separately.
+    """A network with its loss, data and optimiser.
 
     ``shares`` weight each batch's loss: a rank that has r of a batch's n rows on k ranks weights it with r k / n, so
     that the ranks' average is the mean over the whole batch however it was split. With ``accumulates`` set, the batches
@@ -158,9 +153,8 @@ class Trainer:
         half = self._autocast == torch.float16
         self._scaler = torch.amp.GradScaler(self._kind, init_scale=FIRST_SCALE) if half else None
         self._network = network
-        self._graph: torch.Tensor | None = None
 
-    def forward(self, index: int = 0) -> torch.Tensor:
+    def forward(self, index: int) -> torch.Tensor:
         """Return the loss of one batch."""
         inputs, targets = self.batches[index]
         if self._autocast:
@@ -169,21 +163,6 @@ class Trainer:
         else:
             loss = self._loss(self._network(inputs), targets)
         return loss if self._shares[index] == 1.0 else loss * self._shares[index]
-
-    def backward(self) -> torch.Tensor:
-        """Compute all gradients of the first batch's loss, and return it; the graph is made by the first call and
-        kept."""
-        if self._graph is None:
-            self._graph = self.forward()
-        gradients = torch.autograd.grad(self._graph, self.parameters, retain_graph=True)
-        for parameter, gradient in zip(self.parameters, gradients, strict=True):
-            parameter.grad = gradient
-        return self._graph
-
-    def update(self) -> torch.Tensor:
-        """Run the optimiser's step on the current gradients, and return the last parameter."""
-        self.update_rule.step()
-        return self.parameters[-1]
 
     def step(self) -> torch.Tensor:
         """Train once on every batch; return the mean loss over all rows, before the updates.
@@ -214,18 +193,22 @@ class Trainer:
             scaler.step(self.update_rule)
             scaler.update()
 
-    def inputs_of(self, part: str) -> list[torch.Tensor] | None:
-        """Return what a part of the step reads that is new at each call, the batches; ``None`` for a part that only
-        reads what another part left on the device."""
-        return [tensor for batch in self.batches for tensor in batch] if part in ("forward", "step") else None
+    def inputs_of(self, part: str) -> list[torch.Tensor]:
+        """Return the batches, which are new at each call."""
+        return [tensor for batch in self.batches for tensor in batch]
 
     def gradient(self) -> torch.Tensor:
         """Return all current gradients as one float64 vector on the CPU."""
         return flat([parameter.grad for parameter in self.parameters])
 
-    for part in (forward, backward, update, step):
-        part.applies_variant = True  # type: ignore[attr-defined]
-    del part
+    def first_gradient(self) -> torch.Tensor:
+        """Return the gradients of the first batch's loss as :meth:`gradient` does, and clear them."""
+        self.forward(0).backward()  # type: ignore[no-untyped-call]
+        gradient = self.gradient()
+        self.update_rule.zero_grad(set_to_none=True)
+        return gradient
+
+    step.applies_variant = True  # type: ignore[attr-defined]
 
 
 def flat(tensors: Sequence[torch.Tensor | None]) -> torch.Tensor:
@@ -256,7 +239,7 @@ def trainer(
     device's."""
     built = network(name, data, **options)
     size = sum(parameter.nbytes for parameter in built.parameters())
-    require_memory((MEMORY_PER_PARAMETER[update.partition(" ")[0]] - 1) * size, data.home)
+    require_memory((MEMORY_PER_PARAMETER[update] - 1) * size, data.home)
     split = batches(name, data, rows or batch, batch)
     rule, (variant, _, half) = optimizer(update, list(built.parameters()), rate), variant.partition(" ")
     autocast = (half or autocast_dtype(data.home)) if variant == "autocast" else None
@@ -264,19 +247,16 @@ def trainer(
     return Trainer(called, TASKS[name].loss, split, rule, autocast=autocast)
 
 
-def verify_part(learner: Trainer, reference: Trainer, part: str, tolerance: float = GRADIENT_TOLERANCE) -> Any:
-    """Return the reference's result of the part, and compare the gradients.
+def verify_step(learner: Trainer, reference: Trainer, tolerance: float = GRADIENT_TOLERANCE) -> torch.Tensor:
+    """Return the loss of the reference's step, and compare the gradients.
 
     Raises :class:`WrongAnswer` if they differ by more than ``tolerance``, relative in the L2 norm.
     """
-    if part == "update":
-        reference.backward()
-    answer = getattr(reference, part)()
-    if part in ("step", "backward"):
-        error = relative_error(learner.gradient(), reference.gradient())
-        if not error <= tolerance:
-            raise WrongAnswer(f"wrong gradient: relative L2 error {error:.3g}, allowed is {tolerance:g}")
-    return answer
+    loss = reference.step()
+    error = relative_error(learner.gradient(), reference.gradient())
+    if not error <= tolerance:
+        raise WrongAnswer(f"wrong gradient: relative L2 error {error:.3g}, allowed is {tolerance:g}")
+    return loss
 
 
 def loss_curve(learner: Trainer, epochs: int) -> list[float]:

@@ -111,7 +111,7 @@ def test_networks_of_a_library_that_fails_to_import_have_its_reason(source, reas
 
 def test_one_that_does_not_fit_says_by_how_much_before_it_takes_memory(monkeypatch):
     monkeypatch.setattr(type(CPU), "memory", lambda self: Memory(free=1_000_000_000, total=2_000_000_000))
-    monkeypatch.setattr(models, "_Values", None)  # nothing is drawn
+    monkeypatch.setattr(models, "_fill", None)
     with pytest.raises(TooLarge, match=r"needs 16\.1 GB more on cpu, 1\.00 GB are free"):
         models.on_device(lambda: models.Decoder("8B", 1, 128), data(torch.bfloat16))
 

@@ -106,6 +106,7 @@ class Taken:
         self.dtype, self.args = dtype, ()
         self.data = Data(CPU, dtype, seed=0)
         self.randn, self.randint = self.data.randn, self.data.randint
+        self.array = lambda tensor: tensor
 
     def declare(self, **terms: object) -> None:
         """Ignore the terms of the call."""
@@ -118,7 +119,7 @@ class Taken:
 def test_a_running_sum_is_exact_even_if_its_parts_are_kept_in_16_bits(dtype: torch.dtype) -> None:
     taken = Taken(dtype)
     irregular.test_cumsum(taken, 2**20)
-    steps, _ = taken.args
+    (steps,) = taken.args
     shift, sums = 1, steps.clone()
     while shift < len(sums):  # each pass adds up twice as long a stretch (Hillis and Steele, CACM 29, 1986)
         sums[shift:] += sums[:-shift].clone()

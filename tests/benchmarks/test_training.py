@@ -1,4 +1,4 @@
-"""Training steps: their parts are those of a plain loop, a wrong one is caught, the table is learnt."""
+"""Training steps: one is that of a plain loop, a wrong one is caught, the table is learnt."""
 
 import dataclasses
 import math
@@ -10,9 +10,7 @@ from dispatched import Dispatched
 from benchmarks import training
 from gpubench.devices import CPU
 from gpubench.errors import WrongAnswer
-from gpubench.measure.copies import copy_call
 from gpubench.measure.data import Data
-from gpubench.measure.work import count
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -36,14 +34,6 @@ def test_a_step_is_what_a_plain_loop_does(update):
         rule.step()
         assert ours.step().item() == pytest.approx(loss.item(), rel=1e-12)
     assert training.relative_error(training.flat(ours.parameters), training.flat(list(network.parameters()))) < 1e-12
-
-
-def test_the_parts_make_up_a_step():
-    parts, whole = (training.trainer("cifar", data(), 4) for _ in range(2))
-    assert parts.backward().item() == whole.step().item()
-    assert training.relative_error(parts.gradient(), whole.gradient()) == 0
-    parts.update()
-    assert training.relative_error(training.flat(parts.parameters), training.flat(whole.parameters)) == 0
 
 
 def test_an_epoch_trains_on_every_batch_and_its_loss_is_the_mean_over_rows():
@@ -72,19 +62,10 @@ def test_a_curve_that_does_not_fall_or_goes_elsewhere_is_a_wrong_answer():
 def test_a_wrong_gradient_is_caught():
     ours, reference = (training.trainer("lenet", data(), 4) for _ in range(2))
     ours.step()
-    training.verify_part(ours, reference, "step")
+    training.verify_step(ours, reference)
     ours.parameters[0].grad.mul_(1.5)
     with pytest.raises(WrongAnswer, match="wrong gradient: relative L2 error"):
-        training.verify_part(ours, training.trainer("lenet", data(), 4), "step")
-
-
-def test_flops_of_the_parts_add_up():
-    learner, counted = training.trainer("lenet", data(), 128), {}
-    for part in ("forward", "backward", "step", "update"):
-        counted[part] = count(copy_call(getattr(learner, part), (), {})).flops
-    assert counted["backward"] == counted["step"]  # the first backward pass makes the graph
-    assert 2.4 < counted["step"] / counted["forward"] < 3  # the first layer needs no gradient of its inputs
-    assert counted["update"] is None
+        training.verify_step(ours, training.trainer("lenet", data(), 4))
 
 
 def test_dropout_is_off_so_that_a_step_has_one_answer(monkeypatch):
@@ -117,7 +98,6 @@ def test_a_trainer_names_what_is_new_at_each_call():
     learner = training.trainer("tabular", data(), 128, rows=506)
     whole = [tensor for batch in learner.batches for tensor in batch]
     assert all(x is y for x, y in zip(learner.inputs_of("step"), whole, strict=True))
-    assert learner.inputs_of("backward") is learner.inputs_of("update") is None
 
 
 def test_values_leave_a_device_before_they_become_float64():
@@ -140,16 +120,6 @@ def test_accumulated_gradients_are_those_of_the_whole_batch():
     apart = training.trainer("cifar", data(), 4, rows=16)
     apart.step()
     assert training.relative_error(training.flat(apart.parameters), moved[1]) > 1e-6
-
-
-@pytest.mark.parametrize("name", ["adam foreach", "adam fused"])
-def test_an_optimizer_does_the_same_however_it_is_implemented(name):
-    plain, other = (training.trainer("lenet", data(), 4, update=each) for each in (name.split()[0], name))
-    chosen = {key: other.update_rule.defaults[key] for key in ("foreach", "fused")}
-    assert chosen == {"foreach": None, "fused": None} | {name.split()[1]: True}
-    for learner in (plain, other):
-        learner.step()
-    assert training.relative_error(training.flat(other.parameters), training.flat(plain.parameters)) < 1e-12
 
 
 def test_autocast_may_name_its_dtype():

@@ -341,17 +341,6 @@ def test_every_benchmark_ends_without_an_error(count, tmp_path, capsys):
     assert not any("can't be captured" in reason or "out of memory" in reason for reason in skipped)
 
 
-@pytest.mark.parametrize("workload", ["lenet", "tabular"])
-def test_fsdp_shards_over_two_devices(run, workload):
-    records, rows, _ = run("--device=cuda", "--preset=quick", "-k", f"distributed.{workload} and fsdp")
-    assert {row["status"] for row in rows.values()} <= {"skipped"}
-    assert records
-    for record in records.values():
-        assert record["parallel"]["method"] == "fsdp"
-        assert record["devices"] == ["cuda:0", "cuda:1"]
-        assert record["check"]["status"] == "unchecked"
-
-
 @pytest.mark.parametrize("family", ["matmul", "elementwise", "transfer"])
 def test_the_preset_quick_measures_its_sizes(run, family):
     records, rows, _ = run("--device=cuda", "--preset=quick", "-k", f"{family}.")

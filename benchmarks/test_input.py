@@ -1,0 +1,104 @@
+"""A network that is fed by a DataLoader: the loader alone, with the copies to the device, and with the training step.
+
+Images are bytes; the loader converts, flips and normalises each, in this process. While a GPU computes, the loader can
+prepare the next batch, unless the loop waits for each loss: ``overlapped`` or ``in turn``, the same on a CPU.
+"""
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from gpubench.measure.data import reference_data
+
+from . import training
+
+pytestmark = [
+    pytest.mark.gpubench(size="images"),
+    pytest.mark.gpubench_sweep("images", smoke=[256], quick=[1024], full=[1024, 8192]),
+]
+
+BATCH = 128
+MEAN, STD = 0.47, 0.25
+"""Rounded mean and standard deviation of a pixel of CIFAR-10, as a share of 255."""
+
+
+class Images(Dataset):
+    """Random colour images of 32 x 32 with labels of ten classes; an item is an image in float32 and its label."""
+
+    def __init__(self, data, count):
+        self.images = data.randint(256, (count, 3, 32, 32), dtype=torch.uint8)
+        self.labels = data.randint(10, (count,))
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, index):
+        image = self.images[index].float() / 255
+        return ((image.flip(-1) if index % 2 else image) - MEAN) / STD, self.labels[index]
+
+
+class Epoch:
+    """A pass over a loader's batches, which are copied to the ``data``'s device; ``learner`` trains on each, and
+    ``waits`` for its loss."""
+
+    def __init__(self, images, data, learner=None, waits=False):
+        self._loader = DataLoader(images, BATCH, pin_memory=data.home.accelerator and not data.home.simulated)
+        self._data, self._learner, self._waits = data, learner, waits
+
+    def step(self):
+        """Return the last batch or, of a learner, the last loss."""
+        result = None
+        for images, labels in self._loader:
+            images = images.to(self._data.device, self._data.dtype, non_blocking=True)
+            result = images, labels.to(self._data.device, non_blocking=True)
+            if self._learner:
+                self._learner.batches = [result]
+                result = self._learner.step()
+                if self._waits:
+                    result.item()
+        return result
+
+    def gradient(self):
+        """Return the learner's gradients of the last batch, as one vector."""
+        return self._learner.gradient()
+
+
+def load(gpubench, count):
+    images = Images(gpubench.host, count)
+
+    def last_batch():
+        return tuple(
+            torch.stack(parts) for parts in zip(*map(images.__getitem__, range(count - BATCH, count)), strict=True)
+        )
+
+    gpubench.declare(check=last_batch, items=count, unit="image", devices=["cpu"])
+    gpubench(Epoch(images, gpubench.data).step)
+
+
+@pytest.mark.gpubench(title="Loader", kind="copies", devices="cpu")
+def test_loader(gpubench, images):
+    load(gpubench, images)
+
+
+@pytest.mark.gpubench(title="Loader and copies", kind="copies", devices="accelerator")
+def test_copies(gpubench, images):
+    """Each batch is copied from page-locked memory, while the next one is prepared."""
+    load(gpubench, images)
+
+
+@pytest.mark.gpubench(title="Training from a loader", kind="training")
+@pytest.mark.parametrize("order", ["in turn", "overlapped"])
+def test_training(gpubench, order, images):
+    """An epoch of the CIFAR-10 tutorial's network in batches of 128."""
+    source = Images(gpubench.host, images)
+
+    def epoch(data):
+        return Epoch(source, data, training.trainer("cifar", data, BATCH), waits=order == "in turn")
+
+    learner = epoch(gpubench.data)
+
+    def reference():
+        return training.verify_step(learner, epoch(reference_data(gpubench.data.seed)))
+
+    gpubench.declare(check=reference, items=images, unit="image", devices=["cpu"])
+    gpubench(learner.step)
