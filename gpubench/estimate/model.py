@@ -1,7 +1,7 @@
 """How long work takes on a card: the least possible time, by physics, and the likely time, from other cards' timings.
 
-:func:`shortest` takes only what no fusion, cache or compiler avoids. :func:`likely` goes operator by operator, as
-:mod:`gpubench.estimate.roofline` does; docs/estimate.md has its measured errors.
+:func:`shortest` takes only the work that no fusion, cache or compiler avoids. :func:`likely` goes operator by operator,
+as :mod:`gpubench.estimate.roofline` does; docs/estimate.md has its measured errors.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ SAFETY, SAFETY_ABOVE_DATASHEET = 1.1, 1.2
 """Divisors of the bound: for a datasheet, and for one that the card exceeds (GeForce in half precision reached 1.16
 times theirs)."""
 LEAST_CALL_S = 2e-6
-"""Least seconds of a call: less than any launch that we know of (a round trip takes 6–9 µs on an RTX 5060 and an
-MI300X, by clpeak's README)."""
+"""Least seconds of a call: less than any known launch (a round trip takes 6–9 µs on an RTX 5060 and an MI300X, by
+clpeak's README)."""
 FAST_CONVOLUTION = 4.0
 """Winograd's F(4x4, 3x3) does this many times fewer multiplications than are counted (A. Lavin, S. Gray, *Fast
 Algorithms for Convolutional Neural Networks*, 2016)."""
@@ -58,8 +58,8 @@ NOTHING_LEARNED = "nothing was learned of its operators"
 
 @dataclass(frozen=True)
 class Bound:
-    """The shortest possible time, and what binds: ``arithmetic``, ``memory`` or ``launch``. ``complete`` is false where
-    the work or a figure of the card is unknown, so that only a launch is left."""
+    """The shortest possible time, and the limit that makes it: ``arithmetic``, ``memory`` or ``launch``. ``complete``
+    is false if the work or a figure of the card is unknown, so that only a launch is left."""
 
     seconds: float
     binds: str
@@ -68,8 +68,8 @@ class Bound:
 
 @dataclass(frozen=True)
 class Likely:
-    """An interval of seconds, its middle, and what it rests upon: ``products``, another name of
-    what :func:`~gpubench.estimate.roofline.learned_values` held, or empty for a guess. ``launches``: they are most of
+    """An interval of seconds, its middle, and the work that was compared: ``products``, another key of
+    :attr:`~gpubench.estimate.roofline.Learned.held`, or empty for a guess. ``launches``: they are most of
     ``high_s``."""
 
     low_s: float
@@ -80,11 +80,10 @@ class Likely:
 
 
 def shortest(work: Work, dtype: str, card: Gpu) -> Bound:
-    """The time that no program for this card can beat."""
+    """Return the time that no program for this card can beat."""
     parts, safety = {"launch": LEAST_CALL_S}, SAFETY_ABOVE_DATASHEET if card.beats_datasheet else SAFETY
     convolutions = sum(each.flops for each in work.operators if each.kind == "convolution")
-    # FLOPs that every algorithm in use needs
-    least = max(0.0, (work.flops or 0.0) - convolutions * (1 - 1 / FAST_CONVOLUTION))
+    least = max(0.0, (work.flops or 0.0) - convolutions * (1 - 1 / FAST_CONVOLUTION))  # by the fastest algorithm
     if work.flops and (seconds := arithmetic_s(least, card.flop_per_s(dtype))) is not None:
         parts["arithmetic"] = seconds / safety
     if work.bytes and (seconds := memory_s(work.bytes, card, cached=True)) is not None:
@@ -94,20 +93,17 @@ def shortest(work: Work, dtype: str, card: Gpu) -> Bound:
 
 
 def likely(
-    work: Work,
-    dtype: str,
-    card: Gpu,
-    factors: Mapping[str, Factor] | None = None,
-    shares: Shares | None = None,
+    work: Work, dtype: str, card: Gpu, factors: Mapping[str, Factor] | None = None, shares: Shares | None = None
 ) -> Likely | str:
-    """The likely time, or the reason why there is none. Where the operators are unknown the sums stand for one
-    operator."""
-    work = replace(work, operators=work.operators or _one_operator(work))
-    spans = work_on(work.operators, dtype, card, factors, shares)
+    """Return the likely time, or the reason why there is none. If the operators are unknown, the sums stand for one."""
+    operators, flops = work.operators, work.flops or 0.0
+    if not operators and work.bytes:
+        operators = (Operators(kind_by_sums(flops, work.bytes), 1, flops, work.bytes),)
+        work = replace(work, operators=operators)
+    spans = work_on(operators, dtype, card, factors, shares)
     if isinstance(spans, str):
         return spans
-    operators, middle_s = work.operators, sum(span.middle_s for span in spans)
-    count = sum(each.count for each in operators)
+    middle_s, count = sum(span.middle_s for span in spans), sum(each.count for each in operators)
     layers = sum(each.count for each in operators if each.kind in ("convolution", "normalisation"))
     network = count >= EAGER_LEAST and layers >= LAYERS * count
     least_s, most_s = EAGER_S if network else (LEAST_KERNEL_S, DISPATCH_S)
@@ -115,8 +111,8 @@ def likely(
     low_s = max(sum(span.low_s for span in spans), least_s * count, bound_s)
     high_s = sum(span.high_s for span in spans) + most_s * count
     longest = max(spans, key=lambda span: span.middle_s).basis
-    known = all(span.basis for each, span in zip(operators, spans, strict=True) if each.kind != "other")
-    basis = (_NETWORKS if network else longest) if known else ""
+    compared = all(span.basis for each, span in zip(operators, spans, strict=True) if each.kind != "other")
+    basis = (_NETWORKS if network else longest) if compared else ""
     return Likely(low_s, min(max(middle_s, low_s), high_s), high_s, basis, most_s * count > high_s / 2)
 
 
@@ -129,53 +125,42 @@ def work_on(
 ) -> list[Likely] | str:
     """Return the likely time of each group of operators, without their launches, or the reason why there is none."""
     factors = learned_values().kinds if factors is None else factors
-    if dtype in card.emulates or dtype not in PEAKS:
-        return (
-            f"the {card.name} emulates {dtype}" if dtype in card.emulates else f"GPUs' figures in {dtype} are unknown"
-        )
+    if dtype in card.emulates:
+        return f"the {card.name} emulates {dtype}"
+    if dtype not in PEAKS:
+        return f"GPUs' figures in {dtype} are unknown"
     if not operators:
         return OPERATORS_UNKNOWN
-    rate, spans = reached(dtype, card, shares), []
-    for each in operators:  # of a kind that only a newer version knows, nothing was learned either
-        known = each if each.kind in factors or each.kind == "convolution" else replace(each, kind="other")
-        spans.append(_likely_of(known, dtype, card, rate, factors))
-    whole = [span for span in spans if span is not None]
-    if len(whole) < len(spans):
-        return "a figure of the GPU is unknown"
-    others_s = sum(span.middle_s for each, span in zip(operators, whole, strict=True) if _is_other(each, factors))
-    return NOTHING_LEARNED if others_s > OTHER_SHARE * sum(span.middle_s for span in whole) else whole
-
-
-def _is_other(each: Operators, factors: Mapping[str, Factor]) -> bool:
-    return each.kind == "other" or not (each.kind in factors or each.kind == "convolution")
+    rate, spans, others_s = reached(dtype, card, shares), list[Likely](), 0.0
+    for each in operators:
+        kind = each.kind if each.kind in {*factors, "convolution"} else "other"  # as a newer version's kind is
+        span = _likely_of(kind, each, dtype, card, rate, factors)
+        if span is None:
+            return "a figure of the GPU is unknown"
+        spans.append(span)
+        others_s += span.middle_s * (kind == "other")
+    return NOTHING_LEARNED if others_s > OTHER_SHARE * sum(span.middle_s for span in spans) else spans
 
 
 def _likely_of(
-    each: Operators, dtype: str, card: Gpu, rate: float | None, factors: Mapping[str, Factor]
+    kind: str, each: Operators, dtype: str, card: Gpu, rate: float | None, factors: Mapping[str, Factor]
 ) -> Likely | None:
-    """The likely time of one group of operators; None where a figure of the card is unknown. At its fastest as much of
-    its data is in the last cache as that holds; of elementwise work, which reads each byte once, nothing is left there
-    of twice as much; a sort waits for its passes, one after another."""
-    parts = parts_of((each.kind, each.flops / each.count, each.bytes / each.count), rate, card, factors)
+    """Return the likely time of one group of operators; None if a figure of the card is unknown. At its fastest as much
+    of its data is in the last cache as that holds; of elementwise work, which reads each byte once, nothing is left
+    there of twice as much; a sort waits for its passes, one after another."""
+    nbytes = each.bytes / each.count
+    parts = parts_of((kind, each.flops / each.count, nbytes), rate, card, factors)
     if parts is None:
         return None
     factor, arithmetic, memory = parts
-    learned = each.kind in factors and dtype == "float32"
+    learned = kind in factors and dtype == "float32"
     low, high = (factor.low, factor.high ** spread(arithmetic, memory)) if learned else GUESS
-    if each.kind == "elementwise":  # its bytes are as fast in any dtype, its arithmetic isn't
-        low = factor.low
-    if each.kind == "other":
+    held = (card.value("cache") or 0.0) / (nbytes or 1.0) * (kind != "sort")
+    if kind == "elementwise":  # its bytes are as fast in any dtype, its arithmetic isn't
+        low, held = factor.low, max(0.0, 2 * held - 1)
+    if kind == "other":
         low, high = 1 / factor.times, OTHER_HIGH
-    held = (card.value("cache") or 0.0) / (each.bytes / each.count or 1.0)
-    held = max(0.0, 2 * held - 1) if each.kind == "elementwise" else held * (each.kind != "sort")
     low_s = low * factor.middle(arithmetic, memory * max(1 - held, 1 / CACHE_RATE))
     middle_s = factor.middle(arithmetic, memory)
-    return Likely(
-        each.count * low_s, each.count * middle_s, each.count * high * middle_s, BASES.get(each.kind, "") * learned
-    )
-
-
-def _one_operator(work: Work) -> tuple[Operators, ...]:
-    if not work.bytes:
-        return ()
-    return (Operators(kind_by_sums(work.flops or 0.0, work.bytes), 1, work.flops or 0.0, work.bytes),)
+    times = (each.count * seconds for seconds in (low_s, middle_s, high * middle_s))
+    return Likely(*times, BASES.get(kind, "") * learned)

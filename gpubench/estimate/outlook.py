@@ -1,4 +1,4 @@
-"""What each benchmark of a CPU's results file could gain on a card."""
+"""The possible gain of each benchmark of a CPU's results file on a card."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from msgspec.structs import replace as replace_fields
 
 from ..devices.implementations import implementation_label
 from ..report.rows import grouped
-from ..runfile.flags import CONTENDED, judge
+from ..report.why import GAIN
+from ..runfile.flags import CONTENDED, DIFFERENT, judge
 from ..runfile.matching import shown_name
 from ..runfile.schema import OK, Case, Ceilings, Operators, Result, Run, Work
 from ..runfile.ways import HOW, LAYOUT, TUNED, fastest_way, job
@@ -39,10 +40,10 @@ class Job:
     """A benchmark of a CPU, with the time of the fastest ``way`` that the file has of the same job, which
     :func:`~gpubench.runfile.ways.fastest_way` finds.
 
-    ``copied_bytes`` are those of inputs and outputs, ``memory_bytes`` the peak on the CPU, 0 if unknown. ``obstacle``
-    is the reason why no GPU can be estimated at all, ``doubt`` why the time isn't that of the operators, ``uncounted``
-    why the work couldn't be counted. ``how`` is one
-    of HOWS if the GPU is to compute otherwise, ``cores`` the CPU's number of cores.
+    ``copied_bytes`` are the bytes of inputs and outputs, ``memory_bytes`` the peak on the CPU, 0 if unknown.
+    ``obstacle`` is the reason why no GPU can be estimated at all, ``doubt`` why the time isn't the operators',
+    ``uncounted`` why the work couldn't be counted. ``how`` is one of HOWS if the GPU is to compute otherwise, ``cores``
+    the CPU's number of cores.
     """
 
     case: Case
@@ -63,8 +64,8 @@ class Job:
 @dataclass(frozen=True)
 class Outlook:
     """A job on a card, times in seconds, ratios as speedups. ``note`` is the reason why something is unknown,
-    ``likely_s`` the range of the GPU's time, ``basis`` the measurements that the range was compared with;
-    ``launches``: at the low end of the range launches take most of the time."""
+    ``likely_s`` the range of the GPU's time, ``basis`` the measurements that the range was compared with, ``cause`` the
+    reason why the GPU gains little."""
 
     job: Job
     gpu: str
@@ -76,6 +77,7 @@ class Outlook:
     note: str = ""
     basis: str = ""
     launches: bool = False
+    cause: str = ""
 
     @property
     def probably(self) -> tuple[float, float] | None:
@@ -89,6 +91,13 @@ class Outlook:
         return (items / self.likely_s[1], items / self.likely_s[0]) if items and self.likely_s else None
 
 
+def key_of(case: Case) -> tuple[object, ...]:
+    """Return a key that is equal for one benchmark on any device and in any library."""
+    variant = "" if case.variant in ("", *ANY_WAY) else case.variant
+    params = sorted(f"{name}={value!r}" for name, value in case.params.items())
+    return case.workload, case.dtype, variant, case.cache, tuple(params)
+
+
 def jobs_of(run: Run) -> list[Job]:
     """Return the jobs that the run timed on its CPU: each benchmark once, whatever its libraries and variants; a
     network in float32 in each of HOWS too."""
@@ -97,12 +106,28 @@ def jobs_of(run: Run) -> list[Job]:
         for result in run.results
         if result.status == OK and result.times and run.machine.device(result.device).kind in ("cpu", "")
     ]
-    ways = grouped(timed, job)
-    most = run.processes / 2
+    ways, most = grouped(timed, job), run.processes / 2
     busy = [CONTENDED] * any(flag.name == CONTENDED and len(flag.processes) > most for flag in run.flags)
-    groups = grouped(timed, key_of).values()
-    jobs = [_job(run, group, ways[job(group[0])], busy) for group in groups]
-    return [replace(one, cores=run.machine.cpu.cores) for each in jobs for one in _in_each_way(each)]
+    jobs = [_job(run, group, ways[job(group[0])], busy) for group in grouped(timed, key_of).values()]
+    different = {key_of(each) for each in timed if DIFFERENT in {flag.name for flag in each.flags}}
+    return [one for each in _beside(jobs, different) for one in _in_each_way(each)]
+
+
+def _beside(jobs: Sequence[Job], different: set[tuple[object, ...]]) -> list[Job]:
+    """Take a faster expression without PyTorch, of NumPy or pandas, as the CPU's way of the expressions beside it whose
+    result it returned."""
+
+    own = [
+        one for one in jobs if shown_name(one.case.workload) != one.case.workload and key_of(one.case) not in different
+    ]
+    faster = {}
+    for one in own:
+        others = [each for each in own if not _has_work(each.work) and each.case.params == one.case.params]
+        other = min(others, key=lambda each: each.cpu_s, default=one)
+        if other.cpu_s < one.cpu_s and _has_work(one.work):
+            way, star = shown_name(other.case.workload), one.star or other.star
+            faster[id(one)] = replace(one, cpu_s=other.cpu_s, way=way, star=star)
+    return [faster.get(id(one), one) for one in jobs]
 
 
 def _in_each_way(job: Job) -> list[Job]:
@@ -120,88 +145,91 @@ def _in_each_way(job: Job) -> list[Job]:
     return [job, tf32, replace(job, how="autocast", dtype=HOWS["autocast"], work=work)]
 
 
-def _unexplained(job: Job, ceilings: Ceilings | None) -> str:
-    """Return the reason why the CPU's time isn't that of its operators; empty if the CPU's measured peaks explain the
-    time, or are unknown."""
-    operators, known = job.work.operators, ceilings or Ceilings()
-    bandwidth = max((each.byte_per_s for each in known.bandwidth if each.level in ("memory", "")), default=None)
-    rate = known.throughput.get(job.dtype)
-    if not (bandwidth and rate and operators and {each.kind for each in operators} <= SLOWEST.keys()):
-        return ""
-    most_s = sum(SLOWEST[each.kind] * max(each.flops / rate, each.bytes / bandwidth) for each in operators)
-    return NOT_TORCH if job.cpu_s > most_s + EAGER_S[1] * sum(each.count for each in operators) else ""
-
-
-def key_of(case: Case) -> tuple[object, ...]:
-    """A key that is equal for one benchmark on any device and in any library."""
-    variant = "" if case.variant in ("", *ANY_WAY) else case.variant
-    params = sorted(f"{name}={value!r}" for name, value in case.params.items())
-    return case.workload, case.dtype, variant, case.cache, tuple(params)
-
-
-def _seconds(result: Result) -> float:
-    return result.times.median_s if result.times else math.inf
-
-
 def _job(run: Run, group: Sequence[Result], ways: Sequence[Result], flags: Sequence[str]) -> Job:
     fastest = fastest_way(min(group, key=_seconds), ways)
     named = min(group, key=lambda each: (each.implementation != "torch", each.variant != "eager"))
-    traced = next((each.work for each in (named, *group) if each.work.operators), None)
+    first = (named, *group)
     works = [each.work for each in group]
     least = Work(
         min((work.flops for work in works if work.flops), default=None),
         min((work.bytes for work in works if work.bytes), default=None),
         named.work.items,
         named.work.unit,
-        traced.operators if traced else (),
+        next((each.work.operators for each in first if each.work.operators), ()),
     )
-    copies = next((each.transfer for each in (named, *group) if each.transfer), None)
-    copied = copies.in_bytes + copies.out_bytes if copies else None
+    copies = next((each.transfer for each in first if each.transfer), None)
     library = implementation_label(fastest.implementation) if fastest.implementation not in ("", "torch") else ""
-    variant = fastest.variant if fastest.variant != named.variant else ""
-    dtype = fastest.dtype if fastest.dtype != named.dtype else ""
     how = [str(fastest.params[name]) for name in HOW if fastest.params.get(name) not in (None, named.params.get(name))]
     other = fastest.workload.removeprefix(named.workload).replace("_", " ").strip()
-    way = ", ".join(filter(None, (library, dtype, variant, *how, other)))
+    differ = [getattr(fastest, name) for name in ("dtype", "variant") if getattr(fastest, name) != getattr(named, name)]
     several = (named.parallel and named.parallel.devices > 1) or named.kind in ("copies", "distributed")
-    obstacle = "measures copies, or several devices at once" if several else ""
-    raised = [*flags, *(flag.name for flag in fastest.flags)]
-    star, memory = judge(raised).star, float(named.memory_bytes or 0)
-    made = Job(named.case, _seconds(fastest), way, star, named.compute_dtype, least, copied, memory, obstacle)
-    made = replace(made, uncounted=next((each.uncounted for each in group if each.uncounted), ""))
-    was_counted = named.memory_bytes is not None and not made.uncounted
-    nothing = was_counted and not (least.flops or least.bytes or least.operators)
-    return replace(made, doubt=PYTHON if nothing else _unexplained(made, run.ceilings.get(fastest.device)))
+    uncounted = next((each.uncounted for each in group if each.uncounted), "")
+    nothing = named.memory_bytes is not None and not (uncounted or _has_work(least))
+    return Job(
+        named.case,
+        cpu_s=_seconds(fastest),
+        way=", ".join(filter(None, (library, *differ, *how, other))),
+        star=judge([*flags, *(flag.name for flag in fastest.flags)]).star,
+        dtype=named.compute_dtype,
+        work=least,
+        copied_bytes=copies.in_bytes + copies.out_bytes if copies else None,
+        memory_bytes=float(named.memory_bytes or 0),
+        obstacle="measures copies, or several devices at once" if several else "",
+        doubt=PYTHON if nothing else _doubt(named, least, _seconds(fastest), run.ceilings.get(fastest.device)),
+        cores=run.machine.cpu.cores,
+        uncounted=uncounted,
+    )
+
+
+def _has_work(work: Work) -> bool:
+    return bool(work.flops or work.bytes or work.operators)
+
+
+def _seconds(result: Result) -> float:
+    return result.times.median_s if result.times else math.inf
+
+
+def _doubt(named: Result, work: Work, cpu_s: float, ceilings: Ceilings | None) -> str:
+    """Return the reason why the CPU's time isn't its operators'; empty if the CPU's measured peaks explain the time, or
+    are unknown."""
+    operators, peaks = work.operators, ceilings or Ceilings()
+    bandwidth = max((each.byte_per_s for each in peaks.bandwidth if each.level in ("memory", "")), default=None)
+    rate = peaks.throughput.get(named.compute_dtype)
+    if not (bandwidth and rate and operators and {each.kind for each in operators} <= SLOWEST.keys()):
+        return ""
+    most_s = sum(SLOWEST[each.kind] * max(each.flops / rate, each.bytes / bandwidth) for each in operators)
+    return NOT_TORCH if cpu_s > most_s + EAGER_S[1] * sum(each.count for each in operators) else ""
 
 
 def outlook_of(job: Job, card: Gpu) -> Outlook:
     """Return the outlook of this job on this card, from physics and other cards' timings."""
-    if job.obstacle or job.doubt:
-        return Outlook(job, card.name, note=job.obstacle or job.doubt)
-    if job.memory_bytes > USABLE * (card.value("capacity") or math.inf):
-        return Outlook(job, card.name, note=f"doesn't fit into the memory of the {card.name}")
-    if job.dtype == "tf32" and card.value("tf32") is None:
-        return Outlook(job, card.name, note=f"no figure of the {card.name} in TF32")
+    note = job.obstacle or job.doubt
+    if not note and job.memory_bytes > USABLE * (card.value("capacity") or math.inf):
+        note = f"doesn't fit into the memory of the {card.name}"
+    if not note and job.dtype == "tf32" and card.value("tf32") is None:
+        note = f"no figure of the {card.name} in TF32"
     bound = shortest(job.work, job.dtype, card)
     at_most = job.cpu_s / bound.seconds
-    if not bound.complete and at_most >= 1:
-        return Outlook(job, card.name, note=_missing(job, card))
-    link, copies = card.value("link"), None
-    if job.copied_bytes is not None and link:
-        copies = job.cpu_s / (bound.seconds + job.copied_bytes / link)
-    guess = _likely(job, card)
-    if not job.work.operators and job.case.kind in MANY_OPERATORS:
-        guess = OPERATORS_UNKNOWN
-    if job.case.kind == "irregular" and all(each.kind != "sort" for each in job.work.operators):
-        guess = NOTHING_LEARNED
+    if not note and not bound.complete and at_most >= 1:
+        note = _missing(job, card)
+    if note:
+        return Outlook(job, card.name, note=note)
+    link, copied = card.value("link"), job.copied_bytes
+    copies = job.cpu_s / (bound.seconds + copied / link) if copied is not None and link else None
     found = Outlook(job, card.name, bound.binds, bound.seconds, at_most, with_copies_at_most=copies)
+    guess = _likely(job, card)
     if isinstance(guess, str):
         return replace(found, note=guess)
-    return replace(found, likely_s=(guess.low_s, guess.high_s), basis=guess.basis, launches=guess.launches)
+    found = replace(found, likely_s=(guess.low_s, guess.high_s), basis=guess.basis, launches=guess.launches)
+    return replace(found, cause=_cause(found, card))
 
 
 def _likely(job: Job, card: Gpu) -> Likely | str:
     """Return the likely time of a job's work; TF32 is only on where it isn't slower than float32."""
+    if job.case.kind == "irregular" and all(each.kind != "sort" for each in job.work.operators):
+        return NOTHING_LEARNED
+    if not job.work.operators and job.case.kind in MANY_OPERATORS:
+        return OPERATORS_UNKNOWN
     guess = likely(job.work, job.dtype, card)
     other = likely(job.work, "float32", card) if job.how == "TF32" else guess
     if isinstance(guess, str) or isinstance(other, str):
@@ -209,14 +237,28 @@ def _likely(job: Job, card: Gpu) -> Likely | str:
     return replace(guess, middle_s=min(guess.middle_s, other.high_s), high_s=min(guess.high_s, other.high_s))
 
 
+def _cause(found: Outlook, card: Gpu) -> str:
+    """Return why a GPU gains little, as :func:`gpubench.report.why.why` does of a measured one: empty if it doesn't, or
+    if no figure says why."""
+    low = found.probably[0] if found.probably else math.inf
+    if found.launches:
+        return "Too small for these GPUs, which mostly wait for launches"
+    if low >= GAIN:
+        return ""
+    rate, usual = card.flop_per_s(found.job.dtype), card.flop_per_s("float32")
+    if found.job.dtype == "float64" and rate and usual and 4 * rate < usual:
+        return f"The {card.name} promises in float64 1/{usual / rate:.0f} of its float32"
+    if found.at_most is not None and found.at_most < 2 * GAIN:
+        return f"The {card.name}'s peaks allow no more"
+    return ""
+
+
 def _missing(job: Job, card: Gpu) -> str:
-    if not (job.work.flops or job.work.bytes):
-        reason = f" ({job.uncounted})" * bool(job.uncounted)
-        if shown_name(job.case.workload) != job.case.workload:
-            return f"gpubench couldn't count the FLOPs of this call{reason}"
-        if not job.case.implementation:  # a plain suite
-            return "its FLOPs are unknown: use the fixture gpubench instead of benchmark, which counts PyTorch's"
-        return (
-            f"gpubench couldn't count the FLOPs of this call{reason}: say gpubench.declare(flops=…, nbytes=…) before it"
-        )
-    return f"the table lacks a figure of the {card.name} that it needs"
+    if job.work.flops or job.work.bytes:
+        return f"the table lacks a figure of the {card.name} that it needs"
+    reason = f" ({job.uncounted})" * bool(job.uncounted)
+    if shown_name(job.case.workload) != job.case.workload:
+        return f"gpubench couldn't count the FLOPs of this call{reason}"
+    if not job.case.implementation:  # a plain suite
+        return "its FLOPs are unknown: use the fixture gpubench instead of benchmark, which counts PyTorch's"
+    return f"gpubench couldn't count the FLOPs of this call{reason}: say gpubench.declare(flops=…, nbytes=…) before it"

@@ -19,6 +19,7 @@ from .datasheets import Figures, Gpu
 from .outlook import MODELLED, Outlook, key_of
 from .roofline import learned_values
 
+STARRED = "* busy or noisy: the CPU's time may be too long, and the speedup too large"
 VALUES: Sequence[Column[Outlook]] = (
     Column("id", lambda each: each.job.case.id),
     Column("how", lambda each: each.job.how),
@@ -39,13 +40,12 @@ VALUES: Sequence[Column[Outlook]] = (
     Column("status", lambda each: MODELLED),
     Column("note", lambda each: "; ".join(filter(None, (each.note, STARRED * bool(each.at_most and each.job.star))))),
 )
-"""Columns of files: SI base units, and empty where a value is unknown."""
+"""Columns of files: SI base units, and empty if a value is unknown."""
 MOST_SHOWN = 200.0
 """The largest speedup shown: a larger bound often rests only on the launch of an operation. Files hold it."""
 NOTICE = "Modelled, not measured: from the GPU's datasheet and each benchmark's work. How wrong: docs/estimate.md"
 GUESS, LIMITS = "A range is a guess", "≤ and ≥ are limits from the datasheet"
 BEYOND = f">{MOST_SHOWN:g}×: a range above that"
-STARRED = "* busy or noisy: the CPU's time may be too long, and the speedup too large"
 _MOST_LINES, _BESIDE = 6, 2
 """Most lines of small print; most GPUs whose times stand beside the speedups, and not below them."""
 
@@ -59,29 +59,23 @@ class Line:
     of: Mapping[str, Outlook]
     rates: bool = False
 
-    @property
-    def first(self) -> Outlook:
-        """The estimate for the first GPU."""
-        return next(iter(self.of.values()))
-
 
 def lines_of(study: Study, estimates: Iterable[Outlook], every: bool = False) -> list[Line]:
-    """The rows of the answer, as far as something can be estimated of them; if ``every``, each benchmark at each size,
-    in each way that a GPU could compute it, and its items per second where people count them."""
-    found: dict[Hashable, list[Line]] = {}
+    """Return the rows of the answer, as far as something can be estimated of them; if ``every``, each benchmark at each
+    size, in each way that a GPU could compute it, and its items per second where people count them."""
+    lines: dict[Hashable, list[Line]] = {}
     able = (each for each in estimates if not each.job.obstacle)
-    for (key, _), members in grouped(able, lambda each: (key_of(each.job.case), each.job.how)).items():
+    for (key, how), members in grouped(able, lambda each: (key_of(each.job.case), each.job.how)).items():
         of, job = {each.gpu: each for each in members}, members[0].job
-        lines = found.setdefault(key, [])
-        lines.append(Line(f"\u2003{job.how}" if job.how else words.benchmark(job.case), None, of))
-        if job.work.unit in PEOPLE_COUNT and not job.how and any(each.rate for each in members):
-            lines.append(Line(f"\u2003{job.work.unit}s/s", None, of, rates=True))
+        own = lines.setdefault(key, [])
+        own.append(Line(f"\u2003{how}" if how else words.benchmark(job.case), None, of))
+        if job.work.unit in PEOPLE_COUNT and not how and any(each.rate for each in members):
+            own.append(Line(f"\u2003{job.work.unit}s/s", None, of, rates=True))
     if every:
-        return [line for lines in found.values() for line in lines]
-    rows = [row for row in study.measured if not row.on_accelerator and not row.library]
-    rows = [row for row in rows or study.measured if key_of(row.result) in found]
-    answer = answer_rows(study, rows)
-    return [Line(each.indented, each, found[key_of(each.items[0].result)][0].of) for each in answer]
+        return [line for own in lines.values() for line in own]
+    rows = [row for row in study.measured if not row.on_accelerator and not row.library] or study.measured
+    answer = answer_rows(study, [row for row in rows if key_of(row.result) in lines])
+    return [Line(each.indented, each, lines[key_of(each.items[0].result)][0].of) for each in answer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +100,7 @@ def cell(each: Outlook, bound: bool = False, star: str = "") -> Cell:
         return Cell(f"≥ {times(each.at_most)}{star}", limited=True)
     limit = f"≤ {times(each.at_most)}{star}"
     if each.probably is None:
-        return Cell(limit, limited=True) if each.at_most <= MOST_SHOWN else UNKNOWN
+        return Cell(limit, limited=True) if each.at_most <= MOST_SHOWN or each.bound == "memory" else UNKNOWN
     low, high = each.probably
     if high >= each.at_most and low <= MOST_SHOWN:
         return Cell(f"{times(low)} to {limit}", limited=True)
@@ -115,20 +109,20 @@ def cell(each: Outlook, bound: bool = False, star: str = "") -> Cell:
     return Cell(likely + star + f", {limit}" * limited, limited, beyond)
 
 
-def _rates(each: Outlook) -> str:
-    """``410–1,100``; where launches hide what the GPU could do, the bound too: ``35–84, ≤ 1,100``."""
-    if not each.rate:
-        return ""
-    most = (each.job.work.items or 0.0) / (each.shortest_s or 1.0)
-    return "–".join(map(_people_count, each.rate)) + f", ≤ {_people_count(most)}" * each.launches
-
-
-def _milliseconds(each: Outlook) -> str:
-    """``1.0–2.1 ms``: the GPU's likely time; empty if the cell has no range."""
+def _cell(gpu: str, bound: bool, line: Line) -> str:
+    """``410–1,100`` items per second, with the bound where launches hide it: ``35–84, ≤ 1,100``; or the speedup and the
+    GPU's likely time: ``12–33× 1.0–2.1 ms``."""
+    each = line.of[gpu]
+    if line.rates:
+        most = (each.job.work.items or 0.0) / (each.shortest_s or 1.0)
+        ends = "–".join(map(_people_count, each.rate or ()))
+        return ends + f", ≤ {_people_count(most)}" * bool(each.rate and each.launches)
+    speedup = cell(each, bound, each.job.star).words
     if not each.likely_s or (each.at_most or 0.0) < 1:
-        return ""
-    low, high = (text(seconds, "s", 2) for seconds in each.likely_s)
-    return (low.rpartition(" ")[0] if low.split()[-1] == high.split()[-1] else low) + f"–{high}"
+        return speedup
+    low, high = (text(value, "s", 2) for value in each.likely_s)
+    low = low.rpartition(" ")[0] if low.split()[-1] == high.split()[-1] else low
+    return f"{speedup}{'  ' if len(line.of) <= _BESIDE else chr(10)}{low}–{high}"
 
 
 def _people_count(rate: float) -> str:
@@ -136,17 +130,9 @@ def _people_count(rate: float) -> str:
     return f"{rounded / 1e6:g}M" if rounded >= 1e6 else f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"
 
 
-def _cell(gpu: str, bound: bool, line: Line) -> str:
-    each = line.of[gpu]
-    if line.rates:
-        return _rates(each)
-    joint = "\n" if len(line.of) > _BESIDE else "  "
-    return joint.join(filter(None, (cell(each, bound, each.job.star).words, _milliseconds(each))))
-
-
 def _cpu(line: Line) -> Number | None:
-    """The CPU's time, or its items per second; None for another way than it was timed in."""
-    job = line.first.job
+    """Return the CPU's time, or its items per second; None for another way than it was timed in."""
+    job = next(iter(line.of.values())).job
     if job.how:
         return None
     if line.rates:
@@ -156,82 +142,82 @@ def _cpu(line: Line) -> Number | None:
 
 
 def base_of(lines: Sequence[Line], name: str) -> str:
-    """What the speedups are over: ``1 of 2 threads of Xeon``, since a CPU with more would be faster."""
-    threads = {(line.first.job.case.threads, line.first.job.cores) for line in lines}
+    """Return the base of the speedups: ``1 of 2 threads of Xeon``, since a CPU with more would be faster."""
+    jobs = [next(iter(line.of.values())).job for line in lines]
+    threads = {(job.case.threads, job.cores) for job in jobs}
     count, cores = threads.pop() if len(threads) == 1 else (None, None)
     if not count:
         return name
     return f"{count} of {cores} threads of {name}" if count < (cores or 0) else f"{counted(count, 'thread')} of {name}"
 
 
+def legend(shown: Sequence[Outlook], bound: bool = False) -> list[str]:
+    """Return the meaning of each sign in the cells of these estimates."""
+    cells = [cell(each, bound) for each in shown]
+    parts = [STARRED] * any(each.job.star for each in shown)
+    parts += [LIMITS] * any(each.limited for each in cells)
+    return parts + [BEYOND] * any(each.beyond for each in cells)
+
+
 def table_of(lines: Sequence[Line], bound: bool) -> Table:
-    """The table; with a ``bound`` what is certain too."""
+    """Return the table; with a ``bound`` the limits too."""
     gpus = dict.fromkeys(gpu for line in lines for gpu in line.of)
-    columns = [
-        Column[Line]("benchmark", lambda line: line.label),
-        Column[Line]("CPU", _cpu),
-    ]
+    columns = [Column[Line]("benchmark", lambda line: line.label), Column[Line]("CPU", _cpu)]
     columns += [Column[Line](gpu, partial(_cell, gpu, bound)) for gpu in gpus]
     title = f"Estimated speedup over {base_of(lines, 'the CPU')}; GPU time ({MODELLED}, not measured)"
     shown = [each for line in lines for each in line.of.values()]
-    cells = [cell(each, bound) for each in shown]
-    parts = [STARRED] * any(each.job.star for each in shown)
-    parts += [f"{GUESS}{_held(shown)}"] * any(each.probably for each in shown)
-    parts += [LIMITS] * any(each.limited for each in cells) + [BEYOND] * any(each.beyond for each in cells)
-    return table(title, columns, lines, "".join(f"{part}. " for part in parts).strip())
+    signs = legend(shown, bound)
+    if any(each.probably for each in shown):
+        signs.insert(STARRED in signs, f"{GUESS}{_held(shown)}")
+    return table(title, columns, lines, "".join(f"{part}. " for part in signs).strip())
 
 
 def foot(lines: Sequence[Line], estimates: Iterable[Outlook]) -> list[str]:
-    """Notes on the rows, the most important first."""
-    shown = [each for line in lines for each in line.of.values()]
-    parts = []
+    """Return notes on the rows, the most important first."""
+    shown, parts = [each for line in lines for each in line.of.values()], []
+    names = partial(_names, shown)
     lacking = [each for each in shown if each.note] or [each for each in estimates if each.note]
-    reasons = grouped(lacking, lambda each: each.note).items()
-    if reasons:
-        unknown = [f"{_names(members, shown)} ({reason})" for reason, members in reasons]
-        parts.append(f"Unknown: {listed(unknown, 9, joint='; ')}.")
+    if reasons := [f"{names(of)} ({reason})" for reason, of in grouped(lacking, lambda each: each.note).items()]:
+        parts.append(f"Unknown: {listed(reasons, 9, joint='; ')}.")
     ways = grouped((each for each in shown if each.job.way), lambda each: each.job.way)
-    if used := [f"{way} ({_names(of, shown)})" for way, of in ways.items()]:
+    if used := [f"{way} ({names(of)})" for way, of in ways.items()]:
         parts.append(f"{Sign.OTHER_WAY} the CPU's fastest way: {listed(used, joint='; ')}.")
     if any(each.job.how for each in shown):
         parts.append("TF32 and autocast: on the GPU alone, over the CPU in float32.")
-    if small := [each for each in shown if each.launches and each.probably]:
-        parts.append(f"Too small for these GPUs, which mostly wait for launches: {_names(small, shown)}.")
+    causes = {key_of(each.job.case): each for each in shown if each.cause and not each.job.how}.values()
+    parts += [f"{cause}: {names(of)}." for cause, of in grouped(causes, lambda each: each.cause).items()]
     copied = grouped((each for each in shown if each.with_copies_at_most), lambda each: key_of(each.job.case)).values()
-    lost = [each[0] for each in copied if max(one.with_copies_at_most or 0.0 for one in each) < 1]
-    if lost:
-        parts.append(f"No GPU here is faster if the data is copied for every call: {_names(lost, shown)}.")
+    if lost := [each[0] for each in copied if max(one.with_copies_at_most or 0.0 for one in each) < 1]:
+        parts.append(f"No GPU here is faster if the data is copied for every call: {names(lost)}.")
     return parts
 
 
 def _held(shown: Sequence[Outlook]) -> str:
-    """The share of measured times that lay within such ranges, of GPUs that the model hadn't seen."""
+    """Return the share of measured times within such ranges, of GPUs that the model hadn't seen."""
     used = {each.basis for each in shown if each.probably}
     shares = [share for kind, ends in learned_values().held.items() if kind in used for share in ends]
     ends = dict.fromkeys(f"{share:.0%}" for share in (min(shares), max(shares))) if shares else {}
     return f": on GPUs that the model hadn't seen, it held {' to '.join(ends)} of the times" if ends else ""
 
 
-def _names(some: Sequence[Outlook], shown: Sequence[Outlook]) -> str:
-    """The benchmarks of these estimates; with their sizes where others of the name are shown."""
+def _names(shown: Sequence[Outlook], some: Sequence[Outlook]) -> str:
+    """Return the benchmarks of these estimates; with their sizes where others of the name are shown."""
     keys = {key_of(each.job.case) for each in some}
     others = {words.name(each.job.case) for each in shown if key_of(each.job.case) not in keys}
-    called = [words.name(each.job.case) for each in some]
-    full = [words.benchmark(each.job.case) if name in others else name for each, name in zip(some, called, strict=True)]
-    return listed(dict.fromkeys(full), 3)
-
-
-# Ways to write --------------------------------------------------------------------------------------------------------
+    cases = [each.job.case for each in some]
+    return listed(
+        dict.fromkeys((words.benchmark if words.name(case) in others else words.name)(case) for case in cases), 3
+    )
 
 
 def as_json(estimates: Iterable[Outlook], run: str) -> str:
-    """All values as JSON."""
+    """Return all values as JSON."""
     rows = [{column.head: column.cell(each) for column in VALUES} for each in estimates]
     return json.dumps({"status": MODELLED, "notice": NOTICE, "run": run, "estimates": rows}, indent=1) + "\n"
 
 
 def screen(lines: Sequence[Line], estimates: Sequence[Outlook], every: bool, width: int) -> list[str]:
-    """The lines for the terminal; if ``every`` all of them, with the bounds."""
+    """Return the lines for the terminal; if ``every`` all of them, with the bounds."""
     chosen = choose_rows([line.answer for line in lines if line.answer])
     shown = [line for line in lines if line.answer is None or line.answer in chosen]
     more = f"{counted(len(lines) - len(shown), 'more row')}: " if len(shown) < len(lines) else ""
@@ -249,19 +235,17 @@ _UNITS = {"memory": "B/s", "memory_reached": "B/s", "link": "B/s", "cache": "B",
 
 
 def list_text(cards: Mapping[str, Gpu], sources: Mapping[str, str]) -> str:
-    """All cards: each figure with its source."""
+    """Return all cards as text: each figure with its source."""
     lines, used = [], set()
     for card in cards.values():
-        said = [f"also: {', '.join(card.aliases)}"] * bool(card.aliases)
-        said += [f"emulates {', '.join(card.emulates)}"] * bool(card.emulates)
-        lines.append(card.name + (f" ({'; '.join(said)})" if said else ""))
+        more = [f"also: {', '.join(card.aliases)}"] * bool(card.aliases)
+        more += [f"emulates {', '.join(card.emulates)}"] * bool(card.emulates)
+        lines.append(card.name + (f" ({'; '.join(more)})" if more else ""))
         for name in Figures.__struct_fields__:
-            figure, told = getattr(card.figures, name), name.replace("_", " ")
-            if figure is None:
-                lines.append(f"  {told:15} {'—':>14}")
-                continue
-            note = f" ({figure.note})" if figure.note else ""
-            lines.append(f"  {told:15} {text(figure.value, _UNITS.get(name, 'FLOP/s')):>14}  {figure.source}{note}")
-            used.add(figure.source)
+            figure, label = getattr(card.figures, name), name.replace("_", " ")
+            value = text(figure.value, _UNITS.get(name, "FLOP/s")) if figure else "—"
+            source = f"  {figure.source}" + f" ({figure.note})" * bool(figure.note) if figure else ""
+            lines.append(f"  {label:15} {value:>14}{source}")
+            used |= {figure.source} if figure else set()
     lines += ["", "Sources", *(f"  {name:20} {sources[name]}" for name in sorted(used) if name in sources)]
     return "\n".join(lines)

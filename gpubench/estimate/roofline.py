@@ -3,9 +3,8 @@
 The roofline (S. Williams, A. Waterman, D. Patterson, Communications of the ACM 52(4), 2009) is the larger of two times:
 the arithmetic, and the bytes at the memory's rate. Bounds take both from the card's datasheet. Likely times take the
 arithmetic that products are known to reach, and a norm between the sum and the larger of both times, since they
-overlap in part.
-``docs/experiments/learn_estimate.py`` learned the factors; docs/estimate.md reports their errors. ``gpubench estimate``
-and the simulated device both use them.
+overlap in part. ``docs/experiments/learn_estimate.py`` learned the factors; docs/estimate.md reports their errors.
+``gpubench estimate`` and the simulated device both use them.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ about half is Python and PyTorch's dispatcher, measured with a small tensor on a
 OVERLAP = 1.5
 """Exponent of that norm: 1 for one after the other, infinity for both at once; the best of a few that were tried."""
 STREAMING = "streaming"
-"""The factor of elementwise work on a card whose memory somebody has measured, relative to the rate that was found."""
+"""The factor of elementwise work on a card whose memory somebody has measured, relative to that rate."""
 _LIKE = {"convolution": "product", "other": "elementwise"}
 """The kind whose factor stands in for a kind of operator without a learned one."""
 
@@ -73,9 +72,9 @@ class Shares(Struct, frozen=True):
 
 
 class Learned(Struct, frozen=True):
-    """What the package has learned: factors by kind of operator (that of sorts is from published rates); the share of
-    measured times that lay within the interval, for cards that were left out of the learning (the worst card's and the
-    best card's, by the name of the work); the shares of peaks."""
+    """What the package has learned: factors by kind of operator (sorts from published rates); ``held``, the share of
+    measured times within the interval, for cards that were left out of the learning (the worst card's and the best
+    card's, by the name of the work); the shares of peaks."""
 
     kinds: dict[str, Factor]
     held: dict[str, tuple[float, float]]
@@ -92,31 +91,23 @@ def reached(dtype: str, card: Gpu, shares: Shares | None = None) -> float | None
     """Return the FLOP/s that large products reach: from the published measurement of this card, else a share of its
     peak; ``None`` if the peak is unknown."""
     shares, peak, figure = shares or learned_values().shares, card.flop_per_s(dtype), PEAKS.get(dtype, "")
-    known = card.value(f"{figure}_reached") if figure in ("float32", "tf32", "half") else None
-    if peak is None:
-        return None
-    if known is not None:
-        share = known / peak
-    elif figure in ("float32", "float64") and (watt := card.value("watt")):
-        share = min(1.0, math.exp(shares.intercept + shares.slope * math.log(peak / watt)))
-    else:
-        share = shares.tf32 if figure == "tf32" else shares.half
-    return peak * share
+    published = card.value(f"{figure}_reached") if figure in ("float32", "tf32", "half") else None
+    if peak is None or published is not None:
+        return peak and published
+    if figure in ("float32", "float64") and (watt := card.value("watt")):
+        return peak * min(1.0, math.exp(shares.intercept + shares.slope * math.log(peak / watt)))
+    return peak * (shares.tf32 if figure == "tf32" else shares.half)
 
 
 def arithmetic_s(flops: float, rate: float | None) -> float | None:
     """Return the seconds of the arithmetic at a rate in FLOP/s; ``None`` if that is unknown."""
-    if not flops:
-        return 0.0
-    return flops / rate if rate else None
+    return 0.0 if not flops else flops / rate if rate else None
 
 
 def memory_s(nbytes: float, card: Gpu, cached: bool = False, figure: str = "memory") -> float | None:
-    """Return the seconds to move this many bytes, without those that the last-level cache may save if ``cached``.
-
-    What a call leaves in the cache saves the next call at most one read and one write of each byte in it, hence twice
-    the cache's size. ``None`` where the card's rate, or its cache, is unknown.
-    """
+    """Return the seconds to move this many bytes, if ``cached`` without the bytes that the last-level cache may save: a
+    call that leaves data in the cache saves the next one at most one read and one write of each byte, hence twice the
+    cache's size. ``None`` if the card's rate, or its cache, is unknown."""
     rate, cache = card.value(figure), card.value("cache")
     if rate is None or (cached and cache is None):
         return None
@@ -133,7 +124,7 @@ def parts_of(
     each: tuple[str, float, float], rate: float | None, card: Gpu, factors: Mapping[str, Factor]
 ) -> tuple[Factor, float, float] | None:
     """Return the factor of an operator (its kind, FLOPs and bytes), or of the kind that stands in for it, and the
-    seconds of its arithmetic at this rate and of its bytes; ``None`` where a figure of the card is unknown."""
+    seconds of its arithmetic at this rate and of its bytes; ``None`` if a figure of the card is unknown."""
     kind, flops, nbytes = each
     streams = kind == "elementwise" and card.value("memory_reached") is not None and STREAMING in factors
     memory = memory_s(nbytes, card, figure="memory_reached" if streams else "memory")
@@ -144,6 +135,6 @@ def parts_of(
 
 
 def middle_s(kind: str, flops: float, nbytes: float, dtype: str, card: Gpu) -> float | None:
-    """Return the likely time of one operator in seconds; ``None`` where a figure of the card is unknown."""
+    """Return the likely time of one operator in seconds; ``None`` if a figure of the card is unknown."""
     parts = parts_of((kind, flops, nbytes), reached(dtype, card), card, learned_values().kinds)
     return parts and parts[0].middle(*parts[1:])

@@ -377,3 +377,34 @@ def test_the_picture_is_called_estimated_and_holds_the_rows_of_the_table(save, t
         assert words in unescape(small), words
     save("run.json", measured().bench("a.nothing", cpu="1 ms"))
     assert main(words) == 2
+
+
+@pytest.mark.parametrize(("flags", "way"), [((), "np.sort(y)"), (("different-result",), "")])
+def test_a_faster_expression_without_torch_is_the_cpus_way_of_the_one_beside_it(estimated, flags, way):
+    how = {"in_bytes": 8 * 10**6, "out_bytes": 4 * 10**6}
+    sort = [{"kind": "sort", "count": 1, "flops": 0, "bytes": 1e9}]
+    one = measured().bench("time.torch.sort(x)", cpu=1.0, bytes=1e9, operators=sort, transfer=how)
+    rows, shown = estimated(one.bench("time.np.sort(y)", cpu=0.5, flags=flags), "--gpu", "L4")
+    assert (rows[0]["cpu_way"], float(rows[0]["cpu_s"])) == (way, 0.5 if way else 1.0)
+    assert ("‡ the CPU's fastest way: np.sort(y) (torch.sort(x))." in shown) == bool(way)
+
+
+def test_work_of_which_nothing_was_learned_has_its_bound_by_memory(estimated):
+    transform = [{"kind": "other", "count": 1, "flops": 0, "bytes": 1e9}]
+    (row,), shown = estimated(measured().bench("a.fft", cpu=9.0, bytes=1e9, operators=transform), "--gpu", "L4")
+    assert (row["bound"], row["probably_low"]) == ("memory", "")
+    assert f"≤ {float(row['at_most']):,.0f}"[:5] in shown
+
+
+@pytest.mark.parametrize(
+    ("dtype", "seconds", "cause"),
+    [
+        ("float64", 0.1, "The L4 promises in float64 1/64 of its float32: a.mm."),
+        ("float32", 8e-3, "The L4's peaks allow no more: a.mm."),
+        ("float32", 9.0, ""),
+    ],
+)
+def test_the_cause_of_a_small_gain_is_named(estimated, dtype, seconds, cause):
+    shown = estimated(product(measured(), 4096, cpu=seconds, dtype=dtype), "--gpu", "L4")[1]
+    assert cause in shown
+    assert ("promises" in shown or "allow no more" in shown) == bool(cause)
