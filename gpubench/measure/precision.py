@@ -15,13 +15,16 @@ from ..runfile.options import DTYPES
 from ..runfile.schema import Case
 from .data import poison
 
+_default_written = False
+"""Whether cuDNN's switches of layers hold TF32 because they were restored to it: torch's own default is TF32 unless a
+broader switch is set, and can't be restored once any was written (torch 2.15, ``torch.backends.cudnn``)."""
+
 
 def torch_dtype(name: str) -> torch.dtype:
     """Return the torch dtype that holds the data; raises :class:`UsageError` that lists the known names."""
     if name not in DTYPES:
         raise UsageError(f"unknown dtype {name!r}: choose from {', '.join(DTYPES)}")
-    dtype: torch.dtype = getattr(torch, "float32" if name == "tf32" else name)
-    return dtype
+    return getattr(torch, "float32" if name == "tf32" else name)  # type: ignore[no-any-return]
 
 
 def computing(dtype: str) -> str:
@@ -35,33 +38,23 @@ def matmul_precision(dtype: str) -> Iterator[None]:
     torch's older switches, which write the newer ``fp32_precision`` ones as well. The other way round, the older
     switches refuse to be read, and torch.compile reads them."""
     global _default_written
-    tf32, before = dtype == "tf32", float32_state()
-    _default_written = _default_written or _follow_the_broad_switch()
+    tf32, before, switches = dtype == "tf32", float32_state(), _switches()
+    if not _default_written and switches and switches[0].fp32_precision == "none":
+        # Do the layers of cuDNN follow a broader switch, by default?
+        switches[0].fp32_precision = "ieee"
+        follows = switches[4].fp32_precision == "ieee" and switches[1].fp32_precision == "ieee"
+        switches[0].fp32_precision = "none"
+        _default_written = follows and switches[4].fp32_precision == "tf32"
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     torch.backends.cudnn.allow_tf32 = tf32
-    for switch in _switches()[1:2] + _switches()[3:6]:  # the older ones leave these at a broader default
+    for switch in switches[1:2] + switches[3:6]:  # the older ones leave these at a broader default
         switch.fp32_precision = "tf32" if tf32 else "ieee"
-    for switch in _switches()[6:]:
+    for switch in switches[6:]:
         switch.fp32_precision = "ieee"
     try:
         yield
     finally:
         set_float32_state(before)
-
-
-_default_written = False
-"""Whether cuDNN's switches of layers hold TF32 because they were restored to it: torch's own default is TF32 unless a
-broader switch is set, and can't be restored once any was written (torch 2.15, ``torch.backends.cudnn``)."""
-
-
-def _follow_the_broad_switch() -> bool:
-    """Return whether cuDNN's switches of layers are as torch has them by default, where a broader switch decides."""
-    if not (switches := _switches()) or switches[0].fp32_precision != "none":
-        return False
-    switches[0].fp32_precision = "ieee"
-    follows = switches[4].fp32_precision == "ieee" and switches[1].fp32_precision == "ieee"
-    switches[0].fp32_precision = "none"
-    return bool(follows and switches[4].fp32_precision == "tf32")
 
 
 def pass_on_broad_switch() -> None:
@@ -72,7 +65,7 @@ def pass_on_broad_switch() -> None:
 
 
 def _switches() -> list[Any]:
-    """torch's newer switches, if it has them: three broad ones, then three of CUDA and three of oneDNN."""
+    """Return torch's newer switches, if it has them: three broad ones, then three of CUDA and three of oneDNN."""
     cuda, cudnn, mkldnn = torch.backends.cuda, torch.backends.cudnn, torch.backends.mkldnn
     owners = [torch.backends, cudnn, mkldnn, cuda.matmul, *(getattr(cudnn, name, None) for name in ("conv", "rnn"))]
     owners += [getattr(mkldnn, name, None) for name in ("matmul", "conv", "rnn")]
@@ -82,15 +75,13 @@ def _switches() -> list[Any]:
 def float32_state() -> tuple[Any, ...]:
     """Return all switches of float32 products: the two older ones (``None`` where torch can't read them because the
     program has set some of the newer), then the newer ones."""
-    older = torch.get_float32_matmul_precision, lambda: torch.backends.cudnn.allow_tf32
-    return *map(_readable, older), *(switch.fp32_precision for switch in _switches())
-
-
-def _readable(read: Callable[[], Any]) -> Any:
-    try:
-        return read()
-    except RuntimeError:
-        return None
+    older: list[Any] = []
+    for read in (torch.get_float32_matmul_precision, lambda: torch.backends.cudnn.allow_tf32):
+        try:
+            older.append(read())
+        except RuntimeError:
+            older.append(None)
+    return *older, *(switch.fp32_precision for switch in _switches())
 
 
 def set_float32_state(state: tuple[Any, ...]) -> None:
@@ -120,52 +111,36 @@ def apply(variant: str, call: Callable[..., Any], device: Device) -> Callable[..
     recorded graph replays with the memory of the first call's arguments, whatever it is called with later."""
     if variant == "eager" or getattr(call, "applies_variant", False):
         return call
-    if variant == "graph":
-        return _Recorded(call, device)
     if variant == "compile":
         return compiled(call)
-
     context, kind, dtype = torch.autocast, device.torch_name.partition(":")[0], torch_dtype(autocast_dtype(device))
+    replay: Callable[[], None] | None = None
+    result: Any = None
 
     def autocast(*args: Any, **kwargs: Any) -> Any:
         with context(kind, dtype=dtype):
             return call(*args, **kwargs)
 
-    return autocast
+    def graph(*args: Any, **kwargs: Any) -> Any:
+        nonlocal replay, result
+        if replay is None:
+            replay, result = device.capture_graph(lambda: call(*args, **kwargs))
+            # What a replay doesn't fill must fail the check.
+            poison(result, args, kwargs, call, getattr(call, "__self__", None))
+        replay()
+        return result
 
-
-def _compiler_config() -> Any:
-    """Return the module in which the compiler's caches can be switched off; torch 2.8 and older have a separate one."""
-    known = getattr(torch.compiler, "config", None)
-    return known if hasattr(known, "force_disable_caches") else importlib.import_module("torch._inductor.config")
+    return graph if variant == "graph" else autocast
 
 
 def compiled(call: Callable[..., Any], mode: str | None = None) -> Callable[..., Any]:
     """Return the call wrapped by ``torch.compile`` in one of its modes (``None``: its default); it compiles at its
     first call."""
+    config = getattr(torch.compiler, "config", None)
+    if not hasattr(config, "force_disable_caches"):  # torch 2.8 and older
+        config = importlib.import_module("torch._inductor.config")
     torch.compiler.reset()  # each case pays for its own compilation, whatever ran before
-    _compiler_config().force_disable_caches = True  # and whatever lies on disk
+    config.force_disable_caches = True  # and whatever lies on disk
     if isinstance(call, torch.nn.Module):
         return torch.compile(call, mode=mode)  # type: ignore[no-any-return]
-
-    def in_python(*args: Any, **kwargs: Any) -> Any:
-        return call(*args, **kwargs)
-
-    return torch.compile(in_python, mode=mode)
-
-
-class _Recorded:
-    """Records a graph at the first call, and replays it at every call."""
-
-    def __init__(self, call: Callable[..., Any], device: Device) -> None:
-        self._call, self._device = call, device
-        self._replay: Callable[[], None] | None = None
-        self._result: Any = None
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._replay is None:
-            self._replay, self._result = self._device.capture_graph(lambda: self._call(*args, **kwargs))
-            # What a replay doesn't fill must fail the check.
-            poison(self._result, args, kwargs, self._call, getattr(self._call, "__self__", None))
-        self._replay()
-        return self._result
+    return torch.compile(lambda *args, **kwargs: call(*args, **kwargs), mode=mode)

@@ -12,6 +12,7 @@ import signal
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -22,17 +23,13 @@ from .precision import float32_state, set_float32_state
 AUTOCAST_KINDS = ("cpu", "cuda")
 OF_LIBRARIES = ("PYTEST_", "TORCHINDUCTOR_", "TRITON_", "KINETO_", "CUDA_MODULE_LOADING")
 """Prefixes of environment variables that pytest and torch set by themselves."""
-MOST_TOOLS = 6
-"""The number of tools that ``sys.monitoring`` allows, by its documentation."""
+MOST_TOOLS = 6  # that sys.monitoring allows, by its documentation
 _UNREADABLE = "unreadable"
 """The value of a setting that can't be read in the process's present state; it differs from all earlier values."""
 _COMPILED = "torch._inductor.runtime.compile_tasks"
 """Modules that torch's compiler creates, and removes when its cache is cleared."""
 _SEPARATE = re.compile("tf32|float32|fp32|deterministic_algorithms|trac|thread_name|function|mode$")
 """Switches of torch's C++ code that are part of another setting, or describe the moment."""
-
-_modules: dict[str, ModuleType] = {}
-"""The imported modules, as of the latest :class:`State`."""
 _WITH_CLASSES = frozenset({"gpubench", "json", "pathlib", "psutil"})
 _MODULES = frozenset(
     {"builtins", "contextlib", "functools", "io", "math", "msgspec", "msgspec.json", "os", "pathlib", "psutil", "re"}
@@ -40,11 +37,12 @@ _MODULES = frozenset(
 )
 """Modules, beside the whole of gpubench and json, with functions that gpubench calls around every test: one that a test
 has replaced would fail all later tests. Of the first four packages the methods of classes count too."""
-_IMMUTABLE = 1 << 8
-"""Python's flag of a class in C with attributes that can't be set."""
-_TIMERS = [name for name in ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF") if hasattr(signal, name)]
+_IMMUTABLE = 1 << 8  # Python's flag of a class in C with attributes that can't be set
+
+_modules: dict[str, ModuleType] = {}
 _namespaces: dict[str, tuple[Any, Any]] = {}
-"""The modules and classes with such functions, and their attributes, as of the latest :class:`State`."""
+"""The imported modules, and the modules and classes with such functions and their attributes, as of the latest
+:class:`State`."""
 _Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
 """The functions that read and write a setting."""
 
@@ -63,27 +61,30 @@ class State:
     def __init__(self) -> None:
         self._settings = _settings("torch" in sys.modules)  # its imports are over before the modules are noted
         if len(_modules) != len(sys.modules) or _lost_modules():  # copying them takes as long as half of the settings
-            _modules.clear()
+            _modules.clear(), _namespaces.clear()
             _modules.update(sys.modules)
-            _namespaces.clear()
             _namespaces.update(_find_namespaces())
-        self._before = self._read()
-        self._changed: dict[str, Any] = {}
-        self._lost: list[str] = []
+        self._before, self._changed, self._lost = self._read(), dict[str, Any](), list[str]()
         self._functions = [(place, *found, found[1].copy()) for place, found in _namespaces.items()]
-        self._replaced: list[tuple[str, str, Any, Any, Any, Any]] = []
+        self._replaced: list[tuple[str, Any, str, Any, Any, Any]] = []
 
-    def compare(self) -> None:
+    def compare(self, differ: Any = _differ, is_function: Any = callable) -> None:
         """Note the changes right after the body: a teardown may still restore settings, which is no fault.
         Lost modules are restored here, because code that needs one from now on would import it a second time, which
-        torch doesn't survive, or get a test's mock."""
-        self._replaced = self._replaced_functions()
+        torch doesn't survive, or get a test's mock. The defaults are the real functions, because a test may have
+        replaced any, in this module too."""
+        self._replaced = [
+            (place, owner, name, attributes, function, attributes.get(name))
+            for place, owner, attributes, before in self._functions
+            if differ(before, attributes)
+            for name, function in before.items()
+            if attributes.get(name) is not function and is_function(function)
+        ]
         if lost := _lost_modules():
             self._lost = [name for name in lost if not name.startswith(_COMPILED)]
             sys.modules.update({name: _modules[name] for name in self._lost})
-        after = self._read()
-        names = {name for name in self._before | after if self._before.get(name) != after.get(name)}
-        self._changed = {name: after.get(name) for name in names}
+        after, before = self._read(), self._before
+        self._changed = {name: after.get(name) for name in before | after if before.get(name) != after.get(name)}
 
     def restore(self) -> tuple[Flag | None, list[str]]:
         """Restore the settings that are still changed; return the flag that names them, and the names of the settings
@@ -103,24 +104,11 @@ class State:
         stuck = [name for name, before in left.items() if again.get(name) != before]
         return Flag("altered", f"left changed: {', '.join(texts)}"), stuck
 
-    def _replaced_functions(
-        self, differ: Any = _differ, is_function: Any = callable
-    ) -> list[tuple[str, str, Any, Any, Any, Any]]:
-        """Return the replaced functions: place, name, owner, its attributes, the function before, and the one now. The
-        defaults are the real functions, because a test may have replaced any, in this module too."""
-        return [
-            (place, name, owner, attributes, function, attributes.get(name))
-            for place, owner, attributes, before in self._functions
-            if differ(before, attributes)
-            for name, function in before.items()
-            if attributes.get(name) is not function and is_function(function)
-        ]
-
     def _restore_functions(self, set_attribute: Any = type.__setattr__) -> list[str]:
         """Restore the functions that are still replaced, without a call of any that may be one of them; return their
         names."""
         left = []
-        for place, name, owner, attributes, before, after in self._replaced:
+        for place, owner, name, attributes, before, after in self._replaced:
             if attributes.get(name) is after:
                 left += [f"{place}.{name}"]
                 if owner is None:
@@ -187,21 +175,13 @@ def _settings(with_torch: bool) -> dict[str, _Setting]:
         "gc thresholds": (gc.get_threshold, lambda counts: gc.set_threshold(*counts)),
         "tracemalloc": (tracemalloc.is_tracing, lambda tracing: tracemalloc.start() if tracing else tracemalloc.stop()),
     }
-    for name in _TIMERS:  # its signal would end the process in a later test
-        timer = getattr(signal, name)
-        settings[f"signal.setitimer {name}"] = (functools.partial(_is_set, timer), functools.partial(_set_timer, timer))
+    for name in ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF"):  # its signal would end the process in a later test
+        if (timer := getattr(signal, name, None)) is not None:
+            stop = lambda running, timer=timer: running or signal.setitimer(timer, 0)  # noqa: E731
+            settings[f"signal.setitimer {name}"] = (lambda timer=timer: any(signal.getitimer(timer)), stop)
     if hasattr(os, "sched_getaffinity"):
         settings["cores"] = (lambda: os.sched_getaffinity(0), lambda cores: os.sched_setaffinity(0, cores))
     return settings | dict(_of_torch()) | dict(_of_native()) | dict(_of_modules()) if with_torch else settings
-
-
-def _is_set(timer: int) -> bool:
-    return any(signal.getitimer(timer))
-
-
-def _set_timer(timer: int, running: bool) -> None:
-    if not running:
-        signal.setitimer(timer, 0)
 
 
 def _of_torch() -> Iterator[tuple[str, _Setting]]:
@@ -209,12 +189,22 @@ def _of_torch() -> Iterator[tuple[str, _Setting]]:
     from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
     from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
+    def default_device() -> str:  # torch.get_default_device makes a tensor, and modes are off here
+        return str(getattr(getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None), "device", "cpu"))
+
+    def set_default_device(name: str) -> None:
+        torch.set_default_device(None if name == "cpu" else name)  # the CPU, once set, slows every call of torch
+
+    def stance() -> str:  # "default" until the compiler is loaded
+        loaded = sys.modules.get("torch._dynamo.eval_frame")
+        return str(getattr(getattr(loaded, "_stance", None), "stance", "default"))
+
     for number, pool in enumerate(threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers):
         yield f"threads of {pool.internal_api} {number}", (pool.get_num_threads, pool.set_num_threads)
     yield "torch threads", (torch.get_num_threads, torch.set_num_threads)
     yield "torch inter-op threads", (torch.get_num_interop_threads, torch.set_num_interop_threads)
     yield "default dtype", (torch.get_default_dtype, torch.set_default_dtype)
-    yield "default device", (_default_device, _set_default_device)
+    yield "default device", (default_device, set_default_device)
     yield "inference mode", (torch.is_inference_mode_enabled, lambda value: None)  # only its context can end it
     yield "grad mode", (torch.is_grad_enabled, torch.set_grad_enabled)
     yield "anomaly mode", (torch.is_anomaly_enabled, torch.set_anomaly_enabled)
@@ -228,42 +218,7 @@ def _of_torch() -> Iterator[tuple[str, _Setting]]:
     yield "torch's profiler", (graph._profiler_enabled, lambda running: running or graph._disable_profiler())
     yield "function modes of torch", _modes(_get_current_function_mode_stack, TorchFunctionMode)
     yield "dispatch modes of torch", _modes(_get_current_dispatch_mode_stack, TorchDispatchMode)
-    yield "stance of the compiler", (_stance, lambda stance: torch.compiler.set_stance(stance))
-
-
-def _of_native() -> Iterator[tuple[str, _Setting]]:
-    """Yield the switches of torch's C++ code that ``torch.backends`` and others set: pairs of functions, by name."""
-    native = torch._C
-    for setter in (name for name in dir(native) if name.startswith("_set_") and not _SEPARATE.search(name)):
-        name = setter.removeprefix("_set_")
-        readers = (f"_get_{name}", f"_is_{name}", f"_get_{name.removeprefix('sdp_use_')}_sdp_enabled")
-        read = next(filter(None, (getattr(native, reader, None) for reader in readers)), None)
-        if read and _value(read) is not _UNREADABLE:  # others need arguments
-            yield name, (read, functools.partial(_call, getattr(native, setter)))
-
-
-def _call(write: Callable[..., Any], value: Any) -> None:
-    write(*value) if isinstance(value, tuple) else write(value)
-
-
-def _of_modules() -> Iterator[tuple[str, _Setting]]:
-    """Yield the switches of ``torch.backends`` that are plain values of its modules, and the hooks that all modules and
-    optimizers call."""
-    of_backends = [module for place, module in sys.modules.items() if place.startswith("torch.backends.")]
-    for module in of_backends:
-        for name, value in vars(getattr(module, "m", module)).items():  # torch puts objects in some modules' places
-            if isinstance(value, bool | str) and not name.startswith("__"):
-                access = functools.partial(getattr, module, name), functools.partial(setattr, module, name)
-                yield f"{module.__name__}.{name}", access
-    for place in ("torch.nn.modules.module", "torch.optim.optimizer"):
-        for name, hooks in vars(sys.modules[place]).items():
-            if name.startswith("_global_") and isinstance(hooks, dict):
-                yield f"{place}.{name}", (functools.partial(tuple, hooks.items()), functools.partial(_refill, hooks))
-
-
-def _refill(hooks: dict[Any, Any], items: tuple[tuple[Any, Any], ...]) -> None:
-    hooks.clear()
-    hooks.update(items)
+    yield "stance of the compiler", (stance, lambda stance: torch.compiler.set_stance(stance))
 
 
 def _modes(stack: Callable[[], list[Any]], kind: Any) -> _Setting:
@@ -276,19 +231,37 @@ def _modes(stack: Callable[[], list[Any]], kind: Any) -> _Setting:
     return lambda: len(stack()), leave
 
 
-def _stance() -> str:
-    """Return the stance of torch's compiler, ``default`` until it is loaded."""
-    loaded = sys.modules.get("torch._dynamo.eval_frame")
-    return str(getattr(getattr(loaded, "_stance", None), "stance", "default"))
+def _of_native() -> Iterator[tuple[str, _Setting]]:
+    """Yield the switches of torch's C++ code that ``torch.backends`` and others set: pairs of functions, by name."""
+    native = torch._C
+
+    def write(setter: Callable[..., Any], value: Any) -> None:
+        setter(*value) if isinstance(value, tuple) else setter(value)
+
+    for setter in (name for name in dir(native) if name.startswith("_set_") and not _SEPARATE.search(name)):
+        name = setter.removeprefix("_set_")
+        readers = (f"_get_{name}", f"_is_{name}", f"_get_{name.removeprefix('sdp_use_')}_sdp_enabled")
+        read = next(filter(None, (getattr(native, reader, None) for reader in readers)), None)
+        if read and _value(read) is not _UNREADABLE:  # others need arguments
+            yield name, (read, partial(write, getattr(native, setter)))
 
 
-def _default_device() -> str:
-    """Return the default device; ``torch.get_default_device`` makes a tensor, and modes are off here."""
-    return str(getattr(getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None), "device", "cpu"))
+def _of_modules() -> Iterator[tuple[str, _Setting]]:
+    """Yield the switches of ``torch.backends`` that are plain values of its modules, and the hooks that all modules and
+    optimizers call."""
 
+    def refill(hooks: dict[Any, Any], items: tuple[tuple[Any, Any], ...]) -> None:
+        hooks.clear()
+        hooks.update(items)
 
-def _set_default_device(name: str) -> None:
-    torch.set_default_device(None if name == "cpu" else name)  # the CPU, once set, slows every call of torch
+    for module in [module for place, module in sys.modules.items() if place.startswith("torch.backends.")]:
+        for name, value in vars(getattr(module, "m", module)).items():  # torch puts objects in some modules' places
+            if isinstance(value, bool | str) and not name.startswith("__"):
+                yield f"{module.__name__}.{name}", (partial(getattr, module, name), partial(setattr, module, name))
+    for place in ("torch.nn.modules.module", "torch.optim.optimizer"):
+        for name, hooks in vars(sys.modules[place]).items():
+            if name.startswith("_global_") and isinstance(hooks, dict):
+                yield f"{place}.{name}", (partial(tuple, hooks.items()), partial(refill, hooks))
 
 
 def _autocast() -> tuple[Any, ...]:
@@ -309,33 +282,24 @@ def _set_autocast(value: tuple[Any, ...]) -> None:
         torch.set_autocast_dtype(kind, dtype)
 
 
-# Tracers --------------------------------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def untraced() -> Iterator[None]:
     """A context in which nothing traces this thread's Python code: neither ``sys.settrace`` and ``sys.setprofile`` nor
-    a tool of ``sys.monitoring``. Coverage makes a call of Python code several times as slow. What can't be called, such
-    as ``cProfile``'s object up to Python 3.11, ends.
-    """
+    a tool of ``sys.monitoring`` (Python 3.12 and newer). Coverage makes a call of Python code several times as slow. A
+    tracer that can't be called, such as ``cProfile``'s object up to Python 3.11, ends."""
     followers: list[tuple[Any, Any]] = [(sys.settrace, sys.gettrace()), (sys.setprofile, sys.getprofile())]
+    monitoring: Any = getattr(sys, "monitoring", None)
     with contextlib.ExitStack() as resumed:
         for install, follower in followers:
             resumed.callback(install, follower if callable(follower) else None)
             install(None)
-        _pause_monitors(resumed)
+        for tool in range(MOST_TOOLS) if monitoring else ():
+            if monitoring.get_tool(tool) is None:
+                continue
+            resumed.callback(monitoring.set_events, tool, monitoring.get_events(tool))
+            monitoring.set_events(tool, 0)
+            for event in vars(monitoring.events).values():
+                if isinstance(event, int) and event.bit_count() == 1:
+                    callback = monitoring.register_callback(tool, event, None)
+                    resumed.callback(monitoring.register_callback, tool, event, callback)
         yield
-
-
-def _pause_monitors(resumed: contextlib.ExitStack) -> None:
-    """Remove the events and callbacks of all tools (Python 3.12 and newer) until they are ``resumed``."""
-    monitoring: Any = getattr(sys, "monitoring", None)
-    for tool in range(MOST_TOOLS) if monitoring else ():
-        if monitoring.get_tool(tool) is None:
-            continue
-        resumed.callback(monitoring.set_events, tool, monitoring.get_events(tool))
-        monitoring.set_events(tool, 0)
-        for event in vars(monitoring.events).values():
-            if isinstance(event, int) and event.bit_count() == 1:
-                callback = monitoring.register_callback(tool, event, None)
-                resumed.callback(monitoring.register_callback, tool, event, callback)
