@@ -21,7 +21,7 @@ from gpubench.devices import CPU
 from gpubench.devices.implementations import find_implementation
 from gpubench.errors import Unmeasurable, WrongAnswer
 from gpubench.measure.budget import Rates
-from gpubench.measure.copies import copy_call
+from gpubench.measure.copies import Uncopyable, copy_call
 from gpubench.measure.verify import Reference, prepare_reference
 from gpubench.measure.work import Call as Prepared, Request, Work, agree, count
 from gpubench.runfile.schema import Check
@@ -192,7 +192,7 @@ BROKEN: dict[str, tuple[Call, Callable[..., Any]]] = {
 def judge(function: Callable[..., Any], args: tuple[Any, ...], instead: Callable[..., Any] | None = None) -> Check:
     """Check a call's result, or that of another function ``instead``, as a benchmark does. Raises WrongAnswer."""
     counted = None
-    with contextlib.suppress(Unmeasurable):  # a tensor that an operator refuses to count
+    with contextlib.suppress(Unmeasurable, Uncopyable):  # such as a tensor that an operator refuses to count
         counted = count(copy_call(function, args, {}))
     prepared = Prepared(Request(function, args, work=agree(Work(), counted)), args, {})
     library = find_implementation("torch")(CPU, "float32")

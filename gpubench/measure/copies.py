@@ -19,6 +19,7 @@ import re
 import sys
 import types
 from array import array as Buffer
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,7 +38,7 @@ _REASONS = {
     name: reason
     for reason, names in {
         "reads a generator": "builtins.generator builtins.async_generator",
-        "awaits a coroutine": "builtins.coroutine",
+        "awaits a coroutine that was made before, which runs once": "builtins.coroutine",
         "uses a lock": "_thread.lock _thread.RLock threading.Condition threading.Semaphore threading.Event",
         "uses a thread": "threading.Thread",
         "uses a process group": "torch._C._distributed_c10d.ProcessGroup torch.distributed.device_mesh.DeviceMesh",
@@ -262,13 +263,15 @@ def _is_users(module: types.ModuleType) -> bool:
 
 
 def _is_shared(kind: type, value: Any) -> bool:
-    """Whether a value has no state of its own, or is of the fixtures, whose objects are the same for all calls."""
+    """Whether a value has no state of its own, is of the fixtures, whose objects are the same for all calls, or runs
+    coroutines: an event loop is as it was once a call has ended."""
     if isinstance(value, types.BuiltinFunctionType):
         return value.__self__ is None or isinstance(value.__self__, types.ModuleType | type)
     if isinstance(value, types.FunctionType | functools._lru_cache_wrapper):
         return is_importable(value)
     root, of_suite = str(kind.__module__).partition(".")[0], kind.__module__.startswith("gpubench.benchmarks")
-    return kind in _shared_kinds() or root == "typing" or (root in OURS and not of_suite)
+    is_fixture = root in OURS and not of_suite
+    return is_fixture or root == "typing" or kind in _shared_kinds() or isinstance(value, AbstractEventLoop)
 
 
 @functools.cache
