@@ -39,9 +39,8 @@ def require_ours(folder: Path) -> None:
     """Raise UsageError for a folder with files, if none shows that gpubench has written there."""
     names = {name for name in os.listdir(folder) if not name.startswith(".")}
     if names and not any(os.path.lexists(folder / mark) for mark in _MARKS):
-        raise UsageError(
-            f"{folder}: holds other files and no results of gpubench: choose a new or empty folder with -o"
-        )
+        foreign = "holds other files and no results of gpubench: choose a new or empty folder with -o"
+        raise UsageError(f"{folder}: {foreign}")
 
 
 def write_folder(folder: Path, files: Mapping[str, str | bytes]) -> list[Path]:
@@ -60,8 +59,7 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes]) -> list[Path]:
                 path.unlink()
     if SCALING not in files:
         (folder / SCALING).unlink(missing_ok=True)
-    replace(folder / MANIFEST, b"{}\n")
-    for name, content in files.items():  # a file name in a text may hold bytes that are none
+    for name, content in {MANIFEST: b"{}\n", **files}.items():  # a file name in a text may hold bytes that are none
         replace(folder / name, content.encode(errors="replace") if isinstance(content, str) else content)
     lock.release()
     return [folder / name for name in files]

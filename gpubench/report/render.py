@@ -78,10 +78,10 @@ def table(
 ) -> Table:
     """Return a table with a row for each thing, without the columns that are empty in all rows."""
     things = list(things)
-    cells: dict[Column[T], list[Any]] = {column: [column.cell(thing) for thing in things] for column in columns}
-    kept = {column: of for column, of in cells.items() if any(cell not in (None, "", MISSING) for cell in of)}
-    heads = tuple(column.head for column in kept)
-    return Table(title, heads, tuple(zip(*kept.values(), strict=True)) if kept else (), note, frozenset(explained))
+    cells: list[tuple[str, list[Any]]] = [(column.head, [column.cell(thing) for thing in things]) for column in columns]
+    kept = [both for both in cells if any(cell not in (None, "", MISSING) for cell in both[1])]
+    heads, body = tuple(head for head, _ in kept), zip(*(column for _, column in kept), strict=True)
+    return Table(title, heads, tuple(body), note, frozenset(explained))
 
 
 def listing(title: str, heads: Iterable[str], rows: Iterable[Sequence[str]], note: str = "") -> Table:
@@ -90,7 +90,6 @@ def listing(title: str, heads: Iterable[str], rows: Iterable[Sequence[str]], not
 
 
 def _is_number(cell: Cell) -> bool:
-    """Whether a cell stands at the right of its column."""
     return cell.is_number if isinstance(cell, Number) else cell in (None, "") or isinstance(cell, int)
 
 
@@ -104,28 +103,22 @@ def terminal(table: Table, width: int, title: bool = True, footnote: bool = True
 
     rows, numeric = table.rows, table.numeric
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
-    name = min(_NAME, max((len(row[0]) for row in rows), default=0))
     for i, head in enumerate(table.columns):
-        right = i > 0 and numeric[i]
-        # A head is folded before a name is: names tell rows apart.
-        heads = [head] if len(head) <= _SHORT_HEAD else head.split()
-        exact = max(map(len, [*(row[i] for row in rows), *heads]), default=0) if right else None
-        grid.add_column(
-            Text(head),
-            justify="right" if right else "left",
-            overflow="fold",
-            width=exact,
-            min_width=name if i == 0 else None,
-        )
+        words = [head] if len(head) <= _SHORT_HEAD else head.split()  # heads are folded rather than names
+        size: dict[str, Any] = {"justify": "left"}
+        if i == 0:
+            size["min_width"] = min(_NAME, max((len(row[0]) for row in rows), default=0))
+        elif numeric[i]:
+            size = {"justify": "right", "width": max(map(len, [*(row[i] for row in rows), *words]))}
+        grid.add_column(Text(head), overflow="fold", **size)
     for first, *rest in rows:
         grid.add_row(_name_text()(first), *map(Text, rest))
     looks: dict[str, Any] = {"color_system": None, "force_terminal": False, "force_jupyter": False}
     wide = Console(width=10_000, **looks)  # else what doesn't fit would be cut off
     least = Measurement.get(wide, wide.options, grid).minimum
     console = Console(file=io.StringIO(), width=max(width, least), **looks)
-    console.print(*([Text(table.title)] if title and table.title else []), grid, sep="\n", crop=False)
-    if table.footnote and footnote:
-        console.print(Text(table.footnote))
+    above, below = (table.title if title else ""), (table.footnote if footnote else "")
+    console.print(*map(Text, filter(None, [above])), grid, *map(Text, filter(None, [below])), sep="\n", crop=False)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
 
 

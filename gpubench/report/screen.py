@@ -32,28 +32,27 @@ def answer_screen(
     study: Study, width: int = WIDTH, *, files: Sequence[Path] = (), elapsed_s: float | None = None
 ) -> list[str]:
     """Return about 36 lines, the most important first; ``files`` are the written ones."""
-    answer = Answer(study)
-    seconds = max(1.0, elapsed_s or 0.0)
-    took = f" in {seconds_text(seconds) if seconds >= 60 else text(seconds, 's', 2)}" if elapsed_s else ""
+    answer, seconds = Answer(study), max(1.0, elapsed_s or 0.0)
+    took = f" in {seconds_text(seconds) if seconds >= 60 else text(seconds, 's', 2)}" * bool(elapsed_s)
     title = f"{counted(len(study.measured), 'benchmark')}{took} · {'; '.join(_machines(study))}"
-    head = [*_wrapped(title, width), *_wrapped(answer.hint, width)]
-    head += ["", *_wrapped(answer.sentence, width), "", *list_warnings(answer.warnings, width)]
-    head += [""] * bool(answer.warnings)
-    foot = [*_wrapped(answer.left_out, width), *_wrapped(_unmeasured(study), width), *_places(files)]
+    head = [*_wrapped(title, width), *_wrapped(answer.hint, width), "", *_wrapped(answer.sentence, width), ""]
+    head += [*list_warnings(answer.warnings, width), *[""] * bool(answer.warnings)]
+    foot = [*_wrapped(answer.left_out, width), *_wrapped(_unmeasured(study), width)]
+    places = {"report.html": "Report  {}   (all results, charts)", "results.csv": "Data    {}"}
+    foot += [clean(place.format(path)) for name, place in places.items() for path in files if path.name == name]
     room = max(_LEAST_TABLE, MOST_LINES - len(head) - len(foot))
     body: list[str] = []
     for most in range(max(4, min(MOST_ROWS, room - 5)), 1, -1):  # fewer rows rather than no small print
         tables = answer_tables(answer, most)
-        body = [line for i, each in enumerate(tables) for line in terminal(each, width, title=i > 0)]
+        body = [line for i, table in enumerate(tables) for line in terminal(table, width, title=i > 0)]
         if len(body) <= room:
-            break
-    rest = ["… the rest is in summary.md"] * (len(body) > room)
-    return [*head, *body[: room - len(rest)], *rest, *foot]
+            return [*head, *body, *foot]
+    return [*head, *body[: room - 1], "… the rest is in summary.md", *foot]
 
 
 def _machines(study: Study) -> list[str]:
-    shown = [words.machine(run) for run in study.runs[:_MOST_RUNS]]
-    return [*shown, *([f"and {len(study.runs) - _MOST_RUNS} more runs"] if len(study.runs) > _MOST_RUNS else [])]
+    more = [f"and {len(study.runs) - _MOST_RUNS} more runs"] * (len(study.runs) > _MOST_RUNS)
+    return [*map(words.machine, study.runs[:_MOST_RUNS]), *more]
 
 
 def list_warnings(
@@ -61,10 +60,10 @@ def list_warnings(
 ) -> list[str]:
     """Return whole warnings in a limited number of lines: all lines of the first, and the summaries of the others."""
     lines: list[str] = []
-    for shown, warning in enumerate(warnings):
+    for place, warning in enumerate(warnings):
         wrapped = _wrapped(f"WARNING: {warning}", width, "  ")
         if lines and len(lines) + len(wrapped) > most:
-            others = "; ".join(each.summary for each in warnings[shown:])
+            others = "; ".join(other.summary for other in warnings[place:])
             return [*lines, *_wrapped(f"Also: {others} ({where}).", width, "  ")]
         lines += wrapped
     return lines
@@ -72,21 +71,18 @@ def list_warnings(
 
 def _unmeasured(study: Study) -> str:
     groups = unmeasured_by_reason(study)
-    skipped = [each for each in groups if each[0].result.status == "skipped"]
-    rows = [row for each in groups if each not in skipped for row in each]
-    places = [words.without_threads(study.names.of(row)) for row in rows]
-    failed = [f"{shorten(words.benchmark(row.result), 60)} on {place}" for row, place in zip(rows, places, strict=True)]
-    parts = [f"{len(each)} ({shorten(main_clause(each[0].result.reason), 60)})" for each in skipped[:3]]
+    skipped = [rows for rows in groups if rows[0].result.status == "skipped"]
+    parts = [f"{len(rows)} ({shorten(main_clause(rows[0].result.reason), 60)})" for rows in skipped[:3]]
     more = sum(map(len, skipped[3:]))
     parts += [f"{more} for other reasons"] * bool(more)
-    names = f" ({listed(failed, 2, '; ')})" if failed else ""
+    failed = [
+        f"{shorten(words.benchmark(row.result), 60)} on {words.without_threads(study.names.of(row))}"
+        for rows in groups
+        if rows not in skipped
+        for row in rows
+    ]
+    names = f" ({listed(failed, 2, '; ')})" * bool(failed)
     return f"Skipped: {', '.join(parts) or 0}. Failed: {len(failed)}{names}."
-
-
-def _places(files: Sequence[Path]) -> list[str]:
-    """Return the paths of the report and the data, a line each: a file name isn't wrapped."""
-    told = {"report.html": "Report  {}   (all results, charts)", "results.csv": "Data    {}"}
-    return [clean(words.format(path)) for name, words in told.items() for path in files if path.name == name]
 
 
 def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
@@ -98,16 +94,15 @@ def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
 
 def beside(study: Study, width: int) -> list[str]:
     """Machines, times side by side, and findings; of many results the answer's sentence alone."""
-    answer = Answer(study)
-    found = [each for each in answer.warnings if not each.minor]
-    head, failed = [*_machines(study), *(f"WARNING: {each}" for each in found)], _failures(study)[:_MOST_BESIDE]
+    answer, failed = Answer(study), _failures(study)[:_MOST_BESIDE]
+    head = [*_machines(study), *(f"WARNING: {warning}" for warning in answer.warnings if not warning.minor), ""]
     if study.several_runs or len(study.measured) > _MOST_BESIDE:
-        what = f"{counted(len(study.measured), 'benchmark')}: see .df, .speedups and .chart()"
-        rows = [line for each in answer_tables(answer, MOST_ROWS) for line in ("", *terminal(each, width))]
-        return [*head, "", answer.sentence, *rows, "", *failed, what]
+        rest = f"{counted(len(study.measured), 'benchmark')}: see .df, .speedups and .chart()"
+        rows = [line for table in answer_tables(answer, MOST_ROWS) for line in ("", *terminal(table, width))]
+        return [*head, answer.sentence, *rows, "", *failed, rest]
     if not study.measured:
-        return [*head, "", *(failed or ["Nothing was measured."])]
-    return [*head, "", *terminal(beside_each_other(study), width, title=False), "", *findings(study), *failed]
+        return [*head, *(failed or ["Nothing was measured."])]
+    return [*head, *terminal(beside_each_other(study), width, title=False), "", *findings(study), *failed]
 
 
 def _failures(study: Study) -> list[str]:
@@ -116,11 +111,10 @@ def _failures(study: Study) -> list[str]:
     reasons = grouped(rows, lambda row: (row.run_name, words.name(row.result), row.result.status, row.result.reason))
     lines = []
     for (run, name, status, reason), members in reasons.items():
-        what = f"{name} {listed(dict.fromkeys(words.setting(row.result) for row in members), 3, '; ')}".rstrip()
+        settings = listed(dict.fromkeys(words.setting(row.result) for row in members), 3, "; ")
         devices = listed(dict.fromkeys(row.result.device for row in members if row.result.device))
-        where = f" on {devices}" * bool(devices)
-        why = f"{status}: {reason or 'no reason given'}"
-        lines.append(f"{f'{run}: ' * study.several_runs}{what}{where}: {why}")
+        subject = f"{f'{run}: ' * study.several_runs}{f'{name} {settings}'.rstrip()}{f' on {devices}' * bool(devices)}"
+        lines.append(f"{subject}: {status}: {reason or 'no reason given'}")
     return lines
 
 
@@ -138,9 +132,11 @@ def everything(study: Study, width: int) -> list[str]:
 def page_table(study: Study, every: bool) -> list[str]:
     """The answer's tables in Markdown, or a row for every size, with the machines below."""
     tables = [beside_each_other(study, "benchmark")] if every else answer_tables(Answer(study))
-    notes = [each.title for each in tables if every and each.title] + [*dict.fromkeys(map(words.machine, study.runs))]
+    notes = [table.title for table in tables if every and table.title] + [
+        *dict.fromkeys(map(words.machine, study.runs))
+    ]
     notes += filter(None, [words.simulated(row.facts for row in study.measured)])
-    return [*(line for each in tables for line in (*markdown(each), "")), f"{escape('; '.join(notes))}."]
+    return [*(line for table in tables for line in (*markdown(table), "")), f"{escape('; '.join(notes))}."]
 
 
 # One's own expressions ------------------------------------------------------------------------------------------------
@@ -148,14 +144,17 @@ def page_table(study: Study, every: bool) -> list[str]:
 
 def findings(study: Study) -> list[str]:
     """Findings of a few benchmarks, one sentence each: for ``gpubench time`` and notebooks."""
-    crossings = [each for each in study.crossings if each.resident]
-    swept = {pair for found in crossings for pair in found.line.items}
-    lines = [_crossing_sentence(study, found) for found in crossings]
+    crossings = [crossing for crossing in study.crossings if crossing.resident]
+    swept = {pair for crossing in crossings for pair in crossing.line.items}
+    lines = [_crossing_sentence(study, crossing) for crossing in crossings]
     lines += [_pair_sentence(study, pair) for pair in study.pairs if pair not in swept]
-    lines += [*_against_first(study), *_reasons(study), *_first_calls(study)]
+    causes = reasons(study.pairs)
+    lines += _against_first(study)
+    lines += (f"{_who(pair.other)}: {study.names.subject(pair)}{sizes}: {cause}." for pair, sizes, cause in causes)
+    lines += _first_calls(study)
     if not any(row.on_accelerator for row in study.measured):
         lines.append("No GPU was measured; gpubench env says why.")
-    checks = (row.result.check for row in study.measured)
+    checks = [row.result.check for row in study.measured]
     unchecked = {check.reason for check in checks if check and check.status != "passed" and check.reason}
     lines += [f"Result not checked: {reason}." for reason in sorted(unchecked)]
     flags = {flag.name: flag.seen for row in study.measured for flag in row.result.flags}
@@ -168,15 +167,15 @@ def _who(row: Measured) -> str:
     return ", ".join(filter(None, (words.name(row.result), arithmetic)))
 
 
-def _crossing_sentence(study: Study, found: Crossing) -> str:
+def _crossing_sentence(study: Study, crossing: Crossing) -> str:
     """``a @ b, float32: H200 is faster than the Xeon from n ≈ 72.``"""
-    pair = found.pair
-    if len(found.line.points) == 1:
+    pair = crossing.pair
+    if len(crossing.line.points) == 1:
         return _pair_sentence(study, pair)
     subject, base = study.names.subject(pair), study.names.of(pair.base)
-    if found.start.kind is StartKind.UNSURE:
+    if crossing.start.kind is StartKind.UNSURE:
         return f"{_who(pair.other)}: {subject} or {base}: too noisy to say from which size on either is faster."
-    return f"{_who(pair.other)}: {subject} is {found.start.sentence(f'faster than {base}')}."
+    return f"{_who(pair.other)}: {subject} is {crossing.start.sentence(f'faster than {base}')}."
 
 
 def _pair_sentence(study: Study, pair: Pair) -> str:
@@ -194,7 +193,7 @@ def _faster(pair: Pair) -> str:
     if low <= 1 <= high:
         return f"can't be told apart here ({times_range(low, high)}) from"
     ends = dict.fromkeys(ratio_text(max(end, 1 / end)) for end in ((low, high) if pair.speedup >= 1 else (high, low)))
-    spread = "" if pair.busy else f" ({' to '.join(ends)})"
+    spread = f" ({' to '.join(ends)})" * (not pair.busy)
     return f"is {pair.ratio.mark}{spread} {'than' if pair.speedup < 1 else 'as fast as'}"
 
 
@@ -211,14 +210,7 @@ def _against_first(study: Study) -> Iterator[str]:
 def _first_calls(study: Study) -> Iterator[str]:
     """Yield the devices with a first call much longer than later ones, on the benchmark where it took longest."""
     for members in grouped(study.measured, lambda row: row.source).values():
-        row = max(members, key=lambda row: row.result.first_call_s or 0.0)
-        first_s = row.result.first_call_s or 0.0
+        first_s, row = max(((row.result.first_call_s or 0.0, row) for row in members), key=lambda both: both[0])
         if first_s >= max(_FIRST_CALL * row.time_s, _FIRST_CALL_S):
             took = f"{seconds_text(first_s)}, {times(first_s / row.time_s)} as long as later calls"
             yield f"{words.benchmark(row.result)} on {study.names.of(row)}: the first call took {took}."
-
-
-def _reasons(study: Study) -> Iterator[str]:
-    """``a + b, float32: H200 up to n=1024: launching takes longer than the work (…).``"""
-    for pair, sizes, cause in reasons(study.pairs):
-        yield f"{_who(pair.other)}: {study.names.subject(pair)}{sizes}: {cause}."

@@ -22,18 +22,18 @@ from .answer import Answer
 from .charts.theme import css_colours
 from .number import MISSING
 from .render import Column, Table, table
-from .study import Measured, Row, Study
+from .study import Pair, Row, Study
 from .tables import answer_tables, detail_tables
 
 if TYPE_CHECKING:
     from .charts.pictures import Drawing
 
-_SIGN = re.compile(r"(?<=[≥≤≈=]) (?=\S)|(?<=\w) (?=[≈=] )|(?<=\d) (?=[^\W\d])")
-"""Between a number and its name, its sign or its unit, which stay in one line."""
+_TOGETHER = re.compile(r"(?<=\w) (?=[^\w\s] )|(?<=[^\w\s,;:)]) (?=\d)|(?<=\d) (?=[^\W\d])")
+"""Spaces beside a lone sign, and between a number and its unit, at which no line ends."""
 _PART = re.compile(r"(?<=\w)([._])(?=[^\W\d])")
 """Where a long name may be broken."""
 _FILES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md")
-"""What lies beside the page."""
+"""The files beside the page."""
 _MOST_WARNINGS, _MOST_RUNS, _MOST_NAMES = 3, 6, 4
 
 
@@ -46,19 +46,21 @@ def webpage(
     names = {row.result.workload: words.name(row.result) for row in study.measured}
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["kept"] = _kept
-    red = [each for each in answer.warnings if not each.minor]
-    small = [str(each) for each in answer.warnings if each.minor]
+    small = [str(warning) for warning in answer.warnings if warning.minor]
+    rows = sorted(study.measured, key=study.names.order) or study.rows
+    devices = [*dict.fromkeys(words.without_threads(study.names.of(row)) for row in rows if not row.library)]
+    more = [f"{len(devices) - _MOST_NAMES} more"] * (len(devices) > _MOST_NAMES)
     return environment.from_string(_asset("page.html")).render(
-        policy=_policy(style, script),
+        policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'",
         version=version,
         style=style,
         script=script,
-        title=f"Benchmark report: {' · '.join(_devices(study))}",
-        runs=[_run_words(name, study) for name in [*study.named_runs][:_MOST_RUNS]],
+        title=f"Benchmark report: {' · '.join(devices[:_MOST_NAMES] + more)}",
+        runs=[_run_words(study, name) for name in [*study.named_runs][:_MOST_RUNS]],
         answer=answer,
-        warnings=red[:_MOST_WARNINGS],
+        warnings=[warning for warning in answer.warnings if not warning.minor][:_MOST_WARNINGS],
         answers=answer_tables(answer),
-        notes=[each for each in (answer.hint, answer.left_out, *small) if each],
+        notes=[note for note in (answer.hint, answer.left_out, *small) if note],
         pictures=pictures,
         by_size=[(names[drawing.figure.workload], drawing) for drawing in by_size],
         more=len(names) > len(by_size),
@@ -72,54 +74,35 @@ def _asset(name: str) -> str:
     return files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _policy(style: str, script: str) -> str:
-    allowed = {"default": "'none'", "style": _hash(style), "script": _hash(script)}
-    return "; ".join([*(f"{what}-src {source}" for what, source in allowed.items()), "base-uri 'none'"])
-
-
 def _hash(content: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
 
 
 def _kept(text: str) -> Markup:
     """The text with its signs beside their numbers; a long name may be broken at its points."""
-    return Markup(_PART.sub(r"\1<wbr>", str(escape(_SIGN.sub("\u00a0", text)))))
+    return Markup(_PART.sub(r"\1<wbr>", str(escape(_TOGETHER.sub("\u00a0", text)))))
 
 
-def _devices(study: Study) -> list[str]:
-    """The names of the devices, without other libraries, and how many more there are."""
-    rows = sorted(study.measured, key=study.names.order) or study.rows
-    names = [*dict.fromkeys(words.without_threads(study.names.of(row)) for row in rows if not row.library)]
-    return names[:_MOST_NAMES] + [f"{len(names) - _MOST_NAMES} more"] * (len(names) > _MOST_NAMES)
-
-
-def _run_words(name: str, study: Study) -> str:
+def _run_words(study: Study, name: str) -> str:
     """``server · Intel Xeon, 2 threads · NVIDIA H200 · PyTorch 2.13.0 · 2026-01-31 · 3 processes``."""
     run = study.named_runs[name]
-    version = f"gpubench {run.version}" if run.version else ""
-    parts = (shorten(name), words.machine(run), version, run.date or "", counted(run.processes, "process"))
+    version = f"gpubench {run.version}" * bool(run.version)
+    parts = (shorten(name), words.machine(run), version, run.date, counted(run.processes, "process"))
     return " · ".join(filter(None, parts))
 
 
 def numbers_table(study: Study) -> Table:
     """Every benchmark, measured or not."""
-    pairs = {pair.other: pair for pair in study.pairs}
+    pairs: dict[Row, Pair] = {pair.other: pair for pair in study.pairs}
     base = study.names.baseline([*pairs.values()]) if pairs else ""
-
-    def measured(name: str, row: Row) -> object:
-        return getattr(row, name) if isinstance(row, Measured) else None
-
-    def compared(name: str, row: Row) -> object:
-        return getattr(pairs[row], name) if row in pairs else MISSING  # type: ignore[index]
-
     columns: list[Column[Row]] = [
         Column("benchmark", lambda row: words.benchmark(row.result)),
         Column("device", study.names.of),
-        Column("time", lambda row: measured("time", row) or row.result.status),
-        Column(f"speedup over {base}", lambda row: compared("full_ratio", row)),
-        Column("with copies", lambda row: compared("copied_ratio", row)),
-        Column("throughput", lambda row: measured("speed", row)),
-        Column("% of peak", lambda row: measured("peak_share", row)),
+        Column("time", lambda row: getattr(row, "time", row.result.status)),
+        Column(f"speedup over {base}", lambda row: getattr(pairs.get(row), "full_ratio", MISSING)),
+        Column("with copies", lambda row: getattr(pairs.get(row), "copied_ratio", MISSING)),
+        Column("throughput", lambda row: getattr(row, "speed", None)),
+        Column("% of peak", lambda row: getattr(row, "peak_share", None)),
         Column("notes", lambda row: row.result.reason or ", ".join(dict.fromkeys(f.name for f in row.result.flags))),
     ]
     return table("", columns, study.rows)

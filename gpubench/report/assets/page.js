@@ -1,20 +1,18 @@
 "use strict";
 // Search, sorting, the theme and the legends. Without this script the page shows everything.
-const byId = (id) => document.getElementById(id);
-const rows = [...document.querySelectorAll("#numbers tbody tr")];
-const search = byId("search"), theme = byId("theme");
+const [search, count, theme, body] = ["#search", "#count", "#theme", "#numbers tbody"].map((place) => document.querySelector(place));
+const rows = [...body.rows];
 search.hidden = theme.hidden = false;
 
 search.addEventListener("input", () => {
   const words = search.value.toLowerCase().split(/\s+/);
   for (const row of rows) row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word));
-  byId("count").textContent = search.value && `${rows.filter((row) => !row.hidden).length} of ${rows.length}`;
+  count.textContent = search.value && `${rows.filter((row) => !row.hidden).length} of ${rows.length}`;
 });
 
 // A cell without a value comes last in both directions.
 function compare(one, two, column, sign) {
-  const [a, b] = [one, two].map((row) => row.cells[column]);
-  const [x, y] = [a, b].map((cell) => cell.dataset.value);
+  const [a, b] = [one, two].map((row) => row.cells[column]), [x, y] = [a, b].map((cell) => cell.dataset.value);
   if (x !== undefined && y !== undefined) return sign * (x - y);
   return (x === undefined) - (y === undefined) || sign * a.textContent.localeCompare(b.textContent, "en", { numeric: true });
 }
@@ -26,10 +24,9 @@ heads.forEach((head, column) => {
   head.append(button);
   button.addEventListener("click", () => {
     const down = head.ariaSort !== "descending";
-    for (const each of heads) each.ariaSort = null;
+    for (const other of heads) other.ariaSort = null;
     head.ariaSort = down ? "descending" : "ascending";
-    rows.sort((one, two) => compare(one, two, column, down ? -1 : 1));
-    document.querySelector("#numbers tbody").append(...rows);
+    body.append(...rows.sort((one, two) => compare(one, two, column, down ? -1 : 1)));
   });
 });
 
@@ -37,16 +34,17 @@ heads.forEach((head, column) => {
 for (const button of document.querySelectorAll(".legend button")) {
   button.addEventListener("click", () => {
     const figure = button.closest("figure"), only = button.ariaPressed === "true" ? "" : button.dataset.role;
-    for (const each of figure.querySelectorAll("button")) each.ariaPressed = String(each.dataset.role === only);
+    for (const other of figure.querySelectorAll("button")) other.ariaPressed = String(other.dataset.role === only);
     for (const mark of figure.querySelectorAll(".scroll g[class]")) {
       mark.classList.toggle("dim", only !== "" && !mark.classList.contains(only));
     }
   });
 }
 
-const dark = matchMedia("(prefers-color-scheme: dark)"), root = document.documentElement;
-const other = () => ((root.dataset.theme ?? (dark.matches ? "dark" : "light")) === "dark" ? "light" : "dark");
-const named = () => { theme.textContent = other(); };
-theme.addEventListener("click", () => { root.dataset.theme = other(); named(); });
-dark.addEventListener("change", named);
-named();
+// The button of the theme has the name of the other one.
+const system = matchMedia("(prefers-color-scheme: dark)"), page = document.documentElement.dataset;
+const other = () => ((page.theme ?? (system.matches ? "dark" : "light")) === "dark" ? "light" : "dark");
+const rename = () => { theme.textContent = other(); };
+theme.addEventListener("click", () => { page.theme = other(); rename(); });
+system.addEventListener("change", rename);
+rename();

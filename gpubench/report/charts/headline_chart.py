@@ -9,7 +9,7 @@ from ...runfile.flags import Reason
 from ...runfile.quantities import counted, listed
 from .. import words
 from ..answer import MOST_ROWS, Answer, AnswerRow, Speedups, at_largest, choose_rows
-from ..number import LIMITS, Sign, State
+from ..number import LIMITS, PERCENT, SECONDS, Sign, State
 from ..study import Item, Measured, Pair, Study
 from .layouts import NamedRow, NamedRows, RowMark
 from .page import Figure, Key
@@ -23,11 +23,11 @@ _ROOM = 560
 def headline_figures(study: Study) -> list[Figure]:
     """Return one picture for each baseline, of the same rows as the answer's table."""
     answer = Answer(study)
-    found = [_speedups(study, each, rank) for rank, each in enumerate(answer.speedups)]
     times = answer.times if study.measured else []
     shares = [row for row in times if any(item.utilisation for item in row.items)]
-    if found or not times or (len(times) < LEAST_VALUES and any(each.efficiency for each in study.scaled)):
-        return found
+    scaling = len(times) < LEAST_VALUES and any(each.efficiency for each in study.scaled)
+    if answer.speedups or not times or scaling:
+        return [_speedups(study, each, rank) for rank, each in enumerate(answer.speedups)]
     share = len(shares) >= LEAST_VALUES
     return [_alone(study, shares if share else times, share)]
 
@@ -37,48 +37,48 @@ def named_rows(
 ) -> tuple[list[AnswerRow[Item]], tuple[NamedRow, ...], str]:
     """The rows that a picture has room for, as they are drawn, and a sentence on which they are. Headings are left out
     of one's own benchmarks alone, and if most would stand above a single row."""
-    headings = headings and any(each.heading != words.OWN for each in rows)
+    headings = headings and any(row.heading != words.OWN for row in rows)
     for most in range(MOST_ROWS, 0, -1):
         shown = choose_rows(rows, most)
-        headings = headings and 2 * len({each.heading for each in shown}) <= len(shown)
-        drawn = tuple(_named(each, headings, tuple(marks(each))) for each in shown)
+        headings = headings and 2 * len({row.heading for row in shown}) <= len(shown)
+        drawn = tuple(NamedRow(row.heading * headings, _name(row, headings), tuple(marks(row))) for row in shown)
         if NamedRows(drawn).height <= _ROOM:
             break
     which = f"{len(drawn)} of {len(rows)} rows are shown. " * (len(drawn) < len(rows))
     return shown, drawn, f"{which}{at_largest(rows)}"
 
 
-def _named(row: AnswerRow[Item], headings: bool, marks: tuple[RowMark, ...]) -> NamedRow:
-    """The row under its heading, whose words its name doesn't repeat."""
-    name = row.indented
-    short = name.removeprefix(f"{row.heading} ") if headings else name
-    return NamedRow(row.heading * headings, short[:1].upper() + short[1:] if short != name else name, marks)
+def _name(row: AnswerRow[Item], headings: bool) -> str:
+    """The name of a row, without the words of the heading above it."""
+    short = row.indented.removeprefix(f"{row.heading} ") if headings else row.indented
+    return row.indented if short == row.indented else short[:1].upper() + short[1:]
 
 
 def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
-    rows, drawn, which = named_rows(found.rows, lambda row: [_ratio(study, row, pair) for pair in row.items])
-    shown = [pair for row in rows for pair in row.items]
+    shown, drawn, which = named_rows(found.rows, lambda row: [_ratio(study, row, pair) for pair in row.items])
+    pairs = [pair for row in shown for pair in row.items]
     marks = [mark for row in drawn for mark in row.marks]
     sign = "mark" if any(mark.value for mark in marks) else "bar"
-    others = keys(study, (pair.other for pair in shown), sign)
-    base, alone = words.without_threads(found.baseline), others[0] if len(others) == 1 else None
-    legend, sides = others, (f"slower than {base}", f"faster than {base}")
+    legend = others = keys(study, (pair.other for pair in pairs), sign)
+    base, alone = words.without_threads(found.baseline), len(others) == 1
+    sides = (f"slower than {base}", f"faster than {base}")
     if alone:
-        legend, sides = (), (f"{base} faster", f"{words.without_threads(alone.label)} faster")
-    if any(pair.copies for pair in shown):
-        look = alone.role if alone else "muted"
+        legend, sides = (), (f"{base} faster", f"{words.without_threads(others[0].label)} faster")
+    if any(pair.copies for pair in pairs):
+        look = others[0].role if alone else "muted"
         copied = [Key("copied in and out for each call", look, "tick")] * any(mark.second for mark in marks)
         legend = (*legend, Key("data stays on the GPU", look, sign), *copied)
-    title = f"Speedup {f'of {others[0].label} ' * (len(others) == 1)}over {found.baseline}"
+    title = f"Speedup {f'of {others[0].label} ' * alone}over {found.baseline}"
     counts = [f"{words.without_threads(name)} {found.count(source)}" for source, name in found.devices.items()]
     subtitle = f"{'; '.join(counts)}. {which}, log scale"
-    chart = NamedRows(drawn, "", legend, sides)
-    figure = Figure("headline", "headline", title, subtitle, "", chart, rank * 20, rank == 0)
-    unfilled = f"{Sign.UNFILLED.footnote}. " * any(not pair.fills for pair in shown)
-    unfilled += f"{Sign.IN_CACHE.footnote}. " * any(pair.in_cache for pair in shown)
-    limits = "≥: only a limit is known. " * any(pair.ratio.state in LIMITS for pair in shown)
-    told = f"Thick line: {words.uncertainty(pair.uncertainty for pair in shown)}. {limits}{unfilled}"
-    return add_caption(figure, study, shown, told)
+    figure = Figure(
+        "headline", "headline", title, subtitle, "", NamedRows(drawn, "", legend, sides), rank * 20, rank == 0
+    )
+    note = f"Thick line: {words.uncertainty(pair.uncertainty for pair in pairs)}. "
+    note += "≥: only a limit is known. " * any(pair.ratio.state in LIMITS for pair in pairs)
+    note += f"{Sign.UNFILLED.footnote}. " * any(not pair.fills for pair in pairs)
+    note += f"{Sign.IN_CACHE.footnote}. " * any(pair.in_cache for pair in pairs)
+    return add_caption(figure, study, pairs, note)
 
 
 def _ratio(study: Study, row: AnswerRow[Pair], pair: Pair) -> RowMark:
@@ -92,35 +92,37 @@ def _ratio(study: Study, row: AnswerRow[Pair], pair: Pair) -> RowMark:
 
 def _alone(study: Study, rows: Sequence[AnswerRow[Measured]], share: bool) -> Figure:
     mark = _share if share else _time
-    chosen, drawn, which = named_rows(rows, lambda each: [mark(study, row, each.differing(row)) for row in each.items])
-    shown = [row for each in chosen for row in each.items]
-    devices = keys(study, shown, "mark")
+    shown, drawn, which = named_rows(rows, lambda row: [mark(study, row, item) for item in row.items])
+    items = [item for row in shown for item in row.items]
+    devices = keys(study, items, "mark")
     if share:
         title = f"Share of the measured peak: {listed([key.label for key in devices])}"
-        known = [row for row in shown if _share(study, row).value]
-        known.sort(key=lambda row: row.utilisation or 0.0)
-        ends = [f"{row.peak_share} ({words.name(row.result)})" for row in [*known[:1], *known[-1:]]]
+        known = [item for item in items if item.peak_share and item.peak_share.value is not None]
+        known.sort(key=lambda item: item.utilisation or 0.0)
+        ends = [f"{item.peak_share} ({words.name(item.result)})" for item in [*known[:1], *known[-1:]]]
         subtitle = f"From {' to '.join(ends)}. " * bool(ends) + which
         note = "Peaks were measured at the start of the run. " + "No GPU used. " * (not study.names.accelerators)
     else:
         title = f"Time per call of {counted(len(drawn), 'benchmark')}"
-        ends = list(dict.fromkeys(str(pick(shown, key=lambda row: row.time_s).time) for pick in (min, max)))
+        ends = list(dict.fromkeys(str(pick(items, key=lambda item: item.time_s).time) for pick in (min, max)))
         subtitle = f"{' to '.join(ends)}. {which}, log scale; lower is better"
-        note = "Thick line: 95% interval. " * any(row.interval for row in shown)
-    chart = NamedRows(drawn, "%" if share else "s", devices if len(devices) > 1 else ())
-    return add_caption(Figure("headline", "headline", title, subtitle, "", chart), study, shown, note)
+        note = "Thick line: 95% interval. " * any(item.interval for item in items)
+    chart = NamedRows(drawn, PERCENT if share else SECONDS, devices if len(devices) > 1 else ())
+    return add_caption(Figure("headline", "headline", title, subtitle, "", chart), study, items, note)
 
 
-def _share(study: Study, row: Measured, size: str = "") -> RowMark:
-    if row.utilisation is None or not row.peak_share or row.peak_share.value is None:
-        why = row.quality.doubt or Reason.ABOVE_PEAK
-        return RowMark(None, role_of(study.names, row), f"{Sign.UNKNOWN} {why}" if row.utilisation else "no peak")
-    told = f"{row.peak_share.signed(Sign.NOISY, row.quality.noisy).mark} of {row.peak_unit}{size}"
-    title = f"{words.benchmark(row.result)}: {told}, {row.time}"
-    return RowMark(100 * row.utilisation, role_of(study.names, row), told, title=title)
+def _share(study: Study, row: AnswerRow[Measured], item: Measured) -> RowMark:
+    role = role_of(study.names, item)
+    if item.utilisation is None or not item.peak_share or item.peak_share.value is None:
+        why = item.quality.doubt or Reason.ABOVE_PEAK
+        return RowMark(None, role, f"{Sign.UNKNOWN} {why}" if item.utilisation else "no peak")
+    noisy = item.peak_share.signed(Sign.NOISY, item.quality.noisy)
+    told = f"{noisy.mark} of {item.peak_unit}{row.differing(item)}"
+    title = f"{words.benchmark(item.result)}: {told}, {item.time}"
+    return RowMark(100 * item.utilisation, role, told, title=title)
 
 
-def _time(study: Study, row: Measured, size: str = "") -> RowMark:
-    low, high = (row.interval.low, row.interval.high) if row.interval else (None, None)
-    title = f"{words.benchmark(row.result)}: {row.time} {row.accuracy}"
-    return RowMark(row.time_s, role_of(study.names, row), row.time.mark + size, low, high, title=title)
+def _time(study: Study, row: AnswerRow[Measured], item: Measured) -> RowMark:
+    ends = (item.interval.low, item.interval.high) if item.interval else (None, None)
+    title = f"{words.benchmark(item.result)}: {item.time} {item.accuracy}"
+    return RowMark(item.time_s, role_of(study.names, item), item.time.mark + row.differing(item), *ends, title=title)

@@ -17,11 +17,8 @@ from matplotlib.transforms import Affine2D
 from .page import AROUND, Key, shape_of
 from .theme import LIGHT, colour
 
-_LINK = "{http://www.w3.org/1999/xlink}href"
 _LEFT_OUT = ("metadata", "title", "style")
-_INHERITED = {"id", "style", "font-family"} | {
-    f"stroke-{of}" for of in ("linecap", "linejoin", "miterlimit", "dashoffset")
-}
+_SET_ELSEWHERE = re.compile(r"id|style|font-family|stroke-(linecap|linejoin|miterlimit|dashoffset)")
 """Attributes that the page's style sheet sets, or that nothing needs."""
 _REFERENCE = re.compile(r"#([mp][0-9a-f]{10})\b")
 
@@ -32,52 +29,46 @@ def panels_of(svg: bytes, box: tuple[float, ...], title: str, titles: Mapping[st
     root = ET.fromstring(svg)
     used = {*_REFERENCE.findall(svg.decode())}
     for element in list(root.iter()):
-        element.tag = element.tag.rpartition("}")[2]
+        element.tag, gid = element.tag.rpartition("}")[2], element.get("id", "")
         for child in list(element):
             if child.tag.endswith(_LEFT_OUT) or child.get("id", "").startswith(AROUND):
                 element.remove(child)
-        gid = element.get("id", "")
-        element.attrib = _attributes(element.attrib, prefix, 2 if gid in used else 1)
-        if element.tag == "use":  # the shape has its stroke
-            element.attrib = {name: value for name, value in element.items() if not name.startswith("stroke")}
+        element.attrib = _attributes(element, prefix, 2 if gid in used else 1)
         if gid in used:
             element.set("id", prefix + gid)
         if role := re.fullmatch(r"(\w+)-\d+", gid):
             element.set("class", role[1])
         element.text, element.tail = element.text if element.tag == "text" else None, None
         if gid in titles:
-            mark = ET.Element("title")
+            element.insert(0, mark := ET.Element("title"))
             mark.text = titles[gid]
-            element.insert(0, mark)
-    root.attrib = {"viewBox": " ".join(f"{each:.0f}" for each in box), "role": "img", "aria-label": title}
+    root.attrib = {"viewBox": " ".join(f"{side:.0f}" for side in box), "role": "img", "aria-label": title}
     _flatten(root)
     return ET.tostring(root, encoding="unicode")
 
 
-def _attributes(given: Mapping[str, str], prefix: str, digits: int) -> dict[str, str]:
+def _attributes(element: ET.Element, prefix: str, digits: int) -> dict[str, str]:
     """The attributes without styles, in shorter numbers and with the colours of the page's variables."""
-    style = (part.partition(":") for part in given.get("style", "").split(";"))
-    looks = {name.strip(): value.strip() for name, _, value in style if value}
+    looks = re.findall(r"([\w-]+): *([^;]+)", element.get("style", ""))
     made = {}
-    for name, value in ({**given, **looks}).items():
-        if name not in _INHERITED and not value.startswith("rotate(-0 "):
+    for name, value in (*element.items(), *looks):
+        name = name.rpartition("}")[2]
+        of_shape = element.tag == "use" and name.startswith("stroke")  # the shape has its stroke
+        if not (_SET_ELSEWHERE.fullmatch(name) or of_shape or value.startswith("rotate(-0 ")):
             value = re.sub(r"#([0-9a-f]{6})$", r"var(--\1)", value)
             value = _REFERENCE.sub(rf"#{prefix}\1", value)
-            value = re.sub(rf"(\.\d{{{digits}}})\d+", r"\1", re.sub(r"\s+", " ", value)).strip()
-            made["href" if name == _LINK else name] = value
+            made[name] = re.sub(rf"(\.\d{{{digits}}})\d+", r"\1", " ".join(value.split()))
     return made
 
 
 def _flatten(element: ET.Element) -> None:
     """Replace groups without attributes by their content, and leave out what has the colour of the page alone."""
+    paper, content = {"fill": f"var(--{colour(LIGHT, 'page')[1:]})"}, list[ET.Element]()
     for child in element:
         _flatten(child)
-    paper = f"var(--{colour(LIGHT, 'page')[1:]})"
-    content: list[ET.Element] = []
-    for child in element:
         if child.tag == "g" and not child.attrib:
             content += child
-        elif child.attrib.keys() != {"d", "fill"} or child.get("fill") != paper:
+        elif child.attrib != paper | {"d": child.get("d")}:
             content.append(child)
     element[:] = content
 
@@ -88,10 +79,11 @@ def swatch(key: Key) -> str:
     style = MarkerStyle("|" if key.look == "tick" else shape_of(key.role))
     shape = style.get_path().transformed(style.get_transform() + Affine2D().scale(11, -11))
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in np.asarray(shape.to_polygons(closed_only=False)[0]))
-    dash = ' stroke-dasharray="4 2"' * (key.look == "dashed")
-    line = f'<path d="M-14 0H14" stroke="{ink}" stroke-width="2"{dash}/>' * (key.look in ("line", "dashed"))
-    face = "var(--paper)" if key.look in ("hollow", "dashed") else ink
-    width = 3.0 if key.look == "tick" else 1.5
+    face, width = "var(--paper)" if key.look == "dashed" else ink, 3.0 if key.look == "tick" else 1.5
     mark = f'<polygon points="{points}" fill="{face}" stroke="{ink}" stroke-width="{width}"/>'
-    bar = f'<rect x="-12" y="-5" width="24" height="10" fill="{ink}"/>'
-    return f'<svg viewBox="-15 -8 30 16" aria-hidden="true">{line}{bar if key.look == "bar" else mark}</svg>'
+    if key.look in ("line", "dashed"):
+        dash = ' stroke-dasharray="4 2"' * (key.look == "dashed")
+        mark = f'<path d="M-14 0H14" stroke="{ink}" stroke-width="2"{dash}/>{mark}'
+    elif key.look == "bar":
+        mark = f'<rect x="-12" y="-5" width="24" height="10" fill="{ink}"/>'
+    return f'<svg viewBox="-15 -8 30 16" aria-hidden="true">{mark}</svg>'

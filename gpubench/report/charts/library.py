@@ -9,11 +9,9 @@ from unittest import mock
 
 
 def load_matplotlib() -> None:
-    """Import matplotlib without the user's settings, which may break the import: a notebook names its own backend to
-    every program that a cell starts, and a ``matplotlibrc`` may be in any encoding. Then give the user's own pictures
-    in this process the settings that can be used."""
-    if "matplotlib" in sys.modules:
-        return
+    """Import matplotlib with its defaults, since the user's settings may break the import: a notebook names its own
+    backend to every program that a cell starts, and a ``matplotlibrc`` may be in any encoding. Then give the user's own
+    pictures in this process the settings that can be used."""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         Path(folder, "matplotlibrc").touch()  # an empty file stands for the defaults
@@ -27,4 +25,5 @@ def load_matplotlib() -> None:
         matplotlib.rcParams.update({"backend": name} if (name := os.environ.get("MPLBACKEND")) else {})
 
 
-load_matplotlib()
+if "matplotlib" not in sys.modules:
+    load_matplotlib()

@@ -23,7 +23,7 @@ from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedFormatter, FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from ...runfile.quantities import text
-from ..number import raised, size_text
+from ..number import SECONDS, raised, size_text
 from .theme import MARK_SHAPES, colour
 
 PX = 0.75
@@ -42,8 +42,7 @@ MOST_PANELS, MOST_CURVES = 6, 4
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An entry of a legend. ``role`` sets colour and shape; ``look`` is line, dashed, mark, hollow, tick, bar or
-    hatched."""
+    """An entry of a legend. ``role`` sets colour and shape; ``look`` is line, dashed, mark, tick, bar or hatched."""
 
     label: str
     role: str
@@ -88,8 +87,8 @@ class Figure:
 
     @property
     def small_print(self) -> str:
-        """All that stands below the panels in a file."""
-        return f"{self.facts}. {self.caption}".removeprefix(". ").strip()
+        """The words below the panels in a file."""
+        return ". ".join(filter(None, (self.facts, self.caption)))
 
 
 class Page:
@@ -97,42 +96,47 @@ class Page:
     ``box`` is the room of the panels in points: left, top, width and height."""
 
     def __init__(self, figure: Figure, theme: str) -> None:
-        self.theme, self.width = theme, PAGE_WIDTH
-        self.titles: dict[str, str] = {}
-        self._ids = count()
-        title, told = _lines(figure.title, TITLE * 1.1), _lines(figure.subtitle, NORMAL)
-        notice = _lines(f"⚠ {figure.notice}" * bool(figure.notice), SMALL * 1.1)
+        self.theme, self.titles, self._ids = theme, dict[str, str](), count()
+        heads = (
+            (_lines(figure.title, TITLE * 1.1), TITLE, "text", "bold"),
+            (_lines(figure.subtitle, NORMAL), NORMAL, "muted", "normal"),
+            (_lines(f"⚠ {figure.notice}" * bool(figure.notice), SMALL * 1.1), SMALL, "text", "bold"),
+        )
         small = _lines(figure.small_print, TINY, even=False)
-        head = 16 + 1.4 * (TITLE * len(title) + NORMAL * len(told) + SMALL * len(notice))
+        head = 16 + sum(1.4 * size * len(lines) for lines, size, *_ in heads)
         foot = 12 + 1.4 * TINY * len(small)
         keys = figure.chart.keys
         columns = max(1, int(PAGE_WIDTH / (50 + NORMAL * _LETTER * max((len(key.label) for key in keys), default=9))))
         top = head + 24 * math.ceil(len(keys) / columns)
         body = max(120.0, min(figure.chart.height, _MOST_HEIGHT - top - foot))
         self.height = top + body + foot
-        self.canvas = Canvas(figsize=(self.width * PX / 72, self.height * PX / 72))
-        rect = MARGIN / self.width, foot / self.height, 1 - MARGIN / self.width, 1 - top / self.height
+        self.canvas = Canvas(figsize=(PAGE_WIDTH * PX / 72, self.height * PX / 72))
+        rect = MARGIN / PAGE_WIDTH, foot / self.height, 1 - MARGIN / PAGE_WIDTH, 1 - top / self.height
         self.canvas.set_layout_engine(TightLayoutEngine(pad=0.2, h_pad=0.8, w_pad=1.5, rect=rect))
-        self.box = 0.0, top * PX, self.width * PX, body * PX
+        self.box = 0.0, top * PX, PAGE_WIDTH * PX, body * PX
         y = 14.0
-        for lines, size, role, weight in ((title, TITLE, "text", "bold"), (told, NORMAL, "muted", "normal"),
-                                          (notice, SMALL, "text", "bold")):  # fmt: skip
-            y = self._write(lines, y, size, role, fontweight=weight)
-        self._draw_legend(keys, columns, head)
-        self._write(small, self.height - foot + 4, TINY, "muted")
+        for block in heads:
+            y = self._write(y, *block)
+        self._write(self.height - foot + 4, small, TINY, "muted", "normal")
+        if keys:
+            legend = self.canvas.legend(
+                [self._handle(key) for key in keys], [key.label for key in keys], loc="upper left", ncols=columns,
+                bbox_to_anchor=((MARGIN - 4) / PAGE_WIDTH, 1 - head / self.height), borderaxespad=0, frameon=False,
+                fontsize=NORMAL * PX, handlelength=1.8, columnspacing=1.6,
+            )  # fmt: skip
+            legend.set(gid=f"{AROUND}-{next(self._ids)}", in_layout=False)
 
     def ink(self, role: str) -> str:
         """A role's colour in this page's theme."""
         return colour(self.theme, role)
 
-    def _write(self, lines: Sequence[str], top: float, size: float, role: str, **how: Any) -> float:
-        """Write lines from the left margin and return the lower end."""
-        for line in lines:
-            top += 1.4 * size
-            at = MARGIN / self.width, 1 - (top - 0.36 * size) / self.height
-            how |= {"gid": f"{AROUND}-{next(self._ids)}", "fontsize": size * PX, "color": self.ink(role)}
-            self.canvas.text(*at, line, va="baseline", **how)
-        return top
+    def _write(self, top: float, lines: Sequence[str], size: float, role: str, weight: str) -> float:
+        """Write lines from the left margin and return their lower end."""
+        for i, line in enumerate(lines, 1):
+            at = MARGIN / PAGE_WIDTH, 1 - (top + (1.4 * i - 0.36) * size) / self.height
+            how: dict[str, Any] = {"fontsize": size * PX, "color": self.ink(role), "fontweight": weight}
+            self.canvas.text(*at, line, va="baseline", gid=f"{AROUND}-{next(self._ids)}", **how)
+        return top + 1.4 * size * len(lines)
 
     def panels(self, count: int, **how: Any) -> list[Axes]:
         """Axes in up to two columns, which matplotlib's layout keeps apart."""
@@ -149,21 +153,14 @@ class Page:
 
     def line(self, axes: Axes, xy: Iterable[Sequence[float]], role: str, title: str = "", **looks: Any) -> None:
         """A line through places in the role's colour, whose value is the title, with matplotlib's ``looks``."""
-        x, y = zip(*xy, strict=True)
-        usual = {"color": self.ink(role), "clip_on": False, "solid_capstyle": "butt"}
-        self.add(axes.add_artist(Line2D(x, y, **{**usual, **looks})), role, title)
+        usual = {"color": self.ink(role), "clip_on": False, "solid_capstyle": "butt", "in_layout": False}
+        self.add(axes.add_artist(Line2D(*zip(*xy, strict=True), **{**usual, **looks})), role, title)
 
     def mark(self, axes: Axes, at: Sequence[float], role: str, title: str, **looks: Any) -> None:
         """One marker of the role's shape, or a ``hollow`` one."""
-        hollow, ink = looks.pop("hollow", False), looks.pop("color", self.ink(role))
-        face, edge = (self.ink("page"), ink) if hollow else (ink, self.ink("page"))
-        usual = {
-            "marker": shape_of(role),
-            "markersize": 7.0,
-            "linestyle": "",
-            "zorder": 6,
-            "markeredgewidth": 1.4 if hollow else 0.8,
-        }
+        hollow, ink, paper = looks.pop("hollow", False), looks.pop("color", self.ink(role)), self.ink("page")
+        face, edge, width = (paper, ink, 1.4) if hollow else (ink, paper, 0.8)
+        usual = {"marker": shape_of(role), "markersize": 7.0, "linestyle": "", "zorder": 6, "markeredgewidth": width}
         self.line(axes, [at], role, title, markerfacecolor=face, markeredgecolor=edge, **{**usual, **looks})
 
     def note(self, axes: Axes, words: str, at: tuple[float, float], offset: tuple[float, float], **how: Any) -> None:
@@ -171,34 +168,21 @@ class Page:
         how = {"fontsize": TINY * PX, "color": self.ink("muted"), **how}
         axes.annotate(words, at, offset, textcoords="offset points", **how)
 
-    def halo(self) -> dict[str, Any]:
-        """A box behind words that lie on lines; a stroke around the letters would turn them into paths."""
-        return {"boxstyle": "square,pad=0.1", "facecolor": self.ink("page"), "edgecolor": "none", "alpha": 0.7}
-
     def hatched(self, role: str) -> dict[str, Any]:
         """The look of a bar that is an estimate."""
         return {"facecolor": self.ink("page"), "edgecolor": self.ink(role), "hatch": "//////", "linewidth": 1.0}
 
-    def _draw_legend(self, keys: Sequence[Key], columns: int, top: float) -> None:
-        if keys:
-            made = self.canvas.legend(
-                [self._handle(key) for key in keys], [key.label for key in keys], loc="upper left", ncols=columns,
-                bbox_to_anchor=((MARGIN - 4) / self.width, 1 - top / self.height), borderaxespad=0, frameon=False,
-                fontsize=NORMAL * PX, handlelength=1.8, columnspacing=1.6,
-            )  # fmt: skip
-            made.set(gid=f"{AROUND}-{next(self._ids)}", in_layout=False)
-
     def _handle(self, key: Key) -> Artist:
         if key.look == "hatched":
             return Patch(**self.hatched(key.role))
-        hollow = key.look in ("hollow", "dashed")
+        dashed, tick = key.look == "dashed", key.look == "tick"
         return Line2D(
             [], [], color=self.ink(key.role), linewidth={"line": 1.7, "dashed": 1.4, "bar": 8.0}.get(key.look, 0.0),
-            linestyle=(0, (4, 2)) if key.look == "dashed" else "-", solid_capstyle="butt",
+            linestyle=(0, (4, 2)) if dashed else "-", solid_capstyle="butt",
             marker={"bar": "", "tick": "|"}.get(key.look, shape_of(key.role)),
             markersize={"dashed": 4.0, "tick": 11.0}.get(key.look, 6.5),
-            markerfacecolor=self.ink("page" if hollow else key.role),
-            markeredgewidth=1.4 if hollow else 2.4 if key.look == "tick" else 0.0,
+            markerfacecolor=self.ink("page" if dashed else key.role),
+            markeredgewidth=1.4 * dashed + 2.4 * tick,
         )  # fmt: skip
 
 
@@ -211,8 +195,7 @@ def _lines(words: str, size: float, even: bool = True) -> list[str]:
     """As few lines as the page needs, if ``even`` of about one length."""
     most = int((PAGE_WIDTH - 2 * MARGIN) / (size * _LETTER))
     lines = wrap(words, most, break_on_hyphens=False)
-    least = min(most, len(words) // len(lines) + 12) if lines and even else most
-    return wrap(words, least, break_on_hyphens=False)
+    return wrap(words, min(most, len(words) // len(lines) + 12), break_on_hyphens=False) if lines and even else lines
 
 
 @lru_cache(maxsize=4096)
@@ -222,53 +205,53 @@ def text_width(words: str, size: float) -> float:
 
 
 def tick_text(value: float, unit: str) -> str:
-    """``100 µs``, ``2 TFLOP/s``, ``2× slower`` without a unit: as short as a round value can be."""
-    if not unit and value < 1:
+    """``100 µs``, ``2 T`` of a rate, whose axis names the unit, ``2× slower`` without a unit: as short as a round
+    value can be."""
+    if unit:
+        number, _, rest = text(value, unit if unit == SECONDS else "", 4).partition(" ")
+        return f"{float(number):g} {rest}".rstrip()
+    if value < 1:
         return f"{tick_text(1 / value, '')} slower"
-    if not unit and value >= 1e6:
+    if value >= 1e6:
         power = math.floor(math.log10(value) + 1e-9)
-        lead = f"{value / 10.0**power:.3g}"
-        return f"{f'{lead}·' * (lead != '1')}{raised(power)}×"
-    if not unit:
-        return f"{value:,.0f}×" if value >= 1000 else f"{value:.3g}×"
-    number, _, rest = text(value, unit, 4).partition(" ")
-    return f"{float(number):g} {rest}"
+        lead = f"{value / 10.0**power:.3g}·".removeprefix("1·")
+        return f"{lead}{raised(power)}×"
+    return f"{value:,.0f}×" if value >= 1000 else f"{value:.3g}×"
 
 
 def log_axis(axis: Axis, low: float, high: float, unit: str, most: int = 6) -> None:
     """Ticks at 1, 2, 5, 10 … of a logarithmic axis, or at powers of ten: below 1× they are round too, read as times
     slower. EngFormatter would write millisamples, :func:`tick_text` doesn't."""
-    fine, coarse = (
-        [float(value) for value in LogLocator(subs=subs, numticks=99).tick_values(low, high) if low <= value <= high]
-        for subs in ((1, 2, 5), (1,))
+    fine, coarse, linear = (
+        [float(value) for value in locator.tick_values(low, high) if low <= value <= high]
+        for locator in (LogLocator(subs=(1, 2, 5), numticks=99), LogLocator(subs=(1,), numticks=99), MaxNLocator(4))
     )
     values = fine if 2 <= len(fine) <= most or len(coarse) < 2 else coarse
-    if len(values) < 2:
-        values = [value for value in MaxNLocator(4).tick_values(low, high) if low <= value <= high]
-    if len(values) > most:
-        step = math.ceil(len(values) / most)
-        values = values[(values.index(1.0) if 1.0 in values else 0) % step :: step]  # 1× is one of them
-    _ticks(axis, values, [tick_text(value, unit) for value in values])
+    values = values if len(values) > 1 else linear
+    step = math.ceil(len(values) / most)
+    start = values.index(1.0) % step if 1.0 in values else 0  # 1× is one of them
+    _ticks(axis, {value: tick_text(value, unit) for value in values[start::step]})
 
 
 def size_axis(axis: Axis, sizes: Iterable[float], name: str, room: float) -> None:
     """Ticks at sizes that were measured, the largest always, as many as there is room for in pixels."""
-    values = sorted(set(sizes))
-    labels = [size_text(value, name) for value in values]
-    span = math.log(values[-1] / values[0]) or 1.0
-    kept = [len(values) - 1]
-    for i in range(len(values) - 2, -1, -1):
-        need = (text_width(labels[i], TINY) + text_width(labels[kept[-1]], TINY)) / 2 + 6
-        if math.log(values[kept[-1]] / values[i]) / span * room >= need:
-            kept.append(i)
-    _ticks(axis, [values[i] for i in kept], [labels[i] for i in kept])
+    values = sorted(set(sizes), reverse=True)
+    span = math.log(values[0] / values[-1]) or 1.0
+    labels: dict[float, str] = {}
+    for value in values:
+        label = size_text(value, name)
+        last, beside = next(reversed(labels.items()), (math.inf, ""))
+        need = (text_width(label, TINY) + text_width(beside, TINY)) / 2 + 6
+        if math.log(last / value) / span * room >= need:
+            labels[value] = label
+    _ticks(axis, labels)
 
 
-def _ticks(axis: Axis, places: Sequence[float], labels: Sequence[str]) -> None:
-    axis.set_major_locator(FixedLocator(list(places)))
+def _ticks(axis: Axis, labels: dict[float, str]) -> None:
+    axis.set_major_locator(FixedLocator([*labels]))
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())
-    axis.set_major_formatter(FixedFormatter(list(labels)))
+    axis.set_major_formatter(FixedFormatter([*labels.values()]))
 
 
 def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
@@ -296,7 +279,6 @@ def rc_settings(theme: str) -> dict[Any, Any]:
         "font.family": ["sans-serif"],
         # The first ships with matplotlib and is the widest: what fits in it fits in the others, which a browser picks.
         "font.sans-serif": ["DejaVu Sans", "Verdana", "Segoe UI", "Helvetica Neue", "Arial", "sans-serif"],
-        "font.size": NORMAL * PX,
         "svg.fonttype": "none",
         "svg.hashsalt": "gpubench",
         "path.simplify": False,
@@ -305,16 +287,15 @@ def rc_settings(theme: str) -> dict[Any, Any]:
         **dict.fromkeys(("figure.facecolor", "axes.facecolor"), colour(theme, "page")),
         **dict.fromkeys(("axes.edgecolor", "grid.color", "xtick.color", "ytick.color"), colour(theme, "grid")),
         **dict.fromkeys(("axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), colour(theme, "muted")),
+        **dict.fromkeys(("font.size", "axes.titlesize"), NORMAL * PX),
         **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), TINY * PX),
         "axes.labelsize": SMALL * PX,
-        "axes.titlesize": NORMAL * PX,
         "axes.titleweight": "bold",
         "axes.titlelocation": "left",
         "axes.titley": 1.0,  # not sought anew in each layout
-        **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
+        **dict.fromkeys(("axes.spines.top", "axes.spines.right", "xtick.bottom", "ytick.left"), False),
         "axes.axisbelow": True,
         "grid.linewidth": 0.7,
-        **dict.fromkeys(("xtick.bottom", "ytick.left"), False),  # labels alone
         "lines.linewidth": 1.7,
         "lines.markersize": 5.0,
     }

@@ -1,19 +1,17 @@
-"""Which pictures a report has, and what their files hold: each module ``NAME_chart`` of this folder makes some.
+"""Which pictures a report has, and what their files hold.
 
-Its function ``NAME_figures(study)`` returns plain frozen data, so that drawing decides nothing. The same figures give
-the same bytes: matplotlib's objects alone, no pyplot, nothing global is touched.
+Figures are plain frozen data, so that drawing decides nothing. The same figures give the same bytes: matplotlib's
+objects alone, no pyplot, nothing global is touched.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
-import pkgutil
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from importlib import import_module
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -23,23 +21,27 @@ from ...runfile.quantities import counted, shorten
 from ..answer import Answer, AnswerRow, choose_rows
 from ..study import Study, grouped
 from . import library  # noqa: F401 (first, as it loads matplotlib)
+from .headline_chart import headline_figures
 from .inline import panels_of, swatch
-from .page import Figure, Key, Page, rc_settings
-from .rate_chart import time_by_size
+from .page import Figure, Page, rc_settings
+from .rate_chart import rate_figures, time_by_size
+from .scaling_chart import scaling_figures
 from .selection import LEAST_VALUES
+from .speedup_chart import speedup_figures
 from .theme import LIGHT, recolour
 
-
-class Drawing(NamedTuple):
-    """A picture as a file, an SVG for a light page; and for a web page its panels alone and its legend: labels, the
-    roles of devices, swatches."""
-
-    figure: Figure
-    svg: bytes
-    panels: str
-    legend: list[tuple[str, str, str]]
-
-
+CHARTS = {"headline": headline_figures, "rate": rate_figures, "scaling": scaling_figures, "speedup": speedup_figures}
+"""The functions that make the figures of a study."""
+NEEDS = {
+    "headline": "one benchmark",
+    "speedup": "three values over a size, on two devices or in two libraries",
+    "rate": "three values over a size, of benchmarks with counted or declared work",
+    "time": "three values over a size",
+    "scaling": "three benchmarks that each use several devices at once",
+}
+"""The kinds of pictures, and what a picture of each kind takes."""
+_ESTIMATE = "estimate"
+"""The kind that ``gpubench chart`` makes without this package, which must not import estimates."""
 _MOST_FOLDED = 10
 """Benchmarks that a page has pictures by size of; each takes a fifth of a second."""
 _SECTIONS = ("answer", "pictures", "by-size", "numbers", "details", "search", "count", "theme")
@@ -48,18 +50,26 @@ _DPI = 192
 """Two dots a pixel."""
 
 
+class Drawing(NamedTuple):
+    """A picture as a file, an SVG for a light page; and for a web page its panels alone and its legend: labels, the
+    roles of devices, swatches. A role is empty unless there are several to tell apart."""
+
+    figure: Figure
+    svg: bytes
+    panels: str
+    legend: list[tuple[str, str, str]]
+
+
 def plan(study: Study, *, every: bool = False) -> tuple[list[Figure], list[str]]:
     """The figures of a report, those that matter most first, no two of one name; and a warning for each chart that
     raised, as a picture must never cost the numbers. Without ``every`` those that answer its questions."""
     made: list[Figure] = []
     failed: list[str] = []
-    for name in sorted(each.name for each in pkgutil.iter_modules(import_module(__package__).__path__)):
-        chart, _, is_chart = name.partition("_")
-        if is_chart == "chart":
-            try:
-                made += getattr(import_module(f"{__package__}.{name}"), f"{chart}_figures")(study)
-            except Exception as error:
-                failed.append(_failure(f"{chart} pictures", error))
+    for name, figures_in in CHARTS.items():
+        try:
+            made += figures_in(study)
+        except Exception as error:
+            failed.append(_failure(f"{name} pictures", error))
     figures = sorted((figure for figure in made if every or figure.default), key=lambda figure: figure.rank)
     names = _stems(figure.name for figure in figures)
     return [replace(figure, name=name) for figure, name in zip(figures, names, strict=True)], failed
@@ -81,10 +91,10 @@ def of_report(answer: Answer, every: bool) -> tuple[list[Drawing], list[Drawing]
     figures, failed = plan(answer.study, every=True)
     shown = [figure for figure in figures if every or figure.default]
     rows: Sequence[AnswerRow[Any]] = answer.speedups[0].rows if answer.speedups else answer.times
-    workloads = dict.fromkeys(row.items[0].subject.result.workload for row in choose_rows(rows))
-    own = {figure.workload: figure for figure in reversed(figures)}
-    found = ([own[each]] if each in own else time_by_size(answer.study, each) for each in [*workloads][:_MOST_FOLDED])
-    folded = [figure for by_size in found for figure in by_size if figure not in shown]
+    workloads = list(dict.fromkeys(row.items[0].subject.result.workload for row in choose_rows(rows)))[:_MOST_FOLDED]
+    own = {figure.workload: [figure] for figure in reversed(figures)}
+    by_size = [figure for name in workloads for figure in own.get(name) or time_by_size(answer.study, name)]
+    folded = [figure for figure in by_size if figure not in shown]
     names = _stems([*_SECTIONS, *(shown_name(figure.workload) for figure in folded)])[len(_SECTIONS) :]
     pictures, undrawn = drawn(shown)
     drawings, unfolded = drawn((replace(f, name=name) for name, f in zip(names, folded, strict=True)), "s")
@@ -97,78 +107,56 @@ def drawn(figures: Iterable[Figure], prefix: str = "p") -> tuple[list[Drawing], 
     failed: list[str] = []
     for figure in figures:
         try:
-            svg, page = _svg_of(figure)
+            svg, page = _written(figure, "svg", LIGHT)
             panels = panels_of(svg, page.box, figure.title, page.titles, f"{prefix}{len(made)}-")
-            made.append(Drawing(figure, svg, panels, _legend(figure.chart.keys)))
+            keys = figure.chart.keys
+            roles = {key.role for key in keys if key.look in ("line", "mark", "bar")} - {"muted"}
+            roles = roles if len(roles) > 1 else set()
+            legend = [(key.label, key.role * (key.role in roles), swatch(key)) for key in keys]
+            made.append(Drawing(figure, svg, panels, legend))
         except Exception as error:
             failed.append(_failure(f"picture {figure.name}", error))
     return made, failed
-
-
-def _legend(keys: Sequence[Key]) -> list[tuple[str, str, str]]:
-    """The entries of a legend; roles are left out unless there are several to tell apart."""
-    roles = {key.role for key in keys if key.look in ("line", "mark", "bar")} - {"muted"}
-    return [(key.label, key.role * (key.role in roles and len(roles) > 1), swatch(key)) for key in keys]
 
 
 def _failure(what: str, error: Exception) -> str:
     return f"{what} left out: {type(error).__name__}: {shorten(' '.join(str(error).split()), 120)}"
 
 
-NEEDS = {
-    "headline": "one benchmark",
-    "speedup": "three values over a size, on two devices or in two libraries",
-    "rate": "three values over a size, of benchmarks with counted or declared work",
-    "time": "three values over a size",
-    "scaling": "three benchmarks that each use several devices at once",
-}
-"""The kinds of pictures, and what a picture of each kind takes."""
-_ESTIMATE = "estimate"
-"""The kind that ``gpubench chart`` makes without this package, which must not import estimates."""
-
-
 def figures_of(study: Study, kind: str | None = None) -> list[Figure]:
     """The figures of that kind, the first that a report shows first.
 
-    Of ``None`` those of several expressions' times; of one benchmark those of its speedup, or else its time, by size;
-    of several benchmarks, and where these can't be drawn, those of the kind that a report shows first. Raises
-    UsageError for an unknown kind, and where there are none, which says what is missing.
+    Without a kind: the times of several expressions; the speedup of one benchmark, or else its time, by size; or the
+    kind that a report shows first. Raises UsageError for an unknown kind, and where there are none, which says what is
+    missing.
     """
     if kind == _ESTIMATE:
         raise UsageError(f"gpubench chart RUN --kind {kind} -o FILE draws estimates, of a run in a file")
-    figures, failed = plan(study, every=True)
-    made = grouped(figures, lambda figure: figure.kind)
-    for each in (kind,) if kind else (*_of_few(study), *made):
-        if each in made:
-            return made[each]
     if kind is not None and kind not in NEEDS:
         raise UsageError(f"unknown kind {kind!r}: choose {', '.join([*NEEDS, _ESTIMATE])}")
+    figures, failed = plan(study, every=True)
+    made = grouped(figures, lambda figure: figure.kind)
+    alone = len({row.result.workload for row in study.measured}) == 1
+    few = ("speedup", "time") if alone else ("time", "speedup") if study.rivals else ()
+    if chosen := next((each for each in ((kind,) if kind else (*few, *made)) if each in made), None):
+        return made[chosen]
     what = f"no {kind} picture: it takes {NEEDS[kind]}" if kind else "no picture: nothing to draw"
-    why = f"{what}{_lacking(study, kind)}"
     can = f"; these results make {', '.join(made)}" if made else ""
-    raise UsageError("; ".join([why + can, *failed]))
-
-
-def _of_few(study: Study) -> tuple[str, ...]:
-    """The kinds that show the sizes of one benchmark, or of expressions that do the same."""
-    if len({row.result.workload for row in study.measured}) == 1:
-        return "speedup", "time"
-    return ("time", "speedup") if study.rivals else ()
+    raise UsageError("; ".join([what + _lacking(study, kind) + can, *failed]))
 
 
 def _lacking(study: Study, kind: str | None) -> str:
     """What these results have instead of what a picture takes; empty for most kinds, if there are times."""
     if not study.measured:
-        reasons = [
-            f" ({row.result.status}: {shorten(row.result.reason, 200)})" for row in study.rows if row.result.reason
-        ]
-        return f", and here no benchmark has a time{''.join(reasons[:1])}"
+        reasons = (
+            f" ({case.status}: {shorten(case.reason, 200)})" for row in study.rows if (case := row.result).reason
+        )
+        return f", and here no benchmark has a time{next(reasons, '')}"
     if kind not in ("speedup", "rate", "time"):
         return ""
     rows = [pair.other for pair in study.pairs] if kind == "speedup" else study.measured
     sizes = [{row.size for row in of} - {None} for of in grouped(rows, lambda row: row.result.workload).values()]
-    most = max(map(len, sizes), default=0)
-    if most >= LEAST_VALUES:
+    if (most := max(map(len, sizes), default=0)) >= LEAST_VALUES:
         return ", and here too few are sound"
     return f", and here none has more than {counted(most, 'size')}" if rows else ", and here nothing is compared"
 
@@ -176,24 +164,16 @@ def _lacking(study: Study, kind: str | None) -> str:
 def render(figure: Figure, suffix: str = "svg", theme: str = LIGHT) -> bytes:
     """Return the content of a file, svg or png."""
     if suffix == "svg":
-        return recolour(_svg_of(figure)[0], theme)
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
+        return recolour(_written(figure, suffix, LIGHT)[0], theme)
+    return _written(figure, suffix, theme)[0]
 
+
+def _written(figure: Figure, suffix: str, theme: str) -> tuple[bytes, Page]:
+    facts: dict[str, str | None] = {"Title": figure.title, "Software": "gpubench"}
+    if suffix == "svg":
+        facts = {"Date": None, "Title": figure.title, "Description": figure.small_print, "Creator": "gpubench"}
     with drawing(figure, theme) as page:
-        page.canvas.set_dpi(_DPI)
-        facts = {"Software": "gpubench", "Title": figure.title}
-        canvas: Any = FigureCanvasAgg(page.canvas)
-        canvas.print_png(buffer := io.BytesIO(), metadata=facts)
-    return buffer.getvalue()
-
-
-def _svg_of(figure: Figure) -> tuple[bytes, Page]:
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    facts = {"Date": None, "Title": figure.title, "Description": figure.small_print, "Creator": "gpubench"}
-    with drawing(figure, LIGHT) as page:
-        canvas: Any = FigureCanvasSVG(page.canvas)
-        canvas.print_svg(buffer := io.BytesIO(), metadata=facts)
+        page.canvas.savefig(buffer := io.BytesIO(), format=suffix, dpi=72 if suffix == "svg" else _DPI, metadata=facts)
     return buffer.getvalue(), page
 
 

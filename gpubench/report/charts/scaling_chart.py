@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from operator import attrgetter
 
 from ...runfile.quantities import counted
 from .. import words
+from ..number import PERCENT, Sign, share
 from ..study import Scaled, Study, grouped
 from .layouts import NamedRow, NamedRows, RowMark
 from .page import Figure, Key
@@ -21,51 +21,48 @@ _CONTROL = "unsynchronised"
 
 def scaling_figures(study: Study) -> list[Figure]:
     """Return the pictures of scaling; none if no benchmark used several devices."""
-    bars = [each for each in study.scaled if each.efficiency and each.parallel.devices > 1]
-    pipelines = [each for each in bars if each.parallel.microbatches]
-    figures = [
-        *_efficiency(study, [each for each in bars if not each.parallel.microbatches], "Several devices"),
-        *_efficiency(study, pipelines, "Pipeline"),
-    ]
-    return [replace(figure, rank=7 + 0.1 * i) for i, figure in enumerate(figures)]
+    several = [each for each in study.scaled if each.efficiency and each.parallel.devices > 1]
+    kinds = grouped(several, lambda each: bool(each.parallel.microbatches))
+    return [*_efficiency(study, kinds.get(False, ()), "Several devices", "scaling-efficiency", 7.0),
+            *_efficiency(study, kinds.get(True, ()), "Pipeline", "scaling-pipeline", 7.1)]  # fmt: skip
 
 
-def _efficiency(study: Study, scaled: Sequence[Scaled], what: str) -> list[Figure]:
+def _efficiency(study: Study, scaled: Sequence[Scaled], what: str, name: str, rank: float) -> list[Figure]:
     """Return a picture with a group for each job (the same network, mode and kind of device) and a bar for each method
     and number of devices."""
-    bars: list[NamedRow] = []
-    used: list[Scaled] = []
-    for job, members in grouped(scaled, lambda each: _job(study, each)).items():
-        for each in sorted(members, key=_ORDER):
-            how, known = each.parallel, each.efficiency or ()
-            name = f"{how.method} on {counted(how.devices, 'device')}"
-            name += f", {counted(how.microbatches, 'microbatch')}" if how.microbatches else ""
-            ideal = (how.ideal_speedup or how.devices) / how.devices
-            value, low, high = (100 * share for share in known)
-            told = f"{value:.0f}%{'*' * each.row.quality.noisy}"
-            mark = RowMark(value, "accelerator0", told, low, high, 100 * ideal, title=f"{job}, {name}: {told}")
-            bars.append(NamedRow(job, name, (mark,)))
-            used.append(each)
-    if len(bars) < LEAST_VALUES:
+    if len(scaled) < LEAST_VALUES:
         return []
-    shown = [(bar, each) for bar, each in zip(bars[:_MOST_ROWS], used, strict=False)]
-    best, _ = max(shown, key=lambda both: (both[1].parallel.method != _CONTROL, both[0].marks[0].value or 0.0))
+    jobs = grouped(scaled, lambda each: _job(study, each))
+    every = [(job, each) for job, members in jobs.items() for each in sorted(members, key=_ORDER)]
+    bars, shown = tuple(_bar(*each) for each in every[:_MOST_ROWS]), [each for _, each in every[:_MOST_ROWS]]
+    order = [(each.parallel.method != _CONTROL, each.efficiency or ()) for each in shown]
+    best = bars[order.index(max(order))]
     reached = f"Best: {best.name} reaches {best.marks[0].words}"
     control = f" ({_CONTROL}: without communication, for reference)"
-    reached += control * any(each.parallel.method == _CONTROL for _, each in shown)
-    kinds = words.uncertainty(each.uncertainty for each in used)
-    left = len(bars[_MOST_ROWS:])
+    reached += control * any(each.parallel.method == _CONTROL for each in shown)
+    kinds = words.uncertainty(each.uncertainty for each in shown)
     note = f"On a CPU one device is one process with one thread. Thin line: {kinds}. "
-    note += f"{left} more not shown. " * bool(left)
+    note += f"{len(every) - len(shown)} more not shown. " * (len(every) > len(shown))
     subtitle = f"{reached}. Efficiency is the speedup over one device / number of devices"
-    name = "scaling-efficiency" if what == "Several devices" else "scaling-pipeline"
     looks = Key("measured", "accelerator0", "bar"), Key("ideal for this split", "text", "tick")
-    chart = NamedRows(tuple(bars[:_MOST_ROWS]), "%", looks)
-    figure = Figure(name, "scaling", f"{what}: efficiency", subtitle, "", chart)
-    return [add_caption(figure, study, [each.row for each in used], note)]
+    figure = Figure(name, "scaling", f"{what}: efficiency", subtitle, "", NamedRows(bars, PERCENT, looks), rank)
+    return [add_caption(figure, study, [each.row for each in scaled], note)]
 
 
 def _job(study: Study, each: Scaled) -> str:
     mode = f"{each.parallel.mode} scaling" if each.parallel.mode and not each.parallel.microbatches else ""
     device = words.without_threads(study.names.of(each.row))
     return " · ".join(filter(None, (words.name(each.row.result), mode, device)))
+
+
+def _bar(job: str, each: Scaled) -> NamedRow:
+    how, efficiency = each.parallel, each.efficiency
+    assert efficiency is not None
+    name = f"{how.method} on {counted(how.devices, 'device')}"
+    name += f", {counted(how.microbatches, 'microbatch')}" if how.microbatches else ""
+    value, low, high = (100 * end for end in efficiency)
+    told = share(efficiency.value).signed(Sign.NOISY, each.row.quality.noisy).mark
+    ideal = 100 * (how.ideal_speedup or how.devices) / how.devices
+    return NamedRow(
+        job, name, (RowMark(value, "accelerator0", told, low, high, ideal, title=f"{job}, {name}: {told}"),)
+    )

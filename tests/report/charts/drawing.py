@@ -80,14 +80,14 @@ def _of_signs(figure: Figure) -> Iterator[str]:
     if isinstance(chart, LinePanels):
         curves = [curve for panel in chart.panels for curve in panel.curves]
         solid = [(curve, point) for curve in curves if not curve.dashed for point in curve.points]
-        signs["Hollow"] = any(point.flagged and point.x not in curve.limits for curve, point in solid)
+        signs["Hollow"] = any(point.flagged and not point.limit for _, point in solid)
         signs["ith *: noisy"] = any("*" in curve.label for curve in curves)
         marks = [curve.mark for curve in curves if curve.mark]
         signs["Diamond: "] = any(mark.low == mark.high for mark in marks)
         signs["Bar at 1×: "] = any(mark.low < mark.high for mark in marks)
-        signs["▲ at least, ▼ at most this"] = any(curve.limits for curve in curves)
+        signs["▲ at least, ▼ at most this"] = any(dot.limit for curve in curves for dot in curve.dots)
         signs["With copies: "] = any(curve.dashed for curve in curves)
-        signs[" not drawn: "] = any(curve.left_out for curve in curves)
+        signs[" not drawn: "] = any(curve.points != curve.dots for curve in curves)
     yield from (f"{sign!r} in the small print alone" for sign, there in signs.items() if sign in caption and not there)
     yield from (f"{sign!r} is not explained" for sign, there in signs.items() if there and sign not in caption)
 
@@ -119,8 +119,8 @@ def _of_chart(figure: Figure, shown: list[str]) -> Iterator[str]:
 
 def _of_texts(page: Page) -> Iterator[str]:
     """Small type, words that leave the page or lie on each other, a page that is too wide or too high."""
-    if page.width > PAGE_WIDTH or page.height > MOST_HEIGHT * PAGE_WIDTH / page.width + 0.01:
-        yield f"{page.width:.0f} × {page.height:.0f} px"
+    if page.height > MOST_HEIGHT + 0.01:
+        yield f"{page.height:.0f} px high"
     boxes: list[tuple[str, Any]] = []
     for text in _shown(page):
         label, box = text.get_text(), Text.get_window_extent(text)  # without an annotation's leader
@@ -128,7 +128,7 @@ def _of_texts(page: Page) -> Iterator[str]:
             yield f"{label!r} lies on the line at 1×"
         if text.get_fontsize() < TINY * 0.75 - 1e-6:
             yield f"{label!r}: {text.get_fontsize() / 0.75:.1f} px"
-        if box.x0 < -1 or box.y0 < -1 or box.x1 > page.width + 1 or box.y1 > page.height + 1:
+        if box.x0 < -1 or box.y0 < -1 or box.x1 > PAGE_WIDTH + 1 or box.y1 > page.height + 1:
             yield f"{label!r} leaves the page"
         for other, beside in boxes:
             across = min(box.x1, beside.x1) - max(box.x0, beside.x0)
