@@ -1,14 +1,12 @@
-"""The memory of a call that is copied: blocks, which tensors, arrays and buffers of Python may share.
-
-A block is copied once and may be converted; its views are then made again by their places, so that they share memory as
-before.
-"""
+"""The memory of a call that is copied: blocks, which tensors, arrays and buffers of Python may share. A block is copied
+once and may be converted; its views are then made again by their places, so that they share memory as before."""
 
 from __future__ import annotations
 
 import bisect
 import ctypes
 from array import array as Buffer
+from collections import defaultdict
 from typing import Any
 
 from ..devices.lazy import np, torch
@@ -23,33 +21,32 @@ class Block:
     and ``width`` is their size in bytes. ``buffer`` is the ``bytearray`` or ``array.array`` that owns the memory."""
 
     def __init__(self, nbytes: int, source: Any, address: int, device: Any) -> None:
-        self.nbytes, self.device = nbytes, device
-        self.convert, self.width = "", 1
-        self.views: set[str] = set()
+        self.nbytes, self.device, self.convert, self.width = nbytes, device, "", 1
+        self.views, self.uses = set[str](), 0
         self.buffer: Any = None
-        self.uses = 0
-        self._source, self._address = source, address
         self._made: Any = None
+        self._source, self._address = source, address
 
     def copy(self, dtype: Any) -> Any:
         """Return the storage of the copy, made once."""
         if self._made is None:
-            count = self.nbytes // self.width
-            if self.buffer is not None:
-                self.buffer = self.buffer[:]
-                viewed = count and self.uses > 1  # a buffer with views can't be resized
-                self._made = torch.frombuffer(self.buffer, dtype=torch.uint8).untyped_storage() if viewed else ()
-                return self._made
-            if isinstance(self._source, torch.UntypedStorage):
-                flat = torch.empty(0, dtype=getattr(torch, self.convert or "uint8"), device=self._source.device)
-                flat.set_(self._source, 0, (count,), (1,))
-            else:  # an array's
-                held: Any = (ctypes.c_char * self.nbytes).from_address(self._address) if count else b""
-                array = np.frombuffer(held, np.dtype(self.convert or "uint8"), count)
-                flat = torch.from_numpy(array.astype(np.float64 if self.convert else np.uint8))
-            target = dtype if self.convert else torch.uint8
-            self._made = flat.to(device=self.device, dtype=target, copy=True).untyped_storage()
+            self._made = self._copied(dtype, self.nbytes // self.width)
         return self._made
+
+    def _copied(self, dtype: Any, count: int) -> Any:
+        if self.buffer is not None:
+            self.buffer = self.buffer[:]
+            viewed = count and self.uses > 1  # a buffer with views can't be resized
+            return torch.frombuffer(self.buffer, dtype=torch.uint8).untyped_storage() if viewed else ()
+        if isinstance(self._source, torch.UntypedStorage):
+            flat = torch.empty(0, dtype=getattr(torch, self.convert or "uint8"), device=self._source.device)
+            flat.set_(self._source, 0, (count,), (1,))
+        else:  # an array's
+            held: Any = (ctypes.c_char * self.nbytes).from_address(self._address) if count else b""
+            array = np.frombuffer(held, np.dtype(self.convert or "uint8"), count)
+            flat = torch.from_numpy(array.astype(np.float64 if self.convert else np.uint8))
+        target = dtype if self.convert else torch.uint8
+        return flat.to(device=self.device, dtype=target, copy=True).untyped_storage()
 
 
 class OwnedBuffer:
@@ -71,14 +68,13 @@ class Memory:
         self.dtype, self.device = dtype, device
         self.alive: list[Any] = []  # copies of objects that the call refers to weakly
         self._blocks: dict[Any, Block] = {}
-        self._starts: dict[str, list[int]] = {}
+        self._starts: defaultdict[str, list[int]] = defaultdict(list)
         self._buffers: dict[int, OwnedBuffer] = {}
 
     def of_storage(self, storage: Any) -> Block:
         """Return the block of a tensor's storage."""
-        key = str(storage.device)
-        device = self.device or storage.device
-        return self._block(key, storage.data_ptr(), storage.nbytes(), storage, device, storage._cdata)
+        source = storage.nbytes(), storage, storage.data_ptr(), self.device or storage.device
+        return self._block(str(storage.device), storage._cdata, *source)
 
     def of_array(self, array: Any) -> tuple[Block, int]:
         """Return the block of an array, and the array's place in it, in bytes."""
@@ -92,8 +88,8 @@ class Memory:
         owner = root.base.obj if isinstance(root.base, memoryview) else root.base
         root = np.frombuffer(owner, np.uint8) if isinstance(owner, bytearray | Buffer) else root
         low, high = getattr(np.lib, "array_utils", np).byte_bounds(root)
-        high = low if not root.size else high
-        return self._block("cpu", low, high - low, root, torch.device("cpu"), id(root)), place - low
+        nbytes = high - low if root.size else 0
+        return self._block("cpu", id(root), nbytes, root, low, torch.device("cpu")), place - low
 
     def of_buffer(self, buffer: Any) -> OwnedBuffer:
         """Return a buffer of Python as the owner of its block."""
@@ -104,23 +100,19 @@ class Memory:
             self._buffers[id(buffer)] = OwnedBuffer(block)
         return self._buffers[id(buffer)]
 
-    def _block(self, key: str, start: int, nbytes: int, source: Any, device: Any, own: int) -> Block:
-        block = self._place(key, start, nbytes, source, device, own)
+    def _block(self, key: str, own: int, nbytes: int, source: Any, start: int, device: Any) -> Block:
+        name: Any = (key, start) if nbytes else (key, own, 0)
+        known = self._blocks.get(name)
+        if nbytes and (known is None or known.nbytes != nbytes):
+            starts = self._starts[key]
+            place = bisect.bisect_left(starts, start)
+            before = place and starts[place - 1] + self._blocks[key, starts[place - 1]].nbytes > start
+            if before or (place < len(starts) and starts[place] < start + nbytes):
+                raise Uncopyable("the call uses an array and a tensor that share a part of their memory")
+            starts.insert(place, start)
+        block = self._blocks.setdefault(name, Block(nbytes, source, start, device))
         block.uses += 1
         return block
-
-    def _place(self, key: str, start: int, nbytes: int, source: Any, device: Any, own: int) -> Block:
-        if not nbytes:
-            return self._blocks.setdefault((key, own, 0), Block(0, source, start, device))
-        starts = self._starts.setdefault(key, [])
-        place = bisect.bisect_left(starts, start)
-        if place < len(starts) and starts[place] == start and self._blocks[key, start].nbytes == nbytes:
-            return self._blocks[key, start]
-        before = place and starts[place - 1] + self._blocks[key, starts[place - 1]].nbytes > start
-        if before or (place < len(starts) and starts[place] < start + nbytes):
-            raise Uncopyable("the call uses an array and a tensor that share a part of their memory")
-        starts.insert(place, start)
-        return self._blocks.setdefault((key, start), Block(nbytes, source, start, device))
 
     def view(self, block: Block, real: str, width: int, converts: bool) -> None:
         """Note that a tensor or array views the block as numbers of this dtype. Raises :class:`Uncopyable` if the block

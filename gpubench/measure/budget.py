@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,19 @@ from ..runfile.quantities import seconds_text, text
 from ..runfile.schema import Case, Work
 from .clock import MIN_ROUND, DeviceClock, repeat
 from .precision import computing, matmul_precision, torch_dtype
+
+FEWEST_ROUNDS, SLACK, MOST_DOUBTS = 3, 2.0, 2
+"""Rounds that must fit in a budget; the factor by which an estimated case may exceed it, since one that may only just
+miss it is tried; and most repetitions of a rate measurement whose result would cause a benchmark to be skipped."""
+SPREAD_S = 2.0
+"""Seconds of the rounds of a single expression: the speed of a shared machine changes in phases of 0.3 to 5 s."""
+MOST_ROUNDS, LEAST_CALL_S = 1000, 1e-8
+"""Most rounds of a case, unless its preset has more at least; and seconds that no call of Python falls below."""
+COMPILE_S, RANKS_S, RANKS_START_S, ENERGY_S = 15.0, 2.0, 4.0, 1.0
+"""Estimated seconds to compile a small network, to measure a case of several processes, and to start these; seconds
+over which energy is counted."""
+CEILINGS_S = {"smoke": 1.0, "brief": 1.0, "glance": 7.0, "quick": 7.0, "full": 20.0}
+"""Estimated seconds to measure a device's ceilings, by preset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,39 +72,22 @@ PRESET_SETTINGS = {
 }
 """``glance`` times like ``quick``, but fewer benchmarks and in a single process."""
 
-FEWEST_ROUNDS = 3
-MOST_DOUBTS = 2
-"""Most repetitions of a rate measurement whose result would cause a benchmark to be skipped."""
-SLACK = 2.0
-"""Factor by which an estimated case may exceed its budget: one that may only just miss it is tried."""
-
 
 class Rates:
     """Rough peak rates of each device, measured in milliseconds: enough to see that a call would take minutes."""
 
     def __init__(self) -> None:
-        self._flops: dict[tuple[str, str], float] = {}
-        self._bytes: dict[str, float] = {}
-        self._doubted: dict[tuple[str, str], int] = {}
+        self._known: dict[tuple[str, str], float] = {}
+        self._tries: Counter[tuple[str, str]] = Counter()
         self._waits: dict[Device, float] = {}
 
-    def flops(self, device: Device, dtype: str) -> float:
-        """FLOP/s of matrix products of this dtype."""
-        if peaks := device.declared_peaks(dtype):
-            return peaks.flop_per_s or math.inf
-        key = str(device), dtype
-        if key not in self._flops:
-            self._flops[key] = self._measured_flops(device, dtype)
-        return self._flops[key]
-
-    def bytes(self, device: Device) -> float:
-        """Bytes read and written per second by a copy of 8 MB."""
-        if peaks := device.declared_peaks("float32"):
-            return peaks.byte_per_s or math.inf
-        key = str(device)
-        if key not in self._bytes:
-            self._bytes[key] = self._measured_bytes(device)
-        return self._bytes[key]
+    def rate(self, device: Device, dtype: str = "") -> float:
+        """FLOP/s of matrix products of a dtype or, without one, bytes read and written per second by a copy of 8 MB."""
+        if peaks := device.declared_peaks(dtype or "float32"):
+            return (peaks.flop_per_s if dtype else peaks.byte_per_s) or math.inf
+        if (key := (str(device), dtype)) not in self._known:
+            self._known[key] = self._measured(device, dtype)
+        return self._known[key]
 
     def wait_s(self, device: Device) -> float:
         """Seconds that one wait for the device takes."""
@@ -98,57 +95,41 @@ class Rates:
             self._waits[device] = DeviceClock([device]).wait_s()
         return self._waits.get(device, 0.0)
 
-    def doubt(self, device: Device, dtype: str) -> bool:
+    def remeasure(self, device: Device, dtype: str) -> bool:
         """Measure the rates of a device again, on a CPU with one thread, and keep the higher ones. Return False if that
         was done :data:`MOST_DOUBTS` times already. Other programs can make a probe 80 times slower without making the
         device slower."""
-        key = str(device), dtype
-        self._doubted[key] = tries = self._doubted.get(key, 0) + 1
-        if device.simulated or tries > MOST_DOUBTS:
+        self._tries[str(device), dtype] += 1
+        if device.simulated or self._tries[str(device), dtype] > MOST_DOUBTS:
             return False
         threads = torch.get_num_threads()
         try:
             if not device.accelerator:
                 torch.set_num_threads(1)
-            self._flops[key] = max(self.flops(device, dtype), self._measured_flops(device, dtype))
-            self._bytes[key[0]] = max(self.bytes(device), self._measured_bytes(device))
+            for each in (dtype, ""):
+                self._known[str(device), each] = max(self.rate(device, each), self._measured(device, each))
         finally:
             torch.set_num_threads(threads)
         return True
 
-    def _measured_flops(self, device: Device, dtype: str) -> float:
-        """Return FLOP/s from the difference between n = 512 and n = 256, which cancels a call's fixed cost
+    def _measured(self, device: Device, dtype: str) -> float:
+        """Return a rate; FLOP/s are from the difference between n = 512 and n = 256, which cancels a call's fixed cost
         (milliseconds on a busy CPU)."""
-        small, large = 256, 512
-        small_s = self._product(device, dtype, small)
+        if not dtype:
+            source = torch.ones(2_000_000, device=str(device))
+            target = torch.empty_like(source)
+            return 2 * source.nbytes / self._shortest(device, lambda: target.copy_(source))
+        small_s = self._product(device, dtype, 256)
         if small_s >= 0.02:
-            return 2 * small**3 / small_s
-        large_s = self._product(device, dtype, large)
+            return 2 * 256**3 / small_s
+        large_s = self._product(device, dtype, 512)
         step_s = large_s - small_s
-        return 2 * (large**3 - small**3) / step_s if step_s > 0 else 2 * large**3 / large_s
+        return 2 * (512**3 - 256**3) / step_s if step_s > 0 else 2 * 512**3 / large_s
 
     def _product(self, device: Device, dtype: str, n: int) -> float:
         with matmul_precision(dtype):
             a = torch.ones(n, n, dtype=torch_dtype(computing(dtype)), device=str(device))
             return self._shortest(device, lambda: a @ a)
-
-    def _measured_bytes(self, device: Device) -> float:
-        source = torch.ones(2_000_000, device=str(device))
-        target = torch.empty_like(source)
-        return 2 * source.nbytes / self._shortest(device, lambda: target.copy_(source))
-
-    def estimate(self, work: Work, device: Device, dtype: str) -> tuple[float | None, str]:
-        """Return the least seconds of one call, and the rate that they follow from in words; ``None`` and an empty text
-        if neither FLOPs nor bytes are known."""
-        seconds, basis = None, ""
-        if work.bytes:
-            rate = self.bytes(device)
-            seconds, basis = work.bytes / rate, f"{text(work.bytes, 'B')} at {text(rate, 'B/s')}"
-        if work.flops:
-            rate = self.flops(device, dtype)
-            if seconds is None or work.flops / rate > seconds:
-                seconds, basis = work.flops / rate, f"{text(work.flops, 'FLOP')} at {text(rate, 'FLOP/s')}"
-        return seconds, basis
 
     @staticmethod
     def _shortest(device: Device, call: Callable[[], Any]) -> float:
@@ -156,6 +137,16 @@ class Rates:
         of them."""
         call()
         return max(min(repeat(call, DeviceClock([device]), least=3, most=20, seconds=0.05)), 1e-9)
+
+    def estimate(self, work: Work, device: Device, dtype: str) -> tuple[float | None, str]:
+        """Return the least seconds of one call, and the rate that they follow from in words; ``None`` and an empty text
+        if neither FLOPs nor bytes are known."""
+        seconds, basis = None, ""
+        for amount, unit, of_dtype in ((work.bytes, "B", ""), (work.flops, "FLOP", dtype)):
+            if amount and (seconds is None or amount / self.rate(device, of_dtype) > seconds):
+                rate = self.rate(device, of_dtype)
+                seconds, basis = amount / rate, f"{text(amount, unit)} at {text(rate, f'{unit}/s')}"
+        return seconds, basis
 
 
 def require(
@@ -177,12 +168,6 @@ def require(
     raise OverBudget(f"too slow for --preset {preset.name}: one call takes {needed} ({why}); {allowed}: {remedy}")
 
 
-SPREAD_S = 2.0
-"""Seconds of the rounds of a single expression: the speed of a shared machine changes in phases of 0.3 to 5 s."""
-MOST_ROUNDS, LEAST_CALL_S = 1000, 1e-8
-"""Most rounds of a case, unless its preset has more at least; and seconds that no call of Python falls below."""
-
-
 def plan(call_s: float, preset: Preset, before_s: float | None = None) -> tuple[int, int]:
     """Return the number of rounds, and of calls in each, for calls of ``call_s``.
 
@@ -201,18 +186,10 @@ def plan(call_s: float, preset: Preset, before_s: float | None = None) -> tuple[
     return max(preset.min_rounds, min(MOST_ROUNDS, rounds)), calls
 
 
-COMPILE_S, RANKS_S, RANKS_START_S = 15.0, 2.0, 4.0
-"""Estimated seconds to compile a small network, to measure a case of several processes, and to start these."""
-ENERGY_S = 1.0
-"""Seconds over which energy is counted."""
-CEILINGS_S = {"smoke": 1.0, "brief": 1.0, "glance": 7.0, "quick": 7.0, "full": 20.0}
-"""Estimated seconds to measure a device's ceilings, by preset."""
-
-
 def estimate(case: Case, work: Work, home: Device, preset: Preset, rates: Rates, busy: bool = False) -> float | None:
     """Return the estimated seconds of one call, ``None`` where its work is unknown. Raises :class:`OverBudget`."""
     call_s, basis = rates.estimate(work, home, case.dtype)
-    while call_s and FEWEST_ROUNDS * call_s > SLACK * preset.budget and rates.doubt(home, case.dtype):
+    while call_s and FEWEST_ROUNDS * call_s > SLACK * preset.budget and rates.remeasure(home, case.dtype):
         call_s, basis = rates.estimate(work, home, case.dtype)
     require(call_s, f"estimated: {basis}", preset, slack=SLACK, busy=busy)
     return call_s

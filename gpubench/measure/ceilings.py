@@ -25,10 +25,6 @@ from .data import pinned_copy
 from .precision import matmul_precision, torch_dtype
 from .probes import device_time
 
-SIZES = [256 << step for step in range(7)]
-TRANSFER_BYTES = 1 << 26
-BLOCK = 65521
-
 
 @dataclass(frozen=True, slots=True)
 class Effort:
@@ -48,6 +44,26 @@ EFFORTS = {
     "full": Effort(0.2, 0.5, 1 << 32),
 }
 GLIMPSE = Effort(0.005, 0.02, 0)
+SIZES, TRANSFER_BYTES = [256 << step for step in range(7)], 1 << 26
+PATTERNS: dict[str, tuple[int, int, Callable[..., Any]]] = {
+    "read": (1, 1, lambda x: x.sum()),
+    "in-place": (1, 2, lambda x: x.neg_()),
+    "copy": (2, 2, lambda x, y: y.copy_(x)),
+    "triad": (3, 3, lambda x, y, z: torch.add(x, y, alpha=3.0, out=z)),
+    "write": (1, 1, lambda x: x.fill_(1.0)),
+}
+"""Number of arrays, passes over one array's bytes, and operation of each pattern (triad is that of J. McCalpin's
+STREAM). The pattern that leaves constants behind comes last."""
+_OF_EVERY_PATTERN = 24
+"""Footprints are multiples of so many bytes, which one, two or three arrays of floats can fill: a few bytes fewer would
+be another footprint, whose peaks seem to contradict this one's."""
+UNKNOWN_CACHE = 1 << 28
+"""Bytes that the last cache of an accelerator is taken to have where torch doesn't say: as much as any has."""
+LAUNCHED_S = 5e-5
+"""A pass on an accelerator that is shorter than this, in seconds, may take as long as its launch: the device's own time
+counts."""
+Maker = Callable[["torch.Tensor"], Callable[[], Any]]
+"""A function that makes the call which multiplies a matrix by itself."""
 
 
 def measure_ceilings(wanted: Mapping[Device, Iterable[str]], effort: str) -> dict[str, Ceilings]:
@@ -55,11 +71,9 @@ def measure_ceilings(wanted: Mapping[Device, Iterable[str]], effort: str) -> dic
     says why."""
     measured = {}
     for device, dtypes in wanted.items():
-        if device.declared_peaks("float32"):
-            measured[str(device)] = _declared(device, dtypes)
-            continue
+        measure = _declared if device.declared_peaks("float32") else _ceilings
         try:
-            measured[str(device)] = _ceilings(device, sorted(dtypes), EFFORTS[effort])
+            measured[str(device)] = measure(device, sorted(dtypes), EFFORTS[effort])
         except RuntimeError as error:
             warnings.warn(f"gpubench: no ceilings of {device}: {' '.join(str(error).split())}", stacklevel=2)
     return measured
@@ -68,55 +82,53 @@ def measure_ceilings(wanted: Mapping[Device, Iterable[str]], effort: str) -> dic
 def measure_products(dtypes: Iterable[str]) -> Ceilings:
     """Measure only the CPU's products, within half a second: enough to see that a library is much slower than
     another."""
-    return _products(CPU, list(dtypes), DeviceClock([CPU]), GLIMPSE)
+    return _products(CPU, list(dtypes), GLIMPSE)
 
 
-def _products(device: Device, dtypes: list[str], clock: DeviceClock, effort: Effort) -> Ceilings:
-    ways = {dtype: _ways(device, dtype, clock, effort) for dtype in dtypes}
+def _products(device: Device, dtypes: list[str], effort: Effort) -> Ceilings:
+    ways = {dtype: _ways(device, dtype, effort) for dtype in dtypes}
     measured = Ceilings(throughput={dtype: max(rates.values()) for dtype, rates in ways.items() if rates})
-    return measured if device.accelerator else replace(measured, ways=ways, allowed=_instruction_limit(dtypes))
+    if device.accelerator:
+        return measured
+    a, clocks = _random(1 << 20, CPU).view(1 << 10, 1 << 10), [0.0]
+    for _ in range(5):
+        torch.mm(a, a)
+        clocks.append(highest_clock() or 0.0)  # of the fastest core, right after a product
+    allowed = flops_allowed(instructions(), torch.get_num_threads(), max(clocks) or None)
+    return replace(measured, ways=ways, allowed={dtype: allowed[dtype] for dtype in dtypes if dtype in allowed})
 
 
-def _declared(device: Device, dtypes: Iterable[str]) -> Ceilings:
-    of_dtypes = {dtype: device.declared_peaks(dtype) for dtype in ("float32", *dtypes)}
-    peaks = of_dtypes["float32"]
-    assert peaks is not None
+def _declared(device: Device, dtypes: list[str], _: Effort) -> Ceilings:
+    known = {dtype: peaks for dtype in ("float32", *dtypes) if (peaks := device.declared_peaks(dtype))}
+    peaks = known["float32"]
     bandwidth = tuple(Bandwidth(pattern, 1 << 30, peaks.byte_per_s or 0.0, "memory") for pattern in PATTERNS)
-    throughput = {dtype: known.flop_per_s for dtype in dtypes if (known := of_dtypes[dtype]) and known.flop_per_s}
+    throughput = {dtype: rate for dtype in dtypes if dtype in known and (rate := known[dtype].flop_per_s)}
     return Ceilings(bandwidth, throughput, peaks.launch_s, peaks.link_byte_per_s, peaks.link_byte_per_s)
 
 
 def _ceilings(device: Device, dtypes: list[str], effort: Effort) -> Ceilings:
-    clock = DeviceClock([device])
-    bandwidth = tuple(_bandwidth(device, clock, effort))
-    products = _products(device, dtypes, clock, effort)
-    linked = device.accelerator and not device.shares_memory
-    to_device, from_device = _host_link(device, clock, effort) if linked else (None, None)
+    clock, links = DeviceClock([device]), dict[str, float]()
+    bandwidth, products = tuple(_bandwidth(device, effort)), _products(device, dtypes, effort)
+    if device.accelerator and not device.shares_memory:
+        count = min(TRANSFER_BYTES, effort.footprint) // 4
+        host, target = torch.ones(count), torch.ones(count, device=str(device))
+        with contextlib.suppress(Unmeasurable):  # from pinned memory where the kind of device supports it
+            host = pinned_copy(host)
+        for name, to, source in (("host_to_device", target, host), ("device_to_host", host, target)):
+            copy = partial(to.copy_, source, non_blocking=True)
+            links[f"{name}_byte_per_s"] = host.nbytes / _shortest(copy, clock, effort.seconds)
     device.release_pinned_memory()
     launch_floor_s = _shortest(_random(1, device).neg_, clock, effort.seconds, most=1000)
-    links = {"host_to_device_byte_per_s": to_device, "device_to_host_byte_per_s": from_device}
     return replace(products, bandwidth=bandwidth, launch_floor_s=launch_floor_s, **links)
 
 
-def _instruction_limit(dtypes: Iterable[str]) -> dict[str, float]:
-    """Return the FLOP/s that the CPU's instructions allow at its fastest core's clock right after a product."""
-    a = _random(1 << 20, CPU).view(1 << 10, 1 << 10)
-    clocks = []
-    for _ in range(5):
-        torch.mm(a, a)
-        clocks.append(highest_clock() or 0.0)
-    allowed = flops_allowed(instructions(), torch.get_num_threads(), max(clocks) or None)
-    return {dtype: allowed[dtype] for dtype in dtypes if dtype in allowed}
-
-
-def _bandwidth(device: Device, clock: DeviceClock, effort: Effort) -> Iterator[Bandwidth]:
-    footprints = list(_footprints(device, effort))
+def _bandwidth(device: Device, effort: Effort) -> Iterator[Bandwidth]:
+    footprints, clock = _footprints(device, effort), DeviceClock([device])
     pool = _random(max(nbytes for _, nbytes in footprints) // 4, device)
     for pattern, (arrays, traffic, operation) in PATTERNS.items():
         for level, footprint in footprints:
             count = footprint // _OF_EVERY_PATTERN * _OF_EVERY_PATTERN // 4 // arrays
-            room = [pool[i * count : (i + 1) * count] for i in range(arrays)]
-            call = partial(operation, *room)
+            call = partial(operation, *(pool[i * count : (i + 1) * count] for i in range(arrays)))
             seconds = _shortest(call, clock, effort.seconds)
             if device.accelerator and seconds < LAUNCHED_S:
                 seconds = device_time(call, device, seconds, None).device_s or seconds
@@ -126,40 +138,9 @@ def _bandwidth(device: Device, clock: DeviceClock, effort: Effort) -> Iterator[B
 def _random(count: int, device: Device) -> torch.Tensor:
     """Return values uniform in [-1, 1) with all bits random, since a device's clocks depend on the bits that flip. The
     repeated block has a prime length: with a power of two, the rows of a matrix would be equal."""
-    seed = torch.rand(min(count, BLOCK), generator=torch.Generator().manual_seed(1)).mul_(2).sub_(1).to(str(device))
+    generator = torch.Generator().manual_seed(1)
+    seed = torch.rand(min(count, 65521), generator=generator).mul_(2).sub_(1).to(str(device))
     return seed.repeat(math.ceil(count / seed.numel()))[:count]
-
-
-def _triad(left: torch.Tensor, right: torch.Tensor, target: torch.Tensor) -> None:
-    import torch
-
-    torch.add(left, right, alpha=3.0, out=target)
-
-
-PATTERNS: dict[str, tuple[int, int, Callable[..., Any]]] = {
-    "read": (1, 1, lambda x: x.sum()),
-    "in-place": (1, 2, lambda x: x.neg_()),
-    "copy": (2, 2, lambda x, y: y.copy_(x)),
-    "triad": (3, 3, _triad),
-    "write": (1, 1, lambda x: x.fill_(1.0)),
-}
-"""Number of arrays, passes over one array's bytes, and operation of each pattern (triad is that of J. McCalpin's
-STREAM). The pattern that leaves constants behind comes last."""
-
-
-_OF_EVERY_PATTERN = 24
-"""Footprints are multiples of so many bytes, which one, two or three arrays of floats can fill: a few bytes fewer would
-be another footprint, whose peaks seem to contradict this one's."""
-
-
-UNKNOWN_CACHE = 1 << 28
-"""Bytes that the last cache of an accelerator is taken to have where torch doesn't say: as much as any has, or a
-quarter of what may be touched."""
-
-
-LAUNCHED_S = 5e-5
-"""A pass on an accelerator that is shorter than this, in seconds, may take as long as its launch: the device's own time
-counts."""
 
 
 def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:
@@ -170,9 +151,8 @@ def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:
     it until the next pass; where that is too much, twice has to do. A smaller footprint beyond the cache's size is
     named after the cache, with a plus: without it, data of three times the cache would be compared with the cache.
     """
-    memory = device.memory()
+    memory, size = device.memory(), device.cache_bytes()
     most = min(effort.footprint, memory.free // 4 if memory else effort.footprint)
-    size = device.cache_bytes()
     caches = (device == CPU and cache_sizes()) or ({"l2": size} if size else {"cache": min(UNKNOWN_CACHE, most // 4)})
     last = max(caches.values())
     beyond = 4 * last if 4 * last <= most else 2 * last
@@ -182,35 +162,52 @@ def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:
             nbytes //= 16
             sizes.add(nbytes)
     sizes = {nbytes for nbytes in sizes if nbytes <= most} | ({most} if most < beyond else set())
-
-    def level(nbytes: int) -> str:
-        if nbytes >= beyond:
-            return "memory"
-        return next((name for name, cache in caches.items() if nbytes <= cache), f"{list(caches)[-1]}+")
-
-    return [(level(nbytes), nbytes) for nbytes in sorted(sizes)]
+    levels = [*caches.items(), (f"{list(caches)[-1]}+", beyond - 1), ("memory", math.inf)]
+    return [(next(level for level, cache in levels if nbytes <= cache), nbytes) for nbytes in sorted(sizes)]
 
 
-Maker = Callable[["torch.Tensor"], Callable[[], Any]]
-"""A function that makes the call which multiplies a matrix by itself."""
-
-
-def _ways(device: Device, dtype: str, clock: DeviceClock, effort: Effort) -> dict[str, float]:
-    """FLOP/s of square products by library. oneDNN's own product, which PyTorch uses in the layers of networks, differs
-    from that of ``torch.mm``, for which PyTorch calls a BLAS."""
+def _ways(device: Device, dtype: str, effort: Effort) -> dict[str, float]:
+    """FLOP/s of square products by library, the best over sizes that double while a call stays short. At each size the
+    libraries are timed in turn, so that whatever else the machine does slows all of them. oneDNN's own product, which
+    PyTorch uses in the layers of networks, differs from that of ``torch.mm``, for which PyTorch calls a BLAS."""
+    best: dict[str, float] = {}
     if device.lacks(dtype):
-        return {}
-    makers: dict[str, Maker] = {TORCH: lambda a: partial(torch.mm, a, a, out=torch.empty_like(a))}
+        return best
+    clock = DeviceClock([device])
     with contextlib.ExitStack() as opened, matmul_precision(dtype):
-        if not device.accelerator:
-            if dtype != "float64" and torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
-                makers["onednn"] = _of_onednn
-            for name, library in LIBRARIES.items():
-                wanted = name == "numpy" or library.module in sys.modules or effort is EFFORTS["full"]
-                if wanted and name != TORCH and dtype in library.dtypes and not library.why_absent():
-                    with contextlib.suppress(Unmeasurable):
-                        makers[name] = _by_library(library, device, dtype, opened)
-        return _throughputs(device, dtype, makers, clock, effort)
+        makers = {TORCH: _of_torch} if device.accelerator else _makers(device, dtype, effort, opened)
+        for n in SIZES:
+            memory = device.memory()
+            if not makers or (memory and 12 * n * n > memory.free // 4):
+                break
+            a = None
+            for name, maker in list(makers.items()):
+                try:
+                    a = _random(n * n, device).view(n, n).to(torch_dtype(dtype)) if a is None else a
+                    seconds = _shortest(maker(a), clock, effort.seconds)
+                except (RuntimeError, TypeError, NotImplementedError, Unmeasurable):  # no such product there
+                    del makers[name]
+                    continue
+                best[name] = max(best.get(name, 0.0), 2 * n**3 / seconds)
+                if 8 * seconds > effort.call:
+                    del makers[name]
+    return best
+
+
+def _makers(device: Device, dtype: str, effort: Effort, opened: contextlib.ExitStack) -> dict[str, Maker]:
+    makers: dict[str, Maker] = {TORCH: _of_torch}
+    if dtype != "float64" and torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        makers["onednn"] = _of_onednn
+    for name, library in LIBRARIES.items():
+        wanted = name == "numpy" or library.module in sys.modules or effort is EFFORTS["full"]
+        if wanted and name != TORCH and dtype in library.dtypes and not library.why_absent():
+            with contextlib.suppress(Unmeasurable):  # where the library is broken
+                makers[name] = _by_library(library(device, dtype), opened)
+    return makers
+
+
+def _of_torch(a: torch.Tensor) -> Callable[[], Any]:
+    return partial(torch.mm, a, a, out=torch.empty_like(a))
 
 
 def _of_onednn(a: torch.Tensor) -> Callable[[], Any]:
@@ -218,59 +215,17 @@ def _of_onednn(a: torch.Tensor) -> Callable[[], Any]:
     return partial(torch.nn.functional.linear, inner, inner)
 
 
-def _by_library(library: type[Implementation], device: Device, dtype: str, opened: contextlib.ExitStack) -> Maker:
-    """Return the maker of a library's products; raises :class:`Unmeasurable` where the library is broken."""
-    instance = library(device, dtype)
+def _by_library(instance: Implementation, opened: contextlib.ExitStack) -> Maker:
     opened.callback(instance.close)
     instance.open(torch.get_num_threads())
 
     def maker(a: torch.Tensor) -> Callable[[], Any]:
         array = instance.array(a)
-        out = {"out": instance.array(torch.empty_like(a))} if library.writes else {}
+        out = {"out": instance.array(torch.empty_like(a))} if instance.writes else {}
         product = instance.prepared(instance.xp.matmul, (array, array), out)
-
-        def call() -> None:
-            product(array, array, **out)
-            instance.wait()
-
-        return call
+        return lambda: (product(array, array, **out), instance.wait())
 
     return maker
-
-
-def _throughputs(
-    device: Device, dtype: str, makers: dict[str, Maker], clock: DeviceClock, effort: Effort
-) -> dict[str, float]:
-    """FLOP/s of square products by library, the best over sizes that double while a call stays short. At each size the
-    libraries are timed in turn, so that whatever else the machine does slows all of them."""
-    best: dict[str, float] = {}
-    for n in SIZES:
-        memory = device.memory()
-        if not makers or (memory and 12 * n * n > memory.free // 4):
-            break
-        a = None
-        for name, maker in list(makers.items()):
-            try:
-                a = _random(n * n, device).view(n, n).to(torch_dtype(dtype)) if a is None else a
-                seconds = _shortest(maker(a), clock, effort.seconds)
-            except (RuntimeError, TypeError, NotImplementedError, Unmeasurable):  # no such product there
-                del makers[name]
-                continue
-            best[name] = max(best.get(name, 0.0), 2 * n**3 / seconds)
-            if 8 * seconds > effort.call:
-                del makers[name]
-    return best
-
-
-def _host_link(device: Device, clock: DeviceClock, effort: Effort) -> tuple[float, float]:
-    """Bytes per second to the device and back, from pinned memory where the kind of device supports it."""
-    count = min(TRANSFER_BYTES, effort.footprint) // 4
-    host, target = torch.ones(count), torch.ones(count, device=str(device))
-    with contextlib.suppress(Unmeasurable):
-        host = pinned_copy(host)
-    arriving = _shortest(lambda: target.copy_(host, non_blocking=True), clock, effort.seconds)
-    leaving = _shortest(lambda: host.copy_(target, non_blocking=True), clock, effort.seconds)
-    return host.nbytes / arriving, host.nbytes / leaving
 
 
 def _shortest(call: Callable[[], Any], clock: DeviceClock, seconds: float, most: int = 100) -> float:

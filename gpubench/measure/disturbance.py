@@ -21,36 +21,27 @@ from ..runfile.schema import CanaryTimes, Ceilings, Work
 from ..runfile.utilisation import PLAUSIBLE, most, utilisation
 from .clock import MIN_WAITS, repeat
 
-COLD = 1.3
-"""Rounds are cold when the first tenth took more than this many times as long as the rest."""
-DRIFT, DRIFT_Z = 1.1, 4.0
-"""Smallest ratio between the first and the last third of drifting rounds, and smallest z of their trend."""
-CLOCK_S = 1e-7
-"""Seconds that it takes to read the clock twice."""
-CALLING = 0.1
-"""Largest share of a call's time that the call of an empty function may take."""
-STOLEN = 0.15
-"""Largest share of the allowed cores' time that other processes, or the host, may take."""
-SHORTEST_WATCH = 0.05
-"""Shortest time, in seconds, that the kernel's counters of CPU time can judge; they move in steps of 10 ms."""
-SLOWED = 0.02
-"""Largest share of the time in which a device may hold its clocks down."""
-POWER_LIMIT = "power limit"
-"""The reason that is a busy device's usual state."""
-SLOWER_CLOCK = 0.8
-"""A device is throttled when its clock falls below this share of its earlier value."""
+COLD, DRIFT, DRIFT_Z = 1.3, 1.1, 4.0
+"""Rounds are cold when the first tenth took more than 1.3 times as long as the rest; they drift when the first and the
+last third differ by more than a tenth and their trend has such a z."""
+CLOCK_S, CALLING = 1e-7, 0.1
+"""Seconds that it takes to read the clock twice; largest share of a call's time that calling a function may take."""
+STOLEN, SHORTEST_WATCH = 0.15, 0.05
+"""Largest share of the allowed cores' time that other processes, or the host, may take; and the shortest time, in
+seconds, that the kernel's counters of CPU time can judge, which move in steps of 10 ms."""
+POWER_LIMIT, SLOWED, SLOWER_CLOCK = "power limit", 0.02, 0.8
+"""The reason that is a busy device's usual state, the largest share of the time in which a device may hold its clocks
+down, and the share of its earlier clock below which a device is throttled."""
 SIZE, CALLS, CANARY_S = 256, 30, 0.05
 BUSY_S = 0.1
 """Seconds that a thread keeps a core busy beside others: long compared with a scheduler's 3 to 4 ms."""
-WAITS = 1.25
-"""Threads wait for each other if they make a small product take more than this many times as long as one thread
-does."""
-TAKEN = 1 / 3
-"""Other programs make threads wait for each other above this share of the cores that the threads need."""
+WAITS, TAKEN = 1.25, 1 / 3
+"""Threads wait for each other if they make a small product take more than 1.25 times as long as one thread does, or
+where other programs take more than this share of the cores that the threads need."""
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class Counters:
     """Readings of the process and its devices: CPU seconds, clocks in Hz, reasons to throttle."""
 
     wall_s: float
@@ -63,23 +54,19 @@ class Moment:
     neighbours: int
 
 
-def look(devices: Sequence[Device], *, family: bool = False) -> Moment:
+def read_counters(devices: Sequence[Device], *, family: bool = False) -> Counters:
     """Read everything that can reveal a disturbance; takes tens of microseconds, more where a GPU is read. ``family``:
     other ranks of this machine do the work too, so their CPU time counts as its own."""
     own_s = _family_s() if family else sum(os.times()[:2])
     busy, stolen = core_seconds()
-    clocks: dict[str, float] = {}
-    slowed: dict[str, None] = {}
-    slowed_s: dict[str, float] = {}
-    neighbours = 0
+    clocks, slowed, slowed_s, neighbours = dict[str, float](), list[str](), dict[str, float](), 0
     for device in (each for each in devices if each.accelerator):
-        rates = device.clocks() or {}
-        clocks |= {str(device): next(iter(rates.values()))} if rates else {}
-        slowed |= dict.fromkeys(_cause(device, reason) for reason in device.throttle_reasons())
+        clocks |= {str(device): hertz for hertz in [*(device.clocks() or {}).values()][:1]}
+        slowed += [_cause(device, reason) for reason in device.throttle_reasons()]
         slowed_s |= {_cause(device, reason): seconds for reason, seconds in device.throttled_s().items()}
         neighbours += device.other_processes() or 0
     now_s = time.perf_counter()
-    return Moment(now_s, own_s, busy, stolen, clocks, tuple(slowed), slowed_s, neighbours)
+    return Counters(now_s, own_s, busy, stolen, clocks, tuple(dict.fromkeys(slowed)), slowed_s, neighbours)
 
 
 def _cause(device: Device, reason: str) -> str:
@@ -94,7 +81,6 @@ def _power_limit_w(device: Device) -> float | None:
 
 
 def _family_s() -> float:
-    """CPU seconds of this process and of its family."""
     total = 0.0
     for process in (psutil.Process(), *family()):
         with contextlib.suppress(psutil.Error):
@@ -105,71 +91,61 @@ def _family_s() -> float:
 def core_seconds() -> tuple[float | None, float | None]:
     """Seconds that the cores of this process's affinity were busy, and seconds that the host took from them. Both are
     ``None`` under a control group's quota, which names no cores: other processes may run on other cores."""
-    if cgroup_cores() is not None:
-        return None, None
-    allowed = set(affinity())
-    try:
-        each = [times for i, times in enumerate(psutil.cpu_times(percpu=True)) if i in allowed]
-    except (OSError, NotImplementedError):
-        each = []
+    allowed, each = set(affinity()), []
+    if cgroup_cores() is None:
+        with contextlib.suppress(OSError, NotImplementedError):
+            each = [times for i, times in enumerate(psutil.cpu_times(percpu=True)) if i in allowed]
     if len(each) < len(allowed):
         return None, None
     busy = sum(times.user + times.system + getattr(times, "nice", 0.0) for times in each)
     return busy, sum(getattr(times, "steal", 0.0) for times in each)
 
 
-def disturbed(before: Moment, after: Moment) -> Iterator[Flag]:
-    """Yield ``contended``, ``throttled`` and ``power-limited`` from the changes between two moments. Other programs are
-    judged by their share of all cores that this process may use, not of the cores that its threads need."""
+def disturbed(before: Counters, after: Counters) -> Iterator[Flag]:
+    """Yield ``contended``, ``throttled`` and ``power-limited`` from the changes between two readings. Other programs
+    are judged by their share of all cores that this process may use, not of the cores that its threads need."""
     signs, cores = [], len(affinity())
-    whole, share = "core" if cores == 1 else f"{cores} cores", (_others(before, after) or 0.0) / cores
-    if share > STOLEN:
-        signs.append(f"other processes used {min(share, 1):.0%} of the {whole}")
-    wall = after.wall_s - before.wall_s
-    if before.stolen_s is not None and after.stolen_s is not None and wall >= SHORTEST_WATCH:
-        stolen = (after.stolen_s - before.stolen_s) / (wall * cores)
-        if stolen > STOLEN:
-            signs.append(f"the host took {min(stolen, 1):.0%} of the time of the {whole}")
+    whole, others, stolen = "core" if cores == 1 else f"{cores} cores", *_taken(before, after)
+    if others / cores > STOLEN:
+        signs.append(f"other processes used {min(others / cores, 1):.0%} of the {whole}")
+    if stolen / cores > STOLEN:
+        signs.append(f"the host took {min(stolen / cores, 1):.0%} of the time of the {whole}")
     if after.neighbours:
         signs.append(f"{after.neighbours} other process{'es' * (after.neighbours > 1)} on the device")
     if signs:
         yield Flag(CONTENDED, ", ".join(signs))
-    yield from held_down(before, after)
+    yield from throttling_flags(before, after)
 
 
-def _others(before: Moment, after: Moment) -> float | None:
-    """Return the number of cores that other processes used between two moments; ``None`` if unknown."""
-    wall = after.wall_s - before.wall_s
-    if before.busy_s is None or after.busy_s is None or wall < SHORTEST_WATCH:
-        return None
-    return (after.busy_s - before.busy_s - (after.own_s - before.own_s)) / wall
+def _taken(before: Counters, after: Counters) -> tuple[float, float]:
+    """Return the numbers of cores that other processes and the host used between two readings; 0 if unknown."""
+    others, wall = [0.0, 0.0], after.wall_s - before.wall_s
+    if wall >= SHORTEST_WATCH and before.busy_s is not None and after.busy_s is not None:
+        others[0] = (after.busy_s - before.busy_s - (after.own_s - before.own_s)) / wall
+    if wall >= SHORTEST_WATCH and before.stolen_s is not None and after.stolen_s is not None:
+        others[1] = (after.stolen_s - before.stolen_s) / wall
+    return others[0], others[1]
 
 
-def held_down(before: Moment, after: Moment) -> Iterator[Flag]:
-    """Yield ``throttled`` and ``power-limited`` from what changed in the devices' clocks between two moments: a clock
+def throttling_flags(before: Counters, after: Counters) -> Iterator[Flag]:
+    """Yield ``throttled`` and ``power-limited`` from the changes of the devices' clocks between two readings: a clock
     that falls because of the power limit is no further flag."""
-    wall = after.wall_s - before.wall_s
-    held = [
-        f"{name}, {share:.0%} of the time"
-        for name, seconds in after.slowed_s.items()
-        if wall and (share := (seconds - before.slowed_s.get(name, seconds)) / wall) > SLOWED
-    ]
-    causes = [*after.slowed, *held]
+    wall, causes = after.wall_s - before.wall_s, [*after.slowed]
+    for name, seconds in after.slowed_s.items():
+        if wall and (share := (seconds - before.slowed_s.get(name, seconds)) / wall) > SLOWED:
+            causes.append(f"{name}, {share:.0%} of the time")
     limited = [cause for cause in causes if f": {POWER_LIMIT}" in cause]
     others = [cause for cause in causes if cause not in limited]
-    others += [
-        f"{name}: {before.clocks[name] / 1e9:.2f} to {clock / 1e9:.2f} GHz"
-        for name, clock in after.clocks.items()
-        if clock < SLOWER_CLOCK * before.clocks.get(name, 0.0)
-        and not any(cause.startswith(f"{name}: ") for cause in limited)
-    ]
-    if others:
-        yield Flag("throttled", ", ".join(others))
-    if limited:
-        yield Flag(POWER_LIMITED, ", ".join(limited))
+    for name, clock in after.clocks.items():
+        known = any(cause.startswith(f"{name}: ") for cause in limited)
+        if clock < SLOWER_CLOCK * before.clocks.get(name, 0.0) and not known:
+            others.append(f"{name}: {before.clocks[name] / 1e9:.2f} to {clock / 1e9:.2f} GHz")
+    for flag, seen in (("throttled", others), (POWER_LIMITED, limited)):
+        if seen:
+            yield Flag(flag, ", ".join(seen))
 
 
-def uneven(times: Sequence[float], *, light: bool = False) -> Iterator[Flag]:
+def noise_flags(times: Sequence[float], *, light: bool = False) -> Iterator[Flag]:
     """Yield ``noisy`` from the seconds per call of each round, in order of time: they spread, the first are slow or
     they drift, for which a ``light`` process doesn't look, as that needs SciPy."""
     count = len(times)
@@ -195,7 +171,7 @@ def uneven(times: Sequence[float], *, light: bool = False) -> Iterator[Flag]:
         yield Flag("noisy", "; ".join(seen))
 
 
-def short(round_s: float, call_s: float, wait_s: float) -> Iterator[Flag]:
+def too_short_flags(round_s: float, call_s: float, wait_s: float) -> Iterator[Flag]:
     """Yield ``too-short`` if reading the clock or waiting for the device takes more than a few percent of a round, or
     if calling a function takes more than a tenth of a call, as with ``1 + 1``."""
     if round_s < max(MIN_WAITS * CLOCK_S, MIN_WAITS / 5 * wait_s):
@@ -209,11 +185,11 @@ def short(round_s: float, call_s: float, wait_s: float) -> Iterator[Flag]:
 @cache
 def calling_s() -> float:
     """Seconds that the call of an empty function takes in the loop that times all others."""
+    return min(repeat(_nothing, time.perf_counter, least=5, most=5, calls=2000)) / 2000
 
-    def nothing() -> None:
-        pass
 
-    return min(repeat(nothing, time.perf_counter, least=5, most=5, calls=2000)) / 2000
+def _nothing() -> None:
+    pass
 
 
 def impossible(
@@ -252,16 +228,19 @@ class SelfCheck:
         """Check the machine with so many threads, which ``option`` insists on. A single thread is to be used where
         several are slower than one twice in a row, or where other programs take a third of the cores that the threads
         need: whether threads wait for each other then changes from one second to the next."""
-        before, times, slower = look(()), canary(threads), ""
-        if times and _waits(times) and (times := canary(threads)) and _waits(times):
-            ratio = times.all_s / times.one_s
+        before, slower = read_counters(()), ""
+        for _ in range(2):
+            times = canary(threads)
+            if not times or (ratio := times.all_s / times.one_s) <= WAITS:
+                break
+        else:
             times_slower = round(ratio, None if ratio >= 10 else 1)
             slower = f"the cores: with {threads} threads a test took {times_slower} times as long as with 1"
         end_s = before.wall_s + BUSY_S
         while time.perf_counter() < end_s:  # until the counters of CPU time have moved
             pass
-        after = look(())
-        cores, others = len(affinity()), _others(before, after) or 0.0
+        after = read_counters(())
+        cores, others = len(affinity()), _taken(before, after)[0]
         if threads > 1 and not slower and others + threads - cores > TAKEN * threads:
             slower = f"{min(others, cores):.1f} of the {cores} cores, so threads may wait for each other"
         notice = f"Other programs use {slower}. Measuring with 1 thread ({option} {threads} to insist)"
@@ -269,13 +248,8 @@ class SelfCheck:
         return cls(times, (Flag(CONTENDED, seen),) if seen else (), notice if slower else "")
 
 
-def _waits(times: CanaryTimes) -> bool:
-    return times.all_s > WAITS * times.one_s
-
-
 def canary(threads: int) -> CanaryTimes | None:
-    """Time the canary; ``None`` with one thread, which leaves nothing to compare. The thread count is restored
-    afterwards."""
+    """Time a small product on one thread and on all; ``None`` with one thread. The thread count is restored."""
     if threads < 2:
         return None
     a = torch.randn(SIZE, SIZE, generator=torch.Generator().manual_seed(0))

@@ -22,6 +22,7 @@ from ..errors import UsageError
 from ..runfile.writer import without_paths
 
 T = TypeVar("T")
+_HOW_TO_INSTALL = "https://pytorch.org/get-started/locally/ has the command for each CUDA, ROCm, XPU or CPU build"
 _OF_CPUS = re.compile(
     r"OMP_(NUM_THREADS|THREAD_LIMIT|DYNAMIC|PROC_BIND|PLACES|WAIT_POLICY|SCHEDULE|STACKSIZE|MAX_ACTIVE_LEVELS|NESTED)"
     r"|KMP_(AFFINITY|BLOCKTIME|HW_SUBSET|LIBRARY|TOPOLOGY_METHOD|STACKSIZE)|GOMP_(CPU_AFFINITY|SPINCOUNT|STACKSIZE)"
@@ -57,7 +58,6 @@ _USUAL = re.compile(r"\w+=|CUDA_MODULE_LOADING=(LAZY|DEFAULT)|PYTORCH_(CUDA_|HIP
 """Settings of these variables that change no time of a warm call: torch 2.8 and older set the first themselves, and
 clusters the second."""
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}", re.IGNORECASE)
-_BLOCKING = ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL")
 
 
 def _known(*asks: Callable[[], T]) -> T | None:
@@ -74,16 +74,14 @@ def imported_torch() -> tuple[Any, str | None]:
         return importlib.import_module("torch"), None
     except (ImportError, OSError) as error:  # OSError: a shared library of it is missing
         if isinstance(error, ModuleNotFoundError) and error.name == "torch":
-            where = "https://pytorch.org/get-started/locally/ has the command for each CUDA, ROCm, XPU or CPU build"
-            return None, f"torch is not installed: pip install torch ({where})"
+            return None, f"torch is not installed: pip install torch ({_HOW_TO_INSTALL})"
         return None, f"torch can't be imported: {' '.join(str(error).split())}"
 
 
 def machine(label: str | None = None, simulated: Iterable[devices.Device] = (), light: bool = False) -> dict[str, Any]:
-    """Return the facts that don't change between two runs on an unchanged machine: pytest-benchmark warns at any
-    difference. ``simulated`` devices are part of the facts only if they were asked for. ``light`` describes the CPU
-    alone, without torch. Asking a GPU for its model initialises it, so call this at the end of a session, never at its
-    start."""
+    """Return the facts that don't change between two runs on an unchanged machine. ``simulated`` devices are part of
+    the facts only if they were asked for. ``light`` describes the CPU alone, without torch. Asking a GPU for its model
+    initialises it, so call this at the end of a session, never at its start."""
     torch = None if light else imported_torch()[0]
     present = [*(devices.present() if torch else [devices.CPU]), *simulated]
     # A GPU in a bad state must not cost the run its results.
@@ -91,11 +89,12 @@ def machine(label: str | None = None, simulated: Iterable[devices.Device] = (), 
     names = Counter(each["label"] or each["name"] for each in facts)
     shared = {name: facts[0].get(name) for name in ("cores", "logical_cpus", "cgroup_cores", "memory_bytes")}
     shared |= {"machine_cpus": os.cpu_count(), "cache_bytes": cpu.cache_sizes()}
+    build = _build(torch) if torch else None
     return {
         "label": label or " · ".join(f"{count}× {name}" if count > 1 else name for name, count in names.items()),
-        "cpu": {"model": facts[0]["label"], **shared, **surroundings(), "kernels": _kernels(torch)},
+        "cpu": {"model": facts[0]["label"], **shared, **surroundings(), "kernels": _kernels(build)},
         "devices": facts,
-        "torch": _build(torch) if torch else None,
+        "torch": build,
         "libraries": library_versions(),
         "precision": switches() if torch else None,
         "threads": torch.get_num_threads() if torch else None,
@@ -128,10 +127,8 @@ def surroundings(
 
 
 def cpu_variables() -> dict[str, str]:
-    """Environment variables of a CPU's libraries by name; a value that may be a path or private is shown as
-    ``(set)``."""
-    found = {name: value for name, value in sorted(os.environ.items()) if _OF_CPUS.fullmatch(name)}
-    return {name: shown(value) for name, value in found.items()}
+    """Return the environment variables of a CPU's libraries by name, as :func:`shown`."""
+    return {name: shown(value) for name, value in sorted(os.environ.items()) if _OF_CPUS.fullmatch(name)}
 
 
 def shown(value: str) -> str:
@@ -139,14 +136,12 @@ def shown(value: str) -> str:
     return without_paths(value) if _VALUE.fullmatch(value) and not _UUID.search(value) else "(set)"
 
 
-def _kernels(torch: Any) -> dict[str, str]:
-    """What computes each library's products: for torch its BLAS and its own CPU code, for NumPy its BLAS and the
+def _kernels(build: dict[str, Any] | None) -> dict[str, str]:
+    """Return the source of each library's products: for torch its BLAS and its own CPU code, for NumPy its BLAS and the
     kernel, which OpenBLAS names by the processor that it was written for."""
-    build = _build(torch) if torch else {}
     found = {"torch": " ".join(filter(None, (build["blas"], build["cpu_capability"])))} if build else {}
     pools = [pool for pool in thread_pools() if pool.get("user_api") == "blas"]
-    if pools:  # SciPy may bring another BLAS
-        pool = next((pool for pool in pools if "numpy" in pool["filepath"].lower()), pools[0])
+    for pool in sorted(pools, key=lambda pool: "numpy" not in pool["filepath"].lower())[:1]:  # SciPy may bring another
         found["numpy"] = " ".join(filter(None, (pool["internal_api"], pool.get("architecture"))))
     return found
 
@@ -176,23 +171,22 @@ def switches() -> dict[str, Any]:
     # Once torch's newer switch, fp32_precision, is set, the older one refuses to be read; older torch lacks it.
     tf32_matmul = _known(lambda: matmul.fp32_precision == "tf32", lambda: matmul.allow_tf32)
     tf32_cudnn = _known(lambda: cudnn.conv.fp32_precision == "tf32", lambda: cudnn.allow_tf32)
-    return {
-        "tf32": bool(tf32_matmul or tf32_cudnn),
-        "tf32_matmul": tf32_matmul,
-        "tf32_cudnn": tf32_cudnn,
-        "float32_matmul": _known(torch.get_float32_matmul_precision),
-        "fp16_reduced_precision_reduction": _known(lambda: matmul.allow_fp16_reduced_precision_reduction),
-        "bf16_reduced_precision_reduction": _known(lambda: matmul.allow_bf16_reduced_precision_reduction),
-        "fp16_accumulation": _known(lambda: matmul.allow_fp16_accumulation),
-        "cudnn_benchmark": _known(lambda: cudnn.benchmark),
-        "cudnn_deterministic": _known(lambda: cudnn.deterministic),
-        "cudnn_depthwise_kernel": _known(lambda: str(cudnn.depthwise_kernel)),
-        "blas_library": _known(lambda: torch.backends.cuda.preferred_blas_library().name),
-        "attention_kernels": _known(lambda: _attention_kernels(torch)),
-        "flash_attention": _known(lambda: torch.nn.attention.current_flash_attention_impl() or "default"),
-        "deterministic": _known(lambda: torch.are_deterministic_algorithms_enabled()),
-        "variables": accelerator_variables(),
+    asked: dict[str, Callable[[], Any]] = {
+        "float32_matmul": lambda: torch.get_float32_matmul_precision(),
+        "fp16_reduced_precision_reduction": lambda: matmul.allow_fp16_reduced_precision_reduction,
+        "bf16_reduced_precision_reduction": lambda: matmul.allow_bf16_reduced_precision_reduction,
+        "fp16_accumulation": lambda: matmul.allow_fp16_accumulation,
+        "cudnn_benchmark": lambda: cudnn.benchmark,
+        "cudnn_deterministic": lambda: cudnn.deterministic,
+        "cudnn_depthwise_kernel": lambda: str(cudnn.depthwise_kernel),
+        "blas_library": lambda: torch.backends.cuda.preferred_blas_library().name,
+        "attention_kernels": lambda: _attention_kernels(torch),
+        "flash_attention": lambda: torch.nn.attention.current_flash_attention_impl() or "default",
+        "deterministic": lambda: torch.are_deterministic_algorithms_enabled(),
+        "variables": accelerator_variables,
     }
+    tf32 = {"tf32": bool(tf32_matmul or tf32_cudnn), "tf32_matmul": tf32_matmul, "tf32_cudnn": tf32_cudnn}
+    return tf32 | {name: _known(ask) for name, ask in asked.items()}
 
 
 def _attention_kernels(torch: Any) -> str:
@@ -203,7 +197,7 @@ def _attention_kernels(torch: Any) -> str:
 
 
 def accelerator_variables() -> str:
-    """Environment variables that change what an accelerator does, as ``NAME=value``; empty where none is set."""
+    """Return the environment variables that change an accelerator's work, as ``NAME=value``; empty where none is."""
     found = (f"{name}={shown(value)}" for name, value in sorted(os.environ.items()) if _OF_ACCELERATORS.fullmatch(name))
     return " ".join(each for each in found if not _USUAL.fullmatch(each))
 
@@ -219,9 +213,8 @@ def unusual() -> list[str]:
 def require_free_launches() -> None:
     """Raise :class:`UsageError` where an environment variable makes each launch wait for its work: such times occur
     only in a debugger."""
-    for name in _BLOCKING:
-        if os.environ.get(name, "0") not in ("", "0"):
-            value = os.environ[name]
+    for name in ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL"):
+        if (value := os.environ.get(name, "0")) not in ("", "0"):
             raise UsageError(f"{name}={value} makes each launch wait for its work, which no program does: unset it")
 
 

@@ -33,7 +33,7 @@ def end_rounds(prepared: Prepared, share: Share, result: Any) -> Rounds:
     plan, given = prepared.plan, prepared.given
     for device in plan.clock.devices:
         device.synchronize()
-    after = disturbance.look(plan.clock.devices)  # before the check, during which an accelerator's clocks fall
+    after = disturbance.read_counters(plan.clock.devices)  # before the check, during which an accelerator's clocks fall
     changed = given.changed() if given else []
     check = _check_last(prepared, result)
     before = dataclasses.replace(prepared.before, clocks=share.clocks)

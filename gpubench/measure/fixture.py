@@ -76,7 +76,7 @@ class Gpubench:
         home.settle()
         if (home.allocated_memory() or 0) > LEFT_BEHIND:
             gc.collect()
-        held_bytes, self._begun = home.allocated_memory(), disturbance.look(())
+        held_bytes, self._begun = home.allocated_memory(), disturbance.read_counters(())
         self._session, self.home, self.case = session, home, structs.replace(case, dtype=computing(case.dtype))
         self.implementation, self.variant = case.implementation, case.variant
         self.preset, self.first = session.settings.preset, session.settings.first

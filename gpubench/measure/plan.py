@@ -15,7 +15,7 @@ from .budget import Preset
 from .calls import Given
 from .clock import DeviceClock
 from .copies import CallCopy, copy_call
-from .disturbance import Moment
+from .disturbance import Counters
 from .rounds import Bound
 from .session import Session
 from .verify import Reference
@@ -47,7 +47,7 @@ class Plan:
     session: Session
     library: Implementation
     clock: DeviceClock
-    begun: Moment
+    begun: Counters
     name: str
     declared: Declared
     flush: Callable[[], Any] | None
@@ -114,7 +114,7 @@ class Prepared:
     check: Check
     expected: Reference | None
     given: Given | None
-    before: Moment
+    before: Counters
     first_s: float
     call_s: float
     round_s: float

@@ -74,7 +74,7 @@ class Preparation:
         del result, reference  # the warm-up can have their memory
         if plan.session.settings.brief and not plan.spreads:
             plan.session.measure_ceilings()  # not before: a first call that fails needs none
-        before = disturbance.look(plan.clock.devices)  # few short rounds may be too short to judge the machine by
+        before = disturbance.read_counters(plan.clock.devices)  # few short rounds may be too short to judge by
         call_s, round_s = self._warm_up(call, first_s)
         if self._counted is None:
             self._count(call, real=True)  # not the first call, which may prepare what the others need
@@ -295,7 +295,7 @@ def plan_rounds(prepared: Prepared) -> Share:
     if plan.session.settings.judges and plan.session.settings.processes == 1:
         _place(prepared, share)
     # The device's clocks have risen by now; from here on they must not fall.
-    share.clocks = disturbance.look(plan.clock.devices).clocks
+    share.clocks = disturbance.read_counters(plan.clock.devices).clocks
     return share
 
 

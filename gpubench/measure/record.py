@@ -42,8 +42,8 @@ def record(  # noqa: PLR0913 - the facts of a result
         if session.settings.judges:
             blocks = placed or spread
             level = levelled(times.data, blocks, int if spread else place_of) if blocks else times.data
-            raised += disturbance.uneven(level, light=session.light)
-            raised += disturbance.short(times.median * calls, times.median, wait_s)
+            raised += disturbance.noise_flags(level, light=session.light)
+            raised += disturbance.too_short_flags(times.median * calls, times.median, wait_s)
         if launches or work.flops or work.bytes:
             share = fields.get("convolution_share") or 0.0
             raised += implausible_flags(session, case, work, times.median, launches, share)

@@ -156,9 +156,9 @@ class Session:
             self.self_check = self.self_check or disturbance.SelfCheck.of(threads, "")
         return self.self_check
 
-    def is_busy(self, since: disturbance.Moment) -> bool:
+    def is_busy(self, since: disturbance.Counters) -> bool:
         """Whether other programs used the cores when this process started, or have since that moment."""
-        flags = (*self.check_machine().flags, *disturbance.disturbed(since, disturbance.look(())))
+        flags = (*self.check_machine().flags, *disturbance.disturbed(since, disturbance.read_counters(())))
         return any(flag.name == CONTENDED for flag in flags)
 
     def process_flags(self) -> list[Flag]:

@@ -73,14 +73,14 @@ class Ranks:
         here = _on_one_machine()
         used = [device for name in dict.fromkeys(names) if here and (device := find_device(name).device)]
         rank = Rank(self._team.number, world_size, [*names, ""][min(self._team.number, world_size)], threads)
-        before = disturbance.look((), family=True)
+        before = disturbance.read_counters((), family=True)
         busy = rank.number == 0 and gpubench.is_busy()
         work_of_rank = partial(
             measure_rank, job=job, preset=gpubench.allowance, busy=busy, note_progress=self._team.note_progress
         )
         times = self._team.run(self._name, rank, names, work_of_rank)
         neighbours = sum(device.other_processes() or 0 for device in used if device.accelerator)
-        after = replace(disturbance.look((), family=True), neighbours=neighbours)
+        after = replace(disturbance.read_counters((), family=True), neighbours=neighbours)
         flags = list(disturbance.disturbed(before, after)) if here else []  # elsewhere their CPU time isn't seen
         flags += _flags_of_ranks(times)
         indices = [each.index for each in circle(home, world_size)] if home.indexed else range(world_size)
@@ -206,9 +206,9 @@ def measure_rank(
         rising = used if preset.warmup else []
         until_clocks_stand(warm, DeviceClock(rising), rising, lambda stand: _decide_on_rank_0(rank, lambda: stand))
         count, iterations = _decide_on_rank_0(rank, lambda: budget.plan(min(seen), preset))
-        before = disturbance.look(used)  # the fixture observes the machine
+        before = disturbance.read_counters(used)  # the fixture observes the machine
         durations = take(count, iterations)
-        flags = tuple(disturbance.held_down(before, disturbance.look(used)))
+        flags = tuple(disturbance.throttling_flags(before, disturbance.read_counters(used)))
         return RankTimes(durations, iterations, first_s, check, job.record(), flags)
 
 

@@ -94,7 +94,7 @@ class Plain:
     def __init__(self, item: pytest.Item, session: Session, benchmark: Any) -> None:
         from ..devices import in_use
         from ..measure.clock import timer, watch_present_kinds
-        from ..measure.disturbance import look
+        from ..measure.disturbance import read_counters
 
         self._item, self._session, self._benchmark = item, session, benchmark
         _set_terms(item, benchmark, timer, _preset_of(item, session))
@@ -107,7 +107,7 @@ class Plain:
         for device in devices:
             device.reset_peak_memory()
         self._allocated = {device: device.allocated_memory() for device in devices}
-        self._before = look(devices)
+        self._before = read_counters(devices)
         self._flags: list[Flag] = []
         watch_calls(benchmark, self._flags)
 
@@ -116,7 +116,7 @@ class Plain:
         on which it has allocated memory, else unknown; return the case with it."""
         from ..devices import find_device, in_use
         from ..measure.clock import unwaited
-        from ..measure.disturbance import disturbed, look
+        from ..measure.disturbance import disturbed, read_counters
         from ..measure.record import record
 
         if self._benchmark.stats is None:
@@ -129,7 +129,7 @@ class Plain:
             peaks = {device: device.peak_memory() or 0 for device in devices}
             names = names or [str(device) for device in devices if peaks[device] > (self._allocated.get(device) or 0)]
             case = structs.replace(case, device=next(iter(names), ""), devices=tuple(dict.fromkeys(names)))
-        flags = [*self._flags, *disturbed(self._before, look(devices))]
+        flags = [*self._flags, *disturbed(self._before, read_counters(devices))]
         flags += [Flag("unwaited", f"{', '.join(names)} was loaded")] if (names := unwaited()) else []
         record(self._session, self._benchmark, case, devices, flags)
         return case

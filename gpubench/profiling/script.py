@@ -157,10 +157,10 @@ class Script:
         profile.compiled = watcher.compiled
         with self.watcher.losing("machine"):
             from ..devices import CPU
-            from ..measure.disturbance import disturbed, look
+            from ..measure.disturbance import disturbed, read_counters
 
             profile.machine, profile.torch, profile.threads = CPU.label, str(torch.__version__), torch.get_num_threads()
-            flags = disturbed(self._before, look((), family=True)) if self._before is not None else ()
+            flags = disturbed(self._before, read_counters((), family=True)) if self._before is not None else ()
             profile.busy = "; ".join(flag.seen for flag in flags)
 
     def _finish(self) -> None:
@@ -223,7 +223,7 @@ class Script:
         """Say where a script is that has no step yet; return whether to sample its lines."""
         phase = self.watcher.phase
         if phase == "timed" and self._before is None:
-            self._before = sys.modules["gpubench.measure.disturbance"].look((), family=True)
+            self._before = sys.modules["gpubench.measure.disturbance"].read_counters((), family=True)
         if phase != "warm" or self.watcher.rank < len(RANKS):
             return phase != "timed"
         own = next(frames(frame), None)

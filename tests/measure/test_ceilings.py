@@ -91,7 +91,7 @@ def test_each_pattern_counts_the_passes_over_its_arrays(monkeypatch):
     """In one second each; what is written in place was read before. All have one footprint."""
     monkeypatch.setattr(ceilings, "_shortest", lambda call, clock, seconds: 1.0)
     monkeypatch.setattr(ceilings, "_footprints", lambda device, effort: [("memory", 2410)])
-    found = ceilings._bandwidth(CPU, ceilings.DeviceClock([CPU]), ceilings.EFFORTS["smoke"])
+    found = ceilings._bandwidth(CPU, ceilings.EFFORTS["smoke"])
     passes = {"read": 1, "in-place": 2, "copy": 1, "triad": 1, "write": 1}
     rates = {each.pattern: (each.footprint_bytes, each.byte_per_s) for each in found}
     assert rates == {name: (2400, 2400 * count) for name, count in passes.items()}
@@ -120,7 +120,7 @@ def test_a_pass_shorter_than_its_launch_is_timed_by_the_device(monkeypatch):
     monkeypatch.setattr(ceilings, "_random", lambda count, device: torch.zeros(count))
 
     def rates():
-        measured = ceilings._bandwidth(VirtualDevice(), None, ceilings.EFFORTS["smoke"])
+        measured = ceilings._bandwidth(VirtualDevice(), ceilings.EFFORTS["smoke"])
         return {round(each.byte_per_s / (1 << 20) / 1e3) for each in measured}
 
     assert max(rates()) == 1000
@@ -130,8 +130,7 @@ def test_a_pass_shorter_than_its_launch_is_timed_by_the_device(monkeypatch):
 
 def test_accelerators_have_one_way():
     accelerator = type("Accelerator", (type(CPU),), {"accelerator": True, "memory": lambda self: None})()
-    clock = ceilings.DeviceClock([CPU])
-    assert set(ceilings._ways(accelerator, "float32", clock, ceilings.EFFORTS["smoke"])) == {"torch"}
+    assert set(ceilings._ways(accelerator, "float32", ceilings.EFFORTS["smoke"])) == {"torch"}
 
 
 def test_peaks_that_a_run_disproves_are_measured_again_for_its_first_results(bench, pytester, monkeypatch):

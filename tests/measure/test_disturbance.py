@@ -31,7 +31,7 @@ def names(found):
 
 def reasons(times):
     """How each reason for ``noisy`` begins."""
-    seen = "; ".join(flag.seen for flag in disturbance.uneven(times))
+    seen = "; ".join(flag.seen for flag in disturbance.noise_flags(times))
     return [" ".join(reason.split()[:2]) for reason in seen.split("; ") if reason]
 
 
@@ -64,7 +64,7 @@ def test_rounds_that_spread_start_slowly_or_drift(times, raised):
 )
 def test_a_round_must_outlast_the_clock_the_wait_and_the_calling(monkeypatch, round_s, call_s, wait_s, raised):
     monkeypatch.setattr(disturbance, "calling_s", lambda: 4e-8)
-    found = list(disturbance.short(round_s, call_s, wait_s))
+    found = list(disturbance.too_short_flags(round_s, call_s, wait_s))
     assert names(found) == raised
     if call_s == 7e-8:
         assert found[0].seen == "a call took 70.0 ns, and calling a function that does nothing takes 40.0 ns of it"
@@ -78,7 +78,7 @@ def test_the_calling_is_the_shortest_of_several_loops(monkeypatch):
 def moment(**changed):
     values = {"wall_s": 0.0, "own_s": 0.0, "busy_s": 0.0, "stolen_s": 0.0, "clocks": {}, "slowed": ()}
     values["slowed_s"] = {"cuda:0: power limit": 1.0}
-    return disturbance.Moment(**{**values, "neighbours": 0, **changed})
+    return disturbance.Counters(**{**values, "neighbours": 0, **changed})
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_power_limit_is_named_with_its_watts():
     told = {"throttle_reasons": ("power limit", "heat"), "details": {"power_limit_w": 72.0}}
     methods = {name: lambda self, answer=answer: answer for name, answer in told.items()}
     limited = type("Limited", (VirtualDevice,), methods)()
-    assert disturbance.look([limited]).slowed == ("virtual:0: power limit of 72 W", "virtual:0: heat")
+    assert disturbance.read_counters([limited]).slowed == ("virtual:0: power limit of 72 W", "virtual:0: heat")
 
 
 CEILINGS = Ceilings(
@@ -189,7 +189,7 @@ def test_threads_that_wait_for_each_other_are_given_up(monkeypatch, all_s, other
     """The canary takes 1 ms on one thread and these seconds on all, while others use so many of two cores."""
     seen, moments = iter(all_s), iter([moment(), moment(wall_s=1.0, busy_s=1.0 + others, own_s=1.0)])
     monkeypatch.setattr(disturbance, "canary", lambda threads: CanaryTimes(threads, 1e-3, next(seen)))
-    monkeypatch.setattr(disturbance, "look", lambda devices: next(moments))
+    monkeypatch.setattr(disturbance, "read_counters", lambda devices: next(moments))
     monkeypatch.setattr(disturbance, "affinity", lambda: (0, 1))
     check = disturbance.SelfCheck.of(2, "--threads")
     assert check.canary.all_s == all_s[-1]
@@ -244,12 +244,12 @@ def test_a_busy_neighbour_is_contended(bench, monkeypatch, busy, contended):
 def test_what_its_children_use_is_not_others_doing():
     """The ranks of a case are the processes that it started."""
     burn = "import time\nwhile time.process_time() < 0.5: pass\nprint(flush=True)\ninput()"
-    busy_s = disturbance.look(()).busy_s
+    busy_s = disturbance.read_counters(()).busy_s
     child = subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     child.stdout.readline()
     if busy_s is not None:  # its cores were busy meanwhile, at least for the child's half second
-        assert disturbance.look(()).busy_s - busy_s > 0.4
-    family, alone = disturbance.look((), family=True).own_s, disturbance.look(()).own_s
+        assert disturbance.read_counters(()).busy_s - busy_s > 0.4
+    family, alone = disturbance.read_counters((), family=True).own_s, disturbance.read_counters(()).own_s
     child.communicate(b"\n")
     assert family - alone > 0.4
 

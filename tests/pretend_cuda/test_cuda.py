@@ -24,7 +24,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from benchmarks import training
 from gpubench.devices.cuda import Cuda
 from gpubench.measure.data import Data
-from gpubench.measure.disturbance import disturbed, look
+from gpubench.measure.disturbance import disturbed, read_counters
 from gpubench.measure.probes import device_time
 from gpubench.measure.work import watched
 from gpubench.runfile.journal import read_ledger
@@ -284,16 +284,16 @@ def test_answers_are_those_of_the_gpu_that_is_asked(tell, bits, reasons):
     assert (FIRST.throttle_reasons(), SECOND.throttle_reasons()) == ((), reasons)
     assert SECOND.throttled_s() == {"power limit": 2.5, "heat": 1e-3}
     assert (FIRST.other_processes(), SECOND.other_processes()) == (0, 2)
-    (flag,) = (each for each in disturbed(look([SECOND]), look([SECOND]), 1) if each.name == "contended")
+    (flag,) = (each for each in disturbed(read_counters([SECOND]), read_counters([SECOND])) if each.name == "contended")
     assert "2 other processes on the device" in flag.seen
 
 
 def test_lower_clocks_and_seconds_held_down_are_throttled(tell):
-    before = look([FIRST, SECOND])
-    assert "throttled" not in [flag.name for flag in disturbed(before, look([FIRST, SECOND]), 1)]
+    before = read_counters([FIRST, SECOND])
+    assert "throttled" not in [flag.name for flag in disturbed(before, read_counters([FIRST, SECOND]))]
     time.sleep(0.02)
     tell(SM_MHZ=1000, HEAT_NS=10_000_000)
-    (flag,) = (each for each in disturbed(before, look([FIRST, SECOND]), 1) if each.name == "throttled")
+    (flag,) = (each for each in disturbed(before, read_counters([FIRST, SECOND])) if each.name == "throttled")
     assert "cuda:1: heat" in flag.seen
     assert "cuda:1: 1.98 to 1.00 GHz" in flag.seen
     assert "cuda:0" not in flag.seen
