@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from .fixture import Gpubench
 
 _LONGEST_COMPARED_S, _MOST_COMPARED = 1.0, 100
-"""Longest seconds of a call whose result is compared with another expression's, and most tensors and numbers of
-it."""
+"""Longest seconds of a call whose result is compared with another expression's, and most tensors and numbers of it."""
 _ELSEWHERE = re.compile("not compiled with|no NVIDIA driver|No CUDA GPUs|not linked with|on the same device")
 """How torch says that a tensor is asked for on another device, or lies on one."""
 
@@ -52,8 +51,8 @@ class BoundCall:
 
 def bound_call(timing: Timing, name: str, sizes: Mapping[str, Any], bench: Gpubench) -> BoundCall:
     """Return a call with its inputs, which are made now, declared to the fixture."""
-    compared: list[CallCopy] = []
     target, fresh = timing.calls[name], None
+    compared: list[CallCopy] = []
     if isinstance(target, str):
         namespace, before = _namespace(timing, sizes, bench), partial(_execute, timing.each, "<each>")
         before(namespace)
@@ -65,9 +64,8 @@ def bound_call(timing: Timing, name: str, sizes: Mapping[str, Any], bench: Gpube
 
         if is_name(target) and callable(function(*arguments()[0])):
             raise UsageError(f"{target} names a function and doesn't call it: write '{target}(…)'")
-        compared = _copies(timing, name, namespace) if timing.check and bench.first and bench.home == CPU else []
-        args, kwargs = ((), {}) if timing.each else arguments()
-        fresh = arguments if timing.each else None
+        compared = _copies(timing, target, namespace) if timing.check and bench.first and bench.home == CPU else []
+        args, kwargs, fresh = ((), {}, arguments) if timing.each else (*arguments(), None)
     else:
         made: Any = ()
         if callable(timing.setup):
@@ -79,22 +77,29 @@ def bound_call(timing: Timing, name: str, sizes: Mapping[str, Any], bench: Gpube
     return BoundCall(function, args, kwargs, compared)
 
 
-def _copies(timing: Timing, name: str, namespace: dict[str, Any]) -> list[CallCopy]:
+def _copies(timing: Timing, source: str, namespace: dict[str, Any]) -> list[CallCopy]:
     """Return copies of the call and of the first expression's, with the same inputs; none for the first itself, and
     where a call can't be copied."""
     first, *others = map(str, timing.calls.values())
-    source, memory, copied = str(timing.calls[name]), CPU.memory(), []
+    memory, copied = CPU.memory(), []
     with contextlib.suppress(Exception):  # a user's object can raise anything
         for text in (source, first) if source in others else ():
-            own = namespace if on_numpy(text) == on_numpy(source) else _converted(namespace, on_numpy(text))
+            own = namespace
+            if on_numpy(text) != on_numpy(source):  # tensors as arrays, or arrays as tensors
+                of, to = (torch.Tensor, _array_of) if on_numpy(text) else (np.ndarray, torch.as_tensor)
+                data = {key: value for key, value in own.items() if not key.startswith("_") and _is_data(value)}
+                own = own | pytree.tree_map_only(of, to, data)
             function, names, out = function_of(text, own)
-            limit = memory.free // 8
-            copied.append(copy_call(function, *_arguments(own, names, out), limit_bytes=limit))
+            copied.append(copy_call(function, *_arguments(own, names, out), limit_bytes=memory.free // 8))
     return copied
 
 
+def _array_of(tensor: torch.Tensor) -> Any:
+    return tensor.detach().numpy()
+
+
 def _namespace(timing: Timing, sizes: Mapping[str, Any], bench: Gpubench) -> dict[str, Any]:
-    """The names that an expression sees, after its setup."""
+    """Return the names that an expression sees, after its setup."""
     import numpy as np
     import torch
     from torch.nn import functional
@@ -136,22 +141,11 @@ def _arguments(namespace: Mapping[str, Any], names: Sequence[str], out: str) -> 
     return tuple(namespace[name] for name in names), {"out": namespace[out]} if out else {}
 
 
-def _converted(namespace: dict[str, Any], to_numpy: bool) -> dict[str, Any]:
-    """Return the names with tensors as arrays, or arrays as tensors."""
-    data = {name: value for name, value in namespace.items() if not name.startswith("_") and _is_data(value)}
-    converted: dict[str, Any] = (
-        pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().numpy(), data)
-        if to_numpy
-        else pytree.tree_map_only(np.ndarray, torch.as_tensor, data)
-    )
-    return namespace | converted
-
-
 def difference_of(calls: Sequence[Callable[[], Any]], other: str) -> str:
     """Make two calls, and return how the first one's result differs in shape or values from that of the ``other``;
     empty if it doesn't, or can't be compared."""
     results: list[list[torch.Tensor]] = []
-    with contextlib.suppress(Exception), uncompiled():  # what a call returns can raise anything
+    with contextlib.suppress(Exception), uncompiled():  # the result of a call can raise anything
         for call in calls:
             with restored_random_streams():
                 torch.manual_seed(0)
@@ -180,35 +174,29 @@ def _difference(other: str, found: torch.Tensor, expected: torch.Tensor) -> str:
     return f"the result differs from that of {other} by up to {off:.2g}, of values up to {largest:.2g}"
 
 
-# The call -------------------------------------------------------------------------------------------------------------
-
-
 def function_of(text: str, namespace: dict[str, Any]) -> tuple[Callable[..., Any], list[str], str]:
     """Return the expression as a function of the values that it uses, with their names; modules, functions and classes
-    stay global.
+    stay global. The function returns the value of the last statement, or the target that it assigns to.
 
     The last name is that of a value which is passed as ``out=``: the function has a keyword ``out`` for it, which the
-    fixture counts as written and not as read. The function returns the value of the last statement, or the target that
-    it assigns to.
+    fixture counts as written and not as read.
     """
     body = parse(text, "the expression").body
     names = [name for name in names_in(text)[0] if name in namespace and _is_data(namespace[name])]
     out = target if (target := _written(body)) in names else ""
     names = [name for name in names if name != out]
-    awaits = _awaits(compile(text.strip(), "<expression>", "exec", AWAITING))
+    match body[-1]:
+        case ast.Expr(value):
+            body = [*body[:-1], ast.Return(value)]
+        case ast.Assign(targets=[last, *_]) | ast.AugAssign(last) | ast.AnnAssign(last):
+            body = [*body, *ast.parse(f"return {ast.unparse(last)}").body]
+    awaits = bool(compile(text.strip(), "<expression>", "exec", AWAITING).co_flags & inspect.CO_COROUTINE)
     head = f"{'async ' * awaits}def expression({', '.join([*names, *(['*', 'out'] if out else [])])}): "
-    definition = ast.parse(head + (f"{out} = out" if out else "pass")).body[0]
-    assert isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef)
-    definition.body += _returning(body)
-    code = compile(ast.fix_missing_locations(ast.Module([definition], [])), "<expression>", "exec")
+    definition: Any = ast.parse(head + (f"{out} = out" if out else "pass")).body[0]
+    definition.body += body
     made: dict[str, Any] = {}
-    exec(code, namespace, made)
+    exec(compile(ast.fix_missing_locations(ast.Module([definition], [])), "<expression>", "exec"), namespace, made)
     return _run_to_its_end(made["expression"]) if awaits else made["expression"], names, out
-
-
-def _awaits(code: types.CodeType) -> bool:
-    """Whether the code awaits something, in an asynchronous comprehension too."""
-    return bool(code.co_flags & inspect.CO_COROUTINE)
 
 
 @functools.cache
@@ -218,16 +206,15 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def _execute(source: str, name: str, namespace: dict[str, Any]) -> None:
-    """Execute statements, which may await."""
+    """Execute statements, which may await, in an asynchronous comprehension too."""
     code = compile(source.strip(), name, "exec", AWAITING)
-    if _awaits(code):
+    if code.co_flags & inspect.CO_COROUTINE:
         _loop().run_until_complete(eval(code, namespace))
     else:
         exec(code, namespace)
 
 
 def _run_to_its_end(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that runs a coroutine function until it has ended."""
     loop = _loop()
 
     @functools.wraps(function)
@@ -259,16 +246,6 @@ def pausing_loop() -> Iterator[None]:
             asyncio.tasks._enter_task(running, task)
 
 
-def _returning(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Return the statements with a ``return`` of the last one's value."""
-    match body[-1]:
-        case ast.Expr(value):
-            return [*body[:-1], ast.Return(value)]
-        case ast.Assign(targets=[target, *_]) | ast.AugAssign(target) | ast.AnnAssign(target):
-            return [*body, *ast.parse(f"return {ast.unparse(target)}").body]
-    return body
-
-
 def _written(body: list[ast.stmt]) -> str:
     """Return the only name that is passed as ``out=`` and used for nothing else; empty if there is none."""
     nodes = [node for statement in body for node in ast.walk(statement)]
@@ -281,9 +258,7 @@ def _written(body: list[ast.stmt]) -> str:
 
 def _is_data(value: Any) -> bool:
     """Whether a value is data rather than a module, function or class; a network is both and counts as data."""
-    if isinstance(value, torch.nn.Module):
-        return True
-    return not (isinstance(value, types.ModuleType | type) or callable(value))
+    return isinstance(value, torch.nn.Module) or not (isinstance(value, types.ModuleType | type) or callable(value))
 
 
 @contextlib.contextmanager

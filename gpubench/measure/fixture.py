@@ -20,12 +20,11 @@ from . import disturbance
 from .budget import Preset
 from .clock import MIN_WAITS, DeviceClock
 from .data import Data, pinned_copy
-from .finish import end_rounds, fields_of, precision_of, time_plainly
-from .plan import Declared, Plan, Prepared
+from .plan import Declared, Plan, Prepared, Rounds
 from .precision import computing, matmul_precision, torch_dtype
 from .prepare import Preparation, plan_rounds
 from .probes import flush
-from .record import record
+from .record import end_rounds, fields_of, precision_of, record, time_plainly
 from .rounds import Share, take_turns
 from .session import Session
 from .state import untraced
@@ -218,7 +217,7 @@ class Gpubench:
         if again and fields.keys() & {"device_s", "device_reason"}:
             result = again()  # a replayed graph has overwritten that of the rounds
         fields["launches"] = bool(prepared.counted and prepared.counted.operations)
-        self._record(prepared.work, rounds.flags, **fields)
+        self._record(rounds, prepared.work, **fields)
         return result
 
     def _plan(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Plan:
@@ -246,9 +245,9 @@ class Gpubench:
             return share.call_once()  # the last round's may be of a copy
         return last if calls > 1 or not self.enabled else share.result
 
-    def _record(self, work: Work, flags: Iterable[Flag], **fields: Any) -> None:
+    def _record(self, rounds: Rounds, work: Work, **fields: Any) -> None:
         self._conditions = None  # pytest keeps the fixture, and the flush holds as many bytes as the cache
-        record(self._session, self._benchmark, self.case, self.clock.devices, flags, work, **fields)
+        record(self._session, self._benchmark, self.case, self.clock.devices, rounds, work, **fields)
         if self.parallel:  # the test may still add to it: phases, losses
             self._benchmark.extra_info[KEY]["parallel"] = self.parallel
 
@@ -257,17 +256,13 @@ class Gpubench:
         for process in self._benchmark.extra_info.get(KEY, {}).get("processes", ())[:1]:
             process["flags"] = [*process["flags"], to_builtins(flag)]
 
-    def replay(
-        self, durations: Sequence[float], iterations: int, work: Work, flags: Iterable[Flag], **record: Any
-    ) -> None:
-        """Record durations that other processes measured, round by round, as this case's times. ``durations``: seconds
-        of each round, of its slowest rank; ``iterations``: calls in each; ``flags``: what was wrong meanwhile;
-        ``record``: further fields of the :class:`Measurement`."""
+    def replay(self, durations: Sequence[float], iterations: int, work: Work, rounds: Rounds, **fields: Any) -> None:
+        """Record rounds that other processes measured as this case's. ``durations``: seconds of each round, of its
+        slowest rank; ``iterations``: calls in each; ``fields``: further fields of the measurement."""
         self.called = True
-        self.case = structs.replace(self.case, devices=record.pop("devices"), threads=record.pop("threads"))
+        self.case = structs.replace(self.case, devices=fields.pop("devices"), threads=fields.pop("threads"))
         self._benchmark.keep(durations if self.enabled else (), iterations, lambda: None, self.case.workload)
-        switches = precision_of(self.home, self.case, self.declared)
-        self._record(work, flags, precision=switches, **record)
+        self._record(rounds, work, precision=precision_of(self.home, self.case, self.declared), **fields)
 
     def take_over(self, durations: Sequence[float], calls: int, record: dict[str, Any]) -> None:
         """Keep the seconds of rounds, of so many calls each, and the record that another session has written."""

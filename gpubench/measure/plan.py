@@ -3,6 +3,7 @@ results file's :class:`~gpubench.runfile.schema.Measurement`."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -127,11 +128,11 @@ class Rounds:
     one. ``placed`` and ``spread`` are the numbers of rounds of each block, at placements and over time; ``unplaced`` is
     the reason for a single placement. ``latency_s`` and ``cpu_s`` are seconds of one call."""
 
-    result: Any
-    check: Check
-    flags: tuple[Flag, ...]
-    cpu_s: float
-    latency_s: float | None
-    placed: tuple[int, ...]
-    spread: tuple[int, ...]
-    unplaced: str
+    flags: tuple[Flag, ...] = ()
+    check: Check | None = None
+    result: Any = None
+    latency_s: float | None = None
+    cpu_s: float = math.inf
+    placed: tuple[int, ...] = ()
+    spread: tuple[int, ...] = ()
+    unplaced: str = ""

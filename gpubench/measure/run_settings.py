@@ -10,17 +10,14 @@ from ..errors import UsageError
 
 
 class Mode(Enum):
-    """What a session of pytest does with benchmarks."""
+    """A session of pytest lists benchmarks (``PLAN``), or skips them, as pytest-benchmark is missing (``OFF``). It
+    measures them for ``gpubench run`` or ``time``, plain ones too (``RUN``): it may choose its threads, and another
+    process measures what it can't. Or it measures those with the fixture among a project's tests (``ALONE``)."""
 
     PLAN = auto()
-    """Lists them, and measures none."""
     RUN = auto()
-    """Measures them for ``gpubench run`` or ``time``, plain ones too. It may choose its threads, and another process
-    measures what it can't."""
     ALONE = auto()
-    """Measures those with the fixture ``gpubench`` among a project's tests."""
     OFF = auto()
-    """Skips them, as pytest-benchmark is missing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import functools
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..devices import Choice, Device, find_device, select
 from ..devices.cpu import cores, keep_memory
@@ -28,19 +28,12 @@ _USING_ACCELERATORS = {"torch", "jax", "cupy", "numba.cuda"}
 """Modules whose import shows that a suite may compute on a GPU; torch then describes the GPUs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unmeasured:
-    """A case without a result, and why: its row in the run file."""
+class Unmeasured(NamedTuple):
+    """A case without a result, and why."""
 
     case: Case
-    name: str
-    fullname: str
     status: str
     reason: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the case's keys, then its own; JSON-ready."""
-        return self.case.as_dict() | {name: getattr(self, name) for name in ("name", "fullname", "status", "reason")}
 
 
 @dataclass

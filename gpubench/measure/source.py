@@ -26,25 +26,27 @@ MAKERS = ("randn", "rand", "randint", "empty", "module")
 """Methods of the fixture that make inputs; expressions use them by the same names."""
 KNOWN = ("torch", "nn", "F", "np", "device", "dtype", *MAKERS)
 """Names that every expression and its setup can use."""
-_ALIASES = {"pandas": "pd"}
-"""Customary names of imported modules."""
-_MOST_CHARACTERS = 1000
-"""Most characters of an expression, whose whole text is its name."""
-_MOST_SIZES = 200
+_MOST_CHARACTERS, _MOST_SIZES = 1000, 200
+"""Most characters of an expression, whose whole text is its name, and most sizes."""
 Size = tuple[str, tuple[float, ...]]
 """A name and its values."""
 AWAITING = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 """Lets code await outside of functions."""
+_IN_SHELL, _IN_PYTHON = (
+    ("--setup {!r}", "--size {}", " ", "write 'import {module} as {name}' in --setup", "--dtype {}"),
+    ("setup={!r}", "sizes={!r}", ", ", "import {module} as {name}", "dtypes={!r}"),
+)
+"""How messages write the setup, sizes, their separator, the import of a module, and the request of a dtype."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What to time: ``calls`` are expressions or functions by their names in tables, which share everything else.
+    """``calls`` to time are expressions or functions by their names in tables, which share everything else.
 
     ``setup`` makes the inputs: Python for expressions; for a function a function of the sizes, which returns further
     arguments. ``each`` runs before each call, untimed. ``values`` are further names that expressions can use, ``args``
     and ``kwargs`` the arguments of a function. ``dtypes`` and ``variants`` are the requested ones. ``check`` as for
-    :meth:`.Gpubench.declare`.
+    :meth:`.Gpubench.declare`. ``ascending``: sizes are measured from small to large, as far as time and memory suffice.
     """
 
     calls: Mapping[str, str | Callable[..., Any]]
@@ -58,7 +60,6 @@ class Timing:
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     ascending: bool = False
-    """Whether sizes are measured from small to large, as far as time and memory suffice."""
 
     @property
     def single(self) -> bool:
@@ -143,10 +144,8 @@ def hints(texts: Iterable[str]) -> Iterator[str]:
 
 def is_name(text: str) -> bool:
     """Whether it ends with a name alone: ``torch.sin``, ``x.numpy().tolist``."""
-    match ast.parse(text.strip()).body[-1]:
-        case ast.Expr(ast.Name() | ast.Attribute()):
-            return True
-    return False
+    last = ast.parse(text.strip()).body[-1]
+    return isinstance(last, ast.Expr) and isinstance(last.value, ast.Name | ast.Attribute)
 
 
 def names_in(text: str) -> tuple[list[str], set[str]]:
@@ -177,39 +176,22 @@ def _is_module(name: str) -> bool:
     return importlib.machinery.PathFinder.find_spec(name, [os.getcwd()]) is not None
 
 
-_IN_SHELL, _IN_PYTHON = (
-    ("--setup {!r}", "--size {}", " ", "write 'import {module} as {name}' in --setup", "--dtype {}"),
-    ("setup={!r}", "sizes={!r}", ", ", "import {module} as {name}", "dtypes={!r}"),
-)
-"""How the setup and sizes are written in messages, what separates them, how a module is imported, and how a dtype is
-asked for."""
-
-
 def _require_known(text: str, setup: str, sizes: Sequence[str], values: Iterable[str], written: Sequence[str]) -> None:
     """Raise UsageError for undefined names, with the remedy, as it is ``written``."""
     setting, sizing, between, bring, typing = written
     known = {*sizes, *values, *KNOWN, *dir(builtins)}
-    for what, code in (("setup", setup), ("expression", text)):
+    for place, code in ((" in the setup", setup), ("", text)):
         read, made = names_in(code)
         known |= made
         missing = [name for name in read if name not in known]
         for name in missing:
             if code.strip() == name and _is_module(name):
                 raise UsageError(f"{name} is a module: write what to call, such as 'np.sort(a)' or 'torch.sort(a)'")
-            module = next((module for module, alias in _ALIASES.items() if alias == name), name)
-            if re.search(rf"\b{name}\.", code) and (module != name or _is_module(name)):
-                how = bring.format(module=module, name=name).replace(f" as {module}", "")
-                raise UsageError(f"unknown name {name!r}: {how}")
-            if name in DTYPES:
-                raise UsageError(f"unknown name {name!r}: write torch.{name}, or ask for {typing.format(name)}")
-            if re.search(rf"\b{name}\s*\(", code):
-                near = difflib.get_close_matches(name, known, 1, 0.7)
-                own = f"torch.{name} or F.{name}"
-                how = f"did you mean {near[0]}, {own}?" if near else f"write {own}, or import it"
-                raise UsageError(f"unknown function {name!r}: {how}")
-        if missing and what == "setup":
+            if how := _remedy(name, code, known, bring, typing):
+                raise UsageError(f"unknown {how}")
+        if missing and place:
             how = sizing.format(f"{missing[0]}=256,1024,4096")
-            raise UsageError(f"unknown name {missing[0]!r} in the setup: if it is a size, add {how}")
+            raise UsageError(f"unknown name {missing[0]!r}{place}: if it is a size, add {how}")
     if missing:
         size, several = sizes[0] if sizes else "n", len(missing) > 1
         made_so = f"{', '.join(missing)} = {', '.join([f'randn({size}, {size})'] * len(missing))}"
@@ -217,6 +199,19 @@ def _require_known(text: str, setup: str, sizes: Sequence[str], values: Iterable
         parts += [] if sizes else [sizing.format(f"{size}=256,1024,4096")]
         names = f"name{'s' * several} {', '.join(missing)}"
         raise UsageError(f"unknown {names}: make {'them' if several else 'it'} with {between.join(parts)}")
+
+
+def _remedy(name: str, code: str, known: Iterable[str], bring: str, typing: str) -> str:
+    """Return an undefined name with its remedy: an import, a dtype, or a function of a like name; else nothing."""
+    module = "pandas" if name == "pd" else name
+    if re.search(rf"\b{name}\.", code) and (module != name or _is_module(name)):
+        return f"name {name!r}: {bring.format(module=module, name=name).replace(f' as {module}', '')}"
+    if name in DTYPES:
+        return f"name {name!r}: write torch.{name}, or ask for {typing.format(name)}"
+    if re.search(rf"\b{name}\s*\(", code):
+        near, own = difflib.get_close_matches(name, known, 1, 0.7), f"torch.{name} or F.{name}"
+        return f"function {name!r}: " + (f"did you mean {near[0]}, {own}?" if near else f"write {own}, or import it")
+    return ""
 
 
 def parse_sizes(texts: Iterable[str]) -> list[Size]:
@@ -236,14 +231,13 @@ def _values(part: str) -> Size:
     taken = name.startswith(("gpubench", "benchmark")) or name in (*KNOWN, "request") or keyword.iskeyword(name)
     if not equals or taken or not name.isidentifier():
         raise UsageError(f"size {part!r}: write n=256,1024,4096")
-    return name, tuple(dict.fromkeys(_number(word, part) for word in text.split(",")))
-
-
-def _number(word: str, part: str) -> float:
-    try:
-        value = float(word.replace("_", ""))
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1e15:
-        raise UsageError(f"size {part!r}: {word!r} is no number above 0; write n=256,1024,4096")
-    return int(value) if value == int(value) else value
+    values: dict[float, None] = {}
+    for word in text.split(","):
+        try:
+            value = float(word.replace("_", ""))
+        except ValueError:
+            value = 0.0
+        if not 0 < value < 1e15:
+            raise UsageError(f"size {part!r}: {word!r} is no number above 0; write n=256,1024,4096")
+        values[int(value) if value == int(value) else value] = None
+    return name, tuple(values)

@@ -23,6 +23,7 @@ from ..errors import Unmeasurable, UsageError
 from ..measure import budget, disturbance
 from ..measure.budget import Preset
 from ..measure.clock import DeviceClock, until_clocks_stand
+from ..measure.plan import Rounds
 from ..measure.precision import matmul_precision
 from ..measure.rounds import Bound, Share, take_turns
 from ..measure.work import Request
@@ -92,8 +93,8 @@ class Ranks:
         durations = [max(round_s) for round_s in zip(*(rank.durations for rank in times), strict=True)]
         terms = {"devices": tuple(dict.fromkeys(names)), "threads": threads * world_size}
         steps = len(times[-1].record.get("losses", ())) or None
-        rest = {"check": times[0].check, "first_call_s": times[0].first_s, "steps": steps}
-        gpubench.replay(durations, times[0].iterations, work, flags, **terms, **rest)
+        rest, rounds = {"first_call_s": times[0].first_s, "steps": steps}, Rounds(tuple(flags), times[0].check)
+        gpubench.replay(durations, times[0].iterations, work, rounds, **terms, **rest)
 
     def _require(self, count: int, gpubench: Gpubench) -> None:
         """Raise Unmeasurable unless there are devices and ranks for this many, by the same reason on every rank."""

@@ -117,6 +117,7 @@ class Plain:
         from ..devices import find_device, in_use
         from ..measure.clock import unwaited
         from ..measure.disturbance import disturbed, read_counters
+        from ..measure.plan import Rounds
         from ..measure.record import record
 
         if self._benchmark.stats is None:
@@ -131,7 +132,7 @@ class Plain:
             case = structs.replace(case, device=next(iter(names), ""), devices=tuple(dict.fromkeys(names)))
         flags = [*self._flags, *disturbed(self._before, read_counters(devices))]
         flags += [Flag("unwaited", f"{', '.join(names)} was loaded")] if (names := unwaited()) else []
-        record(self._session, self._benchmark, case, devices, flags)
+        record(self._session, self._benchmark, case, devices, Rounds(tuple(flags)))
         return case
 
 

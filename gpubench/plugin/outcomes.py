@@ -7,7 +7,6 @@ import re
 import sys
 import sysconfig
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +82,7 @@ def spoilt(error: Exception) -> tuple[str, str]:
 def keep_reason(session: Session, attempt: Attempt, item: Any, status: str, reason: str) -> None:
     """Record why a test has no result; of several reasons the first one counts."""
     case = attempt.fixture.case if attempt.fixture else attempt.case
-    session.unmeasured.setdefault(item.nodeid, Unmeasured(case, item.name, item.nodeid, status, reason))
+    session.unmeasured.setdefault(item.nodeid, Unmeasured(case, status, reason))
 
 
 def restore(session: Session, attempt: Attempt, item: Any) -> list[str]:
@@ -95,7 +94,7 @@ def restore(session: Session, attempt: Attempt, item: Any) -> list[str]:
         for process in attempt.benchmark.extra_info.get(KEY, {}).get("processes", ())[:1] if attempt.benchmark else ():
             process["flags"] = [*process["flags"], msgspec.to_builtins(flag)]
         if row := session.unmeasured.get(item.nodeid):
-            session.unmeasured[item.nodeid] = replace(row, reason=f"{row.reason} ({flag.seen})")
+            session.unmeasured[item.nodeid] = row._replace(reason=f"{row.reason} ({flag.seen})")
     return stuck
 
 
