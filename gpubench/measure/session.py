@@ -83,10 +83,9 @@ class Session:
 
     @functools.cached_property
     def light(self) -> bool:
-        """Whether nothing that is measured uses torch or another library that computes on accelerators. Then torch,
-        whose import takes seconds in each process, isn't imported, and the machine is described without its
-        accelerators. Garbage collection would also visit torch's hundred thousand objects, which makes a test that
-        creates many objects up to three times as slow."""
+        """Whether nothing that is measured uses torch or another library that computes on accelerators. Then torch
+        isn't imported, which takes seconds and makes garbage collection up to three times as slow, and the machine is
+        described without its accelerators."""
         return self.plain and not _USING_ACCELERATORS.intersection(sys.modules)
 
     @property
@@ -99,22 +98,21 @@ class Session:
     def estimated_s(self, timed: Iterable[tuple[Case, bool]]) -> float:
         """Estimate the seconds that these cases, each with whether it needs several processes, and the ceilings take in
         a run's first process on an idle machine, if no case is skipped or slow."""
-        known = list(timed)
+        known, settings = list(timed), self.settings
         seconds = sum(RANKS_S if several else self.preset.case_s for _, several in known)
         seconds += RANKS_START_S * any(several for _, several in known)
         seconds += COMPILE_S * sum(case.variant == "compile" for case, _ in known)
-        if self.settings.first and self.settings.preset == "full":
+        if settings.first and settings.preset == "full":
             counters = {str(each.device) for each in self.choices if each.device and each.device.energy_j() is not None}
             seconds += ENERGY_S * sum(case.device in counters for case, several in known if not several)
-        peaks_s = CEILINGS_S[self.settings.effort] if self.settings.ceilings and self.peaks is None else 0.0
-        return seconds + peaks_s * len({case.device for case in self.collected})
+        unmeasured = {case.device for case in self.collected if settings.ceilings and self.peaks is None}
+        return seconds + CEILINGS_S[settings.effort] * len(unmeasured)
 
     @property
     def spreads(self) -> bool:
         """Whether the rounds of the only benchmark on a CPU are spread over a longer time: a single expression."""
-        alone = sum(case.device == "cpu" for case in self.collected) == 1
-        settings = self.settings
-        return settings.brief and settings.processes == 1 and settings.max_time is None and settings.judges and alone
+        settings, on_cpu = self.settings, sum(case.device == "cpu" for case in self.collected)
+        return settings.brief and settings.processes == on_cpu == 1 and settings.max_time is None and settings.judges
 
     def measure_ceilings(self) -> None:
         """Measure the peaks of the collected cases' devices, unless they are known or another process measures them."""
@@ -142,12 +140,10 @@ class Session:
 
     def check_machine(self) -> disturbance.SelfCheck:
         """Return the state of the machine before the first case; unknown without torch."""
-        if self.light:
-            return disturbance.SelfCheck()
-        if self.self_check is None:
+        if self.self_check is None and not self.light:
             threads = self.use_threads()  # whose choice may check the machine
             self.self_check = self.self_check or disturbance.SelfCheck.of(threads, "")
-        return self.self_check
+        return self.self_check or disturbance.SelfCheck()
 
     def is_busy(self, since: disturbance.Counters) -> bool:
         """Whether other programs used the cores when this process started, or have since that moment."""
@@ -201,25 +197,23 @@ class Session:
     def use_threads(self) -> int:
         """Set the CPU threads of torch and NumPy alike, once, and return their number. A plain suite keeps its own
         number unless ``threads`` was given. A run without that option uses one thread where several are slower."""
-        if self.threads is None:
-            self.threads = self._choose_threads()
-        return self.threads
-
-    def _choose_threads(self) -> int:
+        settings, asked = self.settings, self.settings.threads or self.agreed_threads
+        if self.threads:
+            return self.threads
         keep_memory()
         if self.light:
-            return self.settings.threads or cores()
-        if self.plain and self.settings.threads is None:
-            return torch.get_num_threads()
-        asked = self.settings.threads or self.agreed_threads
-        threads = environment.set_threads(asked)
-        if asked is None and self.mode in (Mode.RUN, Mode.ALONE) and self.settings.judges and self.times:
-            option = "--gpubench-threads" if self.mode is Mode.ALONE and not self.settings.brief else "--threads"
-            self.self_check = disturbance.SelfCheck.of(threads, option)
-            if notice := self.self_check.notice:
-                self.notices.append(notice)
-                return environment.set_threads(1)
-        return threads
+            self.threads = settings.threads or cores()
+        elif self.plain and settings.threads is None:
+            self.threads = torch.get_num_threads()
+        else:
+            self.threads = environment.set_threads(asked)
+            if asked is None and self.mode in (Mode.RUN, Mode.ALONE) and settings.judges and self.times:
+                option = "--gpubench-threads" if self.mode is Mode.ALONE and not settings.brief else "--threads"
+                self.self_check = disturbance.SelfCheck.of(self.threads, option)
+                if notice := self.self_check.notice:
+                    self.notices.append(notice)
+                    self.threads = environment.set_threads(1)
+        return self.threads
 
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:
@@ -242,14 +236,13 @@ class Session:
 
     def describe_machine(self) -> dict[str, Any]:
         """Return static facts of the machine, read once, in the precision in which float32 cases are measured."""
-        threads = self.use_threads()  # they are set before the facts are read
+        threads, label = self.use_threads(), self.settings.machine  # threads are set before the facts are read
         if not self.machine and self.light:
-            self.machine = environment.machine(self.settings.machine, light=True) | {"threads": threads}
+            self.machine = environment.machine(label, light=True) | {"threads": threads}
         elif not self.machine:
             with matmul_precision("float32"):
-                chosen = (choice.device for choice in self.choices)
-                simulated = [device for device in chosen if device and device.simulated]
-                self.machine = environment.machine(self.settings.machine, simulated)
+                simulated = [each.device for each in self.choices if each.device and each.device.simulated]
+                self.machine = environment.machine(label, simulated)
         return self.machine
 
     def late_machine(self) -> dict[str, Any] | None:

@@ -243,9 +243,9 @@ def test_a_round_lasts_as_long_as_its_slowest_rank_and_its_flags_name_the_rank(f
     first = RankTimes([1.0, 5.0], 2, 0.1, Check("passed"))
     second = RankTimes([3.0, 2.0], 2, 0.2, Check("unchecked"), flags=slowed)
     Ranks(crew(2, [first, second]), "a").measure(fixture, None, min(2, cores()), method="ddp")
-    ((durations, iterations, _, flags, record),) = fixture.entered
-    assert [(flag.name, flag.seen) for flag in flags] == [("throttled", "rank 1: heat")]
-    assert (durations, iterations, record["check"].status) == ([3.0, 5.0], 2, "passed")
+    ((durations, iterations, _, rounds, record),) = fixture.entered
+    assert [(flag.name, flag.seen) for flag in rounds.flags] == [("throttled", "rank 1: heat")]
+    assert (durations, iterations, rounds.check.status) == ([3.0, 5.0], 2, "passed")
     assert record["devices"] == ("cpu",)
 
 
