@@ -5,25 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..errors import UsageError, clean
 from ..runfile.facts import differences
 from ..runfile.matching import matcher, nothing_matches, unmatched_words
 from ..runfile.quantities import counted, listed
 from ..runfile.schema import UNMEASURED
-from .samples import (
-    ABSENT,
-    SKIPPED,
-    STOPPED,
-    CaseKey,
-    Side,
-    Unmeasured,
-    doubts,
-    measured_in_turn,
-    sides_of_unknown_cpu,
-    stopped_cases,
-)
+from . import samples
+from .samples import ABSENT, SKIPPED, STOPPED, CaseKey, Side, Unmeasured
 from .verdict import FASTER, INCONCLUSIVE, NO_SIGN, SAME, SLOWER, Terms, Verdict, judge, percent
 
 BASE, NEW, BOTH = "base", "new", "both"
@@ -65,7 +55,7 @@ class Comparison:
     @property
     def lost(self) -> list[Missing]:
         """Cases that base measured and new didn't."""
-        return [each for each in self.missing if each.side == NEW]
+        return [row for row in self.missing if row.side == NEW]
 
     @property
     def failed(self) -> list[Missing]:
@@ -77,7 +67,7 @@ class Comparison:
     def exit_code(self) -> int:
         """0 no proven slowdown, 1 a proven one or another failure that was asked for, 2 something couldn't be measured,
         3 nothing to compare."""
-        undecided = self.fail_inconclusive and any(each.verdict == INCONCLUSIVE for each in self.verdicts)
+        undecided = self.fail_inconclusive and any(verdict.verdict == INCONCLUSIVE for verdict in self.verdicts)
         if self.verdict == SLOWER or undecided or (self.fail_missing and self.lost):
             return 1
         if self.ended or self.interrupted or (self.failed and not self.verdicts):
@@ -87,40 +77,35 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """The worst verdict of any case."""
-        return min((each.verdict for each in self.verdicts), key=ORDER.index, default="nothing")
+        return min((verdict.verdict for verdict in self.verdicts), key=ORDER.index, default="nothing")
 
     @property
     def line(self) -> str:
         """The result of the comparison in one line."""
         if not self.verdicts:
-            line = "nothing to compare: no benchmark was measured on both sides"
-            if self.failed:
-                line += f": {self.failed[0].key}, {self.failed[0].side}: {self.failed[0].reason}"
-            elif self.contents:
-                line += f": {'; '.join(self.contents)}"
-            return line
-        counts = Counter(each.verdict for each in self.verdicts)
-        words = ", ".join(f"{counts[word]} {word}" for word in ORDER if counts[word])
+            why = [f"{row.key}, {row.side}: {row.reason}" for row in self.failed[:1]] or ["; ".join(self.contents)]
+            return ": ".join(filter(None, ["nothing to compare: no benchmark was measured on both sides", *why]))
+        counts = Counter(verdict.verdict for verdict in self.verdicts)
         unproven = "no verdict" if self.exit_code == 2 else "no slowdown proven"
         head = "slowdown proven" if counts[SLOWER] else unproven
-        line = f"{head} at a threshold of {percent(self.threshold)}: {words}"
-        needs = Counter(verdict.need for verdict in self.verdicts if verdict.verdict == INCONCLUSIVE and verdict.need)
-        if needs:
-            line += "; " + ", ".join(f"{n} need{'s' * (n == 1)} {need}" for need, n in needs.most_common())
-        line += "; interrupted" if self.interrupted else "; ended early" if self.ended else ""
-        if self.lost:
-            reasons = Counter(row.reason.status for row in self.lost)
-            line += f"; in base but not in new: {', '.join(f'{n} {reason}' for reason, n in sorted(reasons.items()))}"
-        sides = Counter(each.side for each in self.missing)
-        line += f"; {sides[BASE]} only in new" if sides[BASE] else ""
-        return line + (f"; {sides[BOTH]} without a number on both sides" if sides[BOTH] else "")
+        words = ", ".join(f"{counts[word]} {word}" for word in ORDER if counts[word])
+        parts = [f"{head} at a threshold of {percent(self.threshold)}: {words}"]
+        needs = Counter(each.need for each in self.verdicts if each.verdict == INCONCLUSIVE and each.need)
+        parts.append(", ".join(f"{n} need{'s' * (n == 1)} {need}" for need, n in needs.most_common()))
+        parts.append("interrupted" if self.interrupted else "ended early" if self.ended else "")
+        reasons = Counter(row.reason.status for row in self.lost)
+        lost = ", ".join(f"{n} {reason}" for reason, n in sorted(reasons.items()))
+        parts.append(f"in base but not in new: {lost}" if lost else "")
+        sides = Counter(row.side for row in self.missing)
+        parts.append(f"{sides[BASE]} only in new" if sides[BASE] else "")
+        parts.append(f"{sides[BOTH]} without a number on both sides" if sides[BOTH] else "")
+        return "; ".join(filter(None, parts))
 
 
 def content_text(side: str, workloads: Sequence[str]) -> str:
     """``base has 12 benchmarks (matmul.square, matmul.batched, copy.h2d and 9 more)``."""
-    if not workloads:
-        return f"{side} has none"
-    return f"{side} has {counted(len(workloads), 'benchmark')} ({listed(sorted(set(workloads)), _NAMED)})"
+    names = f" ({listed(sorted(set(workloads)), _NAMED)})"
+    return f"{side} has {counted(len(workloads), 'benchmark') + names if workloads else 'none'}"
 
 
 def missing_cases(base: Side, new: Side) -> tuple[Missing, ...]:
@@ -131,8 +116,8 @@ def missing_cases(base: Side, new: Side) -> tuple[Missing, ...]:
         for key in sorted(set(other.cases) - set(side.cases))
     ]
     shared = (set(base.unmeasured) & set(new.unmeasured)) - set(base.cases) - set(new.cases)
-    both = [Missing(key, BOTH, new.unmeasured[key]) for key in sorted(shared)]
-    return (*one, *(each for each in both if each.reason.status != SKIPPED))
+    tried = sorted(key for key in shared if new.unmeasured[key].status != SKIPPED)
+    return (*one, *(Missing(key, BOTH, new.unmeasured[key]) for key in tried))
 
 
 def compare_sides(base: Side, new: Side, terms: Terms, moved: bool = False) -> Comparison:
@@ -146,24 +131,24 @@ def compare_sides(base: Side, new: Side, terms: Terms, moved: bool = False) -> C
         raise UsageError(f"the machines differ: {facts} ({same}compare them anyway with --allow machine)")
     differ = {"another machine": machine, "other software": software, "the CPU was used otherwise": cpu}
     notes = [f"{what}: {fact} {words}" for what, facts in differ.items() for fact, words in facts.items()]
-    notes += doubts(base, new)
+    notes += samples.doubts(base, new)
     notes += [f"{side.name}: {side.plain_memory}" for side in (base, new) if side.plain_memory]
-    known = {run.digest for run in base.runs}
-    copies = (clean(str(run.path)) for run in new.runs if run.digest in known)
+    digests = {run.digest for run in base.runs}
+    copies = (clean(str(run.path)) for run in new.runs if run.digest in digests)
     notes += [f"on both sides: {path}: a run compared with itself shows no noise" for path in copies]
-    stages = [False] * 2 if moved else [measured_in_turn(base, new, fresh) for fresh in (False, True)]
-    unknown = "" if moved else sides_of_unknown_cpu(base, new)
-    terms = replace(terms, in_turn=(stages[0], stages[1]), moved=moved, unknown=unknown)
-    verdicts, stopped = judge(base.cases, new.cases, terms), stopped_cases(base, new)
+    if not moved:
+        in_turn = samples.measured_in_turn(base, new, False), samples.measured_in_turn(base, new, True)
+        terms = replace(terms, in_turn=in_turn, unknown=samples.sides_of_unknown_cpu(base, new))
+    verdicts = judge(base.cases, new.cases, replace(terms, moved=moved))
+    stopped = samples.stopped_cases(base, new)
     # A slowdown that was proven before the other side stopped stays one.
     left_out = {verdict.key for verdict in verdicts if verdict.key in stopped and verdict.verdict != SLOWER}
     missing = (*missing_cases(base, new), *(Missing(key, *stopped[key]) for key in sorted(left_out)))
+    names = {side.name: [key.name.partition("[")[0] for key in side.cases] for side in (base, new)}
     return Comparison(
         tuple(verdict for verdict in verdicts if verdict.key not in left_out), missing, tuple(notes), terms.threshold,
-        pairs=min(len(base.runs), len(new.runs)) if any(stages) else None,
-        contents=tuple(content_text(each.name, [key.name.partition("[")[0] for key in each.cases])
-                       for each in (base, new)),
-        shown=base.shown | new.shown,
+        pairs=min(len(base.runs), len(new.runs)) if any(terms.in_turn) else None,
+        contents=tuple(content_text(*entry) for entry in names.items()), shown=base.shown | new.shown,
     )  # fmt: skip
 
 
@@ -183,17 +168,15 @@ def narrowed(comparison: Comparison, expression: str) -> Comparison:
     """The comparison of the cases that ``-k`` chooses. Each case is judged as among all, so that looking again
     doesn't change a verdict. Raises UsageError for a wrong expression, and where nothing matches."""
     matches = matcher(expression)
-    keys = [*(verdict.key for verdict in comparison.verdicts), *(missing.key for missing in comparison.missing)]
+    keys = [row.key for row in (*comparison.verdicts, *comparison.missing)]
     names = {key: [*key.names, comparison.shown.get(key, "")] for key in keys}
-    kept: dict[str, Any] = {
-        part: tuple(each for each in getattr(comparison, part) if matches(names[each.key]))
-        for part in ("verdicts", "missing")
-    }
-    if keys and not kept["verdicts"] and not kept["missing"]:
+    verdicts = tuple(verdict for verdict in comparison.verdicts if matches(names[verdict.key]))
+    missing = tuple(row for row in comparison.missing if matches(names[row.key]))
+    if keys and not verdicts and not missing:
         raise nothing_matches(expression, (key.name.partition("[")[0] for key in keys))
     unmatched = unmatched_words(expression, names.values())
     notes = [f"-k: nothing matches {listed(unmatched)}"] * bool(unmatched)
-    return replace(comparison, notes=(*notes, *comparison.notes), **kept)
+    return replace(comparison, verdicts=verdicts, missing=missing, notes=(*notes, *comparison.notes))
 
 
 def change_text(ratio: float) -> str:

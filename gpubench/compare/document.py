@@ -35,35 +35,32 @@ _NAMED = 3
 def to_json(comparison: Comparison) -> str:
     """One object. ``p`` is null without evidence about noise, ``low`` and ``high`` where nothing bounds the ratio."""
     cases = [
-        {
-            **_named(each.key),
-            "name": comparison.shown.get(each.key, each.key.name),
-            "verdict": each.verdict,
-            "ratio": each.ratio.value,
-            "low": each.ratio.low if each.bounded else None,
-            "high": each.ratio.high if each.bounded else None,
-            "base_s": each.base_s,
-            "new_s": each.new_s,
-            "p": each.p,
-            "sees": None if each.seen is None else each.sees(comparison.threshold),
-            "processes": {"base": each.processes[0], "new": each.processes[1]},
-            "cause": each.cause.name.lower() if each.cause else None,
-            "reason": each.reason or None,
-            "advice": each.advice or None,
+        _named(verdict.key) | {
+            "name": comparison.shown.get(verdict.key, verdict.key.name),
+            "verdict": verdict.verdict,
+            "ratio": verdict.ratio.value,
+            "low": verdict.ratio.low if verdict.bounded else None,
+            "high": verdict.ratio.high if verdict.bounded else None,
+            "base_s": verdict.base_s,
+            "new_s": verdict.new_s,
+            "p": verdict.p,
+            "sees": None if verdict.seen is None else verdict.sees(comparison.threshold),
+            "processes": dict(zip(("base", "new"), verdict.processes, strict=True)),
+            "cause": verdict.cause.name.lower() if verdict.cause else None,
+            "reason": verdict.reason or None,
+            "advice": verdict.advice or None,
         }
-        for each in comparison.verdicts
-    ]
-    missing = [_named(each.key) | {"side": each.side, "reason": str(each.reason)} for each in comparison.missing]
+        for verdict in comparison.verdicts
+    ]  # fmt: skip
     document: dict[str, Any] = {
         "verdict": comparison.verdict,
         "exit_code": comparison.exit_code,
         "threshold": comparison.threshold,
         "cases": cases,
-        "missing": missing,
+        "missing": [_named(row.key) | {"side": row.side, "reason": str(row.reason)} for row in comparison.missing],
         "notes": comparison.notes,
     }
-    if comparison.pairs is not None:
-        document["pairs"] = comparison.pairs
+    document |= {} if comparison.pairs is None else {"pairs": comparison.pairs}
     return json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
 
@@ -77,50 +74,50 @@ def show(comparison: Comparison, form: str) -> int:
     if form != "table":
         print((to_json if form == "json" else comparison_markdown)(comparison), end="")
     elif comparison.verdicts:
-        print("\n".join(_table_lines(comparison)))
+        width = shutil.get_terminal_size((_WHOLE, 24)).columns  # a log or a file has no width
+        longest = _LONGEST if width < _WHOLE else _WHOLE
+        lines = lead_lines(comparison, longest)
+        for part in (_changes("Comparison", _rows(comparison), comparison, longest), _missing(comparison, longest)):
+            lines += ["", *terminal(part, width)] if part.rows else []
+        print("\n".join([*lines, f"gpubench compare: {comparison.line}"]))
     if not comparison.verdicts:
         print(clean(f"gpubench compare: {comparison.line}"), file=sys.stderr)
     return comparison.exit_code
 
 
-def _table_lines(comparison: Comparison) -> list[str]:
-    """A summary of at most a dozen lines, then the rows."""
-    width = shutil.get_terminal_size((_WHOLE, 24)).columns  # a log or a file has no width
-    longest = _LONGEST if width < _WHOLE else _WHOLE
-    lines = lead_lines(comparison, longest)
-    for part in (_changes("Comparison", _rows(comparison), comparison, longest), _missing(comparison, longest)):
-        if part.rows:
-            lines += ["", *terminal(part, width)]
-    return [*lines, f"gpubench compare: {comparison.line}"]
-
-
 def lead_lines(comparison: Comparison, longest: int = _LONGEST) -> list[str]:
     """Changes; inconclusive benchmarks with reason and remedy; how the machine disturbed them."""
     labels, lines = _labels(comparison, longest), []
+    by_word = grouped(_sorted(comparison), lambda verdict: verdict.verdict)
     for word in (SLOWER, FASTER):
-        changed = [each for each in _sorted(comparison) if each.verdict == word]
-        if changed:
-            named = (f"{labels[each.key]} {change_text(each.ratio.value)}" for each in changed)
-            lines.append(f"{word.capitalize()}: {listed(named, _NAMED)}")
-    inconclusive = [each for each in comparison.verdicts if each.verdict == INCONCLUSIVE]
-    causes = grouped(inconclusive, lambda each: each.cause.head if each.cause else "")
+        if word in by_word:
+            names = (f"{labels[verdict.key]} {change_text(verdict.ratio.value)}" for verdict in by_word[word])
+            lines.append(f"{word.capitalize()}: {listed(names, _NAMED)}")
+    inconclusive = [verdict for verdict in comparison.verdicts if verdict.verdict == INCONCLUSIVE]
+    causes = grouped(inconclusive, lambda verdict: verdict.cause.head if verdict.cause else "")
     for cause, group in sorted(causes.items(), key=lambda entry: -len(entry[1])):
-        reasons = {each.reason for each in group}
+        reasons = {verdict.reason for verdict in group}
         why = reasons.pop() if len(reasons) == 1 else cause
         lines.append(f"Inconclusive ({len(group)}), {why}. {_toward_conclusive(group, labels)}.")
     return [*lines, *(f"Note: {note}" for note in comparison.notes)]
 
 
+def _toward_conclusive(advised: Sequence[Verdict], labels: Mapping[CaseKey, str]) -> str:
+    """The need of a conclusive result, for the easiest case."""
+    solvable = [verdict for verdict in advised if verdict.more is not None]
+    easiest = min(solvable or advised, key=lambda verdict: verdict.more or 0)
+    words = easiest.advice[:1].upper() + easiest.advice[1:]
+    return f"{words} in {labels[easiest.key]}" if len(advised) > 1 and solvable else words
+
+
 def _labels(comparison: Comparison, longest: int) -> dict[CaseKey, str]:
     """The label of each benchmark: the name that reports show if no other benchmark has it, else its id, without the
     folders, or the file, that all tests share."""
-    keys = [*(verdict.key for verdict in comparison.verdicts), *(missing.key for missing in comparison.missing)]
+    keys = [row.key for row in (*comparison.verdicts, *comparison.missing)]
     counts = Counter(comparison.shown.values())
     shared = shared_place(key.name for key in keys if not key.implementation)
-    names = {}
-    for key in keys:
-        shown = comparison.shown.get(key, "")
-        names[key] = shown if counts[shown] == 1 else str(key).removeprefix(shared)
+    names = {key: str(key).removeprefix(shared) for key in keys}
+    names |= {key: comparison.shown[key] for key in keys if counts[comparison.shown.get(key, "")] == 1}
     short = shorten_apart(names.values(), longest)
     return {key: short[name] for key, name in names.items()}
 
@@ -128,24 +125,23 @@ def _labels(comparison: Comparison, longest: int) -> dict[CaseKey, str]:
 def _rows(comparison: Comparison) -> list[Verdict]:
     """All verdicts except inconclusive ones beyond the :data:`_FEW_ROWS` that changed most."""
     rows = _sorted(comparison)
-    left = {each.key for each in [each for each in rows if each.verdict == INCONCLUSIVE][_FEW_ROWS:]}
-    return [each for each in rows if each.key not in left]
+    left_out = [verdict.key for verdict in rows if verdict.verdict == INCONCLUSIVE][_FEW_ROWS:]
+    return [verdict for verdict in rows if verdict.key not in {*left_out}]
 
 
 def comparison_markdown(comparison: Comparison) -> str:
     """The comparison as Markdown; benchmarks that didn't change are folded away."""
-    verdicts = _sorted(comparison)
-    rows = [each for each in _rows(comparison) if each.verdict not in (SAME, NO_SIGN)]
-    shown = {each.key for each in rows}
-    rest = [each for each in verdicts if each.key not in shown]
+    rows = [verdict for verdict in _rows(comparison) if verdict.verdict not in (SAME, NO_SIGN)]
+    shown = {verdict.key for verdict in rows}
+    rest = grouped((each for each in _sorted(comparison) if each.key not in shown), lambda verdict: verdict.verdict)
     lines = ["## Benchmark comparison", "", f"**{escape(comparison.line)}**", ""]
     lines += [*(f"- {escape(line)}" for line in lead_lines(comparison, _WHOLE)), ""]
     if rows:
         lines += [*markdown_table(_changes("", rows, comparison, _WHOLE)), ""]
     for words, word in (("the same", SAME), (NO_SIGN, NO_SIGN), ("more inconclusive", INCONCLUSIVE)):
-        if group := [each for each in rest if each.verdict == word]:
-            lines += ["<details><summary>", f"{len(group)} {words}", "</summary>", ""]
-            lines += [*markdown_table(_changes("", group, comparison, _WHOLE)), "", "</details>", ""]
+        if word in rest:
+            lines += ["<details><summary>", f"{len(rest[word])} {words}", "</summary>", ""]
+            lines += [*markdown_table(_changes("", rest[word], comparison, _WHOLE)), "", "</details>", ""]
     missing = _missing(comparison, _WHOLE)
     if comparison.verdicts and missing.rows:
         lines += [f"### {missing.title}", "", *markdown_table(missing), ""]
@@ -158,7 +154,10 @@ def _sorted(comparison: Comparison) -> list[Verdict]:
 
 
 def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison, longest: int = _LONGEST) -> Table:
-    labels = _labels(comparison, longest)
+    labels, unknown = _labels(comparison, longest), Number(words="unknown")
+
+    def known(value: float, words: str) -> Number:
+        return Number(value, state=State.KNOWN, words=words)
 
     def reason(each: Verdict) -> str:
         sees = comparison.unchanged and each.seen is not None
@@ -167,11 +166,15 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison, lo
     columns: list[Column[Verdict]] = [
         Column("benchmark", lambda each: labels[each.key]),
         Column("verdict", lambda each: each.verdict),
-        Column("change", lambda each: _worded(each.ratio, change_text(each.ratio.value), not each.held_up)),
-        Column("interval", lambda each: _worded(each.ratio, _interval_text(each.ratio), each.bounded)),
+        Column(
+            "change", lambda each: unknown if each.held_up else known(each.ratio.value, change_text(each.ratio.value))
+        ),
+        Column(
+            "interval", lambda each: known(each.ratio.value, _interval_text(each.ratio)) if each.bounded else unknown
+        ),
         Column("base", lambda each: seconds(each.base_s)),
         Column("new", lambda each: seconds(each.new_s)),
-        Column("processes", _processes),
+        Column("processes", lambda each: known(each.processes[0], ", ".join(dict.fromkeys(map(str, each.processes))))),
         Column("reason", reason),
     ]
     if len({each.reason for each in verdicts}) == 1 and verdicts[0].reason and not comparison.unchanged:
@@ -185,34 +188,17 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison, lo
     return table(title, columns, verdicts[:TABLE_ROWS], " ".join(notes))
 
 
-def _worded(ratio: Interval, words: str, is_known: bool) -> Number:
-    return Number(ratio.value, state=State.KNOWN, words=words) if is_known else Number(words="unknown")
-
-
-def _processes(verdict: Verdict) -> Number:
-    counts = dict.fromkeys(map(str, verdict.processes))
-    return Number(verdict.processes[0], state=State.KNOWN, words=", ".join(counts))
-
-
 def _interval_text(ratio: Interval) -> str:
-    """The ends of the interval in the unit of the change: percent, or how many times slower or faster."""
+    """The ends of a bounded interval in the unit of the change: percent, or how many times slower or faster."""
     if 1 / 3 < ratio.value < 3:
         return f"{100 * (ratio.low - 1):+.1f} … {100 * (ratio.high - 1):+.1f} %"
     least, most = (ratio.low, ratio.high) if ratio.value > 1 else (1 / ratio.high, 1 / ratio.low)
     return f"{least:.3g} … {most:.3g}×"
 
 
-def _toward_conclusive(advised: Sequence[Verdict], labels: Mapping[CaseKey, str]) -> str:
-    """The need of a conclusive result, for the easiest case."""
-    solvable = [each for each in advised if each.more is not None]
-    easiest = min(solvable or advised, key=lambda each: each.more or 0)
-    words = easiest.advice[:1].upper() + easiest.advice[1:]
-    return f"{words} in {labels[easiest.key]}" if len(advised) > 1 and easiest.more is not None else words
-
-
 def _missing(comparison: Comparison, longest: int = _LONGEST) -> Table:
     labels = _labels(comparison, longest)
-    rows = [(labels[each.key], f"{each.side}: {each.reason}") for each in comparison.missing]
+    rows = [(labels[row.key], f"{row.side}: {row.reason}") for row in comparison.missing]
     left = len(rows) - _MISSING_ROWS
     note = f"{left} more are in --format json." if left > 0 else ""
     return Table("Not on both sides", ("benchmark", "missing from"), tuple(rows[:_MISSING_ROWS]), note)

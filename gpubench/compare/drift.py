@@ -10,7 +10,7 @@ from statistics import median
 
 from ..statistics import inference
 from .evidence import Drift, Evidence, ProcessKey, of_stage
-from .samples import CaseKey, Cases, Observation, busy_processes
+from .samples import CaseKey, Cases, busy_processes
 
 LEAST_SPREAD = 0.003
 """Lower bound on the spread between processes; the smallest measured in any benchmark."""
@@ -43,11 +43,13 @@ def with_drift(
     return {key: replace(item, drift=own if key in steady else drift) for key, item in evidence.items()}
 
 
-def hidden_variance(drift: Drift, side: Sequence[Observation]) -> float:
-    """Variance of the mean of a side's logarithms that the drift adds without showing in the spread of the
-    processes."""
-    count, runs = len(side), len({one.process[0] for one in side})
-    return drift.hidden**2 / runs * ((count - runs) / (count - 1) if count > 1 else 1.0)
+def hidden_variance(evidence: Evidence) -> float:
+    """Variance of the logarithm of a change that the drift adds without showing in the spread of the processes."""
+    total = 0.0
+    for side in evidence.sides:
+        count, runs = len(side), len({one.process[0] for one in side})
+        total += evidence.drift.hidden**2 / runs * ((count - runs) / (count - 1) if count > 1 else 1.0)
+    return total
 
 
 def _is_steady(evidence: Evidence) -> bool:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import geometric_mean
+from typing import NamedTuple
 
 from ..statistics import intervals
 from ..statistics.inference import Change
@@ -30,8 +31,7 @@ ProcessKey = tuple[int, int]
 Sides = tuple[Sequence[Observation], Sequence[Observation]]
 
 
-@dataclass(frozen=True, slots=True)
-class Drift:
+class Drift(NamedTuple):
     """The machine's effect on some benchmarks. ``speed`` is subtracted: logarithms by side and process, empty where
     there is nothing to subtract. ``hidden`` is the standard deviation from run to run of a drift that can't be
     distinguished from a change."""
@@ -76,11 +76,9 @@ def evidence_of(all_runs: tuple[Cases, Cases], fresh: bool, in_turn: bool, unkno
     busy = [busy_processes(side) for side in (base, new)]
     unknown_cpu = Reason(Cause.UNKNOWN_CPU, (unknown,)) if unknown else None
     evidence = {}
-    for key in [key for key in new if key in base]:
-        before, after = (
-            min((one.least_s for one in side[key] if not one.smoke), default=math.inf) for side in all_runs
-        )
-        sides, unfit = _counting((base[key], new[key]), (before, after), busy, in_turn)
+    for key in (key for key in new if key in base):
+        fastest = [min((one.least_s for one in side[key] if not one.smoke), default=math.inf) for side in all_runs]
+        sides, unfit = _counting((base[key], new[key]), fastest, busy, in_turn)
         evidence[key] = Evidence(sides, Drift(), unknown_cpu or unfit)
     observations = [one for side in (base, new) for processes in side.values() for one in processes]
     waited = any(one.median_s >= max(FAR * one.least_s, one.least_s + SLICE_S) for one in observations)
@@ -95,35 +93,21 @@ def of_stage(cases: Cases, fresh: bool) -> Cases:
     return {key: seen for key, seen in chosen.items() if seen}
 
 
-def _held_up(one: Observation, least_s: float, quickest_s: float, many: bool) -> bool:
-    """Whether something held up all rounds of a process: ``least_s`` is the fastest round of any process of its side,
-    ``quickest_s`` of both sides."""
-    waited = one.uneven and one.least_s >= STUCK * quickest_s and one.median_s - quickest_s >= SLICE_S
-    return one.least_s >= STUCK * least_s or (waited and not many)
-
-
-def _without_late_medians(sides: Sides) -> Sides:
-    """Drop processes if their median waited, if there are at least MANY per side and most didn't wait. The fastest
-    always stays."""
-    least = [min(one.median_s for one in side) for side in sides]
-    quick = [[one for one in side if one.median_s < STUCK * s] for side, s in zip(sides, least, strict=True)]
-    most = all(2 * len(own) > len(side) - 1 for own, side in zip(quick, sides, strict=True))
-    return (quick[0], quick[1]) if most and min(map(len, sides)) >= MANY else sides
-
-
 def _counting(
-    sides: Sides, fastest: tuple[float, float], busy: Sequence[set[ProcessKey]], in_turn: bool
+    sides: Sides, fastest: Sequence[float], busy: Sequence[set[ProcessKey]], in_turn: bool
 ) -> tuple[Sides, Reason | None]:
     """The processes that are evidence, and why the benchmark proves nothing, if so; ``fastest`` are the fastest rounds
     of all processes of a side, ``busy`` are the processes beside which other programs ran."""
     timed = [[one for one in side if not one.smoke] for side in sides]
     if any(len(own) < min(2, len(side)) for own, side in zip(timed, sides, strict=True)):
         return sides, Reason(Cause.SMOKE)
-    many = min(map(len, timed)) >= MANY
-    base, new = (
-        [one for one in side if not _held_up(one, least_s, min(fastest), many)]
-        for side, least_s in zip(timed, fastest, strict=True)
-    )
+    many, quickest_s = min(map(len, timed)) >= MANY, min(fastest)
+
+    def held_up(one: Observation, least_s: float) -> bool:
+        waited = one.uneven and one.least_s >= STUCK * quickest_s and one.median_s - quickest_s >= SLICE_S
+        return one.least_s >= STUCK * least_s or (waited and not many)
+
+    base, new = ([one for one in side if not held_up(one, s)] for side, s in zip(timed, fastest, strict=True))
     if any(len(own) < min(2, len(side)) for own, side in zip((base, new), timed, strict=True)):
         return sides, _waited([len(side) - len(own) for own, side in zip((base, new), timed, strict=True)], timed)
     if len(base) == len(new) == 1 and (base[0].contended or new[0].contended):
@@ -133,6 +117,15 @@ def _counting(
     if not in_turn and sorted(beside, key=str) == [{False}, {True}]:
         return sides, Reason(Cause.BESIDE, ("base" if beside[0] == {True} else "new",))
     return counting, None
+
+
+def _without_late_medians(sides: Sides) -> Sides:
+    """Drop processes if their median waited, if there are at least MANY per side and most didn't wait. The fastest
+    always stays."""
+    least = [min(one.median_s for one in side) for side in sides]
+    quick = [[one for one in side if one.median_s < STUCK * s] for side, s in zip(sides, least, strict=True)]
+    most = all(2 * len(own) > len(side) - 1 for own, side in zip(quick, sides, strict=True))
+    return (quick[0], quick[1]) if most and min(map(len, sides)) >= MANY else sides
 
 
 def _may_wait(evidence: Evidence) -> Reason | None:

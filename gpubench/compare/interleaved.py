@@ -67,9 +67,8 @@ def planned_pairs(
     planned = {}
     for each in suspects:
         change = max(math.log(1 + threshold), REGRESSION * abs(math.log(each.ratio.value)))
-        known = [spread for spread in (each.spread, noise.get(each.key, math.nan)) if not math.isnan(spread)]
-        level = FALSE_DISCOVERIES / len(suspects)
-        spread = max(known, default=USUAL_SPREAD)
+        spreads = [spread for spread in (each.spread, noise.get(each.key, math.nan)) if not math.isnan(spread)]
+        spread, level = max(spreads, default=USUAL_SPREAD), FALSE_DISCOVERIES / len(suspects)
         needed = inference.needed_values(spread, math.exp(change), level, CONFIRMING_POWER, most)
         planned[each.key] = min(most, max(LEAST_FRESH, needed or most))
     return planned
@@ -83,8 +82,7 @@ def screening_pairs(verdicts: Sequence[Verdict], threshold: float) -> dict[CaseK
     for each in verdicts:
         if each.cause in (Cause.UNSEEN, Cause.HIDDEN) and not math.isnan(each.spread):
             wanted = 1 + LARGE * threshold
-            needed = inference.needed_values(each.spread, wanted, SUSPICION, POWER, 3 * MOST_SCREENING)
-            if needed:
+            if needed := inference.needed_values(each.spread, wanted, SUSPICION, POWER, 3 * MOST_SCREENING):
                 planned[each.key] = min(needed, MOST_SCREENING)
     return planned
 
@@ -98,13 +96,12 @@ def compare_in_turn(args: argparse.Namespace, terms: Terms, pytest_options: Sequ
     if before.interpreter == after.interpreter and os.path.abspath(args.base) != os.path.abspath(args.new):
         both = f"{args.base} and {args.new} are the same folder"
         raise SameCode(f"{both}: give one of them twice to see what this machine can detect in unchanged code")
-    folder = _empty_folder(args.output)
-    turns = Interleave(folder, before, after, pytest_options, TURN_DEADLINE_S, _say)
+    turns = Interleave(_empty_folder(args.output), before, after, pytest_options, TURN_DEADLINE_S, _say)
     base, new = (described(side.paths, side.source) for side in (before, after))
     measuring = "" if args.paths else f"base measures {base}, new {new}; "
     _say(f"{measuring}starting: each side imports and collects its benchmarks first")
     turns.collect()
-    workloads = {side: [workload_of(name, shipped=True) for name in each] for side, each in turns.collected.items()}
+    workloads = {side: [workload_of(name, shipped=True) for name in names] for side, names in turns.collected.items()}
     if turns.interrupted:
         raise KeyboardInterrupt
     if not set.intersection(*map(set, workloads.values())):
@@ -114,7 +111,11 @@ def compare_in_turn(args: argparse.Namespace, terms: Terms, pytest_options: Sequ
 
 
 class _Session:
-    """The pairs of one comparison, at ``most`` so many of a suspect; collecting doesn't count toward its budget."""
+    """The pairs of one comparison, at ``most`` so many of a suspect; collecting doesn't count toward its budget.
+
+    ``_ended`` is the reason why a side can't be measured any more, ``_enough_s`` the budget that would have sufficed
+    for the suspects that are ``_lacking`` pairs.
+    """
 
     def __init__(self, budget_s: float, most: int, terms: Terms, turns: Interleave) -> None:
         self._budget_s, self._most, self._terms, self._turns = budget_s, most, terms, turns
@@ -123,47 +124,38 @@ class _Session:
         turns.stop_at = self._began + budget_s
         self._notes: list[str] = []
         self._ended = ""
-        """Why a side can't be measured any more."""
         self._lacking: set[CaseKey] = set()
-        self._enough_s: int | None = None
-        """The budget that would have sufficed for suspects that lack pairs."""
+        self._enough_s = 0
 
     def compare(self) -> Comparison:
         """Screen, confirm, judge."""
+        turns = self._turns
         self._screen()
-        if self._turns.interrupted and not self._pairs:
+        if turns.interrupted and not self._pairs:
             raise KeyboardInterrupt
         self._screen_longer()
         comparison = self._judged()
-        suspects = [each for each in comparison.verdicts if each.suspect]
-        if suspects and not (self._ended or self._turns.interrupted or self._is_smoke()):
+        is_smoke = any(run.preset == SMOKE for side in self._sides for run in side.runs)
+        suspects = [verdict for verdict in comparison.verdicts if verdict.suspect]
+        if suspects and not (self._ended or turns.interrupted or is_smoke):
             comparison = self._confirm(suspects)
-        if any(each.verdict == INCONCLUSIVE for each in comparison.verdicts):
-            comparison = self._noting_time_left(comparison)
-        software = [f"other software: {words}" for words in self._turns.libraries]
-        notes = [*comparison.notes, *(note for note in software if note not in comparison.notes)]
+        notes = [*comparison.notes]
+        undecided = any(verdict.verdict == INCONCLUSIVE for verdict in comparison.verdicts)
+        if undecided and not (self._notes or turns.interrupted or is_smoke):
+            # The number of pairs follows from the noise alone.
+            left = estimate_text(max(0.0, self._budget_s - self._spent_s()))
+            notes.append(f"stopped with {left} left: measuring until something is proven raises false alarms")
+        notes += [note for words in turns.libraries if (note := f"other software: {words}") not in notes]
         comparison = replace(comparison, notes=tuple(notes))
-        before, after = self._turns.base, self._turns.new
-        if (before.interpreter, before.paths) == (after.interpreter, after.paths):
+        if (turns.base.interpreter, turns.base.paths) == (turns.new.interpreter, turns.new.paths):
             comparison = noise_of_runner(comparison)
-        folder, pairs = self._turns.folder, counted(self._pairs, "pair")
-        _say(f"{pairs} in {self._spent_s():.0f} s; results files in {folder}/base and {folder}/new")
+        places = f"results files in {turns.folder}/base and {turns.folder}/new"
+        _say(f"{counted(self._pairs, 'pair')} in {self._spent_s():.0f} s; {places}")
         return comparison
 
-    def _noting_time_left(self, comparison: Comparison) -> Comparison:
-        """The comparison with why it ended before the time was up, if it did: the number of pairs follows from the
-        noise, and to go on until something is proven would raise false alarms."""
-        if self._notes or self._turns.interrupted or self._is_smoke():
-            return comparison
-        left = estimate_text(max(0.0, self._budget_s - self._spent_s()))
-        why = "measuring until something is proven raises false alarms"
-        return replace(comparison, notes=(*comparison.notes, f"stopped with {left} left: {why}"))
-
     def _judged(self) -> Comparison:
-        base, new = self._sides
-        comparison, interrupted = compare_sides(base, new, self._terms), self._turns.interrupted
+        comparison, interrupted = compare_sides(*self._sides, self._terms), self._turns.interrupted
         ending = ["interrupted: judged by the pairs that were complete"] * interrupted
-        notes = (*comparison.notes, *self._notes, *ending)
         need = f"--budget {self._enough_s}"
         verdicts = tuple(
             replace(verdict, advice=f"run again with {need}", need=need, more=None)
@@ -171,6 +163,7 @@ class _Session:
             else verdict
             for verdict in comparison.verdicts
         )
+        notes = (*comparison.notes, *self._notes, *ending)
         return replace(
             comparison, verdicts=verdicts, notes=notes, pairs=self._pairs, ended=self._ended, interrupted=interrupted
         )
@@ -178,18 +171,15 @@ class _Session:
     def _spent_s(self) -> float:
         return self._turns.now() - self._began
 
-    def _is_smoke(self) -> bool:
-        return any(run.preset == SMOKE for side in self._sides for run in side.runs)
-
     def _screen(self) -> None:
         expected = f"about {estimate_text(SCREENING_PAIRS * self._turns.pair_s())} on idle cores"
         _say(f"screening: {SCREENING_PAIRS} pairs of all benchmarks, {expected}")
         while self._pairs < SCREENING_PAIRS and self._measure(SCREEN):
             if self._pairs > 1:
                 continue
-            pythons = [each.interpreter.python for each in (self._turns.base, self._turns.new)]
+            pythons = [side.interpreter.python for side in (self._turns.base, self._turns.new)]
             _say(f"base measured with {pythons[0]}, new with {pythons[1]}")
-            if self._is_smoke():
+            if any(run.preset == SMOKE for side in self._sides for run in side.runs):
                 _say("smoke runs prove nothing: one pair shows that both sides can be measured")
                 return
             if not set(self._sides[0].cases) & set(self._sides[1].cases):
@@ -222,9 +212,8 @@ class _Session:
             " much again for a busy machine), or choose fewer benchmarks (-k, --paths)"
         )
 
-    def _spend(self) -> None:
-        """Note that the budget is spent."""
-        if (words := f"the budget of {self._budget_s:g} s is spent") not in self._notes:
+    def _note(self, words: str) -> None:
+        if words not in self._notes:
             self._notes.append(words)
             _say(words)
 
@@ -232,24 +221,18 @@ class _Session:
         """Measure a pair of all benchmarks, or of ``keys``. Return whether that was possible."""
         if self._ended:
             return False
-        chosen = None
-        if keys is not None:
-            chosen = {side.name: {side.fullnames[key] for key in keys} for side in self._sides}
         try:
-            files = self._turns.pair(self._pairs, stage, chosen)
+            files = self._turns.pair(self._pairs, stage, None if keys is None else self._tests(keys))
         except OutOfTime:
             if self._pairs < SCREENING_PAIRS:
                 raise self._too_short() from None
-            self._spend()
+            self._note(f"the budget of {self._budget_s:g} s is spent")
             return False
-        except SameCode:
-            raise
         except UsageError as error:
-            if not self._pairs:
+            if not self._pairs or isinstance(error, SameCode):
                 raise
             self._ended = str(error)
-            self._notes.append(f"{error}; judged by the {counted(self._pairs, 'complete pair')}")
-            _say(self._notes[-1])
+            self._note(f"{error}; judged by the {counted(self._pairs, 'complete pair')}")
             return False
         if files is None:
             return False
@@ -258,20 +241,24 @@ class _Session:
             add_runs(side, [path])
         return True
 
+    def _tests(self, keys: Sequence[CaseKey]) -> dict[str, set[str]]:
+        return {side.name: {side.fullnames[key] for key in keys} for side in self._sides}
+
+    def _pair_s(self, keys: Sequence[CaseKey]) -> float:
+        return self._turns.pair_s(self._tests(keys))
+
     def _confirm(self, suspects: Sequence[Verdict]) -> Comparison:
         """Measure each suspect until it has its pairs, or the time is up."""
         planned = planned_pairs(suspects, self._terms.threshold, self._most)
-        rounds = _rounds(planned)
-        expected = f"{counted(len(rounds), 'fresh pair')}, about {estimate_text(sum(map(self._pair_s, rounds)))}"
-        left_s = max(0.0, self._budget_s - self._spent_s())
-        short = sum(map(self._pair_s, rounds)) > left_s
-        less = f"; the budget has {estimate_text(left_s)}: slowdowns first" if short else ""
+        total_s, left_s = sum(map(self._pair_s, _rounds(planned))), max(0.0, self._budget_s - self._spent_s())
+        expected = f"{counted(len(_rounds(planned)), 'fresh pair')}, about {estimate_text(total_s)}"
+        less = f"; the budget has {estimate_text(left_s)}: slowdowns first" if total_s > left_s else ""
         _say(f"{counted(len(suspects), 'suspect')} to confirm in up to {expected}{less}")
         tried, comparison = Counter[CaseKey](), self._judged()
         while todo := self._todo(comparison, planned, tried):
-            chosen = self._affordable([each for each in suspects if each.key in todo], todo)
+            chosen = self._affordable([suspect for suspect in suspects if suspect.key in todo], todo)
             if not chosen:
-                self._spend()
+                self._note(f"the budget of {self._budget_s:g} s is spent")
                 break
             if not self._measure(CONFIRM, chosen):
                 break
@@ -282,9 +269,6 @@ class _Session:
             whole_s = self._spent_s() + sum(map(self._pair_s, _rounds(todo)))
             self._lacking, self._enough_s = set(todo), math.ceil(RESERVE * whole_s)
         return self._judged()
-
-    def _pair_s(self, keys: Sequence[CaseKey]) -> float:
-        return self._turns.pair_s({side.name: {side.fullnames[key] for key in keys} for side in self._sides})
 
     def _todo(
         self, comparison: Comparison, planned: Mapping[CaseKey, int], tried: Mapping[CaseKey, int]

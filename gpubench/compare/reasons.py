@@ -8,7 +8,6 @@ from typing import NamedTuple
 _BUSY = "the machine was busy: measure again, or use --interleave"
 _QUIETER = "a quieter machine"
 _MORE = "more runs"
-
 FEWER_THREADS = ", or fewer --threads"
 
 
@@ -39,28 +38,14 @@ class Cause(Enum):
     HIDDEN = "too noisy", "even {} could have gone unnoticed", "use a quieter machine", _QUIETER
     UNSEEN = "", "a change of {} would have been noticed 4 times out of 5", "", ""
 
-    @property
-    def head(self) -> str:
-        """The heading of several benchmarks without a verdict."""
-        return str(self.value[0])
-
-    @property
-    def advice(self) -> str:
-        """The advice that holds for all figures."""
-        return str(self.value[2])
-
-    @property
-    def need(self) -> str:
-        """The need of a decision, in few words."""
-        return str(self.value[3])
+    def __init__(self, head: str, text: str, advice: str, need: str) -> None:
+        self.head, self.text, self.advice, self.need = head, text, advice, need
 
 
 HELD_UP = frozenset({Cause.HELD_UP, Cause.SLOW_THREADS, Cause.BESIDE, Cause.WAITED})
 """Causes for which too few processes could be used."""
 EASED = frozenset({Cause.HELD_UP, Cause.BESIDE, Cause.HIDDEN})
 """Causes that fewer threads make rarer, where the work has several."""
-IN_TURN = "use a quieter machine"
-"""The advice on a busy machine where the sides were measured alternately already."""
 
 
 class Reason(NamedTuple):
@@ -70,4 +55,4 @@ class Reason(NamedTuple):
     figures: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return ": ".join(filter(None, (self.cause.head, self.cause.value[1].format(*self.figures))))
+        return ": ".join(filter(None, (self.cause.head, self.cause.text.format(*self.figures))))

@@ -16,7 +16,7 @@ from ..runfile.facts import is_unknown, plain_memory_note
 from ..runfile.flags import CONTENDED, WAITING
 from ..runfile.quantities import moment_of
 from ..runfile.runs import read_runs
-from ..runfile.schema import Process, Result, Run, Times
+from ..runfile.schema import Run, Times
 
 SMOKE = "smoke"
 """The preset that only tries each case's code."""
@@ -97,26 +97,25 @@ ABSENT, SKIPPED, STOPPED = Unmeasured("not in the results"), "skipped", "not mea
 def busy_processes(side: Cases) -> set[tuple[int, int]]:
     """The processes in which other programs used the cores during most cases."""
     flags: defaultdict[tuple[int, int], list[bool]] = defaultdict(list)
-    for observations in side.values():
-        for each in observations:
-            flags[each.process].append(each.busy)
-    return {process for process, each in flags.items() if sum(each) >= MOSTLY * len(each)}
+    for one in (one for observations in side.values() for one in observations):
+        flags[one.process].append(one.busy)
+    return {process for process, busy in flags.items() if sum(busy) >= MOSTLY * len(busy)}
 
 
 @dataclass(slots=True)
 class Side:
-    """The runs of base or new. ``runs`` hold no results: the samples of a thousand runs don't fit in memory."""
+    """The runs of base or new. ``runs`` hold no results: the samples of a thousand runs don't fit in memory.
+
+    By case, ``fullnames`` are pytest's names of the tests, ``shown`` the names that reports show. ``plain_memory`` is a
+    note on calls that take another time in a process that returns freed memory."""
 
     name: str
     runs: list[Run] = field(default_factory=list)
     cases: dict[CaseKey, list[Observation]] = field(default_factory=dict)
     unmeasured: dict[CaseKey, Unmeasured] = field(default_factory=dict)
     fullnames: dict[CaseKey, str] = field(default_factory=dict)
-    """pytest's name of the test of each case."""
     shown: dict[CaseKey, str] = field(default_factory=dict)
-    """The names that reports show, of cases that gpubench measured."""
     plain_memory: str = ""
-    """A note on calls that take another time in a process that returns freed memory."""
 
 
 def add_runs(side: Side, paths: Iterable[str | Path]) -> None:
@@ -124,51 +123,42 @@ def add_runs(side: Side, paths: Iterable[str | Path]) -> None:
     for run in read_runs(paths):
         side.runs.append(structs.replace(run, results=()))
         side.plain_memory = plain_memory_note(run.results) or side.plain_memory
-        _add(side, run)
+        keys = [
+            CaseKey(result.id, result.device, result.implementation)
+            if result.implementation
+            else CaseKey(result.fullname, "", "")
+            for result in run.results
+        ]
+        counts = Counter(keys)
+        for key, result in zip(keys, run.results, strict=True):
+            if key.implementation and len(key.name) <= _LONGEST:
+                side.shown[key] = benchmark(result) + key.place
+            if counts[key] > 1:
+                side.unmeasured[key] = Unmeasured("several benchmarks in one run have this name")
+            elif result.times is None:
+                side.unmeasured[key] = Unmeasured(result.status, result.reason or "")
+            else:
+                side.cases.setdefault(key, []).extend(_observations(result.times, len(side.runs), run))
+                side.fullnames[key] = result.fullname
 
 
-def _add(side: Side, run: Run) -> None:
-    keys = [key_of(result) for result in run.results]
-    counts = Counter(keys)
-    for key, result in zip(keys, run.results, strict=True):
-        if key.implementation and len(key.name) <= _LONGEST:
-            side.shown[key] = benchmark(result) + key.place
-        if counts[key] > 1:
-            side.unmeasured[key] = Unmeasured("several benchmarks in one run have this name")
-        elif result.times is None:
-            side.unmeasured[key] = Unmeasured(result.status, result.reason or "")
-        else:
-            processes = zip(result.times.processes, result.times.samples, strict=True)
-            found = (_observation(result.times, *each, len(side.runs), run) for each in processes)
-            side.cases.setdefault(key, []).extend(found)
-            side.fullnames[key] = result.fullname
-
-
-def key_of(result: Result) -> CaseKey:
-    """The key by which a result's case is compared."""
-    if not result.implementation:
-        return CaseKey(result.fullname, "", "")
-    return CaseKey(result.id, result.device, result.implementation)
-
-
-def _observation(times: Times, process: Process, kept: Sequence[float], number: int, run: Run) -> Observation:
-    samples, median_s = [seconds for seconds in sorted(kept) if seconds > 0.0], process.median_s
-    if samples:
-        quartile_s, least_s = min(samples[(len(samples) - 1) // 4], median_s), samples[0]
-    elif len(times.processes) == 1:  # a plain file may have statistics alone
-        quartile_s, least_s = times.q1_s, times.min_s or median_s
-    else:
+def _observations(times: Times, number: int, run: Run) -> Iterable[Observation]:
+    for process, kept in zip(times.processes, times.samples, strict=True):
+        samples, median_s = [seconds for seconds in sorted(kept) if seconds > 0.0], process.median_s
         quartile_s = least_s = median_s
-    flags = {flag.name for flag in process.flags}
-    # Rounds that waited agree with each other, and with whole ticks of a scheduler, better than computing does.
-    ticks, iqr_s = median_s / TICK_S, process.iqr_s or times.iqr_s
-    on_ticks = median_s < MOST_TICKS_S and iqr_s <= STEADY * median_s and abs(ticks - round(ticks)) <= ON_TICK
-    uneven = WAITING in flags
-    uneven |= (run.plain or CONTENDED in flags) and (median_s > UNEVEN * least_s or on_ticks)
-    return Observation(
-        median_s, quartile_s, least_s, (number, process.index), run.preset == SMOKE, process.index in run.slow_threads,
-        CONTENDED in flags, uneven, run.stage or "",
-    )  # fmt: skip
+        if samples:
+            quartile_s, least_s = min(samples[(len(samples) - 1) // 4], median_s), samples[0]
+        elif len(times.processes) == 1:  # a plain file may have statistics alone
+            quartile_s, least_s = times.q1_s, times.min_s or median_s
+        flags = {flag.name for flag in process.flags}
+        # Rounds that waited agree with each other, and with whole ticks of a scheduler, better than computing does.
+        ticks, iqr_s = median_s / TICK_S, process.iqr_s or times.iqr_s
+        on_ticks = median_s < MOST_TICKS_S and iqr_s <= STEADY * median_s and abs(ticks - round(ticks)) <= ON_TICK
+        waits = (run.plain or CONTENDED in flags) and (median_s > UNEVEN * least_s or on_ticks)
+        yield Observation(
+            median_s, quartile_s, least_s, (number, process.index), run.preset == SMOKE,
+            process.index in run.slow_threads, CONTENDED in flags, WAITING in flags or waits, run.stage or "",
+        )  # fmt: skip
 
 
 def measured_in_turn(base: Side, new: Side, fresh: bool) -> bool:
@@ -182,12 +172,17 @@ def measured_in_turn(base: Side, new: Side, fresh: bool) -> bool:
     return all(one != other for one, other in zip(order[::2], order[1::2], strict=True))
 
 
+def _is_staged(base: Side, new: Side) -> bool:
+    """Whether ``compare --interleave`` measured all runs."""
+    return all(run.stage for side in (base, new) for run in side.runs)
+
+
 def stopped_cases(base: Side, new: Side) -> dict[CaseKey, tuple[str, Unmeasured]]:
     """Cases that one side didn't measure any more in the latest pair in which the other one did, with the side and the
     reason; only of sides that ``compare --interleave`` measured in pairs."""
-    if len(base.runs) != len(new.runs) or not all(run.stage for side in (base, new) for run in side.runs):
-        return {}
-    stopped = {}
+    stopped: dict[CaseKey, tuple[str, Unmeasured]] = {}
+    if len(base.runs) != len(new.runs) or not _is_staged(base, new):
+        return stopped
     for key in base.cases.keys() & new.cases.keys():
         latest = [max(one.process[0] for one in side.cases[key]) for side in (base, new)]
         if latest[0] != latest[1]:
@@ -198,27 +193,26 @@ def stopped_cases(base: Side, new: Side) -> dict[CaseKey, tuple[str, Unmeasured]
 
 def sides_of_unknown_cpu(base: Side, new: Side) -> str:
     """The sides with a run that doesn't name its CPU, unless ``compare --interleave`` measured all on one machine."""
-    if all(run.stage for side in (base, new) for run in side.runs):
+    if _is_staged(base, new):
         return ""
-    sides = (base, new)
-    return " and ".join(
-        each.name for each in sides if any(is_unknown(run.machine.device("cpu").label) for run in each.runs)
-    )
+    labels = {side.name: [run.machine.device("cpu").label for run in side.runs] for side in (base, new)}
+    return " and ".join(name for name, of in labels.items() if any(map(is_unknown, of)))
 
 
 def doubts(base: Side, new: Side) -> list[str]:
     """A line for each reason why runs, or some of their processes, prove little or nothing. Raises UsageError where one
     side is simulated: a model's times aren't evidence about hardware."""
-    simulated = [any(each.simulated for run in side.runs for each in run.machine.devices) for side in (base, new)]
-    if simulated[0] != simulated[1]:
-        name = (base if simulated[0] else new).name
+    simulated = {
+        side.name for side in (base, new) for run in side.runs if any(d.simulated for d in run.machine.devices)
+    }
+    if len(simulated) == 1:
+        name = simulated.pop()
         raise UsageError(f"{name} was measured on a simulated device (demo): it can't be compared with hardware")
     lines = []
     before, after = (", ".join(sorted({run.preset for run in side.runs if run.preset})) for side in (base, new))
     if before and after and before != after:
         lines.append(f"presets differ: base {before}, new {after}; only benchmarks of both are compared")
-    tried = " and ".join(side.name for side in (base, new) if any(run.preset == SMOKE for run in side.runs))
-    if tried:
+    if tried := " and ".join(side.name for side in (base, new) if any(run.preset == SMOKE for run in side.runs)):
         lines.append(f"smoke runs prove nothing, they take too few rounds ({tried}): use --preset quick")
     for side in (base, new):
         slow, total = sum(len(run.slow_threads) for run in side.runs), sum(run.processes for run in side.runs)

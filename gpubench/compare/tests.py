@@ -46,7 +46,7 @@ def _moderated(cases: Sequence[Evidence], summary: str, corrected: bool) -> list
     changes = []
     for item, (base, new), variance, (_, own) in zip(cases, sides, variances, pooled, strict=True):
         within = max(variance, least) * (1 / len(base) + 1 / len(new))
-        total = within + sum(hidden_variance(item.drift, side) for side in item.sides)
+        total = within + hidden_variance(item)
         freedom = min((own + prior) * (total / within) ** 2, 1e6)
         changes.append(Change(sum(new) / len(new) - sum(base) / len(base), math.sqrt(total), freedom))
     return changes

@@ -20,7 +20,7 @@ from ..statistics import inference, intervals
 from ..statistics.intervals import Interval
 from .drift import RUN_DRIFT, hidden_variance, with_drift
 from .evidence import Drift, Evidence, evidence_of
-from .reasons import EASED, FEWER_THREADS, HELD_UP, IN_TURN, Cause, Reason
+from .reasons import EASED, FEWER_THREADS, HELD_UP, Cause, Reason
 from .samples import SCREEN, CaseKey, Cases
 from .tests import FALSE_DISCOVERIES, POWER, larger_p, suspicions, tail, tested
 
@@ -44,6 +44,11 @@ class Terms:
     moved: bool = False
     unknown: str = ""
 
+    @property
+    def least(self) -> float:
+        """The logarithm of a change as large as the threshold, however logarithms are rounded."""
+        return math.log(1 + self.threshold) - 1e-9
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -52,11 +57,10 @@ class Verdict:
     The interval of ``same`` and of ``no sign of a change`` is of the benchmark alone, at 95 %; any other accounts
     for all benchmarks of the comparison and for drift, and so it excludes 1 where the change is proven. ``base_s`` and
     ``new_s`` come from the same evidence as the ratio, ``processes`` are of base and new. ``why`` a benchmark is
-    inconclusive or shows no sign of a change; ``advice`` says how to decide it, ``need`` the same in few
-    words; ``more`` is the number of further runs a
-    side, if not too many. ``spread`` is the standard deviation between processes, NaN if unknown. A ``suspect`` has no
-    fresh runs yet; a change by the share ``seen`` would make a benchmark suspect four times out of five, with as many
-    runs.
+    inconclusive or shows no sign of a change; ``advice`` says how to decide it, ``need`` the same in few words;
+    ``more`` is the number of further runs a side, if not too many. ``spread`` is the standard deviation between
+    processes, NaN if unknown. A ``suspect`` has no fresh runs yet; a change by the share ``seen`` would make a
+    benchmark suspect four times out of five, with as many runs.
     """
 
     key: CaseKey
@@ -101,129 +105,40 @@ class Verdict:
 
 def judge(base: Cases, new: Cases, terms: Terms = Terms()) -> list[Verdict]:
     """Verdicts on the benchmarks of both sides, in the order of the new."""
-    return _Judge(terms).verdicts(base, new)
+    first, fresh = (_gathered((base, new), terms, stage) for stage in (False, True))
+    fresh = {key: item for key, item in fresh.items() if min(map(len, item.sides)) > 1}
+    # What has no fresh runs stays as screening saw it: else fresh runs of others might make it suspect, too late.
+    evidence = tested(first) | {key: item for key, item in tested(first | fresh).items() if key in fresh}
+    screened = any(one.stage for side in (base, new) for seen in side.values() for one in seen)
+    family = [key for key in evidence if key in fresh or not screened]
+    ps = [
+        inference.benjamini_hochberg([larger_p(evidence[key], slower, terms.least) for key in family])
+        for slower in (True, False)
+    ]
+    tails = [tail(adjusted, FALSE_DISCOVERIES) for adjusted in ps]
+    both = dict(zip(family, zip(*ps, strict=True), strict=True))
+    verdicts = []
+    for key in (key for key in new if key in evidence):
+        item, plain = evidence[key], _plain(key, evidence[key])
+        decided = key in both
+        verdicts.append(_decided(plain, item, terms, both[key], tails) if decided else _screened(plain, item, terms))
+        if decided and verdicts[-1].verdict == INCONCLUSIVE:
+            verdicts[-1] = _explained(verdicts[-1], item, terms, FALSE_DISCOVERIES / len(family))
+    return verdicts
 
 
-class _Judge:
-    """Judges benchmarks by some terms."""
+def _gathered(all_runs: tuple[Cases, Cases], terms: Terms, fresh: bool) -> dict[CaseKey, Evidence]:
+    """The evidence for each benchmark with the drift of the machine, from the fresh runs or from the others.
 
-    def __init__(self, terms: Terms) -> None:
-        self._terms, self._least = terms, math.log(1 + terms.threshold) - 1e-9
-
-    def verdicts(self, base: Cases, new: Cases) -> list[Verdict]:
-        """The verdicts on the benchmarks of both sides, in the order of the new."""
-        first, fresh = (self._gathered((base, new), stage) for stage in (False, True))
-        fresh = {key: item for key, item in fresh.items() if min(map(len, item.sides)) > 1}
-        # What has no fresh runs stays as screening saw it: else fresh runs of others might make it suspect, too late.
-        evidence = tested(first) | {key: item for key, item in tested(first | fresh).items() if key in fresh}
-        screened = any(one.stage for side in (base, new) for seen in side.values() for one in seen)
-        family = [key for key in evidence if key in fresh or not screened]
-        ps = [
-            inference.benjamini_hochberg([larger_p(evidence[key], slower, self._least) for key in family])
-            for slower in (True, False)
-        ]
-        tails = tuple(tail(adjusted, FALSE_DISCOVERIES) for adjusted in ps)
-        both = dict(zip(family, zip(*ps, strict=True), strict=True))
-        return [
-            self._decided(_plain(key, evidence[key]), evidence[key], both[key], tails, len(family))
-            if key in both
-            else self._screened(_plain(key, evidence[key]), evidence[key])
-            for key in new
-            if key in evidence
-        ]
-
-    def _gathered(self, all_runs: tuple[Cases, Cases], fresh: bool) -> dict[CaseKey, Evidence]:
-        """The evidence for each benchmark with the drift of the machine, from the fresh runs or from the others.
-
-        No drift is subtracted where base and new were measured in turn, since drift affects both, nor between machines,
-        where the change that all benchmarks share is the answer.
-        """
-        in_turn = self._terms.in_turn[fresh]
-        evidence = evidence_of(all_runs, fresh, in_turn, self._terms.unknown)
-        if in_turn:
-            return evidence
-        if self._terms.moved:
-            return {key: replace(item, drift=Drift(hidden=RUN_DRIFT)) for key, item in evidence.items()}
-        return with_drift(evidence, all_runs, fresh)
-
-    def _decided(
-        self, plain: Verdict, evidence: Evidence, ps: Sequence[float], tails: Sequence[float], m: int
-    ) -> Verdict:
-        """A benchmark that may be called slower, from its p values adjusted over all ``m`` of them."""
-        log, word = math.log(plain.ratio.value), INCONCLUSIVE
-        if ps[0] <= FALSE_DISCOVERIES and log >= self._least:
-            word = SLOWER
-        elif ps[1] <= FALSE_DISCOVERIES and -log >= self._least:
-            word = FASTER
-        elif self._is_same(plain):
-            return replace(plain, verdict=SAME, p=ps[0])
-        ratio = plain.ratio
-        if evidence.changes:
-            inside = [change.interval(*tails) for change in evidence.changes[: 2 if word != INCONCLUSIVE else 3]]
-            low, high = min(span.low for span in inside), max(span.high for span in inside)
-            ratio = replace(ratio, low=min(low, ratio.value), high=max(high, ratio.value))
-        p = None if not evidence.changes and word == INCONCLUSIVE else ps[0]
-        verdict = replace(plain, verdict=word, ratio=ratio, p=p)
-        return verdict if word != INCONCLUSIVE else self._explained(verdict, evidence, FALSE_DISCOVERIES / m)
-
-    def _screened(self, verdict: Verdict, evidence: Evidence) -> Verdict:
-        """The verdict on a benchmark without fresh runs."""
-        least = math.log(1 + self._terms.threshold)
-        suspect = bool(evidence.unfit) or abs(math.log(verdict.ratio.value)) >= least
-        if evidence.changes:
-            suspect = any(
-                min(change.larger_p(), change.inverse().larger_p()) <= level and abs(change.log) >= least / 2 - 1e-9
-                for change, level in suspicions(evidence)
-            )
-            if self._is_same(verdict):
-                return replace(verdict, verdict=SAME)
-        if suspect:
-            return _because(replace(verdict, suspect=True), evidence.unfit or Reason(Cause.UNCONFIRMED))
-        if not evidence.changes:  # one process shows no noise, so it can't be said what would have been noticed
-            return _because(verdict, Reason(Cause.ONE_PROCESS))
-        own, seen = math.expm1(abs(math.log(verdict.ratio.value))), max(verdict.seen or 0.0, math.expm1(least / 2))
-        # The fastest rounds would show such a change, but the medians, which the ratio is of, don't.
-        if own > seen:
-            seen = math.expm1(max(inference.detectable(change, level, POWER) for change, level in suspicions(evidence)))
-            verdict = replace(verdict, seen=max(own, seen))
-        if own > seen or seen >= HIDES:
-            return _because(verdict, Reason(Cause.HIDDEN, (_hidden_text(max(own, seen)),)))
-        return replace(verdict, verdict=NO_SIGN, why=Reason(Cause.UNSEEN, (percent(seen),)))
-
-    def _explained(self, verdict: Verdict, evidence: Evidence, level: float) -> Verdict:
-        """The verdict with the reason why it is inconclusive, and how many more runs a side would prove a change by the
-        threshold."""
-        in_turn = self._terms.in_turn[0] or bool(evidence.sides[0][0].stage)
-        if evidence.unfit:
-            return _because(verdict, evidence.unfit, in_turn)
-        if evidence.changes and abs(math.log(verdict.ratio.value)) >= self._least > abs(evidence.changes[0].log):
-            return _because(verdict, Reason(Cause.SHARED))
-        runs = [len({one.process[0] for one in side}) for side in evidence.sides]
-        spread, why = verdict.spread, Reason(Cause.NOISY, (percent(verdict.spread),))
-        if not evidence.changes:
-            spread, why = USUAL_SPREAD, Reason(Cause.ONE_PROCESS)
-        elif not verdict.ratio.low <= 1 <= verdict.ratio.high:
-            why = Reason(Cause.NEAR)
-        elif evidence.drift.hidden > spread:
-            why = Reason(Cause.DRIFT, (percent(evidence.drift.hidden),))
-        per_run = min(verdict.processes) / min(runs)
-        spread = math.hypot(spread / math.sqrt(per_run), evidence.drift.hidden if evidence.changes else 0.0)
-        needed = inference.needed_values(spread, 1 + self._terms.threshold, level, most=MOST_NEEDED)
-        noun = "more pair" if in_turn else "more run"
-        if needed is None:
-            advice = f"only more than {MOST_NEEDED} {noun[5:]}s would be conclusive: use a quieter machine"
-            advice += " or --interleave" * (not in_turn)
-            return replace(verdict, why=why, advice=advice, need=Cause.HELD_UP.need)
-        more = max(1, needed - min(runs))
-        where = "" if in_turn else " per side"
-        advice = f"about {counted(more, noun)}{where} would detect a change of {percent(self._terms.threshold)}"
-        assumed = "" if evidence.changes else f" (assuming {percent(spread)} variation between processes)"
-        return replace(verdict, why=why, advice=advice + assumed, more=more, need=f"{noun}s")
-
-    def _is_same(self, verdict: Verdict) -> bool:
-        """Whether the whole interval lies within the threshold."""
-        most = 1 + self._terms.threshold
-        return 1 / most < verdict.ratio.low and verdict.ratio.high < most
+    No drift is subtracted where base and new were measured in turn, since drift affects both, nor between machines,
+    where the change that all benchmarks share is the answer.
+    """
+    evidence = evidence_of(all_runs, fresh, terms.in_turn[fresh], terms.unknown)
+    if terms.in_turn[fresh]:
+        return evidence
+    if terms.moved:
+        return {key: replace(item, drift=Drift(hidden=RUN_DRIFT)) for key, item in evidence.items()}
+    return with_drift(evidence, all_runs, fresh)
 
 
 def _plain(key: CaseKey, evidence: Evidence) -> Verdict:
@@ -233,25 +148,100 @@ def _plain(key: CaseKey, evidence: Evidence) -> Verdict:
     if not evidence.changes:
         ratio = Interval(new_s / base_s, 0.0, math.inf, intervals.SPREAD)
         return Verdict(key, INCONCLUSIVE, ratio, base_s, new_s, None, count)
-    hidden = sum(hidden_variance(evidence.drift, side) for side in evidence.sides)
     screened = evidence.sides[0][0].stage == SCREEN
     error = min(change.error for change in (evidence.changes[::3] if screened else evidence.changes[:1]))
-    spread = math.sqrt(max(0.0, error**2 - hidden) / (1 / count[0] + 1 / count[1]))
+    spread = math.sqrt(max(0.0, error**2 - hidden_variance(evidence)) / (1 / count[0] + 1 / count[1]))
     seen = math.expm1(min(inference.detectable(change, level, POWER) for change, level in suspicions(evidence)))
-    return Verdict(
-        key, INCONCLUSIVE, evidence.changes[2].interval(), base_s, new_s, None, count, spread=spread, seen=seen
-    )
+    ratio = evidence.changes[2].interval()
+    return Verdict(key, INCONCLUSIVE, ratio, base_s, new_s, None, count, spread=spread, seen=seen)
+
+
+def _decided(plain: Verdict, evidence: Evidence, terms: Terms, ps: Sequence[float], tails: Sequence[float]) -> Verdict:
+    """A benchmark that may be called slower, from its p values adjusted over all of them."""
+    log, word = math.log(plain.ratio.value), INCONCLUSIVE
+    if ps[0] <= FALSE_DISCOVERIES and log >= terms.least:
+        word = SLOWER
+    elif ps[1] <= FALSE_DISCOVERIES and -log >= terms.least:
+        word = FASTER
+    elif _is_same(plain, terms):
+        return replace(plain, verdict=SAME, p=ps[0])
+    ratio = plain.ratio
+    if evidence.changes:
+        inside = [change.interval(tails[0], tails[1]) for change in evidence.changes[: 2 + (word == INCONCLUSIVE)]]
+        low, high = min(span.low for span in inside), max(span.high for span in inside)
+        ratio = replace(ratio, low=min(low, ratio.value), high=max(high, ratio.value))
+    p = None if not evidence.changes and word == INCONCLUSIVE else ps[0]
+    return replace(plain, verdict=word, ratio=ratio, p=p)
+
+
+def _screened(verdict: Verdict, evidence: Evidence, terms: Terms) -> Verdict:
+    """The verdict on a benchmark without fresh runs."""
+    least = math.log(1 + terms.threshold)
+    suspect = bool(evidence.unfit) or abs(math.log(verdict.ratio.value)) >= least
+    if evidence.changes:
+        suspect = any(
+            min(change.larger_p(), change.inverse().larger_p()) <= level and abs(change.log) >= least / 2 - 1e-9
+            for change, level in suspicions(evidence)
+        )
+        if _is_same(verdict, terms):
+            return replace(verdict, verdict=SAME)
+    if suspect:
+        return _because(replace(verdict, suspect=True), evidence.unfit or Reason(Cause.UNCONFIRMED))
+    if not evidence.changes:  # one process shows no noise, so it can't be said what would have been noticed
+        return _because(verdict, Reason(Cause.ONE_PROCESS))
+    own, seen = math.expm1(abs(math.log(verdict.ratio.value))), max(verdict.seen or 0.0, math.expm1(least / 2))
+    # The fastest rounds would show such a change, but the medians, which the ratio is of, don't.
+    if own > seen:
+        seen = math.expm1(max(inference.detectable(change, level, POWER) for change, level in suspicions(evidence)))
+        verdict = replace(verdict, seen=max(own, seen))
+    if own > seen or seen >= HIDES:
+        share = max(own, seen)
+        words = f"a change of {percent(share)}" if share < 1 else f"{1 + share:.2g} times slower"
+        return _because(verdict, Reason(Cause.HIDDEN, (words,)))
+    return replace(verdict, verdict=NO_SIGN, why=Reason(Cause.UNSEEN, (percent(seen),)))
+
+
+def _explained(verdict: Verdict, evidence: Evidence, terms: Terms, level: float) -> Verdict:
+    """The verdict with the reason why it is inconclusive, and how many more runs a side would prove a change by the
+    threshold."""
+    in_turn = terms.in_turn[0] or bool(evidence.sides[0][0].stage)
+    if evidence.unfit:
+        return _because(verdict, evidence.unfit, in_turn)
+    if evidence.changes and abs(math.log(verdict.ratio.value)) >= terms.least > abs(evidence.changes[0].log):
+        return _because(verdict, Reason(Cause.SHARED))
+    runs = min(len({one.process[0] for one in side}) for side in evidence.sides)
+    spread, hidden, why = verdict.spread, evidence.drift.hidden, Reason(Cause.NOISY, (percent(verdict.spread),))
+    if not evidence.changes:
+        spread, hidden, why = USUAL_SPREAD, 0.0, Reason(Cause.ONE_PROCESS)
+    elif not verdict.ratio.low <= 1 <= verdict.ratio.high:
+        why = Reason(Cause.NEAR)
+    elif hidden > spread:
+        why = Reason(Cause.DRIFT, (percent(hidden),))
+    spread = math.hypot(spread / math.sqrt(min(verdict.processes) / runs), hidden)
+    needed = inference.needed_values(spread, 1 + terms.threshold, level, most=MOST_NEEDED)
+    noun = "more pair" if in_turn else "more run"
+    if needed is None:
+        advice = f"only more than {MOST_NEEDED} {noun[5:]}s would be conclusive: use a quieter machine"
+        advice += " or --interleave" * (not in_turn)
+        return replace(verdict, why=why, advice=advice, need=Cause.HELD_UP.need)
+    more = max(1, needed - runs)
+    where = "" if in_turn else " per side"
+    advice = f"about {counted(more, noun)}{where} would detect a change of {percent(terms.threshold)}"
+    assumed = "" if evidence.changes else f" (assuming {percent(spread)} variation between processes)"
+    return replace(verdict, why=why, advice=advice + assumed, more=more, need=f"{noun}s")
+
+
+def _is_same(verdict: Verdict, terms: Terms) -> bool:
+    """Whether the whole interval lies within the threshold."""
+    most = 1 + terms.threshold
+    return 1 / most < verdict.ratio.low and verdict.ratio.high < most
 
 
 def _because(verdict: Verdict, why: Reason, in_turn: bool = True) -> Verdict:
     threads = why.cause in EASED and verdict.key.implementation  # unknown of a test without the fixture
-    advice = IN_TURN if in_turn and why.cause in (Cause.HELD_UP, Cause.BESIDE) else why.cause.advice
+    again = in_turn and why.cause in (Cause.HELD_UP, Cause.BESIDE)  # the sides were measured alternately already
+    advice = Cause.HIDDEN.advice if again else why.cause.advice
     return replace(verdict, why=why, advice=advice + FEWER_THREADS * bool(threads), need=why.cause.need)
-
-
-def _hidden_text(share: float) -> str:
-    """``a change of 30 %``; ``2.5 times slower`` where that is clearer."""
-    return f"a change of {percent(share)}" if share < 1 else f"{1 + share:.2g} times slower"
 
 
 def percent(share: float) -> str:
