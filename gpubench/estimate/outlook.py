@@ -12,7 +12,7 @@ from ..devices.implementations import implementation_label
 from ..report.rows import grouped
 from ..report.why import GAIN
 from ..runfile.flags import CONTENDED, DIFFERENT, judge
-from ..runfile.matching import shown_name
+from ..runfile.matching import is_expression, shown_name
 from ..runfile.schema import OK, Case, Ceilings, Operators, Result, Run, Work
 from ..runfile.ways import HOW, LAYOUT, TUNED, fastest_way, job
 from .datasheets import Gpu
@@ -117,9 +117,7 @@ def _beside(jobs: Sequence[Job], different: set[tuple[object, ...]]) -> list[Job
     """Take a faster expression without PyTorch, of NumPy or pandas, as the CPU's way of the expressions beside it whose
     result it returned."""
 
-    own = [
-        one for one in jobs if shown_name(one.case.workload) != one.case.workload and key_of(one.case) not in different
-    ]
+    own = [one for one in jobs if is_expression(one.case.workload) and key_of(one.case) not in different]
     faster = {}
     for one in own:
         others = [each for each in own if not _has_work(each.work) and each.case.params == one.case.params]
@@ -257,7 +255,7 @@ def _missing(job: Job, card: Gpu) -> str:
     if job.work.flops or job.work.bytes:
         return f"the table lacks a figure of the {card.name} that it needs"
     reason = f" ({job.uncounted})" * bool(job.uncounted)
-    if shown_name(job.case.workload) != job.case.workload:
+    if is_expression(job.case.workload):
         return f"gpubench couldn't count the FLOPs of this call{reason}"
     if not job.case.implementation:  # a plain suite
         return "its FLOPs are unknown: use the fixture gpubench instead of benchmark, which counts PyTorch's"

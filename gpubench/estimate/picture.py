@@ -10,7 +10,7 @@ from ..report.charts.page import Figure, Key
 from ..report.charts.selection import add_caption
 from ..report.charts.theme import ACCELERATORS
 from ..report.study import Study
-from ..report.words import name, without_threads
+from ..report.words import name
 from ..runfile.quantities import listed
 from .outlook import Outlook
 from .printing import UNKNOWN, base_of, cell, legend, lines_of
@@ -31,7 +31,7 @@ def estimate_figure(study: Study, estimates: Sequence[Outlook]) -> Figure | None
         answers, lambda row: [_mark(of[id(row)][gpu], role) for gpu, role in roles.items()], headings=False
     )
     results = [row.items[0] for row in shown]
-    base = without_threads(study.names.of(results[0]))
+    base = study.names.short(study.names.of(results[0]))
     note = "Estimated, not measured: from the GPUs' datasheets and each benchmark's work; bar: likely range. "
     note += "".join(f"{sign}. " for sign in legend([each for row in shown for each in of[id(row)].values()]))
     names = listed(dict.fromkeys(name(next(iter(line.of.values())).job.case) for line in unknown), 2)

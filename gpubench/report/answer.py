@@ -81,22 +81,21 @@ def answer_rows(study: Study, items: Sequence[Item]) -> list[AnswerRow[Item]]:
         for _, of_workload in sorted(workloads.items(), key=lambda entry: (-len(entry[1]), entry[0])):
             own = of_workload[0].subject.own
             alike = grouped(of_workload, attrgetter("subject.setting" if own else "subject.dtype")).values()
-            chosen = sorted((_of_each_device(study, each) for each in alike), key=lambda each: plainness(each[0]))
+            chosen = sorted((_of_each_device(study, group) for group in alike), key=lambda group: plainness(group[0]))
             first = words.settings(chosen[0][0].subject.result, without={"dtype"})
-            rows += [_row(same, None if own or same is chosen[0] else first) for same in chosen]
+            rows += [_row(group, None if own or group is chosen[0] else first) for group in chosen]
     return rows
 
 
 def _of_each_device(study: Study, items: Sequence[Item]) -> tuple[Item, ...]:
-    """Return an item for each device: of the plainest setting at the largest size, or where a device lacks that, of its
+    """Return an item for each device: of the plainest setting at the largest size, or if a device lacks that, of its
     own plainest at its largest. The first names the row."""
     by_device = grouped(items, lambda item: item.subject.source)
     firsts = [plainest_first(members)[0] for members in by_device.values()]
-    lead = plainest_first(firsts)[0]
-    same = {item.subject.source: item for item in items if _case(item) == _case(lead)}
-    others = [same.get(item.subject.source, item) for item in firsts]
-    ordered = sorted(others, key=lambda item: (_case(item) != _case(lead), study.names.order(item.subject)))
-    return tuple(ordered)
+    lead = _case(plainest_first(firsts)[0])
+    alike = {item.subject.source: item for item in items if _case(item) == lead}
+    chosen = [alike.get(item.subject.source, item) for item in firsts]
+    return tuple(sorted(chosen, key=lambda item: (_case(item) != lead, study.names.order(item.subject))))
 
 
 def _case(item: Measured | Pair) -> tuple[object, object]:
@@ -104,15 +103,15 @@ def _case(item: Measured | Pair) -> tuple[object, object]:
 
 
 def _row(items: tuple[Item, ...], first: Sequence[str] | None) -> AnswerRow[Item]:
-    """Return a row; ``first`` are the settings of its workload's first dtype, None where it is the first."""
+    """Return a row; ``first`` are the settings of its workload's first dtype, None if it is the first."""
     subject: Measured = items[0].subject
-    dtype: str = subject.dtype
     settings: list[str] = words.settings(subject.result, without={"dtype"})
     heading = subject.kind.heading if subject.kind else words.OWN
     if first is None:
-        detail = ", ".join([*([dtype] if dtype not in ("", "float32") else []), *settings])
+        detail = ", ".join([*[subject.dtype] * (subject.dtype not in ("", "float32")), *settings])
         return AnswerRow(heading, words.name(subject.result), detail, True, items)
-    return AnswerRow(heading, dtype or "other", ", ".join(each for each in settings if each not in first), False, items)
+    detail = ", ".join(word for word in settings if word not in first)
+    return AnswerRow(heading, subject.dtype or "other", detail, False, items)
 
 
 def choose_rows(rows: Sequence[AnswerRow[Item]], most: int = MOST_ROWS) -> list[AnswerRow[Item]]:
@@ -136,21 +135,18 @@ def at_largest(rows: Sequence[AnswerRow[Item]]) -> str:
     return "At its largest size" if len(rows) == 1 else "Each at its largest size"
 
 
-# One device against another -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Speedups:
-    """Devices against one baseline, ``H200`` against ``Xeon, 2 threads``. ``devices`` are the names of the columns."""
+    """Devices against one baseline, ``H200`` against ``Xeon, 2 threads``. ``devices`` are the names of the columns,
+    ``pairs`` those of all rows; ``alike``: no work moves from a CPU to a GPU, so that nothing is copied."""
 
     baseline: str
     devices: dict[Source, str]
     rows: list[AnswerRow[Pair]]
 
-    @property
-    def pairs(self) -> list[Pair]:
-        """The pairs of all rows."""
-        return [pair for row in self.rows for pair in row.items]
+    def __post_init__(self) -> None:
+        self.pairs = [pair for row in self.rows for pair in row.items]
+        self.alike = not any(pair.other.on_accelerator and not pair.base.on_accelerator for pair in self.pairs)
 
     def of(self, source: Source) -> list[tuple[AnswerRow[Pair], Pair]]:
         """The rows of a device with their pairs."""
@@ -163,34 +159,26 @@ class Speedups:
         many = counted(len(pairs), "benchmark")
         if not wins:
             return f"faster in none of {many}"
+        ends = list(dict.fromkeys((wins[0].mark, wins[-1].mark)))
         if wins[0].state in LIMITS and wins[-1].state in LIMITS:
             ends = [f"at least {replace(wins[0], state=State.KNOWN).mark}"]
-        else:
-            ends = list(dict.fromkeys((wins[0].mark, wins[-1].mark)))
         return f"faster in {len(wins)} of {many} ({' to '.join(ends)})"
-
-    @cached_property
-    def alike(self) -> bool:
-        """Whether no work moves from a CPU to a GPU, so that nothing is copied."""
-        return not any(pair.other.on_accelerator and not pair.base.on_accelerator for pair in self.pairs)
 
 
 def find_speedups(study: Study, pairs: Sequence[Pair]) -> list[Speedups]:
     """The devices of these pairs against each of their baselines, accelerators first."""
-    made = []
+    tables = []
     by_base = grouped(pairs, lambda pair: pair.base.source)
     for members in sorted(by_base.values(), key=lambda members: not members[0].base.on_accelerator):
         if rows := answer_rows(study, members):
             firsts = {pair.other.source: pair for row in rows for pair in row.items}
             devices = {}
             for pair in sorted(firsts.values(), key=lambda pair: study.names.order(pair.other)):
-                library = f"{study.names.subject(pair)} on " * pair.within_device
-                devices[pair.other.source] = library + study.names.of(pair.other)
-            made.append(Speedups(study.names.baseline(members), devices, rows))
-    return made
-
-
-# The sentence ---------------------------------------------------------------------------------------------------------
+                name = study.names.of(pair.other)
+                on_one = f"{study.names.subject(pair)} on {study.names.short(name)}"
+                devices[pair.other.source] = on_one if pair.within_device else name
+            tables.append(Speedups(study.names.baseline(members), devices, rows))
+    return tables
 
 
 class Answer:
@@ -208,7 +196,7 @@ class Answer:
 
     @cached_property
     def times(self) -> list[AnswerRow[Measured]]:
-        """The rows where nothing is compared."""
+        """The rows if nothing is compared."""
         return [] if self.speedups else answer_rows(self.study, self._alone)
 
     @cached_property
@@ -216,30 +204,27 @@ class Answer:
         """How much faster each device is, or the rates of the CPU if there is no device to compare."""
         if self.smoke:
             return "Smoke runs are too short to compare devices. Use --preset quick."
-        found = [(each, source) for each in self.speedups for source in each.devices]
-        if found:
-            sentences = [_sentence(*each) for each in found[:_MOST_DEVICES]]
-            more = _more_devices([each.devices[source] for each, source in found[_MOST_DEVICES:]])
+        devices = [(speedups, source) for speedups in self.speedups for source in speedups.devices]
+        if devices:
+            sentences = [_sentence(*device) for device in devices[:_MOST_DEVICES]]
+            more = _more_devices([speedups.devices[source] for speedups, source in devices[_MOST_DEVICES:]])
             return " ".join([*self._unfair_cpus, *sentences, *more])
         return _cpu_sentence(self.study, self.times, self._alone)
 
     @property
     def _unfair_cpus(self) -> list[str]:
         """``No fair CPU: it took 1 of 16 threads …``, for each CPU that took fewer threads than it has."""
-        sides = (side for each in self.speedups for pair in each.pairs for side in pair.sides)
+        sides = (side for speedups in self.speedups for pair in speedups.pairs for side in pair.sides)
         runs = {side.run_name: side.run for side in sides if not side.on_accelerator}.values()
         counts = {(run.machine.threads or 1, available) for run in runs if (available := threads_available(run))}
-        gain = "so it may be up to {:.2g} times as fast"
-        return [
-            f"No fair CPU: it took {used} of {all_} threads, {gain.format(all_ / used)}."
-            for used, all_ in sorted(counts)
-        ]
+        claim = "No fair CPU: it took {} of {} threads, so it may be up to {:.2g} times as fast."
+        return [claim.format(used, available, available / used) for used, available in sorted(counts)]
 
     @cached_property
     def hint(self) -> str:
-        """How to see a GPU, for runs on known devices that had none."""
-        known = [row for row in self.study.measured if row.result.device]
-        if self.speedups or not known or self.study.names.accelerators:
+        """How to see a GPU, for runs on devices with a name that had none."""
+        named = any(row.result.device for row in self.study.measured)
+        if self.speedups or not named or self.study.names.accelerators:
             return ""
         if any((run.machine.torch or "").endswith("+cpu") for run in self.study.runs):
             return (
@@ -253,30 +238,30 @@ class Answer:
         """The benchmarks that weren't compared, and how to compare them anyway."""
         pairs = self.study.left_out
         terms = Counter(term for _, differences in pairs for term in differences)
-        found = ", ".join(f"{term} ({count})" for term, count in terms.most_common())
+        counts = ", ".join(f"{term} ({count})" for term, count in terms.most_common())
         options = " ".join(f"--allow {term}" for term in terms)
         subject = f"{counted(len(pairs), 'benchmark')} {'has' if len(pairs) == 1 else 'have'}"
-        nearest = f"no comparable baseline, the nearest differs in {found}"
+        nearest = f"no comparable baseline, the nearest differs in {counts}"
         return f"Not compared: {subject} {nearest}. Use {options} to compare anyway" if pairs else ""
 
     @cached_property
     def warnings(self) -> list[Warning]:
         """Warnings to read before the numbers, the most serious first."""
-        study, found = self.study, []
+        study, warnings = self.study, []
         if any(run.preset == "smoke" for run in study.runs):
-            found.append(Warning("Smoke run", ": it checks that the benchmarks work; its times mean nothing"))
+            warnings.append(Warning("Smoke run", ": it checks that the benchmarks work; its times mean nothing"))
         if where := words.simulated(device for run in study.runs for device in run.machine.devices):
-            found.append(Warning(where, advice="Don't quote them."))
+            warnings.append(Warning(where, advice="Don't quote them."))
         if self.smoke:
-            return found
+            return warnings
         judged = [row for row in study.measured if row.kind is None or row.kind.summarised] or study.measured
-        found += [*_warn_of_noise(study, judged), *_warn_of_calls(judged), *_warn_of_slow_library(study)]
+        warnings += [*_warn_of_noise(study, judged), *_warn_of_calls(judged), *_warn_of_slow_library(study)]
         if note := plain_memory_note(row.result for row in study.measured):
-            found.append(Warning(f"{note[:1].upper()}{note[1:]}", minor=True))
+            warnings.append(Warning(f"{note[:1].upper()}{note[1:]}", minor=True))
         if study.measured and not any(row.interval for row in study.measured):
             evidence = ": ranges are not confidence intervals (use --processes 3)"
-            found.append(Warning("Timed in one process", evidence, minor=True))
-        return [*found, *_warn_of_peaks(study, judged)]
+            warnings.append(Warning("Timed in one process", evidence, minor=True))
+        return [*warnings, *_warn_of_peaks(study, judged)]
 
 
 def _more_devices(names: Sequence[str]) -> list[str]:
@@ -284,11 +269,11 @@ def _more_devices(names: Sequence[str]) -> list[str]:
     return [f"And {len(names)} more: {listed(names)}."] if names else []
 
 
-def _sentence(found: Speedups, source: Source) -> str:
+def _sentence(speedups: Speedups, source: Source) -> str:
     """``H100 against Xeon: faster in 24 of 26 benchmarks (1.3× to 132×), in 17 also when the data is copied for every
     call. Not faster: Sort, n=10⁶ (1.2× slower).``"""
-    rows = found.of(source)
-    who = f"{found.devices[source]} against {found.baseline}"
+    rows = speedups.of(source)
+    who = f"{speedups.devices[source]} against {speedups.baseline}"
     if len(rows) == 1:
         ((row, pair),) = rows
         over = f" over {words.way(pair)}" * bool(pair.fastest_way)
@@ -297,13 +282,12 @@ def _sentence(found: Speedups, source: Source) -> str:
     wins = [pair for _, pair in rows if pair.faster]
     copied_wins = sum(pair.copies.faster for pair in wins if pair.copies)
     copies = f", in {copied_wins or 'none'} also when the data is copied for every call"
-    others = [(row, pair.ratio) for row, pair in rows if not pair.faster]
-    known = [f"{row.named} ({ratio.mark})" for row, ratio in others if ratio.state is not State.UNKNOWN]
-    unknown = [row.named for row, ratio in others if ratio.state is State.UNKNOWN]
-    parts = [f"{who}: {found.count(source)}{copies * any(pair.copies for pair in wins)}."]
-    parts += [f"Not faster: {listed(known, _NAMED, '; ')}."] if known else []
-    parts += [f"Unknown: {listed(unknown, _NAMED, '; ')}."] if unknown else []
-    return " ".join(parts)
+    slower = [(row.named, pair.ratio) for row, pair in rows if not pair.faster]
+    known = [f"{name} ({ratio.mark})" for name, ratio in slower if ratio.state is not State.UNKNOWN]
+    unknown = [name for name, ratio in slower if ratio.state is State.UNKNOWN]
+    parts = [f"{who}: {speedups.count(source)}{copies * any(pair.copies for pair in wins)}."]
+    lists = {"Not faster": known, "Unknown": unknown}
+    return " ".join([*parts, *(f"{head}: {listed(names, _NAMED, '; ')}." for head, names in lists.items() if names)])
 
 
 def _cpu_sentence(study: Study, rows: Sequence[AnswerRow[Measured]], alone: Sequence[Measured]) -> str:
@@ -314,7 +298,7 @@ def _cpu_sentence(study: Study, rows: Sequence[AnswerRow[Measured]], alone: Sequ
     if reached := [row for row in leads if not row.quality.doubt and row.throughput]:
         return f"{study.names.of(reached[0])}: {', '.join(map(_reached, reached))}."
     devices = grouped([item for row in rows for item in row.items] or alone, study.names.of)
-    sentences = [f"{name}: {_range(each)}." for name, each in [*devices.items()][:_MOST_DEVICES]]
+    sentences = [f"{name}: {_range(members)}." for name, members in [*devices.items()][:_MOST_DEVICES]]
     return " ".join([*sentences, *_more_devices([*devices][_MOST_DEVICES:])])
 
 
@@ -322,19 +306,16 @@ def _reached(row: Measured) -> str:
     """``356 GFLOP/s in matrix products (n=2048, 93% of peak)``."""
     peak = f"{row.peak_share} of peak" if row.peak_share and row.peak_share.value is not None else ""
     details = ", ".join(filter(None, [words.size(row), peak]))
-    what = row.kind.words if row.kind else words.name(row.result)
-    return f"{row.starred_speed} in {what}" + (f" ({details})" if details else "")
+    work = row.kind.words if row.kind else words.name(row.result)
+    return f"{row.starred_speed} in {work}" + (f" ({details})" if details else "")
 
 
 def _range(rows: Sequence[Measured]) -> str:
     in_time = sorted(rows, key=lambda row: row.time_s)
-    (least, name), (most, other) = ((row.time, words.name(row.result)) for row in (in_time[0], in_time[-1]))
+    (least, name), (most, slowest) = ((row.time, words.name(row.result)) for row in (in_time[0], in_time[-1]))
     if len(rows) == 1:
         return f"{name} takes {least}"
-    return f"{least}{f' ({name})' * (name != other)} to {most} ({other})"
-
-
-# What is wrong --------------------------------------------------------------------------------------------------------
+    return f"{least}{f' ({name})' * (name != slowest)} to {most} ({slowest})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,11 +333,11 @@ class Warning:
 
 
 def _warn_of_noise(study: Study, judged: Sequence[Measured]) -> Iterator[Warning]:
-    other = {*_OF_THE_CALL, POWER_LIMITED}
+    harmless = {*_OF_THE_CALL, POWER_LIMITED}
     busy = {name: run for name, run in study.named_runs.items() if any(flag.name == CONTENDED for flag in run.flags)}
     if busy:
         judged = [row for row in judged if row.run_name in busy]
-    noisy = sum(row.quality.noisy and not other.issuperset(row.flags) for row in judged)
+    noisy = sum(row.quality.noisy and not harmless.issuperset(row.flags) for row in judged)
     many = noisy > _NOISY_SHARE * len(judged) and len(judged) > 1  # a single result has a star already
     if not judged or not (busy or many):
         return
@@ -375,28 +356,28 @@ def _warn_of_noise(study: Study, judged: Sequence[Measured]) -> Iterator[Warning
 
 
 def _warn_of_calls(judged: Sequence[Measured]) -> Iterator[Warning]:
-    for flag in _OF_THE_CALL:
-        if rows := [row for row in judged if flag in row.flags]:
-            names = listed(dict.fromkeys(words.name(row.result) for row in rows), 2)
-            seen = [each.seen for each in rows[0].result.flags if each.name == flag and flag == DIFFERENT]
-            where = f"{counted(len(rows), 'result')} flagged {flag}"
-            evidence = f" ({names}): {next(iter(seen), ADVICE[flag].why)}"
-            yield Warning(where, evidence, f"To try: {ADVICE[flag].remedy}.")
+    for name in _OF_THE_CALL:
+        if rows := [row for row in judged if name in row.flags]:
+            causes = [flag.seen for flag in rows[0].result.flags if flag.name == name == DIFFERENT]
+            evidence = f" ({_examples(rows)}): {next(iter(causes), ADVICE[name].why)}"
+            yield Warning(f"{counted(len(rows), 'result')} flagged {name}", evidence, f"To try: {ADVICE[name].remedy}.")
+
+
+def _examples(rows: Sequence[Measured]) -> str:
+    return listed(dict.fromkeys(words.name(row.result) for row in rows), 2)
 
 
 def _warn_of_slow_library(study: Study) -> Iterator[Warning]:
     """Speedups over a CPU depend on PyTorch's matrix products there; of a busy machine they say nothing."""
-    found: list[tuple[str, str]] = []
+    claims: list[tuple[str, str]] = []
     several = len({run.machine.label for run in study.runs}) > 1
     for run in study.runs:
         peaks = run.ceilings.get("cpu")
         if peaks is not None and not run.flags and not run.slow_threads:
-            place = f"the CPU of {run.machine.label}" if several else "this CPU"
-            slow = slow_products(peaks, run.machine.cpu, place)
-            found += [(claim, reason) for library, claim, reason in slow if library == "torch"]
-    if found:
-        (claim, reason), *others = found
-        more = f"; and {counted(len(others), 'other dtype')}" * bool(others)
+            slow = slow_products(peaks, run.machine.cpu, f"the CPU of {run.machine.label}" if several else "this CPU")
+            claims += [(claim, reason) for library, claim, reason in slow if library == "torch"]
+    for claim, reason in claims[:1]:
+        more = f"; and {counted(len(claims) - 1, 'other dtype')}" * (len(claims) > 1)
         yield Warning(claim, f" ({reason}){more}", "See docs/how-it-measures.md.")
 
 
@@ -404,14 +385,11 @@ def _warn_of_peaks(study: Study, judged: Sequence[Measured]) -> Iterator[Warning
     """Warn of measured peaks that can't be right, if results would have had a % of them, and of results above a
     peak."""
     rated = sorted((row for row in study.measured if row.rate), key=lambda row: bool(row.library))  # NumPy is no device
-    firsts = [rows[0] for rows in grouped(rated, lambda row: (row.run_name, row.result.device)).values()]
-    for row in firsts:
-        if why := row.run.disproved.get(row.result.device):
+    for row, *_ in grouped(rated, lambda row: (row.run_name, row.result.device)).values():
+        if cause := row.run.disproved.get(row.result.device):
             where = f"The measured peaks of {study.names.of(row)} are wrong"
-            yield Warning(where, f" ({why}), so no % of peak is shown")
+            yield Warning(where, f" ({cause}), so no % of peak is shown")
     if above := [row for row in judged if (row.utilisation or 0) > 1 and not row.result.convolution_share]:
-        names = listed(dict.fromkeys(words.name(row.result) for row in above), 2)
-        where = f"{counted(len(above), 'result')} above the measured peak"
+        evidence = f" ({_examples(above)}): the peak was measured too low, so % of peak is left out"
         few = len(above) < _FEW_SHARE * len(judged)
-        evidence = f" ({names}): the peak was measured too low, so % of peak is left out"
-        yield Warning(where, evidence, minor=few)
+        yield Warning(f"{counted(len(above), 'result')} above the measured peak", evidence, minor=few)

@@ -93,9 +93,8 @@ class Number:
     @property
     def footnotes(self) -> set[Sign]:
         """The signs to explain below a table."""
-        found = {*self.signs}
-        found |= {Sign.LIMIT} if self.state in LIMITS else set()
-        return found | ({Sign.UNKNOWN} if self.state is State.UNKNOWN and not self.words else set())
+        unknown = self.state is State.UNKNOWN and not self.words
+        return {*self.signs, *[Sign.LIMIT] * (self.state in LIMITS), *[Sign.UNKNOWN] * unknown}
 
     @property
     def mark(self) -> str:
@@ -115,19 +114,16 @@ class Number:
             return self.words
         if self.value is None:
             return str(Sign.UNKNOWN) if self.low is None or self.high is None else times_range(self.low, self.high)
-        if self.state in LIMITS:
-            return f"{Sign.LIMIT} {times(self.value)}"
         if self.unit == TIMES:
-            return times(self.value)
-        if self.unit == SECONDS:
-            return seconds_text(self.value) if self.digits > 2 else text(self.value, "s", self.digits)
+            return f"{Sign.LIMIT} " * (self.state in LIMITS) + times(self.value)
+        if self.unit == SECONDS and self.digits > 2:
+            return seconds_text(self.value)
         if self.unit in (PERCENT, HALF_INTERVAL, HALF_SPREAD):
             return self.unit.strip(PERCENT) + ("<1%" if self.value < 0.01 else f"{self.value:.0%}")
         return text(self.value, self.unit, self.digits)
 
     def __str__(self) -> str:
-        ends = self.range
-        return f"{self.mark}{f' ({ends})' if ends else ''}{self.note}"
+        return f"{self.mark}{f' ({self.range})' if self.range else ''}{self.note}"
 
 
 MISSING = Number()
@@ -138,8 +134,7 @@ def seconds(value: float | None, star: bool = False) -> Number:
     """Return a time: to two digits with a star if it is noisy."""
     if value is None:
         return MISSING
-    signs = (Sign.NOISY,) if star else ()
-    return Number(value, SECONDS, state=State.KNOWN, signs=signs, digits=2 if star else 3)
+    return Number(value, SECONDS, state=State.KNOWN, signs=(Sign.NOISY,) * star, digits=2 if star else 3)
 
 
 def share(value: float, unit: str = PERCENT) -> Number:
@@ -147,21 +142,13 @@ def share(value: float, unit: str = PERCENT) -> Number:
     return Number(value, unit, state=State.KNOWN)
 
 
-def known_ratio(value: float | None) -> Number:
-    """Return a ratio without a range."""
-    return MISSING if value is None else Number(value, state=State.KNOWN)
-
-
 def signs_of(cells: Iterable[object]) -> set[Sign]:
     """Return the signs to explain below these cells."""
     return {sign for cell in cells if isinstance(cell, Number | Start) for sign in cell.footnotes}
 
 
-# Sizes from which a device is faster ----------------------------------------------------------------------------------
-
-
 class StartKind(StrEnum):
-    """How well the size is known from which a device is faster."""
+    """The certainty of the size from which a device is faster."""
 
     EVERY, ABOUT, BETWEEN, LATEST = "every size", "about", "between", "at the latest"
     ONLY_UP_TO, NOT_UP_TO, UNSURE = "only up to", "not up to", "unsure"
@@ -192,47 +179,41 @@ class Start:
     @property
     def footnotes(self) -> set[Sign]:
         """The signs to explain below a table."""
-        unsure = {Sign.UNSURE} if self.kind is StartKind.UNSURE else set()
-        return unsure | ({Sign.NOISY} if self.noisy else set())
+        return {*[Sign.UNSURE] * (self.kind is StartKind.UNSURE), *[Sign.NOISY] * self.noisy}
 
     @property
     def size(self) -> str:
         """``n ≈ 72``, ``n between 64 and 128``, ``n = 128``."""
-        label = size_label(self.name)
+        label, low = size_label(self.name), size_text(self.low, self.name)
         if self.kind is StartKind.BETWEEN:
-            return f"{label} between {size_text(self.low, self.name)} and {size_text(self.high, self.name)}"
+            return f"{label} between {low} and {size_text(self.high, self.name)}"
         if self.kind is StartKind.ABOUT or self.estimated:
             return f"{label} ≈ {rounded_size(self.low, self.name)}"
-        return f"{label} = {size_text(self.low, self.name)}"
+        return f"{label} = {low}"
 
     @property
     def place(self) -> str:
         """``from n ≈ 72``, ``every size``, ``only up to n = 128``, without signs."""
         if self.kind in (StartKind.ONLY_UP_TO, StartKind.NOT_UP_TO):
             return f"{self.kind} {self.size}"
-        if self.kind is StartKind.EVERY:
-            return str(self.kind)
-        if self.kind is StartKind.UNSURE:
-            return str(Sign.UNSURE)
+        if self.kind in (StartKind.EVERY, StartKind.UNSURE):
+            return str(self.kind if self.kind is StartKind.EVERY else Sign.UNSURE)
         return f"from {self.size}{' at the latest' * (self.kind is StartKind.LATEST)}"
 
     def sentence(self, verb: str = "faster") -> str:
         """``faster from n ≈ 72``, ``faster at every size``, ``not faster up to n = 10⁷``; without the ``verb`` if it is
         empty."""
-        if self.kind is StartKind.NOT_UP_TO:
-            place = f"up to {self.size}"
-        elif self.kind is StartKind.EVERY:
-            place = f"at {self.kind}"
-        else:
-            place = f"from which size is {self.doubt}" if self.kind is StartKind.UNSURE else self.place
-        words = ["not" * (self.kind is StartKind.NOT_UP_TO), verb, place, "and at some smaller sizes" * self.also_below]
-        return " ".join(filter(None, words)) + str(Sign.NOISY) * self.noisy
+        places = {
+            StartKind.NOT_UP_TO: f"up to {self.size}",
+            StartKind.EVERY: f"at {self.kind}",
+            StartKind.UNSURE: f"from which size is {self.doubt}",
+        }
+        negation, also = "not" * (self.kind is StartKind.NOT_UP_TO), "and at some smaller sizes" * self.also_below
+        words = filter(None, (negation, verb, places.get(self.kind, self.place), also))
+        return " ".join(words) + str(Sign.NOISY) * self.noisy
 
     def __str__(self) -> str:
         return self.place + str(Sign.NOISY) * self.noisy + self.note
-
-
-# Formats --------------------------------------------------------------------------------------------------------------
 
 
 def times(value: float) -> str:

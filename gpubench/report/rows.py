@@ -14,11 +14,11 @@ from msgspec import structs
 from ..devices.implementations import TORCH
 from ..errors import RunFileError, clean
 from ..runfile.flags import FEW, IMPLAUSIBLE, NOISY, NOISY_FLAG, Quality, Reason, judge
-from ..runfile.kinds import KINDS, Kind, names_of
-from ..runfile.matching import matcher, nothing_matches, shown_name
+from ..runfile.kinds import KINDS, names_of
+from ..runfile.matching import is_expression, matcher, nothing_matches
 from ..runfile.naming import shared_params
 from ..runfile.quantities import shorten
-from ..runfile.schema import MOST_NAMES, DeviceFacts, Parallel, Process, Result, Run, Scalar, Times
+from ..runfile.schema import MOST_NAMES, Parallel, Process, Result, Run, Scalar, Times
 from ..runfile.utilisation import Utilisation, most, utilisation
 from ..statistics.intervals import Interval, median_interval
 from .number import HALF_INTERVAL, HALF_SPREAD, MISSING, SECONDS, Number, Sign, State, seconds, share
@@ -60,8 +60,7 @@ class Rate:
     label: str
 
     def of(self, row: Measured) -> Values | None:
-        """Return the value at the median and the quartiles of the rounds; None where that amount of work isn't
-        declared."""
+        """Return the value at the median and the quartiles of the rounds; None if that amount isn't declared."""
         times = row.times
         if self is TIME:
             return Values(times.median_s, times.q1_s, times.q3_s)
@@ -72,12 +71,16 @@ class Rate:
 TIME = Rate("", "s", "Time per call")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Row:
     """A benchmark of a run, measured or not: a line of results.csv.
 
-    ``size_name`` is the parameter that varies among the benchmarks of its workload, None where there is no such axis.
+    ``size_name`` is the parameter that varies among the benchmarks of its workload, None without such an axis.
     ``on_cpu_alone``: nothing of its run names an accelerator, so a benchmark without a device ran on the CPU.
+
+    From these follow the ``facts`` of its device; the ``library`` that does the work, empty for PyTorch; its ``kind``
+    of work, None for the user's ``own`` benchmarks and expressions; its use of several devices (``parallel``); its
+    ``size``; and the ``numbers`` among its parameters, by which benchmarks of several sizes are sorted.
     """
 
     run: Run
@@ -86,55 +89,18 @@ class Row:
     size_name: str | None
     on_cpu_alone: bool = False
 
-    @property
-    def facts(self) -> DeviceFacts:
-        """The device that it ran on."""
-        return self.run.machine.device(self.result.device)
-
-    @property
-    def on_accelerator(self) -> bool:
-        """Whether it ran on anything but a CPU."""
-        return self.facts.accelerator
-
-    @property
-    def library(self) -> str:
-        """``numpy``: the library that does the work, if it isn't PyTorch."""
-        return "" if self.result.implementation in ("", TORCH) else self.result.implementation
-
-    @property
-    def source(self) -> Source:
-        """Run, device and library."""
-        return Source(self.run_name, self.result.device or "cpu" * self.on_cpu_alone, self.library)
-
-    @property
-    def kind(self) -> Kind | None:
-        """Its kind of work; None for the user's own benchmarks."""
-        return KINDS.get(self.result.kind)
-
-    @property
-    def parallel(self) -> Parallel:
-        """How it used several devices; one device where the result doesn't state it."""
-        return self.result.parallel or Parallel()
-
-    @property
-    def own(self) -> bool:
-        """Whether it is the user's own benchmark, or an expression."""
-        return self.kind is None
-
-    @property
-    def dtype(self) -> str:
-        """``float32``; empty where none applies."""
-        return self.result.dtype
-
-    @property
-    def size(self) -> Scalar:
-        """The value of the parameter that varies."""
-        return self.result.params.get(self.size_name) if self.size_name else None
-
-    @property
-    def numbers(self) -> tuple[float, ...]:
-        """The values of its parameters that are numbers, by which benchmarks of several sizes are sorted."""
-        return tuple(value for value in self.result.params.values() if isinstance(value, int | float))
+    def __post_init__(self) -> None:
+        case = self.result
+        self.facts = self.run.machine.device(case.device)
+        self.on_accelerator = self.facts.accelerator
+        self.library = "" if case.implementation in ("", TORCH) else case.implementation
+        self.source = Source(self.run_name, case.device or "cpu" * self.on_cpu_alone, self.library)
+        self.kind = KINDS.get(case.kind)
+        self.own = self.kind is None
+        self.parallel = case.parallel or Parallel()
+        self.dtype = case.dtype
+        self.size: Scalar = case.params.get(self.size_name) if self.size_name else None
+        self.numbers = tuple(value for value in case.params.values() if isinstance(value, int | float))
 
     @property
     def setting(self) -> Hashable:
@@ -160,25 +126,22 @@ def interval_of(processes: Sequence[Process]) -> Interval | None:
     return replace(interval, low=min(interval.low, *blocks), high=max(interval.high, *blocks)) if blocks else interval
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Measured(Row):
-    """A benchmark that has times. Each number is computed once."""
+    """A benchmark that has ``times`` of its rounds; ``time_s`` are its seconds per call, and ``ceilings`` the measured
+    peaks of its device, if there are any."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        assert self.result.times is not None
+        self.times: Times = self.result.times
+        self.time_s = self.times.median_s
+        self.ceilings = self.run.ceilings.get(self.result.device)
 
     @property
     def subject(self) -> Measured:
         """The row itself; a pair's subject is the row that is compared with the baseline."""
         return self
-
-    @property
-    def times(self) -> Times:
-        """The times of its rounds."""
-        assert self.result.times is not None
-        return self.result.times
-
-    @property
-    def time_s(self) -> float:
-        """Seconds per call."""
-        return self.times.median_s
 
     @property
     def time(self) -> Number:
@@ -206,6 +169,11 @@ class Measured(Row):
         return interval_of(self.times.processes)
 
     @property
+    def shown_interval(self) -> Interval | None:
+        """The interval, unless it is too noisy to show."""
+        return None if Reason.TOO_NOISY in self.quality.why else self.interval
+
+    @property
     def rate(self) -> Rate | None:
         """The customary rate of such work: its samples or tokens, else its FLOP, its bytes, its items.
 
@@ -215,17 +183,15 @@ class Measured(Row):
         if work.items is not None:
             unit = shorten(work.unit, _LONGEST_UNIT)
             items = Rate("items", f"{unit}s/s", f"{unit[:1].upper()}{unit[1:]}s per second".replace("_", " "))
-        if items and work.unit in PEOPLE_COUNT:
-            return items
-        if work.flops is None and work.bytes is None:
+        if (work.flops is None and work.bytes is None) or (items and work.unit in PEOPLE_COUNT):
             return items
         if work.flops is not None and (work.bytes is None or work.flops >= work.bytes):
             return Rate("flops", "FLOP/s", "Throughput")
-        return Rate("bytes", "B/s", "Bandwidth")
+        return Rate("bytes", "B/s", "Bandwidth") if work.bytes is not None else None
 
     @property
     def throughput(self) -> Values | None:
-        """Its rate, where work is declared."""
+        """Its rate, if work is declared."""
         return self.rate.of(self) if self.rate else None
 
     @property
@@ -235,8 +201,8 @@ class Measured(Row):
         if not self.rate or not self.throughput:
             return None
         digits = 2 if self.quality.star else 3
-        known = Number(self.throughput.value, self.rate.unit, state=State.KNOWN, digits=digits)
-        return MISSING if self.quality.doubt else known.signed(Sign.IN_CACHE, self.in_cache)
+        number = Number(self.throughput.value, self.rate.unit, state=State.KNOWN, digits=digits)
+        return MISSING if self.quality.doubt else number.signed(Sign.IN_CACHE, self.in_cache)
 
     @property
     def starred_speed(self) -> str:
@@ -250,17 +216,11 @@ class Measured(Row):
             return None
         return MISSING if self.utilisation > 1 or self.quality.doubt else share(self.utilisation)
 
-    @property
-    def shown_interval(self) -> Interval | None:
-        """The interval, unless it is too noisy to show."""
-        return None if Reason.TOO_NOISY in self.quality.why else self.interval
-
     @cached_property
     def _use(self) -> Utilisation | None:
-        machine, ceilings = self.run.machine, self.run.ceilings.get(self.result.device)
         names = (self.result.device, *self.result.devices)
-        link = len({machine.device(name).accelerator for name in names}) > 1
-        return utilisation(self.result.work, self.time_s, self.result.compute_dtype, ceilings, link)
+        link = len({self.run.machine.device(name).accelerator for name in names}) > 1
+        return utilisation(self.result.work, self.time_s, self.result.compute_dtype, self.ceilings, link)
 
     @property
     def utilisation(self) -> float | None:
@@ -273,20 +233,10 @@ class Measured(Row):
         return {"throughput": "FLOP/s", "bandwidth": "B/s"}[self._use.bound] if self._use else ""
 
     @property
-    def above_peak(self) -> bool:
-        """Whether its rate is above the measured peak by more than noise, the instruction set, or a fast algorithm of
-        convolutions explains."""
-        ceilings = self.run.ceilings.get(self.result.device)
-        if self._use is None or ceilings is None:
-            return False
-        limit = most(self._use, self.result.compute_dtype, ceilings, self.result.convolution_share or 0.0)
-        return self._use.fraction > limit
-
-    @property
     def launch_bound(self) -> bool:
         """Whether launching its work takes longer than the work."""
-        result = self.result
-        return result.device_s is not None and result.launch_s is not None and result.launch_s > result.device_s
+        device_s, launch_s = self.result.device_s, self.result.launch_s
+        return device_s is not None and launch_s is not None and launch_s > device_s
 
     @property
     def fills(self) -> bool:
@@ -297,23 +247,23 @@ class Measured(Row):
     @property
     def in_cache(self) -> bool:
         """Whether it is memory-bound on a GPU, and its data fit into the GPU's cache, which is faster than memory."""
-        nbytes, ceilings = self.result.work.bytes, self.run.ceilings.get(self.result.device)
-        if not (self.on_accelerator and nbytes and ceilings and self._use and self._use.footprint_bytes):
+        nbytes = self.result.work.bytes
+        if not (self.on_accelerator and nbytes and self.ceilings and self._use and self._use.footprint_bytes):
             return False
-        return self.result.cache != "cold" and self.fills and nbytes <= ceilings.l2_bytes
+        return self.result.cache != "cold" and self.fills and nbytes <= self.ceilings.l2_bytes
 
     @cached_property
     def flags(self) -> tuple[str, ...]:
-        """Names of the flags of its time."""
-        of_a_peak = self.result.device not in self.run.disproved
-        names = [flag.name for flag in self.result.flags if flag.name != IMPLAUSIBLE or of_a_peak]
-        names += [NOISY_FLAG] * (self.noisy_rounds and NOISY_FLAG not in names)
-        return (*names, IMPLAUSIBLE) if self.above_peak and IMPLAUSIBLE not in names else tuple(names)
-
-    @property
-    def noisy_rounds(self) -> bool:
-        """Whether the rounds of a file of pytest-benchmark alone vary too much (:data:`NOISY`)."""
-        return self.run.plain and self.times.rounds >= FEW and self.times.iqr_s > NOISY * self.time_s
+        """Names of the flags of its time: of the file; noisy if the rounds of a file of pytest-benchmark alone vary too
+        much; implausible if its rate is above the measured peak by more than noise, the instruction set, or a fast
+        algorithm of convolutions explains. Disproved peaks raise none."""
+        case, times, above = self.result, self.times, False
+        names = [flag.name for flag in case.flags if flag.name != IMPLAUSIBLE or case.device not in self.run.disproved]
+        if self._use is not None and self.ceilings is not None:
+            limit = most(self._use, case.compute_dtype, self.ceilings, case.convolution_share or 0.0)
+            above = self._use.fraction > limit
+        names += [NOISY_FLAG] * (self.run.plain and times.rounds >= FEW and times.iqr_s > NOISY * self.time_s)
+        return tuple(dict.fromkeys([*names, *[IMPLAUSIBLE] * above]))
 
     @property
     def spread(self) -> float:
@@ -345,82 +295,77 @@ def too_noisy(low: float, high: float) -> bool:
     return low <= 0 or high > NOISY_FACTOR * low
 
 
-def leaves_open(values: Values) -> bool:
-    """Whether the interval of a ratio is too wide and leaves open which side is faster; one that excludes 1 is an
-    answer."""
-    return too_noisy(values.low, values.high) and values.low <= 1 <= values.high
-
-
 def rows_of(runs: Sequence[Run]) -> list[Row]:
-    """Return all benchmarks of all runs. Raises RunFileError for more names of parameters than a table holds."""
-    if len(named := {name for run in runs for result in run.results for name in result.params}) > MOST_NAMES:
-        raise RunFileError(f"{len(named)} different names of parameters: a table holds {MOST_NAMES}; report fewer runs")
-    workloads = grouped((each for run in runs for each in run.results), lambda result: result.workload)
+    """Return all benchmarks of all runs. Raises RunFileError for more names of parameters than a table holds.
+
+    If several versions wrote the files, a workload's kind and title are those of the first file that has one. Names of
+    the user's own tests leave out the parameters that all of them share; the sizes of expressions were asked for.
+    """
+    results = [result for run in runs for result in run.results]
+    if len(params := {name for result in results for name in result.params}) > MOST_NAMES:
+        raise RunFileError(
+            f"{len(params)} different names of parameters: a table holds {MOST_NAMES}; report fewer runs"
+        )
+    workloads = grouped(results, lambda result: result.workload)
     sizes = {workload: size_parameter(members) for workload, members in workloads.items()}
-    told = {workload: _of_any(members) for workload, members in workloads.items()}
-    names, shared = run_names([run.path for run in runs]), _shared(runs)
+    tests = (result for result in results if not result.kind and not is_expression(result.workload))
+    shared = shared_params({(test.id, test.device, test.implementation): test for test in tests}.values())
+    common = {
+        (workload, name): next(filter(None, values), "")
+        for workload, members in workloads.items()
+        for name in ("kind", "title")
+        if len(values := dict.fromkeys(getattr(result, name) for result in members)) > 1
+    }
     rows = []
-    for name, run in zip(names, runs, strict=True):
+    for name, run in zip(run_names([run.path for run in runs]), runs, strict=True):
         of_run = (run.machine.device(device) for device in {result.device for result in run.results})
         on_cpu_alone = not any(device.accelerator for device in (*run.machine.devices, *of_run))
         for result in run.results:
-            size = sizes[result.workload] or result.size
-            left_out = shared.get(result.workload, frozenset()) - {size}
-            more = told[result.workload] | ({"shared": left_out} if left_out else {})
-            short = structs.replace(result, **more) if more else result
-            rows.append((Measured if result.times else Row)(run, name, short, size, on_cpu_alone))
+            workload, size = result.workload, sizes[result.workload] or result.size
+            more: dict[str, object] = {of: common[workload, of] for of in ("kind", "title") if (workload, of) in common}
+            if left_out := shared.get(workload, frozenset()) - {size}:
+                more["shared"] = left_out
+            renamed = structs.replace(result, **more) if more else result
+            rows.append((Measured if result.times else Row)(run, name, renamed, size, on_cpu_alone))
     return rows
 
 
 def matching_rows(rows: Sequence[Row], expression: str) -> list[Row]:
-    """Return the rows that an expression (``-k``) chooses. Raises UsageError where it chooses none."""
+    """Return the rows that an expression (``-k``) chooses. Raises UsageError if it chooses none."""
     matches, matching = matcher(expression), []
     for row in rows:
         case = row.result
-        shown = case.id, case.device, case.implementation, case.fullname, row.facts.label, *names_of(case)
-        matching += [row] * matches(shown)
+        names = case.id, case.device, case.implementation, case.fullname, row.facts.label, *names_of(case)
+        matching += [row] * matches(names)
     if not matching:
         presets = dict.fromkeys(row.run.preset for row in rows)
         raise nothing_matches(expression, (row.result.workload for row in rows), [*presets])
     return matching
 
 
-def _of_any(results: Sequence[Result]) -> dict[str, object]:
-    """The kind and the title of a workload: of the first file that has one, where several versions wrote the files."""
-    known = {name: [getattr(each, name) for each in results] for name in ("kind", "title")}
-    return {name: next(filter(None, values), "") for name, values in known.items() if len(set(values)) > 1}
-
-
-def _shared(runs: Sequence[Run]) -> dict[str, frozenset[str]]:
-    """By workload the parameters that the names of the user's own tests leave out. Sizes of expressions were asked
-    for."""
-    every = (each for run in runs for each in run.results if not each.kind)
-    tests = (each for each in every if shown_name(each.workload) == each.workload)
-    return shared_params({(each.id, each.device, each.implementation): each for each in tests}.values())
-
-
 def size_parameter(results: Iterable[Result]) -> str | None:
     """The benchmarks' own ``size`` if it varies, else the only whole number that does, as 0.5 is a share and no size;
-    None where there is no such axis."""
+    None without such an axis."""
     results = list(results)
     declared = {result.size for result in results} - {None}
     own = declared.pop() if len(declared) == 1 else None
-    names = [own] if own else {name for result in results for name in result.params}
-    numbers = {name: {number(result, name) for result in results} for name in names}
-    varying = [name for name, values in numbers.items() if len(values) > 1 and None not in values]
-    found = [name for name in varying if own or all((value or 0.5).is_integer() for value in numbers[name])]
-    return found[0] if len(found) == 1 else None
+    varying = []
+    for name in [own] if own else {name for result in results for name in result.params}:
+        numbers = {number(result, name) for result in results}
+        if len(numbers) > 1 and None not in numbers and (own or all((value or 0.5).is_integer() for value in numbers)):
+            varying.append(name)
+    return varying[0] if len(varying) == 1 else None
 
 
 def number(result: Result, name: str | None) -> float | None:
-    """The parameter's value where it can stand on a logarithmic axis."""
+    """The parameter's value if it can stand on a logarithmic axis."""
     value = result.params.get(name) if name else None
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
 
 
 def run_names(paths: Sequence[Path]) -> list[str]:
-    """File stems, with as many parent folders in front as tell them apart; of ``NAME/run.json``, as ``gpubench run``
-    calls its file in a folder, ``NAME`` where that does."""
+    """File stems, with as many parent folders in front as tell them apart; ``NAME`` of ``NAME/run.json``, as
+    ``gpubench run`` calls its file in a folder, if that tells them apart too."""
     paths = [path.absolute() for path in paths]
     names = [clean(path.stem) for path in paths]
     for depth in range(1, max((len(path.parts) for path in paths), default=1)):

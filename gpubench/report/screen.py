@@ -16,7 +16,7 @@ from .answer import MOST_ROWS, Answer, Warning
 from .number import StartKind, State, times, times_range
 from .render import escape, markdown, terminal
 from .study import Crossing, Measured, Pair, Study, grouped
-from .tables import answer_tables, beside_each_other, main_clause, results_table, unmeasured_by_reason
+from .tables import answer_tables, beside_each_other, results_table, short_reason, unmeasured_by_reason
 from .why import reasons
 
 WIDTH, MOST_LINES, _LEAST_TABLE = 80, 36, 14
@@ -72,11 +72,11 @@ def list_warnings(
 def _unmeasured(study: Study) -> str:
     groups = unmeasured_by_reason(study)
     skipped = [rows for rows in groups if rows[0].result.status == "skipped"]
-    parts = [f"{len(rows)} ({shorten(main_clause(rows[0].result.reason), 60)})" for rows in skipped[:3]]
+    parts = [f"{len(rows)} ({short_reason(rows[0])})" for rows in skipped[:3]]
     more = sum(map(len, skipped[3:]))
     parts += [f"{more} for other reasons"] * bool(more)
     failed = [
-        f"{shorten(words.benchmark(row.result), 60)} on {words.without_threads(study.names.of(row))}"
+        f"{shorten(words.benchmark(row.result), 60)} on {study.names.short(study.names.of(row))}"
         for rows in groups
         if rows not in skipped
         for row in rows

@@ -6,14 +6,13 @@ parts have modules of their own, and are imported from here.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Hashable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..runfile.matching import shown_name
-from ..runfile.schema import Parallel, Run
+from ..runfile.matching import is_expression
+from ..runfile.schema import Run
 from ..runfile.ways import Basis
 from . import words
 from .number import Start
@@ -24,9 +23,11 @@ from .words import Names
 
 __all__ = [
     "ONE_THREAD", "PINNED", "SINGLE", "TIME", "Crossing", "Item", "Line", "Measured", "Pair", "Point", "Rate", "Row",
-    "Scaled", "Source", "Study", "Values", "crossings", "ends", "grouped", "in_order",
-    "lines_of", "plainest_first", "plainness", "size_parameter", "too_noisy",
+    "Scaled", "Source", "Study", "Values", "crossings", "grouped", "in_order", "lines_of", "plainest_first",
+    "plainness", "size_parameter", "too_noisy",
 ]  # fmt: skip
+SINGLE, ONE_THREAD, REPLICATED = "single", "one thread", "data_parallel"
+"""Methods of a single device: a CPU's process with all threads and with one, and a GPU's."""
 
 
 class Study:
@@ -34,8 +35,8 @@ class Study:
 
     ``baseline`` names the reference of all speedups: a device, an implementation, a machine or a run; by default the
     CPU, and of several machines the first. ``allow`` are terms in which compared results may differ. ``pairs`` are the
-    benchmarks against their baselines; ``left_out`` have no comparable baseline. Where no devices are compared, pairs
-    are libraries against NumPy, or where that wasn't measured against PyTorch.
+    benchmarks against their baselines; ``left_out`` have no comparable baseline. ``device_pairs`` are the pairs unless
+    no devices are compared: then ``library_pairs`` are libraries against NumPy, or if that wasn't measured, PyTorch.
 
     All rows are named and paired once; :meth:`only` chooses rows, and changes no number. Raises UsageError for a
     baseline that isn't there, and where the ``expression`` (``-k``) chooses nothing.
@@ -78,34 +79,17 @@ class Study:
         self._shown = {*self.rows}
         self.measured = [row for row in self._measured if row in self._shown]
         self.pairs = [pair for pair in self._pairs if pair.other in self._shown]
+        self.device_pairs, self.library_pairs = (self.pairs, []) if self._of_devices else ([], self.pairs)
         self.left_out = [(row, differences) for row, differences in self._left_out if row in self._shown]
-
-    @cached_property
-    def named_runs(self) -> dict[str, Run]:
-        """The runs that have a benchmark here, by name."""
-        return {row.run_name: row.run for row in self.rows}
-
-    @property
-    def several_runs(self) -> bool:
-        """Whether there is more than one run."""
-        return len(self.named_runs) > 1
-
-    @property
-    def device_pairs(self) -> list[Pair]:
-        """The pairs, unless they compare libraries on one device."""
-        return self.pairs if self._of_devices else []
-
-    @property
-    def library_pairs(self) -> list[Pair]:
-        """The pairs, if they compare libraries on one device."""
-        return [] if self._of_devices else self.pairs
+        self.named_runs: dict[str, Run] = {row.run_name: row.run for row in self.rows}
+        self.several_runs = len(self.named_runs) > 1
 
     @cached_property
     def rivals(self) -> list[Pair]:
         """Expressions against the first one in the same setting on the same device; the largest size last."""
-        expressions = [row for row in self._measured if shown_name(row.result.workload) != row.result.workload]
-        in_order = sorted(expressions, key=lambda row: row.numbers)
-        groups = grouped(in_order, lambda row: (row.setting, repr(row.size), row.run_name, row.result.device))
+        expressions = [row for row in self._measured if is_expression(row.result.workload)]
+        by_size = sorted(expressions, key=lambda row: row.numbers)
+        groups = grouped(by_size, lambda row: (row.setting, repr(row.size), row.run_name, row.result.device))
         pairs = (Pair(base, other) for base, *others in groups.values() for other in others)
         return [pair for pair in pairs if pair.other in self._shown]
 
@@ -127,8 +111,14 @@ class Study:
 
     @cached_property
     def scaled(self) -> list[Scaled]:
-        """Benchmarks of several devices, and their baselines."""
-        groups = grouped((row for row in self._measured if row.parallel.method), _scaled_job).values()
+        """Benchmarks of several devices, and their baselines; a job's differ in method and number of devices."""
+
+        def job(row: Measured) -> Hashable:
+            case = row.result
+            name = case.workload.partition(".")[2] or case.workload
+            return row.run_name, row.facts.kind, name, case.dtype, case.variant, row.parallel.mode or "strong"
+
+        groups = grouped((row for row in self._measured if row.parallel.method), job).values()
         return [_scaled(row, members) for members in groups for row in members if row in self._shown]
 
     @cached_property
@@ -138,29 +128,22 @@ class Study:
         return [row for row in self.measured if row.result.workload not in several]
 
 
-# Several devices ------------------------------------------------------------------------------------------------------
-
-SINGLE, ONE_THREAD, REPLICATED = "single", "one thread", "data_parallel"
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Scaled:
     """A benchmark that states how it used several devices, or that is a baseline of such benchmarks.
 
     ``speedup`` is over the best that is not parallel (on a CPU one process with all threads), ``scaling`` over one
     device (of a CPU: one thread), both per item, so that strong scaling (the work stays) and weak scaling (it grows
     with the devices) read alike: with the total work fixed that is t1 / tk, with the work per device fixed k t1 / tk.
-    Both are None without a baseline.
+    Both are None without a baseline. ``parallel`` is the row's use of its devices.
     """
 
     row: Measured
     speedup: Pair | None = None
     scaling: Pair | None = None
 
-    @property
-    def parallel(self) -> Parallel:
-        """How it used its devices."""
-        return self.row.parallel
+    def __post_init__(self) -> None:
+        self.parallel = self.row.parallel
 
     @property
     def base_threads(self) -> int | None:
@@ -175,19 +158,13 @@ class Scaled:
             return None
         if self.parallel.method == SINGLE and self.scaling.base is not self.speedup.base:
             return None
-        ratio, (low, high) = self.scaling.speedup, ends(self.scaling) or (self.scaling.speedup,) * 2
-        return Values(*(value / self.parallel.devices for value in (ratio, low, high)))
+        values = self.scaling.ends or [self.scaling.speedup] * 3
+        return Values(*(value / self.parallel.devices for value in values))
 
     @property
     def uncertainty(self) -> Basis | None:
         """The basis of the ranges."""
-        return next((pair.uncertainty for pair in (self.speedup, self.scaling) if pair and ends(pair)), None)
-
-
-def ends(pair: Pair) -> tuple[float, float] | None:
-    """The ends of the speedup's range; None of a baseline compared with itself, or where nothing is known."""
-    _, low, high = pair.values
-    return None if pair.base is pair.other or not low or high == math.inf else (low, high)
+        return next((pair.uncertainty for pair in (self.speedup, self.scaling) if pair and pair.ends), None)
 
 
 def _scaled(row: Measured, members: Sequence[Measured]) -> Scaled:
@@ -195,25 +172,14 @@ def _scaled(row: Measured, members: Sequence[Measured]) -> Scaled:
     if base is None or not row.result.work.items:
         return Scaled(row)
     device = _fastest(row, members, ONE_THREAD) or base
-    speedup, scaling = (
-        Pair(each, row, batches=row.result.work.items / (each.result.work.items or 1)) for each in (base, device)
-    )
-    return Scaled(row, speedup, scaling)
-
-
-def _scaled_job(row: Measured) -> Hashable:
-    """Return the key of benchmarks that differ only in method and number of devices."""
-    case = row.result
-    name = case.workload.partition(".")[2] or case.workload
-    return row.run_name, row.facts.kind, name, case.dtype, case.variant, row.parallel.mode or "strong"
+    items = row.result.work.items
+    return Scaled(row, *(Pair(one, row, batches=items / (one.result.work.items or 1)) for one in (base, device)))
 
 
 def _fastest(row: Measured, members: Sequence[Measured], method: str) -> Measured | None:
-    """Return the benchmark with the least time per item on one device by this method.
-
-    Of the row's own workload where it has any: the least of several measurements of the same step is biased.
-    """
-    able = [other for other in members if other.parallel.method == method and other.parallel.devices == 1]
-    able = [other for other in able if other.result.work.items]
-    same = [other for other in able if other.result.workload == row.result.workload]
-    return min(same or able, key=lambda other: other.time_s / (other.result.work.items or 1), default=None)
+    """Return the benchmark with the least time per item on one device by this method: of the row's own workload if it
+    has any, because the least of several measurements of the same step is biased."""
+    able = [one for one in members if one.parallel.method == method and one.parallel.devices == 1]
+    able = [one for one in able if one.result.work.items]
+    own = [one for one in able if one.result.workload == row.result.workload]
+    return min(own or able, key=lambda one: one.time_s / (one.result.work.items or 1), default=None)

@@ -42,33 +42,22 @@ class Point:
     flagged: bool = False
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Line(Generic[Item]):
-    """One setting of a workload on one device over its sizes; ``items`` and ``points`` belong together."""
+    """One setting of a workload on one device over its sizes; ``items`` and ``points`` belong together.
+
+    ``last`` is the benchmark of the largest size, for facts that all share; the ``setting`` differs from lines of other
+    settings, the ``form`` without the dtype.
+    """
 
     size_name: str
     items: tuple[Item, ...]
     points: tuple[Point, ...]
 
-    @property
-    def last(self) -> Measured:
-        """The benchmark of the largest size, for facts that all share."""
-        return self.items[-1].subject
-
-    @property
-    def setting(self) -> tuple[Hashable, ...]:
-        """The difference from lines of other settings."""
-        return self.last.setting_without(self.size_name)
-
-    @property
-    def form(self) -> Hashable:
-        """Its setting except the dtype."""
-        return self.setting[1:]
-
-    def narrowed(self, is_shown: Callable[[Item], bool]) -> Line[Item]:
-        """Return the line of the items that are shown."""
-        both = [each for each in zip(self.items, self.points, strict=True) if is_shown(each[0])]
-        return replace(self, items=tuple(item for item, _ in both), points=tuple(point for _, point in both))
+    def __post_init__(self) -> None:
+        self.last: Measured = self.items[-1].subject
+        self.setting = self.last.setting_without(self.size_name)
+        self.form: Hashable = self.setting[1:]
 
     @cached_property
     def shown(self) -> tuple[tuple[Point, Item], ...]:
@@ -81,11 +70,12 @@ class Line(Generic[Item]):
 def lines_of(items: Iterable[Item], measure: Measure[Item]) -> list[Line[Item]]:
     """The lines of all workloads that were measured at several sizes, by workload."""
     lines: list[Line[Item]] = []
-    known = [item for item in items if measure(item)]
-    for _, of_workload in sorted(grouped(known, lambda item: item.subject.result.workload).items()):
-        size = size_parameter([item.subject.result for item in of_workload])
+    measured = grouped((item for item in items if measure(item)), lambda item: item.subject.result.workload)
+    for _, of_workload in sorted(measured.items()):
+        if (size := size_parameter([item.subject.result for item in of_workload])) is None:
+            continue
         groups: dict[Hashable, list[tuple[Point, Item]]] = {}
-        for item in of_workload if size else ():
+        for item in of_workload:
             x, values = number(item.subject.result, size), measure(item)
             if x is not None and values is not None:
                 base = (item.base.source, item.differs) if isinstance(item, Pair) else None
@@ -93,15 +83,16 @@ def lines_of(items: Iterable[Item], measure: Measure[Item]) -> list[Line[Item]]:
                 groups.setdefault(key, []).append((Point(x, *values, item.quality.noisy), item))
         for members in groups.values():
             points, ordered = zip(*sorted(members, key=lambda member: member[0].x), strict=True)
-            lines.append(Line(size or "", ordered, points))
+            lines.append(Line(size, ordered, points))
     return lines
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Crossing:
     """The size at which a line of speedups crosses 1×; ``processes`` is how many the interval is computed from.
 
-    The crossover rests on the ``whole`` line; ``line`` has the chosen sizes of it.
+    The crossover rests on the ``whole`` line; ``line`` has the chosen sizes of it. The ``pair`` is the speedup at the
+    largest size; ``resident``: the data stays on the device.
     """
 
     line: Line[Pair]
@@ -109,19 +100,14 @@ class Crossing:
     processes: int
     whole: Line[Pair]
 
-    @property
-    def pair(self) -> Pair:
-        """The speedup at the largest size."""
-        return self.line.items[-1]
-
-    @property
-    def resident(self) -> bool:
-        """Whether it is the crossover with data that stays on the device."""
-        return self.pair.regime == RESIDENT
+    def __post_init__(self) -> None:
+        self.pair = self.line.items[-1]
+        self.resident = self.pair.regime == RESIDENT
+        self._sizes = [point.x for point in self.whole.points]
 
     @cached_property
     def copies(self) -> Crossing | None:
-        """The crossover of the same line with copies; None of a line that has them, and where none were measured."""
+        """The crossover of the same line with copies; None of a line that has them, and if none were measured."""
         copied = [pair.copies for pair in self.whole.items if pair.copies] if self.resident else []
         lines = lines_of(copied, attrgetter("values"))
         return crossing_of(lines[0]) if lines else None
@@ -129,45 +115,44 @@ class Crossing:
     @cached_property
     def doubtful(self) -> bool:
         """Whether vague times, or a single size, leave it open; not if all show the same side to be faster."""
-        known, doubts = self.crossover, {pair.quality.doubt for pair in self.whole.items} - {None}
+        crossover, doubts = self.crossover, {pair.quality.doubt for pair in self.whole.items} - {None}
         # the latter: in some resamples of the processes it crosses where it doesn't in the mean
-        several = known.size is None and (bool(doubts) or known.low != known.high)
+        several = crossover.size is None and (bool(doubts) or crossover.low != crossover.high)
         sides = {pair.faster if pair.faster or pair.limit else None for pair in self.whole.items}
         unclear = (several or Reason.WAITED in doubts) and sides not in ({True}, {False})
-        return unclear or len(self.whole.points) == 1
+        return unclear or len(self._sizes) == 1
 
     @cached_property
     def start(self) -> Start:
         """The size from which the device is faster, as far as the interval or the nearest measured sizes make it
         certain, else the size from which it surely is. It is noisy if other programs, or fewer threads than the CPU
         has, make it too small."""
-        items, known = self.whole.items, self.crossover
-        unclear = self.doubtful or (known.size is not None and not self.ends)
-        below = (p.x < (known.size or 0.0) and pair.faster for p, pair in zip(self.whole.points, items, strict=True))
+        items, size = self.whole.items, self.crossover.size
+        unclear = self.doubtful or (size is not None and not self.ends)
         return replace(
             self._surely_from() if unclear else self._about(),
             noisy=any(pair.busy or pair.few_threads for pair in items),
-            also_below=any(below),
+            also_below=any(x < (size or 0.0) and pair.faster for x, pair in zip(self._sizes, items, strict=True)),
             doubt=str(items[-1].quality.doubt or Reason.TOO_NOISY) if len(items) > 1 else "unknown",
         )
 
     def _about(self) -> Start:
-        known, name, sizes = self.crossover, self.whole.size_name, [point.x for point in self.whole.points]
-        if known.always:
+        crossover, name = self.crossover, self.whole.size_name
+        if crossover.always:
             return Start(StartKind.EVERY, name)
-        if known.size is None or not self.ends:
-            ahead = [x for x, pair in zip(sizes, self.whole.items, strict=True) if pair.faster]
+        if crossover.size is None or not self.ends:
+            ahead = [x for x, pair in zip(self._sizes, self.whole.items, strict=True) if pair.faster]
             kind = StartKind.ONLY_UP_TO if ahead else StartKind.NOT_UP_TO
-            return Start(kind, name, max(ahead, default=sizes[-1]))
-        if known.low is None:
+            return Start(kind, name, max(ahead, default=self._sizes[-1]))
+        if crossover.low is None:
             return Start(StartKind.BETWEEN, name, *self.ends)
-        return Start(StartKind.ABOUT, name, known.size)
+        return Start(StartKind.ABOUT, name, crossover.size)
 
     def _surely_from(self) -> Start:
-        """Return the smallest of the largest sizes that are all faster, or the crossover with copies if that is known
+        """Return the smallest of the largest sizes that are all faster, or the crossover with copies if that is certain
         and smaller."""
-        name, measured = self.whole.size_name, [*zip(self.whole.points, self.whole.items, strict=True)]
-        ahead = [point.x for point, _ in takewhile(lambda each: each[1].faster, reversed(measured))]
+        name, measured = self.whole.size_name, [*zip(self._sizes, self.whole.items, strict=True)]
+        ahead = [x for x, _ in takewhile(lambda at: at[1].faster, reversed(measured))]
         if len(ahead) == len(measured) > 1:
             return Start(StartKind.EVERY, name)
         copied = self.copies.start if self.copies else None
@@ -177,18 +162,16 @@ class Crossing:
 
     @property
     def ends(self) -> tuple[float, float] | None:
-        """The sizes that it surely lies between: the interval's, without one the measured sizes next to it; None where
-        all that is measured leaves it open."""
-        known, sizes = self.crossover, [point.x for point in self.whole.points]
-        if known.size is None:
+        """The sizes that it surely lies between: the interval's, without one the measured sizes next to it; None if
+        the measurements leave it open."""
+        size, low, high, sizes = self.crossover.size, self.crossover.low, self.crossover.high, self._sizes
+        if size is None:
             return None
-        if known.low is None or known.high is None:
-            below, above = [x for x in sizes if x <= known.size], [x for x in sizes if x >= known.size]
+        if low is None or high is None:
+            below, above = [x for x in sizes if x <= size], [x for x in sizes if x >= size]
             return max(below, default=sizes[0]), min(above, default=sizes[-1])
-        wide = too_noisy(known.low, known.high) or (known.low <= sizes[0] and known.high >= sizes[-1])
-        if not known.low or known.high == math.inf or wide:
-            return None
-        return known.low, known.high
+        wide = too_noisy(low, high) or (low <= sizes[0] and high >= sizes[-1])
+        return None if not low or high == math.inf or wide else (low, high)
 
 
 def crossing_of(line: Line[Pair]) -> Crossing:
@@ -215,16 +198,14 @@ def crossings(pairs: Iterable[Pair], is_shown: Callable[[Pair], bool]) -> list[C
     """Return the crossovers of the lines that have a pair to show, both with data that stays on the device and with
     copies, grouped by baseline. They rest on all pairs."""
     by_base = grouped(pairs, lambda pair: pair.base.source[1:] if pair.within_run else pair.base.source)
-    return [
-        replace(crossing_of(line), line=narrow)
-        for members in by_base.values()
-        for regime in (members, [pair.copies for pair in members if pair.copies])
-        for line in lines_of(regime, attrgetter("values"))
-        if (narrow := line.narrowed(is_shown)).items
-    ]
-
-
-# What stands for a workload -------------------------------------------------------------------------------------------
+    crossed = []
+    for members in by_base.values():
+        for regime in (members, [pair.copies for pair in members if pair.copies]):
+            for line in lines_of(regime, attrgetter("values")):
+                if shown := [at for at in zip(line.items, line.points, strict=True) if is_shown(at[0])]:
+                    items, points = zip(*shown, strict=True)
+                    crossed.append(replace(crossing_of(line), line=replace(line, items=items, points=points)))
+    return crossed
 
 
 def plainness(item: Measured | Pair) -> tuple[object, ...]:
@@ -251,8 +232,7 @@ def plainest_first(items: Sequence[Item]) -> list[Item]:
 def in_order(items: Iterable[Item]) -> list[list[Item]]:
     """Group items by kind of work, the user's own first, then in the order of KINDS; copies and parts of a step are
     left out, unless there is nothing else."""
-    items = list(items)
+    items, order = list(items), list(KINDS)
     counted = [item for item in items if item.subject.kind is None or item.subject.kind.summarised]
-    order = list(KINDS)
     by_kind = grouped(counted or items, lambda item: order.index(item.subject.result.kind) if item.subject.kind else -1)
-    return [members for _, members in sorted(by_kind.items(), key=lambda entry: entry[0])]
+    return [by_kind[kind] for kind in sorted(by_kind)]

@@ -48,7 +48,7 @@ def webpage(
     environment.filters["kept"] = _kept
     small = [str(warning) for warning in answer.warnings if warning.minor]
     rows = sorted(study.measured, key=study.names.order) or study.rows
-    devices = [*dict.fromkeys(words.without_threads(study.names.of(row)) for row in rows if not row.library)]
+    devices = [*dict.fromkeys(study.names.short(study.names.of(row)) for row in rows if not row.library)]
     more = [f"{len(devices) - _MOST_NAMES} more"] * (len(devices) > _MOST_NAMES)
     return environment.from_string(_asset("page.html")).render(
         policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'",

@@ -36,7 +36,7 @@ def why(pair: Pair) -> Cause | None:
     copied = pair.copies
     if pair.speedup >= GAIN and copied and copied.speedup < 1:
         text = f"slower only because of the copies: without them {times(pair.speedup)}"
-        return Cause(copied.time_s - other.time_s, "copies", text)
+        return Cause(copied.compared.time_s - other.time_s, "copies", text)
     if pair.speedup >= GAIN and not other.launch_bound:
         return None
     cause = max(_causes(base, other), default=None)

@@ -22,22 +22,17 @@ from .number import power_of_ten, raised
 from .pairs import Pair
 from .rows import Measured, Row, Source, grouped
 
-_MODELLED = re.compile(r"\b(modelled|simulated)\b", re.IGNORECASE)
-"""Words in the name of a device or a machine with times from a model."""
 MODELLED = "Times of the {} come from a model, not from hardware"
 OWN = "Own benchmarks"
 """The heading of the user's benchmarks."""
 _VARIANTS = {"compile": "compiled"}
 _NOISE = re.compile(
-    r"\((?!modelled|simulated)[^)]*\)|\b(NVIDIA|AMD|Intel|GeForce|Tesla|Processor|CPU|GPU|Graphics)\b"
+    r"\([^)]*\)|\b(NVIDIA|AMD|Intel|GeForce|Tesla|Processor|CPU|GPU|Graphics)\b"
     r"|@.*$|\b\d+-Core\b|[- ](SXM\d?|PCIe|HBM\d\w*|\d+ ?GB)\b",
     re.IGNORECASE,
 )
 """The parts of a maker's name of a device that people leave out."""
 _LONGEST_VALUE, _LONGEST_DEVICE, _LONGEST_RUN = 24, 28, 24
-
-
-# Benchmarks and their settings ----------------------------------------------------------------------------------------
 
 
 def name(case: Case) -> str:
@@ -49,11 +44,13 @@ def name_apart(rows: Iterable[Row]) -> list[Row]:
     """The rows, with titles that differ: by the names that -k takes where workloads have one title, where names are too
     long to show by the shortened name, and by a number for benchmarks of a workload that would still have one label."""
     every = list(rows)
-    full = {row.result.workload: row.result.title or shown_name(row.result.workload) for row in every}
-    titles = Counter(full.values())
-    full = {workload: title if titles[title] < 2 else shown_name(workload) for workload, title in full.items()}
+    titles = {row.result.workload: row.result.title or shown_name(row.result.workload) for row in every}
+    counts = Counter(titles.values())
     place = shared_place({row.result.workload for row in every if not row.result.implementation})
-    full = {workload: title.removeprefix(place) for workload, title in full.items()}
+    full = {
+        workload: (title if counts[title] < 2 else shown_name(workload)).removeprefix(place)
+        for workload, title in titles.items()
+    }
     short = shorten_apart(full.values())
     labels = grouped(range(len(every)), lambda at: (every[at].result.workload, setting(every[at].result)))
     for (workload, _), alike in labels.items():
@@ -75,13 +72,10 @@ def setting(case: Case, without: Collection[str | None] = ()) -> str:
 
 def settings(case: Case, without: Collection[str | None] = ()) -> list[str]:
     """Return the words of :func:`setting` as a list."""
-    words = [
-        case.dtype * ("dtype" not in without),
-        case.variant * (case.variant != "eager" and "variant" not in without),
-    ]
-    words += [f"cache {case.cache}" * (case.cache not in ("", "hot"))]
+    variant = case.variant * (case.variant != "eager" and "variant" not in without)
+    words = case.dtype * ("dtype" not in without), variant, f"cache {case.cache}" * (case.cache not in ("", "hot"))
     left_out = {*without, *getattr(case, "shared", ())}
-    return list(filter(None, words)) + [parameter(key, v) for key, v in case.params.items() if key not in left_out]
+    return [*filter(None, words), *(parameter(key, v) for key, v in case.params.items() if key not in left_out)]
 
 
 def benchmark(case: Case) -> str:
@@ -112,9 +106,6 @@ def unchecked(row: Row) -> str:
     return "(not checked)" if row.own and check and check.status != "passed" else ""
 
 
-# Devices --------------------------------------------------------------------------------------------------------------
-
-
 class Names:
     """The names of the report's devices: the shortest that are unambiguous."""
 
@@ -125,27 +116,31 @@ class Names:
         self.sources = sorted(plain, key=lambda source: (source not in gpus, source.library != ""))
         self.accelerators = [source for source in self.sources if source in gpus]
         self._names: dict[Source, str] = {}
+        self._short: dict[str, str] = {}
         runs = shorten_apart((source.run for source in plain), _LONGEST_RUN)
-        for source, words in plain.items():
-            rivals = {other.run for other in plain if plain[other] == words and other != source}
-            if source.run in rivals:
-                words = f"{words} #{source.device.partition(':')[2] or source.device}"
-            if rivals - {source.run}:
-                words = f"{words} · {runs[source.run]}"
-            self._names[source] = words
+        for source, (short, threads) in plain.items():
+            rivals = {other.run for other in plain if plain[other] == (short, threads) and other != source}
+            apart = f" #{source.device.partition(':')[2] or source.device}" * (source.run in rivals)
+            apart += f" · {runs[source.run]}" * bool(rivals - {source.run})
+            self._names[source] = f"{short}{threads}{apart}"
+            self._short[self._names[source]] = f"{short}{apart}"
 
     def of(self, row: Row) -> str:
         """``H200``; ``Xeon, 2 threads``; ``NumPy``."""
         return self._names.get(row.source, row.result.device)
+
+    def short(self, name: str) -> str:
+        """The same name without its number of threads, unless the CPU took fewer than it has."""
+        return self._short.get(name, name)
 
     def order(self, row: Row) -> int:
         """Return its position among the report's devices: GPUs, CPUs, other libraries."""
         return self.sources.index(row.source)
 
     def subject(self, pair: Pair) -> str:
-        """``H200``; ``PyTorch`` where libraries are compared on one device."""
+        """``H200``; ``PyTorch`` if libraries are compared on one device."""
         library = implementation_label(pair.other.result.implementation)
-        return library if pair.within_device else without_threads(self.of(pair.other))
+        return library if pair.within_device else self.short(self.of(pair.other))
 
     def baseline(self, pairs: Sequence[Pair]) -> str:
         """Return the name of the baseline of these pairs."""
@@ -159,23 +154,24 @@ class Names:
         return "the CPU of the same machine" if cpus else "the baseline"
 
 
-def _name_of(rows: Sequence[Row]) -> str:
-    row, name = rows[0], rows[0].source.device
-    if not name:
-        return "unknown device"
-    device = row.run.machine.device(name)
-    known = shorten(usual_name(device.label) or ("CPU" if device.name == "cpu" else device.name), _LONGEST_DEVICE)
-    if device.simulated and "simulated" not in known.lower():
-        known += " (simulated)"
+def _name_of(rows: Sequence[Row]) -> tuple[str, str]:
+    """Return a device's name, and the number of threads to put behind it if all that the CPU has were used."""
+    row, device = rows[0], rows[0].run.machine.device(rows[0].source.device)
+    if not device.name:
+        return "unknown device", ""
+    label = " ".join(_NOISE.sub(" ", device.label).split()).strip(" -,") or device.label
+    name = shorten(label or ("CPU" if device.name == "cpu" else device.name), _LONGEST_DEVICE)
+    name += " (simulated)" * device.simulated
     if row.library:
-        label = implementation_label(row.library)
-        return f"{known} · {label}" if row.on_accelerator else label
+        library = implementation_label(row.library)
+        return (f"{name} · {library}" if row.on_accelerator else library), ""
     used = [each.result.threads for each in rows if isinstance(each, Measured) and each.result.threads]
     threads = mode(used) if used else row.run.machine.threads
     if not threads or row.on_accelerator:
-        return known
-    available = threads_available(row.run)
-    return f"{known}, {threads} of {available} threads" if available else f"{known}, {counted(threads, 'thread')}"
+        return name, ""
+    if available := threads_available(row.run):
+        return f"{name}, {threads} of {available} threads", ""
+    return name, f", {counted(threads, 'thread')}"
 
 
 def device_label(run: Run, name: str) -> str:
@@ -190,34 +186,19 @@ def device_label(run: Run, name: str) -> str:
     return f"{label} #{name.partition(':')[2] or name}" if len(twins) > 1 and label != name else label
 
 
-def without_threads(name: str) -> str:
-    """A device's name without its number of threads, unless it took fewer than there are."""
-    return re.sub(r", \d+ threads?\b", "", name)
-
-
-def usual_name(label: str) -> str:
-    """``H200`` of ``NVIDIA H200``: the name that people use."""
-    return " ".join(_NOISE.sub(" ", label).split()).strip(" -,") or label
-
-
 def machine(run: Run) -> str:
     """The machine of a run: devices, threads, the version of PyTorch."""
     threads = f", {counted(run.machine.threads, 'thread')}" if run.machine.threads else ""
     if available := threads_available(run):
         threads = f", {run.machine.threads} of {available} threads (no fair CPU)"
-    parts = [device_label(run, each.name) + (threads if each.name == "cpu" else "") for each in run.machine.devices]
+    parts = [device_label(run, device.name) + threads * (device.name == "cpu") for device in run.machine.devices]
     return " · ".join([*parts, *([f"PyTorch {run.machine.torch.partition('+')[0]}"] if run.machine.torch else [])])
 
 
 def simulated(devices: Iterable[DeviceFacts]) -> str:
-    """A warning of times from a model: of simulated devices, and of devices with such a name; else empty."""
-    names = sorted({model for device in devices if (model := modelled(device))})
+    """A warning of times from a model; empty if all devices are hardware."""
+    names = sorted({device.label or device.name for device in devices if device.simulated})
     return MODELLED.format(listed(names)) * bool(names)
-
-
-def modelled(device: DeviceFacts) -> str:
-    """The name of a device with times from a model; empty of hardware."""
-    return (device.label or device.name) * bool(device.simulated or _MODELLED.search(device.label))
 
 
 def cautions(rows: Iterable[Row]) -> list[str]:
@@ -228,37 +209,33 @@ def cautions(rows: Iterable[Row]) -> list[str]:
     return [*filter(None, [simulated(row.facts for row in rows)]), *[f"Results not checked: {names}"] * bool(names)]
 
 
-# Ranges, and ways of the CPU ------------------------------------------------------------------------------------------
-
-
 def uncertainty(ranges: Iterable[Basis | None]) -> str:
     """The kinds of the ranges of several speedups: ``95% interval, 2 or 3 processes``."""
-    known = sorted(filter(None, ranges), key=lambda basis: basis.kind)
-    told = []
-    for kind, alike in grouped(known, lambda basis: basis.kind).items():
-        counts = sorted({count for basis in alike for count in basis.processes})
-        told.append(kind + f", {' or '.join(map(str, counts))} processes" * bool(counts))
-    return listed(told)
+    counts: dict[str, set[int]] = {}
+    for basis in filter(None, ranges):
+        counts.setdefault(basis.kind, set()).update(basis.processes)
+    return listed(f"{kind}, {' or '.join(map(str, sorted(several)))} processes" if several else kind
+                  for kind, several in sorted(counts.items()))  # fmt: skip
 
 
 def way(pair: Pair) -> str:
-    """``NumPy``: the fastest way of the CPU, where it isn't the way of the other side; by its library and the
+    """``NumPy``: the fastest way of the CPU, if it isn't the way of the other side; by its library and the
     differences of the two."""
     if pair.fastest_way is None:
         return ""
-    best, same = (_way(row) for row in (pair.fastest_way, pair.other if pair.base.on_accelerator else pair.base))
-    names = [name for name in best | same if name == "library" or best.get(name) != same.get(name)]
+
+    def facts(row: Measured) -> dict[str, str]:
+        case = row.result
+        terms = {"library": implementation_label(case.implementation)}
+        terms |= {"variant": _VARIANTS.get(case.variant, case.variant), "dtype": case.dtype}
+        terms |= {name: str(case.params[name]) for name in HOW if case.params.get(name) is not None}
+        return terms | ({"layout": "channels last"} if case.kind and case.workload.endswith(LAYOUT) else {})
+
+    best, other = facts(pair.fastest_way), facts(pair.other if pair.base.on_accelerator else pair.base)
+    names = [name for name in best | other if name == "library" or best.get(name) != other.get(name)]
     return ", ".join(filter(None, (best.get(name, "") for name in names)))
 
 
 def ways(pairs: Iterable[Pair]) -> list[str]:
     """Return the ways of several pairs, each once."""
     return sorted({way(pair) for pair in pairs} - {""})
-
-
-def _way(row: Measured) -> dict[str, str]:
-    case = row.result
-    how = {name: str(case.params[name]) for name in HOW if case.params.get(name) is not None}
-    how |= {"layout": "channels last"} if case.kind and case.workload.endswith(LAYOUT) else {}
-    library = implementation_label(case.implementation)
-    return {"library": library, "variant": _VARIANTS.get(case.variant, case.variant), "dtype": case.dtype} | how

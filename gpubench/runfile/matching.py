@@ -44,6 +44,11 @@ def _tokens(expression: str) -> list[str]:
     return _TOKEN.findall(" ".join(expression.split()))  # the patterns would take the square of the number of spaces
 
 
+def is_expression(workload: str) -> bool:
+    """Whether ``gpubench time`` measured it: an expression, no test."""
+    return workload.startswith(_EXPRESSIONS)
+
+
 def matcher(expression: str, source: str = "-k") -> Callable[[Iterable[str]], bool]:
     """A function that returns whether one of a benchmark's names matches. Raises :class:`UsageError`, which names the
     ``source`` of the expression. Python reads it, with a name in the place of each word and ``and`` between words side

@@ -6,12 +6,13 @@ times in a file opt out of garbage collection (``gc=False``): they have no refer
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field, to_builtins
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from .flags import Flag
 from .quantities import moment_of
@@ -303,6 +304,9 @@ class RunFacts(Struct, frozen=True):
             raise ValueError(f"expected an ISO 8601 date and time as started, found {self.started[:60]!r}")
 
 
+_MODELLED = re.compile(r"\b(modelled|simulated)\b", re.IGNORECASE)
+
+
 class DeviceFacts(Struct, frozen=True):
     """A device of the machine."""
 
@@ -311,6 +315,10 @@ class DeviceFacts(Struct, frozen=True):
     label: Annotated[str, _is("what its maker calls it")] = ""
     driver: Annotated[str | None, _is("its driver's version")] = None
     simulated: Annotated[bool, _is("its times come from a model, not from hardware")] = False
+
+    def __post_init__(self) -> None:
+        if _MODELLED.search(self.label):  # a file that another program made says so in the label
+            force_setattr(self, "simulated", True)
 
     @property
     def accelerator(self) -> bool:

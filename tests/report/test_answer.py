@@ -40,8 +40,11 @@ def test_the_sentence_and_the_table_are_one_list_of_rows():
         "Synthetic H against Synthetic, 2 threads: faster in 3 of 4 benchmarks (50× to 200×), in 1 also when the data "
         "is copied for every call. Not faster: mine.work, n=64 (2.0× slower)."
     )
-    (table,) = answer_tables(found)
+    table, causes = answer_tables(found)
     assert [row["benchmark"] for row in rows(table)] == list(ratios(found)["Synthetic H"])
+    copies = "slower only because of the copies: without them 50×"
+    assert ("Synthetic H", "elementwise.add, n=64", "4.0× slower with copies", copies) in causes.rows
+    assert len(answer_tables(found, 15)) == 1
     (figure,) = headline_figures(found.study)
     assert [each.name for each in figure.chart.entries] == list(ratios(found)["Synthetic H"])
     assert "Synthetic H faster in 3 of 4 benchmarks (50× to 200×)" in figure.subtitle

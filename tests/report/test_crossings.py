@@ -220,7 +220,8 @@ def test_a_baseline_that_changes_on_the_way_is_another_line():
 
 def row(workload, dtype="float32", kind="", **params):
     size = "n" if "n" in params else None
-    return Measured(RUN, "run", Result(workload, "cpu", dtype, params, size=size, kind=kind), size)
+    times = Times(1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 3, 1, None, "", (Process(0, 3, 1.0),))
+    return Measured(RUN, "run", Result(workload, "cpu", dtype, params, size=size, kind=kind, times=times), size)
 
 
 def test_a_workload_stands_at_its_largest_size_in_its_plainest_setting():

@@ -60,16 +60,16 @@ def _speedups(study: Study, found: Speedups, rank: int) -> Figure:
     marks = [mark for row in drawn for mark in row.marks]
     sign = "mark" if any(mark.value for mark in marks) else "bar"
     legend = others = keys(study, (pair.other for pair in pairs), sign)
-    base, alone = words.without_threads(found.baseline), len(others) == 1
+    base, alone = study.names.short(found.baseline), len(others) == 1
     sides = (f"slower than {base}", f"faster than {base}")
     if alone:
-        legend, sides = (), (f"{base} faster", f"{words.without_threads(others[0].label)} faster")
+        legend, sides = (), (f"{base} faster", f"{study.names.short(others[0].label)} faster")
     if any(pair.copies for pair in pairs):
         look = others[0].role if alone else "muted"
         copied = [Key("copied in and out for each call", look, "tick")] * any(mark.second for mark in marks)
         legend = (*legend, Key("data stays on the GPU", look, sign), *copied)
     title = f"Speedup {f'of {others[0].label} ' * alone}over {found.baseline}"
-    counts = [f"{words.without_threads(name)} {found.count(source)}" for source, name in found.devices.items()]
+    counts = [f"{study.names.short(name)} {found.count(source)}" for source, name in found.devices.items()]
     subtitle = f"{'; '.join(counts)}. {which}, log scale"
     figure = Figure(
         "headline", "headline", title, subtitle, "", NamedRows(drawn, "", legend, sides), rank * 20, rank == 0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter
 
-from ...runfile.matching import shown_name
+from ...runfile.matching import is_expression
 from ...runfile.quantities import listed
 from ...runfile.schema import TIMERS
 from .. import words
@@ -31,7 +31,7 @@ def rate_figures(study: Study) -> list[Figure]:
     for members in in_order(row for row in study.single_device if not (plain and row.library)):
         by_rate = sorted(grouped(members, lambda row: row.rate).items(), key=lambda item: -len(item[1]))
         made = [figure for rate, some in by_rate if rate for figure in _figures(study, some, rate, members)]
-        expressions = [row for row in members if _is_expression(row)]
+        expressions = [row for row in members if is_expression(row.result.workload)]
         several = len({row.result.workload for row in expressions}) > 1
         times = _expressions(study, expressions) if several else []
         times += _figures(study, [row for row in members if not (several and row in expressions)], TIME)
@@ -39,10 +39,6 @@ def rate_figures(study: Study) -> list[Figure]:
         leaders += made[:1] or times * members[0].own
     ranks = {id(figure): 2.0 + 0.1 * rank for rank, figure in enumerate(leaders[:_MOST_DEFAULT])}
     return [replace(each, default=id(each) in ranks, rank=ranks.get(id(each), 10.0)) for each in figures]
-
-
-def _is_expression(row: Measured) -> bool:
-    return shown_name(row.result.workload) != row.result.workload
 
 
 def time_by_size(study: Study, workload: str) -> list[Figure]:
@@ -68,13 +64,15 @@ def _figures(study: Study, rows: Sequence[Measured], rate: Rate, members: Sequen
         for same in panels
     )
     first = rows[0]
-    own = {words.name(x.result) if _is_expression(x) else x.result.workload.partition(".")[0] for x in used}
+    own = {
+        words.name(x.result) if is_expression(x.result.workload) else x.result.workload.partition(".")[0] for x in used
+    }
     subject = first.kind.heading if first.kind else listed(sorted(own), 3)
     if len(workloads) == 1:
         subject = words.name(used[0].result)
     ends = next(filter(None, map(_ends, panels)), [])
     cell = attrgetter("time.mark" if timed else "starred_speed")
-    told = ", ".join(f"{words.without_threads(study.names.of(row))} {cell(row)}" for row in ends)
+    told = ", ".join(f"{study.names.short(study.names.of(row))} {cell(row)}" for row in ends)
     finding = f"{words.benchmark(ends[0].result)}: {told}" if ends else Sign.UNKNOWN
     kind, name = "time" if timed else "rate", "time" if timed else rate.label.lower().replace(" ", "-")
     figure = Figure(

@@ -51,7 +51,7 @@ def _efficiency(study: Study, scaled: Sequence[Scaled], what: str, name: str, ra
 
 def _job(study: Study, each: Scaled) -> str:
     mode = f"{each.parallel.mode} scaling" if each.parallel.mode and not each.parallel.microbatches else ""
-    device = words.without_threads(study.names.of(each.row))
+    device = study.names.short(study.names.of(each.row))
     return " · ".join(filter(None, (words.name(each.row.result), mode, device)))
 
 

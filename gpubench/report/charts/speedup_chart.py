@@ -127,7 +127,7 @@ def _figure(
     copies = any(curve.dashed for curve in curves)
     legend = (*keys(study, (pair.other for pair in used)), *([Key("with copies", "muted", "dashed")] * copies))
     base = study.names.baseline(used)
-    chart = LinePanels(drawn, "", legend * (len(legend) > 1 and several), words.without_threads(base))
+    chart = LinePanels(drawn, "", legend * (len(legend) > 1 and several), study.names.short(base))
     marks = [curve.mark for curve in curves if curve.mark]
     small = _SMALL * any(curve.mark and curve.dashed for curve in curves)
     note = f"Bar at a point: {words.uncertainty(pair.uncertainty for pair in used)}. "
