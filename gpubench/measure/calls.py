@@ -9,7 +9,6 @@ import inspect
 import io
 import itertools
 import operator
-import random
 import re
 import sys
 import zlib
@@ -112,12 +111,12 @@ class Given:
         return list(dict.fromkeys(found.values()))
 
     def _look(self) -> dict[Place, tuple[str, Any]]:
-        """Return by place the name of a value's kind, and its state: within networks, whose values change as they
-        learn, their sizes alone, as of a cache that grows with each call."""
+        """Return by place the name of a value's kind, and its state: of networks and parameters, which change as they
+        learn, the sizes alone, which show a cache that grows with each call."""
         hidden, found, sized = set(map(id, self._written)), dict[Place, tuple[str, Any]](), set[Place]()
         roots = [*self._values, *_held(self._function)]
         for place, value in itertools.islice(walk(roots, _parts, _LEVELS), _MOST_PLACES):
-            is_sized = id(value) in hidden or place[:-1] in sized
+            is_sized = id(value) in hidden or place[:-1] in sized or _learns(value)
             if is_sized or _is_network(value):
                 sized.add(place)
             found[place] = type(value).__name__, _size(value) if is_sized else _state(value)
@@ -133,6 +132,11 @@ def altered(changed: Collection[str]) -> list[Flag]:
 def _is_network(value: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.nn.Module)
+
+
+def _learns(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Parameter)
 
 
 def _parts(value: Any) -> list[tuple[Any, Any]]:
@@ -195,12 +199,6 @@ def _visible_state(value: Any) -> Any:
             with contextlib.suppress(RuntimeError):  # formats of 4 bits
                 return hash((seen, value.shape, str(some.tolist())))
         return hash(seen)
-    if torch and isinstance(value, torch.Generator):
-        return hash(bytes(value.get_state().tolist()))
-    if numpy and isinstance(value, numpy.random.Generator):
-        return hash(str(value.bit_generator.state))
-    if isinstance(value, random.Random):
-        return hash(value.getstate())
     if numpy and isinstance(value, numpy.ndarray):
         step = max(1, value.nbytes // (1000 * _MOST_LOOKED_AT))
         sample = value.reshape(-1)[::step] if value.flags.c_contiguous else value
