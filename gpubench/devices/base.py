@@ -19,7 +19,7 @@ EIGHT_BITS = "8 bits"
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Memory of a device in bytes: what is free to this process now, and the total."""
+    """Bytes of a device: free to this process now, and in total."""
 
     free: int
     total: int

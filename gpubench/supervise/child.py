@@ -46,21 +46,6 @@ def die_with_supervisor() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def import_from_here() -> None:
-    """Put the working folder on the import path as ``python -m pytest`` does, for modules next to the tests.
-
-    Called in the child once this package is imported. A folder that holds another gpubench comes last, after this
-    package's folder, since the processes that are started from here inherit this path.
-    """
-    here = os.getcwd()
-    if os.environ.get("PYTHONSAFEPATH") or here == str(PACKAGE.parent):
-        return
-    if any(os.path.exists(os.path.join(here, name)) for name in ("gpubench", "gpubench.py")):
-        sys.path += [str(PACKAGE.parent), here]
-    else:
-        sys.path.insert(0, here)
-
-
 class Failures:
     """Writes into the journal why pytest refuses to begin, or ends before its time."""
 
@@ -69,33 +54,26 @@ class Failures:
         self._uncollected: dict[str, str] = {}  # reasons by file
         self._skipped: list[str] = []  # files, each with its reason
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_cmdline_parse(self) -> Generator[None, Any, Any]:
-        """Note a refused option, and a plugin or a conftest.py that can't be imported."""
-        with self.noting():
-            return (yield)
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_cmdline_main(self) -> Generator[None, Any, Any]:
-        """Note what is refused later, by a hook."""
-        with self.noting():
-            return (yield)
-
     @contextlib.contextmanager
     def noting(self) -> Generator[None, None, None]:
-        """A context of which an error is noted."""
+        """Note an error within this context."""
         try:
             yield
-        except (
-            pytest.UsageError,
-            UsageError,
-        ) as error:  # its end says where options come from
+        except (pytest.UsageError, UsageError) as error:  # its end says where options come from
             said = str(error.args[0] if error.args else error)
             self._note(said.partition(": error: ")[2] or said)
             raise
         except (Exception, KeyboardInterrupt) as error:
             self._note(_text(getattr(error, "cause", error)))
             raise
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_cmdline_main(self) -> Generator[None, Any, Any]:
+        """Note a refused option, and a plugin or a conftest.py that can't be imported."""
+        with self.noting():
+            return (yield)
+
+    pytest_cmdline_parse = pytest_cmdline_main
 
     def pytest_exception_interact(self, node: pytest.Item | pytest.Collector, call: pytest.CallInfo[Any]) -> None:
         """Keep why a file can't be collected."""
@@ -109,12 +87,9 @@ class Failures:
             self._skipped.append(f"{report.nodeid} ({reason.removeprefix('Skipped: ')})")
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Note what ended pytest: an interrupt, a test, or files that can't be collected."""
-        if self._uncollected:
-            files = listed(reversed(self._uncollected), 3)
-            self._note(f"{files} can't be collected: {[*self._uncollected.values()][-1]}")
-        else:
-            self._note(_text(excinfo.value))
+        """Note the cause of pytest's end: an interrupt, a test, or files that can't be collected."""
+        files, why = listed(reversed(self._uncollected), 3), [*self._uncollected.values()]
+        self._note(f"{files} can't be collected: {why[-1]}" if why else _text(excinfo.value))
 
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Note an error of pytest or of a plugin."""
@@ -137,15 +112,23 @@ def _text(error: BaseException) -> str:
         error = error.exceptions[0]
     if isinstance(error, pytest.Collector.CollectError):
         error = error.__cause__ or error
-    where = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
-    message = error.msg if isinstance(error, SyntaxError) else str(error)
-    return f"{type(error).__name__}: {message}".removesuffix(": ") + where
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error.msg}, line {error.lineno}"
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 def become_child() -> None:
-    """Bind this process to the life of the supervisor, which may ask for the stacks of its threads."""
+    """Bind this process to the life of the supervisor, which may ask for the stacks of its threads, and put the working
+    folder on the import path as ``python -m pytest`` does, for modules next to the tests.
+
+    A folder that holds another gpubench comes last, after this package's folder, since the processes that are started
+    from here inherit this path.
+    """
     die_with_supervisor()
-    import_from_here()
+    here, ours = os.getcwd(), str(PACKAGE.parent)
+    if not os.environ.get("PYTHONSAFEPATH") and here != ours:
+        hides = any(os.path.exists(os.path.join(here, name)) for name in ("gpubench", "gpubench.py"))
+        sys.path[:] = [*sys.path, ours, here] if hides else [here, *sys.path]
     if STACKS_ASKED is not None:  # even while the process hangs outside of Python
         faulthandler.register(STACKS_ASKED, file=sys.__stderr__ or 2, all_threads=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import signal
@@ -20,28 +21,30 @@ from ..runfile.journal import Follower
 from ..runfile.ledger import Event, inner
 
 INTERRUPTED, USAGE, NO_TESTS = 2, 4, 5
-"""pytest's exit codes: interrupted, for options that it can't use, and where it has collected nothing."""
-POLL_S = 0.05
-PATIENCE_S = 2.0
-"""Seconds that pytest may take to finish after an interrupt. Its results are on disk by then."""
-FAREWELL_S = 5.0
-"""Seconds that a child may take to end after its last benchmark: a thread that a case left, or a hook of pytest, may
-never end."""
-LOG_LIMIT, LOG_TAIL = 100 * 1024**2, 1024**2
-"""Bytes of a log at which all but its end is cut off, as a test may print without end, and bytes of that end."""
+"""pytest's exit codes: interrupted, wrong options, and nothing collected."""
+POLL_S, PATIENCE_S, FAREWELL_S, STACKS_S = 0.05, 2.0, 5.0, 1.0
+"""Seconds between two looks at a child; seconds that pytest may take to finish after an interrupt, by which time its
+results are on disk; to end after its last benchmark, since a thread of a case, or a hook of pytest, may never end; and
+to write the stacks of its threads."""
 SILENCE_S = 300.0
 """Seconds that a child may be silent between cases, while it imports torch, measures ceilings or ends. A longer
 deadline replaces it."""
+LOG_LIMIT, LOG_TAIL = 100 * 1024**2, 1024**2
+"""Bytes of a log at which all but its end is cut off, as a test may print without end, and bytes of that end."""
 PACKAGE = Path(__file__).resolve().parent.parent
 STACKS_ASKED: signal.Signals | None = getattr(signal, "SIGUSR2", None)
-"""The signal that makes a child write what it is doing; ``None`` on Windows."""
-STACKS_S = 1.0
-"""Seconds that a child may take to do so."""
-SUPERVISOR, JOURNAL = "GPUBENCH_SUPERVISOR", "GPUBENCH_JOURNAL"
-"""Environment variables with the supervisor's process number (a child with another parent has lost its supervisor), and
-with the path of the journal."""
-MODULES = "GPUBENCH_MODULES"
-"""Variable that makes a measuring process record the files of its modules."""
+"""The signal that makes a child write the stacks of its threads; ``None`` on Windows."""
+SUPERVISOR, JOURNAL, MODULES = "GPUBENCH_SUPERVISOR", "GPUBENCH_JOURNAL", "GPUBENCH_MODULES"
+"""Environment variables: the supervisor's process number (a child with another parent has lost its supervisor), the
+path of the journal, and whether the journal names the files of the child's modules."""
+DIE_WITH = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+if os.getppid() != {}:
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+_MARKS = re.compile(r"[.sFExX]*")
+"""pytest's marks of tests that have ended, which may begin a line."""
 
 
 def suite() -> Path:
@@ -52,8 +55,8 @@ def suite() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """How a child is started: its Python, its working folder (``None``: the supervisor's), what comes first on its
-    import path, and whether its journal names the files of its modules."""
+    """How a child is started: its Python, its working folder (``None``: the supervisor's), the folders that come first
+    on its import path, and whether its journal names the files of its modules."""
 
     python: str = sys.executable
     folder: Path | None = None
@@ -84,39 +87,28 @@ def by_torchrun(command: Sequence[str], ranks: int) -> list[str]:
     return [*launcher, *how, *launcher, *command[4:]]
 
 
-def _environment(imports: Sequence[str]) -> dict[str, str]:
-    """Return the child's environment, in which this package can be imported even if it isn't installed. Raises
-    UsageError if the working folder is gone."""
-    parent = str(PACKAGE.parent)
-    path = os.environ.get("PYTHONPATH", "")
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        raise UsageError("the working folder has been removed: start in another one") from None
-    known = {os.path.abspath(entry) for entry in sys.path}  # the working folder is in it as an empty text
-    if parent in known and "site-packages" not in parent and parent not in path.split(os.pathsep):
-        path = os.pathsep.join(filter(None, (parent, path)))
-    path = os.pathsep.join(filter(None, (*imports, path)))
-    changes = {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", SUPERVISOR: str(os.getpid())}
-    # A project's options for testing aren't for measuring; some are passed on, see project.project_options.
-    kept = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
-    return kept | changes
-
-
-DIE_WITH = """
-import ctypes, os, signal, sys
-ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-if os.getppid() != {}:
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
 def bound(arguments: Sequence[str]) -> Sequence[str]:
-    """Return a command that ends with this process, on Linux, whichever Python runs it, or none."""
+    """Return a command that ends with this process, on Linux, whichever program it is."""
     if sys.platform != "linux":
         return arguments
     code = DIE_WITH.format(os.getpid()) + "os.execv(sys.argv[1], sys.argv[1:])"
     return [sys.executable, "-ISc", code, *arguments]
+
+
+def _environment(imports: Sequence[str]) -> dict[str, str]:
+    """Return the child's environment, in which this package can be imported even if it isn't installed. Raises
+    UsageError if the working folder is gone."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise UsageError("the working folder has been removed: start in another one") from None
+    parent, path = str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")
+    entries = {os.path.abspath(entry) for entry in sys.path}  # an empty text is the working folder
+    needed = parent in entries and "site-packages" not in parent and parent not in path.split(os.pathsep)
+    # A project's options for testing aren't for measuring; some are passed on, see project.project_options.
+    kept = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    kept |= {"PYTHONPATH": os.pathsep.join(filter(None, (*imports, parent * needed, path)))}
+    return kept | {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", SUPERVISOR: str(os.getpid())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,138 +139,148 @@ def run_process(
     the failure of a rank, by a line of its journal that can't be read, and by an exception from ``on_event``, which is
     raised again.
     """
-    follower = Follower(ledger)
-    child = _start(arguments, log, ledger, interpreter)
-    watch = _Watch(child, log, deadline_s)
-    with contextlib.closing(follower), _on_signals(watch.interrupt):
-        try:
-            alive = True
-            while alive:
-                alive = child.poll() is None  # asked before the events are read: the last ones must not be missed
-                for event in follower.events():
-                    watch.note(event)
-                    on_event(event)
-                watch.trim_log()
-                watch.unreadable = follower.unreadable
-                if alive and watch.is_overdue():
-                    if watch.timeout or watch.lingering:
-                        _ask_for_stacks(child, log)
-                    _signal(child, kill=True)
-                    child.wait()
-                elif alive:
-                    time.sleep(POLL_S)
-        finally:
-            _signal(child, kill=True)  # the child, and what it may have left behind
-            child.wait()
-    return watch.end()
-
-
-def _start(arguments: Sequence[str], log: Path, ledger: Path, interpreter: Interpreter) -> subprocess.Popen[bytes]:
-    with open(log if _is_regular(log) or not os.path.lexists(log) else os.devnull, "ab") as output:
+    with contextlib.closing(_Log(log)) as output, contextlib.closing(Follower(ledger)) as follower:
         own = arguments[0] == sys.executable  # it asks by itself to end with this process
-        return subprocess.Popen(
-            arguments if own else bound(arguments), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-            cwd=interpreter.folder,
+        child = subprocess.Popen(
+            arguments if own else bound(arguments), cwd=interpreter.folder,
+            stdin=subprocess.DEVNULL, stdout=output.written, stderr=subprocess.STDOUT,
             env=_environment(interpreter.imports)
             | {JOURNAL: os.path.abspath(ledger), MODULES: "1" * interpreter.records_modules},
             process_group=0 if os.name == "posix" else None,
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )  # fmt: skip
+        watch = _Watch(child, output, follower, deadline_s)
+        with _on_signals(watch.interrupt):
+            try:
+                alive = True
+                while alive:
+                    alive = child.poll() is None  # asked before the events are read: the last ones must not be missed
+                    for event in follower.events():
+                        watch.note(event)
+                        on_event(event)
+                    output.trim()
+                    if alive and watch.is_overdue():
+                        watch.kill()
+                    elif alive:
+                        time.sleep(POLL_S)
+            finally:
+                _signal(child, kill=True)  # the child, and what it may have left behind
+                child.wait()
+        return watch.end()
+
+
+class _Log:
+    """The output of a child. Its file stays open, because a test may remove or replace it."""
+
+    def __init__(self, path: Path) -> None:
+        regular = not os.path.lexists(path) or stat.S_ISREG(path.lstat().st_mode)  # a pipe would be waited for
+        self.written = open(path if regular else os.devnull, "ab")  # noqa: SIM115
+        self._file = open(self.written.name, "r+b")  # noqa: SIM115
+
+    def close(self) -> None:
+        self._file.close()
+        self.written.close()
+
+    @property
+    def size(self) -> int:
+        return os.fstat(self._file.fileno()).st_size
+
+    def tail(self, most: int) -> bytes:
+        """Return at most so many bytes of the end."""
+        self._file.seek(max(0, self.size - most))
+        return self._file.read(most)
+
+    def trim(self) -> None:
+        """Cut off everything between the first line and the end of a log that is too large."""
+        if self.size > LOG_LIMIT:
+            end = self.tail(LOG_TAIL)
+            self._file.seek(0)
+            head = self._file.readline(1000)
+            self._file.seek(0)
+            with contextlib.suppress(OSError):  # on a full disk
+                self._file.write(head + b"[cut off here: only the end of a long output is kept]\n" + end)
+                self._file.truncate()
+
+    def last_line(self, since: int) -> str:
+        """Return the last line after this position, or the line in which Python reports a fatal error."""
+        new = self.size - since if since <= self.size else self.size  # it may have been cut off meanwhile
+        words = map(str.strip, self.tail(min(100_000, new)).decode("utf-8", "replace").splitlines())
+        lines = [line for line in words if not _MARKS.fullmatch(line)]
+        fatal = [line for line in lines if line.startswith("Fatal Python error")]
+        return (fatal[:1] or lines[-1:] or [""])[0][:300]
 
 
 class _Watch:
-    """Tracks what a child does, and whether it takes too long."""
+    """Tracks the cases of a child, and whether it takes too long."""
 
-    def __init__(self, child: subprocess.Popen[bytes], log: Path, deadline_s: float) -> None:
-        self._child, self._log, self._deadline_s = child, log, deadline_s
-        self._interrupts, self._interrupted_at, self._latest_event = 0, 0.0, time.monotonic()
+    def __init__(self, child: subprocess.Popen[bytes], log: _Log, follower: Follower, deadline_s: float) -> None:
+        self._child, self._log, self._follower, self._deadline_s = child, log, follower, deadline_s
+        self._patient_until, self._latest_event = math.inf, time.monotonic()
         self._case: str | None = None
-        self._log_start = _size(log)
-        self._finished, self._code = False, None
         self._left: set[str] | None = None
-        self._failure = ""
-        self._rank: Event | None = None
-        self.lingering = False
-        self.unreadable = ""
-        """Complaint about the first line of the journal that can't be read."""
-        self.timeout = ""
-        """Why a case, or the silence between two, has lasted too long."""
+        self._log_start, self._lingering, self._timeout = log.size, False, ""
+        self._reports: dict[str, Event] = {}
 
     def interrupt(self, _number: int, _frame: object) -> None:
         """Handle a signal: ask the child to finish, or kill it if it was asked before."""
-        self._interrupts, self._interrupted_at = self._interrupts + 1, time.monotonic()
-        _signal(self._child, kill=self._interrupts > 1)
+        _signal(self._child, kill=self._patient_until < math.inf)
+        self._patient_until = time.monotonic() + PATIENCE_S
 
     def note(self, event: Event) -> None:
         """Take an event of the child into account."""
-        self._latest_event = time.monotonic()
-        if event["event"] == "session":
+        self._latest_event, kind = time.monotonic(), event["event"]
+        if kind == "session":
             self._left = set(event["cases"]).difference(inner(event, "ranks", "cases") or ()) or None
-        elif event["event"] == "start":
+        elif kind == "start":
             self._case, self._log_start = event["fullname"], event.get("said") or self._log_start
-        elif event["event"] == "end":
+        elif kind == "end":
             self._case = None
             (self._left or set()).discard(event["fullname"])
-        elif event["event"] == "rank":
-            self._rank = self._rank or event
-        elif event["event"] == "finish":
-            self._finished, self._code = True, event.get("code")
-        elif event["event"] == "failure":
-            self._failure = event["reason"]
-
-    def trim_log(self) -> None:
-        """Cut off all of a log but its first line and its end, once it is too large."""
-        if _size(self._log) > LOG_LIMIT and _is_regular(self._log):
-            end = _tail(self._log, LOG_TAIL)
-            with contextlib.suppress(OSError), self._log.open("r+b") as file:  # its writer appends
-                head = file.readline(1000)
-                file.seek(0)
-                file.write(head + b"[cut off here: only the end of a long output is kept]\n" + end)
-                file.truncate()
-            self._log_start = 0
+        elif kind != "rank" or kind not in self._reports:  # the first rank that failed is the cause
+            self._reports[kind] = event
 
     def is_overdue(self) -> bool:
         """Whether the case, the silence, or the end of an interrupted or finished process has lasted too long, or its
         journal can't be read."""
         now = time.monotonic()
-        limit_s = self._deadline_s if self._case else max(SILENCE_S, self._deadline_s)
-        if self.unreadable or self._rank:
+        if self._follower.unreadable or "rank" in self._reports:
             return True
-        if self._finished or (self._left == set() and not self._case):
-            self.lingering = now - self._latest_event > FAREWELL_S
-            return self.lingering
+        if "finish" in self._reports or (self._left == set() and not self._case):
+            self._lingering = now - self._latest_event > FAREWELL_S
+            return self._lingering
+        limit_s = self._deadline_s if self._case else max(SILENCE_S, self._deadline_s)
         if now - self._latest_event > limit_s:
-            silent = f"idle, no output for {limit_s:g} s: killed"
-            self.timeout = (
-                f"stopped: not finished after {limit_s:g} s" if self._case else f"the measuring process was {silent}"
-            )
-        return bool(self.timeout or (self._interrupts and now - self._interrupted_at > PATIENCE_S))
+            silence = f"the measuring process was idle, no output for {limit_s:g} s: killed"
+            self._timeout = f"stopped: not finished after {limit_s:g} s" if self._case else silence
+        return bool(self._timeout) or now > self._patient_until
+
+    def kill(self) -> None:
+        """End the child; one that hangs writes the stacks of its threads before."""
+        if STACKS_ASKED is not None and (self._timeout or self._lingering) and self._child.poll() is None:
+            before, latest = self._log.size, time.monotonic() + STACKS_S
+            with contextlib.suppress(OSError):
+                self._child.send_signal(STACKS_ASKED)
+            while self._log.size == before and time.monotonic() < latest:
+                time.sleep(POLL_S)
+            time.sleep(POLL_S)  # for the rest of the stacks
+        _signal(self._child, kill=True)
+        self._child.wait()
 
     def end(self) -> ProcessEnd:
         """Return how the child ended, once it has."""
-        code = self._child.returncode if self._code is None else self._code
-        status = "timeout" if self.timeout else "error" if self._finished or self.unreadable else "crashed"
-        why = "ended the measuring process" if self._finished else signal_or_code(code)
-        said = self._failure or _last_line(self._log, self._log_start)
-        reason = self.timeout or ": ".join(filter(None, (why, said)))
-        if self.unreadable:
-            reason = f"its journal can't be read, perhaps because json was changed: {self.unreadable}"
-        if self._rank:
-            status, reason = self._rank["status"], self._rank["reason"]
-        how = self._finished, self.lingering, bool(self._interrupts)
-        return ProcessEnd(code, *how, self._case, status, reason, self._failure)
-
-
-def _ask_for_stacks(child: subprocess.Popen[bytes], log: Path) -> None:
-    """Make a child that is about to be killed write the stacks of all its threads; wait a moment for it."""
-    if STACKS_ASKED is None or child.poll() is not None:
-        return
-    before, latest = _size(log), time.monotonic() + STACKS_S
-    with contextlib.suppress(OSError):
-        child.send_signal(STACKS_ASKED)
-    while _size(log) == before and time.monotonic() < latest:
-        time.sleep(POLL_S)
-    time.sleep(POLL_S)  # for the rest of the stacks
+        finish, failure = self._reports.get("finish"), inner(self._reports.get("failure"), "reason") or ""
+        code = inner(finish, "code")
+        code = self._child.returncode if code is None else code
+        why = "ended the measuring process" if finish else signal_or_code(code)
+        said = failure or self._log.last_line(self._log_start)
+        status = "timeout" if self._timeout else "error" if finish or self._follower.unreadable else "crashed"
+        reason = self._timeout or ": ".join(filter(None, (why, said)))
+        if self._follower.unreadable:
+            reason = f"its journal can't be read, perhaps because json was changed: {self._follower.unreadable}"
+        if rank := self._reports.get("rank"):
+            status, reason = rank["status"], rank["reason"]
+        interrupted = self._patient_until < math.inf
+        return ProcessEnd(code, bool(finish), self._lingering, interrupted, self._case, status, reason, failure)
 
 
 def signal_or_code(code: int) -> str:
@@ -288,42 +290,6 @@ def signal_or_code(code: int) -> str:
             name = signal.Signals(-code).name
             return f"killed by {name}" + (", perhaps because memory ran out" if name == "SIGKILL" else "")
     return f"exited with {code}"
-
-
-_MARKS = re.compile(r"[.sFExX]*")
-"""pytest's marks of tests that have ended, which it may have begun a line with."""
-
-
-def _last_line(log: Path, since: int) -> str:
-    """Return the last line of a log after this position, or the line in which Python reports a fatal error."""
-    size = _size(log)
-    end = _tail(log, min(100_000, size - since if since <= size else size))  # it may have been cut off meanwhile
-    lines = [line.strip() for line in end.decode("utf-8", "replace").splitlines()]
-    lines = [line for line in lines if not _MARKS.fullmatch(line)]
-    fatal = [line for line in lines if line.startswith("Fatal Python error")]
-    return (fatal[:1] or lines[-1:] or [""])[0][:300]
-
-
-def _size(log: Path) -> int:
-    with contextlib.suppress(OSError):  # a test may have removed it
-        return log.stat().st_size
-    return 0
-
-
-def _is_regular(log: Path) -> bool:
-    """Whether a log is a file, not a link, a folder or a pipe, which would be waited for, in its place."""
-    with contextlib.suppress(OSError):
-        return stat.S_ISREG(log.lstat().st_mode)
-    return False
-
-
-def _tail(log: Path, most: int = LOG_TAIL) -> bytes:
-    """Return at most so many bytes of the end of a log; none where a test has removed or replaced it."""
-    if _is_regular(log):
-        with contextlib.suppress(OSError), log.open("rb") as file:
-            file.seek(max(0, _size(log) - most))
-            return file.read(most)
-    return b""
 
 
 def _signal(child: subprocess.Popen[bytes], *, kill: bool) -> None:
@@ -339,8 +305,8 @@ def _signal(child: subprocess.Popen[bytes], *, kill: bool) -> None:
 
 @contextlib.contextmanager
 def _on_signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
-    numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
-    before = {number: signal.signal(number, handler) for number in numbers}
+    names = ("SIGINT", "SIGTERM", "SIGHUP")  # no SIGHUP on Windows
+    before = {number: signal.signal(number, handler) for name in names if (number := getattr(signal, name, None))}
     try:
         yield
     finally:

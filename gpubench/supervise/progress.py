@@ -21,22 +21,19 @@ from ..runfile.schema import KEY, OK
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-START_S = 4.0
-"""Seconds that a process takes besides its cases: it imports torch, collects, ends. Measured on two cores, preset
-quick."""
-FURTHER = 0.5
-"""Time of a case in a further process as a share of that in the first: rounds are shared, results aren't checked
-again."""
-EVERY_S = 15.0
-"""Seconds between two lines while benchmarks are repeated in further processes."""
-LONG_S = 10.0
-"""Seconds after which a line is printed about a benchmark that is still being measured."""
+START_S, FURTHER = 4.0, 0.5
+"""Seconds that a process takes besides its cases: it imports torch, collects, ends (measured on two cores, preset
+quick). And the time of a case in a further process as a share of its time in the first: rounds are shared, results
+aren't checked again."""
+EVERY_S, LONG_S = 15.0, 10.0
+"""Seconds between two lines while benchmarks are repeated in further processes; and the seconds after which a line is
+printed about a benchmark that is still being measured."""
 LONGEST = 120
 """Most characters of a name on the screen."""
 
 
 def whole_s(first_s: float, processes: int) -> float:
-    """Return the seconds of a whole run whose first process spends ``first_s`` on cases and ceilings."""
+    """Return the seconds of a whole run, with ``first_s`` for cases and ceilings in its first process."""
     return processes * START_S + first_s * (1 + FURTHER * (processes - 1))
 
 
@@ -53,15 +50,15 @@ class Progress:
     The bar is drawn at each event, by no thread of its own, which would wake on the cores that are measured.
     """
 
+    _timer = threading.Timer(0.0, print)  # is never started
+
     def __init__(self, command: str = "gpubench run", resume: str = "") -> None:
         """``resume`` is the command that continues the run."""
         self.reasons: defaultdict[str, list[str]] = defaultdict(list)
         self._command, self._resume, self._deadline_s, self._processes = command, resume, 0.0, 1
-        self._timer: threading.Timer | None = None
         self._cases: Sequence[str] = ()
-        self._estimated_s, self._opened = 0.0, False
+        self._estimated_s, self._opened, self._latest_line = 0.0, False, time.monotonic()
         self._ended: dict[int, set[str]] = defaultdict(set)  # full names by process
-        self._latest_line = time.monotonic()
 
     def expect(self, processes: int, events: Sequence[Event], deadline_s: float = 0.0) -> None:
         """Set the number of the run's processes, the ``events`` of an interrupted run that is resumed, and the seconds
@@ -70,22 +67,18 @@ class Progress:
         if self._resume:
             _ = self._bar  # its library is imported before anything is measured
         for event in events:
-            if event["event"] == "session":
-                self._collect(event)
-            elif event["event"] == "end":
-                self._count(event)
+            self._count(event)
 
     def note(self, event: Event) -> None:
         """Print one event of the journal."""
         self.watch(event)
-        if event["event"] == "session":
-            self._collect(event)
-            if not self._opened:  # true if a process continues after another one's crash
-                self._opened = True
-                for line in (*map(str, event.get("notices") or ()), self._opening(event)):
-                    self._say(line)
-                self._bar.start()
-        elif event["event"] == "end" and self._count(event):
+        counts = self._count(event)
+        if event["event"] == "session" and not self._opened:  # a process may continue after another one's crash
+            self._opened = True
+            for line in (*map(str, event.get("notices") or ()), self._opening(event)):
+                self._say(line)
+            self._bar.start()
+        elif counts:
             name, process = _name(event), event["process"]
             if event.get("reason"):
                 self.reasons[f"{event['status']}: {event['reason']}"].append(name)
@@ -97,7 +90,7 @@ class Progress:
 
     def watch(self, event: Event) -> None:
         """Print a line later about a benchmark that begins, unless it ends before."""
-        if event["event"] in ("start", "end") and self._timer is not None:
+        if event["event"] in ("start", "end"):
             self._timer.cancel()
         if event["event"] == "start" and self._deadline_s > LONG_S:
             ways = f"It stops by itself after {self._deadline_s:g} s; Ctrl-C stops it now."
@@ -108,20 +101,19 @@ class Progress:
 
     def stop(self) -> None:
         """Remove the bar, and print nothing about the latest benchmark."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         if self._opened:
             self._bar.stop()
 
     def why_not(self, status: str = "", most: int = 5) -> list[str]:
         """Return the most frequent reasons for missing times, each with the first benchmark that it applies to."""
-        known = [(why, list(dict.fromkeys(names))) for why, names in self.reasons.items() if why.startswith(status)]
-        known.sort(key=lambda each: -len(each[1]))
+        reasons = {why: [*dict.fromkeys(names)] for why, names in self.reasons.items() if why.startswith(status)}
+        frequent = sorted(reasons, key=lambda why: -len(reasons[why]))
         lines = [
-            f"{shorten(names[0], LONGEST)}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {why}"
-            for why, names in known[:most]
+            f"{shorten(first, LONGEST)}{f' and {len(others)} more' * bool(others)}: {why}"
+            for why, (first, *others) in ((why, reasons[why]) for why in frequent[:most])
         ]
-        return lines + [f"… and {counted(len(known) - most, 'other reason')}"] * (len(known) > most)
+        return lines + [f"… and {counted(len(reasons) - most, 'other reason')}"] * (len(reasons) > most)
 
     @functools.cached_property
     def _bar(self) -> Bar:
@@ -132,10 +124,8 @@ class Progress:
         console = Console(stderr=True)
         plain = not sys.stderr.isatty() or console.is_dumb_terminal or bool(os.environ.get("NO_COLOR"))
         columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), "·", TimeRemainingColumn(), "left"
-        # The pace is that of the whole run, and no thread draws.
-        bar = Progress(
-            *columns, console=console, auto_refresh=False, transient=True, disable=plain, speed_estimate_period=1e9
-        )
+        how: dict[str, Any] = {"transient": True, "speed_estimate_period": 1e9}  # the pace of the whole run
+        bar = Progress(*columns, console=console, auto_refresh=False, disable=plain, **how)
         bar.add_task("")
         return bar
 
@@ -148,24 +138,21 @@ class Progress:
         seconds = self._bar.tasks[0].time_remaining
         return f"{datetime.timedelta(seconds=round(self._estimated_s if seconds is None else seconds))} left"
 
-    def _collect(self, session: Event) -> None:
-        if not self._cases:
-            self._cases = session["cases"]
-            self._estimated_s = whole_s(float(session.get("estimated_s") or 0.0), self._processes)
-            total = len(self._cases) * (1 + FURTHER * (self._processes - 1))
-            self._bar.update(self._bar.tasks[0].id, total=total)
-
-    def _count(self, end: Event) -> bool:
-        """Count a benchmark that has ended in a process; return False if it had ended there before and was tried
-        again."""
-        ended, task = self._ended[end["process"]], self._bar.tasks[0]
-        if end["fullname"] in ended:
+    def _count(self, event: Event) -> bool:
+        """Take the cases of the first session, or a benchmark that has ended in a process. Return whether it has, for
+        the first time: it may be tried again."""
+        task, further = self._bar.tasks[0], FURTHER * (self._processes - 1)
+        if event["event"] == "session" and not self._cases:
+            self._cases = event["cases"]
+            self._estimated_s = whole_s(float(event.get("estimated_s") or 0.0), self._processes)
+            self._bar.update(task.id, total=len(self._cases) * (1 + further))
+        if event["event"] != "end" or event["fullname"] in self._ended[event["process"]]:
             return False
-        ended.add(end["fullname"])
-        if end["status"] == OK:
-            self._bar.advance(task.id, FURTHER if end["process"] else 1.0)
-        elif not end["process"]:  # the other processes won't try it
-            self._bar.update(task.id, total=(task.total or 0.0) - 1 - FURTHER * (self._processes - 1))
+        self._ended[event["process"]].add(event["fullname"])
+        if event["status"] == OK:
+            self._bar.advance(task.id, FURTHER if event["process"] else 1.0)
+        elif not event["process"]:  # the other processes won't try it
+            self._bar.update(task.id, total=(task.total or 0.0) - 1 - further)
         self._bar.update(task.id, description=self._place, refresh=True)
         return True
 
@@ -174,15 +161,16 @@ class Progress:
         machine: dict[str, Any] = inner(session, "machine_info", KEY) or {}
         devices = [
             f"{_short_name(device.get('name', '?'))} ({device.get('label') or 'unknown'}"
-            + (f", {counted(machine.get('threads') or 1, 'thread')})" if device.get("name") == "cpu" else ")")
+            + f", {counted(machine.get('threads') or 1, 'thread')}" * (device.get("name") == "cpu")
+            + ")"
             for device in machine.get("devices") or ()
         ]
+        where = f"Devices: {', '.join(devices)}. " if devices else ""
         many = f" in {self._processes} processes" if self._processes > 1 else ""
-        parts = [f"Devices: {', '.join(devices)}."] if devices else []
         done = f", {len(self._ended[0])} of them done" if self._ended[0] else ""
         seconds = estimate_text(round(self._estimated_s * (1 - self._bar.tasks[0].percentage / 100)) or 1)
-        parts.append(f"{counted(len(self._cases), 'benchmark')}{many}{done}, about {seconds} on idle cores.")
-        return " ".join(parts) + (f" Ctrl-C is safe: {self._resume} continues." if self._resume else "")
+        ending = f" Ctrl-C is safe: {self._resume} continues." if self._resume else ""
+        return f"{where}{counted(len(self._cases), 'benchmark')}{many}{done}, about {seconds} on idle cores.{ending}"
 
     def _say(self, line: str) -> None:
         self._latest_line = time.monotonic()
@@ -205,5 +193,5 @@ def _cell(end: Event) -> str:
     case = inner(end, "benchmark", "extra_info", KEY) or inner(end, "case")
     device, library = _short_name(str(inner(case, "device") or "")), str(end.get("library") or "")
     median_s = inner(end, "benchmark", "stats", "median") if end["status"] == OK else None
-    what = seconds_text(median_s) if median_s else f"{end['status']}: {end.get('reason') or ''}".rstrip(": ")
-    return " ".join(filter(None, (device, library, what)))
+    time_or_reason = seconds_text(median_s) if median_s else f"{end['status']}: {end.get('reason') or ''}".rstrip(": ")
+    return " ".join(filter(None, (device, library, time_or_reason)))

@@ -19,17 +19,21 @@ BENCHMARK_FOLDERS = ("benchmarks", "tests/benchmarks")
 """Folders where projects usually keep their benchmarks."""
 _ROOT = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 """Files and folders that mark the top folder of a project."""
-_MOST_NAMED = 3
 _NAMES_A_ROOT = ("--rootdir", "--config-file", "-c")
 """Options of pytest that name a project's root."""
 _NEEDED = ("no:benchmark", "no:gpubench", "no:gpubench.plugin")
 """Switches, by ``-p``, that would leave nothing that measures."""
+_PARSER = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+_PARSER.add_argument("-p", action="append", default=[])
+_PARSER.add_argument("-c", "--config-file")
+_PARSER.add_argument("--import-mode")
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """``paths`` are benchmark files and folders, absolute; ``source`` describes where they were found. ``options`` are
-    keys of ``[tool.gpubench]`` other than ``paths``, unchecked, and ``file`` is the file that holds them."""
+    """``paths`` are benchmark files and folders, absolute; ``source`` says which setting or search names them.
+    ``options`` are keys of ``[tool.gpubench]`` other than ``paths``, unchecked, and ``file`` is the file that holds
+    them."""
 
     paths: tuple[str, ...] = ()
     source: str = ""
@@ -38,30 +42,51 @@ class Project:
 
 
 def read_project(folder: Path, upward: bool = False) -> Project:
-    """The project in ``folder``, or in the nearest folder above it that has one: the benchmarks that its
+    """Return the project in ``folder``, or in the nearest folder above it that has one: the benchmarks that its
     ``[tool.gpubench]`` names, otherwise the first of :data:`BENCHMARK_FOLDERS` that is there. Raises UsageError for a
     file that can't be read and for a wrong value."""
     folder = folder.resolve()
     places = (folder, *folder.parents) if upward else (folder,)
-    project = Project()
-    for place in places:
-        tools = _toml(place / "pyproject.toml").get("tool")
-        if isinstance(tools, dict) and (table := tools.get("gpubench")) is not None:
-            project = _declared(place, table)
-            break
+    project = next(filter(None, map(_declared, places)), Project())
     top = next((place for place in places if any((place / name).exists() for name in _ROOT)), folder)
     within = [place / name for place in places if place.is_relative_to(top) for name in BENCHMARK_FOLDERS]
-    found = next((path for path in within if path.is_dir()), suite())
-    if project.paths or found == suite():
+    usual = next((path for path in within if path.is_dir()), suite())
+    if project.paths or usual == suite():
         return project
-    return replace(project, paths=(str(found),), source="found in this project")
+    return replace(project, paths=(str(usual),), source="found in this project")
+
+
+def _declared(place: Path) -> Project | None:
+    """Return the project of a folder, if its pyproject.toml has a table of gpubench."""
+    file = place / "pyproject.toml"
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}  # a FIFO would block
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        why = "nested too deep" if isinstance(error, RecursionError) else error
+        raise UsageError(f"{file}: can't be read: {why}") from None
+    tools = content.get("tool")
+    if not isinstance(tools, dict) or (table := tools.get("gpubench")) is None:
+        return None
+    if not isinstance(table, dict):
+        raise UsageError(f"{file}: [tool.gpubench] must be a table")
+    paths = table.pop("paths", [])
+    paths = [paths] if isinstance(paths, str) else paths
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        raise UsageError(f'{file}: [tool.gpubench]: paths must be a list of files and folders, as ["benchmarks"]')
+    for path in paths:
+        if not (place / path.split("::")[0]).exists():
+            raise UsageError(f"{file}: [tool.gpubench]: {path}: no such file or folder")
+    source = "[tool.gpubench] in pyproject.toml" if paths else ""
+    return Project(tuple(str(place / path) for path in paths), source, table, str(file))
 
 
 def described(paths: Sequence[str], source: str) -> str:
-    """What is measured, and why, for the first line of a run."""
+    """Describe the measured files and their source, for the first line of a run."""
     if list(paths) == [str(suite())]:
         return "the suite that comes with gpubench"
-    shown = listed((min(path, os.path.relpath(path), key=len) for path in paths), _MOST_NAMED)
+    shown = listed((min(path, os.path.relpath(path), key=len) for path in paths), 3)
     return f"{shown} ({source})" if source else shown
 
 
@@ -82,12 +107,12 @@ def project_options(paths: Sequence[str], folder: Path, given: Sequence[str] = (
     words = [*given, *of_user]
     file = _PARSER.parse_known_args(words)[0].config_file
     try:
-        root, _, found = locate_config(above, [above])[:3]
+        root, _, settings = locate_config(above, [above])[:3]
         if file and (folder / file).is_file():
-            found = load_config_dict_from_file(folder / file) or {}
+            settings = load_config_dict_from_file(folder / file) or {}
     except (pytest.UsageError, pytest.fail.Exception, OSError, ValueError, RecursionError) as error:
         raise UsageError(f"pytest can't read its settings: {error}") from None
-    addopts: Any = found.get("addopts", [])
+    addopts: Any = settings.get("addopts", [])
     addopts = getattr(addopts, "value", addopts)  # of pytest 9
     taken = _taken_over(shlex.split(addopts) if isinstance(addopts, str) else addopts, file=False) + of_user
     named = any(word.startswith(_NAMES_A_ROOT) for word in words)
@@ -100,45 +125,13 @@ def project_options(paths: Sequence[str], folder: Path, given: Sequence[str] = (
     return [f"--rootdir={next((place for place in started if above.is_relative_to(place)), above)}", *taken]
 
 
-_PARSER = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-_PARSER.add_argument("-p", action="append", default=[])
-_PARSER.add_argument("-c", "--config-file")
-_PARSER.add_argument("--import-mode")
-
-
 def _taken_over(addopts: Sequence[str], file: bool = True) -> list[str]:
     """Return the options that decide which modules pytest imports, and how; others are for testing, not for measuring.
-    A plugin without which nothing is measured stays. ``file``: where a configuration file can be named."""
+    A plugin without which nothing is measured stays. ``file``: whether a configuration file can be named."""
     try:
-        known, _ = _PARSER.parse_known_args([*addopts])
+        options, _ = _PARSER.parse_known_args([*addopts])
     except argparse.ArgumentError:  # pytest would refuse them too
         return []
-    words = [word for name in known.p if name not in _NEEDED for word in ("-p", name)]
-    words += ["-c", known.config_file] if file and known.config_file else []
-    return words + ([f"--import-mode={known.import_mode}"] if known.import_mode else [])
-
-
-def _declared(place: Path, table: Any) -> Project:
-    file = str(place / "pyproject.toml")
-    if not isinstance(table, dict):
-        raise UsageError(f"{file}: [tool.gpubench] must be a table")
-    options = {key: value for key, value in table.items() if key != "paths"}
-    paths = table.get("paths", [])
-    paths = [paths] if isinstance(paths, str) else paths
-    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
-        raise UsageError(f'{file}: [tool.gpubench]: paths must be a list of files and folders, as ["benchmarks"]')
-    for path in paths:
-        if not (place / path.split("::")[0]).exists():
-            raise UsageError(f"{file}: [tool.gpubench]: {path}: no such file or folder")
-    source = "[tool.gpubench] in pyproject.toml" if paths else ""
-    return Project(tuple(str(place / path) for path in paths), source, options, file)
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}  # a FIFO would be waited for
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return {}
-    except (OSError, ValueError, RecursionError) as error:
-        why = "nested too deep" if isinstance(error, RecursionError) else error
-        raise UsageError(f"{path}: can't be read: {why}") from None
+    words = [word for name in options.p if name not in _NEEDED for word in ("-p", name)]
+    words += ["-c", options.config_file] if file and options.config_file else []
+    return words + ([f"--import-mode={options.import_mode}"] if options.import_mode else [])

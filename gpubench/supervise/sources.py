@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import os
 import re
 import sys
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from configparser import ConfigParser, Error
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -25,7 +22,8 @@ _INSTALLED = ("site-packages", "dist-packages")
 _NO_SOURCES = {*_INSTALLED, "__pycache__", "node_modules", "build", "dist"}
 _DEPTH = 5
 """Folders below a checkout in which a package's source is searched."""
-_NAMED = 3
+_NAME = re.compile(r"""(?:^|\()\s*name\s*=\s*["']?([\w.-]+)""", re.MULTILINE)
+"""A distribution's name in pyproject.toml, setup.cfg or setup.py."""
 
 Modules = Mapping[str, str]
 """The file of each module by its dotted name."""
@@ -36,16 +34,15 @@ def loaded_modules() -> dict[str, str]:
     their installed package."""
     files: dict[str, str] = {}
     for name, module in list(sys.modules.items()):
-        if not isinstance(module, ModuleType) or name.partition(".")[0] in {*sys.stdlib_module_names, "__main__"}:
-            continue
-        file = object.__getattribute__(module, "__dict__").get("__file__")  # a lazy module must not be loaded
-        parent = files.get(name.rpartition(".")[0], "")
-        if isinstance(file, str) and not (is_installed(file) and Path(parent).parent in Path(file).parents):
-            files[name] = os.path.abspath(file)
+        if isinstance(module, ModuleType) and name.partition(".")[0] not in {*sys.stdlib_module_names, "__main__"}:
+            file = object.__getattribute__(module, "__dict__").get("__file__")  # a lazy module must not be loaded
+            parent = Path(files.get(name.rpartition(".")[0], ""))
+            if isinstance(file, str) and not (is_installed(file) and parent.parent in Path(file).parents):
+                files[name] = os.path.abspath(file)
     return files
 
 
-def is_installed(file: str) -> bool:
+def is_installed(file: str | Path) -> bool:
     """Whether a file lies in an environment's folder of installed packages."""
     return any(part in _INSTALLED for part in Path(file).parts)
 
@@ -57,6 +54,18 @@ class Checkout(NamedTuple):
     paths: Sequence[str]
     modules: Modules
 
+    @property
+    def files(self) -> dict[str, Path]:
+        """The file of each module, with links resolved."""
+        return {name: Path(os.path.realpath(file)) for name, file in self.modules.items()}
+
+    @property
+    def harness(self) -> list[Path]:
+        """The folders of benchmark files outside the checkout."""
+        own, files = self.folder.resolve(), [Path(path.split("::")[0]).resolve() for path in self.paths]
+        places = {file if file.is_dir() else file.parent for file in files}
+        return [place for place in places if not place.is_relative_to(own) and not own.is_relative_to(place)]
+
 
 def shared_code(base: Checkout, new: Checkout) -> str:
     """Return in words which modules a side imports from elsewhere than its own checkout; empty if each side measured
@@ -67,102 +76,72 @@ def shared_code(base: Checkout, new: Checkout) -> str:
     same on both sides.
     """
     folders = base.folder.resolve(), new.folder.resolve()
-    real = [{name: Path(os.path.realpath(file)) for name, file in side.modules.items()} for side in (base, new)]
+    is_gpubench = all((folder / "gpubench").is_dir() or (folder / "src/gpubench").is_dir() for folder in folders)
     foreign, shared = dict[str, str](), True
-    for number, side in enumerate((base, new)):
-        own, other = folders[number], folders[1 - number]
-        harness, installed = _harness_folders(side.paths, own), _project_files(folders, side.modules.values())
-        for name, file in real[number].items():
-            owner = max((folder for folder in folders if file.is_relative_to(folder)), key=_depth, default=None)
-            common = file == real[1 - number].get(name)
-            if is_installed(str(file)) or (owner is None and is_installed(side.modules[name])):
-                origin = installed.get(side.modules[name], own)  # what isn't the project's may come from anywhere
+    for side, twin in ((base, new), (new, base)):
+        own, other, files, others = side.folder.resolve(), twin.folder.resolve(), side.files, twin.files
+        installed, harness = _project_files(folders, side.modules.values()), side.harness
+        for name, file in files.items():
+            owner, common = _owner(file, folders), file == others.get(name)
+            if is_installed(file) or (owner is None and is_installed(side.modules[name])):
+                origin = installed.get(side.modules[name], own)  # any other library may come from anywhere
                 wrong = origin == other or (origin is None and common)
             elif file.name == "conftest.py" or any(file.is_relative_to(folder) for folder in harness):
                 wrong = False
             else:
-                sources = common and owner is None and all(_has_source(each, name, real[number]) for each in folders)
+                sources = common and owner is None and all(_has_source(folder, name, files) for folder in folders)
                 wrong = owner == other or sources
-            if wrong and (name.partition(".")[0] != "gpubench" or all(map(_is_gpubench, folders))):
-                foreign.setdefault(name.partition(".")[0], side.modules[name])
+            package = name.partition(".")[0]
+            if wrong and (package != "gpubench" or is_gpubench):
+                foreign.setdefault(package, side.modules[name])
                 shared &= common
-    names = listed((f"{name} from {file}" for name, file in sorted(foreign.items())), _NAMED)
+    names = listed((f"{name} from {file}" for name, file in sorted(foreign.items())), 3)
     return f"{'both sides import' if shared else 'a side imports'} {names}" if foreign else ""
 
 
-def _depth(folder: Path) -> int:
-    return len(folder.parts)
+def _owner(path: Path, folders: Iterable[Path]) -> Path | None:
+    """Return the innermost folder that holds a path: a checkout may lie within another."""
+    holders = (folder for folder in folders if path.is_relative_to(folder))
+    return max(holders, key=lambda folder: len(folder.parts), default=None)
 
 
-def _is_gpubench(folder: Path) -> bool:
-    return any((folder / part).is_dir() for part in ("gpubench", "src/gpubench"))
+def _distributions(files: Iterable[str]) -> Iterator[metadata.Distribution]:
+    """Return the distributions in the folders of installed packages that hold these files."""
+    parents = (next((place for place in Path(file).parents if place.name in _INSTALLED), None) for file in files)
+    yield from metadata.distributions(path=sorted({str(parent) for parent in parents if parent}))
 
 
-def _harness_folders(paths: Sequence[str], own: Path) -> list[Path]:
-    """The folders of benchmark files that a side takes from outside its checkout."""
-    files = (Path(path.split("::")[0]).resolve() for path in paths)
-    places = (file if file.is_dir() else file.parent for file in files)
-    return [place for place in places if not place.is_relative_to(own) and not own.is_relative_to(place)]
+def _normal(name: str) -> str:
+    """Return a distribution's name as package indexes compare names (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _project_files(folders: Sequence[Path], loaded: Iterable[str]) -> dict[str, Path | None]:
-    """The installed files of the project's own distributions, each with the checkout that it was installed from, or
-    None if that is unknown."""
-    names = {name for folder in folders for name in _project_names(folder)}
+    """Return the installed files of the project's own distributions, each with the checkout that it was installed from,
+    or None if that is unknown."""
+    names: set[str] = set()
+    for file in (folder / name for folder in folders for name in ("pyproject.toml", "setup.cfg", "setup.py")):
+        with suppress(OSError):
+            names |= {*map(_normal, _NAME.findall(file.read_text("utf-8", "replace") if file.is_file() else ""))}
     files: dict[str, Path | None] = {}
-    for distribution in metadata.distributions(path=_sites(loaded)):
-        origin = _installed_from(distribution)
-        own = max((folder for folder in folders if origin and origin.is_relative_to(folder)), key=_depth, default=None)
+    for distribution in _distributions(loaded):
+        own = None
+        with suppress(ValueError, LookupError, TypeError, AttributeError, OSError):  # of a local folder
+            url = urlparse(json.loads(distribution.read_text("direct_url.json") or "{}")["url"])
+            own = _owner(Path(unquote(url.path)).resolve(), folders) if url.scheme == "file" else None
         if own or _normal(distribution.metadata["Name"] or "") in names:
             files |= {os.path.abspath(str(distribution.locate_file(file))): own for file in distribution.files or ()}
     return files
 
 
-def _sites(files: Iterable[str]) -> list[str]:
-    """The folders of installed packages in which these files lie."""
-    parents = (next((each for each in Path(file).parents if each.name in _INSTALLED), None) for file in files)
-    return sorted({str(parent) for parent in parents if parent})
-
-
-def _installed_from(distribution: metadata.Distribution) -> Path | None:
-    """The local folder that pip installed a distribution from."""
-    with suppress(ValueError, TypeError, AttributeError, OSError):
-        url = urlparse(json.loads(distribution.read_text("direct_url.json") or "{}").get("url", ""))
-        return Path(unquote(url.path)).resolve() if url.scheme == "file" else None
-    return None
-
-
-def _normal(name: str) -> str:
-    """A distribution's name as package indexes compare names (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def _project_names(folder: Path) -> set[str]:
-    """The names that a checkout's own files give its distribution."""
-    names: list[object] = []
-    with suppress(OSError, ValueError, AttributeError, RecursionError):
-        table = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
-        names += [table.get("project", {}).get("name"), table.get("tool", {}).get("poetry", {}).get("name")]
-    with suppress(OSError, ValueError, Error):
-        settings = ConfigParser()
-        settings.read(folder / "setup.cfg", encoding="utf-8")
-        names.append(settings.get("metadata", "name", fallback=None))
-    with suppress(OSError, ValueError, SyntaxError, RecursionError):
-        calls = ast.walk(ast.parse((folder / "setup.py").read_text(encoding="utf-8")))
-        words = (word for call in calls if isinstance(call, ast.Call) for word in call.keywords)
-        names += [word.value.value for word in words if word.arg == "name" and isinstance(word.value, ast.Constant)]
-    return {_normal(name) for name in names if isinstance(name, str) and name}
-
-
 def _has_source(folder: Path, name: str, modules: Mapping[str, Path]) -> bool:
     """Whether a checkout has the source of a module's package, in any layout."""
     parts = name.split(".")
-    package = next(
-        ("/".join(parts[:n]) for n in range(1, len(parts)) if ".".join(parts[:n]) in modules), "/".join(parts)
-    )
+    packages = (parts[:n] for n in range(1, len(parts)) if ".".join(parts[:n]) in modules)
+    package = "/".join(next(packages, parts))
     for place, folders, _ in os.walk(folder):
         deep = len(Path(place).relative_to(folder).parts) >= _DEPTH
-        folders[:] = [] if deep else [each for each in folders if each not in _NO_SOURCES and not each.startswith(".")]
+        folders[:] = [] if deep else [name for name in folders if name not in _NO_SOURCES and name[0] != "."]
         if any(os.path.exists(f"{place}/{package}{end}") for end in ("/__init__.py", ".py")):
             return True
     return False
@@ -170,21 +149,22 @@ def _has_source(folder: Path, name: str, modules: Mapping[str, Path]) -> bool:
 
 def digests(checkout: Checkout) -> dict[str, str]:
     """Return a digest of each loaded module's file that lies in a checkout; installed packages are left out."""
-    contents = {}
-    for file in checkout.modules.values():
-        if Path(os.path.realpath(file)).is_relative_to(checkout.folder.resolve()) and not is_installed(file):
-            contents[file] = hashlib.sha256(Path(file).read_bytes()).hexdigest() if Path(file).is_file() else "gone"
-    return contents
+    folder = checkout.folder.resolve()
+    own = [file for file in checkout.modules.values() if Path(os.path.realpath(file)).is_relative_to(folder)]
+    files = [Path(file) for file in own if not is_installed(file)]
+    return {str(file): hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else "gone" for file in files}
 
 
 def differing_libraries(base: Modules, new: Modules) -> list[str]:
-    """Return how the versions of installed libraries differ between the sides, of those that were loaded."""
-    sides = [{_normal(each.metadata["Name"] or ""): each for each in metadata.distributions(path=_sites(side.values()))}
-             for side in (base, new)]  # fmt: skip
+    """Return how the versions of installed libraries that were loaded differ between the sides."""
+    ours, theirs = (
+        {_normal(library.metadata["Name"] or ""): library for library in _distributions(side.values())}
+        for side in (base, new)
+    )
     loaded = {os.path.abspath(file) for file in (*base.values(), *new.values())}
     return [
-        f"{name} {sides[0][name].version} → {sides[1][name].version}"
-        for name in sorted(sides[0].keys() & sides[1].keys())
-        if sides[0][name].version != sides[1][name].version
-        and any(os.path.abspath(str(sides[0][name].locate_file(file))) in loaded for file in sides[0][name].files or ())
+        f"{name} {ours[name].version} → {theirs[name].version}"
+        for name in sorted(ours.keys() & theirs.keys())
+        if ours[name].version != theirs[name].version
+        and any(os.path.abspath(str(ours[name].locate_file(file))) in loaded for file in ours[name].files or ())
     ]

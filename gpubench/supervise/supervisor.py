@@ -61,28 +61,27 @@ def read_run(ledger: Path) -> tuple[Event, list[Event]]:
 
 
 def _place(ledger: Path) -> tuple[int, int]:
-    """The number of the file and that of its file system: a copy has another, also on a disk of another machine."""
-    found = ledger.stat()
-    return found.st_ino, found.st_dev
+    """Return the numbers of the file and of its file system: a copy has others, also on a disk of another machine."""
+    facts = ledger.stat()
+    return facts.st_ino, facts.st_dev
 
 
 def planned(paths: Sequence[str], options: Sequence[str]) -> dict[str, Any]:
-    """What a run would measure, its ``cases``, and the ``estimated_s`` of its first process. Raises :class:`Unable`
-    if there are none."""
+    """Return the ``cases`` of a run, and the ``estimated_s`` of its first process. Raises :class:`Unable` if there are
+    no cases."""
     with scratch("gpubench-list-") as folder:
-        plan, log = folder / "plan.json", folder / "log"
-        log.touch()
+        plan = folder / "plan.json"
         arguments = process.pytest_command(paths, [*options, f"--gpubench-plan={plan}"])
-        ended = process.run_process(arguments, log, folder / LEDGER, lambda event: None, 120.0)
-        found: dict[str, Any] = json.loads(plan.read_text(encoding="utf-8")) if plan.exists() else {}
-        if not found.get("cases"):
-            raise Unable(ended.code, ended.reason, failure=ended.failure)
-    return found
+        ended = process.run_process(arguments, folder / "log", folder / LEDGER, lambda event: None, 120.0)
+        facts: dict[str, Any] = json.loads(plan.read_text(encoding="utf-8")) if plan.exists() else {}
+    if not facts.get("cases"):
+        raise Unable(ended.code, ended.reason, failure=ended.failure)
+    return facts
 
 
 @dataclass
 class Supervisor:
-    """A run in progress. ``events`` are those of its ledger so far, including those before it was resumed."""
+    """A run in progress. ``events`` are the events of its ledger so far, also from before it was resumed."""
 
     folder: Path
     paths: Sequence[str]
@@ -99,9 +98,7 @@ class Supervisor:
     )
 
     def __post_init__(self) -> None:
-        self.ledger = self.folder / LEDGER
-        self.log = self.folder / "run.log"
-        """The output of the measuring processes."""
+        self.ledger, self.log = self.folder / LEDGER, self.folder / "run.log"
         self._began_as = _place(self.ledger) if self.ledger.is_file() else None
 
     def begin(self) -> None:
@@ -113,24 +110,19 @@ class Supervisor:
         self.append({"event": "run", "schema_version": SCHEMA_VERSION} | terms)
 
     def append(self, *events: Event) -> None:
-        """Write events of its own into the journal. Raises UsageError where that can't be done."""
+        """Write events of its own into the journal. Raises UsageError if the journal can't be written."""
         with contextlib.closing(Ledger(self.ledger)) as ledger:
             for event in events:
                 ledger.add_event(**event)
 
     def measure(self) -> None:
-        """Measure everything that is missing. Raises :class:`Unable` if nothing can be measured, UsageError if it must
-        not be."""
+        """Measure everything that is missing, in each process the benchmarks of one rank first, then of several ranks,
+        in one launch. Raises :class:`Unable` if nothing can be measured, UsageError if it must not be."""
         for index in range(self.processes):
-            self._measure_share(index)
-            if self.interrupted:
-                return
-
-    def _measure_share(self, index: int) -> None:
-        """Measure the missing benchmarks of one process first, then those of several ranks, in one launch."""
-        for ranks in (False, True):
-            if not self.interrupted:
-                self._measure_part(index, ranks)
+            for ranks in (False, True):
+                while not self.interrupted and (todo := self._missing(index, ranks)) != []:
+                    if not self._measure(index, ranks, todo):
+                        break
 
     def _missing(self, index: int, ranks: bool) -> list[str] | None:
         names, of_ranks = missing(self.events, index), set(self._ranks.get("cases", ()))
@@ -141,43 +133,39 @@ class Supervisor:
         """The benchmarks of several ranks, and how many ranks these need."""
         return next((event["ranks"] for event in self.events if event.get("ranks")), {})
 
-    def _measure_part(self, index: int, ranks: bool) -> None:
-        while (todo := self._missing(index, ranks)) is None or todo:
-            ended = self._start(index, ranks)
-            if self.lock and self.events and not self.has_journal():  # turns of a comparison have no folder of theirs
-                self._write_again()
-            self.interrupted = ended.interrupted
-            if self.interrupted:
-                return
-            if ended.case:
-                self._write_end(index, ended)
-            if ended.code == process.NO_TESTS and todo is not None and not ended.case:
-                self._say_differing(index, todo)
-                return
-            if self._missing(index, ranks) == todo:  # it had no result, and another try wouldn't either
-                if ended.finished and todo is not None:
-                    raise Unable(ended.code, f"{counted(len(todo), 'benchmark')} not measured: {todo[0]} …")
-                raise Unable(ended.code, ended.reason, ended.status, ended.failure)
-            if (ended.status == "timeout" or ended.lingering) and not ended.case:
-                within = (
-                    f"the measuring process was killed: no end within {process.FAREWELL_S:g} s of its last benchmark"
-                )
-                print(clean(f"gpubench: {within if ended.lingering else ended.reason}"), file=sys.stderr)
-
-    def _say_differing(self, index: int, names: Sequence[str]) -> None:
-        """Print which benchmarks a process collects under other names than the first one did."""
-        if index > 1:
-            return  # it was said of the second process
-        name = names[0].rpartition("::")[2] + f" and {len(names) - 1} more" * (len(names) > 1)
-        why = "another id in each process (a random value, a set or an address in it)"
-        print(clean(f"gpubench: {name}: {why}: not measured in every process"), file=sys.stderr)
-
-    def _start(self, index: int, ranks: bool) -> process.ProcessEnd:
+    def _measure(self, index: int, ranks: bool, todo: Sequence[str] | None) -> bool:
+        """Measure with one child; return whether another could measure the rest."""
         options = [*self.options, f"--gpubench-ledger={self.ledger}", f"--gpubench-process={index}/{self.processes}"]
         command = self.command(self.paths, options, self.interpreter.python)
         if ranks:
             command = process.by_torchrun(command, self._ranks["count"])
-        return process.run_process(command, self.log, self.ledger, self._take, self.deadline_s, self.interpreter)
+        ended = process.run_process(command, self.log, self.ledger, self._take, self.deadline_s, self.interpreter)
+        if self.lock and self.events and not self.has_journal():  # turns of a comparison have no folder of theirs
+            self._write_again()
+        self.interrupted = ended.interrupted
+        if self.interrupted:
+            return False
+        if ended.case:
+            self._write_end(index, ended)
+        elif ended.code == process.NO_TESTS and todo is not None:
+            if index < 2:  # said once, of the second process
+                name = todo[0].rpartition("::")[2] + f" and {len(todo) - 1} more" * (len(todo) > 1)
+                self._say(f"{name}: another id in each process (a random value, a set or an address in it): not"
+                          " measured in every process")  # fmt: skip
+            return False
+        if self._missing(index, ranks) == todo:  # it had no result, and another try wouldn't either
+            left = f"{counted(len(todo), 'benchmark')} not measured: {todo[0]} …" if ended.finished and todo else ""
+            why = (left,) if left else (ended.reason, ended.status, ended.failure)
+            raise Unable(ended.code, *why)
+        if ended.lingering and not ended.case:
+            limit = f"no end within {process.FAREWELL_S:g} s of its last benchmark"
+            self._say(f"the measuring process was killed: {limit}")
+        elif ended.status == "timeout" and not ended.case:
+            self._say(ended.reason)
+        return True
+
+    def _say(self, text: str) -> None:
+        print(clean(f"gpubench: {text}"), file=sys.stderr)
 
     def has_journal(self) -> bool:
         """Whether the file that the run was begun with, or resumed from, is still there."""
@@ -187,8 +175,8 @@ class Supervisor:
 
     def _write_again(self) -> None:
         """Write the journal, which a test has removed, replaced or renamed with its folder, from the events that are
-        here. Raises Unwritten where that can't be done."""
-        print(clean(f"gpubench: {self.ledger} has gone while it was measured: written again"), file=sys.stderr)
+        here. Raises Unwritten if that can't be done."""
+        self._say(f"{self.ledger} has gone while it was measured: written again")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             keep([self.ledger] if os.path.lexists(self.ledger) else [])

@@ -107,31 +107,25 @@ class TestSelect:
             assert known in text
 
 
-class TestRegister:
-    def test_a_kind_is_one_class_and_replaces_one_of_its_name(self, monkeypatch):
-        monkeypatch.setattr(base, "KINDS", dict(base.KINDS))
-        monkeypatch.setattr(devices, "KINDS", base.KINDS)
+def test_a_kind_is_one_class_and_replaces_one_of_its_name(monkeypatch):
+    monkeypatch.setattr(base, "KINDS", dict(base.KINDS))
+    monkeypatch.setattr(devices, "KINDS", base.KINDS)
 
-        class Board(devices.Device):
-            kind = "board"
-            label = "Board"
+    @devices.register
+    class Board(devices.Device):
+        kind, label = "board", "Board"
+        count = classmethod(lambda cls: 2)
 
-            @classmethod
-            def count(cls):
-                return 2
+        def synchronize(self):
+            pass
 
-            def synchronize(self):
-                pass
-
-        assert devices.register(Board) is Board
-        assert [choice.name for choice in devices.select(["board:1", "all"])][:2] == ["board:1", "cpu"]
-        assert devices.find_device("board").device == Board(0) != Board(1)
-        assert Board(1).facts() == {"name": "board:1", "kind": "board", "label": "Board", "memory_bytes": None}
-        other = devices.register(type("Other", (Board,), {}))
-        assert type(devices.find_device("board").device) is other
-
-        with pytest.raises(TypeError, match="abstract"):
-            type("Nothing", (devices.Device,), {"kind": "nothing"})()
+    assert [choice.name for choice in devices.select(["board:1", "all"])][:2] == ["board:1", "cpu"]
+    assert devices.find_device("board").device == Board(0) != Board(1)
+    assert Board(1).facts() == {"name": "board:1", "kind": "board", "label": "Board", "memory_bytes": None}
+    other = devices.register(type("Other", (Board,), {}))
+    assert type(devices.find_device("board").device) is other
+    with pytest.raises(TypeError, match="abstract"):
+        type("Nothing", (devices.Device,), {"kind": "nothing"})()
 
 
 class TestWhyNoCuda:
@@ -339,54 +333,44 @@ def test_memory_is_kept_for_the_next_call_unless_the_environment_decides(variabl
     assert (kept, int(faults) < 20) == (str(not variables), not variables)
 
 
-class TestEnergyOfSockets:
-    @pytest.fixture
-    def sockets(self, tmp_path):
-        """Two sockets, a part of one, and the whole board, as Linux shows them."""
-        for name, holds in {
-            "intel-rapl:0": "package-0", "intel-rapl:1": "package-1", "intel-rapl:0:0": "core", "intel-rapl:2": "psys"
-        }.items():  # fmt: skip
-            write(tmp_path / name, name=holds, energy_uj="1000000", max_energy_range_uj="5000000")
-        return tmp_path
-
-    def test_sockets_are_added_up_and_a_counter_that_begins_again_goes_on(self, sockets):
-        counter = cpu.EnergyCounter(sockets)
-        assert counter.joules() == 0.0
-        write(sockets / "intel-rapl:0", energy_uj="2500000")
-        write(sockets / "intel-rapl:1", energy_uj="2000000")
-        write(sockets / "intel-rapl:0:0", energy_uj="2000000")
-        assert counter.joules() == 2.5
-        write(sockets / "intel-rapl:0", energy_uj="500000")
-        assert counter.joules() == 2.5 + 3.0
-
-    def test_none_or_none_that_may_be_read(self, sockets, tmp_path):
-        assert cpu.EnergyCounter(tmp_path / "none").joules() is None
-        for path in sockets.glob("*/energy_uj"):
-            path.unlink()
-            path.mkdir()  # root may read any file
-        assert cpu.EnergyCounter(sockets).joules() is None
+def test_energy_of_sockets_is_added_up_and_a_counter_that_begins_again_goes_on(tmp_path):
+    """Two sockets, a part of one, and the whole board, as Linux shows them."""
+    names = {"0": "package-0", "1": "package-1", "0:0": "core", "2": "psys"}
+    folders = {key: tmp_path / f"intel-rapl:{key}" for key in names}
+    for key, folder in folders.items():
+        write(folder, name=names[key], energy_uj="1000000", max_energy_range_uj="5000000")
+    counter = cpu.EnergyCounter(tmp_path)
+    assert counter.joules() == 0.0
+    for key, energy in (("0", "2500000"), ("1", "2000000"), ("0:0", "2000000")):
+        write(folders[key], energy_uj=energy)
+    assert counter.joules() == 2.5
+    write(folders["0"], energy_uj="500000")
+    assert counter.joules() == 2.5 + 3.0
+    for folder in folders.values():
+        (folder / "energy_uj").unlink()
+        (folder / "energy_uj").mkdir()  # root may read any file
+    assert cpu.EnergyCounter(tmp_path).joules() is cpu.EnergyCounter(tmp_path / "none").joules() is None
 
 
-def test_the_events_of_an_apple_gpu_time_its_work_in_the_cpu_s_memory(monkeypatch):
-    made = []
-    event = types.SimpleNamespace(record=lambda: made.append("recorded"))
-    monkeypatch.setattr(torch.mps, "Event", lambda enable_timing: made.append(enable_timing) or event)
-    mps = devices.kinds()["mps"](0)
-    assert (mps.record_event(), made, mps.shares_memory) == (event, [True, "recorded"], True)
+@pytest.mark.parametrize(("kind", "streams"), [("mps", ()), ("xpu", ("stream of 0",))])
+def test_events_of_apple_and_intel_gpus_time_the_current_stream(monkeypatch, kind, streams):
+    recorded = []
+    event = types.SimpleNamespace(record=lambda *of: recorded.append(of))
+    module = torch.get_device_module(kind)
+    monkeypatch.setattr(module, "Event", lambda enable_timing: event if enable_timing else None)
+    monkeypatch.setattr(module, "current_stream", lambda index: f"stream of {index}", raising=False)
+    device = devices.kinds()[kind](0)
+    assert (device.record_event(), recorded) == (event, [streams])
 
 
-def test_an_intel_gpu_tells_what_it_lacks_and_its_events_time_its_current_stream(monkeypatch):
-    properties, recorded = types.SimpleNamespace(has_fp64=False), []
-    event = types.SimpleNamespace(record=recorded.append)
+def test_apple_s_gpu_has_the_cpu_s_memory_and_an_intel_gpu_tells_what_it_lacks(monkeypatch):
+    properties = types.SimpleNamespace(has_fp64=False)
     monkeypatch.setattr(torch.xpu, "get_device_properties", lambda index: properties)
     monkeypatch.setattr(torch.xpu, "get_device_name", lambda index: "Arc")
-    monkeypatch.setattr(torch.xpu, "Event", lambda enable_timing: event if enable_timing else None)
-    monkeypatch.setattr(torch.xpu, "current_stream", lambda index: f"stream of {index}")
-    xpu = devices.kinds()["xpu"](0)
+    mps, xpu = (devices.kinds()[kind](0) for kind in ("mps", "xpu"))
     assert (xpu.lacks("float64"), xpu.lacks("float32"), xpu.shares_memory) == ("Arc has no float64", None, False)
     properties.has_fp64 = properties.is_integrated_gpu = True
-    assert (xpu.lacks("float64"), xpu.shares_memory) == (None, True)
-    assert (xpu.record_event(), recorded) == (event, ["stream of 0"])
+    assert (xpu.lacks("float64"), xpu.shares_memory, mps.shares_memory) == (None, True, True)
 
 
 def gpu(*uuids: str | None) -> cuda_file.Cuda:
@@ -535,30 +519,28 @@ class TestNvml:
         assert type(gpu("1", None)).interconnect([0, 1]) is None
 
 
-class TestInstructions:
-    """What a CPU's instruction set allows; figures by hand."""
+@pytest.mark.parametrize(
+    ("known", "cycle"),
+    [
+        ("avx2 fma", {"float64": 16, "float32": 32, "bfloat16": 32, "float16": 32}),
+        ("avx2 fma avx512f", {"float64": 32, "float32": 64, "bfloat16": 64, "float16": 64}),
+        ("avx512f avx512_bf16 avx512_fp16", {"float64": 32, "float32": 64, "bfloat16": 128, "float16": 128}),
+        ("avx512f avx512_bf16 amx_bf16", {"float64": 32, "float32": 64, "bfloat16": 1024, "float16": 64}),
+        ("asimd sve", {}),
+        ("avx2", {}),
+    ],
+)
+def test_flop_per_cycle_and_core(known, cycle):
+    assert cpu.flops_allowed(known.split(), 4, 2e9) == {dtype: 4 * 2e9 * each for dtype, each in cycle.items()}
+    assert cpu.flops_allowed(known.split(), 4, None) == {}
 
-    @pytest.mark.parametrize(
-        ("known", "cycle"),
-        [
-            ("avx2 fma", {"float64": 16, "float32": 32, "bfloat16": 32, "float16": 32}),
-            ("avx2 fma avx512f", {"float64": 32, "float32": 64, "bfloat16": 64, "float16": 64}),
-            ("avx512f avx512_bf16 avx512_fp16", {"float64": 32, "float32": 64, "bfloat16": 128, "float16": 128}),
-            ("avx512f avx512_bf16 amx_bf16", {"float64": 32, "float32": 64, "bfloat16": 1024, "float16": 64}),
-            ("asimd sve", {}),
-            ("avx2", {}),
-        ],
-    )
-    def test_flop_per_cycle_and_core(self, known, cycle):
-        assert cpu.flops_allowed(known.split(), 4, 2e9) == {dtype: 4 * 2e9 * each for dtype, each in cycle.items()}
-        assert cpu.flops_allowed(known.split(), 4, None) == {}
 
-    @pytest.mark.parametrize(("flag", "clock"), [("fma", 3.1e9), ("hypervisor", None)])
-    def test_those_that_matter_and_that_a_virtual_machine_has_no_clock(self, monkeypatch, flag, clock):
-        clocks = [types.SimpleNamespace(current=current) for current in (800.0, 3100.0)]
-        monkeypatch.setattr(psutil, "cpu_freq", lambda percpu: clocks)
-        monkeypatch.setattr(cpu, "_cpuid", lambda: {"flags": ["fpu", flag, "avx2"]})
-        assert (cpu.instructions(), cpu.highest_clock()) == (("avx2", flag), clock)
+@pytest.mark.parametrize(("flag", "clock"), [("fma", 3.1e9), ("hypervisor", None)])
+def test_those_that_matter_and_that_a_virtual_machine_has_no_clock(monkeypatch, flag, clock):
+    clocks = [types.SimpleNamespace(current=current) for current in (800.0, 3100.0)]
+    monkeypatch.setattr(psutil, "cpu_freq", lambda percpu: clocks)
+    monkeypatch.setattr(cpu, "_cpuid", lambda: {"flags": ["fpu", flag, "avx2"]})
+    assert (cpu.instructions(), cpu.highest_clock()) == (("avx2", flag), clock)
 
 
 def test_sockets_nodes_and_governor_of_the_cpus_in_use(tmp_path, monkeypatch):

@@ -202,19 +202,23 @@ def test_a_process_whose_journal_cannot_be_read_is_ended_at_once(tmp_path):
     assert row["reason"].startswith("its journal can't be read, perhaps because json was changed: expected an event")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a program with its parent")
-def test_another_program_in_place_of_a_python_ends_with_its_supervisor(tmp_path):
-    (tmp_path / "python").write_text("#!/bin/sh\nwhile true; do sleep 0.1; done\n")
-    (tmp_path / "python").chmod(0o755)
-    code = f"""
-from pathlib import Path
+STARTS = """from pathlib import Path
 from gpubench.supervise.process import run_process
-folder = Path({str(tmp_path)!r})
-run_process([{str(tmp_path / "python")!r}], folder / "log", folder / "ledger", print, 1000.0)
-"""
-    supervisor = subprocess.Popen([sys.executable, "-c", code])
-    while not (found := psutil.Process(supervisor.pid).children()) or found[0].name() != "python":
-        time.sleep(0.02)
+run_process(["{0}/.venv/bin/python"], Path("{0}/log"), Path("{0}/ledger"), print, 1000.0)"""
+PROBES = "from gpubench.supervise.interleave import find_environment; find_environment('base', '{0}', [])"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a program with its parent")
+@pytest.mark.parametrize("code", [STARTS, PROBES], ids=["measuring", "asked whether it can"])
+def test_another_program_in_place_of_a_python_ends_with_its_supervisor(tmp_path, code):
+    (path := tmp_path / ".venv/bin/python").parent.mkdir(parents=True)
+    path.write_text("#!/bin/sh\nwhile true; do sleep 0.1; done\n")
+    path.chmod(0o755)
+    supervisor = subprocess.Popen([sys.executable, "-c", code.format(tmp_path)])
+    found = []
+    while not found:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found = [each for each in psutil.Process(supervisor.pid).children() if "/bin/sh" in each.cmdline()]
     supervisor.kill()
     supervisor.wait()
     _, alive = psutil.wait_procs(found, timeout=30)
@@ -494,13 +498,12 @@ time.sleep(60)
 @pytest.mark.parametrize(
     ("log", "reason"),
     [
-        ("...F\n", ""), ("..\nlast words\n.\n", "last words"),
-        ("Fatal Python error: Aborted\nThread 1:\n  File x\n", "Fatal Python error: Aborted"),
+        ("...F\n", ""), ("..\nlast words\n.\n", ": last words"),
+        ("Fatal Python error: Aborted\nThread 1:\n  File x\n", ": Fatal Python error: Aborted"),
     ],
 )  # fmt: skip
-def test_the_reason_of_a_crash_is_the_last_line_or_pythons_fatal_error(tmp_path, log, reason):
-    (tmp_path / "log").write_text(log)
-    assert measuring._last_line(tmp_path / "log", 0) == reason
+def test_the_reason_of_a_crash_is_the_last_line_or_pythons_fatal_error(child, log, reason):
+    assert child(f"print({log!r}, end='', flush=True); os._exit(3)").reason == f"exited with 3{reason}"
 
 
 @pytest.mark.parametrize(
