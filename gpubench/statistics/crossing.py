@@ -57,11 +57,10 @@ class Crossing(NamedTuple):
 def next_size(points: Sequence[Point], width: float = WIDTH) -> int | None:
     """Return the size to measure after those of the grid; None once the crossing is known well enough, there is none,
     or :data:`MOST` sizes didn't tell."""
-    found = crossing(points, width)
-    if found.answer != "unsure" or not found.size or len(points) >= MOST:
+    now, measured = crossing(points, width), {point.size for point in points}
+    if now.answer != "unsure" or not now.size or len(points) >= MOST:
         return None
-    measured, size = {point.size for point in points}, round(found.size)
-    return next((each for each in range(size, round(max(measured))) if each not in measured), None)
+    return next((size for size in range(round(now.size), round(max(measured))) if size not in measured), None)
 
 
 def grid(first: int, last: int) -> list[int]:

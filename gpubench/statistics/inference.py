@@ -19,8 +19,7 @@ from scipy.special import digamma, ndtr, ndtri, polygamma, stdtr, stdtrit
 from .intervals import CONFIDENCE, INTERVAL, WIDEST, Interval, quantile
 
 _LEAST_SHARED, _CERTAIN = 5, 1e6
-"""Fewest variances that show their common part, and degrees of freedom of a variance that is as good as
-known."""
+"""Fewest variances that show their common part, and degrees of freedom of a variance that is as good as known."""
 CROSSES, ALWAYS, NEVER, ABSENT = "crosses", "always", "never", "not in this range"
 _ENUMERATED, _DRAWS = 4096, 4000
 """Up to _ENUMERATED resamples are enumerated (five processes have 3,125); otherwise _DRAWS are drawn."""
@@ -71,18 +70,17 @@ def crossover_interval(
     it claims 95 (T. Hesterberg, *What Teachers Should Know About the Bootstrap*, The American Statistician 69, 2015).
     Raises ValueError for fewer than two processes.
     """
-    order = np.argsort(np.asarray(sizes, float), kind="stable")
-    x = np.log(np.array(sizes, float)[order])
-    top, bottom = (np.log(np.array([side[i] for i in order], float)) for side in (tops, bottoms))
+    order = np.argsort(sizes, kind="stable")
+    x, top, bottom = (np.log(np.array([values[i] for i in order], float)) for values in (sizes, tops, bottoms))
     samples = [top - bottom] if paired else [top, -bottom]
-    if min(sample.shape[1] for sample in samples) < 2:
+    if min(top.shape[1], bottom.shape[1]) < 2:
         raise ValueError("an interval needs two processes or more")
     centre = np.median(top, axis=1) - np.median(bottom, axis=1)  # of logarithms, as intervals.median
     estimate = crossover(np.exp(x).tolist(), np.exp(np.clip(centre, -500, 500)).tolist())
     places = np.sort(_crossings(x, np.clip(centre + _resampled(samples), -500, 500)))
-    tail = (1 - CONFIDENCE) / 2
-    low, high = (places[max(0, math.ceil(share * len(places)) - 1)] for share in (tail, 1 - tail))
-    return Crossover(estimate.size, estimate.kind, math.exp(low), math.exp(high))
+    shares = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
+    low, high = (math.exp(places[max(0, math.ceil(share * len(places)) - 1)]) for share in shares)
+    return Crossover(estimate.size, estimate.kind, low, high)
 
 
 def _crossings(x: np.ndarray, logs: np.ndarray) -> np.ndarray:
@@ -123,9 +121,8 @@ def _resampled(samples: Sequence[np.ndarray]) -> np.ndarray:
 def trend(values: Sequence[float]) -> float:
     """Return how many standard deviations the values' order is from a random one; above 0 when they rise.
 
-    This is Spearman's rank correlation with time, times sqrt(n - 1): standard normal for values in random order. Equal
-    values share the mean of their ranks, since they would seem to rise if ranked by time (C. Spearman, 1904; M. G.
-    Kendall, *Rank Correlation Methods*, 1948; the approximation is good from ten values on).
+    This is Spearman's rank correlation with time, times sqrt(n - 1): standard normal for values in random order, from
+    ten on. Equal values share the mean of their ranks (M. G. Kendall, *Rank Correlation Methods*, 1948).
     """
     if len(values) < 3 or len(set(values)) < 2:
         return 0.0
@@ -195,13 +192,11 @@ def moderated(variances: Sequence[float], freedoms: Sequence[int]) -> tuple[list
 def _inverse_trigamma(value: float) -> float:
     """Return the inverse of trigamma, by Newton's method on 1 / trigamma, which is nearly straight (Smyth, 2004,
     appendix)."""
-    x = 0.5 + 1 / value
-    for _ in range(50):
+    x, step = 0.5 + 1 / value, math.inf
+    while abs(step) >= 1e-8 * x:
         now = float(polygamma(1, x))
         step = now * (1 - now / value) / float(polygamma(2, x))
         x += step
-        if abs(step) < 1e-8 * x:
-            break
     return x
 
 
@@ -222,12 +217,10 @@ def benjamini_hochberg(values: Sequence[float]) -> list[float]:
 
     Source: Y. Benjamini, Y. Hochberg, J. R. Statist. Soc. B 57 (1995) 289-300.
     """
-    order = sorted(range(len(values)), key=values.__getitem__, reverse=True)
-    adjusted, least = [1.0] * len(values), 1.0
-    for rank, index in zip(range(len(values), 0, -1), order, strict=True):
-        least = min(least, values[index] * len(values) / rank)
-        adjusted[index] = least
-    return adjusted
+    own, count = np.asarray(values, float), len(values)
+    order = np.argsort(-own, kind="stable")
+    least = np.minimum.accumulate(own[order] * count / np.arange(count, 0, -1))
+    return [float(value) for value in np.minimum(least, 1.0)[np.argsort(order)]]
 
 
 def needed_values(spread: float, ratio: float, level: float, power: float = 0.8, most: int = 1000) -> int | None:

@@ -53,7 +53,7 @@ def median_interval(values: Sequence[float]) -> Interval:
     logarithms around the median, as wide as the median requires (:data:`_WIDER`). Raises ValueError for fewer than two
     values.
     """
-    if (count := len(values)) not in _WIDER and count > 1:
+    if (count := len(values)) > max(_WIDER):
         ordered, outer = sorted(values), _outside(count)
         return Interval(median(values), ordered[outer], ordered[-1 - outer], INTERVAL)
     return _interval(median(values), quantile(max(count - 1, 1)) * _median_error(values))
@@ -67,12 +67,12 @@ def ratio_interval(top: Sequence[float], bottom: Sequence[float]) -> Interval:
     covers 85 % where it claims 95. Source: B. L. Welch, Biometrika 34 (1947) 28-35; degrees of freedom after F. E.
     Satterthwaite (1946).
     """
-    parts = [_median_error(side) ** 2 for side in (top, bottom)]
-    total, ratio = sum(parts), median(top) / median(bottom)
-    if total == 0:
-        return _interval(ratio, 0.0)
-    freedom = total**2 / sum(part**2 / (len(side) - 1) for part, side in zip(parts, (top, bottom), strict=True))
-    return _interval(ratio, quantile(freedom) * math.sqrt(total))
+    one, other = (_median_error(side) ** 2 for side in (top, bottom))
+    ratio, half = median(top) / median(bottom), 0.0
+    if one + other:
+        freedom = (one + other) ** 2 / (one**2 / (len(top) - 1) + other**2 / (len(bottom) - 1))
+        half = quantile(freedom) * math.sqrt(one + other)
+    return _interval(ratio, half)
 
 
 def ratio_spread(top: tuple[float, float, float], bottom: tuple[float, float, float]) -> Interval:
@@ -104,24 +104,20 @@ def _median_error(values: Sequence[float]) -> float:
     if len(values) < 2:
         raise ValueError("an interval needs two values or more")
     wider = _WIDER.get(len(values), math.sqrt(math.pi / 2))  # the limit for many normal values
-    return wider * _deviation([math.log(value) for value in values]) / math.sqrt(len(values))
-
-
-def _deviation(values: Sequence[float]) -> float:
-    """Return the standard deviation, twenty times as fast as ``statistics.stdev``, which adds fractions."""
-    mean = sum(values) / len(values)
-    return math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
+    logs = [math.log(value) for value in values]
+    mean = sum(logs) / len(logs)  # statistics.stdev takes twenty times as long, as it adds fractions
+    deviation = math.sqrt(sum((log - mean) ** 2 for log in logs) / (len(logs) - 1))
+    return wider * deviation / math.sqrt(len(values))
 
 
 @functools.cache
 def _outside(count: int) -> int:
     """Return how many values may be left out at either end while the median still lies between the others with 95 %."""
-    chance, left_out, all_orders = 0.0, 0, math.lgamma(count + 1) - count * math.log(2)
-    while True:  # the chance that so many lie on one side, by logarithms, as exact binomials take the cube of the count
-        chance += math.exp(all_orders - math.lgamma(left_out + 1) - math.lgamma(count - left_out + 1))
-        if chance > (1 - CONFIDENCE) / 2:
-            return left_out - 1
+    chance, left_out, all_orders = 0.0, -1, math.lgamma(count + 1) - count * math.log(2)
+    while chance <= (1 - CONFIDENCE) / 2:  # that so many lie on one side, as exact binomials take the cube of the count
         left_out += 1
+        chance += math.exp(all_orders - math.lgamma(left_out + 1) - math.lgamma(count - left_out + 1))
+    return left_out - 1
 
 
 def _interval(value: float, half: float) -> Interval:

@@ -374,11 +374,7 @@ def test_sides_that_are_links_to_one_folder_are_refused(compare, tmp_path: Path)
     for side in ("base", "new"):
         (tmp_path / "out" / side).symlink_to(tmp_path / "elsewhere")
     code, document, said = compare(Machine())
-    assert (code, document, "out/base is a link: the sides' results need" in said) == (
-        2,
-        None,
-        True,
-    )
+    assert (code, document, "out/base is a link: the sides' results need" in said) == (2, None, True)
 
 
 def test_a_link_to_the_other_side_is_no_other_side(compare, tmp_path: Path) -> None:

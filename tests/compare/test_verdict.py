@@ -325,13 +325,7 @@ def test_a_screening_proves_nothing_and_says_what_it_would_have_seen():
 @pytest.mark.parametrize(
     ("base", "new", "quiet", "word", "says"),
     [
-        (
-            [1.0, 1.5, 0.8],
-            [1.1, 1.7, 0.9],
-            True,
-            INCONCLUSIVE,
-            "too noisy: even ",
-        ),
+        ([1.0, 1.5, 0.8], [1.1, 1.7, 0.9], True, INCONCLUSIVE, "too noisy: even "),
         ([1.0, 1.03, 0.97], [1.03, 1.07, 0.99], True, NO_SIGN, "would have been noticed"),
         ([1.0, 1.01, 0.99], [0.8, 1.3, 1.0], False, INCONCLUSIVE, "too noisy: even a change of "),
     ],
