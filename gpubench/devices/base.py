@@ -162,6 +162,10 @@ class Device(ABC):
     def clocks(self) -> Mapping[str, float] | None:
         """Return the current clocks in Hz, by domain."""
 
+    def clock_share(self) -> float | None:
+        """Return the clock of the device's processors as a share of its maximum."""
+        return None
+
     def throttle_reasons(self) -> tuple[str, ...]:
         """Return why the device's clocks are held down at this moment, such as heat or power limit."""
         return ()

@@ -204,6 +204,13 @@ class Cuda(TorchDevice):
 
         return self._nvml(read)
 
+    def clock_share(self) -> float | None:
+        def share(nvml: Any, gpu: Any) -> float:
+            now, most = nvml.nvmlDeviceGetClockInfo, nvml.nvmlDeviceGetMaxClockInfo
+            return float(now(gpu, nvml.NVML_CLOCK_SM) / most(gpu, nvml.NVML_CLOCK_SM))
+
+        return self._nvml(share)
+
     def throttle_reasons(self) -> tuple[str, ...]:
         # Drivers call them clock event reasons since CUDA 12.2, throttle reasons before.
         mask = self._nvml(

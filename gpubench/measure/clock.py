@@ -17,8 +17,9 @@ MIN_ROUND, MIN_WAITS = 2e-3, 100
 """Shortest round: in seconds, and in multiples of the time that one wait for the device takes."""
 STALLED, MOST_STALLS = 2.0, 3
 """A block whose calls take more than 2 times as long as the shortest was interrupted; at most 3 are judged so."""
-LONGEST_WARMUP, RISING = 1.5, 1.03
-"""Seconds after which an accelerator's warm-up ends, and the factor above which its clocks or calls still change."""
+LONGEST_WARMUP, RISING, HIGHEST = 1.5, 1.03, 0.97
+"""Seconds after which an accelerator's warm-up ends, the factor above which its clocks or calls still change, and the
+share of its highest clock above which they can't rise."""
 HEAVY_WARMUP, HEAVY = 0.5, 0.9
 """Least seconds of warm-up under heavy load, as nvbench's least time of a measurement, because the power controller
 needs tenths of a second to lower the clocks; and the share of the power limit above which a load is heavy."""
@@ -86,21 +87,25 @@ def until_clocks_stand(
     first, get shorter; under heavy load also until the power limit acts and the calls stop getting longer. Return the
     seconds of the last warm-up.
 
-    The clocks of laptops' and gamers' cards fall between two cases, and take up to a second to rise. ``agree`` makes
-    one process's decision that of all that warm up together.
+    The clocks of laptops' and gamers' cards fall between two cases, and take up to a second to rise; one warm-up is
+    enough where they are at their highest already. ``agree`` makes one process's decision that of all that warm up
+    together.
     """
 
     def clocks() -> dict[tuple[Device, str], float]:
         return {(each, name): hertz for each in accelerators for name, hertz in (each.clocks() or {}).items()}
 
-    begin, stand = clock(), False
-    warmed, now = warm(), clocks()
+    def is_heavy() -> bool:
+        return any((each.power_share() or 0.0) > HEAVY for each in accelerators)
+
+    begin, warmed, now = clock(), warm(), clocks()
+    stand = all((each.clock_share() or 0.0) > HIGHEST for each in accelerators) and not is_heavy()
     while accelerators and not agree(stand or clock() - begin >= LONGEST_WARMUP):
         before, risen_from = warmed, now
         warmed, now = warm(), clocks()
         rising = any(now[name] > RISING * risen_from.get(name, math.inf) for name in now)
         stand = not rising and RISING * warmed[0] >= before[0]
-        if any((each.power_share() or 0.0) > HEAVY for each in accelerators):
+        if is_heavy():
             stand = stand and warmed[0] <= RISING * before[0] and clock() - begin >= HEAVY_WARMUP
     return warmed
 

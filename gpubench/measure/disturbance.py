@@ -7,13 +7,13 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from statistics import median, quantiles
 
 from ..devices import Device
-from ..devices.cpu import affinity, cgroup_cores, family
+from ..devices.cpu import affinity, cgroup_cores, family as relatives
 from ..devices.lazy import psutil, torch
 from ..runfile.flags import CONTENDED, FEW, NOISY, POWER_LIMITED, TOO_SHORT, Flag
 from ..runfile.quantities import seconds_text, text
@@ -57,7 +57,10 @@ class Counters:
 def read_counters(devices: Sequence[Device], *, family: bool = False) -> Counters:
     """Read everything that can reveal a disturbance; takes tens of microseconds, more where a GPU is read. ``family``:
     other ranks of this machine do the work too, so their CPU time counts as its own."""
-    own_s = _family_s() if family else sum(os.times()[:2])
+    own_s = sum(os.times()[:2])
+    for process in relatives() if family else ():
+        with contextlib.suppress(psutil.Error):
+            own_s += sum(process.cpu_times()[:2])
     busy, stolen = core_seconds()
     clocks, slowed, slowed_s, neighbours = dict[str, float](), list[str](), dict[str, float](), 0
     for device in (each for each in devices if each.accelerator):
@@ -69,23 +72,11 @@ def read_counters(devices: Sequence[Device], *, family: bool = False) -> Counter
     return Counters(now_s, own_s, busy, stolen, clocks, tuple(dict.fromkeys(slowed)), slowed_s, neighbours)
 
 
+@cache
 def _cause(device: Device, reason: str) -> str:
     """Return a reason with its device, and with the watts of a power limit where they are known."""
-    watts = _power_limit_w(device) if reason == POWER_LIMIT else None
+    watts = device.details().get("power_limit_w") if reason == POWER_LIMIT else None
     return f"{device}: {reason}" + (f" of {watts:.0f} W" if watts else "")
-
-
-@cache
-def _power_limit_w(device: Device) -> float | None:
-    return device.details().get("power_limit_w")
-
-
-def _family_s() -> float:
-    total = 0.0
-    for process in (psutil.Process(), *family()):
-        with contextlib.suppress(psutil.Error):
-            total += sum(process.cpu_times()[:2])
-    return total
 
 
 def core_seconds() -> tuple[float | None, float | None]:
@@ -185,11 +176,8 @@ def too_short_flags(round_s: float, call_s: float, wait_s: float) -> Iterator[Fl
 @cache
 def calling_s() -> float:
     """Seconds that the call of an empty function takes in the loop that times all others."""
-    return min(repeat(_nothing, time.perf_counter, least=5, most=5, calls=2000)) / 2000
-
-
-def _nothing() -> None:
-    pass
+    nothing: Callable[[], None] = lambda: None  # noqa: E731 - what costs least
+    return min(repeat(nothing, time.perf_counter, least=5, most=5, calls=2000)) / 2000
 
 
 def impossible(

@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
@@ -58,9 +58,8 @@ class Preparation:
         """Return the call, checked and warm. Raises :class:`UsageError`, :class:`WrongAnswer`,
         :class:`~gpubench.errors.WorkMismatch`, and :class:`Unmeasurable` if it would take too long."""
         plan = self.plan
-        args, kwargs, further = self._arguments()
+        call, further = self._call()
         estimated_s = budget.estimate(self.case, self._work, plan.home, plan.preset, plan.session.rates, plan.is_busy())
-        call = self._call(args, kwargs)
         reference = self._reference(call)
         if isinstance(reference, Reference):
             poison(call.kwargs.get("out"), call.args, call.kwargs)
@@ -81,38 +80,30 @@ class Preparation:
         seen = self._work, self._counted, self._uncounted, check, expected, given, before
         return Prepared(plan, call, self.case, self._data_dtype, *seen, first_s, call_s, round_s, self._peak_bytes)
 
-    # The call, its devices and its dtype --------------------------------------------------------------------------
-
-    def _arguments(self) -> tuple[tuple[Any, ...], Mapping[str, Any], tuple[Device, ...]]:
-        """Return the arguments of the call, and further devices that it names; the clock waits for all devices that are
-        named or hold its tensors."""
-        plan, request = self.plan, self.plan.request
-        _require_finished(request.function)
+    def _call(self) -> tuple[Call, tuple[Device, ...]]:
+        """Return the call in its variant, and further devices that it names; the clock waits for all devices that are
+        named or hold its tensors. A simulated device counts the work when the call is first made."""
+        plan, request, function = self.plan, self.plan.request, self.plan.request.function
+        _require_finished(function)
         args, kwargs = request.arguments()
-        if is_lazy(request.function, args, kwargs):
+        if is_lazy(function, args, kwargs):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(plan.session.settings.seed)
-                request.function(*args, **kwargs)  # it makes the parameters
-        self._name_dtype(dtypes_of((request.function, getattr(request.function, "__self__", None), args, kwargs)))
+                function(*args, **kwargs)  # it makes the parameters
+        self._name_dtype(dtypes_of((function, getattr(function, "__self__", None), args, kwargs)))
         further = tuple(map(_present, request.devices))
-        self._use([*further, *self._devices_of(request.function, args, kwargs, further=further)])
-        return args, kwargs, further
-
-    def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
-        """Return the call in its variant. A simulated device counts its work when it is first made."""
-        plan, request = self.plan, self.plan.request
-        function = plan.library.prepared(apply(self.case.variant, request.function, plan.home), args, kwargs)
+        self._use([*further, *self._devices_of(function, args, kwargs, further=further)])
         watch = partial(observe, request, plan.home, computed_dtype(self.case, plan.home), self._modelled.append)
-        return Call(request, args, kwargs, plan.home.stand_in(function, watch))
+        timed = plan.library.prepared(apply(self.case.variant, function, plan.home), args, kwargs)
+        return Call(request, args, kwargs, plan.home.stand_in(timed, watch)), further
 
     def _name_dtype(self, found: set[str]) -> None:
         """Name the case by the dtype of its data. Raises UsageError where the test or the user has chosen another."""
         own, declared = "float32" if self.case.dtype == "tf32" else self.case.dtype, self.plan.declared.dtype
         narrow = {each for each in found if each.startswith(_NARROW)}  # their scales have more digits
         numbers = narrow or {coarsest(found, own)} - {""} or found - _INDICES or found
-        if own in (found if declared else numbers) or len(numbers) > 1:
-            return
-        if declared and not numbers.intersection(DTYPES):
+        is_own = own in (found if declared else numbers) or len(numbers) > 1
+        if is_own or (declared and not numbers.intersection(DTYPES)):
             return
         name, brief = next(iter(numbers), ""), self.plan.session.settings.brief
         if declared:
@@ -138,8 +129,6 @@ class Preparation:
         clock = self.plan.clock
         clock.use((self.plan.home, *clock.devices, *devices))
         self.case = structs.replace(self.case, devices=tuple(sorted({str(device) for device in clock.devices})))
-
-    # The first call and its check ---------------------------------------------------------------------------------
 
     def _reference(self, call: Call) -> Reference | Check:
         plan = self.plan
@@ -211,8 +200,6 @@ class Preparation:
         if check.status == "passed":
             self.plan.session.checked.add(self.plan.family)
         return check
-
-    # Its work -----------------------------------------------------------------------------------------------------
 
     def _copy(self, call: Call) -> CallCopy | None:
         """Return a copy of a call to count its work by; None, with the reason, where there is none."""

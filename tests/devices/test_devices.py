@@ -409,6 +409,9 @@ class TestNvml:
         handle, asked = library.nvmlDeviceGetHandleByUUID, []
         library.nvmlDeviceGetHandleByUUID = lambda uuid: asked.append(uuid) or handle(uuid)
         assert gpu("1").clocks() == {"sm": 1.98e9, "memory": 3.201e9}
+        assert gpu("1").clock_share() is None  # of an older library
+        library.nvmlDeviceGetMaxClockInfo = lambda handle, domain: {1: 2200}[domain]
+        assert gpu("1").clock_share() == pytest.approx(0.9)
         facts = gpu("1").details()
         assert (facts["power_limit_w"], facts["driver"], "mig" in facts) == (700.0, "570.86.15", False)
         assert asked == ["GPU-1"]  # a handle is looked up once

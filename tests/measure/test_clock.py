@@ -126,6 +126,17 @@ def test_timer_does_not_import_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("clock_share", "power", "warmed"), [(1.0, 0.5, 1), (1.0, 0.95, 1), (0.9, 0.5, 2), (None, None, 2)]
+)
+def test_a_second_warm_up_is_made_where_clocks_may_still_change(clock_share, power, warmed):
+    clock, machine = virtual_clock()
+    kind, made = type(clock.devices[0]), []
+    kind.clock_share, kind.power_share = lambda self: clock_share, lambda self: power
+    until_clocks_stand(lambda: made.append(machine.launch(0.1)) or (0.1, 0.1), clock, clock.devices)
+    assert (len(made) == warmed) is (power != 0.95)  # heavy load lowers clocks after tenths of a second
+
+
 @pytest.mark.parametrize(("share", "call_s"), [(0.97, 1.12e-3), (0.5, 1e-3), (None, 1e-3)])
 def test_warm_up_lasts_until_the_power_limit_acts_under_heavy_load(share, call_s):
     """A controller that lowers the clocks by 12 % after 0.3 s of load."""
