@@ -31,6 +31,10 @@ _NAMED, _MOST_DEVICES = 3, 3
 _NOISY_SHARE, _FEW_SHARE = 1 / 3, 0.05
 _LONGEST_CALL_S = 1.0
 """Seconds of a call that preset quick allows: fewer threads, which leave other programs a core, may exceed it."""
+_CPU_BUILD = (
+    "No GPU used: this PyTorch build (+cpu) has no CUDA or ROCm support. Have a GPU? "
+    "Install a GPU build (pytorch.org/get-started), then run again."
+)
 _OF_THE_CALL = (DIFFERENT, "altered", "unwaited", "switched")
 """Flags of calls that did something else than was meant, which no repetition mends."""
 
@@ -226,12 +230,8 @@ class Answer:
         named = any(row.result.device for row in self.study.measured)
         if self.speedups or not named or self.study.names.accelerators:
             return ""
-        if any((run.machine.torch or "").endswith("+cpu") for run in self.study.runs):
-            return (
-                "No GPU used: this PyTorch build (+cpu) has no CUDA or ROCm support. Have a GPU? "
-                "Install a GPU build (pytorch.org/get-started), then run again."
-            )
-        return "No GPU used. Have a GPU? gpubench env says why PyTorch can't see it."
+        cpu_build = any((run.machine.torch or "").endswith("+cpu") for run in self.study.runs)
+        return _CPU_BUILD if cpu_build else "No GPU used. Have a GPU? gpubench env says why PyTorch can't see it."
 
     @cached_property
     def left_out(self) -> str:
@@ -283,10 +283,10 @@ def _sentence(speedups: Speedups, source: Source) -> str:
     copied_wins = sum(pair.copies.faster for pair in wins if pair.copies)
     copies = f", in {copied_wins or 'none'} also when the data is copied for every call"
     slower = [(row.named, pair.ratio) for row, pair in rows if not pair.faster]
-    known = [f"{name} ({ratio.mark})" for name, ratio in slower if ratio.state is not State.UNKNOWN]
+    losses = [f"{name} ({ratio.mark})" for name, ratio in slower if ratio.state is not State.UNKNOWN]
     unknown = [name for name, ratio in slower if ratio.state is State.UNKNOWN]
     parts = [f"{who}: {speedups.count(source)}{copies * any(pair.copies for pair in wins)}."]
-    lists = {"Not faster": known, "Unknown": unknown}
+    lists = {"Not faster": losses, "Unknown": unknown}
     return " ".join([*parts, *(f"{head}: {listed(names, _NAMED, '; ')}." for head, names in lists.items() if names)])
 
 

@@ -23,7 +23,6 @@ from ..errors import UsageError
 from ..runfile.facts import switches, threads_available
 from ..runfile.flags import Level, Quality, Reason
 from ..runfile.quantities import SWITCH, holds_words
-from ..runfile.schema import Process
 from ..runfile.ways import Basis, fastest_way, job, times_and_ratio
 from ..statistics import intervals
 from ..statistics.intervals import Interval
@@ -99,9 +98,8 @@ class Pair:
 
     def in_regime(self, regime: str) -> Pair | None:
         """The same pair with copies, if work moves from a CPU to an accelerator and its copies were measured."""
-        base, other = self.sides
-        moves = other.on_accelerator and not base.on_accelerator
-        return replace(self, regime=regime) if moves and _copies_s(other, regime) is not None else None
+        moves = self.sides[1].on_accelerator and not self.sides[0].on_accelerator
+        return replace(self, regime=regime) if moves and _copies_s(self.sides[1], regime) is not None else None
 
     @cached_property
     def copies(self) -> Pair | None:
@@ -112,16 +110,11 @@ class Pair:
     def observed(self) -> list[dict[int, float]]:
         """Seconds of a call on each side, by process: its median; with copies an accelerator's are the latency and the
         copies."""
-        copied = (0.0, _copies_s(self.sides[1], self.regime) or 0.0)
-
-        def call_s(process: Process, side: Measured) -> float:
-            alone = side.on_accelerator and self.regime != RESIDENT
-            return (process.latency_s if alone else None) or process.median_s
-
-        return [
-            {process.index: more_s + call_s(process, side) for process in side.times.processes}
-            for side, more_s in zip(self.sides, copied, strict=True)
-        ]
+        (base, other), copied_s = self.sides, _copies_s(self.sides[1], self.regime)
+        calls = {process.index: process.median_s for process in other.times.processes}
+        if copied_s is not None:
+            calls = {p.index: copied_s + (p.latency_s or p.median_s) for p in other.times.processes}
+        return [{process.index: process.median_s for process in base.times.processes}, calls]
 
     @cached_property
     def compared(self) -> Comparison:

@@ -29,27 +29,27 @@ _WIDTH = 160
 
 
 class Ratio(float):
-    """How many times as fast, with the ends of its interval; the limit where only a limit is known, NaN where nothing
-    is. ``star`` is ``*`` where a time is noisy, and ``simulated`` is true where a model made one. As a text it is the
-    cell of a table, ``≥ 3.5×* (simulated)``."""
+    """How many times as fast, with the ends of its interval; the limit if only a limit is known, NaN if nothing is.
+    ``star`` is ``*`` if a time is noisy, and ``simulated`` is true if a model made one. As a text it is the cell of a
+    table, ``≥ 3.5×* (simulated)``."""
 
     low: float
     high: float
     star: str
     simulated: bool
-    _told: str
+    _text: str
 
     def __new__(cls, pair: Pair) -> Ratio:
         """Make the ratio that is shown of a pair."""
         value, low, high = pair.drawn or (math.nan,) * 3
-        made = super().__new__(cls, value)
-        made.low, made.high, made.star = low, high, str(Sign.NOISY) * pair.quality.noisy
-        made.simulated = bool(words.simulated(side.facts for side in pair.sides))
-        made._told = pair.ratio.mark + " (simulated)" * made.simulated
-        return made
+        ratio = super().__new__(cls, value)
+        ratio.low, ratio.high, ratio.star = low, high, str(Sign.NOISY) * pair.quality.noisy
+        ratio.simulated = any(side.facts.simulated for side in pair.sides)
+        ratio._text = pair.ratio.mark + " (simulated)" * ratio.simulated
+        return ratio
 
     def __str__(self) -> str:
-        return self._told
+        return self._text
 
 
 class Picture:
@@ -62,20 +62,18 @@ class Picture:
         """Write a file, by its name .svg or .png, for a light or a dark page. An earlier one is replaced. Raises
         UsageError for another theme or name."""
         from ..runfile.writer import picture_format, replace
-
-        replace(Path(path), self._content(picture_format(path), theme))
-
-    def _content(self, suffix: str, theme: str = "light") -> bytes:
         from .charts.pictures import render
         from .charts.theme import THEMES
 
         if theme not in THEMES:
             raise UsageError(f"unknown theme {theme!r}: choose {' or '.join(THEMES)}")
-        return render(self._figure, suffix, theme)
+        replace(Path(path), render(self._figure, picture_format(path), theme))
 
     def _repr_svg_(self) -> str:
         """The picture in a notebook: without the head of a file."""
-        return self._content("svg").decode().partition("<svg")[2].join(("<svg", ""))
+        from .charts.pictures import render
+
+        return render(self._figure, "svg", "light").decode().partition("<svg")[2].join(("<svg", ""))
 
     def __repr__(self) -> str:
         return f"<Picture: {self._figure.title}>"
@@ -129,11 +127,10 @@ class Results:
             names = dict.fromkeys(words.benchmark(pairs[-1].other.result) for pairs in groups.values())
             choose = f"choose one with load(…, k={next(iter(names))!r})"
             raise UsageError(f"several benchmarks are compared: {choose}: {listed(names)}")
-        for pairs in groups.values():
-            largest = max(pairs, key=lambda pair: pair.other.numbers)
-            return Ratio(largest)
-        pairs = self.study.rivals
-        return next((Ratio(pair) for pair in pairs if pair.base is pairs[-1].base), None)
+        if self.study.pairs:
+            return Ratio(max(self.study.pairs, key=lambda pair: pair.other.numbers))
+        rivals = self.study.rivals
+        return next((Ratio(pair) for pair in rivals if pair.base is rivals[-1].base), None)
 
     def chart(self, kind: str | None = None) -> Picture:
         """The picture that ``gpubench chart`` draws, which a notebook shows and :meth:`.Picture.save` keeps.

@@ -149,6 +149,11 @@ class Measured(Row):
         return seconds(self.time_s, bool(self.quality.star))
 
     @property
+    def accurate_time(self) -> Number:
+        """The time with its accuracy: ``10.0 ms ±2%``."""
+        return self.time.noted(f" {self.accuracy}")
+
+    @property
     def accuracy(self) -> Number:
         """``±2%``: half the interval of several processes; ``~2%`` of one process: half the interquartile range; the
         reason why neither says how far off the time is; ``7.70 ms of CPU time`` of an interrupted thread."""
@@ -280,8 +285,10 @@ class Measured(Row):
     def busy(self) -> bool:
         """Whether other programs may have made it longer: they were seen meanwhile or, where a noisy time can be held
         against that on a core, at any time of its run."""
-        why = self.quality.why
-        return Reason.BUSY in why or (Reason.NOISY in why and self.run.contended and self.times.cpu_s is not None)
+        reasons = self.quality.why
+        return Reason.BUSY in reasons or (
+            Reason.NOISY in reasons and self.run.contended and self.times.cpu_s is not None
+        )
 
     @property
     def interrupted(self) -> bool:

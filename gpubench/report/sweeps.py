@@ -202,8 +202,8 @@ def crossings(pairs: Iterable[Pair], is_shown: Callable[[Pair], bool]) -> list[C
     for members in by_base.values():
         for regime in (members, [pair.copies for pair in members if pair.copies]):
             for line in lines_of(regime, attrgetter("values")):
-                if shown := [at for at in zip(line.items, line.points, strict=True) if is_shown(at[0])]:
-                    items, points = zip(*shown, strict=True)
+                if chosen := [at for at in zip(line.items, line.points, strict=True) if is_shown(at[0])]:
+                    items, points = zip(*chosen, strict=True)
                     crossed.append(replace(crossing_of(line), line=replace(line, items=items, points=points)))
     return crossed
 

@@ -68,7 +68,7 @@ def _times_table(answer: Answer, most: int | None) -> Table:
     rows = [row for of_answer in answer.times for row in of_answer.items]
     devices = {row.source: answer.study.names.of(row) for row in rows}
     cells: dict[str, Callable[[Any], Cell]] = {
-        "time": attrgetter("time") if most else _time_and_accuracy,
+        "time": attrgetter("time" if most else "accurate_time"),
         "throughput": attrgetter("speed"),
         "% of peak": attrgetter("peak_share"),
     }
@@ -78,10 +78,6 @@ def _times_table(answer: Answer, most: int | None) -> Table:
         for head, cell in cells.items()
     ]
     return _answer_table("Times", [_BENCHMARK, *columns], answer.times, most, f" {_spread(rows)}")
-
-
-def _time_and_accuracy(row: Measured) -> Number:
-    return row.time.noted(f" {row.accuracy}")
 
 
 def _answer_table(
@@ -202,7 +198,7 @@ def beside_each_other(study: Study, head: str = "") -> Table:
         on_cpu = source.device == "cpu" and not source.library
         suffix = f" {study.names.of(row)}" * (len(gpus) > 1 and source in gpus)
         of_source: dict[str, Callable[[Measured], Cell]] = {
-            "CPU" if on_cpu and not study.several_runs else study.names.of(row): _time_and_accuracy,
+            "CPU" if on_cpu and not study.several_runs else study.names.of(row): attrgetter("accurate_time"),
             f"speedup{suffix}": partial(compared, lambda pair: pair.full_ratio.without(Sign.UNFILLED)),
             f"with copies{suffix}": partial(compared, attrgetter("copied_ratio")),
         }
@@ -352,10 +348,14 @@ def method_table(study: Study) -> Table:
 def scaling_table(study: Study) -> Table:
     """A row for each benchmark of several devices that has a baseline."""
 
+    def ratio(value: float | None) -> Number:
+        return MISSING if value is None else Number(value, state=State.KNOWN)
+
     def over(pair: Pair | None) -> Number:
-        return (
-            pair.ratio if pair and pair.ends else _ratio(pair.speedup if pair else None)
-        )  # the baseline itself has no range
+        return pair.ratio if pair and pair.ends else ratio(pair.speedup if pair else None)
+
+    def joined(subject: object, joint: str, count: int | None, noun: str) -> str:
+        return f"{subject}{joint}{counted(count, noun)}" if count else f"{subject}"
 
     rows = [scaled for scaled in study.scaled if scaled.speedup and scaled.parallel.method not in (SINGLE, ONE_THREAD)]
     threads = " or ".join(map(str, sorted({scaled.base_threads for scaled in rows if scaled.base_threads})))
@@ -364,25 +364,17 @@ def scaling_table(study: Study) -> Table:
     columns: list[Column[Scaled]] = [
         Column("benchmark", lambda scaled: words.name(scaled.row.result)),
         Column(
-            "method", lambda scaled: _with(scaled.parallel.method, ", ", scaled.parallel.microbatches, "microbatch")
+            "method", lambda scaled: joined(scaled.parallel.method, ", ", scaled.parallel.microbatches, "microbatch")
         ),
-        Column("devices", lambda scaled: _with(scaled.parallel.devices, " × ", scaled.parallel.threads, "thread")),
+        Column("devices", lambda scaled: joined(scaled.parallel.devices, " × ", scaled.parallel.threads, "thread")),
         Column("scaling", lambda scaled: scaled.parallel.mode or MISSING),
         Column("time", attrgetter("row.time")),
         Column("vs. one device", lambda scaled: over(scaled.scaling)),
         Column("vs. single process", lambda scaled: over(scaled.speedup)),
         Column("efficiency", lambda scaled: share(scaled.efficiency.value) if scaled.efficiency else MISSING),
-        Column("ideal", lambda scaled: _ratio(scaled.parallel.ideal_speedup)),
+        Column("ideal", lambda scaled: ratio(scaled.parallel.ideal_speedup)),
     ]
     return table("Multi-GPU and distributed", columns, rows, note)
-
-
-def _with(subject: object, joint: str, count: int | None, noun: str) -> str:
-    return f"{subject}{joint}{counted(count, noun)}" if count else f"{subject}"
-
-
-def _ratio(value: float | None) -> Number:
-    return MISSING if value is None else Number(value, state=State.KNOWN)
 
 
 def detail_tables(study: Study) -> list[Table]:
@@ -399,12 +391,12 @@ def summary(answer: Answer, pictures: Sequence[tuple[str, str]] = ()) -> str:
     lines = ["# Benchmark report"]
     lines += map(escape, filter(None, (answer.sentence, answer.hint, answer.left_out)))
     lines += [f"> **Warning:** {escape(str(warning))}" for warning in answer.warnings]
-    for made in answer_tables(answer):
-        lines += [f"## {escape(made.title)}", "\n".join(markdown(made))]
+    for grid in answer_tables(answer):
+        lines += [f"## {escape(grid.title)}", "\n".join(markdown(grid))]
     lines += ["## Charts"] * bool(pictures)
     for title, stem in pictures:
         lines.append(f'<picture><img alt="{html.escape(title)}" src="charts/{stem}-light.svg"></picture>')
-    for made in detail_tables(answer.study):
-        head = f"<details><summary>{html.escape(made.title)}</summary>"
-        lines += [head, "\n".join(markdown(made)), "</details>"]
+    for grid in detail_tables(answer.study):
+        head = f"<details><summary>{html.escape(grid.title)}</summary>"
+        lines += [head, "\n".join(markdown(grid)), "</details>"]
     return "\n\n".join(lines).rstrip("\n") + "\n"
